@@ -1,0 +1,3 @@
+//! The `stopworld` command.
+
+fn main() {}

@@ -1,0 +1,85 @@
+//! Guards that can be taken out, so that their tests can be seen to fail.
+//!
+//! Every hazard that the design names has a guard in the code and a test. A test that still passes without its
+//! guard proves nothing; so a build with `--cfg stopworld_sabotage` compiles a switch into each guard, and the
+//! environment variable `STOPWORLD_SABOTAGE` names the one to take out. The ordinary build has no switch:
+//! [`removed`] is a constant there and the branch is gone.
+
+macro_rules! guards {
+    ($($variant:ident = $tag:literal),* $(,)?) => {
+        /// A guard that the sabotage build can remove, by the requirement that it upholds.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        #[allow(dead_code, reason = "the ordinary build asks about guards but never looks at which")]
+        pub(crate) enum Guard { $(#[doc = $tag] $variant),* }
+
+        #[cfg(stopworld_sabotage)]
+        const TAGS: &[(Guard, &str)] = &[$((Guard::$variant, $tag)),*];
+    };
+}
+
+guards! {
+    StopNoMalloc = "stop.no-malloc",
+    StopMidAlloc = "stop.mid-alloc",
+    StopRegisters = "stop.registers",
+    StopRedZone = "stop.red-zone",
+    StopInterior = "stop.interior",
+    StopOnePastEnd = "stop.one-past-end",
+    StopLate = "stop.late",
+    StopLost = "stop.lost",
+    StopEintr = "stop.eintr",
+    StopErrno = "stop.errno",
+    StopExitRace = "stop.exit-race",
+    StopCreateRace = "stop.create-race",
+    StopTwoCollectors = "stop.two-collectors",
+    StopFork = "stop.fork",
+    StopAltstack = "stop.altstack",
+    StopOwnStack = "stop.own-stack",
+    StopLocks = "stop.locks",
+    StopJobControl = "stop.jobcontrol",
+    StopCoroutine = "stop.coroutine",
+    ForkServices = "fork.services",
+    FinalThread = "final.thread",
+    FinalOrder = "final.order",
+    WeakClear = "weak.clear",
+    MarkDeep = "mark.deep",
+    MarkOverflow = "mark.overflow",
+    MarkTermination = "mark.termination",
+    HeapLimit = "heap.limit",
+    VtableExactRestore = "vtable.exact-restore",
+    VtableNested = "vtable.nested",
+    VtableSwap = "vtable.swap",
+    VtableCreatedUnderLock = "vtable.created-under-lock",
+    VtableExitedBeforeFree = "vtable.exited-before-free",
+    VtableAttach = "vtable.attach",
+    DebugFrozenOwner = "debug.frozen-owner",
+}
+
+/// Whether this guard has been taken out. Constant `false` in the ordinary build.
+#[cfg(not(stopworld_sabotage))]
+#[inline(always)]
+pub(crate) const fn removed(_: Guard) -> bool {
+    false
+}
+
+#[cfg(stopworld_sabotage)]
+static CHOSEN: crate::sync::AtomicUsize = crate::sync::AtomicUsize::new(0);
+
+/// Whether this guard has been taken out by `STOPWORLD_SABOTAGE`.
+#[cfg(stopworld_sabotage)]
+#[inline]
+pub(crate) fn removed(guard: Guard) -> bool {
+    CHOSEN.load(crate::sync::Ordering::Relaxed) == guard as usize + 1
+}
+
+/// Reads `STOPWORLD_SABOTAGE` once, when a world is built (never inside a stop: it allocates).
+#[cfg(stopworld_sabotage)]
+pub(crate) fn choose() {
+    if let Ok(tag) = std::env::var("STOPWORLD_SABOTAGE") {
+        let index = TAGS.iter().find(|(_, t)| *t == tag).map(|(g, _)| *g as usize + 1);
+        CHOSEN.store(index.unwrap_or_else(|| panic!("STOPWORLD_SABOTAGE={tag}: no guard of that name")), crate::sync::Ordering::Relaxed);
+    }
+}
+
+#[cfg(not(stopworld_sabotage))]
+pub(crate) const fn choose() {}
