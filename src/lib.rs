@@ -1,4 +1,5 @@
 //! A laboratory for stop-the-world garbage collection on Linux x86-64.
 
+mod os;
 mod sabotage;
 mod sync;

@@ -77,7 +77,10 @@ pub(crate) fn removed(guard: Guard) -> bool {
 pub(crate) fn choose() {
     if let Ok(tag) = std::env::var("STOPWORLD_SABOTAGE") {
         let index = TAGS.iter().find(|(_, t)| *t == tag).map(|(g, _)| *g as usize + 1);
-        CHOSEN.store(index.unwrap_or_else(|| panic!("STOPWORLD_SABOTAGE={tag}: no guard of that name")), crate::sync::Ordering::Relaxed);
+        CHOSEN.store(
+            index.unwrap_or_else(|| panic!("STOPWORLD_SABOTAGE={tag}: no guard of that name")),
+            crate::sync::Ordering::Relaxed,
+        );
     }
 }
 

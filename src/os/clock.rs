@@ -1,0 +1,106 @@
+//! Clocks, and a time budget that only counts time in which somebody could have worked.
+//!
+//! A timeout measured by subtracting two clock readings is wrong when the whole process did not run in between:
+//! after Ctrl-Z, in a suspended virtual machine, under a debugger's prompt, every thread was late for the same
+//! innocent reason. [`Budget`] therefore spends itself in short slices: a slice costs what the clock says, but
+//! never more than its nominal length. Thirty seconds of SIGSTOP fall into one slice and cost 20 ms
+//! (`.stop.jobcontrol`).
+//!
+//! All functions here are async-signal-safe and stop-safe (the vDSO, or a plain system call).
+
+use std::time::Duration;
+
+use crate::sabotage::{Guard, removed};
+
+fn read(clock: libc::clockid_t) -> u64 {
+    let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `ts` is a valid place to write to. The clocks used here exist on every Linux, so the call can't fail.
+    unsafe { libc::clock_gettime(clock, &mut ts) };
+    ts.tv_sec as u64 * 1_000_000_000 + ts.tv_nsec as u64
+}
+
+/// CLOCK_MONOTONIC in nanoseconds (about 25 ns a call).
+#[inline]
+pub(crate) fn now_ns() -> u64 {
+    read(libc::CLOCK_MONOTONIC)
+}
+
+/// CPU time that the calling thread has used, in nanoseconds.
+#[inline]
+pub(crate) fn thread_cpu_ns() -> u64 {
+    read(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// The longest slice of a [`Budget`].
+pub(crate) const SLICE_NS: u64 = 20_000_000;
+
+/// A timeout that counts slices: see the module's text.
+#[derive(Clone, Debug)]
+pub(crate) struct Budget {
+    total_ns: u64,
+    left_ns: u64,
+}
+
+impl Budget {
+    /// A budget of this much time.
+    pub(crate) fn new(total: Duration) -> Self {
+        let total_ns = u64::try_from(total.as_nanos()).unwrap_or(u64::MAX);
+        Self { total_ns, left_ns: total_ns }
+    }
+
+    /// What it was to begin with.
+    pub(crate) fn total(&self) -> Duration {
+        Duration::from_nanos(self.total_ns)
+    }
+
+    /// What was spent so far, as it counts (not wall time).
+    pub(crate) fn spent(&self) -> Duration {
+        Duration::from_nanos(self.total_ns - self.left_ns)
+    }
+
+    /// Nothing is left.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.left_ns == 0
+    }
+
+    /// Runs `wait` with the length of the next slice in nanoseconds (at most `longest` and at most [`SLICE_NS`]),
+    /// and charges the time it took, at most that length. `None` when nothing is left.
+    pub(crate) fn slice<R>(&mut self, longest: u64, wait: impl FnOnce(u64) -> R) -> Option<R> {
+        if self.left_ns == 0 {
+            return None;
+        }
+        let nominal = self.left_ns.min(SLICE_NS).min(longest.max(1));
+        let start = now_ns();
+        let result = wait(nominal);
+        let took = now_ns().saturating_sub(start);
+        let charged = if removed(Guard::StopJobControl) { took } else { took.min(nominal) };
+        self.left_ns = self.left_ns.saturating_sub(charged);
+        Some(result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `.stop.jobcontrol`
+    #[test]
+    fn a_long_pause_of_the_whole_process_costs_one_slice() {
+        let mut budget = Budget::new(Duration::from_millis(100));
+        let slept = budget.slice(u64::MAX, |_| std::thread::sleep(Duration::from_millis(150)));
+        assert!(slept.is_some());
+        assert!(!budget.is_exhausted(), "a pause longer than the whole budget was charged in full");
+        assert!(budget.spent() <= Duration::from_nanos(SLICE_NS));
+    }
+
+    #[test]
+    fn a_budget_ends() {
+        let mut budget = Budget::new(Duration::from_millis(5));
+        let mut slices = 0;
+        while budget.slice(1_000_000, |ns| std::thread::sleep(Duration::from_nanos(ns))).is_some() {
+            slices += 1;
+        }
+        assert!(budget.is_exhausted());
+        assert_eq!(slices, 5);
+    }
+}

@@ -1,0 +1,197 @@
+//! Address space: reserved at once, committed by pieces, given back by pieces.
+//!
+//! A heap reserves the largest range it may ever use with no access and no claim on swap, so that every later
+//! question "is this word an address of ours?" is two comparisons. Memory becomes real in [`Reservation::commit`].
+//!
+//! All are plain system calls: no lock of libc, usable inside the stop (`.stop.no-malloc`).
+
+use std::io;
+
+/// The size of a page.
+pub(crate) fn page_size() -> usize {
+    // x86-64 has one base page size; asking sysconf each time would be a call for a constant.
+    4096
+}
+
+/// Bytes of physical memory of the machine.
+pub(crate) fn physical_memory() -> usize {
+    // SAFETY: sysconf has no preconditions.
+    let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
+    usize::try_from(pages).unwrap_or(0).saturating_mul(page_size())
+}
+
+fn round_up(n: usize, to: usize) -> usize {
+    n.div_ceil(to) * to
+}
+
+fn map(len: usize, protection: i32, flags: i32) -> io::Result<*mut u8> {
+    // SAFETY: a fresh anonymous mapping at an address of the kernel's choice can't overlap anything.
+    let p = unsafe {
+        libc::mmap(std::ptr::null_mut(), len, protection, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags, -1, 0)
+    };
+    if p == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(p.cast()) }
+}
+
+/// A range of addresses that belongs to us; none of it readable until committed. Dropping unmaps it.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    base: *mut u8,
+    len: usize,
+}
+
+// SAFETY: the pointer is an address, not a borrow; what is done with the memory is its users' affair.
+unsafe impl Send for Reservation {}
+// SAFETY: as above; the methods are system calls that any thread may make.
+unsafe impl Sync for Reservation {}
+
+impl Reservation {
+    /// Reserves `bytes` (rounded up to pages) at a multiple of `align` (a power of two).
+    pub(crate) fn new(bytes: usize, align: usize) -> io::Result<Self> {
+        debug_assert!(align.is_power_of_two());
+        let len = round_up(bytes.max(1), page_size());
+        let slack = if align > page_size() { align } else { 0 };
+        let total = len.checked_add(slack).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let raw = map(total, libc::PROT_NONE, libc::MAP_NORESERVE)?;
+        let before = (raw as usize).next_multiple_of(align.max(page_size())) - raw as usize;
+        // SAFETY: `before <= slack`, so it stays inside the mapping.
+        let base = unsafe { raw.add(before) };
+        let after = total - before - len;
+        if before > 0 {
+            // SAFETY: the head of the mapping just made; nobody knows it.
+            unsafe { libc::munmap(raw.cast(), before) };
+        }
+        if after > 0 {
+            // SAFETY: the tail of the mapping just made; nobody knows it.
+            unsafe { libc::munmap(base.add(len).cast(), after) };
+        }
+        Ok(Self { base, len })
+    }
+
+    /// The lowest address.
+    #[inline]
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// Length in bytes.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    fn at(&self, offset: usize, len: usize) -> *mut libc::c_void {
+        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "outside the reservation");
+        // SAFETY: checked above.
+        unsafe { self.base.add(offset).cast() }
+    }
+
+    /// Makes `[offset, offset + len)` readable and writable; fresh pages are zero. Both must be multiples of a page.
+    pub(crate) fn commit(&self, offset: usize, len: usize) -> io::Result<()> {
+        // SAFETY: the range is inside our own mapping (checked by `at`).
+        let r = unsafe { libc::mprotect(self.at(offset, len), len, libc::PROT_READ | libc::PROT_WRITE) };
+        if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Gives the pages back; the range stays committed and reads as zero.
+    pub(crate) fn release(&self, offset: usize, len: usize) -> io::Result<()> {
+        // SAFETY: the range is inside our own mapping (checked by `at`).
+        let r = unsafe { libc::madvise(self.at(offset, len), len, libc::MADV_DONTNEED) };
+        if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Asks for huge pages; a kernel that has none says nothing to us and we nothing to the user.
+    pub(crate) fn huge_pages(&self, offset: usize, len: usize) {
+        // SAFETY: the range is inside our own mapping (checked by `at`); the advice changes no contents.
+        unsafe { libc::madvise(self.at(offset, len), len, libc::MADV_HUGEPAGE) };
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, and the owner goes away.
+        unsafe { libc::munmap(self.base.cast(), self.len) };
+    }
+}
+
+/// Fresh zeroed memory of at least `len` bytes, page-aligned, never moved; unmapped only by [`unmap`].
+pub(crate) fn map_anonymous(len: usize) -> io::Result<*mut u8> {
+    map(round_up(len.max(1), page_size()), libc::PROT_READ | libc::PROT_WRITE, 0)
+}
+
+/// Unmaps memory from [`map_anonymous`].
+///
+/// # Safety
+/// `base` and `len` are those of one `map_anonymous` call and nobody uses the memory any more.
+pub(crate) unsafe fn unmap(base: *mut u8, len: usize) {
+    // SAFETY: by the caller's promise.
+    unsafe { libc::munmap(base.cast(), round_up(len.max(1), page_size())) };
+}
+
+/// Whether every page of `[low, high)` is mapped (readable or not). One system call, no side effect on the pages.
+pub(crate) fn is_mapped(low: usize, high: usize) -> bool {
+    let mut page = low & !(page_size() - 1);
+    let mut residency = [0u8; 256];
+    while page < high {
+        let len = (high - page).min(residency.len() * page_size());
+        let r = super::preserving_errno(|| {
+            // SAFETY: mincore writes one byte per page of the range to `residency`, which holds that many; the range
+            // itself is only looked up, never touched.
+            unsafe { libc::mincore(page as *mut libc::c_void, len, residency.as_mut_ptr()) }
+        });
+        if r != 0 {
+            return false;
+        }
+        page += len.next_multiple_of(page_size());
+    }
+    true
+}
+
+/// The lowest address `>= floor` such that everything from it up to `high` is mapped.
+///
+/// For the main thread's stack, which the kernel grows as it is touched: what lies below the mapped part was never
+/// written. The page at `high - 1` must be mapped. The answer is exact: the mapping is one range, so a bisection finds its end.
+pub(crate) fn lowest_mapped(floor: usize, high: usize) -> usize {
+    let page = page_size();
+    let (mut unmapped, mut mapped) = (floor & !(page - 1), (high - 1) & !(page - 1));
+    if is_mapped(unmapped, unmapped + 1) && is_mapped(unmapped, high) {
+        return unmapped.max(floor);
+    }
+    while mapped - unmapped > page {
+        let middle = (unmapped + (mapped - unmapped) / 2) & !(page - 1);
+        if is_mapped(middle, mapped) { mapped = middle } else { unmapped = middle }
+    }
+    mapped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reservation_is_aligned_and_starts_zeroed_when_committed() {
+        let r = Reservation::new(3 << 20, 1 << 20).unwrap();
+        assert_eq!(r.base() as usize % (1 << 20), 0);
+        r.commit(1 << 20, 8192).unwrap();
+        // SAFETY: just committed.
+        let p = unsafe { r.base().add(1 << 20) };
+        // SAFETY: as above.
+        unsafe {
+            assert_eq!(*p, 0);
+            *p = 7;
+        }
+        r.release(1 << 20, 4096).unwrap();
+        // SAFETY: still committed, reads as zero again.
+        assert_eq!(unsafe { *p }, 0);
+    }
+
+    #[test]
+    fn holes_are_seen() {
+        let r = Reservation::new(16 * 4096, 4096).unwrap();
+        let base = r.base() as usize;
+        assert!(is_mapped(base, base + r.len()));
+        // SAFETY: a hole in our own reservation; dropping it later unmaps the hole once more, which is no error.
+        unsafe { libc::munmap((base + 4096) as *mut _, 4096) };
+        assert!(!is_mapped(base, base + r.len()));
+        assert_eq!(lowest_mapped(base + 4096, base + r.len()), base + 2 * 4096);
+    }
+}

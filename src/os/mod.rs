@@ -1,0 +1,55 @@
+//! The only room that speaks to Linux.
+//!
+//! Everything that stopworld asks of the kernel or of libc goes through here, so that a reader of the other rooms
+//! meets words of the problem (a stack, a thread, a reservation) and never a system call, and so that each call's
+//! one subtle property stands next to it. Three properties matter more than the rest:
+//!
+//! * **async-signal-safe**: may run in a handler that interrupted anything, malloc included;
+//! * **errno preserved**: what the interrupted code reads in `errno` afterwards is what it would have read;
+//! * **stop-safe**: may run while all other threads are stopped, whatever locks of libc they hold.
+//!
+//! | module | what | async-signal-safe | stop-safe |
+//! |---|---|---|---|
+//! | [`clock`] | monotonic and CPU time; the time budget that job control can't eat | yes | yes |
+//! | [`futex`] | wait and wake | yes, errno preserved | yes |
+//! | [`memory`] | reservations, commits, probes | `is_mapped`, `lowest_mapped` | yes (system calls only) |
+//! | [`thread`] | thread ids, stacks, tgkill, exit keys, atfork | `gettid`, `tgkill` | `gettid`, `tgkill` |
+//! | [`registers`] | push the callee-saved registers | yes | yes |
+//! | [`signals`] | handlers and masks | what the handler calls: see there | masks only |
+//! | [`ucontext`] | read an interrupted context | yes | yes |
+//! | [`proc_status`] | what /proc says about a thread | no (allocates) | **no** |
+
+pub(crate) mod clock;
+pub(crate) mod futex;
+pub(crate) mod memory;
+pub(crate) mod proc_status;
+pub(crate) mod registers;
+pub(crate) mod signals;
+pub(crate) mod thread;
+pub(crate) mod ucontext;
+
+pub(crate) use nix::errno::Errno;
+
+/// The kernel's number of a thread, unique among the living threads of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct Tid(pub i32);
+
+impl std::fmt::Display for Tid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Runs `f` and puts `errno` back as it was. Async-signal-safe.
+#[inline]
+pub(crate) fn preserving_errno<R>(f: impl FnOnce() -> R) -> R {
+    // SAFETY: glibc gives each thread its errno in static thread-local storage, valid for the thread's life.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above; only this thread (and its handlers, which preserve it) writes it.
+    let before = unsafe { *errno };
+    let result = f();
+    // SAFETY: as above.
+    unsafe { *errno = before };
+    result
+}

@@ -1,0 +1,99 @@
+//! What /proc says about one thread, for the error that names it.
+//!
+//! A thread that did not answer a stop is rarely a lost signal: it masks the signal, a debugger holds it, it sleeps
+//! in the kernel where no signal reaches it, or it is gone. The kernel knows which, and so should the user.
+//!
+//! Reading files allocates. Only before a stop or after the world runs again, never inside (`.stop.no-malloc`).
+
+use std::fmt;
+
+use super::Tid;
+
+/// What was found. Everything is optional: a thread may be gone, and /proc may not be mounted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ThreadDescription {
+    /// `R (running)`, `S (sleeping)`, `D (disk sleep)`, `T (stopped)`, `t (tracing stop)`, `Z (zombie)`; `None` when
+    /// there is no such thread.
+    pub state: Option<String>,
+    /// The process that traces it, 0 for none.
+    pub tracer_pid: i32,
+    /// Bit n−1 set: signal n is blocked.
+    pub sig_blk: u64,
+    /// Bit n−1 set: signal n is pending for this thread.
+    pub sig_pending: u64,
+    /// The kernel function in which it sleeps, when the kernel tells.
+    pub wchan: Option<String>,
+    /// The thread's name as the kernel knows it.
+    pub comm: Option<String>,
+    /// The system call in which it sleeps: its number, when the kernel tells.
+    pub syscall: Option<i64>,
+}
+
+impl ThreadDescription {
+    /// The thread is in a set of blocked signals that contains `signal`.
+    pub fn blocks(&self, signal: i32) -> bool {
+        self.sig_blk >> (signal - 1) & 1 == 1
+    }
+
+    /// `signal` is waiting for the thread.
+    pub fn has_pending(&self, signal: i32) -> bool {
+        self.sig_pending >> (signal - 1) & 1 == 1
+    }
+
+    /// The letter of the state.
+    pub fn state_letter(&self) -> Option<char> {
+        self.state.as_ref().and_then(|s| s.chars().next())
+    }
+}
+
+impl fmt::Display for ThreadDescription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "State {}", self.state.as_deref().unwrap_or("gone"))?;
+        write!(f, ", TracerPid {}, SigBlk {:016x}", self.tracer_pid, self.sig_blk)?;
+        match &self.wchan {
+            Some(w) => write!(f, ", wchan {w}"),
+            None => write!(f, ", wchan -"),
+        }
+    }
+}
+
+/// Reads /proc/self/task/TID. Allocates.
+pub(crate) fn describe(tid: Tid) -> ThreadDescription {
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/self/task/{tid}/{file}")).ok();
+    let mut description = ThreadDescription::default();
+    let Some(status) = read("status") else { return description };
+    for line in status.lines() {
+        let Some((key, value)) = line.split_once(':') else { continue };
+        let value = value.trim();
+        match key {
+            "Name" => description.comm = Some(value.to_owned()),
+            "State" => description.state = Some(value.to_owned()),
+            "TracerPid" => description.tracer_pid = value.parse().unwrap_or(0),
+            "SigBlk" => description.sig_blk = u64::from_str_radix(value, 16).unwrap_or(0),
+            "SigPnd" => description.sig_pending = u64::from_str_radix(value, 16).unwrap_or(0),
+            _ => {}
+        }
+    }
+    description.wchan = read("wchan").filter(|w| !w.is_empty() && w != "0");
+    description.syscall = read("syscall").and_then(|s| s.split_whitespace().next()?.parse().ok());
+    description
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::{signals, thread::gettid};
+
+    #[test]
+    fn a_thread_that_blocks_a_signal_says_so() {
+        let _guard = signals::block(libc::SIGURG);
+        let d = describe(gettid());
+        assert!(d.blocks(libc::SIGURG) && !d.blocks(libc::SIGWINCH));
+        assert_eq!(d.state_letter(), Some('R'));
+    }
+
+    #[test]
+    fn a_thread_that_does_not_exist_has_no_state() {
+        assert_eq!(describe(Tid(i32::MAX)).state, None);
+    }
+}

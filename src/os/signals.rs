@@ -1,0 +1,183 @@
+//! Signal handlers and masks.
+//!
+//! Numbers are plain integers, not nix's `Signal`, which knows no real-time signals.
+
+use std::io;
+
+use super::ucontext::Context;
+
+/// A handler as the kernel calls it.
+pub(crate) type Handler = unsafe extern "C" fn(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void);
+
+/// What was installed for a signal before us. Plain data, so that the handler can chain to it.
+#[derive(Clone, Copy)]
+pub(crate) struct Previous(libc::sigaction);
+
+impl Previous {
+    /// Nothing: as if the signal had been ignored.
+    pub(crate) const NONE: Self =
+        // SAFETY: all-zero is a valid sigaction: SIG_DFL, no flags, an empty mask.
+        Self(unsafe { std::mem::zeroed() });
+
+    /// Whether a function was installed (neither the default action nor "ignore").
+    pub(crate) fn is_function(&self) -> bool {
+        self.0.sa_sigaction != libc::SIG_DFL && self.0.sa_sigaction != libc::SIG_IGN
+    }
+
+    /// Calls the previous handler, when there was a function. The signal's default action is not imitated: for the
+    /// default signal (SIGURG) it is to ignore it.
+    ///
+    /// # Safety
+    /// In a signal handler, with the arguments that the kernel gave it.
+    pub(crate) unsafe fn call(&self, signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+        if !self.is_function() {
+            return;
+        }
+        if self.0.sa_flags & libc::SA_SIGINFO != 0 {
+            // SAFETY: with SA_SIGINFO the word is a three-argument handler, by sigaction's contract with whoever set it.
+            let f: Handler = unsafe { std::mem::transmute(self.0.sa_sigaction) };
+            // SAFETY: the kernel's own arguments, passed on.
+            unsafe { f(signal, info, context) };
+        } else {
+            // SAFETY: without SA_SIGINFO the word is a one-argument handler.
+            let f: unsafe extern "C" fn(i32) = unsafe { std::mem::transmute(self.0.sa_sigaction) };
+            // SAFETY: as above.
+            unsafe { f(signal) };
+        }
+    }
+}
+
+/// On which stack a handler runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HandlerStack {
+    /// The one that was interrupted (no SA_ONSTACK).
+    Own,
+    /// The alternate stack, for threads that have one.
+    Alternate,
+}
+
+/// The signals that are raised by the running instruction. Blocking them would turn a bug into a silent kill.
+const SYNCHRONOUS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
+
+/// Every signal but the synchronous faults: what a suspend handler runs under.
+fn handler_mask() -> libc::sigset_t {
+    let mut set = std::mem::MaybeUninit::uninit();
+    // SAFETY: sigfillset initialises the set; sigdelset gets valid numbers.
+    unsafe {
+        libc::sigfillset(set.as_mut_ptr());
+        for signal in SYNCHRONOUS {
+            libc::sigdelset(set.as_mut_ptr(), signal);
+        }
+        set.assume_init()
+    }
+}
+
+/// Installs `handler` with SA_RESTART | SA_SIGINFO and all signals but faults masked while it runs (`.stop.eintr`,
+/// `.stop.altstack`). Says what was there before.
+pub(crate) fn install(signal: i32, handler: Handler, stack: HandlerStack) -> io::Result<Previous> {
+    let onstack = if stack == HandlerStack::Alternate { libc::SA_ONSTACK } else { 0 };
+    let action = libc::sigaction {
+        sa_sigaction: handler as *const () as usize,
+        sa_mask: handler_mask(),
+        sa_flags: libc::SA_RESTART | libc::SA_SIGINFO | onstack,
+        sa_restorer: None,
+    };
+    let mut previous = std::mem::MaybeUninit::uninit();
+    // SAFETY: `action` is complete; the handler keeps to what a handler may do (world/handler.rs).
+    let r = unsafe { libc::sigaction(signal, &action, previous.as_mut_ptr()) };
+    if r != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: sigaction succeeded, so it wrote the old action.
+    Ok(Previous(unsafe { previous.assume_init() }))
+}
+
+/// Whether `handler` is what the process has for `signal` now.
+pub(crate) fn is_installed(signal: i32, handler: Handler) -> bool {
+    let mut now = std::mem::MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: only reads the action.
+    let r = unsafe { libc::sigaction(signal, std::ptr::null(), now.as_mut_ptr()) };
+    // SAFETY: written when r == 0.
+    r == 0 && unsafe { now.assume_init() }.sa_sigaction == handler as *const () as usize
+}
+
+/// Whether a number can be a signal for suspension: it exists, can be caught and libc leaves it to programs.
+pub(crate) fn is_usable(signal: i32) -> bool {
+    (1..=64).contains(&signal)
+        && ![libc::SIGKILL, libc::SIGSTOP, libc::SIGCONT, libc::SIGTSTP, 32, 33].contains(&signal)
+        && !SYNCHRONOUS.contains(&signal)
+        && signal != libc::SIGABRT
+}
+
+/// The name of a signal for people: `SIGURG`, or its number.
+pub(crate) fn name(signal: i32) -> String {
+    match nix::sys::signal::Signal::try_from(signal) {
+        Ok(s) => s.as_str().to_owned(),
+        Err(_) => format!("signal {signal}"),
+    }
+}
+
+/// A set of one signal.
+fn only(signal: i32) -> libc::sigset_t {
+    let mut set = std::mem::MaybeUninit::uninit();
+    // SAFETY: sigemptyset initialises; the number was checked by the caller (`is_usable`).
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), signal);
+        set.assume_init()
+    }
+}
+
+fn change_mask(how: i32, set: &libc::sigset_t) -> libc::sigset_t {
+    let mut old = std::mem::MaybeUninit::uninit();
+    // SAFETY: valid sets; with a valid `how` the call can't fail.
+    unsafe {
+        libc::pthread_sigmask(how, set, old.as_mut_ptr());
+        old.assume_init()
+    }
+}
+
+/// Blocks one signal in the calling thread until the guard is dropped (or, forgotten, for good).
+pub(crate) fn block(signal: i32) -> MaskGuard {
+    MaskGuard(change_mask(libc::SIG_BLOCK, &only(signal)))
+}
+
+/// Blocks every signal (but faults) in the calling thread until the guard is dropped.
+pub(crate) fn block_all() -> MaskGuard {
+    MaskGuard(change_mask(libc::SIG_BLOCK, &handler_mask()))
+}
+
+/// Unblocks one signal in the calling thread; says whether it was blocked.
+pub(crate) fn unblock(signal: i32) -> bool {
+    let old = change_mask(libc::SIG_UNBLOCK, &only(signal));
+    // SAFETY: a set that the kernel filled.
+    unsafe { libc::sigismember(&old, signal) == 1 }
+}
+
+/// Whether the calling thread blocks the signal.
+pub(crate) fn is_blocked(signal: i32) -> bool {
+    let mut now = std::mem::MaybeUninit::uninit();
+    // SAFETY: only reads the mask; the set is written.
+    unsafe {
+        libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), now.as_mut_ptr());
+        libc::sigismember(now.as_ptr(), signal) == 1
+    }
+}
+
+/// Puts a signal mask back when dropped.
+pub(crate) struct MaskGuard(libc::sigset_t);
+
+impl Drop for MaskGuard {
+    fn drop(&mut self) {
+        change_mask(libc::SIG_SETMASK, &self.0);
+    }
+}
+
+/// The context that the kernel handed to a handler.
+///
+/// # Safety
+/// `context` is the third argument of a running handler.
+pub(crate) unsafe fn context<'a>(context: *mut libc::c_void) -> &'a Context {
+    // SAFETY: by the caller; `Context` is a transparent view of ucontext_t.
+    unsafe { &*context.cast::<Context>() }
+}

@@ -1,0 +1,165 @@
+//! Threads as the kernel and libc know them.
+
+use std::io;
+
+use super::{Errno, Tid};
+
+/// A stack, `[low, high)`: it grows down from `high`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StackBounds {
+    /// Lowest usable address (guard pages excluded).
+    pub(crate) low: usize,
+    /// One past the highest address: the base.
+    pub(crate) high: usize,
+}
+
+impl StackBounds {
+    /// Whether the address lies in it. The base itself counts: it is the stack pointer of an empty stack.
+    #[inline]
+    pub(crate) fn contains(&self, address: usize) -> bool {
+        self.low <= address && address <= self.high
+    }
+}
+
+/// The calling thread's id. A system call each time: a cached one would need thread-local storage, which a dlopen'ed
+/// library allocates on first use, and is wrong after fork. Async-signal-safe; can't fail, so errno stays.
+#[inline]
+pub(crate) fn gettid() -> Tid {
+    // SAFETY: no arguments, no failure.
+    Tid(unsafe { libc::syscall(libc::SYS_gettid) } as i32)
+}
+
+/// The process id, not cached. Async-signal-safe.
+#[inline]
+pub(crate) fn getpid() -> i32 {
+    // SAFETY: no arguments, no failure.
+    unsafe { libc::getpid() }
+}
+
+/// Sends `signal` to one thread of this process. Async-signal-safe, errno preserved.
+///
+/// `Err(ESRCH)`: the thread is gone. `Err(EAGAIN)` only for real-time signals: the queue is full.
+pub(crate) fn tgkill(tid: Tid, signal: i32) -> Result<(), Errno> {
+    super::preserving_errno(|| {
+        // SAFETY: integers only. The thread group is our own, so a recycled tid of another process is never hit.
+        let r = unsafe { libc::syscall(libc::SYS_tgkill, getpid(), tid.0, signal) };
+        if r == 0 { Ok(()) } else { Err(Errno::last()) }
+    })
+}
+
+/// Whether a thread of this process has that id now. Async-signal-safe.
+pub(crate) fn is_alive(tid: Tid) -> bool {
+    tgkill(tid, 0).is_ok()
+}
+
+/// The calling thread's own stack. Takes locks of libc and may allocate (the main thread's is read from /proc): only
+/// at attach, never inside the stop (`.stop.locks`).
+pub(crate) fn current_stack() -> io::Result<StackBounds> {
+    let mut attr = std::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
+    // SAFETY: pthread_getattr_np initialises `attr` when it returns 0.
+    let r = unsafe { libc::pthread_getattr_np(libc::pthread_self(), attr.as_mut_ptr()) };
+    if r != 0 {
+        return Err(io::Error::from_raw_os_error(r));
+    }
+    let mut low = std::ptr::null_mut();
+    let mut size = 0usize;
+    // SAFETY: `attr` is initialised; both places are valid.
+    let r = unsafe { libc::pthread_attr_getstack(attr.as_ptr(), &mut low, &mut size) };
+    // SAFETY: initialised above, destroyed once.
+    unsafe { libc::pthread_attr_destroy(attr.as_mut_ptr()) };
+    if r != 0 {
+        return Err(io::Error::from_raw_os_error(r));
+    }
+    Ok(StackBounds { low: low as usize, high: low as usize + size })
+}
+
+/// The calling thread's alternate signal stack, if it has one. Async-signal-safe.
+pub(crate) fn sigaltstack_bounds() -> Option<StackBounds> {
+    let mut stack = libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: 0, ss_size: 0 };
+    // SAFETY: only reads the setting, into a valid place.
+    let r = unsafe { libc::sigaltstack(std::ptr::null(), &mut stack) };
+    if r != 0 || stack.ss_flags & libc::SS_DISABLE != 0 || stack.ss_size == 0 {
+        return None;
+    }
+    Some(StackBounds { low: stack.ss_sp as usize, high: stack.ss_sp as usize + stack.ss_size })
+}
+
+/// Whether the calling thread is the process's first.
+pub(crate) fn is_main() -> bool {
+    gettid().0 == getpid()
+}
+
+/// A destructor that libc runs when a thread ends, for threads that set a value.
+///
+/// Unlike a Rust `thread_local!`, setting it allocates nothing for the first 32 keys, and it runs after Rust's own
+/// thread-local destructors were given their chance: libc runs those first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExitKey(libc::pthread_key_t);
+
+impl ExitKey {
+    /// Makes a key whose destructor gets the thread's value.
+    pub(crate) fn new(destructor: unsafe extern "C" fn(*mut libc::c_void)) -> io::Result<Self> {
+        let mut key = 0;
+        // SAFETY: `key` is a valid place.
+        let r = unsafe { libc::pthread_key_create(&mut key, Some(destructor)) };
+        if r == 0 { Ok(Self(key)) } else { Err(io::Error::from_raw_os_error(r)) }
+    }
+
+    /// Sets the calling thread's value; null means that nothing runs at its end.
+    pub(crate) fn set(self, value: *const libc::c_void) -> io::Result<()> {
+        // SAFETY: the key is never deleted.
+        let r = unsafe { libc::pthread_setspecific(self.0, value) };
+        if r == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(r)) }
+    }
+
+    /// The calling thread's value.
+    pub(crate) fn get(self) -> *mut libc::c_void {
+        // SAFETY: the key is never deleted.
+        unsafe { libc::pthread_getspecific(self.0) }
+    }
+}
+
+/// Registers the three functions that libc calls around each fork of this process. Can't be undone.
+pub(crate) fn at_fork(
+    prepare: unsafe extern "C" fn(),
+    parent: unsafe extern "C" fn(),
+    child: unsafe extern "C" fn(),
+) -> io::Result<()> {
+    // SAFETY: the functions are 'static.
+    let r = unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
+    if r == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(r)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_local_is_on_the_stack_of_its_thread() {
+        let local = 0u8;
+        let stack = current_stack().unwrap();
+        assert!(stack.contains(std::ptr::from_ref(&local) as usize));
+        let other = std::thread::spawn(|| current_stack().unwrap()).join().unwrap();
+        assert!(!other.contains(std::ptr::from_ref(&local) as usize));
+    }
+
+    #[test]
+    fn rust_threads_have_an_alternate_stack() {
+        let (stack, alternate) =
+            std::thread::spawn(|| (current_stack().unwrap(), sigaltstack_bounds().unwrap())).join().unwrap();
+        assert!(alternate.high <= stack.low || alternate.low >= stack.high);
+    }
+
+    #[test]
+    fn a_finished_thread_is_not_alive() {
+        let handle = std::thread::spawn(gettid);
+        let tid = handle.join().unwrap();
+        // The kernel reaps the task a moment after it has told join.
+        let gone = (0..1000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            !is_alive(tid)
+        });
+        assert!(gone);
+        assert!(is_alive(gettid()));
+    }
+}
