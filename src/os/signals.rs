@@ -6,6 +6,10 @@ use std::io;
 
 use super::ucontext::Context;
 
+/// The signal that suspends threads unless the user chooses another. Go chose it too: its default action is to be
+/// ignored, hardly a program uses it, and debuggers pass it on without stopping.
+pub(crate) const DEFAULT: i32 = libc::SIGURG;
+
 /// A handler as the kernel calls it.
 pub(crate) type Handler = unsafe extern "C" fn(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void);
 

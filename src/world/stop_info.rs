@@ -1,0 +1,365 @@
+//! What is known about one thread so that it can be stopped and scanned.
+//!
+//! Mono's collector had a `ThreadStopInfo` per thread with a field `stack_ptr`: the suspend handler stored its stack
+//! pointer there, and a debugger that had taken over stopping wrote the same field instead. It is the same here. Whoever
+//! stops a thread must leave in [`stack_ptr`](ThreadStopInfo::stack_ptr) the lowest address of the thread's live stack; the
+//! collector scans from there to the stack's base, and knows nothing about how the thread was stopped.
+//!
+//! # The layout
+//!
+//! `#[repr(C)]`, with the offsets that a debugger needs published in [`OFFSETS`]. The first cache line has everything
+//! that a stop touches for a thread that already stands (in a blocking region, parked): a stop over hundreds of them
+//! is a walk over as many adjacent lines, under 50 ns each.
+//!
+//! ```text
+//!   line 0   stack_ptr | saved_sp | state, resume | tid, owed | stack_low | stack_high | save_area_used, gone
+//!   line 1+  what the handler writes (stopped_at, alternate stack), the owner, the name, the mutator's own word …
+//! ```
+//!
+//! # Type-stable memory
+//!
+//! Records live in mapped chunks of 64, which are never unmapped and only ever hold records: a debugger, or a late
+//! signal handler, that still has an address reads a record, perhaps another thread's, never something else. Chunks
+//! go from a closed world to the next one through a process-wide pool.
+
+use std::io;
+use std::mem::size_of;
+
+use crate::os::thread::StackBounds;
+use crate::os::{Tid, memory};
+use crate::sync::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Lock, Ordering, UnsafeCell};
+
+use super::handshake::{Holder, Place, StopState};
+use super::name::ThreadName;
+use super::registry::Threads;
+
+/// The record of one thread. See the module's text.
+#[repr(C, align(64))]
+pub struct ThreadStopInfo {
+    /// The lowest address of the live stack, written by whoever stops the thread; 0 while it is not stopped.
+    pub(super) stack_ptr: AtomicUsize,
+    /// What the thread itself published when it last entered a blocking region or parked. The built-in stoppers copy
+    /// it to `stack_ptr`.
+    pub(super) saved_sp: AtomicUsize,
+    pub(super) state: StopState,
+    pub(super) tid: AtomicI32,
+    /// 1: a suspend signal was sent that the handler has not seen yet.
+    pub(super) owed: AtomicU32,
+    pub(super) stack_low: AtomicUsize,
+    pub(super) stack_high: AtomicUsize,
+    /// How many bytes of the save area hold registers; 0 outside a stop.
+    pub(super) save_area_used: AtomicU32,
+    /// 1: the kernel has no such thread any more; it ended without telling anybody.
+    pub(super) gone: AtomicU32,
+
+    // second line
+    pub(super) stopped_at: AtomicU64,
+    pub(super) alternate_low: AtomicUsize,
+    pub(super) alternate_high: AtomicUsize,
+    pub(super) save_area: AtomicPtr<u8>,
+    pub(super) save_area_size: AtomicUsize,
+    /// The world that the thread is attached to: one strong count, from attach to detach.
+    pub(super) owner: AtomicPtr<Threads>,
+    /// The mutator's own structure.
+    user: AtomicPtr<()>,
+    pub(super) flags: AtomicU32,
+    /// Position in the list of living threads; guarded by the thread list lock.
+    pub(super) index: AtomicU32,
+
+    // third line
+    name: UnsafeCell<ThreadName>,
+    /// Grows with each use of the record: two uses of one record are told apart by it.
+    pub(super) serial: AtomicU64,
+}
+
+// SAFETY: all fields are atomics but the name, which is written by `prepare` alone, before the record is in any list
+// (under the thread list lock), and only read afterwards.
+unsafe impl Sync for ThreadStopInfo {}
+
+/// `flags`: the process's first thread, whose stack grows on demand.
+pub(super) const MAIN_THREAD: u32 = 1;
+/// `flags`: attach unblocked the suspend signal; detach blocks it again.
+pub(super) const WAS_BLOCKED: u32 = 2;
+
+/// Where a debugger finds the fields of a [`ThreadStopInfo`], in bytes from its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct StopInfoOffsets {
+    /// Size of a record.
+    pub size: usize,
+    /// `stack_ptr`: write the lowest address of the live stack here.
+    pub stack_ptr: usize,
+    /// `saved_sp`: what the thread itself last published.
+    pub saved_sp: usize,
+    /// The state word of the handshake.
+    pub state: usize,
+    /// The kernel's thread id, 32 bits.
+    pub tid: usize,
+    /// Lowest usable address of the thread's stack.
+    pub stack_low: usize,
+    /// The stack's base.
+    pub stack_high: usize,
+    /// Pointer to the save area.
+    pub save_area: usize,
+    /// Size of the save area.
+    pub save_area_size: usize,
+    /// How many bytes of it hold registers, 32 bits: write this last.
+    pub save_area_used: usize,
+    /// One byte of length, then the name.
+    pub name: usize,
+}
+
+/// The published offsets.
+pub const OFFSETS: StopInfoOffsets = StopInfoOffsets {
+    size: size_of::<ThreadStopInfo>(),
+    stack_ptr: memoffset::offset_of!(ThreadStopInfo, stack_ptr),
+    saved_sp: memoffset::offset_of!(ThreadStopInfo, saved_sp),
+    state: memoffset::offset_of!(ThreadStopInfo, state),
+    tid: memoffset::offset_of!(ThreadStopInfo, tid),
+    stack_low: memoffset::offset_of!(ThreadStopInfo, stack_low),
+    stack_high: memoffset::offset_of!(ThreadStopInfo, stack_high),
+    save_area: memoffset::offset_of!(ThreadStopInfo, save_area),
+    save_area_size: memoffset::offset_of!(ThreadStopInfo, save_area_size),
+    save_area_used: memoffset::offset_of!(ThreadStopInfo, save_area_used),
+    name: memoffset::offset_of!(ThreadStopInfo, name),
+};
+
+// The claim of the module's text: what a stop touches for a standing thread is one line.
+const _: () = assert!(memoffset::offset_of!(ThreadStopInfo, stopped_at) == 64);
+
+impl ThreadStopInfo {
+    /// The kernel's id of the thread.
+    pub fn tid(&self) -> Tid {
+        Tid(self.tid.load(Ordering::Relaxed))
+    }
+
+    /// The thread's name, as given at attach.
+    pub fn name(&self) -> ThreadName {
+        // SAFETY: written only before the record was in any list; see `Sync` above.
+        self.name.with(|name| unsafe { *name })
+    }
+
+    /// The lowest address of the live stack, while the thread is stopped; otherwise 0 or stale.
+    #[inline]
+    pub fn stack_ptr(&self) -> usize {
+        // Acquire: pairs with the Release of whoever stops the thread without the handshake (a debugger in this process).
+        self.stack_ptr.load(Ordering::Acquire)
+    }
+
+    /// The address of `stack_ptr`: the slot that a vtable is told of.
+    pub fn slot(&self) -> *mut usize {
+        self.stack_ptr.as_ptr()
+    }
+
+    /// The record whose slot this is.
+    ///
+    /// # Safety
+    /// `slot` is from [`slot`](Self::slot).
+    pub unsafe fn of_slot(slot: *mut usize) -> &'static Self {
+        // SAFETY: by the caller; records are never unmapped.
+        unsafe { &*slot.byte_sub(OFFSETS.stack_ptr).cast::<Self>() }
+    }
+
+    /// The stack's lowest usable address and its base.
+    pub fn stack(&self) -> (usize, usize) {
+        (self.stack_low.load(Ordering::Relaxed), self.stack_high.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn stack_bounds(&self) -> StackBounds {
+        let (low, high) = self.stack();
+        StackBounds { low, high }
+    }
+
+    pub(super) fn alternate_bounds(&self) -> StackBounds {
+        StackBounds {
+            low: self.alternate_low.load(Ordering::Relaxed),
+            high: self.alternate_high.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(super) fn set_alternate(&self, bounds: Option<StackBounds>) {
+        let bounds = bounds.unwrap_or(StackBounds { low: 0, high: 0 });
+        self.alternate_low.store(bounds.low, Ordering::Relaxed);
+        self.alternate_high.store(bounds.high, Ordering::Relaxed);
+    }
+
+    /// Where registers may be saved when the stack has no room: address and size.
+    pub fn save_area(&self) -> (*mut u8, usize) {
+        (self.save_area.load(Ordering::Relaxed), self.save_area_size.load(Ordering::Relaxed))
+    }
+
+    /// Declares how many bytes of the save area hold registers of the stopped thread.
+    pub fn set_save_area_used(&self, bytes: usize) {
+        let bytes = bytes.min(self.save_area_size.load(Ordering::Relaxed));
+        // Release: pairs with the Acquire in `saved_registers`: the registers are in place.
+        self.save_area_used.store(bytes as u32, Ordering::Release);
+    }
+
+    /// The part of the save area that holds registers.
+    pub(super) fn saved_registers(&self) -> Option<(usize, usize)> {
+        // Acquire: pairs with the Release in `set_save_area_used`.
+        let used = self.save_area_used.load(Ordering::Acquire) as usize;
+        let low = self.save_area.load(Ordering::Relaxed) as usize;
+        (used != 0).then_some((low, low + used))
+    }
+
+    /// When the thread stood, by CLOCK_MONOTONIC in nanoseconds; meaningful inside a stop. A time before the stop was asked for
+    /// means that it stood already.
+    pub fn stopped_at(&self) -> u64 {
+        self.stopped_at.load(Ordering::Relaxed)
+    }
+
+    /// Whether the thread is in a blocking region (a hint, unless it is stopped).
+    pub fn is_blocking(&self) -> bool {
+        self.state.place() == Place::Blocking
+    }
+
+    /// Whether a user (a debugger) holds the thread through the built-in suspension.
+    pub fn is_suspended(&self) -> bool {
+        self.state.is_held_by(Holder::User)
+    }
+
+    /// Whether the kernel says that the thread ended without detaching. Its stack is not scanned.
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed) != 0
+    }
+
+    /// Two uses of one record have different serials.
+    pub fn serial(&self) -> u64 {
+        self.serial.load(Ordering::Relaxed)
+    }
+
+    /// The mutator's own structure: whatever [`set_user`](Self::set_user) stored.
+    #[inline]
+    pub(crate) fn user(&self) -> *mut () {
+        // Acquire: pairs with the Release in `set_user`.
+        self.user.load(Ordering::Acquire)
+    }
+
+    /// Stores the mutator's own structure.
+    pub(crate) fn set_user(&self, user: *mut ()) {
+        self.user.store(user, Ordering::Release);
+    }
+
+    /// Makes a free record that of the calling thread. Under the thread list lock.
+    pub(super) fn prepare(&self, tid: Tid, name: ThreadName, stack: StackBounds, flags: u32) {
+        self.stack_ptr.store(0, Ordering::Relaxed);
+        self.saved_sp.store(0, Ordering::Relaxed);
+        self.tid.store(tid.0, Ordering::Relaxed);
+        self.owed.store(0, Ordering::Relaxed);
+        self.stack_low.store(stack.low, Ordering::Relaxed);
+        self.stack_high.store(stack.high, Ordering::Relaxed);
+        self.save_area_used.store(0, Ordering::Relaxed);
+        self.gone.store(0, Ordering::Relaxed);
+        self.stopped_at.store(0, Ordering::Relaxed);
+        self.user.store(std::ptr::null_mut(), Ordering::Relaxed);
+        self.flags.store(flags, Ordering::Relaxed);
+        self.serial.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the record is free: no list has it, so nobody reads the name.
+        self.name.with_mut(|slot| unsafe { *slot = name });
+    }
+}
+
+impl std::fmt::Debug for ThreadStopInfo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ThreadStopInfo")
+            .field("name", &self.name())
+            .field("tid", &self.tid())
+            .field("stack_ptr", &format_args!("{:#x}", self.stack_ptr.load(Ordering::Relaxed)))
+            .field("place", &self.state.place())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Records per chunk.
+const CHUNK: usize = 64;
+
+/// A piece of mapped memory with [`CHUNK`] records.
+pub(super) type Chunk = &'static [ThreadStopInfo];
+
+/// Chunks of closed worlds.
+static POOL: Lock = Lock::new();
+static POOLED: Pool = Pool(UnsafeCell::new(Vec::new()));
+
+struct Pool(UnsafeCell<Vec<Chunk>>);
+
+// SAFETY: only touched under `POOL`.
+unsafe impl Sync for Pool {}
+
+/// A chunk of free records. May allocate and map: never inside a stop.
+pub(super) fn take_chunk() -> io::Result<Chunk> {
+    let pooled = {
+        let _held = POOL.lock();
+        // SAFETY: under the lock.
+        POOLED.0.with_mut(|pool| unsafe { (*pool).pop() })
+    };
+    pooled.map_or_else(map_chunk, Ok)
+}
+
+/// Gives chunks back whose records are all free.
+pub(super) fn give_chunks(chunks: Vec<Chunk>) {
+    let _held = POOL.lock();
+    // SAFETY: under the lock.
+    POOLED.0.with_mut(|pool| unsafe { (*pool).extend(chunks) });
+}
+
+/// In a fork's child: whoever held the pool's lock does not exist here.
+pub(super) fn pool_lock() -> &'static Lock {
+    &POOL
+}
+
+fn map_chunk() -> io::Result<Chunk> {
+    let save_area_size = register_bytes();
+    let records = CHUNK * size_of::<ThreadStopInfo>();
+    let base = memory::map_anonymous(records + CHUNK * save_area_size)?;
+    let first = base.cast::<ThreadStopInfo>();
+    // SAFETY: fresh zeroed memory, aligned to a page, long enough; a zeroed record is a valid detached one (all
+    // fields are integers, pointers, or types that document it). Never unmapped, so 'static.
+    let chunk = unsafe { std::slice::from_raw_parts(first, CHUNK) };
+    for (i, record) in chunk.iter().enumerate() {
+        // SAFETY: inside the mapping, behind the records.
+        let area = unsafe { base.add(records + i * save_area_size) };
+        record.save_area.store(area, Ordering::Relaxed);
+        record.save_area_size.store(save_area_size, Ordering::Relaxed);
+    }
+    Ok(chunk)
+}
+
+/// Room for all registers: the general ones and the largest extended state of this processor, in multiples of 64.
+pub(crate) fn register_bytes() -> usize {
+    const GENERAL: usize = 256;
+    const FXSAVE: u32 = 512;
+    // Leaf 0xD, sub-leaf 0, ecx: bytes that XSAVE needs with everything the processor has switched on.
+    let leaves = std::arch::x86_64::__cpuid(0).eax;
+    let extended = if leaves >= 0xd { std::arch::x86_64::__cpuid_count(0xd, 0).ecx.max(FXSAVE) } else { FXSAVE };
+    GENERAL + (extended as usize).next_multiple_of(64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_offsets_lead_to_the_fields() {
+        let chunk = take_chunk().unwrap();
+        let record = &chunk[3];
+        record.prepare(Tid(42), ThreadName::new("probe"), StackBounds { low: 4096, high: 8192 }, 0);
+        record.stack_ptr.store(5000, Ordering::Relaxed);
+        let base = std::ptr::from_ref(record).cast::<u8>();
+        // SAFETY: offsets inside the record, each of the type that is read.
+        unsafe {
+            assert_eq!(base.add(OFFSETS.stack_ptr).cast::<usize>().read(), 5000);
+            assert_eq!(base.add(OFFSETS.tid).cast::<i32>().read(), 42);
+            assert_eq!(base.add(OFFSETS.stack_high).cast::<usize>().read(), 8192);
+            assert_eq!(base.add(OFFSETS.name).read(), 5);
+            assert_eq!(base.add(OFFSETS.save_area).cast::<usize>().read(), record.save_area().0 as usize);
+            assert!(std::ptr::eq(ThreadStopInfo::of_slot(record.slot()), record));
+        }
+        give_chunks(vec![chunk]);
+    }
+
+    #[test]
+    fn the_save_area_has_room_for_avx() {
+        assert!(register_bytes() >= 256 + 832);
+    }
+}
