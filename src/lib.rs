@@ -1,4 +1,6 @@
 //! A laboratory for stop-the-world garbage collection on Linux x86-64.
 
+mod collector;
 mod sabotage;
 mod sync;
+mod world;

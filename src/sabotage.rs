@@ -38,6 +38,11 @@ guards! {
     StopLocks = "stop.locks",
     StopJobControl = "stop.jobcontrol",
     StopCoroutine = "stop.coroutine",
+    StopPublish = "stop.publish-first",
+    StopBlocking = "stop.blocking",
+    StopStalePermit = "stop.stale-permit",
+    SyncLostWake = "sync.lost-wake",
+    SyncTimedOut = "sync.timed-out",
     ForkServices = "fork.services",
     FinalThread = "final.thread",
     FinalOrder = "final.order",
@@ -45,6 +50,7 @@ guards! {
     MarkDeep = "mark.deep",
     MarkOverflow = "mark.overflow",
     MarkTermination = "mark.termination",
+    MarkGlance = "mark.glance",
     HeapLimit = "heap.limit",
     VtableExactRestore = "vtable.exact-restore",
     VtableNested = "vtable.nested",
@@ -77,7 +83,10 @@ pub(crate) fn removed(guard: Guard) -> bool {
 pub(crate) fn choose() {
     if let Ok(tag) = std::env::var("STOPWORLD_SABOTAGE") {
         let index = TAGS.iter().find(|(_, t)| *t == tag).map(|(g, _)| *g as usize + 1);
-        CHOSEN.store(index.unwrap_or_else(|| panic!("STOPWORLD_SABOTAGE={tag}: no guard of that name")), crate::sync::Ordering::Relaxed);
+        CHOSEN.store(
+            index.unwrap_or_else(|| panic!("STOPWORLD_SABOTAGE={tag}: no guard of that name")),
+            crate::sync::Ordering::Relaxed,
+        );
     }
 }
 
