@@ -1,5 +1,7 @@
 //! A laboratory for stop-the-world garbage collection on Linux x86-64.
 
+mod collector;
 mod os;
 mod sabotage;
 mod sync;
+mod world;

@@ -1,0 +1,3 @@
+//! One collection.
+
+pub(crate) mod termination;

@@ -1,0 +1,156 @@
+//! When is marking over?
+//!
+//! Several markers share a pool of work. A marker that runs dry may not leave: another one may still find objects and
+//! share them. Marking is over when *all* of them have run dry, and the pool is empty at that very moment.
+//!
+//! ```text
+//!   31               9     8       7       0
+//!  +------------------+----------+----------+
+//!  |  work added      | finished |   idle   |
+//!  +------------------+----------+----------+
+//! ```
+//!
+//! The loop of a marker:
+//!
+//! ```text
+//!   loop {
+//!       let glance = termination.glance();
+//!       match pool.take() {
+//!           Some(work) => mark(work),        // shares surplus: pool.put(..); termination.work_added()
+//!           None => match termination.became_idle(glance) { Finished => break, LookAgain => {} },
+//!       }
+//!   }
+//! ```
+//!
+//! Why it ends at the right moment. Only a marker that is not idle puts work into the pool or holds any. A marker
+//! counts itself as idle *after* it found the pool empty, and as busy again *before* it looks into the pool
+//! (`.mark.termination`). So when the count reaches all, each found the pool empty when nobody but the idle could have
+//! filled it, and the idle do not. Why nobody sleeps beside work: work is announced by a new value of `work added`, and a marker becomes idle
+//! only by a compare-exchange that still finds the value of its glance, which it took before it looked into the pool
+//! (`.mark.glance`).
+//!
+//! An idle marker sleeps in a futex on that word; nobody spins. The last one to become idle wakes all. The number of
+//! additions comes round after 2^23; to be fooled, a marker would have to look into the pool for as long as the
+//! others take to add that often.
+
+use crate::sabotage::{Guard, removed};
+use crate::sync::{AtomicU32, Ordering, const_new, interrupt_point, port};
+
+const IDLE: u32 = 0xff;
+const FINISHED: u32 = 1 << 8;
+const ADDED: u32 = 1 << 9;
+
+/// The most markers that one [`Termination`] counts.
+pub(crate) const MOST_MARKERS: u32 = IDLE;
+
+/// Finds the end of parallel marking. See the module's text.
+#[derive(Debug)]
+pub(crate) struct Termination {
+    word: AtomicU32,
+    markers: AtomicU32,
+}
+
+/// What a marker knew of the pool before it looked into it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Glance(u32);
+
+/// What a marker that ran dry does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Idle {
+    /// All markers have run dry. Marking is over.
+    Finished,
+    /// Work was added: look into the pool again.
+    LookAgain,
+}
+
+impl Termination {
+    const_new! {
+        /// No markers.
+        pub(crate) fn new() -> Self {
+            Self { word: AtomicU32::new(0), markers: AtomicU32::new(0) }
+        }
+    }
+
+    /// Begins a marking with this many markers. Before any of them starts (what starts them orders this).
+    pub(crate) fn start(&self, markers: u32) {
+        debug_assert!((1..=MOST_MARKERS).contains(&markers));
+        self.markers.store(markers, Ordering::Relaxed);
+        self.word.store(0, Ordering::Relaxed);
+    }
+
+    /// Taken before looking into the pool.
+    pub(crate) fn glance(&self) -> Glance {
+        // Acquire: pairs with the Release of `work_added`: who sees the new number finds the work.
+        Glance(self.word.load(Ordering::Acquire))
+    }
+
+    /// Some marker has nothing to do: it is worth to share. One relaxed load, for the inner loop.
+    #[inline]
+    pub(crate) fn has_idle(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & IDLE != 0
+    }
+
+    /// Work was put into the pool. Wakes one idle marker, if there is one.
+    pub(crate) fn work_added(&self) {
+        // Release: pairs with the Acquire of `glance` and of `became_idle`.
+        let before = self.word.fetch_add(ADDED, Ordering::Release);
+        interrupt_point();
+        if before & IDLE != 0 {
+            port::wake(&self.word, 1);
+        }
+    }
+
+    /// The caller found the pool empty after this glance, and holds no work. Returns when there is work again or
+    /// when all have run dry.
+    pub(crate) fn became_idle(&self, glance: Glance) -> Idle {
+        let markers = self.markers.load(Ordering::Relaxed);
+        let mut seen = self.word.load(Ordering::Relaxed);
+        loop {
+            if seen / ADDED != glance.0 / ADDED && !removed(Guard::MarkGlance) {
+                return Idle::LookAgain;
+            }
+            let last = (seen & IDLE) + 1 == markers;
+            let idle = (seen + 1) | if last { FINISHED } else { 0 };
+            // Release: what this marker marked happens before what anybody does who sees the end. Acquire: for the
+            // last one, which sees it here; pairs with the Release of the others.
+            match self.word.compare_exchange_weak(seen, idle, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) if last => {
+                    interrupt_point();
+                    port::wake(&self.word, MOST_MARKERS);
+                    return Idle::Finished;
+                }
+                Ok(_) => {
+                    interrupt_point();
+                    return self.sleep(idle);
+                }
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Sleeps as an idle marker.
+    fn sleep(&self, idle: u32) -> Idle {
+        let mut seen = idle;
+        loop {
+            // Acquire: pairs with the Release of `work_added` and of the last marker's `became_idle`.
+            if seen & FINISHED != 0 {
+                return Idle::Finished;
+            }
+            if seen / ADDED == idle / ADDED {
+                port::wait(&self.word, seen, None);
+                interrupt_point();
+                seen = self.word.load(Ordering::Acquire);
+                continue;
+            }
+            // Busy again, before we look into the pool: whoever finds that we took something from it, finds us busy.
+            if removed(Guard::MarkTermination) {
+                return Idle::LookAgain;
+            }
+            match self.word.compare_exchange_weak(seen, seen - 1, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Idle::LookAgain,
+                Err(now) => seen = now,
+            }
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! A mutex on one futex word that knows who holds it.
+//!
+//! ```text
+//!   31          30                        0
+//!  +-----------+-------------------------+
+//!  | contended | tid of the holder, or 0 |
+//!  +-----------+-------------------------+
+//! ```
+//!
+//! The collecting thread takes the world's locks before the first signal, with a time budget: a debugger may have
+//! frozen the holder. Then "who holds it?" must have an answer at once (`.debug.frozen-owner`), so the word holds
+//! the answer, and taking the lock and naming its holder are one step.
+//!
+//! *Contended* says that somebody may sleep. A thread sets it before it sleeps and nobody clears it but the unlock
+//! that wakes one sleeper; a thread that has slept takes the lock with the bit set, because it can't know whether it
+//! was the last. A waiter that gives up sets the bit once more: it may have eaten the wake meant for another. Both
+//! cost at most one needless wake.
+//!
+//! No allocation, no spinning, no thread-local storage. A thread that waits here sleeps in a futex and can be stopped
+//! there by a signal: the handler runs, the thread parks in the handler, and after the restart it goes on waiting.
+//! The lock is not re-entrant, so code that may run in a signal handler must not take a lock that the code it
+//! interrupted may hold; the stopping protocol's handler takes none.
+//!
+//! All zero bytes are a valid free lock.
+
+use std::marker::PhantomData;
+
+use crate::sabotage::{Guard, removed};
+use crate::sync::{AtomicU32, Ordering, const_new, interrupt_point, port};
+
+const CONTENDED: u32 = 1 << 31;
+const HOLDER: u32 = CONTENDED - 1;
+
+/// A futex mutex. See the module's text.
+#[derive(Debug)]
+#[repr(transparent)]
+pub(crate) struct Lock {
+    word: AtomicU32,
+}
+
+/// The lock could not be had: the kernel's number of the thread that holds it (0 if it has just been let go).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HeldBy(pub(crate) u32);
+
+/// How long a thread is willing to wait, slice by slice.
+///
+/// The account of the time is not kept here (it belongs to `os::clock::Budget`, which knows what does not count).
+pub(crate) trait Patience {
+    /// Calls `wait` with the length of the next slice in nanoseconds and charges for it; `false`, without a call, if
+    /// nothing is left.
+    fn slice(&mut self, wait: &mut dyn FnMut(u64)) -> bool;
+}
+
+/// Unlocks when dropped. Stays on its thread: the lock's word names that thread.
+#[derive(Debug)]
+#[must_use = "the lock is let go when the guard is dropped"]
+pub(crate) struct LockGuard<'a> {
+    lock: &'a Lock,
+    on_its_thread: PhantomData<*const ()>,
+}
+
+impl Lock {
+    const_new! {
+        /// A free lock.
+        pub(crate) fn new() -> Self {
+            Self { word: AtomicU32::new(0) }
+        }
+    }
+
+    /// Takes the lock, sleeping until it is free.
+    pub(crate) fn lock(&self) -> LockGuard<'_> {
+        self.acquire();
+        self.guard()
+    }
+
+    /// Takes the lock if it is free.
+    pub(crate) fn try_lock(&self) -> Result<LockGuard<'_>, HeldBy> {
+        self.take(port::current_tid(), 0).map(|()| self.guard())
+    }
+
+    /// Takes the lock, sleeping at most once and at most `ns`. It may come back earlier without the lock (a signal,
+    /// a race); the caller keeps the account of its time, asks again, and at the end knows whom to name.
+    pub(crate) fn lock_slice(&self, ns: u64) -> Result<LockGuard<'_>, HeldBy> {
+        let me = port::current_tid();
+        if self.take(me, 0).is_ok() {
+            return Ok(self.guard());
+        }
+        self.sleep(Some(ns));
+        loop {
+            if self.take(me, CONTENDED).is_ok() {
+                return Ok(self.guard());
+            }
+            // We may have been given the one wake of an unlock, and a third thread was faster than us. Who gives up
+            // now must pass that wake on: the bit makes the present holder wake the next sleeper.
+            let seen = if removed(Guard::SyncTimedOut) { self.word.load(Ordering::Relaxed) } else { self.announce() };
+            if seen != 0 {
+                return Err(HeldBy(seen & HOLDER));
+            }
+        }
+    }
+
+    /// Takes the lock, or says who holds it when the patience is at its end. A free lock is had without any.
+    pub(crate) fn lock_within(&self, patience: &mut impl Patience) -> Result<LockGuard<'_>, HeldBy> {
+        let mut outcome = self.try_lock();
+        while outcome.is_err() && patience.slice(&mut |ns| outcome = self.lock_slice(ns)) {}
+        outcome
+    }
+
+    /// [`lock`](Self::lock) without a guard, for a lock that is let go elsewhere on the same thread (before and after
+    /// `fork`, at the two ends of a stop). Pairs with [`release`](Self::release).
+    pub(crate) fn acquire(&self) {
+        let me = port::current_tid();
+        let mut contended = 0;
+        while self.take(me, contended).is_err() {
+            self.sleep(None);
+            contended = CONTENDED;
+        }
+    }
+
+    /// Lets the lock go and wakes one sleeper if there may be one. Only for the thread that holds it.
+    pub(crate) fn release(&self) {
+        // Release: pairs with the Acquire of `take` in the next holder.
+        let before = self.word.swap(0, Ordering::Release);
+        debug_assert_ne!(before & HOLDER, 0, "a lock was released that nobody held");
+        interrupt_point();
+        if before & CONTENDED != 0 {
+            port::wake(&self.word, 1);
+        }
+    }
+
+    /// Who holds the lock, by the kernel's number; `None` if it is free. A hint unless it is the caller.
+    pub(crate) fn holder(&self) -> Option<u32> {
+        match self.word.load(Ordering::Relaxed) & HOLDER {
+            0 => None,
+            tid => Some(tid),
+        }
+    }
+
+    /// The calling thread holds the lock. Exact: no other thread writes our number.
+    pub(crate) fn is_mine(&self) -> bool {
+        self.holder() == Some(port::current_tid())
+    }
+
+    /// Makes the lock free in the child of a `fork`, where the holder's number is the parent's and no thread but the
+    /// caller exists (`.stop.fork`).
+    pub(crate) fn reset_in_child(&self) {
+        self.word.store(0, Ordering::Relaxed);
+    }
+
+    fn guard(&self) -> LockGuard<'_> {
+        LockGuard { lock: self, on_its_thread: PhantomData }
+    }
+
+    /// Takes a free lock, as contended if the caller has slept.
+    fn take(&self, me: u32, contended: u32) -> Result<(), HeldBy> {
+        // Acquire: pairs with the Release of `release` in the former holder.
+        match self.word.compare_exchange(0, me | contended, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => {
+                interrupt_point();
+                Ok(())
+            }
+            Err(seen) => Err(HeldBy(seen & HOLDER)),
+        }
+    }
+
+    /// Announces a sleeper and sleeps, once, unless the lock is free by then.
+    fn sleep(&self, timeout_ns: Option<u64>) {
+        let seen = self.announce();
+        interrupt_point();
+        if seen != 0 {
+            port::wait(&self.word, seen, timeout_ns);
+            interrupt_point();
+        }
+    }
+
+    /// Sets the contended bit of a held lock; returns the word as it is now, 0 if the lock is free.
+    fn announce(&self) -> u32 {
+        let mut seen = self.word.load(Ordering::Relaxed);
+        while seen != 0 && seen & CONTENDED == 0 {
+            let announced = seen | CONTENDED;
+            match self.word.compare_exchange_weak(seen, announced, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return announced,
+                Err(now) => seen = now,
+            }
+        }
+        seen
+    }
+}
+
+impl Drop for LockGuard<'_> {
+    fn drop(&mut self) {
+        self.lock.release();
+    }
+}

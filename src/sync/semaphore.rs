@@ -1,0 +1,124 @@
+//! A counting semaphore on one futex word.
+//!
+//! ```text
+//!   31           16 15            0
+//!  +---------------+---------------+
+//!  |   sleepers    |    permits    |
+//!  +---------------+---------------+
+//! ```
+//!
+//! Permits and sleepers share one word so that "is there a permit?" and "does somebody sleep?" are one question.
+//! With two words a poster could read "nobody sleeps" while the sleeper reads "no permit" (both stores still in
+//! their store buffers), and the wake is lost; one word needs no fence to exclude that.
+//!
+//! A thread counts itself as a sleeper before it looks for a permit for the last time, and stays counted until it
+//! takes one. So a poster wakes nobody, and makes no system call, unless somebody may really sleep.
+//!
+//! Async-signal-safe: [`post`](Semaphore::post) from a handler is what the stopping protocol does. A handler must
+//! not *wait* on a semaphore that the code it interrupted waits on: it could take the permit meant for the other.
+//! Permits stop at 65535 rather than run over into the sleepers; sleepers are fewer than that by the size of a
+//! process (each is a thread that waits on this one word).
+//!
+//! All zero bytes are a valid semaphore without permits.
+
+use crate::sabotage::{Guard, removed};
+use crate::sync::{AtomicU32, Ordering, const_new, interrupt_point, port};
+
+const PERMIT: u32 = 1;
+const PERMITS: u32 = 0xffff;
+const SLEEPER: u32 = 1 << 16;
+
+/// A counting semaphore. See the module's text.
+#[derive(Debug)]
+#[repr(transparent)]
+pub(crate) struct Semaphore {
+    word: AtomicU32,
+}
+
+impl Semaphore {
+    const_new! {
+        /// A semaphore with no permits.
+        pub(crate) fn new() -> Self {
+            Self { word: AtomicU32::new(0) }
+        }
+    }
+
+    /// Adds a permit and wakes one sleeper if there may be one.
+    pub(crate) fn post(&self) {
+        let mut seen = self.word.load(Ordering::Relaxed);
+        loop {
+            if seen & PERMITS == PERMITS {
+                return;
+            }
+            // Release: pairs with the Acquire of `take`; what the poster did happens before what the waiter does.
+            match self.word.compare_exchange_weak(seen, seen + PERMIT, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(now) => seen = now,
+            }
+        }
+        interrupt_point();
+        if seen >= SLEEPER {
+            port::wake(&self.word, 1);
+        }
+    }
+
+    /// Takes a permit if there is one.
+    pub(crate) fn try_wait(&self) -> bool {
+        self.take(0).is_ok()
+    }
+
+    /// Takes a permit, sleeping until there is one.
+    pub(crate) fn wait(&self) {
+        if self.try_wait() {
+            return;
+        }
+        self.word.fetch_add(SLEEPER, Ordering::Relaxed);
+        interrupt_point();
+        while let Err(empty) = self.take(SLEEPER) {
+            // The word as we saw it without a permit: a permit that came since then has changed it, and the port
+            // does not sleep. To read it afresh here would be to sleep beside a permit.
+            let expected = if removed(Guard::SyncLostWake) { self.word.load(Ordering::Relaxed) } else { empty };
+            port::wait(&self.word, expected, None);
+            interrupt_point();
+        }
+    }
+
+    /// Takes a permit, sleeping at most once and at most `ns`. It may come back earlier with `false` (a signal, a
+    /// race for the permit): the caller keeps the account of its time and asks again.
+    pub(crate) fn wait_slice(&self, ns: u64) -> bool {
+        if self.try_wait() {
+            return true;
+        }
+        self.word.fetch_add(SLEEPER, Ordering::Relaxed);
+        interrupt_point();
+        if let Err(empty) = self.take(SLEEPER) {
+            port::wait(&self.word, empty, Some(ns));
+            interrupt_point();
+            // The last look: a permit that came together with the end of the slice is not left behind unseen.
+            if self.take(SLEEPER).is_err() {
+                self.word.fetch_sub(SLEEPER, Ordering::Relaxed);
+                return self.try_wait();
+            }
+        }
+        true
+    }
+
+    /// In the child of a `fork`: no permits, and none of the sleepers exists here.
+    pub(crate) fn reset_in_child(&self) {
+        self.word.store(0, Ordering::Relaxed);
+    }
+
+    /// Takes a permit and `also` (the caller's count as a sleeper) in one step, or says which empty word it saw.
+    fn take(&self, also: u32) -> Result<(), u32> {
+        let mut seen = self.word.load(Ordering::Relaxed);
+        while seen & PERMITS != 0 {
+            // Acquire: pairs with the Release of `post`.
+            let taken = seen - PERMIT - also;
+            match self.word.compare_exchange_weak(seen, taken, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Ok(()),
+                Err(now) => seen = now,
+            }
+        }
+        Err(seen)
+    }
+}

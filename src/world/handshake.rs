@@ -1,0 +1,565 @@
+//! How a thread is held and how it says so: the stopping handshake.
+//!
+//! # The problem
+//!
+//! Somebody (a collection, a user at a debugger) wants a thread to stand still. The thread may be running anywhere,
+//! be in a blocking region, be parked for somebody else, be about to exit. The asker may give up. Signals arrive
+//! late, twice, or after the stop that sent them is over. And the two askers must not undo each other: a thread that
+//! the user froze stays frozen after a collection (`.vtable.nested`, `.vtable.exact-restore`).
+//!
+//! # The state
+//!
+//! One atomic word per thread holds *where it is* × *who holds it* × *the epoch of each hold*:
+//!
+//! ```text
+//!   63                  34 33                   4   3   2   1  0
+//!  +----------------------+----------------------+---+---+------+
+//!  | epoch of user's hold | epoch of collection's| U | C | place|
+//!  +----------------------+----------------------+---+---+------+
+//!
+//!                      attach                    enter_blocking (acknowledges what it finds)
+//!           DETACHED ----------> RUNNING  ---------------------------> BLOCKING
+//!                    <----------    |  ^  <---------------------------    |
+//!                      detach       |  |     leave_blocking, not held     | leave_blocking, held
+//!            park_if_held, held:    |  |  not held any more               |
+//!            publish, then          v  |                                  |
+//!                                  PARKED <-------------------------------+
+//! ```
+//!
+//! The one rule: **a thread runs past its protocol step only if nobody holds it**. Everything else follows.
+//!
+//! * In DETACHED, BLOCKING and PARKED every hold is *satisfied*: the thread touches no collected memory and what it
+//!   published is in place. So a new hold on such a thread needs no acknowledgement ([`Held::Already`]), and costs
+//!   one compare-exchange.
+//! * In RUNNING a hold is a request ([`Held::MustPark`]). Whoever leaves RUNNING finds the holds in the very word
+//!   that its compare-exchange replaces, and acknowledges each of them, once.
+//! * Only the thread itself changes its place. A release clears the hold and posts the thread's semaphore; the thread
+//!   goes from PARKED to RUNNING by itself when it finds no holder left. Until it has done that it is still PARKED:
+//!   on a busy machine the next stop finds it satisfied although it never got the processor in between. It also
+//!   keeps a handler that interrupts the waiting thread from waiting on the same semaphore: it sees PARKED and leaves.
+//! * Epochs stay in the word after the release, so the word never comes back to an earlier value: a thread that
+//!   published, was interrupted, parked in its handler and continued, fails its compare-exchange and publishes anew.
+//!
+//! # Acknowledgement
+//!
+//! [`AckCounter`] counts in one word, epoch × outstanding, by compare-exchange that compares the epoch too. An
+//! acknowledgement of an abandoned stop finds another epoch and counts for nothing (`.stop.late`). The last one posts
+//! the semaphore of the asker. There is no acknowledgement of a restart: nobody waits for it.
+//!
+//! # Limits
+//!
+//! Two holders, 30 bits of epoch each. `hold`, `release` and `abandon` of one holder are not called concurrently with
+//! each other (a collection holds the collection lock, a debugger its thread lock); those of different holders may
+//! be. An epoch that comes round after 2^30 stops while an acknowledgement of the first is still under way would be
+//! taken for the second's.
+//!
+//! Everything here may run in a signal handler that interrupts any step of the same protocol on the same thread; the
+//! model runs it there ([`interrupt_point`]).
+
+use crate::sabotage::{Guard, removed};
+use crate::sync::{AtomicU64, Ordering, Semaphore, const_new, interrupt_point};
+
+/// Who can hold a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Holder {
+    /// A collection: from its stop to its start.
+    Collection = 0,
+    /// A user at a debugger: a freeze of this thread, or the debugger's own stop.
+    User = 1,
+}
+
+/// Where a thread is, as far as stopping is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Place {
+    /// No thread uses this record.
+    Detached = 0,
+    /// Anywhere in its own code.
+    Running = 1,
+    /// In a blocking region: touches no collected memory.
+    Blocking = 2,
+    /// Waits for its holders to let it go.
+    Parked = 3,
+}
+
+/// Numbers the stops of one holder. 30 bits, never 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct Epoch(u32);
+
+impl Epoch {
+    /// The widest epoch.
+    pub(crate) const MAX: u32 = (1 << 30) - 1;
+
+    /// As a number, for reports.
+    pub(crate) fn number(self) -> u32 {
+        self.0
+    }
+
+    fn after(number: u32) -> Self {
+        Self(if number >= Self::MAX { 1 } else { number + 1 })
+    }
+}
+
+/// What [`StopState::hold`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Held {
+    /// The thread stands already (blocking, parked or gone): nothing to send, nothing to wait for.
+    Already,
+    /// The thread runs: it has to be told, and will acknowledge.
+    MustPark,
+}
+
+/// What [`StopState::park_if_held`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a thread that parked has published its stack pointer, which is stale now"]
+pub(crate) enum Parked {
+    /// Nobody held the thread, or it stood already (a handler that interrupted the wait).
+    No,
+    /// It stood, and has been let go.
+    Yes,
+}
+
+/// What [`StopState::abandon`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Abandoned {
+    /// The thread had not answered; the hold is taken back before it saw it. A signal that arrives now does nothing.
+    Unanswered,
+    /// The thread stood, and has been let go.
+    Answered,
+}
+
+/// A value of the state word.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Word(u64);
+
+const OUTSTANDING: u64 = 0xffff_ffff;
+const PLACE: u64 = 0b11;
+const HOLDERS: u64 = 0b1100;
+
+impl Word {
+    fn place(self) -> Place {
+        match self.0 & PLACE {
+            0 => Place::Detached,
+            1 => Place::Running,
+            2 => Place::Blocking,
+            _ => Place::Parked,
+        }
+    }
+
+    fn at(self, place: Place) -> Self {
+        Self(self.0 & !PLACE | place as u64)
+    }
+
+    fn is_held(self) -> bool {
+        self.0 & HOLDERS != 0
+    }
+
+    fn is_held_by(self, holder: Holder) -> bool {
+        self.0 & Self::bit(holder) != 0
+    }
+
+    fn epoch(self, holder: Holder) -> Epoch {
+        Epoch((self.0 >> Self::shift(holder)) as u32 & Epoch::MAX)
+    }
+
+    fn held(self, holder: Holder, epoch: Epoch) -> Self {
+        let shift = Self::shift(holder);
+        Self(self.0 & !(u64::from(Epoch::MAX) << shift) | u64::from(epoch.0) << shift | Self::bit(holder))
+    }
+
+    fn released(self, holder: Holder) -> Self {
+        Self(self.0 & !if removed(Guard::VtableNested) { HOLDERS } else { Self::bit(holder) })
+    }
+
+    fn bit(holder: Holder) -> u64 {
+        0b100 << holder as u32
+    }
+
+    fn shift(holder: Holder) -> u32 {
+        4 + 30 * holder as u32
+    }
+}
+
+/// What an acknowledgement left.
+enum Outstanding {
+    /// It was the last one.
+    Last,
+    /// Others are outstanding.
+    More,
+    /// It was too late, and counted for nothing.
+    NoneOfOurs,
+}
+
+/// The acknowledgements that one holder waits for.
+///
+/// ```text
+///   63        32 31          0
+///  +------------+-------------+
+///  |   epoch    | outstanding |
+///  +------------+-------------+
+/// ```
+#[derive(Debug)]
+pub(crate) struct AckCounter {
+    word: AtomicU64,
+    all_in: Semaphore,
+}
+
+impl AckCounter {
+    const_new! {
+        /// Waits for nobody.
+        pub(crate) fn new() -> Self {
+            Self { word: AtomicU64::new(0), all_in: Semaphore::new() }
+        }
+    }
+
+    /// Opens the next epoch with this many acknowledgements outstanding. Called before the first hold of that epoch,
+    /// by one thread at a time.
+    fn begin(&self, outstanding: u32) -> Epoch {
+        let epoch = Epoch::after((self.word.load(Ordering::Relaxed) >> 32) as u32);
+        // Relaxed: the epoch reaches the threads through their state words, with the hold's Release.
+        self.word.store(u64::from(epoch.0) << 32 | u64::from(outstanding), Ordering::Relaxed);
+        epoch
+    }
+
+    /// Takes `count` from what `epoch` waits for, and says whether that was the last of it. An acknowledgement of an
+    /// earlier epoch counts for nothing.
+    fn acknowledge(&self, epoch: Epoch, count: u32) -> Outstanding {
+        let mut seen = self.word.load(Ordering::Relaxed);
+        loop {
+            let outstanding = seen as u32;
+            let counts = (seen >> 32) as u32 == epoch.0 || removed(Guard::StopLate);
+            if !counts || outstanding == 0 {
+                return Outstanding::NoneOfOurs;
+            }
+            // Release: pairs with the Acquire of `outstanding`. What a thread did before it parked happens before
+            // what the asker does, for every thread: the later exchanges continue the release sequence of the earlier.
+            let fewer = seen - u64::from(count.min(outstanding));
+            match self.word.compare_exchange_weak(seen, fewer, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) if fewer as u32 == 0 => return Outstanding::Last,
+                Ok(_) => return Outstanding::More,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    fn outstanding(&self) -> u32 {
+        // Acquire: pairs with the Release of `acknowledge`.
+        self.word.load(Ordering::Acquire) as u32
+    }
+}
+
+/// The world's side of the handshake: one counter per holder. Threads acknowledge here, askers wait here.
+#[derive(Debug)]
+pub(crate) struct Handshake {
+    counters: [AckCounter; 2],
+}
+
+impl Handshake {
+    const_new! {
+        /// Nobody asks for anything.
+        pub(crate) fn new() -> Self {
+            Self { counters: [AckCounter::new(), AckCounter::new()] }
+        }
+    }
+
+    /// Begins a stop of at most `threads` threads: the number of [`StopState::hold`] calls that follow. The caller
+    /// then reports by [`satisfied`](Self::satisfied) how many of them came back with [`Held::Already`].
+    pub(crate) fn begin(&self, holder: Holder, threads: u32) -> Epoch {
+        self.counter(holder).begin(threads)
+    }
+
+    /// `count` threads of this stop needed no acknowledgement.
+    pub(crate) fn satisfied(&self, holder: Holder, epoch: Epoch, count: u32) {
+        self.counter(holder).acknowledge(epoch, count);
+    }
+
+    /// How many threads of the present stop have not answered. 0: all stand, and what they did before is visible.
+    pub(crate) fn outstanding(&self, holder: Holder) -> u32 {
+        self.counter(holder).outstanding()
+    }
+
+    /// Sleeps until all have answered, at most `ns` and possibly shorter; returns how many have not.
+    pub(crate) fn wait_slice(&self, holder: Holder, ns: u64) -> u32 {
+        let counter = self.counter(holder);
+        match counter.outstanding() {
+            0 => 0,
+            _ => {
+                // A permit may be left over from an earlier stop: the count decides, not the permit.
+                counter.all_in.wait_slice(ns);
+                counter.outstanding()
+            }
+        }
+    }
+
+    /// Closes the present epoch: nobody waits any more, later acknowledgements count for nothing. Comes before the
+    /// [`StopState::abandon`] calls of a stop that could not complete.
+    pub(crate) fn close(&self, holder: Holder) {
+        let counter = self.counter(holder);
+        let mut seen = counter.word.load(Ordering::Relaxed);
+        while let Err(now) =
+            counter.word.compare_exchange_weak(seen, seen & !OUTSTANDING, Ordering::Relaxed, Ordering::Relaxed)
+        {
+            seen = now;
+        }
+    }
+
+    /// In the child of a `fork`: nobody waits.
+    pub(crate) fn reset_in_child(&self) {
+        for counter in &self.counters {
+            counter.word.store(counter.word.load(Ordering::Relaxed) & !OUTSTANDING, Ordering::Relaxed);
+            counter.all_in.reset_in_child();
+        }
+    }
+
+    /// Acknowledges every hold of `word`, on behalf of a thread that has just left RUNNING.
+    fn acknowledge(&self, word: Word) {
+        for holder in [Holder::Collection, Holder::User] {
+            if word.is_held_by(holder) {
+                let counter = self.counter(holder);
+                if let Outstanding::Last = counter.acknowledge(word.epoch(holder), 1) {
+                    interrupt_point();
+                    counter.all_in.post();
+                }
+                interrupt_point();
+            }
+        }
+    }
+
+    fn counter(&self, holder: Holder) -> &AckCounter {
+        &self.counters[holder as usize]
+    }
+}
+
+/// A thread's side of the handshake. All zero bytes are a valid detached state.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct StopState {
+    word: AtomicU64,
+    resume: Semaphore,
+}
+
+impl StopState {
+    const_new! {
+        /// No thread.
+        pub(crate) fn new() -> Self {
+            Self { word: AtomicU64::new(0), resume: Semaphore::new() }
+        }
+    }
+
+    // ---- what the asker calls
+
+    /// Asks the thread to stand, on behalf of `holder`. [`Held::Already`]: it stands, and what it published is
+    /// visible. Each call counts as one of the threads of [`Handshake::begin`]. A detached record stays unheld.
+    pub(crate) fn hold(&self, holder: Holder, epoch: Epoch) -> Held {
+        let mut seen = self.load(Ordering::Relaxed);
+        loop {
+            debug_assert!(!seen.is_held_by(holder), "two holds of one holder");
+            if seen.place() == Place::Detached {
+                return Held::Already;
+            }
+            // Release: pairs with the Acquire of `park_if_held` and `leave_blocking`.
+            // Acquire: pairs with the Release by which the thread left RUNNING.
+            match self.exchange(seen, seen.held(holder, epoch), Ordering::AcqRel) {
+                Ok(()) if seen.place() == Place::Running => return Held::MustPark,
+                Ok(()) => return Held::Already,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Lets the thread go, on behalf of `holder`. If nobody else holds it and it stands parked, it is woken.
+    pub(crate) fn release(&self, holder: Holder) {
+        self.let_go(holder);
+    }
+
+    /// Takes a hold back that may not have been answered (the asker ran out of time).
+    pub(crate) fn abandon(&self, holder: Holder) -> Abandoned {
+        match self.let_go(holder).place() {
+            Place::Running => Abandoned::Unanswered,
+            _ => Abandoned::Answered,
+        }
+    }
+
+    /// The hold is satisfied: the thread stands (or has gone). Used to find whom to signal again, and whom to name.
+    pub(crate) fn has_answered(&self) -> bool {
+        // Acquire: pairs with the Release by which the thread left RUNNING.
+        self.load(Ordering::Acquire).place() != Place::Running
+    }
+
+    /// Where the thread is. A hint, unless the caller holds it.
+    pub(crate) fn place(&self) -> Place {
+        self.load(Ordering::Acquire).place()
+    }
+
+    /// Whether `holder` holds the thread.
+    pub(crate) fn is_held_by(&self, holder: Holder) -> bool {
+        self.load(Ordering::Acquire).is_held_by(holder)
+    }
+
+    /// Whether anybody holds the thread: the check of a safepoint, one relaxed load.
+    #[inline]
+    pub(crate) fn is_held(&self) -> bool {
+        self.load(Ordering::Relaxed).is_held()
+    }
+
+    fn let_go(&self, holder: Holder) -> Word {
+        let mut seen = self.load(Ordering::Relaxed);
+        loop {
+            if !seen.is_held_by(holder) {
+                return seen;
+            }
+            // Release: pairs with the Acquire by which the thread returns to RUNNING; it sees what the holder did.
+            match self.exchange(seen, seen.released(holder), Ordering::Release) {
+                Ok(()) => break,
+                Err(now) => seen = now,
+            }
+        }
+        if seen.place() == Place::Parked && !seen.released(holder).is_held() {
+            self.resume.post();
+        }
+        seen
+    }
+
+    /// In the child of a `fork`, for the record of a thread that does not exist there.
+    pub(crate) fn reset_in_child(&self) {
+        let seen = self.load(Ordering::Relaxed);
+        self.word.store(Word(seen.0 & !HOLDERS).at(Place::Detached).0, Ordering::Relaxed);
+        self.resume.reset_in_child();
+    }
+
+    // ---- what the thread itself calls
+
+    /// The calling thread takes the record into use. Under the thread list lock (see `world/locks.rs`): a stop that
+    /// has begun does not see the record come to life.
+    pub(crate) fn attach(&self) {
+        let seen = self.load(Ordering::Relaxed);
+        debug_assert!(seen.place() == Place::Detached && !seen.is_held());
+        // Nobody else writes a detached word. Release: pairs with the Acquire of `hold`.
+        self.word.store(seen.at(Place::Running).0, Ordering::Release);
+    }
+
+    /// The calling thread gives the record up, from RUNNING or from within a blocking region. A hold that came while
+    /// it ran is answered: who waits for a thread that exits is told (`.stop.exit-race`). A user's freeze of it ends
+    /// with it.
+    pub(crate) fn detach(&self, handshake: &Handshake) {
+        let mut seen = self.load(Ordering::Relaxed);
+        let left = loop {
+            debug_assert!(matches!(seen.place(), Place::Running | Place::Blocking));
+            let gone = Word(seen.0 & !HOLDERS).at(Place::Detached);
+            interrupt_point();
+            // Release: pairs with the Acquire of `hold`, or of `outstanding` by way of the acknowledgement.
+            match self.exchange(seen, gone, Ordering::Release) {
+                Ok(()) => break seen,
+                Err(now) => seen = now,
+            }
+        };
+        interrupt_point();
+        if left.place() == Place::Running && !removed(Guard::StopExitRace) {
+            handshake.acknowledge(left);
+        }
+    }
+
+    /// Stands if somebody holds the thread: publishes (stack pointer and everything else that holders read),
+    /// acknowledges, waits until nobody holds it. Called by the signal handler and by the safepoint, at any moment;
+    /// does nothing unless the thread runs and is held. `publish` may be called several times.
+    pub(crate) fn park_if_held(&self, handshake: &Handshake, mut publish: impl FnMut()) -> Parked {
+        // Acquire: pairs with the Release of `hold`.
+        let mut seen = self.load(Ordering::Acquire);
+        let parked = loop {
+            if seen.place() != Place::Running || !seen.is_held() {
+                return Parked::No;
+            }
+            if !removed(Guard::StopPublish) {
+                publish();
+            }
+            interrupt_point();
+            // Release: pairs with the Acquire of `hold` (a second holder that finds us parked).
+            match self.exchange(seen, seen.at(Place::Parked), Ordering::AcqRel) {
+                Ok(()) => break seen,
+                Err(now) => seen = now,
+            }
+        };
+        interrupt_point();
+        handshake.acknowledge(parked);
+        if removed(Guard::StopPublish) {
+            publish();
+        }
+        self.wait_until_let_go();
+        Parked::Yes
+    }
+
+    /// Enters a blocking region: publishes, and from here on counts as standing. Holds that are there already are
+    /// acknowledged, so the thread need not park to go to sleep. `publish` may be called several times.
+    pub(crate) fn enter_blocking(&self, handshake: &Handshake, mut publish: impl FnMut()) {
+        let mut seen = self.load(Ordering::Acquire);
+        let entered = loop {
+            debug_assert!(seen.place() == Place::Running, "blocking regions do not nest here");
+            publish();
+            interrupt_point();
+            // Release: pairs with the Acquire of `hold`. A handler that parked in between changed the word (its
+            // epoch stays there), so what it published does not stand for us.
+            match self.exchange(seen, seen.at(Place::Blocking), Ordering::AcqRel) {
+                Ok(()) => break seen,
+                Err(now) => seen = now,
+            }
+        };
+        interrupt_point();
+        handshake.acknowledge(entered);
+    }
+
+    /// Leaves a blocking region: waits until nobody holds the thread. What was published at the entry stays valid
+    /// until this returns. [`Parked::Yes`] if it had to wait.
+    pub(crate) fn leave_blocking(&self) -> Parked {
+        let mut seen = self.load(Ordering::Relaxed);
+        loop {
+            debug_assert!(seen.place() == Place::Blocking);
+            let held = seen.is_held() && !removed(Guard::StopBlocking);
+            let next = seen.at(if held { Place::Parked } else { Place::Running });
+            // Acquire: pairs with the Release of `let_go`. Release: pairs with the Acquire of `hold`.
+            match self.exchange(seen, next, Ordering::AcqRel) {
+                Ok(()) if held => break,
+                Ok(()) => return Parked::No,
+                Err(now) => seen = now,
+            }
+            interrupt_point();
+        }
+        interrupt_point();
+        self.wait_until_let_go();
+        Parked::Yes
+    }
+
+    /// PARKED → RUNNING as soon as nobody holds the thread. A permit of the semaphore only says that it is worth to
+    /// look: it may be left over from a wait that ended without it, and a new hold may have come.
+    fn wait_until_let_go(&self) {
+        let mut seen = self.load(Ordering::Relaxed);
+        loop {
+            if seen.is_held() {
+                self.resume.wait();
+                interrupt_point();
+                seen = self.load(Ordering::Relaxed);
+                if !removed(Guard::StopStalePermit) {
+                    continue;
+                }
+            }
+            // Acquire: pairs with the Release of `let_go`.
+            match self.exchange(seen, seen.at(Place::Running), Ordering::AcqRel) {
+                Ok(()) => break,
+                Err(now) => seen = now,
+            }
+        }
+        interrupt_point();
+    }
+
+    // ---- the word
+
+    fn load(&self, order: Ordering) -> Word {
+        Word(self.word.load(order))
+    }
+
+    /// Compare-exchange; a failure acquires, since the caller decides anew on what it saw.
+    fn exchange(&self, from: Word, to: Word, order: Ordering) -> Result<(), Word> {
+        self.word.compare_exchange(from.0, to.0, order, Ordering::Acquire).map(drop).map_err(Word)
+    }
+}

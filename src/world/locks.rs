@@ -1,0 +1,115 @@
+//! The world's three locks, and the only order in which they are taken.
+//!
+//! ```text
+//!   collection  →  allocation  →  thread list
+//! ```
+//!
+//! * **Collection**: one collection at a time (`.stop.two-collectors`).
+//! * **Allocation**: the heap's shared structures; and whoever tells the thread vtable about a thread, so that the
+//!   vtable hears of a thread before it can allocate, and never in the middle of a stop
+//!   (`.vtable.created-under-lock`).
+//! * **Thread list**: which records are threads. A thread comes to life and goes under it, so the set of threads
+//!   stands still from the first signal of a stop to the restart (`.stop.create-race`, `.stop.exit-race`).
+//!
+//! A stop takes all three before its first signal and keeps them until the threads are let go: then no stopped thread
+//! holds one, since to be stopped it must have been outside. A thread that *waits* for one of them is stopped where
+//! it waits: by a signal in its futex, or, under cooperative stopping, because it counts as blocking there.
+//!
+//! All zero bytes are three free locks.
+
+use crate::sabotage::{Guard, removed};
+use crate::sync::lock::Patience;
+use crate::sync::{HeldBy, Lock, LockGuard, const_new, interrupt_point};
+
+/// One of the world's locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// The collection lock.
+    Collection,
+    /// The allocation lock.
+    Allocation,
+    /// The thread list lock.
+    List,
+}
+
+/// A stop could not begin: a lock was not let go in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Denied {
+    /// Which lock.
+    pub(crate) which: Which,
+    /// Who held it at the end of our patience: the kernel's thread number (`.debug.frozen-owner`).
+    pub(crate) holder: HeldBy,
+}
+
+/// The three locks of a world.
+#[derive(Debug)]
+pub(crate) struct WorldLocks {
+    /// One collection at a time.
+    pub(crate) collection: Lock,
+    /// The heap's shared structures, and what the vtable is told.
+    pub(crate) allocation: Lock,
+    /// Which records are threads.
+    pub(crate) list: Lock,
+}
+
+/// What a stop holds. Let go in the reverse order.
+#[derive(Debug)]
+#[must_use = "the locks of a stop are let go when this is dropped"]
+pub(crate) struct StopLocks<'a> {
+    // In the order in which they are dropped.
+    _list: LockGuard<'a>,
+    _allocation: LockGuard<'a>,
+    _collection: Option<LockGuard<'a>>,
+}
+
+impl WorldLocks {
+    const_new! {
+        /// Three free locks.
+        pub(crate) fn new() -> Self {
+            Self { collection: Lock::new(), allocation: Lock::new(), list: Lock::new() }
+        }
+    }
+
+    /// Takes all three for a stop, or none.
+    pub(crate) fn for_stop(&self, patience: &mut impl Patience) -> Result<StopLocks<'_>, Denied> {
+        let denied = |which| move |holder| Denied { which, holder };
+        let collection = match removed(Guard::StopTwoCollectors) {
+            true => None,
+            false => Some(self.collection.lock_within(patience).map_err(denied(Which::Collection))?),
+        };
+        interrupt_point();
+        let allocation = self.allocation.lock_within(patience).map_err(denied(Which::Allocation))?;
+        interrupt_point();
+        let list = self.list.lock_within(patience).map_err(denied(Which::List))?;
+        Ok(StopLocks { _list: list, _allocation: allocation, _collection: collection })
+    }
+
+    /// A thread comes to life: `enlist` makes its record visible to stops, `created` tells the vtable. When this
+    /// returns the thread may allocate.
+    pub(crate) fn thread_created<R>(&self, enlist: impl FnOnce() -> R, created: impl FnOnce(&R)) -> R {
+        let allocation = (!removed(Guard::VtableCreatedUnderLock)).then(|| self.allocation.lock());
+        let record = {
+            let _list = (!removed(Guard::StopCreateRace)).then(|| self.list.lock());
+            enlist()
+        };
+        interrupt_point();
+        created(&record);
+        drop(allocation);
+        record
+    }
+
+    /// A thread goes: `exited` tells the vtable, while the record is still whole; then `delist` gives the record up.
+    pub(crate) fn thread_exited<R>(&self, exited: impl FnOnce(), delist: impl FnOnce() -> R) -> R {
+        let _allocation = self.allocation.lock();
+        exited();
+        let _list = self.list.lock();
+        delist()
+    }
+
+    /// In the child of a `fork`, whose only thread took them before the fork under its parent's number.
+    pub(crate) fn reset_in_child(&self) {
+        self.list.reset_in_child();
+        self.allocation.reset_in_child();
+        self.collection.reset_in_child();
+    }
+}

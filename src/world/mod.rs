@@ -1,0 +1,5 @@
+//! Threads and how they stop.
+
+pub(crate) mod handshake;
+pub(crate) mod latch;
+pub(crate) mod locks;
