@@ -1,0 +1,211 @@
+//! Finalizers: what runs after an object was found dead.
+//!
+//! Two kinds are registered in one table: a *call* (`set_finalizer`: a function that gets the object back and may
+//! resurrect it) and a *drop* (an object whose type has drop glue; such types hold no references). A collection
+//! sorts the table out after marking and clearing weak references:
+//!
+//! 1. Objects with a call that are not marked go to the ready queue, in the order of registration, and are marked
+//!    with everything that they reach: their finalizers see whole objects.
+//! 2. Then objects with a drop that are *still* not marked go there. Nothing refers to them, not even an object
+//!    that waits for its call, so nobody can meet a dropped value (`.final.order`).
+//!
+//! The queue is worked off by one thread of the world, named `finalizer`, which is a mutator like any other: its
+//! finalizers may allocate, block, and be stopped. A panic in one is caught, counted and reported; the next one
+//! runs (`.final.thread`). A finalizer runs at most once for each registration.
+//!
+//! The tables are mapped memory, changed under their lock. The collecting thread takes that lock before the stop.
+
+use std::cell::UnsafeCell;
+use std::io;
+
+use crate::os::memory::Reservation;
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Lock, Ordering};
+use crate::world::Mutator;
+
+/// What runs for a dead object.
+#[derive(Clone, Copy)]
+pub(crate) enum Action {
+    /// Runs the type's drop glue.
+    Drop(unsafe fn(*mut u8)),
+    /// Calls the typed function whose address is given, by way of one that knows its type.
+    Call {
+        /// Restores the type of the function and of the object, and calls it.
+        trampoline: unsafe fn(function: *const (), mutator: &Mutator, payload: usize),
+        /// The `fn(&Mutator, Gc<T>)` that was registered.
+        function: *const (),
+    },
+}
+
+/// A registration.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry {
+    /// The payload address of the object.
+    pub(crate) object: usize,
+    pub(crate) action: Action,
+}
+
+/// Registrations at most; each takes 32 bytes when used.
+const CAPACITY: usize = 1 << 22;
+
+/// A queue of entries in mapped memory.
+struct Queue {
+    memory: Reservation,
+    first: usize,
+    end: usize,
+}
+
+impl Queue {
+    fn new() -> io::Result<Self> {
+        let memory = Reservation::new(CAPACITY * size_of::<Entry>(), 4096)?;
+        memory.commit(0, memory.len())?;
+        Ok(Self { memory, first: 0, end: 0 })
+    }
+
+    fn at(&self, index: usize) -> *mut Entry {
+        assert!(index < CAPACITY);
+        // SAFETY: in bounds of the committed mapping.
+        unsafe { self.memory.base().cast::<Entry>().add(index) }
+    }
+
+    fn push(&mut self, entry: Entry) -> bool {
+        if self.end == CAPACITY {
+            if self.first == 0 {
+                return false;
+            }
+            // SAFETY: both ranges lie in the mapping.
+            unsafe { std::ptr::copy(self.at(self.first), self.at(0), self.end - self.first) };
+            self.end -= self.first;
+            self.first = 0;
+        }
+        // SAFETY: `end < CAPACITY`.
+        unsafe { self.at(self.end).write(entry) };
+        self.end += 1;
+        true
+    }
+
+    fn pop(&mut self) -> Option<Entry> {
+        if self.first == self.end {
+            (self.first, self.end) = (0, 0);
+            return None;
+        }
+        // SAFETY: written by `push`.
+        let entry = unsafe { self.at(self.first).read() };
+        self.first += 1;
+        Some(entry)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Entry> + '_ {
+        // SAFETY: entries from `first` to `end` were written by `push`.
+        (self.first..self.end).map(|index| unsafe { self.at(index).read() })
+    }
+
+    /// Takes out the entries for which `take` says so, keeping the order of the others.
+    fn extract(&mut self, mut take: impl FnMut(Entry) -> bool) {
+        let mut kept = 0;
+        for index in self.first..self.end {
+            // SAFETY: as in `iter`; `kept <= index`.
+            unsafe {
+                let entry = self.at(index).read();
+                if !take(entry) {
+                    self.at(kept).write(entry);
+                    kept += 1;
+                }
+            }
+        }
+        (self.first, self.end) = (0, kept);
+    }
+}
+
+/// One world's finalizers.
+pub(crate) struct Finalizers {
+    pub(crate) lock: Lock,
+    registered: UnsafeCell<Queue>,
+    ready: UnsafeCell<Queue>,
+    /// Grows when something became ready or the world closes: what the finalizer thread sleeps on.
+    pub(crate) news: AtomicU32,
+    pub(crate) closing: AtomicBool,
+    /// Finalizers that have run.
+    pub(crate) run: AtomicU64,
+    /// Finalizers that panicked.
+    pub(crate) panicked: AtomicU64,
+    /// The finalizer thread runs, or never will.
+    pub(crate) started: AtomicBool,
+}
+
+// SAFETY: the queues are only touched under the lock, or in the stopped world by the collector, which holds it.
+unsafe impl Sync for Finalizers {}
+// SAFETY: the addresses in the queues belong to no thread.
+unsafe impl Send for Finalizers {}
+
+impl Finalizers {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self {
+            lock: Lock::new(),
+            registered: UnsafeCell::new(Queue::new()?),
+            ready: UnsafeCell::new(Queue::new()?),
+            news: AtomicU32::new(0),
+            closing: AtomicBool::new(false),
+            run: AtomicU64::new(0),
+            panicked: AtomicU64::new(0),
+            started: AtomicBool::new(false),
+        })
+    }
+
+    /// Registers an entry. False if the table is full.
+    pub(crate) fn register(&self, entry: Entry) -> bool {
+        let _guard = self.lock.lock();
+        // SAFETY: under the lock.
+        unsafe { &mut *self.registered.get() }.push(entry)
+    }
+
+    /// The next finalizer to run. What it returns must be on the caller's stack until it has run.
+    pub(crate) fn next(&self) -> Option<Entry> {
+        let _guard = self.lock.lock();
+        // SAFETY: under the lock.
+        unsafe { &mut *self.ready.get() }.pop()
+    }
+
+    /// Objects that wait for their finalizers: roots. World stopped, lock held.
+    pub(crate) fn for_each_ready(&self, mut visit: impl FnMut(usize)) {
+        // SAFETY: the collector holds the lock.
+        unsafe { &*self.ready.get() }.iter().for_each(|entry| visit(entry.object));
+    }
+
+    /// Moves unmarked objects with a call to the ready queue; `resurrect` marks each. Returns how many.
+    /// World stopped, lock held.
+    pub(crate) fn queue_calls(&self, is_marked: impl Fn(usize) -> bool, resurrect: impl FnMut(usize)) -> u32 {
+        self.queue_if(|entry| matches!(entry.action, Action::Call { .. }) && !is_marked(entry.object), resurrect)
+    }
+
+    /// The same for objects with a drop, after everything that calls reach is marked.
+    pub(crate) fn queue_drops(&self, is_marked: impl Fn(usize) -> bool, resurrect: impl FnMut(usize)) -> u32 {
+        self.queue_if(|entry| matches!(entry.action, Action::Drop(_)) && !is_marked(entry.object), resurrect)
+    }
+
+    fn queue_if(&self, is_due: impl Fn(Entry) -> bool, mut resurrect: impl FnMut(usize)) -> u32 {
+        // SAFETY: the collector holds the lock; the two queues are distinct.
+        let (registered, ready) = unsafe { (&mut *self.registered.get(), &mut *self.ready.get()) };
+        let mut due = 0;
+        registered.extract(|entry| {
+            // With the ready queue full the entry waits for a later collection, and its object with it.
+            let take = is_due(entry) && ready.push(entry);
+            if take {
+                due += 1;
+            }
+            take
+        });
+        let first_new = ready.end - due;
+        for index in first_new..ready.end {
+            // SAFETY: just pushed.
+            resurrect(unsafe { ready.at(index).read() }.object);
+        }
+        due as u32
+    }
+
+    /// Tells the finalizer thread that there is something to do.
+    pub(crate) fn announce(&self) {
+        // Release pairs with the Acquire of the finalizer thread's look at `news`.
+        self.news.fetch_add(1, Ordering::Release);
+        crate::os::futex::wake(&self.news, 1);
+    }
+}

@@ -1,0 +1,498 @@
+//! Marking: from the roots to everything that they reach.
+//!
+//! # The loop
+//! A marker has a stack of *tasks* (objects to look at, by payload address) and in front of it a short queue:
+//!
+//! ```text
+//!   fields ──push──▶ stack ──pop──▶ prefetch object and mark byte ──▶ queue (16) ──▶ test mark, set, scan ─┐
+//!      ▲                                                                                                   │
+//!      └────────────────────────────────── words that lie in the heap ◀────────────────────────────────────┘
+//! ```
+//!
+//! Marking a random graph is waiting for memory: each object is a cache miss, and with a stack alone the next one
+//! begins when the last one is over. An object that has gone through the queue was asked for sixteen steps ago.
+//! Both the mark and the header are looked at only when it comes out, so a word that is no reference costs a table
+//! look-up and nothing else.
+//!
+//! Every word is checked: it must be the address of a payload (the block table says so in constant time), and its
+//! header must not be 0. Nothing recurses (`.mark.deep`): a list of a million cells keeps one task on the stack.
+//!
+//! # Memory
+//! The stack is mapped memory with a limit. When it is full, an object is marked at once but its fields are not
+//! looked at, and the marker remembers that; marking then goes over the heap and scans marked objects again, until
+//! no object was left like that (`.mark.overflow`). Nothing here allocates: the world is stopped (`.stop.no-malloc`).
+//!
+//! Long arrays are scanned in slices, so that one array does not fill the stack and several markers can share it.
+
+use std::io;
+
+use super::parallel::Shared;
+use crate::heap::Heap;
+use crate::heap::blocks::{BlockIndex, BlockState};
+use crate::heap::layout::{CELL_BYTES, HEADER_BYTES, cells_per_block};
+use crate::heap::pointer::ARRAY_HEAD_BYTES;
+use crate::heap::trace::{Shape, TypeInfo};
+use crate::os::memory::Reservation;
+use crate::sabotage::{Guard, removed};
+use crate::sync::{AtomicU8, AtomicUsize, Ordering::Relaxed};
+
+/// Objects between the prefetch and the look.
+const QUEUE: usize = 16;
+/// Elements of an array that are scanned at once, at least.
+const SLICE: usize = 256;
+/// A task with this bit is a slice of an array.
+const SLICE_TAG: usize = 1;
+/// Where the number of a slice begins in its task: above every address.
+const SLICE_SHIFT: usize = 48;
+/// Slices of one array, at most.
+const MOST_SLICES: usize = 1 << 16;
+
+/// A stack of tasks in mapped memory. Others may take from its bottom when its owner lets them.
+pub(crate) struct MarkStack {
+    memory: Reservation,
+    capacity: usize,
+    bottom: usize,
+    top: usize,
+    high: usize,
+}
+
+impl MarkStack {
+    /// A stack of at most `bytes`; the kernel gives pages as it grows.
+    pub(crate) fn new(bytes: usize) -> io::Result<Self> {
+        let memory = Reservation::new(bytes.max(4096), 4096)?;
+        memory.commit(0, memory.len())?;
+        let capacity = bytes.max(64) / size_of::<usize>();
+        Ok(Self { memory, capacity, bottom: 0, top: 0, high: 0 })
+    }
+
+    fn at(&self, index: usize) -> *mut usize {
+        // SAFETY: callers pass an index below `capacity`, which lies in the committed mapping.
+        unsafe { self.memory.base().cast::<usize>().add(index) }
+    }
+
+    #[inline(always)]
+    fn push(&mut self, task: usize) -> bool {
+        if self.top == self.capacity {
+            return self.push_at_the_end(task);
+        }
+        // SAFETY: `top < capacity`; the stack is this marker's alone.
+        unsafe { self.at(self.top).write(task) };
+        self.top += 1;
+        true
+    }
+
+    /// The top has reached the end: moves the tasks down to where others took some, if they did.
+    #[cold]
+    #[inline(never)]
+    fn push_at_the_end(&mut self, task: usize) -> bool {
+        self.high = self.capacity;
+        if self.bottom == 0 {
+            return false;
+        }
+        // SAFETY: both ranges lie within the stack; they may overlap.
+        unsafe { std::ptr::copy(self.at(self.bottom), self.at(0), self.top - self.bottom) };
+        self.top -= self.bottom;
+        self.bottom = 0;
+        self.push(task)
+    }
+
+    #[inline(always)]
+    fn pop(&mut self) -> Option<usize> {
+        if self.top == self.bottom {
+            self.top = 0;
+            self.bottom = 0;
+            return None;
+        }
+        self.top -= 1;
+        // SAFETY: `bottom <= top < capacity`, and what lies between was pushed.
+        Some(unsafe { self.at(self.top).read() })
+    }
+
+    /// Tasks on the stack.
+    pub(crate) fn len(&self) -> usize {
+        self.top - self.bottom
+    }
+
+    /// Takes up to `out.len()` of the oldest tasks, which have the most below them; at most half of all.
+    pub(crate) fn take_oldest(&mut self, out: &mut [usize]) -> usize {
+        let count = (self.len() / 2).min(out.len());
+        for slot in &mut out[..count] {
+            // SAFETY: `bottom < top` for each of them.
+            *slot = unsafe { self.at(self.bottom).read() };
+            self.bottom += 1;
+        }
+        count
+    }
+
+    fn note_height(&mut self) {
+        self.high = self.high.max(self.top);
+    }
+
+    /// The most tasks that were ever on it since the last call, in bytes.
+    pub(crate) fn take_high_water(&mut self) -> usize {
+        std::mem::take(&mut self.high) * size_of::<usize>()
+    }
+}
+
+/// What comes out of the queue: a task and, for an object, its mark byte.
+#[derive(Clone, Copy)]
+struct Pending {
+    task: usize,
+    mark: *const AtomicU8,
+}
+
+const NOTHING: Pending = Pending { task: 0, mark: std::ptr::null() };
+
+/// One marker, for one mark phase.
+pub(crate) struct Marker<'a> {
+    heap: &'a Heap,
+    stack: &'a mut MarkStack,
+    /// Whom to share with, while several mark.
+    pub(crate) share: Option<&'a Shared>,
+    base: usize,
+    bytes: usize,
+    epoch: u8,
+    queue: [Pending; QUEUE],
+    at: usize,
+    waiting: usize,
+    /// Objects were marked whose fields nobody looked at, because the stack was full.
+    pub(crate) overflowed: bool,
+    /// Weak cells met so far, strung together through their link words.
+    pub(crate) weak_cells: WeakList,
+}
+
+/// Tasks between two offers of work.
+const OFFER_EVERY: u32 = 128;
+
+impl<'a> Marker<'a> {
+    pub(crate) fn new(heap: &'a Heap, stack: &'a mut MarkStack, share: Option<&'a Shared>) -> Self {
+        Self {
+            base: heap.blocks.base(),
+            bytes: heap.blocks.reserved_bytes(),
+            epoch: heap.epoch(),
+            heap,
+            stack,
+            share,
+            queue: [NOTHING; QUEUE],
+            at: 0,
+            waiting: 0,
+            overflowed: false,
+            weak_cells: WeakList::EMPTY,
+        }
+    }
+
+    /// A word that may be anything, from a stack or a register: an interior pointer keeps its object, and so does
+    /// one that points just past its end (`.stop.interior`).
+    #[inline]
+    pub(crate) fn conservative(&mut self, word: usize) {
+        if word.wrapping_sub(self.base) <= self.bytes {
+            self.conservative_in_heap(word);
+        }
+    }
+
+    fn conservative_in_heap(&mut self, word: usize) {
+        let mut first = 0;
+        // A pointer past the end of one object is the header address of the next; a thread stopped in mid-alloc may
+        // hold just that header address. So both count.
+        for probe in [word, word.wrapping_sub(1)] {
+            if probe != word && removed(Guard::StopOnePastEnd) {
+                continue;
+            }
+            if let Some(cell) = self.heap.blocks.cell_containing(probe)
+                && cell.payload() != first
+                && !(removed(Guard::StopInterior) && probe == word && word != cell.payload())
+                && self.heap.is_alive(cell)
+            {
+                first = cell.payload();
+                self.push(first);
+            }
+        }
+        if self.stack.len() > self.stack.capacity / 2 {
+            self.drain();
+        }
+    }
+
+    /// A word that is a reference or nothing.
+    #[inline(always)]
+    pub(crate) fn precise(&mut self, word: usize) {
+        if word.wrapping_sub(self.base) < self.bytes {
+            self.push(word);
+        }
+    }
+
+    /// Every word of a range, conservatively. Returns how many bytes that were.
+    ///
+    /// # Safety
+    /// The range is readable, and nobody who runs writes it.
+    pub(crate) unsafe fn conservative_range(&mut self, low: usize, high: usize) -> usize {
+        let low = low.next_multiple_of(size_of::<usize>());
+        let mut address = low;
+        while address + size_of::<usize>() <= high {
+            // SAFETY: the caller's promise. Volatile: this is memory that the compiler knows other uses of.
+            self.conservative(unsafe { (address as *const usize).read_volatile() });
+            address += size_of::<usize>();
+        }
+        high.saturating_sub(low)
+    }
+
+    /// The most bytes that its stack took since the last call.
+    pub(crate) fn take_high_water(&mut self) -> usize {
+        self.stack.take_high_water()
+    }
+
+    /// Takes over tasks that another marker gave away.
+    pub(crate) fn adopt(&mut self, tasks: &[usize]) {
+        for &task in tasks {
+            self.push(task);
+        }
+    }
+
+    #[inline(always)]
+    fn push(&mut self, task: usize) {
+        if !self.stack.push(task) {
+            self.mark_without_room(task);
+        }
+    }
+
+    /// The stack is full: marks the object now, and leaves its fields to [`recover_from_overflow`].
+    ///
+    /// [`recover_from_overflow`]: Self::recover_from_overflow
+    #[cold]
+    #[inline(never)]
+    fn mark_without_room(&mut self, task: usize) {
+        if let Some(pending) = self.prefetch(task)
+            && let Some(info) = self.mark(pending)
+        {
+            match info.shape {
+                Shape::Leaf => {}
+                Shape::Weak => self.weak_cells.add(task),
+                _ => self.overflowed = true,
+            }
+        }
+    }
+
+    /// Marks until stack and queue are empty.
+    pub(crate) fn drain(&mut self) {
+        let mut until_offer = OFFER_EVERY;
+        loop {
+            let incoming = match self.stack.pop() {
+                Some(task) => match self.prefetch(task) {
+                    Some(pending) => {
+                        self.waiting += 1;
+                        pending
+                    }
+                    None => continue,
+                },
+                None if self.waiting == 0 => break,
+                None => NOTHING,
+            };
+            let outgoing = std::mem::replace(&mut self.queue[self.at], incoming);
+            self.at = (self.at + 1) % QUEUE;
+            if outgoing.task == 0 {
+                continue;
+            }
+            self.waiting -= 1;
+            self.look(outgoing);
+            until_offer -= 1;
+            if until_offer == 0 {
+                until_offer = OFFER_EVERY;
+                self.stack.note_height();
+                if let Some(shared) = self.share {
+                    shared.offer(self.stack);
+                }
+            }
+        }
+        self.stack.note_height();
+    }
+
+    /// Finds the mark byte of a task's object and asks for both to be fetched. `None` if no object can be there.
+    #[inline(always)]
+    fn prefetch(&mut self, task: usize) -> Option<Pending> {
+        if task & SLICE_TAG != 0 {
+            return Some(Pending { task, mark: std::ptr::null() });
+        }
+        let cell = self.heap.blocks.cell_of_payload(task)?;
+        let mark: *const AtomicU8 = self.heap.blocks.mark(cell.block, cell.index);
+        prefetch(cell.header);
+        prefetch(mark as usize);
+        Some(Pending { task, mark })
+    }
+
+    /// Marks an object, unless it is marked or none, and pushes what it refers to; or scans a slice.
+    #[inline(always)]
+    fn look(&mut self, pending: Pending) {
+        if pending.mark.is_null() {
+            let array = pending.task << (usize::BITS as usize - SLICE_SHIFT) >> (usize::BITS as usize - SLICE_SHIFT);
+            self.scan_slice(array & !SLICE_TAG, pending.task >> SLICE_SHIFT);
+            return;
+        }
+        if let Some(info) = self.mark(pending) {
+            self.scan(pending.task, info);
+        }
+    }
+
+    /// Marks an object; its type, unless it was marked before or is none.
+    #[inline(always)]
+    fn mark(&mut self, pending: Pending) -> Option<&'static TypeInfo> {
+        // SAFETY: made from a reference into the mark table, which lives as long as the heap.
+        let mark = unsafe { &*pending.mark };
+        let old = mark.load(Relaxed);
+        if old == self.epoch {
+            return None;
+        }
+        // SAFETY: the payload of a cell in a committed block; its header lies before it.
+        let header = unsafe { (*((pending.task - HEADER_BYTES) as *const AtomicUsize)).load(Relaxed) };
+        if header == 0 {
+            return None;
+        }
+        // Dead since the last collection but not yet swept: only a word that is no reference can lead here.
+        if old != self.heap.swept_epoch() && self.is_unswept(pending.task) {
+            return None;
+        }
+        mark.store(self.epoch, Relaxed);
+        // SAFETY: a header that is not 0 is the address of a `TypeInfo`, which lives for ever.
+        Some(unsafe { &*(header as *const TypeInfo) })
+    }
+
+    #[inline]
+    fn is_unswept(&self, payload: usize) -> bool {
+        let block = (payload - self.base) >> crate::heap::layout::BLOCK_SHIFT;
+        self.heap.blocks.word(block as BlockIndex).is_unswept()
+    }
+
+    /// Pushes every word of an object that may be a reference.
+    #[inline(always)]
+    fn scan(&mut self, payload: usize, info: &TypeInfo) {
+        match info.shape {
+            Shape::Leaf => {}
+            Shape::Words(bits) => self.scan_words(payload, bits),
+            Shape::Wide(ref bitmaps) => self.scan_bitmaps(payload, bitmaps),
+            Shape::Array { .. } => self.scan_slice(payload, 0),
+            Shape::Weak => self.weak_cells.add(payload),
+        }
+    }
+
+    #[inline(always)]
+    fn scan_words(&mut self, address: usize, mut bits: u64) {
+        while bits != 0 {
+            let word = bits.trailing_zeros() as usize;
+            bits &= bits - 1;
+            // SAFETY: the layout of a live object names words within its payload. Relaxed: the world is stopped.
+            let value = unsafe { (*((address + word * 8) as *const AtomicUsize)).load(Relaxed) };
+            self.precise(value);
+        }
+    }
+
+    fn scan_bitmaps(&mut self, address: usize, bitmaps: &[u64]) {
+        for (index, &bits) in bitmaps.iter().enumerate() {
+            self.scan_words(address + index * 64 * 8, bits);
+        }
+    }
+
+    /// Scans one slice of an array; the next one becomes a task below what this one pushes.
+    fn scan_slice(&mut self, payload: usize, slice: usize) {
+        // SAFETY: called for arrays only, whose first payload word is the length.
+        let (header, length) =
+            unsafe { (*((payload - HEADER_BYTES) as *const usize), (*(payload as *const AtomicUsize)).load(Relaxed)) };
+        // SAFETY: as in `mark`.
+        let Shape::Array { stride, ref element } = (unsafe { &*(header as *const TypeInfo) }).shape else { return };
+        let elements = SLICE.max(length.div_ceil(MOST_SLICES));
+        let first = slice * elements;
+        let mut end = length.min(first + elements);
+        if end < length && !self.stack.push(payload | SLICE_TAG | (slice + 1) << SLICE_SHIFT) {
+            end = length;
+        }
+        let stride = stride as usize;
+        let start = payload + ARRAY_HEAD_BYTES;
+        let one_bitmap = element[1..].iter().all(|&bits| bits == 0);
+        for index in first..end {
+            if one_bitmap {
+                self.scan_words(start + index * stride, element[0]);
+            } else {
+                self.scan_bitmaps(start + index * stride, element);
+            }
+        }
+    }
+
+    /// After an overflow: scans every marked object again. Repeats while the stack overflows; each time it does, an
+    /// object was newly marked, so that this ends.
+    pub(crate) fn recover_from_overflow(&mut self) {
+        while std::mem::take(&mut self.overflowed) {
+            if removed(Guard::MarkOverflow) {
+                return;
+            }
+            // SAFETY: the collecting thread, which calls this, holds the allocation lock.
+            let committed = unsafe { self.heap.state() }.committed_blocks;
+            for block in 0..committed as BlockIndex {
+                self.rescan_block(block);
+            }
+        }
+    }
+
+    fn rescan_block(&mut self, block: BlockIndex) {
+        let info = self.heap.blocks.info(block);
+        let (cells, cell_bytes) = match info.state() {
+            BlockState::Free | BlockState::LargeTail => return,
+            BlockState::LargeHead => (1, 0),
+            _ => {
+                let cell_bytes = CELL_BYTES[usize::from(info.class.load(Relaxed))];
+                (cells_per_block(cell_bytes), cell_bytes)
+            }
+        };
+        for index in 0..cells as u32 {
+            if self.heap.blocks.mark(block, index).load(Relaxed) == self.epoch {
+                let cell = self.heap.blocks.cell(block, cell_bytes, index);
+                // SAFETY: marked cells have headers.
+                let info = unsafe { &*(cell.header_word() as *const TypeInfo) };
+                if info.shape != Shape::Weak {
+                    self.scan(cell.payload(), info);
+                    self.drain();
+                }
+            }
+        }
+    }
+}
+
+/// Weak cells that were marked, strung together through the second word of each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WeakList {
+    /// The first cell, tagged so that a link is never 0; the end is the bare tag.
+    head: usize,
+}
+
+const LINK_TAG: usize = 1;
+
+impl WeakList {
+    pub(crate) const EMPTY: Self = Self { head: LINK_TAG };
+
+    /// Adds a weak cell, unless a marker that raced for it has it already.
+    fn add(&mut self, payload: usize) {
+        let link = link_of(payload);
+        if link.compare_exchange(0, self.head, Relaxed, Relaxed).is_ok() {
+            self.head = payload | LINK_TAG;
+        }
+    }
+
+    /// Unstrings the list and calls `visit` with each cell's target word.
+    pub(crate) fn take_all(&mut self, mut visit: impl FnMut(&AtomicUsize)) {
+        let mut head = std::mem::replace(&mut self.head, LINK_TAG);
+        while head != LINK_TAG {
+            let payload = head & !LINK_TAG;
+            head = link_of(payload).swap(0, Relaxed);
+            // SAFETY: a weak cell's first word is its target.
+            visit(unsafe { &*(payload as *const AtomicUsize) });
+        }
+    }
+}
+
+fn link_of(payload: usize) -> &'static AtomicUsize {
+    // SAFETY: only marked weak cells come here, whose second word is the link; the heap is not unmapped while its
+    // world is stopped.
+    unsafe { &*((payload + size_of::<usize>()) as *const AtomicUsize) }
+}
+
+#[inline(always)]
+fn prefetch(address: usize) {
+    // SAFETY: a prefetch has no effect that a program can see, whatever the address.
+    unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address as *const i8) };
+}

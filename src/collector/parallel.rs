@@ -1,0 +1,329 @@
+//! Several markers on one heap.
+//!
+//! The collecting thread is one marker; the others are service threads of the world, which sleep between mark
+//! phases and are never mutators: nothing ever stops them, and while the world is stopped they do nothing but mark.
+//! Work moves through a small pool: a marker that sees an idle one puts up to half of its oldest tasks there.
+//! When it is over is decided by [`Termination`].
+//!
+//! Why no atomic read-modify-write is needed to mark: a mark is a byte of its own, and two markers that race write
+//! the same value. The loser scans an object twice, which is wasted work but not wrong; counts are taken from the
+//! mark bytes afterwards.
+
+use std::cell::UnsafeCell;
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use super::mark::{MarkStack, Marker, WeakList};
+use super::termination::{Idle, Termination};
+use crate::heap::Heap;
+use crate::os::futex;
+use crate::os::memory::Reservation;
+use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Lock, Ordering};
+
+/// Tasks that move between markers at a time.
+const PACKET: usize = 512;
+/// Packets that the pool holds.
+const PACKETS: usize = 64;
+/// A stack with fewer tasks than this keeps them.
+const WORTH_SHARING: usize = 32;
+
+/// Tasks that some marker gave away.
+struct Pool {
+    lock: Lock,
+    /// Packets of `1 + PACKET` words: a length, then tasks. Guarded by `lock`.
+    memory: Reservation,
+    packets: UnsafeCell<usize>,
+}
+
+// SAFETY: `packets` and the memory are only touched under `lock`.
+unsafe impl Sync for Pool {}
+
+impl Pool {
+    fn new() -> io::Result<Self> {
+        let memory = Reservation::new(PACKETS * (PACKET + 1) * size_of::<usize>(), 4096)?;
+        memory.commit(0, memory.len())?;
+        Ok(Self { lock: Lock::new(), memory, packets: UnsafeCell::new(0) })
+    }
+
+    /// # Safety
+    /// The caller holds the lock, and `index < PACKETS`.
+    unsafe fn packet(&self, index: usize) -> *mut usize {
+        // SAFETY: in bounds of the committed mapping.
+        unsafe { self.memory.base().cast::<usize>().add(index * (PACKET + 1)) }
+    }
+
+    /// Moves some of the stack's tasks here. False if there was no room.
+    fn put(&self, stack: &mut MarkStack) -> bool {
+        let _guard = self.lock.lock();
+        // SAFETY: under the lock.
+        let packets = unsafe { &mut *self.packets.get() };
+        if *packets == PACKETS {
+            return false;
+        }
+        // SAFETY: under the lock; a packet has room for its length and `PACKET` tasks.
+        unsafe {
+            let packet = self.packet(*packets);
+            let tasks = std::slice::from_raw_parts_mut(packet.add(1), PACKET);
+            packet.write(stack.take_oldest(tasks));
+        }
+        *packets += 1;
+        true
+    }
+
+    /// Hands the tasks of one packet to `adopt`. False if there is none.
+    fn take(&self, adopt: impl FnOnce(&[usize])) -> bool {
+        let _guard = self.lock.lock();
+        // SAFETY: under the lock.
+        let packets = unsafe { &mut *self.packets.get() };
+        if *packets == 0 {
+            return false;
+        }
+        *packets -= 1;
+        // SAFETY: under the lock; `put` wrote the length and the tasks.
+        adopt(unsafe {
+            let packet = self.packet(*packets);
+            std::slice::from_raw_parts(packet.add(1), packet.read())
+        });
+        true
+    }
+}
+
+/// What the markers of a world share.
+pub(crate) struct Shared {
+    pool: Pool,
+    termination: Termination,
+    /// Grows by one for each mark phase: what the service threads sleep on.
+    phase: AtomicU32,
+    /// Service threads that have not finished this phase.
+    working: AtomicU32,
+    closing: AtomicBool,
+    /// The heap of this phase, for the service threads. Written before `phase` grows.
+    heap: UnsafeCell<*const Heap>,
+    /// What each service thread brought home.
+    results: Box<[UnsafeCell<HelperResult>]>,
+}
+
+// SAFETY: `heap` is written by the collecting thread before the Release of `phase` and read after the Acquire of it;
+// each result is written by its own thread before the Release of `working` and read after the Acquire of it.
+unsafe impl Sync for Shared {}
+// SAFETY: as above; the pointers in it belong to no thread.
+unsafe impl Send for Shared {}
+
+/// What a service thread found in one phase.
+#[derive(Clone, Copy)]
+struct HelperResult {
+    overflowed: bool,
+    weak_cells: WeakList,
+    high_water: usize,
+}
+
+impl Shared {
+    /// Called now and then by a marker with its stack: gives some of it away if somebody is idle.
+    #[inline]
+    pub(crate) fn offer(&self, stack: &mut MarkStack) {
+        if self.termination.has_idle() && stack.len() > WORTH_SHARING && self.pool.put(stack) {
+            self.termination.work_added();
+        }
+    }
+
+    /// One marker's part of a phase, until all have run dry.
+    fn mark_until_the_end(&self, marker: &mut Marker<'_>) {
+        loop {
+            marker.drain();
+            let glance = self.termination.glance();
+            if !self.pool.take(|tasks| marker.adopt(tasks))
+                && self.termination.became_idle(glance) == Idle::Finished
+            {
+                return;
+            }
+        }
+    }
+}
+
+/// The markers of one world.
+pub(crate) struct Markers {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    stack: UnsafeCell<MarkStack>,
+    /// Service threads that exist; 0 in a forked child.
+    helpers: AtomicU32,
+}
+
+// SAFETY: `stack` is only touched by the collecting thread, of which the collection lock allows one at a time.
+unsafe impl Sync for Markers {}
+
+impl Markers {
+    /// `count` markers, the collecting thread included.
+    pub(crate) fn new(count: usize, stack_bytes: usize) -> io::Result<Self> {
+        let helpers = count.saturating_sub(1);
+        let idle = HelperResult { overflowed: false, weak_cells: WeakList::EMPTY, high_water: 0 };
+        let shared = Arc::new(Shared {
+            pool: Pool::new()?,
+            termination: Termination::new(),
+            phase: AtomicU32::new(0),
+            working: AtomicU32::new(0),
+            closing: AtomicBool::new(false),
+            heap: UnsafeCell::new(std::ptr::null()),
+            results: (0..helpers).map(|_| UnsafeCell::new(idle)).collect(),
+        });
+        let mut threads = Vec::new();
+        for index in 0..helpers {
+            let shared = Arc::clone(&shared);
+            let stack = MarkStack::new(stack_bytes)?;
+            let name = format!("marker-{}", index + 1);
+            threads.push(std::thread::Builder::new().name(name).spawn(move || help(&shared, index, stack))?);
+        }
+        let stack = UnsafeCell::new(MarkStack::new(stack_bytes)?);
+        Ok(Self { shared, threads, stack, helpers: AtomicU32::new(helpers as u32) })
+    }
+
+    /// Begins a mark phase.
+    ///
+    /// # Safety
+    /// The caller holds the collection lock and has stopped the world.
+    pub(crate) unsafe fn begin<'a>(&'a self, heap: &'a Heap, company: Company) -> Marking<'a> {
+        // SAFETY: the collection lock makes this the only mark phase.
+        let stack = unsafe { &mut *self.stack.get() };
+        let helpers = match company {
+            Company::Alone => 0,
+            Company::All => self.helpers.load(Ordering::Relaxed),
+        };
+        Marking { heap, marker: Marker::new(heap, stack, None), shared: &self.shared, helpers, high: 0 }
+    }
+
+    /// In a forked child: the service threads are gone (`.fork.services`).
+    pub(crate) fn forget_helpers(&self) {
+        self.helpers.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Who marks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Company {
+    /// The collecting thread alone: somebody else has frozen all other threads of the process, ours included.
+    Alone,
+    /// The collecting thread and the service threads.
+    All,
+}
+
+/// A mark phase: the collecting thread's marker, and the company it has.
+pub(crate) struct Marking<'a> {
+    heap: &'a Heap,
+    /// The collecting thread's own marker, which takes the roots.
+    pub(crate) marker: Marker<'a>,
+    shared: &'a Shared,
+    helpers: u32,
+    high: usize,
+}
+
+impl Marking<'_> {
+    /// Marks until nothing is left, with all the company there is.
+    pub(crate) fn run(&mut self) {
+        if self.helpers == 0 {
+            self.marker.drain();
+        } else {
+            self.run_together();
+        }
+        self.marker.recover_from_overflow();
+    }
+
+    fn run_together(&mut self) {
+        let shared = self.shared;
+        shared.termination.start(self.helpers + 1);
+        // SAFETY: no service thread reads it between phases: `working` was 0 at the end of the last one.
+        unsafe { *shared.heap.get() = self.heap };
+        shared.working.store(self.helpers, Ordering::Relaxed);
+        // Release pairs with the Acquire in `help`: the heap and its epoch are seen.
+        shared.phase.fetch_add(1, Ordering::Release);
+        futex::wake(&shared.phase, self.helpers);
+        self.marker.share = Some(shared);
+        shared.mark_until_the_end(&mut self.marker);
+        self.marker.share = None;
+        loop {
+            // Acquire pairs with the Release in `help`: the helper's marks and result are seen.
+            let working = shared.working.load(Ordering::Acquire);
+            if working == 0 {
+                break;
+            }
+            futex::wait(&shared.working, working, None);
+        }
+        for result in self.results() {
+            self.marker.overflowed |= result.overflowed;
+            self.high = self.high.max(result.high_water);
+        }
+    }
+
+    /// What the service threads of this phase brought home.
+    fn results(&self) -> impl Iterator<Item = &mut HelperResult> + use<'_> {
+        // SAFETY: the helpers have finished, and only the collecting thread comes here, one result after the other.
+        self.shared.results[..self.helpers as usize].iter().map(|result| unsafe { &mut *result.get() })
+    }
+
+    /// Marks on alone, from what was pushed since [`run`](Self::run).
+    pub(crate) fn run_on(&mut self) {
+        self.marker.drain();
+        self.marker.recover_from_overflow();
+    }
+
+    /// Visits the target word of every weak cell that was marked so far, each once.
+    pub(crate) fn for_each_weak(&mut self, mut visit: impl FnMut(&AtomicUsize)) {
+        for result in self.results() {
+            result.weak_cells.take_all(&mut visit);
+        }
+        self.marker.weak_cells.take_all(&mut visit);
+    }
+
+    /// The most bytes that a mark stack took in this phase.
+    pub(crate) fn stack_high(&mut self) -> usize {
+        self.high.max(self.marker.take_high_water())
+    }
+}
+
+/// The life of a service thread.
+fn help(shared: &Shared, index: usize, mut stack: MarkStack) {
+    // No signal handler of the program's runs here, and no stop signal is ever for us.
+    std::mem::forget(crate::os::signals::block_all());
+    let mut seen = 0;
+    loop {
+        // Acquire pairs with the Release in `mark` and in `drop`.
+        let phase = shared.phase.load(Ordering::Acquire);
+        if phase == seen {
+            futex::wait(&shared.phase, phase, None);
+            continue;
+        }
+        seen = phase;
+        if shared.closing.load(Ordering::Relaxed) {
+            return;
+        }
+        // SAFETY: written before the phase began; the heap outlives the phase, whose end we announce below.
+        let heap = unsafe { &**shared.heap.get() };
+        let mut marker = Marker::new(heap, &mut stack, Some(shared));
+        shared.mark_until_the_end(&mut marker);
+        let (overflowed, weak_cells) = (marker.overflowed, marker.weak_cells);
+        // SAFETY: this thread's own result, read only after `working` was counted down.
+        unsafe { *shared.results[index].get() = HelperResult { overflowed, weak_cells, high_water: stack.take_high_water() } };
+        // Release pairs with the Acquire in `mark`.
+        if shared.working.fetch_sub(1, Ordering::Release) == 1 {
+            futex::wake(&shared.working, 1);
+        }
+    }
+}
+
+impl Drop for Markers {
+    fn drop(&mut self) {
+        if self.helpers.load(Ordering::Relaxed) == 0 {
+            // None, or those of a parent process.
+            self.threads.drain(..).for_each(std::mem::forget);
+            return;
+        }
+        self.shared.closing.store(true, Ordering::Relaxed);
+        // Release pairs with the Acquire in `help`.
+        self.shared.phase.fetch_add(1, Ordering::Release);
+        futex::wake(&self.shared.phase, u32::MAX);
+        for thread in self.threads.drain(..) {
+            // A marker that panicked has said so already; there is nothing left to lose.
+            let _ = thread.join();
+        }
+    }
+}

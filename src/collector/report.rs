@@ -1,0 +1,80 @@
+//! What one collection did, in numbers.
+
+use std::fmt;
+
+use crate::heap::sweep::SpaceBytes;
+use crate::world::name::ThreadName;
+
+/// Why a collection happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+#[non_exhaustive]
+pub enum Reason {
+    /// As much was allocated as the pacing allows.
+    Allocation = 0,
+    /// Somebody asked for it.
+    Explicit = 1,
+    /// There was no room below the heap limit.
+    HeapLimit = 2,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Allocation => "allocation",
+            Self::Explicit => "explicit",
+            Self::HeapLimit => "heap limit",
+        })
+    }
+}
+
+/// What one collection did. Plain data: it is put together while the world is stopped.
+#[derive(Clone, Copy, Debug)]
+pub struct CollectionReport {
+    /// Which collection of its world this was, from 1.
+    pub number: u32,
+    /// Why it happened.
+    pub reason: Reason,
+    /// The thread that collected.
+    pub by: ThreadName,
+    /// Nanoseconds from the first signal until every thread stood.
+    pub stop_ns: u64,
+    /// Nanoseconds for the roots.
+    pub roots_ns: u64,
+    /// Nanoseconds for marking from them.
+    pub mark_ns: u64,
+    /// Nanoseconds for weak references and finalizers.
+    pub weak_ns: u64,
+    /// Nanoseconds to set up the sweep (sweeping itself is done by the threads that allocate).
+    pub sweep_ns: u64,
+    /// Nanoseconds until every thread was told to go on.
+    pub restart_ns: u64,
+    /// Nanoseconds from the first signal until every thread was told to go on.
+    pub pause_ns: u64,
+    /// What is alive, in whole cells and blocks.
+    pub live: SpaceBytes,
+    /// How many objects are alive.
+    pub live_objects: u64,
+    /// Bytes that were alive or allocated before and are not any more.
+    pub freed_bytes: u64,
+    /// Bytes allocated since the previous collection.
+    pub allocated_bytes: u64,
+    /// Bytes of memory that the heap holds.
+    pub committed_bytes: u64,
+    /// Bytes of stacks that were scanned.
+    pub stack_bytes: u64,
+    /// Mutators that were stopped, the collecting one excluded.
+    pub threads_stopped: u32,
+    /// Of those, the ones that stood in a blocking region.
+    pub threads_blocking: u32,
+    /// The thread that was the last to stop.
+    pub slowest: ThreadName,
+    /// Nanoseconds that it took to stop.
+    pub slowest_ns: u64,
+    /// The most bytes that a mark stack took.
+    pub mark_stack_high: usize,
+    /// Weak references that were cleared.
+    pub weak_cleared: u32,
+    /// Objects whose finalizers were queued.
+    pub finalizers_queued: u32,
+}

@@ -1,0 +1,200 @@
+//! The chain of listeners: several sinks at once, each with its own selection.
+//!
+//! A fixed number of places, so that a fire walks an array and not a list that somebody may be relinking. Changes are
+//! made under a lock, outside the stop; a fire only passes gates.
+//!
+//! ```text
+//!   free ──listen──► live ──unlisten──► free            nobody was inside: the sink is let go at once
+//!                                  └──► retired ──► free  a frozen thread is inside: the sink stays until it has left
+//! ```
+
+use std::cell::UnsafeCell;
+use std::sync::Arc;
+
+use super::gate::{Gate, Settled};
+use super::platform::Lock;
+use super::sink::{AfterFork, Record, Sink};
+use super::state::{EventSet, Selection};
+
+/// How many listeners a world can have at once.
+pub const MAX_LISTENERS: usize = 8;
+
+/// A listener of a world's events, until it is told to stop listening.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ListenerId {
+    place: usize,
+    /// Distinguishes it from those that had the same place before.
+    serial: u64,
+}
+
+/// Why somebody can't listen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ListenError {
+    /// All places are taken.
+    #[error("a world has at most {MAX_LISTENERS} listeners: end one, or let one sink feed several consumers")]
+    TooMany,
+    /// The listener has ended already.
+    #[error("this listener has been ended: listen again")]
+    Ended,
+}
+
+#[derive(Debug)]
+struct Place {
+    gate: Gate,
+    sink: UnsafeCell<Option<Arc<dyn Sink>>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Free,
+    Live { serial: u64, selection: Selection },
+    Retired,
+}
+
+#[derive(Debug)]
+struct Book {
+    states: [State; MAX_LISTENERS],
+    next_serial: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Listeners {
+    places: [Place; MAX_LISTENERS],
+    lock: Lock,
+    book: UnsafeCell<Book>,
+}
+
+// SAFETY: `book` is touched only under `lock`. A `sink` is written only under `lock`, while its gate wants nothing and nobody is inside, and read
+// only by those inside; `Sink` is Send and Sync.
+unsafe impl Sync for Listeners {}
+
+impl Listeners {
+    pub(super) const fn new() -> Listeners {
+        Listeners {
+            places: [const { Place { gate: Gate::new(), sink: UnsafeCell::new(None) } }; MAX_LISTENERS],
+            lock: Lock::new(),
+            book: UnsafeCell::new(Book { states: [State::Free; MAX_LISTENERS], next_serial: 1 }),
+        }
+    }
+
+    /// Gives the record to everyone who wants it. Takes no lock; callable anywhere.
+    pub(super) fn record(&self, record: &Record) {
+        for place in &self.places {
+            if let Some(_inside) = place.gate.enter(record.id) {
+                // SAFETY: the gate let us in, so the sink was put there before, and it stays while we are inside.
+                if let Some(sink) = unsafe { &*place.sink.get() } {
+                    sink.record(record);
+                }
+            }
+        }
+    }
+
+    /// The right to change who listens. Waits for whoever has it.
+    pub(super) fn change(&self) -> Change<'_> {
+        self.lock.acquire();
+        // SAFETY: we hold the lock until the `Change` is dropped, so nobody else has a reference to the book.
+        Change { listeners: self, book: unsafe { &mut *self.book.get() } }
+    }
+
+    /// Keeps everybody from changing who listens while the process forks.
+    pub(super) fn before_fork(&self) {
+        self.lock.acquire();
+    }
+
+    /// Ends what `before_fork` began, in the parent.
+    pub(super) fn after_fork_in_parent(&self) {
+        self.lock.release();
+    }
+
+    /// Ends what `before_fork` began, in the child, whose only thread is this one: nobody is inside any gate, and a sink
+    /// that does not go on here gets nothing. Returns the right to change, which releases the lock at last.
+    pub(super) fn after_fork_in_child(&self) -> Change<'_> {
+        // SAFETY: this thread holds the lock since `before_fork`, and gives it to the `Change`.
+        let change = Change { listeners: self, book: unsafe { &mut *self.book.get() } };
+        for (place, state) in self.places.iter().zip(&mut change.book.states) {
+            place.gate.forget_who_is_inside();
+            // SAFETY: sinks are taken away only under the lock, which we hold.
+            let goes_on = unsafe { &*place.sink.get() }.as_ref().is_some_and(|sink| sink.forked() == AfterFork::GoOn);
+            if let (State::Live { selection, .. }, false) = (state, goes_on) {
+                *selection = Selection::nothing();
+                place.gate.change(EventSet::NONE);
+            }
+        }
+        change
+    }
+}
+
+/// The right to change who listens, until dropped.
+pub(super) struct Change<'a> {
+    listeners: &'a Listeners,
+    book: &'a mut Book,
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        self.listeners.lock.release();
+    }
+}
+
+impl Change<'_> {
+    /// What all listeners together want.
+    pub(super) fn union(&self) -> EventSet {
+        self.book.states.iter().fold(EventSet::NONE, |union, state| match state {
+            State::Live { selection, .. } => union | selection.selected(),
+            State::Free | State::Retired => union,
+        })
+    }
+
+    pub(super) fn add(&mut self, sink: Arc<dyn Sink>, selection: Selection) -> Result<ListenerId, ListenError> {
+        let free = |state: &State| matches!(state, State::Free);
+        let place = self.book.states.iter().position(free).ok_or(ListenError::TooMany)?;
+        let serial = self.book.next_serial;
+        self.book.next_serial += 1;
+        self.book.states[place] = State::Live { serial, selection };
+        // SAFETY: the place is free: its gate wants nothing and nobody is inside; and we hold the lock.
+        unsafe { *self.listeners.places[place].sink.get() = Some(sink) };
+        self.listeners.places[place].gate.change(selection.selected());
+        Ok(ListenerId { place, serial })
+    }
+
+    pub(super) fn selection(&mut self, listener: ListenerId) -> Result<&mut Selection, ListenError> {
+        match &mut self.book.states[listener.place] {
+            State::Live { serial, selection } if *serial == listener.serial => Ok(selection),
+            _ => Err(ListenError::Ended),
+        }
+    }
+
+    pub(super) fn set_selection(&mut self, listener: ListenerId, new: Selection) -> Result<(), ListenError> {
+        *self.selection(listener)? = new;
+        self.listeners.places[listener.place].gate.change(new.selected());
+        Ok(())
+    }
+
+    /// Waits, but not for ever, for the fires that are under way.
+    pub(super) fn settle(&mut self, listener: ListenerId) -> Settled {
+        self.listeners.places[listener.place].gate.settle()
+    }
+
+    /// Ends a listener. `release` lets its sink go.
+    pub(super) fn retire(&mut self, listener: ListenerId) -> Result<(), ListenError> {
+        self.set_selection(listener, Selection::nothing())?;
+        self.book.states[listener.place] = State::Retired;
+        Ok(())
+    }
+
+    /// Takes back the places of those who have ended and whose gate is quiet; returns their sinks, to be dropped when
+    /// the lock is released, since a sink's destructor is somebody else's code.
+    pub(super) fn reclaim(&mut self) -> [Option<Arc<dyn Sink>>; MAX_LISTENERS] {
+        std::array::from_fn(|place| {
+            let State::Retired = self.book.states[place] else { return None };
+            let Place { gate, sink } = &self.listeners.places[place];
+            if gate.settle() != Settled::Quiet {
+                return None;
+            }
+            self.book.states[place] = State::Free;
+            // SAFETY: the gate wants nothing and was seen empty after that, so nobody is inside or will be; we hold the
+            // lock.
+            unsafe { (*sink.get()).take() }
+        })
+    }
+}

@@ -1,0 +1,235 @@
+//! Events in memory: a ring that is there before the first event and never grows.
+//!
+//! The ring is mapped when the sink is made. Firing threads put records in at the tail; readers take them out at the
+//! head, while events go on or afterwards. A ring that is full drops the new record and counts it, so that always
+//!
+//! ```text
+//!   fired = taken out + still inside + dropped
+//! ```
+//!
+//! **The turn of a cell.** Position `p` of the stream lives in cell `p mod capacity`, in lap `p div capacity`. A cell's
+//! `turn` says whose turn it is: `2·lap` the writer's of that lap, `2·lap + 1` the reader's. A fresh mapping is all
+//! zeroes, which is "the writer's, lap 0", so the pages need not be touched before they are used.
+//!
+//! A writer claims a position by moving the tail, writes, and hands the cell to the reader. In between it can be stopped
+//! by a collection or interrupted by a handler that fires; nobody waits for it: other writers claim other cells, and a
+//! reader that comes to the unfinished cell says that there is nothing to read yet.
+
+use std::cell::UnsafeCell;
+use std::io;
+use std::ptr::NonNull;
+
+use super::platform;
+use super::sink::{Record, Sink};
+use crate::sync::{AtomicU64, Ordering};
+
+#[repr(C)]
+struct Cell {
+    turn: AtomicU64,
+    record: UnsafeCell<std::mem::MaybeUninit<Record>>,
+}
+
+/// Keeps records in a ring in mapped memory until they are taken out. Never allocates when recording.
+#[derive(Debug)]
+pub struct MemorySink {
+    cells: NonNull<Cell>,
+    capacity: u64,
+    /// Positions claimed by writers: how many records were ever stored.
+    tail: AtomicU64,
+    /// Positions claimed by readers: how many were taken out.
+    head: AtomicU64,
+    dropped: AtomicU64,
+}
+
+// SAFETY: the mapping belongs to the sink alone, and its cells are handed between threads by their `turn`.
+unsafe impl Send for MemorySink {}
+// SAFETY: as above; a cell's record is touched only by the one thread whose turn it is.
+unsafe impl Sync for MemorySink {}
+
+impl MemorySink {
+    /// A ring for at least so many records, 72 bytes each: rounded up to a power of two, at least two.
+    pub fn with_capacity(records: usize) -> io::Result<MemorySink> {
+        let capacity = records.max(2).checked_next_power_of_two();
+        let bytes = capacity.and_then(|records| records.checked_mul(size_of::<Cell>()));
+        let (Some(capacity), Some(bytes)) = (capacity, bytes) else {
+            return Err(io::Error::new(io::ErrorKind::OutOfMemory, "an event ring larger than the address space"));
+        };
+        Ok(MemorySink {
+            cells: platform::map(bytes)?.cast(),
+            capacity: capacity as u64,
+            tail: AtomicU64::new(0),
+            head: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+        })
+    }
+
+    /// How many records fit.
+    pub fn capacity(&self) -> usize {
+        self.capacity as usize
+    }
+
+    /// How many records were stored so far, those included that have been taken out.
+    pub fn stored(&self) -> u64 {
+        self.tail.load(Ordering::Relaxed)
+    }
+
+    /// How many records found the ring full and are lost.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Takes the oldest record out, if it is there and finished. Several readers get different records.
+    pub fn take(&self) -> Option<Record> {
+        let mut position = self.head.load(Ordering::Relaxed);
+        loop {
+            let cell = self.cell(position);
+            let full = self.turn_of_writer(position) + 1;
+            // Acquire: pairs with the writer's release of the cell, so that its record is whole.
+            let turn = cell.turn.load(Ordering::Acquire);
+            if turn < full {
+                return None;
+            }
+            if turn == full {
+                match self.head.compare_exchange_weak(position, position + 1, Ordering::Relaxed, Ordering::Relaxed) {
+                    Ok(_) => {
+                        // SAFETY: it is the reader's turn, and we are the reader who claimed this position; the writer
+                        // has initialised the record before it handed the cell over.
+                        let record = unsafe { (*cell.record.get()).assume_init_read() };
+                        // Release: pairs with the next lap's writer, who must not write before we have read.
+                        cell.turn.store(full + 1, Ordering::Release);
+                        return Some(record);
+                    }
+                    Err(now) => position = now,
+                }
+            } else {
+                position = self.head.load(Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Takes out everything that is there, oldest first.
+    pub fn drain(&self) -> impl Iterator<Item = Record> {
+        std::iter::from_fn(|| self.take())
+    }
+
+    fn cell(&self, position: u64) -> &Cell {
+        // SAFETY: the mapping has `capacity` cells, a power of two, and lives as long as the sink. Zeroes are a valid
+        // cell: turn 0, record uninitialised.
+        unsafe { self.cells.add((position & (self.capacity - 1)) as usize).as_ref() }
+    }
+
+    fn turn_of_writer(&self, position: u64) -> u64 {
+        2 * (position >> self.capacity.trailing_zeros())
+    }
+}
+
+impl Sink for MemorySink {
+    fn record(&self, record: &Record) {
+        let mut position = self.tail.load(Ordering::Relaxed);
+        loop {
+            let cell = self.cell(position);
+            let empty = self.turn_of_writer(position);
+            // Acquire: pairs with the reader's release, so that we write after it has read.
+            let turn = cell.turn.load(Ordering::Acquire);
+            if turn == empty {
+                match self.tail.compare_exchange_weak(position, position + 1, Ordering::Relaxed, Ordering::Relaxed) {
+                    Ok(_) => {
+                        // SAFETY: it is the writer's turn, and we are the writer who claimed this position.
+                        unsafe { (*cell.record.get()).write(*record) };
+                        // Release: pairs with the acquire in `take`.
+                        cell.turn.store(empty + 1, Ordering::Release);
+                        return;
+                    }
+                    Err(now) => position = now,
+                }
+            } else if turn < empty {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+                return;
+            } else {
+                position = self.tail.load(Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+impl Drop for MemorySink {
+    fn drop(&mut self) {
+        // SAFETY: the mapping that `with_capacity` made, of this size; nobody uses a sink that is dropped.
+        unsafe { platform::unmap(self.cells.cast(), self.capacity as usize * size_of::<Cell>()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::events::table::EventId;
+
+    fn numbered(number: u64) -> Record {
+        Record { timestamp: number, tid: 0, id: EventId::ObjectAllocated, words: [number; _] }
+    }
+
+    #[rstest]
+    #[case(0, 2)]
+    #[case(1, 2)]
+    #[case(3, 4)]
+    #[case(4096, 4096)]
+    fn records_come_out_in_order_and_the_rest_is_counted(#[case] asked: usize, #[case] capacity: usize) {
+        let sink = MemorySink::with_capacity(asked).unwrap();
+        assert_eq!(sink.capacity(), capacity);
+        for lap in 0..3 {
+            (0..capacity as u64 + 5).for_each(|number| sink.record(&numbered(number)));
+            let seen: Vec<u64> = sink.drain().map(|record| record.timestamp).collect();
+            assert_eq!(seen, (0..capacity as u64).collect::<Vec<_>>(), "lap {lap}");
+            assert_eq!(sink.dropped(), (lap + 1) * 5);
+            assert_eq!(sink.stored(), (lap + 1) * capacity as u64);
+        }
+    }
+
+    #[test]
+    fn a_ring_that_cannot_be_had_is_an_error() {
+        assert!(MemorySink::with_capacity(usize::MAX).is_err());
+        assert!(MemorySink::with_capacity(1 << 56).is_err());
+    }
+
+    #[test]
+    fn seen_and_dropped_are_what_was_fired_and_nothing_is_torn() {
+        const WRITERS: u64 = 4;
+        const EACH: u64 = 50_000;
+        let sink = MemorySink::with_capacity(256).unwrap();
+        let done = crate::sync::AtomicU64::new(0);
+        let seen: Vec<Record> = std::thread::scope(|scope| {
+            for writer in 0..WRITERS {
+                let (sink, done) = (&sink, &done);
+                scope.spawn(move || {
+                    (0..EACH).for_each(|number| sink.record(&numbered(writer * EACH + number)));
+                    // Release: pairs with the acquire below, so that the last drain sees everything.
+                    done.fetch_add(1, Ordering::Release);
+                });
+            }
+            let readers: Vec<_> = (0..2)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut seen = Vec::new();
+                        // Acquire: pairs with the writers' release.
+                        while done.load(Ordering::Acquire) < WRITERS {
+                            seen.extend(sink.drain());
+                            std::thread::yield_now();
+                        }
+                        seen.extend(sink.drain());
+                        seen
+                    })
+                })
+                .collect();
+            readers.into_iter().flat_map(|reader| reader.join().unwrap()).collect()
+        });
+        assert_eq!(seen.len() as u64, sink.stored());
+        assert_eq!(seen.len() as u64 + sink.dropped(), WRITERS * EACH);
+        assert!(seen.iter().all(|record| record.words == [record.timestamp; _]), "a torn record");
+        let mut numbers: Vec<u64> = seen.iter().map(|record| record.timestamp).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), seen.len(), "a record came out twice");
+    }
+}

@@ -1,0 +1,164 @@
+//! What happened: events, who wants them, and where they go.
+//!
+//! Everything that a world knows about itself leaves it as events. Each is declared once, in [`table`]; a world has one
+//! [`Events`], and the collector calls `events.fire_gc_start(number, reason)` and thinks no further.
+//!
+//! ```text
+//!  fire_gc_start(..)   inlined: one load, one test, a predicted branch        nobody listens: that was all
+//!      │ someone listens
+//!      ▼
+//!  stopworld_fire_gc_start   out of line, cold: clock, thread id, Record      one 64-byte value, on the stack
+//!      │
+//!      ▼
+//!  gate 0 ─► sink      each listener's own Selection decides: keywords × levels, MPS categories, events by name
+//!  gate 1 ─► sink
+//!   ⋮                  MemorySink: keeps records;  Statistics: keeps numbers;  Chain(a, b): both;  or your own Sink
+//! ```
+//!
+//! **Where firing is legal: everywhere.** In the stopped world, where malloc's lock may belong to a thread that stands
+//! still; in a signal handler, even one that interrupted a fire. So a fire allocates nothing, takes no lock, waits for
+//! nobody, and touches no thread-local storage (the first use of which may allocate). *Changing* who listens takes a
+//! lock and is for ordinary threads outside the stop.
+//!
+//! **Switching is exact.** When [`Events::select`] has returned, no record of an event that it disabled carries a later
+//! timestamp, and every decision was made from one bit, computed from the new selection or from the old one, never from
+//! a mixture. The `gate` module tells how, and why nobody has to wait for a thread that is frozen in the middle.
+//!
+//! **What the off state costs.** With nobody listening a fire is `test byte ptr [events + k], mask; jne`, where the jump
+//! is not taken; the word is on a cache line that is written only when a selection changes.
+
+mod gate;
+mod histogram;
+mod listeners;
+mod memory;
+mod platform;
+pub mod sink;
+pub mod state;
+pub mod statistics;
+pub mod table;
+
+use std::sync::Arc;
+
+pub use gate::Settled;
+pub use histogram::{Histogram, Summary};
+pub use listeners::{ListenError, ListenerId, MAX_LISTENERS};
+pub use memory::MemorySink;
+pub use sink::{AfterFork, Chain, NullSink, Record, Sink};
+pub use state::{Categories, Category, EventSet, Keywords, Level, Provider, ProviderState, Selection};
+pub use statistics::{Phase, Statistics, Totals};
+pub use table::{DESCRIPTORS, Descriptor, Event, EventId, Group, payload};
+
+use self::listeners::Listeners;
+use self::state::EnabledWords;
+
+/// A world's events: fired by the collector, heard by its listeners.
+#[derive(Debug)]
+pub struct Events {
+    enabled: EnabledWords,
+    listeners: Listeners,
+}
+
+impl Events {
+    /// Nobody listens.
+    pub const fn new() -> Events {
+        Events { enabled: EnabledWords::new(), listeners: Listeners::new() }
+    }
+
+    /// Whether anybody wants this event: one load. Ask before computing what only the event needs.
+    #[inline(always)]
+    pub fn is_enabled(&self, id: EventId) -> bool {
+        self.enabled.word(id.group() as usize) & id.mask() != 0
+    }
+
+    /// From now on, what `selection` selects goes to `sink` too.
+    pub fn listen(&self, sink: Arc<dyn Sink>, selection: Selection) -> Result<ListenerId, ListenError> {
+        let mut change = self.listeners.change();
+        let gone = change.reclaim();
+        let listener = change.add(sink, selection);
+        self.enabled.store(change.union());
+        drop(change);
+        drop(gone);
+        listener
+    }
+
+    /// Replaces what a listener wants, as one. Afterwards no record of an event that this disabled has a later
+    /// timestamp.
+    pub fn select(&self, listener: ListenerId, selection: Selection) -> Result<Settled, ListenError> {
+        self.change(listener, |old| *old = selection)
+    }
+
+    /// Changes what a listener wants, from what it wants now, as one: as [`Events::select`].
+    ///
+    /// ```
+    /// # use stopworld::events::{Events, EventId, Keywords, Level, NullSink, Selection};
+    /// # let events = Events::new();
+    /// let listener = events.listen(std::sync::Arc::new(NullSink), Selection::nothing())?;
+    /// events.change(listener, |wants| wants.default_provider.set(Keywords::GC, Some(Level::Informational)))?;
+    /// assert!(events.is_enabled(EventId::GcStart));
+    /// # Ok::<(), stopworld::events::ListenError>(())
+    /// ```
+    pub fn change(&self, listener: ListenerId, edit: impl FnOnce(&mut Selection)) -> Result<Settled, ListenError> {
+        let mut change = self.listeners.change();
+        let mut selection = *change.selection(listener)?;
+        edit(&mut selection);
+        change.set_selection(listener, selection)?;
+        self.enabled.store(change.union());
+        Ok(change.settle(listener))
+    }
+
+    /// What a listener wants.
+    pub fn selection(&self, listener: ListenerId) -> Result<Selection, ListenError> {
+        self.listeners.change().selection(listener).copied()
+    }
+
+    /// Ends a listener. Its sink is let go as soon as no fire is inside it: at once, unless a thread is frozen there.
+    pub fn unlisten(&self, listener: ListenerId) -> Result<Settled, ListenError> {
+        let mut change = self.listeners.change();
+        change.retire(listener)?;
+        self.enabled.store(change.union());
+        let settled = change.settle(listener);
+        let gone = change.reclaim();
+        drop(change);
+        drop(gone);
+        Ok(settled)
+    }
+
+    /// Keeps everybody from changing who listens while the process forks. One of the two functions below ends it.
+    #[allow(dead_code, reason = "the facade's fork hooks call it")]
+    pub(crate) fn before_fork(&self) {
+        self.listeners.before_fork();
+    }
+
+    /// After the fork, in the parent.
+    #[allow(dead_code, reason = "the facade's fork hooks call it")]
+    pub(crate) fn after_fork_in_parent(&self) {
+        self.listeners.after_fork_in_parent();
+    }
+
+    /// After the fork, in the child, where only the forking thread is left (`.fork.services`): forgets the fires of the
+    /// others, and silences every sink that does not want to go on here.
+    #[allow(dead_code, reason = "the facade's fork hooks call it")]
+    pub(crate) fn after_fork_in_child(&self) {
+        let change = self.listeners.after_fork_in_child();
+        self.enabled.store(change.union());
+    }
+
+    /// The enabled half of every fire function: makes the record and brings it to the listeners.
+    fn deliver(&self, id: EventId, fields: &[u64]) {
+        let mut record = Record {
+            timestamp: platform::now_ns(),
+            // A system call, 50 ns and more: fair for what happens a few times per collection, not once per object.
+            tid: if matches!(id.group(), Group::Object) { 0 } else { platform::gettid() },
+            id,
+            words: [0; _],
+        };
+        record.words.iter_mut().zip(fields).for_each(|(word, field)| *word = *field);
+        self.listeners.record(&record);
+    }
+}
+
+impl Default for Events {
+    fn default() -> Events {
+        Events::new()
+    }
+}

@@ -1,0 +1,435 @@
+//! What is enabled: how a consumer says what it wants, and the words that the fire functions test.
+//!
+//! A consumer speaks the language of its tools. The .NET tools say *keywords × levels* per provider; the MPS tools say
+//! *categories*; our own say which events. A [`Selection`] holds all three, and an event is selected when any of them
+//! selects it; a consumer that speaks one language leaves the others empty.
+//!
+//! ```text
+//!   Selection (per listener)                    EventSet (per listener)          EnabledWords (per world)
+//!   provider  levels │ keywords   one word                   a bit per event,               the union
+//!   categories                    one word      ──compute──► a word per group  ──or──►  of all listeners
+//!   chosen events
+//! ```
+//!
+//! **Levels are a set.** As in the design of 2017, `enable_level(Verbose)` alone does not turn `Informational` on;
+//! [`ProviderState::set`] enables every level up to the given one, as the shipped runtime does. Level and keywords live
+//! in one word, so there is no moment at which one is new and the other old; and what the fire functions read is one bit
+//! that has been decided from both.
+//!
+//! **Nobody over-enables another.** Each listener has its own set; the union only decides whether the out-of-line half
+//! of a fire function runs, and there each listener is asked for its own bit.
+
+use std::ops::{BitOr, BitOrAssign};
+
+use super::table::{EventId, GROUPS, Group};
+use crate::sync::{AtomicU32, Ordering};
+
+/// Which of the two .NET providers an event belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Provider {
+    /// `Microsoft-Windows-DotNETRuntime`.
+    Default,
+    /// `Microsoft-Windows-DotNETRuntimePrivate`.
+    Private,
+}
+
+/// How much detail an event is: the .NET levels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Level {
+    /// Ends the process.
+    Fatal = 1,
+    /// Something failed.
+    Error = 2,
+    /// Something may be wrong.
+    Warning = 3,
+    /// The ordinary course of things.
+    Informational = 4,
+    /// Everything.
+    Verbose = 5,
+}
+
+impl Level {
+    /// Every level, the least detailed first.
+    pub const ALL: [Level; 5] = [Level::Fatal, Level::Error, Level::Warning, Level::Informational, Level::Verbose];
+
+    const fn bit(self) -> u64 {
+        1 << (LEVELS_SHIFT + self as u32)
+    }
+}
+
+/// A set of .NET keywords. The highest eight bits are not keywords and are ignored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Keywords(pub u64);
+
+impl Keywords {
+    /// No keyword.
+    pub const NONE: Keywords = Keywords(0);
+    /// Collections, segments, finalizers. In the private provider the same bit is called GCPrivate.
+    pub const GC: Keywords = Keywords(0x1);
+    /// Root handles.
+    pub const GC_HANDLE: Keywords = Keywords(0x2);
+    /// Root handles, private provider.
+    pub const GC_HANDLE_PRIVATE: Keywords = Keywords(0x4000);
+    /// Types.
+    pub const TYPE: Keywords = Keywords(0x8_0000);
+    /// Heap dumps.
+    pub const GC_HEAP_DUMP: Keywords = Keywords(0x10_0000);
+    /// Every keyword.
+    pub const ALL: Keywords = Keywords(KEYWORD_BITS);
+}
+
+impl BitOr for Keywords {
+    type Output = Keywords;
+
+    fn bitor(self, other: Keywords) -> Keywords {
+        Keywords(self.0 | other.0)
+    }
+}
+
+const LEVELS_SHIFT: u32 = 56;
+const KEYWORD_BITS: u64 = (1 << LEVELS_SHIFT) - 1;
+
+/// What is enabled of one provider: a set of levels and a set of keywords in one word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProviderState(u64);
+
+impl ProviderState {
+    /// Nothing is enabled.
+    pub const OFF: ProviderState = ProviderState(0);
+
+    /// These keywords, and every level up to this one; `None` is no level at all.
+    pub fn set(&mut self, keywords: Keywords, up_to: Option<Level>) {
+        let levels = Level::ALL.iter().filter(|level| Some(**level) <= up_to).fold(0, |bits, level| bits | level.bit());
+        self.0 = levels | (keywords.0 & KEYWORD_BITS);
+    }
+
+    /// Adds keywords; levels stay.
+    pub fn enable_keyword(&mut self, keywords: Keywords) {
+        self.0 |= keywords.0 & KEYWORD_BITS;
+    }
+
+    /// Takes keywords away; levels stay.
+    pub fn disable_keyword(&mut self, keywords: Keywords) {
+        self.0 &= !(keywords.0 & KEYWORD_BITS);
+    }
+
+    /// Adds this one level; keywords and the other levels stay.
+    pub fn enable_level(&mut self, level: Level) {
+        self.0 |= level.bit();
+    }
+
+    /// Takes this one level away; keywords and the other levels stay.
+    pub fn disable_level(&mut self, level: Level) {
+        self.0 &= !level.bit();
+    }
+
+    /// The enabled keywords.
+    pub fn keywords(self) -> Keywords {
+        Keywords(self.0 & KEYWORD_BITS)
+    }
+
+    /// Whether an event of this keyword and this level is enabled: its level and one of its keywords are both on.
+    pub fn selects(self, keyword: Keywords, level: Level) -> bool {
+        self.0 & level.bit() != 0 && self.0 & keyword.0 & KEYWORD_BITS != 0
+    }
+}
+
+/// An MPS telemetry category: a bit of the filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Category {
+    /// Arenas: what is taken from the system.
+    Arena = 0,
+    /// Pools.
+    Pool = 1,
+    /// Collections.
+    Trace = 2,
+    /// Segments, and their scanning.
+    Seg = 3,
+    /// References: one record per reference.
+    Ref = 4,
+    /// Objects: one record per object.
+    Object = 5,
+    /// Names and labels of the user's.
+    User = 6,
+}
+
+/// A set of MPS categories: the whole 64-bit filter word, since tools read back what they wrote.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Categories(pub u64);
+
+impl Categories {
+    /// No category.
+    pub const NONE: Categories = Categories(0);
+    /// Every bit, also those that mean nothing yet.
+    pub const ALL: Categories = Categories(u64::MAX);
+
+    /// These categories.
+    pub fn of(categories: &[Category]) -> Categories {
+        Categories(categories.iter().fold(0, |bits, category| bits | 1 << *category as u32))
+    }
+
+    /// `telemetry_control(reset, flip)` of the MPS: takes `reset` out, then inverts `flip`, and returns the old filter.
+    pub fn control(&mut self, reset: Categories, flip: Categories) -> Categories {
+        let old = *self;
+        self.0 = (self.0 & !reset.0) ^ flip.0;
+        old
+    }
+
+    /// Whether this category is in the set.
+    pub fn contains(self, category: Category) -> bool {
+        self.0 & (1 << category as u32) != 0
+    }
+}
+
+/// A set of events: a bit for each, a word for each group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventSet([u32; GROUPS]);
+
+impl EventSet {
+    /// No event.
+    pub const NONE: EventSet = EventSet([0; GROUPS]);
+
+    /// Every event there is.
+    pub fn all() -> EventSet {
+        EventId::all().collect()
+    }
+
+    /// Every event of a group.
+    pub fn group(group: Group) -> EventSet {
+        EventId::all().filter(|id| id.group() == group).collect()
+    }
+
+    /// The set without these.
+    pub fn without(self, other: EventSet) -> EventSet {
+        EventSet(std::array::from_fn(|group| self.0[group] & !other.0[group]))
+    }
+
+    /// Adds an event.
+    pub fn insert(&mut self, id: EventId) {
+        self.0[id.group() as usize] |= id.mask();
+    }
+
+    /// Whether the event is in the set.
+    pub fn contains(self, id: EventId) -> bool {
+        self.0[id.group() as usize] & id.mask() != 0
+    }
+
+    pub(super) fn words(self) -> [u32; GROUPS] {
+        self.0
+    }
+}
+
+impl FromIterator<EventId> for EventSet {
+    fn from_iter<I: IntoIterator<Item = EventId>>(ids: I) -> EventSet {
+        let mut set = EventSet::NONE;
+        ids.into_iter().for_each(|id| set.insert(id));
+        set
+    }
+}
+
+impl BitOr for EventSet {
+    type Output = EventSet;
+
+    fn bitor(mut self, other: EventSet) -> EventSet {
+        self |= other;
+        self
+    }
+}
+
+impl BitOrAssign for EventSet {
+    fn bitor_assign(&mut self, other: EventSet) {
+        self.0.iter_mut().zip(other.0).for_each(|(mine, theirs)| *mine |= theirs);
+    }
+}
+
+/// What one listener wants, in whichever language it speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// Keywords × levels of the default provider.
+    pub default_provider: ProviderState,
+    /// Keywords × levels of the private provider.
+    pub private_provider: ProviderState,
+    /// MPS categories.
+    pub categories: Categories,
+    /// Events by themselves.
+    pub events: EventSet,
+}
+
+impl Selection {
+    /// Wants nothing.
+    pub fn nothing() -> Selection {
+        Selection::default()
+    }
+
+    /// Wants every event, one per object included.
+    pub fn everything() -> Selection {
+        Selection::of(EventSet::all())
+    }
+
+    /// Wants these events.
+    pub fn of(events: EventSet) -> Selection {
+        Selection { events, ..Selection::default() }
+    }
+
+    /// Wants what this provider has under these keywords, up to this level.
+    pub fn provider(provider: Provider, keywords: Keywords, up_to: Level) -> Selection {
+        let mut selection = Selection::default();
+        selection.provider_mut(provider).set(keywords, Some(up_to));
+        selection
+    }
+
+    /// Wants these MPS categories.
+    pub fn categories(categories: Categories) -> Selection {
+        Selection { categories, ..Selection::default() }
+    }
+
+    /// The state of one provider, to change.
+    pub fn provider_mut(&mut self, provider: Provider) -> &mut ProviderState {
+        match provider {
+            Provider::Default => &mut self.default_provider,
+            Provider::Private => &mut self.private_provider,
+        }
+    }
+
+    /// Whether the event is selected by any of the three.
+    pub fn selects(&self, id: EventId) -> bool {
+        let descriptor = id.descriptor();
+        let by_provider = descriptor.net.iter().any(|net| match net.provider {
+            Provider::Default => self.default_provider.selects(net.keyword, net.level),
+            Provider::Private => self.private_provider.selects(net.keyword, net.level),
+        });
+        by_provider
+            || descriptor.mps.iter().any(|mps| self.categories.contains(mps.category))
+            || self.events.contains(id)
+    }
+
+    /// The events that are selected: what is precomputed when the selection changes.
+    pub fn selected(&self) -> EventSet {
+        EventId::all().filter(|id| self.selects(*id)).collect()
+    }
+}
+
+/// The words that the fire functions test, on a cache line that is written only when a selection changes.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct EnabledWords([AtomicU32; GROUPS]);
+
+impl EnabledWords {
+    pub(super) const fn new() -> EnabledWords {
+        EnabledWords([const { AtomicU32::new(0) }; GROUPS])
+    }
+
+    /// Relaxed: the load only guesses that someone may listen. What is recorded is decided at each listener's gate.
+    #[inline(always)]
+    pub(super) fn word(&self, group: usize) -> u32 {
+        self.0[group].load(Ordering::Relaxed)
+    }
+
+    pub(super) fn store(&self, events: EventSet) {
+        self.0.iter().zip(events.words()).for_each(|(word, bits)| word.store(bits, Ordering::Relaxed));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[test]
+    fn levels_are_a_set_and_verbose_alone_does_not_bring_informational() {
+        let mut state = ProviderState::OFF;
+        state.enable_keyword(Keywords::GC);
+        state.enable_level(Level::Verbose);
+        assert!(state.selects(Keywords::GC, Level::Verbose));
+        assert!(!state.selects(Keywords::GC, Level::Informational));
+        state.set(Keywords::GC, Some(Level::Verbose));
+        assert!(Level::ALL.iter().all(|level| state.selects(Keywords::GC, *level)));
+        state.disable_level(Level::Informational);
+        assert!(!state.selects(Keywords::GC, Level::Informational));
+        assert!(state.selects(Keywords::GC, Level::Verbose));
+    }
+
+    #[test]
+    fn an_event_needs_its_level_and_one_of_its_keywords() {
+        let mut state = ProviderState::OFF;
+        state.set(Keywords::GC_HANDLE, Some(Level::Verbose));
+        assert!(!state.selects(Keywords::GC, Level::Informational));
+        assert!(state.selects(Keywords::GC | Keywords::GC_HANDLE, Level::Informational));
+        assert!(!state.selects(Keywords::NONE, Level::Informational));
+        state.set(Keywords::ALL, None);
+        assert!(Level::ALL.iter().all(|level| !state.selects(Keywords::ALL, *level)));
+    }
+
+    #[test]
+    fn a_keyword_in_the_highest_byte_is_no_level() {
+        let mut state = ProviderState::OFF;
+        state.enable_keyword(Keywords(u64::MAX));
+        assert!(Level::ALL.iter().all(|level| !state.selects(Keywords::ALL, *level)));
+        state.enable_level(Level::Error);
+        state.disable_keyword(Keywords(u64::MAX));
+        assert_eq!(state.keywords(), Keywords::NONE);
+        state.enable_keyword(Keywords::GC);
+        assert!(state.selects(Keywords::GC, Level::Error), "disabling keywords left the levels alone");
+    }
+
+    /// The transcript of the real MPS, from filter 0x7f.
+    #[test]
+    fn telemetry_control_computes_as_the_mps_does() {
+        let mut filter = Categories(0x7f);
+        for (reset, flip, then) in
+            [(0x0, 0x5, 0x7a), (0x5, 0x0, 0x7a), (0x7f, 0x7f, 0x7f), (0x10, 0x0, 0x6f), (0x0, 0x30, 0x5f)]
+        {
+            let before = filter;
+            assert_eq!(filter.control(Categories(reset), Categories(flip)), before);
+            assert_eq!(filter, Categories(then), "reset {reset:#x}, flip {flip:#x}");
+        }
+        assert_eq!(filter.control(Categories::ALL, Categories::ALL), Categories(0x5f));
+        assert_eq!(filter, Categories(u64::MAX), "all reads back as all 64 bits");
+    }
+
+    #[rstest]
+    #[case::gc_collect(
+        Selection::provider(Provider::Default, Keywords::GC, Level::Informational),
+        EventId::GcStart,
+        true
+    )]
+    #[case::a_tick_is_verbose(
+        Selection::provider(Provider::Default, Keywords::GC, Level::Informational),
+        EventId::AllocationTick,
+        false
+    )]
+    #[case::gc_verbose(
+        Selection::provider(Provider::Default, Keywords::GC, Level::Verbose),
+        EventId::AllocationTick,
+        true
+    )]
+    #[case::the_other_provider(
+        Selection::provider(Provider::Private, Keywords::GC, Level::Verbose),
+        EventId::GcStart,
+        false
+    )]
+    #[case::trace_category(Selection::categories(Categories::of(&[Category::Trace])), EventId::GcStart, true)]
+    #[case::object_category(Selection::categories(Categories::of(&[Category::Trace])), EventId::ObjectAllocated, false)]
+    #[case::objects(Selection::categories(Categories::of(&[Category::Object])), EventId::ObjectAllocated, true)]
+    #[case::by_name(Selection::of([EventId::GcEnd].into_iter().collect()), EventId::GcEnd, true)]
+    #[case::only_by_name(Selection::of([EventId::GcEnd].into_iter().collect()), EventId::GcStart, false)]
+    fn a_selection_selects(#[case] selection: Selection, #[case] id: EventId, #[case] expected: bool) {
+        assert_eq!(selection.selects(id), expected);
+        assert_eq!(selection.selected().contains(id), expected);
+    }
+
+    #[test]
+    fn sets_of_groups_split_the_whole() {
+        let groups = [Group::World, Group::Collection, Group::Memory, Group::Object];
+        assert_eq!(groups.len(), GROUPS);
+        let union = groups.iter().fold(EventSet::NONE, |set, group| set | EventSet::group(*group));
+        assert_eq!(union, EventSet::all());
+        assert_eq!(Selection::everything().selected(), EventSet::all());
+        assert_eq!(EventSet::all().without(EventSet::all()), EventSet::NONE);
+        assert!(!EventSet::all().without(EventSet::group(Group::Object)).contains(EventId::ObjectFreed));
+    }
+}

@@ -1,0 +1,173 @@
+//! Allocation caches: how a thread allocates without a lock.
+//!
+//! A thread owns one block for each bin that it allocates from, and takes cells from one free *run* of it at a
+//! time, by bumping a cursor:
+//!
+//! ```text
+//!   block   | live | live | free free free free | live | free free | live |
+//!                           ^cursor             ^limit   ^next run: (length, next) in its first payload word
+//! ```
+//!
+//! A thread may be stopped between any two instructions of this (`.stop.mid-alloc`). The order of the fast path is
+//! what makes that safe: payload, then header, then cursor.
+//!
+//! - Stopped before the cursor moves, the half-built cell is the one *at* the cursor. The collector scans it as a
+//!   root (the value may have left the registers already) and otherwise leaves it alone.
+//! - Stopped after, the cell is an object like any other, and its address is in a register.
+//!
+//! The collector therefore never moves a cursor, and never gives a run that a thread has to anybody else: the block
+//! stays its owner's across collections.
+
+use super::blocks::{BlockIndex, Blocks, NO_BLOCK, NO_CELL};
+use super::layout::{BINS, HEADER_BYTES};
+use crate::sync::{AtomicUsize, Ordering, compiler_fence};
+
+/// The free cells that a thread takes next, `[cursor, limit)`.
+#[derive(Debug)]
+pub(crate) struct Run {
+    cursor: AtomicUsize,
+    limit: AtomicUsize,
+}
+
+/// A thread's runs and blocks, by bin. Written by the thread itself; read by the collector when it is stopped.
+pub(crate) struct AllocationCache {
+    runs: [Run; BINS],
+    blocks: [OwnedBlock; BINS],
+}
+
+/// The block that a thread allocates from in one bin.
+struct OwnedBlock {
+    block: AtomicUsize,
+    /// Bytes in the block's further runs.
+    rest: AtomicUsize,
+}
+
+/// A free run as it lies in memory: this word is the first payload word of its first cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RunLink {
+    /// Index of the first cell of the next run, or `NO_CELL`.
+    pub(crate) next: u32,
+    /// Cells in this run.
+    pub(crate) cells: u32,
+}
+
+impl RunLink {
+    /// # Safety
+    /// `header` is the header of a free cell, in memory that the caller owns.
+    pub(crate) unsafe fn write(self, header: usize) {
+        // SAFETY: every cell has at least one payload word; the caller owns it.
+        unsafe { ((header + HEADER_BYTES) as *mut Self).write(self) };
+    }
+
+    /// # Safety
+    /// `header` is the first cell of a free run of a swept block.
+    pub(crate) unsafe fn read(header: usize) -> Self {
+        // SAFETY: the sweep wrote the link there, and nobody has used the run since.
+        unsafe { ((header + HEADER_BYTES) as *const Self).read() }
+    }
+}
+
+impl AllocationCache {
+    pub(crate) fn new() -> Self {
+        Self {
+            runs: [const { Run { cursor: AtomicUsize::new(0), limit: AtomicUsize::new(0) } }; BINS],
+            blocks: [const { OwnedBlock { block: AtomicUsize::new(NO_BLOCK as usize), rest: AtomicUsize::new(0) } }; BINS],
+        }
+    }
+
+    /// Takes a cell from the bin's run and lets `build` write its payload; then publishes header and cell.
+    /// `None` when the run is empty: the caller refills and tries again.
+    ///
+    /// # Safety
+    /// The caller is the cache's thread, `cell_bytes` is the bin's cell size, `header_word` is the address of the
+    /// `TypeInfo` of what `build` writes, and `build` neither allocates nor unwinds.
+    #[inline(always)]
+    pub(crate) unsafe fn allocate(
+        &self,
+        bin: usize,
+        cell_bytes: usize,
+        header_word: usize,
+        build: impl FnOnce(*mut u8),
+    ) -> Option<*mut u8> {
+        let run = &self.runs[bin];
+        // Relaxed everywhere: only this thread writes here while it runs, and the stop orders everything for the
+        // collector. What matters is the order of the stores in the program, which `compiler_fence` keeps; x86
+        // keeps it for a signal handler on this very thread and for a debugger.
+        let cell = run.cursor.load(Ordering::Relaxed);
+        if run.limit.load(Ordering::Relaxed) - cell < cell_bytes {
+            return None;
+        }
+        let payload = (cell + HEADER_BYTES) as *mut u8;
+        build(payload);
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: [cursor, limit) is this thread's own free memory within a committed block.
+        unsafe { (*(cell as *const AtomicUsize)).store(header_word, Ordering::Relaxed) };
+        compiler_fence(Ordering::SeqCst);
+        run.cursor.store(cell + cell_bytes, Ordering::Relaxed);
+        Some(payload)
+    }
+
+    /// Moves on to the next run of the block that this thread owns. False when there is none.
+    ///
+    /// The collector may stop the thread anywhere in here: it changes neither the runs nor their links.
+    pub(crate) fn next_run(&self, blocks: &Blocks, bin: usize, cell_bytes: usize) -> bool {
+        let Some(block) = self.block(bin) else { return false };
+        let info = blocks.info(block);
+        let first = info.first_run.load(Ordering::Relaxed);
+        if first == NO_CELL {
+            return false;
+        }
+        let header = blocks.cell(block, cell_bytes, first).header;
+        // SAFETY: `first_run` of a block that this thread owns and swept is a free run.
+        let link = unsafe { RunLink::read(header) };
+        let bytes = link.cells as usize * cell_bytes;
+        let owned = &self.blocks[bin];
+        owned.rest.store(owned.rest.load(Ordering::Relaxed).saturating_sub(bytes), Ordering::Relaxed);
+        info.first_run.store(link.next, Ordering::Relaxed);
+        let run = &self.runs[bin];
+        // With a cursor of 0 the thread is building nothing, whatever the limit says.
+        run.cursor.store(0, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        run.limit.store(header + bytes, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        run.cursor.store(header, Ordering::Relaxed);
+        true
+    }
+
+    /// The block that this thread owns in a bin.
+    pub(crate) fn block(&self, bin: usize) -> Option<BlockIndex> {
+        let block = self.blocks[bin].block.load(Ordering::Relaxed) as BlockIndex;
+        (block != NO_BLOCK).then_some(block)
+    }
+
+    /// Makes a swept block the one to allocate from; `free_bytes` lie in its runs.
+    pub(crate) fn install(&self, bin: usize, block: BlockIndex, free_bytes: usize) {
+        self.retire(bin);
+        self.blocks[bin].rest.store(free_bytes, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        self.blocks[bin].block.store(block as usize, Ordering::Relaxed);
+    }
+
+    /// Forgets the bin's block and what is left of its run.
+    pub(crate) fn retire(&self, bin: usize) {
+        self.blocks[bin].block.store(NO_BLOCK as usize, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        self.runs[bin].cursor.store(0, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        self.runs[bin].limit.store(0, Ordering::Relaxed);
+        self.blocks[bin].rest.store(0, Ordering::Relaxed);
+    }
+
+    /// Header address of the cell that the thread may be building right now; 0 if there is none.
+    pub(crate) fn building(&self, bin: usize) -> usize {
+        let cursor = self.runs[bin].cursor.load(Ordering::Relaxed);
+        if cursor < self.runs[bin].limit.load(Ordering::Relaxed) { cursor } else { 0 }
+    }
+
+    /// Bytes that the thread may still take in this bin without asking.
+    pub(crate) fn unused_bytes(&self, bin: usize) -> usize {
+        let cursor = self.runs[bin].cursor.load(Ordering::Relaxed);
+        let left = if cursor == 0 { 0 } else { self.runs[bin].limit.load(Ordering::Relaxed).saturating_sub(cursor) };
+        left + self.blocks[bin].rest.load(Ordering::Relaxed)
+    }
+}

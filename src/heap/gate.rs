@@ -1,0 +1,70 @@
+//! The sweep gate: no stop begins while a thread is inside a block that is neither listed nor ready.
+//!
+//! A thread that takes a block from its list sweeps it outside the allocation lock, or two threads would sweep one
+//! after the other. But the stopped world must not find such a block half swept (its marks belong to the collection
+//! before). So a thread enters the gate while it still holds the allocation lock, and leaves it when the block is
+//! installed; the collecting thread, which holds that lock already so that nobody new can enter, waits here before
+//! the first signal. A sweep takes a microsecond or two.
+
+use crate::os::clock::Budget;
+use crate::os::futex;
+use crate::sync::{AtomicU32, Ordering};
+
+/// Set while somebody waits for the gate to be empty.
+const AWAITED: u32 = 1 << 31;
+/// How long one wait in the kernel takes before the budget is asked again.
+const SLICE_NS: u64 = 5_000_000;
+
+/// Counts the threads that are sweeping.
+pub(crate) struct SweepGate {
+    word: AtomicU32,
+}
+
+impl SweepGate {
+    pub(crate) const fn new() -> Self {
+        Self { word: AtomicU32::new(0) }
+    }
+
+    /// Enters; the allocation lock is held.
+    pub(crate) fn enter(&self) -> Sweeping<'_> {
+        self.word.fetch_add(1, Ordering::Relaxed);
+        Sweeping(self)
+    }
+
+    /// Waits until nobody sweeps; the allocation lock is held. False if the budget ran out first.
+    pub(crate) fn wait_until_empty(&self, budget: &mut Budget) -> bool {
+        let empty = loop {
+            // Acquire pairs with the Release of `Sweeping::drop`: the swept block is seen whole.
+            let word = self.word.load(Ordering::Acquire);
+            if word & !AWAITED == 0 {
+                break true;
+            }
+            if word & AWAITED == 0 {
+                self.word.fetch_or(AWAITED, Ordering::Relaxed);
+                continue;
+            }
+            if budget.slice(SLICE_NS, |ns| futex::wait(&self.word, word, Some(ns))).is_none() {
+                break false;
+            }
+        };
+        self.word.fetch_and(!AWAITED, Ordering::Relaxed);
+        empty
+    }
+
+    /// In a child process: the threads that were sweeping are gone.
+    pub(crate) fn reset(&self) {
+        self.word.store(0, Ordering::Relaxed);
+    }
+}
+
+/// A place in the gate, left on drop.
+pub(crate) struct Sweeping<'a>(&'a SweepGate);
+
+impl Drop for Sweeping<'_> {
+    fn drop(&mut self) {
+        // Release pairs with the Acquire of `wait_until_empty`.
+        if self.0.word.fetch_sub(1, Ordering::Release) == AWAITED | 1 {
+            futex::wake(&self.0.word, 1);
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! How big things are: blocks, cells, size classes.
+//!
+//! The heap is cut into blocks of 16 KiB. A block serves one size class, and is cut into cells of that size:
+//!
+//! ```text
+//!   block    +0        +8                 +8+cell            +8+2*cell
+//!            | unused  | header | payload | header | payload | …      | rest |
+//! ```
+//!
+//! A cell is one header word (the address of the object's [`TypeInfo`](super::trace::TypeInfo), or 0 when the
+//! cell is free) and the payload that a `Gc<T>` points to. The header buys three things:
+//!
+//! - **One past the end needs no padding** (`.stop.interior`). A pointer just past a full payload is the next
+//!   cell's *header* address, which is never the address of a payload; so it can only mean the object before it.
+//!   Collectors without a header must make every cell one byte larger instead (bdwgc turns 32 into 48).
+//! - A cell is allocated exactly when its header is not 0, wherever its thread was stopped.
+//! - Any tool can tell an object's type from its address alone.
+//!
+//! Blocks begin their first cell at offset 8, so that payloads of classes whose size is a multiple of 16 are
+//! aligned to 16, and so that offset 0 of a block is nobody's header: a pointer there is one past the end of the
+//! block before.
+
+/// log2 of the size of a block.
+pub(crate) const BLOCK_SHIFT: usize = 14;
+/// Size of a block in bytes.
+pub(crate) const BLOCK_BYTES: usize = 1 << BLOCK_SHIFT;
+/// Offset of the first cell's header in its block.
+pub(crate) const FIRST_CELL: usize = 8;
+/// Bytes of an object's header.
+pub(crate) const HEADER_BYTES: usize = 8;
+/// Mark bytes reserved for each block: one for each cell of the smallest class.
+pub(crate) const MARKS_PER_BLOCK: usize = BLOCK_BYTES / 16;
+/// Memory is committed, and given back, in chunks of this many bytes: the size of a huge page.
+pub(crate) const CHUNK_BYTES: usize = 2 << 20;
+/// Blocks in a chunk.
+pub(crate) const CHUNK_BLOCKS: usize = CHUNK_BYTES / BLOCK_BYTES;
+
+/// Number of size classes.
+pub(crate) const CLASSES: usize = 44;
+/// Payload bytes of the largest object that lives in a size class; larger ones are large objects.
+pub(crate) const MAX_SMALL: usize = CELL_BYTES[CLASSES - 1] - HEADER_BYTES;
+/// The strictest alignment that the heap gives.
+pub(crate) const MAX_ALIGN: usize = 16;
+
+/// Cell sizes: steps of 8 bytes up to 136 (the payloads that programs have), then about an eighth more each time,
+/// each a multiple of 16 and as large as lets the same number of cells fit into a block.
+pub(crate) const CELL_BYTES: [usize; CLASSES] = cell_sizes();
+
+/// Bits of the fixed-point reciprocal by which an offset is divided by the cell size.
+const RECIPROCAL_SHIFT: u32 = 32;
+
+const fn cell_sizes() -> [usize; CLASSES] {
+    let mut sizes = [0; CLASSES];
+    let mut class = 0;
+    let mut size = 16;
+    while size <= 136 {
+        sizes[class] = size;
+        class += 1;
+        size += 8;
+    }
+    // From here on a class is named by how many cells fit: the largest multiple of 16 that still lets them.
+    while class < CLASSES - 1 {
+        let grown = sizes[class - 1] + sizes[class - 1] / 8;
+        let mut cells = (BLOCK_BYTES - FIRST_CELL) / grown;
+        let mut cell = (BLOCK_BYTES - FIRST_CELL) / cells & !15;
+        while cell <= sizes[class - 1] + 8 {
+            cells -= 1;
+            cell = (BLOCK_BYTES - FIRST_CELL) / cells & !15;
+        }
+        sizes[class] = cell;
+        class += 1;
+    }
+    sizes[CLASSES - 1] = (BLOCK_BYTES - FIRST_CELL) / 2 & !15;
+    sizes
+}
+
+/// The class of the smallest cells that hold a payload of `bytes` aligned to `align`, or `CLASSES` if none does.
+pub(crate) const fn class_of(bytes: usize, align: usize) -> usize {
+    assert!(align <= MAX_ALIGN, "collected objects are aligned to at most 16 bytes");
+    let wanted = bytes + HEADER_BYTES;
+    let mut class = 0;
+    while class < CLASSES && (CELL_BYTES[class] < wanted || (align > 8 && !CELL_BYTES[class].is_multiple_of(16))) {
+        class += 1;
+    }
+    class
+}
+
+/// Class by payload size in words (8 bytes), for sizes that are known only at run time.
+static CLASS_OF_WORDS: [u8; MAX_SMALL / 8 + 1] = {
+    let mut table = [0; MAX_SMALL / 8 + 1];
+    let mut words = 0;
+    let mut class = 0;
+    while words < table.len() {
+        while CELL_BYTES[class] < words * 8 + HEADER_BYTES {
+            class += 1;
+        }
+        table[words] = class as u8;
+        words += 1;
+    }
+    table
+};
+
+/// [`class_of`] for a size that is known at run time; `align` above 8 takes the slow way.
+#[inline]
+pub(crate) fn class_of_size(bytes: usize, align: usize) -> usize {
+    if bytes > MAX_SMALL {
+        CLASSES
+    } else if align > 8 {
+        class_of(bytes, align)
+    } else {
+        usize::from(CLASS_OF_WORDS[bytes.div_ceil(8)])
+    }
+}
+
+/// Cells in a block of this class.
+#[inline]
+pub(crate) const fn cells_per_block(cell_bytes: usize) -> usize {
+    (BLOCK_BYTES - FIRST_CELL) / cell_bytes
+}
+
+/// `offset / cell_bytes` becomes a multiplication by this and a shift ([`divide`]).
+pub(crate) const fn reciprocal(cell_bytes: usize) -> u32 {
+    (1_u64 << RECIPROCAL_SHIFT).div_ceil(cell_bytes as u64) as u32
+}
+
+/// Divides an offset within a block by the cell size whose [`reciprocal`] is given.
+#[inline(always)]
+pub(crate) const fn divide(offset: usize, reciprocal: u32) -> usize {
+    ((offset as u64 * reciprocal as u64) >> RECIPROCAL_SHIFT) as usize
+}
+
+/// Which part of the heap an object lives in. Objects never move between spaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Space {
+    /// Objects of a size class.
+    Small = 0,
+    /// Objects that were asked to be pinned: a space of their own, reported as generation 4.
+    Pinned = 1,
+    /// Objects above the largest size class, each in blocks of its own.
+    Large = 2,
+}
+
+/// Spaces that are cut into size classes.
+pub(crate) const CLASSED_SPACES: usize = 2;
+/// Every combination of a classed space and a size class has an allocation run and a list of blocks.
+pub(crate) const BINS: usize = CLASSED_SPACES * CLASSES;
+
+/// The bin of a size class in a classed space.
+#[inline(always)]
+pub(crate) const fn bin(space: Space, class: usize) -> usize {
+    space as usize * CLASSES + class
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[test]
+    fn classes_grow_and_payloads_of_classes_that_are_multiples_of_16_are_aligned_to_16() {
+        for pair in CELL_BYTES.windows(2) {
+            assert!(pair[0] < pair[1], "{CELL_BYTES:?}");
+        }
+        assert!(CELL_BYTES.iter().all(|cell| cell % 8 == 0));
+        assert_eq!((FIRST_CELL + HEADER_BYTES) % 16, 0);
+    }
+
+    #[rstest]
+    #[case(0, 8, 16)]
+    #[case(8, 8, 16)]
+    #[case(9, 8, 24)]
+    #[case(16, 8, 24)]
+    #[case(16, 16, 32)]
+    #[case(32, 8, 40)]
+    #[case(64, 8, 72)]
+    #[case(128, 8, 136)]
+    fn a_payload_gets_the_smallest_cell_that_holds_it(#[case] bytes: usize, #[case] align: usize, #[case] cell: usize) {
+        assert_eq!(CELL_BYTES[class_of(bytes, align)], cell);
+    }
+
+    #[test]
+    fn the_table_of_classes_agrees_with_the_search() {
+        for bytes in 0..=MAX_SMALL {
+            assert_eq!(class_of_size(bytes, 8), class_of(bytes, 8), "{bytes} bytes");
+        }
+        assert_eq!(class_of_size(MAX_SMALL + 1, 8), CLASSES);
+    }
+
+    #[test]
+    fn multiplying_by_the_reciprocal_divides_every_offset_of_a_block() {
+        for cell in CELL_BYTES {
+            for offset in 0..BLOCK_BYTES {
+                assert_eq!(divide(offset, reciprocal(cell)), offset / cell, "{offset} / {cell}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_class_wastes_more_than_a_quarter_of_a_payload() {
+        for bytes in 64..=MAX_SMALL {
+            let cell = CELL_BYTES[class_of_size(bytes, 8)];
+            assert!(cell <= bytes + HEADER_BYTES + bytes / 4 + 16, "{bytes} bytes in a cell of {cell}");
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Where objects live.
+//!
+//! A non-moving mark-sweep heap in one reserved range of addresses. Small objects sit in blocks of 16 KiB, each cut
+//! into cells of one size ([`layout`]); objects above 8 KiB have blocks of their own ([`large`]); objects that were
+//! asked to be pinned have their own blocks of cells, so that they can be told apart in reports. Side tables map
+//! any address to its object in constant time and hold the marks ([`blocks`]). Each thread allocates from runs of
+//! free cells of its own ([`cache`]), which come out of lazy sweeping ([`sweep`]).
+//!
+//! The heap knows no collector. Its slow path, [`Heap::refill`], returns [`Refill::NeedsCollection`] when the budget
+//! that the collector set is spent or the limit is reached, and the collector owns what follows.
+//!
+//! # Who may touch what
+//! - `HeapState` (free blocks, lists, accounts): under the allocation lock. The collecting thread holds that lock
+//!   through the whole stop.
+//! - A block that a thread owns, and its runs: that thread; in the stopped world the collector, which changes
+//!   nothing but dead cells' headers.
+//! - Mark bytes: the markers, in the stopped world; whoever sweeps the block reads them.
+
+pub(crate) mod blocks;
+pub(crate) mod cache;
+pub(crate) mod gate;
+pub(crate) mod large;
+pub(crate) mod layout;
+pub(crate) mod pointer;
+pub(crate) mod slots;
+pub(crate) mod sweep;
+pub(crate) mod trace;
+pub(crate) mod verify;
+
+use std::cell::UnsafeCell;
+use std::io;
+
+use blocks::{BlockIndex, BlockState, Blocks, NO_BLOCK};
+use cache::AllocationCache;
+use gate::SweepGate;
+use large::FreeBlocks;
+use layout::{BINS, BLOCK_BYTES, CELL_BYTES, CHUNK_BLOCKS, CHUNK_BYTES, CLASSES, CLASSED_SPACES, cells_per_block};
+
+use crate::sync::{AtomicU8, AtomicU64, LockGuard, Ordering::Relaxed};
+
+/// Whether freed cells are poisoned and the heap is verified after each collection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Paranoid {
+    /// No checks beyond the cheap ones.
+    #[default]
+    Off,
+    /// Freed cells are overwritten, and every collection ends with a verification of the whole heap.
+    On,
+}
+
+/// What became of a request for more cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refill {
+    /// The bin's run is not empty any more.
+    Ready,
+    /// The budget is spent, or the limit is reached: collect, then ask again.
+    NeedsCollection(Need),
+}
+
+/// Why the heap wants a collection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// As much was allocated as the pacing allows between two collections.
+    Budget,
+    /// There is no room below the heap limit.
+    Room,
+}
+
+/// The part of the heap that the allocation lock guards.
+pub(crate) struct HeapState {
+    /// Blocks that can be read and written: a prefix of the reservation.
+    pub(crate) committed_blocks: usize,
+    /// Committed blocks may not exceed this.
+    pub(crate) limit_blocks: usize,
+    pub(crate) free: FreeBlocks,
+    /// Head of each bin's list of unswept blocks.
+    pub(crate) lists: [BlockIndex; BINS],
+    /// Bytes handed to threads since the last collection, whether they have used them or not.
+    pub(crate) acquired_bytes: u64,
+    /// How many may be before the next one.
+    pub(crate) budget_bytes: u64,
+}
+
+/// One world's heap.
+pub(crate) struct Heap {
+    pub(crate) blocks: Blocks,
+    state: UnsafeCell<HeapState>,
+    pub(crate) gate: SweepGate,
+    /// The mark byte of this collection, or of the last one when none is under way.
+    epoch: AtomicU8,
+    /// The epoch of the last finished collection.
+    swept_epoch: AtomicU8,
+    pub(crate) paranoid: bool,
+    /// Events want to hear of chunks; the collector drains this count.
+    pub(crate) committed_bytes: AtomicU64,
+}
+
+// SAFETY: `state` is only reached through `state()`, whose callers hold the allocation lock; all else is atomic.
+unsafe impl Sync for Heap {}
+// SAFETY: as above; nothing in it belongs to a thread.
+unsafe impl Send for Heap {}
+
+impl Heap {
+    /// Reserves a heap that may grow to `limit` bytes.
+    pub(crate) fn new(limit: usize, paranoid: Paranoid) -> io::Result<Self> {
+        let limit_blocks = (limit / BLOCK_BYTES).max(1);
+        let count = limit_blocks.next_multiple_of(CHUNK_BLOCKS);
+        let blocks = Blocks::reserve(count)?;
+        blocks.memory().huge_pages(0, blocks.reserved_bytes());
+        Ok(Self {
+            state: UnsafeCell::new(HeapState {
+                committed_blocks: 0,
+                limit_blocks,
+                free: FreeBlocks::new(count)?,
+                lists: [NO_BLOCK; BINS],
+                acquired_bytes: 0,
+                budget_bytes: u64::MAX,
+            }),
+            blocks,
+            gate: SweepGate::new(),
+            epoch: AtomicU8::new(1),
+            swept_epoch: AtomicU8::new(1),
+            paranoid: paranoid == Paranoid::On,
+            committed_bytes: AtomicU64::new(0),
+        })
+    }
+
+    /// The state behind the allocation lock.
+    ///
+    /// # Safety
+    /// The caller holds the allocation lock, or is the collecting thread that took it before the stop, and no other
+    /// reference from this function is alive.
+    #[allow(clippy::mut_from_ref, reason = "the lock makes it exclusive")]
+    pub(crate) unsafe fn state(&self) -> &mut HeapState {
+        // SAFETY: the caller's promise.
+        unsafe { &mut *self.state.get() }
+    }
+
+    /// The mark of the collection that is under way, or else of the last one.
+    #[inline(always)]
+    pub(crate) fn epoch(&self) -> u8 {
+        self.epoch.load(Relaxed)
+    }
+
+    #[inline(always)]
+    pub(crate) fn swept_epoch(&self) -> u8 {
+        self.swept_epoch.load(Relaxed)
+    }
+
+    /// Begins a mark phase: from now on a cell is marked with a new epoch. World stopped, lock held.
+    pub(crate) fn begin_marking(&self) -> u8 {
+        if self.epoch() == u8::MAX {
+            self.forget_old_marks();
+        }
+        let epoch = self.epoch() % u8::MAX + 1;
+        self.epoch.store(epoch, Relaxed);
+        epoch
+    }
+
+    /// Takes a mark phase back: the collection is abandoned, everything that was alive is. World stopped, lock held.
+    pub(crate) fn discard_marks(&self) {
+        // The next mark phase must not meet this one's marks, and `is_alive` must not lose the last one's: so the
+        // cells that were marked now get their old mark back.
+        let (old, new) = (self.swept_epoch(), self.epoch());
+        // SAFETY: the collector holds the allocation lock.
+        let state = unsafe { self.state() };
+        for block in 0..state.committed_blocks as BlockIndex {
+            let info = self.blocks.info(block);
+            let cells = match info.state() {
+                BlockState::Free | BlockState::LargeTail => 0,
+                BlockState::LargeHead => 1,
+                _ => cells_per_block(CELL_BYTES[usize::from(info.class.load(Relaxed))]),
+            };
+            for mark in self.blocks.marks(block, cells) {
+                if mark.load(Relaxed) == new {
+                    mark.store(old, Relaxed);
+                }
+            }
+        }
+        self.epoch.store(old, Relaxed);
+    }
+
+    /// Ends a collection: what is marked is alive. World stopped, lock held, sweep set up.
+    pub(crate) fn end_collection(&self, budget_bytes: u64) {
+        self.swept_epoch.store(self.epoch(), Relaxed);
+        // SAFETY: the collector holds the allocation lock.
+        let state = unsafe { self.state() };
+        state.acquired_bytes = 0;
+        state.budget_bytes = budget_bytes;
+    }
+
+    /// Gives a thread more cells of one bin: the next run of its block, or a block to sweep, or a fresh one.
+    /// `lock` takes the allocation lock in the way that suits the caller.
+    pub(crate) fn refill<'a>(
+        &'a self,
+        cache: &AllocationCache,
+        bin: usize,
+        lock: impl Fn() -> LockGuard<'a>,
+    ) -> Refill {
+        let class = bin % CLASSES;
+        let cell_bytes = CELL_BYTES[class];
+        loop {
+            if cache.next_run(&self.blocks, bin, cell_bytes) {
+                return Refill::Ready;
+            }
+            let guard = lock();
+            // SAFETY: the allocation lock is held.
+            let state = unsafe { self.state() };
+            if state.acquired_bytes >= state.budget_bytes {
+                return Refill::NeedsCollection(Need::Budget);
+            }
+            let listed = state.lists[bin];
+            let cells = cells_per_block(cell_bytes);
+            let (block, free_cells) = if listed != NO_BLOCK {
+                let info = self.blocks.info(listed);
+                state.lists[bin] = info.next.load(Relaxed);
+                (listed, cells - info.live.load(Relaxed) as usize)
+            } else if let Some(block) = self.take_free_blocks(state, 1) {
+                let info = self.blocks.info(block);
+                info.class.store(class as u8, Relaxed);
+                info.space.store((bin / CLASSES) as u8, Relaxed);
+                info.live.store(0, Relaxed);
+                // Marks of what lived here before may carry the epoch that is in force.
+                for mark in self.blocks.marks(block, cells) {
+                    mark.store(0, Relaxed);
+                }
+                (block, cells)
+            } else {
+                return Refill::NeedsCollection(Need::Room);
+            };
+            if let Some(used_up) = cache.block(bin) {
+                cache.retire(bin);
+                self.blocks.info(used_up).set_state(BlockState::Full);
+            }
+            state.acquired_bytes += (free_cells * cell_bytes) as u64;
+            self.blocks.info(block).set_state(BlockState::Owned);
+            let sweeping = self.gate.enter();
+            drop(guard);
+            let free_bytes = self.sweep_block(block, cell_bytes);
+            cache.install(bin, block, free_bytes);
+            drop(sweeping);
+        }
+    }
+
+    /// Takes `count` blocks side by side, committing more memory if need be. `None` when the limit is reached.
+    pub(crate) fn take_free_blocks(&self, state: &mut HeapState, count: usize) -> Option<BlockIndex> {
+        loop {
+            if let Some(block) = state.free.take(count, state.committed_blocks) {
+                return Some(block);
+            }
+            let wanted = state.committed_blocks + count.max(CHUNK_BLOCKS);
+            let target = wanted.next_multiple_of(CHUNK_BLOCKS).min(state.limit_blocks);
+            if target <= state.committed_blocks {
+                return None;
+            }
+            let (from, to) = (state.committed_blocks, target);
+            self.blocks.memory().commit(from * BLOCK_BYTES, (to - from) * BLOCK_BYTES).ok()?;
+            for block in from..to {
+                state.free.insert(block as BlockIndex);
+            }
+            state.committed_blocks = to;
+            self.committed_bytes.store((to * BLOCK_BYTES) as u64, Relaxed);
+        }
+    }
+
+    /// Gives back everything that a thread owned, when it detaches. The allocation lock is held.
+    pub(crate) fn release_cache(&self, cache: &AllocationCache) {
+        for bin in 0..CLASSED_SPACES * CLASSES {
+            if let Some(block) = cache.block(bin) {
+                // What is left in its runs becomes allocatable again after the next collection.
+                // SAFETY: the allocation lock is held.
+                let state = unsafe { self.state() };
+                state.acquired_bytes = state.acquired_bytes.saturating_sub(cache.unused_bytes(bin) as u64);
+                cache.retire(bin);
+                self.blocks.info(block).set_state(BlockState::Full);
+            }
+        }
+    }
+
+    /// Bytes of all blocks that are in use or could be without asking the kernel.
+    pub(crate) fn committed_bytes(&self) -> u64 {
+        self.committed_bytes.load(Relaxed)
+    }
+}
+
+const _: () = assert!(CHUNK_BYTES.is_multiple_of(BLOCK_BYTES) && CHUNK_BLOCKS.is_multiple_of(64));

@@ -1,0 +1,284 @@
+//! What mutators hold: `Gc<T>`, fields that change, arrays, weak references.
+//!
+//! A [`Gc`] is one word, the address of an object's payload, and is `Copy`: nothing is counted, registered or
+//! barriered when it is copied. What makes that sound is the one promise of
+//! [`World::attach`](crate::World::attach): while it matters, some copy lies where the collector looks. `Gc` is
+//! neither `Send` nor `Sync`, so it can't leave its thread by a channel or a captured closure; a
+//! [`Root`](crate::Root) can.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::ptr::NonNull;
+
+use super::trace::{Trace, TypeInfo, Word};
+use super::layout::HEADER_BYTES;
+use crate::sync::{AtomicUsize, Ordering};
+
+/// A reference to a collected object. One word, `Copy`, never null.
+///
+/// Dereferencing is safe under the promise made at [`attach`](crate::World::attach).
+pub struct Gc<T> {
+    payload: NonNull<T>,
+    _neither_send_nor_sync: PhantomData<*mut T>,
+}
+
+impl<T> Gc<T> {
+    /// # Safety
+    /// `payload` is the payload of a live object of type `T`.
+    #[inline(always)]
+    pub(crate) unsafe fn from_payload(payload: NonNull<T>) -> Self {
+        Self { payload, _neither_send_nor_sync: PhantomData }
+    }
+
+    /// The address of the object.
+    #[inline(always)]
+    pub fn addr(self) -> usize {
+        self.payload.as_ptr() as usize
+    }
+
+    /// A pointer to the object. It keeps the object alive just as the `Gc` does.
+    #[inline(always)]
+    pub fn as_ptr(self) -> *const T {
+        self.payload.as_ptr()
+    }
+
+    /// The `Gc` of an address that [`addr`](Self::addr) gave.
+    ///
+    /// # Safety
+    /// `addr` is the address of a live object of type `T`.
+    #[inline(always)]
+    pub unsafe fn from_addr(addr: usize) -> Self {
+        // SAFETY: the caller's promise; an object's address is not null.
+        unsafe { Self::from_payload(NonNull::new_unchecked(addr as *mut T)) }
+    }
+
+    /// What the object's header says of its type.
+    pub fn type_info(self) -> &'static TypeInfo {
+        // SAFETY: a live object's header is the address of a `TypeInfo`, which lives for ever.
+        unsafe { *self.payload.as_ptr().byte_sub(HEADER_BYTES).cast::<&'static TypeInfo>() }
+    }
+}
+
+impl<T> Clone for Gc<T> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Gc<T> {}
+
+impl<T> Deref for Gc<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: this `Gc` is where the collector looks (the promise of `attach`), so the object is alive.
+        unsafe { self.payload.as_ref() }
+    }
+}
+
+impl<T> PartialEq for Gc<T> {
+    /// Identity: whether both refer to the same object.
+    fn eq(&self, other: &Self) -> bool {
+        self.payload == other.payload
+    }
+}
+
+impl<T> Eq for Gc<T> {}
+
+impl<T> fmt::Debug for Gc<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Gc({:#x})", self.addr())
+    }
+}
+
+// SAFETY: the word is the object's address, and a `Gc` is never anything else.
+unsafe impl<T: Trace> Word for Gc<T> {
+    const MAY_REFER: bool = true;
+    #[inline(always)]
+    fn to_bits(self) -> usize {
+        self.addr()
+    }
+    #[inline(always)]
+    unsafe fn from_bits(bits: usize) -> Self {
+        // SAFETY: the bits came from `to_bits` of a `Gc` that the holder of this word keeps alive.
+        unsafe { Self::from_addr(bits) }
+    }
+}
+
+// SAFETY: as `Gc`; `None` is null, which is no object's address.
+unsafe impl<T: Trace> Word for Option<Gc<T>> {
+    const MAY_REFER: bool = true;
+    #[inline(always)]
+    fn to_bits(self) -> usize {
+        self.map_or(0, Gc::addr)
+    }
+    #[inline(always)]
+    unsafe fn from_bits(bits: usize) -> Self {
+        NonNull::new(bits as *mut T)
+            // SAFETY: not null, so the bits came from a `Gc`.
+            .map(|payload| unsafe { Gc::from_payload(payload) })
+    }
+}
+
+/// A field of a collected object that changes: one atomic word.
+///
+/// A thread is stopped anywhere, also between two instructions that write a field; one word is written whole or
+/// not at all. There is no write barrier: the collector always looks at the whole heap.
+#[repr(transparent)]
+pub struct GcCell<W: Word> {
+    bits: AtomicUsize,
+    _holds: PhantomData<W>,
+}
+
+impl<W: Word> GcCell<W> {
+    /// A field with its first value.
+    #[inline(always)]
+    pub fn new(value: W) -> Self {
+        Self { bits: AtomicUsize::new(value.to_bits()), _holds: PhantomData }
+    }
+
+    /// The field's value.
+    #[inline(always)]
+    pub fn get(&self) -> W {
+        // Acquire pairs with the Release of `set` and `compare_exchange`: who reads a reference that another
+        // thread wrote sees the object that it refers to as it was then.
+        let bits = self.bits.load(Ordering::Acquire);
+        // SAFETY: only `to_bits` of this type was ever stored here.
+        unsafe { W::from_bits(bits) }
+    }
+
+    /// Sets the field.
+    #[inline(always)]
+    pub fn set(&self, value: W) {
+        // Release pairs with the Acquire of `get`.
+        self.bits.store(value.to_bits(), Ordering::Release);
+    }
+
+    /// Sets the field and returns what it was.
+    #[inline]
+    pub fn replace(&self, value: W) -> W {
+        // AcqRel: Release pairs with `get`, Acquire with the `set` whose value this takes.
+        let bits = self.bits.swap(value.to_bits(), Ordering::AcqRel);
+        // SAFETY: as in `get`.
+        unsafe { W::from_bits(bits) }
+    }
+
+    /// Sets the field to `new` if it is still `current`.
+    ///
+    /// # Errors
+    /// The value that it really had.
+    #[inline]
+    pub fn compare_exchange(&self, current: W, new: W) -> Result<W, W> {
+        // AcqRel and Acquire: as `replace` and `get`.
+        let result = self.bits.compare_exchange(current.to_bits(), new.to_bits(), Ordering::AcqRel, Ordering::Acquire);
+        // SAFETY: as in `get`.
+        result.map(|bits| unsafe { W::from_bits(bits) }).map_err(|bits| unsafe { W::from_bits(bits) })
+    }
+}
+
+impl<W: Word + fmt::Debug> fmt::Debug for GcCell<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.get().fmt(f)
+    }
+}
+
+impl<W: Word + Default> Default for GcCell<W> {
+    fn default() -> Self {
+        Self::new(W::default())
+    }
+}
+
+/// A collected array: a length and that many elements, behind a thin pointer.
+#[repr(C)]
+pub struct Array<T> {
+    length: usize,
+    elements: [T; 0],
+}
+
+/// Bytes before the first element: the length.
+pub(crate) const ARRAY_HEAD_BYTES: usize = 8;
+
+impl<T> Deref for Array<T> {
+    type Target = [T];
+
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        // SAFETY: an `Array` exists only inside an object whose payload has room for `length` elements behind it,
+        // each written before the `Gc<Array<T>>` was given out.
+        unsafe { std::slice::from_raw_parts((&raw const self.elements).cast::<T>(), self.length) }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Array<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// The collected object behind a [`Weak`] reference.
+///
+/// Two words: the target, and a link by which a marker strings together the weak cells that it met.
+#[repr(C)]
+pub struct WeakCell<T> {
+    target: AtomicUsize,
+    link: AtomicUsize,
+    _refers: PhantomData<Gc<T>>,
+}
+
+/// A weak reference: a collected object of its own, which does not keep its target alive and is cleared in the
+/// collection that finds the target otherwise unreachable, before the target's finalizer runs.
+pub type Weak<T> = Gc<WeakCell<T>>;
+
+impl<T: Trace> WeakCell<T> {
+    pub(crate) fn new(target: Gc<T>) -> Self {
+        Self { target: AtomicUsize::new(target.addr()), link: AtomicUsize::new(0), _refers: PhantomData }
+    }
+
+    /// The target, if it is still alive. From now on the returned `Gc` keeps it so.
+    #[inline]
+    pub fn get(&self) -> Option<Gc<T>> {
+        // Acquire: a target that another thread set up is seen as it was when its weak cell was made; its partner
+        // is the Release by which the weak cell itself was published. A collection can't come between this load
+        // and the use of its result unnoticed: a thread stopped here has the address in a register.
+        let bits = self.target.load(Ordering::Acquire);
+        // SAFETY: not yet cleared, so the target is alive, and from here on the caller's stack keeps it so.
+        unsafe { Option::<Gc<T>>::from_bits(bits) }
+    }
+}
+
+/// Keeps `gc` alive up to this point of the program.
+///
+/// Optimised code may keep only a pointer derived from a `Gc`, or drop it after its last visible use, while
+/// something that the compiler can't see (a raw pointer, a finalizer's effect) still depends on the object.
+#[inline(always)]
+pub fn keep_alive<T>(gc: Gc<T>) {
+    // The value must exist, in a register or in memory, when this point is reached.
+    std::hint::black_box(gc.payload);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reference_and_an_optional_reference_are_one_word() {
+        assert_eq!(size_of::<Gc<u64>>(), 8);
+        assert_eq!(size_of::<Option<Gc<u64>>>(), 8);
+        assert_eq!(size_of::<GcCell<Option<Gc<u64>>>>(), 8);
+        assert_eq!(std::mem::offset_of!(Array<u64>, elements), ARRAY_HEAD_BYTES);
+    }
+
+    #[test]
+    fn a_cell_gives_back_what_was_put_in_to_the_bit() {
+        let cell = GcCell::new(-5_i32);
+        assert_eq!(cell.compare_exchange(-5, 7), Ok(-5));
+        assert_eq!(cell.get(), 7);
+        let cell = GcCell::new(1.5_f64);
+        assert_eq!(cell.get(), 1.5);
+        cell.set(-0.0);
+        assert_eq!(cell.get().to_bits(), (-0.0_f64).to_bits());
+    }
+}

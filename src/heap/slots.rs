@@ -1,0 +1,123 @@
+//! Tables of words outside the heap that the stopped world can read without a lock.
+//!
+//! Root handles and finalizers need memory that never moves, may be read while any thread is stopped at any point
+//! of changing it, and does not come from malloc. A [`SlotTable`] is such a column of words: taking and giving back
+//! slots happens under its own lock, but reading all of them needs none, because each slot is one word and says by
+//! itself whether it is free.
+
+use std::io;
+
+use crate::os::memory::Reservation;
+use crate::sync::{AtomicUsize, Lock, Ordering};
+
+/// Free slots form a list: an odd word holds the index of the next free slot, shifted by one.
+const FREE_TAG: usize = 1;
+/// The end of the list of free slots.
+const END: usize = usize::MAX >> 1;
+
+/// A growing column of words, in mapped memory.
+pub(crate) struct SlotTable {
+    memory: Reservation,
+    capacity: usize,
+    /// Slots ever used: the rest was never touched.
+    used: AtomicUsize,
+    first_free: AtomicUsize,
+    pub(crate) lock: Lock,
+}
+
+impl SlotTable {
+    /// A table for at most `capacity` words; memory is taken as it grows.
+    pub(crate) fn new(capacity: usize) -> io::Result<Self> {
+        let memory = Reservation::new(capacity * size_of::<AtomicUsize>(), 4096)?;
+        memory.commit(0, memory.len())?;
+        Ok(Self { memory, capacity, used: AtomicUsize::new(0), first_free: AtomicUsize::new(END), lock: Lock::new() })
+    }
+
+    fn slot(&self, index: usize) -> &AtomicUsize {
+        assert!(index < self.capacity, "slot index beyond the table");
+        // SAFETY: in bounds of the committed mapping, which lives as long as `self`; zero is a valid word.
+        unsafe { &*self.memory.base().cast::<AtomicUsize>().add(index) }
+    }
+
+    /// Takes a slot and puts `word` into it, an even number. `None` when the table is full.
+    pub(crate) fn take(&self, word: usize) -> Option<usize> {
+        debug_assert_eq!(word & FREE_TAG, 0);
+        let _guard = self.lock.lock();
+        // Relaxed: the lock orders these against other takers, and the stop against the collector.
+        let free = self.first_free.load(Ordering::Relaxed);
+        if free != END {
+            let slot = self.slot(free);
+            self.first_free.store(slot.load(Ordering::Relaxed) >> 1, Ordering::Relaxed);
+            slot.store(word, Ordering::Relaxed);
+            return Some(free);
+        }
+        let index = self.used.load(Ordering::Relaxed);
+        if index == self.capacity {
+            return None;
+        }
+        self.slot(index).store(word, Ordering::Relaxed);
+        self.used.store(index + 1, Ordering::Relaxed);
+        Some(index)
+    }
+
+    /// Gives a slot back.
+    pub(crate) fn give_back(&self, index: usize) {
+        let _guard = self.lock.lock();
+        self.slot(index).store(self.first_free.load(Ordering::Relaxed) << 1 | FREE_TAG, Ordering::Relaxed);
+        self.first_free.store(index, Ordering::Relaxed);
+    }
+
+    /// The word in a slot that is taken.
+    pub(crate) fn get(&self, index: usize) -> usize {
+        self.slot(index).load(Ordering::Relaxed)
+    }
+
+    /// The address of a slot, as events name it.
+    pub(crate) fn address(&self, index: usize) -> usize {
+        std::ptr::from_ref(self.slot(index)) as usize
+    }
+
+    /// Every word in use. Takes no lock: usable in the stopped world.
+    pub(crate) fn for_each(&self, mut visit: impl FnMut(usize)) {
+        for index in 0..self.used.load(Ordering::Relaxed) {
+            let word = self.slot(index).load(Ordering::Relaxed);
+            if word & FREE_TAG == 0 && word != 0 {
+                visit(word);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_table_holds_exactly_what_was_put_in_and_not_taken_out(
+            steps in proptest::collection::vec((any::<bool>(), 1_usize..1000), 1..300),
+        ) {
+            let table = SlotTable::new(256).unwrap();
+            let mut held: Vec<(usize, usize)> = Vec::new();
+            for (insert, number) in steps {
+                if insert {
+                    match table.take(number * 2) {
+                        Some(index) => held.push((index, number * 2)),
+                        None => prop_assert_eq!(held.len(), 256),
+                    }
+                } else if !held.is_empty() {
+                    let (index, word) = held.swap_remove(number % held.len());
+                    prop_assert_eq!(table.get(index), word);
+                    table.give_back(index);
+                }
+                let mut seen = Vec::new();
+                table.for_each(|word| seen.push(word));
+                let mut expected: Vec<usize> = held.iter().map(|&(_, word)| word).collect();
+                seen.sort_unstable();
+                expected.sort_unstable();
+                prop_assert_eq!(seen, expected);
+            }
+        }
+    }
+}

@@ -1,0 +1,447 @@
+//! What the collector knows about types: tracing is data, not code.
+//!
+//! A thread may be stopped anywhere, also inside a function that a tracing callback would call. So no user code
+//! runs while the world is stopped: a type *describes* its references by a constant [`Layout`], a set of the words
+//! that may hold one, and the mark loop reads that. Every such word is checked through the address map before it
+//! is believed, so a word may also hold something else (a tagged integer) as long as it is not the address of an
+//! object.
+//!
+//! [`traced!`](crate::traced) writes the layout of a struct from its fields. Types that hold no reference are
+//! leaves; [`Leaf`] wraps any `Send + Sync` value, a `String` say, and runs its `Drop` as a finalizer.
+
+use std::any::type_name;
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::{align_of, needs_drop, size_of};
+use std::ops::Deref;
+
+use super::pointer::{Array, Gc, GcCell, WeakCell};
+use crate::sync;
+
+/// Words that one bitmap of a [`Layout`] covers.
+const WORD_BITS: usize = u64::BITS as usize;
+/// Bitmaps in a layout.
+const BITMAPS: usize = 4;
+
+/// Which words of a value may hold references: one bit for each 8-byte word of its first 2 KiB.
+///
+/// A larger value with references does not compile; make it an [`Array`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    bits: [u64; BITMAPS],
+}
+
+impl Layout {
+    /// No word holds a reference.
+    pub const LEAF: Self = Self { bits: [0; BITMAPS] };
+    /// A single word that may hold a reference.
+    pub const WORD: Self = Self { bits: [1, 0, 0, 0] };
+
+    /// This layout with a field of layout `field` at `offset` bytes.
+    ///
+    /// # Panics
+    /// At compile time, when a reference is not aligned to 8 bytes or lies beyond the first 2 KiB.
+    #[must_use]
+    pub const fn with(mut self, offset: usize, field: Self) -> Self {
+        let mut word = 0;
+        while word < BITMAPS * WORD_BITS {
+            if field.may_refer(word) {
+                assert!(offset.is_multiple_of(8), "a field with references must be aligned to 8 bytes");
+                let at = offset / 8 + word;
+                assert!(at < BITMAPS * WORD_BITS, "a reference lies beyond the first 2 KiB of its type: use an array");
+                self.bits[at / WORD_BITS] |= 1 << (at % WORD_BITS);
+            }
+            word += 1;
+        }
+        self
+    }
+
+    /// The layout of `count` values of this layout, `stride` bytes apart.
+    #[must_use]
+    pub const fn repeated(self, count: usize, stride: usize) -> Self {
+        let mut all = Self::LEAF;
+        let mut index = 0;
+        while index < count && !self.is_leaf() {
+            all = all.with(index * stride, self);
+            index += 1;
+        }
+        all
+    }
+
+    /// Whether no word may hold a reference.
+    pub const fn is_leaf(&self) -> bool {
+        let mut index = 0;
+        while index < BITMAPS {
+            if self.bits[index] != 0 {
+                return false;
+            }
+            index += 1;
+        }
+        true
+    }
+
+    const fn may_refer(&self, word: usize) -> bool {
+        self.bits[word / WORD_BITS] >> (word % WORD_BITS) & 1 == 1
+    }
+}
+
+impl fmt::Debug for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries((0..BITMAPS * WORD_BITS).filter(|&word| self.may_refer(word)).map(|word| word * 8)).finish()
+    }
+}
+
+/// A type whose values can live in the collected heap.
+///
+/// # Safety
+/// - Every word of a value that holds a `Gc`, a weak reference or a tagged pointer to a collected object is in
+///   [`LAYOUT`](Self::LAYOUT), and is read and written as one aligned word.
+/// - Words in the layout that hold anything else are never equal to the address of a collected object (odd values
+///   and null never are).
+/// - Values may be shared by the threads of the world: there is no unsynchronised interior mutability.
+/// - A type with references has no drop glue.
+pub unsafe trait Trace: 'static {
+    /// The type's name, as traces and heap profiles show it.
+    const NAME: &'static str;
+    /// The words that may hold references.
+    const LAYOUT: Layout;
+    /// How the collector scans an object of this type; only arrays and weak cells have one of their own.
+    #[doc(hidden)]
+    const SHAPE: Shape = Shape::of_layout(&Self::LAYOUT);
+}
+
+/// How an object is scanned. Decided at compile time, stored in its [`TypeInfo`].
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// No references.
+    Leaf,
+    /// References among the first 64 words.
+    Words(u64),
+    /// References among the first 256 words.
+    Wide([u64; BITMAPS]),
+    /// An [`Array`]: a length word, then elements `stride` bytes apart, each with these reference words.
+    Array {
+        /// Bytes from one element to the next.
+        stride: u32,
+        /// Reference words of an element.
+        element: [u64; BITMAPS],
+    },
+    /// A [`WeakCell`]: its target is not traced, and cleared when nothing else keeps it.
+    Weak,
+}
+
+impl Shape {
+    /// The shape of an ordinary value with this layout.
+    pub const fn of_layout(layout: &Layout) -> Self {
+        let [first, second, third, fourth] = layout.bits;
+        if second | third | fourth != 0 {
+            Self::Wide(layout.bits)
+        } else if first != 0 {
+            Self::Words(first)
+        } else {
+            Self::Leaf
+        }
+    }
+}
+
+/// A word that marks a [`TypeInfo`], so that the verifier and a debugger can tell a header from garbage.
+pub(crate) const TYPE_INFO_MAGIC: u64 = 0x6f66_6e69_7077_7473;
+
+/// What an object's header points to: the collector's and the tools' description of a type. `repr(C)`, because a
+/// debugger reads it from outside.
+#[repr(C)]
+pub struct TypeInfo {
+    magic: u64,
+    name: &'static str,
+    rust_name: fn() -> &'static str,
+    size: usize,
+    align: usize,
+    pub(crate) shape: Shape,
+    pub(crate) drop_in_place: Option<unsafe fn(*mut u8)>,
+    _not_constructible: PhantomData<()>,
+}
+
+impl TypeInfo {
+    /// The name that the type gave itself.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The full Rust path of the type.
+    pub fn rust_name(&self) -> &'static str {
+        (self.rust_name)()
+    }
+
+    /// Size of a value in bytes; of an array, the size of its length word.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Alignment of a value in bytes.
+    pub fn align(&self) -> usize {
+        self.align
+    }
+
+    /// Whether this is a type's description at all.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.magic == TYPE_INFO_MAGIC
+    }
+}
+
+impl fmt::Debug for TypeInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TypeInfo").field("name", &self.name).field("size", &self.size).field("shape", &self.shape).finish()
+    }
+}
+
+/// Gives each collected type its [`TypeInfo`].
+pub(crate) trait Described: Trace + Sized {
+    const INFO: &'static TypeInfo = &TypeInfo {
+        magic: TYPE_INFO_MAGIC,
+        name: Self::NAME,
+        rust_name: type_name::<Self>,
+        size: size_of::<Self>(),
+        align: align_of::<Self>(),
+        shape: Self::SHAPE,
+        drop_in_place: if needs_drop::<Self>() {
+            assert!(Self::LAYOUT.is_leaf(), "a type with references can't have drop glue: use a finalizer");
+            Some(drop_erased::<Self>)
+        } else {
+            None
+        },
+        _not_constructible: PhantomData,
+    };
+}
+
+impl<T: Trace> Described for T {}
+
+/// # Safety
+/// `payload` is a valid `T` that nobody can reach any more.
+unsafe fn drop_erased<T>(payload: *mut u8) {
+    // SAFETY: passed on from the caller.
+    unsafe { payload.cast::<T>().drop_in_place() }
+}
+
+/// A type of one word that a [`GcCell`] can hold.
+///
+/// # Safety
+/// `from_bits(to_bits(x))` is `x`. If [`MAY_REFER`](Self::MAY_REFER) is false, no value is a reference; if it is
+/// true, values that are not references are never equal to the address of a collected object.
+pub unsafe trait Word: Copy + 'static {
+    /// Whether the word may hold a reference to a collected object.
+    const MAY_REFER: bool;
+    /// The value as a word.
+    fn to_bits(self) -> usize;
+    /// The value again.
+    ///
+    /// # Safety
+    /// `bits` came from [`to_bits`](Self::to_bits) of this type.
+    unsafe fn from_bits(bits: usize) -> Self;
+}
+
+/// A value without references to collected objects, as an object of its own.
+///
+/// `T: Send + Sync` keeps every `Gc` out. If `T` has drop glue, it runs once, on the finalizer thread, after the
+/// restart of a collection that found the object dead; if the world closes first, it does not run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct Leaf<T: Send + Sync + 'static>(pub T);
+
+impl<T: Send + Sync> Deref for Leaf<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+// SAFETY: `Send + Sync` types hold no `Gc` (it is neither), so there is nothing to trace, and they may be shared.
+unsafe impl<T: Send + Sync + 'static> Trace for Leaf<T> {
+    const NAME: &'static str = "Leaf";
+    const LAYOUT: Layout = Layout::LEAF;
+}
+
+// SAFETY: a `Gc` is one word, which holds the address of an object; it is `Copy`, so it has no drop glue.
+unsafe impl<T: Trace> Trace for Gc<T> {
+    const NAME: &'static str = "Gc";
+    const LAYOUT: Layout = Layout::WORD;
+}
+
+// SAFETY: `Gc` is never null, so `None` is the null word, which is no object's address.
+unsafe impl<T: Trace> Trace for Option<Gc<T>> {
+    const NAME: &'static str = "Option<Gc>";
+    const LAYOUT: Layout = Layout::WORD;
+}
+
+// SAFETY: one atomic word; what it may hold is what its `Word` type promises.
+unsafe impl<W: Word> Trace for GcCell<W> {
+    const NAME: &'static str = "GcCell";
+    const LAYOUT: Layout = if W::MAY_REFER { Layout::WORD } else { Layout::LEAF };
+}
+
+// SAFETY: the elements lie `size_of::<T>()` apart, each with the layout of `T`.
+unsafe impl<T: Trace, const N: usize> Trace for [T; N] {
+    const NAME: &'static str = "[T; N]";
+    const LAYOUT: Layout = T::LAYOUT.repeated(N, size_of::<T>());
+}
+
+// SAFETY: the shape tells the collector to scan the elements that follow the length word, which is no reference.
+unsafe impl<T: Trace> Trace for Array<T> {
+    const NAME: &'static str = T::NAME;
+    const LAYOUT: Layout = Layout::LEAF;
+    const SHAPE: Shape = {
+        assert!(!needs_drop::<T>(), "the elements of a collected array can't have drop glue");
+        assert!(size_of::<T>() <= u32::MAX as usize && align_of::<T>() <= 8, "array elements are aligned to at most 8");
+        if T::LAYOUT.is_leaf() {
+            Shape::Leaf
+        } else {
+            Shape::Array { stride: size_of::<T>() as u32, element: T::LAYOUT.bits }
+        }
+    };
+}
+
+// SAFETY: the target is deliberately not traced; the collector clears it before the target's memory is reused.
+unsafe impl<T: Trace> Trace for WeakCell<T> {
+    const NAME: &'static str = "Weak";
+    const LAYOUT: Layout = Layout::LEAF;
+    const SHAPE: Shape = Shape::Weak;
+}
+
+macro_rules! leaves {
+    ($($type:ty),* $(,)?) => {$(
+        // SAFETY: a plain value without references, `Sync` and without drop glue.
+        unsafe impl Trace for $type {
+            const NAME: &'static str = stringify!($type);
+            const LAYOUT: Layout = Layout::LEAF;
+        }
+    )*};
+}
+
+leaves!(
+    (), bool, char, u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, f32, f64,
+    sync::AtomicBool, sync::AtomicI32, sync::AtomicU8, sync::AtomicU16, sync::AtomicU32, sync::AtomicU64,
+    sync::AtomicUsize,
+);
+
+macro_rules! integer_words {
+    ($($type:ty),*) => {$(
+        // SAFETY: the conversions are lossless on a 64-bit machine, and an integer is no reference.
+        unsafe impl Word for $type {
+            const MAY_REFER: bool = false;
+            fn to_bits(self) -> usize {
+                self as usize
+            }
+            unsafe fn from_bits(bits: usize) -> Self {
+                bits as $type
+            }
+        }
+    )*};
+}
+
+integer_words!(usize, isize, u64, i64, u32, i32);
+
+// SAFETY: the bits of a double fit one word, and it is no reference.
+unsafe impl Word for f64 {
+    const MAY_REFER: bool = false;
+    fn to_bits(self) -> usize {
+        f64::to_bits(self) as usize
+    }
+    unsafe fn from_bits(bits: usize) -> Self {
+        f64::from_bits(bits as u64)
+    }
+}
+
+// SAFETY: a bool is 0 or 1, and no reference.
+unsafe impl Word for bool {
+    const MAY_REFER: bool = false;
+    fn to_bits(self) -> usize {
+        usize::from(self)
+    }
+    unsafe fn from_bits(bits: usize) -> Self {
+        bits != 0
+    }
+}
+
+/// Declares a struct whose values can live in the collected heap, and derives its [`Trace`](crate::Trace) from
+/// its fields. Every field's type must itself be `Trace`; a field of another type does not compile.
+///
+/// ```
+/// use stopworld::{Gc, GcCell, traced};
+///
+/// traced! {
+///     /// A node of a tree.
+///     #[derive(Debug)]
+///     pub struct Node {
+///         pub left: GcCell<Option<Gc<Node>>>,
+///         pub right: GcCell<Option<Gc<Node>>>,
+///         pub key: u64,
+///     }
+/// }
+/// ```
+#[macro_export]
+macro_rules! traced {
+    ($(
+        $(#[$attribute:meta])*
+        $visibility:vis struct $name:ident {
+            $($(#[$field_attribute:meta])* $field_visibility:vis $field:ident: $type:ty),* $(,)?
+        }
+    )+) => {$(
+        $(#[$attribute])*
+        $visibility struct $name {
+            $($(#[$field_attribute])* $field_visibility $field: $type),*
+        }
+
+        // SAFETY: the layout is the union of the fields' own layouts at their real offsets, each field is shareable
+        // because its type is `Trace`, and the `const` block below refuses drop glue beside references.
+        unsafe impl $crate::Trace for $name {
+            const NAME: &'static str = ::core::concat!(::core::module_path!(), "::", ::core::stringify!($name));
+            const LAYOUT: $crate::Layout = $crate::Layout::LEAF
+                $(.with(::core::mem::offset_of!($name, $field), <$type as $crate::Trace>::LAYOUT))*;
+        }
+    )+};
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    traced! {
+        struct Mixed {
+            head: u32,
+            tail: GcCell<Option<Gc<Mixed>>>,
+            count: GcCell<u64>,
+            pair: [GcCell<Option<Gc<Mixed>>>; 2],
+        }
+    }
+
+    #[test]
+    fn the_layout_of_a_struct_names_exactly_its_reference_words() {
+        let expected = [
+            std::mem::offset_of!(Mixed, tail),
+            std::mem::offset_of!(Mixed, pair),
+            std::mem::offset_of!(Mixed, pair) + 8,
+        ];
+        let mut layout = Layout::LEAF;
+        for offset in expected {
+            layout = layout.with(offset, Layout::WORD);
+        }
+        assert_eq!(Mixed::LAYOUT, layout);
+        let mixed = Mixed { head: 1, tail: GcCell::new(None), count: GcCell::new(2), pair: [GcCell::new(None), GcCell::new(None)] };
+        assert_eq!((mixed.head, mixed.count.get(), mixed.tail.get(), mixed.pair[0].get()), (1, 2, None, None));
+    }
+
+    #[test]
+    fn a_type_with_drop_glue_says_how_to_drop_it_and_one_without_does_not() {
+        assert!(Leaf::<String>::INFO.drop_in_place.is_some());
+        assert!(Leaf::<u64>::INFO.drop_in_place.is_none());
+        assert!(Mixed::INFO.is_sound());
+        assert!(Mixed::INFO.name().ends_with("trace::tests::Mixed"));
+    }
+
+    #[test]
+    fn an_array_of_integers_is_a_leaf_and_one_of_references_is_not() {
+        assert_eq!(<Array<u64> as Trace>::SHAPE, Shape::Leaf);
+        assert_eq!(<Array<Option<Gc<Mixed>>> as Trace>::SHAPE, Shape::Array { stride: 8, element: [1, 0, 0, 0] });
+    }
+}
