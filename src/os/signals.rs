@@ -27,6 +27,14 @@ impl Previous {
         // SAFETY: all-zero is a valid sigaction: SIG_DFL, no flags, an empty mask.
         Self(unsafe { std::mem::zeroed() });
 
+    /// As if this one-argument handler had been installed.
+    #[cfg(test)]
+    pub(crate) fn of(handler: extern "C" fn(i32)) -> Self {
+        let mut previous = Self::NONE;
+        previous.0.sa_sigaction = handler as *const () as usize;
+        previous
+    }
+
     /// Whether a function was installed (neither the default action nor "ignore").
     pub(crate) fn is_function(&self) -> bool {
         self.0.sa_sigaction != libc::SIG_DFL && self.0.sa_sigaction != libc::SIG_IGN

@@ -66,7 +66,7 @@ pub(super) fn stop(teller: &impl Teller, stop: &StopRequest<'_>) -> Result<(), S
             None => return Err(abandon(teller, stop)),
         };
         if outstanding == 0 {
-            return Ok(());
+            break;
         }
         if (stop.spent() - told_at).as_nanos() as u64 >= TELL_AGAIN_NS {
             told_at = stop.spent();
@@ -74,6 +74,12 @@ pub(super) fn stop(teller: &impl Teller, stop: &StopRequest<'_>) -> Result<(), S
             stop.handshake.satisfied(Holder::Collection, epoch, gone);
         }
     }
+    // A thread that was held while it ran may have answered by entering a blocking region, where it publishes only
+    // `saved_sp`. Acquire by `wait_slice`: what it published is there.
+    for thread in stop.threads().filter(|thread| thread.stack_ptr.load(Ordering::Relaxed) == 0) {
+        thread.stack_ptr.store(thread.saved_sp.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    Ok(())
 }
 
 /// Tells all who have not answered once more; says how many turned out to be gone.

@@ -159,3 +159,22 @@ pub(super) fn send(record: &ThreadStopInfo, signal: i32) -> Result<(), crate::os
     record.owed.store(1, Ordering::Relaxed);
     thread::tgkill(record.tid(), signal)
 }
+
+/// Lets a test stand in for the handler that a program had before us.
+#[cfg(test)]
+pub(super) fn chain_to(handler: extern "C" fn(i32)) -> impl Drop {
+    struct Restore(Previous);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            // SAFETY: tests only; a delivery at this very moment reads one value or the other.
+            PREVIOUS.0.with_mut(|slot| unsafe { *slot = self.0 });
+        }
+    }
+    PREVIOUS.0.with_mut(|slot| {
+        // SAFETY: as above.
+        let before = unsafe { *slot };
+        // SAFETY: as above.
+        unsafe { *slot = Previous::of(handler) };
+        Restore(before)
+    })
+}

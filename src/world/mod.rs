@@ -18,6 +18,9 @@ pub(crate) mod stop_info;
 pub(crate) mod tid_table;
 pub(crate) mod vtable;
 
+#[cfg(test)]
+pub(crate) mod tests;
+
 pub use error::{AttachError, SetupError, SilenceReason, SilentThread, StopError, ThreadDescription, Tid};
 pub use name::ThreadName;
 pub use safepoints::SafepointStopper;

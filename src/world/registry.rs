@@ -90,6 +90,8 @@ struct Roster {
 unsafe impl Sync for Threads {}
 // SAFETY: nothing in it belongs to one thread.
 unsafe impl Send for Threads {}
+// A panic leaves nothing half-done here: locks are guards, and a stop that unwinds starts the world.
+impl std::panic::RefUnwindSafe for Threads {}
 
 impl Threads {
     /// A world's threads, none yet, stopped by `vtable`.
