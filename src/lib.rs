@@ -1,6 +1,7 @@
 //! A laboratory for stop-the-world garbage collection on Linux x86-64.
 
 mod collector;
+pub mod debugger;
 pub mod events;
 mod os;
 mod sabotage;

@@ -26,4 +26,4 @@ pub use name::ThreadName;
 pub use safepoints::SafepointStopper;
 pub use signals::SignalStopper;
 pub use stop_info::{OFFSETS, StopInfoOffsets, ThreadStopInfo};
-pub use vtable::{StopRequest, ThreadVtable};
+pub use vtable::{ForkStep, StopRequest, ThreadVtable};
