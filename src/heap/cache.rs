@@ -170,4 +170,9 @@ impl AllocationCache {
         let left = if cursor == 0 { 0 } else { self.runs[bin].limit.load(Ordering::Relaxed).saturating_sub(cursor) };
         left + self.blocks[bin].rest.load(Ordering::Relaxed)
     }
+
+    /// [`unused_bytes`](Self::unused_bytes) of all bins.
+    pub(crate) fn all_unused_bytes(&self) -> usize {
+        (0..BINS).map(|bin| self.unused_bytes(bin)).sum()
+    }
 }

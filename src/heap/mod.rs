@@ -277,6 +277,32 @@ impl Heap {
         }
     }
 
+    /// Before the first collection: how much may be allocated until then. Before the world has threads.
+    pub(crate) fn set_first_budget(&self, budget_bytes: u64) {
+        // SAFETY: nobody else knows this heap yet.
+        unsafe { self.state() }.budget_bytes = budget_bytes;
+    }
+
+    /// A collection was due but could not happen: lets as much again be allocated. The allocation lock is held.
+    pub(crate) fn postpone_collection(&self) {
+        // SAFETY: the allocation lock is held.
+        let state = unsafe { self.state() };
+        state.budget_bytes = state.budget_bytes.saturating_mul(2);
+    }
+
+    /// Whether the object at this payload address is marked. World stopped, in or after a mark phase.
+    pub(crate) fn is_marked(&self, payload: usize) -> bool {
+        self.blocks
+            .cell_of_payload(payload)
+            .is_some_and(|cell| self.blocks.mark(cell.block, cell.index).load(Relaxed) == self.epoch())
+    }
+
+    /// The heap limit in bytes.
+    pub(crate) fn limit_bytes(&self) -> u64 {
+        // SAFETY: the limit never changes.
+        (unsafe { (*self.state.get()).limit_blocks } * BLOCK_BYTES) as u64
+    }
+
     /// Bytes of all blocks that are in use or could be without asking the kernel.
     pub(crate) fn committed_bytes(&self) -> u64 {
         self.committed_bytes.load(Relaxed)
