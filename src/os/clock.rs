@@ -11,6 +11,7 @@
 use std::time::Duration;
 
 use crate::sabotage::{Guard, removed};
+use crate::sync::lock::Patience;
 
 fn read(clock: libc::clockid_t) -> u64 {
     let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -35,7 +36,7 @@ pub(crate) fn thread_cpu_ns() -> u64 {
 pub(crate) const SLICE_NS: u64 = 20_000_000;
 
 /// A timeout that counts slices: see the module's text.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
     total_ns: u64,
     left_ns: u64,
@@ -76,6 +77,12 @@ impl Budget {
         let charged = if removed(Guard::StopJobControl) { took } else { took.min(nominal) };
         self.left_ns = self.left_ns.saturating_sub(charged);
         Some(result)
+    }
+}
+
+impl Patience for Budget {
+    fn slice(&mut self, wait: &mut dyn FnMut(u64)) -> bool {
+        self.slice(u64::MAX, wait).is_some()
     }
 }
 

@@ -5,6 +5,10 @@
 use std::io;
 
 use super::ucontext::Context;
+use crate::sabotage::{Guard, removed};
+
+/// What the kernel tells about a signal.
+pub(crate) type SigInfo = libc::siginfo_t;
 
 /// The signal that suspends threads unless the user chooses another. Go chose it too: its default action is to be
 /// ignored, hardly a program uses it, and debuggers pass it on without stopping.
@@ -22,6 +26,14 @@ impl Previous {
     pub(crate) const NONE: Self =
         // SAFETY: all-zero is a valid sigaction: SIG_DFL, no flags, an empty mask.
         Self(unsafe { std::mem::zeroed() });
+
+    /// As if this one-argument handler had been installed.
+    #[cfg(test)]
+    pub(crate) fn of(handler: extern "C" fn(i32)) -> Self {
+        let mut previous = Self::NONE;
+        previous.0.sa_sigaction = handler as *const () as usize;
+        previous
+    }
 
     /// Whether a function was installed (neither the default action nor "ignore").
     pub(crate) fn is_function(&self) -> bool {
@@ -80,10 +92,12 @@ fn handler_mask() -> libc::sigset_t {
 /// `.stop.altstack`). Says what was there before.
 pub(crate) fn install(signal: i32, handler: Handler, stack: HandlerStack) -> io::Result<Previous> {
     let onstack = if stack == HandlerStack::Alternate { libc::SA_ONSTACK } else { 0 };
+    // `.stop.eintr`: a read or a futex wait that the signal interrupts goes on after it.
+    let restart = if removed(Guard::StopEintr) { 0 } else { libc::SA_RESTART };
     let action = libc::sigaction {
         sa_sigaction: handler as *const () as usize,
         sa_mask: handler_mask(),
-        sa_flags: libc::SA_RESTART | libc::SA_SIGINFO | onstack,
+        sa_flags: restart | libc::SA_SIGINFO | onstack,
         sa_restorer: None,
     };
     let mut previous = std::mem::MaybeUninit::uninit();
@@ -94,6 +108,24 @@ pub(crate) fn install(signal: i32, handler: Handler, stack: HandlerStack) -> io:
     }
     // SAFETY: sigaction succeeded, so it wrote the old action.
     Ok(Previous(unsafe { previous.assume_init() }))
+}
+
+/// What the process has for `signal` now.
+pub(crate) fn current(signal: i32) -> io::Result<Previous> {
+    let mut now = std::mem::MaybeUninit::uninit();
+    // SAFETY: only reads the action.
+    let r = unsafe { libc::sigaction(signal, std::ptr::null(), now.as_mut_ptr()) };
+    // SAFETY: written when r == 0.
+    if r == 0 { Ok(Previous(unsafe { now.assume_init() })) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Whether siginfo says that this very process sent the signal to the thread by tgkill. Async-signal-safe.
+///
+/// # Safety
+/// `info` is the second argument of a running handler.
+pub(crate) unsafe fn is_from_this_process(info: *const libc::siginfo_t) -> bool {
+    // SAFETY: by the caller; `si_pid` is valid for SI_TKILL.
+    unsafe { (*info).si_code == libc::SI_TKILL && (*info).si_pid() == super::thread::getpid() }
 }
 
 /// Whether `handler` is what the process has for `signal` now.

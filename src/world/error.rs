@@ -143,7 +143,10 @@ impl fmt::Display for SilenceReason {
             }
             Self::StoppedByJobControl => write!(f, "SIGSTOP has stopped it: send SIGCONT"),
             Self::Uninterruptible => {
-                write!(f, "it sleeps where no signal reaches it (vfork, a slow disk): wait, or put the call into blocking(..)")
+                write!(
+                    f,
+                    "it sleeps where no signal reaches it (vfork, a slow disk): wait, or put the call into blocking(..)"
+                )
             }
             Self::SuspendedByUser => write!(f, "a user has suspended it: resume it"),
             Self::HandlerReplaced { signal } => {
@@ -154,11 +157,17 @@ impl fmt::Display for SilenceReason {
                 )
             }
             Self::NoSafepoint => {
-                write!(f, "it has not come to a safepoint: call safepoint() in its loop and put system calls into blocking(..), or stop by signals")
+                write!(
+                    f,
+                    "it has not come to a safepoint: call safepoint() in its loop and put system calls into blocking(..), or stop by signals"
+                )
             }
             Self::Gone => write!(f, "the thread is gone"),
             Self::Unknown => {
-                write!(f, "it answers no signal: is the machine overloaded, or does the thread hang in a signal handler?")
+                write!(
+                    f,
+                    "it answers no signal: is the machine overloaded, or does the thread hang in a signal handler?"
+                )
             }
         }
     }
@@ -230,7 +239,9 @@ fn reason(d: &ThreadDescription, signal: i32) -> SilenceReason {
 #[non_exhaustive]
 pub enum AttachError {
     /// The calling thread is attached already.
-    #[error("this thread is already attached to a world as \"{name}\": a thread belongs to at most one world at a time; detach first")]
+    #[error(
+        "this thread is already attached to a world as \"{name}\": a thread belongs to at most one world at a time; detach first"
+    )]
     AlreadyAttached {
         /// Under which name.
         name: ThreadName,
@@ -305,7 +316,9 @@ mod tests {
             }],
         };
         let text = error.to_string();
-        for part in ["worker-7", "4711", "S (sleeping)", "TracerPid 0", "SigBlk 0000000000400000", "wchan", "unmask SIGURG"] {
+        for part in
+            ["worker-7", "4711", "S (sleeping)", "TracerPid 0", "SigBlk 0000000000400000", "wchan", "unmask SIGURG"]
+        {
             assert!(text.contains(part), "no {part:?} in: {text}");
         }
     }

@@ -552,6 +552,11 @@ impl StopState {
         interrupt_point();
     }
 
+    /// In the child of a `fork`, for the thread that survives: those who held it are not here.
+    pub(crate) fn survive_fork(&self) {
+        self.word.store(self.load(Ordering::Relaxed).0 & !HOLDERS, Ordering::Relaxed);
+    }
+
     // ---- the word
 
     fn load(&self, order: Ordering) -> Word {

@@ -28,6 +28,23 @@ impl ThreadName {
         Self { length: length as u8, bytes }
     }
 
+    pub(crate) fn to_words(self) -> [u64; 4] {
+        let mut raw = [0; 32];
+        raw[0] = self.length;
+        raw[1..].copy_from_slice(&self.bytes);
+        let (words, _) = raw.as_chunks::<8>();
+        std::array::from_fn(|i| u64::from_ne_bytes(words[i]))
+    }
+
+    pub(crate) fn from_words(words: [u64; 4]) -> Self {
+        let mut raw = [0; 32];
+        for (bytes, word) in raw.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *bytes = word.to_ne_bytes();
+        }
+        let [length, bytes @ ..] = raw;
+        Self { length, bytes }
+    }
+
     /// The name.
     pub fn as_str(&self) -> &str {
         // Only `new` makes names with bytes, and it cuts at character boundaries; the fallback is for a debugger that
@@ -72,5 +89,6 @@ mod tests {
     #[case("thirty-bytes-and-then-a-letter-é", "thirty-bytes-and-then-a-letter-")]
     fn a_name_is_cut_at_a_character(#[case] given: &str, #[case] kept: &str) {
         assert_eq!(ThreadName::new(given).as_str(), kept);
+        assert_eq!(ThreadName::from_words(ThreadName::new(given).to_words()).as_str(), kept);
     }
 }

@@ -63,18 +63,16 @@ pub struct ThreadStopInfo {
     /// The mutator's own structure.
     user: AtomicPtr<()>,
     pub(super) flags: AtomicU32,
+    /// 1: did not answer the stop that was abandoned last.
+    pub(super) silent: AtomicU32,
     /// Position in the list of living threads; guarded by the thread list lock.
     pub(super) index: AtomicU32,
 
     // third line
-    name: UnsafeCell<ThreadName>,
+    name: [AtomicU64; 4],
     /// Grows with each use of the record: two uses of one record are told apart by it.
     pub(super) serial: AtomicU64,
 }
-
-// SAFETY: all fields are atomics but the name, which is written by `prepare` alone, before the record is in any list
-// (under the thread list lock), and only read afterwards.
-unsafe impl Sync for ThreadStopInfo {}
 
 /// `flags`: the process's first thread, whose stack grows on demand.
 pub(super) const MAIN_THREAD: u32 = 1;
@@ -135,8 +133,7 @@ impl ThreadStopInfo {
 
     /// The thread's name, as given at attach.
     pub fn name(&self) -> ThreadName {
-        // SAFETY: written only before the record was in any list; see `Sync` above.
-        self.name.with(|name| unsafe { *name })
+        ThreadName::from_words(std::array::from_fn(|i| self.name[i].load(Ordering::Relaxed)))
     }
 
     /// The lowest address of the live stack, while the thread is stopped; otherwise 0 or stale.
@@ -219,6 +216,15 @@ impl ThreadStopInfo {
         self.state.is_held_by(Holder::User)
     }
 
+    /// The world that the thread is attached to.
+    ///
+    /// # Safety
+    /// On the record's own thread, between attach and detach: the record holds a strong count then.
+    pub(super) unsafe fn threads(&self) -> &Threads {
+        // SAFETY: by the caller.
+        unsafe { &*self.owner.load(Ordering::Relaxed) }
+    }
+
     /// Whether the kernel says that the thread ended without detaching. Its stack is not scanned.
     pub fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed) != 0
@@ -255,8 +261,9 @@ impl ThreadStopInfo {
         self.user.store(std::ptr::null_mut(), Ordering::Relaxed);
         self.flags.store(flags, Ordering::Relaxed);
         self.serial.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the record is free: no list has it, so nobody reads the name.
-        self.name.with_mut(|slot| unsafe { *slot = name });
+        for (word, value) in self.name.iter().zip(name.to_words()) {
+            word.store(value, Ordering::Relaxed);
+        }
     }
 }
 

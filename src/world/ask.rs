@@ -1,0 +1,127 @@
+//! Stopping by asking: what the signal stopper and the safepoint stopper have in common.
+//!
+//! Each thread is held (one compare-exchange on its state word), told in the stopper's own way unless it stands already, and waited for.
+//! They differ only in how a thread is told: by a signal, or not at all, since it looks by itself.
+//!
+//! A stop that can't be completed takes every hold back (`.stop.lost`): who had parked is woken, who had not heard
+//! finds no hold when it does hear (`.stop.late`). Only then is the error made.
+
+use crate::sabotage::{Guard, removed};
+use crate::sync::Ordering;
+
+use super::error::StopError;
+use super::handshake::{Abandoned, Held, Holder};
+use super::stop_info::ThreadStopInfo;
+use super::vtable::StopRequest;
+
+/// What telling a thread came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// It will hear, or may: ask again later.
+    Maybe,
+    /// There is no such thread any more.
+    Gone,
+}
+
+/// A way of telling a thread that it is held.
+pub(super) trait Teller {
+    /// What errors call the stopper.
+    const NAME: &'static str;
+    /// The signal, for the diagnosis; 0 for none.
+    fn signal(&self) -> i32;
+    /// Tells the thread.
+    fn tell(&self, thread: &ThreadStopInfo) -> Told;
+}
+
+/// How long after the last telling a silent thread is told again.
+const TELL_AGAIN_NS: u64 = 50_000_000;
+
+/// Holds all threads of the request and waits until they stand.
+pub(super) fn stop(teller: &impl Teller, stop: &StopRequest<'_>) -> Result<(), StopError> {
+    let epoch = stop.handshake.begin(Holder::Collection, stop.live.len() as u32);
+    let mut asked = 0;
+    let mut satisfied = 0;
+    for thread in stop.threads() {
+        asked += 1;
+        match thread.state.hold(Holder::Collection, epoch) {
+            // Acquire by `hold`: what the thread published is there.
+            Held::Already => {
+                thread.stack_ptr.store(thread.saved_sp.load(Ordering::Relaxed), Ordering::Relaxed);
+                satisfied += 1;
+            }
+            Held::MustPark => {
+                if teller.tell(thread) == Told::Gone {
+                    mark_gone(thread);
+                    satisfied += 1;
+                }
+            }
+        }
+    }
+    // Also those that `begin` counted but the request does not have: the collecting thread and the gone ones.
+    stop.handshake.satisfied(Holder::Collection, epoch, satisfied + stop.live.len() as u32 - asked);
+    let mut told_at = stop.spent();
+    loop {
+        let outstanding = match stop.wait_slice(u64::MAX, |ns| stop.handshake.wait_slice(Holder::Collection, ns)) {
+            Some(outstanding) => outstanding,
+            None => return Err(abandon(teller, stop)),
+        };
+        if outstanding == 0 {
+            break;
+        }
+        if (stop.spent() - told_at).as_nanos() as u64 >= TELL_AGAIN_NS {
+            told_at = stop.spent();
+            let gone = tell_again(teller, stop);
+            stop.handshake.satisfied(Holder::Collection, epoch, gone);
+        }
+    }
+    // A thread that was held while it ran may have answered by entering a blocking region, where it publishes only
+    // `saved_sp`. Acquire by `wait_slice`: what it published is there.
+    for thread in stop.threads().filter(|thread| thread.stack_ptr.load(Ordering::Relaxed) == 0) {
+        thread.stack_ptr.store(thread.saved_sp.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Tells all who have not answered once more; says how many turned out to be gone.
+fn tell_again(teller: &impl Teller, stop: &StopRequest<'_>) -> u32 {
+    let mut gone = 0;
+    for thread in stop.threads() {
+        if !thread.state.has_answered() && teller.tell(thread) == Told::Gone {
+            mark_gone(thread);
+            gone += 1;
+        }
+    }
+    gone
+}
+
+/// The thread ended without a word: its record is buried after the stop.
+fn mark_gone(thread: &ThreadStopInfo) {
+    thread.gone.store(1, Ordering::Relaxed);
+    thread.state.release(Holder::Collection);
+}
+
+/// Lets everybody go who has answered, takes the hold from those who have not, and says who they are.
+fn abandon(teller: &impl Teller, stop: &StopRequest<'_>) -> StopError {
+    stop.handshake.close(Holder::Collection);
+    for thread in stop.threads() {
+        let unanswered = thread.state.abandon(Holder::Collection) == Abandoned::Unanswered;
+        thread.silent.store(u32::from(unanswered), Ordering::Relaxed);
+    }
+    // From here the world runs: /proc may be read and memory allocated.
+    let silent: Vec<_> =
+        stop.threads().filter(|t| t.silent.load(Ordering::Relaxed) != 0 && !removed(Guard::StopLost)).collect();
+    stop.unanswered_of(teller, &silent)
+}
+
+impl StopRequest<'_> {
+    fn unanswered_of<T: Teller>(&self, teller: &T, silent: &[&'static ThreadStopInfo]) -> StopError {
+        self.unanswered(T::NAME, teller.signal(), silent)
+    }
+}
+
+/// Lets all threads of the request go.
+pub(super) fn start(stop: &StopRequest<'_>) {
+    for thread in stop.threads() {
+        thread.state.release(Holder::Collection);
+    }
+}

@@ -1,0 +1,175 @@
+//! Fork: the child has one thread and a list of many.
+//!
+//! `fork` copies the memory and the calling thread. Whatever lock another thread held is held for ever in the child,
+//! and whatever thread the list names beside the caller does not exist. So before the fork the forking thread takes
+//! all locks of all worlds (which waits for a collection that is under way), and after it
+//!
+//! * the parent lets them go;
+//! * the child makes them free, gives its one thread its new id, and buries the others: the vtable hears that they exited,
+//!   the facade that what they had is nobody's (`.stop.fork`), and that its service threads are gone (`.fork.services`).
+//!
+//! `vfork` and `posix_spawn` run no such functions and need none: their child only execs.
+//!
+//! ```text
+//!   prepare:  list of worlds → for each world: collection → allocation → thread list → hooks
+//! ```
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use crate::os::{Tid, thread};
+use crate::sabotage::{Guard, removed};
+use crate::sync::{Lock, UnsafeCell};
+
+use super::handler::{self, TABLE};
+use super::registry::Threads;
+use super::stop_info::{self, ThreadStopInfo};
+
+/// All worlds of the process, oldest first.
+static WORLDS: Lock = Lock::new();
+static LIST: Worlds = Worlds(UnsafeCell::new(State { worlds: Vec::new(), held: Vec::new(), forking: Tid(0) }));
+
+struct State {
+    worlds: Vec<Weak<Threads>>,
+    /// Kept alive from prepare to the end of the fork.
+    held: Vec<Arc<Threads>>,
+    forking: Tid,
+}
+
+struct Worlds(UnsafeCell<State>);
+
+// SAFETY: only touched under `WORLDS`, or alone in a fork's child.
+unsafe impl Sync for Worlds {}
+
+fn with_state<R>(change: impl FnOnce(&mut State) -> R) -> R {
+    LIST.0.with_mut(|state| {
+        // SAFETY: callers hold `WORLDS`, or are the only thread; `change` does not come back here.
+        change(unsafe { &mut *state })
+    })
+}
+
+/// From now on forks take care of this world.
+pub(super) fn enroll(threads: &Arc<Threads>) -> std::io::Result<()> {
+    static REGISTERED: OnceLock<()> = OnceLock::new();
+    if REGISTERED.get().is_none() {
+        thread::at_fork(prepare, parent, child)?;
+        if REGISTERED.set(()).is_err() {
+            // Two first worlds at once: the functions run twice per fork, and the second time find nothing to do.
+        }
+    }
+    let _held = WORLDS.lock();
+    with_state(|state| state.worlds.push(Arc::downgrade(threads)));
+    Ok(())
+}
+
+/// The world goes.
+pub(super) fn dismiss(threads: &Threads) {
+    // A world whose last owner goes inside a fork's own functions: the list is ours already, and is cleaned later.
+    if WORLDS.is_mine() {
+        return;
+    }
+    let _held = WORLDS.lock();
+    with_state(|state| state.worlds.retain(|world| !std::ptr::eq(world.as_ptr(), threads)));
+}
+
+/// Takes every lock.
+unsafe extern "C" fn prepare() {
+    if removed(Guard::StopFork) || WORLDS.is_mine() {
+        return;
+    }
+    let me = handler::current();
+    let wait = |lock: &Lock| match me {
+        Some(info) => info.blocking(|| lock.acquire()),
+        None => lock.acquire(),
+    };
+    wait(&WORLDS);
+    wait(stop_info::pool_lock());
+    wait(handler::lock());
+    with_state(|state| {
+        state.forking = thread::gettid();
+        state.worlds.retain(|world| world.strong_count() > 0);
+        state.held = state.worlds.iter().filter_map(Weak::upgrade).collect();
+        for world in &state.held {
+            let locks = world.locks();
+            for lock in [&locks.collection, &locks.allocation, &locks.list] {
+                wait(lock);
+            }
+            if let Some(hooks) = world.hooks() {
+                hooks.fork_prepare();
+            }
+        }
+    });
+}
+
+/// Lets every lock go.
+unsafe extern "C" fn parent() {
+    if removed(Guard::StopFork) || !WORLDS.is_mine() {
+        return;
+    }
+    let held = with_state(|state| std::mem::take(&mut state.held));
+    for world in held.iter().rev() {
+        if let Some(hooks) = world.hooks() {
+            hooks.fork_parent();
+        }
+        let locks = world.locks();
+        locks.list.release();
+        locks.allocation.release();
+        locks.collection.release();
+    }
+    handler::lock().release();
+    stop_info::pool_lock().release();
+    WORLDS.release();
+    // Perhaps the last owners by now; they need the locks.
+    drop(held);
+}
+
+/// Makes a whole world of what is left.
+unsafe extern "C" fn child() {
+    if removed(Guard::StopFork) {
+        return;
+    }
+    let (held, before) = with_state(|state| (std::mem::take(&mut state.held), state.forking));
+    let now = thread::gettid();
+    if before == Tid(0) || before == now {
+        return;
+    }
+    // SAFETY: null or a record, never unmapped.
+    let survivor = unsafe { TABLE.find(before).as_ref() };
+    for world in &held {
+        world.locks().reset_in_child();
+        world.handshake.reset_in_child();
+    }
+    handler::lock().reset_in_child();
+    stop_info::pool_lock().reset_in_child();
+    if let Some(survivor) = survivor {
+        rename(survivor, before, now);
+    }
+    for world in &held {
+        world.left_alone(survivor, before, now);
+    }
+    with_state(|state| state.forking = Tid(0));
+    WORLDS.reset_in_child();
+    drop(held);
+}
+
+/// The surviving thread has a new id.
+fn rename(survivor: &ThreadStopInfo, before: Tid, now: Tid) {
+    TABLE.clear(before);
+    survivor.tid.store(now.0, crate::sync::Ordering::Relaxed);
+    survivor.state.survive_fork();
+    // Without the entry the child's thread could not be stopped by a signal; it fails only if 32 KiB can't be mapped.
+    TABLE.set(now, std::ptr::from_ref(survivor).cast_mut()).expect("memory for one page of the thread table");
+}
+
+impl Threads {
+    /// Buries every thread but the survivor.
+    fn left_alone(&self, survivor: Option<&'static ThreadStopInfo>, before: Tid, now: Tid) {
+        self.vtable.latch().with(|vtable| vtable.forked(before, now));
+        let is_survivor = |info: &ThreadStopInfo| survivor.is_some_and(|survivor| std::ptr::eq(survivor, info));
+        while let Some(info) = self.live_while_locked().iter().copied().find(|info| !is_survivor(info)) {
+            self.bury(info);
+        }
+        if let Some(hooks) = self.hooks() {
+            hooks.fork_child();
+        }
+    }
+}

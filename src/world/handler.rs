@@ -1,0 +1,180 @@
+//! All code that runs in the suspend signal's handler.
+//!
+//! The handler may have interrupted anything: malloc with its lock held, stdio, the dynamic linker, the collector's own
+//! allocator, a protocol step of the thread's own handshake. What it may call is this, and nothing else:
+//!
+//! | call | why it is safe |
+//! |---|---|
+//! | `gettid`, `getpid`, `futex` | plain system calls |
+//! | `clock_gettime` | the vDSO: no lock, no allocation |
+//! | [`TidTable::find`] | two loads; no thread-local storage |
+//! | atomics of the thread's own record | type-stable memory |
+//! | [`StopState::park_if_held`](super::handshake::StopState::park_if_held) | model-checked with the handler run at each step of the interrupted protocol |
+//! | the previous handler of the signal | only when the signal was not ours alone |
+//!
+//! **The stack.** No SA_ONSTACK: Rust gives its threads an alternate stack, and on it the handler's address would say nothing about
+//! the thread's own stack (`.stop.altstack`). On the own stack the kernel skips the red zone, saves all registers above
+//! the handler's frame, and the address of a local is below them all: `[stack_ptr, base)` holds everything.
+//!
+//! ```text
+//!   base of the stack   ┌──────────────────────────┐ high
+//!                       │ frames of the program    │
+//!   interrupted rsp ──> ├──────────────────────────┤
+//!                       │ red zone, 128 bytes      │
+//!                       ├──────────────────────────┤
+//!                       │ xmm, ymm, zmm … (XSAVE)  │
+//!                       │ siginfo, ucontext: rax … │
+//!                       ├──────────────────────────┤
+//!   stack_ptr ────────> │ the handler's frame      │ low
+//!                       └──────────────────────────┘
+//! ```
+//!
+//! **The mask.** Everything but faults: a timer's handler that runs on top of a parked thread would be a mutator running
+//! inside the stop.
+//!
+//! **Whose signal?** siginfo is a hint only: a signal sent while another is pending vanishes into it. So every delivery
+//! looks at the state word, parks if the thread is held, and then asks whether a suspend signal was owed to this thread. If none was,
+//! or if siginfo says that somebody else sent what arrived, the previous handler is called too. A late signal of
+//! a stop that is over finds no hold and does nothing (`.stop.late`).
+
+use crate::os::signals::{self, HandlerStack, Previous};
+use crate::os::{clock, thread, ucontext::Context};
+use crate::sabotage::{Guard, removed};
+use crate::sync::{AtomicI32, Lock, Ordering, UnsafeCell};
+
+use super::error::SetupError;
+use super::stop_info::ThreadStopInfo;
+use super::tid_table::TidTable;
+
+/// The records of all attached threads of the process, of whichever world.
+pub(super) static TABLE: TidTable<ThreadStopInfo> = TidTable::new();
+
+/// The signal that the handler is installed for; 0 before the first world that stops by signals. Never goes back.
+static INSTALLED: AtomicI32 = AtomicI32::new(0);
+static INSTALLING: Lock = Lock::new();
+static PREVIOUS: PreviousHandler = PreviousHandler(UnsafeCell::new(Previous::NONE));
+
+struct PreviousHandler(UnsafeCell<Previous>);
+
+// SAFETY: written once, under `INSTALLING`, with the signal blocked in no thread but before any thread is owed one;
+// a delivery that races with the installation reads either NONE or the complete value, see `install`.
+unsafe impl Sync for PreviousHandler {}
+
+/// Installs the handler for `signal`, once for the whole process. A second call for the same signal does nothing.
+pub(crate) fn install(signal: i32) -> Result<(), SetupError> {
+    if !signals::is_usable(signal) {
+        return Err(SetupError::UnusableSignal(signal));
+    }
+    let _held = INSTALLING.lock();
+    match INSTALLED.load(Ordering::Relaxed) {
+        0 => {
+            let previous = signals::current(signal)?;
+            // SAFETY: under the lock, and `INSTALLED` is still 0, so no handler of ours reads it.
+            PREVIOUS.0.with_mut(|slot| unsafe { *slot = previous });
+            signals::install(signal, suspend, HandlerStack::Own)?;
+            // Release: pairs with the Acquire in `chain`.
+            INSTALLED.store(signal, Ordering::Release);
+            Ok(())
+        }
+        installed if installed == signal => Ok(()),
+        installed => Err(SetupError::OtherSignal { installed, asked: signal }),
+    }
+}
+
+/// The suspend signal of the process, if one is installed.
+pub(crate) fn installed() -> Option<i32> {
+    match INSTALLED.load(Ordering::Acquire) {
+        0 => None,
+        signal => Some(signal),
+    }
+}
+
+/// Whether the handler is still the one that the process has for its signal.
+pub(crate) fn is_in_place() -> bool {
+    installed().is_none_or(|signal| signals::is_installed(signal, suspend))
+}
+
+/// In a fork's child: whoever held the lock does not exist here.
+pub(super) fn lock() -> &'static Lock {
+    &INSTALLING
+}
+
+/// The record of the calling thread, if it is attached to some world. Async-signal-safe.
+pub(crate) fn current() -> Option<&'static ThreadStopInfo> {
+    // SAFETY: null or a record, which is never unmapped.
+    unsafe { TABLE.find(thread::gettid()).as_ref() }
+}
+
+/// The handler.
+unsafe extern "C" fn suspend(signal: i32, info: *mut signals::SigInfo, context: *mut std::ffi::c_void) {
+    let body = || {
+        let ours = current().is_some_and(|record| {
+            let owed = record.owed.swap(0, Ordering::Relaxed) != 0;
+            // SAFETY: the kernel's own argument.
+            park(record, unsafe { signals::context(context) });
+            // SAFETY: the kernel's own argument.
+            owed && unsafe { signals::is_from_this_process(info) }
+        });
+        if !ours {
+            // SAFETY: written before the handler was installed; never again.
+            let previous = PREVIOUS.0.with(|slot| unsafe { *slot });
+            // SAFETY: the kernel's own arguments.
+            unsafe { previous.call(signal, info, context) };
+        }
+    };
+    // `.stop.errno`: what we interrupted may be between a system call and its look at errno.
+    if removed(Guard::StopErrno) { body() } else { crate::os::preserving_errno(body) }
+}
+
+/// Stands still if the thread is held.
+#[inline(never)]
+fn park(record: &ThreadStopInfo, context: &Context) {
+    let here = 0u8;
+    let frame = std::ptr::from_ref(&here) as usize;
+    // SAFETY: our own thread's record, found in the table: it is attached.
+    let handshake = unsafe { &record.threads().handshake };
+    let _ = record.state.park_if_held(handshake, || {
+        let stack_ptr = if removed(Guard::StopRedZone) {
+            context.stack_pointer()
+        } else if removed(Guard::StopRegisters) {
+            context.stack_pointer() - 128
+        } else {
+            frame
+        };
+        if !record.stack_bounds().contains(frame) {
+            // Caught on the alternate stack, or on a coroutine's: `stacks.rs` finds out by these bounds.
+            if let Some(alternate) = context.alternate_stack().filter(|bounds| bounds.contains(frame)) {
+                record.set_alternate(Some(alternate));
+            }
+        }
+        record.stopped_at.store(clock::now_ns(), Ordering::Relaxed);
+        record.saved_sp.store(stack_ptr, Ordering::Relaxed);
+        // Relaxed: the acknowledgement that follows is the Release.
+        record.stack_ptr.store(stack_ptr, Ordering::Relaxed);
+    });
+}
+
+/// Sends the suspend signal to a thread. `Err(ESRCH)`: it is gone.
+pub(super) fn send(record: &ThreadStopInfo, signal: i32) -> Result<(), crate::os::Errno> {
+    record.owed.store(1, Ordering::Relaxed);
+    thread::tgkill(record.tid(), signal)
+}
+
+/// Lets a test stand in for the handler that a program had before us.
+#[cfg(test)]
+pub(super) fn chain_to(handler: extern "C" fn(i32)) -> impl Drop {
+    struct Restore(Previous);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            // SAFETY: tests only; a delivery at this very moment reads one value or the other.
+            PREVIOUS.0.with_mut(|slot| unsafe { *slot = self.0 });
+        }
+    }
+    PREVIOUS.0.with_mut(|slot| {
+        // SAFETY: as above.
+        let before = unsafe { *slot };
+        // SAFETY: as above.
+        unsafe { *slot = Previous::of(handler) };
+        Restore(before)
+    })
+}

@@ -1,0 +1,162 @@
+//! What a thread itself does about being stopped: safepoints, blocking regions, and showing its own stack.
+//!
+//! None of these is interrupted by a signal, so no signal frame holds the registers: each pushes the callee-saved ones
+//! and publishes the stack pointer below them (`.stop.registers`, `.stop.own-stack`).
+//!
+//! A **blocking region** is the cheapest way to be stopped: the thread says beforehand that it touches no collected
+//! memory, by one compare-exchange, and a stop that comes meanwhile neither signals it nor waits for it. It only can't leave
+//! until the world runs again. In a **safepoint** a thread looks whether it is held: one relaxed load.
+
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use crate::os::{clock, registers, thread};
+use crate::sync::Ordering;
+
+use super::handshake::Place;
+use super::stop_info::ThreadStopInfo;
+
+/// Runs `f` below the pushed callee-saved registers and tells it their lowest address.
+///
+/// A panic of `f` is caught before it reaches the assembly frame, and goes on after it.
+pub(crate) fn with_stack_shown<R>(f: impl FnOnce(usize) -> R) -> R {
+    struct Call<F, R> {
+        f: Option<F>,
+        result: Option<std::thread::Result<R>>,
+    }
+
+    extern "C" fn run<F: FnOnce(usize) -> R, R>(sp: *mut c_void, call: *mut c_void) {
+        // SAFETY: the address of the `Call` of the same types below, which is not touched otherwise meanwhile.
+        let call = unsafe { &mut *call.cast::<Call<F, R>>() };
+        if let Some(f) = call.f.take() {
+            call.result = Some(catch_unwind(AssertUnwindSafe(|| f(sp as usize))));
+        }
+    }
+
+    fn shim<F: FnOnce(usize) -> R, R>(call: &mut Call<F, R>) {
+        registers::with_registers_pushed(run::<F, R>, std::ptr::from_mut(call).cast());
+    }
+
+    let mut call = Call { f: Some(f), result: None };
+    shim(&mut call);
+    match call.result {
+        Some(Ok(result)) => result,
+        Some(Err(panic)) => resume_unwind(panic),
+        None => unreachable!("the closure is there, so it ran"),
+    }
+}
+
+/// Proof that the calling thread's registers are on its stack, above [`stack_ptr`](OwnStack::stack_ptr).
+pub(crate) struct OwnStack {
+    record: &'static ThreadStopInfo,
+    stack_ptr: usize,
+}
+
+impl OwnStack {
+    pub(crate) fn record(&self) -> &'static ThreadStopInfo {
+        self.record
+    }
+
+    pub(crate) fn stack_ptr(&self) -> usize {
+        self.stack_ptr
+    }
+}
+
+/// All of these are for the record's own thread, while attached.
+impl ThreadStopInfo {
+    /// Parks here if somebody holds the thread.
+    #[inline(always)]
+    pub(crate) fn safepoint(&self) {
+        if self.state.is_held() {
+            self.park();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn park(&self) {
+        with_stack_shown(|sp| {
+            // SAFETY: the record's own thread, attached.
+            let handshake = unsafe { &self.threads().handshake };
+            let _ = self.state.park_if_held(handshake, || {
+                self.stopped_at.store(clock::now_ns(), Ordering::Relaxed);
+                self.publish(sp);
+                self.stack_ptr.store(sp, Ordering::Relaxed);
+            });
+        });
+    }
+
+    /// Runs `f`, which touches no collected memory, as a blocking region. Regions may nest; the outermost counts.
+    pub(crate) fn blocking<R>(&self, f: impl FnOnce() -> R) -> R {
+        if self.state.place() == Place::Blocking {
+            return f();
+        }
+        with_stack_shown(|sp| {
+            // SAFETY: the record's own thread, attached.
+            let handshake = unsafe { &self.threads().handshake };
+            self.state.enter_blocking(handshake, || self.publish(sp));
+            let _leave = Leave(self);
+            f()
+        })
+    }
+
+    /// A blocking region that ends in the middle of `f`, when it calls what it is given, as it must.
+    pub(super) fn blocking_then<R>(&self, f: impl FnOnce(&mut dyn FnMut()) -> R) -> R {
+        with_stack_shown(|sp| {
+            // SAFETY: the record's own thread, attached.
+            let handshake = unsafe { &self.threads().handshake };
+            if self.state.place() == Place::Running {
+                self.state.enter_blocking(handshake, || self.publish(sp));
+            }
+            f(&mut || drop(Leave(self)))
+        })
+    }
+
+    /// Runs `f` with the thread's registers pushed: how the collecting thread shows its own roots (`.stop.own-stack`).
+    pub(crate) fn with_own_stack<R>(&'static self, f: impl FnOnce(&OwnStack) -> R) -> R {
+        with_stack_shown(|sp| {
+            self.note_alternate(sp);
+            f(&OwnStack { record: self, stack_ptr: sp })
+        })
+    }
+
+    /// Stores what a stop reads. Relaxed: the state word's exchange that follows is the Release.
+    fn publish(&self, sp: usize) {
+        self.note_alternate(sp);
+        self.saved_sp.store(sp, Ordering::Relaxed);
+    }
+
+    /// A thread may block or collect on its alternate stack, in a handler of its own.
+    fn note_alternate(&self, sp: usize) {
+        if !self.stack_bounds().contains(sp) {
+            self.set_alternate(thread::sigaltstack_bounds());
+        }
+    }
+}
+
+/// Leaves a blocking region, also when it panics.
+struct Leave<'a>(&'a ThreadStopInfo);
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.state.leave_blocking();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_passes_through_and_leaves_everything_in_order() {
+        let caught = catch_unwind(|| with_stack_shown(|_| panic!("from below"))).unwrap_err();
+        assert_eq!(caught.downcast_ref::<&str>(), Some(&"from below"));
+    }
+
+    #[test]
+    fn the_shown_address_is_below_the_callers_locals() {
+        let local = 0u8;
+        let address = std::ptr::from_ref(&local) as usize;
+        assert!(with_stack_shown(|sp| sp) < address);
+    }
+}

@@ -1,0 +1,424 @@
+//! Which threads a world has: attach, detach, the list, and the ends that nobody announces.
+//!
+//! # The interface
+//!
+//! [`Threads`] is the part of a world that knows threads. The facade calls [`attach`](Threads::attach) and
+//! [`detach`](Threads::detach), which take the allocation and the thread list lock themselves and tell the vtable;
+//! the collector calls [`lock_for_stop`](Threads::lock_for_stop), then [`stop`](Threads::stop), which gives a
+//! [`StoppedWorld`](super::stop::StoppedWorld) with everything that may be asked inside the stop; starting is its end. What a thread does
+//! about itself (`safepoint`, `blocking`, `with_own_stack`) are methods of its record, in `region.rs`.
+//!
+//! # Three hazards
+//!
+//! * `.stop.create-race`: a thread becomes visible to stops and learns that it may run in one step under the list lock, which
+//!   a stop holds from its first signal to its end. A thread that has been cloned and is not attached yet
+//!   holds no reference.
+//! * `.stop.exit-race`: the same in the other direction. A thread that ends without having detached is detached by a
+//!   destructor that libc runs on it; one that ends without even that (a raw `exit` system call) is found by ESRCH
+//!   and buried after the stop.
+//! * `.stop.two-collectors`: whoever waits for one of the world's locks counts as blocking meanwhile, so that it can be stopped
+//!   where it waits by the very collection that it waits for.
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use crate::os::clock::Budget;
+use crate::os::thread::{self, ExitKey, StackBounds};
+use crate::os::{Tid, signals};
+use crate::sabotage::{Guard, removed};
+use crate::sync::{AtomicBool, AtomicU64, Lock, Ordering, UnsafeCell};
+
+use super::error::{AttachError, StopError};
+use super::fork;
+use super::handler::{self, TABLE};
+use super::handshake::{Abandoned, Handshake, Held, Holder, Place};
+use super::latch::{Latch, StillInUse};
+use super::locks::WorldLocks;
+use super::name::ThreadName;
+use super::stacks::RegisteredStack;
+use super::stop_info::{self, Chunk, MAIN_THREAD, ThreadStopInfo, WAS_BLOCKED};
+use super::vtable::ThreadVtable;
+
+/// A vtable in force.
+pub(crate) type Vtable = Arc<dyn ThreadVtable>;
+
+/// What the facade wants to hear of its threads.
+pub(crate) trait WorldHooks: Send + Sync {
+    /// A thread ends without having detached (called on it). Must end in [`Threads::detach`].
+    fn thread_exits(&self, threads: &Threads, info: &'static ThreadStopInfo);
+
+    /// The thread no longer exists: a fork left it behind, or it ended without a word. What `info.user()` points to
+    /// is nobody's. Called under all three locks, outside the stop.
+    fn thread_lost(&self, info: &'static ThreadStopInfo) {
+        let _ = info;
+    }
+
+    /// This process is about to fork. All three locks are held.
+    fn fork_prepare(&self) {}
+
+    /// The fork is done, or failed; this is the parent. The locks are let go after it.
+    fn fork_parent(&self) {}
+
+    /// This is the child: one thread, free locks, no service threads (`.fork.services`).
+    fn fork_child(&self) {}
+}
+
+/// The threads of one world. See the module's text.
+pub(crate) struct Threads {
+    pub(super) locks: WorldLocks,
+    pub(super) handshake: Handshake,
+    pub(super) vtable: Latch<Vtable>,
+    pub(super) epoch: AtomicU64,
+    /// Suspensions of single threads are made one at a time.
+    suspending: Lock,
+    roster: UnsafeCell<Roster>,
+    hooks: OnceLock<Weak<dyn WorldHooks>>,
+    closed: AtomicBool,
+    next_stack: AtomicU64,
+}
+
+/// Guarded by the thread list lock.
+#[derive(Default)]
+struct Roster {
+    live: Vec<&'static ThreadStopInfo>,
+    free: Vec<&'static ThreadStopInfo>,
+    chunks: Vec<Chunk>,
+    stacks: Vec<RegisteredStack>,
+}
+
+// SAFETY: the roster is touched only under the thread list lock, or by the child of a fork, which is alone; the other
+// fields are Sync.
+unsafe impl Sync for Threads {}
+// SAFETY: nothing in it belongs to one thread.
+unsafe impl Send for Threads {}
+// A panic leaves nothing half-done here: locks are guards, and a stop that unwinds starts the world.
+impl std::panic::RefUnwindSafe for Threads {}
+
+impl Threads {
+    /// A world's threads, none yet, stopped by `vtable`.
+    pub(crate) fn new(vtable: Vtable) -> std::io::Result<Arc<Self>> {
+        exit_key()?;
+        let threads = Arc::new(Self {
+            locks: WorldLocks::new(),
+            handshake: Handshake::new(),
+            vtable: Latch::new(vtable),
+            epoch: AtomicU64::new(0),
+            suspending: Lock::new(),
+            roster: UnsafeCell::new(Roster::default()),
+            hooks: OnceLock::new(),
+            closed: AtomicBool::new(false),
+            next_stack: AtomicU64::new(1),
+        });
+        fork::enroll(&threads)?;
+        Ok(threads)
+    }
+
+    /// Tells whom to call. Once, before the first attach.
+    pub(crate) fn set_hooks(&self, hooks: Weak<dyn WorldHooks>) {
+        let _ = self.hooks.set(hooks);
+    }
+
+    pub(super) fn hooks(&self) -> Option<Arc<dyn WorldHooks>> {
+        self.hooks.get().and_then(Weak::upgrade)
+    }
+
+    /// The world's locks: collection → allocation → thread list.
+    pub(crate) fn locks(&self) -> &WorldLocks {
+        &self.locks
+    }
+
+    /// The suspend signal, for diagnoses; 0 if the process has none.
+    pub(super) fn signal(&self) -> i32 {
+        handler::installed().unwrap_or(0)
+    }
+
+    /// No thread can attach any more.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Makes the calling thread one of the world's. Takes the allocation and the list lock; the vtable hears of it before
+    /// this returns. The suspend signal is unblocked in this thread until it detaches.
+    pub(crate) fn attach(self: &Arc<Self>, name: &str) -> Result<&'static ThreadStopInfo, AttachError> {
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(AttachError::Closed);
+        }
+        let key = exit_key()?;
+        let tid = thread::gettid();
+        if let Some(info) = handler::current() {
+            if !key.get().is_null() {
+                return Err(AttachError::AlreadyAttached { name: info.name() });
+            }
+            // Filed by a thread that ended without a word, whose id the kernel has used again for this one.
+            info.gone.store(1, Ordering::Relaxed);
+        }
+        let stack = thread::current_stack()?;
+        let alternate = thread::sigaltstack_bounds();
+        let mut flags = if thread::is_main() { MAIN_THREAD } else { 0 };
+        if handler::installed().is_some_and(signals::unblock) {
+            flags |= WAS_BLOCKED;
+        }
+        let enlist = || {
+            self.with_roster(|roster| {
+                let info = roster.free_record()?;
+                info.prepare(tid, ThreadName::new(name), stack, flags);
+                info.set_alternate(alternate);
+                TABLE.set(tid, std::ptr::from_ref(info).cast_mut())?;
+                key.set(std::ptr::from_ref(info).cast())?;
+                roster.free.pop();
+                info.index.store(roster.live.len() as u32, Ordering::Relaxed);
+                roster.live.push(info);
+                info.owner.store(Arc::into_raw(Arc::clone(self)).cast_mut(), Ordering::Relaxed);
+                info.state.attach();
+                Ok(info)
+            })
+        };
+        let created = |info: &Result<&'static ThreadStopInfo, AttachError>| {
+            if let Ok(info) = info {
+                self.vtable.latch().with(|vtable| vtable.thread_created(tid, info.slot()));
+            }
+        };
+        self.locks.thread_created(enlist, created)
+    }
+
+    /// The calling thread, whose record this is, leaves the world. It may be stopped until the very end of this.
+    pub(crate) fn detach(&self, info: &'static ThreadStopInfo) {
+        let tid = info.tid();
+        debug_assert_eq!(tid, thread::gettid(), "a thread detaches itself");
+        let was_blocked = info.flags.load(Ordering::Relaxed) & WAS_BLOCKED != 0;
+        let exited = || self.vtable.latch().with(|vtable| vtable.thread_exited(tid, info.slot()));
+        let owner = info.blocking_then(|leave| {
+            let delist = || {
+                // No collection holds us: it would hold the locks.
+                leave();
+                TABLE.clear(tid);
+                info.state.detach(&self.handshake);
+                if let Ok(key) = exit_key() {
+                    // Clearing can't fail: the slot exists.
+                    let _ = key.set(std::ptr::null());
+                }
+                self.with_roster(|roster| roster.remove(info))
+            };
+            if removed(Guard::VtableExitedBeforeFree) {
+                let owner = self.locks.thread_exited(|| {}, delist);
+                exited();
+                owner
+            } else {
+                self.locks.thread_exited(exited, delist)
+            }
+        });
+        if was_blocked && let Some(signal) = handler::installed() {
+            std::mem::forget(signals::block(signal));
+        }
+        drop(owner);
+    }
+
+    /// The calling thread's record in this world.
+    pub(crate) fn own_record(&self) -> Option<&'static ThreadStopInfo> {
+        handler::current().filter(|info| std::ptr::eq(info.owner.load(Ordering::Relaxed), self))
+    }
+
+    /// Runs `wait` (for a lock, usually) as a blocking region if the calling thread is attached, to whichever world.
+    pub(crate) fn as_blocking<R>(&self, wait: impl FnOnce() -> R) -> R {
+        match handler::current() {
+            Some(info) if info.state.place() == Place::Running => info.blocking(wait),
+            _ => wait(),
+        }
+    }
+
+    /// Calls `look` with all threads, under the list lock. `look` may allocate; it must not attach or detach.
+    pub(crate) fn with_live<R>(&self, look: impl FnOnce(&[&'static ThreadStopInfo]) -> R) -> R {
+        let _list = self.as_blocking(|| self.locks.list.lock());
+        look(self.live_while_locked())
+    }
+
+    /// A coroutine's stack, all of which is scanned in each collection until it is unregistered.
+    pub(crate) fn register_stack(&self, low: usize, high: usize) -> u64 {
+        let id = self.next_stack.fetch_add(1, Ordering::Relaxed);
+        let bounds = StackBounds { low: low.next_multiple_of(8), high: high & !7 };
+        let _list = self.as_blocking(|| self.locks.list.lock());
+        self.with_roster(|roster| roster.stacks.push(RegisteredStack { id, bounds }));
+        id
+    }
+
+    /// Forgets a registered stack.
+    pub(crate) fn unregister_stack(&self, id: u64) {
+        let _list = self.as_blocking(|| self.locks.list.lock());
+        self.with_roster(|roster| roster.stacks.retain(|stack| stack.id != id));
+    }
+
+    /// Puts another vtable in force and returns the outgoing one, which nobody is inside of any more. Waits for the
+    /// present collection; the incoming vtable hears of all threads, the outgoing one that they are gone for it.
+    pub(crate) fn set_vtable(&self, incoming: Vtable, mut budget: Budget) -> Result<Vtable, StopError> {
+        let name = incoming.name();
+        let _locks = self.lock_for_stop(&mut budget)?;
+        let live = self.live_while_locked();
+        if !removed(Guard::VtableAttach) {
+            incoming.add_all_threads(live);
+        }
+        match self.vtable.swap(incoming, &mut budget) {
+            Ok(outgoing) => {
+                outgoing.remove_all_threads(live);
+                Ok(outgoing)
+            }
+            Err(StillInUse(incoming)) => {
+                incoming.remove_all_threads(live);
+                Err(StopError::Vtable { stopper: name, what: "the present vtable is still in use".into() })
+            }
+        }
+    }
+
+    /// Suspends one thread until [`resume`](Self::resume), across any number of collections (`.vtable.nested`).
+    pub(crate) fn suspend(&self, tid: Tid, mut budget: Budget) -> Result<(), StopError> {
+        let within = budget.total();
+        let unanswered = |silent| StopError::Unanswered { stopper: "suspend", within, of: 1, threads: vec![silent] };
+        let _suspending = self.as_blocking(|| self.suspending.lock());
+        let Some(info) = self.find(tid) else {
+            return Err(unanswered(super::error::SilentThread::describe(tid, None, self.signal())));
+        };
+        if info.state.is_held_by(Holder::User) {
+            return Ok(());
+        }
+        let epoch = self.handshake.begin(Holder::User, 1);
+        if info.state.hold(Holder::User, epoch) == Held::Already {
+            return Ok(());
+        }
+        while info.state.is_held_by(Holder::User) {
+            self.vtable.latch().with(|vtable| vtable.nudge(info));
+            let outstanding = budget.slice(u64::MAX, |ns| self.handshake.wait_slice(Holder::User, ns));
+            match outstanding {
+                Some(0) => return Ok(()),
+                Some(_) => {}
+                None => {
+                    self.handshake.close(Holder::User);
+                    if info.state.abandon(Holder::User) == Abandoned::Unanswered {
+                        return Err(unanswered(super::error::SilentThread::of(info, self.signal())));
+                    }
+                }
+            }
+        }
+        Err(unanswered(super::error::SilentThread::describe(tid, None, self.signal())))
+    }
+
+    /// Lets a suspended thread go on. `false` if it was not suspended.
+    pub(crate) fn resume(&self, tid: Tid) -> bool {
+        let _suspending = self.as_blocking(|| self.suspending.lock());
+        let Some(info) = self.find(tid).filter(|info| info.state.is_held_by(Holder::User)) else { return false };
+        info.state.release(Holder::User);
+        true
+    }
+
+    fn find(&self, tid: Tid) -> Option<&'static ThreadStopInfo> {
+        self.with_live(|live| live.iter().copied().find(|info| info.tid() == tid))
+    }
+
+    // ---- the roster
+
+    /// Under the thread list lock, or alone in a fork's child.
+    fn with_roster<R>(&self, change: impl FnOnce(&mut Roster) -> R) -> R {
+        self.roster.with_mut(|roster| {
+            // SAFETY: the caller holds the list lock, so no other reference exists; `change` does not call back here.
+            change(unsafe { &mut *roster })
+        })
+    }
+
+    /// The list, for one who holds the list lock as long as he looks at it.
+    pub(super) fn live_while_locked(&self) -> &[&'static ThreadStopInfo] {
+        // SAFETY: the list changes only under the list lock, which the caller holds.
+        self.roster.with(|roster| unsafe { &(*roster).live })
+    }
+
+    /// The registered stacks, for one who holds the list lock as long as he looks at them.
+    pub(super) fn registered_while_locked(&self) -> &[RegisteredStack] {
+        // SAFETY: as above.
+        self.roster.with(|roster| unsafe { &(*roster).stacks })
+    }
+
+    /// Buries threads that turned out not to exist any more. Under the locks, nobody is stopped.
+    pub(super) fn bury_the_gone(&self) {
+        while let Some(info) = self.live_while_locked().iter().copied().find(|info| info.is_gone()) {
+            self.bury(info);
+        }
+    }
+
+    /// Takes a thread out that can't do it itself any more. Under the locks.
+    pub(super) fn bury(&self, info: &'static ThreadStopInfo) {
+        let tid = info.tid();
+        self.vtable.latch().with(|vtable| vtable.thread_exited(tid, info.slot()));
+        if let Some(hooks) = self.hooks() {
+            hooks.thread_lost(info);
+        }
+        if std::ptr::eq(TABLE.find(tid), info) {
+            TABLE.clear(tid);
+        }
+        info.state.reset_in_child();
+        info.gone.store(0, Ordering::Relaxed);
+        let owner = self.with_roster(|roster| roster.remove(info));
+        // The strong count of a thread that is gone. Never the last one: our caller works in this very world.
+        drop(owner);
+    }
+}
+
+impl Roster {
+    /// The next free record; it stays in the free list until the caller takes it.
+    fn free_record(&mut self) -> std::io::Result<&'static ThreadStopInfo> {
+        if self.free.is_empty() {
+            let chunk = stop_info::take_chunk()?;
+            self.chunks.push(chunk);
+            // Reversed: records are used in the order of their addresses.
+            self.free.extend(chunk.iter().rev());
+        }
+        // Filled above if it was empty.
+        Ok(self.free[self.free.len() - 1])
+    }
+
+    /// Takes a record out of the list and gives back the strong count that it held.
+    fn remove(&mut self, info: &'static ThreadStopInfo) -> Option<Arc<Threads>> {
+        let index = info.index.load(Ordering::Relaxed) as usize;
+        debug_assert!(std::ptr::eq(self.live[index], info));
+        self.live.swap_remove(index);
+        if let Some(moved) = self.live.get(index) {
+            moved.index.store(index as u32, Ordering::Relaxed);
+        }
+        self.free.push(info);
+        let owner = info.owner.swap(std::ptr::null_mut(), Ordering::Relaxed);
+        // SAFETY: the count that `attach` made, given back once: the swap left null.
+        (!owner.is_null()).then(|| unsafe { Arc::from_raw(owner) })
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        fork::dismiss(self);
+        // Every attached thread holds a strong count, so there is none and all records are free.
+        let chunks = self.with_roster(|roster| std::mem::take(&mut roster.chunks));
+        stop_info::give_chunks(chunks);
+    }
+}
+
+/// The key whose destructor detaches threads that end attached.
+fn exit_key() -> std::io::Result<ExitKey> {
+    static KEY: OnceLock<ExitKey> = OnceLock::new();
+    match KEY.get() {
+        Some(key) => Ok(*key),
+        None => {
+            let key = ExitKey::new(thread_exits)?;
+            // A second key of a lost race is never set, so it never does anything.
+            Ok(*KEY.get_or_init(|| key))
+        }
+    }
+}
+
+/// Runs on a thread that ends while attached (`.stop.exit-race`).
+unsafe extern "C" fn thread_exits(info: *mut std::ffi::c_void) {
+    // SAFETY: the value that `attach` set: a record, never unmapped; cleared by `detach`.
+    let info = unsafe { &*info.cast::<ThreadStopInfo>() };
+    if removed(Guard::StopExitRace) || info.tid() != thread::gettid() {
+        return;
+    }
+    // SAFETY: the record's own thread, still attached.
+    let threads = unsafe { info.threads() };
+    match threads.hooks() {
+        Some(hooks) => hooks.thread_exits(threads, info),
+        None => threads.detach(info),
+    }
+}

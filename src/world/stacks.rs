@@ -1,0 +1,154 @@
+//! Which addresses of a stopped thread are scanned.
+//!
+//! ```text
+//!   stack_ptr lies …                        scanned
+//!   in the thread's own stack               [stack_ptr, base)
+//!   in its alternate signal stack           [stack_ptr, top of it) and the own stack, all of it
+//!   in a registered (coroutine's) stack     the own stack, all of it; registered stacks are scanned whole anyway
+//!   nowhere                                 nothing: an error
+//! ```
+//!
+//! plus the save area, as far as it holds registers. When a thread was caught on another stack, where it left its own
+//! one is not known (some frame there knows, but which?), so all of it is scanned: everything that is mapped. The main
+//! thread's stack grows as it is touched; the part below what is mapped was never written.
+//!
+//! A stack pointer outside every known range is an error and never a scan (`.stop.coroutine`): it would read another
+//! thread's memory, or nobody's, and miss what matters.
+//!
+//! Everything here runs inside the stop: no lock, no allocation; bounds were asked for at attach (`.stop.locks`).
+
+use crate::os::memory;
+use crate::os::thread::{self, StackBounds};
+use crate::sabotage::{Guard, removed};
+use crate::sync::Ordering;
+
+use super::stop_info::{MAIN_THREAD, ThreadStopInfo};
+
+/// A stack that a mutator registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RegisteredStack {
+    pub(super) id: u64,
+    pub(super) bounds: StackBounds,
+}
+
+/// Where a stack pointer lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Location {
+    /// In the thread's own stack.
+    Own,
+    /// In its alternate signal stack.
+    Alternate,
+    /// In a registered stack.
+    Registered,
+    /// In none.
+    Nowhere,
+}
+
+/// Finds out in which stack of the thread an address lies.
+pub(super) fn locate(info: &ThreadStopInfo, stack_ptr: usize, registered: &[RegisteredStack]) -> Location {
+    let own = info.stack_bounds();
+    if own.contains(stack_ptr) {
+        Location::Own
+    } else if info.alternate_bounds().contains(stack_ptr) {
+        Location::Alternate
+    } else if registered.iter().any(|stack| stack.bounds.contains(stack_ptr)) {
+        Location::Registered
+    } else if is_main(info) && has_grown_to(own, stack_ptr) {
+        Location::Own
+    } else {
+        Location::Nowhere
+    }
+}
+
+/// Calls `scan` with each range of words that may hold references of the stopped thread.
+pub(super) fn ranges(info: &ThreadStopInfo, stack_ptr: usize, location: Location, mut scan: impl FnMut(usize, usize)) {
+    if removed(Guard::StopLocks) {
+        // The known-bad variant: asks libc now, which takes its locks and allocates.
+        let _ = thread::current_stack();
+    }
+    let own = info.stack_bounds();
+    let from = stack_ptr & !7;
+    match location {
+        Location::Own => scan(from, own.high),
+        Location::Alternate => {
+            scan(from, info.alternate_bounds().high);
+            if !removed(Guard::StopAltstack) {
+                scan(lowest(info, own), own.high);
+            }
+        }
+        Location::Registered => scan(lowest(info, own), own.high),
+        Location::Nowhere => {}
+    }
+    if let Some((low, high)) = info.saved_registers() {
+        scan(low, high);
+    }
+}
+
+fn is_main(info: &ThreadStopInfo) -> bool {
+    info.flags.load(Ordering::Relaxed) & MAIN_THREAD != 0
+}
+
+/// The main thread's limit may have been raised since attach, and its stack have grown past what was its lowest address then.
+fn has_grown_to(own: StackBounds, stack_ptr: usize) -> bool {
+    /// The largest stack we believe in.
+    const FARTHEST: usize = 1 << 30;
+    stack_ptr < own.low && own.low - stack_ptr < FARTHEST && memory::is_mapped(stack_ptr, own.high)
+}
+
+/// The lowest address of the thread's own stack that can be read.
+fn lowest(info: &ThreadStopInfo, own: StackBounds) -> usize {
+    if is_main(info) { memory::lowest_mapped(own.low, own.high) } else { own.low }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::Tid;
+    use crate::world::name::ThreadName;
+    use crate::world::stop_info::{give_chunks, take_chunk};
+    use rstest::rstest;
+
+    const OWN: StackBounds = StackBounds { low: 0x10_000, high: 0x20_000 };
+    const ALTERNATE: StackBounds = StackBounds { low: 0x30_000, high: 0x32_000 };
+    const COROUTINE: StackBounds = StackBounds { low: 0x50_000, high: 0x51_000 };
+
+    #[rstest]
+    #[case::own(0x18_003, Location::Own, &[(0x18_000, 0x20_000)])]
+    #[case::base(0x20_000, Location::Own, &[(0x20_000, 0x20_000)])]
+    // .stop.altstack
+    #[case::alternate(0x31_000, Location::Alternate, &[(0x31_000, 0x32_000), (0x10_000, 0x20_000)])]
+    // .stop.coroutine
+    #[case::coroutine(0x50_800, Location::Registered, &[(0x10_000, 0x20_000)])]
+    #[case::below(0xf_fff, Location::Nowhere, &[])]
+    #[case::nowhere(0x40_000, Location::Nowhere, &[])]
+    fn a_stack_pointer_decides_what_is_scanned(
+        #[case] stack_ptr: usize,
+        #[case] location: Location,
+        #[case] expected: &[(usize, usize)],
+    ) {
+        let chunk = take_chunk().unwrap();
+        let info = &chunk[0];
+        info.prepare(Tid(1), ThreadName::EMPTY, OWN, 0);
+        info.set_alternate(Some(ALTERNATE));
+        let registered = [RegisteredStack { id: 1, bounds: COROUTINE }];
+        assert_eq!(locate(info, stack_ptr, &registered), location);
+        let mut seen = Vec::new();
+        ranges(info, stack_ptr, location, |low, high| seen.push((low, high)));
+        assert_eq!(seen, expected);
+        give_chunks(vec![chunk]);
+    }
+
+    #[test]
+    fn registers_in_the_save_area_are_scanned() {
+        let chunk = take_chunk().unwrap();
+        let info = &chunk[1];
+        info.prepare(Tid(1), ThreadName::EMPTY, OWN, 0);
+        info.set_save_area_used(128);
+        let mut seen = Vec::new();
+        ranges(info, 0x1f_000, Location::Own, |low, high| seen.push((low, high)));
+        let area = info.save_area().0 as usize;
+        assert_eq!(seen, [(0x1f_000, 0x20_000), (area, area + 128)]);
+        info.set_save_area_used(0);
+        give_chunks(vec![chunk]);
+    }
+}

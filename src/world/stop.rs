@@ -1,0 +1,247 @@
+//! Stopping and starting the world, whichever vtable does it.
+//!
+//! ```text
+//!   take the three locks ─> latch the vtable ─> zero the slots ─> stop_world ─> check every slot
+//!                                                                                   │
+//!   let the locks go <──── unlatch <──── start_world <──── the collection  <────────┘
+//! ```
+//!
+//! A vtable is believed in nothing that can be checked: a slot that it left at 0, or that points to no stack of its
+//! thread, is a typed error, never a scan, and the world goes on.
+
+use std::cell::Cell;
+
+use crate::os::clock::{self, Budget};
+use crate::sync::Ordering;
+
+use super::error::{SilentThread, StopError};
+use super::handler;
+use super::handshake::Place;
+use super::latch::Latched;
+use super::locks::{Denied, StopLocks, Which};
+use super::name::ThreadName;
+use super::region::OwnStack;
+use super::registry::{Threads, Vtable};
+use super::stacks::{self, Location, RegisteredStack};
+use super::stop_info::ThreadStopInfo;
+use super::vtable::StopRequest;
+use crate::sabotage::{Guard, removed};
+
+/// The world stands still while this exists. Dropping it starts the world, also when the collector panics.
+pub(crate) struct StoppedWorld<'a> {
+    threads: &'a Threads,
+    vtable: Option<Latched<'a, Vtable>>,
+    // Let go last: fields drop in their order, after `drop` has started the world.
+    _locks: StopLocks<'a>,
+    collecting: Option<&'static ThreadStopInfo>,
+    budget: Cell<Budget>,
+    epoch: u64,
+    asked_at: u64,
+    stopped_at: u64,
+}
+
+/// The thread that took the longest to stand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slowest {
+    pub(crate) name: ThreadName,
+    pub(crate) ns: u64,
+}
+
+/// How the threads were when the world stood still.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StopCensus {
+    /// All threads of the world, the collecting one included.
+    pub(crate) threads: u32,
+    /// Those that were in a blocking region.
+    pub(crate) blocking: u32,
+    /// The last to stand, if any had to be waited for.
+    pub(crate) slowest: Option<Slowest>,
+}
+
+impl Threads {
+    /// Takes the world's three locks, in their order. May be called by any thread; an attached one is in a blocking
+    /// region while it waits, so it can be stopped there by the collection that it waits for (`.stop.two-collectors`).
+    pub(crate) fn lock_for_stop(&self, budget: &mut Budget) -> Result<StopLocks<'_>, StopError> {
+        let denied = self.as_blocking(|| self.locks.for_stop(budget));
+        denied.map_err(|Denied { which, holder }| {
+            let tid = crate::os::Tid(if removed(Guard::DebugFrozenOwner) { 0 } else { holder.0 as i32 });
+            // SAFETY: null or a record, which is never unmapped; its name may be another's by now, it is for a text.
+            let name = unsafe { handler::TABLE.find(tid).as_ref() }.map(ThreadStopInfo::name);
+            StopError::LockHeld {
+                lock: match which {
+                    Which::Collection => "collection",
+                    Which::Allocation => "allocation",
+                    Which::List => "thread list",
+                },
+                within: budget.total(),
+                holder: SilentThread::describe(tid, name, self.signal()),
+            }
+        })
+    }
+
+    /// Stops every thread of the world but the calling one, by the vtable in force.
+    ///
+    /// A caller that is attached to this world shows its own stack by `own`, unless it is in a blocking region (then it
+    /// is one of the threads that stand already).
+    pub(crate) fn stop<'a>(
+        &'a self,
+        locks: StopLocks<'a>,
+        own: Option<&OwnStack>,
+        budget: Budget,
+    ) -> Result<StoppedWorld<'a>, StopError> {
+        assert!(
+            own.is_some() || self.own_record().is_none_or(|me| me.state.place() != Place::Running),
+            "an attached thread that collects must show its own stack"
+        );
+        let epoch = self.epoch.load(Ordering::Relaxed) + 1;
+        self.epoch.store(epoch, Ordering::Relaxed);
+        for thread in self.live_while_locked() {
+            thread.stack_ptr.store(0, Ordering::Relaxed);
+            if thread.save_area_used.load(Ordering::Relaxed) != 0 {
+                thread.save_area_used.store(0, Ordering::Relaxed);
+            }
+        }
+        if let Some(own) = own {
+            own.record().stack_ptr.store(own.stack_ptr(), Ordering::Relaxed);
+        }
+        let mut world = StoppedWorld {
+            threads: self,
+            vtable: Some(self.vtable.latch()),
+            _locks: locks,
+            collecting: own.map(OwnStack::record),
+            budget: Cell::new(budget),
+            epoch,
+            asked_at: clock::now_ns(),
+            stopped_at: 0,
+        };
+        let stopped = world.with_vtable(|vtable, request| vtable.stop_world(request));
+        if let Err(error) = stopped {
+            // The vtable has let everybody go: nothing to start.
+            world.vtable = None;
+            return Err(error);
+        }
+        world.stopped_at = clock::now_ns();
+        match world.first_bad_slot() {
+            None => Ok(world),
+            Some(bad) => {
+                let stack_ptr = bad.stack_ptr();
+                let stopper = world.stopper();
+                drop(world);
+                Err(bad_slot(bad, stack_ptr, stopper))
+            }
+        }
+    }
+}
+
+/// Made when the world runs again.
+fn bad_slot(info: &ThreadStopInfo, stack_ptr: usize, stopper: &'static str) -> StopError {
+    let (name, tid) = (info.name(), info.tid());
+    match stack_ptr {
+        0 => StopError::NoStackPointer { name, tid, stopper },
+        _ => StopError::UnknownStack { name, tid, stack_ptr, stack: info.stack(), stopper },
+    }
+}
+
+impl StoppedWorld<'_> {
+    /// Every thread of the world, the collecting one included. No lock, no allocation.
+    pub(crate) fn live(&self) -> &[&'static ThreadStopInfo] {
+        self.threads.live_while_locked()
+    }
+
+    /// Calls `scan(low, high)` with each range of the thread's stack and registers. `Err` for a stack pointer that
+    /// lies nowhere; `stop` has checked that there is none.
+    pub(crate) fn scan_ranges(&self, info: &ThreadStopInfo, scan: impl FnMut(usize, usize)) {
+        if info.is_gone() {
+            return;
+        }
+        let is_own = self.collecting.is_some_and(|collecting| std::ptr::eq(collecting, info));
+        if is_own && removed(Guard::StopOwnStack) {
+            return;
+        }
+        let stack_ptr = info.stack_ptr();
+        stacks::ranges(info, stack_ptr, stacks::locate(info, stack_ptr, self.registered()), scan);
+    }
+
+    /// Calls `scan(low, high)` with each registered stack (`.stop.coroutine`).
+    pub(crate) fn scan_registered_stacks(&self, mut scan: impl FnMut(usize, usize)) {
+        if removed(Guard::StopCoroutine) {
+            return;
+        }
+        for stack in self.registered() {
+            scan(stack.bounds.low, stack.bounds.high);
+        }
+    }
+
+    /// How the threads stood.
+    pub(crate) fn census(&self) -> StopCensus {
+        let mut census = StopCensus::default();
+        for thread in self.live() {
+            census.threads += 1;
+            census.blocking += u32::from(thread.is_blocking());
+            let ns = thread.stopped_at().saturating_sub(self.asked_at);
+            if ns > census.slowest.map_or(0, |slowest| slowest.ns) {
+                census.slowest = Some(Slowest { name: thread.name(), ns });
+            }
+        }
+        census
+    }
+
+    /// The name of the vtable that stopped.
+    pub(crate) fn stopper(&self) -> &'static str {
+        self.vtable.as_ref().map_or("", |vtable| vtable.with(|vtable| vtable.name()))
+    }
+
+    /// Numbers the stops of this world.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// When the stop was asked for, and when all stood (CLOCK_MONOTONIC).
+    pub(crate) fn times(&self) -> (u64, u64) {
+        (self.asked_at, self.stopped_at)
+    }
+
+    /// Starts the world; says how long the call took.
+    pub(crate) fn start(mut self) -> u64 {
+        let began = clock::now_ns();
+        self.let_go();
+        clock::now_ns() - began
+    }
+
+    fn let_go(&mut self) {
+        if self.vtable.is_some() {
+            self.with_vtable(|vtable, request| vtable.start_world(request));
+            self.vtable = None;
+        }
+        // Nobody is stopped any more: allocation is allowed again.
+        self.threads.bury_the_gone();
+    }
+
+    fn with_vtable<R>(&self, call: impl FnOnce(&Vtable, &StopRequest<'_>) -> R) -> R {
+        let request = StopRequest {
+            live: self.live(),
+            collecting: self.collecting,
+            handshake: &self.threads.handshake,
+            epoch: self.epoch,
+            budget: &self.budget,
+        };
+        // The latch is there from the stop to the start; only `let_go` and a failed stop take it away.
+        self.vtable.as_ref().expect("latched").with(|vtable| call(vtable, &request))
+    }
+
+    fn registered(&self) -> &[RegisteredStack] {
+        self.threads.registered_while_locked()
+    }
+
+    fn first_bad_slot(&self) -> Option<&'static ThreadStopInfo> {
+        self.live().iter().copied().find(|thread| {
+            !thread.is_gone() && stacks::locate(thread, thread.stack_ptr(), self.registered()) == Location::Nowhere
+        })
+    }
+}
+
+impl Drop for StoppedWorld<'_> {
+    fn drop(&mut self) {
+        self.let_go();
+    }
+}

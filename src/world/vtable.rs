@@ -1,0 +1,141 @@
+//! How the world is stopped, as a value.
+//!
+//! In 2006 Mono's collector got a table of functions, so that the debugger could stop the threads its own way: a thread
+//! that sits at a breakpoint can't run a signal handler, but its registers can be read and its stack pointer written into
+//! the collector's record. Here the table is a trait, and can be swapped while the program runs.
+//!
+//! # What a vtable promises
+//!
+//! After [`stop_world`](ThreadVtable::stop_world) every thread of the request but the collecting one stands still, and its slot holds
+//! the lowest address of its live stack, registers included: all of them (vector registers too) must lie between that address and the
+//! base of the stack, or in the record's save area. [`start_world`](ThreadVtable::start_world) restores exactly the earlier state:
+//! who was stopped before by somebody else stays stopped (`.vtable.exact-restore`, `.vtable.nested`).
+//!
+//! # What the common wrapper promises in return
+//!
+//! * The slots are 0 when `stop_world` is called, and are checked after it: one that is still 0 or points to no stack
+//!   of its thread is an error, and `start_world` is called.
+//! * The vtable that stopped is the one that starts; a swap waits (`.vtable.swap`).
+//! * `thread_created` comes under the allocation lock, before the thread can allocate (`.vtable.created-under-lock`);
+//!   `thread_exited` before the record is freed, also for threads that a fork has left behind (`.vtable.exited-before-free`).
+//! * A vtable that comes into force is told of all threads, one that goes is told that they are gone for it,
+//!   both before the swap returns (`.vtable.attach`).
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use crate::os::Tid;
+use crate::os::clock::Budget;
+
+use super::error::{SilentThread, StopError};
+use super::handshake::Handshake;
+use super::stop_info::ThreadStopInfo;
+
+/// A way to stop the world. See the module's text.
+///
+/// # Safety
+/// The collector reclaims memory on the strength of what `stop_world` says: after `Ok(())` no thread of the request
+/// runs until `start_world`, and each slot is right. Neither function may allocate from malloc, print, panic, or
+/// take a lock that a stopped thread may hold (`.stop.no-malloc`).
+pub unsafe trait ThreadVtable: Send + Sync {
+    /// What errors and reports call it.
+    fn name(&self) -> &'static str;
+
+    /// Stops all threads of the request but the collecting one and fills their slots. An error means that every
+    /// thread that had been stopped has been let go.
+    fn stop_world(&self, stop: &StopRequest<'_>) -> Result<(), StopError>;
+
+    /// Lets them go. Also called after a `stop_world` whose result did not pass the wrapper's checks.
+    fn start_world(&self, stop: &StopRequest<'_>);
+
+    /// A thread is about to become a mutator. Called on that thread, under the allocation lock.
+    fn thread_created(&self, tid: Tid, slot: *mut usize) {
+        let _ = (tid, slot);
+    }
+
+    /// A thread is no mutator any more. Called on that thread or, if it ended without a word, on another.
+    fn thread_exited(&self, tid: Tid, slot: *mut usize) {
+        let _ = (tid, slot);
+    }
+
+    /// The vtable comes into force; these are the threads. Under the world's locks: none comes or goes meanwhile.
+    fn add_all_threads(&self, threads: &[&'static ThreadStopInfo]) {
+        for thread in threads {
+            self.thread_created(thread.tid(), thread.slot());
+        }
+    }
+
+    /// The vtable is out of force. It must leave every thread as it would be without it.
+    fn remove_all_threads(&self, threads: &[&'static ThreadStopInfo]) {
+        for thread in threads {
+            self.thread_exited(thread.tid(), thread.slot());
+        }
+    }
+
+    /// Makes one thread look at its state soon, if this vtable has a way to; used to suspend single threads.
+    fn nudge(&self, thread: &ThreadStopInfo) {
+        let _ = thread;
+    }
+
+    /// In the child of a fork, before `thread_exited` is called for the threads that are not there: the vtable's own
+    /// locks may be held by one of them.
+    fn forked(&self, before: Tid, now: Tid) {
+        let _ = (before, now);
+    }
+}
+
+/// What `stop_world` and `start_world` are asked to do.
+pub struct StopRequest<'a> {
+    pub(super) live: &'a [&'static ThreadStopInfo],
+    pub(super) collecting: Option<&'static ThreadStopInfo>,
+    pub(super) handshake: &'a Handshake,
+    pub(super) epoch: u64,
+    pub(super) budget: &'a Cell<Budget>,
+}
+
+impl StopRequest<'_> {
+    /// The threads to stop: all but the collecting one, and but those that the kernel knows no more.
+    pub fn threads(&self) -> impl Iterator<Item = &'static ThreadStopInfo> + '_ {
+        let skipped = self.collecting.map_or(std::ptr::null(), std::ptr::from_ref);
+        self.live.iter().copied().filter(move |thread| !std::ptr::eq(*thread, skipped) && !thread.is_gone())
+    }
+
+    /// The thread that collects, if it is one of the world's.
+    pub fn collecting(&self) -> Option<&'static ThreadStopInfo> {
+        self.collecting
+    }
+
+    /// Numbers the stops of this world.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// The configured time for a stop.
+    pub fn within(&self) -> Duration {
+        self.budget.get().total()
+    }
+
+    /// Runs `wait` with the length of the next slice in nanoseconds and charges what it took, at most that length: time in
+    /// which the whole process stood still does not count (`.stop.jobcontrol`). `None` when the time is over.
+    pub fn wait_slice<R>(&self, longest_ns: u64, wait: impl FnOnce(u64) -> R) -> Option<R> {
+        let mut budget = self.budget.get();
+        let result = budget.slice(longest_ns, wait);
+        self.budget.set(budget);
+        result
+    }
+
+    /// How much of the time is spent.
+    pub fn spent(&self) -> Duration {
+        self.budget.get().spent()
+    }
+
+    /// The error for threads that did not answer. Reads /proc and allocates: only when every thread has been let go.
+    pub fn unanswered(&self, stopper: &'static str, signal: i32, silent: &[&'static ThreadStopInfo]) -> StopError {
+        StopError::Unanswered {
+            stopper,
+            within: self.within(),
+            of: self.threads().count(),
+            threads: silent.iter().map(|thread| SilentThread::of(thread, signal)).collect(),
+        }
+    }
+}
