@@ -18,8 +18,8 @@ pub use heap::sweep::SpaceBytes;
 pub use heap::trace::{Layout, Leaf, Trace, TypeInfo, Word};
 pub use heap::verify::{Verified, VerifyError};
 pub use runtime::{
-    BuildError, CloseError, JoinHandle, Mutator, OutOfMemory, RangeGuard, Root, SpawnError, StackGuard, Stopper, ThreadInfo,
-    Totals, World, WorldBuilder,
+    BuildError, CloseError, JoinHandle, Mutator, OutOfMemory, RangeGuard, Root, SpawnError, StackGuard, Stopper,
+    ThreadInfo, Totals, World, WorldBuilder,
 };
 pub use world::{
     AttachError, OFFSETS, SafepointStopper, SetupError, SignalStopper, SilenceReason, SilentThread, StopError,

@@ -111,7 +111,11 @@ impl Collector {
     ///
     /// # Errors
     /// The world could not be stopped, or the paranoid mode found it broken; it runs on in either case.
-    pub(crate) fn collect(&self, who: Collecting<'_>, reason: Reason) -> Result<Option<CollectionReport>, CollectError> {
+    pub(crate) fn collect(
+        &self,
+        who: Collecting<'_>,
+        reason: Reason,
+    ) -> Result<Option<CollectionReport>, CollectError> {
         self.events.fire_gc_triggered(reason as u32);
 
         // Every lock that the stopped world needs, before the first signal.
@@ -185,7 +189,7 @@ impl Collector {
         scan.handles(&self.roots);
         scan.waiting_for_finalizers(&self.finalizers);
         (outcome.stack_bytes, outcome.roots) = scan.finish();
-        self.events.fire_roots_end(number, outcome.stack_bytes, outcome.roots);
+        self.events.fire_roots_end(number, outcome.stack_bytes as usize, outcome.roots as usize);
         outcome.roots_ns = clock.lap();
 
         // Mark.
@@ -205,7 +209,7 @@ impl Collector {
         self.clear_weak_references(&mut marking, &mut outcome);
         self.queue_finalizers(&mut marking, &mut outcome);
         outcome.mark_stack_high = marking.stack_high();
-        self.events.fire_weak_end(number, u64::from(outcome.cleared), u64::from(outcome.queued));
+        self.events.fire_weak_end(number, outcome.cleared as usize, outcome.queued as usize);
         outcome.weak_ns = clock.lap();
 
         // Sweep set-up.
@@ -216,15 +220,15 @@ impl Collector {
         self.account(stopped, &mut outcome);
         let budget = self.pacing.budget(live.bytes.total(), crowd.threads as usize, self.heap.limit_bytes());
         self.heap.end_collection(budget);
-        self.events.fire_mark_end(number, live.objects, live.bytes.total());
-        self.events.fire_sweep_end(number, live.bytes.total(), outcome.freed);
+        self.events.fire_mark_end(number, live.objects as usize, live.bytes.total() as usize);
+        self.events.fire_sweep_end(number, live.bytes.total() as usize, outcome.freed as usize);
         self.events.fire_heap_stats(
             number,
-            live.bytes.small,
-            live.bytes.large,
-            live.bytes.pinned,
-            self.heap.committed_bytes(),
-            live.objects,
+            live.bytes.small as usize,
+            live.bytes.large as usize,
+            live.bytes.pinned as usize,
+            self.heap.committed_bytes() as usize,
+            live.objects as usize,
         );
         outcome.sweep_ns = clock.lap();
 
@@ -346,7 +350,6 @@ impl Collector {
     pub(crate) fn live_bytes(&self) -> u64 {
         self.live_bytes.load(Ordering::Relaxed)
     }
-
 }
 
 /// What [`Collector::new`] is made of.

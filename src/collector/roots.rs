@@ -104,7 +104,7 @@ impl<'a, 'm> RootScan<'a, 'm> {
 pub(crate) struct Ranges {
     memory: Reservation,
     used: UnsafeCell<usize>,
-    lock: Lock,
+    pub(crate) lock: Lock,
 }
 
 /// Ranges that can be registered at a time.

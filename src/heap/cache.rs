@@ -71,7 +71,8 @@ impl AllocationCache {
     pub(crate) fn new() -> Self {
         Self {
             runs: [const { Run { cursor: AtomicUsize::new(0), limit: AtomicUsize::new(0) } }; BINS],
-            blocks: [const { OwnedBlock { block: AtomicUsize::new(NO_BLOCK as usize), rest: AtomicUsize::new(0) } }; BINS],
+            blocks: [const { OwnedBlock { block: AtomicUsize::new(NO_BLOCK as usize), rest: AtomicUsize::new(0) } };
+                BINS],
         }
     }
 

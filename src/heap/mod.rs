@@ -34,7 +34,7 @@ use blocks::{BlockIndex, BlockState, Blocks, NO_BLOCK};
 use cache::AllocationCache;
 use gate::SweepGate;
 use large::FreeBlocks;
-use layout::{BINS, BLOCK_BYTES, CELL_BYTES, CHUNK_BLOCKS, CHUNK_BYTES, CLASSES, CLASSED_SPACES, cells_per_block};
+use layout::{BINS, BLOCK_BYTES, CELL_BYTES, CHUNK_BLOCKS, CHUNK_BYTES, CLASSED_SPACES, CLASSES, cells_per_block};
 
 use crate::sync::{AtomicU8, AtomicU64, LockGuard, Ordering::Relaxed};
 

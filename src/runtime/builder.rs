@@ -170,7 +170,7 @@ impl WorldBuilder {
         }
         let vtable: Arc<dyn ThreadVtable> = match self.stopper {
             Stopper::Signals => Arc::new(SignalStopper::new(self.suspend_signal)?),
-            Stopper::Safepoints => Arc::new(SafepointStopper::new()),
+            Stopper::Safepoints => Arc::new(SafepointStopper),
         };
         let threads = Threads::new(vtable)?;
         let inner = Arc::new(Inner {

@@ -91,7 +91,9 @@ fn work(mutator: &Mutator) {
 #[inline(never)]
 fn run_one(mutator: &Mutator) -> bool {
     let collector = mutator.world().collector();
-    let Some(Entry { object, action }) = collector.finalizers.next(|| mutator.lock(&collector.finalizers.lock)) else { return false };
+    let Some(Entry { object, action }) = collector.finalizers.next(|| mutator.lock(&collector.finalizers.lock)) else {
+        return false;
+    };
     let result = catch_unwind(AssertUnwindSafe(|| {
         let kept = std::hint::black_box(object);
         match action {

@@ -191,7 +191,7 @@ impl World {
     /// The world could not be stopped, or the heap is damaged.
     pub fn verify(&self) -> Result<Verified, CollectError> {
         let collector = self.collector();
-        collector.threads.with_own_stack_shown(|own| collector.verify(Collecting { own, unless_after: None }))
+        collector.threads.with_own_stack(|own| collector.verify(Collecting { own, unless_after: None }))
     }
 
     /// What the world has done so far.
@@ -279,7 +279,7 @@ impl Inner {
         let report = self
             .collector
             .threads
-            .with_own_stack_shown(|own| self.collector.collect(Collecting { own, unless_after: None }, reason))?;
+            .with_own_stack(|own| self.collector.collect(Collecting { own, unless_after: None }, reason))?;
         // Only who sets `unless_after` can be told that somebody else has collected.
         report.ok_or(CollectError::Closed)
     }
@@ -347,7 +347,6 @@ impl WorldHooks for Inner {
 }
 
 /// A spawned mutator thread.
-#[derive(Debug)]
 pub struct JoinHandle<R> {
     thread: std::thread::JoinHandle<Option<R>>,
     threads: Arc<Threads>,

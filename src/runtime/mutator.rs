@@ -152,7 +152,7 @@ impl Mutator {
         if const { needs_drop::<T>() } {
             self.register_drop(gc)?;
         }
-        self.world.collector().events.fire_object_allocated(gc.addr(), size_of::<T>() as u64);
+        self.world.collector().events.fire_object_allocated(gc.addr(), size_of::<T>());
         Ok(gc)
     }
 
@@ -179,7 +179,7 @@ impl Mutator {
         }
         // SAFETY: length and all elements are in place.
         let gc = unsafe { Gc::from_payload(ptr::NonNull::new_unchecked(payload.cast::<Array<T>>())) };
-        self.world.collector().events.fire_object_allocated(gc.addr(), bytes as u64);
+        self.world.collector().events.fire_object_allocated(gc.addr(), bytes);
         Ok(gc)
     }
 
@@ -257,7 +257,13 @@ impl Mutator {
     }
 
     /// A payload that is safe to trace before its elements are written.
-    fn zeroed(&self, bytes: usize, align: usize, info: &'static TypeInfo, length: usize) -> Result<*mut u8, OutOfMemory> {
+    fn zeroed(
+        &self,
+        bytes: usize,
+        align: usize,
+        info: &'static TypeInfo,
+        length: usize,
+    ) -> Result<*mut u8, OutOfMemory> {
         let class = class_of_size(bytes, align);
         if class == CLASSES {
             let payload = self.large(bytes, info)?;
@@ -303,7 +309,7 @@ impl Mutator {
         let payload = self.until_collected(bytes, |mutator| {
             mutator.world.collector().heap.allocate_large(bytes, info, || mutator.allocation_lock())
         })?;
-        self.world.collector().events.fire_large_allocated(payload as usize, bytes as u64);
+        self.world.collector().events.fire_large_allocated(payload as usize, bytes);
         Ok(payload)
     }
 
@@ -363,7 +369,7 @@ impl Mutator {
         }
         self.until_tick.set(TICK_BYTES);
         let next = self.cache.building(bin) + HEADER_BYTES;
-        self.world.collector().events.fire_allocation_tick(TICK_BYTES as u64, next, 0);
+        self.world.collector().events.fire_allocation_tick(TICK_BYTES, next, 0);
     }
 
     #[cold]
