@@ -4,7 +4,7 @@
 //!
 //! **Futexes.** One table of sleepers under one lock, as the kernel's hash bucket: [`wait`] compares and queues under
 //! the lock, [`wake`] takes from the queue under it. A sleeper sleeps on a condition variable of its own. Timed waits
-//! sleep like others, until some thread of the model says that time has passed ([`time_passes`]); a model in which
+//! sleep like others, until some thread of the model says that time has passed ([`time_is_up`]); a model in which
 //! nobody says so is one in which no timeout ever fires.
 //!
 //! **Signals.** [`Kernel::signal`] makes a signal pending. It is delivered as the real one is: at any protocol step of
@@ -16,6 +16,8 @@
 //! not rely on that; loom sees them also in all executions in which nobody had to sleep, where it does not help.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -34,8 +36,14 @@ pub(crate) enum FutexWait {
 
 /// The machine of one execution of a model.
 pub(crate) struct Kernel {
-    sleepers: Mutex<Vec<Sleeper>>,
+    sleepers: Mutex<Sleepers>,
     tasks: Vec<Task>,
+}
+
+#[derive(Default)]
+struct Sleepers {
+    queue: Vec<Sleeper>,
+    time_is_up: bool,
 }
 
 struct Sleeper {
@@ -68,7 +76,8 @@ impl Kernel {
     /// A machine for this many threads, the calling one among them: it is number 1.
     pub(crate) fn boot(threads: u32) -> Arc<Self> {
         let task = |_| Task { wakeup: Condvar::new(), pending: AtomicBool::new(false) };
-        let kernel = Arc::new(Self { sleepers: Mutex::new(Vec::new()), tasks: (0..threads).map(task).collect() });
+        let kernel =
+            Arc::new(Self { sleepers: Mutex::new(Sleepers::default()), tasks: (0..threads).map(task).collect() });
         kernel.enter(1);
         kernel
     }
@@ -98,7 +107,7 @@ impl Kernel {
         let sleepers = self.sleepers.lock().expect("no panic goes on");
         // Release: pairs with the Acquire in `interrupt_point`; the kernel's locks do that for a real signal.
         self.task(tid).pending.store(true, Ordering::Release);
-        if sleepers.iter().any(|s| s.tid == tid) {
+        if sleepers.queue.iter().any(|s| s.tid == tid) {
             self.task(tid).wakeup.notify_one();
         }
     }
@@ -119,7 +128,9 @@ pub(crate) fn on_signal(handler: impl Fn() + 'static) {
 }
 
 /// A step of a protocol: the handler may run here.
+#[track_caller]
 pub(crate) fn interrupt_point() {
+    let here = Location::caller();
     let handler = CURRENT.with(|current| match current.in_handler.get() {
         true => None,
         false => current.handler.borrow().clone(),
@@ -128,11 +139,19 @@ pub(crate) fn interrupt_point() {
     let kernel = kernel();
     let pending = &kernel.task(current_tid()).pending;
     if pending.load(Ordering::Relaxed) && pending.swap(false, Ordering::Acquire) {
+        INTERRUPTED.lock().expect("no panic goes on").insert((here.file(), here.line()));
         CURRENT.with(|current| current.in_handler.set(true));
         handler();
         CURRENT.with(|current| current.in_handler.set(false));
     }
 }
+
+/// The steps (file, line) at which a handler has run so far, in all models of this process.
+pub(crate) fn interrupted_steps() -> BTreeSet<(&'static str, u32)> {
+    INTERRUPTED.lock().expect("no panic goes on").clone()
+}
+
+static INTERRUPTED: std::sync::Mutex<BTreeSet<(&'static str, u32)>> = std::sync::Mutex::new(BTreeSet::new());
 
 fn can_be_interrupted() -> bool {
     CURRENT.with(|current| !current.in_handler.get() && current.handler.borrow().is_some())
@@ -148,17 +167,20 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout_ns: Option<u64>) -> 
         return FutexWait::Changed;
     }
     let word = std::ptr::from_ref(word) as usize;
-    sleepers.push(Sleeper { word, tid, timed: timeout_ns.is_some(), ended: None });
+    if timeout_ns.is_some() && sleepers.time_is_up {
+        return FutexWait::TimedOut;
+    }
+    sleepers.queue.push(Sleeper { word, tid, timed: timeout_ns.is_some(), ended: None });
     // A thread sleeps at most twice: once itself, and once in its handler.
-    let mine = |sleepers: &[Sleeper]| sleepers.iter().rposition(|s| s.tid == tid).expect("queued above");
+    let mine = |queue: &[Sleeper]| queue.iter().rposition(|s| s.tid == tid).expect("queued above");
     loop {
-        let at = mine(&sleepers);
-        let ended = match sleepers[at].ended {
+        let at = mine(&sleepers.queue);
+        let ended = match sleepers.queue[at].ended {
             None if can_be_interrupted() && task.pending.load(Ordering::Relaxed) => Some(FutexWait::Interrupted),
             ended => ended,
         };
         if let Some(ended) = ended {
-            sleepers.remove(at);
+            sleepers.queue.remove(at);
             drop(sleepers);
             interrupt_point();
             return ended;
@@ -173,8 +195,9 @@ pub(crate) fn wake(word: &AtomicU32, n: u32) -> u32 {
     end(n, FutexWait::Woken, |s| s.word == word)
 }
 
-/// Every timed wait that sleeps now runs out of time.
-pub(crate) fn time_passes() {
+/// Every timed wait, those that sleep now and those to come, runs out of time.
+pub(crate) fn time_is_up() {
+    kernel().sleepers.lock().expect("no panic goes on").time_is_up = true;
     end(u32::MAX, FutexWait::TimedOut, |s| s.timed);
 }
 
@@ -182,7 +205,7 @@ fn end(most: u32, how: FutexWait, which: impl Fn(&Sleeper) -> bool) -> u32 {
     let kernel = kernel();
     let mut sleepers = kernel.sleepers.lock().expect("no panic goes on");
     let mut count = 0;
-    for sleeper in sleepers.iter_mut().filter(|s| s.ended.is_none() && which(s)).take(most as usize) {
+    for sleeper in sleepers.queue.iter_mut().filter(|s| s.ended.is_none() && which(s)).take(most as usize) {
         sleeper.ended = Some(how);
         kernel.task(sleeper.tid).wakeup.notify_one();
         count += 1;

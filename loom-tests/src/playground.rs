@@ -4,6 +4,7 @@
 //! shares without atomics are loom cells here, and loom reports every access that the protocol does not order:
 //!
 //! * `heap`: a thread's collected memory. The thread writes it while it runs, the collector while the world stands.
+//! * `locals`: what only the thread writes, and a user at a debugger looks at while he holds it.
 //! * `published`: what a thread leaves for the collector before it acknowledges (`stack_ptr` and the rest).
 //! * `listed`: the thread list, under its lock.
 
@@ -44,6 +45,7 @@ pub(crate) struct Thread {
     pub(crate) tid: u32,
     pub(crate) state: StopState,
     pub(crate) heap: UnsafeCell<u32>,
+    locals: UnsafeCell<u32>,
     published: UnsafeCell<Published>,
 }
 
@@ -107,6 +109,7 @@ impl Playground {
             tid: others + 1 + i,
             state: StopState::new(),
             heap: UnsafeCell::new(0),
+            locals: UnsafeCell::new(0),
             published: UnsafeCell::new(Published::Nothing),
         };
         let threads: Vec<Thread> = (0..mutators).map(thread).collect();
@@ -172,12 +175,14 @@ impl World {
         }
     }
 
-    /// Touches collected memory.
+    /// Touches collected memory and locals.
     pub(crate) fn work(&self, i: usize) {
-        self.threads[i].heap.with_mut(|h| {
-            // SAFETY: loom checks that nobody else is at it.
-            unsafe { *h += 1 };
-        });
+        for cell in [&self.threads[i].heap, &self.threads[i].locals] {
+            cell.with_mut(|value| {
+                // SAFETY: loom checks that nobody else is at it.
+                unsafe { *value += 1 };
+            });
+        }
         kernel::interrupt_point();
     }
 
@@ -210,6 +215,14 @@ impl World {
     }
 
     // ---- what a stop does
+
+    /// Whether the thread is on the list.
+    pub(crate) fn is_listed(&self, i: usize) -> bool {
+        self.listed.with(|l| {
+            // SAFETY: loom checks that nobody writes it.
+            unsafe { (&*l)[i] }
+        })
+    }
 
     fn each_other(&self, me: Option<usize>) -> Vec<usize> {
         let listed = self.listed.with(|l| {
@@ -253,6 +266,14 @@ impl World {
             // SAFETY: loom checks that nobody else is at it.
             thread.heap.with_mut(|h| unsafe { *h += 100 });
         }
+    }
+
+    /// What a user does with a thread that he holds.
+    pub(crate) fn look(&self, i: usize) -> u32 {
+        self.threads[i].locals.with(|value| {
+            // SAFETY: loom checks that nobody writes it.
+            unsafe { *value }
+        })
     }
 
     /// Lets all go.

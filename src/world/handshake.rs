@@ -457,8 +457,10 @@ impl StopState {
             debug_assert!(matches!(seen.place(), Place::Running | Place::Blocking));
             let gone = Word(seen.0 & !HOLDERS).at(Place::Detached);
             interrupt_point();
-            // Release: pairs with the Acquire of `hold`, or of `outstanding` by way of the acknowledgement.
-            match self.exchange(seen, gone, Ordering::Release) {
+            // Release: pairs with the Acquire of `hold`, or of `outstanding` by way of the acknowledgement. Acquire:
+            // pairs with the Release of `hold`; without it we might see the counter as it was before the stop began,
+            // and take our acknowledgement for a late one.
+            match self.exchange(seen, gone, Ordering::AcqRel) {
                 Ok(()) => break seen,
                 Err(now) => seen = now,
             }
