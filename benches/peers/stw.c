@@ -114,10 +114,11 @@ int main(int argc, char **argv)
         sort_samples(starts, recorded);
         sort_samples(pauses, recorded);
         printf("program=stw threads=%d mode=%s n=%zu stop_us=%.2f stop_p99_us=%.2f restart_us=%.2f restart_p99_us=%.2f "
-               "pause_us=%.2f pause_p99_us=%.2f\n",
+               "pause_us=%.2f pause_p99_us=%.2f per_thread_ns=%.2f\n",
                threads, argv[2], recorded, percentile(stops, recorded, .5) / 1e3, percentile(stops, recorded, .99) / 1e3,
                percentile(starts, recorded, .5) / 1e3, percentile(starts, recorded, .99) / 1e3,
-               percentile(pauses, recorded, .5) / 1e3, percentile(pauses, recorded, .99) / 1e3);
+               percentile(pauses, recorded, .5) / 1e3, percentile(pauses, recorded, .99) / 1e3,
+               (double)(percentile(stops, recorded, .5) + percentile(starts, recorded, .5)) / (threads ? threads : 1));
     }
     fflush(stdout);
     _exit(0); /* the threads never end by themselves */
