@@ -10,9 +10,6 @@ use crate::options::Options;
 use crate::peers::Programs;
 use crate::rows::{Contest, Pace, Side, Source};
 
-/// After so many rounds the processes are started anew.
-const ROUNDS_OF_A_LIFE: usize = 10;
-
 /// A round takes at most some seconds; a side that is silent for so long hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -38,10 +35,10 @@ pub fn run(contest: &Contest, programs: &Programs, options: &Options) -> Vec<Out
         .collect();
     let mut done = 0;
     while done < options.rounds {
-        let rounds = (options.rounds - done).min(ROUNDS_OF_A_LIFE);
+        let rounds = (options.rounds - done).min(contest.rounds_of_a_life());
         let mut lives: Vec<Option<Life>> = contest.sides.iter().map(|_| None).collect();
         // the first round of a life warms up and is not counted
-        let warm_up = usize::from(contest.pace == Pace::Served);
+        let warm_up = usize::from(contest.pace != Pace::WholeProcess);
         for round in 0..rounds + warm_up {
             let mut order: Vec<usize> = (0..contest.sides.len()).collect();
             if round % 2 == 1 {
@@ -52,7 +49,7 @@ pub fn run(contest: &Contest, programs: &Programs, options: &Options) -> Vec<Out
                 let side = &contest.sides[index];
                 let answer = match contest.pace {
                     Pace::WholeProcess => whole_process(side, programs),
-                    Pace::Served => served(&mut lives[index], side, programs),
+                    Pace::Served { .. } => served(&mut lives[index], side, programs),
                 };
                 match answer {
                     Ok(_) if round < warm_up => {}

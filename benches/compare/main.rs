@@ -11,8 +11,8 @@
 //! threads of its own, and then runs them in turns, a short round each (us, peer, bare, bare, peer, us, …), while
 //! the others use no processor. Each round gives one ratio; the row shows their median and, with `--spread`, the
 //! middle half of them. What slows down the machine for a second slows down all sides of a round, and a round that
-//! was hit harder is an outlier that the median ignores. Every ten rounds the processes are started anew, so that
-//! no lucky placement of memory decides a row.
+//! was hit harder is an outlier that the median ignores. Every few rounds the processes are started anew, so that
+//! no lucky placement of memory or threads decides a row.
 //!
 //! Our side runs in this same binary as a child (`compare --child bintrees 18 1`), so that memory is counted per
 //! program; the programs and their output are those of the peers, line by line.

@@ -34,8 +34,8 @@ pub struct Side {
 /// How a side is run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// One process lives through many rounds.
-    Served,
+    /// One process lives through so many rounds.
+    Served { rounds: usize },
     /// A process per round: its whole life is measured, and its peak memory.
     WholeProcess,
 }
@@ -69,6 +69,25 @@ pub struct Contest {
     pub sides: Vec<Side>,
     pub rows: Vec<Row>,
 }
+
+impl Contest {
+    /// After so many rounds the processes are started anew.
+    pub fn rounds_of_a_life(&self) -> usize {
+        match self.pace {
+            Pace::Served { rounds } => rounds,
+            Pace::WholeProcess => usize::MAX,
+        }
+    }
+}
+
+/// A process with many threads settles into a habit (which thread wakes on which processor) and keeps it: it is
+/// started anew often. It takes little time.
+const STOPPING: Pace = Pace::Served { rounds: 3 };
+
+/// A heap of 100 MB takes longer to build than to mark.
+const MARKING: Pace = Pace::Served { rounds: 10 };
+
+const ALLOCATING: Pace = Pace::Served { rounds: 5 };
 
 /// The contests that have a chosen row, with the rows that were chosen.
 pub fn chosen(words: &[String]) -> Vec<Contest> {
@@ -106,7 +125,7 @@ fn all() -> Vec<Contest> {
 fn blocked(threads: u32) -> Contest {
     let collections = if threads >= 128 { 5 } else { 11 };
     Contest {
-        pace: Pace::Served,
+        pace: STOPPING,
         sides: stopping(threads, "read", collections, collections),
         rows: vec![
             row("stop", format!("stop {threads} blocked threads"), "stop_us", "µs", [Limit::BaseAtMost(1.15)]),
@@ -115,7 +134,10 @@ fn blocked(threads: u32) -> Contest {
     }
 }
 
+/// Spinning threads. Whether those that are woken preempt the one that wakes them is a throw of the dice at each stop,
+/// so that a round needs many; bdwgc waits for all of them each time, and one is enough.
 fn busy(threads: u32) -> Contest {
+    let collections = if threads >= 32 { 9 } else { 21 };
     let rows = vec![
         row("stop", format!("stop {threads} spinning threads"), "stop_us", "µs", []),
         row(
@@ -126,7 +148,7 @@ fn busy(threads: u32) -> Contest {
             [Limit::BaseAtMost(1.2), Limit::PeerAtMost(1.0 / 20.0)],
         ),
     ];
-    Contest { pace: Pace::Served, sides: stopping(threads, "busy", 5, 1), rows }
+    Contest { pace: STOPPING, sides: stopping(threads, "busy", collections, 1), rows }
 }
 
 /// Stop and restart together, divided by the number of threads.
@@ -135,7 +157,7 @@ fn blocking(threads: u32) -> Contest {
     sides.retain(|side| side.role != Role::Base);
     let name = format!("per thread of {threads} in blocking regions");
     Contest {
-        pace: Pace::Served,
+        pace: STOPPING,
         sides,
         rows: vec![row("stop", name, "per_thread_ns", "ns", [Limit::AtMost(50.0)])],
     }
@@ -158,7 +180,7 @@ fn mark(shape: &'static str, limits: Vec<Limit>) -> Contest {
     ];
     set_markers(&mut sides, 1);
     let name = format!("{shape} of 100 MB, 1 marker");
-    Contest { pace: Pace::Served, sides, rows: vec![row("mark", name, "mobj_s", "M/s", limits)] }
+    Contest { pace: MARKING, sides, rows: vec![row("mark", name, "mobj_s", "M/s", limits)] }
 }
 
 fn mark_with_two() -> Contest {
@@ -170,7 +192,7 @@ fn mark_with_two() -> Contest {
     sides.append(&mut alone);
     let name = "tree of 100 MB, 2 markers".into();
     Contest {
-        pace: Pace::Served,
+        pace: MARKING,
         sides,
         rows: vec![row("mark", name, "mobj_s", "M/s", [Limit::BaseAtLeast(1.7)])],
     }
@@ -189,7 +211,7 @@ const THOUSANDS: &str = "2000";
 fn allocate(size: u32) -> Contest {
     let size = size.to_string();
     Contest {
-        pace: Pace::Served,
+        pace: ALLOCATING,
         sides: vec![
             side(Role::Us, Source::Ours, &["alloc", &size, "1", THOUSANDS, "serve"]),
             side(Role::Peer, Source::Libgc, &["alloc", &size, "1", THOUSANDS, "serve"]),
@@ -201,7 +223,7 @@ fn allocate(size: u32) -> Contest {
 fn allocate_by_two(size: u32) -> Contest {
     let size = size.to_string();
     Contest {
-        pace: Pace::Served,
+        pace: ALLOCATING,
         sides: vec![
             side(Role::Us, Source::Ours, &["alloc", &size, "2", THOUSANDS, "serve"]),
             side(Role::Peer, Source::Libgc, &["alloc", &size, "2", THOUSANDS, "serve"]),
@@ -231,7 +253,7 @@ fn program(name: &'static str, arguments: &[u32]) -> Contest {
 
 fn events() -> Contest {
     Contest {
-        pace: Pace::Served,
+        pace: ALLOCATING,
         sides: vec![side(Role::Us, Source::Ours, &["events", "serve"])],
         rows: vec![row("events", "events off, over an empty loop".into(), "extra_ns", "ns", [Limit::AtMost(0.5)])],
     }
