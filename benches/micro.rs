@@ -44,7 +44,11 @@ fn in_a_world<R>(stopper: Stopper, body: impl FnOnce(&Mutator) -> R) -> R {
 }
 
 fn allocation(criterion: &mut Criterion) {
-    fn one<T: Trace>(group: &mut criterion::BenchmarkGroup<'_, criterion::measurement::WallTime>, m: &Mutator, new: fn() -> T) {
+    fn one<T: Trace>(
+        group: &mut criterion::BenchmarkGroup<'_, criterion::measurement::WallTime>,
+        m: &Mutator,
+        new: fn() -> T,
+    ) {
         let bytes = size_of::<T>() as u64;
         group.throughput(Throughput::Bytes(bytes));
         group.bench_function(BenchmarkId::from_parameter(bytes), |bencher| bencher.iter(|| m.alloc(new())));

@@ -156,11 +156,7 @@ fn blocking(threads: u32) -> Contest {
     let mut sides = stopping(threads, "blocking", 11, 11);
     sides.retain(|side| side.role != Role::Base);
     let name = format!("per thread of {threads} in blocking regions");
-    Contest {
-        pace: STOPPING,
-        sides,
-        rows: vec![row("stop", name, "per_thread_ns", "ns", [Limit::AtMost(50.0)])],
-    }
+    Contest { pace: STOPPING, sides, rows: vec![row("stop", name, "per_thread_ns", "ns", [Limit::AtMost(50.0)])] }
 }
 
 fn stopping(threads: u32, mode: &str, collections: u32, peers_collections: u32) -> Vec<Side> {
@@ -191,11 +187,7 @@ fn mark_with_two() -> Contest {
     set_markers(&mut alone, 1);
     sides.append(&mut alone);
     let name = "tree of 100 MB, 2 markers".into();
-    Contest {
-        pace: MARKING,
-        sides,
-        rows: vec![row("mark", name, "mobj_s", "M/s", [Limit::BaseAtLeast(1.7)])],
-    }
+    Contest { pace: MARKING, sides, rows: vec![row("mark", name, "mobj_s", "M/s", [Limit::BaseAtLeast(1.7)])] }
 }
 
 /// libgc's own switch, which our child reads too.
@@ -227,10 +219,7 @@ fn allocate_by_two(size: u32) -> Contest {
         sides: vec![
             side(Role::Us, Source::Ours, &["alloc", &size, "2", THOUSANDS, "serve"]),
             side(Role::Peer, Source::Libgc, &["alloc", &size, "2", THOUSANDS, "serve"]),
-            Side {
-                note: "us, 1 thread",
-                ..side(Role::Base, Source::Ours, &["alloc", &size, "1", THOUSANDS, "serve"])
-            },
+            Side { note: "us, 1 thread", ..side(Role::Base, Source::Ours, &["alloc", &size, "1", THOUSANDS, "serve"]) },
         ],
         rows: vec![row("allocate", format!("{size} bytes, each of 2 threads"), "ns", "ns", [Limit::BaseAtMost(1.15)])],
     }

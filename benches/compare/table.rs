@@ -89,10 +89,9 @@ pub fn show(row: &Row, sides: &[Side], outcomes: &[Outcome], options: &Options) 
         ratio(&to_base),
         must_hold(row),
         word(verdict),
-        found(Role::Base).filter(|(side, _)| !side.note.is_empty()).map_or(String::new(), |(side, _)| format!(
-            "  (base: {})",
-            side.note
-        )),
+        found(Role::Base)
+            .filter(|(side, _)| !side.note.is_empty())
+            .map_or(String::new(), |(side, _)| format!("  (base: {})", side.note)),
     );
     if options.spread {
         spread("us/peer", &to_peer);

@@ -37,9 +37,11 @@ pub fn run(arguments: &[&str], mut rounds: Rounds) -> Result<(), Failure> {
         let collections = world.statistics().collections;
         let times = match size {
             16 => allocate(&main, threads, objects, || Small { a: GcCell::new(None), b: GcCell::new(None) }),
-            32 => {
-                allocate(&main, threads, objects, || Medium { a: GcCell::new(None), b: GcCell::new(None), rest: [0; 2] })
-            }
+            32 => allocate(&main, threads, objects, || Medium {
+                a: GcCell::new(None),
+                b: GcCell::new(None),
+                rest: [0; 2],
+            }),
             64 => {
                 allocate(&main, threads, objects, || Large { a: GcCell::new(None), b: GcCell::new(None), rest: [0; 6] })
             }
@@ -63,12 +65,7 @@ struct Times {
     cpu_ns: f64,
 }
 
-fn allocate<T: Trace>(
-    main: &Mutator,
-    threads: usize,
-    objects: usize,
-    new: fn() -> T,
-) -> Result<Vec<Times>, Failure> {
+fn allocate<T: Trace>(main: &Mutator, threads: usize, objects: usize, new: fn() -> T) -> Result<Vec<Times>, Failure> {
     // leaked: 32 bytes per round, so that the closure is Copy
     let barrier: &'static Barrier = Box::leak(Box::new(Barrier::new(threads)));
     on_each_thread(main, threads, move |m, _| {
@@ -88,10 +85,8 @@ fn fill<T: Trace>(
     for i in 0..objects {
         ring[i % RING].set(Some(m.alloc(new())?));
     }
-    let times = Times {
-        wall_ns: start.elapsed().as_nanos() as f64,
-        cpu_ns: (thread_cpu() - cpu_start).as_nanos() as f64,
-    };
+    let times =
+        Times { wall_ns: start.elapsed().as_nanos() as f64, cpu_ns: (thread_cpu() - cpu_start).as_nanos() as f64 };
     keep_alive(ring);
     Ok(times)
 }

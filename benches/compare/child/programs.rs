@@ -99,7 +99,8 @@ fn benchmark(m: &Mutator) -> Result<(), OutOfMemory> {
     black_box(make_tree(m, STRETCH_DEPTH)?);
     let long_lived = new_node(m, None, None)?;
     populate(m, LONG_LIVED_DEPTH, long_lived)?;
-    let array = m.alloc_array::<f64>(ARRAY_LENGTH, |i| if i < ARRAY_LENGTH / 2 { 1.0 / (i + 1) as f64 } else { 0.0 })?;
+    let array =
+        m.alloc_array::<f64>(ARRAY_LENGTH, |i| if i < ARRAY_LENGTH / 2 { 1.0 / (i + 1) as f64 } else { 0.0 })?;
     for depth in (4..=16).step_by(2) {
         short_lived_nodes(m, depth)?;
     }
