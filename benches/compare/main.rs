@@ -58,7 +58,10 @@ fn main() -> ExitCode {
 }
 
 fn compare(options: &options::Options) -> ExitCode {
-    let contests = rows::chosen(&options.rows);
+    let mut contests = rows::chosen(&options.rows);
+    if options.calibrate {
+        contests.retain_mut(rows::Contest::calibrate);
+    }
     if contests.is_empty() {
         eprintln!("compare: no row matches {:?}; --list shows them", options.rows);
         return ExitCode::from(2);

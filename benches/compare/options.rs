@@ -10,6 +10,7 @@ usage: cargo bench --bench compare -- [ROW...] [options]
   --quick         5 rounds
   --spread        also show the middle half of the ratios
   --samples FILE  write every sample, tab-separated: row, round, side, key, value
+  --calibrate     let the bare limit run in our place too: what noise alone makes of a ratio
   --strict        exit with 1 if a row falls short
   --list          show the rows and what must hold, run nothing
 ";
@@ -25,14 +26,22 @@ pub struct Options {
     pub rounds: usize,
     pub spread: bool,
     pub samples: Option<PathBuf>,
+    pub calibrate: bool,
     pub strict: bool,
     pub list: bool,
 }
 
 impl Options {
     pub fn parse(arguments: &[String]) -> Result<Asked, String> {
-        let mut options =
-            Options { rows: Vec::new(), rounds: 30, spread: false, samples: None, strict: false, list: false };
+        let mut options = Options {
+            rows: Vec::new(),
+            rounds: 30,
+            spread: false,
+            samples: None,
+            calibrate: false,
+            strict: false,
+            list: false,
+        };
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {
             let mut value = || rest.next().ok_or(format!("{argument} needs a value"));
@@ -42,6 +51,7 @@ impl Options {
                 "--help" | "-h" => return Ok(Asked::Help),
                 "--quick" => options.rounds = 5,
                 "--spread" => options.spread = true,
+                "--calibrate" => options.calibrate = true,
                 "--strict" => options.strict = true,
                 "--list" => options.list = true,
                 "--samples" => options.samples = Some(PathBuf::from(value()?)),

@@ -78,6 +78,18 @@ impl Contest {
             Pace::WholeProcess => usize::MAX,
         }
     }
+
+    /// Puts the bare limit in our place, where there is one that this binary runs: then the two sides are equal, and the
+    /// row shows what noise makes of their ratio. False if there is none.
+    pub fn calibrate(&mut self) -> bool {
+        let is_bare = |side: &&Side| side.role == Role::Base && side.note.is_empty();
+        let Some(bare) = self.sides.iter().find(is_bare) else { return false };
+        let (source, command) = (bare.source, bare.command.clone());
+        for side in self.sides.iter_mut().filter(|side| side.role == Role::Us) {
+            (side.source, side.command) = (source, command.clone());
+        }
+        true
+    }
 }
 
 /// A process with many threads settles into a habit (which thread wakes on which processor) and keeps it: it is
