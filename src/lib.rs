@@ -3,7 +3,26 @@
 mod collector;
 pub mod debugger;
 pub mod events;
+mod heap;
 mod os;
+mod runtime;
 mod sabotage;
 mod sync;
 mod world;
+
+pub use collector::CollectError;
+pub use collector::report::{CollectionReport, Reason};
+pub use heap::Paranoid;
+pub use heap::layout::Space;
+pub use heap::pointer::{Array, Gc, GcCell, Weak, WeakCell, keep_alive};
+pub use heap::sweep::SpaceBytes;
+pub use heap::trace::{Layout, Leaf, Trace, TypeInfo, Word};
+pub use heap::verify::{Verified, VerifyError};
+pub use runtime::{
+    BuildError, CloseError, JoinHandle, Mutator, OutOfMemory, RangeGuard, Root, SpawnError, StackGuard, Stopper,
+    ThreadInfo, Totals, World, WorldBuilder,
+};
+pub use world::{
+    AttachError, OFFSETS, SafepointStopper, SetupError, SignalStopper, SilenceReason, SilentThread, StopError,
+    StopInfoOffsets, StopRequest, ThreadDescription, ThreadName, ThreadStopInfo, ThreadVtable, Tid,
+};

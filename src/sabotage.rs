@@ -41,6 +41,7 @@ guards! {
     StopPublish = "stop.publish-first",
     StopBlocking = "stop.blocking",
     StopStalePermit = "stop.stale-permit",
+    StopInterrupted = "stop.interrupted",
     SyncLostWake = "sync.lost-wake",
     SyncTimedOut = "sync.timed-out",
     ForkServices = "fork.services",

@@ -19,8 +19,7 @@ use std::cell::UnsafeCell;
 use std::io;
 
 use crate::os::memory::Reservation;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Lock, Ordering};
-use crate::world::Mutator;
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Lock, LockGuard, Ordering};
 
 /// What runs for a dead object.
 #[derive(Clone, Copy)]
@@ -30,7 +29,7 @@ pub(crate) enum Action {
     /// Calls the typed function whose address is given, by way of one that knows its type.
     Call {
         /// Restores the type of the function and of the object, and calls it.
-        trampoline: unsafe fn(function: *const (), mutator: &Mutator, payload: usize),
+        trampoline: unsafe fn(function: *const (), mutator: *const (), payload: usize),
         /// The `fn(&Mutator, Gc<T>)` that was registered.
         function: *const (),
     },
@@ -128,7 +127,9 @@ pub(crate) struct Finalizers {
     pub(crate) run: AtomicU64,
     /// Finalizers that panicked.
     pub(crate) panicked: AtomicU64,
-    /// The finalizer thread runs, or never will.
+    /// 1 when the finalizer thread has ended or was never started.
+    pub(crate) ended: AtomicU32,
+    /// The finalizer thread was started.
     pub(crate) started: AtomicBool,
 }
 
@@ -147,20 +148,21 @@ impl Finalizers {
             closing: AtomicBool::new(false),
             run: AtomicU64::new(0),
             panicked: AtomicU64::new(0),
+            ended: AtomicU32::new(1),
             started: AtomicBool::new(false),
         })
     }
 
-    /// Registers an entry. False if the table is full.
-    pub(crate) fn register(&self, entry: Entry) -> bool {
-        let _guard = self.lock.lock();
+    /// Registers an entry. False if the table is full. `lock` takes the lock in the way that suits the caller.
+    pub(crate) fn register<'a>(&'a self, entry: Entry, lock: impl FnOnce() -> LockGuard<'a>) -> bool {
+        let _guard = lock();
         // SAFETY: under the lock.
         unsafe { &mut *self.registered.get() }.push(entry)
     }
 
     /// The next finalizer to run. What it returns must be on the caller's stack until it has run.
-    pub(crate) fn next(&self) -> Option<Entry> {
-        let _guard = self.lock.lock();
+    pub(crate) fn next<'a>(&'a self, lock: impl FnOnce() -> LockGuard<'a>) -> Option<Entry> {
+        let _guard = lock();
         // SAFETY: under the lock.
         unsafe { &mut *self.ready.get() }.pop()
     }

@@ -1,3 +1,424 @@
-//! One collection.
+//! One collection, phase by phase.
+//!
+//! [`Collector::collect`] *is* the collection: it reads from top to bottom as what happens. Everything that it needs
+//! while the world is stopped is known or taken before the first signal: the three locks of the world and that of
+//! the finalizer tables, the sweep gate, all memory. From "all stopped" to "restart" nothing allocates from malloc,
+//! prints, or waits for a lock that a stopped thread could hold (`.stop.no-malloc`, `.stop.locks`).
 
+pub(crate) mod finalize;
+pub(crate) mod mark;
+pub(crate) mod pacing;
+pub(crate) mod parallel;
+pub(crate) mod report;
+mod roots;
 pub(crate) mod termination;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use finalize::Finalizers;
+use pacing::Pacing;
+use parallel::{Company, Markers, Marking};
+use report::{CollectionReport, Reason};
+use roots::RootScan;
+
+use crate::events::Events;
+use crate::heap::Heap;
+use crate::heap::cache::AllocationCache;
+use crate::heap::slots::SlotTable;
+use crate::heap::sweep::SpaceBytes;
+use crate::heap::verify::{Verified, VerifyError};
+use crate::os::clock::{Budget, now_ns};
+use crate::sabotage::{Guard, removed};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::world::error::StopError;
+use crate::world::name::ThreadName;
+use crate::world::region::OwnStack;
+use crate::world::registry::Threads;
+use crate::world::stop::{StopCensus, StoppedWorld};
+
+/// Why there was no collection. The world runs on, and nothing was reclaimed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CollectError {
+    /// The world could not be stopped.
+    #[error(transparent)]
+    Stop(#[from] StopError),
+    /// The paranoid mode found the heap broken.
+    #[error("the heap is damaged after collection {number}: {error}")]
+    Damaged {
+        /// The collection after which it was found.
+        number: u32,
+        /// What was found.
+        error: VerifyError,
+    },
+    /// The world was closed.
+    #[error("the world is closed")]
+    Closed,
+}
+
+/// Everything that a collection works on.
+pub(crate) struct Collector {
+    pub(crate) heap: Heap,
+    pub(crate) threads: Arc<Threads>,
+    pub(crate) events: Events,
+    pub(crate) roots: SlotTable,
+    pub(crate) ranges: roots::Ranges,
+    pub(crate) finalizers: Finalizers,
+    pub(crate) markers: Markers,
+    pub(crate) pacing: Pacing,
+    pub(crate) stop_timeout: Duration,
+    /// Finished collections.
+    pub(crate) collections: AtomicU32,
+    /// What was alive after the last one, and what was then unused in the threads' blocks.
+    live_bytes: AtomicU64,
+    unused_bytes: AtomicU64,
+    /// Bytes allocated up to the last collection.
+    pub(crate) allocated_total: AtomicU64,
+    pub(crate) on_collection: Option<Box<dyn Fn(&CollectionReport) + Send + Sync>>,
+}
+
+/// Who collects: one of the world's threads, with its registers on its stack, or a stranger.
+#[derive(Clone, Copy)]
+pub(crate) struct Collecting<'a> {
+    /// Its own stack, if it is one of the world's threads.
+    pub(crate) own: Option<&'a OwnStack>,
+    /// Do nothing if a collection has finished since this one was.
+    pub(crate) unless_after: Option<u32>,
+}
+
+impl Collector {
+    pub(crate) fn new(parts: Parts) -> std::io::Result<Self> {
+        Ok(Self {
+            heap: parts.heap,
+            threads: parts.threads,
+            events: Events::new(),
+            roots: SlotTable::new(1 << 22)?,
+            ranges: roots::Ranges::new()?,
+            finalizers: Finalizers::new()?,
+            markers: parts.markers,
+            pacing: parts.pacing,
+            stop_timeout: parts.stop_timeout,
+            collections: AtomicU32::new(0),
+            live_bytes: AtomicU64::new(0),
+            unused_bytes: AtomicU64::new(0),
+            allocated_total: AtomicU64::new(0),
+            on_collection: parts.on_collection,
+        })
+    }
+
+    /// Collects. `Ok(None)` if somebody else did meanwhile and the caller did not insist.
+    ///
+    /// # Errors
+    /// The world could not be stopped, or the paranoid mode found it broken; it runs on in either case.
+    pub(crate) fn collect(
+        &self,
+        who: Collecting<'_>,
+        reason: Reason,
+    ) -> Result<Option<CollectionReport>, CollectError> {
+        self.events.fire_gc_triggered(reason as u32);
+
+        // Every lock that the stopped world needs, before the first signal.
+        let mut budget = Budget::new(self.stop_timeout);
+        let locks = self.threads.lock_for_stop(&mut budget)?;
+        if who.unless_after.is_some_and(|seen| seen != self.collections.load(Ordering::Relaxed)) {
+            return Ok(None);
+        }
+        let finalizer_tables = self.finalizers.lock.lock();
+        self.wait_for_sweeps(&mut budget)?;
+        let number = self.collections.load(Ordering::Relaxed) + 1;
+        let mut clock = PhaseClock::start();
+
+        // Suspend.
+        self.events.fire_suspend_begin(number, reason as u32);
+        let stopped = match self.threads.stop(locks, who.own, budget) {
+            Ok(stopped) => stopped,
+            Err(error) => {
+                self.events.fire_stop_abandoned(number, error.unanswered());
+                return Err(error.into());
+            }
+        };
+        let crowd = stopped.census();
+        self.events.fire_suspend_end(number, crowd.threads, crowd.blocking);
+        let stop_ns = clock.lap();
+
+        self.events.fire_gc_start(number, reason as u32);
+        let outcome = self.collect_stopped(&stopped, number, &crowd, &mut clock);
+        self.collections.store(number, Ordering::Relaxed);
+        self.events.fire_gc_end(number);
+
+        // Restart.
+        self.events.fire_restart_begin(number);
+        clock.lap();
+        let restart_ns = stopped.start();
+        let pause_ns = clock.total() + restart_ns;
+        drop(finalizer_tables);
+        self.events.fire_restart_end(number);
+
+        let outcome = outcome.map_err(|error| CollectError::Damaged { number, error })?;
+        let report = self.report(number, reason, who, &StopFacts { stop_ns, restart_ns, pause_ns, crowd }, &outcome);
+        if outcome.queued > 0 {
+            self.finalizers.announce();
+        }
+        if let Some(listener) = &self.on_collection {
+            listener(&report);
+        }
+        Ok(Some(report))
+    }
+
+    /// The part of a collection in which every other thread stands still.
+    fn collect_stopped(
+        &self,
+        stopped: &StoppedWorld<'_>,
+        number: u32,
+        crowd: &StopCensus,
+        clock: &mut PhaseClock,
+    ) -> Result<Outcome, VerifyError> {
+        let mut outcome = Outcome::default();
+        self.heap.begin_marking();
+        let company = if stopped.is_whole_process() { Company::Alone } else { Company::All };
+        // SAFETY: the collection lock is held and the world is stopped.
+        let mut marking = unsafe { self.markers.begin(&self.heap, company) };
+
+        // Roots.
+        self.events.fire_roots_begin(number);
+        let mut scan = RootScan::new(&mut marking.marker);
+        scan.stacks(stopped);
+        scan.half_built_objects(&self.heap, stopped);
+        scan.ranges(&self.ranges);
+        scan.handles(&self.roots);
+        scan.waiting_for_finalizers(&self.finalizers);
+        (outcome.stack_bytes, outcome.roots) = scan.finish();
+        self.events.fire_roots_end(number, outcome.stack_bytes as usize, outcome.roots as usize);
+        outcome.roots_ns = clock.lap();
+
+        // Mark.
+        self.events.fire_mark_begin(number);
+        marking.run();
+        outcome.mark_ns = clock.lap();
+
+        // Before anything is cleared or freed: does whoever stopped the world still hold it?
+        if !stopped.is_still_held() {
+            marking.for_each_weak(|_| {});
+            self.heap.discard_marks();
+            outcome.discarded = true;
+            return Ok(outcome);
+        }
+
+        // Weak references, then finalizers.
+        self.clear_weak_references(&mut marking, &mut outcome);
+        self.queue_finalizers(&mut marking, &mut outcome);
+        outcome.mark_stack_high = marking.stack_high();
+        self.events.fire_weak_end(number, outcome.cleared as usize, outcome.queued as usize);
+        outcome.weak_ns = clock.lap();
+
+        // Sweep set-up.
+        self.events.fire_sweep_begin(number);
+        let live = self.heap.set_up_sweep(caches(stopped));
+        outcome.live = live.bytes;
+        outcome.live_objects = live.objects;
+        self.account(stopped, &mut outcome);
+        let budget = self.pacing.budget(live.bytes.total(), crowd.threads as usize, self.heap.limit_bytes());
+        self.heap.end_collection(budget);
+        self.events.fire_mark_end(number, live.objects as usize, live.bytes.total() as usize);
+        self.events.fire_sweep_end(number, live.bytes.total() as usize, outcome.freed as usize);
+        self.events.fire_heap_stats(
+            number,
+            live.bytes.small as usize,
+            live.bytes.large as usize,
+            live.bytes.pinned as usize,
+            self.heap.committed_bytes() as usize,
+            live.objects as usize,
+        );
+        outcome.sweep_ns = clock.lap();
+
+        if self.heap.paranoid {
+            let found = self.heap.verify()?;
+            if found.live.total() != live.bytes.total() {
+                return Err(VerifyError::Count { counted: found.live.total(), reported: live.bytes.total() });
+            }
+            clock.lap();
+        }
+        Ok(outcome)
+    }
+
+    /// Clears every weak reference whose target nothing else keeps.
+    fn clear_weak_references(&self, marking: &mut Marking<'_>, outcome: &mut Outcome) {
+        let heap = &self.heap;
+        marking.for_each_weak(|target| {
+            let address = target.load(Ordering::Relaxed);
+            if address != 0 && !heap.is_marked(address) && !removed(Guard::WeakClear) {
+                target.store(0, Ordering::Relaxed);
+                outcome.cleared += 1;
+            }
+        });
+    }
+
+    /// Queues the finalizers of dead objects, and keeps alive what they will see.
+    fn queue_finalizers(&self, marking: &mut Marking<'_>, outcome: &mut Outcome) {
+        let is_marked = |object| self.heap.is_marked(object);
+        if removed(Guard::FinalOrder) {
+            outcome.queued += self.finalizers.queue_drops(is_marked, |object| marking.marker.precise(object));
+        }
+        outcome.queued += self.finalizers.queue_calls(is_marked, |object| marking.marker.precise(object));
+        marking.run_on();
+        outcome.queued += self.finalizers.queue_drops(is_marked, |object| marking.marker.precise(object));
+        marking.run_on();
+        // Weak cells that only a finalizer reaches.
+        self.clear_weak_references(marking, outcome);
+    }
+
+    /// What was allocated since the last collection, and what died.
+    fn account(&self, stopped: &StoppedWorld<'_>, outcome: &mut Outcome) {
+        let unused = caches(stopped).map(AllocationCache::all_unused_bytes).sum::<usize>() as u64;
+        // SAFETY: the allocation lock is held.
+        let acquired = unsafe { self.heap.state() }.acquired_bytes;
+        let unused_before = self.unused_bytes.swap(unused, Ordering::Relaxed);
+        outcome.allocated = (acquired + unused_before).saturating_sub(unused);
+        self.allocated_total.fetch_add(outcome.allocated, Ordering::Relaxed);
+        let live = outcome.live.total();
+        let live_before = self.live_bytes.swap(live, Ordering::Relaxed);
+        outcome.freed = (live_before + outcome.allocated).saturating_sub(live);
+    }
+
+    /// No thread may be in the middle of sweeping a block when the world stops.
+    fn wait_for_sweeps(&self, budget: &mut Budget) -> Result<(), StopError> {
+        if self.heap.gate.wait_until_empty(budget) {
+            return Ok(());
+        }
+        Err(StopError::Vtable {
+            stopper: "sweep gate",
+            what: format!(
+                "a thread has been sweeping a block for {:?}: is it held by a debugger or out of CPU time?",
+                budget.total()
+            ),
+        })
+    }
+
+    fn report(
+        &self,
+        number: u32,
+        reason: Reason,
+        who: Collecting<'_>,
+        stop: &StopFacts,
+        outcome: &Outcome,
+    ) -> CollectionReport {
+        let by = who.own.map_or_else(|| ThreadName::new("(not attached)"), |own| own.record().name());
+        let slowest = stop.crowd.slowest;
+        CollectionReport {
+            number,
+            reason,
+            by,
+            stop_ns: stop.stop_ns,
+            roots_ns: outcome.roots_ns,
+            mark_ns: outcome.mark_ns,
+            weak_ns: outcome.weak_ns,
+            sweep_ns: outcome.sweep_ns,
+            restart_ns: stop.restart_ns,
+            pause_ns: stop.pause_ns,
+            live: outcome.live,
+            live_objects: outcome.live_objects,
+            freed_bytes: outcome.freed,
+            allocated_bytes: outcome.allocated,
+            committed_bytes: self.heap.committed_bytes(),
+            stack_bytes: outcome.stack_bytes,
+            threads_stopped: stop.crowd.threads - u32::from(who.own.is_some()),
+            threads_blocking: stop.crowd.blocking,
+            slowest: slowest.map_or(ThreadName::EMPTY, |slowest| slowest.name),
+            slowest_ns: slowest.map_or(0, |slowest| slowest.ns),
+            mark_stack_high: outcome.mark_stack_high,
+            weak_cleared: outcome.cleared,
+            finalizers_queued: outcome.queued,
+        }
+    }
+
+    /// Stops the world only to verify the heap.
+    ///
+    /// # Errors
+    /// As [`collect`](Self::collect).
+    pub(crate) fn verify(&self, who: Collecting<'_>) -> Result<Verified, CollectError> {
+        let mut budget = Budget::new(self.stop_timeout);
+        let locks = self.threads.lock_for_stop(&mut budget)?;
+        self.wait_for_sweeps(&mut budget)?;
+        let stopped = self.threads.stop(locks, who.own, budget)?;
+        let found = self.heap.verify();
+        drop(stopped);
+        found.map_err(|error| CollectError::Damaged { number: self.collections.load(Ordering::Relaxed), error })
+    }
+
+    /// What was alive after the last collection.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.live_bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// What [`Collector::new`] is made of.
+pub(crate) struct Parts {
+    pub(crate) heap: Heap,
+    pub(crate) threads: Arc<Threads>,
+    pub(crate) markers: Markers,
+    pub(crate) pacing: Pacing,
+    pub(crate) stop_timeout: Duration,
+    pub(crate) on_collection: Option<Box<dyn Fn(&CollectionReport) + Send + Sync>>,
+}
+
+/// The allocation caches of the stopped threads, the collecting one's among them.
+fn caches<'a>(stopped: &'a StoppedWorld<'_>) -> impl Iterator<Item = &'a AllocationCache> + Clone + 'a {
+    stopped.live().iter().filter_map(|record| {
+        let cache = record.user().cast::<AllocationCache>();
+        // SAFETY: a mutator sets its record's user word to its cache after attach and clears it before detach,
+        // neither of which can happen inside a stop.
+        (!cache.is_null()).then(|| unsafe { &*cache })
+    })
+}
+
+/// What the stopped part of a collection found.
+#[derive(Default)]
+struct Outcome {
+    roots_ns: u64,
+    mark_ns: u64,
+    weak_ns: u64,
+    sweep_ns: u64,
+    stack_bytes: u64,
+    roots: u64,
+    live: SpaceBytes,
+    live_objects: u64,
+    allocated: u64,
+    freed: u64,
+    cleared: u32,
+    queued: u32,
+    mark_stack_high: usize,
+    discarded: bool,
+}
+
+/// What is known of the stop itself.
+struct StopFacts {
+    stop_ns: u64,
+    restart_ns: u64,
+    pause_ns: u64,
+    crowd: StopCensus,
+}
+
+/// Times the phases.
+struct PhaseClock {
+    begin: u64,
+    last: u64,
+}
+
+impl PhaseClock {
+    fn start() -> Self {
+        let now = now_ns();
+        Self { begin: now, last: now }
+    }
+
+    /// Nanoseconds since the last lap.
+    fn lap(&mut self) -> u64 {
+        let now = now_ns();
+        now - std::mem::replace(&mut self.last, now)
+    }
+
+    /// Nanoseconds from the start to the last lap.
+    fn total(&self) -> u64 {
+        self.last - self.begin
+    }
+}

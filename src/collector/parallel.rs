@@ -132,9 +132,7 @@ impl Shared {
         loop {
             marker.drain();
             let glance = self.termination.glance();
-            if !self.pool.take(|tasks| marker.adopt(tasks))
-                && self.termination.became_idle(glance) == Idle::Finished
-            {
+            if !self.pool.take(|tasks| marker.adopt(tasks)) && self.termination.became_idle(glance) == Idle::Finished {
                 return;
             }
         }
@@ -248,10 +246,13 @@ impl Marking<'_> {
             }
             futex::wait(&shared.working, working, None);
         }
+        let (mut overflowed, mut high) = (false, 0);
         for result in self.results() {
-            self.marker.overflowed |= result.overflowed;
-            self.high = self.high.max(result.high_water);
+            overflowed |= result.overflowed;
+            high = high.max(result.high_water);
         }
+        self.marker.overflowed |= overflowed;
+        self.high = self.high.max(high);
     }
 
     /// What the service threads of this phase brought home.
@@ -302,7 +303,9 @@ fn help(shared: &Shared, index: usize, mut stack: MarkStack) {
         shared.mark_until_the_end(&mut marker);
         let (overflowed, weak_cells) = (marker.overflowed, marker.weak_cells);
         // SAFETY: this thread's own result, read only after `working` was counted down.
-        unsafe { *shared.results[index].get() = HelperResult { overflowed, weak_cells, high_water: stack.take_high_water() } };
+        unsafe {
+            *shared.results[index].get() = HelperResult { overflowed, weak_cells, high_water: stack.take_high_water() }
+        };
         // Release pairs with the Acquire in `mark`.
         if shared.working.fetch_sub(1, Ordering::Release) == 1 {
             futex::wake(&shared.working, 1);

@@ -278,7 +278,10 @@ impl Blocks {
         assert!((block as usize) < self.count && cells <= MARKS_PER_BLOCK);
         // SAFETY: in bounds, as just checked.
         unsafe {
-            std::slice::from_raw_parts(self.marks.base().cast::<AtomicU8>().add(block as usize * MARKS_PER_BLOCK), cells)
+            std::slice::from_raw_parts(
+                self.marks.base().cast::<AtomicU8>().add(block as usize * MARKS_PER_BLOCK),
+                cells,
+            )
         }
     }
 
@@ -319,8 +322,11 @@ impl Blocks {
         if word.is_large_head() {
             let header = start + FIRST_CELL;
             let end = header + HEADER_BYTES + self.info(block).large_bytes.load(Relaxed);
-            return (address >= header && address < end.max(header + HEADER_BYTES + 1))
-                .then_some(Cell { header, block, index: 0 });
+            return (address >= header && address < end.max(header + HEADER_BYTES + 1)).then_some(Cell {
+                header,
+                block,
+                index: 0,
+            });
         }
         if !word.has_objects() {
             return None;

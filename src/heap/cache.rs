@@ -71,7 +71,8 @@ impl AllocationCache {
     pub(crate) fn new() -> Self {
         Self {
             runs: [const { Run { cursor: AtomicUsize::new(0), limit: AtomicUsize::new(0) } }; BINS],
-            blocks: [const { OwnedBlock { block: AtomicUsize::new(NO_BLOCK as usize), rest: AtomicUsize::new(0) } }; BINS],
+            blocks: [const { OwnedBlock { block: AtomicUsize::new(NO_BLOCK as usize), rest: AtomicUsize::new(0) } };
+                BINS],
         }
     }
 
@@ -169,5 +170,10 @@ impl AllocationCache {
         let cursor = self.runs[bin].cursor.load(Ordering::Relaxed);
         let left = if cursor == 0 { 0 } else { self.runs[bin].limit.load(Ordering::Relaxed).saturating_sub(cursor) };
         left + self.blocks[bin].rest.load(Ordering::Relaxed)
+    }
+
+    /// [`unused_bytes`](Self::unused_bytes) of all bins.
+    pub(crate) fn all_unused_bytes(&self) -> usize {
+        (0..BINS).map(|bin| self.unused_bytes(bin)).sum()
     }
 }

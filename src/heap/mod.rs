@@ -34,7 +34,7 @@ use blocks::{BlockIndex, BlockState, Blocks, NO_BLOCK};
 use cache::AllocationCache;
 use gate::SweepGate;
 use large::FreeBlocks;
-use layout::{BINS, BLOCK_BYTES, CELL_BYTES, CHUNK_BLOCKS, CHUNK_BYTES, CLASSES, CLASSED_SPACES, cells_per_block};
+use layout::{BINS, BLOCK_BYTES, CELL_BYTES, CHUNK_BLOCKS, CHUNK_BYTES, CLASSED_SPACES, CLASSES, cells_per_block};
 
 use crate::sync::{AtomicU8, AtomicU64, LockGuard, Ordering::Relaxed};
 
@@ -275,6 +275,32 @@ impl Heap {
                 self.blocks.info(block).set_state(BlockState::Full);
             }
         }
+    }
+
+    /// Before the first collection: how much may be allocated until then. Before the world has threads.
+    pub(crate) fn set_first_budget(&self, budget_bytes: u64) {
+        // SAFETY: nobody else knows this heap yet.
+        unsafe { self.state() }.budget_bytes = budget_bytes;
+    }
+
+    /// A collection was due but could not happen: lets as much again be allocated. The allocation lock is held.
+    pub(crate) fn postpone_collection(&self) {
+        // SAFETY: the allocation lock is held.
+        let state = unsafe { self.state() };
+        state.budget_bytes = state.budget_bytes.saturating_mul(2);
+    }
+
+    /// Whether the object at this payload address is marked. World stopped, in or after a mark phase.
+    pub(crate) fn is_marked(&self, payload: usize) -> bool {
+        self.blocks
+            .cell_of_payload(payload)
+            .is_some_and(|cell| self.blocks.mark(cell.block, cell.index).load(Relaxed) == self.epoch())
+    }
+
+    /// The heap limit in bytes.
+    pub(crate) fn limit_bytes(&self) -> u64 {
+        // SAFETY: the limit never changes.
+        (unsafe { (*self.state.get()).limit_blocks } * BLOCK_BYTES) as u64
     }
 
     /// Bytes of all blocks that are in use or could be without asking the kernel.

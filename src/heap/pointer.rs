@@ -11,8 +11,8 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-use super::trace::{Trace, TypeInfo, Word};
 use super::layout::HEADER_BYTES;
+use super::trace::{Trace, TypeInfo, Word};
 use crate::sync::{AtomicUsize, Ordering};
 
 /// A reference to a collected object. One word, `Copy`, never null.

@@ -77,7 +77,8 @@ impl Heap {
                 }
                 BlockState::Owned | BlockState::Full | BlockState::Unswept => {
                     let class = usize::from(info.class.load(Relaxed));
-                    let space = if info.space.load(Relaxed) == Space::Pinned as u8 { Space::Pinned } else { Space::Small };
+                    let space =
+                        if info.space.load(Relaxed) == Space::Pinned as u8 { Space::Pinned } else { Space::Small };
                     let cells = cells_per_block(CELL_BYTES[class]);
                     let marked = count_equal(self.blocks.marks(block, cells), epoch);
                     info.live.store(marked as u32, Relaxed);
@@ -195,7 +196,9 @@ impl Heap {
             let cells = match info.state() {
                 BlockState::Free | BlockState::LargeTail => 0,
                 BlockState::LargeHead => 1,
-                BlockState::Owned | BlockState::Full => cells_per_block(CELL_BYTES[usize::from(info.class.load(Relaxed))]),
+                BlockState::Owned | BlockState::Full => {
+                    cells_per_block(CELL_BYTES[usize::from(info.class.load(Relaxed))])
+                }
                 BlockState::Unswept => {
                     let cell_bytes = CELL_BYTES[usize::from(info.class.load(Relaxed))];
                     self.sweep_block(block, cell_bytes);

@@ -87,7 +87,9 @@ impl Layout {
 
 impl fmt::Debug for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries((0..BITMAPS * WORD_BITS).filter(|&word| self.may_refer(word)).map(|word| word * 8)).finish()
+        f.debug_set()
+            .entries((0..BITMAPS * WORD_BITS).filter(|&word| self.may_refer(word)).map(|word| word * 8))
+            .finish()
     }
 }
 
@@ -191,7 +193,11 @@ impl TypeInfo {
 
 impl fmt::Debug for TypeInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TypeInfo").field("name", &self.name).field("size", &self.size).field("shape", &self.shape).finish()
+        f.debug_struct("TypeInfo")
+            .field("name", &self.name)
+            .field("size", &self.size)
+            .field("shape", &self.shape)
+            .finish()
     }
 }
 
@@ -319,8 +325,29 @@ macro_rules! leaves {
 }
 
 leaves!(
-    (), bool, char, u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, f32, f64,
-    sync::AtomicBool, sync::AtomicI32, sync::AtomicU8, sync::AtomicU16, sync::AtomicU32, sync::AtomicU64,
+    (),
+    bool,
+    char,
+    u8,
+    u16,
+    u32,
+    u64,
+    u128,
+    usize,
+    i8,
+    i16,
+    i32,
+    i64,
+    i128,
+    isize,
+    f32,
+    f64,
+    sync::AtomicBool,
+    sync::AtomicI32,
+    sync::AtomicU8,
+    sync::AtomicU16,
+    sync::AtomicU32,
+    sync::AtomicU64,
     sync::AtomicUsize,
 );
 
@@ -427,7 +454,12 @@ mod tests {
             layout = layout.with(offset, Layout::WORD);
         }
         assert_eq!(Mixed::LAYOUT, layout);
-        let mixed = Mixed { head: 1, tail: GcCell::new(None), count: GcCell::new(2), pair: [GcCell::new(None), GcCell::new(None)] };
+        let mixed = Mixed {
+            head: 1,
+            tail: GcCell::new(None),
+            count: GcCell::new(2),
+            pair: [GcCell::new(None), GcCell::new(None)],
+        };
         assert_eq!((mixed.head, mixed.count.get(), mixed.tail.get(), mixed.pair[0].get()), (1, 2, None, None));
     }
 

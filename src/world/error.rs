@@ -82,6 +82,17 @@ pub enum StopError {
     },
 }
 
+impl StopError {
+    /// How many threads did not answer, as far as this is about threads that did not.
+    pub(crate) fn unanswered(&self) -> u32 {
+        match self {
+            Self::Unanswered { threads, .. } => threads.len() as u32,
+            Self::LockHeld { .. } | Self::NoStackPointer { .. } | Self::UnknownStack { .. } => 1,
+            Self::Vtable { .. } => 0,
+        }
+    }
+}
+
 /// A thread that did not do what was asked, and why.
 #[derive(Clone, Debug)]
 pub struct SilentThread {

@@ -38,7 +38,8 @@
 //!   on a busy machine the next stop finds it satisfied although it never got the processor in between. It also
 //!   keeps a handler that interrupts the waiting thread from waiting on the same semaphore: it sees PARKED and leaves.
 //! * Epochs stay in the word after the release, so the word never comes back to an earlier value: a thread that
-//!   published, was interrupted, parked in its handler and continued, fails its compare-exchange and publishes anew.
+//!   published, was interrupted, parked in its handler and continued, fails its compare-exchange and publishes anew
+//!   (`.stop.interrupted`).
 //!
 //! # Acknowledgement
 //!
@@ -170,7 +171,14 @@ impl Word {
     }
 
     fn released(self, holder: Holder) -> Self {
-        Self(self.0 & !if removed(Guard::VtableNested) { HOLDERS } else { Self::bit(holder) })
+        let mut clear = Self::bit(holder);
+        if removed(Guard::VtableNested) {
+            clear = HOLDERS;
+        }
+        if removed(Guard::StopInterrupted) {
+            clear |= u64::from(Epoch::MAX) << Self::shift(holder);
+        }
+        Self(self.0 & !clear)
     }
 
     fn bit(holder: Holder) -> u64 {
@@ -449,8 +457,10 @@ impl StopState {
             debug_assert!(matches!(seen.place(), Place::Running | Place::Blocking));
             let gone = Word(seen.0 & !HOLDERS).at(Place::Detached);
             interrupt_point();
-            // Release: pairs with the Acquire of `hold`, or of `outstanding` by way of the acknowledgement.
-            match self.exchange(seen, gone, Ordering::Release) {
+            // Release: pairs with the Acquire of `hold`, or of `outstanding` by way of the acknowledgement. Acquire:
+            // pairs with the Release of `hold`; without it we might see the counter as it was before the stop began,
+            // and take our acknowledgement for a late one.
+            match self.exchange(seen, gone, Ordering::AcqRel) {
                 Ok(()) => break seen,
                 Err(now) => seen = now,
             }

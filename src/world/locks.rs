@@ -20,6 +20,7 @@
 use crate::sabotage::{Guard, removed};
 use crate::sync::lock::Patience;
 use crate::sync::{HeldBy, Lock, LockGuard, const_new, interrupt_point};
+use crate::world::handshake::{Handshake, Parked, StopState};
 
 /// One of the world's locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +60,7 @@ pub(crate) struct StopLocks<'a> {
     // In the order in which they are dropped.
     _list: LockGuard<'a>,
     _allocation: LockGuard<'a>,
-    _collection: Option<LockGuard<'a>>,
+    _collection: LockGuard<'a>,
 }
 
 impl WorldLocks {
@@ -73,15 +74,33 @@ impl WorldLocks {
     /// Takes all three for a stop, or none.
     pub(crate) fn for_stop(&self, patience: &mut impl Patience) -> Result<StopLocks<'_>, Denied> {
         let denied = |which| move |holder| Denied { which, holder };
-        let collection = match removed(Guard::StopTwoCollectors) {
-            true => None,
-            false => Some(self.collection.lock_within(patience).map_err(denied(Which::Collection))?),
-        };
+        let collection = self.collection.lock_within(patience).map_err(denied(Which::Collection))?;
         interrupt_point();
         let allocation = self.allocation.lock_within(patience).map_err(denied(Which::Allocation))?;
         interrupt_point();
         let list = self.list.lock_within(patience).map_err(denied(Which::List))?;
         Ok(StopLocks { _list: list, _allocation: allocation, _collection: collection })
+    }
+
+    /// [`for_stop`](Self::for_stop) by a thread that other stops may want to hold: while it waits for the locks it
+    /// counts as blocking, so that whoever has them can stop the world without it (`.stop.two-collectors`).
+    ///
+    /// When it has the locks nobody can be in the middle of a collection, so it comes back from the blocking region at
+    /// once, unless the user at a debugger holds it: then the user has frozen the owner of all three locks, and who
+    /// waits for them will say so (`.debug.frozen-owner`).
+    pub(crate) fn for_stop_by(
+        &self,
+        me: &StopState,
+        handshake: &Handshake,
+        publish: impl FnMut(),
+        patience: &mut impl Patience,
+    ) -> (Result<StopLocks<'_>, Denied>, Parked) {
+        if removed(Guard::StopTwoCollectors) {
+            return (self.for_stop(patience), Parked::No);
+        }
+        me.enter_blocking(handshake, publish);
+        let locks = self.for_stop(patience);
+        (locks, me.leave_blocking())
     }
 
     /// A thread comes to life: `enlist` makes its record visible to stops, `created` tells the vtable. When this

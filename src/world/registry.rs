@@ -34,6 +34,7 @@ use super::handshake::{Abandoned, Handshake, Held, Holder, Place};
 use super::latch::{Latch, StillInUse};
 use super::locks::WorldLocks;
 use super::name::ThreadName;
+use super::region::OwnStack;
 use super::stacks::RegisteredStack;
 use super::stop_info::{self, Chunk, MAIN_THREAD, ThreadStopInfo, WAS_BLOCKED};
 use super::vtable::ThreadVtable;
@@ -215,6 +216,16 @@ impl Threads {
     /// The calling thread's record in this world.
     pub(crate) fn own_record(&self) -> Option<&'static ThreadStopInfo> {
         handler::current().filter(|info| std::ptr::eq(info.owner.load(Ordering::Relaxed), self))
+    }
+
+    /// Runs `f` with the calling thread's stack shown, if it is one of this world's; a stranger has none to show, and
+    /// a thread of another world counts as blocking there.
+    pub(crate) fn with_own_stack<R>(&self, f: impl FnOnce(Option<&OwnStack>) -> R) -> R {
+        match self.own_record() {
+            Some(record) if record.state.place() == Place::Running => record.with_own_stack(|own| f(Some(own))),
+            Some(_) => f(None),
+            None => self.as_blocking(|| f(None)),
+        }
     }
 
     /// Runs `wait` (for a lock, usually) as a blocking region if the calling thread is attached, to whichever world.

@@ -191,6 +191,16 @@ impl StoppedWorld<'_> {
         self.vtable.as_ref().map_or("", |vtable| vtable.with(|vtable| vtable.name()))
     }
 
+    /// Whether threads of the process that belong to no world stand still too.
+    pub(crate) fn is_whole_process(&self) -> bool {
+        self.vtable.as_ref().is_some_and(|vtable| vtable.with(|vtable| vtable.stops_whole_process()))
+    }
+
+    /// Whether whoever stopped the world still holds it.
+    pub(crate) fn is_still_held(&self) -> bool {
+        self.vtable.as_ref().is_some_and(|vtable| vtable.with(|vtable| vtable.still_holds()))
+    }
+
     /// Numbers the stops of this world.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch

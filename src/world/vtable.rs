@@ -48,6 +48,18 @@ pub unsafe trait ThreadVtable: Send + Sync {
     /// Lets them go. Also called after a `stop_world` whose result did not pass the wrapper's checks.
     fn start_world(&self, stop: &StopRequest<'_>);
 
+    /// Whether a stop of this vtable freezes every thread of the process but the collecting one, the collector's own
+    /// markers included: then the collecting thread marks alone and waits for nobody.
+    fn stops_whole_process(&self) -> bool {
+        false
+    }
+
+    /// Whether the stop still holds. Asked once, after marking and before anything is cleared or freed: if whoever
+    /// stopped the world has died meanwhile, the marks are discarded.
+    fn still_holds(&self) -> bool {
+        true
+    }
+
     /// A thread is about to become a mutator. Called on that thread, under the allocation lock.
     fn thread_created(&self, tid: Tid, slot: *mut usize) {
         let _ = (tid, slot);

@@ -1,0 +1,110 @@
+//! Our side: the programs of `benches/peers`, over this collector, with the same arguments and the same output.
+
+mod alloc;
+mod events;
+mod pause;
+mod programs;
+mod stw;
+mod stwproto;
+mod threads;
+
+use std::io::BufRead;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Why a child could not do what it was asked.
+type Failure = Box<dyn std::error::Error>;
+
+/// Runs `compare --child PROGRAM ARGUMENTS…`.
+pub fn run(arguments: &[String]) -> ExitCode {
+    let mut words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let rounds = Rounds { serving: words.pop_if(|word| *word == "serve").is_some(), begun: 0 };
+    let outcome = match words.as_slice() {
+        ["gcbench", rest @ ..] => programs::gcbench(rest),
+        ["bintrees", rest @ ..] => programs::bintrees(rest),
+        ["alloc", rest @ ..] => alloc::run(rest, rounds),
+        ["pause", rest @ ..] => pause::run(rest, rounds),
+        ["stw", rest @ ..] => stw::run(rest, rounds),
+        ["stwproto", rest @ ..] => stwproto::run(rest, rounds),
+        ["events"] => events::run(rounds),
+        _ => Err("usage: compare --child gcbench|bintrees|alloc|pause|stw|stwproto|events ARGUMENTS… [serve]".into()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("compare --child {}: {failure}", arguments.join(" "));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The rounds that the comparison asks for, one per line of standard input; without `serve` one round.
+struct Rounds {
+    serving: bool,
+    begun: usize,
+}
+
+impl Rounds {
+    /// Waits for the word to begin a round. False when there is none to come.
+    fn next(&mut self) -> bool {
+        self.begun += 1;
+        if !self.serving {
+            return self.begun == 1;
+        }
+        if self.begun == 1 {
+            println!("ready");
+        }
+        let mut line = String::new();
+        std::io::stdin().lock().read_line(&mut line).is_ok_and(|bytes| bytes > 0)
+    }
+}
+
+/// The argument at `position`, as a number.
+fn number<N: std::str::FromStr>(arguments: &[&str], position: usize, name: &str) -> Result<N, Failure> {
+    let argument = arguments.get(position).ok_or_else(|| format!("{name} is missing"))?;
+    argument.parse().map_err(|_| format!("{name}: {argument:?} is not a number").into())
+}
+
+/// The middle one, as nanoseconds. Zero if nothing was measured.
+fn median(samples: &mut [u64]) -> f64 {
+    percentile(samples, 0.5)
+}
+
+fn percentile(samples: &mut [u64], p: f64) -> f64 {
+    samples.sort_unstable();
+    let last = samples.len().saturating_sub(1);
+    samples.get((p * last as f64 + 0.5) as usize).map_or(0.0, |&sample| sample as f64)
+}
+
+fn nanoseconds(since: Instant) -> u64 {
+    since.elapsed().as_nanos() as u64
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// The high-water mark of this process's resident memory, in MB.
+fn peak_rss_mb() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let high_water = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = high_water.and_then(|value| value.split_whitespace().next()).and_then(|kb| kb.parse::<f64>().ok());
+    kilobytes.unwrap_or(f64::NAN) / 1024.0
+}
+
+/// Processor time of the whole process, in seconds.
+fn cpu_s() -> f64 {
+    clock(libc::CLOCK_PROCESS_CPUTIME_ID).as_secs_f64()
+}
+
+/// Processor time of the calling thread.
+fn thread_cpu() -> Duration {
+    clock(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn clock(which: libc::clockid_t) -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a timespec that outlives the call; both clocks exist on every Linux.
+    unsafe { libc::clock_gettime(which, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}

@@ -1,0 +1,197 @@
+//! Runs the sides of a contest in turns and collects their samples, round by round.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use crate::line::{self, Sample};
+use crate::options::Options;
+use crate::peers::Programs;
+use crate::rows::{Contest, Pace, Side, Source};
+
+/// A round takes at most some seconds; a side that is silent for so long hangs.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What became of one side.
+pub enum Outcome {
+    /// One sample per round.
+    Samples(Vec<Sample>),
+    /// It can't run here.
+    Skipped(&'static str),
+    /// It ran and broke.
+    Failed(String),
+}
+
+/// One outcome per side, in the order of the sides.
+pub fn run(contest: &Contest, programs: &Programs, options: &Options) -> Vec<Outcome> {
+    let mut outcomes: Vec<Outcome> = contest
+        .sides
+        .iter()
+        .map(|side| match missing(side, programs) {
+            Some(reason) => Outcome::Skipped(reason),
+            None => Outcome::Samples(Vec::new()),
+        })
+        .collect();
+    let mut done = 0;
+    while done < options.rounds {
+        let rounds = (options.rounds - done).min(contest.rounds_of_a_life());
+        let mut lives: Vec<Option<Life>> = contest.sides.iter().map(|_| None).collect();
+        // the first round of a life warms up and is not counted
+        let warm_up = usize::from(contest.pace != Pace::WholeProcess);
+        for round in 0..rounds + warm_up {
+            let mut order: Vec<usize> = (0..contest.sides.len()).collect();
+            if round % 2 == 1 {
+                order.reverse();
+            }
+            for index in order {
+                let Outcome::Samples(samples) = &mut outcomes[index] else { continue };
+                let side = &contest.sides[index];
+                let answer = match contest.pace {
+                    Pace::WholeProcess => whole_process(side, programs),
+                    Pace::Served { .. } => served(&mut lives[index], side, programs),
+                };
+                match answer {
+                    Ok(_) if round < warm_up => {}
+                    Ok(sample) => samples.push(sample),
+                    Err(reason) => {
+                        lives[index] = None;
+                        outcomes[index] = Outcome::Failed(format!("{}: {reason}", side.command.join(" ")));
+                    }
+                }
+            }
+        }
+        done += rounds;
+    }
+    if let Some(file) = &options.samples
+        && let Err(error) = append_samples(file, contest, &outcomes)
+    {
+        eprintln!("compare: {}: {error}", file.display());
+    }
+    outcomes
+}
+
+fn missing(side: &Side, programs: &Programs) -> Option<&'static str> {
+    match side.source {
+        Source::Ours => None,
+        Source::Libgc => programs.no_peers,
+        Source::PlainC => programs.no_bare,
+    }
+}
+
+fn command(side: &Side, programs: &Programs) -> Result<Command, String> {
+    let (name, arguments) = side.command.split_first().ok_or("a side without a command")?;
+    let mut command = match side.source {
+        Source::Ours => {
+            let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
+            command.args(["--child", name]);
+            command
+        }
+        Source::Libgc | Source::PlainC => Command::new(programs.path(name)),
+    };
+    command.args(arguments).envs(side.environment.iter().map(|(key, value)| (*key, value)));
+    Ok(command)
+}
+
+fn whole_process(side: &Side, programs: &Programs) -> Result<Sample, String> {
+    let mut life = Life::start(command(side, programs)?)?;
+    let answer = life.answer()?;
+    life.end()?;
+    Ok(answer)
+}
+
+fn served(life: &mut Option<Life>, side: &Side, programs: &Programs) -> Result<Sample, String> {
+    let life = match life {
+        Some(life) => life,
+        None => {
+            let mut born = Life::start(command(side, programs)?)?;
+            match born.line()?.as_str() {
+                "ready" => life.insert(born),
+                other => return Err(format!("said {other:?} instead of ready")),
+            }
+        }
+    };
+    life.ask()?;
+    life.answer()
+}
+
+/// A running process of a side, its questions and its answers. Killed when dropped.
+struct Life {
+    process: Child,
+    questions: Option<ChildStdin>,
+    answers: Receiver<String>,
+}
+
+impl Life {
+    fn start(mut command: Command) -> Result<Life, String> {
+        let mut process =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(|error| error.to_string())?;
+        let output = process.stdout.take().ok_or("no standard output")?;
+        let (sender, answers) = channel();
+        // a reader of its own, so that a process that hangs can be given up
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(Life { questions: process.stdin.take(), process, answers })
+    }
+
+    fn ask(&mut self) -> Result<(), String> {
+        let questions = self.questions.as_mut().ok_or("no standard input")?;
+        questions.write_all(b"round\n").map_err(|error| format!("{error}{}", self.how_it_ended()))
+    }
+
+    fn line(&mut self) -> Result<String, String> {
+        match self.answers.recv_timeout(PATIENCE) {
+            Ok(line) => Ok(line),
+            Err(RecvTimeoutError::Timeout) => Err(format!("no answer within {} s", PATIENCE.as_secs())),
+            Err(RecvTimeoutError::Disconnected) => Err(format!("no answer{}", self.how_it_ended())),
+        }
+    }
+
+    fn answer(&mut self) -> Result<Sample, String> {
+        let line = self.line()?;
+        let sample = line::parse(&line);
+        if sample.is_empty() { Err(format!("said {line:?}")) } else { Ok(sample) }
+    }
+
+    fn end(&mut self) -> Result<(), String> {
+        match self.process.wait() {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(status.to_string()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn how_it_ended(&mut self) -> String {
+        match self.process.wait() {
+            Ok(status) => format!(" ({status})"),
+            Err(_) => String::new(),
+        }
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        // Both fail only if it is gone already, which is what is wanted.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn append_samples(file: &std::path::Path, contest: &Contest, outcomes: &[Outcome]) -> std::io::Result<()> {
+    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(file)?;
+    let name = contest.rows.first().map_or("", |row| row.name.as_str());
+    for (side, outcome) in contest.sides.iter().zip(outcomes) {
+        let Outcome::Samples(samples) = outcome else { continue };
+        for (round, sample) in samples.iter().enumerate() {
+            for (key, value) in sample {
+                writeln!(file, "{name}\t{round}\t{:?}\t{key}\t{value}", side.role)?;
+            }
+        }
+    }
+    Ok(())
+}

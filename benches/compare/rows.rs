@@ -1,0 +1,276 @@
+//! The table of what is compared: a contest is a set of processes that run in turns; its rows say which of their
+//! numbers are shown and what must hold.
+
+/// Which part a process plays; also the column it is shown in.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Role {
+    Us,
+    /// bdwgc.
+    Peer,
+    /// The same work without a collector, or ourselves under easier conditions (`Side::note` says so).
+    Base,
+}
+
+/// Where the program of a side comes from.
+#[derive(Clone, Copy)]
+pub enum Source {
+    /// This binary, as a child.
+    Ours,
+    /// `benches/peers`, with libgc.
+    Libgc,
+    /// `benches/peers`, plain C.
+    PlainC,
+}
+
+pub struct Side {
+    pub role: Role,
+    pub source: Source,
+    pub command: Vec<String>,
+    pub environment: Vec<(&'static str, String)>,
+    /// What the base is, where it is not the bare limit.
+    pub note: &'static str,
+}
+
+/// How a side is run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// One process lives through so many rounds.
+    Served { rounds: usize },
+    /// A process per round: its whole life is measured, and its peak memory.
+    WholeProcess,
+}
+
+/// What a ratio is taken against.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Limit {
+    /// ours ≤ x × the peer's.
+    PeerAtMost(f64),
+    /// ours ≥ x × the peer's.
+    PeerAtLeast(f64),
+    /// ours ≤ x × the base.
+    BaseAtMost(f64),
+    /// ours ≥ x × the base.
+    BaseAtLeast(f64),
+    /// ours ≤ x, in the row's unit.
+    AtMost(f64),
+}
+
+pub struct Row {
+    pub group: &'static str,
+    pub name: String,
+    /// The key of the number in the programs' lines.
+    pub key: &'static str,
+    pub unit: &'static str,
+    pub limits: Vec<Limit>,
+}
+
+pub struct Contest {
+    pub pace: Pace,
+    pub sides: Vec<Side>,
+    pub rows: Vec<Row>,
+}
+
+impl Contest {
+    /// After so many rounds the processes are started anew.
+    pub fn rounds_of_a_life(&self) -> usize {
+        match self.pace {
+            Pace::Served { rounds } => rounds,
+            Pace::WholeProcess => usize::MAX,
+        }
+    }
+
+    /// Puts the bare limit in our place, where there is one that this binary runs: then the two sides are equal, and the
+    /// row shows what noise makes of their ratio. False if there is none.
+    pub fn calibrate(&mut self) -> bool {
+        let is_bare = |side: &&Side| side.role == Role::Base && side.note.is_empty();
+        let Some(bare) = self.sides.iter().find(is_bare) else { return false };
+        let (source, command) = (bare.source, bare.command.clone());
+        for side in self.sides.iter_mut().filter(|side| side.role == Role::Us) {
+            (side.source, side.command) = (source, command.clone());
+        }
+        true
+    }
+}
+
+/// A process with many threads settles into a habit (which thread wakes on which processor) and keeps it: it is
+/// started anew often. It takes little time.
+const STOPPING: Pace = Pace::Served { rounds: 3 };
+
+/// A heap of 100 MB takes longer to build than to mark.
+const MARKING: Pace = Pace::Served { rounds: 10 };
+
+const ALLOCATING: Pace = Pace::Served { rounds: 5 };
+
+/// The contests that have a chosen row, with the rows that were chosen.
+pub fn chosen(words: &[String]) -> Vec<Contest> {
+    let is_chosen = |row: &Row| {
+        words.is_empty() || words.iter().any(|word| row.group == word || row.name.to_lowercase().contains(word))
+    };
+    let mut contests = all();
+    for contest in &mut contests {
+        contest.rows.retain(is_chosen);
+    }
+    contests.retain(|contest| !contest.rows.is_empty());
+    contests
+}
+
+fn all() -> Vec<Contest> {
+    let mut contests = Vec::new();
+    contests.extend([8, 32, 128, 512].map(blocked));
+    contests.extend([128, 512].map(blocking));
+    contests.extend([8, 32].map(busy));
+    contests.push(mark("tree", vec![Limit::PeerAtLeast(2.0)]));
+    contests.push(mark("graph", vec![Limit::PeerAtLeast(8.0)]));
+    contests.push(mark("list", vec![]));
+    contests.push(mark_with_two());
+    contests.extend([16, 32, 64].map(allocate));
+    contests.extend([16, 32, 64].map(allocate_by_two));
+    for threads in [1, 2] {
+        contests.push(program("gcbench", &[threads]));
+        contests.push(program("bintrees", &[18, threads]));
+    }
+    contests.push(events());
+    contests
+}
+
+/// Threads in `read()`: each must be signalled. The collections of a round are fewer where one is longer.
+fn blocked(threads: u32) -> Contest {
+    let collections = if threads >= 128 { 5 } else { 11 };
+    Contest {
+        pace: STOPPING,
+        sides: stopping(threads, "read", collections, collections),
+        rows: vec![
+            row("stop", format!("stop {threads} blocked threads"), "stop_us", "µs", [Limit::BaseAtMost(1.15)]),
+            row("restart", format!("restart {threads} blocked threads"), "restart_us", "µs", [Limit::PeerAtMost(0.7)]),
+        ],
+    }
+}
+
+/// Spinning threads. Whether those that are woken preempt the one that wakes them is a throw of the dice at each stop,
+/// so that a round needs many; bdwgc waits for all of them each time, and one is enough.
+fn busy(threads: u32) -> Contest {
+    let collections = if threads >= 32 { 9 } else { 21 };
+    let rows = vec![
+        row("stop", format!("stop {threads} spinning threads"), "stop_us", "µs", []),
+        row(
+            "restart",
+            format!("restart {threads} spinning threads"),
+            "restart_us",
+            "µs",
+            [Limit::BaseAtMost(1.2), Limit::PeerAtMost(1.0 / 20.0)],
+        ),
+    ];
+    Contest { pace: STOPPING, sides: stopping(threads, "busy", collections, 1), rows }
+}
+
+/// Stop and restart together, divided by the number of threads.
+fn blocking(threads: u32) -> Contest {
+    let mut sides = stopping(threads, "blocking", 11, 11);
+    sides.retain(|side| side.role != Role::Base);
+    let name = format!("per thread of {threads} in blocking regions");
+    Contest { pace: STOPPING, sides, rows: vec![row("stop", name, "per_thread_ns", "ns", [Limit::AtMost(50.0)])] }
+}
+
+fn stopping(threads: u32, mode: &str, collections: u32, peers_collections: u32) -> Vec<Side> {
+    let (n, k, pk) = (threads.to_string(), collections.to_string(), peers_collections.to_string());
+    vec![
+        side(Role::Us, Source::Ours, &["stw", &n, mode, &k, "serve"]),
+        side(Role::Peer, Source::Libgc, &["stw", &n, mode, &pk, "serve"]),
+        side(Role::Base, Source::Ours, &["stwproto", &n, mode, &k, "bare", "serve"]),
+    ]
+}
+
+fn mark(shape: &'static str, limits: Vec<Limit>) -> Contest {
+    let mut sides = vec![
+        side(Role::Us, Source::Ours, &["pause", "100", "32", shape, "1", "serve"]),
+        side(Role::Peer, Source::Libgc, &["pause", "100", "32", shape, "1", "serve"]),
+        side(Role::Base, Source::PlainC, &["mark", "100", shape, "1", "serve"]),
+    ];
+    set_markers(&mut sides, 1);
+    let name = format!("{shape} of 100 MB, 1 marker");
+    Contest { pace: MARKING, sides, rows: vec![row("mark", name, "mobj_s", "M/s", limits)] }
+}
+
+fn mark_with_two() -> Contest {
+    let command = ["pause", "100", "32", "tree", "1", "serve"];
+    let mut sides = vec![side(Role::Us, Source::Ours, &command), side(Role::Peer, Source::Libgc, &command)];
+    set_markers(&mut sides, 2);
+    let mut alone = vec![Side { note: "us, 1 marker", ..side(Role::Base, Source::Ours, &command) }];
+    set_markers(&mut alone, 1);
+    sides.append(&mut alone);
+    let name = "tree of 100 MB, 2 markers".into();
+    Contest { pace: MARKING, sides, rows: vec![row("mark", name, "mobj_s", "M/s", [Limit::BaseAtLeast(1.7)])] }
+}
+
+/// libgc's own switch, which our child reads too.
+fn set_markers(sides: &mut [Side], markers: u32) {
+    for side in sides {
+        side.environment.push(("GC_MARKERS", markers.to_string()));
+    }
+}
+
+/// Objects per thread and round, in thousands.
+const THOUSANDS: &str = "2000";
+
+fn allocate(size: u32) -> Contest {
+    let size = size.to_string();
+    Contest {
+        pace: ALLOCATING,
+        sides: vec![
+            side(Role::Us, Source::Ours, &["alloc", &size, "1", THOUSANDS, "serve"]),
+            side(Role::Peer, Source::Libgc, &["alloc", &size, "1", THOUSANDS, "serve"]),
+        ],
+        rows: vec![row("allocate", format!("{size} bytes, 1 thread"), "ns", "ns", [Limit::PeerAtMost(0.5)])],
+    }
+}
+
+fn allocate_by_two(size: u32) -> Contest {
+    let size = size.to_string();
+    Contest {
+        pace: ALLOCATING,
+        sides: vec![
+            side(Role::Us, Source::Ours, &["alloc", &size, "2", THOUSANDS, "serve"]),
+            side(Role::Peer, Source::Libgc, &["alloc", &size, "2", THOUSANDS, "serve"]),
+            Side { note: "us, 1 thread", ..side(Role::Base, Source::Ours, &["alloc", &size, "1", THOUSANDS, "serve"]) },
+        ],
+        rows: vec![row("allocate", format!("{size} bytes, each of 2 threads"), "ns", "ns", [Limit::BaseAtMost(1.15)])],
+    }
+}
+
+fn program(name: &'static str, arguments: &[u32]) -> Contest {
+    let mut command = vec![name.to_owned()];
+    command.extend(arguments.iter().map(u32::to_string));
+    let command: Vec<&str> = command.iter().map(String::as_str).collect();
+    let title = command.join(" ");
+    Contest {
+        pace: Pace::WholeProcess,
+        sides: vec![side(Role::Us, Source::Ours, &command), side(Role::Peer, Source::Libgc, &command)],
+        rows: vec![
+            row("programs", format!("{title}: wall time"), "wall_ms", "ms", [Limit::PeerAtMost(0.5)]),
+            row("programs", format!("{title}: peak memory"), "peak_rss_mb", "MB", [Limit::PeerAtMost(1.3)]),
+        ],
+    }
+}
+
+fn events() -> Contest {
+    Contest {
+        pace: ALLOCATING,
+        sides: vec![side(Role::Us, Source::Ours, &["events", "serve"])],
+        rows: vec![row("events", "events off, over an empty loop".into(), "extra_ns", "ns", [Limit::AtMost(0.5)])],
+    }
+}
+
+fn side(role: Role, source: Source, command: &[&str]) -> Side {
+    let command = command.iter().map(|&word| word.to_owned()).collect();
+    Side { role, source, command, environment: Vec::new(), note: "" }
+}
+
+fn row(
+    group: &'static str,
+    name: String,
+    key: &'static str,
+    unit: &'static str,
+    limits: impl IntoIterator<Item = Limit>,
+) -> Row {
+    Row { group, name, key, unit, limits: limits.into_iter().collect() }
+}

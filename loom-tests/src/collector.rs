@@ -1,0 +1,6 @@
+//! The shipped files of `collector/`.
+
+#![allow(dead_code, reason = "the models do not use everything that the library does")]
+
+#[path = "../../src/collector/termination.rs"]
+pub(crate) mod termination;

@@ -1,0 +1,11 @@
+//! The models, by what they are about.
+
+mod coming_and_going;
+mod futex;
+mod handler;
+mod late;
+mod nested;
+mod stop_start;
+mod termination;
+mod two_collectors;
+mod vtable;

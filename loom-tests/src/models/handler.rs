@@ -1,0 +1,144 @@
+//! A handler that interrupts its own thread at every step of every protocol.
+//!
+//! loom's threads interrupt each other; a signal handler interrupts its own thread, runs to its end (parking in the
+//! middle), and only then does the interrupted step go on. The shipped files call `interrupt_point` after each step,
+//! and the model's kernel delivers pending signals there.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::check::Preemptions::AtMost;
+use crate::check::{Fault, explore, must_fail_without};
+use crate::kernel;
+use crate::playground::{Playground, Stopper};
+use crate::sabotage::Guard;
+use crate::sync::{Lock, Semaphore};
+
+/// A mutator that goes through `steps`, with `cycles` collections by signals around it; then it stays in a blocking
+/// region.
+fn interrupted(cycles: usize, steps: fn(&Playground)) {
+    let world = Playground::new(Stopper::Signals, 1, 1, 1);
+    let mutator = world.mutator(0, move |world| {
+        steps(world);
+        world.block(0);
+    });
+    for _ in 0..cycles {
+        world.collect(None);
+    }
+    mutator.join().expect("loom reports what fails");
+}
+
+fn in_blocking_regions() {
+    interrupted(2, |world| {
+        world.block(0);
+        world.unblock(0);
+        world.work(0);
+    });
+}
+
+fn at_safepoints() {
+    interrupted(2, |world| {
+        world.safepoint(0);
+        world.safepoint(0);
+    });
+}
+
+fn with_a_lock() {
+    let world = Playground::new(Stopper::Signals, 1, 1, 1);
+    let lock = Arc::new(Lock::new());
+    let same = Arc::clone(&lock);
+    let guard = lock.lock();
+    let mutator = world.mutator(0, move |world| {
+        drop(same.lock());
+        drop(same.lock_slice(1));
+        world.work(0);
+        world.block(0);
+    });
+    world.collect(None);
+    drop(guard);
+    mutator.join().expect("loom reports what fails");
+}
+
+fn with_a_semaphore() {
+    let world = Playground::new(Stopper::Signals, 1, 1, 1);
+    let semaphore = Arc::new(Semaphore::new());
+    let same = Arc::clone(&semaphore);
+    let mutator = world.mutator(0, move |world| {
+        same.wait();
+        same.post();
+        same.wait_slice(1);
+        world.work(0);
+        world.block(0);
+    });
+    world.collect(None);
+    semaphore.post();
+    mutator.join().expect("loom reports what fails");
+}
+
+fn at_exit() {
+    let world = Playground::new(Stopper::Signals, 1, 1, 1);
+    let mutator = world.mutator(0, |world| world.threads[0].state.detach(&world.handshake));
+    world.stop(crate::world::handshake::Holder::Collection, None);
+    world.start(crate::world::handshake::Holder::Collection, None);
+    mutator.join().expect("loom reports what fails");
+}
+
+#[test]
+fn blocking_regions() {
+    explore("handler inside the steps of blocking regions", AtMost(3), in_blocking_regions);
+}
+
+#[test]
+fn safepoints() {
+    explore("handler inside the steps of safepoints", AtMost(2), at_safepoints);
+}
+
+#[test]
+fn a_lock() {
+    explore("handler inside the steps of a lock", AtMost(2), with_a_lock);
+}
+
+#[test]
+fn a_semaphore() {
+    explore("handler inside the steps of a semaphore", AtMost(2), with_a_semaphore);
+}
+
+/// Which of the steps in `file` a handler interrupted in these models; all that have no other reason must be there.
+#[test]
+fn every_step_is_interrupted() {
+    for (name, model) in [
+        ("blocking regions", in_blocking_regions as fn()),
+        ("safepoints", at_safepoints),
+        ("a lock", with_a_lock),
+        ("a semaphore", with_a_semaphore),
+        ("exit", at_exit),
+    ] {
+        explore(&format!("steps that a handler interrupts: {name}"), AtMost(2), model);
+    }
+    let interrupted = kernel::interrupted_steps();
+    let sources = [
+        ("handshake.rs", include_str!("../../../src/world/handshake.rs")),
+        ("lock.rs", include_str!("../../../src/sync/lock.rs")),
+        ("semaphore.rs", include_str!("../../../src/sync/semaphore.rs")),
+    ];
+    let mut missed = Vec::new();
+    for (file, source) in sources {
+        let steps = (1u32..).zip(source.lines()).filter(|(_, line)| line.trim() == "interrupt_point();");
+        for (line, _) in steps {
+            let hit = |(path, at): &(&str, u32)| Path::new(path).ends_with(file) && *at == line;
+            if !interrupted.iter().any(hit) {
+                missed.push(format!("{file}:{line}"));
+            }
+        }
+    }
+    assert!(missed.is_empty(), "no handler ran at {missed:?}");
+}
+
+#[test]
+fn a_frame_that_is_shown_after_the_handler_left_is_caught() {
+    must_fail_without(
+        Guard::StopInterrupted,
+        "models::handler::blocking_regions",
+        Fault::Claim("a standing thread has published nothing"),
+    );
+}

@@ -1,0 +1,46 @@
+//! A stop that ran out of time: what arrives late counts for nothing, the world runs on, the next stop succeeds.
+
+use crate::check::Preemptions::AtMost;
+use crate::check::{Fault, explore, must_fail_without};
+use crate::playground::{Playground, Stopper};
+use crate::sabotage::Guard;
+use crate::world::handshake::Holder;
+
+fn abandoned_then_collected(stopper: Stopper, mutators: usize) {
+    let world = Playground::new(stopper, 1, mutators as u32, mutators);
+    let spawn = |i| {
+        world.mutator(i, move |world| {
+            world.safepoint(i);
+            world.work(i);
+            world.block(i);
+        })
+    };
+    let handles: Vec<_> = (0..mutators).map(spawn).collect();
+    world.ask(Holder::Collection, None);
+    world.give_up(Holder::Collection);
+    world.collect(None);
+    handles.into_iter().for_each(|h| h.join().expect("loom reports what fails"));
+}
+
+#[test]
+fn an_abandoned_stop_then_a_collection_by_safepoints() {
+    explore("abandoned stop, then a collection, 2 mutators, safepoints", AtMost(2), || {
+        abandoned_then_collected(Stopper::Safepoints, 2);
+    });
+}
+
+#[test]
+fn an_abandoned_stop_then_a_collection_by_signals() {
+    explore("abandoned stop, then a collection, 1 mutator, signals", AtMost(3), || {
+        abandoned_then_collected(Stopper::Signals, 1);
+    });
+}
+
+#[test]
+fn an_acknowledgement_that_counts_for_the_next_stop_is_caught() {
+    must_fail_without(
+        Guard::StopLate,
+        "models::late::an_abandoned_stop_then_a_collection_by_safepoints",
+        Fault::Claim("a standing thread has published nothing"),
+    );
+}

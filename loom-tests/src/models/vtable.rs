@@ -1,0 +1,176 @@
+//! The thread vtable: a swap racing a stop, and what the vtable knows of threads.
+
+use std::sync::Arc;
+
+use crate::check::Preemptions::AtMost;
+use crate::check::{Fault, explore, must_fail_without};
+use crate::playground::{Forever, Playground, Slices, Stopper};
+use crate::sabotage::Guard;
+use crate::sync::UnsafeCell;
+use crate::world::handshake::Holder;
+use crate::world::latch::{Latch, StillInUse};
+
+/// A vtable that keeps its books.
+#[derive(Debug)]
+struct Vtable {
+    id: u32,
+    stops: UnsafeCell<u32>,
+}
+
+// SAFETY: the cell is loom's; unordered accesses are what the models look for.
+unsafe impl Sync for Vtable {}
+
+impl Vtable {
+    fn new(id: u32) -> Self {
+        Self { id, stops: UnsafeCell::new(0) }
+    }
+
+    fn stop(&self, world: &Playground) {
+        // SAFETY: loom checks that nobody else is at it.
+        self.stops.with_mut(|stops| unsafe { *stops += 1 });
+        world.stop(Holder::Collection, None);
+    }
+
+    fn start(&self, world: &Playground) {
+        world.start(Holder::Collection, None);
+        self.stops.with_mut(|stops| {
+            // SAFETY: loom checks that nobody else is at it.
+            let stops = unsafe { &mut *stops };
+            assert_eq!(*stops, 1, "a vtable starts what it has not stopped");
+            *stops -= 1;
+        });
+    }
+
+    fn owes_nothing(&self) -> bool {
+        // SAFETY: loom checks that nobody writes it.
+        self.stops.with(|stops| unsafe { *stops }) == 0
+    }
+}
+
+fn collect_by_the_vtable_in_force(world: &Playground, latch: &Latch<Vtable>) {
+    let vtable = latch.latch();
+    vtable.with(|v| v.stop(world));
+    world.mark(None);
+    vtable.with(|v| v.start(world));
+}
+
+#[test]
+fn a_swap_racing_a_stop() {
+    explore("vtable swap racing a stop, safepoints", AtMost(2), || {
+        let world = Playground::new(Stopper::Safepoints, 2, 1, 1);
+        let latch = Arc::new(Latch::new(Vtable::new(1)));
+        let mutator = world.mutator(0, |world| {
+            world.safepoint(0);
+            world.work(0);
+            world.block(0);
+        });
+        let (inner, shared) = (world.clone(), Arc::clone(&latch));
+        let swapper = world.other(2, move |_| {
+            let outgoing = shared.swap(Vtable::new(2), &mut Forever).expect("patient forever");
+            assert_eq!(outgoing.id, 1);
+            assert!(outgoing.owes_nothing(), "the outgoing vtable did not get what it was owed");
+        });
+        collect_by_the_vtable_in_force(&inner, &latch);
+        swapper.join().expect("loom reports what fails");
+        latch.latch().with(|v| assert_eq!(v.id, 2));
+        mutator.join().expect("loom reports what fails");
+    });
+}
+
+#[test]
+fn two_swaps_racing_two_stops() {
+    explore("two vtable swaps racing two stops", AtMost(3), || {
+        let world = Playground::new(Stopper::Safepoints, 2, 0, 0);
+        let latch = Arc::new(Latch::new(Vtable::new(1)));
+        let shared = Arc::clone(&latch);
+        let swapper = world.other(2, move |_| {
+            for id in [2, 3] {
+                let outgoing = shared.swap(Vtable::new(id), &mut Forever).expect("patient forever");
+                assert_eq!(outgoing.id, id - 1);
+                assert!(outgoing.owes_nothing(), "the outgoing vtable did not get what it was owed");
+            }
+        });
+        collect_by_the_vtable_in_force(&world, &latch);
+        collect_by_the_vtable_in_force(&world, &latch);
+        swapper.join().expect("loom reports what fails");
+        latch.latch().with(|v| assert_eq!(v.id, 3));
+    });
+}
+
+#[test]
+fn a_swap_that_gives_up_changes_nothing() {
+    explore("a vtable swap that gives up, then one that does not", AtMost(3), || {
+        let world = Playground::new(Stopper::Safepoints, 2, 0, 0);
+        let latch = Arc::new(Latch::new(Vtable::new(1)));
+        let shared = Arc::clone(&latch);
+        let swapper = world.other(2, move |_| {
+            let present = match shared.swap(Vtable::new(2), &mut Slices(0)) {
+                Ok(outgoing) => {
+                    assert!(outgoing.owes_nothing());
+                    2
+                }
+                Err(StillInUse(incoming)) => {
+                    assert_eq!(incoming.id, 2);
+                    1
+                }
+            };
+            let outgoing = shared.swap(Vtable::new(3), &mut Forever).expect("patient forever");
+            assert_eq!(outgoing.id, present);
+            assert!(outgoing.owes_nothing());
+        });
+        collect_by_the_vtable_in_force(&world, &latch);
+        swapper.join().expect("loom reports what fails");
+        latch.latch().with(|v| assert_eq!(v.id, 3));
+    });
+}
+
+#[test]
+fn a_swap_that_tears_a_stop_from_its_start_is_caught() {
+    // Without the latch the new vtable is asked to start what the old one stopped, or the old one is taken away
+    // while it is in use; loom meets the second first.
+    must_fail_without(Guard::VtableSwap, "models::vtable::a_swap_racing_a_stop", Fault::Race);
+}
+
+/// Which threads a vtable was told of. Under the allocation lock, if the shipped code takes it.
+struct Known(UnsafeCell<[bool; 1]>);
+
+// SAFETY: the cell is loom's; unordered accesses are what the models look for.
+unsafe impl Sync for Known {}
+// SAFETY: as above.
+unsafe impl Send for Known {}
+
+#[test]
+fn thread_created_racing_a_collection() {
+    explore("thread_created under the allocation lock racing a collection", AtMost(3), || {
+        let world = Playground::new(Stopper::Safepoints, 1, 1, 0);
+        let known = Arc::new(Known(UnsafeCell::new([false])));
+        let told = Arc::clone(&known);
+        let mutator = world.mutator(0, move |world| {
+            let enlist = || {
+                world.threads[0].state.attach();
+                world.list(0, true);
+            };
+            // SAFETY: loom checks that nobody else is at it.
+            world.locks.thread_created(enlist, |()| told.0.with_mut(|known| unsafe { (*known)[0] = true }));
+            world.work(0);
+            world.safepoint(0);
+            world.block(0);
+        });
+        let locks = world.locks.for_stop(&mut Forever).expect("patient forever");
+        // SAFETY: loom checks that nobody writes it.
+        let known = known.0.with(|known| unsafe { (*known)[0] });
+        assert_eq!(known, world.is_listed(0), "a stop meets a thread that the vtable was not told of");
+        world.collect(None);
+        drop(locks);
+        mutator.join().expect("loom reports what fails");
+    });
+}
+
+#[test]
+fn a_vtable_that_is_told_without_the_lock_is_caught() {
+    must_fail_without(
+        Guard::VtableCreatedUnderLock,
+        "models::vtable::thread_created_racing_a_collection",
+        Fault::Claim("a stop meets a thread that the vtable was not told of"),
+    );
+}

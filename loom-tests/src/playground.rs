@@ -1,0 +1,298 @@
+//! A world for the models: the shipped protocol around threads and a heap of one cell each.
+//!
+//! What a model wants to know is whether somebody touches what he must not. So the things that the stopped world
+//! shares without atomics are loom cells here, and loom reports every access that the protocol does not order:
+//!
+//! * `heap`: a thread's collected memory. The thread writes it while it runs, the collector while the world stands.
+//! * `locals`: what only the thread writes, and a user at a debugger looks at while he holds it.
+//! * `published`: what a thread leaves for the collector before it acknowledges (`stack_ptr` and the rest).
+//! * `listed`: the thread list, under its lock.
+
+use std::ops::Deref;
+
+use std::sync::Arc;
+
+use crate::kernel::{self, Kernel};
+use crate::sync::UnsafeCell;
+use crate::sync::lock::Patience;
+use crate::world::handshake::{Abandoned, Handshake, Held, Holder, Parked, Place, StopState};
+use crate::world::locks::{StopLocks, WorldLocks};
+
+/// How running threads are told that somebody holds them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stopper {
+    /// By a signal, at any step.
+    Signals,
+    /// They look at their safepoints.
+    Safepoints,
+}
+
+/// Who wrote `published`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Published {
+    /// Stale: the thread has run on.
+    Nothing,
+    /// Its signal handler.
+    Handler,
+    /// A safepoint.
+    Safepoint,
+    /// The entry to a blocking region.
+    Region,
+}
+
+/// A thread of the world.
+pub(crate) struct Thread {
+    pub(crate) tid: u32,
+    pub(crate) state: StopState,
+    pub(crate) heap: UnsafeCell<u32>,
+    locals: UnsafeCell<u32>,
+    published: UnsafeCell<Published>,
+}
+
+/// The world.
+pub(crate) struct World {
+    pub(crate) locks: WorldLocks,
+    pub(crate) handshake: Handshake,
+    pub(crate) threads: Vec<Thread>,
+    stopper: Stopper,
+    listed: UnsafeCell<Vec<bool>>,
+    kernel: Arc<Kernel>,
+}
+
+// SAFETY: what is not Sync is in loom cells, whose unordered accesses are what the models look for.
+unsafe impl Sync for World {}
+// SAFETY: as above.
+unsafe impl Send for World {}
+
+/// Who waits as long as it takes.
+pub(crate) struct Forever;
+
+impl Patience for Forever {
+    fn slice(&mut self, wait: &mut dyn FnMut(u64)) -> bool {
+        wait(u64::MAX);
+        true
+    }
+}
+
+/// Who waits for this many slices.
+pub(crate) struct Slices(pub(crate) usize);
+
+impl Patience for Slices {
+    fn slice(&mut self, wait: &mut dyn FnMut(u64)) -> bool {
+        if self.0 == 0 {
+            return false;
+        }
+        self.0 -= 1;
+        wait(1);
+        true
+    }
+}
+
+/// The world of one execution; every thread of the model has a clone.
+#[derive(Clone)]
+pub(crate) struct Playground(Arc<World>);
+
+impl Deref for Playground {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.0
+    }
+}
+
+impl Playground {
+    /// A world with room for `mutators` threads, of which the first `attached` are attached already, on a machine with
+    /// `others` more threads (the calling one included, which is number 1).
+    pub(crate) fn new(stopper: Stopper, others: u32, mutators: u32, attached: usize) -> Self {
+        let kernel = Kernel::boot(others + mutators);
+        let thread = |i| Thread {
+            tid: others + 1 + i,
+            state: StopState::new(),
+            heap: UnsafeCell::new(0),
+            locals: UnsafeCell::new(0),
+            published: UnsafeCell::new(Published::Nothing),
+        };
+        let threads: Vec<Thread> = (0..mutators).map(thread).collect();
+        threads[..attached].iter().for_each(|t| t.state.attach());
+        let listed = (0..threads.len()).map(|i| i < attached).collect();
+        Self(Arc::new(World {
+            locks: WorldLocks::new(),
+            handshake: Handshake::new(),
+            threads,
+            stopper,
+            listed: UnsafeCell::new(listed),
+            kernel,
+        }))
+    }
+
+    /// Runs mutator `i`, with the signal handler installed.
+    pub(crate) fn mutator(&self, i: usize, body: impl FnOnce(&Playground) + 'static) -> loom::thread::JoinHandle<()> {
+        let world = self.clone();
+        self.kernel.spawn(self.threads[i].tid, move || {
+            if world.stopper == Stopper::Signals {
+                let inner = world.clone();
+                kernel::on_signal(move || inner.handler(i));
+            }
+            body(&world);
+        })
+    }
+
+    /// Runs a thread that is no mutator.
+    pub(crate) fn other(&self, tid: u32, body: impl FnOnce(&Playground) + 'static) -> loom::thread::JoinHandle<()> {
+        let world = self.clone();
+        self.kernel.spawn(tid, move || body(&world))
+    }
+}
+
+impl World {
+    // ---- what mutator `i` does
+
+    fn publish(&self, i: usize, what: Published) {
+        self.threads[i].published.with_mut(|p| {
+            // SAFETY: loom checks that nobody else is at it.
+            unsafe { *p = what };
+        });
+    }
+
+    fn ran_on(&self, i: usize, parked: Parked) {
+        if parked == Parked::Yes {
+            self.publish(i, Published::Nothing);
+        }
+    }
+
+    /// The suspend signal's handler.
+    fn handler(&self, i: usize) {
+        let parked = self.threads[i].state.park_if_held(&self.handshake, || self.publish(i, Published::Handler));
+        self.ran_on(i, parked);
+    }
+
+    /// A safepoint.
+    pub(crate) fn safepoint(&self, i: usize) {
+        let state = &self.threads[i].state;
+        if state.is_held() {
+            let parked = state.park_if_held(&self.handshake, || self.publish(i, Published::Safepoint));
+            self.ran_on(i, parked);
+        }
+    }
+
+    /// Touches collected memory and locals.
+    pub(crate) fn work(&self, i: usize) {
+        for cell in [&self.threads[i].heap, &self.threads[i].locals] {
+            cell.with_mut(|value| {
+                // SAFETY: loom checks that nobody else is at it.
+                unsafe { *value += 1 };
+            });
+        }
+        kernel::interrupt_point();
+    }
+
+    /// Enters a blocking region.
+    pub(crate) fn block(&self, i: usize) {
+        self.threads[i].state.enter_blocking(&self.handshake, || self.publish(i, Published::Region));
+    }
+
+    /// Leaves it.
+    pub(crate) fn unblock(&self, i: usize) {
+        let parked = self.threads[i].state.leave_blocking();
+        self.ran_on(i, parked);
+    }
+
+    /// Takes the locks for a stop of its own.
+    pub(crate) fn locks_by(&self, i: usize) -> StopLocks<'_> {
+        let publish = || self.publish(i, Published::Region);
+        let state = &self.threads[i].state;
+        let (locks, parked) = self.locks.for_stop_by(state, &self.handshake, publish, &mut Forever);
+        self.ran_on(i, parked);
+        locks.expect("patient forever")
+    }
+
+    /// Puts the thread on the list, or takes it off. Under the list lock, if the shipped code takes it.
+    pub(crate) fn list(&self, i: usize, listed: bool) {
+        self.listed.with_mut(|l| {
+            // SAFETY: loom checks that nobody else is at it.
+            unsafe { (&mut *l)[i] = listed };
+        });
+    }
+
+    // ---- what a stop does
+
+    /// Whether the thread is on the list.
+    pub(crate) fn is_listed(&self, i: usize) -> bool {
+        self.listed.with(|l| {
+            // SAFETY: loom checks that nobody writes it.
+            unsafe { (&*l)[i] }
+        })
+    }
+
+    fn each_other(&self, me: Option<usize>) -> Vec<usize> {
+        let listed = self.listed.with(|l| {
+            // SAFETY: loom checks that nobody writes it.
+            unsafe { (*l).clone() }
+        });
+        (0..self.threads.len()).filter(|i| listed[*i] && Some(*i) != me).collect()
+    }
+
+    /// Holds each thread but `me`, and signals those that run.
+    pub(crate) fn ask(&self, holder: Holder, me: Option<usize>) {
+        let others = self.each_other(me);
+        let epoch = self.handshake.begin(holder, others.len() as u32);
+        let mut satisfied = 0;
+        for i in others {
+            match self.threads[i].state.hold(holder, epoch) {
+                Held::MustPark if self.stopper == Stopper::Signals => self.kernel.signal(self.threads[i].tid),
+                Held::MustPark => {}
+                Held::Already => satisfied += 1,
+            }
+        }
+        self.handshake.satisfied(holder, epoch, satisfied);
+    }
+
+    /// Stops the world but `me`.
+    pub(crate) fn stop(&self, holder: Holder, me: Option<usize>) {
+        self.ask(holder, me);
+        while self.handshake.wait_slice(holder, u64::MAX) != 0 {}
+    }
+
+    /// What a collection does with the standing threads: reads what they published, touches their memory.
+    pub(crate) fn mark(&self, me: Option<usize>) {
+        for i in self.each_other(me) {
+            let thread = &self.threads[i];
+            // SAFETY: loom checks that nobody writes it.
+            let published = thread.published.with(|p| unsafe { *p });
+            assert_ne!(published, Published::Nothing, "a standing thread has published nothing");
+            if thread.state.place() == Place::Blocking {
+                assert_eq!(published, Published::Region, "a blocking thread shows a frame that is gone");
+            }
+            // SAFETY: loom checks that nobody else is at it.
+            thread.heap.with_mut(|h| unsafe { *h += 100 });
+        }
+    }
+
+    /// What a user does with a thread that he holds.
+    pub(crate) fn look(&self, i: usize) -> u32 {
+        self.threads[i].locals.with(|value| {
+            // SAFETY: loom checks that nobody writes it.
+            unsafe { *value }
+        })
+    }
+
+    /// Lets all go.
+    pub(crate) fn start(&self, holder: Holder, me: Option<usize>) {
+        for i in self.each_other(me) {
+            self.threads[i].state.release(holder);
+        }
+    }
+
+    /// Gives a stop up that has not completed.
+    pub(crate) fn give_up(&self, holder: Holder) -> Vec<Abandoned> {
+        self.handshake.close(holder);
+        self.each_other(None).into_iter().map(|i| self.threads[i].state.abandon(holder)).collect()
+    }
+
+    /// A collection by a thread that holds what it needs: stop, mark, start.
+    pub(crate) fn collect(&self, me: Option<usize>) {
+        self.stop(Holder::Collection, me);
+        self.mark(me);
+        self.start(Holder::Collection, me);
+    }
+}

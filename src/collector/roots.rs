@@ -1,0 +1,168 @@
+//! Where marking begins.
+//!
+//! | root | how it is read |
+//! |---|---|
+//! | stacks, from `stack_ptr` to the base, with the registers that the stop left there | conservatively |
+//! | registers in the record's save area, alternate signal stacks, registered stacks | conservatively |
+//! | cells that a thread was building when it was stopped | conservatively |
+//! | ranges that the program registered | conservatively |
+//! | [`Root`](crate::Root) handles | each is a reference |
+//! | objects that wait for their finalizers | each is a reference |
+
+use std::cell::UnsafeCell;
+use std::io;
+
+use super::caches;
+use super::finalize::Finalizers;
+use super::mark::Marker;
+use crate::heap::Heap;
+use crate::heap::layout::{BINS, CELL_BYTES, CLASSES};
+use crate::heap::slots::SlotTable;
+use crate::os::memory::Reservation;
+use crate::sabotage::{Guard, removed};
+use crate::sync::Lock;
+use crate::world::stop::StoppedWorld;
+
+/// Feeds one collection's roots to its marker.
+pub(crate) struct RootScan<'a, 'm> {
+    marker: &'a mut Marker<'m>,
+    stack_bytes: u64,
+    roots: u64,
+}
+
+impl<'a, 'm> RootScan<'a, 'm> {
+    pub(crate) fn new(marker: &'a mut Marker<'m>) -> Self {
+        Self { marker, stack_bytes: 0, roots: 0 }
+    }
+
+    /// Every stack of every thread, the collecting one's own from where its registers were pushed; and the stacks
+    /// that the program registered.
+    pub(crate) fn stacks(&mut self, stopped: &StoppedWorld<'_>) {
+        let mut scan = |low, high| {
+            // SAFETY: the stop has checked that the range is a stack of a thread that stands still, or of the
+            // collecting thread above the frame that pushed its registers, or was registered as readable.
+            self.stack_bytes += unsafe { self.marker.conservative_range(low, high) } as u64;
+        };
+        for record in stopped.live() {
+            stopped.scan_ranges(record, &mut scan);
+        }
+        stopped.scan_registered_stacks(scan);
+    }
+
+    /// The cell that each thread may have been building: its value may have left the registers already
+    /// (`.stop.mid-alloc`).
+    pub(crate) fn half_built_objects(&mut self, heap: &Heap, stopped: &StoppedWorld<'_>) {
+        if removed(Guard::StopMidAlloc) {
+            return;
+        }
+        for cache in caches(stopped) {
+            for bin in (0..BINS).filter(|&bin| cache.block(bin).is_some()) {
+                let cell = cache.building(bin);
+                debug_assert!(cell == 0 || heap.blocks.cell_containing(cell).is_some());
+                if cell != 0 {
+                    // SAFETY: the cell belongs to a stopped thread.
+                    unsafe { self.marker.conservative_range(cell, cell + CELL_BYTES[bin % CLASSES]) };
+                }
+            }
+        }
+    }
+
+    /// Memory that the program registered.
+    pub(crate) fn ranges(&mut self, ranges: &Ranges) {
+        ranges.for_each(|low, high| {
+            // SAFETY: `register_range` promised that it is readable.
+            unsafe { self.marker.conservative_range(low, high) };
+            self.roots += 1;
+        });
+    }
+
+    /// Root handles.
+    pub(crate) fn handles(&mut self, handles: &SlotTable) {
+        handles.for_each(|object| {
+            self.marker.precise(object);
+            self.roots += 1;
+        });
+    }
+
+    /// Objects in the finalizer thread's queue.
+    pub(crate) fn waiting_for_finalizers(&mut self, finalizers: &Finalizers) {
+        finalizers.for_each_ready(|object| {
+            self.marker.precise(object);
+            self.roots += 1;
+        });
+    }
+
+    /// Bytes of stacks, and other roots.
+    pub(crate) fn finish(self) -> (u64, u64) {
+        (self.stack_bytes, self.roots)
+    }
+}
+
+/// Ranges of ordinary memory that the program has registered as roots.
+///
+/// A range is two words, written so that the stopped world never sees a half: the end is 0 while the slot is free.
+pub(crate) struct Ranges {
+    memory: Reservation,
+    used: UnsafeCell<usize>,
+    pub(crate) lock: Lock,
+}
+
+/// Ranges that can be registered at a time.
+const MOST_RANGES: usize = 1 << 16;
+
+// SAFETY: `used` and the table are written under the lock; the collector reads them when nobody runs.
+unsafe impl Sync for Ranges {}
+// SAFETY: as above.
+unsafe impl Send for Ranges {}
+
+impl Ranges {
+    pub(crate) fn new() -> io::Result<Self> {
+        let memory = Reservation::new(MOST_RANGES * 16, 4096)?;
+        memory.commit(0, memory.len())?;
+        Ok(Self { memory, used: UnsafeCell::new(0), lock: Lock::new() })
+    }
+
+    fn slot(&self, index: usize) -> *mut [usize; 2] {
+        assert!(index < MOST_RANGES);
+        // SAFETY: in bounds of the committed mapping.
+        unsafe { self.memory.base().cast::<[usize; 2]>().add(index) }
+    }
+
+    /// Registers a range; its index, or `None` if there are too many.
+    pub(crate) fn add(&self, low: usize, high: usize) -> Option<usize> {
+        let _guard = self.lock.lock();
+        // SAFETY: under the lock.
+        let used = unsafe { &mut *self.used.get() };
+        // SAFETY: as above; slots up to `used` were written.
+        let index = (0..*used).find(|&index| unsafe { self.slot(index).read_volatile() }[1] == 0).unwrap_or(*used);
+        if index == MOST_RANGES {
+            return None;
+        }
+        // SAFETY: in bounds, under the lock. Stopped between the two, the slot still counts as free.
+        unsafe {
+            (&raw mut (*self.slot(index))[0]).write_volatile(low);
+            (&raw mut (*self.slot(index))[1]).write_volatile(high);
+        }
+        *used = (*used).max(index + 1);
+        Some(index)
+    }
+
+    /// Forgets a range.
+    pub(crate) fn remove(&self, index: usize) {
+        let _guard = self.lock.lock();
+        // SAFETY: in bounds, under the lock.
+        unsafe { (&raw mut (*self.slot(index))[1]).write_volatile(0) };
+    }
+
+    fn for_each(&self, mut visit: impl FnMut(usize, usize)) {
+        // SAFETY: the world is stopped; see `add` for a thread stopped in the middle of it.
+        let used = unsafe { self.used.get().read_volatile() };
+        for index in 0..used {
+            // SAFETY: in bounds, written by `add`.
+            let [low, high] = unsafe { self.slot(index).read_volatile() };
+            if high != 0 {
+                visit(low, high);
+            }
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Describing a world before it exists.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Inner, World};
+use crate::collector::pacing::Pacing;
+use crate::collector::parallel::Markers;
+use crate::collector::report::CollectionReport;
+use crate::collector::{Collector, Parts};
+use crate::heap::layout::BLOCK_BYTES;
+use crate::heap::{Heap, Paranoid};
+use crate::os::{memory, signals};
+use crate::world::registry::Threads;
+use crate::world::vtable::ThreadVtable;
+use crate::world::{SafepointStopper, SetupError, SignalStopper};
+
+/// How a new world stops its threads. Can be changed later by [`World::set_thread_vtable`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stopper {
+    /// By a signal to each thread, which stops it wherever it is.
+    #[default]
+    Signals,
+    /// At safepoints, blocking regions and allocations that threads come to by themselves.
+    Safepoints,
+}
+
+/// The smallest heap that anything can be done with.
+const SMALLEST_LIMIT: usize = 16 * BLOCK_BYTES;
+/// The most markers.
+const MOST_MARKERS: usize = 64;
+
+/// Why a world could not be built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The heap limit is too small.
+    #[error("a heap limit of {asked} bytes is too small: it must be at least {smallest} bytes (256 KiB)")]
+    HeapLimit {
+        /// What was asked for.
+        asked: usize,
+        /// What is possible.
+        smallest: usize,
+    },
+    /// Not a number of markers.
+    #[error("{0} markers are not possible: choose between 1 and 64")]
+    Markers(usize),
+    /// The way of stopping could not be set up.
+    #[error(transparent)]
+    Stopper(#[from] SetupError),
+    /// The system gave no memory or no thread.
+    #[error("the system refused memory or a thread for the world: {0}")]
+    System(#[from] std::io::Error),
+}
+
+/// Describes a world. Every setting has a default.
+pub struct WorldBuilder {
+    heap_limit: usize,
+    pacing: Pacing,
+    markers: usize,
+    stopper: Stopper,
+    suspend_signal: i32,
+    stop_timeout: Duration,
+    paranoid: Paranoid,
+    mark_stack_limit: usize,
+    on_collection: Option<Box<dyn Fn(&CollectionReport) + Send + Sync>>,
+}
+
+impl Default for WorldBuilder {
+    fn default() -> Self {
+        Self {
+            heap_limit: (memory::physical_memory() / 2).max(64 << 20),
+            pacing: Pacing::default(),
+            markers: 1,
+            stopper: Stopper::default(),
+            suspend_signal: signals::DEFAULT,
+            stop_timeout: Duration::from_secs(10),
+            paranoid: Paranoid::Off,
+            mark_stack_limit: 1 << 30,
+            on_collection: None,
+        }
+    }
+}
+
+impl WorldBuilder {
+    /// The most memory that the heap takes, in bytes. Beyond it allocation is an error. By default half of the
+    /// machine's memory.
+    #[must_use]
+    pub fn heap_limit(mut self, bytes: usize) -> Self {
+        self.heap_limit = bytes;
+        self
+    }
+
+    /// Bytes that may always be allocated between two collections; each mutator adds a sixth of it.
+    #[must_use]
+    pub fn initial_heap(mut self, bytes: usize) -> Self {
+        self.pacing.floor_bytes = bytes as u64;
+        self.pacing.floor_bytes_per_mutator = bytes as u64 / 6;
+        self
+    }
+
+    /// How many bytes may be allocated for each live byte before the next collection.
+    #[must_use]
+    pub fn growth(mut self, rate: f64) -> Self {
+        self.pacing.growth = rate.max(0.05);
+        self
+    }
+
+    /// How many threads mark, the collecting one included. By default 1.
+    #[must_use]
+    pub fn markers(mut self, count: usize) -> Self {
+        self.markers = count;
+        self
+    }
+
+    /// How threads are stopped. By default by signals.
+    #[must_use]
+    pub fn stopper(mut self, stopper: Stopper) -> Self {
+        self.stopper = stopper;
+        self
+    }
+
+    /// The signal that suspends threads, one for the whole process. By default SIGURG.
+    #[must_use]
+    pub fn suspend_signal(mut self, signal: i32) -> Self {
+        self.suspend_signal = signal;
+        self
+    }
+
+    /// How long a stop may take before it is given up with an error. By default 10 s.
+    #[must_use]
+    pub fn stop_timeout(mut self, timeout: Duration) -> Self {
+        self.stop_timeout = timeout;
+        self
+    }
+
+    /// Whether freed cells are poisoned and the heap is verified after each collection.
+    #[must_use]
+    pub fn paranoid(mut self, paranoid: Paranoid) -> Self {
+        self.paranoid = paranoid;
+        self
+    }
+
+    /// The most memory that each marker's stack takes, in bytes. By default 1 GiB of address space. A stack that is
+    /// too small costs time, not correctness.
+    #[must_use]
+    pub fn mark_stack_limit(mut self, bytes: usize) -> Self {
+        self.mark_stack_limit = bytes;
+        self
+    }
+
+    /// Calls `listener` after each collection, when the world runs again, on the thread that collected.
+    #[must_use]
+    pub fn on_collection(mut self, listener: impl Fn(&CollectionReport) + Send + Sync + 'static) -> Self {
+        self.on_collection = Some(Box::new(listener));
+        self
+    }
+
+    /// Builds the world.
+    ///
+    /// # Errors
+    /// A setting is impossible, another world of this process uses another suspend signal, or the system refused.
+    pub fn build(self) -> Result<World, BuildError> {
+        crate::sabotage::choose();
+        if self.heap_limit < SMALLEST_LIMIT {
+            return Err(BuildError::HeapLimit { asked: self.heap_limit, smallest: SMALLEST_LIMIT });
+        }
+        if !(1..=MOST_MARKERS).contains(&self.markers) {
+            return Err(BuildError::Markers(self.markers));
+        }
+        let vtable: Arc<dyn ThreadVtable> = match self.stopper {
+            Stopper::Signals => Arc::new(SignalStopper::new(self.suspend_signal)?),
+            Stopper::Safepoints => Arc::new(SafepointStopper),
+        };
+        let threads = Threads::new(vtable)?;
+        let inner = Arc::new(Inner {
+            collector: Collector::new(Parts {
+                heap: Heap::new(self.heap_limit, self.paranoid)?,
+                threads: Arc::clone(&threads),
+                markers: Markers::new(self.markers, self.mark_stack_limit)?,
+                pacing: self.pacing,
+                stop_timeout: self.stop_timeout,
+                on_collection: self.on_collection,
+            })?,
+        });
+        inner.collector.heap.set_first_budget(self.pacing.budget(0, 1, self.heap_limit as u64));
+        let weak = Arc::downgrade(&inner);
+        threads.set_hooks(weak);
+        inner.collector.events.fire_world_created();
+        Ok(World::of(inner, true))
+    }
+}
+
+impl std::fmt::Debug for WorldBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WorldBuilder")
+            .field("heap_limit", &self.heap_limit)
+            .field("markers", &self.markers)
+            .field("stopper", &self.stopper)
+            .finish_non_exhaustive()
+    }
+}

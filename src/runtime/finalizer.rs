@@ -1,0 +1,117 @@
+//! The thread on which finalizers run.
+//!
+//! It is a mutator named `finalizer`, started when the first finalizer is registered. It sleeps in a blocking
+//! region, so that a stop costs it nothing, and runs one finalizer after the other, each with its object on its own
+//! stack. A panic is caught; the next finalizer runs.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use super::{Inner, Mutator, World};
+use crate::collector::finalize::{Action, Entry, Finalizers};
+use crate::os::clock::now_ns;
+use crate::os::futex;
+use crate::sync::{AtomicU32, Ordering};
+
+/// Starts the thread unless it runs. Never called inside a stop.
+pub(crate) fn ensure_started(inner: &Arc<Inner>) -> std::io::Result<()> {
+    let finalizers = &inner.collector.finalizers;
+    if finalizers.started.swap(true, Ordering::Relaxed) || finalizers.closing.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    finalizers.ended.store(0, Ordering::Relaxed);
+    let inner = Arc::clone(inner);
+    let spawned = std::thread::Builder::new().name("finalizer".into()).spawn(move || {
+        let ended = EndOfThread(Arc::clone(&inner));
+        // SAFETY: every `Gc` of this thread is a local variable of `run_one` or of the finalizer that it calls.
+        if let Ok(mutator) = unsafe { World::of(inner, false).attach("finalizer") } {
+            work(&mutator);
+        }
+        drop(ended);
+    });
+    if let Err(error) = spawned {
+        finalizers.started.store(false, Ordering::Relaxed);
+        finalizers.ended.store(1, Ordering::Relaxed);
+        return Err(error);
+    }
+    Ok(())
+}
+
+/// Tells who waits for the thread's end, also when it ends by a panic.
+struct EndOfThread(Arc<Inner>);
+
+impl Drop for EndOfThread {
+    fn drop(&mut self) {
+        let ended: &AtomicU32 = &self.0.collector.finalizers.ended;
+        // Release pairs with the Acquire in `wait_for_end`: all that the finalizers did is seen.
+        ended.store(1, Ordering::Release);
+        futex::wake(ended, u32::MAX);
+    }
+}
+
+/// Waits until the thread has ended, or until the time. True if it has.
+pub(crate) fn wait_for_end(finalizers: &Finalizers, deadline: u64) -> bool {
+    loop {
+        // Acquire pairs with the Release in `EndOfThread`.
+        if finalizers.ended.load(Ordering::Acquire) == 1 {
+            return true;
+        }
+        let now = now_ns();
+        if now >= deadline {
+            return false;
+        }
+        futex::wait(&finalizers.ended, 0, Some(deadline - now));
+    }
+}
+
+fn work(mutator: &Mutator) {
+    let collector = mutator.world().collector();
+    let finalizers = &collector.finalizers;
+    loop {
+        // Acquire pairs with the Release of `announce`.
+        let news = finalizers.news.load(Ordering::Acquire);
+        let mut run = 0;
+        while run_one(mutator) {
+            if run == 0 {
+                collector.events.fire_finalizer_begin(1);
+            }
+            run += 1;
+        }
+        if run > 0 {
+            collector.events.fire_finalizer_end(run);
+        }
+        if finalizers.closing.load(Ordering::Relaxed) {
+            return;
+        }
+        mutator.blocking(|| futex::wait(&finalizers.news, news, None));
+    }
+}
+
+/// Runs the next finalizer. False if there is none.
+#[inline(never)]
+fn run_one(mutator: &Mutator) -> bool {
+    let collector = mutator.world().collector();
+    let Some(Entry { object, action }) = collector.finalizers.next(|| mutator.lock(&collector.finalizers.lock)) else {
+        return false;
+    };
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        let kept = std::hint::black_box(object);
+        match action {
+            // SAFETY: registered with the object's own type; nobody else can reach the object any more.
+            Action::Drop(drop_in_place) => unsafe { drop_in_place(kept as *mut u8) },
+            // SAFETY: the trampoline was made for this function's and this object's type; the object is alive,
+            // because it was in the queue until now and is on this stack from now on.
+            Action::Call { trampoline, function } => unsafe {
+                trampoline(function, std::ptr::from_ref(mutator).cast(), kept);
+            },
+        }
+        std::hint::black_box(kept);
+    }));
+    collector.events.fire_finalize_object(object, 0);
+    collector.finalizers.run.fetch_add(1, Ordering::Relaxed);
+    if result.is_err() {
+        // The panic hook has told the user already.
+        collector.finalizers.panicked.fetch_add(1, Ordering::Relaxed);
+    }
+    true
+}

@@ -1,0 +1,101 @@
+//! References that live outside of what the collector scans by itself.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::{Inner, Mutator, World};
+use crate::heap::pointer::Gc;
+use crate::heap::trace::Trace;
+
+/// A handle that keeps an object alive from anywhere: a struct on the malloc heap, another thread, a channel.
+///
+/// It costs a slot in a table and a lock to make and to drop; inside a function a plain [`Gc`] is free.
+pub struct Root<T: Trace> {
+    world: Arc<Inner>,
+    slot: usize,
+    _refers: PhantomData<fn() -> Gc<T>>,
+}
+
+impl<T: Trace> Root<T> {
+    pub(crate) fn new(world: &World, gc: Gc<T>) -> Self {
+        let collector = world.collector();
+        // Four million roots at once are a leak; say so where it happens.
+        let slot = collector.roots.take(gc.addr()).expect("more than 4,194,304 roots are held at once");
+        collector.events.fire_root_created(collector.roots.address(slot), gc.addr());
+        Self { world: Arc::clone(world.inner()), slot, _refers: PhantomData }
+    }
+
+    /// The object.
+    ///
+    /// # Panics
+    /// If the mutator belongs to another world.
+    #[inline]
+    pub fn get(&self, mutator: &Mutator) -> Gc<T> {
+        assert!(std::ptr::eq(&*self.world, &**mutator.world().inner()), "a root of another world");
+        // SAFETY: the slot holds the address of a `T` that it keeps alive.
+        unsafe { Gc::from_addr(self.world.collector.roots.get(self.slot)) }
+    }
+}
+
+impl<T: Trace> Clone for Root<T> {
+    fn clone(&self) -> Self {
+        let roots = &self.world.collector.roots;
+        // As in `new`.
+        let slot = roots.take(roots.get(self.slot)).expect("more than 4,194,304 roots are held at once");
+        Self { world: Arc::clone(&self.world), slot, _refers: PhantomData }
+    }
+}
+
+impl<T: Trace> Drop for Root<T> {
+    fn drop(&mut self) {
+        let collector = &self.world.collector;
+        collector.events.fire_root_dropped(collector.roots.address(self.slot));
+        collector.roots.give_back(self.slot);
+    }
+}
+
+impl<T: Trace> fmt::Debug for Root<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Root({:#x})", self.world.collector.roots.get(self.slot))
+    }
+}
+
+/// Keeps a range of ordinary memory registered as a root.
+#[derive(Debug)]
+pub struct RangeGuard {
+    world: World,
+    index: usize,
+}
+
+impl RangeGuard {
+    pub(crate) fn new(world: &World, low: usize, bytes: usize) -> Option<Self> {
+        let index = world.collector().ranges.add(low, low + bytes)?;
+        Some(Self { world: world.clone(), index })
+    }
+}
+
+impl Drop for RangeGuard {
+    fn drop(&mut self) {
+        self.world.collector().ranges.remove(self.index);
+    }
+}
+
+/// Keeps a coroutine's stack registered: it is scanned whole, or from the stack pointer of the thread that runs on it.
+#[derive(Debug)]
+pub struct StackGuard {
+    world: World,
+    id: u64,
+}
+
+impl StackGuard {
+    pub(crate) fn new(world: &World, low: usize, high: usize) -> Self {
+        Self { world: world.clone(), id: world.collector().threads.register_stack(low, high) }
+    }
+}
+
+impl Drop for StackGuard {
+    fn drop(&mut self) {
+        self.world.collector().threads.unregister_stack(self.id);
+    }
+}

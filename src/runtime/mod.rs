@@ -1,0 +1,378 @@
+//! What a mutator sees: the world, its mutators, and handles.
+//!
+//! A [`World`] is a heap, the threads that use it, and the way they are stopped. Several may live in one process. A
+//! thread becomes a [`Mutator`] by [`World::attach`], whose promise is the only one that a program makes; from then
+//! on allocating and following references are safe code.
+
+mod builder;
+mod finalizer;
+mod handles;
+mod mutator;
+
+pub use builder::{BuildError, Stopper, WorldBuilder};
+pub use handles::{RangeGuard, Root, StackGuard};
+pub use mutator::{Mutator, OutOfMemory};
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::collector::report::{CollectionReport, Reason};
+use crate::collector::{CollectError, Collecting, Collector};
+use crate::events::Events;
+use crate::heap::cache::AllocationCache;
+use crate::heap::verify::Verified;
+use crate::os::clock::{Budget, now_ns};
+use crate::sync::Ordering;
+use crate::world::registry::{Threads, WorldHooks};
+use crate::world::stop_info::ThreadStopInfo;
+use crate::world::vtable::ThreadVtable;
+use crate::world::{AttachError, StopError, ThreadName, Tid};
+
+/// How long a world that is dropped waits for its finalizers.
+const CLOSE_WITHIN: Duration = Duration::from_secs(5);
+
+/// What all handles of a world share.
+pub(crate) struct Inner {
+    pub(crate) collector: Collector,
+}
+
+/// Closes the world when the last handle that a program holds goes.
+struct CloseOnDrop(Arc<Inner>);
+
+impl Drop for CloseOnDrop {
+    fn drop(&mut self) {
+        // A finalizer that does not come to an end is reported by `close`; here there is nobody to tell.
+        let _ = self.0.close(CLOSE_WITHIN);
+    }
+}
+
+/// A heap, the threads that use it, and the way they are stopped. Cheap to clone; the last clone to go, mutators
+/// included, closes the world.
+#[derive(Clone)]
+pub struct World {
+    inner: Arc<Inner>,
+    /// The world's own service threads have none: they do not keep it open.
+    handle: Option<Arc<CloseOnDrop>>,
+}
+
+/// What a world has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Finished collections.
+    pub collections: u32,
+    /// Bytes allocated up to the last collection.
+    pub allocated_bytes: u64,
+    /// Bytes that were alive after the last collection.
+    pub live_bytes: u64,
+    /// Bytes of memory that the heap holds.
+    pub committed_bytes: u64,
+    /// Finalizers that have run.
+    pub finalizers_run: u64,
+    /// Finalizers that panicked.
+    pub finalizers_panicked: u64,
+}
+
+/// One thread of a world, as it was when somebody asked.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadInfo {
+    /// The name given at attach.
+    pub name: ThreadName,
+    /// The kernel's id.
+    pub tid: Tid,
+    /// Whether it was in a blocking region.
+    pub blocking: bool,
+    /// Whether a user had suspended it.
+    pub suspended: bool,
+    /// The value of its `stack_ptr` slot: 0 unless a stop has written it.
+    pub stack_ptr: usize,
+}
+
+/// Why a thread could not be spawned.
+#[derive(Debug, thiserror::Error)]
+#[error("the thread \"{name}\" could not be started: {error}")]
+pub struct SpawnError {
+    name: String,
+    #[source]
+    error: std::io::Error,
+}
+
+/// Why a world did not close in order.
+#[derive(Debug, thiserror::Error)]
+#[error("after {within:?} the finalizer thread has not finished: a finalizer blocks or does not end")]
+pub struct CloseError {
+    within: Duration,
+}
+
+impl World {
+    /// Begins to describe a world.
+    pub fn builder() -> WorldBuilder {
+        WorldBuilder::default()
+    }
+
+    pub(crate) fn of(inner: Arc<Inner>, keeps_open: bool) -> Self {
+        let handle = keeps_open.then(|| Arc::new(CloseOnDrop(Arc::clone(&inner))));
+        Self { inner, handle }
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+
+    pub(crate) fn collector(&self) -> &Collector {
+        &self.inner.collector
+    }
+
+    /// Makes the calling thread a mutator of this world, until the returned guard is dropped.
+    ///
+    /// # Errors
+    /// The thread is attached already, the world is closed, or the system refused.
+    ///
+    /// # Safety
+    /// While attached, the thread keeps every `Gc` of this world that it will use again only where the collector
+    /// looks: on its stack or in its registers, in other collected objects, in a [`Root`], or in a registered
+    /// range. Not in a `Box`, a `Vec`, a thread-local, or a future. It uses no `Gc` after it detached, and gives
+    /// none to another world.
+    pub unsafe fn attach(&self, name: &str) -> Result<Mutator, AttachError> {
+        Mutator::attach(self.clone(), name)
+    }
+
+    /// Starts a thread that is a mutator of this world while it runs `body`.
+    ///
+    /// What `body` captures and returns lies in ordinary memory and is not scanned; the types see to it that no
+    /// `Gc` is among it.
+    ///
+    /// # Errors
+    /// The system gave no thread, or it could not be attached.
+    ///
+    /// # Safety
+    /// `body` keeps the promise of [`attach`](Self::attach).
+    pub unsafe fn spawn<R: Send + 'static>(
+        &self,
+        name: &str,
+        body: impl FnOnce(&Mutator) -> R + Send + 'static,
+    ) -> Result<JoinHandle<R>, SpawnError> {
+        let world = self.clone();
+        let failed = |error| SpawnError { name: name.to_owned(), error };
+        let own_name = name.to_owned();
+        let (attached, attachment) = std::sync::mpsc::sync_channel(1);
+        let thread = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || match Mutator::attach(world, &own_name) {
+                Ok(mutator) => {
+                    let _ = attached.send(Ok(()));
+                    Some(body(&mutator))
+                }
+                Err(error) => {
+                    let _ = attached.send(Err(error));
+                    None
+                }
+            })
+            .map_err(failed)?;
+        let threads = Arc::clone(&self.collector().threads);
+        // The new thread may have to wait for a collection, which may have to stop us.
+        match threads.as_blocking(|| attachment.recv()) {
+            Ok(Ok(())) => Ok(JoinHandle { thread, threads }),
+            Ok(Err(error)) => Err(failed(std::io::Error::other(error))),
+            Err(_) => Err(failed(std::io::Error::other("the thread ended before it was attached"))),
+        }
+    }
+
+    /// Collects now. From a mutator, its own stack is a root like the others'.
+    ///
+    /// # Errors
+    /// The world could not be stopped; it runs on.
+    pub fn collect(&self) -> Result<CollectionReport, CollectError> {
+        self.inner.collect_as_anyone(Reason::Explicit)
+    }
+
+    /// Stops the world and checks every invariant of the heap.
+    ///
+    /// # Errors
+    /// The world could not be stopped, or the heap is damaged.
+    pub fn verify(&self) -> Result<Verified, CollectError> {
+        let collector = self.collector();
+        collector.threads.with_own_stack(|own| collector.verify(Collecting { own, unless_after: None }))
+    }
+
+    /// What the world has done so far.
+    pub fn totals(&self) -> Totals {
+        let collector = self.collector();
+        Totals {
+            collections: collector.collections.load(Ordering::Relaxed),
+            allocated_bytes: collector.allocated_total.load(Ordering::Relaxed),
+            live_bytes: collector.live_bytes(),
+            committed_bytes: collector.heap.committed_bytes(),
+            finalizers_run: collector.finalizers.run.load(Ordering::Relaxed),
+            finalizers_panicked: collector.finalizers.panicked.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The world's threads at this moment.
+    pub fn threads(&self) -> Vec<ThreadInfo> {
+        self.collector().threads.with_live(|live| {
+            live.iter()
+                .map(|record| ThreadInfo {
+                    name: record.name(),
+                    tid: record.tid(),
+                    blocking: record.is_blocking(),
+                    suspended: record.is_suspended(),
+                    stack_ptr: record.stack_ptr(),
+                })
+                .collect()
+        })
+    }
+
+    /// Suspends one thread until [`resume`](Self::resume), across any number of collections.
+    ///
+    /// # Errors
+    /// There is no such thread, or it did not answer.
+    pub fn suspend(&self, tid: Tid) -> Result<(), StopError> {
+        self.collector().threads.suspend(tid, Budget::new(self.collector().stop_timeout))
+    }
+
+    /// Lets a suspended thread go on. `false` if it was not suspended.
+    pub fn resume(&self, tid: Tid) -> bool {
+        self.collector().threads.resume(tid)
+    }
+
+    /// Changes how the world is stopped, and returns the outgoing way. Waits for a collection that is under way: the
+    /// vtable that stopped is the one that starts.
+    ///
+    /// # Errors
+    /// The world's locks were not to be had in time, or the present vtable is still in use; nothing has changed.
+    pub fn set_thread_vtable(&self, vtable: Arc<dyn ThreadVtable>) -> Result<Arc<dyn ThreadVtable>, StopError> {
+        self.collector().threads.set_vtable(vtable, Budget::new(self.collector().stop_timeout))
+    }
+
+    /// The world's events: who listens, and to what.
+    pub fn events(&self) -> &Events {
+        &self.collector().events
+    }
+
+    /// Registers ordinary memory as a root: every word of it is scanned conservatively, until the guard is dropped.
+    /// `None` if too many ranges are registered.
+    ///
+    /// # Safety
+    /// The memory is readable until then, and words in it that are references are written as whole words.
+    #[must_use]
+    pub unsafe fn register_range(&self, start: *const u8, bytes: usize) -> Option<RangeGuard> {
+        RangeGuard::new(self, start as usize, bytes)
+    }
+
+    /// Closes the world: no thread attaches any more, and the finalizers that are due run, for at most `within`.
+    ///
+    /// # Errors
+    /// A finalizer did not come to an end in time.
+    pub fn close(&self, within: Duration) -> Result<(), CloseError> {
+        self.inner.close(within)
+    }
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World").field("totals", &self.totals()).field("open", &self.handle.is_some()).finish()
+    }
+}
+
+impl Inner {
+    pub(crate) fn collect_as_anyone(&self, reason: Reason) -> Result<CollectionReport, CollectError> {
+        let report = self
+            .collector
+            .threads
+            .with_own_stack(|own| self.collector.collect(Collecting { own, unless_after: None }, reason))?;
+        // Only who sets `unless_after` can be told that somebody else has collected.
+        report.ok_or(CollectError::Closed)
+    }
+
+    fn close(&self, within: Duration) -> Result<(), CloseError> {
+        let collector = &self.collector;
+        collector.threads.close();
+        collector.finalizers.closing.store(true, Ordering::Relaxed);
+        collector.finalizers.announce();
+        let deadline = now_ns().saturating_add(within.as_nanos() as u64);
+        let done = collector.threads.as_blocking(|| finalizer::wait_for_end(&collector.finalizers, deadline));
+        if done { Ok(()) } else { Err(CloseError { within }) }
+    }
+
+    /// Gives a thread's blocks back to the heap.
+    fn release_cache(&self, record: &ThreadStopInfo) {
+        let cache = record.user().cast::<AllocationCache>();
+        if !cache.is_null() {
+            // SAFETY: the user word is null or the cache of a mutator that has not been dropped; the caller holds
+            // the allocation lock.
+            self.collector.heap.release_cache(unsafe { &*cache });
+        }
+    }
+}
+
+impl WorldHooks for Inner {
+    fn thread_exits(&self, threads: &Threads, record: &'static ThreadStopInfo) {
+        {
+            let _guard = record.blocking(|| threads.locks().allocation.lock());
+            self.release_cache(record);
+            record.set_user(std::ptr::null_mut());
+        }
+        threads.detach(record);
+    }
+
+    fn thread_lost(&self, record: &'static ThreadStopInfo) {
+        self.release_cache(record);
+        record.set_user(std::ptr::null_mut());
+    }
+
+    fn fork_prepare(&self) {
+        self.collector.finalizers.lock.acquire();
+        self.collector.roots.lock.acquire();
+        self.collector.ranges.lock.acquire();
+        self.collector.heap.gate.wait_until_empty(&mut Budget::new(self.collector.stop_timeout));
+        self.collector.events.before_fork();
+    }
+
+    fn fork_parent(&self) {
+        self.collector.events.after_fork_in_parent();
+        self.collector.ranges.lock.release();
+        self.collector.roots.lock.release();
+        self.collector.finalizers.lock.release();
+    }
+
+    fn fork_child(&self) {
+        self.collector.events.after_fork_in_child();
+        self.collector.ranges.lock.reset_in_child();
+        self.collector.roots.lock.reset_in_child();
+        self.collector.finalizers.lock.reset_in_child();
+        self.collector.heap.gate.reset();
+        self.collector.markers.forget_helpers();
+        self.collector.finalizers.started.store(false, Ordering::Relaxed);
+    }
+}
+
+/// A spawned mutator thread.
+pub struct JoinHandle<R> {
+    thread: std::thread::JoinHandle<Option<R>>,
+    threads: Arc<Threads>,
+}
+
+impl<R> JoinHandle<R> {
+    /// Waits for the thread's end; a mutator counts as blocking meanwhile.
+    ///
+    /// # Errors
+    /// What the thread panicked with.
+    ///
+    /// # Panics
+    /// Never: a thread that could not attach has no handle.
+    pub fn join(self) -> std::thread::Result<R> {
+        let Self { thread, threads } = self;
+        let result = threads.as_blocking(|| thread.join())?;
+        Ok(result.expect("a thread that could not attach has no handle"))
+    }
+
+    /// Whether the thread has ended.
+    pub fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// The thread's handle.
+    pub fn thread(&self) -> &std::thread::Thread {
+        self.thread.thread()
+    }
+}

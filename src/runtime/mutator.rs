@@ -1,0 +1,419 @@
+//! A thread that allocates.
+
+use std::cell::Cell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::{ManuallyDrop, align_of, needs_drop, size_of};
+use std::ptr;
+
+use super::{Root, StackGuard, World, finalizer};
+use crate::collector::finalize::{Action, Entry};
+use crate::collector::report::{CollectionReport, Reason};
+use crate::collector::{CollectError, Collecting};
+use crate::heap::cache::AllocationCache;
+use crate::heap::layout::{CELL_BYTES, CLASSES, HEADER_BYTES, Space, bin, class_of, class_of_size};
+use crate::heap::pointer::{ARRAY_HEAD_BYTES, Array, Gc, Weak, WeakCell};
+use crate::heap::trace::{Described, Trace, TypeInfo};
+use crate::heap::{Need, Refill};
+use crate::sync::{Lock, LockGuard, Ordering};
+use crate::world::stop_info::ThreadStopInfo;
+use crate::world::{AttachError, ThreadName, Tid};
+
+/// An allocation tick is sampled each time this many bytes were handed to a thread, as .NET does.
+const TICK_BYTES: usize = 100 << 10;
+
+/// There is no room for an object, and a collection did not make any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfMemory {
+    /// Bytes that were asked for.
+    pub requested: usize,
+    /// Bytes that were alive after the last collection.
+    pub live: u64,
+    /// The heap limit in bytes.
+    pub limit: u64,
+}
+
+impl fmt::Display for OutOfMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        write!(
+            f,
+            "out of memory: {} bytes were asked for, {:.1} MiB are alive, and the heap limit is {:.1} MiB; raise the \
+             limit, or keep less alive",
+            self.requested,
+            mib(self.live),
+            mib(self.limit)
+        )
+    }
+}
+
+impl std::error::Error for OutOfMemory {}
+
+/// The right to allocate in a [`World`], held by one thread. Detaches the thread when dropped.
+pub struct Mutator {
+    record: &'static ThreadStopInfo,
+    /// On the malloc heap, because the collector knows its address; freed when the thread has detached.
+    cache: Box<AllocationCache>,
+    world: World,
+    until_tick: Cell<usize>,
+    /// The record's use: a record that was given to another thread is not ours any more.
+    serial: u64,
+    _stays_on_its_thread: PhantomData<*mut ()>,
+}
+
+impl Mutator {
+    pub(super) fn attach(world: World, name: &str) -> Result<Self, AttachError> {
+        let record = world.collector().threads.attach(name)?;
+        let cache = Box::new(AllocationCache::new());
+        record.set_user(ptr::from_ref(&*cache).cast_mut().cast());
+        world.collector().events.fire_thread_attached(record.tid().0 as u32, ptr::from_ref(record) as usize);
+        Ok(Self {
+            record,
+            cache,
+            serial: record.serial(),
+            until_tick: Cell::new(TICK_BYTES),
+            _stays_on_its_thread: PhantomData,
+            world,
+        })
+    }
+
+    /// The world that this thread is attached to.
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// The name given at attach.
+    pub fn name(&self) -> ThreadName {
+        self.record.name()
+    }
+
+    /// The kernel's id of this thread.
+    pub fn tid(&self) -> Tid {
+        self.record.tid()
+    }
+
+    /// Moves a value into the heap.
+    ///
+    /// # Errors
+    /// The heap limit is reached and a collection made no room; the value is dropped.
+    #[inline(always)]
+    pub fn alloc<T: Trace>(&self, value: T) -> Result<Gc<T>, OutOfMemory> {
+        self.alloc_in::<T, { Space::Small as u8 }>(value)
+    }
+
+    /// Moves a value into the pinned space: a space of its own, reported as generation 4. (No object ever moves;
+    /// pinning says that the address is used outside.)
+    ///
+    /// # Errors
+    /// As [`alloc`](Self::alloc).
+    pub fn alloc_pinned<T: Trace>(&self, value: T) -> Result<Gc<T>, OutOfMemory> {
+        self.alloc_in::<T, { Space::Pinned as u8 }>(value)
+    }
+
+    #[inline(always)]
+    fn alloc_in<T: Trace, const SPACE: u8>(&self, value: T) -> Result<Gc<T>, OutOfMemory> {
+        let class = const { class_of(size_of::<T>(), align_of::<T>()) };
+        let value = ManuallyDrop::new(value);
+        let payload = if class == CLASSES {
+            let payload = match self.large(size_of::<T>(), T::INFO) {
+                Ok(payload) => payload,
+                Err(error) => {
+                    drop(ManuallyDrop::into_inner(value));
+                    return Err(error);
+                }
+            };
+            // SAFETY: a fresh object of this size and, in a block of its own, of any alignment up to 16.
+            unsafe { ptr::copy_nonoverlapping::<T>(&*value, payload.cast(), 1) };
+            payload
+        } else {
+            let space = if SPACE == Space::Pinned as u8 { Space::Pinned } else { Space::Small };
+            let bin = bin(space, class);
+            loop {
+                // SAFETY: this thread's own cache; the bin's class has cells of this size, which hold a `T` aligned;
+                // copying bytes neither allocates nor unwinds.
+                let cell = unsafe {
+                    self.cache.allocate(bin, CELL_BYTES[class], ptr::from_ref(T::INFO) as usize, |payload| {
+                        ptr::copy_nonoverlapping::<T>(&*value, payload.cast(), 1);
+                    })
+                };
+                match cell {
+                    Some(payload) => break payload,
+                    None => {
+                        if let Err(error) = self.refill(bin, size_of::<T>()) {
+                            drop(ManuallyDrop::into_inner(value));
+                            return Err(error);
+                        }
+                    }
+                }
+            }
+        };
+        // SAFETY: the value is in place, and the cell is this object's.
+        let gc = unsafe { Gc::from_payload(ptr::NonNull::new_unchecked(payload.cast::<T>())) };
+        if const { needs_drop::<T>() } {
+            self.register_drop(gc)?;
+        }
+        self.world.collector().events.fire_object_allocated(gc.addr(), size_of::<T>());
+        Ok(gc)
+    }
+
+    /// Allocates an array of `length` elements, each made by `element` from its index. `element` may allocate.
+    ///
+    /// # Errors
+    /// As [`alloc`](Self::alloc); also if the array is larger than any heap.
+    pub fn alloc_array<T: Trace>(
+        &self,
+        length: usize,
+        mut element: impl FnMut(usize) -> T,
+    ) -> Result<Gc<Array<T>>, OutOfMemory> {
+        let bytes = length.checked_mul(size_of::<T>()).and_then(|bytes| bytes.checked_add(ARRAY_HEAD_BYTES));
+        let Some(bytes) = bytes.filter(|&bytes| bytes < isize::MAX as usize / 2) else {
+            return Err(self.out_of_memory(usize::MAX));
+        };
+        let info = <Array<T> as Described>::INFO;
+        let payload = self.zeroed(bytes, align_of::<Array<T>>(), info, length)?;
+        for index in 0..length {
+            let value = element(index);
+            // SAFETY: within the array's payload. The array is on this stack, so it is alive, and it could be
+            // traced at every moment: its elements were zero words.
+            unsafe { payload.add(ARRAY_HEAD_BYTES).cast::<T>().add(index).write(value) };
+        }
+        // SAFETY: length and all elements are in place.
+        let gc = unsafe { Gc::from_payload(ptr::NonNull::new_unchecked(payload.cast::<Array<T>>())) };
+        self.world.collector().events.fire_object_allocated(gc.addr(), bytes);
+        Ok(gc)
+    }
+
+    /// A weak reference to an object: a collected object of its own.
+    ///
+    /// # Errors
+    /// As [`alloc`](Self::alloc).
+    pub fn alloc_weak<T: Trace>(&self, target: Gc<T>) -> Result<Weak<T>, OutOfMemory> {
+        self.alloc(WeakCell::new(target))
+    }
+
+    /// Registers a function to be called with the object, on the finalizer thread, after a collection found it
+    /// otherwise dead. It may resurrect the object; it is called once for each registration.
+    ///
+    /// # Errors
+    /// Too many finalizers are registered, or the finalizer thread could not be started.
+    pub fn set_finalizer<T: Trace>(&self, gc: Gc<T>, finalizer: fn(&Mutator, Gc<T>)) -> Result<(), OutOfMemory> {
+        /// # Safety
+        /// `function` is a `fn(&Mutator, Gc<T>)`, `mutator` a `Mutator`, `payload` a live object of type `T`.
+        unsafe fn call<T: Trace>(function: *const (), mutator: *const (), payload: usize) {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let function = std::mem::transmute::<*const (), fn(&Mutator, Gc<T>)>(function);
+                function(&*mutator.cast::<Mutator>(), Gc::from_addr(payload));
+            }
+        }
+        let action = Action::Call { trampoline: call::<T>, function: finalizer as *const () };
+        self.register(Entry { object: gc.addr(), action })
+    }
+
+    /// A handle that keeps the object alive from anywhere.
+    pub fn root<T: Trace>(&self, gc: Gc<T>) -> Root<T> {
+        Root::new(&self.world, gc)
+    }
+
+    /// A place where the thread may be stopped cooperatively. One load when nobody wants that.
+    #[inline(always)]
+    pub fn safepoint(&self) {
+        self.record.safepoint();
+    }
+
+    /// Runs `region`, which touches no collected object, so that a stop need neither interrupt nor await this
+    /// thread: for system calls, locks, long computations. The types keep every `Gc` out.
+    #[inline]
+    pub fn blocking<R: Send>(&self, region: impl FnOnce() -> R + Send) -> R {
+        self.record.blocking(region)
+    }
+
+    /// Collects now.
+    ///
+    /// # Errors
+    /// The world could not be stopped; it runs on.
+    pub fn collect(&self) -> Result<CollectionReport, CollectError> {
+        self.world.collect()
+    }
+
+    /// Registers a stack that this or another thread switches to by itself (a coroutine's): all of it is scanned.
+    ///
+    /// # Safety
+    /// The memory from `low` to `high` is readable until the guard is dropped.
+    pub unsafe fn register_stack(&self, low: *const u8, high: *const u8) -> StackGuard {
+        StackGuard::new(&self.world, low as usize, high as usize)
+    }
+
+    /// Takes a lock that a collector may hold while it waits for us to stop.
+    pub(crate) fn lock<'a>(&self, lock: &'a Lock) -> LockGuard<'a> {
+        match lock.try_lock() {
+            Ok(guard) => guard,
+            Err(_) => self.record.blocking(|| lock.lock()),
+        }
+    }
+
+    fn allocation_lock(&self) -> LockGuard<'_> {
+        self.lock(&self.world.collector().threads.locks().allocation)
+    }
+
+    /// A payload that is safe to trace before its elements are written.
+    fn zeroed(
+        &self,
+        bytes: usize,
+        align: usize,
+        info: &'static TypeInfo,
+        length: usize,
+    ) -> Result<*mut u8, OutOfMemory> {
+        let class = class_of_size(bytes, align);
+        if class == CLASSES {
+            let payload = self.large(bytes, info)?;
+            // SAFETY: a fresh zeroed payload; an array begins with its length.
+            unsafe { payload.cast::<usize>().write(length) };
+            return Ok(payload);
+        }
+        let bin = bin(Space::Small, class);
+        loop {
+            // SAFETY: as in `alloc_in`; writing zeros and a length neither allocates nor unwinds.
+            let cell = unsafe {
+                self.cache.allocate(bin, CELL_BYTES[class], ptr::from_ref(info) as usize, |payload| {
+                    ptr::write_bytes(payload, 0, bytes);
+                    payload.cast::<usize>().write(length);
+                })
+            };
+            match cell {
+                Some(payload) => return Ok(payload),
+                None => self.refill(bin, bytes)?,
+            }
+        }
+    }
+
+    /// Makes the bin's run not empty, collecting if need be.
+    #[cold]
+    #[inline(never)]
+    fn refill(&self, bin: usize, requested: usize) -> Result<(), OutOfMemory> {
+        self.until_collected(requested, |mutator| {
+            let heap = &mutator.world.collector().heap;
+            match heap.refill(&mutator.cache, bin, || mutator.allocation_lock()) {
+                Refill::Ready => Ok(()),
+                Refill::NeedsCollection(need) => Err(need),
+            }
+        })?;
+        self.tick(bin);
+        Ok(())
+    }
+
+    /// A large object with a zeroed payload.
+    #[cold]
+    #[inline(never)]
+    fn large(&self, bytes: usize, info: &'static TypeInfo) -> Result<*mut u8, OutOfMemory> {
+        let payload = self.until_collected(bytes, |mutator| {
+            mutator.world.collector().heap.allocate_large(bytes, info, || mutator.allocation_lock())
+        })?;
+        self.world.collector().events.fire_large_allocated(payload as usize, bytes);
+        Ok(payload)
+    }
+
+    /// Tries until it succeeds, collecting in between; gives up when collections make no room.
+    fn until_collected<R>(
+        &self,
+        requested: usize,
+        attempt: impl Fn(&Self) -> Result<R, Need>,
+    ) -> Result<R, OutOfMemory> {
+        let collector = self.world.collector();
+        let mut for_room = 0;
+        loop {
+            self.record.safepoint();
+            let seen = collector.collections.load(Ordering::Relaxed);
+            let need = match attempt(self) {
+                Ok(done) => return Ok(done),
+                Err(need) => need,
+            };
+            // One collection may come too early for what this thread itself had just dropped; two do not.
+            if need == Need::Room && for_room == 2 {
+                return Err(self.out_of_memory(requested));
+            }
+            for_room += u32::from(need == Need::Room);
+            let reason = if need == Need::Room { Reason::HeapLimit } else { Reason::Allocation };
+            let collected = self.record.with_own_stack(|own| {
+                collector.collect(Collecting { own: Some(own), unless_after: Some(seen) }, reason)
+            });
+            match collected {
+                Ok(report) => {
+                    if report.is_some_and(|report| report.finalizers_queued > 0) {
+                        // Only in a forked child is it not running; without it, finalizers wait.
+                        let _ = finalizer::ensure_started(self.world.inner());
+                    }
+                }
+                // The world could not be stopped. It runs on, and so do we, as long as there is room.
+                Err(_) if need == Need::Budget => {
+                    let _guard = self.allocation_lock();
+                    collector.heap.postpone_collection();
+                }
+                Err(_) => return Err(self.out_of_memory(requested)),
+            }
+        }
+    }
+
+    #[cold]
+    fn out_of_memory(&self, requested: usize) -> OutOfMemory {
+        let collector = self.world.collector();
+        OutOfMemory { requested, live: collector.live_bytes(), limit: collector.heap.limit_bytes() }
+    }
+
+    fn tick(&self, bin: usize) {
+        let bytes = self.cache.unused_bytes(bin);
+        let left = self.until_tick.get();
+        if bytes < left {
+            self.until_tick.set(left - bytes);
+            return;
+        }
+        self.until_tick.set(TICK_BYTES);
+        let next = self.cache.building(bin) + HEADER_BYTES;
+        self.world.collector().events.fire_allocation_tick(TICK_BYTES, next, 0);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn register_drop<T: Trace>(&self, gc: Gc<T>) -> Result<(), OutOfMemory> {
+        // The caller has asked that `T` needs it.
+        let Some(drop_in_place) = T::INFO.drop_in_place else { return Ok(()) };
+        let registered = self.register(Entry { object: gc.addr(), action: Action::Drop(drop_in_place) });
+        if registered.is_err() {
+            // SAFETY: nobody else has seen the object, and nobody will.
+            unsafe { gc.as_ptr().cast_mut().drop_in_place() };
+        }
+        registered
+    }
+
+    fn register(&self, entry: Entry) -> Result<(), OutOfMemory> {
+        let finalizers = &self.world.collector().finalizers;
+        let room = finalizers.register(entry, || self.lock(&finalizers.lock));
+        if !room || finalizer::ensure_started(self.world.inner()).is_err() {
+            return Err(self.out_of_memory(size_of::<Entry>()));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Mutator {
+    fn drop(&mut self) {
+        if self.record.serial() != self.serial || !ptr::eq(self.record.user().cast(), &*self.cache) {
+            // The thread's end came first, and detached it.
+            return;
+        }
+        let collector = self.world.collector();
+        {
+            let _guard = self.allocation_lock();
+            collector.heap.release_cache(&self.cache);
+            self.record.set_user(ptr::null_mut());
+        }
+        collector.events.fire_thread_detached(self.record.tid().0 as u32, ptr::from_ref(self.record) as usize);
+        collector.threads.detach(self.record);
+    }
+}
+
+impl fmt::Debug for Mutator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mutator").field("name", &self.name()).field("tid", &self.tid()).finish_non_exhaustive()
+    }
+}
