@@ -8,6 +8,8 @@ mod os;
 mod runtime;
 mod sabotage;
 mod sync;
+#[doc(hidden)]
+pub mod testing;
 mod world;
 
 pub use collector::CollectError;

@@ -30,7 +30,8 @@ use crate::heap::sweep::SpaceBytes;
 use crate::heap::verify::{Verified, VerifyError};
 use crate::os::clock::{Budget, now_ns};
 use crate::sabotage::{Guard, removed};
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, HeldBy, LockGuard, Ordering};
+use crate::world::Tid;
 use crate::world::error::StopError;
 use crate::world::name::ThreadName;
 use crate::world::region::OwnStack;
@@ -124,7 +125,7 @@ impl Collector {
         if who.unless_after.is_some_and(|seen| seen != self.collections.load(Ordering::Relaxed)) {
             return Ok(None);
         }
-        let finalizer_tables = self.finalizers.lock.lock();
+        let finalizer_tables = self.lock_finalizers(&mut budget)?;
         self.wait_for_sweeps(&mut budget)?;
         let number = self.collections.load(Ordering::Relaxed) + 1;
         let mut clock = PhaseClock::start();
@@ -175,6 +176,10 @@ impl Collector {
         clock: &mut PhaseClock,
     ) -> Result<Outcome, VerifyError> {
         let mut outcome = Outcome::default();
+        if removed(Guard::StopNoMalloc) {
+            // The known-bad variant: one allocation, as any formatted message would make.
+            drop(std::hint::black_box(Box::new(number)));
+        }
         self.heap.begin_marking();
         let company = if stopped.is_whole_process() { Company::Alone } else { Company::All };
         // SAFETY: the collection lock is held and the world is stopped.
@@ -279,6 +284,12 @@ impl Collector {
         let live = outcome.live.total();
         let live_before = self.live_bytes.swap(live, Ordering::Relaxed);
         outcome.freed = (live_before + outcome.allocated).saturating_sub(live);
+    }
+
+    /// The finalizer tables' lock, whose holder a user may have frozen (`.debug.frozen-owner`).
+    fn lock_finalizers(&self, budget: &mut Budget) -> Result<LockGuard<'_>, StopError> {
+        let held = |HeldBy(tid), within| self.threads.lock_denied("finalizer", Tid(tid as i32), within);
+        self.finalizers.lock.lock_within(budget).map_err(|holder| held(holder, budget.total()))
     }
 
     /// No thread may be in the middle of sweeping a block when the world stops.

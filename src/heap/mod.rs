@@ -36,6 +36,7 @@ use gate::SweepGate;
 use large::FreeBlocks;
 use layout::{BINS, BLOCK_BYTES, CELL_BYTES, CHUNK_BLOCKS, CHUNK_BYTES, CLASSED_SPACES, CLASSES, cells_per_block};
 
+use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU8, AtomicU64, LockGuard, Ordering::Relaxed};
 
 /// Whether freed cells are poisoned and the heap is verified after each collection.
@@ -249,7 +250,12 @@ impl Heap {
                 return Some(block);
             }
             let wanted = state.committed_blocks + count.max(CHUNK_BLOCKS);
-            let target = wanted.next_multiple_of(CHUNK_BLOCKS).min(state.limit_blocks);
+            let limit = if removed(Guard::HeapLimit) {
+                self.blocks.reserved_bytes() / BLOCK_BYTES
+            } else {
+                state.limit_blocks
+            };
+            let target = wanted.next_multiple_of(CHUNK_BLOCKS).min(limit);
             if target <= state.committed_blocks {
                 return None;
             }

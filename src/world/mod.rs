@@ -5,6 +5,7 @@ pub mod error;
 pub(crate) mod fork;
 pub(crate) mod handler;
 pub(crate) mod handshake;
+pub(crate) mod inside;
 pub(crate) mod latch;
 pub(crate) mod locks;
 pub(crate) mod name;
