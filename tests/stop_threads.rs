@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use hazard::{By, Flags, Hidden, Payload, builder, collect, collection_kills, spawn, wait_for, world};
+use hazard::{By, Flags, Hidden, Payload, builder, collect, collection_kills, mask_suspend_signal, spawn, wait_for, world};
 use rstest::rstest;
 use stopworld::{Gc, GcCell, Leaf, SilenceReason, StopError, World, keep_alive, testing, traced};
 
@@ -263,12 +263,12 @@ fn a_signal_that_arrives_after_its_stop_was_given_up_stops_nobody() {
     let unmask = Arc::new(AtomicBool::new(false));
     let may_unmask = Arc::clone(&unmask);
     let thread = spawn(&world, "late", move |_| {
-        mask(libc::SIG_BLOCK);
+        mask_suspend_signal(libc::SIG_BLOCK);
         inner.set_ready();
         while !may_unmask.load(Ordering::Relaxed) {
             std::hint::spin_loop();
         }
-        mask(libc::SIG_UNBLOCK);
+        mask_suspend_signal(libc::SIG_UNBLOCK);
         while !inner.is_ended() {
             counted.fetch_add(1, Ordering::Relaxed);
         }
@@ -283,17 +283,6 @@ fn a_signal_that_arrives_after_its_stop_was_given_up_stops_nobody() {
     }
     flags.end();
     thread.join().unwrap();
-}
-
-/// Blocks or unblocks the suspend signal in the calling thread.
-fn mask(how: i32) {
-    // SAFETY: a plain change of this thread's mask.
-    unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        libc::sigaddset(&mut set, libc::SIGURG);
-        libc::pthread_sigmask(how, &set, std::ptr::null_mut());
-    }
 }
 
 /// `.stop.lost`, cooperatively: nobody hears of a stop who does not ask.

@@ -131,13 +131,23 @@ pub fn spawn<R: Send + 'static>(
 
 /// Runs the test `name` of this binary again, alone, in a process of its own. `None` in that process: the caller goes on.
 pub fn in_own_process(name: &str) -> Option<Output> {
+    run_alone(name, &[])
+}
+
+/// The same for a test that is ignored by default.
+pub fn in_own_process_ignored(name: &str) -> Option<Output> {
+    run_alone(name, &["--ignored"])
+}
+
+fn run_alone(name: &str, more: &[&str]) -> Option<Output> {
     const VARIABLE: &str = "HAZARD_IN_OWN_PROCESS";
     if std::env::var(VARIABLE).is_ok_and(|value| value == name) {
         return None;
     }
     let me = std::env::current_exe().unwrap();
-    let output = Command::new(me).args([name, "--exact", "--nocapture", "--test-threads=1"]).env(VARIABLE, name).output();
-    let output = output.unwrap();
+    let mut again = Command::new(me);
+    again.args([name, "--exact", "--nocapture", "--test-threads=1"]).args(more).env(VARIABLE, name);
+    let output = again.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("running 1 test"), "no test is called {name}");
     Some(output)
@@ -153,4 +163,58 @@ macro_rules! alone {
             return;
         }
     };
+}
+
+/// Forks, runs `child` in the child, and says how it ended: its code, or 1000 and its signal. A child that hangs is
+/// ended by SIGALRM.
+pub fn fork(child: impl FnOnce() -> i32) -> i32 {
+    // SAFETY: the child runs code of this process on its one thread, as programs that fork do, and never returns.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "fork: {}", std::io::Error::last_os_error());
+    if pid == 0 {
+        // SAFETY: plain calls.
+        unsafe { libc::alarm(20) };
+        let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(99);
+        // SAFETY: ends the child without the parent's destructors.
+        unsafe { libc::_exit(code) };
+    }
+    wait_for_child(pid)
+}
+
+/// How a child ended: see [`fork`].
+pub fn wait_for_child(pid: i32) -> i32 {
+    let mut status = 0;
+    // SAFETY: our own child.
+    while unsafe { libc::waitpid(pid, &mut status, 0) } != pid {}
+    if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 1000 + libc::WTERMSIG(status) }
+}
+
+/// Sends a signal to one thread of this process.
+pub fn tell(tid: stopworld::Tid, signal: i32) {
+    // SAFETY: a plain system call.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid.0, signal) };
+}
+
+/// Blocks (`SIG_BLOCK`) or unblocks the suspend signal in the calling thread.
+pub fn mask_suspend_signal(how: i32) {
+    // SAFETY: a plain change of this thread's mask.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGURG);
+        libc::pthread_sigmask(how, &set, std::ptr::null_mut());
+    }
+}
+
+/// Installs a handler.
+pub fn handle(signal: i32, handler: extern "C" fn(i32), flags: i32) -> libc::sigaction {
+    // SAFETY: complete actions; the tests' handlers touch atomics only, or say why they may do more.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as *const () as usize;
+        action.sa_flags = flags;
+        let mut before: libc::sigaction = std::mem::zeroed();
+        assert_eq!(libc::sigaction(signal, &action, &mut before), 0);
+        before
+    }
 }
