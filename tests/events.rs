@@ -283,8 +283,10 @@ fn firing_never_allocates() {
 
 static INTERRUPTED: Events = Events::new();
 static FROM_HANDLER: AtomicU64 = AtomicU64::new(0);
+static ENTERED: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn fire_in_handler(_: i32) {
+    ENTERED.fetch_add(1, Ordering::Relaxed);
     INTERRUPTED.fire_object_freed(1, 2);
     FROM_HANDLER.fetch_add(1, Ordering::Relaxed);
 }
@@ -305,9 +307,13 @@ fn a_handler_that_interrupts_a_fire_may_fire() {
     let (mut fired, mut seen) = (0_u64, 0_u64);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            for _ in 0..5_000 {
+            for sent in 0..20_000 {
+                // Handlers interrupt handlers, but not until the stack is full: the last one has begun, and not too
+                // many have not ended.
+                while ENTERED.load(Ordering::Relaxed) < sent || sent - FROM_HANDLER.load(Ordering::Relaxed) > 8 {
+                    std::thread::yield_now();
+                }
                 pthread_kill(victim, Signal::SIGUSR2).unwrap();
-                std::thread::yield_now();
             }
             done.store(true, Ordering::Relaxed);
         });
@@ -320,7 +326,7 @@ fn a_handler_that_interrupts_a_fire_may_fire() {
         }
     });
     seen += sink.drain().count() as u64;
-    assert!(FROM_HANDLER.load(Ordering::Relaxed) > 0);
+    assert_eq!(FROM_HANDLER.load(Ordering::Relaxed), 20_000);
     assert_eq!(seen + sink.dropped(), fired + FROM_HANDLER.load(Ordering::Relaxed));
 }
 

@@ -17,11 +17,10 @@
 //! nobody waits for it: `settle` gives up after [`PATIENCE`] slices and says so.
 //!
 //! A fire takes no lock and waits for nobody, so it may interrupt another fire, or a `select`, on its own thread.
+//!
+//! This file is a protocol and knows no events: what is wanted is a few words of bits, and a fire asks for one bit.
 
-use super::platform;
-use super::state::EventSet;
-use super::table::{EventId, GROUPS};
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Ordering, const_new, interrupt_point, port};
 
 /// Somebody waits for the gate to be empty.
 const WAITED: u32 = 1 << 31;
@@ -43,38 +42,42 @@ pub enum Settled {
 /// The gate of one listener.
 #[derive(Debug)]
 #[repr(align(64))]
-pub(super) struct Gate {
-    wanted: [AtomicU32; GROUPS],
+pub(super) struct Gate<const WORDS: usize> {
+    wanted: [AtomicU32; WORDS],
     /// How many fires are inside, and [`WAITED`].
     inside: AtomicU32,
 }
 
 /// The right to use the listener's sink, until dropped.
 #[derive(Debug)]
-pub(super) struct Pass<'gate>(&'gate Gate);
+pub(super) struct Pass<'gate>(&'gate AtomicU32);
 
-impl Gate {
-    pub(super) const fn new() -> Gate {
-        Gate { wanted: [const { AtomicU32::new(0) }; GROUPS], inside: AtomicU32::new(0) }
+impl<const WORDS: usize> Gate<WORDS> {
+    const_new! {
+        /// A gate that lets pass what `wanted` says.
+        pub(super) fn new(wanted: [AtomicU32; WORDS]) -> Self {
+            Gate { wanted, inside: AtomicU32::new(0) }
+        }
     }
 
-    /// Passes if the listener wants this event.
-    pub(super) fn enter(&self, id: EventId) -> Option<Pass<'_>> {
-        let wanted = &self.wanted[id.group() as usize];
+    /// Passes if this bit of this word is wanted.
+    pub(super) fn enter(&self, word: usize, bit: u32) -> Option<Pass<'_>> {
+        let wanted = &self.wanted[word];
         // Most listeners do not want most events: those should cost no atomic read-modify-write.
-        if wanted.load(Ordering::Relaxed) & id.mask() == 0 {
+        if wanted.load(Ordering::Relaxed) & bit == 0 {
             return None;
         }
         // SeqCst, here and in the load, with the store in `change` and the count in `settle`: see the module's head.
         self.inside.fetch_add(1, Ordering::SeqCst);
-        let pass = Pass(self);
-        (wanted.load(Ordering::SeqCst) & id.mask() != 0).then_some(pass)
+        let pass = Pass(&self.inside);
+        interrupt_point();
+        (wanted.load(Ordering::SeqCst) & bit != 0).then_some(pass)
     }
 
-    /// From now on the listener wants these.
-    pub(super) fn change(&self, events: EventSet) {
+    /// From now on these are wanted.
+    pub(super) fn change(&self, wanted: [u32; WORDS]) {
         // SeqCst: pairs with `enter`.
-        self.wanted.iter().zip(events.words()).for_each(|(word, bits)| word.store(bits, Ordering::SeqCst));
+        self.wanted.iter().zip(wanted).for_each(|(word, bits)| word.store(bits, Ordering::SeqCst));
     }
 
     /// Waits, but not for ever, until nobody is inside. One caller at a time.
@@ -85,7 +88,8 @@ impl Gate {
             if seen == WAITED {
                 break;
             }
-            platform::futex_wait(&self.inside, seen, SLICE_NS);
+            interrupt_point();
+            port::wait(&self.inside, seen, Some(SLICE_NS));
         }
         // SeqCst: as above.
         match self.inside.fetch_and(!WAITED, Ordering::SeqCst) & !WAITED {
@@ -96,15 +100,16 @@ impl Gate {
 
     /// In a forked child: those who were inside belong to the parent.
     pub(super) fn forget_who_is_inside(&self) {
-        self.inside.store(0, Ordering::SeqCst);
+        self.inside.store(0, Ordering::Relaxed);
     }
 }
 
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
         // Release: what was done with the sink is done before `settle` sees the gate empty and takes the sink away.
-        if self.0.inside.fetch_sub(1, Ordering::Release) == WAITED | 1 {
-            platform::futex_wake_all(&self.0.inside);
+        if self.0.fetch_sub(1, Ordering::Release) == WAITED | 1 {
+            interrupt_point();
+            port::wake(self.0, 1);
         }
     }
 }
@@ -113,26 +118,31 @@ impl Drop for Pass<'_> {
 mod tests {
     use super::*;
 
-    fn only(id: EventId) -> EventSet {
-        [id].into_iter().collect()
+    const A: u32 = 1;
+    const B: u32 = 2;
+
+    fn gate() -> Gate<2> {
+        Gate::new([AtomicU32::new(0), AtomicU32::new(0)])
     }
 
     #[test]
     fn only_what_is_wanted_passes() {
-        let gate = Gate::new();
-        assert!(gate.enter(EventId::GcStart).is_none());
-        gate.change(only(EventId::GcStart));
-        assert!(gate.enter(EventId::GcStart).is_some());
-        assert!(gate.enter(EventId::GcEnd).is_none());
+        let gate = gate();
+        assert!(gate.enter(0, A).is_none());
+        gate.change([A, B]);
+        assert!(gate.enter(0, A).is_some());
+        assert!(gate.enter(1, B).is_some());
+        assert!(gate.enter(0, B).is_none());
+        assert!(gate.enter(1, A).is_none());
         assert_eq!(gate.settle(), Settled::Quiet);
     }
 
     #[test]
     fn a_fire_that_is_frozen_inside_is_not_waited_for() {
-        let gate = Gate::new();
-        gate.change(only(EventId::GcStart));
-        let frozen = gate.enter(EventId::GcStart);
-        gate.change(EventSet::NONE);
+        let gate = gate();
+        gate.change([A, 0]);
+        let frozen = gate.enter(0, A);
+        gate.change([0, 0]);
         let began = std::time::Instant::now();
         assert_eq!(gate.settle(), Settled::Busy(1));
         assert!(began.elapsed() < std::time::Duration::from_secs(2));
@@ -142,13 +152,22 @@ mod tests {
 
     #[test]
     fn whoever_settles_is_woken_by_the_last_one_out() {
-        let gate = Gate::new();
-        gate.change(EventSet::all());
+        let gate = gate();
+        gate.change([A | B, A | B]);
         std::thread::scope(|scope| {
-            let passes: Vec<_> = EventId::all().filter_map(|id| gate.enter(id)).collect();
-            assert_eq!(passes.len(), EventId::COUNT);
+            let passes = [gate.enter(0, A), gate.enter(0, B), gate.enter(1, A)];
+            assert!(passes.iter().all(Option::is_some));
             scope.spawn(|| drop(passes));
             while gate.settle() != Settled::Quiet {}
         });
+    }
+
+    #[test]
+    fn a_child_starts_with_nobody_inside() {
+        let gate = gate();
+        gate.change([A, 0]);
+        std::mem::forget(gate.enter(0, A));
+        gate.forget_who_is_inside();
+        assert_eq!(gate.settle(), Settled::Quiet);
     }
 }

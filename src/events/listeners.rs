@@ -8,13 +8,13 @@
 //!                                  └──► retired ──► free  a frozen thread is inside: the sink stays until it has left
 //! ```
 
-use std::cell::UnsafeCell;
 use std::sync::Arc;
 
 use super::gate::{Gate, Settled};
-use super::platform::Lock;
 use super::sink::{AfterFork, Record, Sink};
 use super::state::{EventSet, Selection};
+use super::table::GROUPS;
+use crate::sync::{AtomicU32, Lock, LockGuard, UnsafeCell};
 
 /// How many listeners a world can have at once.
 pub const MAX_LISTENERS: usize = 8;
@@ -40,8 +40,14 @@ pub enum ListenError {
 
 #[derive(Debug)]
 struct Place {
-    gate: Gate,
+    gate: Gate<GROUPS>,
     sink: UnsafeCell<Option<Arc<dyn Sink>>>,
+}
+
+impl Place {
+    const fn new() -> Place {
+        Place { gate: Gate::new([const { AtomicU32::new(0) }; GROUPS]), sink: UnsafeCell::new(None) }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +77,7 @@ unsafe impl Sync for Listeners {}
 impl Listeners {
     pub(super) const fn new() -> Listeners {
         Listeners {
-            places: [const { Place { gate: Gate::new(), sink: UnsafeCell::new(None) } }; MAX_LISTENERS],
+            places: [const { Place::new() }; MAX_LISTENERS],
             lock: Lock::new(),
             book: UnsafeCell::new(Book { states: [State::Free; MAX_LISTENERS], next_serial: 1 }),
         }
@@ -80,9 +86,10 @@ impl Listeners {
     /// Gives the record to everyone who wants it. Takes no lock; callable anywhere.
     pub(super) fn record(&self, record: &Record) {
         for place in &self.places {
-            if let Some(_inside) = place.gate.enter(record.id) {
+            if let Some(_inside) = place.gate.enter(record.id.group() as usize, record.id.mask()) {
                 // SAFETY: the gate let us in, so the sink was put there before, and it stays while we are inside.
-                if let Some(sink) = unsafe { &*place.sink.get() } {
+                let sink = place.sink.with(|sink| unsafe { (*sink).as_deref() });
+                if let Some(sink) = sink {
                     sink.record(record);
                 }
             }
@@ -91,9 +98,10 @@ impl Listeners {
 
     /// The right to change who listens. Waits for whoever has it.
     pub(super) fn change(&self) -> Change<'_> {
-        self.lock.acquire();
-        // SAFETY: we hold the lock until the `Change` is dropped, so nobody else has a reference to the book.
-        Change { listeners: self, book: unsafe { &mut *self.book.get() } }
+        let lock = self.lock.lock();
+        // SAFETY: we hold the lock as long as the `Change` lives, so nobody else has a reference to the book.
+        let book = self.book.with_mut(|book| unsafe { &mut *book });
+        Change { places: &self.places, book, _lock: lock }
     }
 
     /// Keeps everybody from changing who listens while the process forks.
@@ -107,17 +115,18 @@ impl Listeners {
     }
 
     /// Ends what `before_fork` began, in the child, whose only thread is this one: nobody is inside any gate, and a sink
-    /// that does not go on here gets nothing. Returns the right to change, which releases the lock at last.
+    /// that does not go on here gets nothing (`.fork.services`).
     pub(super) fn after_fork_in_child(&self) -> Change<'_> {
-        // SAFETY: this thread holds the lock since `before_fork`, and gives it to the `Change`.
-        let change = Change { listeners: self, book: unsafe { &mut *self.book.get() } };
+        self.lock.reset_in_child();
+        let change = self.change();
         for (place, state) in self.places.iter().zip(&mut change.book.states) {
             place.gate.forget_who_is_inside();
-            // SAFETY: sinks are taken away only under the lock, which we hold.
-            let goes_on = unsafe { &*place.sink.get() }.as_ref().is_some_and(|sink| sink.forked() == AfterFork::GoOn);
+            // SAFETY: sinks come and go only under the lock, which we hold.
+            let sink = place.sink.with(|sink| unsafe { (*sink).as_deref() });
+            let goes_on = sink.is_some_and(|sink| sink.forked() == AfterFork::GoOn);
             if let (State::Live { selection, .. }, false) = (state, goes_on) {
                 *selection = Selection::nothing();
-                place.gate.change(EventSet::NONE);
+                place.gate.change(EventSet::NONE.words());
             }
         }
         change
@@ -126,14 +135,9 @@ impl Listeners {
 
 /// The right to change who listens, until dropped.
 pub(super) struct Change<'a> {
-    listeners: &'a Listeners,
+    places: &'a [Place; MAX_LISTENERS],
     book: &'a mut Book,
-}
-
-impl Drop for Change<'_> {
-    fn drop(&mut self) {
-        self.listeners.lock.release();
-    }
+    _lock: LockGuard<'a>,
 }
 
 impl Change<'_> {
@@ -152,8 +156,8 @@ impl Change<'_> {
         self.book.next_serial += 1;
         self.book.states[place] = State::Live { serial, selection };
         // SAFETY: the place is free: its gate wants nothing and nobody is inside; and we hold the lock.
-        unsafe { *self.listeners.places[place].sink.get() = Some(sink) };
-        self.listeners.places[place].gate.change(selection.selected());
+        self.places[place].sink.with_mut(|free| unsafe { *free = Some(sink) });
+        self.places[place].gate.change(selection.selected().words());
         Ok(ListenerId { place, serial })
     }
 
@@ -166,13 +170,13 @@ impl Change<'_> {
 
     pub(super) fn set_selection(&mut self, listener: ListenerId, new: Selection) -> Result<(), ListenError> {
         *self.selection(listener)? = new;
-        self.listeners.places[listener.place].gate.change(new.selected());
+        self.places[listener.place].gate.change(new.selected().words());
         Ok(())
     }
 
     /// Waits, but not for ever, for the fires that are under way.
     pub(super) fn settle(&mut self, listener: ListenerId) -> Settled {
-        self.listeners.places[listener.place].gate.settle()
+        self.places[listener.place].gate.settle()
     }
 
     /// Ends a listener. `release` lets its sink go.
@@ -187,14 +191,14 @@ impl Change<'_> {
     pub(super) fn reclaim(&mut self) -> [Option<Arc<dyn Sink>>; MAX_LISTENERS] {
         std::array::from_fn(|place| {
             let State::Retired = self.book.states[place] else { return None };
-            let Place { gate, sink } = &self.listeners.places[place];
+            let Place { gate, sink } = &self.places[place];
             if gate.settle() != Settled::Quiet {
                 return None;
             }
             self.book.states[place] = State::Free;
             // SAFETY: the gate wants nothing and was seen empty after that, so nobody is inside or will be; we hold the
             // lock.
-            unsafe { (*sink.get()).take() }
+            sink.with_mut(|sink| unsafe { (*sink).take() })
         })
     }
 }

@@ -31,7 +31,6 @@ mod gate;
 mod histogram;
 mod listeners;
 mod memory;
-mod platform;
 pub mod sink;
 pub mod state;
 pub mod statistics;
@@ -50,6 +49,7 @@ pub use table::{DESCRIPTORS, Descriptor, Event, EventId, Group, payload};
 
 use self::listeners::Listeners;
 use self::state::EnabledWords;
+use crate::os;
 
 /// A world's events: fired by the collector, heard by its listeners.
 #[derive(Debug)]
@@ -87,7 +87,8 @@ impl Events {
         self.change(listener, |old| *old = selection)
     }
 
-    /// Changes what a listener wants, from what it wants now, as one: as [`Events::select`].
+    /// Changes what a listener wants, from what it wants now, as one: as [`Events::select`]. `edit` runs under the lock
+    /// that all changes take, so it must not change listeners itself.
     ///
     /// ```
     /// # use stopworld::events::{Events, EventId, Keywords, Level, NullSink, Selection};
@@ -146,19 +147,61 @@ impl Events {
     /// The enabled half of every fire function: makes the record and brings it to the listeners.
     fn deliver(&self, id: EventId, fields: &[u64]) {
         let mut record = Record {
-            timestamp: platform::now_ns(),
+            timestamp: os::clock::now_ns(),
             // A system call, 50 ns and more: fair for what happens a few times per collection, not once per object.
-            tid: if matches!(id.group(), Group::Object) { 0 } else { platform::gettid() },
+            tid: if matches!(id.group(), Group::Object) { 0 } else { os::thread::gettid().0 as u32 },
             id,
             words: [0; _],
         };
         record.words.iter_mut().zip(fields).for_each(|(word, field)| *word = *field);
+        clock_is_read();
         self.listeners.record(&record);
     }
+}
+
+/// Keeps the processor from looking at a listener's selection before it has read the clock: a record is then never
+/// younger than the moment at which its listener was seen to want it.
+#[inline(always)]
+fn clock_is_read() {
+    // SAFETY: every x86-64 processor has SSE2, and so this instruction; it touches nothing.
+    unsafe { std::arch::x86_64::_mm_lfence() };
 }
 
 impl Default for Events {
     fn default() -> Events {
         Events::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `.fork.services`: without the fork itself, which a test process with threads had better not do.
+    #[test]
+    fn in_a_forked_child_only_those_who_want_to_go_on_get_more_and_the_lock_is_free() {
+        let events = Events::new();
+        let memory = Arc::new(MemorySink::with_capacity(8).unwrap());
+        let statistics = Arc::new(Statistics::new());
+        let parents = events.listen(memory.clone(), Selection::everything()).unwrap();
+        events.listen(statistics.clone(), Selection::of([EventId::GcEnd].into_iter().collect())).unwrap();
+        events.fire_gc_end(1);
+
+        events.before_fork();
+        events.fire_gc_end(2);
+        events.after_fork_in_child();
+
+        assert_eq!(memory.stored(), 2, "firing does not wait for the lock");
+        events.fire_gc_start(3, 0);
+        events.fire_gc_end(3);
+        assert_eq!(memory.stored(), 2, "the parent's ring is the parent's");
+        assert_eq!(statistics.count(EventId::GcEnd), 3);
+        assert!(!events.is_enabled(EventId::GcStart));
+        assert_eq!(events.selection(parents), Ok(Selection::nothing()));
+        assert_eq!(events.select(parents, Selection::everything()), Ok(Settled::Quiet), "who asks for more gets it");
+
+        events.before_fork();
+        events.after_fork_in_parent();
+        assert_eq!(events.unlisten(parents), Ok(Settled::Quiet));
     }
 }
