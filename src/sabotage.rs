@@ -60,6 +60,7 @@ guards! {
     VtableExitedBeforeFree = "vtable.exited-before-free",
     VtableAttach = "vtable.attach",
     DebugFrozenOwner = "debug.frozen-owner",
+    EventGate = "event.gate",
     EventExact = "event.exact",
 }
 

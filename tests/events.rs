@@ -430,6 +430,7 @@ fn after_select_has_returned_no_disabled_record_has_a_later_timestamp_and_what_s
     let listener = events.listen(sink.clone(), Selection::of(kept)).unwrap();
     let done = AtomicBool::new(false);
     let kept_fired = AtomicU64::new(0);
+    let rounds = AtomicU64::new(0);
     let mut off: Vec<(u64, u64)> = Vec::new();
     let mut records: Vec<Record> = Vec::new();
     std::thread::scope(|scope| {
@@ -439,6 +440,7 @@ fn after_select_has_returned_no_disabled_record_has_a_later_timestamp_and_what_s
                 while !done.load(Ordering::Relaxed) {
                     events.fire_object_allocated(1, 2);
                     events.fire_gc_start(3, 4);
+                    rounds.fetch_add(1, Ordering::Relaxed);
                     if fired < 20_000 {
                         events.fire_object_freed(5, 6);
                         fired += 1;
@@ -452,8 +454,10 @@ fn after_select_has_returned_no_disabled_record_has_a_later_timestamp_and_what_s
             std::thread::yield_now();
             off.push((since, now_ns()));
             events.select(listener, Selection::of(kept | flipped)).unwrap();
-            if flip % 16 == 0 {
-                std::thread::sleep(std::time::Duration::from_micros(200));
+            // Long enough, now and then, that some thread has gone round from beginning to end.
+            let before = rounds.load(Ordering::Relaxed);
+            while flip % 16 == 0 && rounds.load(Ordering::Relaxed) <= before + THREADS as u64 {
+                std::thread::yield_now();
             }
             events.select(listener, Selection::of(kept)).unwrap();
             since = now_ns();

@@ -9,8 +9,8 @@ mod gate;
 
 use std::sync::Arc;
 
-use self::gate::{Gate, Settled};
-use crate::check::Preemptions::{AtMost, Unbounded};
+use self::gate::{Entry, Gate, Settled};
+use crate::check::Preemptions::AtMost;
 use crate::check::{Fault, explore, must_fail_without};
 use crate::kernel::{self, Kernel};
 use crate::sabotage::Guard;
@@ -41,22 +41,40 @@ impl Listener {
         })
     }
 
-    fn fire(&self) {
-        // Acquire: pairs with the release in `end`. A real clock is read by a fenced instruction.
-        let timestamp = self.clock.load(Ordering::Acquire);
-        if let Some(_inside) = self.gate.enter(0, EVENT) {
-            // SAFETY: loom checks that nobody writes it.
-            assert!(self.sink.with(|sink| unsafe { *sink }.is_some()), "inside without a sink");
-            assert_eq!(timestamp, 0, "a record from after the end");
+    /// Fires once; says which time the record bears, if there is one.
+    fn fire_at(&self) -> Option<u64> {
+        loop {
+            // Acquire: pairs with the release in `at`. A real clock is read by a fenced instruction.
+            let timestamp = u64::from(self.clock.load(Ordering::Acquire));
+            match self.gate.enter(0, EVENT, timestamp) {
+                Entry::Refused => return None,
+                Entry::Early => loom::thread::yield_now(),
+                Entry::Inside(_pass) => {
+                    self.look();
+                    return Some(timestamp);
+                }
+            }
         }
     }
 
-    /// Ends the listener; afterwards it is later.
-    fn end(&self) -> Settled {
-        self.gate.change([0]);
-        let settled = self.gate.settle();
+    fn fire(&self) {
+        let _time = self.fire_at();
+    }
+
+    fn look(&self) {
+        // SAFETY: loom checks that nobody writes it.
+        assert!(self.sink.with(|sink| unsafe { *sink }.is_some()), "inside without a sink");
+    }
+
+    /// It is now so late.
+    fn at(&self, now: u32) {
         // Release: pairs with the acquire in `fire`.
-        self.clock.store(1, Ordering::Release);
+        self.clock.store(now, Ordering::Release);
+    }
+
+    fn end(&self) -> Settled {
+        self.gate.change([0], 0);
+        let settled = self.gate.settle();
         if settled == Settled::Quiet {
             self.let_go();
         }
@@ -69,8 +87,9 @@ impl Listener {
     }
 }
 
-fn two_fires_and_an_end(preemptions: crate::check::Preemptions) {
-    explore("gate, 2 fires and an end", preemptions, || {
+#[test]
+fn whoever_is_inside_has_a_sink() {
+    explore("gate, 2 fires and an end", AtMost(4), || {
         let kernel = Kernel::boot(3);
         let listener = Listener::new();
         let fires: Vec<_> = (2..=3)
@@ -85,29 +104,51 @@ fn two_fires_and_an_end(preemptions: crate::check::Preemptions) {
 }
 
 #[test]
-fn whoever_is_inside_has_a_sink_and_nobody_enters_after_the_end() {
-    two_fires_and_an_end(AtMost(4));
-}
-
-#[test]
 fn a_fire_that_does_not_look_again_is_caught() {
-    let name = "events::whoever_is_inside_has_a_sink_and_nobody_enters_after_the_end";
-    must_fail_without(Guard::EventExact, name, Fault::Race);
+    must_fail_without(Guard::EventGate, "events::whoever_is_inside_has_a_sink", Fault::Race);
 }
 
+/// Wanted until 1, and from 3 on: a record may bear any time but 2.
 #[test]
-fn a_thread_that_is_frozen_inside_keeps_its_sink_and_is_not_waited_for() {
-    explore("gate, frozen inside", Unbounded, || {
+fn a_record_bears_a_time_at_which_it_was_wanted() {
+    explore("gate, off and on again", AtMost(4), || {
         let kernel = Kernel::boot(2);
         let listener = Listener::new();
         let same = Arc::clone(&listener);
         let fire = kernel.spawn(2, move || {
-            let inside = same.gate.enter(0, EVENT);
+            let time = same.fire_at();
+            assert!(matches!(time, None | Some(0 | 1 | 3)), "a record from a time at which it was not wanted");
+        });
+        listener.at(1);
+        listener.gate.change([0], 1);
+        let _ = listener.gate.settle();
+        listener.at(2);
+        listener.at(3);
+        listener.gate.change([EVENT], 3);
+        let _ = listener.gate.settle();
+        fire.join().expect("loom reports what fails");
+        assert_eq!(listener.fire_at(), Some(3));
+    });
+}
+
+#[test]
+fn a_record_that_keeps_its_early_time_is_caught() {
+    let claim = Fault::Claim("a record from a time at which it was not wanted");
+    must_fail_without(Guard::EventExact, "events::a_record_bears_a_time_at_which_it_was_wanted", claim);
+}
+
+#[test]
+fn a_thread_that_is_frozen_inside_keeps_its_sink_and_is_not_waited_for() {
+    explore("gate, frozen inside", AtMost(4), || {
+        let kernel = Kernel::boot(2);
+        let listener = Listener::new();
+        let same = Arc::clone(&listener);
+        let fire = kernel.spawn(2, move || {
+            let entry = same.gate.enter(0, EVENT, 0);
             kernel::time_is_up();
             same.frozen.wait();
-            if inside.is_some() {
-                // SAFETY: loom checks that nobody writes it.
-                assert!(same.sink.with(|sink| unsafe { *sink }.is_some()), "inside without a sink");
+            if let Entry::Inside(_pass) = entry {
+                same.look();
             }
         });
         let settled = listener.end();

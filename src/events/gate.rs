@@ -4,8 +4,8 @@
 //! it, and counts those who are inside, so that a listener can be taken away under threads that fire all the time.
 //!
 //! ```text
-//!   fire:    clock ── count in ── look at `wanted` ── record ── count out
-//!   select:  change `wanted` ── wait until nobody is inside, for a while
+//!   fire:    read the clock ── count in ── look at `wanted`, then at `since` ── record ── count out
+//!   select:  `since` = clock ── change `wanted` ── wait until nobody is inside, for a while
 //! ```
 //!
 //! Both *count in, then look* and *change, then see who is inside* turn on one word, `inside`, by read-modify-writes, which
@@ -13,9 +13,11 @@
 //! after it has everything that was written before it, the change included, and looks in vain. So when `settle` has seen
 //! nobody, nobody is inside and nobody will be: the sink can be taken away.
 //!
-//! And since the clock is read first, a fire that still passes after the change carries a timestamp from before it: after
-//! `select` has returned, **no record of an event that it disabled has a later timestamp**, however long a thread may
-//! have been stopped between its clock and its record.
+//! **A record's time is a time at which it was wanted.** The clock is read first, so a fire that passes after the change
+//! carries a timestamp from before it: after `select` has returned, no record of an event that it disabled has a later
+//! timestamp, however long a thread may have been stopped between its clock and its record. And when the event has been
+//! wanted again meanwhile, the fire finds a `since` that is younger than its timestamp; it is [`Entry::Early`] then, reads
+//! the clock once more and comes again.
 //!
 //! That is why waiting may be bounded. A thread can be frozen inside (by a collection, by a debugger at its prompt), and
 //! nobody waits for it: `settle` gives up after [`PATIENCE`] slices and says so.
@@ -25,7 +27,7 @@
 //! This file is a protocol and knows no events: what is wanted is a few words of bits, and a fire asks for one bit.
 
 use crate::sabotage::{Guard, removed};
-use crate::sync::{AtomicU32, Ordering, const_new, interrupt_point, port};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, const_new, interrupt_point, port};
 
 /// Somebody waits for the gate to be empty.
 const WAITED: u32 = 1 << 31;
@@ -49,8 +51,21 @@ pub enum Settled {
 #[repr(align(64))]
 pub(super) struct Gate<const WORDS: usize> {
     wanted: [AtomicU32; WORDS],
+    /// When `wanted` came into force.
+    since: AtomicU64,
     /// How many fires are inside, and [`WAITED`].
     inside: AtomicU32,
+}
+
+/// What a fire finds at the gate.
+#[derive(Debug)]
+pub(super) enum Entry<'gate> {
+    /// The listener does not want it.
+    Refused,
+    /// The listener wants it, but did not yet when the clock was read. Read it again.
+    Early,
+    /// The listener gets it.
+    Inside(Pass<'gate>),
 }
 
 /// The right to use the listener's sink, until dropped.
@@ -59,30 +74,39 @@ pub(super) struct Pass<'gate>(&'gate AtomicU32);
 
 impl<const WORDS: usize> Gate<WORDS> {
     const_new! {
-        /// A gate that lets pass what `wanted` says.
+        /// A gate that has always let pass what `wanted` says.
         pub(super) fn new(wanted: [AtomicU32; WORDS]) -> Self {
-            Gate { wanted, inside: AtomicU32::new(0) }
+            Gate { wanted, since: AtomicU64::new(0), inside: AtomicU32::new(0) }
         }
     }
 
-    /// Passes if this bit of this word is wanted.
-    pub(super) fn enter(&self, word: usize, bit: u32) -> Option<Pass<'_>> {
+    /// Lets pass whoever asks for a wanted bit of this word, and has read the clock, at `timestamp`, while it was wanted.
+    pub(super) fn enter(&self, word: usize, bit: u32, timestamp: u64) -> Entry<'_> {
         let wanted = &self.wanted[word];
         // Most listeners do not want most events: those should cost no atomic read-modify-write.
         if wanted.load(Ordering::Relaxed) & bit == 0 {
-            return None;
+            return Entry::Refused;
         }
         // Acquire: pairs with the release of `settle`. If that was earlier, so was the change that it follows.
         self.inside.fetch_add(1, Ordering::Acquire);
         let pass = Pass(&self.inside);
         interrupt_point();
-        let still = wanted.load(Ordering::Relaxed) & bit != 0 || removed(Guard::EventExact);
-        still.then_some(pass)
+        // Acquire: pairs with the release of `change`, so that `since` is of this selection or of a younger one.
+        if wanted.load(Ordering::Acquire) & bit == 0 && !removed(Guard::EventGate) {
+            return Entry::Refused;
+        }
+        if timestamp < self.since.load(Ordering::Relaxed) && !removed(Guard::EventExact) {
+            return Entry::Early;
+        }
+        Entry::Inside(pass)
     }
 
-    /// From now on these are wanted. Whoever takes something away settles next.
-    pub(super) fn change(&self, wanted: [u32; WORDS]) {
-        self.wanted.iter().zip(wanted).for_each(|(word, bits)| word.store(bits, Ordering::Relaxed));
+    /// From `now` on these are wanted. Whoever takes something away settles next.
+    pub(super) fn change(&self, wanted: [u32; WORDS], now: u64) {
+        self.since.store(now, Ordering::Relaxed);
+        interrupt_point();
+        // Release: pairs with the acquire of `enter`.
+        self.wanted.iter().zip(wanted).for_each(|(word, bits)| word.store(bits, Ordering::Release));
     }
 
     /// Waits, but not for ever, until those who were inside have left. One caller at a time.

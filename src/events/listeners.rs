@@ -10,7 +10,8 @@
 
 use std::sync::Arc;
 
-use super::gate::{Gate, Settled};
+use super::gate::{Entry, Gate, Settled};
+use super::now_ns;
 use super::sink::{AfterFork, Record, Sink};
 use super::state::{EventSet, Selection};
 use super::table::GROUPS;
@@ -84,14 +85,20 @@ impl Listeners {
     }
 
     /// Gives the record to everyone who wants it. Takes no lock; callable anywhere.
-    pub(super) fn record(&self, record: &Record) {
-        for place in &self.places {
-            if let Some(_inside) = place.gate.enter(record.id.group() as usize, record.id.mask()) {
-                // SAFETY: the gate let us in, so the sink was put there before, and it stays while we are inside.
-                let sink = place.sink.with(|sink| unsafe { (*sink).as_deref() });
-                if let Some(sink) = sink {
-                    sink.record(record);
+    pub(super) fn record(&self, mut record: Record) {
+        let (word, bit) = (record.id.group() as usize, record.id.mask());
+        'places: for place in &self.places {
+            let _inside = loop {
+                match place.gate.enter(word, bit, record.timestamp) {
+                    Entry::Inside(pass) => break pass,
+                    // Only as often as somebody changes the selection under us.
+                    Entry::Early => record.timestamp = now_ns(),
+                    Entry::Refused => continue 'places,
                 }
+            };
+            // SAFETY: the gate let us in, so the sink was put there before, and it stays while we are inside.
+            if let Some(sink) = place.sink.with(|sink| unsafe { (*sink).as_deref() }) {
+                sink.record(&record);
             }
         }
     }
@@ -126,7 +133,7 @@ impl Listeners {
             let goes_on = sink.is_some_and(|sink| sink.forked() == AfterFork::GoOn);
             if let (State::Live { selection, .. }, false) = (state, goes_on) {
                 *selection = Selection::nothing();
-                place.gate.change(EventSet::NONE.words());
+                place.gate.change(EventSet::NONE.words(), now_ns());
             }
         }
         change
@@ -157,7 +164,7 @@ impl Change<'_> {
         self.book.states[place] = State::Live { serial, selection };
         // SAFETY: the place is free: its gate wants nothing and nobody is inside; and we hold the lock.
         self.places[place].sink.with_mut(|free| unsafe { *free = Some(sink) });
-        self.places[place].gate.change(selection.selected().words());
+        self.places[place].gate.change(selection.selected().words(), now_ns());
         Ok(ListenerId { place, serial })
     }
 
@@ -170,7 +177,7 @@ impl Change<'_> {
 
     pub(super) fn set_selection(&mut self, listener: ListenerId, new: Selection) -> Result<(), ListenError> {
         *self.selection(listener)? = new;
-        self.places[listener.place].gate.change(new.selected().words());
+        self.places[listener.place].gate.change(new.selected().words(), now_ns());
         Ok(())
     }
 
@@ -216,24 +223,38 @@ mod tests {
         Gate::new([AtomicU32::new(0), AtomicU32::new(0)])
     }
 
+    fn inside(entry: Entry<'_>) -> bool {
+        matches!(entry, Entry::Inside(_))
+    }
+
     #[test]
     fn only_what_is_wanted_passes() {
         let gate = gate();
-        assert!(gate.enter(0, A).is_none());
-        gate.change([A, B]);
-        assert!(gate.enter(0, A).is_some());
-        assert!(gate.enter(1, B).is_some());
-        assert!(gate.enter(0, B).is_none());
-        assert!(gate.enter(1, A).is_none());
+        assert!(!inside(gate.enter(0, A, 0)));
+        gate.change([A, B], 0);
+        assert!(inside(gate.enter(0, A, 0)));
+        assert!(inside(gate.enter(1, B, 0)));
+        assert!(!inside(gate.enter(0, B, 0)));
+        assert!(!inside(gate.enter(1, A, 0)));
+        assert_eq!(gate.settle(), Settled::Quiet);
+    }
+
+    #[test]
+    fn a_fire_whose_clock_is_older_than_the_selection_that_wants_it_reads_the_clock_again() {
+        let gate = gate();
+        gate.change([A, 0], 10);
+        assert!(matches!(gate.enter(0, A, 9), Entry::Early));
+        assert!(inside(gate.enter(0, A, 10)));
+        assert!(matches!(gate.enter(0, B, 9), Entry::Refused));
         assert_eq!(gate.settle(), Settled::Quiet);
     }
 
     #[test]
     fn a_fire_that_is_frozen_inside_is_not_waited_for() {
         let gate = gate();
-        gate.change([A, 0]);
-        let frozen = gate.enter(0, A);
-        gate.change([0, 0]);
+        gate.change([A, 0], 0);
+        let frozen = gate.enter(0, A, 0);
+        gate.change([0, 0], 0);
         let began = std::time::Instant::now();
         assert_eq!(gate.settle(), Settled::Busy(1));
         assert!(began.elapsed() < std::time::Duration::from_secs(2));
@@ -244,10 +265,10 @@ mod tests {
     #[test]
     fn whoever_settles_is_woken_by_the_last_one_out() {
         let gate = gate();
-        gate.change([A | B, A | B]);
+        gate.change([A | B, A | B], 0);
         std::thread::scope(|scope| {
-            let passes = [gate.enter(0, A), gate.enter(0, B), gate.enter(1, A)];
-            assert!(passes.iter().all(Option::is_some));
+            let passes = [gate.enter(0, A, 0), gate.enter(0, B, 0), gate.enter(1, A, 0)];
+            assert!(passes.iter().all(|entry| matches!(entry, Entry::Inside(_))));
             scope.spawn(|| drop(passes));
             while gate.settle() != Settled::Quiet {}
         });
@@ -256,8 +277,8 @@ mod tests {
     #[test]
     fn a_child_starts_with_nobody_inside() {
         let gate = gate();
-        gate.change([A, 0]);
-        std::mem::forget(gate.enter(0, A));
+        gate.change([A, 0], 0);
+        std::mem::forget(gate.enter(0, A, 0));
         gate.forget_who_is_inside();
         assert_eq!(gate.settle(), Settled::Quiet);
     }

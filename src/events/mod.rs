@@ -21,7 +21,7 @@
 //! lock and is for ordinary threads outside the stop.
 //!
 //! **Switching is exact.** When [`Events::select`] has returned, no record of an event that it disabled carries a later
-//! timestamp, and every decision was made from one bit, computed from the new selection or from the old one, never from
+//! timestamp, an event that was wanted all the while is never lost, and every decision was made from one bit, computed from the new selection or from the old one, never from
 //! a mixture. The `gate` module tells how, and why nobody has to wait for a thread that is frozen in the middle.
 //!
 //! **What the off state costs.** With nobody listening a fire is `test byte ptr [events + k], mask; jne`, where the jump
@@ -49,6 +49,7 @@ pub use table::{DESCRIPTORS, Descriptor, Event, EventId, Group, payload};
 
 use self::listeners::Listeners;
 use self::state::EnabledWords;
+use self::table::PAYLOAD_WORDS;
 use crate::os;
 
 /// A world's events: fired by the collector, heard by its listeners.
@@ -146,25 +147,21 @@ impl Events {
 
     /// The enabled half of every fire function: makes the record and brings it to the listeners.
     fn deliver(&self, id: EventId, fields: &[u64]) {
-        let mut record = Record {
-            timestamp: os::clock::now_ns(),
-            // A system call, 50 ns and more: fair for what happens a few times per collection, not once per object.
-            tid: if matches!(id.group(), Group::Object) { 0 } else { os::thread::gettid().0 as u32 },
-            id,
-            words: [0; _],
-        };
-        record.words.iter_mut().zip(fields).for_each(|(word, field)| *word = *field);
-        clock_is_read();
-        self.listeners.record(&record);
+        let mut words = [0; PAYLOAD_WORDS];
+        words.iter_mut().zip(fields).for_each(|(word, field)| *word = *field);
+        // A system call, 50 ns and more: fair for what happens a few times per collection, not once per object.
+        let tid = if matches!(id.group(), Group::Object) { 0 } else { os::thread::gettid().0 as u32 };
+        self.listeners.record(Record { timestamp: now_ns(), tid, id, words });
     }
 }
 
-/// Keeps the processor from looking at a listener's selection before it has read the clock: a record is then never
-/// younger than the moment at which its listener was seen to want it.
-#[inline(always)]
-fn clock_is_read() {
+/// The clock, read before whatever the caller does next: the processor must not look at a listener's selection first.
+#[inline]
+fn now_ns() -> u64 {
+    let now = os::clock::now_ns();
     // SAFETY: every x86-64 processor has SSE2, and so this instruction; it touches nothing.
     unsafe { std::arch::x86_64::_mm_lfence() };
+    now
 }
 
 impl Default for Events {
