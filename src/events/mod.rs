@@ -126,20 +126,17 @@ impl Events {
     }
 
     /// Keeps everybody from changing who listens while the process forks. One of the two functions below ends it.
-    #[allow(dead_code, reason = "the facade's fork hooks call it")]
     pub(crate) fn before_fork(&self) {
         self.listeners.before_fork();
     }
 
     /// After the fork, in the parent.
-    #[allow(dead_code, reason = "the facade's fork hooks call it")]
     pub(crate) fn after_fork_in_parent(&self) {
         self.listeners.after_fork_in_parent();
     }
 
     /// After the fork, in the child, where only the forking thread is left (`.fork.services`): forgets the fires of the
     /// others, and silences every sink that does not want to go on here.
-    #[allow(dead_code, reason = "the facade's fork hooks call it")]
     pub(crate) fn after_fork_in_child(&self) {
         let change = self.listeners.after_fork_in_child();
         self.enabled.store(change.union());
