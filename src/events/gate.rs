@@ -8,19 +8,19 @@
 //!   select:  `since` = clock ── change `wanted` ── wait until nobody is inside, for a while
 //! ```
 //!
-//! Both *count in, then look* and *change, then see who is inside* turn on one word, `inside`, by read-modify-writes, which
-//! come one after the other. If the count comes first, `settle` sees it and waits; if `settle` comes first, who counts
-//! after it has everything that was written before it, the change included, and looks in vain. So when `settle` has seen
-//! nobody, nobody is inside and nobody will be: the sink can be taken away.
+//! Both *count in, then look* and *change, then see who is inside* turn on one word, `inside`, by read-modify-writes,
+//! which come one after the other. If the count comes first, `settle` sees it and waits; if `settle` comes first, who
+//! counts after it has everything that was written before it, the change included, and looks in vain. So when
+//! `settle` has seen nobody, nobody is inside and nobody will be: the sink can be taken away.
 //!
-//! **A record's time is a time at which it was wanted.** The clock is read first, so a fire that passes after the change
-//! carries a timestamp from before it: after `select` has returned, no record of an event that it disabled has a later
-//! timestamp, however long a thread may have been stopped between its clock and its record. And when the event has been
-//! wanted again meanwhile, the fire finds a `since` that is younger than its timestamp; it is [`Entry::Early`] then, reads
-//! the clock once more and comes again.
+//! **A record's time is a time at which it was wanted.** The clock is read first, so a fire that passes after the
+//! change carries a timestamp from before it: after `select` has returned, no record of an event that it disabled has
+//! a later timestamp, however long a thread may have been stopped between its clock and its record. And when the
+//! event has been wanted again meanwhile, the fire finds a `since` that is younger than its timestamp; it is
+//! [`Entry::Early`] then, reads the clock once more and comes again.
 //!
-//! That is why waiting may be bounded. A thread can be frozen inside (by a collection, by a debugger at its prompt), and
-//! nobody waits for it: `settle` gives up after [`PATIENCE`] slices and says so.
+//! That is why waiting may be bounded. A thread can be frozen inside (by a collection, by a debugger at its prompt),
+//! and nobody waits for it: `settle` gives up after [`PATIENCE`] slices and says so.
 //!
 //! A fire takes no lock and waits for nobody, so it may interrupt another fire, or a `select`, on its own thread.
 //!
@@ -41,8 +41,8 @@ const SLICE_NS: u64 = 1_000_000;
 pub enum Settled {
     /// They are over: the sink has seen everything that it will see of what was disabled.
     Quiet,
-    /// So many fires are under way: new ones of events that are still enabled, or threads that are stopped in the middle
-    /// of one. If those bring something more, it has a timestamp from before the change.
+    /// So many fires are under way: new ones of events that are still enabled, or threads that are stopped in the
+    /// middle of one. If those bring something more, it has a timestamp from before the change.
     Busy(u32),
 }
 
@@ -80,7 +80,8 @@ impl<const WORDS: usize> Gate<WORDS> {
         }
     }
 
-    /// Lets pass whoever asks for a wanted bit of this word, and has read the clock, at `timestamp`, while it was wanted.
+    /// Lets pass whoever asks for a wanted bit of this word, and has read the clock, at `timestamp`, while it was
+    /// wanted.
     pub(super) fn enter(&self, word: usize, bit: u32, timestamp: u64) -> Entry<'_> {
         let wanted = &self.wanted[word];
         // Most listeners do not want most events: those should cost no atomic read-modify-write.

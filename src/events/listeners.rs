@@ -71,8 +71,8 @@ pub(super) struct Listeners {
     book: UnsafeCell<Book>,
 }
 
-// SAFETY: `book` is touched only under `lock`. A `sink` is written only under `lock`, while its gate wants nothing and nobody is inside, and read
-// only by those inside; `Sink` is Send and Sync.
+// SAFETY: `book` is touched only under `lock`. A `sink` is written only under `lock`, while its gate wants nothing and
+// nobody is inside, and read only by those inside or under `lock`; `Sink` is Send and Sync.
 unsafe impl Sync for Listeners {}
 
 impl Listeners {
@@ -121,8 +121,8 @@ impl Listeners {
         self.lock.release();
     }
 
-    /// Ends what `before_fork` began, in the child, whose only thread is this one: nobody is inside any gate, and a sink
-    /// that does not go on here gets nothing (`.fork.services`).
+    /// Ends what `before_fork` began, in the child, whose only thread is this one: nobody is inside any gate, and a
+    /// sink that does not go on here gets nothing (`.fork.services`).
     pub(super) fn after_fork_in_child(&self) -> Change<'_> {
         self.lock.reset_in_child();
         let change = self.change();

@@ -11,9 +11,9 @@
 //! `turn` says whose turn it is: `2·lap` the writer's of that lap, `2·lap + 1` the reader's. A fresh mapping is all
 //! zeroes, which is "the writer's, lap 0", so the pages need not be touched before they are used.
 //!
-//! A writer claims a position by moving the tail, writes, and hands the cell to the reader. In between it can be stopped
-//! by a collection or interrupted by a handler that fires; nobody waits for it: other writers claim other cells, and a
-//! reader that comes to the unfinished cell says that there is nothing to read yet.
+//! A writer claims a position by moving the tail, writes, and hands the cell to the reader. In between it can be
+//! stopped by a collection or interrupted by a handler that fires; nobody waits for it: other writers claim other
+//! cells, and a reader that comes to the unfinished cell says that there is nothing to read yet.
 
 use std::io;
 use std::ptr::NonNull;

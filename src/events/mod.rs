@@ -21,11 +21,12 @@
 //! lock and is for ordinary threads outside the stop.
 //!
 //! **Switching is exact.** When [`Events::select`] has returned, no record of an event that it disabled carries a later
-//! timestamp, an event that was wanted all the while is never lost, and every decision was made from one bit, computed from the new selection or from the old one, never from
-//! a mixture. The `gate` module tells how, and why nobody has to wait for a thread that is frozen in the middle.
+//! timestamp; an event that was wanted all the while is never lost; and every decision was made from one bit, computed
+//! from the new selection or from the old one, never from a mixture. The `gate` module tells how, and why nobody has to
+//! wait for a thread that is frozen in the middle.
 //!
-//! **What the off state costs.** With nobody listening a fire is `test byte ptr [events + k], mask; jne`, where the jump
-//! is not taken; the word is on a cache line that is written only when a selection changes.
+//! **What the off state costs.** With nobody listening a fire is `mov eax, [events + k]; test eax, mask; jne`, with the
+//! jump not taken; the word is on a cache line that is written only when a selection changes.
 
 mod gate;
 mod histogram;
