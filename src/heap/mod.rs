@@ -113,9 +113,7 @@ impl Heap {
         let limit_blocks = (limit / BLOCK_BYTES).max(1);
         let count = limit_blocks.next_multiple_of(CHUNK_BLOCKS);
         let blocks = Blocks::reserve(count)?;
-        if blocks.reserved_bytes() > HUGE_PAGES_FROM {
-            blocks.memory().huge_pages(HUGE_PAGES_FROM, blocks.reserved_bytes() - HUGE_PAGES_FROM);
-        }
+        blocks.ask_for_huge_pages(HUGE_PAGES_FROM);
         Ok(Self {
             state: UnsafeCell::new(HeapState {
                 committed_blocks: 0,
