@@ -47,10 +47,8 @@ impl World {
                 break;
             }
             thread.steps.store(thread.steps.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-            if thread.state.is_held() {
-                if thread.state.park_if_held(&self.handshake, publish) == Parked::Yes {
-                    unpublish();
-                }
+            if thread.state.is_held() && thread.state.park_if_held(&self.handshake, publish) == Parked::Yes {
+                unpublish();
             }
             if n % (7 + i) == 0 {
                 thread.state.enter_blocking(&self.handshake, publish);
