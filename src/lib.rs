@@ -23,6 +23,6 @@ pub use runtime::{
     ThreadInfo, Totals, World, WorldBuilder,
 };
 pub use world::{
-    AttachError, OFFSETS, SafepointStopper, SetupError, SignalStopper, SilenceReason, SilentThread, StopError,
-    StopInfoOffsets, StopRequest, ThreadDescription, ThreadName, ThreadStopInfo, ThreadVtable, Tid,
+    AttachError, ForkStep, OFFSETS, SafepointStopper, SetupError, SignalStopper, SilenceReason, SilentThread,
+    StopError, StopInfoOffsets, StopRequest, ThreadDescription, ThreadName, ThreadStopInfo, ThreadVtable, Tid,
 };

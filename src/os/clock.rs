@@ -93,6 +93,7 @@ mod tests {
     /// `.stop.jobcontrol`
     #[test]
     fn a_long_pause_of_the_whole_process_costs_one_slice() {
+        crate::sabotage::choose();
         let mut budget = Budget::new(Duration::from_millis(100));
         let slept = budget.slice(u64::MAX, |_| std::thread::sleep(Duration::from_millis(150)));
         assert!(slept.is_some());

@@ -469,7 +469,7 @@ fn attached_threads_that_collect_at_once_take_turns(#[values(By::Signals, By::Sa
                 let info = threads.attach(&format!("collector-{i}")).unwrap();
                 for _ in 0..100 {
                     info.with_own_stack(|own| {
-                        let mut budget = budget(20_000);
+                        let mut budget = budget(5_000);
                         let locks = threads.lock_for_stop(&mut budget).unwrap();
                         let world = threads.stop(locks, Some(own), budget).unwrap();
                         assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0);
@@ -482,6 +482,25 @@ fn attached_threads_that_collect_at_once_take_turns(#[values(By::Signals, By::Sa
             });
         }
     });
+}
+
+/// `.stop.own-stack`
+#[test]
+fn the_collecting_threads_own_stack_is_scanned() {
+    let threads = threads(By::Signals);
+    let info = threads.attach("collector").unwrap();
+    let local = std::hint::black_box([0x0123_4567_89ab_cdefu64]);
+    let found = info.with_own_stack(|own| {
+        let mut budget = budget(5_000);
+        let locks = threads.lock_for_stop(&mut budget).unwrap();
+        let world = threads.stop(locks, Some(own), budget).unwrap();
+        let mut found = false;
+        let wanted = std::hint::black_box(&local).as_ptr() as usize;
+        world.scan_ranges(info, |low, high| found |= (low..high).contains(&wanted));
+        found
+    });
+    threads.detach(info);
+    assert!(found);
 }
 
 /// `.debug.frozen-owner`
@@ -706,7 +725,8 @@ fn errno_is_what_it_was_even_if_a_chained_handler_spoils_it() {
     let info = threads.attach("errno").unwrap();
     nix::errno::Errno::set_raw(libc::E2BIG);
     // Nobody owes us this signal: it is the program's own, and goes to the program's handler.
-    thread::tgkill(thread::gettid(), signals::DEFAULT).unwrap();
+    // SAFETY: a signal to ourselves, by the bare system call: our own wrapper would preserve errno, too.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread::gettid().0, signals::DEFAULT) };
     let errno = nix::errno::Errno::last_raw();
     threads.detach(info);
     assert!(CHAINED.load(Ordering::Relaxed) >= 1, "a foreign signal was not passed on");
@@ -833,6 +853,36 @@ fn a_thread_held_by_a_debugger_is_named_with_the_debuggers_pid() {
     assert_eq!(silent[0].reason, SilenceReason::HeldByDebugger { tracer });
     assert!(worker.runs());
     stop(&threads).start();
+}
+
+/// `.stop.lost`: a thread inside vfork sleeps where no signal reaches it until its child execs or ends.
+#[test]
+fn a_thread_in_vfork_is_waited_for_or_named() {
+    extern "C" fn child(_: *mut libc::c_void) -> i32 {
+        let pause = libc::timespec { tv_sec: 0, tv_nsec: 400_000_000 };
+        // SAFETY: a plain system call, in a child that shares our memory and touches nothing of it.
+        unsafe { libc::nanosleep(&pause, std::ptr::null_mut()) };
+        0
+    }
+    let threads = threads(By::Signals);
+    let worker = Worker::new(&threads, "vforker", |_| {
+        const SIZE: usize = 64 << 10;
+        let stack = crate::os::memory::map_anonymous(SIZE).unwrap();
+        // SAFETY: what vfork does: the child runs on a stack of its own, and we sleep until it ends.
+        unsafe {
+            let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+            let pid = libc::clone(child, stack.add(SIZE).cast(), flags, std::ptr::null_mut());
+            libc::waitpid(pid, &mut 0, 0);
+            crate::os::memory::unmap(stack, SIZE);
+        }
+    });
+    std::thread::sleep(Duration::from_millis(100));
+    let error = stop_within(&threads, 100).err().expect("the child sleeps longer");
+    let StopError::Unanswered { threads: silent, .. } = &error else { panic!("{error}") };
+    assert_eq!(silent[0].reason, SilenceReason::Uninterruptible, "{error}");
+    // With time, it is waited for.
+    stop(&threads).start();
+    assert!(worker.runs());
 }
 
 /// The others are in blocking regions: only one has to be waited for.
