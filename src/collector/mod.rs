@@ -160,6 +160,9 @@ impl Collector {
         if outcome.queued > 0 {
             self.finalizers.announce();
         }
+        if let Some(target) = outcome.surplus {
+            self.give_memory_back(target);
+        }
         if let Some(listener) = &self.on_collection {
             listener(&report);
         }
@@ -218,8 +221,10 @@ impl Collector {
         outcome.live = live.bytes;
         outcome.live_objects = live.objects;
         self.account(stopped, &mut outcome);
-        let budget = self.pacing.budget(live.bytes.total(), crowd.threads as usize, self.heap.limit_bytes());
-        self.heap.end_collection(budget);
+        let (live_bytes, mutators) = (live.bytes.total(), crowd.threads as usize);
+        let resident = self.heap.resident_bytes();
+        self.heap.end_collection(self.pacing.budget(live_bytes, mutators, self.heap.limit_bytes(), resident));
+        outcome.surplus = self.pacing.surplus(live_bytes, mutators, resident);
         self.events.fire_mark_end(number, live.objects as usize, live.bytes.total() as usize);
         self.events.fire_sweep_end(number, live.bytes.total() as usize, outcome.freed as usize);
         self.events.fire_heap_stats(
@@ -279,6 +284,17 @@ impl Collector {
         let live = outcome.live.total();
         let live_before = self.live_bytes.swap(live, Ordering::Relaxed);
         outcome.freed = (live_before + outcome.allocated).saturating_sub(live);
+    }
+
+    /// A heap that was large once: its free memory goes back to the kernel.
+    fn give_memory_back(&self, target: u64) {
+        let given = {
+            let _guard = self.threads.as_blocking(|| self.threads.locks().allocation.lock());
+            self.heap.give_back(target)
+        };
+        if given > 0 {
+            self.events.fire_segment_freed(self.heap.blocks.base(), given as usize);
+        }
     }
 
     /// No thread may be in the middle of sweeping a block when the world stops.
@@ -389,6 +405,8 @@ struct Outcome {
     queued: u32,
     mark_stack_high: usize,
     discarded: bool,
+    /// How much may stay resident, if memory is to be given back.
+    surplus: Option<u64>,
 }
 
 /// What is known of the stop itself.

@@ -52,7 +52,8 @@ pub(crate) struct BlockInfo {
     state: AtomicU8,
     pub(crate) space: AtomicU8,
     pub(crate) class: AtomicU8,
-    _reserved: AtomicU8,
+    /// 1: its memory was never touched, or was given back to the kernel, and reads as zero.
+    pub(crate) fresh: AtomicU8,
     /// The next block in the bin's list.
     pub(crate) next: AtomicU32,
     /// Cells that the last collection found marked.

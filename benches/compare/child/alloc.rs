@@ -1,6 +1,6 @@
 //! How fast small objects are allocated, the collections they cause included: `benches/peers/alloc.c`.
 
-use std::sync::{Arc, Barrier};
+use std::sync::Barrier;
 use std::time::Instant;
 
 use stopworld::{Array, Gc, GcCell, Mutator, OutOfMemory, Trace, World, keep_alive, traced};
@@ -34,7 +34,7 @@ pub fn run(arguments: &[&str], mut rounds: Rounds) -> Result<(), Failure> {
     // SAFETY: this thread keeps its references on its stack only.
     let main = unsafe { world.attach("main") }?;
     while rounds.next() {
-        let collections = world.statistics().collections;
+        let collections = world.totals().collections;
         let times = match size {
             16 => allocate(&main, threads, objects, || Small { a: GcCell::new(None), b: GcCell::new(None) }),
             32 => allocate(&main, threads, objects, || Medium {
@@ -52,7 +52,7 @@ pub fn run(arguments: &[&str], mut rounds: Rounds) -> Result<(), Failure> {
             "program=alloc size={size} threads={threads} ns={:.3} cpu_ns={:.3} collections={} peak_rss_mb={:.1}",
             slowest(|times| times.wall_ns),
             slowest(|times| times.cpu_ns),
-            world.statistics().collections - collections,
+            world.totals().collections - collections,
             peak_rss_mb(),
         );
     }
