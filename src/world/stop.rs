@@ -37,7 +37,6 @@ pub(crate) struct StoppedWorld<'a> {
     budget: Cell<Budget>,
     epoch: u64,
     asked_at: u64,
-    stopped_at: u64,
 }
 
 /// The thread that took the longest to stand.
@@ -62,9 +61,9 @@ impl Threads {
     /// Takes the world's three locks, in their order. May be called by any thread; an attached one is in a blocking
     /// region while it waits, so it can be stopped there by the collection that it waits for (`.stop.two-collectors`).
     pub(crate) fn lock_for_stop(&self, budget: &mut Budget) -> Result<StopLocks<'_>, StopError> {
-        let locks = match removed(Guard::StopTwoCollectors) {
-            true => self.locks.for_stop(budget),
-            false => self.as_blocking(|| self.locks.for_stop(budget)),
+        let locks = match handler::current() {
+            Some(me) if me.state.place() == Place::Running => me.take_stop_locks(&self.locks, budget),
+            _ => self.locks.for_stop(budget),
         };
         locks.map_err(|Denied { which, holder }| {
             let tid = crate::os::Tid(if removed(Guard::DebugFrozenOwner) { 0 } else { holder.0 as i32 });
@@ -77,7 +76,7 @@ impl Threads {
                     Which::List => "thread list",
                 },
                 within: budget.total(),
-                holder: SilentThread::describe(tid, name, self.signal()),
+                holder: Box::new(SilentThread::describe(tid, name, self.signal())),
             }
         })
     }
@@ -115,7 +114,6 @@ impl Threads {
             budget: Cell::new(budget),
             epoch,
             asked_at: clock::now_ns(),
-            stopped_at: 0,
         };
         let stopped = world.with_vtable(|vtable, request| vtable.stop_world(request));
         if let Err(error) = stopped {
@@ -123,7 +121,6 @@ impl Threads {
             world.vtable = None;
             return Err(error);
         }
-        world.stopped_at = clock::now_ns();
         match world.first_bad_slot() {
             None => Ok(world),
             Some(bad) => {
@@ -202,16 +199,6 @@ impl StoppedWorld<'_> {
     /// Whether whoever stopped the world still holds it.
     pub(crate) fn is_still_held(&self) -> bool {
         self.vtable.as_ref().is_some_and(|vtable| vtable.with(|vtable| vtable.still_holds()))
-    }
-
-    /// Numbers the stops of this world.
-    pub(crate) fn epoch(&self) -> u64 {
-        self.epoch
-    }
-
-    /// When the stop was asked for, and when all stood (CLOCK_MONOTONIC).
-    pub(crate) fn times(&self) -> (u64, u64) {
-        (self.asked_at, self.stopped_at)
     }
 
     /// Starts the world; says how long the call took.
