@@ -1,6 +1,6 @@
 //! Threads that attach and exit while a stop is under way.
 
-use crate::check::Preemptions::AtMost;
+use crate::check::Preemptions::{AtMost, Unbounded};
 use crate::check::{Fault, explore, must_fail_without};
 use crate::playground::{Forever, Playground, Stopper};
 use crate::sabotage::Guard;
@@ -51,12 +51,12 @@ fn attach_racing(stopper: Stopper, stop: fn(&Playground)) {
 
 #[test]
 fn attach_racing_a_collection() {
-    explore("attach racing a collection, signals", AtMost(3), || attach_racing(Stopper::Signals, collect_with_locks));
+    explore("attach racing a collection, signals", AtMost(4), || attach_racing(Stopper::Signals, collect_with_locks));
 }
 
 #[test]
 fn attach_racing_a_users_stop() {
-    explore("attach racing a user's stop, safepoints", AtMost(3), || {
+    explore("attach racing a user's stop, safepoints", Unbounded, || {
         attach_racing(Stopper::Safepoints, user_stop_with_the_list_lock);
     });
 }
@@ -84,12 +84,12 @@ fn exit_racing(stopper: Stopper, cycles: usize) {
 
 #[test]
 fn exit_racing_a_collection_by_signals() {
-    explore("exit racing a collection, signals", AtMost(2), || exit_racing(Stopper::Signals, 1));
+    explore("exit racing a collection, signals", AtMost(4), || exit_racing(Stopper::Signals, 1));
 }
 
 #[test]
 fn exit_racing_collections_by_safepoints() {
-    explore("exit racing 2 collections, safepoints", AtMost(2), || exit_racing(Stopper::Safepoints, 2));
+    explore("exit racing 2 collections, safepoints", AtMost(4), || exit_racing(Stopper::Safepoints, 2));
 }
 
 /// Even without a lock, whoever waits for a thread that goes is told.
