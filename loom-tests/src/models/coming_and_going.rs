@@ -1,8 +1,8 @@
 //! Threads that attach and exit while a stop is under way.
 
-use crate::check::Preemptions::{AtMost, Unbounded};
+use crate::check::Preemptions::AtMost;
 use crate::check::{Fault, explore, must_fail_without};
-use crate::playground::{Forever, Playground, Stopper};
+use crate::playground::{Playground, Stopper};
 use crate::sabotage::Guard;
 use crate::world::handshake::Holder;
 
@@ -23,7 +23,7 @@ fn exit(world: &Playground, i: usize) {
 }
 
 fn collect_with_locks(world: &Playground) {
-    let locks = world.locks.for_stop(&mut Forever).expect("patient forever");
+    let locks = world.locks_by_stranger();
     world.collect(None);
     drop(locks);
 }
@@ -56,7 +56,7 @@ fn attach_racing_a_collection() {
 
 #[test]
 fn attach_racing_a_users_stop() {
-    explore("attach racing a user's stop, safepoints", Unbounded, || {
+    explore("attach racing a user's stop, safepoints", AtMost(5), || {
         attach_racing(Stopper::Safepoints, user_stop_with_the_list_lock);
     });
 }

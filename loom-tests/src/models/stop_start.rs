@@ -1,6 +1,6 @@
 //! Stop and start of one and two mutators, under either stopper.
 
-use crate::check::Preemptions::{AtMost, Unbounded};
+use crate::check::Preemptions::AtMost;
 use crate::check::{Fault, explore, must_fail_without};
 use crate::playground::{Playground, Stopper};
 use crate::sabotage::Guard;
@@ -31,7 +31,7 @@ fn one_mutator_by_signals() {
 
 #[test]
 fn one_mutator_by_safepoints() {
-    explore("stop/start, 1 mutator, safepoints, 2 cycles", Unbounded, || stop_start(Stopper::Safepoints, 1, 2));
+    explore("stop/start, 1 mutator, safepoints, 2 cycles", AtMost(4), || stop_start(Stopper::Safepoints, 1, 2));
 }
 
 #[test]
