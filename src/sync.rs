@@ -18,6 +18,8 @@ pub(crate) mod cell;
 pub(crate) mod lock;
 pub(crate) mod port;
 pub(crate) mod semaphore;
+#[cfg(test)]
+mod stress;
 
 pub(crate) use cell::UnsafeCell;
 #[allow(unused_imports, reason = "a facade offers what its users may need")]

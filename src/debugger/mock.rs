@@ -241,11 +241,15 @@ impl MockDebugger {
     }
 
     fn signal(&self, debuggee: &Debuggee) -> Signalled {
-        if thread::tgkill(debuggee.tid(), self.signal) == Err(Errno::ESRCH) {
-            debuggee.info().mark_gone();
-            return Signalled::Gone;
+        if thread::tgkill(debuggee.tid(), self.signal) != Err(Errno::ESRCH) {
+            return Signalled::Maybe;
         }
-        Signalled::Maybe
+        debuggee.info().mark_gone();
+        // It owes an acknowledgement, unless it answered and ended only then.
+        match debuggee.state.abandon(Holder::Collection) {
+            Abandoned::Unanswered => Signalled::Gone,
+            Abandoned::Answered => Signalled::Maybe,
+        }
     }
 
     /// Out of time: lets go whom it holds, and only then says who did not answer.

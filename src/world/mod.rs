@@ -31,6 +31,8 @@ pub mod error;
 pub(crate) mod fork;
 pub(crate) mod handler;
 pub(crate) mod handshake;
+#[cfg(test)]
+mod handshake_stress;
 pub(crate) mod latch;
 pub(crate) mod locks;
 pub(crate) mod name;

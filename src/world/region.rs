@@ -10,12 +10,10 @@
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use crate::os::clock::Budget;
 use crate::os::{clock, registers, thread};
 use crate::sync::Ordering;
 
 use super::handshake::Place;
-use super::locks::{Denied, StopLocks, WorldLocks};
 use super::stop_info::ThreadStopInfo;
 
 /// Runs `f` below the pushed callee-saved registers and tells it their lowest address.
@@ -99,19 +97,6 @@ impl ThreadStopInfo {
             self.state.enter_blocking(handshake, || self.publish(sp));
             let _leave = Leave(self);
             f()
-        })
-    }
-
-    /// Takes the locks of a stop (of whichever world); counts as blocking while it waits.
-    pub(super) fn take_stop_locks<'a>(
-        &self,
-        locks: &'a WorldLocks,
-        budget: &mut Budget,
-    ) -> Result<StopLocks<'a>, Denied> {
-        with_stack_shown(|sp| {
-            // SAFETY: the record's own thread, attached.
-            let handshake = unsafe { &self.threads().handshake };
-            locks.for_stop_by(&self.state, handshake, || self.publish(sp), budget).0
         })
     }
 

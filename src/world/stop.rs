@@ -61,11 +61,8 @@ impl Threads {
     /// Takes the world's three locks, in their order. May be called by any thread; an attached one is in a blocking
     /// region while it waits, so it can be stopped there by the collection that it waits for (`.stop.two-collectors`).
     pub(crate) fn lock_for_stop(&self, budget: &mut Budget) -> Result<StopLocks<'_>, StopError> {
-        let locks = match handler::current() {
-            Some(me) if me.state.place() == Place::Running => me.take_stop_locks(&self.locks, budget),
-            _ => self.locks.for_stop(budget),
-        };
-        locks.map_err(|Denied { which, holder }| {
+        let denied = self.locks.for_stop(|wait| self.as_blocking(wait), budget);
+        denied.map_err(|Denied { which, holder }| {
             let tid = crate::os::Tid(if removed(Guard::DebugFrozenOwner) { 0 } else { holder.0 as i32 });
             // SAFETY: null or a record, which is never unmapped; its name may be another's by now, it is for a text.
             let name = unsafe { handler::TABLE.find(tid).as_ref() }.map(ThreadStopInfo::name);

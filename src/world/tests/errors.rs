@@ -1,7 +1,5 @@
 //! What a user meets: each stop that can't be completed says who, why and what to do, and the world runs on.
 
-use rstest::rstest;
-
 use super::*;
 
 /// `.stop.lost`

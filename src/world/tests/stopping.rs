@@ -11,8 +11,7 @@ fn stopped_threads_stand_still_and_go_on_after_the_start(
     #[values(spin as fn(&ThreadStopInfo), sleep_in_region)] work: fn(&ThreadStopInfo),
 ) {
     let threads = threads(by);
-    let workers: Vec<_> =
-        (0..n).map(|i| Worker::new(&threads, &format!("worker-{i}"), move |info| work(info))).collect();
+    let workers: Vec<_> = (0..n).map(|i| Worker::new(&threads, &format!("worker-{i}"), work)).collect();
     for round in 0..50 {
         let world = stop(&threads);
         assert_eq!(world.live().len(), n);
