@@ -13,16 +13,19 @@ const RING: usize = 1024;
 
 traced! {
     /// 16 bytes.
+    #[repr(C)]
     pub struct Small { a: GcCell<Option<Gc<Small>>>, b: GcCell<Option<Gc<Small>>> }
 }
 
 traced! {
     /// 32 bytes.
+    #[repr(C)]
     pub struct Medium { a: GcCell<Option<Gc<Medium>>>, b: GcCell<Option<Gc<Medium>>>, rest: [u64; 2] }
 }
 
 traced! {
     /// 64 bytes.
+    #[repr(C)]
     pub struct Large { a: GcCell<Option<Gc<Large>>>, b: GcCell<Option<Gc<Large>>>, rest: [u64; 6] }
 }
 
