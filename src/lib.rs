@@ -1,6 +1,7 @@
 //! A laboratory for stop-the-world garbage collection on Linux x86-64.
 
 mod collector;
+pub mod debugger;
 pub mod events;
 mod heap;
 mod os;
@@ -22,6 +23,6 @@ pub use runtime::{
     ThreadInfo, Totals, World, WorldBuilder,
 };
 pub use world::{
-    AttachError, OFFSETS, SafepointStopper, SetupError, SignalStopper, SilenceReason, SilentThread, StopError,
-    StopInfoOffsets, StopRequest, ThreadDescription, ThreadName, ThreadStopInfo, ThreadVtable, Tid,
+    AttachError, ForkStep, OFFSETS, SafepointStopper, SetupError, SignalStopper, SilenceReason, SilentThread,
+    StopError, StopInfoOffsets, StopRequest, ThreadDescription, ThreadName, ThreadStopInfo, ThreadVtable, Tid,
 };

@@ -10,7 +10,7 @@
 //!
 //! | module | what | async-signal-safe | stop-safe |
 //! |---|---|---|---|
-//! | [`clock`] | monotonic and CPU time; the time budget that job control can't eat | yes | yes |
+//! | [`clock`] | monotonic time; the time budget that job control can't eat | yes | yes |
 //! | [`futex`] | wait and wake | yes, errno preserved | yes |
 //! | [`memory`] | reservations, commits, probes | `is_mapped`, `lowest_mapped` | yes (system calls only) |
 //! | [`thread`] | thread ids, stacks, tgkill, exit keys, atfork | `gettid`, `tgkill` | `gettid`, `tgkill` |

@@ -11,7 +11,7 @@
 //! `vfork` and `posix_spawn` run no such functions and need none: their child only execs.
 //!
 //! ```text
-//!   prepare:  list of worlds → for each world: collection → allocation → thread list → hooks
+//!   prepare:  list of worlds → for each world: collection → allocation → thread list → vtable → hooks
 //! ```
 
 use std::sync::{Arc, OnceLock, Weak};
@@ -23,6 +23,7 @@ use crate::sync::{Lock, UnsafeCell};
 use super::handler::{self, TABLE};
 use super::registry::Threads;
 use super::stop_info::{self, ThreadStopInfo};
+use super::vtable::ForkStep;
 
 /// All worlds of the process, oldest first.
 static WORLDS: Lock = Lock::new();
@@ -93,6 +94,7 @@ unsafe extern "C" fn prepare() {
             for lock in [&locks.collection, &locks.allocation, &locks.list] {
                 wait(lock);
             }
+            world.vtable.latch().with(|vtable| vtable.fork(ForkStep::Prepare));
             if let Some(hooks) = world.hooks() {
                 hooks.fork_prepare();
             }
@@ -110,6 +112,7 @@ unsafe extern "C" fn parent() {
         if let Some(hooks) = world.hooks() {
             hooks.fork_parent();
         }
+        world.vtable.latch().with(|vtable| vtable.fork(ForkStep::Parent));
         let locks = world.locks();
         locks.list.release();
         locks.allocation.release();
@@ -127,6 +130,7 @@ unsafe extern "C" fn child() {
     if removed(Guard::StopFork) {
         return;
     }
+    thread::forget_pid();
     let (held, before) = with_state(|state| (std::mem::take(&mut state.held), state.forking));
     let now = thread::gettid();
     if before == Tid(0) || before == now {
@@ -163,7 +167,7 @@ fn rename(survivor: &ThreadStopInfo, before: Tid, now: Tid) {
 impl Threads {
     /// Buries every thread but the survivor.
     fn left_alone(&self, survivor: Option<&'static ThreadStopInfo>, before: Tid, now: Tid) {
-        self.vtable.latch().with(|vtable| vtable.forked(before, now));
+        self.vtable.latch().with(|vtable| vtable.fork(ForkStep::Child { before, now }));
         let is_survivor = |info: &ThreadStopInfo| survivor.is_some_and(|survivor| std::ptr::eq(survivor, info));
         while let Some(info) = self.live_while_locked().iter().copied().find(|info| !is_survivor(info)) {
             self.bury(info);

@@ -7,7 +7,7 @@
 //! A system call that the signal interrupts is restarted (SA_RESTART), but those that Linux never restarts (nanosleep, poll,
 //! epoll_wait, select …) return EINTR, as POSIX says (`.stop.eintr`). In a blocking region they are not interrupted.
 
-use crate::os::{Errno, Tid};
+use crate::os::Errno;
 
 use super::ask::{self, Teller, Told};
 use super::error::{SetupError, StopError};
@@ -63,6 +63,4 @@ unsafe impl ThreadVtable for SignalStopper {
     fn nudge(&self, thread: &ThreadStopInfo) {
         self.tell(thread);
     }
-
-    fn forked(&self, _before: Tid, _now: Tid) {}
 }

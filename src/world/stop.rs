@@ -37,7 +37,6 @@ pub(crate) struct StoppedWorld<'a> {
     budget: Cell<Budget>,
     epoch: u64,
     asked_at: u64,
-    stopped_at: u64,
 }
 
 /// The thread that took the longest to stand.
@@ -74,7 +73,7 @@ impl Threads {
                     Which::List => "thread list",
                 },
                 within: budget.total(),
-                holder: SilentThread::describe(tid, name, self.signal()),
+                holder: Box::new(SilentThread::describe(tid, name, self.signal())),
             }
         })
     }
@@ -112,7 +111,6 @@ impl Threads {
             budget: Cell::new(budget),
             epoch,
             asked_at: clock::now_ns(),
-            stopped_at: 0,
         };
         let stopped = world.with_vtable(|vtable, request| vtable.stop_world(request));
         if let Err(error) = stopped {
@@ -120,7 +118,6 @@ impl Threads {
             world.vtable = None;
             return Err(error);
         }
-        world.stopped_at = clock::now_ns();
         match world.first_bad_slot() {
             None => Ok(world),
             Some(bad) => {
@@ -199,16 +196,6 @@ impl StoppedWorld<'_> {
     /// Whether whoever stopped the world still holds it.
     pub(crate) fn is_still_held(&self) -> bool {
         self.vtable.as_ref().is_some_and(|vtable| vtable.with(|vtable| vtable.still_holds()))
-    }
-
-    /// Numbers the stops of this world.
-    pub(crate) fn epoch(&self) -> u64 {
-        self.epoch
-    }
-
-    /// When the stop was asked for, and when all stood (CLOCK_MONOTONIC).
-    pub(crate) fn times(&self) -> (u64, u64) {
-        (self.asked_at, self.stopped_at)
     }
 
     /// Starts the world; says how long the call took.

@@ -174,7 +174,7 @@ impl ThreadStopInfo {
         }
     }
 
-    pub(super) fn set_alternate(&self, bounds: Option<StackBounds>) {
+    pub(crate) fn set_alternate(&self, bounds: Option<StackBounds>) {
         let bounds = bounds.unwrap_or(StackBounds { low: 0, high: 0 });
         self.alternate_low.store(bounds.low, Ordering::Relaxed);
         self.alternate_high.store(bounds.high, Ordering::Relaxed);
@@ -228,6 +228,11 @@ impl ThreadStopInfo {
     /// Whether the kernel says that the thread ended without detaching. Its stack is not scanned.
     pub fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed) != 0
+    }
+
+    /// A vtable found that the thread does not exist any more. Its record is buried after the stop.
+    pub fn mark_gone(&self) {
+        self.gone.store(1, Ordering::Relaxed);
     }
 
     /// Two uses of one record have different serials.

@@ -89,11 +89,26 @@ pub unsafe trait ThreadVtable: Send + Sync {
         let _ = thread;
     }
 
-    /// In the child of a fork, before `thread_exited` is called for the threads that are not there: the vtable's own
-    /// locks may be held by one of them.
-    fn forked(&self, before: Tid, now: Tid) {
-        let _ = (before, now);
+    /// The process forks, and the vtable's own locks must come through. All of the world's locks are held.
+    fn fork(&self, step: ForkStep) {
+        let _ = step;
     }
+}
+
+/// A step of a fork.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForkStep {
+    /// Before it: take the locks.
+    Prepare,
+    /// After it, in the parent: let them go.
+    Parent,
+    /// After it, in the child: make them free. The one thread has a new id; `thread_exited` follows for the others.
+    Child {
+        /// Its id in the parent.
+        before: Tid,
+        /// Its id here.
+        now: Tid,
+    },
 }
 
 /// What `stop_world` and `start_world` are asked to do.

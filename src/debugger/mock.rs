@@ -1,0 +1,392 @@
+//! A debugger inside the process.
+//!
+//! [`MockDebugger`] plays what Mono's debugger was to Boehm's collector in 2006, so that the contract between them can be
+//! tested in one process, without ptrace: it is a thread vtable, and when it is in force it *really* stops the
+//! threads, by a signal of its own on each thread's alternate stack, because a debugger leaves the thread's own stack as it is. Then it
+//! does what the debugger did:
+//!
+//! ```text
+//!   own stack of a stopped thread
+//!      ... frames ...
+//!   rsp ──> ┌───────────────────────────┐
+//!           │ red zone, 128 bytes       │  may hold the thread's data: never written
+//!           ├───────────────────────────┤
+//!           │ rax … r15, rip, flags …   │  pushed by the debugger, all of them,
+//!           │ x87, xmm, ymm, zmm        │  the extended state too
+//!   stack_ptr ─> └──────────────────────┘  written into the slot that it was told of
+//! ```
+//!
+//! rsp itself is not moved: what lies below the red zone is dead memory for the thread. If the stack has no room there, the
+//! registers go to the save area of the thread's record. A thread without an alternate stack is stopped on its own one, and the
+//! kernel's signal frame, which holds all registers, serves as the pushed ones.
+//!
+//! # The thread lock
+//!
+//! The debugger has one lock for its own affairs, held from the stop of the world to its start and during each user's freeze, as the original's
+//! global thread lock. So a freeze waits for the end of a collection, and a collection for the end of a freeze.
+//!
+//! # Two stops, counted apart
+//!
+//! A user freezes and thaws single threads ([`freeze`](MockDebugger::freeze)); a collection stops all. Each thread
+//! has a handshake of the debugger's own with a hold for either, and runs only if it has neither: a frozen thread stays
+//! frozen after a collection (`.vtable.nested`), and what was running runs (`.vtable.exact-restore`).
+//!
+//! # Limits
+//!
+//! It can't stop a thread that masks its signal; a ptrace debugger could. Such a thread is named by the stop's error.
+
+mod handler;
+mod log;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use crate::os::{Errno, Tid, thread};
+use crate::sabotage::{Guard, removed};
+use crate::sync::{Lock, LockGuard, Ordering, UnsafeCell};
+use crate::world::handshake::{Abandoned, Handshake, Held, Holder, Place};
+use crate::world::{
+    ForkStep, SetupError, SilentThread, StopError, StopRequest, ThreadName, ThreadStopInfo, ThreadVtable,
+};
+
+use handler::Debuggee;
+use log::Log;
+pub use log::MockEvent;
+
+/// The signal by which the mock stops threads, unless it is told to use another: a real-time signal that
+/// nobody else in this process is likely to use.
+pub const DEFAULT_SIGNAL: i32 = 43;
+
+/// A debugger that lives in the process it debugs. See the module's text.
+pub struct MockDebugger {
+    signal: i32,
+    /// The debugger's global thread lock.
+    thread_lock: Lock,
+    /// Never freed: a handler that comes late may still look at it.
+    handshake: &'static Handshake,
+    inner: UnsafeCell<Inner>,
+}
+
+/// Guarded by the thread lock.
+struct Inner {
+    debuggees: Vec<&'static Debuggee>,
+    log: Log,
+}
+
+// SAFETY: `inner` is touched only under the thread lock; everything else is Sync.
+unsafe impl Sync for MockDebugger {}
+// SAFETY: nothing in it belongs to one thread.
+unsafe impl Send for MockDebugger {}
+
+/// What the debugger shows of a thread.
+#[derive(Clone, Copy, Debug)]
+pub struct MockThread {
+    /// The thread's name, from the record whose slot the debugger knows.
+    pub name: ThreadName,
+    /// Its id.
+    pub tid: Tid,
+    /// Whether a user has frozen it.
+    pub frozen: bool,
+    /// What the debugger last wrote, or would write, to the thread's slot; 0 for a thread that it never stopped.
+    pub stack_ptr: usize,
+    /// The instruction and the stack pointer at which it was last stopped.
+    pub at: (usize, usize),
+}
+
+impl MockDebugger {
+    /// A debugger that is attached to nothing yet.
+    pub fn new() -> Result<Arc<Self>, SetupError> {
+        Self::with_signal(DEFAULT_SIGNAL)
+    }
+
+    /// A debugger that stops threads by this signal, which is one for all mock debuggers of the process.
+    pub fn with_signal(signal: i32) -> Result<Arc<Self>, SetupError> {
+        handler::install(signal)?;
+        Ok(Arc::new(Self {
+            signal,
+            thread_lock: Lock::new(),
+            handshake: Box::leak(Box::new(Handshake::new())),
+            inner: UnsafeCell::new(Inner { debuggees: Vec::new(), log: Log::new() }),
+        }))
+    }
+
+    /// Freezes one thread until [`thaw`](Self::thaw). Waits for the end of a collection that is under way. Freezing a
+    /// frozen thread changes nothing.
+    pub fn freeze(&self, tid: Tid) -> Result<(), StopError> {
+        let _lock = self.thread_lock.lock();
+        let Some(debuggee) = self.find(tid) else { return Err(self.refuse(format!("no thread {tid} was announced"))) };
+        if tid == thread::gettid() {
+            return Err(self.refuse("a thread can't freeze itself".into()));
+        }
+        if debuggee.state.is_held_by(Holder::User) {
+            return Ok(());
+        }
+        let epoch = self.handshake.begin(Holder::User, 1);
+        if debuggee.state.hold(Holder::User, epoch) == Held::MustPark {
+            let mut budget = crate::os::clock::Budget::new(FREEZE_WITHIN);
+            loop {
+                let _ = thread::tgkill(tid, self.signal);
+                match budget.slice(u64::MAX, |ns| self.handshake.wait_slice(Holder::User, ns)) {
+                    Some(0) => break,
+                    Some(_) => {}
+                    None => {
+                        self.handshake.close(Holder::User);
+                        if debuggee.state.abandon(Holder::User) == Abandoned::Unanswered {
+                            let silent = SilentThread::describe(tid, Some(debuggee.info().name()), self.signal);
+                            let threads = vec![silent];
+                            return Err(StopError::Unanswered { stopper: NAME, within: FREEZE_WITHIN, of: 1, threads });
+                        }
+                        // It answered in the last moment and has been let go: not frozen after all.
+                        return Err(self.refuse(format!("thread {tid} answered too late")));
+                    }
+                }
+            }
+        }
+        self.with(|inner| inner.log.note(MockEvent::Frozen { tid, stack_ptr: debuggee.stack_ptr() }));
+        Ok(())
+    }
+
+    /// Thaws a frozen thread; `false` if it was not frozen. Waits for the end of a collection that is under way.
+    pub fn thaw(&self, tid: Tid) -> bool {
+        let _lock = self.thread_lock.lock();
+        let frozen = self.find(tid).filter(|debuggee| debuggee.state.is_held_by(Holder::User));
+        if let Some(debuggee) = frozen {
+            debuggee.state.release(Holder::User);
+            self.with(|inner| inner.log.note(MockEvent::Thawed { tid }));
+        }
+        frozen.is_some()
+    }
+
+    /// The threads that it was told of.
+    pub fn threads(&self) -> Vec<MockThread> {
+        let _lock = self.thread_lock.lock();
+        self.with(|inner| inner.debuggees.iter().map(|debuggee| debuggee.show()).collect())
+    }
+
+    /// What happened so far, and how many events the log had no room for.
+    pub fn log(&self) -> (Vec<MockEvent>, u64) {
+        let _lock = self.thread_lock.lock();
+        self.with(|inner| (inner.log.events().to_vec(), inner.log.missed()))
+    }
+
+    /// Empties the log.
+    pub fn clear_log(&self) {
+        let _lock = self.thread_lock.lock();
+        self.with(|inner| inner.log.clear());
+    }
+
+    fn refuse(&self, what: String) -> StopError {
+        StopError::Vtable { stopper: NAME, what }
+    }
+
+    /// Under the thread lock.
+    fn with<R>(&self, f: impl FnOnce(&mut Inner) -> R) -> R {
+        debug_assert!(self.thread_lock.is_mine());
+        self.inner.with_mut(|inner| {
+            // SAFETY: the caller holds the thread lock, and `f` does not come back here.
+            f(unsafe { &mut *inner })
+        })
+    }
+
+    fn find(&self, tid: Tid) -> Option<&'static Debuggee> {
+        self.with(|inner| inner.debuggees.iter().copied().find(|debuggee| debuggee.tid() == tid))
+    }
+
+    /// The thread lock, as part of a stop: it counts against the stop's time.
+    fn lock_for(&self, stop: &StopRequest<'_>) -> Result<LockGuard<'_>, StopError> {
+        let mut attempt = self.thread_lock.try_lock();
+        loop {
+            match attempt {
+                Ok(guard) => return Ok(guard),
+                Err(holder) => {
+                    attempt = match stop.wait_slice(u64::MAX, |ns| self.thread_lock.lock_slice(ns)) {
+                        Some(next) => next,
+                        None => {
+                            let holder = Box::new(SilentThread::describe(Tid(holder.0 as i32), None, self.signal));
+                            return Err(StopError::LockHeld {
+                                lock: "debugger's thread",
+                                within: stop.within(),
+                                holder,
+                            });
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Holds every debuggee but the collecting one, and waits until they stand.
+    fn stop_all(&self, stop: &StopRequest<'_>, debuggees: &[&'static Debuggee]) -> Result<(), StopError> {
+        let epoch = self.handshake.begin(Holder::Collection, debuggees.len() as u32);
+        let mut satisfied = 0;
+        for debuggee in debuggees {
+            let stands = is_collecting(stop, debuggee)
+                || debuggee.state.hold(Holder::Collection, epoch) == Held::Already
+                || self.signal(debuggee) == Signalled::Gone;
+            satisfied += u32::from(stands);
+        }
+        self.handshake.satisfied(Holder::Collection, epoch, satisfied);
+        loop {
+            match stop.wait_slice(u64::MAX, |ns| self.handshake.wait_slice(Holder::Collection, ns)) {
+                Some(0) => return Ok(()),
+                Some(_) => {
+                    let silent = debuggees.iter().filter(|d| !is_collecting(stop, d) && !d.state.has_answered());
+                    let gone = silent.filter(|d| !d.info().is_gone() && self.signal(d) == Signalled::Gone).count();
+                    self.handshake.satisfied(Holder::Collection, epoch, gone as u32);
+                }
+                None => return Err(self.abandon(stop, debuggees)),
+            }
+        }
+    }
+
+    fn signal(&self, debuggee: &Debuggee) -> Signalled {
+        if thread::tgkill(debuggee.tid(), self.signal) != Err(Errno::ESRCH) {
+            return Signalled::Maybe;
+        }
+        debuggee.info().mark_gone();
+        // It owes an acknowledgement, unless it answered and ended only then.
+        match debuggee.state.abandon(Holder::Collection) {
+            Abandoned::Unanswered => Signalled::Gone,
+            Abandoned::Answered => Signalled::Maybe,
+        }
+    }
+
+    /// Out of time: lets go whom it holds, and only then says who did not answer.
+    fn abandon(&self, stop: &StopRequest<'_>, debuggees: &[&'static Debuggee]) -> StopError {
+        self.handshake.close(Holder::Collection);
+        for debuggee in debuggees.iter().filter(|d| !is_collecting(stop, d)) {
+            let silent = debuggee.state.abandon(Holder::Collection) == Abandoned::Unanswered;
+            debuggee.silent.store(u32::from(silent), Ordering::Relaxed);
+        }
+        let silent: Vec<_> =
+            debuggees.iter().filter(|d| d.silent.swap(0, Ordering::Relaxed) != 0).map(|d| d.info()).collect();
+        stop.unanswered(NAME, self.signal, &silent)
+    }
+}
+
+const NAME: &str = "mock-debugger";
+
+/// How long a freeze may take.
+const FREEZE_WITHIN: std::time::Duration = std::time::Duration::from_secs(10);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Signalled {
+    Maybe,
+    Gone,
+}
+
+fn is_collecting(stop: &StopRequest<'_>, debuggee: &Debuggee) -> bool {
+    stop.collecting().is_some_and(|info| std::ptr::eq(info, debuggee.info()))
+}
+
+// SAFETY: a thread counts as stopped when its handler has pushed the registers and acknowledged; it goes on only when
+// both of its holds are gone. Between stop and start only atomics, system calls and preallocated memory are used.
+unsafe impl ThreadVtable for MockDebugger {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn stop_world(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
+        let lock = self.lock_for(stop)?;
+        self.with(|inner| {
+            inner.log.note(MockEvent::StopBegins { epoch: stop.epoch() });
+            if let Err(error) = self.stop_all(stop, &inner.debuggees) {
+                inner.log.note(MockEvent::StopFailed { epoch: stop.epoch() });
+                return Err(error);
+            }
+            for debuggee in inner.debuggees.iter().filter(|d| !is_collecting(stop, d) && !d.info().is_gone()) {
+                let stack_ptr = debuggee.tell_stack_ptr();
+                inner.log.note(MockEvent::Stopped { tid: debuggee.tid(), stack_ptr });
+            }
+            inner.log.note(MockEvent::WorldStopped { epoch: stop.epoch() });
+            Ok(())
+        })?;
+        // Held until `start_world`, which the same thread calls.
+        std::mem::forget(lock);
+        Ok(())
+    }
+
+    fn start_world(&self, stop: &StopRequest<'_>) {
+        self.with(|inner| {
+            for debuggee in inner.debuggees.iter().filter(|d| !is_collecting(stop, d)) {
+                let tid = debuggee.tid();
+                let frozen = debuggee.state.is_held_by(Holder::User);
+                inner.log.note(if frozen { MockEvent::StaysFrozen { tid } } else { MockEvent::LetGo { tid } });
+                debuggee.state.release(Holder::Collection);
+                if frozen && removed(Guard::VtableExactRestore) {
+                    debuggee.state.release(Holder::User);
+                }
+            }
+            inner.log.note(MockEvent::WorldStarted { epoch: stop.epoch() });
+        });
+        self.thread_lock.release();
+    }
+
+    fn thread_created(&self, tid: Tid, slot: *mut usize) {
+        let _lock = self.thread_lock.lock();
+        let debuggee = handler::enlist(tid, slot, self.handshake);
+        self.with(|inner| {
+            inner.debuggees.extend(debuggee);
+            inner.log.note(MockEvent::Created { tid });
+        });
+    }
+
+    fn thread_exited(&self, tid: Tid, _slot: *mut usize) {
+        let _lock = self.thread_lock.lock();
+        self.with(|inner| {
+            if let Some(index) = inner.debuggees.iter().position(|debuggee| debuggee.tid() == tid) {
+                handler::delist(inner.debuggees.swap_remove(index), self.handshake);
+            }
+            inner.log.note(MockEvent::Exited { tid });
+        });
+    }
+
+    fn add_all_threads(&self, threads: &[&'static ThreadStopInfo]) {
+        let _lock = self.thread_lock.lock();
+        self.with(|inner| {
+            inner.log.note(MockEvent::Attached { threads: threads.len() as u32 });
+            for thread in threads {
+                inner.debuggees.extend(handler::enlist(thread.tid(), thread.slot(), self.handshake));
+                inner.log.note(MockEvent::Announced { tid: thread.tid() });
+            }
+        });
+    }
+
+    fn remove_all_threads(&self, _threads: &[&'static ThreadStopInfo]) {
+        let _lock = self.thread_lock.lock();
+        self.with(|inner| {
+            for debuggee in inner.debuggees.drain(..) {
+                if debuggee.state.is_held_by(Holder::User) {
+                    inner.log.note(MockEvent::Thawed { tid: debuggee.tid() });
+                }
+                handler::delist(debuggee, self.handshake);
+            }
+            inner.log.note(MockEvent::Detached);
+        });
+    }
+
+    fn fork(&self, step: ForkStep) {
+        match step {
+            ForkStep::Prepare => self.thread_lock.acquire(),
+            ForkStep::Parent => self.thread_lock.release(),
+            ForkStep::Child { before, now } => {
+                self.thread_lock.reset_in_child();
+                self.handshake.reset_in_child();
+                handler::forked(before, now);
+            }
+        }
+    }
+}
+
+impl Debuggee {
+    fn show(&self) -> MockThread {
+        MockThread {
+            name: self.info().name(),
+            tid: self.tid(),
+            frozen: self.state.is_held_by(Holder::User) && self.state.place() == Place::Parked,
+            stack_ptr: self.stack_ptr(),
+            at: self.at(),
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! All code of the mock debugger that runs in its signal's handler, and what it looks at.
+//!
+//! The same rules as in `world/handler.rs`: plain system calls, atomics of the thread's own [`Debuggee`], `memcpy`.
+//! What is different is the stack. This handler has SA_ONSTACK: on the alternate stack it leaves the thread's own stack as a
+//! debugger finds it, and writes the registers where the debugger would.
+//!
+//! Debuggees live in memory that is never unmapped. One goes back to the free list only when its own thread gives it up;
+//! when somebody else does, the thread may still be on its way out of the handler, and the record is left to it.
+
+use crate::os::signals::{self, HandlerStack};
+use crate::os::thread::StackBounds;
+use crate::os::ucontext::Context;
+use crate::os::{Tid, memory, thread};
+use crate::sabotage::{Guard, removed};
+use crate::sync::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Lock, Ordering, UnsafeCell};
+use crate::world::handshake::{Handshake, Holder, Place, StopState};
+use crate::world::tid_table::TidTable;
+use crate::world::{SetupError, ThreadStopInfo};
+
+/// What the debugger knows of one thread.
+#[repr(C, align(64))]
+pub(super) struct Debuggee {
+    pub(super) state: StopState,
+    handshake: AtomicPtr<Handshake>,
+    slot: AtomicPtr<usize>,
+    tid: AtomicI32,
+    pub(super) silent: AtomicU32,
+    /// The lowest address of the live stack, pushed registers included.
+    stack_ptr: AtomicUsize,
+    /// How much of the save area the registers took, if they are there.
+    saved: AtomicUsize,
+    instruction: AtomicUsize,
+    stack: AtomicUsize,
+}
+
+/// All debuggees of the process, of whichever mock debugger.
+static DEBUGGEES: TidTable<Debuggee> = TidTable::new();
+
+static INSTALLED: AtomicI32 = AtomicI32::new(0);
+static FREE_LOCK: Lock = Lock::new();
+static FREE: Free = Free(UnsafeCell::new(Vec::new()));
+
+struct Free(UnsafeCell<Vec<&'static Debuggee>>);
+
+// SAFETY: only touched under `FREE_LOCK`.
+unsafe impl Sync for Free {}
+
+/// Installs the handler once for the process.
+pub(super) fn install(signal: i32) -> Result<(), SetupError> {
+    if !signals::is_usable(signal) || crate::world::handler::installed() == Some(signal) {
+        return Err(SetupError::UnusableSignal(signal));
+    }
+    let _held = FREE_LOCK.lock();
+    match INSTALLED.load(Ordering::Relaxed) {
+        0 => {
+            signals::install(signal, stand, HandlerStack::Alternate)?;
+            INSTALLED.store(signal, Ordering::Relaxed);
+            Ok(())
+        }
+        installed if installed == signal => Ok(()),
+        installed => Err(SetupError::OtherSignal { installed, asked: signal }),
+    }
+}
+
+/// The mock's signal arrived.
+unsafe extern "C" fn stand(_: i32, _: *mut signals::SigInfo, context: *mut std::ffi::c_void) {
+    crate::os::preserving_errno(|| {
+        // SAFETY: null or a debuggee, which is never unmapped.
+        if let Some(debuggee) = unsafe { DEBUGGEES.find(thread::gettid()).as_ref() } {
+            // SAFETY: the kernel's own argument.
+            let context = unsafe { signals::context(context) };
+            // SAFETY: set before the debuggee was filed; handshakes are never freed.
+            let handshake = unsafe { &*debuggee.handshake.load(Ordering::Relaxed) };
+            let _ = debuggee.state.park_if_held(handshake, || debuggee.push_registers(context));
+        }
+    });
+}
+
+/// The red zone of the System V ABI.
+const RED_ZONE: usize = 128;
+/// Bytes for the general registers: the kernel's 23, in a multiple of 64.
+const GENERAL: usize = 192;
+
+impl Debuggee {
+    /// The thread's record, found as a debugger finds it: by the slot and the published offsets.
+    pub(super) fn info(&self) -> &'static ThreadStopInfo {
+        // SAFETY: the slot that the vtable was told of.
+        unsafe { ThreadStopInfo::of_slot(self.slot.load(Ordering::Relaxed)) }
+    }
+
+    pub(super) fn tid(&self) -> Tid {
+        Tid(self.tid.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn stack_ptr(&self) -> usize {
+        self.stack_ptr.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn at(&self) -> (usize, usize) {
+        (self.instruction.load(Ordering::Relaxed), self.stack.load(Ordering::Relaxed))
+    }
+
+    /// The debugger writes the slot of a thread that stands, also of one that was frozen long ago.
+    pub(super) fn tell_stack_ptr(&self) -> usize {
+        let stack_ptr = self.stack_ptr();
+        self.info().set_save_area_used(self.saved.load(Ordering::Relaxed));
+        // SAFETY: a slot of a living thread; it is an atomic word, and Release pairs with `ThreadStopInfo::stack_ptr`.
+        unsafe { AtomicUsize::from_ptr(self.slot.load(Ordering::Relaxed)) }.store(stack_ptr, Ordering::Release);
+        stack_ptr
+    }
+
+    /// Puts all registers where the collector will see them.
+    fn push_registers(&self, context: &Context) {
+        let here = 0u8;
+        let frame = std::ptr::from_ref(&here) as usize;
+        let sp = context.stack_pointer();
+        let alternate = context.alternate_stack();
+        let on_alternate = |address: usize| alternate.is_some_and(|bounds| bounds.contains(address));
+        self.instruction.store(context.instruction_pointer(), Ordering::Relaxed);
+        self.stack.store(sp, Ordering::Relaxed);
+        self.saved.store(0, Ordering::Relaxed);
+        let info = self.info();
+        if on_alternate(sp) {
+            // Caught in a handler of its own, on the alternate stack: the collector has to know where that is.
+            info.set_alternate(alternate);
+        }
+        let stack_ptr = if removed(Guard::StopRedZone) {
+            sp
+        } else if removed(Guard::StopRegisters) {
+            sp - RED_ZONE
+        } else if on_alternate(sp) || !on_alternate(frame) {
+            // The kernel's frame lies below what it interrupted, on the same stack, and holds all registers.
+            frame
+        } else {
+            let (extended, length) = context.extended_state();
+            let size = GENERAL + length.next_multiple_of(64);
+            let (low, high) = info.stack();
+            let own = StackBounds { low, high };
+            let place = (sp - RED_ZONE - size) & !63;
+            if own.contains(sp) && own.contains(place) {
+                // SAFETY: below the red zone of a stack whose thread is in this handler, on another stack; dead memory.
+                unsafe { write_registers(place as *mut u8, context, extended, length) };
+                place
+            } else {
+                // No room, or a stack that we don't know (a coroutine's): into the record.
+                let (area, room) = info.save_area();
+                if size <= room {
+                    // SAFETY: the area has room, and is this thread's own.
+                    unsafe { write_registers(area, context, extended, length) };
+                    self.saved.store(size, Ordering::Relaxed);
+                }
+                sp - RED_ZONE
+            }
+        };
+        self.stack_ptr.store(stack_ptr, Ordering::Relaxed);
+    }
+}
+
+/// Copies the general and the extended registers to `place`.
+///
+/// # Safety
+/// `place` has room for both.
+unsafe fn write_registers(place: *mut u8, context: &Context, extended: *const u8, length: usize) {
+    let general = context.general();
+    // SAFETY: by the caller; 23 words fit into `GENERAL`; `extended` is the kernel's image of that length.
+    unsafe {
+        std::ptr::copy_nonoverlapping(general.as_ptr().cast::<u8>(), place, size_of_val(general).min(GENERAL));
+        if length != 0 {
+            std::ptr::copy_nonoverlapping(extended, place.add(GENERAL), length);
+        }
+    }
+}
+
+/// Takes a thread on. `None` if there is no memory: then its slot stays empty and the stop says so.
+pub(super) fn enlist(tid: Tid, slot: *mut usize, handshake: &'static Handshake) -> Option<&'static Debuggee> {
+    let debuggee = free_debuggee()?;
+    debuggee.tid.store(tid.0, Ordering::Relaxed);
+    debuggee.slot.store(slot, Ordering::Relaxed);
+    debuggee.handshake.store(std::ptr::from_ref(handshake).cast_mut(), Ordering::Relaxed);
+    debuggee.stack_ptr.store(0, Ordering::Relaxed);
+    debuggee.saved.store(0, Ordering::Relaxed);
+    debuggee.state.attach();
+    DEBUGGEES.set(tid, std::ptr::from_ref(debuggee).cast_mut()).ok()?;
+    Some(debuggee)
+}
+
+/// Lets a thread go for good.
+pub(super) fn delist(debuggee: &'static Debuggee, handshake: &Handshake) {
+    let tid = debuggee.tid();
+    if std::ptr::eq(DEBUGGEES.find(tid), debuggee) {
+        DEBUGGEES.clear(tid);
+    }
+    if tid == thread::gettid() && debuggee.state.place() == Place::Running {
+        debuggee.state.detach(handshake);
+        let _held = FREE_LOCK.lock();
+        // SAFETY: under the lock.
+        FREE.0.with_mut(|free| unsafe { (*free).push(debuggee) });
+    } else if debuggee.state.is_held_by(Holder::User) {
+        debuggee.state.release(Holder::User);
+    }
+}
+
+/// The child of a fork: the surviving thread has another id, the lock's holder may not exist.
+pub(super) fn forked(before: Tid, now: Tid) {
+    FREE_LOCK.reset_in_child();
+    // SAFETY: null or a debuggee, which is never unmapped.
+    if let Some(debuggee) = unsafe { DEBUGGEES.find(before).as_ref() } {
+        DEBUGGEES.clear(before);
+        debuggee.tid.store(now.0, Ordering::Relaxed);
+        debuggee.state.survive_fork();
+        // Without memory for the table the thread can't be stopped by the mock, and the stop says so.
+        let _ = DEBUGGEES.set(now, std::ptr::from_ref(debuggee).cast_mut());
+    }
+}
+
+fn free_debuggee() -> Option<&'static Debuggee> {
+    const CHUNK: usize = 64;
+    let _held = FREE_LOCK.lock();
+    FREE.0.with_mut(|free| {
+        // SAFETY: under the lock.
+        let free = unsafe { &mut *free };
+        if free.is_empty() {
+            let chunk = memory::map_anonymous(CHUNK * size_of::<Debuggee>()).ok()?.cast::<Debuggee>();
+            // SAFETY: fresh zeroed pages; zeroes are a valid detached debuggee; never unmapped.
+            free.extend(unsafe { std::slice::from_raw_parts(chunk, CHUNK) });
+        }
+        free.pop()
+    })
+}

@@ -1,0 +1,233 @@
+//! The contract between a debugger and the collector, with the debugger inside the process.
+
+use std::time::Duration;
+
+use rstest::rstest;
+
+use super::*;
+use crate::world::tests::{By, KEEPERS, Worker, budget, is_found, spin, stop, stop_within, threads, vtable};
+
+fn attached(threads: &crate::world::registry::Threads) -> Arc<MockDebugger> {
+    let mock = MockDebugger::new().unwrap();
+    threads.set_vtable(mock.clone(), budget(10_000)).unwrap();
+    mock
+}
+
+/// `.vtable.attach`, `.vtable.swap`
+#[rstest]
+fn a_debugger_that_attaches_hears_of_all_threads_and_stops_them(#[values(By::Signals, By::Safepoints)] by: By) {
+    let threads = threads(by);
+    let workers: Vec<_> = (0..3).map(|i| Worker::new(&threads, &format!("w{i}"), spin)).collect();
+    let mock = attached(&threads);
+    for _ in 0..20 {
+        let world = stop(&threads);
+        for worker in &workers {
+            let (low, high) = worker.info.stack();
+            let stack_ptr = worker.info.stack_ptr();
+            assert!(low < stack_ptr && stack_ptr < high, "the registers are not on the thread's own stack");
+        }
+        assert_eq!(world.stopper(), "mock-debugger");
+        world.start();
+    }
+    let world = stop(&threads);
+    assert!(workers.iter().all(Worker::stands));
+    world.start();
+    assert!(workers.iter().all(Worker::runs));
+    threads.set_vtable(vtable(By::Signals), budget(10_000)).unwrap();
+    stop(&threads).start();
+    let (log, missed) = mock.log();
+    assert_eq!(missed, 0);
+    assert_eq!(log[0], MockEvent::Attached { threads: 3 });
+    for worker in &workers {
+        let tid = worker.info.tid();
+        assert!(log.contains(&MockEvent::Announced { tid }));
+        assert_eq!(log.iter().filter(|e| matches!(e, MockEvent::Stopped { tid: t, .. } if *t == tid)).count(), 21);
+        assert_eq!(log.iter().filter(|e| **e == MockEvent::LetGo { tid }).count(), 21);
+    }
+    assert_eq!(log.last(), Some(&MockEvent::Detached));
+}
+
+/// `.stop.registers` under a debugger.
+#[test]
+fn a_word_that_only_a_register_or_the_red_zone_holds_is_scanned_under_the_debugger_too() {
+    let threads = threads(By::Signals);
+    let _mock = attached(&threads);
+    for (i, keeper) in KEEPERS.into_iter().enumerate() {
+        assert!(is_found(&threads, keeper), "keeper {i}");
+    }
+}
+
+/// `.vtable.nested`, `.vtable.exact-restore`
+#[test]
+fn a_thread_frozen_by_the_user_is_scanned_and_stays_frozen_after_a_collection() {
+    let threads = threads(By::Signals);
+    let frozen = Worker::new(&threads, "frozen", spin);
+    let free = Worker::new(&threads, "free", spin);
+    let mock = attached(&threads);
+    let tid = frozen.info.tid();
+    mock.freeze(tid).unwrap();
+    mock.freeze(tid).unwrap();
+    assert!(frozen.stands());
+    let at = mock.threads().iter().find(|thread| thread.tid == tid).unwrap().stack_ptr;
+    for _ in 0..5 {
+        let world = stop(&threads);
+        assert_eq!(frozen.info.stack_ptr(), at, "the frozen thread's slot was not written anew");
+        world.start();
+        assert!(frozen.stands(), "the collection has let the user's thread go");
+        assert!(free.runs());
+    }
+    assert!(mock.thaw(tid));
+    assert!(!mock.thaw(tid));
+    assert!(frozen.runs());
+    let (log, _) = mock.log();
+    assert_eq!(log.iter().filter(|e| **e == MockEvent::StaysFrozen { tid }).count(), 5);
+    assert_eq!(log.iter().filter(|e| matches!(e, MockEvent::Frozen { .. })).count(), 1);
+}
+
+/// `.stop.lost`: the world is stopped by signals, and a debugger holds one thread.
+#[test]
+fn under_signals_a_thread_that_the_debugger_holds_is_named_and_the_next_stop_after_the_thaw_succeeds() {
+    let threads = threads(By::Signals);
+    let worker = Worker::new(&threads, "at the prompt", spin);
+    let mock = MockDebugger::new().unwrap();
+    // Attached as a debugger is that does not take over stopping.
+    mock.add_all_threads(&[worker.info]);
+    mock.freeze(worker.info.tid()).unwrap();
+    let error = stop_within(&threads, 150).err().expect("the thread is frozen");
+    assert!(error.to_string().contains("at the prompt"), "{error}");
+    assert!(worker.stands());
+    assert!(mock.thaw(worker.info.tid()));
+    assert!(worker.runs(), "the late signal has stopped the thread");
+    stop(&threads).start();
+    mock.remove_all_threads(&[worker.info]);
+}
+
+#[test]
+fn a_debugger_that_detaches_lets_the_frozen_go() {
+    let threads = threads(By::Signals);
+    let worker = Worker::new(&threads, "frozen", spin);
+    let mock = attached(&threads);
+    mock.freeze(worker.info.tid()).unwrap();
+    threads.set_vtable(vtable(By::Safepoints), budget(10_000)).unwrap();
+    assert!(worker.runs());
+    assert!(mock.freeze(worker.info.tid()).is_err(), "it was told that the thread is gone");
+    stop(&threads).start();
+}
+
+/// `.vtable.created-under-lock`, `.vtable.exited-before-free`
+#[test]
+fn threads_that_come_and_go_under_the_debugger_are_stopped_while_they_live() {
+    let threads = threads(By::Signals);
+    let mock = attached(&threads);
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for i in 0..2 {
+            let (threads, done) = (&threads, &done);
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    let threads = threads.clone();
+                    let short = std::thread::spawn(move || {
+                        let info = threads.attach(&format!("child of {i}")).unwrap();
+                        threads.detach(info);
+                    });
+                    short.join().unwrap();
+                }
+            });
+        }
+        let born = || mock.log().0.iter().filter(|event| matches!(event, MockEvent::Created { .. })).count();
+        for round in 0.. {
+            stop(&threads).start();
+            if round % 50 == 49 && born() > 100 {
+                break;
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert!(mock.threads().is_empty());
+    let (log, _) = mock.log();
+    let count = |kind: fn(&MockEvent) -> bool| log.iter().filter(|e| kind(e)).count();
+    let created = count(|e| matches!(e, MockEvent::Created { .. }));
+    assert_eq!(created, count(|e| matches!(e, MockEvent::Exited { .. })));
+    assert_eq!(count(|e| matches!(e, MockEvent::Stopped { .. })), count(|e| matches!(e, MockEvent::LetGo { .. })));
+}
+
+#[test]
+fn a_stop_waits_for_the_debuggers_thread_lock_and_names_its_holder() {
+    let threads = threads(By::Signals);
+    let mock = attached(&threads);
+    let lock = mock.thread_lock.lock();
+    let inner = threads.clone();
+    let waited = std::thread::spawn(move || stop_within(&inner, 100).err().map(|e| e.to_string())).join().unwrap();
+    drop(lock);
+    let error = waited.expect("the thread lock is held");
+    assert!(error.contains("debugger's thread") && error.contains(&thread::gettid().to_string()), "{error}");
+    stop(&threads).start();
+}
+
+/// An attached thread collects, its own registers are its own affair.
+#[test]
+fn the_collecting_thread_is_not_stopped_by_the_debugger() {
+    let threads = threads(By::Signals);
+    let _mock = attached(&threads);
+    let worker = Worker::new(&threads, "other", spin);
+    let info = threads.attach("collector").unwrap();
+    for _ in 0..20 {
+        info.with_own_stack(|own| {
+            let mut budget = budget(10_000);
+            let locks = threads.lock_for_stop(&mut budget).unwrap();
+            let world = threads.stop(locks, Some(own), budget).unwrap();
+            assert_ne!(worker.info.stack_ptr(), 0);
+            assert_ne!(info.stack_ptr(), 0);
+            world.start();
+        });
+    }
+    threads.detach(info);
+    assert!(worker.runs());
+}
+
+/// `.stop.lost`: named also when the debugger itself can't stop it.
+#[test]
+fn a_thread_that_masks_even_the_debuggers_signal_is_named() {
+    let threads = threads(By::Signals);
+    let worker = Worker::new(&threads, "deaf", |_| {
+        let _mask = crate::os::signals::block_all();
+        std::thread::sleep(Duration::from_millis(400));
+    });
+    let mock = attached(&threads);
+    std::thread::sleep(Duration::from_millis(50));
+    let error = stop_within(&threads, 100).err().expect("it masks everything");
+    assert!(error.to_string().contains("deaf"), "{error}");
+    assert!(mock.log().0.iter().any(|event| matches!(event, MockEvent::StopFailed { .. })));
+    assert!(worker.runs());
+    stop(&threads).start();
+}
+
+/// `.stop.fork`
+#[test]
+fn the_child_of_a_fork_goes_on_under_the_debugger() {
+    let threads = threads(By::Signals);
+    let _mock = attached(&threads);
+    let _worker = Worker::new(&threads, "stays in the parent", spin);
+    let info = threads.attach("forker").unwrap();
+    // SAFETY: the child stops its world and leaves by _exit.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: a deadlock ends by SIGALRM.
+        unsafe { libc::alarm(20) };
+        let worker = Worker::new(&threads, "child's", spin);
+        let stopped = info.with_own_stack(|own| {
+            let mut budget = budget(10_000);
+            let locks = threads.lock_for_stop(&mut budget)?;
+            threads.stop(locks, Some(own), budget).map(|world| world.live().len())
+        });
+        let code = if matches!(stopped, Ok(2)) && worker.runs() { 0 } else { 1 };
+        // SAFETY: leaves without the parent's destructors.
+        unsafe { libc::_exit(code) };
+    }
+    let mut status = 0;
+    // SAFETY: our own child.
+    unsafe { libc::waitpid(pid, &mut status, 0) };
+    threads.detach(info);
+    assert_eq!(status, 0);
+    stop(&threads).start();
+}

@@ -1,0 +1,3 @@
+//! Debuggers that take over stopping.
+
+pub mod mock;
