@@ -18,7 +18,7 @@ use stopworld::workloads::{self, Plan, Shift, Until, churn};
 use stopworld::{CollectionReport, World};
 
 /// For each number of threads: how many collections met it, and the nanoseconds they took to stop them.
-type Met = BTreeMap<u64, (u64, u64)>;
+type Met = BTreeMap<u32, (u64, u64)>;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let usage = "usage: churn [ALIVE [SECONDS]], both at least 1";
@@ -30,9 +30,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let met = Arc::new(Mutex::new(Met::new()));
     let counted = Arc::clone(&met);
     let listener = move |report: &CollectionReport| {
-        let threads = report.threads_stopped as u64 + report.threads_blocking as u64;
         let mut met = counted.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = met.entry(threads).or_default();
+        let entry = met.entry(report.threads_stopped).or_default();
         *entry = (entry.0 + 1, entry.1 + report.stop_ns);
     };
     let world = World::builder().on_collection(listener).build()?;

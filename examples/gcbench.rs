@@ -53,9 +53,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn line(report: &CollectionReport) {
-    let live = Bytes((report.live.small + report.live.large + report.live.pinned) as u64);
+    let live = Bytes(report.live.total());
     let (stop, mark) = (Micros(report.stop_ns), Micros(report.roots_ns + report.mark_ns));
-    let (number, by, freed) = (report.number, report.by.to_string(), Bytes(report.freed_bytes as u64));
+    let (number, by, freed) = (report.number, report.by.to_string(), Bytes(report.freed_bytes));
     println!(
         "{number:>5} {by:<12} {:>10} {:>10} {:>12} {:>12}",
         stop.to_string(),

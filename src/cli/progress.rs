@@ -88,7 +88,7 @@ fn message(session: &Session) -> String {
     match &ledger.last {
         None => "no collection yet".to_owned(),
         Some(last) => {
-            let live = (last.live.small + last.live.large + last.live.pinned) as u64;
+            let live = last.live.total();
             let (count, pause) = (ledger.collections, Micros(last.pause_ns));
             format!("{count} collections, the last {pause} µs, {} live", Bytes(live))
         }

@@ -21,7 +21,7 @@ const WORD: u64 = 8;
 
 /// One collection, told as the Flexowriter would; ends with a newline.
 pub fn render(report: &CollectionReport) -> String {
-    let live = (report.live.small + report.live.large + report.live.pinned) as u64;
+    let live = report.live.total();
     let mut page = String::new();
     // Writing to a String can't fail.
     let _ = type_page(&mut page, report, live);
@@ -34,9 +34,9 @@ fn type_page(page: &mut String, report: &CollectionReport, live: u64) -> fmt::Re
     line(page, "CALLED BY", capitals(report.by))?;
     line(page, "THE REASON WAS", capitals(report.reason))?;
     line(page, "NUMBER OF WORDS MARKED", live / WORD)?;
-    line(page, "NUMBER OF WORDS COLLECTED", report.freed_bytes as u64 / WORD)?;
-    line(page, "NUMBER OF WORDS TAKEN SINCE THE LAST CALL", report.allocated_bytes as u64 / WORD)?;
-    line(page, "SIZE OF LIST SPACE IN WORDS", report.committed_bytes as u64 / WORD)?;
+    line(page, "NUMBER OF WORDS COLLECTED", report.freed_bytes / WORD)?;
+    line(page, "NUMBER OF WORDS TAKEN SINCE THE LAST CALL", report.allocated_bytes / WORD)?;
+    line(page, "SIZE OF LIST SPACE IN WORDS", report.committed_bytes / WORD)?;
     line(page, "NUMBER OF LIST STRUCTURES MARKED", report.live_objects)?;
     line(page, "PROGRAMS STOPPED", report.threads_stopped)?;
     if report.slowest_ns > 0 {

@@ -18,7 +18,7 @@ pub fn render(ledger: &Ledger, totals: &Totals) -> String {
         field("threads", totals.threads),
         field("most_threads_stopped", ledger.most_threads),
         field("most_threads_blocking", ledger.most_blocking),
-        field("mark_stack_high", ledger.mark_stack_high),
+        field("mark_stack_high_bytes", ledger.mark_stack_high),
         field("weak_cleared", ledger.weak_cleared),
         field("finalizers_queued", ledger.finalizers),
     ];

@@ -20,17 +20,17 @@ pub struct Ledger {
     pub slowest: Option<Slowest>,
     /// The most memory that was committed at the end of a collection.
     pub most_committed: u64,
-    /// The most threads that one collection had to deal with, blocking ones included.
-    pub most_threads: u64,
+    /// The most threads that one collection stopped, those in blocking regions included and itself not.
+    pub most_threads: u32,
     /// How many of those were in blocking regions, at most.
-    pub most_blocking: u64,
+    pub most_blocking: u32,
     /// Bytes found dead, over all collections.
     pub freed: u64,
     /// Weak references cleared, over all collections.
     pub weak_cleared: u64,
     /// Finalizers queued, over all collections.
     pub finalizers: u64,
-    /// The most entries that the mark stack held.
+    /// The most bytes that a mark stack took.
     pub mark_stack_high: u64,
 }
 
@@ -65,13 +65,12 @@ impl Ledger {
         self.pauses.record(report);
         self.note_reason(report);
         self.note_slowest(report);
-        self.most_committed = self.most_committed.max(report.committed_bytes as u64);
-        let blocking = report.threads_blocking as u64;
-        self.most_threads = self.most_threads.max(report.threads_stopped as u64 + blocking);
-        self.most_blocking = self.most_blocking.max(blocking);
-        self.freed += report.freed_bytes as u64;
-        self.weak_cleared += report.weak_cleared as u64;
-        self.finalizers += report.finalizers_queued as u64;
+        self.most_committed = self.most_committed.max(report.committed_bytes);
+        self.most_threads = self.most_threads.max(report.threads_stopped);
+        self.most_blocking = self.most_blocking.max(report.threads_blocking);
+        self.freed += report.freed_bytes;
+        self.weak_cleared += u64::from(report.weak_cleared);
+        self.finalizers += u64::from(report.finalizers_queued);
         self.mark_stack_high = self.mark_stack_high.max(report.mark_stack_high as u64);
         self.last = Some(*report);
     }

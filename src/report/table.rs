@@ -38,7 +38,7 @@ fn rows(ledger: &Ledger, totals: &Totals) -> Vec<(&'static str, String)> {
         let text = format!("{}, {} µs in collection {}", slowest.name, Micros(slowest.ns), slowest.collection);
         rows.push(("slowest to stop", text));
     }
-    rows.push(("mark stack", format!("{} entries at most", ledger.mark_stack_high)));
+    rows.push(("mark stack", format!("{} at most", Bytes(ledger.mark_stack_high))));
     if ledger.weak_cleared > 0 {
         rows.push(("weak references", format!("{} cleared", ledger.weak_cleared)));
     }
@@ -50,12 +50,11 @@ fn rows(ledger: &Ledger, totals: &Totals) -> Vec<(&'static str, String)> {
 
 fn live(ledger: &Ledger) -> String {
     let Some(last) = &ledger.last else { return "no collection yet".to_owned() };
-    let space = |bytes| Bytes(bytes as u64);
     format!(
         "small {}, large {}, pinned {}; {} objects",
-        space(last.live.small),
-        space(last.live.large),
-        space(last.live.pinned),
+        Bytes(last.live.small),
+        Bytes(last.live.large),
+        Bytes(last.live.pinned),
         last.live_objects
     )
 }
