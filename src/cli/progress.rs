@@ -59,9 +59,9 @@ impl Drop for Progress {
 
 fn bar(until: Until, name: &str) -> Option<ProgressBar> {
     let (length, template) = match until {
-        Until::OnePass => (None, "{spinner} {prefix} {elapsed}  {msg}"),
-        Until::Time(time) => (Some(time.as_millis() as u64), "{prefix} [{bar:30}] {elapsed}  {msg}"),
-        Until::Collections(n) => (Some(u64::from(n.get())), "{prefix} [{bar:30}] {pos}/{len}  {msg}"),
+        Until::OnePass => (None, "{spinner} {prefix} {elapsed}  {wide_msg}"),
+        Until::Time(time) => (Some(time.as_millis() as u64), "{prefix} [{bar:30}] {elapsed}  {wide_msg}"),
+        Until::Collections(n) => (Some(u64::from(n.get())), "{prefix} [{bar:30}] {pos}/{len}  {wide_msg}"),
     };
     let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr());
     bar.set_style(ProgressStyle::with_template(template).ok()?.progress_chars("=> "));
