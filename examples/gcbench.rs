@@ -12,7 +12,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use stopworld::report::{Bytes, Ledger, Micros, Totals, table};
+use stopworld::report::{Bytes, Ledger, Micros, Run, table};
 use stopworld::workloads::{self, Plan, Shift, Until, gcbench};
 use stopworld::{CollectionReport, World};
 
@@ -40,15 +40,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let outcome = workloads::run(&m, &gcbench::WORKLOAD, &shift)?;
     let wall = begun.elapsed();
 
-    let statistics = world.statistics();
-    let totals = Totals {
-        wall,
-        allocated: statistics.allocated_bytes as u64,
-        heap_limit: statistics.heap_limit as u64,
-        threads: threads.get(),
-    };
+    let run = Run { wall, allocated: world.totals().allocated_bytes, heap_limit: None, threads: threads.get() };
     println!("{} long-lived objects were looked at and found right", outcome.verified);
-    println!("{}", table::render(&ledger.lock().unwrap_or_else(PoisonError::into_inner), &totals));
+    println!("{}", table::render(&ledger.lock().unwrap_or_else(PoisonError::into_inner), &run));
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use anyhow::Context;
 
 use super::arguments::{Settings, Stop};
 use crate::debugger::mock::MockDebugger;
-use crate::report::{Ledger, Totals, flexowriter, json, table};
+use crate::report::{self, Ledger, flexowriter, json, table};
 use crate::workloads::{Plan, Shift};
 use crate::{CollectionReport, Paranoid, Stopper, World};
 
@@ -24,6 +24,7 @@ pub(super) struct Session {
     pub(super) shift: Shift,
     ledger: Arc<Mutex<Ledger>>,
     begun: Instant,
+    heap_limit: Option<u64>,
     json: bool,
     /// Taken by the first who prints the figures.
     unprinted: Mutex<Option<()>>,
@@ -40,6 +41,7 @@ impl Session {
             shift,
             ledger,
             begun: Instant::now(),
+            heap_limit: settings.heap_limit.map(|limit| limit.bytes() as u64),
             json: settings.json,
             unprinted: Mutex::new(Some(())),
         }))
@@ -67,16 +69,15 @@ impl Session {
         if unprinted.take().is_none() {
             return;
         }
-        let statistics = self.world.statistics();
-        let totals = Totals {
+        let run = report::Run {
             wall: self.elapsed(),
-            allocated: statistics.allocated_bytes as u64,
-            heap_limit: statistics.heap_limit as u64,
+            allocated: self.world.totals().allocated_bytes,
+            heap_limit: self.heap_limit,
             threads: self.shift.plan().threads.get(),
         };
         let ledger = self.ledger();
         let render = if self.json { json::render } else { table::render };
-        super::print(format_args!("{}\n", render(&ledger, &totals)));
+        super::print(format_args!("{}\n", render(&ledger, &run)));
     }
 }
 
@@ -114,7 +115,8 @@ fn build(settings: &Settings, listener: impl Fn(&CollectionReport) + Send + Sync
     }
     let world = builder.build()?;
     if settings.stop == Stop::MockDebugger {
-        MockDebugger::new(&world).attach().context("--stop mock-debugger: the debugger could not attach")?;
+        let debugger = MockDebugger::new().context("--stop mock-debugger: the debugger could not be set up")?;
+        world.set_thread_vtable(debugger).context("--stop mock-debugger: the debugger could not attach")?;
     }
     Ok(world)
 }

@@ -4,24 +4,24 @@
 
 use std::fmt::Write;
 
-use super::{Ledger, Phase, Totals};
+use super::{Ledger, Phase, Run};
 
 /// One line of JSON, without a newline at its end.
-pub fn render(ledger: &Ledger, totals: &Totals) -> String {
+pub fn render(ledger: &Ledger, run: &Run) -> String {
     let mut fields = vec![
         field("collections", ledger.collections),
-        field("wall_ns", totals.wall.as_nanos()),
-        field("allocated_bytes", totals.allocated),
+        field("wall_ns", run.wall.as_nanos()),
+        field("allocated_bytes", run.allocated),
         field("freed_bytes", ledger.freed),
-        field("heap_limit_bytes", totals.heap_limit),
         field("most_committed_bytes", ledger.most_committed),
-        field("threads", totals.threads),
+        field("threads", run.threads),
         field("most_threads_stopped", ledger.most_threads),
         field("most_threads_blocking", ledger.most_blocking),
         field("mark_stack_high_bytes", ledger.mark_stack_high),
         field("weak_cleared", ledger.weak_cleared),
         field("finalizers_queued", ledger.finalizers),
     ];
+    fields.extend(run.heap_limit.map(|limit| field("heap_limit_bytes", limit)));
     let reasons: Vec<String> = ledger.reasons.iter().map(|(name, n)| format!("{}:{n}", quoted(name))).collect();
     fields.push(field("reasons", object(&reasons)));
     if let Some(last) = &ledger.last {

@@ -47,13 +47,13 @@ pub struct Slowest {
 
 /// What the ledger can't know from the reports: the run around them.
 #[derive(Clone, Copy, Debug)]
-pub struct Totals {
+pub struct Run {
     /// From the start of the program's work to its end.
     pub wall: Duration,
     /// Bytes allocated in all.
     pub allocated: u64,
-    /// The limit of the heap.
-    pub heap_limit: u64,
+    /// The limit of the heap, if one was set.
+    pub heap_limit: Option<u64>,
     /// The threads that the workload was asked to use.
     pub threads: usize,
 }

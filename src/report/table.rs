@@ -5,23 +5,23 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
-use super::{Bytes, Ledger, Micros, Phase, Totals};
+use super::{Bytes, Ledger, Micros, Phase, Run};
 
 /// The figures and the pauses, ready to print; ends without a newline.
-pub fn render(ledger: &Ledger, totals: &Totals) -> String {
-    format!("{}\n{}", figures(ledger, totals), pauses(ledger))
+pub fn render(ledger: &Ledger, run: &Run) -> String {
+    format!("{}\n{}", figures(ledger, run), pauses(ledger))
 }
 
-fn figures(ledger: &Ledger, totals: &Totals) -> Table {
+fn figures(ledger: &Ledger, run: &Run) -> Table {
     let mut table = empty();
-    for (name, value) in rows(ledger, totals) {
+    for (name, value) in rows(ledger, run) {
         table.add_row([name.to_owned(), value]);
     }
     table
 }
 
-fn rows(ledger: &Ledger, totals: &Totals) -> Vec<(&'static str, String)> {
-    let seconds = totals.wall.as_secs_f64();
+fn rows(ledger: &Ledger, run: &Run) -> Vec<(&'static str, String)> {
+    let seconds = run.wall.as_secs_f64();
     let paused = ledger.pauses.spread(Phase::Total).sum as f64 / 1e9;
     let mut rows = vec![("collections", ledger.collections.to_string())];
     if !ledger.reasons.is_empty() {
@@ -29,11 +29,12 @@ fn rows(ledger: &Ledger, totals: &Totals) -> Vec<(&'static str, String)> {
         rows.push(("asked for by", reasons.join(", ")));
     }
     rows.push(("wall time", format!("{seconds:.3} s, {:.1} % of it paused", percent(paused, seconds))));
-    rows.push(("allocated", format!("{}, {}/s", Bytes(totals.allocated), Bytes(rate(totals.allocated, seconds)))));
+    rows.push(("allocated", format!("{}, {}/s", Bytes(run.allocated), Bytes(rate(run.allocated, seconds)))));
     rows.push(("freed", Bytes(ledger.freed).to_string()));
     rows.push(("live after the last", live(ledger)));
-    rows.push(("committed", format!("{} at most, limit {}", Bytes(ledger.most_committed), Bytes(totals.heap_limit))));
-    rows.push(("threads", threads(ledger, totals)));
+    let limit = run.heap_limit.map_or(String::new(), |limit| format!(", limit {}", Bytes(limit)));
+    rows.push(("committed", format!("{} at most{limit}", Bytes(ledger.most_committed))));
+    rows.push(("threads", threads(ledger, run)));
     if let Some(slowest) = &ledger.slowest {
         let text = format!("{}, {} µs in collection {}", slowest.name, Micros(slowest.ns), slowest.collection);
         rows.push(("slowest to stop", text));
@@ -59,8 +60,8 @@ fn live(ledger: &Ledger) -> String {
     )
 }
 
-fn threads(ledger: &Ledger, totals: &Totals) -> String {
-    let asked = totals.threads;
+fn threads(ledger: &Ledger, run: &Run) -> String {
+    let asked = run.threads;
     match ledger.most_threads {
         0 => format!("{asked} at work"),
         most => format!("{asked} at work, {most} stopped at once ({} of them blocking)", ledger.most_blocking),
