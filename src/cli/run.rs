@@ -11,7 +11,7 @@ use super::session::Session;
 use super::{Failure, lisp, suggest};
 use crate::report::Bytes;
 use crate::workloads::{self, Outcome, Plan, Until, WORKLOADS, Workload, WorkloadError, hammer};
-use crate::{Mutator, OutOfMemory};
+use crate::{BuildError, Mutator, OutOfMemory};
 
 /// `stopworld run`.
 pub(super) fn run(run: &Run) -> Result<u8, Failure> {
@@ -27,7 +27,7 @@ pub(super) fn run(run: &Run) -> Result<u8, Failure> {
             workload.name
         )));
     }
-    let session = Session::begin(&run.settings, plan)?;
+    let session = Session::begin(&run.settings, plan).map_err(|error| not_built(error, workload, &plan))?;
     let chatter = if workload.name == hammer::WORKLOAD.name || run.settings.flexowriter {
         Chatter::Talks
     } else {
@@ -104,14 +104,33 @@ fn explained(error: WorkloadError, workload: &Workload, plan: &Plan) -> anyhow::
 }
 
 fn out_of_memory(error: OutOfMemory, workload: &Workload, plan: &Plan) -> anyhow::Error {
-    let needs = (workload.needs)(plan).next_multiple_of(1 << 20);
-    let threads = plan.threads;
-    anyhow!(
-        "{}: {error}; on {threads} thread(s) it needs about {}: --heap-limit {}MiB works",
-        workload.name,
-        Bytes(needs as u64),
-        needs >> 20
-    )
+    let OutOfMemory { live, limit, .. } = error;
+    let (live, limit, works) = (Bytes(live), Bytes(limit), enough(workload, plan));
+    anyhow!("{}: out of memory: {live} are alive and the heap limit is {limit}; {works}", workload.name)
+}
+
+/// A heap limit that is enough for a workload, as an argument.
+fn enough(workload: &Workload, plan: &Plan) -> String {
+    let mebibytes = (workload.needs)(plan).div_ceil(1 << 20);
+    match plan.threads.get() {
+        1 => format!("--heap-limit {mebibytes}MiB works"),
+        threads => format!("with {threads} threads --heap-limit {mebibytes}MiB works"),
+    }
+}
+
+/// A world that could not be built, with what to do about it.
+fn not_built(error: anyhow::Error, workload: &Workload, plan: &Plan) -> anyhow::Error {
+    match error.downcast_ref() {
+        Some(&BuildError::HeapLimit { asked, smallest }) => {
+            let (asked, smallest) = (Bytes(asked as u64), Bytes(smallest as u64));
+            let works = enough(workload, plan);
+            anyhow!(
+                "--heap-limit: {asked} is too small: no heap is smaller than {smallest}, and {works} for {}",
+                workload.name
+            )
+        }
+        _ => error,
+    }
 }
 
 /// What the program itself has to say at its end.

@@ -96,10 +96,10 @@ fn checked(tree: Gc<Tree>, depth: u32) -> Result<u64, WorkloadError> {
     }
 }
 
-/// The stretch tree, or later the long-lived tree and one of the deepest on each thread; twice that is comfortable.
+/// The long-lived tree and one of the deepest on each thread; the stretch tree too, for a stale word on a stack may
+/// keep it alive. Twice that is comfortable.
 fn needs(plan: &Plan) -> usize {
     let deepest_dealt = plan.depth / SHALLOWEST * SHALLOWEST;
-    let at_work = full(plan.depth) + full(deepest_dealt) * plan.threads.get() as u64;
-    let nodes = full(plan.depth + 1).max(at_work);
-    nodes as usize * NODE_BYTES * 2
+    let nodes = full(plan.depth + 1) + full(plan.depth) + full(deepest_dealt) * plan.threads.get() as u64;
+    nodes as usize * NODE_BYTES * 2 + (1 << 20)
 }

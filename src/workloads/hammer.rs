@@ -4,13 +4,14 @@
 //! unwinder: each has a lock, and a thread that is stopped by a signal may hold any of them. A collector that calls
 //! malloc, prints, looks a symbol up or starts a thread while the world stands still waits for ever
 //! (`.stop.no-malloc`, `.stop.locks`). Here every thread of the plan does nothing but take those locks, interrupted by
-//! a timer of its own (`.stop.eintr`), beside a little allocation, while the main thread collects without a pause.
+//! a timer of its own (`.stop.eintr`), beside a little allocation, while the main thread collects without end.
 
 use std::hint::black_box;
 use std::io::{self, Write};
 use std::panic;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use super::{Crew, Disorder, Plan, Shift, Workload, WorkloadError};
 use crate::os::dynamic;
@@ -37,6 +38,8 @@ traced! {
 
 /// Collections in one pass.
 const COLLECTIONS: u32 = 200;
+/// The pause between two of them.
+const BREATH: Duration = Duration::from_micros(100);
 /// Beads of a list.
 const BEADS: u64 = 100;
 /// Every so many rounds a thread is started.
@@ -57,12 +60,15 @@ fn pass(m: &Mutator, shift: &Shift) -> Result<u64, WorkloadError> {
     collected.and(verified)
 }
 
+/// Collects again and again. Between two collections the others get their locks back: without that they would all
+/// queue for the one that a collection holds, and nobody would be stopped anywhere interesting.
 fn collect(m: &Mutator, shift: &Shift) -> Result<(), WorkloadError> {
     for _ in 0..COLLECTIONS {
         if shift.is_over() {
             break;
         }
         m.collect()?;
+        m.blocking(|| thread::sleep(BREATH));
     }
     Ok(())
 }

@@ -73,7 +73,7 @@ pub enum WorkloadError {
     OutOfMemory(#[from] OutOfMemory),
     /// A collection that it asked for did not succeed.
     #[error(transparent)]
-    Collect(#[from] CollectError),
+    Collect(Box<CollectError>),
     /// A thread could not be started.
     #[error(transparent)]
     Spawn(#[from] SpawnError),
@@ -83,6 +83,12 @@ pub enum WorkloadError {
     /// One of its threads panicked.
     #[error("a thread of the workload panicked: {0}")]
     Panicked(String),
+}
+
+impl From<CollectError> for WorkloadError {
+    fn from(error: CollectError) -> WorkloadError {
+        WorkloadError::Collect(Box::new(error))
+    }
 }
 
 /// Runs a workload until its shift is over.
