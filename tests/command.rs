@@ -211,3 +211,89 @@ fn who_closes_standard_output_has_seen_enough() {
     assert_eq!(child.wait().expect("the child ends").code(), Some(143), "{stderr}");
     assert!(stderr.is_empty(), "{stderr}");
 }
+
+/// A Scheme program in a file of its own.
+fn program(text: &str) -> tempfile::NamedTempFile {
+    let file = tempfile::Builder::new().suffix(".scm").tempfile().expect("there is room for a file");
+    std::fs::write(&file, text).expect("the file can be written");
+    file
+}
+
+const SUM: &str = "
+    (define (count n) (if (= n 0) '() (cons n (count (- n 1)))))
+    (define (repeat n) (if (= n 0) 'done (begin (apply + (count 1000)) (repeat (- n 1)))))
+    (repeat 100)
+    (display (apply + (count 100)))
+    (newline)";
+
+#[test]
+fn a_scheme_program_prints_its_output_and_then_the_table() {
+    let file = program(SUM);
+    let output = stopworld(&format!("run lisp {}", file.path().display()));
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(stdout.starts_with("5050\n"), "{stdout}");
+    collections(&stdout);
+}
+
+#[rstest]
+fn scheme_programs_run_on_several_threads_for_a_number_of_collections(
+    #[values("signals", "safepoints", "mock-debugger")] stop: &str,
+) {
+    let (one, two) = (program(SUM), program("(display \"second\")"));
+    let (one, two) = (one.path().display(), two.path().display());
+    let output = stopworld(&format!("run lisp {one} {two} --threads 3 --collections 4 --stop {stop}"));
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    for thread in 0..3 {
+        assert_eq!(stdout.matches(&format!("[lisp-{thread}] 5050\n")).count(), 1, "{stdout}");
+        assert_eq!(stdout.matches(&format!("[lisp-{thread}] second\n")).count(), 1, "{stdout}");
+    }
+    assert!(collections(&stdout) >= 4, "{stdout}");
+}
+
+#[rstest]
+#[case("(display \"never\")\n  (display (+ 1 2)", 1, ":2:3")]
+#[case("(define (f x) (+ 1 (f x)))\n(f 1)", 1, "recursion")]
+#[case("(car 1)", 1, "car")]
+#[case("(exit 7)", 7, "")]
+fn a_scheme_program_that_fails_says_where_and_the_exit_code_tells(
+    #[case] source: &str,
+    #[case] code: i32,
+    #[case] told: &str,
+) {
+    let file = program(source);
+    let output = stopworld(&format!("run lisp {}", file.path().display()));
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
+    assert!(stderr.contains(told), "'{stderr}' does not say '{told}'");
+    assert!(!text(&output.stdout).contains("never"));
+}
+
+#[test]
+fn an_endless_scheme_program_is_ended_by_a_signal() {
+    let file = program("(display \"begun\") (newline) (let loop () (loop))");
+    let mut child = std::process::Command::new(STOPWORLD)
+        .args(["run", "lisp"])
+        .arg(file.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("stopworld starts");
+    let mut stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
+    wait_for(&mut stdout, "begun");
+    send(&child, Signal::SIGINT);
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).expect("stdout is text");
+    assert_eq!(child.wait().expect("the child ends").code(), Some(130));
+    collections(&rest);
+}
+
+#[test]
+fn the_prompt_reads_forms_over_several_lines_and_goes_on_after_an_error() {
+    let lines = "(+ 1\n 2)\n(car 1)\n(* 6 7)\n";
+    let output = Command::new(STOPWORLD).arg("repl").write_stdin(lines).timeout(LIMIT).output().expect("it starts");
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let shown: Vec<&str> = stdout.lines().take(3).collect();
+    assert_eq!((shown[0], shown[2]), ("3", "42"), "{stdout}");
+}

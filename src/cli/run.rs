@@ -27,7 +27,8 @@ pub(super) fn run(run: &Run) -> Result<u8, Failure> {
             workload.name
         )));
     }
-    let session = Session::begin(&run.settings, plan).map_err(|error| not_built(error, workload, &plan))?;
+    let session =
+        Session::begin(&run.settings, plan).map_err(|error| smallest_heap(error, &enough(workload, &plan)))?;
     let chatter = if workload.name == hammer::WORKLOAD.name || run.settings.flexowriter {
         Chatter::Talks
     } else {
@@ -118,16 +119,12 @@ fn enough(workload: &Workload, plan: &Plan) -> String {
     }
 }
 
-/// A world that could not be built, with what to do about it.
-fn not_built(error: anyhow::Error, workload: &Workload, plan: &Plan) -> anyhow::Error {
+/// A world that could not be built; if its heap limit is too small for any, with one that is enough.
+pub(super) fn smallest_heap(error: anyhow::Error, works: &str) -> anyhow::Error {
     match error.downcast_ref() {
         Some(&BuildError::HeapLimit { asked, smallest }) => {
             let (asked, smallest) = (Bytes(asked as u64), Bytes(smallest as u64));
-            let works = enough(workload, plan);
-            anyhow!(
-                "--heap-limit: {asked} is too small: no heap is smaller than {smallest}, and {works} for {}",
-                workload.name
-            )
+            anyhow!("--heap-limit: {asked} is too small: no heap is smaller than {smallest}; {works}")
         }
         _ => error,
     }

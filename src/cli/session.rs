@@ -26,6 +26,7 @@ pub(super) struct Session {
     begun: Instant,
     heap_limit: Option<u64>,
     json: bool,
+    paranoid: bool,
     /// Taken by the first who prints the figures.
     unprinted: Mutex<Option<()>>,
 }
@@ -43,6 +44,7 @@ impl Session {
             begun: Instant::now(),
             heap_limit: settings.heap_limit.map(|limit| limit.bytes() as u64),
             json: settings.json,
+            paranoid: settings.paranoid,
             unprinted: Mutex::new(Some(())),
         }))
     }
@@ -57,8 +59,12 @@ impl Session {
         self.begun.elapsed()
     }
 
-    /// Lets the finalizers end. The main thread is detached by now.
+    /// Lets the finalizers end, after a last look at the heap if the run is paranoid. The main thread is detached by
+    /// now.
     pub(super) fn close(&self) -> anyhow::Result<()> {
+        if self.paranoid {
+            self.world.verify().context("--paranoid: the last look at the heap")?;
+        }
         self.world.close(CLOSING_TIME).context("the world could not be closed")
     }
 

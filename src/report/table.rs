@@ -29,7 +29,7 @@ fn rows(ledger: &Ledger, run: &Run) -> Vec<(&'static str, String)> {
         rows.push(("asked for by", reasons.join(", ")));
     }
     rows.push(("wall time", format!("{seconds:.3} s, {:.1} % of it paused", percent(paused, seconds))));
-    rows.push(("allocated", format!("{}, {}/s", Bytes(run.allocated), Bytes(rate(run.allocated, seconds)))));
+    rows.push(("allocated", allocated(ledger, run)));
     rows.push(("freed", Bytes(ledger.freed).to_string()));
     rows.push(("live after the last", live(ledger)));
     let limit = run.heap_limit.map_or(String::new(), |limit| format!(", limit {}", Bytes(limit)));
@@ -47,6 +47,13 @@ fn rows(ledger: &Ledger, run: &Run) -> Vec<(&'static str, String)> {
         rows.push(("finalizers", format!("{} queued", ledger.finalizers)));
     }
     rows
+}
+
+fn allocated(ledger: &Ledger, run: &Run) -> String {
+    if ledger.collections == 0 {
+        return "not counted before the first collection".to_owned();
+    }
+    format!("{}, {}/s", Bytes(run.allocated), Bytes(rate(run.allocated, run.wall.as_secs_f64())))
 }
 
 fn live(ledger: &Ledger) -> String {
@@ -93,6 +100,6 @@ fn percent(part: f64, whole: f64) -> f64 {
 }
 
 /// Bytes per second.
-pub(super) fn rate(bytes: u64, seconds: f64) -> u64 {
+fn rate(bytes: u64, seconds: f64) -> u64 {
     if seconds > 0.0 { (bytes as f64 / seconds) as u64 } else { 0 }
 }

@@ -25,6 +25,7 @@ pub mod churn;
 pub mod gcbench;
 pub mod graph;
 pub mod hammer;
+pub mod lisp;
 mod shift;
 
 use std::any::Any;

@@ -75,6 +75,11 @@ impl Shift {
         self.0.over.load(Ordering::Relaxed)
     }
 
+    /// The flag itself, for who looks at nothing else.
+    pub(crate) fn flag(&self) -> &AtomicBool {
+        &self.0.over
+    }
+
     /// Ends the shift now.
     pub fn end(&self) {
         self.0.over.store(true, Ordering::Relaxed);
@@ -96,7 +101,7 @@ impl Shift {
     }
 
     /// Starts the clock of a shift that has a time. The clock is a plain thread, no mutator: it is never stopped.
-    pub(super) fn start(&self) -> Alarm {
+    pub(crate) fn start(&self) -> Alarm {
         let clock = match self.0.plan.until {
             Until::Time(time) => {
                 let inner = Arc::clone(&self.0);
