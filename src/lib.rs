@@ -1,13 +1,19 @@
 //! A laboratory for stop-the-world garbage collection on Linux x86-64.
 
+#[cfg(feature = "cli")]
+pub mod cli;
 mod collector;
 pub mod debugger;
 pub mod events;
 mod heap;
 mod os;
+#[cfg(feature = "report")]
+pub mod report;
 mod runtime;
 mod sabotage;
 mod sync;
+#[cfg(feature = "workloads")]
+pub mod workloads;
 mod world;
 
 pub use collector::CollectError;

@@ -20,12 +20,16 @@
 //! | [`proc_status`] | what /proc says about a thread | no (allocates) | **no** |
 
 pub(crate) mod clock;
+#[cfg(feature = "workloads")]
+pub(crate) mod dynamic;
 pub(crate) mod futex;
 pub(crate) mod memory;
 pub(crate) mod proc_status;
 pub(crate) mod registers;
 pub(crate) mod signals;
 pub(crate) mod thread;
+#[cfg(feature = "workloads")]
+pub(crate) mod timer;
 pub(crate) mod ucontext;
 
 pub(crate) use nix::errno::Errno;
