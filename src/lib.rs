@@ -1,15 +1,21 @@
 //! A laboratory for stop-the-world garbage collection on Linux x86-64.
 
+#[cfg(feature = "cli")]
+pub mod cli;
 mod collector;
 pub mod debugger;
 pub mod events;
 mod heap;
 mod os;
+#[cfg(feature = "report")]
+pub mod report;
 mod runtime;
 mod sabotage;
 mod sync;
 #[doc(hidden)]
 pub mod testing;
+#[cfg(feature = "workloads")]
+pub mod workloads;
 mod world;
 
 pub use collector::CollectError;
@@ -25,6 +31,6 @@ pub use runtime::{
     ThreadInfo, Totals, World, WorldBuilder,
 };
 pub use world::{
-    AttachError, OFFSETS, SafepointStopper, SetupError, SignalStopper, SilenceReason, SilentThread, StopError,
-    StopInfoOffsets, StopRequest, ThreadDescription, ThreadName, ThreadStopInfo, ThreadVtable, Tid,
+    AttachError, ForkStep, OFFSETS, SafepointStopper, SetupError, SignalStopper, SilenceReason, SilentThread,
+    StopError, StopInfoOffsets, StopRequest, ThreadDescription, ThreadName, ThreadStopInfo, ThreadVtable, Tid,
 };

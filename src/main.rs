@@ -1,3 +1,7 @@
-//! The `stopworld` command.
+//! The `stopworld` command: see `stopworld --help`, or the [`stopworld::cli`] module.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    stopworld::cli::main()
+}

@@ -59,6 +59,8 @@ guards! {
     VtableExitedBeforeFree = "vtable.exited-before-free",
     VtableAttach = "vtable.attach",
     DebugFrozenOwner = "debug.frozen-owner",
+    EventGate = "event.gate",
+    EventExact = "event.exact",
 }
 
 /// Whether this guard has been taken out. Constant `false` in the ordinary build.

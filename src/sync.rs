@@ -1,9 +1,9 @@
 //! The one facade for synchronisation.
 //!
 //! Nothing outside this module names `std::sync::atomic`. Protocol files (`sync/`, `world/handshake.rs`,
-//! `world/locks.rs`, `world/latch.rs`, `collector/termination.rs`) use only what is exported here, so the member
-//! `loom-tests` can include those very files and give them a `sync` of the same names whose atomics and whose
-//! futexes belong to the model checker.
+//! `world/locks.rs`, `world/latch.rs`, `collector/termination.rs`, `events/gate.rs`) use only what is exported here, so
+//! the member `loom-tests` can include those very files and give them a `sync` of the same names whose atomics and
+//! whose futexes belong to the model checker.
 //!
 //! What a protocol file gets:
 //!
@@ -18,6 +18,8 @@ pub(crate) mod cell;
 pub(crate) mod lock;
 pub(crate) mod port;
 pub(crate) mod semaphore;
+#[cfg(test)]
+mod stress;
 
 pub(crate) use cell::UnsafeCell;
 #[allow(unused_imports, reason = "a facade offers what its users may need")]

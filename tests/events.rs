@@ -283,8 +283,10 @@ fn firing_never_allocates() {
 
 static INTERRUPTED: Events = Events::new();
 static FROM_HANDLER: AtomicU64 = AtomicU64::new(0);
+static ENTERED: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn fire_in_handler(_: i32) {
+    ENTERED.fetch_add(1, Ordering::Relaxed);
     INTERRUPTED.fire_object_freed(1, 2);
     FROM_HANDLER.fetch_add(1, Ordering::Relaxed);
 }
@@ -305,9 +307,13 @@ fn a_handler_that_interrupts_a_fire_may_fire() {
     let (mut fired, mut seen) = (0_u64, 0_u64);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            for _ in 0..5_000 {
+            for sent in 0..5_000 {
+                // Handlers interrupt handlers, but not until the stack is full: the last one has begun, and not too
+                // many have not ended.
+                while ENTERED.load(Ordering::Relaxed) < sent || sent - FROM_HANDLER.load(Ordering::Relaxed) > 8 {
+                    std::thread::yield_now();
+                }
                 pthread_kill(victim, Signal::SIGUSR2).unwrap();
-                std::thread::yield_now();
             }
             done.store(true, Ordering::Relaxed);
         });
@@ -320,7 +326,7 @@ fn a_handler_that_interrupts_a_fire_may_fire() {
         }
     });
     seen += sink.drain().count() as u64;
-    assert!(FROM_HANDLER.load(Ordering::Relaxed) > 0);
+    assert_eq!(FROM_HANDLER.load(Ordering::Relaxed), 5_000);
     assert_eq!(seen + sink.dropped(), fired + FROM_HANDLER.load(Ordering::Relaxed));
 }
 
@@ -416,7 +422,7 @@ fn a_sink_outlives_the_thread_that_is_frozen_inside_and_nobody_waits_for_it() {
 #[test]
 fn after_select_has_returned_no_disabled_record_has_a_later_timestamp_and_what_stayed_on_is_complete() {
     const THREADS: usize = 4;
-    const FLIPS: usize = 300;
+    const FLIPS: usize = 100;
     let events = Events::new();
     let sink = Arc::new(MemorySink::with_capacity(1 << 20).unwrap());
     let kept: EventSet = [EventId::ObjectFreed].into_iter().collect();
@@ -424,6 +430,7 @@ fn after_select_has_returned_no_disabled_record_has_a_later_timestamp_and_what_s
     let listener = events.listen(sink.clone(), Selection::of(kept)).unwrap();
     let done = AtomicBool::new(false);
     let kept_fired = AtomicU64::new(0);
+    let rounds = AtomicU64::new(0);
     let mut off: Vec<(u64, u64)> = Vec::new();
     let mut records: Vec<Record> = Vec::new();
     std::thread::scope(|scope| {
@@ -433,6 +440,7 @@ fn after_select_has_returned_no_disabled_record_has_a_later_timestamp_and_what_s
                 while !done.load(Ordering::Relaxed) {
                     events.fire_object_allocated(1, 2);
                     events.fire_gc_start(3, 4);
+                    rounds.fetch_add(1, Ordering::Relaxed);
                     if fired < 20_000 {
                         events.fire_object_freed(5, 6);
                         fired += 1;
@@ -446,8 +454,10 @@ fn after_select_has_returned_no_disabled_record_has_a_later_timestamp_and_what_s
             std::thread::yield_now();
             off.push((since, now_ns()));
             events.select(listener, Selection::of(kept | flipped)).unwrap();
-            if flip % 16 == 0 {
-                std::thread::sleep(std::time::Duration::from_micros(200));
+            // Long enough, now and then, that some thread has gone round from beginning to end.
+            let before = rounds.load(Ordering::Relaxed);
+            while flip % 16 == 0 && rounds.load(Ordering::Relaxed) <= before + THREADS as u64 {
+                std::thread::yield_now();
             }
             events.select(listener, Selection::of(kept)).unwrap();
             since = now_ns();

@@ -4,8 +4,8 @@
 //!
 //! **Futexes.** One table of sleepers under one lock, as the kernel's hash bucket: [`wait`] compares and queues under
 //! the lock, [`wake`] takes from the queue under it. A sleeper sleeps on a condition variable of its own. Timed waits
-//! sleep like others, until some thread of the model says that time has passed ([`time_is_up`]); a model in which
-//! nobody says so is one in which no timeout ever fires.
+//! sleep like others, until some thread of the model says that time is up ([`time_is_up`]); a model in which nobody says
+//! so is one in which no timeout ever fires. A wait of `u64::MAX` nanoseconds is as good as untimed.
 //!
 //! **Signals.** [`Kernel::signal`] makes a signal pending. It is delivered as the real one is: at any protocol step of
 //! the thread ([`interrupt_point`]), or in its futex wait, which it ends. The handler runs on the interrupted thread,
@@ -167,10 +167,11 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout_ns: Option<u64>) -> 
         return FutexWait::Changed;
     }
     let word = std::ptr::from_ref(word) as usize;
-    if timeout_ns.is_some() && sleepers.time_is_up {
+    let timed = timeout_ns.is_some_and(|ns| ns < u64::MAX);
+    if timed && sleepers.time_is_up {
         return FutexWait::TimedOut;
     }
-    sleepers.queue.push(Sleeper { word, tid, timed: timeout_ns.is_some(), ended: None });
+    sleepers.queue.push(Sleeper { word, tid, timed, ended: None });
     // A thread sleeps at most twice: once itself, and once in its handler.
     let mine = |queue: &[Sleeper]| queue.iter().rposition(|s| s.tid == tid).expect("queued above");
     loop {

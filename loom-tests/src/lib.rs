@@ -1,10 +1,10 @@
 //! Model checks of the stopping protocol.
 //!
 //! The protocol files of stopworld are *included* here, not copied: `sync/semaphore.rs`, `sync/lock.rs`,
-//! `world/handshake.rs`, `world/locks.rs`, `world/latch.rs` and `collector/termination.rs` name only `crate::sync`
-//! and `crate::sabotage`, and this crate has modules of those names. Its [`sync`] hands out loom's atomics; its
-//! [`kernel`] plays Linux: futexes, thread numbers, and signals that interrupt a thread at each step of its own
-//! protocol. So a plain `cargo test --workspace` checks the very files that ship.
+//! `world/handshake.rs`, `world/locks.rs`, `world/latch.rs`, `collector/termination.rs` and `events/gate.rs` name only
+//! `crate::sync` and `crate::sabotage`, and this crate has modules of those names. Its [`sync`] hands out loom's
+//! atomics; its [`kernel`] plays Linux: futexes, thread numbers, and signals that interrupt a thread at each step of
+//! its own protocol. So a plain `cargo test --workspace` checks the very files that ship.
 //!
 //! A model in [`models`] is a test. It says which preemption bound it explores (how often a thread that could run on
 //! is interrupted in favour of another one; `None` is everything) and prints how many executions that were.
@@ -17,6 +17,7 @@
 
 mod check;
 mod collector;
+mod events;
 mod kernel;
 mod models;
 mod playground;

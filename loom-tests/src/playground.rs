@@ -199,11 +199,17 @@ impl World {
 
     /// Takes the locks for a stop of its own.
     pub(crate) fn locks_by(&self, i: usize) -> StopLocks<'_> {
-        let publish = || self.publish(i, Published::Region);
-        let state = &self.threads[i].state;
-        let (locks, parked) = self.locks.for_stop_by(state, &self.handshake, publish, &mut Forever);
-        self.ran_on(i, parked);
-        locks.expect("patient forever")
+        let as_blocking = |wait: &mut dyn FnMut()| {
+            self.block(i);
+            wait();
+            self.unblock(i);
+        };
+        self.locks.for_stop(as_blocking, &mut Forever).expect("patient forever")
+    }
+
+    /// Takes the locks for a stop by a thread that nobody stops.
+    pub(crate) fn locks_by_stranger(&self) -> StopLocks<'_> {
+        self.locks.for_stop(|wait| wait(), &mut Forever).expect("patient forever")
     }
 
     /// Puts the thread on the list, or takes it off. Under the list lock, if the shipped code takes it.

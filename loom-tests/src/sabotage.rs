@@ -19,7 +19,7 @@ macro_rules! guards {
 
 guards! {
     StopLate StopExitRace StopCreateRace StopTwoCollectors StopPublish StopBlocking StopStalePermit StopInterrupted
-    SyncLostWake SyncTimedOut
+    SyncLostWake SyncTimedOut EventGate EventExact
     MarkTermination MarkGlance
     VtableNested VtableSwap VtableCreatedUnderLock
 }

@@ -37,6 +37,7 @@ use crate::world::name::ThreadName;
 use crate::world::region::OwnStack;
 use crate::world::registry::Threads;
 use crate::world::stop::{StopCensus, StoppedWorld};
+use crate::world::stop_info::ThreadStopInfo;
 
 /// Why there was no collection. The world runs on, and nothing was reclaimed.
 #[derive(Debug, thiserror::Error)]
@@ -161,6 +162,9 @@ impl Collector {
         if outcome.queued > 0 {
             self.finalizers.announce();
         }
+        if let Some(target) = outcome.surplus {
+            self.give_memory_back(target);
+        }
         if let Some(listener) = &self.on_collection {
             listener(&report);
         }
@@ -223,8 +227,10 @@ impl Collector {
         outcome.live = live.bytes;
         outcome.live_objects = live.objects;
         self.account(stopped, &mut outcome);
-        let budget = self.pacing.budget(live.bytes.total(), crowd.threads as usize, self.heap.limit_bytes());
-        self.heap.end_collection(budget);
+        let (live_bytes, mutators) = (live.bytes.total(), crowd.threads as usize);
+        let resident = self.heap.resident_bytes();
+        self.heap.end_collection(self.pacing.budget(live_bytes, mutators, self.heap.limit_bytes(), resident));
+        outcome.surplus = self.pacing.surplus(live_bytes, mutators, resident);
         self.events.fire_mark_end(number, live.objects as usize, live.bytes.total() as usize);
         self.events.fire_sweep_end(number, live.bytes.total() as usize, outcome.freed as usize);
         self.events.fire_heap_stats(
@@ -292,18 +298,23 @@ impl Collector {
         self.finalizers.lock.lock_within(budget).map_err(|holder| held(holder, budget.total()))
     }
 
+    /// A heap that was large once: its free memory goes back to the kernel.
+    fn give_memory_back(&self, target: u64) {
+        let given = {
+            let _guard = self.threads.as_blocking(|| self.threads.locks().allocation.lock());
+            self.heap.give_back(target)
+        };
+        if given > 0 {
+            self.events.fire_segment_freed(self.heap.blocks.base(), given as usize);
+        }
+    }
+
     /// No thread may be in the middle of sweeping a block when the world stops.
     fn wait_for_sweeps(&self, budget: &mut Budget) -> Result<(), StopError> {
         if self.heap.gate.wait_until_empty(budget) {
             return Ok(());
         }
-        Err(StopError::Vtable {
-            stopper: "sweep gate",
-            what: format!(
-                "a thread has been sweeping a block for {:?}: is it held by a debugger or out of CPU time?",
-                budget.total()
-            ),
-        })
+        Err(self.threads.hindered_by(budget.total(), |record| cache_of(record).is_some_and(AllocationCache::is_sweeping)))
     }
 
     fn report(
@@ -375,12 +386,15 @@ pub(crate) struct Parts {
 
 /// The allocation caches of the stopped threads, the collecting one's among them.
 fn caches<'a>(stopped: &'a StoppedWorld<'_>) -> impl Iterator<Item = &'a AllocationCache> + Clone + 'a {
-    stopped.live().iter().filter_map(|record| {
-        let cache = record.user().cast::<AllocationCache>();
-        // SAFETY: a mutator sets its record's user word to its cache after attach and clears it before detach,
-        // neither of which can happen inside a stop.
-        (!cache.is_null()).then(|| unsafe { &*cache })
-    })
+    stopped.live().iter().filter_map(|record| cache_of(record))
+}
+
+/// A thread's allocation cache, for one who holds the allocation and the list lock as long as he looks at it.
+fn cache_of(record: &ThreadStopInfo) -> Option<&AllocationCache> {
+    let cache = record.user().cast::<AllocationCache>();
+    // SAFETY: a mutator sets its record's user word to its cache after attach and clears it under the allocation lock
+    // before the cache goes.
+    (!cache.is_null()).then(|| unsafe { &*cache })
 }
 
 /// What the stopped part of a collection found.
@@ -400,6 +414,8 @@ struct Outcome {
     queued: u32,
     mark_stack_high: usize,
     discarded: bool,
+    /// How much may stay resident, if memory is to be given back.
+    surplus: Option<u64>,
 }
 
 /// What is known of the stop itself.

@@ -203,7 +203,7 @@ impl MockDebugger {
                     attempt = match stop.wait_slice(u64::MAX, |ns| self.thread_lock.lock_slice(ns)) {
                         Some(next) => next,
                         None => {
-                            let holder = SilentThread::describe(Tid(holder.0 as i32), None, self.signal);
+                            let holder = Box::new(SilentThread::describe(Tid(holder.0 as i32), None, self.signal));
                             return Err(StopError::LockHeld {
                                 lock: "debugger's thread",
                                 within: stop.within(),
@@ -241,11 +241,15 @@ impl MockDebugger {
     }
 
     fn signal(&self, debuggee: &Debuggee) -> Signalled {
-        if thread::tgkill(debuggee.tid(), self.signal) == Err(Errno::ESRCH) {
-            debuggee.info().mark_gone();
-            return Signalled::Gone;
+        if thread::tgkill(debuggee.tid(), self.signal) != Err(Errno::ESRCH) {
+            return Signalled::Maybe;
         }
-        Signalled::Maybe
+        debuggee.info().mark_gone();
+        // It owes an acknowledgement, unless it answered and ended only then.
+        match debuggee.state.abandon(Holder::Collection) {
+            Abandoned::Unanswered => Signalled::Gone,
+            Abandoned::Answered => Signalled::Maybe,
+        }
     }
 
     /// Out of time: lets go whom it holds, and only then says who did not answer.

@@ -8,13 +8,14 @@
 //!                                  └──► retired ──► free  a frozen thread is inside: the sink stays until it has left
 //! ```
 
-use std::cell::UnsafeCell;
 use std::sync::Arc;
 
-use super::gate::{Gate, Settled};
-use super::platform::Lock;
+use super::gate::{Entry, Gate, Settled};
+use super::now_ns;
 use super::sink::{AfterFork, Record, Sink};
 use super::state::{EventSet, Selection};
+use super::table::GROUPS;
+use crate::sync::{AtomicU32, Lock, LockGuard, UnsafeCell};
 
 /// How many listeners a world can have at once.
 pub const MAX_LISTENERS: usize = 8;
@@ -40,8 +41,14 @@ pub enum ListenError {
 
 #[derive(Debug)]
 struct Place {
-    gate: Gate,
+    gate: Gate<GROUPS>,
     sink: UnsafeCell<Option<Arc<dyn Sink>>>,
+}
+
+impl Place {
+    const fn new() -> Place {
+        Place { gate: Gate::new([const { AtomicU32::new(0) }; GROUPS]), sink: UnsafeCell::new(None) }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -64,36 +71,44 @@ pub(super) struct Listeners {
     book: UnsafeCell<Book>,
 }
 
-// SAFETY: `book` is touched only under `lock`. A `sink` is written only under `lock`, while its gate wants nothing and nobody is inside, and read
-// only by those inside; `Sink` is Send and Sync.
+// SAFETY: `book` is touched only under `lock`. A `sink` is written only under `lock`, while its gate wants nothing and
+// nobody is inside, and read only by those inside or under `lock`; `Sink` is Send and Sync.
 unsafe impl Sync for Listeners {}
 
 impl Listeners {
     pub(super) const fn new() -> Listeners {
         Listeners {
-            places: [const { Place { gate: Gate::new(), sink: UnsafeCell::new(None) } }; MAX_LISTENERS],
+            places: [const { Place::new() }; MAX_LISTENERS],
             lock: Lock::new(),
             book: UnsafeCell::new(Book { states: [State::Free; MAX_LISTENERS], next_serial: 1 }),
         }
     }
 
     /// Gives the record to everyone who wants it. Takes no lock; callable anywhere.
-    pub(super) fn record(&self, record: &Record) {
-        for place in &self.places {
-            if let Some(_inside) = place.gate.enter(record.id) {
-                // SAFETY: the gate let us in, so the sink was put there before, and it stays while we are inside.
-                if let Some(sink) = unsafe { &*place.sink.get() } {
-                    sink.record(record);
+    pub(super) fn record(&self, mut record: Record) {
+        let (word, bit) = (record.id.group() as usize, record.id.mask());
+        'places: for place in &self.places {
+            let _inside = loop {
+                match place.gate.enter(word, bit, record.timestamp) {
+                    Entry::Inside(pass) => break pass,
+                    // Only as often as somebody changes the selection under us.
+                    Entry::Early => record.timestamp = now_ns(),
+                    Entry::Refused => continue 'places,
                 }
+            };
+            // SAFETY: the gate let us in, so the sink was put there before, and it stays while we are inside.
+            if let Some(sink) = place.sink.with(|sink| unsafe { (*sink).as_deref() }) {
+                sink.record(&record);
             }
         }
     }
 
     /// The right to change who listens. Waits for whoever has it.
     pub(super) fn change(&self) -> Change<'_> {
-        self.lock.acquire();
-        // SAFETY: we hold the lock until the `Change` is dropped, so nobody else has a reference to the book.
-        Change { listeners: self, book: unsafe { &mut *self.book.get() } }
+        let lock = self.lock.lock();
+        // SAFETY: we hold the lock as long as the `Change` lives, so nobody else has a reference to the book.
+        let book = self.book.with_mut(|book| unsafe { &mut *book });
+        Change { places: &self.places, book, _lock: lock }
     }
 
     /// Keeps everybody from changing who listens while the process forks.
@@ -106,18 +121,19 @@ impl Listeners {
         self.lock.release();
     }
 
-    /// Ends what `before_fork` began, in the child, whose only thread is this one: nobody is inside any gate, and a sink
-    /// that does not go on here gets nothing. Returns the right to change, which releases the lock at last.
+    /// Ends what `before_fork` began, in the child, whose only thread is this one: nobody is inside any gate, and a
+    /// sink that does not go on here gets nothing (`.fork.services`).
     pub(super) fn after_fork_in_child(&self) -> Change<'_> {
-        // SAFETY: this thread holds the lock since `before_fork`, and gives it to the `Change`.
-        let change = Change { listeners: self, book: unsafe { &mut *self.book.get() } };
+        self.lock.reset_in_child();
+        let change = self.change();
         for (place, state) in self.places.iter().zip(&mut change.book.states) {
             place.gate.forget_who_is_inside();
-            // SAFETY: sinks are taken away only under the lock, which we hold.
-            let goes_on = unsafe { &*place.sink.get() }.as_ref().is_some_and(|sink| sink.forked() == AfterFork::GoOn);
+            // SAFETY: sinks come and go only under the lock, which we hold.
+            let sink = place.sink.with(|sink| unsafe { (*sink).as_deref() });
+            let goes_on = sink.is_some_and(|sink| sink.forked() == AfterFork::GoOn);
             if let (State::Live { selection, .. }, false) = (state, goes_on) {
                 *selection = Selection::nothing();
-                place.gate.change(EventSet::NONE);
+                place.gate.change(EventSet::NONE.words(), now_ns());
             }
         }
         change
@@ -126,14 +142,9 @@ impl Listeners {
 
 /// The right to change who listens, until dropped.
 pub(super) struct Change<'a> {
-    listeners: &'a Listeners,
+    places: &'a [Place; MAX_LISTENERS],
     book: &'a mut Book,
-}
-
-impl Drop for Change<'_> {
-    fn drop(&mut self) {
-        self.listeners.lock.release();
-    }
+    _lock: LockGuard<'a>,
 }
 
 impl Change<'_> {
@@ -152,8 +163,8 @@ impl Change<'_> {
         self.book.next_serial += 1;
         self.book.states[place] = State::Live { serial, selection };
         // SAFETY: the place is free: its gate wants nothing and nobody is inside; and we hold the lock.
-        unsafe { *self.listeners.places[place].sink.get() = Some(sink) };
-        self.listeners.places[place].gate.change(selection.selected());
+        self.places[place].sink.with_mut(|free| unsafe { *free = Some(sink) });
+        self.places[place].gate.change(selection.selected().words(), now_ns());
         Ok(ListenerId { place, serial })
     }
 
@@ -166,13 +177,13 @@ impl Change<'_> {
 
     pub(super) fn set_selection(&mut self, listener: ListenerId, new: Selection) -> Result<(), ListenError> {
         *self.selection(listener)? = new;
-        self.listeners.places[listener.place].gate.change(new.selected());
+        self.places[listener.place].gate.change(new.selected().words(), now_ns());
         Ok(())
     }
 
     /// Waits, but not for ever, for the fires that are under way.
     pub(super) fn settle(&mut self, listener: ListenerId) -> Settled {
-        self.listeners.places[listener.place].gate.settle()
+        self.places[listener.place].gate.settle()
     }
 
     /// Ends a listener. `release` lets its sink go.
@@ -187,14 +198,88 @@ impl Change<'_> {
     pub(super) fn reclaim(&mut self) -> [Option<Arc<dyn Sink>>; MAX_LISTENERS] {
         std::array::from_fn(|place| {
             let State::Retired = self.book.states[place] else { return None };
-            let Place { gate, sink } = &self.listeners.places[place];
+            let Place { gate, sink } = &self.places[place];
             if gate.settle() != Settled::Quiet {
                 return None;
             }
             self.book.states[place] = State::Free;
             // SAFETY: the gate wants nothing and was seen empty after that, so nobody is inside or will be; we hold the
             // lock.
-            unsafe { (*sink.get()).take() }
+            sink.with_mut(|sink| unsafe { (*sink).take() })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Of the gate too: its own file is included under the model checker, where these could not run.
+
+    use super::*;
+
+    const A: u32 = 1;
+    const B: u32 = 2;
+
+    fn gate() -> Gate<2> {
+        Gate::new([AtomicU32::new(0), AtomicU32::new(0)])
+    }
+
+    fn inside(entry: Entry<'_>) -> bool {
+        matches!(entry, Entry::Inside(_))
+    }
+
+    #[test]
+    fn only_what_is_wanted_passes() {
+        let gate = gate();
+        assert!(!inside(gate.enter(0, A, 0)));
+        gate.change([A, B], 0);
+        assert!(inside(gate.enter(0, A, 0)));
+        assert!(inside(gate.enter(1, B, 0)));
+        assert!(!inside(gate.enter(0, B, 0)));
+        assert!(!inside(gate.enter(1, A, 0)));
+        assert_eq!(gate.settle(), Settled::Quiet);
+    }
+
+    #[test]
+    fn a_fire_whose_clock_is_older_than_the_selection_that_wants_it_reads_the_clock_again() {
+        let gate = gate();
+        gate.change([A, 0], 10);
+        assert!(matches!(gate.enter(0, A, 9), Entry::Early));
+        assert!(inside(gate.enter(0, A, 10)));
+        assert!(matches!(gate.enter(0, B, 9), Entry::Refused));
+        assert_eq!(gate.settle(), Settled::Quiet);
+    }
+
+    #[test]
+    fn a_fire_that_is_frozen_inside_is_not_waited_for() {
+        let gate = gate();
+        gate.change([A, 0], 0);
+        let frozen = gate.enter(0, A, 0);
+        gate.change([0, 0], 0);
+        let began = std::time::Instant::now();
+        assert_eq!(gate.settle(), Settled::Busy(1));
+        assert!(began.elapsed() < std::time::Duration::from_secs(2));
+        drop(frozen);
+        assert_eq!(gate.settle(), Settled::Quiet);
+    }
+
+    #[test]
+    fn whoever_settles_is_woken_by_the_last_one_out() {
+        let gate = gate();
+        gate.change([A | B, A | B], 0);
+        std::thread::scope(|scope| {
+            let passes = [gate.enter(0, A, 0), gate.enter(0, B, 0), gate.enter(1, A, 0)];
+            assert!(passes.iter().all(|entry| matches!(entry, Entry::Inside(_))));
+            scope.spawn(|| drop(passes));
+            while gate.settle() != Settled::Quiet {}
+        });
+    }
+
+    #[test]
+    fn a_child_starts_with_nobody_inside() {
+        let gate = gate();
+        gate.change([A, 0], 0);
+        std::mem::forget(gate.enter(0, A, 0));
+        gate.forget_who_is_inside();
+        assert_eq!(gate.settle(), Settled::Quiet);
     }
 }

@@ -11,17 +11,16 @@
 //! `turn` says whose turn it is: `2·lap` the writer's of that lap, `2·lap + 1` the reader's. A fresh mapping is all
 //! zeroes, which is "the writer's, lap 0", so the pages need not be touched before they are used.
 //!
-//! A writer claims a position by moving the tail, writes, and hands the cell to the reader. In between it can be stopped
-//! by a collection or interrupted by a handler that fires; nobody waits for it: other writers claim other cells, and a
-//! reader that comes to the unfinished cell says that there is nothing to read yet.
+//! A writer claims a position by moving the tail, writes, and hands the cell to the reader. In between it can be
+//! stopped by a collection or interrupted by a handler that fires; nobody waits for it: other writers claim other
+//! cells, and a reader that comes to the unfinished cell says that there is nothing to read yet.
 
-use std::cell::UnsafeCell;
 use std::io;
 use std::ptr::NonNull;
 
-use super::platform;
 use super::sink::{Record, Sink};
-use crate::sync::{AtomicU64, Ordering};
+use crate::os::memory::{map_anonymous, unmap};
+use crate::sync::{AtomicU64, Ordering, UnsafeCell};
 
 #[repr(C)]
 struct Cell {
@@ -54,8 +53,9 @@ impl MemorySink {
         let (Some(capacity), Some(bytes)) = (capacity, bytes) else {
             return Err(io::Error::new(io::ErrorKind::OutOfMemory, "an event ring larger than the address space"));
         };
+        let cells = NonNull::new(map_anonymous(bytes)?).ok_or(io::ErrorKind::AddrNotAvailable)?;
         Ok(MemorySink {
-            cells: platform::map(bytes)?.cast(),
+            cells: cells.cast(),
             capacity: capacity as u64,
             tail: AtomicU64::new(0),
             head: AtomicU64::new(0),
@@ -94,7 +94,7 @@ impl MemorySink {
                     Ok(_) => {
                         // SAFETY: it is the reader's turn, and we are the reader who claimed this position; the writer
                         // has initialised the record before it handed the cell over.
-                        let record = unsafe { (*cell.record.get()).assume_init_read() };
+                        let record = cell.record.with(|record| unsafe { (*record).assume_init_read() });
                         // Release: pairs with the next lap's writer, who must not write before we have read.
                         cell.turn.store(full + 1, Ordering::Release);
                         return Some(record);
@@ -135,7 +135,7 @@ impl Sink for MemorySink {
                 match self.tail.compare_exchange_weak(position, position + 1, Ordering::Relaxed, Ordering::Relaxed) {
                     Ok(_) => {
                         // SAFETY: it is the writer's turn, and we are the writer who claimed this position.
-                        unsafe { (*cell.record.get()).write(*record) };
+                        cell.record.with_mut(|place| unsafe { (*place).write(*record) });
                         // Release: pairs with the acquire in `take`.
                         cell.turn.store(empty + 1, Ordering::Release);
                         return;
@@ -155,7 +155,7 @@ impl Sink for MemorySink {
 impl Drop for MemorySink {
     fn drop(&mut self) {
         // SAFETY: the mapping that `with_capacity` made, of this size; nobody uses a sink that is dropped.
-        unsafe { platform::unmap(self.cells.cast(), self.capacity as usize * size_of::<Cell>()) };
+        unsafe { unmap(self.cells.as_ptr().cast(), self.capacity as usize * size_of::<Cell>()) };
     }
 }
 

@@ -21,17 +21,17 @@
 //! lock and is for ordinary threads outside the stop.
 //!
 //! **Switching is exact.** When [`Events::select`] has returned, no record of an event that it disabled carries a later
-//! timestamp, and every decision was made from one bit, computed from the new selection or from the old one, never from
-//! a mixture. The `gate` module tells how, and why nobody has to wait for a thread that is frozen in the middle.
+//! timestamp; an event that was wanted all the while is never lost; and every decision was made from one bit, computed
+//! from the new selection or from the old one, never from a mixture. The `gate` module tells how, and why nobody has to
+//! wait for a thread that is frozen in the middle.
 //!
-//! **What the off state costs.** With nobody listening a fire is `test byte ptr [events + k], mask; jne`, where the jump
-//! is not taken; the word is on a cache line that is written only when a selection changes.
+//! **What the off state costs.** With nobody listening a fire is `mov eax, [events + k]; test eax, mask; jne`, with the
+//! jump not taken; the word is on a cache line that is written only when a selection changes.
 
 mod gate;
 mod histogram;
 mod listeners;
 mod memory;
-mod platform;
 pub mod sink;
 pub mod state;
 pub mod statistics;
@@ -50,6 +50,8 @@ pub use table::{DESCRIPTORS, Descriptor, Event, EventId, Group, payload};
 
 use self::listeners::Listeners;
 use self::state::EnabledWords;
+use self::table::PAYLOAD_WORDS;
+use crate::os;
 
 /// A world's events: fired by the collector, heard by its listeners.
 #[derive(Debug)]
@@ -87,7 +89,8 @@ impl Events {
         self.change(listener, |old| *old = selection)
     }
 
-    /// Changes what a listener wants, from what it wants now, as one: as [`Events::select`].
+    /// Changes what a listener wants, from what it wants now, as one: as [`Events::select`]. `edit` runs under the lock
+    /// that all changes take, so it must not change listeners itself.
     ///
     /// ```
     /// # use stopworld::events::{Events, EventId, Keywords, Level, NullSink, Selection};
@@ -124,20 +127,17 @@ impl Events {
     }
 
     /// Keeps everybody from changing who listens while the process forks. One of the two functions below ends it.
-    #[allow(dead_code, reason = "the facade's fork hooks call it")]
     pub(crate) fn before_fork(&self) {
         self.listeners.before_fork();
     }
 
     /// After the fork, in the parent.
-    #[allow(dead_code, reason = "the facade's fork hooks call it")]
     pub(crate) fn after_fork_in_parent(&self) {
         self.listeners.after_fork_in_parent();
     }
 
     /// After the fork, in the child, where only the forking thread is left (`.fork.services`): forgets the fires of the
     /// others, and silences every sink that does not want to go on here.
-    #[allow(dead_code, reason = "the facade's fork hooks call it")]
     pub(crate) fn after_fork_in_child(&self) {
         let change = self.listeners.after_fork_in_child();
         self.enabled.store(change.union());
@@ -145,20 +145,58 @@ impl Events {
 
     /// The enabled half of every fire function: makes the record and brings it to the listeners.
     fn deliver(&self, id: EventId, fields: &[u64]) {
-        let mut record = Record {
-            timestamp: platform::now_ns(),
-            // A system call, 50 ns and more: fair for what happens a few times per collection, not once per object.
-            tid: if matches!(id.group(), Group::Object) { 0 } else { platform::gettid() },
-            id,
-            words: [0; _],
-        };
-        record.words.iter_mut().zip(fields).for_each(|(word, field)| *word = *field);
-        self.listeners.record(&record);
+        let mut words = [0; PAYLOAD_WORDS];
+        words.iter_mut().zip(fields).for_each(|(word, field)| *word = *field);
+        // A system call, 50 ns and more: fair for what happens a few times per collection, not once per object.
+        let tid = if matches!(id.group(), Group::Object) { 0 } else { os::thread::gettid().0 as u32 };
+        self.listeners.record(Record { timestamp: now_ns(), tid, id, words });
     }
+}
+
+/// The clock, read before whatever the caller does next: the processor must not look at a listener's selection first.
+#[inline]
+fn now_ns() -> u64 {
+    let now = os::clock::now_ns();
+    // SAFETY: every x86-64 processor has SSE2, and so this instruction; it touches nothing.
+    unsafe { std::arch::x86_64::_mm_lfence() };
+    now
 }
 
 impl Default for Events {
     fn default() -> Events {
         Events::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `.fork.services`: without the fork itself, which a test process with threads had better not do.
+    #[test]
+    fn in_a_forked_child_only_those_who_want_to_go_on_get_more_and_the_lock_is_free() {
+        let events = Events::new();
+        let memory = Arc::new(MemorySink::with_capacity(8).unwrap());
+        let statistics = Arc::new(Statistics::new());
+        let parents = events.listen(memory.clone(), Selection::everything()).unwrap();
+        events.listen(statistics.clone(), Selection::of([EventId::GcEnd].into_iter().collect())).unwrap();
+        events.fire_gc_end(1);
+
+        events.before_fork();
+        events.fire_gc_end(2);
+        events.after_fork_in_child();
+
+        assert_eq!(memory.stored(), 2, "firing does not wait for the lock");
+        events.fire_gc_start(3, 0);
+        events.fire_gc_end(3);
+        assert_eq!(memory.stored(), 2, "the parent's ring is the parent's");
+        assert_eq!(statistics.count(EventId::GcEnd), 3);
+        assert!(!events.is_enabled(EventId::GcStart));
+        assert_eq!(events.selection(parents), Ok(Selection::nothing()));
+        assert_eq!(events.select(parents, Selection::everything()), Ok(Settled::Quiet), "who asks for more gets it");
+
+        events.before_fork();
+        events.after_fork_in_parent();
+        assert_eq!(events.unlisten(parents), Ok(Settled::Quiet));
     }
 }

@@ -46,10 +46,10 @@ pub enum AfterFork {
 /// Somebody who takes records.
 ///
 /// `record` is called by the thread that fires, at the moment of the event: by mutators, by the collecting thread **in
-/// the stopped world**, perhaps **in a signal handler** that interrupted `record` itself. So it must not allocate, free,
-/// print, wait, or take any lock that another thread may hold; and it must not panic (which aborts the process). It may
-/// write to memory that it has, with atomics. Whoever needs more puts the record into such memory and does the rest
-/// later on a thread of its own.
+/// the stopped world**, perhaps **in a signal handler** that interrupted `record` itself. So it must not allocate,
+/// free, print, wait, or take any lock that another thread may hold; and it must not panic (which aborts the
+/// process). It may write to memory that it has, with atomics. Whoever needs more puts the record into such memory
+/// and does the rest later on a thread of its own.
 pub trait Sink: fmt::Debug + Send + Sync {
     /// Takes one record.
     fn record(&self, record: &Record);

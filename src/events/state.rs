@@ -13,8 +13,8 @@
 //!
 //! **Levels are a set.** As in the design of 2017, `enable_level(Verbose)` alone does not turn `Informational` on;
 //! [`ProviderState::set`] enables every level up to the given one, as the shipped runtime does. Level and keywords live
-//! in one word, so there is no moment at which one is new and the other old; and what the fire functions read is one bit
-//! that has been decided from both.
+//! in one word, so there is no moment at which one is new and the other old; and what the fire functions read is one
+//! bit that has been decided from both.
 //!
 //! **Nobody over-enables another.** Each listener has its own set; the union only decides whether the out-of-line half
 //! of a fire function runs, and there each listener is asked for its own bit.

@@ -249,7 +249,7 @@ macro_rules! events {
                     #[allow(unused_mut, unused_variables, unused_assignments, reason = "an event may have no fields")]
                     pub(super) fn from_words(words: &[u64; PAYLOAD_WORDS]) -> $name {
                         let mut next = words.iter();
-                        // The default is never used: the table's events fit, which `_FITS` below checks at compile time.
+                        // The default is never used: the table's events fit, as is checked below.
                         $(let $field = <$type>::from_word(next.next().copied().unwrap_or_default());)*
                         $name { $($field),* }
                     }

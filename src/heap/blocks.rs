@@ -16,7 +16,9 @@
 
 use std::io;
 
-use super::layout::{BLOCK_BYTES, BLOCK_SHIFT, FIRST_CELL, HEADER_BYTES, MARKS_PER_BLOCK, divide, reciprocal};
+use super::layout::{
+    BLOCK_BYTES, BLOCK_SHIFT, CHUNK_BYTES, FIRST_CELL, HEADER_BYTES, MARKS_PER_BLOCK, divide, reciprocal,
+};
 use crate::os::memory::Reservation;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -52,7 +54,8 @@ pub(crate) struct BlockInfo {
     state: AtomicU8,
     pub(crate) space: AtomicU8,
     pub(crate) class: AtomicU8,
-    _reserved: AtomicU8,
+    /// 1: its memory was never touched, or was given back to the kernel, and reads as zero.
+    pub(crate) fresh: AtomicU8,
     /// The next block in the bin's list.
     pub(crate) next: AtomicU32,
     /// Cells that the last collection found marked.
@@ -182,12 +185,24 @@ impl Blocks {
             Ok(reservation)
         };
         Ok(Self {
-            memory: Reservation::new(count * BLOCK_BYTES, super::layout::CHUNK_BYTES)?,
+            memory: Reservation::new(count * BLOCK_BYTES, CHUNK_BYTES)?,
             words: table((count + 1) * size_of::<AtomicU64>())?,
             infos: table(count * size_of::<BlockInfo>())?,
-            marks: table(count * MARKS_PER_BLOCK)?,
+            marks: Reservation::new(count * MARKS_PER_BLOCK, CHUNK_BYTES)
+                .and_then(|marks| marks.commit(0, marks.len()).map(|()| marks))?,
             count,
         })
+    }
+
+    /// Asks for huge pages for the heap beyond `from` bytes, and for the marks that belong to it: a random graph
+    /// touches a page of each for every reference.
+    pub(crate) fn ask_for_huge_pages(&self, from: usize) {
+        let marks_from = from / BLOCK_BYTES * MARKS_PER_BLOCK;
+        for (memory, from) in [(&self.memory, from), (&self.marks, marks_from)] {
+            if memory.len() > from {
+                memory.huge_pages(from, memory.len() - from);
+            }
+        }
     }
 
     /// The heap's own memory.

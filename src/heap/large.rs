@@ -115,6 +115,7 @@ impl Heap {
             return Err(Need::Budget);
         }
         let head = self.take_free_blocks(state, blocks).ok_or(Need::Room)?;
+        let fresh = (head..head + blocks as u32).filter(|&block| self.take_fresh(state, block)).count() == blocks;
         state.acquired_bytes += (blocks * BLOCK_BYTES) as u64;
         let block = self.blocks.info(head);
         block.space.store(Space::Large as u8, Relaxed);
@@ -128,7 +129,9 @@ impl Heap {
         self.blocks.set_large(head, blocks as u32);
         let sweeping = self.gate.enter();
         drop(guard);
-        self.zero(header + HEADER_BYTES, payload_bytes);
+        if !fresh {
+            self.zero(header + HEADER_BYTES, payload_bytes);
+        }
         // SAFETY: as above; from now on the object can be traced.
         unsafe { (*(header as *const AtomicUsize)).store(std::ptr::from_ref(info) as usize, Relaxed) };
         drop(sweeping);

@@ -39,6 +39,10 @@ use layout::{BINS, BLOCK_BYTES, CELL_BYTES, CHUNK_BLOCKS, CHUNK_BYTES, CLASSED_S
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU8, AtomicU64, LockGuard, Ordering::Relaxed};
 
+/// Beyond this much the heap asks for huge pages: they halve the time to mark a large random graph, but a small heap
+/// would pay for memory that it never touches.
+const HUGE_PAGES_FROM: usize = 32 << 20;
+
 /// Whether freed cells are poisoned and the heap is verified after each collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Paranoid {
@@ -71,6 +75,8 @@ pub(crate) enum Need {
 pub(crate) struct HeapState {
     /// Blocks that can be read and written: a prefix of the reservation.
     pub(crate) committed_blocks: usize,
+    /// Committed blocks that are not fresh: what the heap costs the machine.
+    pub(crate) resident_blocks: usize,
     /// Committed blocks may not exceed this.
     pub(crate) limit_blocks: usize,
     pub(crate) free: FreeBlocks,
@@ -92,8 +98,9 @@ pub(crate) struct Heap {
     /// The epoch of the last finished collection.
     swept_epoch: AtomicU8,
     pub(crate) paranoid: bool,
-    /// Events want to hear of chunks; the collector drains this count.
-    pub(crate) committed_bytes: AtomicU64,
+    committed_bytes: AtomicU64,
+    /// As many of them as events have told of.
+    announced_bytes: AtomicU64,
 }
 
 // SAFETY: `state` is only reached through `state()`, whose callers hold the allocation lock; all else is atomic.
@@ -107,10 +114,11 @@ impl Heap {
         let limit_blocks = (limit / BLOCK_BYTES).max(1);
         let count = limit_blocks.next_multiple_of(CHUNK_BLOCKS);
         let blocks = Blocks::reserve(count)?;
-        blocks.memory().huge_pages(0, blocks.reserved_bytes());
+        blocks.ask_for_huge_pages(HUGE_PAGES_FROM);
         Ok(Self {
             state: UnsafeCell::new(HeapState {
                 committed_blocks: 0,
+                resident_blocks: 0,
                 limit_blocks,
                 free: FreeBlocks::new(count)?,
                 lists: [NO_BLOCK; BINS],
@@ -123,6 +131,7 @@ impl Heap {
             swept_epoch: AtomicU8::new(1),
             paranoid: paranoid == Paranoid::On,
             committed_bytes: AtomicU64::new(0),
+            announced_bytes: AtomicU64::new(0),
         })
     }
 
@@ -212,11 +221,13 @@ impl Heap {
             }
             let listed = state.lists[bin];
             let cells = cells_per_block(cell_bytes);
+            let mut fresh = false;
             let (block, free_cells) = if listed != NO_BLOCK {
                 let info = self.blocks.info(listed);
                 state.lists[bin] = info.next.load(Relaxed);
                 (listed, cells - info.live.load(Relaxed) as usize)
             } else if let Some(block) = self.take_free_blocks(state, 1) {
+                fresh = self.take_fresh(state, block);
                 let info = self.blocks.info(block);
                 info.class.store(class as u8, Relaxed);
                 info.space.store((bin / CLASSES) as u8, Relaxed);
@@ -235,11 +246,17 @@ impl Heap {
             }
             state.acquired_bytes += (free_cells * cell_bytes) as u64;
             self.blocks.info(block).set_state(BlockState::Owned);
-            let sweeping = self.gate.enter();
-            drop(guard);
-            let free_bytes = self.sweep_block(block, cell_bytes);
-            cache.install(bin, block, free_bytes);
-            drop(sweeping);
+            cache.while_sweeping(|| {
+                let sweeping = self.gate.enter();
+                drop(guard);
+                let free_bytes = if free_cells == cells {
+                    self.sweep_empty_block(block, cell_bytes, fresh)
+                } else {
+                    self.sweep_block(block, cell_bytes)
+                };
+                cache.install(bin, block, free_bytes);
+                drop(sweeping);
+            });
         }
     }
 
@@ -262,11 +279,68 @@ impl Heap {
             let (from, to) = (state.committed_blocks, target);
             self.blocks.memory().commit(from * BLOCK_BYTES, (to - from) * BLOCK_BYTES).ok()?;
             for block in from..to {
+                self.blocks.info(block as BlockIndex).fresh.store(1, Relaxed);
                 state.free.insert(block as BlockIndex);
             }
             state.committed_blocks = to;
             self.committed_bytes.store((to * BLOCK_BYTES) as u64, Relaxed);
         }
+    }
+
+    /// Whether a block that was just taken reads as zero. From now on it does not.
+    pub(crate) fn take_fresh(&self, state: &mut HeapState, block: BlockIndex) -> bool {
+        let fresh = self.blocks.info(block).fresh.swap(0, Relaxed) == 1;
+        state.resident_blocks += usize::from(fresh);
+        fresh
+    }
+
+    /// Gives free blocks' memory back to the kernel, the highest first, until no more than `target_bytes` are
+    /// resident. Returns how many bytes that were. The allocation lock is held, and nobody is stopped.
+    pub(crate) fn give_back(&self, target_bytes: u64) -> u64 {
+        // SAFETY: the allocation lock is held.
+        let state = unsafe { self.state() };
+        let mut given = 0;
+        let mut end = state.committed_blocks;
+        while end > 0 && (state.resident_blocks * BLOCK_BYTES) as u64 > target_bytes {
+            let is_ours = |state: &mut HeapState, block: usize| {
+                state.free.contains(block) && self.blocks.info(block as BlockIndex).fresh.load(Relaxed) == 0
+            };
+            let mut first = end;
+            while first > 0 && end - first < CHUNK_BLOCKS && is_ours(state, first - 1) {
+                first -= 1;
+            }
+            if first == end {
+                end -= 1;
+                continue;
+            }
+            let bytes = (end - first) * BLOCK_BYTES;
+            if self.blocks.memory().release(first * BLOCK_BYTES, bytes).is_err() {
+                break;
+            }
+            for block in first..end {
+                self.blocks.info(block as BlockIndex).fresh.store(1, Relaxed);
+            }
+            state.resident_blocks -= end - first;
+            given += bytes as u64;
+            end = first;
+        }
+        given
+    }
+
+    /// Bytes of memory that the heap costs the machine. The allocation lock is held.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        // SAFETY: the allocation lock is held.
+        (unsafe { self.state() }.resident_blocks * BLOCK_BYTES) as u64
+    }
+
+    /// What was committed since the last call: start and bytes.
+    pub(crate) fn take_news_of_growth(&self) -> Option<(usize, usize)> {
+        let committed = self.committed_bytes();
+        if self.announced_bytes.load(Relaxed) == committed {
+            return None;
+        }
+        let before = self.announced_bytes.swap(committed, Relaxed);
+        (committed > before).then(|| (self.blocks.base() + before as usize, (committed - before) as usize))
     }
 
     /// Gives back everything that a thread owned, when it detaches. The allocation lock is held.

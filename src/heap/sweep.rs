@@ -158,6 +158,28 @@ impl Heap {
         free_cells * cell_bytes
     }
 
+    /// [`sweep_block`](Self::sweep_block) for a block in which nothing is alive: one run. A `fresh` one is all zeros.
+    pub(crate) fn sweep_empty_block(&self, block: BlockIndex, cell_bytes: usize, fresh: bool) -> usize {
+        let cells = cells_per_block(cell_bytes);
+        if self.paranoid {
+            for index in 0..cells {
+                self.bury(self.blocks.cell(block, cell_bytes, index as u32), cell_bytes);
+            }
+        } else if !fresh {
+            let mut header = self.blocks.cell(block, cell_bytes, 0).header;
+            for _ in 0..cells {
+                // SAFETY: the block is this thread's, and no cell in it is alive.
+                unsafe { (*(header as *const AtomicUsize)).store(0, Relaxed) };
+                header += cell_bytes;
+            }
+        }
+        // SAFETY: as above.
+        unsafe { RunLink { next: NO_CELL, cells: cells as u32 }.write(self.blocks.cell(block, cell_bytes, 0).header) };
+        self.blocks.info(block).first_run.store(0, Relaxed);
+        self.blocks.set_cells(block, cell_bytes);
+        cells * cell_bytes
+    }
+
     /// Takes a dead cell's header; in paranoid mode also poisons its payload.
     #[inline(always)]
     fn bury(&self, cell: Cell, cell_bytes: usize) {

@@ -10,7 +10,7 @@
 //!
 //! | module | what | async-signal-safe | stop-safe |
 //! |---|---|---|---|
-//! | [`clock`] | monotonic and CPU time; the time budget that job control can't eat | yes | yes |
+//! | [`clock`] | monotonic time; the time budget that job control can't eat | yes | yes |
 //! | [`futex`] | wait and wake | yes, errno preserved | yes |
 //! | [`memory`] | reservations, commits, probes | `is_mapped`, `lowest_mapped` | yes (system calls only) |
 //! | [`thread`] | thread ids, stacks, tgkill, exit keys, atfork | `gettid`, `tgkill` | `gettid`, `tgkill` |
@@ -20,12 +20,16 @@
 //! | [`proc_status`] | what /proc says about a thread | no (allocates) | **no** |
 
 pub(crate) mod clock;
+#[cfg(feature = "workloads")]
+pub(crate) mod dynamic;
 pub(crate) mod futex;
 pub(crate) mod memory;
 pub(crate) mod proc_status;
 pub(crate) mod registers;
 pub(crate) mod signals;
 pub(crate) mod thread;
+#[cfg(feature = "workloads")]
+pub(crate) mod timer;
 pub(crate) mod ucontext;
 
 pub(crate) use nix::errno::Errno;

@@ -191,6 +191,7 @@ pub(crate) fn unblock(signal: i32) -> bool {
 }
 
 /// Whether the calling thread blocks the signal.
+#[cfg(test)]
 pub(crate) fn is_blocked(signal: i32) -> bool {
     let mut now = std::mem::MaybeUninit::uninit();
     // SAFETY: only reads the mask; the set is written.

@@ -3,6 +3,7 @@
 use std::io;
 
 use super::{Errno, Tid};
+use crate::sync::{AtomicI32, Ordering};
 
 /// A stack, `[low, high)`: it grows down from `high`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,11 +30,27 @@ pub(crate) fn gettid() -> Tid {
     Tid(unsafe { libc::syscall(libc::SYS_gettid) } as i32)
 }
 
-/// The process id, not cached. Async-signal-safe.
+/// The process id once it was asked for; 0 before, and in the child of a fork.
+static PID: AtomicI32 = AtomicI32::new(0);
+
+/// The process id. Async-signal-safe. Remembered: a stop asks for it twice per thread, and a system call is a fiftieth of what
+/// stopping a thread costs.
 #[inline]
 pub(crate) fn getpid() -> i32 {
-    // SAFETY: no arguments, no failure.
-    unsafe { libc::getpid() }
+    match PID.load(Ordering::Relaxed) {
+        0 => {
+            // SAFETY: no arguments, no failure.
+            let pid = unsafe { libc::getpid() };
+            PID.store(pid, Ordering::Relaxed);
+            pid
+        }
+        pid => pid,
+    }
+}
+
+/// In the child of a fork: the process id is another.
+pub(crate) fn forget_pid() {
+    PID.store(0, Ordering::Relaxed);
 }
 
 /// Sends `signal` to one thread of this process. Async-signal-safe, errno preserved.

@@ -183,7 +183,7 @@ impl WorldBuilder {
                 on_collection: self.on_collection,
             })?,
         });
-        inner.collector.heap.set_first_budget(self.pacing.budget(0, 1, self.heap_limit as u64));
+        inner.collector.heap.set_first_budget(self.pacing.budget(0, 1, self.heap_limit as u64, 0));
         let weak = Arc::downgrade(&inner);
         threads.set_hooks(weak);
         inner.collector.events.fire_world_created();

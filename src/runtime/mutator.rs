@@ -271,7 +271,7 @@ impl Mutator {
 
     /// Takes a lock that a collector may hold while it waits for us to stop.
     pub(crate) fn lock<'a>(&self, lock: &'a Lock) -> LockGuard<'a> {
-        match lock.try_lock() {
+        match lock.try_lock_as(self.record.tid().0 as u32) {
             Ok(guard) => guard,
             Err(_) => self.record.blocking(|| lock.lock()),
         }
@@ -350,7 +350,12 @@ impl Mutator {
             self.record.safepoint();
             let seen = collector.collections.load(Ordering::Relaxed);
             let need = match attempt(self) {
-                Ok(done) => return Ok(done),
+                Ok(done) => {
+                    if let Some((start, bytes)) = collector.heap.take_news_of_growth() {
+                        collector.events.fire_segment_created(start, bytes);
+                    }
+                    return Ok(done);
+                }
                 Err(need) => need,
             };
             // One collection may come too early for what this thread itself had just dropped; two do not.

@@ -78,6 +78,11 @@ impl Lock {
         self.take(port::current_tid(), 0).map(|()| self.guard())
     }
 
+    /// [`try_lock`](Self::try_lock) for a thread that knows the kernel's number for it, `me`, and saves the system call.
+    pub(crate) fn try_lock_as(&self, me: u32) -> Result<LockGuard<'_>, HeldBy> {
+        self.take(me, 0).map(|()| self.guard())
+    }
+
     /// Takes the lock, sleeping at most once and at most `ns`. It may come back earlier without the lock (a signal,
     /// a race); the caller keeps the account of its time, asks again, and at the end knows whom to name.
     pub(crate) fn lock_slice(&self, ns: u64) -> Result<LockGuard<'_>, HeldBy> {

@@ -51,8 +51,7 @@ pub(super) fn stop(teller: &impl Teller, stop: &StopRequest<'_>) -> Result<(), S
             }
             Held::MustPark => {
                 if teller.tell(thread) == Told::Gone {
-                    mark_gone(thread);
-                    satisfied += 1;
+                    satisfied += mark_gone(thread);
                 }
             }
         }
@@ -87,17 +86,17 @@ fn tell_again(teller: &impl Teller, stop: &StopRequest<'_>) -> u32 {
     let mut gone = 0;
     for thread in stop.threads() {
         if !thread.state.has_answered() && teller.tell(thread) == Told::Gone {
-            mark_gone(thread);
-            gone += 1;
+            gone += mark_gone(thread);
         }
     }
     gone
 }
 
-/// The thread ended without a word: its record is buried after the stop.
-fn mark_gone(thread: &ThreadStopInfo) {
+/// The thread ended without a word: its record is buried after the stop. Says how many acknowledgements it still owed:
+/// none if it had answered, by entering a blocking region, before it ended in there.
+fn mark_gone(thread: &ThreadStopInfo) -> u32 {
     thread.gone.store(1, Ordering::Relaxed);
-    thread.state.release(Holder::Collection);
+    u32::from(thread.state.abandon(Holder::Collection) == Abandoned::Unanswered)
 }
 
 /// Lets everybody go who has answered, takes the hold from those who have not, and says who they are.

@@ -40,7 +40,7 @@ pub enum StopError {
         /// The configured time.
         within: Duration,
         /// Who holds it.
-        holder: SilentThread,
+        holder: Box<SilentThread>,
     },
     /// A thread was said to be stopped, but its slot is 0: nobody wrote where its stack begins.
     #[error(

@@ -20,7 +20,6 @@
 use crate::sabotage::{Guard, removed};
 use crate::sync::lock::Patience;
 use crate::sync::{HeldBy, Lock, LockGuard, const_new, interrupt_point};
-use crate::world::handshake::{Handshake, Parked, StopState};
 
 /// One of the world's locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +71,28 @@ impl WorldLocks {
     }
 
     /// Takes all three for a stop, or none.
-    pub(crate) fn for_stop(&self, patience: &mut impl Patience) -> Result<StopLocks<'_>, Denied> {
+    ///
+    /// `as_blocking` runs what it is given as a blocking region of the calling thread, if that is one of the threads
+    /// that stops hold: then whoever has the locks can stop the world without it (`.stop.two-collectors`). When the
+    /// thread has the locks, no collection holds anything, so it comes back from the region at once; unless a user at a
+    /// debugger holds it. Then he has frozen the owner of all three, and who waits for them will say so
+    /// (`.debug.frozen-owner`).
+    pub(crate) fn for_stop(
+        &self,
+        as_blocking: impl FnOnce(&mut dyn FnMut()),
+        patience: &mut impl Patience,
+    ) -> Result<StopLocks<'_>, Denied> {
+        let mut locks = None;
+        let mut wait = || locks = Some(self.in_order(patience));
+        if removed(Guard::StopTwoCollectors) {
+            wait();
+        } else {
+            as_blocking(&mut wait);
+        }
+        locks.expect("a blocking region runs what it is given")
+    }
+
+    fn in_order(&self, patience: &mut impl Patience) -> Result<StopLocks<'_>, Denied> {
         let denied = |which| move |holder| Denied { which, holder };
         let collection = self.collection.lock_within(patience).map_err(denied(Which::Collection))?;
         interrupt_point();
@@ -80,27 +100,6 @@ impl WorldLocks {
         interrupt_point();
         let list = self.list.lock_within(patience).map_err(denied(Which::List))?;
         Ok(StopLocks { _list: list, _allocation: allocation, _collection: collection })
-    }
-
-    /// [`for_stop`](Self::for_stop) by a thread that other stops may want to hold: while it waits for the locks it
-    /// counts as blocking, so that whoever has them can stop the world without it (`.stop.two-collectors`).
-    ///
-    /// When it has the locks nobody can be in the middle of a collection, so it comes back from the blocking region at
-    /// once, unless the user at a debugger holds it: then the user has frozen the owner of all three locks, and who
-    /// waits for them will say so (`.debug.frozen-owner`).
-    pub(crate) fn for_stop_by(
-        &self,
-        me: &StopState,
-        handshake: &Handshake,
-        publish: impl FnMut(),
-        patience: &mut impl Patience,
-    ) -> (Result<StopLocks<'_>, Denied>, Parked) {
-        if removed(Guard::StopTwoCollectors) {
-            return (self.for_stop(patience), Parked::No);
-        }
-        me.enter_blocking(handshake, publish);
-        let locks = self.for_stop(patience);
-        (locks, me.leave_blocking())
     }
 
     /// A thread comes to life: `enlist` makes its record visible to stops, `created` tells the vtable. When this

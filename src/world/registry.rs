@@ -163,12 +163,19 @@ impl Threads {
                 let info = roster.free_record()?;
                 info.prepare(tid, ThreadName::new(name), stack, flags);
                 info.set_alternate(alternate);
-                TABLE.set(tid, std::ptr::from_ref(info).cast_mut())?;
                 key.set(std::ptr::from_ref(info).cast())?;
+                // Before the table has the record: from then on a signal of somebody else's leads the handler here.
+                info.owner.store(Arc::as_ptr(self).cast_mut(), Ordering::Relaxed);
+                if let Err(error) = TABLE.set(tid, std::ptr::from_ref(info).cast_mut()) {
+                    info.owner.store(std::ptr::null_mut(), Ordering::Relaxed);
+                    let _ = key.set(std::ptr::null());
+                    return Err(error.into());
+                }
+                // The count that `owner` stands for; `Roster::remove` gives it back.
+                let _ = Arc::into_raw(Arc::clone(self));
                 roster.free.pop();
                 info.index.store(roster.live.len() as u32, Ordering::Relaxed);
                 roster.live.push(info);
-                info.owner.store(Arc::into_raw(Arc::clone(self)).cast_mut(), Ordering::Relaxed);
                 info.state.attach();
                 Ok(info)
             })
@@ -282,6 +289,9 @@ impl Threads {
     pub(crate) fn suspend(&self, tid: Tid, mut budget: Budget) -> Result<(), StopError> {
         let within = budget.total();
         let unanswered = |silent| StopError::Unanswered { stopper: "suspend", within, of: 1, threads: vec![silent] };
+        if tid == thread::gettid() {
+            return Err(StopError::Vtable { stopper: "suspend", what: "a thread can't suspend itself".into() });
+        }
         let _suspending = self.as_blocking(|| self.suspending.lock());
         let Some(info) = self.find(tid) else {
             return Err(unanswered(super::error::SilentThread::describe(tid, None, self.signal())));

@@ -40,7 +40,6 @@ pub(crate) struct StoppedWorld<'a> {
     budget: Cell<Budget>,
     epoch: u64,
     asked_at: u64,
-    stopped_at: u64,
 }
 
 /// The thread that took the longest to stand.
@@ -65,11 +64,7 @@ impl Threads {
     /// Takes the world's three locks, in their order. May be called by any thread; an attached one is in a blocking
     /// region while it waits, so it can be stopped there by the collection that it waits for (`.stop.two-collectors`).
     pub(crate) fn lock_for_stop(&self, budget: &mut Budget) -> Result<StopLocks<'_>, StopError> {
-        let denied = if removed(Guard::StopTwoCollectors) {
-            self.locks.for_stop(budget)
-        } else {
-            self.as_blocking(|| self.locks.for_stop(budget))
-        };
+        let denied = self.locks.for_stop(|wait| self.as_blocking(wait), budget);
         denied.map_err(|Denied { which, holder }| {
             let lock = match which {
                 Which::Collection => "collection",
@@ -89,7 +84,20 @@ impl Threads {
             Some(record) => SilentThread::of(record, self.signal()),
             None => SilentThread::describe(tid, None, self.signal()),
         };
-        StopError::LockHeld { lock, within, holder }
+        StopError::LockHeld { lock, within, holder: Box::new(holder) }
+    }
+
+    /// The error for a stop that some threads keep from beginning. The caller holds the list lock, nobody is stopped.
+    /// Allocates.
+    pub(crate) fn hindered_by(&self, within: Duration, is_in_the_way: impl Fn(&ThreadStopInfo) -> bool) -> StopError {
+        let live = self.live_while_locked();
+        let silent = live.iter().filter(|record| is_in_the_way(record));
+        StopError::Unanswered {
+            stopper: self.vtable.latch().with(|vtable| vtable.name()),
+            within,
+            of: live.len(),
+            threads: silent.map(|record| SilentThread::of(record, self.signal())).collect(),
+        }
     }
 
     /// Stops every thread of the world but the calling one, by the vtable in force.
@@ -125,7 +133,6 @@ impl Threads {
             budget: Cell::new(budget),
             epoch,
             asked_at: clock::now_ns(),
-            stopped_at: 0,
         };
         inside::enter();
         let stopped = world.with_vtable(|vtable, request| vtable.stop_world(request));
@@ -135,7 +142,6 @@ impl Threads {
             world.vtable = None;
             return Err(error);
         }
-        world.stopped_at = clock::now_ns();
         match world.first_bad_slot() {
             None => Ok(world),
             Some(bad) => {
@@ -214,16 +220,6 @@ impl StoppedWorld<'_> {
     /// Whether whoever stopped the world still holds it.
     pub(crate) fn is_still_held(&self) -> bool {
         self.vtable.as_ref().is_some_and(|vtable| vtable.with(|vtable| vtable.still_holds()))
-    }
-
-    /// Numbers the stops of this world.
-    pub(crate) fn epoch(&self) -> u64 {
-        self.epoch
-    }
-
-    /// When the stop was asked for, and when all stood (CLOCK_MONOTONIC).
-    pub(crate) fn times(&self) -> (u64, u64) {
-        (self.asked_at, self.stopped_at)
     }
 
     /// Starts the world; says how long the call took.

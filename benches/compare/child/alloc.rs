@@ -1,6 +1,6 @@
 //! How fast small objects are allocated, the collections they cause included: `benches/peers/alloc.c`.
 
-use std::sync::{Arc, Barrier};
+use std::sync::Barrier;
 use std::time::Instant;
 
 use stopworld::{Array, Gc, GcCell, Mutator, OutOfMemory, Trace, World, keep_alive, traced};
@@ -13,16 +13,19 @@ const RING: usize = 1024;
 
 traced! {
     /// 16 bytes.
+    #[repr(C)]
     pub struct Small { a: GcCell<Option<Gc<Small>>>, b: GcCell<Option<Gc<Small>>> }
 }
 
 traced! {
     /// 32 bytes.
+    #[repr(C)]
     pub struct Medium { a: GcCell<Option<Gc<Medium>>>, b: GcCell<Option<Gc<Medium>>>, rest: [u64; 2] }
 }
 
 traced! {
     /// 64 bytes.
+    #[repr(C)]
     pub struct Large { a: GcCell<Option<Gc<Large>>>, b: GcCell<Option<Gc<Large>>>, rest: [u64; 6] }
 }
 
@@ -34,7 +37,7 @@ pub fn run(arguments: &[&str], mut rounds: Rounds) -> Result<(), Failure> {
     // SAFETY: this thread keeps its references on its stack only.
     let main = unsafe { world.attach("main") }?;
     while rounds.next() {
-        let collections = world.statistics().collections;
+        let collections = world.totals().collections;
         let times = match size {
             16 => allocate(&main, threads, objects, || Small { a: GcCell::new(None), b: GcCell::new(None) }),
             32 => allocate(&main, threads, objects, || Medium {
@@ -52,7 +55,7 @@ pub fn run(arguments: &[&str], mut rounds: Rounds) -> Result<(), Failure> {
             "program=alloc size={size} threads={threads} ns={:.3} cpu_ns={:.3} collections={} peak_rss_mb={:.1}",
             slowest(|times| times.wall_ns),
             slowest(|times| times.cpu_ns),
-            world.statistics().collections - collections,
+            world.totals().collections - collections,
             peak_rss_mb(),
         );
     }

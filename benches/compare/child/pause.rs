@@ -5,7 +5,9 @@ use stopworld::{Array, Gc, GcCell, Mutator, OutOfMemory, World, keep_alive, trac
 use super::{Failure, Rounds, cpu_s, median, number, peak_rss_mb};
 
 traced! {
-    /// 32 bytes, two of its words references.
+    /// 32 bytes, two of its words references. As in C, they come first: Rust would begin with the padding, and half of
+    /// the objects would then have their references on another cache line than their headers.
+    #[repr(C)]
     pub struct Object {
         a: GcCell<Option<Gc<Object>>>,
         b: GcCell<Option<Gc<Object>>>,

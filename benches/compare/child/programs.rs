@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use stopworld::{Gc, GcCell, Leaf, Mutator, OutOfMemory, World, keep_alive, traced};
+use stopworld::{Gc, GcCell, Mutator, OutOfMemory, World, keep_alive, traced};
 
 use super::{Failure, cpu_s, milliseconds, number, peak_rss_mb};
 
@@ -42,7 +42,7 @@ pub fn bintrees(arguments: &[&str]) -> Result<(), Failure> {
         milliseconds(start.elapsed()),
         cpu_s(),
         peak_rss_mb(),
-        world.statistics().collections,
+        world.totals().collections,
     );
     Ok(())
 }
@@ -90,7 +90,7 @@ pub fn gcbench(arguments: &[&str]) -> Result<(), Failure> {
         milliseconds(start.elapsed()),
         cpu_s(),
         peak_rss_mb(),
-        world.statistics().collections,
+        world.totals().collections,
     );
     Ok(())
 }

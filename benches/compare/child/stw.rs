@@ -26,8 +26,8 @@ pub fn run(arguments: &[&str], mut rounds: Rounds) -> Result<(), Failure> {
         let crew = crew.clone();
         // SAFETY: the threads hold no references but for the instant of an allocation.
         unsafe {
-            world.spawn(&format!("{name} {index}"), move |m| match mode {
-                Mode::Alloc => crew.run_in_rounds(index, || drop(m.alloc(Object { words: [0; 4] }))),
+            world.spawn::<()>(&format!("{name} {index}"), move |m| match mode {
+                Mode::Alloc => crew.run_in_rounds(index, || _ = m.alloc(Object { words: [0; 4] })),
                 Mode::Blocking => m.blocking(|| crew.wait_in_read()),
                 _ => crew.live(index),
             })

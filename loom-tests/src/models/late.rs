@@ -10,7 +10,9 @@ fn abandoned_then_collected(stopper: Stopper, mutators: usize) {
     let world = Playground::new(stopper, 1, mutators as u32, mutators);
     let spawn = |i| {
         world.mutator(i, move |world| {
-            world.safepoint(i);
+            if i == 0 {
+                world.safepoint(i);
+            }
             world.work(i);
             world.block(i);
         })

@@ -22,12 +22,12 @@ fn two_collectors(stopper: Stopper) {
 
 #[test]
 fn by_safepoints() {
-    explore("two collectors, safepoints", AtMost(2), || two_collectors(Stopper::Safepoints));
+    explore("two collectors, safepoints", AtMost(3), || two_collectors(Stopper::Safepoints));
 }
 
 #[test]
 fn by_signals() {
-    explore("two collectors, signals", AtMost(1), || two_collectors(Stopper::Signals));
+    explore("two collectors, signals", AtMost(2), || two_collectors(Stopper::Signals));
 }
 
 #[test]

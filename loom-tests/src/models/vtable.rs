@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::check::Preemptions::AtMost;
+use crate::check::Preemptions::{AtMost, Unbounded};
 use crate::check::{Fault, explore, must_fail_without};
 use crate::playground::{Forever, Playground, Slices, Stopper};
 use crate::sabotage::Guard;
-use crate::sync::UnsafeCell;
+use crate::sync::{AtomicU32, Ordering, UnsafeCell};
 use crate::world::handshake::Holder;
 use crate::world::latch::{Latch, StillInUse};
 
@@ -56,7 +56,7 @@ fn collect_by_the_vtable_in_force(world: &Playground, latch: &Latch<Vtable>) {
 
 #[test]
 fn a_swap_racing_a_stop() {
-    explore("vtable swap racing a stop, safepoints", AtMost(2), || {
+    explore("vtable swap racing a stop, safepoints", AtMost(3), || {
         let world = Playground::new(Stopper::Safepoints, 2, 1, 1);
         let latch = Arc::new(Latch::new(Vtable::new(1)));
         let mutator = world.mutator(0, |world| {
@@ -79,7 +79,7 @@ fn a_swap_racing_a_stop() {
 
 #[test]
 fn two_swaps_racing_two_stops() {
-    explore("two vtable swaps racing two stops", AtMost(3), || {
+    explore("two vtable swaps racing two stops", AtMost(5), || {
         let world = Playground::new(Stopper::Safepoints, 2, 0, 0);
         let latch = Arc::new(Latch::new(Vtable::new(1)));
         let shared = Arc::clone(&latch);
@@ -99,7 +99,7 @@ fn two_swaps_racing_two_stops() {
 
 #[test]
 fn a_swap_that_gives_up_changes_nothing() {
-    explore("a vtable swap that gives up, then one that does not", AtMost(3), || {
+    explore("a vtable swap that gives up, then one that does not", Unbounded, || {
         let world = Playground::new(Stopper::Safepoints, 2, 0, 0);
         let latch = Arc::new(Latch::new(Vtable::new(1)));
         let shared = Arc::clone(&latch);
@@ -131,34 +131,25 @@ fn a_swap_that_tears_a_stop_from_its_start_is_caught() {
     must_fail_without(Guard::VtableSwap, "models::vtable::a_swap_racing_a_stop", Fault::Race);
 }
 
-/// Which threads a vtable was told of. Under the allocation lock, if the shipped code takes it.
-struct Known(UnsafeCell<[bool; 1]>);
-
-// SAFETY: the cell is loom's; unordered accesses are what the models look for.
-unsafe impl Sync for Known {}
-// SAFETY: as above.
-unsafe impl Send for Known {}
-
 #[test]
 fn thread_created_racing_a_collection() {
-    explore("thread_created under the allocation lock racing a collection", AtMost(3), || {
+    explore("thread_created under the allocation lock racing a collection", AtMost(4), || {
         let world = Playground::new(Stopper::Safepoints, 1, 1, 0);
-        let known = Arc::new(Known(UnsafeCell::new([false])));
+        // Which threads the vtable was told of. The allocation lock is what makes it agree with the list.
+        let known = Arc::new(AtomicU32::new(0));
         let told = Arc::clone(&known);
         let mutator = world.mutator(0, move |world| {
             let enlist = || {
                 world.threads[0].state.attach();
                 world.list(0, true);
             };
-            // SAFETY: loom checks that nobody else is at it.
-            world.locks.thread_created(enlist, |()| told.0.with_mut(|known| unsafe { (*known)[0] = true }));
+            world.locks.thread_created(enlist, |()| told.store(1, Ordering::Relaxed));
             world.work(0);
             world.safepoint(0);
             world.block(0);
         });
-        let locks = world.locks.for_stop(&mut Forever).expect("patient forever");
-        // SAFETY: loom checks that nobody writes it.
-        let known = known.0.with(|known| unsafe { (*known)[0] });
+        let locks = world.locks_by_stranger();
+        let known = known.load(Ordering::Relaxed) == 1;
         assert_eq!(known, world.is_listed(0), "a stop meets a thread that the vtable was not told of");
         world.collect(None);
         drop(locks);

@@ -1,0 +1,60 @@
+//! Boehm's GCBench, with a line for each collection.
+//!
+//!     cargo run --release --example gcbench [THREADS]
+//!
+//! What to look at: how the column "live" tells the story of the program. It grows while the tree that stretches the
+//! heap is built, falls when that is dropped, and from then on stays near the long-lived tree and array, whatever
+//! the short-lived trees do. "mark" follows "live", not what was allocated; "stop" follows the number of threads. The
+//! last lines are the same table as the command's.
+
+use std::error::Error;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use stopworld::report::{Bytes, Ledger, Micros, Run, table};
+use stopworld::workloads::{self, Plan, Shift, Until, gcbench};
+use stopworld::{CollectionReport, World};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let threads = match std::env::args().nth(1) {
+        Some(text) => text.parse().map_err(|_| "usage: gcbench [THREADS], at least 1")?,
+        None => NonZeroUsize::MIN,
+    };
+    let depth = gcbench::WORKLOAD.default_depth.unwrap_or(18);
+    let shift = Shift::new(Plan { threads, until: Until::OnePass, depth });
+
+    let ledger = Arc::new(Mutex::new(Ledger::default()));
+    let noted = Arc::clone(&ledger);
+    let listener = move |report: &CollectionReport| {
+        let mut ledger = noted.lock().unwrap_or_else(PoisonError::into_inner);
+        ledger.note(report);
+        line(report);
+    };
+    let world = World::builder().on_collection(listener).build()?;
+    // SAFETY: this thread holds no `Gc` of its own; the workload keeps its promise.
+    let m = unsafe { world.attach("main") }?;
+
+    println!("{:>5} {:<12} {:>10} {:>10} {:>12} {:>12}", "#", "by", "stop µs", "mark µs", "live", "freed");
+    let begun = Instant::now();
+    let outcome = workloads::run(&m, &gcbench::WORKLOAD, &shift)?;
+    let wall = begun.elapsed();
+
+    let run = Run { wall, allocated: world.totals().allocated_bytes, heap_limit: None, threads: threads.get() };
+    println!("{} long-lived objects were looked at and found right", outcome.verified);
+    println!("{}", table::render(&ledger.lock().unwrap_or_else(PoisonError::into_inner), &run));
+    Ok(())
+}
+
+fn line(report: &CollectionReport) {
+    let live = Bytes(report.live.total());
+    let (stop, mark) = (Micros(report.stop_ns), Micros(report.roots_ns + report.mark_ns));
+    let (number, by, freed) = (report.number, report.by.to_string(), Bytes(report.freed_bytes));
+    println!(
+        "{number:>5} {by:<12} {:>10} {:>10} {:>12} {:>12}",
+        stop.to_string(),
+        mark.to_string(),
+        live.to_string(),
+        freed.to_string()
+    );
+}

@@ -1,0 +1,137 @@
+//! A debugger takes over the stopping of the world, as Mono's debugger did from Boehm's collector.
+//!
+//!     cargo run --example mock_debugger
+//!
+//! What to look at:
+//! - `freeze`: worker-1 counts no more, the others do.
+//! - `collect`: for each thread the debugger writes a `stack_ptr`. It lies below the stack pointer at which the thread
+//!   was caught, by the 128 bytes of the red zone and by all of its registers, which the debugger has pushed there; a
+//!   reference that is only in a register is found that way. Each worker's tree hangs on its stack, and is whole after.
+//! - After the collection worker-1 *stays frozen*: the user's stop and the collector's are counted apart.
+//! - After `detach` the same world stops its threads by signals again.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::sleep;
+use std::time::Duration;
+
+use stopworld::debugger::mock::{MockDebugger, MockEvent};
+use stopworld::workloads::binary_trees::{build, count, full};
+use stopworld::{JoinHandle, OutOfMemory, Tid, World};
+
+const WORKERS: usize = 3;
+const DEPTH: u32 = 8;
+
+/// What the workers and the user share.
+#[derive(Default)]
+struct Shared {
+    over: AtomicBool,
+    counted: [AtomicU64; WORKERS],
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let world = World::builder().build()?;
+    let shared = Arc::new(Shared::default());
+    let workers = (0..WORKERS).map(|i| start(&world, i, &shared)).collect::<Result<Vec<_>, _>>()?;
+
+    println!("(debug) attach");
+    let debugger = MockDebugger::new()?;
+    let outgoing = world.set_thread_vtable(debugger.clone())?;
+    println!("  it takes over from \"{}\"", outgoing.name());
+    tell(&debugger, &world);
+    progress(&shared);
+
+    let victim = debugger.threads().iter().find(|t| t.name.as_str() == "worker-1").map(|t| t.tid);
+    let victim = victim.ok_or("worker-1 was not announced")?;
+    println!("(debug) freeze {}", name(&world, victim));
+    debugger.freeze(victim)?;
+    tell(&debugger, &world);
+    progress(&shared);
+
+    println!("(debug) collect");
+    let report = world.collect()?;
+    tell(&debugger, &world);
+    let (stopped, live) = (report.threads_stopped, report.live_objects);
+    println!("  {stopped} threads were stopped for {} µs, {live} objects are alive", report.pause_ns / 1000);
+    for thread in debugger.threads() {
+        let (at, sp) = thread.at;
+        let frozen = if thread.frozen { "frozen" } else { "running" };
+        print!("  {:<9} {frozen:<8} caught at {at:#x}, rsp {sp:#x}, stack_ptr {:#x}", thread.name, thread.stack_ptr);
+        println!(": {} bytes below", sp.saturating_sub(thread.stack_ptr));
+    }
+    progress(&shared);
+
+    println!("(debug) thaw {}", name(&world, victim));
+    debugger.thaw(victim);
+    tell(&debugger, &world);
+    progress(&shared);
+
+    println!("(debug) detach");
+    world.set_thread_vtable(outgoing)?;
+    tell(&debugger, &world);
+    println!("  the world stops by itself again, in {} µs", world.collect()?.stop_ns / 1000);
+
+    shared.over.store(true, Ordering::Relaxed);
+    for worker in workers {
+        worker.join().map_err(|_| "a worker panicked")??;
+    }
+    Ok(())
+}
+
+/// A thread that builds a tree and counts its nodes again and again until it is told to stop.
+fn start(
+    world: &World,
+    index: usize,
+    shared: &Arc<Shared>,
+) -> Result<JoinHandle<Result<(), OutOfMemory>>, Box<dyn Error>> {
+    let shared = Arc::clone(shared);
+    // SAFETY: the tree is held by the thread's stack only.
+    let handle = unsafe {
+        world.spawn(&format!("worker-{index}"), move |m| {
+            let tree = build(m, DEPTH)?;
+            while !shared.over.load(Ordering::Relaxed) {
+                assert_eq!(count(tree), full(DEPTH), "the collector has freed a part of the tree");
+                shared.counted[index].fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(())
+        })
+    };
+    Ok(handle?)
+}
+
+/// Who is at work at the moment?
+fn progress(shared: &Shared) {
+    let counted = || shared.counted.each_ref().map(|counted| counted.load(Ordering::Relaxed));
+    let before = counted();
+    sleep(Duration::from_millis(200));
+    let after = counted();
+    let made = |i: usize| format!("worker-{i} {}", after[i] - before[i]);
+    println!("  counts in 200 ms: {}", (0..WORKERS).map(made).collect::<Vec<_>>().join(", "));
+}
+
+/// Tells what the debugger did since it was last asked.
+fn tell(debugger: &MockDebugger, world: &World) {
+    for event in debugger.log().0 {
+        let about = |tid: Tid, what: &str| println!("  {:<9} {what}", name(world, tid));
+        match event {
+            MockEvent::Attached { threads } => println!("  {threads} threads are announced:"),
+            MockEvent::Announced { tid } => about(tid, "exists"),
+            MockEvent::StopBegins { .. } => println!("  the collector asks for the world"),
+            MockEvent::Stopped { tid, stack_ptr } => about(tid, &format!("stands, stack_ptr {stack_ptr:#x}")),
+            MockEvent::WorldStopped { .. } => println!("  the world stands; the collector looks at it"),
+            MockEvent::LetGo { tid } => about(tid, "goes on"),
+            MockEvent::StaysFrozen { tid } => about(tid, "stays frozen"),
+            MockEvent::Frozen { tid, stack_ptr } => about(tid, &format!("is frozen, stack_ptr {stack_ptr:#x}")),
+            MockEvent::Thawed { tid } => about(tid, "is thawed"),
+            MockEvent::WorldStarted { .. } => println!("  the world runs again"),
+            other => println!("  {other:?}"),
+        }
+    }
+    debugger.clear_log();
+}
+
+fn name(world: &World, tid: Tid) -> String {
+    let thread = world.threads().into_iter().find(|thread| thread.tid == tid);
+    thread.map_or(format!("thread {tid}"), |thread| thread.name.to_string())
+}

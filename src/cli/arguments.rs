@@ -1,0 +1,163 @@
+//! What can be written after `stopworld`: the declarations from which clap derives the parser and the help.
+//!
+//! Values are read into types that can't be wrong (a [`Size`] is at least one byte, a number of threads at least one),
+//! so that everything behind this file works with arguments that make sense one by one. What must fit *together* (a
+//! depth for a workload that has one, files for the one that reads them) is checked in [`super::run`].
+
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use super::size::Size;
+
+/// The most threads a workload is started with: well below what a Linux machine takes, well above what teaches.
+const MOST_THREADS: usize = 4096;
+/// The most markers: a marker is a thread that wants a core of its own.
+const MOST_MARKERS: usize = 64;
+/// A tree of this depth already fills 64 GiB.
+const DEEPEST: u32 = 30;
+/// A hundred days.
+const MOST_SECONDS: f64 = 8_640_000.0;
+
+/// Run programs that make garbage under a stop-the-world garbage collector, and see what every stop cost.
+#[derive(Debug, Parser)]
+#[command(name = "stopworld", version, arg_required_else_help = true, after_help = EXAMPLES)]
+pub struct Command {
+    #[command(subcommand)]
+    pub(super) action: Action,
+}
+
+const EXAMPLES: &str = "\
+Try:
+  stopworld run binary-trees --threads 2     trees built and dropped; then the table
+  stopworld run churn --seconds 5            threads are born and die while it collects
+  stopworld run lisp FILE.scm --flexowriter  a Scheme program with McCarthy's reports
+  stopworld repl                             a Scheme prompt whose cells are collected
+
+While it runs, Ctrl-C ends it and still prints the table; `kill -USR1` collects.";
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Action {
+    /// Run a workload and print what its collections cost
+    #[command(after_help = RUN_HELP)]
+    Run(Box<Run>),
+    /// List the workloads that `run` knows
+    Workloads,
+    /// A Scheme prompt (the same as `run lisp` without files)
+    Repl(Box<Settings>),
+}
+
+const RUN_HELP: &str = "\
+Without --seconds and --collections the workload does its work once. Sizes are bytes, or a number with k, m, g or t \
+(KiB, MiB, GiB, TiB); all are powers of 1024.
+
+The table follows the program's own output. It gives the pauses in microseconds, split into stop (until every \
+thread stands still), mark (stacks, registers, handles and all that they reach), weak (weak references and \
+finalizers), sweep set-up and restart, with their total.
+
+Exit code: 0 if the workload's results were right, 1 if it failed, 2 if the arguments are wrong, 130 or 143 if it was \
+ended by Ctrl-C or SIGTERM.";
+
+#[derive(Debug, Args)]
+pub(super) struct Run {
+    /// Which workload to run: `stopworld workloads` lists them
+    #[arg(value_name = "WORKLOAD")]
+    pub(super) workload: String,
+
+    /// Scheme programs, for the workload `lisp`
+    #[arg(value_name = "FILE.scm")]
+    pub(super) files: Vec<PathBuf>,
+
+    /// How many threads do the work
+    #[arg(long, value_name = "N", default_value = "1", value_parser = threads, allow_negative_numbers = true)]
+    pub(super) threads: NonZeroUsize,
+
+    /// Start no new work after this many seconds (fractions allowed)
+    #[arg(long, value_name = "S", conflicts_with = "collections", value_parser = seconds, allow_negative_numbers = true)]
+    pub(super) seconds: Option<Duration>,
+
+    /// Start no new work after this many collections
+    #[arg(long, value_name = "N", value_parser = collections, allow_negative_numbers = true)]
+    pub(super) collections: Option<NonZeroU32>,
+
+    /// How deep the trees are, for binary-trees and gcbench [default: 18]
+    #[arg(long, value_name = "N", value_parser = depth, allow_negative_numbers = true)]
+    pub(super) depth: Option<u32>,
+
+    #[command(flatten)]
+    pub(super) settings: Settings,
+}
+
+/// The settings of the collected world itself, whatever runs in it.
+#[derive(Debug, Args)]
+pub(super) struct Settings {
+    /// The most memory the heap may commit [default: half of the machine's]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true)]
+    pub(super) heap_limit: Option<Size>,
+
+    /// How the threads are stopped
+    #[arg(long, value_name = "HOW", default_value = "signals")]
+    pub(super) stop: Stop,
+
+    /// How many threads mark, the collecting one included
+    #[arg(long, value_name = "N", default_value = "1", value_parser = markers, allow_negative_numbers = true)]
+    pub(super) markers: NonZeroUsize,
+
+    /// Poison freed cells and verify the whole heap after each collection (slow)
+    #[arg(long)]
+    pub(super) paranoid: bool,
+
+    /// Print McCarthy's report of 1960 at each collection
+    #[arg(long)]
+    pub(super) flexowriter: bool,
+
+    /// Print the figures as one JSON object instead of the table (times in nanoseconds, sizes in bytes)
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// The values of `--stop`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Stop {
+    /// A signal stops each thread wherever it is
+    Signals,
+    /// Each thread stops itself when it next asks whether it should
+    Safepoints,
+    /// A debugger inside the process takes over the stopping, as Mono's did
+    MockDebugger,
+}
+
+fn between(text: &str, least: u64, most: u64, what: &str) -> Result<u64, String> {
+    match text.parse::<u64>() {
+        Ok(n) if (least..=most).contains(&n) => Ok(n),
+        _ => Err(format!("{what} is a whole number from {least} to {most}")),
+    }
+}
+
+fn threads(text: &str) -> Result<NonZeroUsize, String> {
+    let n = between(text, 1, MOST_THREADS as u64, "the number of threads")?;
+    NonZeroUsize::new(n as usize).ok_or_else(|| "one thread at least".to_owned())
+}
+
+fn markers(text: &str) -> Result<NonZeroUsize, String> {
+    let n = between(text, 1, MOST_MARKERS as u64, "the number of markers")?;
+    NonZeroUsize::new(n as usize).ok_or_else(|| "one marker at least".to_owned())
+}
+
+fn collections(text: &str) -> Result<NonZeroU32, String> {
+    let n = between(text, 1, u64::from(u32::MAX), "the number of collections")?;
+    NonZeroU32::new(n as u32).ok_or_else(|| "one collection at least".to_owned())
+}
+
+fn depth(text: &str) -> Result<u32, String> {
+    Ok(between(text, 1, u64::from(DEEPEST), "the depth of the trees")? as u32)
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(s) if s > 0.0 && s <= MOST_SECONDS => Ok(Duration::from_secs_f64(s)),
+        _ => Err(format!("the time is a number of seconds above 0 and up to {MOST_SECONDS}")),
+    }
+}

@@ -1,0 +1,84 @@
+//! Wrong arguments, told in one line: what is wrong, where, and what to write instead.
+//!
+//! clap explains itself in paragraphs (the fault, a tip, the usage, a pointer to the help). Whoever mistyped a word
+//! needs the first two; the rest pushes them off the screen. So a complaint is clap's own text up to the usage,
+//! joined into a line.
+
+use clap::error::ErrorKind;
+
+/// Exit code for arguments that can't be understood.
+pub(super) const USAGE: u8 = 2;
+
+/// What to do about arguments that did not parse.
+pub(super) enum Complaint {
+    /// Help or version was asked for: print it on stdout and succeed.
+    Help(clap::Error),
+    /// One line for stderr; the exit code is [`USAGE`].
+    Usage(String),
+}
+
+impl From<clap::Error> for Complaint {
+    fn from(error: clap::Error) -> Complaint {
+        match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Complaint::Help(error),
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Complaint::Usage(
+                "error: say what to do: `stopworld run binary-trees` runs a workload, `stopworld --help` tells the rest"
+                    .to_owned(),
+            ),
+            ErrorKind::MissingRequiredArgument => Complaint::Usage(
+                one_line(&error.render().to_string()) + "; `stopworld workloads` lists what can be run",
+            ),
+            _ => Complaint::Usage(with_remedy(one_line(&error.render().to_string()))),
+        }
+    }
+}
+
+/// The line, with a pointer to the help if it does not say what to do.
+fn with_remedy(line: String) -> String {
+    let says = ["; tip: ", "[possible values", "': "].iter().any(|remedy| line.contains(remedy));
+    if says { line } else { line + "; `stopworld run --help` explains the options" }
+}
+
+/// clap's message up to its usage paragraph, as one line.
+fn one_line(rendered: &str) -> String {
+    let mut line = String::new();
+    let told = rendered.lines().map(str::trim).take_while(|l| !l.starts_with("Usage:") && !l.starts_with("For more"));
+    for part in told.filter(|l| !l.is_empty()) {
+        if !line.is_empty() {
+            line.push_str(if line.ends_with(':') || part.starts_with('[') { " " } else { "; " });
+        }
+        line.push_str(part);
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::arguments::Command;
+    use clap::Parser;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case(&["run", "churn", "--thread", "2"], &["'--thread'", "'--threads'"])]
+    #[case(&["run", "churn", "--threads", "0"], &["'--threads <N>'", "'0'", "from 1 to 4096"])]
+    #[case(&["run", "churn", "--threads", "-3"], &["'--threads <N>'", "'-3'", "from 1 to"])]
+    #[case(&["run", "churn", "--stop", "signal"], &["'--stop <HOW>'", "possible values", "'signals'"])]
+    #[case(&["run", "churn", "--heap-limit", "64parsecs"], &["'--heap-limit <SIZE>'", "unknown unit 'parsecs'"])]
+    #[case(&["run", "churn", "--heap-limit", "-5"], &["'--heap-limit <SIZE>'", "64MiB"])]
+    #[case(&["run", "churn", "--seconds", "NaN"], &["'--seconds <S>'", "above 0"])]
+    #[case(&["run", "churn", "--seconds", "1", "--collections", "1"], &["--seconds", "--collections", "cannot be used with"])]
+    #[case(&["run", "churn", "--threads"], &["'--threads <N>'", "--help"])]
+    #[case(&["run"], &["WORKLOAD", "stopworld workloads"])]
+    #[case(&["rum", "churn"], &["'rum'", "'run'"])]
+    #[case(&[], &["stopworld --help"])]
+    fn a_wrong_argument_gets_one_line_with_the_place_and_the_remedy(#[case] words: &[&str], #[case] told: &[&str]) {
+        let error = Command::try_parse_from([&["stopworld"], words].concat()).expect_err("these arguments are wrong");
+        let Complaint::Usage(line) = Complaint::from(error) else { panic!("help instead of a complaint") };
+        assert_eq!(line.lines().count(), 1, "{line}");
+        assert!(line.starts_with("error: "), "{line}");
+        for part in told {
+            assert!(line.contains(part), "'{line}' does not say {part}");
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Scheme programs on the command line, and the prompt.
+//!
+//! Each file is a program of its own, run in a fresh interpreter, one file after the other, on every thread of the
+//! run. A run that goes on for a time, or for a number of collections, begins again at the first file; the programs'
+//! output is shown the first time only. With several threads each line is printed whole, with its thread's name.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow};
+use rustyline::DefaultEditor;
+use rustyline::error::ReadlineError;
+
+use super::Failure;
+use super::arguments::{Run, Settings};
+use super::progress::Chatter;
+use super::run::{perform, smallest_heap, until};
+use super::session::Session;
+use crate::workloads::lisp::{Interpreter, LispError, Prompt};
+use crate::workloads::{Plan, Shift, Until};
+use crate::{JoinHandle, Mutator};
+
+/// What it is called on the command line.
+pub(super) const NAME: &str = "lisp";
+/// What it does, in a line.
+pub(super) const ABOUT: &str = "Scheme programs: run lisp FILE.scm…; without files, a prompt";
+
+/// A program's name and text.
+type Program = (String, String);
+
+/// `stopworld run lisp FILE.scm…`.
+pub(super) fn run(run: &Run) -> Result<u8, Failure> {
+    if run.depth.is_some() {
+        return Err(Failure::Usage("--depth: lisp builds no trees of its own; leave it out".to_owned()));
+    }
+    if run.files.is_empty() {
+        return match (run.threads.get(), until(run)) {
+            (1, Until::OnePass) => repl(&run.settings),
+            _ => Err(Failure::Usage("run lisp: name the programs to run; the prompt has one thread and no end".into())),
+        };
+    }
+    let programs: Vec<Program> = run.files.iter().map(|file| read(file)).collect::<Result<_, _>>()?;
+    let programs: Arc<[Program]> = programs.into();
+    let plan = Plan { threads: run.threads, until: until(run), depth: 0 };
+    let session = Session::begin(&run.settings, plan).map_err(|error| smallest_heap(error, "--heap-limit 16MiB"))?;
+    let mut exit_code = 0;
+    let ended = perform(&session, NAME, Chatter::Talks, |m| {
+        let _alarm = session.shift.start();
+        exit_code = on_threads(m, &session.shift, &programs)?;
+        Ok(())
+    })?;
+    Ok(if ended == 0 { exit_code } else { ended })
+}
+
+fn read(file: &Path) -> Result<Program, Failure> {
+    let name = file.display().to_string();
+    match std::fs::read(file).map(String::from_utf8) {
+        Ok(Ok(text)) => Ok((name, text)),
+        Ok(Err(error)) => {
+            let at = error.utf8_error().valid_up_to();
+            Err(Failure::Usage(format!("{name}: not a text: byte {at} is no UTF-8")))
+        }
+        Err(error) => Err(Failure::Usage(format!("{name}: {error}; give the path of a Scheme program"))),
+    }
+}
+
+/// Runs the programs on each thread of the plan; returns what they exit with.
+fn on_threads(m: &Mutator, shift: &Shift, programs: &Arc<[Program]>) -> anyhow::Result<u8> {
+    let threads = shift.plan().threads.get();
+    if threads == 1 {
+        return exit_code(perform_all(m, shift, programs, &mut Lines::plain()));
+    }
+    let mut crew: Vec<JoinHandle<Result<(), LispError>>> = Vec::new();
+    for index in 0..threads {
+        let name = format!("{NAME}-{index}");
+        let (shift_of_thread, programs) = (shift.clone(), Arc::clone(programs));
+        let mut lines = Lines::of(&name);
+        let work = move |m: &Mutator| {
+            let result = perform_all(m, &shift_of_thread, &programs, &mut lines);
+            if result.is_err() {
+                shift_of_thread.end();
+            }
+            result
+        };
+        // SAFETY: the interpreter keeps its values in collected objects and on the stack.
+        match unsafe { m.world().spawn(&name, work) } {
+            Ok(member) => crew.push(member),
+            Err(error) => {
+                shift.end();
+                crew.into_iter().for_each(|member| drop(member.join()));
+                return Err(error.into());
+            }
+        }
+    }
+    let results: Vec<_> = crew.into_iter().map(JoinHandle::join).collect();
+    let mut code = 0;
+    for result in results {
+        let result = result.map_err(|_| anyhow!("a thread of the interpreter panicked"))?;
+        code = code.max(exit_code(result)?);
+    }
+    Ok(code)
+}
+
+/// What the command exits with: a program that calls `(exit n)` has said what it wanted to say.
+fn exit_code(result: Result<(), LispError>) -> anyhow::Result<u8> {
+    match result {
+        Ok(()) => Ok(0),
+        Err(LispError::Exit(code)) => Ok(code),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// All programs, again and again until the shift is over; their output the first time only.
+fn perform_all(m: &Mutator, shift: &Shift, programs: &[Program], lines: &mut Lines) -> Result<(), LispError> {
+    loop {
+        for (name, text) in programs {
+            let result = Interpreter::new(m)?.run_until(m, name, text, lines, Some(shift.flag()));
+            lines.finish_line();
+            match result {
+                Err(LispError::Interrupted) if shift.is_over() => return Ok(()),
+                result => result?,
+            }
+        }
+        if shift.is_over() || shift.plan().until == Until::OnePass {
+            return Ok(());
+        }
+        lines.shown = Shown::Nothing;
+    }
+}
+
+/// Whether a program's output is shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Everything,
+    Nothing,
+}
+
+/// Standard output for one of several threads: whole lines, each with the thread's name in front.
+struct Lines {
+    prefix: String,
+    line: Vec<u8>,
+    shown: Shown,
+}
+
+impl Lines {
+    /// For a thread that is alone: nothing is held back and nothing added.
+    fn plain() -> Lines {
+        Lines { prefix: String::new(), line: Vec::new(), shown: Shown::Everything }
+    }
+
+    fn of(thread: &str) -> Lines {
+        Lines { prefix: format!("[{thread}] "), ..Lines::plain() }
+    }
+
+    /// Shows a last line that was not ended.
+    fn finish_line(&mut self) {
+        if !self.line.is_empty() {
+            self.line.push(b'\n');
+            self.show_line();
+        }
+    }
+
+    fn show_line(&mut self) {
+        super::print(format_args!("{}{}", self.prefix, String::from_utf8_lossy(&self.line)));
+        self.line.clear();
+    }
+}
+
+impl Write for Lines {
+    /// Never fails: whoever closed standard output has seen enough.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.shown == Shown::Nothing {
+            return Ok(bytes.len());
+        }
+        if self.prefix.is_empty() {
+            let mut stdout = io::stdout().lock();
+            let _ = stdout.write_all(bytes).and_then(|()| stdout.flush());
+            return Ok(bytes.len());
+        }
+        for part in bytes.split_inclusive(|&byte| byte == b'\n') {
+            self.line.extend_from_slice(part);
+            if part.ends_with(b"\n") {
+                self.show_line();
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// `stopworld repl`: with line editing on a terminal, else from the lines of standard input.
+pub(super) fn repl(settings: &Settings) -> Result<u8, Failure> {
+    let plan = Plan { threads: std::num::NonZeroUsize::MIN, until: Until::OnePass, depth: 0 };
+    let session = Session::begin(settings, plan).map_err(|error| smallest_heap(error, "--heap-limit 16MiB"))?;
+    let mut exit_code = 0;
+    let ended = perform(&session, NAME, Chatter::Talks, |m| {
+        let interpreter = Interpreter::new(m)?;
+        let mut next_line = lines_of_input()?;
+        exit_code = interpreter.repl(m, &mut *next_line, &mut Lines::plain())?;
+        Ok(())
+    })?;
+    Ok(if ended == 0 { exit_code } else { ended })
+}
+
+type NextLine = Box<dyn FnMut(Prompt) -> io::Result<Option<String>> + Send>;
+
+/// Where the prompt's lines come from.
+fn lines_of_input() -> anyhow::Result<NextLine> {
+    if !io::stdin().is_terminal() {
+        return Ok(Box::new(|_| {
+            let mut line = String::new();
+            let read = io::stdin().read_line(&mut line)?;
+            Ok((read > 0).then_some(line))
+        }));
+    }
+    let mut editor = DefaultEditor::new().context("the terminal can't be used for a prompt")?;
+    Ok(Box::new(move |prompt: Prompt| {
+        loop {
+            match editor.readline(prompt.text()) {
+                Ok(line) => {
+                    // History is a comfort: without it the prompt works all the same.
+                    let _ = editor.add_history_entry(line.as_str());
+                    return Ok(Some(line));
+                }
+                // Ctrl-C gives up the line, Ctrl-D the session.
+                Err(ReadlineError::Interrupted) => {}
+                Err(ReadlineError::Eof) => return Ok(None),
+                Err(ReadlineError::Io(error)) => return Err(error),
+                Err(error) => return Err(io::Error::other(error)),
+            }
+        }
+    }))
+}

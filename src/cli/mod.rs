@@ -1,0 +1,103 @@
+//! The `stopworld` command: from words on a command line to a world, a workload in it, and a table.
+//!
+//! | file | part |
+//! |---|---|
+//! | `arguments` | what can be written, from which clap makes parser and help |
+//! | `size`, `suggest`, `complaint` | sizes as people write them; names nearest to mistyped ones; wrong arguments in one line |
+//! | `run` | one run: which workload, for how long, what to say when it fails |
+//! | `lisp` | the workload that reads files, and the prompt |
+//! | `session` | the world with its listeners, and the end of a run, however it comes about |
+//! | `control` | SIGINT and SIGTERM end the run, SIGUSR1 collects |
+//! | `progress` | the bar on a terminal |
+//!
+//! Standard output carries what the program prints and then the table; everything about the run itself (the bar,
+//! errors) goes to standard error. Exit codes: 0, 1 for a run that failed, 2 for wrong arguments, 128 + the signal
+//! for one that a signal ended.
+
+mod arguments;
+mod complaint;
+mod control;
+mod lisp;
+mod progress;
+mod run;
+mod session;
+mod size;
+mod suggest;
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use arguments::{Action, Command};
+use clap::Parser;
+use complaint::{Complaint, USAGE};
+
+use crate::workloads;
+
+/// Exit code for a run that failed.
+const FAILED: u8 = 1;
+
+/// Why the command does not succeed.
+enum Failure {
+    /// The arguments don't fit together; the text says which and what to do.
+    Usage(String),
+    /// The run failed.
+    Run(anyhow::Error),
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Failure {
+        Failure::Run(error.into())
+    }
+}
+
+/// Runs the command with the process's arguments.
+pub fn main() -> ExitCode {
+    let command = match Command::try_parse().map_err(Complaint::from) {
+        Ok(command) => command,
+        Err(Complaint::Help(help)) => {
+            // To a closed pipe nothing more can be said.
+            let _ = help.print();
+            return ExitCode::SUCCESS;
+        }
+        Err(Complaint::Usage(line)) => {
+            eprintln!("{line}");
+            return ExitCode::from(USAGE);
+        }
+    };
+    match execute(command.action) {
+        Ok(code) => ExitCode::from(code),
+        Err(Failure::Usage(line)) => {
+            eprintln!("error: {line}");
+            ExitCode::from(USAGE)
+        }
+        Err(Failure::Run(error)) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn execute(action: Action) -> Result<u8, Failure> {
+    match action {
+        Action::Workloads => {
+            print(catalogue());
+            Ok(0)
+        }
+        Action::Run(run) => run::run(&run),
+        Action::Repl(settings) => lisp::repl(&settings),
+    }
+}
+
+/// The workloads, a line each.
+fn catalogue() -> String {
+    let built_in = workloads::WORKLOADS.iter().map(|w| (w.name, w.about));
+    let lines = built_in.chain([(lisp::NAME, lisp::ABOUT)]).map(|(name, about)| format!("{name:<14}{about}\n"));
+    lines.collect()
+}
+
+/// Prints to standard output. Whoever closed it has seen enough: that is no error.
+fn print(text: impl Display) {
+    let mut stdout = io::stdout().lock();
+    let _ = write!(stdout, "{text}").and_then(|()| stdout.flush());
+}

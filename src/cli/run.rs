@@ -1,0 +1,138 @@
+//! One run of a workload, from its arguments to its exit code.
+
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow};
+
+use super::arguments::Run;
+use super::control::Control;
+use super::progress::{Chatter, Progress};
+use super::session::Session;
+use super::{Failure, lisp, suggest};
+use crate::report::Bytes;
+use crate::workloads::{self, Outcome, Plan, Until, WORKLOADS, Workload, WorkloadError, hammer};
+use crate::{BuildError, Mutator, OutOfMemory};
+
+/// `stopworld run`.
+pub(super) fn run(run: &Run) -> Result<u8, Failure> {
+    if run.workload == lisp::NAME {
+        return lisp::run(run);
+    }
+    let workload = find(&run.workload)?;
+    let plan = plan(run, workload)?;
+    if let Some(file) = run.files.first() {
+        let file = file.display();
+        return Err(Failure::Usage(format!(
+            "'{file}': {} reads no files; `stopworld run lisp {file}` runs a Scheme program",
+            workload.name
+        )));
+    }
+    let session =
+        Session::begin(&run.settings, plan).map_err(|error| smallest_heap(error, &enough(workload, &plan)))?;
+    let chatter = if workload.name == hammer::WORKLOAD.name || run.settings.flexowriter {
+        Chatter::Talks
+    } else {
+        Chatter::Silent
+    };
+    perform(&session, workload.name, chatter, |m| {
+        let outcome = workloads::run(m, workload, &session.shift).map_err(|error| explained(error, workload, &plan))?;
+        super::print(said(workload, &plan, outcome));
+        Ok(())
+    })
+}
+
+/// Runs `work` on an attached main thread under control of the signals, and prints the figures however it ended.
+pub(super) fn perform(
+    session: &Arc<Session>,
+    name: &str,
+    chatter: Chatter,
+    work: impl FnOnce(&Mutator) -> anyhow::Result<()>,
+) -> Result<u8, Failure> {
+    let control = Control::take(session)?;
+    let progress = Progress::show(session, name, chatter);
+    let result = attached(session, work);
+    drop(progress);
+    let closed = session.close();
+    session.print_figures();
+    result.and(closed)?;
+    Ok(control.exit_code().unwrap_or(0))
+}
+
+fn attached(session: &Session, work: impl FnOnce(&Mutator) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    // SAFETY: the workloads keep each `Gc` on their stacks, in collected objects or in `Root`s, as `attach` asks;
+    // nothing here holds any.
+    let m = unsafe { session.world.attach("main") }.context("the main thread could not attach to its world")?;
+    work(&m)
+}
+
+/// The workload of this name, or the nearest.
+fn find(name: &str) -> Result<&'static Workload, Failure> {
+    workloads::find(name).ok_or_else(|| {
+        let known = WORKLOADS.iter().map(|w| w.name).chain([lisp::NAME]);
+        let guess = suggest::nearest(name, known).map_or(String::new(), |n| format!("did you mean '{n}'? "));
+        Failure::Usage(format!("unknown workload '{name}': {guess}`stopworld workloads` lists them"))
+    })
+}
+
+fn plan(run: &Run, workload: &Workload) -> Result<Plan, Failure> {
+    let depth = match (run.depth, workload.default_depth) {
+        (given, Some(default)) => given.unwrap_or(default),
+        (None, None) => 0,
+        (Some(_), None) => {
+            let with: Vec<&str> = WORKLOADS.iter().filter(|w| w.default_depth.is_some()).map(|w| w.name).collect();
+            let name = workload.name;
+            return Err(Failure::Usage(format!("--depth: {name} builds no trees; {} do", with.join(" and "))));
+        }
+    };
+    Ok(Plan { threads: run.threads, until: until(run), depth })
+}
+
+/// When the run is over, by its arguments.
+pub(super) fn until(run: &Run) -> Until {
+    match (run.seconds, run.collections) {
+        (Some(time), _) => Until::Time(time),
+        (None, Some(n)) => Until::Collections(n),
+        (None, None) => Until::OnePass,
+    }
+}
+
+/// An error of a workload with what to do about it.
+fn explained(error: WorkloadError, workload: &Workload, plan: &Plan) -> anyhow::Error {
+    match error {
+        WorkloadError::OutOfMemory(error) => out_of_memory(error, workload, plan),
+        error => anyhow!(error).context(workload.name),
+    }
+}
+
+fn out_of_memory(error: OutOfMemory, workload: &Workload, plan: &Plan) -> anyhow::Error {
+    let OutOfMemory { live, limit, .. } = error;
+    let (live, limit, works) = (Bytes(live), Bytes(limit), enough(workload, plan));
+    anyhow!("{}: out of memory: {live} are alive and the heap limit is {limit}; {works}", workload.name)
+}
+
+/// A heap limit that is enough for a workload, as an argument.
+fn enough(workload: &Workload, plan: &Plan) -> String {
+    let mebibytes = (workload.needs)(plan).div_ceil(1 << 20);
+    match plan.threads.get() {
+        1 => format!("--heap-limit {mebibytes}MiB works"),
+        threads => format!("with {threads} threads --heap-limit {mebibytes}MiB works"),
+    }
+}
+
+/// A world that could not be built; if its heap limit is too small for any, with one that is enough.
+pub(super) fn smallest_heap(error: anyhow::Error, works: &str) -> anyhow::Error {
+    match error.downcast_ref() {
+        Some(&BuildError::HeapLimit { asked, smallest }) => {
+            let (asked, smallest) = (Bytes(asked as u64), Bytes(smallest as u64));
+            anyhow!("--heap-limit: {asked} is too small: no heap is smaller than {smallest}; {works}")
+        }
+        _ => error,
+    }
+}
+
+/// What the program itself has to say at its end.
+fn said(workload: &Workload, plan: &Plan, outcome: Outcome) -> String {
+    let depth = if workload.default_depth.is_some() { format!(" depth={}", plan.depth) } else { String::new() };
+    let Outcome { passes, verified } = outcome;
+    format!("{}{depth} threads={} passes={passes} verified={verified}\n", workload.name, plan.threads)
+}

@@ -1,0 +1,53 @@
+//! "Did you mean …?": the known name nearest to a mistyped one.
+
+/// The candidate that is within a third of its letters of `given`, if there is one; the nearest wins.
+pub(super) fn nearest<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let near = |name: &&str| distance(given, name) <= name.chars().count().div_ceil(3);
+    let contained = |name: &&str| given.len() >= 3 && name.contains(given);
+    let mut best: Option<&str> = None;
+    for name in candidates.into_iter().filter(|name| near(name) || contained(name)) {
+        if best.is_none_or(|b| distance(given, name) < distance(given, b)) {
+            best = Some(name);
+        }
+    }
+    best
+}
+
+/// How many letters must be inserted, removed or replaced (Levenshtein), letter case and `_`/`-` aside.
+fn distance(a: &str, b: &str) -> usize {
+    let letters =
+        |s: &str| -> Vec<char> { s.chars().map(|c| if c == '_' { '-' } else { c.to_ascii_lowercase() }).collect() };
+    let (a, b) = (letters(a), letters(b));
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, &from) in a.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, &to) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(from != to);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    const NAMES: [&str; 4] = ["binary-trees", "gcbench", "churn", "hammer"];
+
+    #[rstest]
+    #[case("binary-tree", Some("binary-trees"))]
+    #[case("binary_trees", Some("binary-trees"))]
+    #[case("trees", Some("binary-trees"))]
+    #[case("GCBench", Some("gcbench"))]
+    #[case("hamer", Some("hammer"))]
+    #[case("chrun", Some("churn"))]
+    #[case("sort", None)]
+    #[case("", None)]
+    fn the_nearest_name_is_suggested_and_a_far_one_is_not(#[case] given: &str, #[case] suggested: Option<&str>) {
+        assert_eq!(nearest(given, NAMES), suggested);
+    }
+}

@@ -1,0 +1,159 @@
+//! Where the time of the pauses went: a histogram per phase.
+//!
+//! Percentiles come from HDR histograms of nanoseconds with three significant digits: they take any pause from a
+//! nanosecond to hours in a few hundred kilobytes and record in constant time. Minimum, maximum and sum are kept
+//! beside them, exact.
+
+use hdrhistogram::Histogram;
+
+use crate::CollectionReport;
+
+/// The phases of a pause, as the table splits it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// From the first signal until every thread stands still.
+    Stop,
+    /// Stacks, registers, handles and everything that they reach.
+    Mark,
+    /// Weak references cleared, finalizers queued.
+    Weak,
+    /// The heap told that its blocks are to be swept; the sweep itself happens later, as threads allocate.
+    SweepSetUp,
+    /// From the first thread woken to the last.
+    Restart,
+    /// The whole pause, from the decision to the restart.
+    Total,
+}
+
+impl Phase {
+    /// In the order in which they happen, the sum last.
+    pub const ALL: [Phase; 6] =
+        [Phase::Stop, Phase::Mark, Phase::Weak, Phase::SweepSetUp, Phase::Restart, Phase::Total];
+
+    /// As a row of the table is headed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Stop => "stop",
+            Phase::Mark => "mark",
+            Phase::Weak => "weak",
+            Phase::SweepSetUp => "sweep set-up",
+            Phase::Restart => "restart",
+            Phase::Total => "total",
+        }
+    }
+
+    fn of(self, report: &CollectionReport) -> u64 {
+        match self {
+            Phase::Stop => report.stop_ns,
+            Phase::Mark => report.roots_ns + report.mark_ns,
+            Phase::Weak => report.weak_ns,
+            Phase::SweepSetUp => report.sweep_ns,
+            Phase::Restart => report.restart_ns,
+            Phase::Total => report.pause_ns,
+        }
+    }
+}
+
+/// One phase over all collections, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spread {
+    /// The shortest.
+    pub min: u64,
+    /// Half were no longer than this.
+    pub median: u64,
+    /// 99 of 100 were no longer than this.
+    pub p99: u64,
+    /// The longest.
+    pub max: u64,
+    /// All together.
+    pub sum: u64,
+}
+
+/// The phases of all pauses so far.
+pub struct Pauses {
+    phases: [Recorded; Phase::ALL.len()],
+}
+
+struct Recorded {
+    histogram: Histogram<u64>,
+    min: u64,
+    max: u64,
+    sum: u64,
+}
+
+impl Pauses {
+    /// No pause yet.
+    pub fn new() -> Pauses {
+        Pauses { phases: std::array::from_fn(|_| Recorded::new()) }
+    }
+
+    /// Takes in one collection.
+    pub fn record(&mut self, report: &CollectionReport) {
+        for phase in Phase::ALL {
+            self.phases[phase as usize].record(phase.of(report));
+        }
+    }
+
+    /// What a phase took.
+    pub fn spread(&self, phase: Phase) -> Spread {
+        self.phases[phase as usize].spread()
+    }
+}
+
+impl Default for Pauses {
+    fn default() -> Pauses {
+        Pauses::new()
+    }
+}
+
+impl Recorded {
+    fn new() -> Recorded {
+        // Can't fail: between 0 and 5 significant digits are allowed.
+        let histogram = Histogram::new(3).expect("three significant digits are a valid precision");
+        Recorded { histogram, min: u64::MAX, max: 0, sum: 0 }
+    }
+
+    fn record(&mut self, ns: u64) {
+        // It resizes itself, so that every value fits; were one not to, the exact maximum would still tell of it.
+        let _ = self.histogram.record(ns);
+        self.min = self.min.min(ns);
+        self.max = self.max.max(ns);
+        self.sum += ns;
+    }
+
+    fn spread(&self) -> Spread {
+        if self.histogram.is_empty() {
+            return Spread::default();
+        }
+        // A histogram's bucket may reach past the values in it.
+        let quantile = |q| self.histogram.value_at_quantile(q).clamp(self.min, self.max);
+        Spread { min: self.min, median: quantile(0.5), p99: quantile(0.99), max: self.max, sum: self.sum }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_spread_of_a_thousand_pauses_is_within_a_thousandth() {
+        let mut phase = Recorded::new();
+        (1..=1000).for_each(|us| phase.record(us * 1000));
+        let spread = phase.spread();
+        assert_eq!((spread.min, spread.max, spread.sum), (1_000, 1_000_000, 500_500_000));
+        assert!(spread.median.abs_diff(500_000) <= 500, "{spread:?}");
+        assert!(spread.p99.abs_diff(990_000) <= 990, "{spread:?}");
+    }
+
+    #[test]
+    fn a_single_pause_is_its_own_minimum_median_and_maximum() {
+        let mut phase = Recorded::new();
+        phase.record(123_457);
+        assert_eq!(phase.spread(), Spread { min: 123_457, median: 123_457, p99: 123_457, max: 123_457, sum: 123_457 });
+    }
+
+    #[test]
+    fn no_pause_is_all_zeros() {
+        assert_eq!(Recorded::new().spread(), Spread::default());
+    }
+}

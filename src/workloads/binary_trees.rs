@@ -1,0 +1,105 @@
+//! binary-trees, from the Computer Language Benchmarks Game.
+//!
+//! A tree one deeper than all others is built and dropped, to stretch the heap; a long-lived one stays; then, for the
+//! depths 4, 8, 12 … up to the plan's, so many trees are built, counted and dropped that each depth allocates about
+//! the same number of nodes. The trees of a depth are dealt out to the threads in turn. All of it is small objects of
+//! one type, nearly all of them dead by the next collection.
+
+use super::{Plan, Shift, Workload, WorkloadError, on_threads};
+use crate::{Gc, Mutator, OutOfMemory, traced};
+
+/// See the module.
+pub static WORKLOAD: Workload = Workload {
+    name: "binary-trees",
+    about: "many short-lived trees beside a long-lived one (Benchmarks Game); --depth",
+    default_depth: Some(18),
+    needs,
+    pass,
+};
+
+traced! {
+    /// A node: both children, or neither.
+    #[derive(Debug)]
+    pub struct Tree {
+        /// The left child.
+        pub left: Option<Gc<Tree>>,
+        /// The right child.
+        pub right: Option<Gc<Tree>>,
+    }
+}
+
+/// Bytes of a node: two words and the header.
+const NODE_BYTES: usize = 24;
+/// The depth of the smallest trees, and the step from one depth to the next.
+const SHALLOWEST: u32 = 4;
+
+/// A full tree of this depth. The half-built parts are held by this thread's stack, where the collector finds them.
+///
+/// # Errors
+/// When the heap limit leaves no room.
+pub fn build(m: &Mutator, depth: u32) -> Result<Gc<Tree>, OutOfMemory> {
+    if depth == 0 {
+        return m.alloc(Tree { left: None, right: None });
+    }
+    let left = build(m, depth - 1)?;
+    let right = build(m, depth - 1)?;
+    m.alloc(Tree { left: Some(left), right: Some(right) })
+}
+
+/// Counts the nodes of a tree.
+pub fn count(tree: Gc<Tree>) -> u64 {
+    match (tree.left, tree.right) {
+        (Some(left), Some(right)) => 1 + count(left) + count(right),
+        _ => 1,
+    }
+}
+
+/// How many nodes a full tree of this depth has.
+pub const fn full(depth: u32) -> u64 {
+    (2 << depth) - 1
+}
+
+/// How many trees of `depth` are built when the deepest are `deepest`.
+const fn trees(deepest: u32, depth: u32) -> u64 {
+    1 << (deepest - depth + SHALLOWEST)
+}
+
+fn pass(m: &Mutator, shift: &Shift) -> Result<u64, WorkloadError> {
+    let deepest = shift.plan().depth;
+    let mut verified = checked(build(m, deepest + 1)?, deepest + 1)?;
+    let long_lived = build(m, deepest)?;
+    verified += on_threads(m, shift, "trees", short_lived)?;
+    verified += checked(long_lived, deepest)?;
+    Ok(verified)
+}
+
+/// One thread's share of the short-lived trees.
+fn short_lived(m: &Mutator, shift: &Shift, index: usize) -> Result<u64, WorkloadError> {
+    let (deepest, threads) = (shift.plan().depth, shift.plan().threads.get());
+    let mut verified = 0;
+    for depth in (SHALLOWEST..=deepest).step_by(SHALLOWEST as usize) {
+        for _ in (index as u64..trees(deepest, depth)).step_by(threads) {
+            if shift.is_over() {
+                return Ok(verified);
+            }
+            verified += checked(build(m, depth)?, depth)?;
+            m.safepoint();
+        }
+    }
+    Ok(verified)
+}
+
+fn checked(tree: Gc<Tree>, depth: u32) -> Result<u64, WorkloadError> {
+    match count(tree) {
+        nodes if nodes == full(depth) => Ok(nodes),
+        nodes => Err(WorkloadError::Wrong(format!("a tree of depth {depth} has {nodes} nodes, not {}", full(depth)))),
+    }
+}
+
+/// The long-lived tree and one of the deepest on each thread; the stretch tree too, for a stale word on a stack may
+/// keep it alive. Twice that is comfortable.
+fn needs(plan: &Plan) -> usize {
+    let deepest_dealt = plan.depth / SHALLOWEST * SHALLOWEST;
+    let nodes = full(plan.depth + 1) + full(plan.depth) + full(deepest_dealt) * plan.threads.get() as u64;
+    nodes as usize * NODE_BYTES * 2 + (1 << 20)
+}

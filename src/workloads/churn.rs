@@ -1,0 +1,122 @@
+//! Threads that are born and die while collections run.
+//!
+//! A main thread keeps the plan's number of children alive. Each child builds a list, collects in the middle of it now
+//! and then, checks it, hands it over as a [`Root`] and dies; the main thread, in a blocking region until then, checks
+//! the list once more, when the thread that made it has no stack any more, and starts the next child. So there are always
+//! threads between clone and attach, between detach and exit, and several that want to collect at once
+//! (`.stop.create-race`, `.stop.exit-race`, `.stop.two-collectors`).
+
+use std::collections::VecDeque;
+
+use super::{Plan, Shift, Workload, WorkloadError, panicked};
+use crate::{Gc, JoinHandle, Mutator, OutOfMemory, Root, traced};
+
+/// See the module.
+pub static WORKLOAD: Workload = Workload {
+    name: "churn",
+    about: "threads are born and die while collections run, each leaving a list behind",
+    default_depth: None,
+    needs,
+    pass,
+};
+
+traced! {
+    /// A link of the list that a child leaves behind.
+    #[derive(Debug)]
+    pub struct Link {
+        /// The link made before this one.
+        pub next: Option<Gc<Link>>,
+        /// The birth number of the child that made it, times the length of a list, plus its own number.
+        pub key: u64,
+    }
+}
+
+/// What a child leaves behind: the head of its list.
+type Legacy = Result<Root<Link>, WorkloadError>;
+
+/// Children in one pass.
+const BIRTHS: u64 = 400;
+/// Links in a child's list.
+const LENGTH: u64 = 2_000;
+/// Links that are dropped for each one that is kept.
+const WASTE: u64 = 4;
+/// Every so many births a child asks for a collection in the middle of its life.
+const COLLECTOR_EVERY: u64 = 5;
+
+fn pass(m: &Mutator, shift: &Shift) -> Result<u64, WorkloadError> {
+    let mut verified = 0;
+    let mut alive: VecDeque<(u64, JoinHandle<Legacy>)> = VecDeque::new();
+    let mut result = Ok(());
+    for birth in 0..BIRTHS {
+        if shift.is_over() || result.is_err() {
+            break;
+        }
+        if alive.len() == shift.plan().threads.get() {
+            result = bury_oldest(m, &mut alive).map(|nodes| verified += nodes);
+        }
+        // SAFETY: a child keeps its list on its stack, and hands it over in a `Root`.
+        match unsafe { m.world().spawn(&format!("child-{birth}"), move |m| child(m, birth)) } {
+            Ok(handle) => alive.push_back((birth, handle)),
+            Err(error) => result = Err(error.into()),
+        }
+        m.safepoint();
+    }
+    // Whatever happened, nobody is left behind.
+    while !alive.is_empty() {
+        let buried = bury_oldest(m, &mut alive).map(|nodes| verified += nodes);
+        result = result.and(buried);
+    }
+    result.map(|()| verified)
+}
+
+/// A child's life.
+fn child(m: &Mutator, birth: u64) -> Legacy {
+    let mut list = None;
+    for index in 0..LENGTH {
+        for _ in 0..WASTE {
+            link(m, None, index)?;
+        }
+        list = Some(link(m, list, birth * LENGTH + index)?);
+        if index == LENGTH / 2 && birth.is_multiple_of(COLLECTOR_EVERY) {
+            m.collect()?;
+        }
+        m.safepoint();
+    }
+    let list = list.ok_or_else(|| wrong(birth, 0))?;
+    check(list, birth)?;
+    Ok(m.root(list))
+}
+
+fn link(m: &Mutator, next: Option<Gc<Link>>, key: u64) -> Result<Gc<Link>, OutOfMemory> {
+    m.alloc(Link { next, key })
+}
+
+/// Waits for the oldest child to die and checks what it left.
+fn bury_oldest(m: &Mutator, alive: &mut VecDeque<(u64, JoinHandle<Legacy>)>) -> Result<u64, WorkloadError> {
+    let Some((birth, handle)) = alive.pop_front() else { return Ok(0) };
+    let legacy = handle.join().unwrap_or_else(|panic| Err(panicked(&*panic)))?;
+    check(legacy.get(m), birth)
+}
+
+/// Follows the list from the last link to the first; each has the key that it was given.
+fn check(list: Gc<Link>, birth: u64) -> Result<u64, WorkloadError> {
+    let mut at = Some(list);
+    let mut left = LENGTH;
+    while let Some(link) = at {
+        if left == 0 || link.key != birth * LENGTH + left - 1 {
+            return Err(wrong(birth, LENGTH - left));
+        }
+        left -= 1;
+        at = link.next;
+    }
+    if left == 0 { Ok(LENGTH) } else { Err(wrong(birth, LENGTH - left)) }
+}
+
+fn wrong(birth: u64, links: u64) -> WorkloadError {
+    WorkloadError::Wrong(format!("the list of child {birth} is broken after {links} of its {LENGTH} links"))
+}
+
+/// All children's lists and their waste, since collections are few; twice that is comfortable.
+fn needs(plan: &Plan) -> usize {
+    (LENGTH * (1 + WASTE)) as usize * size_of::<[usize; 3]>() * plan.threads.get() * 2 + (4 << 20)
+}

@@ -1,0 +1,145 @@
+//! GCBench, by John Ellis, Pete Kovac and Hans Boehm.
+//!
+//! Every thread does the whole benchmark: a large tree to stretch the heap, a smaller one and an array of doubles that
+//! stay alive, then trees of growing depth, each depth built once from the top down (a node is allocated first and its
+//! children are stored into it, as constructors do) and once from the bottom up (children first). Live data of middling
+//! size with much short-lived data around it, and both directions in which a tree can be half built when the collector
+//! comes.
+
+use super::{Plan, Shift, Workload, WorkloadError, on_threads};
+use crate::{Array, Gc, GcCell, Mutator, OutOfMemory, keep_alive, traced};
+
+/// See the module.
+pub static WORKLOAD: Workload = Workload {
+    name: "gcbench",
+    about: "Boehm's benchmark: trees top-down and bottom-up beside long-lived data; --depth",
+    default_depth: Some(18),
+    needs,
+    pass,
+};
+
+traced! {
+    /// A node of GCBench: two children and two integers that nobody uses.
+    #[derive(Debug)]
+    pub struct Node {
+        left: GcCell<Option<Gc<Node>>>,
+        right: GcCell<Option<Gc<Node>>>,
+        i: i32,
+        j: i32,
+    }
+}
+
+/// Bytes of a node: two references, two integers and the header.
+const NODE_BYTES: usize = 32;
+/// Doubles in the long-lived array.
+const ARRAY_LENGTH: usize = 500_000;
+/// Depth of the smallest trees, and the step from one depth to the next.
+const SHALLOWEST: u32 = 4;
+const STEP: usize = 2;
+/// The deepest short-lived trees and the long-lived one are this much less deep than the one that stretches the heap.
+const BELOW_STRETCH: u32 = 2;
+
+fn node(m: &Mutator, left: Option<Gc<Node>>, right: Option<Gc<Node>>) -> Result<Gc<Node>, OutOfMemory> {
+    m.alloc(Node { left: GcCell::new(left), right: GcCell::new(right), i: 0, j: 0 })
+}
+
+/// Hangs a full tree of this depth below a node, from the top down.
+fn populate(m: &Mutator, depth: u32, tree: Gc<Node>) -> Result<(), OutOfMemory> {
+    if depth == 0 {
+        return Ok(());
+    }
+    let left = node(m, None, None)?;
+    tree.left.set(Some(left));
+    let right = node(m, None, None)?;
+    tree.right.set(Some(right));
+    populate(m, depth - 1, left)?;
+    populate(m, depth - 1, right)
+}
+
+fn top_down(m: &Mutator, depth: u32) -> Result<Gc<Node>, OutOfMemory> {
+    let tree = node(m, None, None)?;
+    populate(m, depth, tree)?;
+    Ok(tree)
+}
+
+fn bottom_up(m: &Mutator, depth: u32) -> Result<Gc<Node>, OutOfMemory> {
+    if depth == 0 {
+        return node(m, None, None);
+    }
+    let left = bottom_up(m, depth - 1)?;
+    let right = bottom_up(m, depth - 1)?;
+    node(m, Some(left), Some(right))
+}
+
+const fn tree_size(depth: u32) -> u64 {
+    (2 << depth) - 1
+}
+
+/// How many trees of `depth` allocate twice what the stretch tree does.
+const fn iterations(stretch: u32, depth: u32) -> u64 {
+    2 * tree_size(stretch) / tree_size(depth)
+}
+
+fn pass(m: &Mutator, shift: &Shift) -> Result<u64, WorkloadError> {
+    on_threads(m, shift, "gcbench", body)
+}
+
+fn body(m: &Mutator, shift: &Shift, _index: usize) -> Result<u64, WorkloadError> {
+    let stretch = shift.plan().depth;
+    let long_depth = stretch.saturating_sub(BELOW_STRETCH);
+    bottom_up(m, stretch)?;
+    let long_lived = top_down(m, long_depth)?;
+    let array = reciprocals(m)?;
+    for depth in (SHALLOWEST..=long_depth).step_by(STEP) {
+        short_lived(m, shift, depth)?;
+    }
+    keep_alive(long_lived);
+    keep_alive(array);
+    Ok(check_tree(long_lived, long_depth)? + check_array(array)?)
+}
+
+fn short_lived(m: &Mutator, shift: &Shift, depth: u32) -> Result<(), OutOfMemory> {
+    for build in [top_down, bottom_up] {
+        for _ in 0..iterations(shift.plan().depth, depth) {
+            if shift.is_over() {
+                return Ok(());
+            }
+            build(m, depth)?;
+            m.safepoint();
+        }
+    }
+    Ok(())
+}
+
+/// 1, 1/2, 1/3 … in the first half, zeros in the second.
+fn reciprocals(m: &Mutator) -> Result<Gc<Array<f64>>, OutOfMemory> {
+    m.alloc_array(ARRAY_LENGTH, |i| if i < ARRAY_LENGTH / 2 { 1.0 / (i + 1) as f64 } else { 0.0 })
+}
+
+fn check_tree(tree: Gc<Node>, depth: u32) -> Result<u64, WorkloadError> {
+    fn count(tree: Gc<Node>) -> u64 {
+        let below = |child: &GcCell<Option<Gc<Node>>>| child.get().map_or(0, count);
+        1 + below(&tree.left) + below(&tree.right) + u64::from(tree.i != tree.j)
+    }
+    match count(tree) {
+        nodes if nodes == tree_size(depth) => Ok(nodes),
+        nodes => Err(WorkloadError::Wrong(format!("the long-lived tree of depth {depth} has {nodes} nodes"))),
+    }
+}
+
+fn check_array(array: Gc<Array<f64>>) -> Result<u64, WorkloadError> {
+    let half = array.len() / 2;
+    let right = array[..half].iter().enumerate().all(|(i, &x)| x == 1.0 / (i + 1) as f64)
+        && array[half..].iter().all(|&x| x == 0.0);
+    match right && array.len() == ARRAY_LENGTH {
+        true => Ok(1),
+        false => Err(WorkloadError::Wrong("the long-lived array of doubles has changed".to_owned())),
+    }
+}
+
+/// The stretch tree, and later the long-lived data with one deepest tree, on every thread; twice that is comfortable.
+fn needs(plan: &Plan) -> usize {
+    let long_depth = plan.depth.saturating_sub(BELOW_STRETCH);
+    let nodes = tree_size(plan.depth).max(2 * tree_size(long_depth)) as usize;
+    (nodes * NODE_BYTES + ARRAY_LENGTH * size_of::<f64>()) * plan.threads.get() * 2
+}

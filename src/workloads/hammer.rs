@@ -1,0 +1,158 @@
+//! Threads that hold the process's locks when they are stopped.
+//!
+//! malloc's arenas, Rust's and C's standard streams, the dynamic linker, the thread list of pthread_create, the
+//! unwinder: each has a lock, and a thread that is stopped by a signal may hold any of them. A collector that calls
+//! malloc, prints, looks a symbol up or starts a thread while the world stands still waits for ever
+//! (`.stop.no-malloc`, `.stop.locks`). Here every thread of the plan does nothing but take those locks, interrupted by
+//! a timer of its own (`.stop.eintr`), beside a little allocation, while the main thread collects without end.
+
+use std::hint::black_box;
+use std::io::{self, Write};
+use std::panic;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use super::{Crew, Disorder, Plan, Shift, Workload, WorkloadError};
+use crate::os::dynamic;
+use crate::os::timer::OwnTimer;
+use crate::sync::{AtomicBool, Ordering};
+use crate::{Gc, Mutator, traced};
+
+/// See the module.
+pub static WORKLOAD: Workload = Workload {
+    name: "hammer",
+    about: "malloc, print, dlsym, unwind and spawn threads without end while collecting without end",
+    default_depth: None,
+    needs,
+    pass,
+};
+
+traced! {
+    /// A link of the short list that each round makes.
+    struct Bead {
+        next: Option<Gc<Bead>>,
+        number: u64,
+    }
+}
+
+/// Collections in one pass.
+const COLLECTIONS: u32 = 200;
+/// The pause between two of them.
+const BREATH: Duration = Duration::from_micros(100);
+/// Beads of a list.
+const BEADS: u64 = 100;
+/// Every so many rounds a thread is started.
+const SPAWN_EVERY: u64 = 8;
+/// How often a thread is interrupted by its timer, in nanoseconds.
+const TICK_NS: i64 = 1_000_000;
+
+fn pass(m: &Mutator, shift: &Shift) -> Result<u64, WorkloadError> {
+    let enough = Arc::new(AtomicBool::new(false));
+    let mut crew = Crew::default();
+    for index in 0..shift.plan().threads.get() {
+        let enough = Arc::clone(&enough);
+        crew.start(m, shift, &format!("hammer-{index}"), move |m, shift| hammer(m, shift, &enough, index))?;
+    }
+    let collected = collect(m, shift);
+    enough.store(true, Ordering::Relaxed);
+    let verified = crew.join();
+    collected.and(verified)
+}
+
+/// Collects again and again. Between two collections the others get their locks back: without that they would all
+/// queue for the one that a collection holds, and nobody would be stopped anywhere interesting.
+fn collect(m: &Mutator, shift: &Shift) -> Result<(), WorkloadError> {
+    for _ in 0..COLLECTIONS {
+        if shift.is_over() {
+            break;
+        }
+        m.collect()?;
+        m.blocking(|| thread::sleep(BREATH));
+    }
+    Ok(())
+}
+
+fn hammer(m: &Mutator, shift: &Shift, enough: &AtomicBool, index: usize) -> Result<u64, WorkloadError> {
+    // Without a timer (the kernel may refuse one) the locks are hammered all the same.
+    let _timer = OwnTimer::start(TICK_NS).ok();
+    let mut disorder = Disorder::new(index);
+    let mut verified = 0;
+    let mut round: u64 = 0;
+    while !shift.is_over() && !enough.load(Ordering::Relaxed) {
+        verified += string_beads(m)?;
+        malloc_and_free(&mut disorder);
+        take_stdout(round, index);
+        black_box(dynamic::is_known(c"malloc") && dynamic::is_known(c"no such symbol"));
+        unwind();
+        if round.is_multiple_of(SPAWN_EVERY) {
+            spawn_and_join(m, round)?;
+        }
+        round += 1;
+        m.safepoint();
+    }
+    Ok(verified)
+}
+
+/// Makes a list and counts it.
+fn string_beads(m: &Mutator) -> Result<u64, WorkloadError> {
+    let mut list: Option<Gc<Bead>> = None;
+    for number in 0..BEADS {
+        list = Some(m.alloc(Bead { next: list, number })?);
+    }
+    let mut left = BEADS;
+    while let Some(bead) = list {
+        left = left.checked_sub(1).filter(|&l| l == bead.number).ok_or_else(|| wrong(bead.number))?;
+        list = bead.next;
+    }
+    if left == 0 { Ok(BEADS) } else { Err(wrong(left)) }
+}
+
+fn wrong(bead: u64) -> WorkloadError {
+    WorkloadError::Wrong(format!("a list of {BEADS} beads is broken at {bead}"))
+}
+
+/// Sizes for the thread's cache, for the arena and for mmap.
+fn malloc_and_free(disorder: &mut Disorder) {
+    for limit in [64, 4096, 64 << 10, 512 << 10] {
+        let size = 1 + disorder.below(limit);
+        black_box(Vec::<u8>::with_capacity(size));
+    }
+    // calloc and realloc take the same locks by other ways.
+    let (from, to) = (1 + disorder.below(2000), 1 + disorder.below(200_000));
+    let mut grown = vec![0u8; from];
+    grown.resize(to, 1);
+    black_box(grown);
+}
+
+/// Holds Rust's stdout over a malloc; prints a line when the number of rounds is a power of four, so that there is
+/// something to see.
+fn take_stdout(round: u64, index: usize) {
+    let mut stdout = io::stdout().lock();
+    let line = format!("hammer {index}: {round} rounds\n");
+    let shown = round >= 64 && round.is_power_of_two() && round.trailing_zeros().is_multiple_of(2);
+    let text = if shown { line.as_bytes() } else { &[] };
+    // Nobody listening is no reason to stop hammering.
+    let _ = stdout.write_all(text);
+    let _ = stdout.flush();
+}
+
+/// A panic that is caught walks the stack, which takes the dynamic linker's lock; `resume_unwind` prints nothing.
+fn unwind() {
+    let caught = panic::catch_unwind(|| panic::resume_unwind(Box::new(())));
+    debug_assert!(caught.is_err());
+}
+
+/// A thread that the world knows nothing of, and one that it knows.
+fn spawn_and_join(m: &Mutator, round: u64) -> Result<(), WorkloadError> {
+    let stranger = thread::spawn(move || black_box(format!("stranger {round}")).len());
+    m.blocking(|| stranger.join()).map_err(|panic| super::panicked(&*panic))?;
+    // SAFETY: `string_beads` keeps its list on the stack.
+    let member = unsafe { m.world().spawn("hammered", |m| string_beads(m).map(|_| ())) }?;
+    member.join().map_err(|panic| super::panicked(&*panic))?
+}
+
+/// Lists of a few kilobytes on every thread, and as many threads again.
+fn needs(plan: &Plan) -> usize {
+    plan.threads.get() * 64 * 1024 + (8 << 20)
+}

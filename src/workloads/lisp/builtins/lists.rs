@@ -1,0 +1,217 @@
+//! Pairs, lists, equality.
+
+use crate::{Gc, GcCell};
+
+use super::super::error::{Outcome, Trouble};
+use super::super::machine::Vm;
+use super::super::numbers;
+use super::super::store::{Made, Store, elements, list_length};
+use super::super::value::{Pair, Row, Text, Value, Vector};
+use super::{ANY, Args, Primitive, length, plain};
+
+pub const ALL: &[Primitive] = &[
+    plain("cons", 2, 2, |vm, args| Ok(vm.store.cons(args[0].get(), args[1].get())?)),
+    plain("car", 1, 1, |_, args| Ok(pair(args[0].get())?.car.get())),
+    plain("cdr", 1, 1, |_, args| Ok(pair(args[0].get())?.cdr.get())),
+    plain("caar", 1, 1, |_, args| path(args, "aa")),
+    plain("cadr", 1, 1, |_, args| path(args, "da")),
+    plain("cdar", 1, 1, |_, args| path(args, "ad")),
+    plain("cddr", 1, 1, |_, args| path(args, "dd")),
+    plain("caaar", 1, 1, |_, args| path(args, "aaa")),
+    plain("caadr", 1, 1, |_, args| path(args, "daa")),
+    plain("cadar", 1, 1, |_, args| path(args, "ada")),
+    plain("caddr", 1, 1, |_, args| path(args, "dda")),
+    plain("cdaar", 1, 1, |_, args| path(args, "aad")),
+    plain("cdadr", 1, 1, |_, args| path(args, "dad")),
+    plain("cddar", 1, 1, |_, args| path(args, "add")),
+    plain("cdddr", 1, 1, |_, args| path(args, "ddd")),
+    plain("cadddr", 1, 1, |_, args| path(args, "ddda")),
+    plain("cddddr", 1, 1, |_, args| path(args, "dddd")),
+    plain("set-car!", 2, 2, |_, args| {
+        pair(args[0].get())?.car.set(args[1].get());
+        Ok(Value::UNSPECIFIED)
+    }),
+    plain("set-cdr!", 2, 2, |_, args| {
+        pair(args[0].get())?.cdr.set(args[1].get());
+        Ok(Value::UNSPECIFIED)
+    }),
+    plain("pair?", 1, 1, |_, args| Ok(Value::bool(args[0].get().is::<Pair>()))),
+    plain("null?", 1, 1, |_, args| Ok(Value::bool(args[0].get() == Value::NIL))),
+    plain("list?", 1, 1, |_, args| Ok(Value::bool(list_length(args[0].get()).is_some()))),
+    plain("list", 0, ANY, |vm, args| Ok(from_row(&vm.store, args)?)),
+    plain("cons*", 1, ANY, |vm, args| {
+        let (last, front) = args.split_last().unwrap_or((&args[0], &[]));
+        Ok(front.iter().rev().try_fold(last.get(), |rest, item| vm.store.cons(item.get(), rest))?)
+    }),
+    plain("make-list", 1, 2, |vm, args| {
+        let filler = args.get(1).map_or(Value::UNSPECIFIED, GcCell::get);
+        Ok((0..length(args[0].get())?).try_fold(Value::NIL, |rest, _| vm.store.cons(filler, rest))?)
+    }),
+    plain("length", 1, 1, |_, args| {
+        let list = args[0].get();
+        list_length(list).map(|n| Value::fixnum(n as i64)).ok_or(Trouble::Type("a proper list", list))
+    }),
+    plain("append", 0, ANY, append),
+    plain("reverse", 1, 1, |vm, args| {
+        proper(args[0].get())?;
+        Ok(reversed(&vm.store, args[0].get())?)
+    }),
+    plain("append-reverse", 2, 2, |vm, args| Ok(reversed_onto(&vm.store, args[0].get(), args[1].get())?)),
+    plain("list-tail", 2, 2, |_, args| tail(args[0].get(), args[1].get())),
+    plain("list-ref", 2, 2, |_, args| {
+        let rest = tail(args[0].get(), args[1].get())?;
+        rest.get::<Pair>().map(|p| p.car.get()).ok_or(Trouble::Type("an index of the list", args[1].get()))
+    }),
+    plain("list-head", 2, 2, |vm, args| {
+        let count = length(args[1].get())?;
+        tail(args[0].get(), args[1].get())?;
+        let front = elements(args[0].get()).take(count);
+        let reverse = front.into_iter().try_fold(Value::NIL, |rest, item| vm.store.cons(item, rest))?;
+        Ok(reversed(&vm.store, reverse)?)
+    }),
+    plain("list-copy", 1, 1, |vm, args| Ok(appended(&vm.store, args[0].get(), Value::NIL)?)),
+    plain("last-pair", 1, 1, |_, args| {
+        let mut last = pair(args[0].get())?;
+        while let Some(next) = last.cdr.get().get::<Pair>() {
+            last = next;
+        }
+        Ok(Value::object(last))
+    }),
+    plain("memq", 2, 2, |_, args| member(args, |a, b| a == b)),
+    plain("memv", 2, 2, |_, args| member(args, eqv)),
+    plain("%member", 2, 2, |vm, args| {
+        let store = vm.store;
+        member(args, |a, b| equal(&store, a, b))
+    }),
+    plain("assq", 2, 2, |_, args| associated(args, |a, b| a == b)),
+    plain("assv", 2, 2, |_, args| associated(args, eqv)),
+    plain("%assoc", 2, 2, |vm, args| {
+        let store = vm.store;
+        associated(args, |a, b| equal(&store, a, b))
+    }),
+    plain("eq?", 2, 2, |_, args| Ok(Value::bool(args[0].get() == args[1].get()))),
+    plain("eqv?", 2, 2, |_, args| Ok(Value::bool(eqv(args[0].get(), args[1].get())))),
+    plain("equal?", 2, 2, |vm, args| Ok(Value::bool(equal(&vm.store, args[0].get(), args[1].get())))),
+];
+
+fn pair(value: Value) -> Outcome<Gc<Pair>> {
+    value.get::<Pair>().ok_or(Trouble::Type("a pair", value))
+}
+
+fn proper(list: Value) -> Outcome<usize> {
+    list_length(list).ok_or(Trouble::Type("a proper list", list))
+}
+
+/// Follows cars and cdrs, in the order in which they are taken.
+fn path(args: Args<'_>, steps: &str) -> Outcome {
+    let whole = args[0].get();
+    let step = |value: Value, step: u8| {
+        let pair = value.get::<Pair>()?;
+        Some(if step == b'a' { pair.car.get() } else { pair.cdr.get() })
+    };
+    steps.bytes().try_fold(whole, step).ok_or(Trouble::Type("a list of that shape", whole))
+}
+
+fn tail(list: Value, count: Value) -> Outcome {
+    let mut rest = list;
+    for _ in 0..length(count)? {
+        rest = rest.get::<Pair>().ok_or(Trouble::Type("an index of the list", count))?.cdr.get();
+    }
+    Ok(rest)
+}
+
+fn append(vm: &mut Vm<'_, '_>, args: Args<'_>) -> Outcome {
+    let Some((last, front)) = args.split_last() else { return Ok(Value::NIL) };
+    let mut all = last.get();
+    for list in front.iter().rev() {
+        proper(list.get())?;
+        all = appended(&vm.store, list.get(), all)?;
+    }
+    Ok(all)
+}
+
+fn member(args: Args<'_>, same: impl Fn(Value, Value) -> bool) -> Outcome {
+    let (item, mut rest) = (args[0].get(), args[1].get());
+    while let Some(pair) = rest.get::<Pair>() {
+        if same(item, pair.car.get()) {
+            return Ok(rest);
+        }
+        rest = pair.cdr.get();
+    }
+    if rest == Value::NIL { Ok(Value::FALSE) } else { Err(Trouble::Type("a proper list", args[1].get())) }
+}
+
+fn associated(args: Args<'_>, same: impl Fn(Value, Value) -> bool) -> Outcome {
+    let key = args[0].get();
+    let mut walk = elements(args[1].get());
+    for entry in walk.by_ref() {
+        let Some(pair) = entry.get::<Pair>() else {
+            return Err(Trouble::Type("a list of pairs", args[1].get()));
+        };
+        if same(key, pair.car.get()) {
+            return Ok(entry);
+        }
+    }
+    if walk.rest() == Value::NIL { Ok(Value::FALSE) } else { Err(Trouble::Type("a list of pairs", args[1].get())) }
+}
+
+/// The list's elements, the last one first.
+pub fn reversed(store: &Store<'_>, list: Value) -> Made<Value> {
+    reversed_onto(store, list, Value::NIL)
+}
+
+/// The same, in front of `tail`.
+pub fn reversed_onto(store: &Store<'_>, list: Value, tail: Value) -> Made<Value> {
+    elements(list).try_fold(tail, |rest, item| store.cons(item, rest))
+}
+
+/// A copy of `front` that goes on with `back`; the copies keep their places in the source.
+pub fn appended(store: &Store<'_>, front: Value, back: Value) -> Made<Value> {
+    let mut head = back;
+    let mut last: Option<Gc<Pair>> = None;
+    let mut rest = front;
+    while let Some(pair) = rest.get::<Pair>() {
+        let copy = store.cons_at(pair.car.get(), back, pair.place())?;
+        match last {
+            Some(last) => last.cdr.set(copy),
+            None => head = copy,
+        }
+        last = copy.get::<Pair>();
+        rest = pair.cdr.get();
+    }
+    Ok(head)
+}
+
+/// A list of these cells' values.
+pub fn from_row(store: &Store<'_>, items: &[GcCell<Value>]) -> Made<Value> {
+    items.iter().rev().try_fold(Value::NIL, |rest, item| store.cons(item.get(), rest))
+}
+
+/// `eqv?`.
+pub fn eqv(a: Value, b: Value) -> bool {
+    a == b || numbers::same(a, b)
+}
+
+/// `equal?`: in a loop along lists, by recursion into everything else.
+pub fn equal(store: &Store<'_>, mut a: Value, mut b: Value) -> bool {
+    while let (Some(x), Some(y)) = (a.get::<Pair>(), b.get::<Pair>()) {
+        if a == b {
+            return true;
+        }
+        if !store.limit.has_room() || !equal(store, x.car.get(), y.car.get()) {
+            return false;
+        }
+        (a, b) = (x.cdr.get(), y.cdr.get());
+    }
+    if let (Some(x), Some(y)) = (a.get::<Text>(), b.get::<Text>()) {
+        return x.text() == y.text();
+    }
+    if let (Some(x), Some(y)) = (a.get::<Vector>(), b.get::<Vector>()) {
+        return same_rows(store, &x.items, &y.items);
+    }
+    eqv(a, b)
+}
+
+fn same_rows(store: &Store<'_>, a: &Row, b: &Row) -> bool {
+    a.len() == b.len() && store.limit.has_room() && a.iter().zip(b.iter()).all(|(x, y)| equal(store, x.get(), y.get()))
+}

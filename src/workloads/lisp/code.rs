@@ -1,0 +1,178 @@
+//! The machine's instructions.
+//!
+//! A word holds the operation in its low byte and an operand `a` of 24 bits above it; a few operations have more
+//! words. The stack holds a frame per waiting call:
+//!
+//! ```text
+//!            fp-2              fp-1       fp …                                  sp
+//!   … │ pc and fp of the caller │ closure │ arguments │ locals │ temporaries │ free …
+//! ```
+//!
+//! The word below the closure is a fixnum, so the stack is an array of values like any other and the collector
+//! needs to know nothing about it. `Frame` leaves room for that word, then come the procedure and its arguments;
+//! a tail call moves procedure and arguments down over the frame that it replaces.
+
+macro_rules! operations {
+    ($($(#[doc = $doc:literal])* $name:ident),* $(,)?) => {
+        /// An operation.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum Op { $($(#[doc = $doc])* $name),* }
+
+        const OPERATIONS: [Op; 64] = {
+            let mut all = [Op::Halt; 64];
+            $(all[Op::$name as usize] = Op::$name;)*
+            all
+        };
+    };
+}
+
+operations! {
+    /// Never emitted.
+    Halt,
+    /// Push constant `a`.
+    Constant,
+    /// Push the fixnum `a`, signed.
+    Integer,
+    /// Push the slot `a` of the frame.
+    Local,
+    /// Pop into slot `a`.
+    SetLocal,
+    /// Push what is in the box in slot `a`; an error if it has no value yet.
+    LocalBox,
+    /// Pop into the box in slot `a`.
+    SetLocalBox,
+    /// Put the value of slot `a` into a box of its own.
+    MakeBox,
+    /// Push the closure's value `a`.
+    Free,
+    /// Push what is in the closure's box `a`.
+    FreeBox,
+    /// Pop into the closure's box `a`.
+    SetFreeBox,
+    /// Push the running closure.
+    Itself,
+    /// Push the global variable of the symbol in constant `a`.
+    Global,
+    /// Pop into a global variable that exists.
+    SetGlobal,
+    /// Give a global variable its first value; the symbol replaces it on the stack.
+    DefineGlobal,
+    /// Drop the top.
+    Pop,
+    /// Drop the `a` values below the top.
+    Slide,
+    /// Go to `a`.
+    Jump,
+    /// Pop; go to `a` if it was `#f`.
+    JumpIfFalse,
+    /// Go to `a` if the top is not `#f`, else pop it.
+    JumpIfTrueElsePop,
+    /// Make a closure of the code in constant `a`; next word: how many captures, then a word for each.
+    Closure,
+    /// Leave room for the return word.
+    Frame,
+    /// `Frame`, then `Global a`.
+    FrameGlobal,
+    /// Call with `a` arguments.
+    Call,
+    /// Call with `a` arguments in place of this frame.
+    TailCall,
+    /// Return the top.
+    Return,
+    /// Call the primitive `a & 0xfff` with `a >> 12` arguments.
+    Primitive,
+    /// The next iteration of a loop: move the top `a` values to the slot of the next word, go to the word after that.
+    Again,
+    /// The rest are primitives that the machine does itself when the arguments are as usual; `a` is the primitive,
+    /// which does it in all other cases, errors included.
+    Car,
+    Cdr,
+    Cons,
+    IsNull,
+    IsPair,
+    Not,
+    IsEq,
+    Add,
+    Subtract,
+    Multiply,
+    Equal,
+    Less,
+    Greater,
+    LessOrEqual,
+    GreaterOrEqual,
+    VectorRef,
+    VectorSet,
+    Remainder,
+    Quotient,
+    Caar,
+    Cadr,
+    Cddr,
+}
+
+impl Op {
+    #[inline(always)]
+    pub fn of(word: u32) -> Self {
+        OPERATIONS[(word & 63) as usize]
+    }
+
+    pub fn word(self, operand: usize) -> u32 {
+        (operand as u32) << 8 | self as u32
+    }
+
+    /// The operation that does this primitive in place, and with how many arguments.
+    pub fn of_primitive(name: &str, arguments: usize) -> Option<Self> {
+        Some(match (name, arguments) {
+            ("car", 1) => Self::Car,
+            ("cdr", 1) => Self::Cdr,
+            ("cons", 2) => Self::Cons,
+            ("null?", 1) => Self::IsNull,
+            ("pair?", 1) => Self::IsPair,
+            ("not", 1) => Self::Not,
+            ("eq?", 2) => Self::IsEq,
+            ("+", 2) => Self::Add,
+            ("-", 2) => Self::Subtract,
+            ("*", 2) => Self::Multiply,
+            ("=", 2) => Self::Equal,
+            ("<", 2) => Self::Less,
+            (">", 2) => Self::Greater,
+            ("<=", 2) => Self::LessOrEqual,
+            (">=", 2) => Self::GreaterOrEqual,
+            ("vector-ref", 2) => Self::VectorRef,
+            ("vector-set!", 3) => Self::VectorSet,
+            ("remainder", 2) => Self::Remainder,
+            ("quotient", 2) => Self::Quotient,
+            ("caar", 1) => Self::Caar,
+            ("cadr", 1) => Self::Cadr,
+            ("cddr", 1) => Self::Cddr,
+            _ => return None,
+        })
+    }
+}
+
+/// Where a closure's captured value comes from, in the words after `Closure`.
+#[derive(Clone, Copy)]
+pub enum Capture {
+    Local(usize),
+    Free(usize),
+    Itself,
+}
+
+impl Capture {
+    pub fn word(self) -> u32 {
+        match self {
+            Self::Local(slot) => (slot as u32) << 2,
+            Self::Free(index) => (index as u32) << 2 | 1,
+            Self::Itself => 2,
+        }
+    }
+
+    #[inline(always)]
+    pub fn of(word: u32) -> Self {
+        match word & 3 {
+            0 => Self::Local((word >> 2) as usize),
+            1 => Self::Free((word >> 2) as usize),
+            _ => Self::Itself,
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! From trouble to a condition that handlers can look at, and from an unhandled one to the host's error.
+//!
+//! A condition is made where the trouble is, while the stack still tells how the program came there: the place of
+//! the innermost call that stands in the program's own text (the prelude's procedures are passed over), the
+//! procedure around it, and a few of the calls that wait for it.
+
+use crate::Gc;
+
+use super::builtins;
+use super::error::{LispError, Trouble, Uncaught};
+use super::machine::{Vm, caller_of, return_word};
+use super::printer::{Style, brief, condition_text, to_text};
+use super::store::{Made, elements};
+use super::value::{Closure, Condition, Kind, Symbol, Text, Value};
+
+/// How many waiting calls an error shows.
+const SHOWN_CALLS: usize = 6;
+
+/// Where the machine is, for people.
+pub struct Whereabouts {
+    pub place: Option<String>,
+    pub procedure: Option<String>,
+    pub calls: Vec<String>,
+}
+
+impl Vm<'_, '_> {
+    /// Hands trouble to the program's handlers: the next thing that runs is the prelude's `raise`. An error if there
+    /// are none, or if even that is impossible.
+    pub fn signal(&mut self, trouble: Trouble) -> Result<(), Box<LispError>> {
+        let object = match trouble {
+            Trouble::Halt(error) => return Err(error),
+            Trouble::Raise(object) => object,
+            other => match self.condition_of(other) {
+                Ok(condition) => condition,
+                Err(_) => self.store.machine.out_of_memory.get(),
+            },
+        };
+        if self.handlers == Value::NIL {
+            return Err(Box::new(self.uncaught(object)));
+        }
+        let word = return_word(self.pc, self.fp);
+        if self.need(3).is_err() {
+            return Err(Box::new(self.uncaught(object)));
+        }
+        self.push(word);
+        self.push(self.store.machine.raise.get());
+        self.push(object);
+        match self.call(1) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Box::new(self.uncaught(object))),
+        }
+    }
+
+    fn condition_of(&mut self, trouble: Trouble) -> Made<Value> {
+        let name = builtins::primitive(self.primitive).name;
+        let (kind, message) = match trouble {
+            Trouble::Type(expected, got) => {
+                ("type", format!("{name}: expected {expected}, got {}", brief(&self.store, got)))
+            }
+            Trouble::Range(index, length) => {
+                let index = brief(&self.store, index);
+                ("range", format!("{name}: the index {index} is out of range, the length is {length}"))
+            }
+            Trouble::Failure(kind @ ("arithmetic" | "value"), message, about) => {
+                let about = about.map_or_else(String::new, |v| format!(" {}", brief(&self.store, v)));
+                (kind, format!("{name}: {message}{about}"))
+            }
+            Trouble::Failure(kind, message, about) => {
+                let about = about.map_or_else(String::new, |v| format!(" {}", brief(&self.store, v)));
+                (kind, format!("{message}{about}"))
+            }
+            Trouble::Memory | Trouble::Halt(_) | Trouble::Raise(_) => return Ok(self.store.machine.out_of_memory.get()),
+        };
+        self.condition(kind, &message, Value::NIL)
+    }
+
+    /// A condition that happened here.
+    pub fn condition(&mut self, kind: &str, message: &str, irritants: Value) -> Made<Value> {
+        let store = self.store;
+        let here = self.whereabouts();
+        let text = |text: &Option<String>| text.as_ref().map_or(Ok(Value::FALSE), |t| store.string(t));
+        let mut calls = Value::NIL;
+        for call in here.calls.iter().rev() {
+            calls = store.cons(store.string(call)?, calls)?;
+        }
+        store.object(Condition {
+            head: Kind::Condition.head(0),
+            kind: store.symbol(kind)?,
+            message: store.string(message)?,
+            irritants,
+            place: text(&here.place)?,
+            procedure: text(&here.procedure)?,
+            calls,
+        })
+    }
+
+    /// What the host is told when nobody handles this object.
+    pub fn uncaught(&self, object: Value) -> LispError {
+        let text = |value: Value| value.get::<Text>().map(|t| t.text().to_owned());
+        let Some(condition) = object.get::<Condition>() else {
+            let here = self.whereabouts();
+            let message = format!("uncaught object {}", brief(&self.store, object));
+            let Whereabouts { place, procedure, calls } = here;
+            return LispError::Uncaught(Box::new(Uncaught { place, message, procedure, calls }));
+        };
+        let here = (!condition.place.is_true()).then(|| self.whereabouts());
+        let message = condition_text(&self.store, condition);
+        LispError::Uncaught(Box::new(match here {
+            Some(Whereabouts { place, procedure, calls }) => Uncaught { place, message, procedure, calls },
+            None => Uncaught {
+                place: text(condition.place),
+                message,
+                procedure: text(condition.procedure),
+                calls: elements(condition.calls).filter_map(text).collect(),
+            },
+        }))
+    }
+
+    /// How many calls are waiting.
+    pub fn depth(&self) -> usize {
+        let mut depth = 0;
+        self.each_frame(|_, _| {
+            depth += 1;
+            true
+        });
+        depth
+    }
+
+    /// Visits the running procedure and then each waiting one, with the index of the word that it is at, until told
+    /// to stop.
+    fn each_frame(&self, mut visit: impl FnMut(Gc<Closure>, usize) -> bool) {
+        let (mut pc, mut fp, mut closure) = (self.pc, self.fp, self.closure);
+        while fp > 1 && visit(closure, pc.saturating_sub(1)) {
+            (pc, fp) = caller_of(self.stack[fp - 2].get());
+            match fp.checked_sub(1).and_then(|slot| self.stack[slot].get().get::<Closure>()) {
+                Some(caller) => closure = caller,
+                None => return,
+            }
+        }
+    }
+
+    pub fn whereabouts(&self) -> Whereabouts {
+        let mut here = Whereabouts { place: None, procedure: None, calls: Vec::new() };
+        let mut more = 0;
+        self.each_frame(|closure, pc| {
+            let code = closure.code;
+            let Some(file) = code.file.get::<Text>() else { return true };
+            if here.calls.len() == SHOWN_CALLS {
+                more += 1;
+                return true;
+            }
+            let place = code.place(pc).map(|(line, column)| format!("{}:{line}:{column}", file.text()));
+            let name = code.name.get::<Symbol>().map(|s| to_text(&self.store, Value::object(s), Style::Display));
+            if here.place.is_none() {
+                here.place = place;
+                here.procedure = name;
+            } else {
+                let name = name.map_or_else(String::new, |n| format!(" in {n}"));
+                here.calls.extend(place.map(|place| format!("called at {place}{name}")));
+            }
+            true
+        });
+        if more > 0 {
+            here.calls.push(format!("… and {more} more calls"));
+        }
+        here
+    }
+}

@@ -1,0 +1,229 @@
+//! A Scheme whose every cell is a collected object.
+//!
+//! It is the main job of this collector: real programs, with their garbage, on several threads. Pairs, strings,
+//! symbols, floats, closures, vectors, the compiled code, the symbol table, even the machine's stack are objects of
+//! the world; what the interpreter keeps outside of the heap is one `Root`, and the registers of a running
+//! machine on the Rust stack. That is what the promise of `World::attach` asks for, and why nothing in this
+//! folder puts a [`Value`](value::Value) into a `Vec` or a `Box`.
+//!
+//! ```text
+//!   text ──reader──▶ data ──expand, forms, macros──▶ tree ──resolve──▶ (captures, boxes) ──emit──▶ code ──machine──▶
+//! ```
+//!
+//! **The language** is R7RS in spirit: proper tail calls, first-class continuations that may be entered again,
+//! `dynamic-wind`, `guard` and the condition procedures, `syntax-rules`, records, promises, string ports, hash
+//! tables. Integers are exact at any size; there are no exact fractions (`(/ 1 3)` is a float) and no files.
+//! Recursion is limited by a stack of its own (4 million slots unless asked otherwise), so a recursion without end is
+//! an error that names the procedure, whatever the thread's stack.
+//!
+//! **Threads.** Each thread makes an [`Interpreter`] of its own, with its own symbols, globals and stack; threads
+//! share the heap, not data. The machine polls for a safepoint at each call and each turn of a loop, so it runs
+//! under either stopper.
+//!
+//! **Errors** end a run with a [`LispError`]: a syntax error before anything of the file runs, with
+//! `file:line:column`; an uncaught condition with the place of the call, the procedure, and the calls that waited
+//! for it. A full heap raises a condition like any other failure; a program may catch it and go on.
+
+use std::io::Write;
+
+use crate::sync::AtomicBool;
+use crate::{Gc, Mutator, Root};
+
+mod bignum;
+mod builtins;
+mod code;
+mod conditions;
+mod control;
+mod emit;
+mod error;
+mod expand;
+mod forms;
+mod machine;
+mod macros;
+mod numbers;
+mod output;
+mod printer;
+mod reader;
+mod repl;
+mod resolve;
+mod store;
+mod tree;
+mod value;
+
+pub use error::{LispError, Place, Uncaught};
+pub use repl::Prompt;
+
+use error::SyntaxError;
+use machine::{FIRST_SLOTS, Vm};
+use output::Output;
+use reader::Reader;
+use store::{Machine, StackLimit, Store, elements};
+use value::{Closure, Condition, Kind, Pair, Value};
+
+const PRELUDE: &str = include_str!("prelude.scm");
+
+/// Slots that a machine's stack may have: room for about half a million waiting calls, 32 MiB.
+const MOST_SLOTS: usize = 1 << 22;
+
+/// A Scheme, for one mutator thread: symbols, global variables, a stack.
+///
+/// It belongs to the world of the mutator that made it and is used with mutators of that world only.
+pub struct Interpreter {
+    machine: Root<Machine>,
+    most_slots: usize,
+}
+
+impl std::fmt::Debug for Interpreter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Interpreter").field("most_slots", &self.most_slots).finish_non_exhaustive()
+    }
+}
+
+impl Interpreter {
+    /// Makes the symbols, the built-in procedures, and what is written in Scheme itself.
+    pub fn new(mutator: &Mutator) -> Result<Self, LispError> {
+        let machine = Machine::make(mutator, FIRST_SLOTS)?;
+        let interpreter = Self { machine: mutator.root(machine), most_slots: MOST_SLOTS };
+        let store = interpreter.store(mutator)?;
+        forms::Special::install(&store)?;
+        builtins::install(&store)?;
+        let condition = Condition {
+            head: Kind::Condition.head(0),
+            kind: store.symbol("memory")?,
+            message: store.string("out of memory: the heap is full")?,
+            irritants: Value::NIL,
+            place: Value::FALSE,
+            procedure: Value::FALSE,
+            calls: Value::NIL,
+        };
+        machine.out_of_memory.set(store.object(condition)?);
+        let mut nowhere = std::io::sink();
+        interpreter.run(&store, Source::Prelude, &mut Output::new(&mut nowhere), None)?;
+        machine.ready.set(Value::TRUE);
+        Ok(interpreter)
+    }
+
+    /// Limits the stack to this many slots; a call takes four or five.
+    #[must_use]
+    pub fn with_stack_slots(mut self, slots: usize) -> Self {
+        self.most_slots = slots.max(FIRST_SLOTS);
+        self
+    }
+
+    /// Runs a program: reads all of it, then evaluates form by form. `name` is what errors call it.
+    ///
+    /// `(exit)` and `(exit 0)` end it like its last form does.
+    pub fn run_file(
+        &self,
+        mutator: &Mutator,
+        name: &str,
+        text: &str,
+        out: &mut (dyn Write + Send),
+    ) -> Result<(), LispError> {
+        self.run_until(mutator, name, text, out, None)
+    }
+
+    /// The same, and ends with [`LispError::Interrupted`] soon after the flag is set.
+    pub fn run_until(
+        &self,
+        mutator: &Mutator,
+        name: &str,
+        text: &str,
+        out: &mut (dyn Write + Send),
+        interrupt: Option<&AtomicBool>,
+    ) -> Result<(), LispError> {
+        let store = self.store(mutator)?;
+        let mut out = Output::new(out);
+        let result = self.run(&store, Source::File { name, text }, &mut out, interrupt);
+        out.flush(mutator)?;
+        match result {
+            Err(LispError::Exit(0)) => Ok(()),
+            Err(error) => Err(error),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// Evaluates a text and returns what its last form evaluates to, as `write` prints it.
+    pub fn evaluate(&self, mutator: &Mutator, name: &str, text: &str) -> Result<String, LispError> {
+        let store = self.store(mutator)?;
+        let mut nowhere = std::io::sink();
+        let value = self.run(&store, Source::File { name, text }, &mut Output::new(&mut nowhere), None)?;
+        Ok(printer::to_text(&store, value, printer::Style::Write))
+    }
+
+    fn store<'m>(&self, mutator: &'m Mutator) -> Result<Store<'m>, LispError> {
+        Ok(Store { mutator, machine: self.machine.get(mutator), limit: StackLimit::of_this_thread()? })
+    }
+
+    fn run(
+        &self,
+        store: &Store<'_>,
+        source: Source<'_>,
+        out: &mut Output<'_>,
+        interrupt: Option<&AtomicBool>,
+    ) -> Result<Value, LispError> {
+        let (file, forms) = match source {
+            Source::Prelude => (Value::FALSE, read_all(store, "prelude", PRELUDE)?),
+            Source::File { name, text } => (store.string(name)?, read_all(store, name, text)?),
+        };
+        forms::claim_definitions(if file.is_true() { forms } else { Value::NIL });
+        store.machine.output.set(Value::TRUE);
+        let mut last = Value::UNSPECIFIED;
+        for form in elements(forms) {
+            let name = if let Source::File { name, .. } = source { name } else { "prelude" };
+            let compiled = compile(store, form, file).map_err(|error| place_error(error, name))?;
+            if let Some(closure) = compiled.get::<Closure>() {
+                last = Vm::new(*store, out, closure, self.most_slots, interrupt).run(closure)?;
+            }
+        }
+        Ok(last)
+    }
+}
+
+/// Runs a program in an interpreter of its own.
+pub fn run_file(mutator: &Mutator, name: &str, text: &str, out: &mut (dyn Write + Send)) -> Result<(), LispError> {
+    Interpreter::new(mutator)?.run_file(mutator, name, text, out)
+}
+
+#[derive(Clone, Copy)]
+enum Source<'t> {
+    Prelude,
+    File { name: &'t str, text: &'t str },
+}
+
+/// All the forms of a text, as a list.
+fn read_all(store: &Store<'_>, name: &str, text: &str) -> Result<Value, LispError> {
+    let mut reader = Reader::new(*store, text);
+    let mut forms = Value::NIL;
+    let mut last: Option<Gc<Pair>> = None;
+    while let Some(form) = reader.next().map_err(|error| place_error(error, name))? {
+        let pair = store.cons(form, Value::NIL)?;
+        match last {
+            Some(last) => last.cdr.set(pair),
+            None => forms = pair,
+        }
+        last = pair.get::<Pair>();
+    }
+    Ok(forms)
+}
+
+/// A top-level form as a procedure without parameters. The prelude is the file `#f` before it is installed; forms
+/// given to `eval` have no file either.
+fn compile(store: &Store<'_>, form: Value, file: Value) -> Result<Value, SyntaxError> {
+    let prelude = !store.machine.ready.get().is_true();
+    let mut expander = expand::Expander::new(*store, prelude)?;
+    let mut node = expander.toplevel(form)?;
+    let functions = resolve::resolve(&mut node, &mut expander.variables);
+    let mut emitter = emit::Emitter::new(*store, expander.pool, file, &mut expander.variables, &functions);
+    let code = emitter.toplevel(&node)?;
+    Ok(store::closure_of(store, code)?)
+}
+
+fn place_error(error: SyntaxError, file: &str) -> LispError {
+    match error {
+        SyntaxError::Memory => LispError::OutOfMemory(crate::OutOfMemory),
+        SyntaxError::Syntax { at: (line, column), message, incomplete } => {
+            LispError::Syntax { place: Place { file: file.to_owned(), line, column }, message, incomplete }
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! The numeric tower: fixnums, integers of any size, floats.
+//!
+//! Exact integers never overflow: a result that needs more than 63 bits becomes a bignum, and one that fits again
+//! becomes a fixnum. There are no exact fractions: `(/ 6 3)` is 2 and `(/ 1 3)` is the float 0.333….
+//! The machine adds and compares fixnums itself and comes here for the rest.
+
+use std::cmp::Ordering;
+
+use super::bignum::{Big, MOST_DIGITS};
+use super::error::{Outcome, Trouble};
+use super::store::Store;
+use super::value::{Bignum, Flonum, Kind, Value};
+
+/// A number taken out of its cell.
+#[derive(Clone, Debug)]
+pub enum Number {
+    Fix(i64),
+    Big(Big),
+    Float(f64),
+}
+
+use Number::{Fix, Float};
+
+impl Number {
+    /// The number that this value is.
+    pub fn of(value: Value) -> Outcome<Self> {
+        Self::from_value(value).ok_or(Trouble::Type("a number", value))
+    }
+
+    pub fn from_value(value: Value) -> Option<Self> {
+        if let Some(n) = value.as_fixnum() {
+            return Some(Fix(n));
+        }
+        if let Some(f) = value.get::<Flonum>() {
+            return Some(Float(f.value));
+        }
+        value.get::<Bignum>().map(|b| Self::Big(Big::new(b.head >> 8 == 1, b.digits.to_vec())))
+    }
+
+    /// An exact integer.
+    pub fn integer(value: Value) -> Outcome<Self> {
+        match Self::from_value(value) {
+            Some(Float(_)) | None => Err(Trouble::Type("an exact integer", value)),
+            Some(n) => Ok(n),
+        }
+    }
+
+    pub fn to_f64(&self) -> f64 {
+        match self {
+            Fix(n) => *n as f64,
+            Self::Big(b) => b.to_f64(),
+            Float(f) => *f,
+        }
+    }
+
+    pub fn to_big(&self) -> Big {
+        match self {
+            Fix(n) => Big::from(i128::from(*n)),
+            Self::Big(b) => b.clone(),
+            Float(f) => Big::from_f64(*f),
+        }
+    }
+
+    pub fn is_exact(&self) -> bool {
+        !matches!(self, Float(_))
+    }
+
+    pub fn is_zero(&self) -> bool {
+        match self {
+            Fix(n) => *n == 0,
+            Self::Big(_) => false,
+            Float(f) => *f == 0.0,
+        }
+    }
+
+    pub fn is_negative(&self) -> bool {
+        match self {
+            Fix(n) => *n < 0,
+            Self::Big(b) => b.is_negative(),
+            Float(f) => *f < 0.0,
+        }
+    }
+
+    /// The number as a value again.
+    pub fn value(self, store: &Store<'_>) -> Outcome {
+        match self {
+            Fix(n) => integer(store, i128::from(n)),
+            Self::Big(b) => big(store, b),
+            Float(f) => Ok(store.flonum(f)?),
+        }
+    }
+}
+
+/// An exact integer as a value.
+pub fn integer(store: &Store<'_>, n: i128) -> Outcome {
+    match i64::try_from(n) {
+        Ok(small @ Value::FIXNUM_MIN..=Value::FIXNUM_MAX) => Ok(Value::fixnum(small)),
+        _ => big(store, Big::from(n)),
+    }
+}
+
+fn big(store: &Store<'_>, b: Big) -> Outcome {
+    if let Some(small @ Value::FIXNUM_MIN..=Value::FIXNUM_MAX) = b.to_i64() {
+        return Ok(Value::fixnum(small));
+    }
+    if b.digits().len() > MOST_DIGITS {
+        return Err(Trouble::Failure("arithmetic", "an integer of more than ten million digits".to_owned(), None));
+    }
+    let digits = store.mutator.alloc_array(b.digits().len(), |i| b.digits()[i])?;
+    Ok(store.object(Bignum { head: Kind::Bignum.head(u64::from(b.is_negative())), digits })?)
+}
+
+/// What to do with two numbers, by the larger of their two types.
+struct Operation {
+    fix: fn(i128, i128) -> i128,
+    big: fn(&Big, &Big) -> Big,
+    float: fn(f64, f64) -> f64,
+}
+
+fn operate(store: &Store<'_>, a: Value, b: Value, op: &Operation) -> Outcome {
+    match (Number::of(a)?, Number::of(b)?) {
+        (Fix(a), Fix(b)) => integer(store, (op.fix)(i128::from(a), i128::from(b))),
+        (a, b) if a.is_exact() && b.is_exact() => big(store, (op.big)(&a.to_big(), &b.to_big())),
+        (a, b) => Ok(store.flonum((op.float)(a.to_f64(), b.to_f64()))?),
+    }
+}
+
+pub fn add(store: &Store<'_>, a: Value, b: Value) -> Outcome {
+    operate(store, a, b, &Operation { fix: |a, b| a + b, big: Big::plus, float: |a, b| a + b })
+}
+
+pub fn subtract(store: &Store<'_>, a: Value, b: Value) -> Outcome {
+    let big = |a: &Big, b: &Big| a.plus(&b.clone().negated());
+    operate(store, a, b, &Operation { fix: |a, b| a - b, big, float: |a, b| a - b })
+}
+
+pub fn multiply(store: &Store<'_>, a: Value, b: Value) -> Outcome {
+    operate(store, a, b, &Operation { fix: |a, b| a * b, big: Big::times, float: |a, b| a * b })
+}
+
+pub fn divide(store: &Store<'_>, a: Value, b: Value) -> Outcome {
+    let (x, y) = (Number::of(a)?, Number::of(b)?);
+    if !(x.is_exact() && y.is_exact()) {
+        return Ok(store.flonum(x.to_f64() / y.to_f64())?);
+    }
+    let (quotient, remainder) = split(&x, &y)?;
+    if remainder.is_zero() { quotient.value(store) } else { Ok(store.flonum(x.to_f64() / y.to_f64())?) }
+}
+
+fn division_by_zero() -> Trouble {
+    Trouble::Failure("arithmetic", "division by zero".to_owned(), None)
+}
+
+/// Quotient towards zero, and remainder, of two exact integers.
+fn split(a: &Number, b: &Number) -> Outcome<(Number, Number)> {
+    if b.is_zero() {
+        return Err(division_by_zero());
+    }
+    if let (Fix(a), Fix(b)) = (a, b) {
+        return Ok((Fix(a / b), Fix(a % b)));
+    }
+    let (quotient, remainder) = a.to_big().divided_by(&b.to_big());
+    let small = |b: Big| b.to_i64().map_or(Number::Big(b), Fix);
+    Ok((small(quotient), small(remainder)))
+}
+
+/// The three integer divisions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Division {
+    Quotient,
+    Remainder,
+    Modulo,
+}
+
+pub fn integer_division(store: &Store<'_>, which: Division, a: Value, b: Value) -> Outcome {
+    let (x, y) = (Number::of(a)?, Number::of(b)?);
+    if !(x.is_exact() && y.is_exact()) {
+        let (Some(x), Some(y)) = (whole(&x), whole(&y)) else {
+            return Err(Trouble::Type("an integer", if whole(&x).is_none() { a } else { b }));
+        };
+        if y == 0.0 {
+            return Err(division_by_zero());
+        }
+        return Ok(store.flonum(match which {
+            Division::Quotient => (x / y).trunc(),
+            Division::Remainder => x % y,
+            Division::Modulo => x - y * (x / y).floor(),
+        })?);
+    }
+    let (quotient, remainder) = split(&x, &y)?;
+    match which {
+        Division::Quotient => quotient.value(store),
+        Division::Modulo if !remainder.is_zero() && remainder.is_negative() != y.is_negative() => {
+            big(store, remainder.to_big().plus(&y.to_big()))
+        }
+        _ => remainder.value(store),
+    }
+}
+
+/// The value of a number without a fraction.
+fn whole(n: &Number) -> Option<f64> {
+    let f = n.to_f64();
+    (f.fract() == 0.0).then_some(f)
+}
+
+/// How two numbers compare; `None` if one is not a number in the float sense.
+pub fn compare(a: Value, b: Value) -> Outcome<Option<Ordering>> {
+    Ok(match (Number::of(a)?, Number::of(b)?) {
+        (Fix(a), Fix(b)) => Some(a.cmp(&b)),
+        (a, b) if a.is_exact() && b.is_exact() => Some(a.to_big().cmp(&b.to_big())),
+        (a, b) => a.to_f64().partial_cmp(&b.to_f64()),
+    })
+}
+
+/// `eqv?` on two values that are not the same word: equal numbers of the same exactness.
+pub fn same(a: Value, b: Value) -> bool {
+    match (Number::from_value(a), Number::from_value(b)) {
+        (Some(Float(a)), Some(Float(b))) => a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan()),
+        (Some(Number::Big(a)), Some(Number::Big(b))) => a == b,
+        _ => false,
+    }
+}
+
+/// `base` to the power of `exponent`.
+pub fn power(store: &Store<'_>, base: Value, exponent: Value) -> Outcome {
+    let (b, e) = (Number::of(base)?, Number::of(exponent)?);
+    match (&b, &e) {
+        (Float(_), _) | (_, Float(_)) => Ok(store.flonum(b.to_f64().powf(e.to_f64()))?),
+        (_, e) if e.is_negative() => Ok(store.flonum(b.to_f64().powf(e.to_f64()))?),
+        (_, Number::Big(_)) => match b {
+            Fix(0 | 1) => Ok(base),
+            _ => Err(Trouble::Failure("arithmetic", "the exponent is too large".to_owned(), Some(exponent))),
+        },
+        (_, Fix(e)) => {
+            let mut result = Value::fixnum(1);
+            for bit in (0..64 - e.leading_zeros()).rev() {
+                result = multiply(store, result, result)?;
+                if e >> bit & 1 == 1 {
+                    result = multiply(store, result, base)?;
+                }
+            }
+            Ok(result)
+        }
+    }
+}
+
+/// The square root, exact if it can be.
+pub fn square_root(store: &Store<'_>, value: Value) -> Outcome {
+    let n = Number::of(value)?;
+    if let Fix(n @ 0..) = n
+        && n.isqrt() * n.isqrt() == n
+    {
+        return Ok(Value::fixnum(n.isqrt()));
+    }
+    if n.is_negative() {
+        return Err(Trouble::Type("a number that is not negative", value));
+    }
+    let root = n.to_f64().sqrt();
+    if let Number::Big(square) = &n
+        && root.is_finite()
+    {
+        let whole = Big::from_f64(root);
+        if whole.times(&whole) == *square {
+            return big(store, whole);
+        }
+    }
+    Ok(store.flonum(root)?)
+}
+
+/// `exact`: the integer of the same value.
+pub fn to_exact(store: &Store<'_>, value: Value) -> Outcome {
+    match Number::of(value)? {
+        Float(f) if f.is_finite() && f.fract() == 0.0 => big(store, Big::from_f64(f)),
+        Float(_) => Err(Trouble::Type("a number without a fraction (there are no exact fractions)", value)),
+        _ => Ok(value),
+    }
+}
+
+/// A number as text; `None` if the value is none.
+pub fn to_text(_: &Store<'_>, value: Value, radix: u32) -> Option<String> {
+    Some(match Number::from_value(value)? {
+        Fix(n) if radix == 10 => n.to_string(),
+        Float(f) => float_text(f),
+        n => n.to_big().to_text(radix),
+    })
+}
+
+fn float_text(f: f64) -> String {
+    if f.is_nan() {
+        return "+nan.0".to_owned();
+    }
+    if f.is_infinite() {
+        return if f > 0.0 { "+inf.0" } else { "-inf.0" }.to_owned();
+    }
+    let text = if f != 0.0 && !(1e-7..1e21).contains(&f.abs()) { format!("{f:e}") } else { format!("{f}") };
+    if text.contains(['.', 'e']) { text } else { text + ".0" }
+}
+
+/// The number that a token writes, if it writes one.
+pub fn parse(store: &Store<'_>, token: &str, radix: u32) -> Outcome<Option<Value>> {
+    let (token, radix) = match token.get(..2) {
+        Some("#x" | "#X") => (&token[2..], 16),
+        Some("#b" | "#B") => (&token[2..], 2),
+        Some("#o" | "#O") => (&token[2..], 8),
+        Some("#d" | "#D") => (&token[2..], 10),
+        Some("#e" | "#i") => return parse_with_exactness(store, token),
+        _ => (token, radix),
+    };
+    let digits = token.strip_prefix(['+', '-']).unwrap_or(token);
+    if let Some(float) = match token {
+        "+inf.0" => Some(f64::INFINITY),
+        "-inf.0" => Some(f64::NEG_INFINITY),
+        "+nan.0" | "-nan.0" => Some(f64::NAN),
+        _ => None,
+    } {
+        return Ok(Some(store.flonum(float)?));
+    }
+    if !digits.starts_with(|c: char| c.is_digit(radix) || c == '.') {
+        return Ok(None);
+    }
+    if let Some(number) = Big::parse(token, radix) {
+        return big(store, number).map(Some);
+    }
+    let plain = |c: char| c.is_ascii_digit() || matches!(c, '.' | 'e' | 'E' | '+' | '-');
+    if radix != 10 || !digits.chars().all(plain) || !digits.contains(|c: char| c.is_ascii_digit()) {
+        return Ok(None);
+    }
+    match token.parse::<f64>() {
+        Ok(float) => Ok(Some(store.flonum(float)?)),
+        Err(_) => Ok(None),
+    }
+}
+
+fn parse_with_exactness(store: &Store<'_>, token: &str) -> Outcome<Option<Value>> {
+    let Some(value) = parse(store, &token[2..], 10)? else { return Ok(None) };
+    match Number::from_value(value) {
+        Some(n) if token.starts_with("#i") => Ok(Some(store.flonum(n.to_f64())?)),
+        Some(Float(f)) if f.fract() == 0.0 => Ok(to_exact(store, value).ok()),
+        Some(n) => Ok(n.is_exact().then_some(value)),
+        None => Ok(None),
+    }
+}

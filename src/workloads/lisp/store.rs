@@ -1,0 +1,275 @@
+//! Where cells come from: the mutator, the symbol table, and how much Rust stack is left.
+//!
+//! Everything that a program needs between two top-level forms hangs off one collected object, the [`Machine`];
+//! the [`Interpreter`](super::Interpreter) holds a `Root` to it, and nothing else in this folder outlives a call.
+//! A [`Store`] is what the reader, the compiler and the running machine pass around: it is `Copy` and lives on the
+//! Rust stack, where the collector looks.
+
+use crate::{Array, Gc, GcCell, Mutator, OutOfMemory, traced};
+
+use super::value::{Boxed, Code, Flonum, Kind, Object, Pair, Row, Symbol, Text, Value, Values, Vector};
+
+traced! {
+    /// The state of one interpreter: its symbols (and in them its global variables) and its stack.
+    pub struct Machine {
+        pub stack: GcCell<Gc<Row>>,
+        /// The symbol table: open addressing, a power of two, `#f` where free.
+        pub symbols: GcCell<Gc<Row>>,
+        pub symbol_count: GcCell<usize>,
+        /// Numbers handed out to symbols, interned or not.
+        pub symbol_numbers: GcCell<usize>,
+        /// The prelude's procedures that the machine itself calls.
+        pub raise: GcCell<Value>,
+        pub throw: GcCell<Value>,
+        /// Raised when there is no memory left to make a condition.
+        pub out_of_memory: GcCell<Value>,
+        /// `#t` when the prelude has been run.
+        pub ready: GcCell<Value>,
+        /// Where `display` writes: `#t` for the host's sink, or a port.
+        pub output: GcCell<Value>,
+        /// The state of `random`.
+        pub random: GcCell<usize>,
+    }
+}
+
+/// Allocation, symbols and the stack's limit.
+#[derive(Clone, Copy)]
+pub struct Store<'m> {
+    pub mutator: &'m Mutator,
+    pub machine: Gc<Machine>,
+    pub limit: StackLimit,
+}
+
+/// The result of an allocation.
+pub type Made<T> = Result<T, OutOfMemory>;
+
+const FIRST_SYMBOLS: usize = 2048;
+
+impl Machine {
+    pub fn make(mutator: &Mutator, stack_slots: usize) -> Made<Gc<Self>> {
+        let stack = mutator.alloc_array(stack_slots, |_| GcCell::new(Value::UNSPECIFIED))?;
+        let symbols = mutator.alloc_array(FIRST_SYMBOLS, |_| GcCell::new(Value::FALSE))?;
+        mutator.alloc(Self {
+            stack: GcCell::new(stack),
+            symbols: GcCell::new(symbols),
+            symbol_count: GcCell::new(0),
+            symbol_numbers: GcCell::new(0),
+            raise: GcCell::new(Value::FALSE),
+            throw: GcCell::new(Value::FALSE),
+            out_of_memory: GcCell::new(Value::FALSE),
+            ready: GcCell::new(Value::FALSE),
+            output: GcCell::new(Value::TRUE),
+            random: GcCell::new(0x9e37_79b9_7f4a_7c15),
+        })
+    }
+}
+
+impl Store<'_> {
+    pub fn cons(&self, car: Value, cdr: Value) -> Made<Value> {
+        self.cons_at(car, cdr, (0, 0))
+    }
+
+    /// A pair that remembers where it was read.
+    #[inline]
+    pub fn cons_at(&self, car: Value, cdr: Value, (line, column): (u32, u32)) -> Made<Value> {
+        let head = Kind::Pair.head(u64::from(line) << 24 | u64::from(column & 0xff_ffff));
+        Ok(Value::object(self.mutator.alloc(Pair { head, car: GcCell::new(car), cdr: GcCell::new(cdr) })?))
+    }
+
+    /// A list of these values, then `tail`.
+    pub fn list_with(&self, items: &[Value], tail: Value) -> Made<Value> {
+        items.iter().rev().try_fold(tail, |rest, &item| self.cons(item, rest))
+    }
+
+    pub fn list(&self, items: &[Value]) -> Made<Value> {
+        self.list_with(items, Value::NIL)
+    }
+
+    #[inline]
+    pub fn flonum(&self, value: f64) -> Made<Value> {
+        Ok(Value::object(self.mutator.alloc(Flonum { head: Kind::Flonum.head(0), value })?))
+    }
+
+    pub fn bytes(&self, text: &str) -> Made<Gc<Array<u8>>> {
+        let bytes = text.as_bytes();
+        self.mutator.alloc_array(bytes.len(), |i| bytes[i])
+    }
+
+    pub fn string(&self, text: &str) -> Made<Value> {
+        let bytes = GcCell::new(self.bytes(text)?);
+        let chars = GcCell::new(text.chars().count());
+        Ok(Value::object(self.mutator.alloc(Text { head: Kind::String.head(0), bytes, chars })?))
+    }
+
+    /// Gives an existing string new contents.
+    pub fn replace_text(&self, string: Gc<Text>, text: &str) -> Made<()> {
+        let bytes = self.bytes(text)?;
+        string.chars.set(text.chars().count());
+        string.bytes.set(bytes);
+        Ok(())
+    }
+
+    pub fn row(&self, len: usize, mut item: impl FnMut(usize) -> Value) -> Made<Gc<Row>> {
+        self.mutator.alloc_array(len, |i| GcCell::new(item(i)))
+    }
+
+    pub fn fixed_row(&self, len: usize, item: impl FnMut(usize) -> Value) -> Made<Gc<Array<Value>>> {
+        self.mutator.alloc_array(len, item)
+    }
+
+    pub fn vector(&self, len: usize, item: impl FnMut(usize) -> Value) -> Made<Value> {
+        let items = self.row(len, item)?;
+        self.object(Vector { head: Kind::Vector.head(0), items })
+    }
+
+    /// Several values as one; a single one is itself.
+    pub fn values(&self, items: &[GcCell<Value>]) -> Made<Value> {
+        if let [one] = items {
+            return Ok(one.get());
+        }
+        let items = self.fixed_row(items.len(), |i| items[i].get())?;
+        self.object(Values { head: Kind::Values.head(0), items })
+    }
+
+    pub fn boxed(&self, value: Value) -> Made<Value> {
+        self.object(Boxed { head: Kind::Box.head(0), value: GcCell::new(value) })
+    }
+
+    #[inline]
+    pub fn object<T: Object>(&self, object: T) -> Made<Value> {
+        Ok(Value::object(self.mutator.alloc(object)?))
+    }
+
+    /// The symbol of this name.
+    pub fn intern(&self, name: &str) -> Made<Gc<Symbol>> {
+        let table = self.machine.symbols.get();
+        let mask = table.len() - 1;
+        let mut at = hash(name.as_bytes()) & mask;
+        while let Some(symbol) = table[at].get().get::<Symbol>() {
+            if symbol.text() == name {
+                return Ok(symbol);
+            }
+            at = (at + 1) & mask;
+        }
+        let symbol = self.fresh_symbol(name, Value::FALSE)?;
+        table[at].set(Value::object(symbol));
+        let count = self.machine.symbol_count.get() + 1;
+        self.machine.symbol_count.set(count);
+        if count * 2 > table.len() {
+            self.grow_symbols(&table)?;
+        }
+        Ok(symbol)
+    }
+
+    pub fn symbol(&self, name: &str) -> Made<Value> {
+        self.intern(name).map(Value::object)
+    }
+
+    fn grow_symbols(&self, old: &[GcCell<Value>]) -> Made<()> {
+        let table = self.row(old.len() * 2, |_| Value::FALSE)?;
+        let mask = table.len() - 1;
+        for symbol in old.iter().filter_map(|slot| slot.get().get::<Symbol>()) {
+            let mut at = hash(symbol.text().as_bytes()) & mask;
+            while table[at].get().is_true() {
+                at = (at + 1) & mask;
+            }
+            table[at].set(Value::object(symbol));
+        }
+        self.machine.symbols.set(table);
+        Ok(())
+    }
+
+    /// A symbol that is in no table: a macro's renaming of `alias_of`, or (if that is `#f`) a generated one.
+    pub fn fresh_symbol(&self, name: &str, alias_of: Value) -> Made<Gc<Symbol>> {
+        let number = self.machine.symbol_numbers.get() + 1;
+        self.machine.symbol_numbers.set(number);
+        let name = self.bytes(name)?;
+        self.mutator.alloc(Symbol {
+            head: Kind::Symbol.head(number as u64),
+            name,
+            value: GcCell::new(Value::UNBOUND),
+            alias_of,
+            flags: GcCell::new(0),
+        })
+    }
+}
+
+/// FNV-1a: short names, no state, and the same in each run.
+pub fn hash(bytes: &[u8]) -> usize {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ usize::from(b)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// A list's elements. Stops at whatever is not a pair; see [`Elements::rest`].
+#[derive(Clone, Copy)]
+pub struct Elements {
+    rest: Value,
+}
+
+/// Walks a list.
+pub fn elements(list: Value) -> Elements {
+    Elements { rest: list }
+}
+
+impl Elements {
+    /// What is left: `()` at the end of a proper list.
+    pub fn rest(&self) -> Value {
+        self.rest
+    }
+}
+
+impl Iterator for Elements {
+    type Item = Value;
+
+    fn next(&mut self) -> Option<Value> {
+        let pair = self.rest.get::<Pair>()?;
+        self.rest = pair.cdr.get();
+        Some(pair.car.get())
+    }
+}
+
+/// The length of a proper list; `None` for anything else, circular lists included.
+pub fn list_length(list: Value) -> Option<usize> {
+    let (mut slow, mut walk) = (elements(list), elements(list));
+    let mut length = 0;
+    while walk.next().is_some() {
+        length += 1;
+        if length % 2 == 0 {
+            slow.next();
+            if slow.rest() == walk.rest() && walk.rest().is::<Pair>() {
+                return None;
+            }
+        }
+    }
+    (walk.rest() == Value::NIL).then_some(length)
+}
+
+/// How deep Rust may recurse on this thread: reader, compiler, printer and `equal?` follow nested data.
+///
+/// Scheme's own recursion does not use the Rust stack at all; see `machine.rs`.
+#[derive(Clone, Copy)]
+pub struct StackLimit {
+    lowest: usize,
+}
+
+/// What must be left for the collector's handler and its signal frame, and for whatever we call.
+const MARGIN: usize = 192 << 10;
+
+impl StackLimit {
+    /// The limit for the calling thread, from its real bounds.
+    pub fn of_this_thread() -> std::io::Result<Self> {
+        let bounds = crate::os::thread::current_stack()?;
+        Ok(Self { lowest: bounds.low as usize + MARGIN })
+    }
+
+    /// Whether there is room for one more level.
+    #[inline]
+    pub fn has_room(self) -> bool {
+        let here = 0_u8;
+        &raw const here as usize > self.lowest
+    }
+}
+
+/// Code that has no free variables is a constant closure.
+pub fn closure_of(store: &Store<'_>, code: Gc<Code>) -> Made<Value> {
+    store.object(super::value::Closure { head: Kind::Closure.head(0), code, free: None })
+}

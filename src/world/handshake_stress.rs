@@ -1,0 +1,231 @@
+//! Real threads through the handshake, the latch and the end of marking: more threads and more rounds than a model.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use super::handshake::{Abandoned, Handshake, Held, Holder, Parked, Place, StopState};
+use super::latch::Latch;
+use crate::collector::termination::{Idle, Termination};
+use crate::os::clock::Budget;
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+const MUTATORS: usize = 4;
+
+struct World {
+    handshake: Handshake,
+    threads: [Thread; MUTATORS],
+    over: AtomicBool,
+}
+
+#[derive(Default)]
+struct Thread {
+    state: StopState,
+    /// Grows while the thread runs, and only then.
+    steps: AtomicU64,
+    published: AtomicUsize,
+}
+
+impl Default for StopState {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl World {
+    fn new() -> Self {
+        let world = Self { handshake: Handshake::new(), threads: Default::default(), over: AtomicBool::new(false) };
+        world.threads.iter().for_each(|thread| thread.state.attach());
+        world
+    }
+
+    fn mutate(&self, i: usize) {
+        let thread = &self.threads[i];
+        let publish = || thread.published.store(i + 1, Ordering::Relaxed);
+        let unpublish = || thread.published.store(0, Ordering::Relaxed);
+        for n in 0_usize.. {
+            if self.over.load(Ordering::Relaxed) {
+                break;
+            }
+            thread.steps.store(thread.steps.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            if thread.state.is_held() && thread.state.park_if_held(&self.handshake, publish) == Parked::Yes {
+                unpublish();
+            }
+            if n % (7 + i) == 0 {
+                thread.state.enter_blocking(&self.handshake, publish);
+                let _ = thread.state.leave_blocking();
+                unpublish();
+            }
+        }
+        thread.state.detach(&self.handshake);
+    }
+
+    fn ask(&self, holder: Holder) {
+        let epoch = self.handshake.begin(holder, MUTATORS as u32);
+        let already = |thread: &&Thread| thread.state.hold(holder, epoch) == Held::Already;
+        let satisfied = self.threads.iter().filter(already).count();
+        self.handshake.satisfied(holder, epoch, satisfied as u32);
+    }
+
+    fn stop(&self, holder: Holder) {
+        self.ask(holder);
+        let late = Instant::now() + Duration::from_secs(20);
+        while self.handshake.wait_slice(holder, 10_000_000) != 0 {
+            assert!(Instant::now() < late, "a stop does not end");
+        }
+    }
+
+    fn stand_still(&self) {
+        let steps = |thread: &Thread| thread.steps.load(Ordering::Relaxed);
+        let before: Vec<_> = self.threads.iter().map(steps).collect();
+        (0..20).for_each(|_| std::hint::spin_loop());
+        let after: Vec<_> = self.threads.iter().map(steps).collect();
+        assert_eq!(before, after, "a thread ran in a stopped world");
+        for (i, thread) in self.threads.iter().enumerate() {
+            assert_ne!(thread.state.place(), Place::Running);
+            assert_eq!(thread.published.load(Ordering::Relaxed), i + 1, "a standing thread has published nothing");
+        }
+    }
+
+    fn start(&self, holder: Holder) {
+        self.threads.iter().for_each(|thread| thread.state.release(holder));
+    }
+
+    fn run(&self, stops: impl FnOnce() + Send) {
+        std::thread::scope(|scope| {
+            for i in 0..MUTATORS {
+                scope.spawn(move || self.mutate(i));
+            }
+            stops();
+            self.over.store(true, Ordering::Relaxed);
+        });
+        assert!(self.threads.iter().all(|thread| thread.state.place() == Place::Detached));
+    }
+}
+
+#[test]
+fn nobody_runs_in_a_stopped_world() {
+    let world = World::new();
+    world.run(|| {
+        for _ in 0..1_500 {
+            world.stop(Holder::Collection);
+            world.stand_still();
+            world.start(Holder::Collection);
+        }
+    });
+}
+
+/// `.stop.late`
+#[test]
+fn abandoned_stops_disturb_no_later_one() {
+    let world = World::new();
+    let mut unanswered = 0;
+    world.run(|| {
+        for n in 0..1_500 {
+            world.ask(Holder::Collection);
+            if n % 2 == 0 {
+                world.handshake.close(Holder::Collection);
+                let silent = |thread: &&Thread| thread.state.abandon(Holder::Collection) == Abandoned::Unanswered;
+                unanswered += world.threads.iter().filter(silent).count();
+                continue;
+            }
+            while world.handshake.wait_slice(Holder::Collection, 10_000_000) != 0 {}
+            world.stand_still();
+            world.start(Holder::Collection);
+        }
+    });
+    assert!(unanswered > 0, "every stop was answered before it could be abandoned");
+}
+
+/// `.vtable.nested`, `.vtable.exact-restore`
+#[test]
+fn a_user_and_a_collection_hold_apart() {
+    let world = World::new();
+    world.run(|| {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..600 {
+                    let epoch = world.handshake.begin(Holder::User, 1);
+                    let frozen = &world.threads[0];
+                    let satisfied = u32::from(frozen.state.hold(Holder::User, epoch) == Held::Already);
+                    world.handshake.satisfied(Holder::User, epoch, satisfied);
+                    while world.handshake.wait_slice(Holder::User, 10_000_000) != 0 {}
+                    let before = frozen.steps.load(Ordering::Relaxed);
+                    std::thread::yield_now();
+                    assert!(frozen.state.is_held_by(Holder::User), "a collection undid a freeze");
+                    assert_eq!(frozen.steps.load(Ordering::Relaxed), before, "a frozen thread ran");
+                    frozen.state.release(Holder::User);
+                }
+            });
+            for _ in 0..600 {
+                world.stop(Holder::Collection);
+                world.stand_still();
+                world.start(Holder::Collection);
+            }
+        });
+    });
+}
+
+/// `.vtable.swap`
+#[test]
+fn a_swap_returns_what_nobody_uses() {
+    let latch = Latch::new(Mutex::new(()));
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let latched = latch.latch();
+                    latched.with(|value| drop(value.try_lock()));
+                    drop(latched);
+                    // Otherwise three users could keep it in use for ever: a swap waits for its turn.
+                    std::thread::yield_now();
+                }
+            });
+        }
+        let mut swapped = 0;
+        for _ in 0..200 {
+            let mut budget = Budget::new(Duration::from_millis(20));
+            if let Ok(outgoing) = latch.swap(Mutex::new(()), &mut budget) {
+                assert!(outgoing.try_lock().is_ok(), "the outgoing value is in use");
+                swapped += 1;
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+        assert!(swapped > 0);
+    });
+}
+
+/// `.mark.termination`
+#[test]
+fn marking_ends_when_all_is_marked() {
+    const MARKERS: u32 = 4;
+    const ITEMS: u64 = 2_000;
+    let termination = Termination::new();
+    for _ in 0..50 {
+        termination.start(MARKERS);
+        let (pool, marked) = (Mutex::new(vec![ITEMS]), AtomicU64::new(0));
+        let marker = || {
+            loop {
+                let glance = termination.glance();
+                let taken = pool.lock().unwrap().pop();
+                let Some(mut items) = taken else {
+                    match termination.became_idle(glance) {
+                        Idle::Finished => break,
+                        Idle::LookAgain => continue,
+                    }
+                };
+                while items > 0 {
+                    marked.fetch_add(1, Ordering::Relaxed);
+                    items -= 1;
+                    if items > 1 && termination.has_idle() {
+                        pool.lock().unwrap().push(items / 2);
+                        termination.work_added();
+                        items -= items / 2;
+                    }
+                }
+            }
+            assert_eq!(marked.load(Ordering::Relaxed), ITEMS, "marking ended too early");
+        };
+        std::thread::scope(|scope| (0..MARKERS).for_each(|_| drop(scope.spawn(marker))));
+    }
+}

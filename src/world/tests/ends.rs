@@ -1,0 +1,138 @@
+//! Threads that come and go, with a word or without, and forks.
+
+use rstest::rstest;
+
+use super::*;
+
+/// `.stop.exit-race`
+#[test]
+fn a_thread_that_ends_without_detaching_is_detached() {
+    let threads = threads(By::Signals);
+    for _ in 0..20 {
+        let threads = threads.clone();
+        std::thread::spawn(move || threads.attach("forgetful").map(|info| info.tid())).join().unwrap().unwrap();
+    }
+    // join returns when the Rust part is over; libc's destructors have run by then, too.
+    assert_eq!(stop(&threads).live().len(), 0);
+    assert_eq!(Arc::strong_count(&threads), 1);
+}
+
+/// `.stop.exit-race`
+#[test]
+fn a_thread_that_ends_without_a_word_is_buried() {
+    let threads = threads(By::Signals);
+    let (tell, told) = mpsc::channel();
+    let inner = threads.clone();
+    std::thread::spawn(move || {
+        let info = inner.attach("silent death").unwrap();
+        tell.send(info.tid()).unwrap();
+        drop((inner, tell));
+        // SAFETY: ends this thread alone, without any destructor: exactly what the test is about.
+        unsafe { libc::syscall(libc::SYS_exit, 0) };
+    });
+    let tid = told.recv().unwrap();
+    assert!(within(Duration::from_secs(5), || !thread::is_alive(tid)));
+    stop(&threads).start();
+    assert_eq!(stop(&threads).live().len(), 0);
+    assert_eq!(Arc::strong_count(&threads), 1);
+}
+
+/// `.stop.create-race`, `.stop.exit-race`
+#[rstest]
+fn threads_are_born_and_die_while_the_world_is_stopped_again_and_again(#[values(By::Signals, By::Safepoints)] by: By) {
+    let threads = threads(by);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for i in 0..3 {
+            let (threads, done) = (&threads, &done);
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    let threads = threads.clone();
+                    std::thread::spawn(move || {
+                        let info = threads.attach(&format!("child of {i}")).unwrap();
+                        info.safepoint();
+                        if i != 0 {
+                            threads.detach(info);
+                        }
+                    })
+                    .join()
+                    .unwrap();
+                }
+            });
+        }
+        for _ in 0..300 {
+            let world = stop(&threads);
+            for info in world.live() {
+                assert_ne!(info.stack_ptr(), 0);
+                world.scan_ranges(info, |low, high| {
+                    // SAFETY: the claim: what is to be scanned can be read.
+                    unsafe { std::ptr::read_volatile(low as *const usize) };
+                    assert!(low < high);
+                });
+            }
+            world.start();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(stop(&threads).live().len(), 0);
+}
+
+/// `.stop.fork`
+#[rstest]
+fn the_child_of_a_fork_has_one_thread_and_stops_its_world(
+    #[values(By::Signals, By::Safepoints)] by: By,
+    #[values(true, false)] from_attached: bool,
+) {
+    let threads = threads(by);
+    let _workers: Vec<_> = (0..3).map(|i| Worker::new(&threads, &format!("w{i}"), spin)).collect();
+    for _ in 0..10 {
+        let own = from_attached.then(|| threads.attach("forker").unwrap());
+        // SAFETY: the child calls only what the test is about, then _exit.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            // SAFETY: a deadlock ends by SIGALRM.
+            unsafe { libc::alarm(20) };
+            let code = std::panic::catch_unwind(|| child_of_fork(&threads, own)).unwrap_or(99);
+            // SAFETY: leaves without running the parent's destructors.
+            unsafe { libc::_exit(code) };
+        }
+        let mut status = 0;
+        // SAFETY: our own child.
+        assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
+        assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "status {status:#x}");
+        if let Some(own) = own {
+            threads.detach(own);
+        }
+        stop(&threads).start();
+    }
+}
+
+fn child_of_fork(threads: &Arc<Threads>, own: Option<&'static ThreadStopInfo>) -> i32 {
+    let expected = usize::from(own.is_some());
+    if threads.with_live(<[_]>::len) != expected {
+        return 1;
+    }
+    if own.is_some_and(|own| own.tid() != thread::gettid()) {
+        return 2;
+    }
+    // A thread of the child, stopped by the child.
+    let worker = Worker::new(threads, "grandchild", spin);
+    for _ in 0..5 {
+        let collected = match own {
+            Some(own) => own.with_own_stack(|own| {
+                let mut budget = budget(10_000);
+                let locks = threads.lock_for_stop(&mut budget)?;
+                threads.stop(locks, Some(own), budget).map(|world| world.live().len())
+            }),
+            None => stop_within(threads, 10_000).map(|world| world.live().len()),
+        };
+        if !matches!(collected, Ok(n) if n == expected + 1) {
+            return 3;
+        }
+    }
+    if !worker.runs() {
+        return 4;
+    }
+    drop(worker);
+    0
+}

@@ -1,0 +1,138 @@
+//! Stopping and starting real threads, without a heap: the rig. The claims are in the files below.
+
+mod ends;
+mod errors;
+mod places;
+mod stacks;
+mod stopping;
+mod vtables;
+
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::os::clock::Budget;
+use crate::os::{Tid, signals, thread};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use super::error::{SilenceReason, StopError};
+use super::registry::{Threads, Vtable};
+use super::safepoints::SafepointStopper;
+use super::signals::SignalStopper;
+use super::stop::StoppedWorld;
+use super::stop_info::ThreadStopInfo;
+use super::vtable::{StopRequest, ThreadVtable};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum By {
+    Signals,
+    Safepoints,
+}
+
+pub(crate) fn vtable(by: By) -> Vtable {
+    match by {
+        By::Signals => Arc::new(SignalStopper::new(signals::DEFAULT).unwrap()),
+        By::Safepoints => Arc::new(SafepointStopper),
+    }
+}
+
+pub(crate) fn threads(by: By) -> Arc<Threads> {
+    crate::sabotage::choose();
+    Threads::new(vtable(by)).unwrap()
+}
+
+pub(crate) fn budget(ms: u64) -> Budget {
+    Budget::new(Duration::from_millis(ms))
+}
+
+/// One stop by a thread that is not attached.
+pub(crate) fn stop_within(threads: &Threads, ms: u64) -> Result<StoppedWorld<'_>, StopError> {
+    let mut budget = budget(ms);
+    let locks = threads.lock_for_stop(&mut budget)?;
+    threads.stop(locks, None, budget)
+}
+
+pub(crate) fn stop(threads: &Threads) -> StoppedWorld<'_> {
+    stop_within(threads, 20_000).unwrap()
+}
+
+/// A thread that is attached and does `work` again and again until it is told to end.
+pub(crate) struct Worker {
+    pub(crate) info: &'static ThreadStopInfo,
+    pub(crate) count: Arc<AtomicU64>,
+    end: Arc<AtomicBool>,
+    handle: Option<JoinHandle<()>>,
+}
+
+impl Worker {
+    pub(crate) fn new(
+        threads: &Arc<Threads>,
+        name: &str,
+        work: impl Fn(&'static ThreadStopInfo) + Send + 'static,
+    ) -> Self {
+        let count = Arc::new(AtomicU64::new(0));
+        let end = Arc::new(AtomicBool::new(false));
+        let (tell, told) = mpsc::channel();
+        let handle = {
+            let (threads, name, count, end) = (Arc::clone(threads), name.to_owned(), count.clone(), end.clone());
+            std::thread::spawn(move || {
+                let info = threads.attach(&name).unwrap();
+                tell.send(info).unwrap();
+                while !end.load(Ordering::Relaxed) {
+                    count.fetch_add(1, Ordering::Relaxed);
+                    work(info);
+                }
+                threads.detach(info);
+            })
+        };
+        Self { info: told.recv().unwrap(), count, end, handle: Some(handle) }
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn runs(&self) -> bool {
+        let before = self.count();
+        within(Duration::from_secs(10), || self.count() > before + 1)
+    }
+
+    pub(crate) fn stands(&self) -> bool {
+        let before = self.count();
+        std::thread::sleep(Duration::from_millis(30));
+        self.count() == before
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.end.store(true, Ordering::Relaxed);
+        if let Some(handle) = self.handle.take()
+            && !std::thread::panicking()
+        {
+            handle.join().unwrap();
+        }
+    }
+}
+
+pub(crate) fn within(time: Duration, holds: impl Fn() -> bool) -> bool {
+    let start = Instant::now();
+    while !holds() {
+        if start.elapsed() > time {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    true
+}
+
+fn sleep_in_region(info: &ThreadStopInfo) {
+    info.blocking(|| std::thread::sleep(Duration::from_millis(1)));
+}
+
+pub(crate) fn spin(info: &ThreadStopInfo) {
+    info.safepoint();
+}
+
+pub(crate) use places::{ALL as KEEPERS, is_found};

@@ -1,0 +1,96 @@
+//! `.stop.registers`: where a stopped thread may keep its only reference.
+
+use rstest::rstest;
+
+use super::*;
+
+/// Spins until `end`, with the word in one place only. The word is passed inverted, so that the caller's copies are
+/// not it.
+macro_rules! keeper {
+    ($name:ident, $clobber:literal, [$($load:literal),*], [$($clear:literal),*]) => {
+        #[unsafe(naked)]
+        extern "C" fn $name(inverted: u64, end: *const AtomicBool) {
+            std::arch::naked_asm!(
+                "push rbx", "push r12", "push r13", "push r14", "push r15",
+                "not rdi",
+                $($load,)*
+                "xor edi, edi",
+                "2:", "cmp byte ptr [rsi], 0", "je 2b",
+                $($clear,)*
+                "pop r15", "pop r14", "pop r13", "pop r12", "pop rbx",
+                "ret",
+            )
+        }
+    };
+}
+keeper!(rbx, "rbx", ["mov rbx, rdi"], []);
+keeper!(r12, "r12", ["mov r12, rdi"], []);
+keeper!(r13, "r13", ["mov r13, rdi"], []);
+keeper!(r14, "r14", ["mov r14, rdi"], []);
+keeper!(r15, "r15", ["mov r15, rdi"], []);
+keeper!(r9, "r9", ["mov r9, rdi"], []);
+keeper!(xmm8, "xmm8", ["movq xmm8, rdi"], ["pxor xmm8, xmm8"]);
+keeper!(
+    ymm9_high,
+    "ymm9",
+    [
+        "vmovq xmm9, rdi",
+        "vinsertf128 ymm9, ymm9, xmm9, 1",
+        "vextractf128 xmm10, ymm9, 1",
+        "vpxor xmm11, xmm11, xmm11",
+        "vinsertf128 ymm9, ymm11, xmm10, 1",
+        "vpxor xmm10, xmm10, xmm10"
+    ],
+    ["vzeroall"]
+);
+keeper!(red_zone_near, "", ["mov [rsp - 8], rdi"], ["mov qword ptr [rsp - 8], 0"]);
+keeper!(red_zone_far, "", ["mov [rsp - 128], rdi"], ["mov qword ptr [rsp - 128], 0"]);
+
+pub(crate) type Keeper = extern "C" fn(u64, *const AtomicBool);
+
+/// Runs a keeper on an attached thread, stops the world by what `threads` has in force, and looks for the word.
+pub(crate) fn is_found(threads: &Arc<Threads>, keeper: Keeper) -> bool {
+    let word = 0x5709_0000_0000_0000_u64 | keeper as usize as u64;
+    let inverted = !word;
+    let end = Arc::new(AtomicBool::new(false));
+    let (tell, told) = mpsc::channel();
+    let handle = {
+        let (threads, end) = (threads.clone(), end.clone());
+        std::thread::spawn(move || {
+            let info = threads.attach("keeper").unwrap();
+            tell.send(info).unwrap();
+            keeper(inverted, Arc::as_ptr(&end));
+            threads.detach(info);
+        })
+    };
+    let info = told.recv().unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    let world = stop(threads);
+    let mut found = false;
+    world.scan_ranges(info, |low, high| {
+        for address in (low..high).step_by(8) {
+            // SAFETY: a range of a stopped thread.
+            found |= unsafe { std::ptr::read_volatile(address as *const u64) } == word;
+        }
+    });
+    world.start();
+    end.store(true, Ordering::Relaxed);
+    handle.join().unwrap();
+    found
+}
+
+#[rstest]
+pub(crate) fn a_word_that_only_a_register_or_the_red_zone_holds_is_scanned(
+    #[values(rbx, r12, r13, r14, r15, r9, xmm8, red_zone_near, red_zone_far)] keeper: Keeper,
+) {
+    assert!(is_found(&threads(By::Signals), keeper));
+}
+
+#[test]
+fn a_word_in_the_upper_half_of_a_ymm_register_is_scanned() {
+    if std::arch::is_x86_feature_detected!("avx") {
+        assert!(is_found(&threads(By::Signals), ymm9_high));
+    }
+}
+
+pub(crate) const ALL: [Keeper; 9] = [rbx, r12, r13, r14, r15, r9, xmm8, red_zone_near, red_zone_far];

@@ -1,0 +1,222 @@
+//! Stopped means stopped, and started as before.
+
+use rstest::rstest;
+
+use super::*;
+
+#[rstest]
+fn stopped_threads_stand_still_and_go_on_after_the_start(
+    #[values(By::Signals, By::Safepoints)] by: By,
+    #[values(1, 4)] n: usize,
+    #[values(spin as fn(&ThreadStopInfo), sleep_in_region)] work: fn(&ThreadStopInfo),
+) {
+    let threads = threads(by);
+    let workers: Vec<_> = (0..n).map(|i| Worker::new(&threads, &format!("worker-{i}"), work)).collect();
+    for round in 0..50 {
+        let world = stop(&threads);
+        assert_eq!(world.live().len(), n);
+        let before: Vec<_> = workers.iter().map(Worker::count).collect();
+        for worker in &workers {
+            let mut covered = 0;
+            world.scan_ranges(worker.info, |low, high| covered += high - low);
+            assert!(covered > 0);
+        }
+        if round % 10 == 0 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // A thread in a blocking region may go on in its region (it counts outside of it).
+        if work as usize == spin as *const () as usize {
+            assert_eq!(before, workers.iter().map(Worker::count).collect::<Vec<_>>());
+        }
+        world.start();
+    }
+    assert!(workers.iter().all(Worker::runs));
+    drop(workers);
+    assert_eq!(stop(&threads).live().len(), 0);
+}
+
+/// `.stop.blocking`
+#[rstest]
+fn a_thread_can_not_leave_a_blocking_region_into_a_stopped_world(#[values(By::Signals, By::Safepoints)] by: By) {
+    let threads = threads(by);
+    let worker = Worker::new(&threads, "blocker", sleep_in_region);
+    for _ in 0..20 {
+        let world = stop(&threads);
+        assert!(worker.stands());
+        world.start();
+    }
+    assert!(worker.runs());
+}
+
+/// `.stop.two-collectors`
+#[rstest]
+fn attached_threads_that_collect_at_once_take_turns(#[values(By::Signals, By::Safepoints)] by: By) {
+    let threads = threads(by);
+    let inside = AtomicUsize::new(0);
+    let ready = std::sync::Barrier::new(3);
+    std::thread::scope(|scope| {
+        for i in 0..3 {
+            let (threads, inside, ready) = (&threads, &inside, &ready);
+            scope.spawn(move || {
+                let info = threads.attach(&format!("collector-{i}")).unwrap();
+                ready.wait();
+                for _ in 0..30 {
+                    info.with_own_stack(|own| {
+                        let mut budget = budget(5_000);
+                        let locks = threads.lock_for_stop(&mut budget).unwrap();
+                        let world = threads.stop(locks, Some(own), budget).unwrap();
+                        assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0);
+                        assert_ne!(info.stack_ptr(), 0);
+                        // Long enough for the others to come and wait.
+                        std::thread::sleep(Duration::from_millis(1));
+                        inside.fetch_sub(1, Ordering::Relaxed);
+                        world.start();
+                    });
+                }
+                threads.detach(info);
+            });
+        }
+    });
+}
+
+/// `.vtable.nested`
+#[rstest]
+fn a_thread_stopped_by_the_user_stays_stopped_after_a_collection(#[values(By::Signals, By::Safepoints)] by: By) {
+    let threads = threads(by);
+    let frozen = Worker::new(&threads, "frozen", spin);
+    let free = Worker::new(&threads, "free", spin);
+    threads.suspend(frozen.info.tid(), budget(10_000)).unwrap();
+    for _ in 0..3 {
+        let world = stop(&threads);
+        assert_ne!(frozen.info.stack_ptr(), 0);
+        assert!(frozen.stands() && free.stands());
+        world.start();
+        assert!(frozen.stands(), "the collection's start has let the user's thread go");
+        assert!(free.runs());
+    }
+    assert!(threads.resume(frozen.info.tid()));
+    assert!(!threads.resume(frozen.info.tid()));
+    assert!(frozen.runs());
+}
+
+#[test]
+fn a_thread_that_the_user_suspends_during_a_stop_stays_stopped() {
+    let threads = threads(By::Signals);
+    let worker = Worker::new(&threads, "worker", spin);
+    let world = stop(&threads);
+    let tid = worker.info.tid();
+    // The lists are locked now: a user's suspension waits for the collection.
+    let suspender = {
+        let threads = threads.clone();
+        std::thread::spawn(move || threads.suspend(tid, budget(10_000)))
+    };
+    world.start();
+    suspender.join().unwrap().unwrap();
+    assert!(worker.stands());
+    threads.resume(tid);
+    assert!(worker.runs());
+}
+
+/// `.stop.errno`
+#[test]
+fn errno_is_what_it_was_even_if_a_chained_handler_spoils_it() {
+    extern "C" fn spoil(_: i32) {
+        CHAINED.fetch_add(1, Ordering::Relaxed);
+        nix::errno::Errno::set_raw(libc::EOVERFLOW);
+    }
+    static CHAINED: AtomicUsize = AtomicUsize::new(0);
+    let threads = threads(By::Signals);
+    let _spoiler = crate::world::handler::chain_to(spoil);
+    let info = threads.attach("errno").unwrap();
+    nix::errno::Errno::set_raw(libc::E2BIG);
+    // Nobody owes us this signal: it is the program's own, and goes to the program's handler.
+    // SAFETY: a signal to ourselves, by the bare system call: our own wrapper would preserve errno, too.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread::gettid().0, signals::DEFAULT) };
+    let errno = nix::errno::Errno::last_raw();
+    threads.detach(info);
+    assert!(CHAINED.load(Ordering::Relaxed) >= 1, "a foreign signal was not passed on");
+    assert_eq!(errno, libc::E2BIG);
+}
+
+/// `.stop.eintr`
+#[test]
+fn a_read_that_a_stop_interrupts_goes_on() {
+    let threads = threads(By::Signals);
+    let (mut reader, mut writer) = std::io::pipe().unwrap();
+    let (tell, told) = mpsc::channel();
+    let inner = threads.clone();
+    let handle = std::thread::spawn(move || {
+        let info = inner.attach("reader").unwrap();
+        tell.send(()).unwrap();
+        let mut byte = [0u8];
+        let result = std::io::Read::read(&mut reader, &mut byte).map(|n| (n, byte[0]));
+        inner.detach(info);
+        result
+    });
+    told.recv().unwrap();
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(1));
+        stop(&threads).start();
+    }
+    std::io::Write::write_all(&mut writer, b"x").unwrap();
+    assert_eq!(handle.join().unwrap().unwrap(), (1, b'x'));
+}
+
+/// The others are in blocking regions: only one has to be waited for.
+#[test]
+fn the_slowest_thread_is_named() {
+    let threads = threads(By::Safepoints);
+    let _quick = Worker::new(&threads, "quick", |info| {
+        info.blocking(|| std::thread::sleep(Duration::from_millis(5)));
+    });
+    let _slow = Worker::new(&threads, "slow", |info| {
+        info.safepoint();
+        std::thread::sleep(Duration::from_millis(50));
+    });
+    std::thread::sleep(Duration::from_millis(5));
+    let slowest = (0..3)
+        .filter_map(|_| stop(&threads).census().slowest)
+        .max_by_key(|slowest| slowest.ns)
+        .expect("somebody was waited for");
+    assert_eq!(slowest.name.as_str(), "slow");
+}
+
+/// The claim that blocking regions are cheap, loosely (the bench measures it): far below a signal's microseconds.
+#[test]
+fn threads_in_blocking_regions_cost_next_to_nothing() {
+    let threads = threads(By::Signals);
+    let end = Arc::new((std::sync::Mutex::new(false), std::sync::Condvar::new()));
+    let (tell, told) = mpsc::channel();
+    let handles: Vec<_> = (0..128)
+        .map(|i| {
+            let (threads, end, tell) = (threads.clone(), end.clone(), tell.clone());
+            std::thread::Builder::new()
+                .stack_size(64 << 10)
+                .spawn(move || {
+                    let info = threads.attach(&format!("idle-{i}")).unwrap();
+                    info.blocking(|| {
+                        tell.send(()).unwrap();
+                        drop(end.1.wait_while(end.0.lock().unwrap(), |end| !*end).unwrap());
+                    });
+                    threads.detach(info);
+                })
+                .unwrap()
+        })
+        .collect();
+    (0..128).for_each(|_| told.recv().unwrap());
+    std::thread::sleep(Duration::from_millis(50));
+    let mut best = u64::MAX;
+    for _ in 0..200 {
+        let mut budget = budget(10_000);
+        let locks = threads.lock_for_stop(&mut budget).unwrap();
+        let start = crate::os::clock::now_ns();
+        let world = threads.stop(locks, None, budget).unwrap();
+        world.start();
+        best = best.min(crate::os::clock::now_ns() - start);
+    }
+    *end.0.lock().unwrap() = true;
+    end.1.notify_all();
+    handles.into_iter().for_each(|handle| handle.join().unwrap());
+    eprintln!("stop and start of 128 threads in blocking regions: {} ns each", best / 128);
+    assert!(best / 128 < 1000, "{} ns per thread", best / 128);
+}

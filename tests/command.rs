@@ -1,0 +1,299 @@
+//! The `stopworld` command, used as a stranger would use it.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use assert_cmd::Command;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use rstest::rstest;
+
+/// Far above what any of these runs takes, even on a machine that does other things.
+const LIMIT: Duration = Duration::from_secs(120);
+const STOPWORLD: &str = env!("CARGO_BIN_EXE_stopworld");
+
+fn stopworld(arguments: &str) -> Output {
+    Command::new(STOPWORLD).args(arguments.split_whitespace()).timeout(LIMIT).output().expect("stopworld starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The second cell of the row of the figures that is headed `name`.
+fn row(stdout: &str, name: &str) -> String {
+    let cells = |line: &str| line.split(['│', '┆']).map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+    let mut rows = stdout.lines().map(cells).filter(|cells| cells.len() > 2 && cells[1] == name);
+    rows.next().unwrap_or_else(|| panic!("no row '{name}' in\n{stdout}"))[2].clone()
+}
+
+fn collections(stdout: &str) -> u64 {
+    row(stdout, "collections").parse().expect("the row `collections` is a number")
+}
+
+#[rstest]
+#[case("binary-trees --depth 12 --threads 2")]
+#[case("gcbench --depth 10")]
+#[case("churn --threads 4")]
+#[case("graph --threads 2")]
+#[case("hammer --threads 2")]
+fn each_workload_does_its_work_under_each_stopper(
+    #[case] workload: &str,
+    #[values("signals", "safepoints", "mock-debugger")] stop: &str,
+) {
+    let output = stopworld(&format!("run {workload} --stop {stop} --collections 5 --paranoid"));
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{stderr}\n{stdout}");
+    assert!(stdout.contains("verified="), "{stdout}");
+    assert!(collections(&stdout) >= 5, "{stdout}");
+}
+
+#[test]
+fn the_table_has_a_row_for_each_figure_and_each_phase_of_the_pauses() {
+    let stdout = text(&stopworld("run churn --threads 2 --collections 3").stdout);
+    for figure in ["collections", "allocated", "live after the last", "committed", "threads", "slowest to stop"] {
+        assert!(!row(&stdout, figure).is_empty());
+    }
+    assert!(stdout.contains("min ┆ median ┆"), "{stdout}");
+    for phase in ["stop", "mark", "weak", "sweep set-up", "restart", "total"] {
+        row(&stdout, phase).parse::<f64>().unwrap_or_else(|_| panic!("the row '{phase}' holds no time:\n{stdout}"));
+    }
+}
+
+#[test]
+fn a_run_ends_after_the_seconds_it_was_given() {
+    let begun = Instant::now();
+    let output = stopworld("run graph --seconds 0.5");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(begun.elapsed() >= Duration::from_millis(500));
+    assert!(begun.elapsed() < LIMIT / 2);
+}
+
+#[test]
+fn the_flexowriter_types_mccarthys_report_at_each_collection() {
+    let stdout = text(&stopworld("run churn --collections 3 --flexowriter").stdout);
+    let called = "THE GARBAGE COLLECTOR HAS BEEN CALLED. SOME INTERESTING STATISTICS ARE AS FOLLOWS:";
+    assert_eq!(stdout.matches(called).count() as u64, collections(&stdout));
+    assert!(stdout.contains("NUMBER OF WORDS MARKED"), "{stdout}");
+}
+
+#[test]
+fn the_figures_come_as_one_json_object_if_asked_for() {
+    let stdout = text(&stopworld("run churn --collections 2 --json").stdout);
+    let object = stdout.lines().last().expect("there is output");
+    assert!(object.starts_with("{\"collections\":") && object.ends_with("}}"), "{object}");
+    assert!(!stdout.contains('│'), "{stdout}");
+}
+
+#[test]
+fn help_and_the_list_of_workloads_go_to_standard_output() {
+    let help = stopworld("run --help");
+    assert_eq!(help.status.code(), Some(0));
+    for option in ["--threads", "--heap-limit", "--stop", "--markers", "--paranoid", "--seconds", "--flexowriter"] {
+        assert!(text(&help.stdout).contains(option), "{option}");
+    }
+    let list = text(&stopworld("workloads").stdout);
+    for workload in ["binary-trees", "gcbench", "churn", "graph", "hammer", "lisp"] {
+        assert!(list.lines().any(|line| line.starts_with(workload)), "{list}");
+    }
+}
+
+#[rstest]
+#[case("", "stopworld --help")]
+#[case("run", "stopworld workloads")]
+#[case("run binary-tree", "did you mean 'binary-trees'?")]
+#[case("run sort", "`stopworld workloads` lists them")]
+#[case("rum churn", "'run'")]
+#[case("run churn --thread 2", "'--threads'")]
+#[case("run churn --threads 0", "from 1 to")]
+#[case("run churn --threads two", "from 1 to")]
+#[case("run churn --threads 99999999999999999999", "from 1 to")]
+#[case("run churn --markers 0", "from 1 to")]
+#[case("run churn --stop sgnals", "'signals'")]
+#[case("run churn --heap-limit 64parsecs", "unknown unit 'parsecs'")]
+#[case("run churn --heap-limit lots", "64MiB")]
+#[case("run churn --heap-limit -1", "64MiB")]
+#[case("run churn --heap-limit 0", "at least one byte")]
+#[case("run churn --heap-limit 99999999t", "largest")]
+#[case("run churn --seconds 0", "above 0")]
+#[case("run churn --seconds inf", "above 0")]
+#[case("run churn --collections 0", "from 1 to")]
+#[case("run churn --seconds 1 --collections 1", "cannot be used with")]
+#[case("run churn --depth 3", "binary-trees and gcbench")]
+#[case("run binary-trees --depth 99", "from 1 to 30")]
+#[case("run churn program.scm", "run lisp program.scm")]
+#[case("run lisp no-such-file.scm", "no-such-file.scm")]
+fn wrong_arguments_get_one_clear_line_and_exit_code_2(#[case] arguments: &str, #[case] remedy: &str) {
+    let output = stopworld(arguments);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(stderr.starts_with("error: ") && stderr.contains(remedy), "'{stderr}' does not say '{remedy}'");
+    assert!(output.stdout.is_empty());
+}
+
+#[rstest]
+#[case("binary-trees --depth 14", "1")]
+#[case("binary-trees --depth 14", "4KiB")]
+#[case("binary-trees --depth 16 --threads 2", "4MiB")]
+#[case("gcbench --depth 14 --threads 2", "8MiB")]
+fn a_heap_limit_that_is_too_small_is_told_with_one_that_works(#[case] workload: &str, #[case] limit: &str) {
+    let output = stopworld(&format!("run {workload} --heap-limit {limit}"));
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    let works = stderr.split("--heap-limit ").nth(1).and_then(|rest| rest.split_whitespace().next());
+    let works = works.unwrap_or_else(|| panic!("no limit in '{stderr}'"));
+    let again = stopworld(&format!("run {workload} --heap-limit {works}"));
+    assert_eq!(again.status.code(), Some(0), "{}", text(&again.stderr));
+}
+
+/// Starts an endless run and waits for its first collection.
+fn endless() -> (Child, BufReader<std::process::ChildStdout>) {
+    let arguments = "run churn --threads 2 --seconds 100000 --flexowriter";
+    let mut child = std::process::Command::new(STOPWORLD)
+        .args(arguments.split_whitespace())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("stopworld starts");
+    let mut stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
+    wait_for(&mut stdout, "THE GARBAGE COLLECTOR HAS BEEN CALLED");
+    (child, stdout)
+}
+
+fn wait_for(stdout: &mut impl BufRead, wanted: &str) {
+    let mut line = String::new();
+    while !line.contains(wanted) {
+        line.clear();
+        assert_ne!(stdout.read_line(&mut line).expect("stdout is readable"), 0, "the output ended before '{wanted}'");
+    }
+}
+
+fn send(child: &Child, signal: Signal) {
+    kill(Pid::from_raw(child.id() as i32), signal).expect("the child is there");
+}
+
+#[rstest]
+#[case(Signal::SIGINT, 130)]
+#[case(Signal::SIGTERM, 143)]
+fn a_signal_ends_the_run_and_the_table_is_still_printed(#[case] signal: Signal, #[case] code: i32) {
+    let (mut child, mut stdout) = endless();
+    send(&child, signal);
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).expect("stdout is text");
+    assert_eq!(child.wait().expect("the child ends").code(), Some(code), "{rest}");
+    assert!(collections(&rest) >= 1, "{rest}");
+}
+
+#[test]
+fn sigusr1_asks_for_a_collection() {
+    let (mut child, mut stdout) = endless();
+    send(&child, Signal::SIGUSR1);
+    // The collection is made by the thread that handles signals, which is no mutator.
+    std::thread::sleep(Duration::from_millis(300));
+    send(&child, Signal::SIGINT);
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).expect("stdout is text");
+    assert_eq!(child.wait().expect("the child ends").code(), Some(130));
+    assert!(row(&rest, "asked for by").contains("explicit"), "{rest}");
+}
+
+#[test]
+fn who_closes_standard_output_has_seen_enough() {
+    let (mut child, stdout) = endless();
+    drop(stdout);
+    std::thread::sleep(Duration::from_millis(200));
+    send(&child, Signal::SIGTERM);
+    let mut stderr = String::new();
+    child.stderr.take().expect("stderr is piped").read_to_string(&mut stderr).expect("stderr is text");
+    assert_eq!(child.wait().expect("the child ends").code(), Some(143), "{stderr}");
+    assert!(stderr.is_empty(), "{stderr}");
+}
+
+/// A Scheme program in a file of its own.
+fn program(text: &str) -> tempfile::NamedTempFile {
+    let file = tempfile::Builder::new().suffix(".scm").tempfile().expect("there is room for a file");
+    std::fs::write(&file, text).expect("the file can be written");
+    file
+}
+
+const SUM: &str = "
+    (define (count n) (if (= n 0) '() (cons n (count (- n 1)))))
+    (define (repeat n) (if (= n 0) 'done (begin (apply + (count 1000)) (repeat (- n 1)))))
+    (repeat 100)
+    (display (apply + (count 100)))
+    (newline)";
+
+#[test]
+fn a_scheme_program_prints_its_output_and_then_the_table() {
+    let file = program(SUM);
+    let output = stopworld(&format!("run lisp {}", file.path().display()));
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(stdout.starts_with("5050\n"), "{stdout}");
+    collections(&stdout);
+}
+
+#[rstest]
+fn scheme_programs_run_on_several_threads_for_a_number_of_collections(
+    #[values("signals", "safepoints", "mock-debugger")] stop: &str,
+) {
+    let (one, two) = (program(SUM), program("(display \"second\")"));
+    let (one, two) = (one.path().display(), two.path().display());
+    let output = stopworld(&format!("run lisp {one} {two} --threads 3 --collections 4 --stop {stop}"));
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    for thread in 0..3 {
+        assert_eq!(stdout.matches(&format!("[lisp-{thread}] 5050\n")).count(), 1, "{stdout}");
+        assert_eq!(stdout.matches(&format!("[lisp-{thread}] second\n")).count(), 1, "{stdout}");
+    }
+    assert!(collections(&stdout) >= 4, "{stdout}");
+}
+
+#[rstest]
+#[case("(display \"never\")\n  (display (+ 1 2)", 1, ":2:3")]
+#[case("(define (f x) (+ 1 (f x)))\n(f 1)", 1, "recursion")]
+#[case("(car 1)", 1, "car")]
+#[case("(exit 7)", 7, "")]
+fn a_scheme_program_that_fails_says_where_and_the_exit_code_tells(
+    #[case] source: &str,
+    #[case] code: i32,
+    #[case] told: &str,
+) {
+    let file = program(source);
+    let output = stopworld(&format!("run lisp {}", file.path().display()));
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
+    assert!(stderr.contains(told), "'{stderr}' does not say '{told}'");
+    assert!(!text(&output.stdout).contains("never"));
+}
+
+#[test]
+fn an_endless_scheme_program_is_ended_by_a_signal() {
+    let file = program("(display \"begun\") (newline) (let loop () (loop))");
+    let mut child = std::process::Command::new(STOPWORLD)
+        .args(["run", "lisp"])
+        .arg(file.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("stopworld starts");
+    let mut stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
+    wait_for(&mut stdout, "begun");
+    send(&child, Signal::SIGINT);
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).expect("stdout is text");
+    assert_eq!(child.wait().expect("the child ends").code(), Some(130));
+    collections(&rest);
+}
+
+#[test]
+fn the_prompt_reads_forms_over_several_lines_and_goes_on_after_an_error() {
+    let lines = "(+ 1\n 2)\n(car 1)\n(* 6 7)\n";
+    let output = Command::new(STOPWORLD).arg("repl").write_stdin(lines).timeout(LIMIT).output().expect("it starts");
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let shown: Vec<&str> = stdout.lines().take(3).collect();
+    assert_eq!((shown[0], shown[2]), ("3", "42"), "{stdout}");
+}
