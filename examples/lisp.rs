@@ -8,12 +8,18 @@ fn main() {
     let world = stopworld::World::builder().heap_limit(limit).build().unwrap();
     let m = unsafe { world.attach("main") }.unwrap();
     let t = std::time::Instant::now();
-    let i = stopworld::workloads::lisp::Interpreter::new(&m).unwrap_or_else(|e| { println!("{e}"); std::process::exit(1) });
+    let i = stopworld::workloads::lisp::Interpreter::new(&m).unwrap_or_else(|e| {
+        println!("{e}");
+        std::process::exit(1)
+    });
     eprintln!("start {:?}", t.elapsed());
     for f in files {
         let t = std::time::Instant::now();
         if let Some(e) = f.strip_prefix("-e") {
-            match i.evaluate(&m, "expr", e) { Ok(v) => println!("{v}"), Err(e) => println!("{e}") }
+            match i.evaluate(&m, "expr", e) {
+                Ok(v) => println!("{v}"),
+                Err(e) => println!("{e}"),
+            }
             continue;
         }
         let text = std::fs::read_to_string(&f).unwrap();

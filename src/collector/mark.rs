@@ -203,6 +203,8 @@ pub(crate) struct Marker<'a> {
     epoch: u8,
     references: Queue<Reference, REFERENCES>,
     objects: Queue<usize, OBJECTS>,
+    /// Objects that this marker has marked; one for which two markers raced counts twice.
+    pub(crate) marked: u64,
     /// Objects were marked whose fields nobody looked at, because the stack was full.
     pub(crate) overflowed: bool,
     /// Weak cells met so far, strung together through their link words.
@@ -223,6 +225,7 @@ impl<'a> Marker<'a> {
             share,
             references: Queue::new(Reference { payload: 0, mark: std::ptr::null() }),
             objects: Queue::new(0),
+            marked: 0,
             overflowed: false,
             weak_cells: WeakList::EMPTY,
         }
@@ -311,6 +314,7 @@ impl<'a> Marker<'a> {
             && self.mark(reference)
             && let Some(info) = self.info(reference.payload)
         {
+            self.marked += 1;
             match info.shape {
                 Shape::Leaf => {}
                 Shape::Weak => self.weak_cells.add(task),
@@ -351,6 +355,7 @@ impl<'a> Marker<'a> {
             // References come before objects, so that when there is none of either all is done.
             let Some(payload) = self.objects.take() else { break };
             if let Some(info) = self.info(payload) {
+                self.marked += 1;
                 self.scan(payload, info);
             }
             until_offer -= 1;

@@ -148,6 +148,9 @@ impl Collector {
         let outcome = self.collect_stopped(&stopped, number, &crowd, &mut clock);
         self.collections.store(number, Ordering::Relaxed);
         self.events.fire_gc_end(number);
+        if let Ok(outcome) = &outcome {
+            self.fire_heap_stats(number, outcome);
+        }
 
         // Restart.
         self.events.fire_restart_begin(number);
@@ -204,6 +207,7 @@ impl Collector {
         // Mark.
         self.events.fire_mark_begin(number);
         marking.run();
+        self.events.fire_mark_end(number, marking.objects() as usize, marking.stack_high());
         outcome.mark_ns = clock.lap();
 
         // Before anything is cleared or freed: does whoever stopped the world still hold it?
@@ -231,16 +235,7 @@ impl Collector {
         let resident = self.heap.resident_bytes();
         self.heap.end_collection(self.pacing.budget(live_bytes, mutators, self.heap.limit_bytes(), resident));
         outcome.surplus = self.pacing.surplus(live_bytes, mutators, resident);
-        self.events.fire_mark_end(number, live.objects as usize, live.bytes.total() as usize);
         self.events.fire_sweep_end(number, live.bytes.total() as usize, outcome.freed as usize);
-        self.events.fire_heap_stats(
-            number,
-            live.bytes.small as usize,
-            live.bytes.large as usize,
-            live.bytes.pinned as usize,
-            self.heap.committed_bytes() as usize,
-            live.objects as usize,
-        );
         outcome.sweep_ns = clock.lap();
 
         if self.heap.paranoid {
@@ -296,6 +291,17 @@ impl Collector {
     fn lock_finalizers(&self, budget: &mut Budget) -> Result<LockGuard<'_>, StopError> {
         let held = |HeldBy(tid), within| self.threads.lock_denied("finalizer", Tid(tid as i32), within);
         self.finalizers.lock.lock_within(budget).map_err(|holder| held(holder, budget.total()))
+    }
+
+    fn fire_heap_stats(&self, number: u32, outcome: &Outcome) {
+        self.events.fire_heap_stats(
+            number,
+            outcome.live.small as usize,
+            outcome.live.large as usize,
+            outcome.live.pinned as usize,
+            self.heap.committed_bytes() as usize,
+            outcome.live_objects as usize,
+        );
     }
 
     /// A heap that was large once: its free memory goes back to the kernel.

@@ -114,6 +114,7 @@ unsafe impl Send for Shared {}
 /// What a service thread found in one phase.
 #[derive(Clone, Copy)]
 struct HelperResult {
+    objects: u64,
     overflowed: bool,
     weak_cells: WeakList,
     high_water: usize,
@@ -156,7 +157,7 @@ impl Markers {
     /// `count` markers, the collecting thread included.
     pub(crate) fn new(count: usize, stack_bytes: usize) -> io::Result<Self> {
         let helpers = count.saturating_sub(1);
-        let idle = HelperResult { overflowed: false, weak_cells: WeakList::EMPTY, high_water: 0 };
+        let idle = HelperResult { objects: 0, overflowed: false, weak_cells: WeakList::EMPTY, high_water: 0 };
         let shared = Arc::new(Shared {
             pool: Pool::new()?,
             termination: Termination::new(),
@@ -276,9 +277,15 @@ impl Marking<'_> {
         self.marker.weak_cells.take_all(&mut visit);
     }
 
+    /// Objects marked in this phase; one for which two markers raced counts twice.
+    pub(crate) fn objects(&self) -> u64 {
+        self.marker.marked + self.results().map(|result| result.objects).sum::<u64>()
+    }
+
     /// The most bytes that a mark stack took in this phase.
     pub(crate) fn stack_high(&mut self) -> usize {
-        self.high.max(self.marker.take_high_water())
+        self.high = self.high.max(self.marker.take_high_water());
+        self.high
     }
 }
 
@@ -303,10 +310,11 @@ fn help(shared: &Shared, index: usize, mut stack: MarkStack) {
         inside::enter();
         let mut marker = Marker::new(heap, &mut stack, Some(shared));
         shared.mark_until_the_end(&mut marker);
-        let (overflowed, weak_cells) = (marker.overflowed, marker.weak_cells);
+        let (objects, overflowed, weak_cells) = (marker.marked, marker.overflowed, marker.weak_cells);
         // SAFETY: this thread's own result, read only after `working` was counted down.
         unsafe {
-            *shared.results[index].get() = HelperResult { overflowed, weak_cells, high_water: stack.take_high_water() }
+            *shared.results[index].get() =
+                HelperResult { objects, overflowed, weak_cells, high_water: stack.take_high_water() }
         };
         inside::leave();
         // Release pairs with the Acquire in `mark`.

@@ -478,8 +478,8 @@ events! {
         ghc [GC_IDLE = 20, GC_DONE = 22]
         fields {
             number: u32 [Ordinal] "which collection",
-            objects: usize [Count] "objects marked",
-            bytes: usize [Bytes] "their size",
+            objects: usize [Count] "objects marked, those twice for which two markers raced",
+            stack_bytes: usize [Bytes] "the most that a mark stack took",
         }
     }
 

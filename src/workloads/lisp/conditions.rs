@@ -69,7 +69,9 @@ impl Vm<'_, '_> {
                 let about = about.map_or_else(String::new, |v| format!(" {}", brief(&self.store, v)));
                 (kind, format!("{message}{about}"))
             }
-            Trouble::Memory | Trouble::Halt(_) | Trouble::Raise(_) => return Ok(self.store.machine.out_of_memory.get()),
+            Trouble::Memory | Trouble::Halt(_) | Trouble::Raise(_) => {
+                return Ok(self.store.machine.out_of_memory.get());
+            }
         };
         self.condition(kind, &message, Value::NIL)
     }

@@ -515,11 +515,8 @@ impl Expander<'_> {
         for spec in elements(lists::reversed(&store, specs)?) {
             fields = store.cons(if spec.is::<Pair>() { car(spec) } else { spec }, fields)?;
         }
-        let made = store.list(&[
-            symbol("%make-record-type")?,
-            store.list(&[quote, name])?,
-            store.list(&[quote, fields])?,
-        ])?;
+        let made =
+            store.list(&[symbol("%make-record-type")?, store.list(&[quote, name])?, store.list(&[quote, fields])?])?;
         let mut all = store.list(&[store.list(&[define, name, made])?])?;
         if constructor.is_true() {
             let whole = constructor.is::<Symbol>();

@@ -205,7 +205,9 @@ impl Expander<'_> {
                 length = Some(length.map_or(count, |shortest: usize| shortest.min(count)));
             }
         }
-        let Some(length) = length else { return self.wrong("an ellipsis follows a template without repeated variables") };
+        let Some(length) = length else {
+            return self.wrong("an ellipsis follows a template without repeated variables");
+        };
         let mut all = Value::NIL;
         let mut remaining = bindings;
         for _ in 0..length {

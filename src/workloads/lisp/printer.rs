@@ -234,7 +234,8 @@ impl Printer<'_, '_> {
     }
 
     fn symbol(&mut self, name: &str) {
-        let odd = |c: char| c.is_whitespace() || matches!(c, '(' | ')' | '[' | ']' | '"' | ';' | '\'' | '`' | ',' | '|');
+        let odd =
+            |c: char| c.is_whitespace() || matches!(c, '(' | ')' | '[' | ']' | '"' | ';' | '\'' | '`' | ',' | '|');
         if self.style == Style::Write && (name.is_empty() || name.chars().any(odd)) {
             let _ = write!(self.text, "|{}|", name.replace('\\', "\\\\").replace('|', "\\|"));
         } else {
@@ -306,7 +307,12 @@ fn cycles(store: &Store<'_>, value: Value) -> HashMap<usize, Option<usize>> {
         Open,
         Done,
     }
-    fn walk(store: &Store<'_>, mut value: Value, seen: &mut HashMap<usize, Seen>, found: &mut HashMap<usize, Option<usize>>) {
+    fn walk(
+        store: &Store<'_>,
+        mut value: Value,
+        seen: &mut HashMap<usize, Seen>,
+        found: &mut HashMap<usize, Option<usize>>,
+    ) {
         let mut opened = Vec::new();
         while store.limit.has_room() && (value.is::<Pair>() || row_of(value).is_some()) {
             match seen.get(&value.bits()) {

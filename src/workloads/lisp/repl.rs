@@ -7,11 +7,11 @@ use std::io::{self, Write};
 
 use crate::Mutator;
 
+use super::error::SyntaxError;
 use super::output::Output;
 use super::printer::{Style, to_text};
 use super::reader::Reader;
 use super::value::Value;
-use super::error::SyntaxError;
 use super::{Interpreter, LispError, Source};
 
 /// What a line source is asked for.

@@ -500,7 +500,6 @@ impl Symbol {
     pub fn special(&self) -> u8 {
         self.flags.get() as u8
     }
-
 }
 
 impl Gc<Symbol> {

@@ -37,17 +37,19 @@ fn a_thread_that_masks_the_signal_is_named_and_stops_when_it_unmasks_it() {
 #[test]
 fn a_late_signal_stops_nobody() {
     let threads = threads(By::Signals);
-    let masked = Arc::new(AtomicBool::new(true));
-    let wish = masked.clone();
+    let (masked, deaf) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(false)));
+    let (wish, is_deaf) = (masked.clone(), deaf.clone());
     let worker = Worker::new(&threads, "late", move |_| {
         let _mask = signals::block(signals::DEFAULT);
         while wish.load(Ordering::Relaxed) {
+            is_deaf.store(true, Ordering::Relaxed);
             std::thread::yield_now();
         }
     });
     for _ in 0..5 {
+        deaf.store(false, Ordering::Relaxed);
         masked.store(true, Ordering::Relaxed);
-        std::thread::sleep(Duration::from_millis(5));
+        assert!(within(Duration::from_secs(10), || deaf.load(Ordering::Relaxed)));
         assert!(stop_within(&threads, 60).is_err());
         masked.store(false, Ordering::Relaxed);
         assert!(worker.runs(), "the late signal has stopped the thread");
@@ -148,8 +150,8 @@ fn a_thread_in_vfork_is_waited_for_or_named() {
             crate::os::memory::unmap(stack, SIZE);
         }
     });
-    std::thread::sleep(Duration::from_millis(100));
-    let error = stop_within(&threads, 100).err().expect("the child sleeps longer");
+    // Between two children the thread can be stopped.
+    let error = (0..50).find_map(|_| stop_within(&threads, 100).err()).expect("the child sleeps longer");
     let StopError::Unanswered { threads: silent, .. } = &error else { panic!("{error}") };
     assert_eq!(silent[0].reason, SilenceReason::Uninterruptible, "{error}");
     // With time, it is waited for.

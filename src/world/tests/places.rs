@@ -4,17 +4,18 @@ use rstest::rstest;
 
 use super::*;
 
-/// Spins until `end`, with the word in one place only. The word is passed inverted, so that the caller's copies are
+/// Spins until it is told to end, with the word in one place only. The word is passed inverted, so that the caller's copies are
 /// not it.
 macro_rules! keeper {
-    ($name:ident, $clobber:literal, [$($load:literal),*], [$($clear:literal),*]) => {
+    ($name:ident, [$($load:literal),*], [$($clear:literal),*]) => {
         #[unsafe(naked)]
-        extern "C" fn $name(inverted: u64, end: *const AtomicBool) {
+        extern "C" fn $name(inverted: u64, flags: *const Flags) {
             std::arch::naked_asm!(
                 "push rbx", "push r12", "push r13", "push r14", "push r15",
                 "not rdi",
                 $($load,)*
                 "xor edi, edi",
+                "mov byte ptr [rsi + 1], 1",
                 "2:", "cmp byte ptr [rsi], 0", "je 2b",
                 $($clear,)*
                 "pop r15", "pop r14", "pop r13", "pop r12", "pop rbx",
@@ -23,16 +24,15 @@ macro_rules! keeper {
         }
     };
 }
-keeper!(rbx, "rbx", ["mov rbx, rdi"], []);
-keeper!(r12, "r12", ["mov r12, rdi"], []);
-keeper!(r13, "r13", ["mov r13, rdi"], []);
-keeper!(r14, "r14", ["mov r14, rdi"], []);
-keeper!(r15, "r15", ["mov r15, rdi"], []);
-keeper!(r9, "r9", ["mov r9, rdi"], []);
-keeper!(xmm8, "xmm8", ["movq xmm8, rdi"], ["pxor xmm8, xmm8"]);
+keeper!(rbx, ["mov rbx, rdi"], []);
+keeper!(r12, ["mov r12, rdi"], []);
+keeper!(r13, ["mov r13, rdi"], []);
+keeper!(r14, ["mov r14, rdi"], []);
+keeper!(r15, ["mov r15, rdi"], []);
+keeper!(r9, ["mov r9, rdi"], []);
+keeper!(xmm8, ["movq xmm8, rdi"], ["pxor xmm8, xmm8"]);
 keeper!(
     ymm9_high,
-    "ymm9",
     [
         "vmovq xmm9, rdi",
         "vinsertf128 ymm9, ymm9, xmm9, 1",
@@ -43,28 +43,31 @@ keeper!(
     ],
     ["vzeroall"]
 );
-keeper!(red_zone_near, "", ["mov [rsp - 8], rdi"], ["mov qword ptr [rsp - 8], 0"]);
-keeper!(red_zone_far, "", ["mov [rsp - 128], rdi"], ["mov qword ptr [rsp - 128], 0"]);
+keeper!(red_zone_near, ["mov [rsp - 8], rdi"], ["mov qword ptr [rsp - 8], 0"]);
+keeper!(red_zone_far, ["mov [rsp - 128], rdi"], ["mov qword ptr [rsp - 128], 0"]);
 
-pub(crate) type Keeper = extern "C" fn(u64, *const AtomicBool);
+/// End the loop; and: the word is in its place.
+pub(crate) type Flags = [AtomicBool; 2];
+
+pub(crate) type Keeper = extern "C" fn(u64, *const Flags);
 
 /// Runs a keeper on an attached thread, stops the world by what `threads` has in force, and looks for the word.
 pub(crate) fn is_found(threads: &Arc<Threads>, keeper: Keeper) -> bool {
     let word = 0x5709_0000_0000_0000_u64 | keeper as usize as u64;
     let inverted = !word;
-    let end = Arc::new(AtomicBool::new(false));
+    let flags = Arc::new([AtomicBool::new(false), AtomicBool::new(false)]);
     let (tell, told) = mpsc::channel();
     let handle = {
-        let (threads, end) = (threads.clone(), end.clone());
+        let (threads, flags) = (threads.clone(), flags.clone());
         std::thread::spawn(move || {
             let info = threads.attach("keeper").unwrap();
             tell.send(info).unwrap();
-            keeper(inverted, Arc::as_ptr(&end));
+            keeper(inverted, Arc::as_ptr(&flags));
             threads.detach(info);
         })
     };
     let info = told.recv().unwrap();
-    std::thread::sleep(Duration::from_millis(20));
+    assert!(within(Duration::from_secs(20), || flags[1].load(Ordering::Acquire)));
     let world = stop(threads);
     let mut found = false;
     world.scan_ranges(info, |low, high| {
@@ -74,7 +77,7 @@ pub(crate) fn is_found(threads: &Arc<Threads>, keeper: Keeper) -> bool {
         }
     });
     world.start();
-    end.store(true, Ordering::Relaxed);
+    flags[0].store(true, Ordering::Relaxed);
     handle.join().unwrap();
     found
 }

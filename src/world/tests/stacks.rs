@@ -91,8 +91,12 @@ fn a_stack_that_nobody_registered_is_an_error_until_it_is_registered() {
     let end = Arc::new(AtomicBool::new(false));
     let wish = end.clone();
     let worker = Worker::new(&threads, "coroutine", move |_| on_stack(top, wait, Arc::as_ptr(&wish)));
-    std::thread::sleep(Duration::from_millis(20));
-    let error = stop_within(&threads, 2000).err().expect("the stack is unknown");
+    let unknown = || {
+        std::thread::sleep(Duration::from_millis(5));
+        stop_within(&threads, 10_000).err()
+    };
+    // It may still be on its way there.
+    let error = (0..1000).find_map(|_| unknown()).expect("the stack is unknown");
     assert!(matches!(error, StopError::UnknownStack { .. }), "{error}");
     assert!(error.to_string().contains("register_stack"), "{error}");
     let id = threads.register_stack(stack, top);

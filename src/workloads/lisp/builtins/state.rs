@@ -7,9 +7,7 @@ use crate::{Gc, GcCell};
 use super::super::error::{LispError, Outcome, Trouble};
 use super::super::machine::Vm;
 use super::super::printer::{Style, condition_text};
-use super::super::value::{
-    Boxed, Closure, Condition, Continuation, Kind, Promise, Symbol, Try, Value,
-};
+use super::super::value::{Boxed, Closure, Condition, Continuation, Kind, Promise, Symbol, Try, Value};
 use super::{ANY, Action, Args, Control, Primitive, plain};
 
 const fn control(name: &'static str, least: usize, most: usize, what: Control) -> Primitive {
@@ -29,9 +27,7 @@ pub const ALL: &[Primitive] = &[
         let procedure = value.is::<Closure>() || value.is::<Continuation>() || value.as_primitive().is_some();
         Ok(Value::bool(procedure))
     }),
-    plain("boolean?", 1, 1, |_, args| {
-        Ok(Value::bool(matches!(args[0].get(), Value::TRUE | Value::FALSE)))
-    }),
+    plain("boolean?", 1, 1, |_, args| Ok(Value::bool(matches!(args[0].get(), Value::TRUE | Value::FALSE)))),
     plain("not", 1, 1, |_, args| Ok(Value::bool(!args[0].get().is_true()))),
     plain("values", 0, ANY, |vm, args| Ok(vm.store.values(args)?)),
     plain("default-object?", 1, 1, |_, args| Ok(Value::bool(args[0].get() == Value::UNSPECIFIED))),
@@ -88,7 +84,9 @@ pub const ALL: &[Primitive] = &[
     plain("error-object?", 1, 1, |_, args| Ok(Value::bool(args[0].get().is::<Condition>()))),
     plain("condition?", 1, 1, |_, args| Ok(Value::bool(args[0].get().is::<Condition>()))),
     plain("error?", 1, 1, |_, args| Ok(Value::bool(args[0].get().is::<Condition>()))),
-    plain("error-message-string", 1, 1, |vm, args| Ok(vm.store.string(&condition_text(&vm.store, condition(args)?))?)),
+    plain("error-message-string", 1, 1, |vm, args| {
+        Ok(vm.store.string(&condition_text(&vm.store, condition(args)?))?)
+    }),
     plain("condition/report-string", 1, 1, |vm, args| {
         Ok(vm.store.string(&condition_text(&vm.store, condition(args)?))?)
     }),

@@ -134,11 +134,7 @@ fn delete(vm: &mut Vm<'_, '_>, args: Args<'_>) -> Outcome {
     Ok(Value::UNSPECIFIED)
 }
 
-fn collect(
-    args: Args<'_>,
-    part: impl Fn(Gc<Pair>) -> super::super::store::Made<Value>,
-    store: &Store<'_>,
-) -> Outcome {
+fn collect(args: Args<'_>, part: impl Fn(Gc<Pair>) -> super::super::store::Made<Value>, store: &Store<'_>) -> Outcome {
     let buckets = table(args)?.buckets.get();
     let mut all = Value::NIL;
     for entry in buckets.iter().flat_map(|slot| elements(slot.get())).filter_map(|e| e.get::<Pair>()) {

@@ -23,7 +23,8 @@ pub const ALL: &[Primitive] = &[
         let string = text(args, 0)?;
         let index = index_below(args[1].get(), string.chars.get())?;
         let c = character(args, 2)?;
-        let changed: String = string.text().chars().enumerate().map(|(i, old)| if i == index { c } else { old }).collect();
+        let changed: String =
+            string.text().chars().enumerate().map(|(i, old)| if i == index { c } else { old }).collect();
         vm.store.replace_text(string, &changed)?;
         Ok(Value::UNSPECIFIED)
     }),

@@ -58,7 +58,11 @@ pub const ALL: &[Primitive] = &[
         }
         let copy = |i: usize| to[at + i].set(from[range.start + i].get());
         // Overlapping parts of one vector are copied from the side that is not yet overwritten.
-        if at <= range.start { (0..range.len()).for_each(copy) } else { (0..range.len()).rev().for_each(copy) }
+        if at <= range.start {
+            (0..range.len()).for_each(copy)
+        } else {
+            (0..range.len()).rev().for_each(copy)
+        }
         Ok(Value::UNSPECIFIED)
     }),
     plain("vector-append", 0, ANY, |vm, args| {
