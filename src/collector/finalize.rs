@@ -19,7 +19,8 @@ use std::cell::UnsafeCell;
 use std::io;
 
 use crate::os::memory::Reservation;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Lock, LockGuard, Ordering};
+use crate::os::Tid;
+use crate::sync::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Lock, LockGuard, Ordering};
 
 /// What runs for a dead object.
 #[derive(Clone, Copy)]
@@ -125,6 +126,12 @@ pub(crate) struct Finalizers {
     pub(crate) closing: AtomicBool,
     /// Finalizers that have run.
     pub(crate) run: AtomicU64,
+    /// Finalizers that were ever queued.
+    queued: AtomicU64,
+    /// Grows with each that has run: what those sleep on who wait for room.
+    pub(crate) done: AtomicU32,
+    /// Who runs them: the kernel's number of the finalizer thread.
+    pub(crate) runner: AtomicI32,
     /// Finalizers that panicked.
     pub(crate) panicked: AtomicU64,
     /// 1 when the finalizer thread has ended or was never started.
@@ -147,6 +154,9 @@ impl Finalizers {
             news: AtomicU32::new(0),
             closing: AtomicBool::new(false),
             run: AtomicU64::new(0),
+            queued: AtomicU64::new(0),
+            done: AtomicU32::new(0),
+            runner: AtomicI32::new(0),
             panicked: AtomicU64::new(0),
             ended: AtomicU32::new(1),
             started: AtomicBool::new(false),
@@ -201,7 +211,26 @@ impl Finalizers {
             // SAFETY: just pushed.
             resurrect(unsafe { ready.at(index).read() }.object);
         }
+        self.queued.fetch_add(due as u64, Ordering::Relaxed);
         due as u32
+    }
+
+    /// How many have been queued and have not run. A hint.
+    pub(crate) fn due(&self) -> u64 {
+        let run = self.run.load(Ordering::Relaxed);
+        self.queued.load(Ordering::Relaxed).saturating_sub(run)
+    }
+
+    /// Whether this thread is the one that runs them.
+    pub(crate) fn is_run_by(&self, tid: Tid) -> bool {
+        self.runner.load(Ordering::Relaxed) == tid.0
+    }
+
+    /// One has run.
+    pub(crate) fn one_done(&self) {
+        self.run.fetch_add(1, Ordering::Relaxed);
+        self.done.fetch_add(1, Ordering::Relaxed);
+        crate::os::futex::wake(&self.done, u32::MAX);
     }
 
     /// Tells the finalizer thread that there is something to do.

@@ -68,6 +68,7 @@ pub(crate) fn wait_for_end(finalizers: &Finalizers, deadline: u64) -> bool {
 fn work(mutator: &Mutator) {
     let collector = mutator.world().collector();
     let finalizers = &collector.finalizers;
+    finalizers.runner.store(mutator.tid().0, Ordering::Relaxed);
     loop {
         // Acquire pairs with the Release of `announce`.
         let news = finalizers.news.load(Ordering::Acquire);
@@ -109,7 +110,7 @@ fn run_one(mutator: &Mutator) -> bool {
         std::hint::black_box(kept);
     }));
     collector.events.fire_finalize_object(object, 0);
-    collector.finalizers.run.fetch_add(1, Ordering::Relaxed);
+    collector.finalizers.one_done();
     if let Err(panic) = result {
         if removed(Guard::FinalThread) {
             std::panic::resume_unwind(panic);

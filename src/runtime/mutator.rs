@@ -15,6 +15,8 @@ use crate::heap::layout::{CELL_BYTES, CLASSES, HEADER_BYTES, Space, bin, class_o
 use crate::heap::pointer::{ARRAY_HEAD_BYTES, Array, Gc, Weak, WeakCell};
 use crate::heap::trace::{Described, Trace, TypeInfo};
 use crate::heap::{Need, Refill};
+use crate::os::clock::Budget;
+use crate::os::futex;
 use crate::sync::{Lock, LockGuard, Ordering};
 use crate::world::stop_info::ThreadStopInfo;
 use crate::world::{AttachError, ThreadName, Tid};
@@ -346,6 +348,7 @@ impl Mutator {
     ) -> Result<R, OutOfMemory> {
         let collector = self.world.collector();
         let mut for_room = 0;
+        let mut patience = Budget::new(collector.stop_timeout);
         loop {
             self.record.safepoint();
             let seen = collector.collections.load(Ordering::Relaxed);
@@ -358,9 +361,13 @@ impl Mutator {
                 }
                 Err(need) => need,
             };
-            // One collection may come too early for what this thread itself had just dropped; two do not.
+            // One collection may come too early for what this thread itself had just dropped; two do not. But dead
+            // objects hold room until their finalizers have run.
             if need == Need::Room && for_room == 2 {
-                return Err(self.out_of_memory(requested));
+                if !self.wait_for_finalizers(&mut patience) {
+                    return Err(self.out_of_memory(requested));
+                }
+                for_room = 0;
             }
             for_room += u32::from(need == Need::Room);
             let reason = if need == Need::Room { Reason::HeapLimit } else { Reason::Allocation };
@@ -382,6 +389,26 @@ impl Mutator {
                 Err(_) => return Err(self.out_of_memory(requested)),
             }
         }
+    }
+
+    /// Waits until half of the finalizers that are due have run. False if that would help nobody: none is due, this
+    /// thread is the one that runs them, or the patience is at its end.
+    #[cold]
+    fn wait_for_finalizers(&self, patience: &mut Budget) -> bool {
+        let finalizers = &self.world.collector().finalizers;
+        let due = finalizers.due();
+        let stopping = finalizers.closing.load(Ordering::Relaxed);
+        if due == 0 || stopping || finalizers.is_run_by(self.tid()) {
+            return false;
+        }
+        while finalizers.due() > due / 2 {
+            let done = finalizers.done.load(Ordering::Relaxed);
+            let wait = |ns| self.record.blocking(|| futex::wait(&finalizers.done, done, Some(ns)));
+            if patience.slice(u64::MAX, wait).is_none() {
+                return false;
+            }
+        }
+        true
     }
 
     #[cold]
