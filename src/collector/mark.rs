@@ -212,7 +212,7 @@ pub(crate) struct Marker<'a> {
 }
 
 /// Tasks between two offers of work.
-const OFFER_EVERY: u32 = 128;
+const OFFER_EVERY: u32 = 256;
 
 impl<'a> Marker<'a> {
     pub(crate) fn new(heap: &'a Heap, stack: &'a mut MarkStack, share: Option<&'a Shared>) -> Self {
