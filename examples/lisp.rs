@@ -1,6 +1,6 @@
 //! Runs Scheme programs whose every cell is a collected object.
 fn main() {
-    let mut limit = usize::MAX;
+    let mut limit = 1 << 30;
     let mut files = vec![];
     for a in std::env::args().skip(1) {
         if let Ok(n) = a.parse::<usize>() { limit = n << 20 } else { files.push(a) }

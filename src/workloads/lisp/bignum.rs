@@ -12,7 +12,7 @@ pub struct Big {
     digits: Vec<u32>,
 }
 
-/// What a division by zero or a result beyond reason gives.
+/// More digits than this are refused.
 pub const MOST_DIGITS: usize = 1 << 20;
 
 impl Big {
@@ -44,10 +44,6 @@ impl Big {
 
     pub fn is_zero(&self) -> bool {
         self.digits.is_empty()
-    }
-
-    pub fn is_odd(&self) -> bool {
-        self.digits.first().is_some_and(|d| d & 1 == 1)
     }
 
     pub fn digits(&self) -> &[u32] {

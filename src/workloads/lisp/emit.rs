@@ -57,7 +57,9 @@ impl<'e, 'm> Emitter<'e, 'm> {
     /// The code of a top-level form, as a procedure without parameters.
     pub fn toplevel(&mut self, node: &Node) -> Expand<Gc<Code>> {
         let mut draft = Draft::new(0, 0);
-        self.node(&mut draft, node, Then::Return)?;
+        // Not as a tail call: the form's own frame tells where an error came from.
+        self.node(&mut draft, node, Then::Push)?;
+        draft.emit(Op::Return, 0);
         self.finish(draft, Value::FALSE, 0, false)
     }
 
@@ -140,7 +142,7 @@ impl<'e, 'm> Emitter<'e, 'm> {
                         draft.emit(Op::MakeBox, slot);
                     }
                 }
-                let (last, before) = body.items.split_at(body.items.len() - 1);
+                let (before, last) = body.items.split_at(body.items.len() - 1);
                 for (target, node) in before {
                     match target {
                         Some(v) => {

@@ -20,7 +20,7 @@ macro_rules! specials {
         /// What a keyword stands for.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
-        pub enum Special { Nothing, $($variant),* }
+        pub enum Special { $($variant),* }
 
         const SPECIALS: &[(&str, Special)] = &[$(($name, Special::$variant)),*];
     };
@@ -36,6 +36,7 @@ specials! {
 }
 
 impl Special {
+    /// The special form of a symbol's code; 0 is none.
     pub fn of_code(code: u8) -> Option<Self> {
         (code as usize).checked_sub(1).and_then(|i| SPECIALS.get(i)).map(|(_, special)| *special)
     }
@@ -43,7 +44,7 @@ impl Special {
     /// Marks the symbols that name special forms.
     pub fn install(store: &Store<'_>) -> Made<()> {
         SPECIALS.iter().try_for_each(|(name, special)| {
-            store.intern(name)?.flags.set(*special as usize);
+            store.intern(name)?.flags.set(*special as usize + 1);
             Ok(())
         })
     }
@@ -140,7 +141,7 @@ impl Expander<'_> {
                 self.wrong("a definition belongs at top level or into a body, not where a value is expected")
             }
             Special::Unquote | Special::UnquoteSplicing => self.wrong("unquote outside of a quasiquote"),
-            Special::Else | Special::Arrow | Special::SyntaxRules | Special::Nothing => {
+            Special::Else | Special::Arrow | Special::SyntaxRules => {
                 self.wrong(format!("{} is no expression here", self.show(car(form))))
             }
         }

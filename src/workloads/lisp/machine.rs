@@ -10,7 +10,7 @@
 //! to end. It polls for a safepoint at every call and at every turn of a loop.
 
 use crate::sync::{AtomicBool, Ordering};
-use crate::{Array, Gc};
+use crate::{Array, Gc, OutOfMemory};
 
 use super::builtins::{self, Action};
 use super::code::{Capture, Op};
@@ -25,8 +25,8 @@ pub const FIRST_SLOTS: usize = 4096;
 /// How often the machine looks at things that can wait.
 const CALLS_BETWEEN_CHORES: u32 = 4096;
 
-/// What handlers may use after the recursion went too deep.
-const RESERVE: usize = 1 << 16;
+/// What is left for handlers when the recursion has gone too deep.
+const RESERVE: usize = 512;
 
 /// The registers of a running machine.
 pub struct Vm<'v, 'o> {
@@ -39,15 +39,17 @@ pub struct Vm<'v, 'o> {
     pub closure: Gc<Closure>,
     pub handlers: Value,
     pub winders: Value,
-    /// How many slots the stack may have.
-    limit: usize,
-    /// The same, or more while a handler looks at a recursion that went too deep.
     most_slots: usize,
+    /// Slots at the end of the stack that are not used: `RESERVE`, or none while handlers look at a recursion that
+    /// went too deep.
+    reserve: usize,
     /// No slot from here on has been used since the unused ones were cleared.
     high: usize,
     calls: u32,
     /// The primitive that is running, for error messages.
     pub primitive: usize,
+    /// What the last full heap had to say.
+    pub memory: Option<OutOfMemory>,
     interrupt: Option<&'v AtomicBool>,
 }
 
@@ -71,11 +73,12 @@ impl<'v, 'o> Vm<'v, 'o> {
             closure,
             handlers: Value::NIL,
             winders: Value::NIL,
-            limit: most_slots,
             most_slots,
+            reserve: RESERVE,
             high: 0,
             calls: 0,
             primitive: 0,
+            memory: None,
             interrupt,
         }
     }
@@ -551,8 +554,8 @@ impl<'v, 'o> Vm<'v, 'o> {
         }
         let needed = self.fp + self.code().slots;
         self.high = needed.max(self.sp).min(self.stack.len());
-        if self.sp < self.limit / 2 {
-            self.most_slots = self.limit;
+        if self.sp < self.stack.len() / 2 {
+            self.reserve = RESERVE;
         }
     }
 
@@ -560,17 +563,18 @@ impl<'v, 'o> Vm<'v, 'o> {
     #[cold]
     #[inline(never)]
     fn reach(&mut self, slots: usize, closure: &Gc<Closure>) -> Outcome<()> {
-        if slots <= self.stack.len() {
-            self.high = (slots + 64).min(self.stack.len());
+        let needed = slots + self.reserve;
+        if needed <= self.stack.len() {
+            self.high = (slots + 64).min(self.stack.len() - self.reserve);
             return Ok(());
         }
-        if slots > self.most_slots {
-            return Err(self.too_deep(closure));
+        if needed > self.most_slots || self.reserve == 0 {
+            return Err(self.too_deep(closure, ""));
         }
         let old = self.stack;
-        let length = (old.len() * 2).max(slots).min(self.most_slots);
+        let length = (old.len() * 2).max(needed).min(self.most_slots);
         let larger = self.store.row(length, |i| if i < self.sp { old[i].get() } else { Value::UNSPECIFIED });
-        let Ok(larger) = larger else { return Err(self.too_deep(closure)) };
+        let Ok(larger) = larger else { return Err(self.too_deep(closure, ", and the heap has no room for more")) };
         self.stack = larger;
         self.store.machine.stack.set(larger);
         self.high = slots;
@@ -584,12 +588,12 @@ impl<'v, 'o> Vm<'v, 'o> {
     }
 
     #[cold]
-    fn too_deep(&mut self, closure: &Gc<Closure>) -> Trouble {
+    fn too_deep(&mut self, closure: &Gc<Closure>, why: &str) -> Trouble {
         let frames = self.depth();
-        self.most_slots = self.limit + RESERVE;
+        self.reserve = 0;
         let name = super::printer::to_text(&self.store, closure.code.name, super::printer::Style::Display);
         let name = if closure.code.name.is_true() { name } else { "an unnamed procedure".to_owned() };
-        let message = format!("recursion too deep in {name}: {frames} calls are waiting");
+        let message = format!("recursion too deep in {name}: {frames} calls are waiting{why}");
         Trouble::Failure("recursion", message, None)
     }
 }

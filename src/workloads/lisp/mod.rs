@@ -57,7 +57,7 @@ use error::SyntaxError;
 use machine::{FIRST_SLOTS, Vm};
 use output::Output;
 use reader::Reader;
-use store::{Machine, StackLimit, Store, elements};
+use store::{Machine, StackLimit, Store};
 use value::{Closure, Condition, Kind, Pair, Value};
 
 const PRELUDE: &str = include_str!("prelude.scm");
@@ -169,9 +169,12 @@ impl Interpreter {
         forms::claim_definitions(if file.is_true() { forms } else { Value::NIL });
         store.machine.output.set(Value::TRUE);
         let mut last = Value::UNSPECIFIED;
-        for form in elements(forms) {
+        store.machine.forms.set(forms);
+        while let Some(pair) = store.machine.forms.get().get::<Pair>() {
+            let form = pair.car.get();
+            store.machine.forms.set(pair.cdr.get());
             let name = if let Source::File { name, .. } = source { name } else { "prelude" };
-            let compiled = compile(store, form, file).map_err(|error| place_error(error, name))?;
+            let compiled = compile(store, form, pair.place(), file).map_err(|error| place_error(error, name))?;
             if let Some(closure) = compiled.get::<Closure>() {
                 last = Vm::new(*store, out, closure, self.most_slots, interrupt).run(closure)?;
             }
@@ -197,7 +200,7 @@ fn read_all(store: &Store<'_>, name: &str, text: &str) -> Result<Value, LispErro
     let mut forms = Value::NIL;
     let mut last: Option<Gc<Pair>> = None;
     while let Some(form) = reader.next().map_err(|error| place_error(error, name))? {
-        let pair = store.cons(form, Value::NIL)?;
+        let pair = store.cons_at(form, Value::NIL, reader.place())?;
         match last {
             Some(last) => last.cdr.set(pair),
             None => forms = pair,
@@ -209,9 +212,10 @@ fn read_all(store: &Store<'_>, name: &str, text: &str) -> Result<Value, LispErro
 
 /// A top-level form as a procedure without parameters. The prelude is the file `#f` before it is installed; forms
 /// given to `eval` have no file either.
-fn compile(store: &Store<'_>, form: Value, file: Value) -> Result<Value, SyntaxError> {
+fn compile(store: &Store<'_>, form: Value, at: (u32, u32), file: Value) -> Result<Value, SyntaxError> {
     let prelude = !store.machine.ready.get().is_true();
     let mut expander = expand::Expander::new(*store, prelude)?;
+    expander.at = at;
     let mut node = expander.toplevel(form)?;
     let functions = resolve::resolve(&mut node, &mut expander.variables);
     let mut emitter = emit::Emitter::new(*store, expander.pool, file, &mut expander.variables, &functions);
@@ -221,7 +225,7 @@ fn compile(store: &Store<'_>, form: Value, file: Value) -> Result<Value, SyntaxE
 
 fn place_error(error: SyntaxError, file: &str) -> LispError {
     match error {
-        SyntaxError::Memory => LispError::OutOfMemory(crate::OutOfMemory),
+        SyntaxError::Memory(error) => LispError::OutOfMemory(error),
         SyntaxError::Syntax { at: (line, column), message, incomplete } => {
             LispError::Syntax { place: Place { file: file.to_owned(), line, column }, message, incomplete }
         }

@@ -86,7 +86,7 @@ impl Interpreter {
                 Ok(Some(_)) => {}
                 Ok(None) => return Ok(false),
                 Err(SyntaxError::Syntax { incomplete, .. }) => return Ok(incomplete),
-                Err(SyntaxError::Memory) => return Ok(false),
+                Err(SyntaxError::Memory(error)) => return Err(error.into()),
             }
         }
     }

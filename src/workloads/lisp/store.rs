@@ -27,6 +27,8 @@ traced! {
         pub ready: GcCell<Value>,
         /// Where `display` writes: `#t` for the host's sink, or a port.
         pub output: GcCell<Value>,
+        /// The top-level forms that are still to be evaluated: part of every continuation.
+        pub forms: GcCell<Value>,
         /// The state of `random`.
         pub random: GcCell<usize>,
     }
@@ -59,6 +61,7 @@ impl Machine {
             out_of_memory: GcCell::new(Value::FALSE),
             ready: GcCell::new(Value::FALSE),
             output: GcCell::new(Value::TRUE),
+            forms: GcCell::new(Value::NIL),
             random: GcCell::new(0x9e37_79b9_7f4a_7c15),
         })
     }
@@ -258,7 +261,7 @@ impl StackLimit {
     /// The limit for the calling thread, from its real bounds.
     pub fn of_this_thread() -> std::io::Result<Self> {
         let bounds = crate::os::thread::current_stack()?;
-        Ok(Self { lowest: bounds.low as usize + MARGIN })
+        Ok(Self { lowest: bounds.low + MARGIN })
     }
 
     /// Whether there is room for one more level.

@@ -32,6 +32,8 @@ pub struct Value {
 
 // SAFETY: `from_bits` inverts `to_bits`; the word is the address of an object exactly when its low three bits are 0.
 unsafe impl Word for Value {
+    const MAY_REFER: bool = true;
+
     #[inline(always)]
     fn to_bits(self) -> usize {
         self.bits
@@ -366,6 +368,8 @@ traced! {
         pub resume: Value,
         pub handlers: Value,
         pub winders: Value,
+        /// The top-level forms that come after the one that captured it.
+        pub forms: Value,
     }
 }
 
