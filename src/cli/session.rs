@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 
 use super::arguments::{Settings, Stop};
 use crate::debugger::mock::MockDebugger;
@@ -63,6 +63,9 @@ impl Session {
     /// now.
     pub(super) fn close(&self) -> anyhow::Result<()> {
         if self.paranoid {
+            if let Some(damage) = self.world.damage() {
+                bail!("--paranoid: {damage}");
+            }
             self.world.verify().context("--paranoid: the last look at the heap")?;
         }
         self.world.close(CLOSING_TIME).context("the world could not be closed")

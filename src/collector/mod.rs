@@ -13,7 +13,7 @@ pub(crate) mod report;
 mod roots;
 pub(crate) mod termination;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use finalize::Finalizers;
@@ -76,6 +76,8 @@ pub(crate) struct Collector {
     /// Bytes allocated up to the last collection.
     pub(crate) allocated_total: AtomicU64,
     pub(crate) on_collection: Option<Box<dyn Fn(&CollectionReport) + Send + Sync>>,
+    /// What the paranoid mode found first: a thread that collected because it allocated has nobody to tell it to.
+    pub(crate) damage: OnceLock<String>,
 }
 
 /// Who collects: one of the world's threads, with its registers on its stack, or a stranger.
@@ -104,6 +106,7 @@ impl Collector {
             unused_bytes: AtomicU64::new(0),
             allocated_total: AtomicU64::new(0),
             on_collection: parts.on_collection,
+            damage: OnceLock::new(),
         })
     }
 
@@ -158,7 +161,7 @@ impl Collector {
         drop(finalizer_tables);
         self.events.fire_restart_end(number);
 
-        let outcome = outcome.map_err(|error| CollectError::Damaged { number, error })?;
+        let outcome = outcome.map_err(|error| self.damaged(number, error))?;
         let report = self.report(number, reason, who, &StopFacts { stop_ns, restart_ns, pause_ns, crowd }, &outcome);
         if outcome.queued > 0 {
             self.finalizers.announce();
@@ -170,6 +173,12 @@ impl Collector {
             listener(&report);
         }
         Ok(Some(report))
+    }
+
+    fn damaged(&self, number: u32, error: VerifyError) -> CollectError {
+        let error = CollectError::Damaged { number, error };
+        self.damage.get_or_init(|| error.to_string());
+        error
     }
 
     /// The part of a collection in which every other thread stands still.

@@ -207,6 +207,12 @@ impl World {
         }
     }
 
+    /// What the paranoid mode found wrong with the heap first, if it ever did: also in collections that nobody asked for,
+    /// whose result nobody saw.
+    pub fn damage(&self) -> Option<&str> {
+        self.collector().damage.get().map(String::as_str)
+    }
+
     /// The world's threads at this moment.
     pub fn threads(&self) -> Vec<ThreadInfo> {
         self.collector().threads.with_live(|live| {
