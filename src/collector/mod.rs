@@ -329,7 +329,9 @@ impl Collector {
         if self.heap.gate.wait_until_empty(budget) {
             return Ok(());
         }
-        Err(self.threads.hindered_by(budget.total(), |record| cache_of(record).is_some_and(AllocationCache::is_sweeping)))
+        Err(self
+            .threads
+            .hindered_by(budget.total(), |record| cache_of(record).is_some_and(AllocationCache::is_sweeping)))
     }
 
     fn report(

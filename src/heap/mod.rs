@@ -267,11 +267,8 @@ impl Heap {
                 return Some(block);
             }
             let wanted = state.committed_blocks + count.max(CHUNK_BLOCKS);
-            let limit = if removed(Guard::HeapLimit) {
-                self.blocks.reserved_bytes() / BLOCK_BYTES
-            } else {
-                state.limit_blocks
-            };
+            let limit =
+                if removed(Guard::HeapLimit) { self.blocks.reserved_bytes() / BLOCK_BYTES } else { state.limit_blocks };
             let target = wanted.next_multiple_of(CHUNK_BLOCKS).min(limit);
             if target <= state.committed_blocks {
                 return None;
