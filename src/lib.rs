@@ -12,6 +12,8 @@ pub mod report;
 mod runtime;
 mod sabotage;
 mod sync;
+#[doc(hidden)]
+pub mod testing;
 #[cfg(feature = "workloads")]
 pub mod workloads;
 mod world;

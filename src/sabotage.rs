@@ -48,7 +48,6 @@ guards! {
     FinalThread = "final.thread",
     FinalOrder = "final.order",
     WeakClear = "weak.clear",
-    MarkDeep = "mark.deep",
     MarkOverflow = "mark.overflow",
     MarkTermination = "mark.termination",
     MarkGlance = "mark.glance",

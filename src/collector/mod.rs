@@ -30,12 +30,14 @@ use crate::heap::sweep::SpaceBytes;
 use crate::heap::verify::{Verified, VerifyError};
 use crate::os::clock::{Budget, now_ns};
 use crate::sabotage::{Guard, removed};
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, HeldBy, LockGuard, Ordering};
+use crate::world::Tid;
 use crate::world::error::StopError;
 use crate::world::name::ThreadName;
 use crate::world::region::OwnStack;
 use crate::world::registry::Threads;
 use crate::world::stop::{StopCensus, StoppedWorld};
+use crate::world::stop_info::ThreadStopInfo;
 
 /// Why there was no collection. The world runs on, and nothing was reclaimed.
 #[derive(Debug, thiserror::Error)]
@@ -127,7 +129,7 @@ impl Collector {
         if who.unless_after.is_some_and(|seen| seen != self.collections.load(Ordering::Relaxed)) {
             return Ok(None);
         }
-        let finalizer_tables = self.finalizers.lock.lock();
+        let finalizer_tables = self.lock_finalizers(&mut budget)?;
         self.wait_for_sweeps(&mut budget)?;
         let number = self.collections.load(Ordering::Relaxed) + 1;
         let mut clock = PhaseClock::start();
@@ -190,6 +192,10 @@ impl Collector {
         clock: &mut PhaseClock,
     ) -> Result<Outcome, VerifyError> {
         let mut outcome = Outcome::default();
+        if removed(Guard::StopNoMalloc) {
+            // The known-bad variant: one allocation, as any formatted message would make.
+            drop(std::hint::black_box(Box::new(number)));
+        }
         self.heap.begin_marking();
         let company = if stopped.is_whole_process() { Company::Alone } else { Company::All };
         // SAFETY: the collection lock is held and the world is stopped.
@@ -290,6 +296,12 @@ impl Collector {
         outcome.freed = (live_before + outcome.allocated).saturating_sub(live);
     }
 
+    /// The finalizer tables' lock, whose holder a user may have frozen (`.debug.frozen-owner`).
+    fn lock_finalizers(&self, budget: &mut Budget) -> Result<LockGuard<'_>, StopError> {
+        let held = |HeldBy(tid), within| self.threads.lock_denied("finalizer", Tid(tid as i32), within);
+        self.finalizers.lock.lock_within(budget).map_err(|holder| held(holder, budget.total()))
+    }
+
     fn fire_heap_stats(&self, number: u32, outcome: &Outcome) {
         self.events.fire_heap_stats(
             number,
@@ -317,13 +329,7 @@ impl Collector {
         if self.heap.gate.wait_until_empty(budget) {
             return Ok(());
         }
-        Err(StopError::Vtable {
-            stopper: "sweep gate",
-            what: format!(
-                "a thread has been sweeping a block for {:?}: is it held by a debugger or out of CPU time?",
-                budget.total()
-            ),
-        })
+        Err(self.threads.hindered_by(budget.total(), |record| cache_of(record).is_some_and(AllocationCache::is_sweeping)))
     }
 
     fn report(
@@ -395,12 +401,15 @@ pub(crate) struct Parts {
 
 /// The allocation caches of the stopped threads, the collecting one's among them.
 fn caches<'a>(stopped: &'a StoppedWorld<'_>) -> impl Iterator<Item = &'a AllocationCache> + Clone + 'a {
-    stopped.live().iter().filter_map(|record| {
-        let cache = record.user().cast::<AllocationCache>();
-        // SAFETY: a mutator sets its record's user word to its cache after attach and clears it before detach,
-        // neither of which can happen inside a stop.
-        (!cache.is_null()).then(|| unsafe { &*cache })
-    })
+    stopped.live().iter().filter_map(|record| cache_of(record))
+}
+
+/// A thread's allocation cache, for one who holds the allocation and the list lock as long as he looks at it.
+fn cache_of(record: &ThreadStopInfo) -> Option<&AllocationCache> {
+    let cache = record.user().cast::<AllocationCache>();
+    // SAFETY: a mutator sets its record's user word to its cache after attach and clears it under the allocation lock
+    // before the cache goes.
+    (!cache.is_null()).then(|| unsafe { &*cache })
 }
 
 /// What the stopped part of a collection found.

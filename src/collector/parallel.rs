@@ -20,6 +20,7 @@ use crate::heap::Heap;
 use crate::os::futex;
 use crate::os::memory::Reservation;
 use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Lock, Ordering};
+use crate::world::inside;
 
 /// Tasks that move between markers at a time.
 const PACKET: usize = 512;
@@ -337,6 +338,7 @@ fn help(shared: &Shared, index: usize, mut stack: MarkStack) {
         }
         // SAFETY: written before the phase began; the heap outlives the phase, whose end we announce below.
         let heap = unsafe { &**shared.heap.get() };
+        inside::enter();
         let mut marker = Marker::new(heap, &mut stack, Some(shared));
         shared.mark_until_the_end(&mut marker);
         let (objects, overflowed, weak_cells) = (marker.marked, marker.overflowed, marker.weak_cells);
@@ -345,6 +347,7 @@ fn help(shared: &Shared, index: usize, mut stack: MarkStack) {
             *shared.results[index].get() =
                 HelperResult { objects, overflowed, weak_cells, high_water: stack.take_high_water() }
         };
+        inside::leave();
         // Release pairs with the Acquire in `mark`.
         if shared.working.fetch_sub(1, Ordering::Release) == 1 {
             futex::wake(&shared.working, 1);

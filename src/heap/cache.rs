@@ -20,7 +20,7 @@
 
 use super::blocks::{BlockIndex, Blocks, NO_BLOCK, NO_CELL};
 use super::layout::{BINS, HEADER_BYTES};
-use crate::sync::{AtomicUsize, Ordering, compiler_fence};
+use crate::sync::{AtomicU32, AtomicUsize, Ordering, compiler_fence};
 
 /// The free cells that a thread takes next, `[cursor, limit)`.
 #[derive(Debug)]
@@ -33,6 +33,8 @@ pub(crate) struct Run {
 pub(crate) struct AllocationCache {
     runs: [Run; BINS],
     blocks: [OwnedBlock; BINS],
+    /// 1: the thread is in the sweep gate. Only to name who keeps a collection from beginning.
+    sweeping: AtomicU32,
 }
 
 /// The block that a thread allocates from in one bin.
@@ -73,7 +75,21 @@ impl AllocationCache {
             runs: [const { Run { cursor: AtomicUsize::new(0), limit: AtomicUsize::new(0) } }; BINS],
             blocks: [const { OwnedBlock { block: AtomicUsize::new(NO_BLOCK as usize), rest: AtomicUsize::new(0) } };
                 BINS],
+            sweeping: AtomicU32::new(0),
         }
+    }
+
+    /// Runs `sweep`, with the thread seen to be in the sweep gate.
+    pub(crate) fn while_sweeping<R>(&self, sweep: impl FnOnce() -> R) -> R {
+        self.sweeping.store(1, Ordering::Relaxed);
+        let result = sweep();
+        self.sweeping.store(0, Ordering::Relaxed);
+        result
+    }
+
+    /// Whether the thread is in the sweep gate: a hint.
+    pub(crate) fn is_sweeping(&self) -> bool {
+        self.sweeping.load(Ordering::Relaxed) != 0
     }
 
     /// Takes a cell from the bin's run and lets `build` write its payload; then publishes header and cell.

@@ -36,6 +36,7 @@ use gate::SweepGate;
 use large::FreeBlocks;
 use layout::{BINS, BLOCK_BYTES, CELL_BYTES, CHUNK_BLOCKS, CHUNK_BYTES, CLASSED_SPACES, CLASSES, cells_per_block};
 
+use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU8, AtomicU64, LockGuard, Ordering::Relaxed};
 
 /// Beyond this much the heap asks for huge pages: they halve the time to mark a large random graph, but a small heap
@@ -245,15 +246,17 @@ impl Heap {
             }
             state.acquired_bytes += (free_cells * cell_bytes) as u64;
             self.blocks.info(block).set_state(BlockState::Owned);
-            let sweeping = self.gate.enter();
-            drop(guard);
-            let free_bytes = if free_cells == cells {
-                self.sweep_empty_block(block, cell_bytes, fresh)
-            } else {
-                self.sweep_block(block, cell_bytes)
-            };
-            cache.install(bin, block, free_bytes);
-            drop(sweeping);
+            cache.while_sweeping(|| {
+                let sweeping = self.gate.enter();
+                drop(guard);
+                let free_bytes = if free_cells == cells {
+                    self.sweep_empty_block(block, cell_bytes, fresh)
+                } else {
+                    self.sweep_block(block, cell_bytes)
+                };
+                cache.install(bin, block, free_bytes);
+                drop(sweeping);
+            });
         }
     }
 
@@ -264,7 +267,12 @@ impl Heap {
                 return Some(block);
             }
             let wanted = state.committed_blocks + count.max(CHUNK_BLOCKS);
-            let target = wanted.next_multiple_of(CHUNK_BLOCKS).min(state.limit_blocks);
+            let limit = if removed(Guard::HeapLimit) {
+                self.blocks.reserved_bytes() / BLOCK_BYTES
+            } else {
+                state.limit_blocks
+            };
+            let target = wanted.next_multiple_of(CHUNK_BLOCKS).min(limit);
             if target <= state.committed_blocks {
                 return None;
             }

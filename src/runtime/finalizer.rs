@@ -11,6 +11,7 @@ use super::{Inner, Mutator, World};
 use crate::collector::finalize::{Action, Entry, Finalizers};
 use crate::os::clock::now_ns;
 use crate::os::futex;
+use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU32, Ordering};
 
 /// Starts the thread unless it runs. Never called inside a stop.
@@ -109,7 +110,10 @@ fn run_one(mutator: &Mutator) -> bool {
     }));
     collector.events.fire_finalize_object(object, 0);
     collector.finalizers.run.fetch_add(1, Ordering::Relaxed);
-    if result.is_err() {
+    if let Err(panic) = result {
+        if removed(Guard::FinalThread) {
+            std::panic::resume_unwind(panic);
+        }
         // The panic hook has told the user already.
         collector.finalizers.panicked.fetch_add(1, Ordering::Relaxed);
     }

@@ -22,6 +22,7 @@ use crate::events::Events;
 use crate::heap::cache::AllocationCache;
 use crate::heap::verify::Verified;
 use crate::os::clock::{Budget, now_ns};
+use crate::sabotage::{Guard, removed};
 use crate::sync::Ordering;
 use crate::world::registry::{Threads, WorldHooks};
 use crate::world::stop_info::ThreadStopInfo;
@@ -347,7 +348,9 @@ impl WorldHooks for Inner {
         self.collector.roots.lock.reset_in_child();
         self.collector.finalizers.lock.reset_in_child();
         self.collector.heap.gate.reset();
-        self.collector.markers.forget_helpers();
+        if !removed(Guard::ForkServices) {
+            self.collector.markers.forget_helpers();
+        }
         self.collector.finalizers.started.store(false, Ordering::Relaxed);
     }
 }

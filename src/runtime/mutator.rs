@@ -244,6 +244,31 @@ impl Mutator {
         StackGuard::new(&self.world, low as usize, high as usize)
     }
 
+    /// See [`crate::testing::alloc_with_a_pause`].
+    pub(crate) fn alloc_with_a_pause<T: Trace>(
+        &self,
+        build: impl Fn(*mut T),
+        meanwhile: impl Fn(),
+    ) -> Result<Gc<T>, OutOfMemory> {
+        let class = class_of(size_of::<T>(), align_of::<T>());
+        assert!(class < CLASSES && !needs_drop::<T>(), "for small plain objects");
+        let bin = bin(Space::Small, class);
+        loop {
+            // SAFETY: as in `alloc_in`; `build` and `meanwhile` do not allocate.
+            let cell = unsafe {
+                self.cache.allocate(bin, CELL_BYTES[class], ptr::from_ref(T::INFO) as usize, |payload| {
+                    build(payload.cast());
+                    meanwhile();
+                })
+            };
+            match cell {
+                // SAFETY: `build` has put the value in place.
+                Some(payload) => return Ok(unsafe { Gc::from_addr(payload as usize) }),
+                None => self.refill(bin, size_of::<T>())?,
+            }
+        }
+    }
+
     /// Takes a lock that a collector may hold while it waits for us to stop.
     pub(crate) fn lock<'a>(&self, lock: &'a Lock) -> LockGuard<'a> {
         match lock.try_lock_as(self.record.tid().0 as u32) {

@@ -21,6 +21,7 @@ use crate::sabotage::{Guard, removed};
 use crate::sync::{Lock, UnsafeCell};
 
 use super::handler::{self, TABLE};
+use super::inside;
 use super::registry::Threads;
 use super::stop_info::{self, ThreadStopInfo};
 use super::vtable::ForkStep;
@@ -144,6 +145,7 @@ unsafe extern "C" fn child() {
     }
     handler::lock().reset_in_child();
     stop_info::pool_lock().reset_in_child();
+    inside::reset_in_child();
     if let Some(survivor) = survivor {
         rename(survivor, before, now);
     }

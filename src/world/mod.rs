@@ -33,6 +33,7 @@ pub(crate) mod handler;
 pub(crate) mod handshake;
 #[cfg(test)]
 mod handshake_stress;
+pub(crate) mod inside;
 pub(crate) mod latch;
 pub(crate) mod locks;
 pub(crate) mod name;

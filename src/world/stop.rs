@@ -10,13 +10,16 @@
 //! thread, is a typed error, never a scan, and the world goes on.
 
 use std::cell::Cell;
+use std::time::Duration;
 
+use crate::os::Tid;
 use crate::os::clock::{self, Budget};
 use crate::sync::Ordering;
 
 use super::error::{SilentThread, StopError};
 use super::handler;
 use super::handshake::Place;
+use super::inside;
 use super::latch::Latched;
 use super::locks::{Denied, StopLocks, Which};
 use super::name::ThreadName;
@@ -63,19 +66,38 @@ impl Threads {
     pub(crate) fn lock_for_stop(&self, budget: &mut Budget) -> Result<StopLocks<'_>, StopError> {
         let denied = self.locks.for_stop(|wait| self.as_blocking(wait), budget);
         denied.map_err(|Denied { which, holder }| {
-            let tid = crate::os::Tid(if removed(Guard::DebugFrozenOwner) { 0 } else { holder.0 as i32 });
-            // SAFETY: null or a record, which is never unmapped; its name may be another's by now, it is for a text.
-            let name = unsafe { handler::TABLE.find(tid).as_ref() }.map(ThreadStopInfo::name);
-            StopError::LockHeld {
-                lock: match which {
-                    Which::Collection => "collection",
-                    Which::Allocation => "allocation",
-                    Which::List => "thread list",
-                },
-                within: budget.total(),
-                holder: Box::new(SilentThread::describe(tid, name, self.signal())),
-            }
+            let lock = match which {
+                Which::Collection => "collection",
+                Which::Allocation => "allocation",
+                Which::List => "thread list",
+            };
+            self.lock_denied(lock, Tid(holder.0 as i32), budget.total())
         })
+    }
+
+    /// The error that names the holder of a lock that a stop needs (`.debug.frozen-owner`). Allocates.
+    pub(crate) fn lock_denied(&self, lock: &'static str, holder: Tid, within: Duration) -> StopError {
+        let tid = if removed(Guard::DebugFrozenOwner) { Tid(0) } else { holder };
+        // SAFETY: null or a record, which is never unmapped; its name may be another's by now, it is for a text.
+        let record = unsafe { handler::TABLE.find(tid).as_ref() };
+        let holder = match record {
+            Some(record) => SilentThread::of(record, self.signal()),
+            None => SilentThread::describe(tid, None, self.signal()),
+        };
+        StopError::LockHeld { lock, within, holder: Box::new(holder) }
+    }
+
+    /// The error for a stop that some threads keep from beginning. The caller holds the list lock, nobody is stopped.
+    /// Allocates.
+    pub(crate) fn hindered_by(&self, within: Duration, is_in_the_way: impl Fn(&ThreadStopInfo) -> bool) -> StopError {
+        let live = self.live_while_locked();
+        let silent = live.iter().filter(|record| is_in_the_way(record));
+        StopError::Unanswered {
+            stopper: self.vtable.latch().with(|vtable| vtable.name()),
+            within,
+            of: live.len(),
+            threads: silent.map(|record| SilentThread::of(record, self.signal())).collect(),
+        }
     }
 
     /// Stops every thread of the world but the calling one, by the vtable in force.
@@ -112,8 +134,10 @@ impl Threads {
             epoch,
             asked_at: clock::now_ns(),
         };
+        inside::enter();
         let stopped = world.with_vtable(|vtable, request| vtable.stop_world(request));
         if let Err(error) = stopped {
+            inside::leave();
             // The vtable has let everybody go: nothing to start.
             world.vtable = None;
             return Err(error);
@@ -208,6 +232,7 @@ impl StoppedWorld<'_> {
     fn let_go(&mut self) {
         if self.vtable.is_some() {
             self.with_vtable(|vtable, request| vtable.start_world(request));
+            inside::leave();
             self.vtable = None;
         }
         // Nobody is stopped any more: allocation is allowed again.

@@ -29,6 +29,7 @@ use crate::os::clock::Budget;
 
 use super::error::{SilentThread, StopError};
 use super::handshake::Handshake;
+use super::inside;
 use super::stop_info::ThreadStopInfo;
 
 /// A way to stop the world. See the module's text.
@@ -158,6 +159,7 @@ impl StopRequest<'_> {
 
     /// The error for threads that did not answer. Reads /proc and allocates: only when every thread has been let go.
     pub fn unanswered(&self, stopper: &'static str, signal: i32, silent: &[&'static ThreadStopInfo]) -> StopError {
+        inside::leave();
         StopError::Unanswered {
             stopper,
             within: self.within(),

@@ -1,0 +1,18 @@
+//! What the project's own tests see from inside. Not part of the interface: it changes without notice.
+
+pub use crate::world::inside::is_inside as is_inside_the_stopped_world;
+
+use crate::{Gc, Mutator, OutOfMemory, Trace};
+
+/// Allocates as [`Mutator::alloc`] does, with `meanwhile` run at the moment at which a stop hurts most: the value is in
+/// its cell and nowhere else, and the cell is not an object yet (`.stop.mid-alloc`). `meanwhile` does not allocate.
+///
+/// # Errors
+/// As [`Mutator::alloc`].
+pub fn alloc_with_a_pause<T: Trace>(
+    mutator: &Mutator,
+    build: impl Fn(*mut T),
+    meanwhile: impl Fn(),
+) -> Result<Gc<T>, OutOfMemory> {
+    mutator.alloc_with_a_pause(build, meanwhile)
+}

@@ -1,0 +1,220 @@
+//! What the hazard tests share: worlds, objects that nobody knows, and threads that hold them in odd places.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use stopworld::debugger::mock::MockDebugger;
+use stopworld::{CollectionReport, JoinHandle, Leaf, Mutator, Paranoid, Root, Stopper, WeakCell, World, WorldBuilder};
+
+/// Who stops the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    Signals,
+    Safepoints,
+    Debugger,
+}
+
+/// Small, strict, and with enough time for a loaded machine.
+pub fn builder() -> WorldBuilder {
+    World::builder().heap_limit(64 << 20).paranoid(Paranoid::On).stop_timeout(Duration::from_secs(20))
+}
+
+pub fn world(by: By) -> World {
+    build(builder(), by)
+}
+
+pub fn build(builder: WorldBuilder, by: By) -> World {
+    let stopper = if by == By::Safepoints { Stopper::Safepoints } else { Stopper::Signals };
+    let world = builder.stopper(stopper).build().unwrap();
+    if by == By::Debugger {
+        world.set_thread_vtable(MockDebugger::new().unwrap()).unwrap();
+    }
+    world
+}
+
+/// The payload of a [`Hidden`] object: with its header a cell of 32 bytes, full to the last one.
+pub type Payload = Leaf<[u64; 3]>;
+pub const PAYLOAD_BYTES: usize = size_of::<[u64; 3]>();
+
+/// An object that is known to nobody but who undoes its disguise, and a weak reference that tells of its end.
+pub struct Hidden {
+    disguised: usize,
+    weak: Root<WeakCell<Payload>>,
+}
+
+impl Hidden {
+    /// Makes one, on a thread that is gone when this returns: no stack remembers the address.
+    pub fn new(world: &World) -> Self {
+        // SAFETY: every Gc is a local variable.
+        let maker = unsafe {
+            world.spawn("maker", |m| {
+                let object = m.alloc(Leaf([7; 3])).unwrap();
+                let weak = m.alloc_weak(object).unwrap();
+                (!object.addr(), m.root(weak))
+            })
+        };
+        let (disguised, weak) = maker.unwrap().join().unwrap();
+        Self { disguised, weak }
+    }
+
+    /// The address plus `offset`, with every bit flipped.
+    pub fn disguised(&self, offset: usize) -> usize {
+        // Not of x plus n is not of x, minus n.
+        self.disguised - offset
+    }
+
+    /// Whether it is alive, as its weak reference says. For attached threads.
+    pub fn is_alive(&self, m: &Mutator) -> bool {
+        self.weak.get(m).get().is_some()
+    }
+}
+
+/// Collects from this thread, which is attached to no world, and says whether the only weak reference was cleared.
+pub fn collection_kills(world: &World) -> bool {
+    collect(world).weak_cleared > 0
+}
+
+pub fn collect(world: &World) -> CollectionReport {
+    world.collect().unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Two flags between a test and the thread that it watches.
+#[derive(Default)]
+pub struct Flags {
+    pub ready: AtomicBool,
+    pub end: AtomicBool,
+}
+
+impl Flags {
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    pub fn wait_ready(&self) {
+        wait_for("the other thread to be ready", || self.ready.load(Ordering::Acquire));
+    }
+
+    pub fn end(&self) {
+        self.end.store(true, Ordering::Release);
+    }
+
+    pub fn is_ended(&self) -> bool {
+        self.end.load(Ordering::Acquire)
+    }
+
+    pub fn set_ready(&self) {
+        self.ready.store(true, Ordering::Release);
+    }
+}
+
+/// Waits for something that must happen soon, even on a machine that has other things to do.
+pub fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < Duration::from_secs(30), "waited 30 s for {what}");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// A mutator that runs `body`.
+pub fn spawn<R: Send + 'static>(
+    world: &World,
+    name: &str,
+    body: impl FnOnce(&Mutator) -> R + Send + 'static,
+) -> JoinHandle<R> {
+    // SAFETY: the tests' bodies keep every Gc in local variables or in registers.
+    unsafe { world.spawn(name, body) }.unwrap()
+}
+
+/// Runs the test `name` of this binary again, alone, in a process of its own. `None` in that process: the caller goes on.
+pub fn in_own_process(name: &str) -> Option<Output> {
+    run_alone(name, &[])
+}
+
+/// The same for a test that is ignored by default.
+pub fn in_own_process_ignored(name: &str) -> Option<Output> {
+    run_alone(name, &["--ignored"])
+}
+
+fn run_alone(name: &str, more: &[&str]) -> Option<Output> {
+    const VARIABLE: &str = "HAZARD_IN_OWN_PROCESS";
+    if std::env::var(VARIABLE).is_ok_and(|value| value == name) {
+        return None;
+    }
+    let me = std::env::current_exe().unwrap();
+    let mut again = Command::new(me);
+    again.args([name, "--exact", "--nocapture", "--test-threads=1"]).args(more).env(VARIABLE, name);
+    let output = again.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("running 1 test"), "no test is called {name}");
+    Some(output)
+}
+
+/// Runs the rest of the calling test in a process of its own.
+#[macro_export]
+macro_rules! alone {
+    ($name:literal) => {
+        if let Some(output) = $crate::hazard::in_own_process($name) {
+            let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            assert!(output.status.success(), "{}: {text}", output.status);
+            return;
+        }
+    };
+}
+
+/// Forks, runs `child` in the child, and says how it ended: its code, or 1000 and its signal. A child that hangs is
+/// ended by SIGALRM.
+pub fn fork(child: impl FnOnce() -> i32) -> i32 {
+    // SAFETY: the child runs code of this process on its one thread, as programs that fork do, and never returns.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "fork: {}", std::io::Error::last_os_error());
+    if pid == 0 {
+        // SAFETY: plain calls.
+        unsafe { libc::alarm(20) };
+        let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(99);
+        // SAFETY: ends the child without the parent's destructors.
+        unsafe { libc::_exit(code) };
+    }
+    wait_for_child(pid)
+}
+
+/// How a child ended: see [`fork`].
+pub fn wait_for_child(pid: i32) -> i32 {
+    let mut status = 0;
+    // SAFETY: our own child.
+    while unsafe { libc::waitpid(pid, &mut status, 0) } != pid {}
+    if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 1000 + libc::WTERMSIG(status) }
+}
+
+/// Sends a signal to one thread of this process.
+pub fn tell(tid: stopworld::Tid, signal: i32) {
+    // SAFETY: a plain system call.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid.0, signal) };
+}
+
+/// Blocks (`SIG_BLOCK`) or unblocks the suspend signal in the calling thread.
+pub fn mask_suspend_signal(how: i32) {
+    // SAFETY: a plain change of this thread's mask.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGURG);
+        libc::pthread_sigmask(how, &set, std::ptr::null_mut());
+    }
+}
+
+/// Installs a handler.
+pub fn handle(signal: i32, handler: extern "C" fn(i32), flags: i32) -> libc::sigaction {
+    // SAFETY: complete actions; the tests' handlers touch atomics only, or say why they may do more.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as *const () as usize;
+        action.sa_flags = flags;
+        let mut before: libc::sigaction = std::mem::zeroed();
+        assert_eq!(libc::sigaction(signal, &action, &mut before), 0);
+        before
+    }
+}

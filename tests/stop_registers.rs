@@ -1,0 +1,323 @@
+//! `.stop.registers`, `.stop.interior`, `.stop.own-stack`: an object whose only reference is in one register, in the red
+//! zone, points into it or past its end, survives, whoever stops the world.
+//!
+//! A *keeper* is a function in assembly that gets an address with every bit flipped, undoes the disguise in one
+//! register only, says that it is ready, and spins. No copy is on any stack: the object was made on a thread that has
+//! ended, this one never sees the address, and the register that brought it is cleared. So if the object is alive
+//! after a collection, the collector has found it there. That it dies in the next one, when the keeper has let go,
+//! shows that nothing else had kept it.
+//!
+//! Cooperative stoppers stop threads at calls, where by the System V ABI only rbx, rbp and r12–r15 hold anything: a caller that
+//! wants to keep an address in another register, or in the red zone, across a call must have saved it in its frame. So
+//! they have these six rows, and signals and the debugger have all.
+
+mod hazard;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use hazard::{By, Flags, Hidden, PAYLOAD_BYTES, collection_kills, spawn, world};
+use rstest::rstest;
+use stopworld::Mutator;
+
+/// `(disguised, end, ready)`
+type Keeper = extern "C" fn(usize, *const AtomicBool, *const AtomicBool);
+
+/// A keeper that holds the address where `take` (from rdi) puts it, and forgets it by `forget`. rsi and rdx point to
+/// the flags, and rcx is free.
+macro_rules! keeper {
+    ($name:ident, [$($take:expr),*], [$($forget:expr),*]) => {
+        #[unsafe(naked)]
+        extern "C" fn $name(disguised: usize, end: *const AtomicBool, ready: *const AtomicBool) {
+            std::arch::naked_asm!(
+                "push rbx", "push rbp", "push r12", "push r13", "push r14", "push r15",
+                "not rdi",
+                $($take,)*
+                "xor edi, edi",
+                "mov byte ptr [rdx], 1",
+                "2: pause",
+                "cmp byte ptr [rsi], 0",
+                "je 2b",
+                $($forget,)*
+                "pop r15", "pop r14", "pop r13", "pop r12", "pop rbp", "pop rbx",
+                "ret",
+            )
+        }
+    };
+}
+
+macro_rules! general {
+    ($($name:ident = $register:literal),* $(,)?) => {
+        $(keeper!($name, [concat!("mov ", $register, ", rdi")], [concat!("xor ", $register, ", ", $register)]);)*
+    };
+}
+
+general! {
+    rax = "rax", rbx = "rbx", rcx = "rcx", rbp = "rbp", r8 = "r8", r9 = "r9", r10 = "r10", r11 = "r11", r12 = "r12",
+    r13 = "r13", r14 = "r14", r15 = "r15",
+}
+keeper!(xmm0, ["movq xmm0, rdi"], ["pxor xmm0, xmm0"]);
+keeper!(xmm0_high, ["movq xmm0, rdi", "pslldq xmm0, 8"], ["pxor xmm0, xmm0"]);
+keeper!(xmm7, ["movq xmm7, rdi"], ["pxor xmm7, xmm7"]);
+keeper!(xmm15, ["movq xmm15, rdi"], ["pxor xmm15, xmm15"]);
+keeper!(
+    ymm3_high,
+    ["vmovq xmm2, rdi", "vpxor xmm3, xmm3, xmm3", "vinsertf128 ymm3, ymm3, xmm2, 1", "vpxor xmm2, xmm2, xmm2"],
+    ["vzeroall"]
+);
+keeper!(
+    ymm12_high,
+    ["vmovq xmm2, rdi", "vpxor xmm12, xmm12, xmm12", "vinsertf128 ymm12, ymm12, xmm2, 1", "vpxor xmm2, xmm2, xmm2"],
+    ["vzeroall"]
+);
+keeper!(
+    zmm5_high,
+    [
+        "vmovq xmm2, rdi",
+        "vpxorq zmm5, zmm5, zmm5",
+        "vinserti64x4 zmm5, zmm5, ymm2, 1",
+        "vpxor xmm2, xmm2, xmm2"
+    ],
+    ["vzeroall"]
+);
+keeper!(
+    zmm20,
+    ["vmovq xmm2, rdi", "vpbroadcastq zmm20, xmm2", "vpxor xmm2, xmm2, xmm2"],
+    ["vpxorq zmm20, zmm20, zmm20"]
+);
+keeper!(red_zone_near, ["mov [rsp - 8], rdi"], ["mov qword ptr [rsp - 8], 0"]);
+keeper!(red_zone_far, ["mov [rsp - 128], rdi"], ["mov qword ptr [rsp - 128], 0"]);
+
+/// What a keeper needs of the processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Needs {
+    Nothing,
+    Avx,
+    Avx512,
+}
+
+impl Needs {
+    fn are_met(self) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Avx => std::arch::is_x86_feature_detected!("avx"),
+            Self::Avx512 => std::arch::is_x86_feature_detected!("avx512f"),
+        }
+    }
+}
+
+/// Collects while a thread keeps an object by a reference that points `offset` bytes into it; then once more when it
+/// has let go. Says whether the object survived, and whether it then died.
+fn fate(by: By, keeper: Keeper, offset: usize) -> (bool, bool) {
+    let world = world(by);
+    let hidden = Hidden::new(&world);
+    let (disguised, flags) = (hidden.disguised(offset), Flags::new());
+    let inner = Arc::clone(&flags);
+    let thread = spawn(&world, "keeper", move |_| keeper(disguised, &inner.end, &inner.ready));
+    flags.wait_ready();
+    let survived = !collection_kills(&world);
+    flags.end();
+    thread.join().unwrap();
+    (survived, !survived || collection_kills(&world))
+}
+
+#[rstest]
+#[case::rax(rax)]
+#[case::rbx(rbx)]
+#[case::rcx(rcx)]
+#[case::rbp(rbp)]
+#[case::r8(r8)]
+#[case::r9(r9)]
+#[case::r10(r10)]
+#[case::r11(r11)]
+#[case::r12(r12)]
+#[case::r13(r13)]
+#[case::r14(r14)]
+#[case::r15(r15)]
+fn an_object_whose_only_reference_is_in_a_general_register_survives(
+    #[case] keeper: Keeper,
+    #[values(By::Signals, By::Debugger)] by: By,
+) {
+    assert_eq!(fate(by, keeper, 0), (true, true), "(survived, then died)");
+}
+
+#[rstest]
+#[case::xmm0(xmm0, Needs::Nothing)]
+#[case::xmm0_high(xmm0_high, Needs::Nothing)]
+#[case::xmm7(xmm7, Needs::Nothing)]
+#[case::xmm15(xmm15, Needs::Nothing)]
+#[case::ymm3_high(ymm3_high, Needs::Avx)]
+#[case::ymm12_high(ymm12_high, Needs::Avx)]
+#[case::zmm5_high(zmm5_high, Needs::Avx512)]
+#[case::zmm20(zmm20, Needs::Avx512)]
+fn an_object_whose_only_reference_is_in_a_vector_register_survives(
+    #[case] keeper: Keeper,
+    #[case] needs: Needs,
+    #[values(By::Signals, By::Debugger)] by: By,
+) {
+    if !needs.are_met() {
+        println!("skipped: needs {needs:?}");
+        return;
+    }
+    assert_eq!(fate(by, keeper, 0), (true, true), "(survived, then died)");
+}
+
+#[rstest]
+#[case::near(red_zone_near)]
+#[case::far(red_zone_far)]
+fn an_object_whose_only_reference_is_in_the_red_zone_survives(
+    #[case] keeper: Keeper,
+    #[values(By::Signals, By::Debugger)] by: By,
+) {
+    assert_eq!(fate(by, keeper, 0), (true, true), "(survived, then died)");
+}
+
+/// `.stop.interior`
+#[rstest]
+#[case::first_byte(1)]
+#[case::in_the_middle(8)]
+#[case::last_byte(PAYLOAD_BYTES - 1)]
+fn an_object_whose_only_reference_points_into_it_survives(
+    #[case] offset: usize,
+    #[values(By::Signals, By::Debugger)] by: By,
+) {
+    assert_eq!(fate(by, r12, offset), (true, true), "(survived, then died)");
+}
+
+/// `.stop.interior`: a loop that has come to the end of an array holds just this.
+#[rstest]
+fn an_object_whose_only_reference_points_one_past_its_end_survives(#[values(By::Signals, By::Debugger)] by: By) {
+    assert_eq!(fate(by, r12, PAYLOAD_BYTES), (true, true), "(survived, then died)");
+}
+
+/// The control of all others: an address in disguise keeps nothing.
+#[rstest]
+fn an_object_whose_address_is_in_disguise_dies(
+    #[values(By::Signals, By::Safepoints, By::Debugger)] by: By,
+) {
+    let world = world(by);
+    let hidden = Hidden::new(&world);
+    let disguised = hidden.disguised(0);
+    let flags = Flags::new();
+    let inner = Arc::clone(&flags);
+    let thread = spawn(&world, "keeper of nothing", move |m| {
+        inner.set_ready();
+        while !inner.is_ended() {
+            std::hint::black_box(disguised);
+            m.safepoint();
+        }
+    });
+    flags.wait_ready();
+    assert!(collection_kills(&world));
+    flags.end();
+    thread.join().unwrap();
+}
+
+/// Calls `f(argument)` with the address in one callee-saved register.
+type Caller = extern "C" fn(usize, extern "C" fn(*const ()), *const ());
+
+macro_rules! callers {
+    ($($name:ident = $register:literal),* $(,)?) => {
+        $(
+            #[unsafe(naked)]
+            extern "C" fn $name(disguised: usize, f: extern "C" fn(*const ()), argument: *const ()) {
+                std::arch::naked_asm!(
+                    "push rbx", "push rbp", "push r12", "push r13", "push r14", "push r15",
+                    "sub rsp, 8",
+                    "not rdi",
+                    concat!("mov ", $register, ", rdi"),
+                    "mov rdi, rdx",
+                    "xor edx, edx",
+                    "call rsi",
+                    "add rsp, 8",
+                    "pop r15", "pop r14", "pop r13", "pop r12", "pop rbp", "pop rbx",
+                    "ret",
+                )
+            }
+        )*
+    };
+}
+
+callers! {
+    call_with_rbx = "rbx", call_with_rbp = "rbp", call_with_r12 = "r12", call_with_r13 = "r13", call_with_r14 = "r14",
+    call_with_r15 = "r15",
+}
+
+/// How a thread stands by itself, without a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stands {
+    AtASafepoint,
+    InABlockingRegion,
+}
+
+struct Stand<'a> {
+    mutator: &'a Mutator,
+    flags: &'a Flags,
+}
+
+extern "C" fn poll(stand: *const ()) {
+    // SAFETY: `own_fate` passes a `Stand` that outlives the call.
+    let Stand { mutator, flags } = unsafe { &*stand.cast::<Stand<'_>>() };
+    flags.set_ready();
+    while !flags.is_ended() {
+        mutator.safepoint();
+        std::hint::spin_loop();
+    }
+}
+
+extern "C" fn block(stand: *const ()) {
+    // SAFETY: as in `poll`.
+    let Stand { mutator, flags } = unsafe { &*stand.cast::<Stand<'_>>() };
+    mutator.blocking(|| {
+        flags.set_ready();
+        while !flags.is_ended() {
+            std::thread::yield_now();
+        }
+    });
+}
+
+#[rstest]
+fn an_object_whose_only_reference_is_in_a_callee_saved_register_survives_at_a_safepoint_and_in_a_blocking_region(
+    #[values(call_with_rbx, call_with_rbp, call_with_r12, call_with_r13, call_with_r14, call_with_r15)] caller: Caller,
+    #[values(Stands::AtASafepoint, Stands::InABlockingRegion)] stands: Stands,
+    #[values(By::Safepoints, By::Signals)] by: By,
+) {
+    let world = world(by);
+    let hidden = Hidden::new(&world);
+    let (disguised, flags) = (hidden.disguised(0), Flags::new());
+    let inner = Arc::clone(&flags);
+    let thread = spawn(&world, "caller", move |mutator| {
+        let stand = Stand { mutator, flags: &inner };
+        let f = if stands == Stands::AtASafepoint { poll } else { block };
+        caller(disguised, f, (&raw const stand).cast());
+    });
+    flags.wait_ready();
+    assert!(!collection_kills(&world));
+    flags.end();
+    thread.join().unwrap();
+    assert!(collection_kills(&world));
+}
+
+extern "C" fn collect_here(kills: *const ()) {
+    // SAFETY: the test below passes a `Cell` of the world and the answer, which outlives the call.
+    let (mutator, kills) = unsafe { &*kills.cast::<(&Mutator, std::cell::Cell<Option<bool>>)>() };
+    kills.set(Some(mutator.collect().unwrap().weak_cleared > 0));
+}
+
+/// `.stop.own-stack`
+#[rstest]
+fn an_object_whose_only_reference_is_in_a_register_of_the_collecting_thread_survives(
+    #[values(call_with_rbx, call_with_rbp, call_with_r12, call_with_r13, call_with_r14, call_with_r15)] caller: Caller,
+    #[values(By::Signals, By::Safepoints, By::Debugger)] by: By,
+) {
+    let world = world(by);
+    let hidden = Hidden::new(&world);
+    let disguised = hidden.disguised(0);
+    let thread = spawn(&world, "collecting", move |mutator| {
+        let answer = (mutator, std::cell::Cell::new(None));
+        caller(disguised, collect_here, (&raw const answer).cast());
+        answer.1.get()
+    });
+    assert_eq!(thread.join().unwrap(), Some(false));
+    assert!(collection_kills(&world));
+}

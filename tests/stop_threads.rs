@@ -1,0 +1,492 @@
+//! Threads that come, go, collect, allocate and answer late, while the world is being stopped.
+
+mod hazard;
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use hazard::{By, Flags, Hidden, Payload, builder, collect, collection_kills, mask_suspend_signal, spawn, wait_for, world};
+use rstest::rstest;
+use stopworld::{Gc, GcCell, Leaf, SilenceReason, StopError, World, keep_alive, testing, traced};
+
+traced! {
+    struct Holder {
+        kept: GcCell<usize>,
+        reference: GcCell<Option<Gc<Payload>>>,
+    }
+}
+
+/// `.stop.create-race`, `.stop.exit-race`: threads are born and die, in order, by a panic, and without having detached.
+#[rstest]
+fn threads_that_come_and_go_while_others_collect_leave_nothing_behind(
+    #[values(By::Signals, By::Safepoints, By::Debugger)] by: By,
+) {
+    let world = world(by);
+    let done = Arc::new(AtomicBool::new(false));
+    let born: Arc<[AtomicU64; 3]> = Arc::default();
+    let few = |born: &AtomicU64| born.load(Ordering::Relaxed) < 20;
+    let parents: Vec<_> = (0..3)
+        .map(|parent| {
+            let (world, done, count) = (world.clone(), Arc::clone(&done), Arc::clone(&born));
+            std::thread::spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    let born = count[parent].fetch_add(1, Ordering::Relaxed);
+                    let child = world.clone();
+                    let ends = std::thread::spawn(move || {
+                        // SAFETY: every Gc is a local variable.
+                        let m = unsafe { child.attach("short-lived") }.unwrap();
+                        let kept = m.alloc(Leaf([born; 3])).unwrap();
+                        m.safepoint();
+                        assert_eq!(kept.0[2], born);
+                        match parent {
+                            0 => drop(m),
+                            1 => std::panic::resume_unwind(Box::new("on purpose")),
+                            _ => std::mem::forget(m),
+                        }
+                    })
+                    .join();
+                    assert_eq!(ends.is_err(), parent == 1);
+                }
+            })
+        })
+        .collect();
+    let begin = Instant::now();
+    let mut collections = 0;
+    while collections < 100 || (born.iter().any(few) && begin.elapsed() < Duration::from_secs(20)) {
+        collect(&world);
+        collections += 1;
+        // Who collects all the time has the locks all the time; nobody would get to attach.
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    done.store(true, Ordering::Relaxed);
+    parents.into_iter().for_each(|parent| parent.join().unwrap());
+    println!("{by:?}: {collections} collections, threads born {born:?}");
+    assert!(!born.iter().any(few));
+    assert_eq!(world.threads().len(), 0, "{:?}", world.threads());
+    collect(&world);
+}
+
+/// `.stop.exit-race`
+#[test]
+fn a_thread_that_ends_without_detaching_is_no_thread_of_the_world_any_more() {
+    let world = world(By::Signals);
+    let inner = world.clone();
+    let name = std::thread::spawn(move || {
+        // SAFETY: no Gc is kept.
+        let m = unsafe { inner.attach("forgetful") }.unwrap();
+        m.alloc(Leaf(1_u64)).unwrap();
+        let name = m.name();
+        std::mem::forget(m);
+        name
+    })
+    .join()
+    .unwrap();
+    assert_eq!(name.as_str(), "forgetful");
+    assert!(world.threads().is_empty(), "{:?}", world.threads());
+    collect(&world);
+}
+
+/// `.stop.exit-race`: the last straw, a thread that the kernel ends under us without a destructor.
+#[test]
+fn a_thread_that_ends_without_a_word_is_found_gone_and_buried() {
+    let world = world(By::Signals);
+    let inner = world.clone();
+    let flags = Flags::new();
+    let told = Arc::clone(&flags);
+    let _never_joined = std::thread::spawn(move || {
+        // SAFETY: no Gc is kept.
+        std::mem::forget(unsafe { inner.attach("vanishes") }.unwrap());
+        told.set_ready();
+        // SAFETY: ends this thread only, without any cleaning up. Its handle is never joined.
+        unsafe { libc::syscall(libc::SYS_exit, 0) };
+    });
+    flags.wait_ready();
+    assert_eq!(world.threads().len(), 1);
+    wait_for("the thread to be buried", || {
+        collect(&world);
+        world.threads().is_empty()
+    });
+    // Its exit did not tell libc; the test's process would wait for it at its own end.
+    std::mem::forget(_never_joined);
+}
+
+/// `.stop.two-collectors`: several threads decide at once; each that waits for its turn can be stopped meanwhile.
+#[rstest]
+fn threads_that_collect_at_the_same_time_take_turns(#[values(By::Signals, By::Safepoints, By::Debugger)] by: By) {
+    const EACH: u32 = 25;
+    let world = hazard::build(builder().stop_timeout(Duration::from_secs(10)), by);
+    let collecting: Vec<_> = (0..4)
+        .map(|i| {
+            spawn(&world, &format!("collector-{i}"), |m| {
+                let mine = m.alloc(Leaf([3_u64; 3])).unwrap();
+                for _ in 0..EACH {
+                    m.collect().unwrap_or_else(|error| panic!("{error}"));
+                    assert_eq!(mine.0[0], 3);
+                }
+            })
+        })
+        .collect();
+    for thread in collecting {
+        thread.join().unwrap();
+    }
+    assert_eq!(world.totals().collections, 4 * EACH);
+}
+
+/// `.stop.mid-alloc`: the value is in its cell, the cell is not an object yet, and no register remembers.
+#[rstest]
+fn what_a_half_built_object_refers_to_survives(#[values(By::Signals, By::Debugger)] by: By) {
+    let world = world(by);
+    let hidden = Hidden::new(&world);
+    let (disguised, flags) = (hidden.disguised(0), Flags::new());
+    let inner = Arc::clone(&flags);
+    let thread = spawn(&world, "builder", move |m| {
+        let build = |holder: *mut Holder| write_undisguised(holder.cast::<usize>(), disguised);
+        let holder = testing::alloc_with_a_pause::<Holder>(m, build, || {
+            inner.set_ready();
+            while !inner.is_ended() {
+                std::hint::spin_loop();
+            }
+        });
+        let kept = holder.unwrap().reference.get().unwrap();
+        assert_eq!(kept.0, [7; 3]);
+    });
+    flags.wait_ready();
+    let killed = collection_kills(&world);
+    flags.end();
+    thread.join().unwrap();
+    assert!(!killed, "the only reference was in the cell that a thread was building");
+    assert!(collection_kills(&world), "control: nothing else had kept it");
+}
+
+/// Writes `[7, !disguised]`, the value of a [`Holder`], without leaving the address in a register.
+fn write_undisguised(holder: *mut usize, disguised: usize) {
+    // SAFETY: the holder's two words.
+    unsafe {
+        std::arch::asm!(
+            "mov qword ptr [{holder}], 7",
+            "not {word}",
+            "mov [{holder} + 8], {word}",
+            "xor {word}, {word}",
+            holder = in(reg) holder,
+            word = inout(reg) disguised => _,
+        );
+    }
+}
+
+/// `.stop.mid-alloc`: the same, met at random: threads are stopped at whatever instruction of the allocator they are.
+#[rstest]
+fn threads_stopped_anywhere_in_the_allocator_lose_nothing(#[values(By::Signals, By::Debugger)] by: By) {
+    traced! {
+        struct Link {
+            next: GcCell<Option<Gc<Link>>>,
+            number: u64,
+        }
+    }
+    let world = world(by);
+    let done = Arc::new(AtomicBool::new(false));
+    let lists: Arc<[AtomicU64; 2]> = Arc::default();
+    let threads: Vec<_> = (0..2)
+        .map(|index| {
+            let (done, lists) = (Arc::clone(&done), Arc::clone(&lists));
+            spawn(&world, "allocator", move |m| {
+                while !done.load(Ordering::Relaxed) {
+                    let mut head: Option<Gc<Link>> = None;
+                    for number in 0..300 {
+                        head = Some(m.alloc(Link { next: GcCell::new(head), number }).unwrap());
+                    }
+                    let mut expected = 300;
+                    while let Some(link) = head {
+                        expected -= 1;
+                        assert_eq!(link.number, expected);
+                        head = link.next.get();
+                    }
+                    assert_eq!(expected, 0);
+                    lists[index].fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    let begin = Instant::now();
+    let few = |lists: &AtomicU64| lists.load(Ordering::Relaxed) < 1000;
+    let mut collections = 0;
+    while collections < 200 || (lists.iter().any(few) && begin.elapsed() < Duration::from_secs(20)) {
+        collect(&world);
+        collections += 1;
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    done.store(true, Ordering::Relaxed);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    println!("{by:?}: {collections} collections, lists {lists:?}");
+    assert!(!lists.iter().any(few));
+}
+
+/// `.vtable.nested`: two holders of one thread, counted apart.
+#[rstest]
+fn a_thread_stopped_by_the_user_stays_stopped_after_a_collection(#[values(By::Signals, By::Safepoints)] by: By) {
+    let world = world(by);
+    let turns = Arc::new(AtomicUsize::new(0));
+    let flags = Flags::new();
+    let (counted, inner) = (Arc::clone(&turns), Arc::clone(&flags));
+    let thread = spawn(&world, "suspended", move |m| {
+        inner.set_ready();
+        while !inner.is_ended() {
+            counted.fetch_add(1, Ordering::Relaxed);
+            m.safepoint();
+        }
+    });
+    flags.wait_ready();
+    let tid = world.threads()[0].tid;
+    world.suspend(tid).unwrap();
+    let at = turns.load(Ordering::Relaxed);
+    for _ in 0..5 {
+        assert_eq!(collect(&world).threads_stopped, 1);
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    let still_at = turns.load(Ordering::Relaxed);
+    assert!(world.threads()[0].suspended);
+    assert!(world.resume(tid));
+    assert!(!world.resume(tid));
+    wait_for("the thread to run again", || turns.load(Ordering::Relaxed) > still_at);
+    flags.end();
+    thread.join().unwrap();
+    assert_eq!(at, still_at, "a collection has let the user's thread go");
+}
+
+/// `.stop.late`, `.stop.lost`: the signal of an abandoned stop arrives when nobody wants it any more.
+#[test]
+fn a_signal_that_arrives_after_its_stop_was_given_up_stops_nobody() {
+    let world = builder().stop_timeout(Duration::from_millis(150)).build().unwrap();
+    let (flags, turns) = (Flags::new(), Arc::new(AtomicUsize::new(0)));
+    let (inner, counted) = (Arc::clone(&flags), Arc::clone(&turns));
+    let unmask = Arc::new(AtomicBool::new(false));
+    let may_unmask = Arc::clone(&unmask);
+    let thread = spawn(&world, "late", move |_| {
+        mask_suspend_signal(libc::SIG_BLOCK);
+        inner.set_ready();
+        while !may_unmask.load(Ordering::Relaxed) {
+            std::hint::spin_loop();
+        }
+        mask_suspend_signal(libc::SIG_UNBLOCK);
+        while !inner.is_ended() {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    flags.wait_ready();
+    let error = world.collect().unwrap_err().to_string();
+    assert!(error.contains("late"), "{error}");
+    unmask.store(true, Ordering::Relaxed);
+    wait_for("the thread to run on", || turns.load(Ordering::Relaxed) > 1000);
+    for _ in 0..20 {
+        wait_for("a collection", || world.collect().is_ok());
+    }
+    flags.end();
+    thread.join().unwrap();
+}
+
+/// `.stop.lost`, cooperatively: nobody hears of a stop who does not ask.
+#[test]
+fn a_thread_that_comes_to_no_safepoint_is_named_and_told_what_to_do() {
+    let world = hazard::build(builder().stop_timeout(Duration::from_millis(150)), By::Safepoints);
+    let flags = Flags::new();
+    let inner = Arc::clone(&flags);
+    let thread = spawn(&world, "number cruncher", move |m| {
+        inner.set_ready();
+        while !inner.is_ended() {
+            std::hint::spin_loop();
+        }
+        m.blocking(|| std::thread::sleep(Duration::from_millis(300)));
+    });
+    flags.wait_ready();
+    let error = world.collect().unwrap_err();
+    let stopworld::CollectError::Stop(StopError::Unanswered { threads, .. }) = &error else { panic!("{error}") };
+    assert_eq!(threads[0].name.unwrap().as_str(), "number cruncher");
+    assert_eq!(threads[0].reason, SilenceReason::NoSafepoint);
+    assert!(error.to_string().contains("safepoint()"), "{error}");
+    flags.end();
+    wait_for("a collection", || world.collect().is_ok());
+    thread.join().unwrap();
+}
+
+/// `.root.derived`, `.final.early`: only the program knows how long it depends on an object; `keep_alive` says so.
+#[test]
+fn an_object_lives_until_its_keep_alive() {
+    let world = world(By::Signals);
+    let hidden = Hidden::new(&world);
+    let hidden = Arc::new(hidden);
+    let inner = Arc::clone(&hidden);
+    spawn(&world, "owner", move |m| {
+        // SAFETY: the address of a living object of this type, checked by the weak reference.
+        let object: Gc<Payload> = unsafe { Gc::from_addr(!inner.disguised(0)) };
+        assert!(inner.is_alive(m));
+        // From here on only a number derived from the object is used.
+        let derived = object.0[0] + 1;
+        m.collect().unwrap();
+        assert_eq!(derived, 8);
+        assert!(inner.is_alive(m), "collected before the end of its life");
+        keep_alive(object);
+    })
+    .join()
+    .unwrap();
+    assert!(collection_kills(&world));
+}
+
+/// `.fork.services` has the child's side; here: the markers are no mutators and nobody ever stops them.
+#[test]
+fn service_threads_are_not_among_the_worlds_threads() {
+    let world = builder().markers(3).build().unwrap();
+    assert!(world.threads().is_empty());
+    assert_eq!(collect(&world).threads_stopped, 0);
+}
+
+/// `.final.thread`: a finalizer that panics takes nobody along.
+#[test]
+fn the_finalizers_after_one_that_panics_still_run() {
+    static RUN: AtomicUsize = AtomicUsize::new(0);
+    let world = world(By::Signals);
+    spawn(&world, "maker", |m| {
+        for number in 0..10_u64 {
+            let object = m.alloc(Leaf([number; 3])).unwrap();
+            m.set_finalizer(object, |_, object| {
+                RUN.fetch_add(1, Ordering::Relaxed);
+                if object.0[0] % 2 == 0 {
+                    std::panic::resume_unwind(Box::new("on purpose"));
+                }
+            })
+            .unwrap();
+        }
+    })
+    .join()
+    .unwrap();
+    collect(&world);
+    wait_for("all finalizers", || {
+        collect(&world);
+        RUN.load(Ordering::Relaxed) == 10
+    });
+    wait_for("their account", || world.totals().finalizers_run == 10);
+    assert_eq!(world.totals().finalizers_panicked, 5);
+    world.close(Duration::from_secs(10)).unwrap();
+}
+
+/// `.final.order`: an object whose drop is due is still whole when a finalizer that reaches it runs.
+#[test]
+fn a_finalizer_sees_the_objects_it_reaches_before_they_are_dropped() {
+    static DROPPED: AtomicUsize = AtomicUsize::new(0);
+    static SEEN: AtomicUsize = AtomicUsize::new(usize::MAX);
+    struct Counts;
+    impl Drop for Counts {
+        fn drop(&mut self) {
+            DROPPED.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    traced! {
+        struct Owner {
+            part: GcCell<Option<Gc<Leaf<Counts>>>>,
+        }
+    }
+    let world = world(By::Signals);
+    spawn(&world, "maker", |m| {
+        let part = m.alloc(Leaf(Counts)).unwrap();
+        let owner = m.alloc(Owner { part: GcCell::new(Some(part)) }).unwrap();
+        m.set_finalizer(owner, |_, owner| {
+            SEEN.store(DROPPED.load(Ordering::SeqCst), Ordering::SeqCst);
+            assert!(owner.part.get().is_some());
+        })
+        .unwrap();
+    })
+    .join()
+    .unwrap();
+    wait_for("the finalizer, then the drop", || {
+        collect(&world);
+        SEEN.load(Ordering::SeqCst) != usize::MAX && DROPPED.load(Ordering::SeqCst) == 1
+    });
+    assert_eq!(SEEN.load(Ordering::SeqCst), 0, "the part was dropped before its owner's finalizer ran");
+}
+
+/// `.weak.clear`
+#[test]
+fn a_weak_reference_to_a_dead_object_is_cleared() {
+    let world = world(By::Signals);
+    let hidden = Hidden::new(&world);
+    assert!(collection_kills(&world));
+    spawn(&world, "looker", move |m| assert!(!hidden.is_alive(m))).join().unwrap();
+}
+
+/// `.heap.limit`
+#[test]
+fn the_heap_limit_is_an_error_and_the_world_runs_on() {
+    const LIMIT: usize = (1 << 20) + (48 << 10);
+    let world = World::builder().heap_limit(LIMIT).build().unwrap();
+    spawn(&world, "hungry", |m| {
+        traced! {
+            struct Big {
+                next: GcCell<Option<Gc<Big>>>,
+                body: [u64; 60],
+            }
+        }
+        let kept = Cell::new(None);
+        let error = (0..100_000)
+            .find_map(|_| match m.alloc(Big { next: GcCell::new(kept.get()), body: [1; 60] }) {
+                Ok(big) => {
+                    kept.set(Some(big));
+                    None
+                }
+                Err(error) => Some(error),
+            })
+            .expect("the limit was never reached");
+        assert!(m.world().totals().committed_bytes <= LIMIT as u64, "{:?}", m.world().totals());
+        assert_eq!(error.limit, LIMIT as u64);
+    })
+    .join()
+    .unwrap();
+    // Another thread: on the stack of the first one the list may have left traces.
+    spawn(&world, "modest", |m| drop(m.alloc(Leaf([0_u64; 3])).expect("there is room again"))).join().unwrap();
+}
+
+/// `.mark.overflow`, `.mark.deep`: a long list and a wide tree through a mark stack of one page.
+#[rstest]
+fn a_deep_structure_is_marked_with_a_tiny_mark_stack(#[values(1, 2)] markers: usize) {
+    traced! {
+        struct Fork {
+            left: GcCell<Option<Gc<Fork>>>,
+            right: GcCell<Option<Gc<Fork>>>,
+        }
+    }
+    fn comb(m: &stopworld::Mutator, teeth: usize) -> Gc<Fork> {
+        let mut spine: Option<Gc<Fork>> = None;
+        for _ in 0..teeth {
+            let mut tooth: Option<Gc<Fork>> = None;
+            for _ in 0..4 {
+                tooth = Some(m.alloc(Fork { left: GcCell::new(tooth), right: GcCell::new(None) }).unwrap());
+            }
+            spine = Some(m.alloc(Fork { left: GcCell::new(tooth), right: GcCell::new(spine) }).unwrap());
+        }
+        spine.unwrap()
+    }
+    fn count(mut spine: Option<Gc<Fork>>) -> usize {
+        let mut nodes = 0;
+        while let Some(node) = spine {
+            let mut tooth = node.left.get();
+            while let Some(link) = tooth {
+                nodes += 1;
+                tooth = link.left.get();
+            }
+            nodes += 1;
+            spine = node.right.get();
+        }
+        nodes
+    }
+    let world = builder().mark_stack_limit(4096).markers(markers).build().unwrap();
+    spawn(&world, "comb", |m| {
+        let kept = comb(m, 60_000);
+        // A wide array makes the stack overflow; what hangs on it is marked all the same.
+        let wide = m.alloc_array(20_000, |_| GcCell::new(Some(m.alloc(Leaf([9_u64; 3])).unwrap()))).unwrap();
+        m.collect().unwrap();
+        assert_eq!(count(Some(kept)), 300_000);
+        assert!(wide.iter().all(|leaf| leaf.get().is_some_and(|leaf| leaf.0 == [9; 3])));
+        keep_alive(kept);
+    })
+    .join()
+    .unwrap();
+}

@@ -1,0 +1,639 @@
+//! What a user meets: masked signals, debuggers, vfork, alternate stacks, forks, Ctrl-Z, interrupted system calls.
+//!
+//! When the world can't be stopped the user gets an error that names the thread and the reason, the world runs on, and
+//! the next collection after the hindrance is gone succeeds.
+
+mod hazard;
+
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use hazard::{By, Flags, Hidden, builder, collect, handle, mask_suspend_signal, spawn, tell, wait_for, wait_for_child, world};
+use rstest::rstest;
+use stopworld::{CollectError, Gc, GcCell, Leaf, Mutator, SilenceReason, SilentThread, StopError, World, traced};
+
+/// The configured time in tests that wait for its end.
+const SHORT: Duration = Duration::from_millis(250);
+
+traced! {
+    struct Link {
+        next: GcCell<Option<Gc<Link>>>,
+        number: u64,
+    }
+}
+
+/// Makes a list of garbage and reads it back.
+fn allocate(m: &Mutator, length: u64) {
+    let mut head: Option<Gc<Link>> = None;
+    for number in 0..length {
+        head = Some(m.alloc(Link { next: GcCell::new(head), number }).unwrap());
+    }
+    let mut expected = length;
+    while let Some(link) = head {
+        expected -= 1;
+        assert_eq!(link.number, expected);
+        head = link.next.get();
+    }
+    assert_eq!(expected, 0);
+}
+
+/// A thread that allocates, which shows that the world runs.
+struct Busy {
+    turns: Arc<AtomicU64>,
+    flags: Arc<Flags>,
+    thread: Option<stopworld::JoinHandle<()>>,
+}
+
+impl Busy {
+    fn new(world: &World, name: &str) -> Self {
+        let (turns, flags) = (Arc::<AtomicU64>::default(), Flags::new());
+        let (counted, inner) = (Arc::clone(&turns), Arc::clone(&flags));
+        let thread = spawn(world, name, move |m| {
+            while !inner.is_ended() {
+                allocate(m, 50);
+                m.safepoint();
+                counted.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        Self { turns, flags, thread: Some(thread) }
+    }
+
+    fn assert_runs(&self) {
+        let before = self.turns.load(Ordering::Relaxed);
+        wait_for("another thread to go on", || self.turns.load(Ordering::Relaxed) > before + 2);
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.flags.end();
+        let joined = self.thread.take().unwrap().join();
+        assert!(joined.is_ok() || std::thread::panicking());
+    }
+}
+
+/// The threads that did not answer.
+fn silent(error: &CollectError) -> &[SilentThread] {
+    match error {
+        CollectError::Stop(StopError::Unanswered { threads, .. }) => threads,
+        _ => panic!("not about a silent thread: {error}"),
+    }
+}
+
+/// Collects in vain, within the configured time, with the others running on.
+fn assert_names(world: &World, busy: &Busy, name: &str, reason: &SilenceReason) {
+    let begin = Instant::now();
+    let error = world.collect().expect_err("the thread can't be stopped");
+    let took = begin.elapsed();
+    assert!(took >= SHORT.mul_f32(0.9), "gave up after {took:?}");
+    assert!(took < SHORT + Duration::from_secs(20), "took {took:?}");
+    let [thread] = silent(&error) else { panic!("{error}") };
+    assert_eq!(thread.name.unwrap().as_str(), name);
+    assert_eq!(thread.reason, *reason, "{error}");
+    for part in [name, &thread.tid.to_string(), "State ", "TracerPid ", "SigBlk ", "wchan "] {
+        assert!(error.to_string().contains(part), "no {part:?} in: {error}");
+    }
+    busy.assert_runs();
+}
+
+/// `.stop.lost`
+#[test]
+fn a_thread_that_masks_the_signal_is_named_and_stops_again_when_it_unmasks() {
+    let world = builder().stop_timeout(SHORT).build().unwrap();
+    let busy = Busy::new(&world, "busy");
+    let (flags, unmask) = (Flags::new(), Arc::new(AtomicBool::new(false)));
+    let (inner, may) = (Arc::clone(&flags), Arc::clone(&unmask));
+    let thread = spawn(&world, "deaf", move |m| {
+        let kept = m.alloc(Leaf(77_u64)).unwrap();
+        mask_suspend_signal(libc::SIG_BLOCK);
+        inner.set_ready();
+        while !may.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        mask_suspend_signal(libc::SIG_UNBLOCK);
+        while !inner.is_ended() {
+            std::thread::yield_now();
+        }
+        assert_eq!(kept.0, 77);
+    });
+    flags.wait_ready();
+    assert_names(&world, &busy, "deaf", &SilenceReason::MasksSignal { signal: libc::SIGURG });
+    assert_names(&world, &busy, "deaf", &SilenceReason::MasksSignal { signal: libc::SIGURG });
+    unmask.store(true, Ordering::Relaxed);
+    wait_for("a collection", || world.collect().is_ok());
+    busy.assert_runs();
+    flags.end();
+    thread.join().unwrap();
+}
+
+/// A ptrace debugger, in a process of its own, that holds one thread of this one.
+struct Tracer {
+    pid: i32,
+    go_on: std::io::PipeWriter,
+}
+
+impl Tracer {
+    /// `None` where ptrace is not allowed.
+    fn holding(tid: i32) -> Option<Self> {
+        let (mut is_held, tell) = std::io::pipe().unwrap();
+        let (hear, go_on) = std::io::pipe().unwrap();
+        // SAFETY: allows our children to trace us, where a security module asks for it.
+        unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
+        // SAFETY: the child makes system calls only, then ends.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            // SAFETY: plain system calls of a tracer; a tracer that is forgotten is ended by SIGALRM.
+            unsafe {
+                libc::alarm(90);
+                let held = libc::ptrace(libc::PTRACE_SEIZE, tid, 0, 0) == 0
+                    && libc::ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0) == 0
+                    && libc::waitpid(tid, &mut 0, libc::__WALL) == tid;
+                libc::write(tell.as_raw_fd(), [u8::from(held)].as_ptr().cast(), 1);
+                libc::read(hear.as_raw_fd(), [0u8].as_mut_ptr().cast(), 1);
+                libc::ptrace(libc::PTRACE_DETACH, tid, 0, 0);
+                libc::_exit(0);
+            }
+        }
+        let mut held = [0];
+        is_held.read_exact(&mut held).unwrap();
+        let tracer = Self { pid, go_on };
+        (held[0] == 1).then_some(tracer)
+    }
+}
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        self.go_on.write_all(b"x").unwrap();
+        wait_for_child(self.pid);
+    }
+}
+
+fn a_debugger_holds_a_thread_for(long: Duration) {
+    let world = builder().stop_timeout(SHORT).build().unwrap();
+    let busy = Busy::new(&world, "busy");
+    let held = Busy::new(&world, "at a breakpoint");
+    held.assert_runs();
+    let tid = world.threads().iter().find(|thread| thread.name.as_str() == "at a breakpoint").unwrap().tid;
+    let begin = Instant::now();
+    let Some(tracer) = Tracer::holding(tid.0) else {
+        println!("skipped: needs ptrace");
+        return;
+    };
+    let reason = SilenceReason::HeldByDebugger { tracer: tracer.pid };
+    while begin.elapsed() < long {
+        assert_names(&world, &busy, "at a breakpoint", &reason);
+    }
+    drop(tracer);
+    held.assert_runs();
+    collect(&world);
+    held.assert_runs();
+    busy.assert_runs();
+}
+
+/// `.stop.lost`
+#[test]
+fn a_thread_that_a_debugger_holds_is_named_with_the_debugger_and_stops_again_afterwards() {
+    a_debugger_holds_a_thread_for(3 * SHORT);
+}
+
+/// The same, as long as the user's lunch; run with `--ignored`.
+#[test]
+#[ignore = "takes 30 s"]
+fn a_thread_that_a_debugger_holds_for_thirty_seconds_is_named() {
+    a_debugger_holds_a_thread_for(Duration::from_secs(30));
+}
+
+/// vfork, with a child that uses none of the memory that it shares but the flag which ends it.
+fn vfork_until(end: &AtomicBool) -> i32 {
+    let pid: i64;
+    // SAFETY: the child has registers of its own and writes no memory, so sharing the stack does no harm; it ends by exit.
+    unsafe {
+        std::arch::asm!(
+            "mov eax, 58", // vfork
+            "syscall",
+            "test rax, rax",
+            "jnz 4f",
+            "2: cmp byte ptr [{end}], 0",
+            "jne 3f",
+            "mov eax, 24", // sched_yield
+            "syscall",
+            "jmp 2b",
+            "3: xor edi, edi",
+            "mov eax, 60", // exit
+            "syscall",
+            "4:",
+            end = in(reg) std::ptr::from_ref(end),
+            out("rax") pid,
+            out("rcx") _,
+            out("r11") _,
+            out("rdi") _,
+        );
+    }
+    pid as i32
+}
+
+/// `.stop.lost`: no signal reaches a thread whose vfork child has not gone its way.
+#[test]
+fn a_thread_in_vfork_is_named_and_a_patient_collection_waits_for_it() {
+    let world = builder().stop_timeout(SHORT).build().unwrap();
+    let busy = Busy::new(&world, "busy");
+    let flags = Flags::new();
+    let inner = Arc::clone(&flags);
+    let thread = spawn(&world, "spawning", move |m| {
+        let kept = m.alloc(Leaf(5_u64)).unwrap();
+        inner.set_ready();
+        let child = vfork_until(&inner.end);
+        assert!(child > 0);
+        assert_eq!(wait_for_child(child), 0);
+        assert_eq!(kept.0, 5);
+    });
+    flags.wait_ready();
+    let tid = world.threads().iter().find(|thread| thread.name.as_str() == "spawning").unwrap().tid;
+    let status = format!("/proc/self/task/{tid}/status");
+    wait_for("the vfork", || std::fs::read_to_string(&status).is_ok_and(|text| text.contains("State:\tD")));
+    assert_names(&world, &busy, "spawning", &SilenceReason::Uninterruptible);
+    flags.end();
+    wait_for("a collection", || world.collect().is_ok());
+    thread.join().unwrap();
+
+    let patient = builder().stop_timeout(Duration::from_secs(20)).build().unwrap();
+    let flags = Flags::new();
+    let inner = Arc::clone(&flags);
+    let thread = spawn(&patient, "spawning", move |_| {
+        inner.set_ready();
+        wait_for_child(vfork_until(&inner.end))
+    });
+    flags.wait_ready();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(200));
+            flags.end();
+        });
+        collect(&patient);
+    });
+    assert_eq!(thread.join().unwrap(), 0);
+}
+
+/// Holds an address in the calling thread's own stack, in one word, until the end flag.
+#[unsafe(naked)]
+extern "C" fn keep_on_the_stack(disguised: usize, end: *const AtomicBool, ready: *const AtomicBool) {
+    std::arch::naked_asm!(
+        "not rdi",
+        "push rdi",
+        "xor edi, edi",
+        "mov byte ptr [rdx], 1",
+        "2: pause",
+        "cmp byte ptr [rsi], 0",
+        "je 2b",
+        "mov qword ptr [rsp], 0",
+        "pop rdi",
+        "ret",
+    )
+}
+
+static DISGUISED: AtomicUsize = AtomicUsize::new(0);
+static HANDLER_FLAGS: AtomicPtr<Flags> = AtomicPtr::new(std::ptr::null_mut());
+
+extern "C" fn keep_in_the_handler(_: i32) {
+    // SAFETY: the test keeps the flags until the handler has returned.
+    let flags = unsafe { &*HANDLER_FLAGS.load(Ordering::Acquire) };
+    keep_on_the_stack(DISGUISED.load(Ordering::Relaxed), &flags.end, &flags.ready);
+}
+
+/// `.stop.altstack`
+#[test]
+fn of_a_thread_caught_on_its_alternate_stack_both_stacks_are_scanned() {
+    handle(libc::SIGUSR2, keep_in_the_handler, libc::SA_ONSTACK);
+    for by in [By::Signals, By::Debugger] {
+        let world = world(by);
+        let (on_own, on_alternate) = (Hidden::new(&world), Hidden::new(&world));
+        DISGUISED.store(on_alternate.disguised(0), Ordering::Relaxed);
+        let handler_flags = Flags::new();
+        HANDLER_FLAGS.store(Arc::as_ptr(&handler_flags).cast_mut(), Ordering::Release);
+        let (disguised, flags) = (on_own.disguised(0), Flags::new());
+        let inner = Arc::clone(&flags);
+        let thread = spawn(&world, "acrobat", move |_| keep_on_the_stack(disguised, &inner.end, &inner.ready));
+        flags.wait_ready();
+        tell(world.threads()[0].tid, libc::SIGUSR2);
+        handler_flags.wait_ready();
+        let dead_on_the_way = collect(&world).weak_cleared;
+        handler_flags.end();
+        flags.end();
+        thread.join().unwrap();
+        assert_eq!(dead_on_the_way, 0, "{by:?}: not both stacks were scanned");
+        assert_eq!(collect(&world).weak_cleared, 2, "{by:?}: control");
+    }
+}
+
+/// Runs a function on another stack.
+#[unsafe(naked)]
+extern "C" fn on_stack(
+    top: usize,
+    f: extern "C" fn(usize, *const AtomicBool, *const AtomicBool),
+    disguised: usize,
+    end: *const AtomicBool,
+    ready: *const AtomicBool,
+) {
+    std::arch::naked_asm!(
+        "push rbx",
+        "mov rbx, rsp",
+        "mov rsp, rdi",
+        "mov rax, rsi",
+        "mov rdi, rdx",
+        "mov rsi, rcx",
+        "mov rdx, r8",
+        "call rax",
+        "mov rsp, rbx",
+        "pop rbx",
+        "ret",
+    )
+}
+
+/// `.stop.coroutine`
+#[rstest]
+fn a_coroutines_stack_is_an_error_until_it_is_registered_and_then_scanned(
+    #[values(By::Signals, By::Debugger)] by: By,
+) {
+    const WORDS: usize = 32 << 10;
+    let world = world(by);
+    let hidden = Hidden::new(&world);
+    let stack = vec![0_usize; WORDS].leak();
+    let bounds = stack.as_ptr_range();
+    let (low, top) = (bounds.start as usize, bounds.end as usize & !15);
+    let (disguised, flags) = (hidden.disguised(0), Flags::new());
+    let inner = Arc::clone(&flags);
+    let thread = spawn(&world, "coroutine", move |_| {
+        on_stack(top, keep_on_the_stack, disguised, &inner.end, &inner.ready);
+    });
+    flags.wait_ready();
+    let error = world.collect().expect_err("the stack is unknown");
+    assert!(matches!(error, CollectError::Stop(StopError::UnknownStack { .. })), "{error}");
+    assert!(error.to_string().contains("register_stack"), "{error}");
+    let registered = spawn(&world, "registrar", move |m| {
+        // SAFETY: leaked memory stays readable.
+        unsafe { m.register_stack(low as *const u8, top as *const u8) }
+    });
+    let registered = registered.join().unwrap();
+    let died = collect(&world).weak_cleared;
+    flags.end();
+    thread.join().unwrap();
+    assert_eq!(died, 0, "the registered stack was not scanned");
+    drop(registered);
+    assert_eq!(collect(&world).weak_cleared, 1, "control");
+}
+
+/// What a child of a fork does with the world that it finds. The code says at which step it failed.
+fn live_on(world: &World, own: Option<&Mutator>) -> i32 {
+    let threads = world.threads();
+    if threads.len() != usize::from(own.is_some()) {
+        return 1;
+    }
+    // SAFETY: a plain system call.
+    let me = unsafe { libc::gettid() };
+    if own.is_some() && threads[0].tid.0 != me {
+        return 2;
+    }
+    if let Some(m) = own {
+        allocate(m, 2000);
+    }
+    if world.collect().is_err() {
+        return 3;
+    }
+    let grandchild = spawn(world, "child's own", |m| allocate(m, 5000));
+    for _ in 0..3 {
+        if world.collect().is_err() {
+            return 4;
+        }
+    }
+    if grandchild.join().is_err() || world.verify().is_err() {
+        return 5;
+    }
+    0
+}
+
+/// `.stop.fork`
+#[rstest]
+fn the_child_of_a_fork_from_four_allocating_threads_collects(
+    #[values(By::Signals, By::Safepoints, By::Debugger)] by: By,
+    #[values("attached", "stranger")] forking: &str,
+) {
+    let world = world(by);
+    let busy: Vec<_> = (0..4).map(|i| Busy::new(&world, &format!("busy-{i}"))).collect();
+    let attached = forking == "attached";
+    for _ in 0..5 {
+        // SAFETY: every Gc is a local variable.
+        let own = attached.then(|| unsafe { world.attach("forking") }.unwrap());
+        let kept = own.as_ref().map(|m| m.alloc(Leaf(42_u64)).unwrap());
+        let code = hazard::fork(|| match live_on(&world, own.as_ref()) {
+            0 if kept.is_some_and(|kept| kept.0 != 42) => 6,
+            code => code,
+        });
+        assert_eq!(code, 0);
+        assert!(kept.is_none_or(|kept| kept.0 == 42));
+        drop(own);
+        collect(&world);
+    }
+    busy.iter().for_each(Busy::assert_runs);
+}
+
+/// `.fork.services`: the markers of the parent do not exist in the child.
+#[test]
+fn the_child_of_a_fork_marks_without_its_parents_markers() {
+    let world = builder().markers(3).build().unwrap();
+    let _busy = Busy::new(&world, "busy");
+    collect(&world);
+    assert_eq!(hazard::fork(|| live_on(&world, None)), 0);
+    collect(&world);
+}
+
+/// `.fork.services`: the finalizer thread does not exist in the child either; there it is started anew when needed.
+#[test]
+fn finalizers_run_in_the_child_of_a_fork() {
+    static RUN: AtomicUsize = AtomicUsize::new(0);
+    let world = world(By::Signals);
+    let finalize_one = |world: &World| {
+        spawn(world, "maker", |m| {
+            let object = m.alloc(Leaf(1_u64)).unwrap();
+            m.set_finalizer(object, |_, _| drop(RUN.fetch_add(1, Ordering::Relaxed))).unwrap();
+        })
+        .join()
+        .unwrap();
+        let before = RUN.load(Ordering::Relaxed);
+        wait_for("the finalizer", || {
+            collect(world);
+            RUN.load(Ordering::Relaxed) > before
+        });
+    };
+    finalize_one(&world);
+    let code = hazard::fork(|| {
+        finalize_one(&world);
+        0
+    });
+    assert_eq!(code, 0);
+    finalize_one(&world);
+}
+
+/// Stops this whole process, mid-collection, for `long`, as Ctrl-Z and a later `fg` do.
+fn job_control_stops_everybody_for(long: Duration) {
+    const PATIENCE: Duration = Duration::from_secs(1);
+    assert!(long > PATIENCE + PATIENCE / 2);
+    let world = builder().stop_timeout(PATIENCE).build().unwrap();
+    let flags = Flags::new();
+    let (inner, continued) = (Arc::clone(&flags), Arc::new(AtomicBool::new(false)));
+    let seen = Arc::clone(&continued);
+    let thread = spawn(&world, "answers afterwards", move |_| {
+        mask_suspend_signal(libc::SIG_BLOCK);
+        inner.set_ready();
+        let mut before = Instant::now();
+        // A gap in time: the process has been stopped and goes on.
+        while before.elapsed() < PATIENCE {
+            before = Instant::now();
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        seen.store(true, Ordering::Relaxed);
+        mask_suspend_signal(libc::SIG_UNBLOCK);
+    });
+    flags.wait_ready();
+    // SAFETY: the child makes system calls only, then ends.
+    let shell = unsafe { libc::fork() };
+    if shell == 0 {
+        // SAFETY: as above.
+        unsafe {
+            libc::usleep(50_000);
+            libc::kill(libc::getppid(), libc::SIGSTOP);
+            libc::sleep(long.as_secs() as u32);
+            libc::kill(libc::getppid(), libc::SIGCONT);
+            libc::_exit(0);
+        }
+    }
+    let begin = Instant::now();
+    let report = collect(&world);
+    assert!(continued.load(Ordering::Relaxed), "the collection was over before the process was stopped");
+    assert!(begin.elapsed() > long, "{:?}", begin.elapsed());
+    assert_eq!(report.threads_stopped, 1);
+    assert_eq!(wait_for_child(shell), 0);
+    thread.join().unwrap();
+}
+
+/// `.stop.jobcontrol`
+#[test]
+fn a_stop_of_the_whole_process_in_mid_collection_is_not_reported() {
+    alone!("a_stop_of_the_whole_process_in_mid_collection_is_not_reported");
+    job_control_stops_everybody_for(Duration::from_secs(2));
+}
+
+/// The same, for 30 s; run with `--ignored`.
+#[test]
+#[ignore = "takes 30 s"]
+fn a_stop_of_the_whole_process_for_thirty_seconds_is_not_reported() {
+    if let Some(output) = hazard::in_own_process_ignored("a_stop_of_the_whole_process_for_thirty_seconds_is_not_reported")
+    {
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        return;
+    }
+    job_control_stops_everybody_for(Duration::from_secs(30));
+}
+
+/// `.stop.eintr`: calls that can be restarted are.
+#[rstest]
+fn a_read_that_stops_interrupt_goes_on(#[values(By::Signals, By::Debugger)] by: By) {
+    let world = world(by);
+    let (mut reader, mut writer) = std::io::pipe().unwrap();
+    let flags = Flags::new();
+    let inner = Arc::clone(&flags);
+    let thread = spawn(&world, "reader", move |_| {
+        inner.set_ready();
+        let mut byte = [0];
+        reader.read(&mut byte).map(|count| (count, byte[0]))
+    });
+    flags.wait_ready();
+    std::thread::sleep(Duration::from_millis(20));
+    for _ in 0..20 {
+        collect(&world);
+    }
+    writer.write_all(b"x").unwrap();
+    assert_eq!(thread.join().unwrap().unwrap(), (1, b'x'));
+}
+
+/// `.stop.eintr`: `nanosleep` can't be restarted (signal(7)); it says EINTR and how much is left, and nothing else.
+#[test]
+fn a_sleep_that_stops_interrupt_says_how_much_is_left() {
+    let world = world(By::Signals);
+    let flags = Flags::new();
+    let inner = Arc::clone(&flags);
+    let thread = spawn(&world, "sleeper", move |_| {
+        inner.set_ready();
+        let begin = Instant::now();
+        let mut left = libc::timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        let mut interrupted = 0;
+        // SAFETY: valid places, and errno of this thread.
+        unsafe {
+            while libc::nanosleep(&left.clone(), &mut left) != 0 {
+                assert_eq!(*libc::__errno_location(), libc::EINTR);
+                interrupted += 1;
+            }
+        }
+        assert!(begin.elapsed() >= Duration::from_millis(99));
+        interrupted
+    });
+    flags.wait_ready();
+    let mut collections = 0;
+    while !thread.is_finished() {
+        collect(&world);
+        collections += 1;
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let interrupted = thread.join().unwrap();
+    println!("{collections} collections interrupted the sleep {interrupted} times");
+    assert!(interrupted > 0);
+}
+
+/// `.stop.errno`: the program's own handler of the signal, to which ours chains, spoils errno; what we interrupted does
+/// not see it.
+#[test]
+fn errno_is_what_it_was_and_a_previous_handler_is_called_for_signals_that_are_not_ours() {
+    alone!("errno_is_what_it_was_and_a_previous_handler_is_called_for_signals_that_are_not_ours");
+    static CALLED: AtomicI32 = AtomicI32::new(0);
+    extern "C" fn spoil(_: i32) {
+        CALLED.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: errno of this thread.
+        unsafe { *libc::__errno_location() = libc::EOVERFLOW };
+    }
+    handle(libc::SIGURG, spoil, 0);
+    let world = world(By::Signals);
+    // SAFETY: no Gc is kept.
+    let m = unsafe { world.attach("errno") }.unwrap();
+    // SAFETY: errno of this thread.
+    unsafe { *libc::__errno_location() = libc::E2BIG };
+    tell(m.tid(), libc::SIGURG);
+    // SAFETY: as above.
+    let errno = unsafe { *libc::__errno_location() };
+    assert_eq!(CALLED.load(Ordering::Relaxed), 1, "a signal of the program's own was not passed on");
+    assert_eq!(errno, libc::E2BIG);
+    // Ours are not passed on.
+    let busy = Busy::new(&world, "busy");
+    for _ in 0..20 {
+        m.collect().unwrap();
+    }
+    busy.assert_runs();
+    assert_eq!(CALLED.load(Ordering::Relaxed), 1);
+}
+
+/// `.stop.lost`
+#[test]
+fn a_replaced_handler_is_named_as_the_reason() {
+    alone!("a_replaced_handler_is_named_as_the_reason");
+    extern "C" fn other(_: i32) {}
+    let world = builder().stop_timeout(SHORT).build().unwrap();
+    let busy = Busy::new(&world, "busy");
+    collect(&world);
+    let ours = handle(libc::SIGURG, other, libc::SA_RESTART);
+    assert_names(&world, &busy, "busy", &SilenceReason::HandlerReplaced { signal: libc::SIGURG });
+    // SAFETY: puts back what was there.
+    unsafe { libc::sigaction(libc::SIGURG, &ours, std::ptr::null_mut()) };
+    collect(&world);
+    busy.assert_runs();
+}
