@@ -138,7 +138,7 @@ fn wrong_arguments_get_one_clear_line_and_exit_code_2(#[case] arguments: &str, #
 #[case("binary-trees --depth 14", "1")]
 #[case("binary-trees --depth 14", "4KiB")]
 #[case("binary-trees --depth 16 --threads 2", "4MiB")]
-#[case("gcbench --depth 14 --threads 2", "8MiB")]
+#[case("gcbench --depth 14 --threads 2", "3MiB")]
 fn a_heap_limit_that_is_too_small_is_told_with_one_that_works(#[case] workload: &str, #[case] limit: &str) {
     let output = stopworld(&format!("run {workload} --heap-limit {limit}"));
     let stderr = text(&output.stderr);
