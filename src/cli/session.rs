@@ -18,6 +18,9 @@ use crate::{CollectionReport, Paranoid, Stopper, World};
 /// How long the finalizers that are queued at the end may take.
 const CLOSING_TIME: Duration = Duration::from_secs(5);
 
+/// Who asks for McCarthy's reports wants to see some: the first collection comes this early.
+const FLEXOWRITER_HEAP: usize = 1 << 20;
+
 /// What one run consists of. Shared with the threads that handle signals and draw the bar.
 pub(super) struct Session {
     pub(super) world: World,
@@ -121,6 +124,11 @@ fn build(settings: &Settings, listener: impl Fn(&CollectionReport) + Send + Sync
         World::builder().stopper(stopper).markers(settings.markers.get()).paranoid(paranoid).on_collection(listener);
     if let Some(limit) = settings.heap_limit {
         builder = builder.heap_limit(limit.bytes());
+    }
+    if let Some(initial) = settings.initial_heap {
+        builder = builder.initial_heap(initial.bytes());
+    } else if settings.flexowriter {
+        builder = builder.initial_heap(FLEXOWRITER_HEAP);
     }
     let world = builder.build()?;
     if settings.stop == Stop::MockDebugger {
