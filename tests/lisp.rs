@@ -223,28 +223,58 @@ fn a_leak_is_caught_once_and_ends_the_program_the_second_time() {
 #[case("'(1 (2 . 3) #(4 \"five\" #\\6) . seven)", "(1 (2 . 3) #(4 \"five\" #\\6) . seven)")]
 #[case("(append '(1) '(2 3) '() 4)", "(1 2 3 . 4)")]
 #[case("(list (list-tail '(1 2 3) 1) (list-ref '(1 2 3) 2) (length '(1 2)) (reverse '(1 2 3)))", "((2 3) 3 2 (3 2 1))")]
-#[case("(list (memq 'c '(a b c d)) (member \"b\" '(\"a\" \"b\")) (assv 2 '((1 . a) (2 . b))))", "((c d) (\"b\") (2 . b))")]
+#[case(
+    "(list (memq 'c '(a b c d)) (member \"b\" '(\"a\" \"b\")) (assv 2 '((1 . a) (2 . b))))",
+    "((c d) (\"b\") (2 . b))"
+)]
 #[case("(map + '(1 2 3) '(10 20 30 40))", "(11 22 33)")]
 #[case("(let ((n 0)) (for-each (lambda (a b) (set! n (+ n (* a b)))) '(1 2) '(3 4)) n)", "11")]
-#[case("(list (fold-left - 0 '(1 2 3)) (fold-right - 0 '(1 2 3)) (fold cons '() '(1 2)) (reduce + 0 '()))", "(-6 2 (2 1) 0)")]
-#[case("(list (filter odd? '(1 2 3)) (delete 2 '(1 2 3)) (any even? '(1 2)) (every even? '(2 3)))", "((1 3) (1 3) #t #f)")]
+#[case(
+    "(list (fold-left - 0 '(1 2 3)) (fold-right - 0 '(1 2 3)) (fold cons '() '(1 2)) (reduce + 0 '()))",
+    "(-6 2 (2 1) 0)"
+)]
+#[case(
+    "(list (filter odd? '(1 2 3)) (delete 2 '(1 2 3)) (any even? '(1 2)) (every even? '(2 3)))",
+    "((1 3) (1 3) #t #f)"
+)]
 #[case("(call-with-values (lambda () (partition even? '(1 2 3 4))) list)", "((2 4) (1 3))")]
 #[case("(sort '(3 1 2) >)", "(3 2 1)")]
 #[case("(sort (vector 3 1 2) <)", "#(1 2 3)")]
 #[case("(map car (sort '((b . 1) (a . 1) (c . 0)) (lambda (x y) (< (cdr x) (cdr y)))))", "(c b a)")]
-#[case("(list (iota 3) (iota 3 1) (list-copy '(1 2)) (last-pair '(1 2)) (apply max '(1 3 2)))", "((0 1 2) (1 2 3) (1 2) (2) 3)")]
+#[case(
+    "(list (iota 3) (iota 3 1) (list-copy '(1 2)) (last-pair '(1 2)) (apply max '(1 3 2)))",
+    "((0 1 2) (1 2 3) (1 2) (2) 3)"
+)]
 #[case("(equal? '(1 #(2 \"x\")) (list 1 (vector 2 (string #\\x))))", "#t")]
 // Syntax.
 #[case("(let* ((x 1) (y (+ x 1))) (define z (* y 2)) (list x y z))", "(1 2 4)")]
-#[case("(letrec ((e? (lambda (n) (or (= n 0) (o? (- n 1))))) (o? (lambda (n) (and (> n 0) (e? (- n 1)))))) (e? 101))", "#f")]
-#[case("(let loop ((i 0) (l '())) (if (= i 3) l (loop (+ i 1) (cons (lambda () i) l))))", "(#<procedure> #<procedure> #<procedure>)")]
-#[case("(map (lambda (f) (f)) (let loop ((i 0) (l '())) (if (= i 3) l (loop (+ i 1) (cons (lambda () i) l)))))", "(2 1 0)")]
-#[case("(map (lambda (f) (f)) (do ((i 0 (+ i 1)) (l '() (cons (lambda () (set! i (+ i 10)) i) l))) ((= i 2) l)))", "(11 10)")]
-#[case("(let loop ((i 0)) (if (< i 10) (begin (let inner ((j 0)) (if (< j 3) (inner (+ j 1)))) (loop (+ i 1))) i))", "10")]
+#[case(
+    "(letrec ((e? (lambda (n) (or (= n 0) (o? (- n 1))))) (o? (lambda (n) (and (> n 0) (e? (- n 1)))))) (e? 101))",
+    "#f"
+)]
+#[case(
+    "(let loop ((i 0) (l '())) (if (= i 3) l (loop (+ i 1) (cons (lambda () i) l))))",
+    "(#<procedure> #<procedure> #<procedure>)"
+)]
+#[case(
+    "(map (lambda (f) (f)) (let loop ((i 0) (l '())) (if (= i 3) l (loop (+ i 1) (cons (lambda () i) l)))))",
+    "(2 1 0)"
+)]
+#[case(
+    "(map (lambda (f) (f)) (do ((i 0 (+ i 1)) (l '() (cons (lambda () (set! i (+ i 10)) i) l))) ((= i 2) l)))",
+    "(11 10)"
+)]
+#[case(
+    "(let loop ((i 0)) (if (< i 10) (begin (let inner ((j 0)) (if (< j 3) (inner (+ j 1)))) (loop (+ i 1))) i))",
+    "10"
+)]
 #[case("(let f ((n 5)) (if (= n 0) 1 (* n (f (- n 1)))))", "120")]
 #[case("(do ((v (make-vector 5)) (i 0 (+ i 1))) ((= i 5) v) (vector-set! v i i))", "#(0 1 2 3 4)")]
 #[case("(cond ((assv 'b '((a 1) (b 2))) => cadr) (else 'none))", "2")]
-#[case("(list (case 3 ((1 2) 'low) ((3 4) 'mid) (else 'high)) (case 'x ((x) => list) (else 1)) (case 9 ((1) 1) (else => list)))", "(mid (x) (9))")]
+#[case(
+    "(list (case 3 ((1 2) 'low) ((3 4) 'mid) (else 'high)) (case 'x ((x) => list) (else 1)) (case 9 ((1) 1) (else => list)))",
+    "(mid (x) (9))"
+)]
 #[case("(list (and) (or) (and 1 2) (or #f 3) (when #f 1) (unless #f 1 2))", "(#t #f 2 3 #<unspecified> 2)")]
 #[case("`(1 ,@(list 2 3) ,(+ 2 2) (nested `(,(a ,(+ 1 4)))))", "(1 2 3 4 (nested `(,(a 5))))")]
 #[case("`#(1 ,@(list 2 3))", "#(1 2 3)")]
@@ -257,7 +287,10 @@ fn a_leak_is_caught_once_and_ends_the_program_the_second_time() {
 #[case("(define-values (q r) (floor/ 7 2)) (list q r)", "(3 1)")]
 #[case("(let*-values (((a b) (values 1 2)) ((c . d) (values a b 3))) (list a b c d))", "(1 2 1 (2 3))")]
 #[case("(receive (a . rest) (values 1 2 3) (list a rest))", "(1 (2 3))")]
-#[case("(define f (case-lambda ((a) (list 'one a)) ((a b) (list 'two a b)) ((a . r) (list 'more a r)))) (list (f 1) (f 1 2) (f 1 2 3))", "((one 1) (two 1 2) (more 1 (2 3)))")]
+#[case(
+    "(define f (case-lambda ((a) (list 'one a)) ((a b) (list 'two a b)) ((a . r) (list 'more a r)))) (list (f 1) (f 1 2) (f 1 2 3))",
+    "((one 1) (two 1 2) (more 1 (2 3)))"
+)]
 #[case("(define p (make-parameter 1 (lambda (x) (* x 2)))) (list (p) (parameterize ((p 5)) (p)) (p))", "(2 10 2)")]
 #[case("(let ((n 0)) (define p (delay (begin (set! n (+ n 1)) n))) (list (force p) (force p)))", "(1 1)")]
 #[case("(eval '(let ((x 2)) (* x 21)) (interaction-environment))", "42")]
@@ -266,28 +299,58 @@ fn a_leak_is_caught_once_and_ends_the_program_the_second_time() {
 #[case("(define (reverse l) 'mine) (map (lambda (x) x) '(1 2))", "(1 2)")]
 #[case("(let ((if list)) (if 1 2 3))", "(1 2 3)")]
 // Macros.
-#[case("(define-syntax swap! (syntax-rules () ((_ a b) (let ((tmp a)) (set! a b) (set! b tmp))))) (let ((tmp 1) (x 2)) (swap! tmp x) (list tmp x))", "(2 1)")]
-#[case("(define-syntax my-or (syntax-rules () ((_) #f) ((_ e) e) ((_ e r ...) (let ((t e)) (if t t (my-or r ...)))))) (let ((t 5)) (my-or #f t))", "5")]
-#[case("(define-syntax my-if (syntax-rules () ((_ c a b) (cond (c a) (else b))))) (let ((else #f)) (my-if #f 1 2))", "2")]
-#[case("(define-syntax my-let (syntax-rules () ((_ ((n v) ...) b ...) ((lambda (n ...) b ...) v ...)))) (my-let ((a 1) (b 2)) (+ a b))", "3")]
+#[case(
+    "(define-syntax swap! (syntax-rules () ((_ a b) (let ((tmp a)) (set! a b) (set! b tmp))))) (let ((tmp 1) (x 2)) (swap! tmp x) (list tmp x))",
+    "(2 1)"
+)]
+#[case(
+    "(define-syntax my-or (syntax-rules () ((_) #f) ((_ e) e) ((_ e r ...) (let ((t e)) (if t t (my-or r ...)))))) (let ((t 5)) (my-or #f t))",
+    "5"
+)]
+#[case(
+    "(define-syntax my-if (syntax-rules () ((_ c a b) (cond (c a) (else b))))) (let ((else #f)) (my-if #f 1 2))",
+    "2"
+)]
+#[case(
+    "(define-syntax my-let (syntax-rules () ((_ ((n v) ...) b ...) ((lambda (n ...) b ...) v ...)))) (my-let ((a 1) (b 2)) (+ a b))",
+    "3"
+)]
 #[case("(define-syntax flat (syntax-rules () ((_ (a ...) ...) '(a ... ...)))) (flat (1 2) () (3))", "(1 2 3)")]
 #[case("(define-syntax last (syntax-rules () ((_ a ... z) 'z))) (last 1 2 3)", "3")]
-#[case("(define-syntax for (syntax-rules (in) ((_ x in l b ...) (map (lambda (x) b ...) l)))) (for y in '(1 2) (* y y))", "(1 4)")]
+#[case(
+    "(define-syntax for (syntax-rules (in) ((_ x in l b ...) (map (lambda (x) b ...) l)))) (for y in '(1 2) (* y y))",
+    "(1 4)"
+)]
 #[case("(define-syntax q (syntax-rules () ((_ x) '(x hidden #(also x))))) (q a)", "(a hidden #(also a))")]
-#[case("(define-syntax be-like (syntax-rules () ((_ name) (define-syntax name (syntax-rules () ((_ x (... ...)) (list x (... ...)))))))) (be-like lst) (lst 1 2)", "(1 2)")]
+#[case(
+    "(define-syntax be-like (syntax-rules () ((_ name) (define-syntax name (syntax-rules () ((_ x (... ...)) (list x (... ...)))))))) (be-like lst) (lst 1 2)",
+    "(1 2)"
+)]
 #[case("(let-syntax ((two (syntax-rules () ((_ x) (list x x))))) (two 3))", "(3 3)")]
 #[case("(define (f) (define-syntax twice (syntax-rules () ((_ x) (* 2 x)))) (define y 4) (twice y)) (f)", "8")]
 // Control.
 #[case("(+ 1 (call/cc (lambda (k) (* 10 (k 1)))))", "2")]
-#[case("(define k #f) (define n 0) (define l '()) (set! l (cons (call/cc (lambda (c) (set! k c) 0)) l)) (set! n (+ n 1)) (if (< n 4) (k n)) (list l n)", "((3 2 1 0) 4)")]
+#[case(
+    "(define k #f) (define n 0) (define l '()) (set! l (cons (call/cc (lambda (c) (set! k c) 0)) l)) (set! n (+ n 1)) (if (< n 4) (k n)) (list l n)",
+    "((3 2 1 0) 4)"
+)]
 #[case("(call-with-values (lambda () (call/cc (lambda (k) (k 1 2)))) cons)", "(1 . 2)")]
-#[case("(let ((path '())) (dynamic-wind (lambda () (set! path (cons 'in path))) (lambda () (call/cc (lambda (k) (k 1))) (set! path (cons 'body path))) (lambda () (set! path (cons 'out path)))) (reverse path))", "(in body out)")]
+#[case(
+    "(let ((path '())) (dynamic-wind (lambda () (set! path (cons 'in path))) (lambda () (call/cc (lambda (k) (k 1))) (set! path (cons 'body path))) (lambda () (set! path (cons 'out path)))) (reverse path))",
+    "(in body out)"
+)]
 #[case("(guard (e ((assq 'a e) => cdr) ((assq 'b e))) (raise (list (cons 'a 42))))", "42")]
 #[case("(guard (e ((assq 'a e) => cdr) ((assq 'b e))) (raise (list (cons 'b 23))))", "(b . 23)")]
 #[case("(guard (e (#t (list 'outer e))) (guard (e ((number? e) 'inner)) (raise 'sym)))", "(outer sym)")]
-#[case("(guard (e (#t (list 'again e))) (with-exception-handler (lambda (e) (raise (list 'wrapped e))) (lambda () (raise 1))))", "(again (wrapped 1))")]
+#[case(
+    "(guard (e (#t (list 'again e))) (with-exception-handler (lambda (e) (raise (list 'wrapped e))) (lambda () (raise 1))))",
+    "(again (wrapped 1))"
+)]
 #[case("(with-exception-handler (lambda (e) 10) (lambda () (+ 1 (raise-continuable 'c))))", "11")]
-#[case("(guard (e (#t (list (error-object? e) (error-object-message e) (error-object-irritants e)))) (error \"m\" 1 2))", "(#t \"m\" (1 2))")]
+#[case(
+    "(guard (e (#t (list (error-object? e) (error-object-message e) (error-object-irritants e)))) (error \"m\" 1 2))",
+    "(#t \"m\" (1 2))"
+)]
 #[case("(guard (e (#t (error-object-place e))) (+ 1 (car '())))", "\"test.scm:1:45\"")]
 #[case("(guard (e ((string? e) e)) (dynamic-wind (lambda () #f) (lambda () (raise \"s\")) (lambda () #f)))", "\"s\"")]
 #[case("(let loop ((i 0)) (if (< i 100000) (begin (guard (e (#t 'ok)) (raise 'x)) (loop (+ i 1))) i))", "100000")]
@@ -295,20 +358,50 @@ fn a_leak_is_caught_once_and_ends_the_program_the_second_time() {
 #[case("(define (f n) (if (= n 0) 'done (apply f (list (- n 1))))) (f 100000)", "done")]
 #[case("(define (f n) (cond ((= n 0) 'done) (else (and #t (or #f (when #t (f (- n 1)))))))) (f 1000000)", "done")]
 // Text.
-#[case("(list (string-append \"a\" \"b\") (substring \"hello\" 1 3) (string-length \"λx\") (string-ref \"λx\" 1))", "(\"ab\" \"el\" 2 #\\x)")]
+#[case(
+    "(list (string-append \"a\" \"b\") (substring \"hello\" 1 3) (string-length \"λx\") (string-ref \"λx\" 1))",
+    "(\"ab\" \"el\" 2 #\\x)"
+)]
 #[case("(let ((s (make-string 3 #\\a))) (string-set! s 1 #\\λ) s)", "\"aλa\"")]
-#[case("(list (string->list \"abc\") (list->string '(#\\a #\\b)) (string->symbol \"x y\") (symbol->string 'q))", "((#\\a #\\b #\\c) \"ab\" |x y| \"q\")")]
-#[case("(list (string<? \"a\" \"b\" \"c\") (string=? \"a\" \"a\") (char<? #\\a #\\b) (char-upcase #\\a) (char->integer #\\A))", "(#t #t #t #\\A 65)")]
-#[case("(list #\\space #\\newline #\\x41 #\\( \"tab\\there\" \"\\x41;\")", "(#\\space #\\newline #\\A #\\( \"tab\\there\" \"A\")")]
-#[case("(list (string-search-forward \"l\" \"hello\" 0) (string-index \"hello\" #\\o) (string-join '(\"a\" \"b\") \"-\"))", "(2 4 \"a-b\")")]
+#[case(
+    "(list (string->list \"abc\") (list->string '(#\\a #\\b)) (string->symbol \"x y\") (symbol->string 'q))",
+    "((#\\a #\\b #\\c) \"ab\" |x y| \"q\")"
+)]
+#[case(
+    "(list (string<? \"a\" \"b\" \"c\") (string=? \"a\" \"a\") (char<? #\\a #\\b) (char-upcase #\\a) (char->integer #\\A))",
+    "(#t #t #t #\\A 65)"
+)]
+#[case(
+    "(list #\\space #\\newline #\\x41 #\\( \"tab\\there\" \"\\x41;\")",
+    "(#\\space #\\newline #\\A #\\( \"tab\\there\" \"A\")"
+)]
+#[case(
+    "(list (string-search-forward \"l\" \"hello\" 0) (string-index \"hello\" #\\o) (string-join '(\"a\" \"b\") \"-\"))",
+    "(2 4 \"a-b\")"
+)]
 #[case("(call-with-output-string (lambda (p) (write 'a p) (display \" b\" p)))", "\"a b\"")]
-#[case("(let ((p (open-input-string \"ab\\ncd\"))) (list (read-char p) (peek-char p) (read-line p) (read-line p) (eof-object? (read-line p))))", "(#\\a #\\b \"b\" \"cd\" #t)")]
+#[case(
+    "(let ((p (open-input-string \"ab\\ncd\"))) (list (read-char p) (peek-char p) (read-line p) (read-line p) (eof-object? (read-line p))))",
+    "(#\\a #\\b \"b\" \"cd\" #t)"
+)]
 // Vectors, records, tables.
-#[case("(list (vector-map square #(1 2 3)) (vector->list #(1 2 3) 1) (vector-fill! (make-vector 2 0) 7) (vector-append #(1) #(2)))", "(#(1 4 9) (2 3) #<unspecified> #(1 2))")]
+#[case(
+    "(list (vector-map square #(1 2 3)) (vector->list #(1 2 3) 1) (vector-fill! (make-vector 2 0) 7) (vector-append #(1) #(2)))",
+    "(#(1 4 9) (2 3) #<unspecified> #(1 2))"
+)]
 #[case("(let ((v (vector 1 2 3 4 5))) (vector-copy! v 1 v 0 3) v)", "#(1 1 2 3 5)")]
-#[case("(define-record-type <node> (node key) node? (key node-key) (next node-next set-node-next!)) (let ((n (node 1))) (set-node-next! n 2) (list (node-key n) (node-next n) (node? n) (node? 1) n))", "(1 2 #t #f #<<node> key=1 next=2>)")]
-#[case("(define t (make-equal-hash-table)) (hash-table-set! t '(1) 'a) (hash-table-set! t \"k\" 'b) (hash-table-set! t 1.5 'c) (list (hash-table-ref t (list 1) (lambda () 'no)) (hash-table-ref/default t \"k\" 0) (hash-table-ref/default t 1.5 0) (hash-table-ref/default t 2 'none) (hash-table-count t))", "(a b c none 3)")]
-#[case("(define t (make-strong-eqv-hash-table)) (do ((i 0 (+ i 1))) ((= i 1000)) (hash-table-set! t i (* i i))) (do ((i 0 (+ i 2))) ((= i 1000)) (hash-table-delete! t i)) (list (hash-table-count t) (hash-table-ref/default t 999 #f) (hash-table-ref/default t 998 #f))", "(500 998001 #f)")]
+#[case(
+    "(define-record-type <node> (node key) node? (key node-key) (next node-next set-node-next!)) (let ((n (node 1))) (set-node-next! n 2) (list (node-key n) (node-next n) (node? n) (node? 1) n))",
+    "(1 2 #t #f #<<node> key=1 next=2>)"
+)]
+#[case(
+    "(define t (make-equal-hash-table)) (hash-table-set! t '(1) 'a) (hash-table-set! t \"k\" 'b) (hash-table-set! t 1.5 'c) (list (hash-table-ref t (list 1) (lambda () 'no)) (hash-table-ref/default t \"k\" 0) (hash-table-ref/default t 1.5 0) (hash-table-ref/default t 2 'none) (hash-table-count t))",
+    "(a b c none 3)"
+)]
+#[case(
+    "(define t (make-strong-eqv-hash-table)) (do ((i 0 (+ i 1))) ((= i 1000)) (hash-table-set! t i (* i i))) (do ((i 0 (+ i 2))) ((= i 1000)) (hash-table-delete! t i)) (list (hash-table-count t) (hash-table-ref/default t 999 #f) (hash-table-ref/default t 998 #f))",
+    "(500 998001 #f)"
+)]
 // Reading.
 #[case("#| block #| nested |# |# (list 1 #;(skipped) 2) ; line", "(1 2)")]
 #[case("'[a (b . [c])]", "(a (b c))")]
@@ -336,11 +429,17 @@ fn an_expression_evaluates_to(#[case] expression: &str, #[case] expected: &str) 
 #[case("(display 1)\n(define (f x)\n  (if))", "test.scm:3:3: expected (if test consequent alternative)")]
 #[case("(let ((x)) x)", "test.scm:1:1: expected a binding (variable expression), found (x)")]
 #[case("(lambda (x x) 1)", "test.scm:1:1: the parameter x appears twice")]
-#[case("(+ 1 (define x 2))", "test.scm:1:6: a definition belongs at top level or into a body, not where a value is expected")]
+#[case(
+    "(+ 1 (define x 2))",
+    "test.scm:1:6: a definition belongs at top level or into a body, not where a value is expected"
+)]
 #[case("(let ()\n (1 . 2))", "test.scm:2:2: a combination must be a proper list")]
 #[case("(list if)", "test.scm:1:1: if is syntax and has no value")]
 #[case("(display 'before) ()", "test.scm:1:19: () is no expression; the empty list is written '()")]
-#[case("(define-syntax m (syntax-rules () ((_ a) a)))\n  (m 1 2)", "test.scm:2:3: no rule of the macro m matches (m 1 2)")]
+#[case(
+    "(define-syntax m (syntax-rules () ((_ a) a)))\n  (m 1 2)",
+    "test.scm:2:3: no rule of the macro m matches (m 1 2)"
+)]
 fn a_syntax_error_names_its_place(#[case] program: &str, #[case] expected: &str) {
     let error = evaluated(program).unwrap_err();
     assert!(matches!(error, LispError::Syntax { .. }), "{error:?}");
@@ -349,8 +448,14 @@ fn a_syntax_error_names_its_place(#[case] program: &str, #[case] expected: &str)
 
 #[rstest]
 #[case("(car 5)", "test.scm:1:1: car: expected a pair, got 5")]
-#[case("(define (first-of l)\n  (car l))\n(define (f)\n  (+ 1 (first-of 'x)))\n(f)", "test.scm:2:3: car: expected a pair, got x, in first-of\n    called at test.scm:4:8 in f\n    called at test.scm:5:1")]
-#[case("(define (check n)\n  (if (< n 0)\n    (error \"negative:\" n 'really)))\n(check -1)", "test.scm:3:5: negative: -1 really, in check\n    called at test.scm:4:1")]
+#[case(
+    "(define (first-of l)\n  (car l))\n(define (f)\n  (+ 1 (first-of 'x)))\n(f)",
+    "test.scm:2:3: car: expected a pair, got x, in first-of\n    called at test.scm:4:8 in f\n    called at test.scm:5:1"
+)]
+#[case(
+    "(define (check n)\n  (if (< n 0)\n    (error \"negative:\" n 'really)))\n(check -1)",
+    "test.scm:3:5: negative: -1 really, in check\n    called at test.scm:4:1"
+)]
 #[case("(+ 1 (nowhere))", "test.scm:1:6: nowhere is not defined")]
 #[case("(set! nowhere 1)", "test.scm:1:1: nowhere is not defined")]
 #[case("(define (f a b) a)\n(f 1)", "test.scm:2:1: f expects 2 arguments, got 1")]
@@ -363,10 +468,22 @@ fn a_syntax_error_names_its_place(#[case] program: &str, #[case] expected: &str)
 #[case("(raise (list 1 2))", "test.scm:1:1: uncaught object (1 2)")]
 #[case("(assert (= 1 2))", "test.scm:1:1: assertion failed: (= 1 2)")]
 #[case("(map (lambda (x) (* x 'y)) '(1))", "test.scm:1:18: *: expected a number, got y\n    called at test.scm:1:1")]
-#[case("(letrec ((a (lambda () b)) (c (a)) (b 1)) c)", "test.scm:1:13: a variable of this body is used before its definition, in a\n    called at test.scm:1:31")]
-#[case("(define-record-type p (make-p x) p? (x p-x)) (p-x 5)", "test.scm:1:1: expected a p, got 5, in p-x\n    called at test.scm:1:46")]
-#[case("(exact 2.5)", "test.scm:1:1: exact: expected a number without a fraction (there are no exact fractions), got 2.5")]
-#[case("(with-exception-handler (lambda (e) 'ignored) (lambda () (raise 'oops)))", "test.scm:1:58: a handler returned from raise; the object was oops\n    called at test.scm:1:1")]
+#[case(
+    "(letrec ((a (lambda () b)) (c (a)) (b 1)) c)",
+    "test.scm:1:13: a variable of this body is used before its definition, in a\n    called at test.scm:1:31"
+)]
+#[case(
+    "(define-record-type p (make-p x) p? (x p-x)) (p-x 5)",
+    "test.scm:1:1: expected a p, got 5, in p-x\n    called at test.scm:1:46"
+)]
+#[case(
+    "(exact 2.5)",
+    "test.scm:1:1: exact: expected a number without a fraction (there are no exact fractions), got 2.5"
+)]
+#[case(
+    "(with-exception-handler (lambda (e) 'ignored) (lambda () (raise 'oops)))",
+    "test.scm:1:58: a handler returned from raise; the object was oops\n    called at test.scm:1:1"
+)]
 fn a_run_time_error_names_place_and_procedure(#[case] program: &str, #[case] expected: &str) {
     let error = evaluated(program).unwrap_err();
     assert!(matches!(error, LispError::Uncaught(_)), "{error:?}");
@@ -427,7 +544,8 @@ fn an_interrupt_ends_a_program_that_runs_for_ever() {
 
 #[test]
 fn a_repl_asks_for_the_rest_of_a_form_and_goes_on_after_an_error() {
-    let lines = ["(define (f x)", "  (* x 2))", "(f 21)", "(car 1)", "(display \"hi\")", "\"text\"", "(exit 3)", "lost"];
+    let lines =
+        ["(define (f x)", "  (* x 2))", "(f 21)", "(car 1)", "(display \"hi\")", "\"text\"", "(exit 3)", "lost"];
     let mut lines = lines.iter();
     let mut prompts = Vec::new();
     let mut out = Vec::new();

@@ -38,7 +38,8 @@ impl Vm<'_, '_> {
         if self.handlers == Value::NIL {
             return Err(Box::new(self.uncaught(object)));
         }
-        if let Some(guard) = super::forms::car(self.handlers).get::<Try>().filter(|guard| guard.winders == self.winders) {
+        if let Some(guard) = super::forms::car(self.handlers).get::<Try>().filter(|guard| guard.winders == self.winders)
+        {
             // As the prelude's `raise` would do, but this needs no stack and no memory.
             self.unwind(guard, object);
             return match self.call(1) {

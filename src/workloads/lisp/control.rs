@@ -69,7 +69,8 @@ impl Vm<'_, '_> {
                     }
                     Control::Eval => {
                         let form = self.stack[base].get();
-                        let closure = super::compile(&self.store, form, (0, 0), Value::FALSE).map_err(Trouble::from_syntax)?;
+                        let closure =
+                            super::compile(&self.store, form, (0, 0), Value::FALSE).map_err(Trouble::from_syntax)?;
                         self.stack[base - 1].set(closure);
                         self.sp = base;
                         count = 0;

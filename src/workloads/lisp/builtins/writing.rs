@@ -14,89 +14,90 @@ use super::super::value::{Kind, Port, Text, Value};
 use super::text::{character, str_of};
 use super::{Args, Primitive, length, plain};
 
-pub const ALL: &[Primitive] = &[
-    plain("display", 1, 2, |vm, args| print(vm, args, Style::Display)),
-    plain("write", 1, 2, |vm, args| print(vm, args, Style::Write)),
-    plain("write-shared", 1, 2, |vm, args| print(vm, args, Style::Write)),
-    plain("write-simple", 1, 2, |vm, args| print(vm, args, Style::Write)),
-    plain("write-string", 1, 2, |vm, args| {
-        str_of(args, 0)?;
-        print(vm, args, Style::Display)
-    }),
-    plain("write-char", 1, 2, |vm, args| {
-        character(args, 0)?;
-        print(vm, args, Style::Display)
-    }),
-    plain("newline", 0, 1, |vm, args| put(vm, args.first(), "\n")),
-    plain("fresh-line", 0, 1, |vm, args| {
-        if vm.out.at_line_start { Ok(Value::UNSPECIFIED) } else { put(vm, args.first(), "\n") }
-    }),
-    plain("flush-output", 0, 1, |vm, _| {
-        vm.out.flush(vm.store.mutator)?;
-        Ok(Value::UNSPECIFIED)
-    }),
-    plain("flush-output-port", 0, 1, |vm, _| {
-        vm.out.flush(vm.store.mutator)?;
-        Ok(Value::UNSPECIFIED)
-    }),
-    plain("%set-output!", 1, 1, |vm, args| {
-        let old = vm.store.machine.output.get();
-        vm.store.machine.output.set(args[0].get());
-        Ok(old)
-    }),
-    plain("current-output-port", 0, 0, |vm, _| Ok(vm.store.machine.output.get())),
-    plain("open-output-string", 0, 0, |vm, _| open(vm, 0, Value::NIL)),
-    plain("open-input-string", 1, 1, |vm, args| {
-        let copy = vm.store.string(str_of(args, 0)?)?;
-        open(vm, 1, copy)
-    }),
-    plain("get-output-string", 1, 1, |vm, args| {
-        let port = port(args.first(), 0)?;
-        let mut all = String::new();
-        let pieces = super::lists::reversed(&vm.store, port.text.get())?;
-        elements(pieces).filter_map(|p| p.get::<Text>()).for_each(|piece| all.push_str(piece.text()));
-        Ok(vm.store.string(&all)?)
-    }),
-    plain("read-char", 1, 1, |_, args| {
-        let port = port(args.first(), 1)?;
-        let next = rest(port, |rest| rest.chars().next());
-        port.position.set(port.position.get() + next.map_or(0, char::len_utf8));
-        Ok(next.map_or(Value::EOF, Value::char))
-    }),
-    plain("peek-char", 1, 1, |_, args| {
-        let next = rest(port(args.first(), 1)?, |rest| rest.chars().next());
-        Ok(next.map_or(Value::EOF, Value::char))
-    }),
-    plain("read-line", 1, 1, |vm, args| {
-        let port = port(args.first(), 1)?;
-        let first = |rest: &str| rest.split_inclusive('\n').next().map(str::to_owned);
-        let Some(line) = rest(port, first) else { return Ok(Value::EOF) };
-        port.position.set(port.position.get() + line.len());
-        Ok(vm.store.string(line.strip_suffix('\n').unwrap_or(&line))?)
-    }),
-    plain("read-string", 2, 2, |vm, args| {
-        let port = port(args.get(1), 1)?;
-        let count = length(args[0].get())?;
-        let part = rest(port, |rest| rest.chars().take(count).collect::<String>());
-        port.position.set(port.position.get() + part.len());
-        if part.is_empty() { Ok(Value::EOF) } else { Ok(vm.store.string(&part)?) }
-    }),
-    plain("read", 1, 1, |vm, args| {
-        let port = port(args.first(), 1)?;
-        let text = rest(port, str::to_owned);
-        let mut reader = Reader::new(vm.store, &text);
-        let datum = reader.next();
-        port.position.set(port.position.get() + reader.position());
-        match datum {
-            Ok(datum) => Ok(datum.unwrap_or(Value::EOF)),
-            Err(SyntaxError::Memory(error)) => Err(Trouble::Memory(error)),
-            Err(SyntaxError::Syntax { message, .. }) => Err(Trouble::Failure("read", message, None)),
-        }
-    }),
-    plain("eof-object", 0, 0, |_, _| Ok(Value::EOF)),
-    plain("eof-object?", 1, 1, |_, args| Ok(Value::bool(args[0].get() == Value::EOF))),
-    plain("port?", 1, 1, |_, args| Ok(Value::bool(args[0].get().is::<Port>()))),
-];
+pub const ALL: &[Primitive] =
+    &[
+        plain("display", 1, 2, |vm, args| print(vm, args, Style::Display)),
+        plain("write", 1, 2, |vm, args| print(vm, args, Style::Write)),
+        plain("write-shared", 1, 2, |vm, args| print(vm, args, Style::Write)),
+        plain("write-simple", 1, 2, |vm, args| print(vm, args, Style::Write)),
+        plain("write-string", 1, 2, |vm, args| {
+            str_of(args, 0)?;
+            print(vm, args, Style::Display)
+        }),
+        plain("write-char", 1, 2, |vm, args| {
+            character(args, 0)?;
+            print(vm, args, Style::Display)
+        }),
+        plain("newline", 0, 1, |vm, args| put(vm, args.first(), "\n")),
+        plain("fresh-line", 0, 1, |vm, args| {
+            if vm.out.at_line_start { Ok(Value::UNSPECIFIED) } else { put(vm, args.first(), "\n") }
+        }),
+        plain("flush-output", 0, 1, |vm, _| {
+            vm.out.flush(vm.store.mutator)?;
+            Ok(Value::UNSPECIFIED)
+        }),
+        plain("flush-output-port", 0, 1, |vm, _| {
+            vm.out.flush(vm.store.mutator)?;
+            Ok(Value::UNSPECIFIED)
+        }),
+        plain("%set-output!", 1, 1, |vm, args| {
+            let old = vm.store.machine.output.get();
+            vm.store.machine.output.set(args[0].get());
+            Ok(old)
+        }),
+        plain("current-output-port", 0, 0, |vm, _| Ok(vm.store.machine.output.get())),
+        plain("open-output-string", 0, 0, |vm, _| open(vm, 0, Value::NIL)),
+        plain("open-input-string", 1, 1, |vm, args| {
+            let copy = vm.store.string(str_of(args, 0)?)?;
+            open(vm, 1, copy)
+        }),
+        plain("get-output-string", 1, 1, |vm, args| {
+            let port = port(args.first(), 0)?;
+            let mut all = String::new();
+            let pieces = super::lists::reversed(&vm.store, port.text.get())?;
+            elements(pieces).filter_map(|p| p.get::<Text>()).for_each(|piece| all.push_str(piece.text()));
+            Ok(vm.store.string(&all)?)
+        }),
+        plain("read-char", 1, 1, |_, args| {
+            let port = port(args.first(), 1)?;
+            let next = rest(port, |rest| rest.chars().next());
+            port.position.set(port.position.get() + next.map_or(0, char::len_utf8));
+            Ok(next.map_or(Value::EOF, Value::char))
+        }),
+        plain("peek-char", 1, 1, |_, args| {
+            let next = rest(port(args.first(), 1)?, |rest| rest.chars().next());
+            Ok(next.map_or(Value::EOF, Value::char))
+        }),
+        plain("read-line", 1, 1, |vm, args| {
+            let port = port(args.first(), 1)?;
+            let first = |rest: &str| rest.split_inclusive('\n').next().map(str::to_owned);
+            let Some(line) = rest(port, first) else { return Ok(Value::EOF) };
+            port.position.set(port.position.get() + line.len());
+            Ok(vm.store.string(line.strip_suffix('\n').unwrap_or(&line))?)
+        }),
+        plain("read-string", 2, 2, |vm, args| {
+            let port = port(args.get(1), 1)?;
+            let count = length(args[0].get())?;
+            let part = rest(port, |rest| rest.chars().take(count).collect::<String>());
+            port.position.set(port.position.get() + part.len());
+            if part.is_empty() { Ok(Value::EOF) } else { Ok(vm.store.string(&part)?) }
+        }),
+        plain("read", 1, 1, |vm, args| {
+            let port = port(args.first(), 1)?;
+            let text = rest(port, str::to_owned);
+            let mut reader = Reader::new(vm.store, &text);
+            let datum = reader.next();
+            port.position.set(port.position.get() + reader.position());
+            match datum {
+                Ok(datum) => Ok(datum.unwrap_or(Value::EOF)),
+                Err(SyntaxError::Memory(error)) => Err(Trouble::Memory(error)),
+                Err(SyntaxError::Syntax { message, .. }) => Err(Trouble::Failure("read", message, None)),
+            }
+        }),
+        plain("eof-object", 0, 0, |_, _| Ok(Value::EOF)),
+        plain("eof-object?", 1, 1, |_, args| Ok(Value::bool(args[0].get() == Value::EOF))),
+        plain("port?", 1, 1, |_, args| Ok(Value::bool(args[0].get().is::<Port>()))),
+    ];
 
 fn open(vm: &mut Vm<'_, '_>, input: u64, text: Value) -> Outcome {
     let head = Kind::Port.head(input);
