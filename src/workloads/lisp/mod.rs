@@ -65,6 +65,9 @@ const PRELUDE: &str = include_str!("prelude.scm");
 /// Slots that a machine's stack may have: room for about half a million waiting calls, 32 MiB.
 const MOST_SLOTS: usize = 1 << 22;
 
+/// A stack that is larger than this is not kept from one program to the next.
+const LARGE_SLOTS: usize = 1 << 16;
+
 /// A Scheme, for one mutator thread: symbols, global variables, a stack.
 ///
 /// It belongs to the world of the mutator that made it and is used with mutators of that world only.
@@ -168,6 +171,10 @@ impl Interpreter {
         };
         forms::claim_definitions(if file.is_true() { forms } else { Value::NIL });
         store.machine.output.set(Value::TRUE);
+        if store.machine.stack.get().len() > LARGE_SLOTS {
+            // A program that went deep has ended; the next one begins small.
+            store.machine.stack.set(store.row(FIRST_SLOTS, |_| Value::UNSPECIFIED)?);
+        }
         let mut last = Value::UNSPECIFIED;
         store.machine.forms.set(forms);
         while let Some(pair) = store.machine.forms.get().get::<Pair>() {
