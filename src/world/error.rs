@@ -133,6 +133,8 @@ pub enum SilenceReason {
     },
     /// It runs or sleeps outside a blocking region and has not come to a safepoint.
     NoSafepoint,
+    /// It is collecting, and waits for another thread in turn: that collection's error says for which.
+    IsCollecting,
     /// The thread is gone.
     Gone,
     /// Nothing that we can see: overload, or a handler of its own that does not return.
@@ -171,6 +173,12 @@ impl fmt::Display for SilenceReason {
                 write!(
                     f,
                     "it has not come to a safepoint: call safepoint() in its loop and put system calls into blocking(..), or stop by signals"
+                )
+            }
+            Self::IsCollecting => {
+                write!(
+                    f,
+                    "it is collecting itself and can't stop some other thread, which its own error names: collect again"
                 )
             }
             Self::Gone => write!(f, "the thread is gone"),

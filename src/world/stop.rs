@@ -16,7 +16,7 @@ use crate::os::Tid;
 use crate::os::clock::{self, Budget};
 use crate::sync::Ordering;
 
-use super::error::{SilentThread, StopError};
+use super::error::{SilenceReason, SilentThread, StopError};
 use super::handler;
 use super::handshake::Place;
 use super::inside;
@@ -60,6 +60,9 @@ pub(crate) struct StopCensus {
     pub(crate) slowest: Option<Slowest>,
 }
 
+/// What errors call the collection lock.
+const COLLECTION: &str = "collection";
+
 impl Threads {
     /// Takes the world's three locks, in their order. May be called by any thread; an attached one is in a blocking
     /// region while it waits, so it can be stopped there by the collection that it waits for (`.stop.two-collectors`).
@@ -67,7 +70,7 @@ impl Threads {
         let denied = self.locks.for_stop(|wait| self.as_blocking(wait), budget);
         denied.map_err(|Denied { which, holder }| {
             let lock = match which {
-                Which::Collection => "collection",
+                Which::Collection => COLLECTION,
                 Which::Allocation => "allocation",
                 Which::List => "thread list",
             };
@@ -80,10 +83,13 @@ impl Threads {
         let tid = if removed(Guard::DebugFrozenOwner) { Tid(0) } else { holder };
         // SAFETY: null or a record, which is never unmapped; its name may be another's by now, it is for a text.
         let record = unsafe { handler::TABLE.find(tid).as_ref() };
-        let holder = match record {
+        let mut holder = match record {
             Some(record) => SilentThread::of(record, self.signal()),
             None => SilentThread::describe(tid, None, self.signal()),
         };
+        if lock == COLLECTION && holder.reason == SilenceReason::Unknown {
+            holder.reason = SilenceReason::IsCollecting;
+        }
         StopError::LockHeld { lock, within, holder: Box::new(holder) }
     }
 
