@@ -348,7 +348,8 @@ impl<'a> Marker<'a> {
                 prefetch(reference.payload - HEADER_BYTES);
                 prefetch(reference.payload + 2 * size_of::<usize>() - 1);
                 self.objects.put(reference.payload);
-                if !self.objects.is_full() && !(self.stack.is_empty() && self.references.is_empty()) {
+                let nothing_else = self.stack.is_empty() && self.references.is_empty();
+                if !(self.objects.is_full() || nothing_else) {
                     continue;
                 }
             }

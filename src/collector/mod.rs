@@ -77,7 +77,7 @@ pub(crate) struct Collector {
     unused_bytes: AtomicU64,
     /// Bytes allocated up to the last collection.
     pub(crate) allocated_total: AtomicU64,
-    pub(crate) on_collection: Option<Box<dyn Fn(&CollectionReport) + Send + Sync>>,
+    pub(crate) on_collection: Option<report::Listener>,
     /// What the paranoid mode found first: a thread that collected because it allocated has nobody to tell it to.
     pub(crate) damage: OnceLock<String>,
 }
@@ -398,7 +398,7 @@ pub(crate) struct Parts {
     pub(crate) markers: Markers,
     pub(crate) pacing: Pacing,
     pub(crate) stop_timeout: Duration,
-    pub(crate) on_collection: Option<Box<dyn Fn(&CollectionReport) + Send + Sync>>,
+    pub(crate) on_collection: Option<report::Listener>,
 }
 
 /// The allocation caches of the stopped threads, the collecting one's among them.

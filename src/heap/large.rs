@@ -30,6 +30,7 @@ impl FreeBlocks {
     }
 
     /// How many blocks are free.
+    #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         self.count
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Inner, World};
 use crate::collector::pacing::Pacing;
 use crate::collector::parallel::Markers;
-use crate::collector::report::CollectionReport;
+use crate::collector::report::{CollectionReport, Listener};
 use crate::collector::{Collector, Parts};
 use crate::heap::layout::BLOCK_BYTES;
 use crate::heap::{Heap, Paranoid};
@@ -63,7 +63,7 @@ pub struct WorldBuilder {
     stop_timeout: Duration,
     paranoid: Paranoid,
     mark_stack_limit: usize,
-    on_collection: Option<Box<dyn Fn(&CollectionReport) + Send + Sync>>,
+    on_collection: Option<Listener>,
 }
 
 impl Default for WorldBuilder {
