@@ -120,8 +120,12 @@ fn build(settings: &Settings, listener: impl Fn(&CollectionReport) + Send + Sync
         Stop::Signals | Stop::MockDebugger => Stopper::Signals,
     };
     let paranoid = if settings.paranoid { Paranoid::On } else { Paranoid::Off };
-    let mut builder =
-        World::builder().stopper(stopper).markers(settings.markers.get()).paranoid(paranoid).on_collection(listener);
+    let mut builder = World::builder()
+        .stopper(stopper)
+        .markers(settings.markers.get())
+        .paranoid(paranoid)
+        .on_collection(listener)
+        .on_failure(|error| eprintln!("stopworld: a collection that was due did not happen: {error}"));
     if let Some(limit) = settings.heap_limit {
         builder = builder.heap_limit(limit.bytes());
     }

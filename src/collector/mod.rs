@@ -54,10 +54,22 @@ pub enum CollectError {
         /// What was found.
         error: VerifyError,
     },
+    /// Whoever had stopped the world did not hold it any more when marking was over.
+    #[error(
+        "collection {number} was discarded: the thread vtable let go of the stopped world before anything was freed \
+         (was the debugger killed?); the world runs on, collect again"
+    )]
+    Discarded {
+        /// The collection that was not.
+        number: u32,
+    },
     /// The world was closed.
     #[error("the world is closed")]
     Closed,
 }
+
+/// What a world calls when a collection that was due could not happen.
+pub(crate) type FailureListener = Box<dyn Fn(&CollectError) + Send + Sync>;
 
 /// Everything that a collection works on.
 pub(crate) struct Collector {
@@ -78,6 +90,7 @@ pub(crate) struct Collector {
     /// Bytes allocated up to the last collection.
     pub(crate) allocated_total: AtomicU64,
     pub(crate) on_collection: Option<report::Listener>,
+    pub(crate) on_failure: Option<FailureListener>,
     /// What the paranoid mode found first: a thread that collected because it allocated has nobody to tell it to.
     pub(crate) damage: OnceLock<String>,
 }
@@ -108,6 +121,7 @@ impl Collector {
             unused_bytes: AtomicU64::new(0),
             allocated_total: AtomicU64::new(0),
             on_collection: parts.on_collection,
+            on_failure: parts.on_failure,
             damage: OnceLock::new(),
         })
     }
@@ -121,6 +135,16 @@ impl Collector {
         who: Collecting<'_>,
         reason: Reason,
     ) -> Result<Option<CollectionReport>, CollectError> {
+        let result = self.collect_or_fail(who, reason);
+        match (&result, &self.on_collection, &self.on_failure) {
+            (Ok(Some(report)), Some(listener), _) => listener(report),
+            (Err(error), _, Some(listener)) => listener(error),
+            _ => {}
+        }
+        result
+    }
+
+    fn collect_or_fail(&self, who: Collecting<'_>, reason: Reason) -> Result<Option<CollectionReport>, CollectError> {
         self.events.fire_gc_triggered(reason as u32);
 
         // Every lock that the stopped world needs, before the first signal.
@@ -151,7 +175,9 @@ impl Collector {
         let outcome = self.collect_stopped(&stopped, number, &crowd, &mut clock);
         self.collections.store(number, Ordering::Relaxed);
         self.events.fire_gc_end(number);
-        if let Ok(outcome) = &outcome {
+        if let Ok(outcome) = &outcome
+            && !outcome.discarded
+        {
             self.fire_heap_stats(number, outcome);
         }
 
@@ -164,15 +190,16 @@ impl Collector {
         self.events.fire_restart_end(number);
 
         let outcome = outcome.map_err(|error| self.damaged(number, error))?;
+        if outcome.discarded {
+            self.events.fire_collection_discarded(number, 0);
+            return Err(CollectError::Discarded { number });
+        }
         let report = self.report(number, reason, who, &StopFacts { stop_ns, restart_ns, pause_ns, crowd }, &outcome);
         if outcome.queued > 0 {
             self.finalizers.announce();
         }
         if let Some(target) = outcome.surplus {
             self.give_memory_back(target);
-        }
-        if let Some(listener) = &self.on_collection {
-            listener(&report);
         }
         Ok(Some(report))
     }
@@ -399,6 +426,7 @@ pub(crate) struct Parts {
     pub(crate) pacing: Pacing,
     pub(crate) stop_timeout: Duration,
     pub(crate) on_collection: Option<report::Listener>,
+    pub(crate) on_failure: Option<FailureListener>,
 }
 
 /// The allocation caches of the stopped threads, the collecting one's among them.

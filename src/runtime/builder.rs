@@ -7,7 +7,7 @@ use super::{Inner, World};
 use crate::collector::pacing::Pacing;
 use crate::collector::parallel::Markers;
 use crate::collector::report::{CollectionReport, Listener};
-use crate::collector::{Collector, Parts};
+use crate::collector::{CollectError, Collector, FailureListener, Parts};
 use crate::heap::layout::BLOCK_BYTES;
 use crate::heap::{Heap, Paranoid};
 use crate::os::{memory, signals};
@@ -64,6 +64,7 @@ pub struct WorldBuilder {
     paranoid: Paranoid,
     mark_stack_limit: usize,
     on_collection: Option<Listener>,
+    on_failure: Option<FailureListener>,
 }
 
 impl Default for WorldBuilder {
@@ -78,6 +79,7 @@ impl Default for WorldBuilder {
             paranoid: Paranoid::Off,
             mark_stack_limit: 1 << 30,
             on_collection: None,
+            on_failure: None,
         }
     }
 }
@@ -156,6 +158,14 @@ impl WorldBuilder {
         self
     }
 
+    /// Calls `listener` when a collection that was due could not happen, on the thread that tried; also when the
+    /// program did not ask for it: an allocation goes on without the collection as long as there is room.
+    #[must_use]
+    pub fn on_failure(mut self, listener: impl Fn(&CollectError) + Send + Sync + 'static) -> Self {
+        self.on_failure = Some(Box::new(listener));
+        self
+    }
+
     /// Builds the world.
     ///
     /// # Errors
@@ -181,6 +191,7 @@ impl WorldBuilder {
                 pacing: self.pacing,
                 stop_timeout: self.stop_timeout,
                 on_collection: self.on_collection,
+                on_failure: self.on_failure,
             })?,
         });
         inner.collector.heap.set_first_budget(self.pacing.budget(0, 1, self.heap_limit as u64, 0));
