@@ -27,6 +27,8 @@ pub enum Stopper {
 
 /// The smallest heap that anything can be done with.
 const SMALLEST_LIMIT: usize = 16 * BLOCK_BYTES;
+/// The largest heap, well below the 128 TiB that a process can address.
+const LARGEST_LIMIT: usize = 16 << 40;
 /// The most markers.
 const MOST_MARKERS: usize = 64;
 
@@ -41,6 +43,14 @@ pub enum BuildError {
         asked: usize,
         /// What is possible.
         smallest: usize,
+    },
+    /// The heap limit is beyond what this machine can address.
+    #[error("a heap limit of {asked} bytes is too large: it may be at most {largest} bytes (16 TiB)")]
+    HeapLimitTooLarge {
+        /// What was asked for.
+        asked: usize,
+        /// What is possible.
+        largest: usize,
     },
     /// Not a number of markers.
     #[error("{0} markers are not possible: choose between 1 and 64")]
@@ -174,6 +184,9 @@ impl WorldBuilder {
         crate::sabotage::choose();
         if self.heap_limit < SMALLEST_LIMIT {
             return Err(BuildError::HeapLimit { asked: self.heap_limit, smallest: SMALLEST_LIMIT });
+        }
+        if self.heap_limit > LARGEST_LIMIT {
+            return Err(BuildError::HeapLimitTooLarge { asked: self.heap_limit, largest: LARGEST_LIMIT });
         }
         if !(1..=MOST_MARKERS).contains(&self.markers) {
             return Err(BuildError::Markers(self.markers));
