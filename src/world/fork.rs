@@ -12,6 +12,7 @@
 //!
 //! ```text
 //!   prepare:  list of worlds → for each world: collection → allocation → thread list → vtable → hooks
+//!             → pool of records → installation of the handler
 //! ```
 
 use std::sync::{Arc, OnceLock, Weak};
@@ -84,8 +85,6 @@ unsafe extern "C" fn prepare() {
         None => lock.acquire(),
     };
     wait(&WORLDS);
-    wait(stop_info::pool_lock());
-    wait(handler::lock());
     with_state(|state| {
         state.forking = thread::gettid();
         state.worlds.retain(|world| world.strong_count() > 0);
@@ -101,6 +100,9 @@ unsafe extern "C" fn prepare() {
             }
         }
     });
+    // Last: threads take these with a world's locks in their hands (attach needs a record).
+    wait(stop_info::pool_lock());
+    wait(handler::lock());
 }
 
 /// Lets every lock go.

@@ -1,0 +1,408 @@
+//! The contract between the collector and a thread vtable, with a debugger inside the process and with vtables that
+//! watch what they are told, or lie.
+
+mod hazard;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use hazard::{By, Flags, builder, collect, spawn, wait_for, world};
+use rstest::rstest;
+use stopworld::debugger::mock::{MockDebugger, MockEvent};
+use stopworld::{
+    CollectError, ForkStep, JoinHandle, Leaf, SafepointStopper, SignalStopper, SilenceReason, StopError, StopRequest,
+    ThreadStopInfo, ThreadVtable, Tid, World,
+};
+
+/// A thread that counts.
+struct Counting {
+    count: Arc<AtomicU64>,
+    flags: Arc<Flags>,
+    tid: Tid,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Counting {
+    fn new(world: &World, name: &str) -> Self {
+        let (count, flags, tid) = (Arc::<AtomicU64>::default(), Flags::new(), Arc::<AtomicI32>::default());
+        let (counted, inner, told) = (Arc::clone(&count), Arc::clone(&flags), Arc::clone(&tid));
+        let thread = spawn(world, name, move |m| {
+            told.store(m.tid().0, Ordering::Relaxed);
+            inner.set_ready();
+            while !inner.is_ended() {
+                counted.fetch_add(1, Ordering::Relaxed);
+                m.safepoint();
+            }
+        });
+        flags.wait_ready();
+        Self { count, flags, tid: Tid(tid.load(Ordering::Relaxed)), thread: Some(thread) }
+    }
+
+    fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    fn assert_runs(&self) {
+        let before = self.count();
+        wait_for("a thread to go on", || self.count() > before + 2);
+    }
+
+    /// Whether it stands: it does not count for a while.
+    fn stands(&self) -> bool {
+        let before = self.count();
+        std::thread::sleep(Duration::from_millis(20));
+        self.count() == before
+    }
+}
+
+impl Drop for Counting {
+    fn drop(&mut self) {
+        self.flags.end();
+        let _ = self.thread.take().unwrap().join();
+    }
+}
+
+/// `.vtable.attach`: a debugger that attaches to a running program hears of all its threads, and stops them.
+#[rstest]
+fn a_debugger_that_attaches_is_told_of_all_threads(#[values(By::Signals, By::Safepoints)] by: By) {
+    let world = world(by);
+    let threads: Vec<_> = (0..3).map(|i| Counting::new(&world, &format!("counting-{i}"))).collect();
+    let mock = MockDebugger::new().unwrap();
+    let outgoing = world.set_thread_vtable(mock.clone()).unwrap();
+    for _ in 0..5 {
+        assert_eq!(collect(&world).threads_stopped, 3);
+    }
+    world.set_thread_vtable(outgoing).unwrap();
+    collect(&world);
+    let (log, missed) = mock.log();
+    assert_eq!((log[0], missed), (MockEvent::Attached { threads: 3 }, 0));
+    for thread in &threads {
+        let tid = thread.tid;
+        assert!(log.contains(&MockEvent::Announced { tid }));
+        let stopped = log.iter().filter(|event| matches!(event, MockEvent::Stopped { tid: t, .. } if *t == tid)).count();
+        let let_go = log.iter().filter(|event| **event == MockEvent::LetGo { tid }).count();
+        assert_eq!((stopped, let_go), (5, 5));
+        thread.assert_runs();
+    }
+    assert_eq!(log.last(), Some(&MockEvent::Detached));
+}
+
+/// `.vtable.exact-restore`, `.vtable.nested`
+#[test]
+fn a_thread_that_the_debugger_froze_stays_frozen_after_a_collection_and_the_others_run() {
+    let world = world(By::Signals);
+    let mock = MockDebugger::new().unwrap();
+    world.set_thread_vtable(mock.clone()).unwrap();
+    let (frozen, free) = (Counting::new(&world, "frozen"), Counting::new(&world, "free"));
+    mock.freeze(frozen.tid).unwrap();
+    let at = frozen.count();
+    for _ in 0..5 {
+        assert_eq!(collect(&world).threads_stopped, 2);
+        free.assert_runs();
+    }
+    let stands = frozen.stands() && frozen.count() == at;
+    mock.thaw(frozen.tid);
+    assert!(stands, "the collection has let the user's thread go");
+    frozen.assert_runs();
+    let log = mock.log().0;
+    let tid = frozen.tid;
+    assert_eq!(log.iter().filter(|event| **event == MockEvent::StaysFrozen { tid }).count(), 5);
+}
+
+/// `.vtable.nested`: the debugger freezes, the collector stops, in any order and many times; the counts never mix.
+#[test]
+fn freezes_and_collections_from_two_threads_nest() {
+    let world = world(By::Signals);
+    let mock = MockDebugger::new().unwrap();
+    world.set_thread_vtable(mock.clone()).unwrap();
+    let threads = [Counting::new(&world, "one"), Counting::new(&world, "two")];
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..100 {
+                collect(&world);
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        for thread in threads.iter().cycle() {
+            mock.freeze(thread.tid).unwrap();
+            let at = thread.count();
+            std::thread::sleep(Duration::from_millis(1));
+            let now = thread.count();
+            assert!(mock.thaw(thread.tid));
+            assert_eq!(at, now, "a frozen thread ran");
+            if done.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+    });
+    threads.iter().for_each(Counting::assert_runs);
+}
+
+/// A vtable that does what the signal stopper does, and watches.
+struct Watching {
+    signals: SignalStopper,
+    /// Threads inside `thread_created`.
+    creating: AtomicUsize,
+    /// How long `thread_created` takes.
+    dwell: Duration,
+    /// While set, `thread_created` does not return.
+    closed: AtomicBool,
+    created: AtomicUsize,
+    exited: AtomicUsize,
+    stops: AtomicUsize,
+    starts: AtomicUsize,
+    /// Stops that came in the middle of a `thread_created`.
+    violations: AtomicUsize,
+    /// Asked in `thread_exited`: is the thread still one of the world's?
+    is_listed: Box<dyn Fn(Tid, *mut usize) -> bool + Send + Sync>,
+}
+
+impl Watching {
+    fn new(dwell: Duration) -> Arc<Self> {
+        Self::asking(dwell, |_, _| true)
+    }
+
+    fn asking(dwell: Duration, is_listed: impl Fn(Tid, *mut usize) -> bool + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self {
+            signals: SignalStopper::new(libc::SIGURG).unwrap(),
+            creating: AtomicUsize::new(0),
+            dwell,
+            closed: AtomicBool::new(false),
+            created: AtomicUsize::new(0),
+            exited: AtomicUsize::new(0),
+            stops: AtomicUsize::new(0),
+            starts: AtomicUsize::new(0),
+            violations: AtomicUsize::new(0),
+            is_listed: Box::new(is_listed),
+        })
+    }
+}
+
+// SAFETY: the signal stopper's promises; what is added only counts.
+unsafe impl ThreadVtable for Watching {
+    fn name(&self) -> &'static str {
+        "watching"
+    }
+
+    fn stop_world(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
+        self.violations.fetch_add(self.creating.load(Ordering::SeqCst), Ordering::SeqCst);
+        self.stops.fetch_add(1, Ordering::SeqCst);
+        self.signals.stop_world(stop)
+    }
+
+    fn start_world(&self, stop: &StopRequest<'_>) {
+        self.starts.fetch_add(1, Ordering::SeqCst);
+        self.signals.start_world(stop);
+    }
+
+    fn thread_created(&self, tid: Tid, slot: *mut usize) {
+        self.creating.fetch_add(1, Ordering::SeqCst);
+        let begin = Instant::now();
+        while begin.elapsed() < self.dwell || self.closed.load(Ordering::Relaxed) {
+            std::hint::spin_loop();
+        }
+        // SAFETY: the slot that we are told of.
+        assert_eq!(unsafe { ThreadStopInfo::of_slot(slot) }.tid(), tid);
+        self.created.fetch_add(1, Ordering::SeqCst);
+        self.creating.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn thread_exited(&self, tid: Tid, slot: *mut usize) {
+        self.exited.fetch_add(1, Ordering::SeqCst);
+        if !(self.is_listed)(tid, slot) {
+            self.violations.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn nudge(&self, thread: &ThreadStopInfo) {
+        self.signals.nudge(thread);
+    }
+
+    fn fork(&self, step: ForkStep) {
+        self.signals.fork(step);
+    }
+}
+
+/// `.vtable.created-under-lock`: no stop comes between a thread's birth and the vtable's knowing of it.
+#[test]
+fn no_stop_begins_while_the_vtable_is_told_of_a_thread() {
+    let world = world(By::Signals);
+    let watching = Watching::new(Duration::from_millis(3));
+    world.set_thread_vtable(watching.clone()).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    spawn(&world, "short-lived", |m| drop(m.alloc(Leaf(1_u64)).unwrap())).join().unwrap();
+                }
+            });
+        }
+        let begin = Instant::now();
+        while watching.created.load(Ordering::Relaxed) < 30 && begin.elapsed() < Duration::from_secs(20) {
+            collect(&world);
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert!(watching.created.load(Ordering::Relaxed) >= 30);
+    assert_eq!(watching.violations.load(Ordering::Relaxed), 0, "stops in the middle of thread_created");
+    assert_eq!(watching.created.load(Ordering::Relaxed), watching.exited.load(Ordering::Relaxed));
+}
+
+/// `.vtable.exited-before-free`: when the vtable hears that a thread exits, its record is still that thread's.
+#[test]
+fn the_vtable_hears_of_an_exit_while_the_record_is_still_the_threads() {
+    let world = world(By::Signals);
+    let asked = world.clone();
+    let watching = Watching::asking(Duration::ZERO, move |tid, slot| {
+        // SAFETY: the slot that the vtable is told of.
+        let record = unsafe { ThreadStopInfo::of_slot(slot) };
+        record.tid() == tid && asked.threads().iter().any(|thread| thread.tid == tid)
+    });
+    world.set_thread_vtable(watching.clone()).unwrap();
+    for _ in 0..20 {
+        spawn(&world, "short-lived", |m| drop(m.alloc(Leaf(1_u64)).unwrap())).join().unwrap();
+    }
+    let violations = watching.violations.load(Ordering::Relaxed);
+    assert_eq!(watching.exited.load(Ordering::Relaxed), 20);
+    // Breaks the cycle: the vtable knows the world.
+    world.set_thread_vtable(Arc::new(SignalStopper::new(libc::SIGURG).unwrap())).unwrap();
+    assert_eq!(violations, 0, "the record had been given up");
+}
+
+/// `.vtable.swap`: the vtable that stopped is the one that starts, and the outgoing one is asked nothing more.
+#[test]
+fn a_swap_never_tears_a_stop_from_its_start() {
+    let world = world(By::Signals);
+    let threads: Vec<_> = (0..2).map(|i| Counting::new(&world, &format!("counting-{i}"))).collect();
+    let done = AtomicBool::new(false);
+    let collections = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                collect(&world);
+                collections.fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        });
+        let mut stops_seen = 0;
+        for round in 0..40 {
+            let watching = Watching::new(Duration::ZERO);
+            world.set_thread_vtable(watching.clone()).unwrap();
+            let before = collections.load(Ordering::Relaxed);
+            wait_for("a collection", || collections.load(Ordering::Relaxed) > before + round % 2);
+            let incoming: Arc<dyn ThreadVtable> = match round % 3 {
+                0 => Arc::new(SafepointStopper),
+                1 => MockDebugger::new().unwrap(),
+                _ => Arc::new(SignalStopper::new(libc::SIGURG).unwrap()),
+            };
+            let outgoing = world.set_thread_vtable(incoming).unwrap();
+            assert_eq!(outgoing.name(), "watching");
+            let (stops, starts) = (watching.stops.load(Ordering::SeqCst), watching.starts.load(Ordering::SeqCst));
+            assert_eq!(stops, starts, "a stop without its start");
+            assert_eq!(watching.created.load(Ordering::SeqCst), 2, "threads announced");
+            assert_eq!(watching.exited.load(Ordering::SeqCst), 2, "threads taken back");
+            stops_seen += stops;
+            std::thread::sleep(Duration::from_millis(1));
+            assert_eq!(watching.stops.load(Ordering::SeqCst), stops, "asked after it was out of force");
+        }
+        done.store(true, Ordering::Relaxed);
+        assert!(stops_seen > 20, "{stops_seen}");
+    });
+    threads.iter().for_each(Counting::assert_runs);
+}
+
+/// `.debug.frozen-owner`: the user freezes a thread that holds the allocation lock, here inside `thread_created`.
+#[test]
+fn a_frozen_thread_that_holds_a_lock_of_the_world_is_named() {
+    let world = builder().stop_timeout(Duration::from_millis(200)).build().unwrap();
+    let busy = Counting::new(&world, "busy");
+    let watching = Watching::new(Duration::ZERO);
+    world.set_thread_vtable(watching.clone()).unwrap();
+    watching.closed.store(true, Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        let born = scope.spawn(|| spawn(&world, "being born", |_| ()).join().unwrap());
+        wait_for("the birth", || watching.creating.load(Ordering::SeqCst) == 1);
+        let tid = world.threads().iter().find(|thread| thread.name.as_str() == "being born").unwrap().tid;
+        world.suspend(tid).unwrap();
+        let error = world.collect().expect_err("the allocation lock is held");
+        let named = match &error {
+            CollectError::Stop(StopError::LockHeld { lock, holder, .. }) => {
+                *lock == "allocation"
+                    && holder.tid == tid
+                    && holder.name.is_some_and(|name| name.as_str() == "being born")
+                    && holder.reason == SilenceReason::SuspendedByUser
+            }
+            _ => false,
+        };
+        busy.assert_runs();
+        watching.closed.store(false, Ordering::Relaxed);
+        assert!(world.resume(tid));
+        born.join().unwrap();
+        assert!(named, "{error}");
+    });
+    collect(&world);
+}
+
+/// How a vtable lies.
+#[derive(Clone, Copy, Debug)]
+enum Lie {
+    LeavesTheSlotEmpty,
+    PointsNowhere,
+    SaysNo,
+}
+
+struct Lying(SignalStopper, Lie);
+
+// SAFETY: that of the signal stopper, but for the slots, whose check is what is tested.
+unsafe impl ThreadVtable for Lying {
+    fn name(&self) -> &'static str {
+        "lying"
+    }
+
+    fn stop_world(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
+        let slot = match self.1 {
+            Lie::SaysNo => return Err(StopError::Vtable { stopper: "lying", what: "out to lunch".into() }),
+            Lie::LeavesTheSlotEmpty => 0,
+            Lie::PointsNowhere => 0xdead_0000,
+        };
+        self.0.stop_world(stop)?;
+        for thread in stop.threads() {
+            // SAFETY: the slot of a stopped thread.
+            unsafe { thread.slot().write_volatile(slot) };
+        }
+        Ok(())
+    }
+
+    fn start_world(&self, stop: &StopRequest<'_>) {
+        self.0.start_world(stop);
+    }
+}
+
+/// A vtable is believed in nothing that can be checked: an error, never a scan, and the world runs on.
+#[rstest]
+fn a_vtable_that_lies_is_found_out_and_the_world_runs_on(
+    #[values(Lie::LeavesTheSlotEmpty, Lie::PointsNowhere, Lie::SaysNo)] lie: Lie,
+) {
+    let world = world(By::Signals);
+    let thread = Counting::new(&world, "believed in");
+    let honest = world.set_thread_vtable(Arc::new(Lying(SignalStopper::new(libc::SIGURG).unwrap(), lie))).unwrap();
+    for _ in 0..3 {
+        let error = world.collect().expect_err("a lie");
+        let CollectError::Stop(stop) = &error else { panic!("{error}") };
+        match (lie, stop) {
+            (Lie::LeavesTheSlotEmpty, StopError::NoStackPointer { name, .. }) => assert_eq!(name.as_str(), "believed in"),
+            (Lie::PointsNowhere, StopError::UnknownStack { stack_ptr, .. }) => assert_eq!(*stack_ptr, 0xdead_0000),
+            (Lie::SaysNo, StopError::Vtable { what, .. }) => assert_eq!(what, "out to lunch"),
+            _ => panic!("{lie:?}: {error}"),
+        }
+        thread.assert_runs();
+    }
+    world.set_thread_vtable(honest).unwrap();
+    collect(&world);
+    thread.assert_runs();
+}
