@@ -131,6 +131,8 @@ pub(crate) struct Finalizers {
     pub(crate) ended: AtomicU32,
     /// The finalizer thread was started.
     pub(crate) started: AtomicBool,
+    /// The kernel's number for it.
+    pub(crate) thread: AtomicU32,
 }
 
 // SAFETY: the queues are only touched under the lock, or in the stopped world by the collector, which holds it.
@@ -150,6 +152,7 @@ impl Finalizers {
             panicked: AtomicU64::new(0),
             ended: AtomicU32::new(1),
             started: AtomicBool::new(false),
+            thread: AtomicU32::new(0),
         })
     }
 
@@ -165,6 +168,14 @@ impl Finalizers {
         let _guard = lock();
         // SAFETY: under the lock.
         unsafe { &mut *self.ready.get() }.pop()
+    }
+
+    /// Finalizers that wait for their turn.
+    pub(crate) fn due<'a>(&'a self, lock: impl FnOnce() -> LockGuard<'a>) -> u64 {
+        let _guard = lock();
+        // SAFETY: under the lock.
+        let ready = unsafe { &*self.ready.get() };
+        (ready.end - ready.first) as u64
     }
 
     /// Objects that wait for their finalizers: roots. World stopped, lock held.

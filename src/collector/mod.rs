@@ -30,7 +30,7 @@ use crate::heap::sweep::SpaceBytes;
 use crate::heap::verify::{Verified, VerifyError};
 use crate::os::clock::{Budget, now_ns};
 use crate::sabotage::{Guard, removed};
-use crate::sync::{AtomicU32, AtomicU64, HeldBy, LockGuard, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, HeldBy, Lock, LockGuard, Ordering};
 use crate::world::Tid;
 use crate::world::error::StopError;
 use crate::world::name::ThreadName;
@@ -154,6 +154,7 @@ impl Collector {
             return Ok(None);
         }
         let finalizer_tables = self.lock_finalizers(&mut budget)?;
+        let handles = self.lock_handles(&mut budget)?;
         self.wait_for_sweeps(&mut budget)?;
         let number = self.collections.load(Ordering::Relaxed) + 1;
         let mut clock = PhaseClock::start();
@@ -186,6 +187,7 @@ impl Collector {
         clock.lap();
         let restart_ns = stopped.start();
         let pause_ns = clock.total() + restart_ns;
+        drop(handles);
         drop(finalizer_tables);
         self.events.fire_restart_end(number);
 
@@ -304,19 +306,21 @@ impl Collector {
         }
         outcome.queued += self.finalizers.queue_calls(is_marked, |object| marking.marker.precise(object));
         marking.run_on();
+        // Weak cells that only such an object reaches. Before the drops: a dead object that is about to be dropped
+        // must not be met again by way of a weak reference that was resurrected.
+        self.clear_weak_references(marking, outcome);
         outcome.queued += self.finalizers.queue_drops(is_marked, |object| marking.marker.precise(object));
         marking.run_on();
-        // Weak cells that only a finalizer reaches.
-        self.clear_weak_references(marking, outcome);
     }
 
     /// What was allocated since the last collection, and what died.
     fn account(&self, stopped: &StoppedWorld<'_>, outcome: &mut Outcome) {
         let unused = caches(stopped).map(AllocationCache::all_unused_bytes).sum::<usize>() as u64;
         // SAFETY: the allocation lock is held.
-        let acquired = unsafe { self.heap.state() }.acquired_bytes;
+        let state = unsafe { self.heap.state() };
         let unused_before = self.unused_bytes.swap(unused, Ordering::Relaxed);
-        outcome.allocated = (acquired + unused_before).saturating_sub(unused);
+        outcome.allocated =
+            (state.acquired_bytes + unused_before).saturating_sub(unused + std::mem::take(&mut state.returned_bytes));
         self.allocated_total.fetch_add(outcome.allocated, Ordering::Relaxed);
         let live = outcome.live.total();
         let live_before = self.live_bytes.swap(live, Ordering::Relaxed);
@@ -349,6 +353,19 @@ impl Collector {
         if given > 0 {
             self.events.fire_segment_freed(self.heap.blocks.base(), given as usize);
         }
+    }
+
+    /// The tables of handles and ranges. Threads that no stop reaches (strangers, those in blocking regions) may
+    /// clone and drop handles too: one that was cloned into a slot that the scan has passed, and dropped in a slot
+    /// that it has not come to, would be missed (`.root.race`).
+    fn lock_handles<'a>(&'a self, budget: &mut Budget) -> Result<(LockGuard<'a>, LockGuard<'a>), StopError> {
+        let mut lock = |table: &'static str, lock: &'a Lock| {
+            let held = |HeldBy(tid), within| self.threads.lock_denied(table, Tid(tid as i32), within);
+            lock.lock_within(budget).map_err(|holder| held(holder, budget.total()))
+        };
+        let roots = lock("root handle", &self.roots.lock)?;
+        let ranges = lock("registered range", &self.ranges.lock)?;
+        Ok((ranges, roots))
     }
 
     /// No thread may be in the middle of sweeping a block when the world stops.

@@ -82,6 +82,11 @@ impl FreeBlocks {
         }
     }
 
+    /// How many blocks side by side just below `end` are free, counted up to `most`.
+    pub(crate) fn free_before(&mut self, end: usize, most: usize) -> usize {
+        (0..most.min(end)).take_while(|back| self.contains(end - 1 - back)).count()
+    }
+
     /// The first free block in `[from, end)`.
     fn next_free(&mut self, from: usize, end: usize) -> Option<usize> {
         let mut block = from;

@@ -346,6 +346,7 @@ impl Mutator {
     ) -> Result<R, OutOfMemory> {
         let collector = self.world.collector();
         let mut for_room = 0;
+        let mut finalizers_seen = collector.finalizers.run.load(Ordering::Relaxed);
         loop {
             self.record.safepoint();
             let seen = collector.collections.load(Ordering::Relaxed);
@@ -358,9 +359,13 @@ impl Mutator {
                 }
                 Err(need) => need,
             };
-            // One collection may come too early for what this thread itself had just dropped; two do not.
+            // One collection may come too early for what this thread itself had just dropped; two do not, unless the
+            // room is taken by dead objects whose finalizers have not had the time to run.
             if need == Need::Room && for_room == 2 {
-                return Err(self.out_of_memory(requested));
+                if !finalizer::give_time(self, &mut finalizers_seen) {
+                    return Err(self.out_of_memory(requested));
+                }
+                for_room = 1;
             }
             for_room += u32::from(need == Need::Room);
             let reason = if need == Need::Room { Reason::HeapLimit } else { Reason::Allocation };
@@ -368,12 +373,7 @@ impl Mutator {
                 collector.collect(Collecting { own: Some(own), unless_after: Some(seen) }, reason)
             });
             match collected {
-                Ok(report) => {
-                    if report.is_some_and(|report| report.finalizers_queued > 0) {
-                        // Only in a forked child is it not running; without it, finalizers wait.
-                        let _ = finalizer::ensure_started(self.world.inner());
-                    }
-                }
+                Ok(_) => finalizer::ensure_started_if_due(self.world.inner()),
                 // The world could not be stopped. It runs on, and so do we, as long as there is room.
                 Err(_) if need == Need::Budget => {
                     let _guard = self.allocation_lock();
