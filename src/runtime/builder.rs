@@ -103,11 +103,11 @@ impl WorldBuilder {
         self
     }
 
-    /// Bytes that may always be allocated between two collections; each mutator adds a sixth of it.
+    /// Bytes that may always be allocated between two collections; each mutator adds a quarter of it.
     #[must_use]
     pub fn initial_heap(mut self, bytes: usize) -> Self {
         self.pacing.floor_bytes = bytes as u64;
-        self.pacing.floor_bytes_per_mutator = bytes as u64 / 6;
+        self.pacing.floor_bytes_per_mutator = bytes as u64 / 4;
         self
     }
 
