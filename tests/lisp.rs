@@ -161,7 +161,7 @@ fn programs_survive_a_small_paranoid_heap_on_four_threads(
     #[values(Stopper::Signals, Stopper::Safepoints)] stopper: Stopper,
 ) {
     let world = World::builder()
-        .heap_limit(256 * MIB)
+        .heap_limit(24 * MIB)
         .initial_heap(MIB)
         .markers(2)
         .stopper(stopper)
@@ -183,7 +183,30 @@ fn programs_survive_a_small_paranoid_heap_on_four_threads(
     for thread in threads {
         thread.join().unwrap();
     }
-    assert!(world.totals().collections > 20, "{} collections are too few to show anything", world.totals().collections);
+    assert!(world.totals().collections > 8, "{} collections are too few to show anything", world.totals().collections);
+}
+
+/// Stopped at places that no allocation chose: between any two instructions of the machine.
+#[rstest]
+fn programs_do_not_notice_being_stopped_all_the_time(
+    #[values(Stopper::Signals, Stopper::Safepoints)] stopper: Stopper,
+) {
+    let world = World::builder().heap_limit(256 * MIB).stopper(stopper).paranoid(Paranoid::On).build().unwrap();
+    let programs = [("metacircular.scm", METACIRCULAR), ("gc-bench.scm", GC_BENCH), ("tour.scm", TOUR)];
+    let threads = programs.map(|(program, expected)| {
+        let work = move |m: &Mutator| assert_eq!(output_of(m, program).unwrap(), expected, "{program}");
+        // SAFETY: as above.
+        unsafe { world.spawn(program, work) }.unwrap()
+    });
+    let mut stops = 0;
+    while threads.iter().any(|thread| !thread.is_finished()) {
+        world.collect().unwrap();
+        stops += 1;
+    }
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    assert!(stops > 50, "{stops} stops are too few to show anything");
 }
 
 #[test]

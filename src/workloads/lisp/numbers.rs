@@ -8,8 +8,9 @@ use std::cmp::Ordering;
 
 use super::bignum::{Big, MOST_DIGITS};
 use super::error::{Outcome, Trouble};
+use super::objects::{Bignum, Flonum};
 use super::store::Store;
-use super::value::{Bignum, Flonum, Kind, Value};
+use super::value::{Kind, Value};
 
 /// A number taken out of its cell.
 #[derive(Clone, Debug)]

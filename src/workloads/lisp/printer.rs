@@ -10,11 +10,12 @@ use std::fmt::Write as _;
 use crate::Gc;
 
 use super::numbers;
+use super::objects::{
+    Closure, Code, Condition, Pair, Promise, Record, RecordType, Row, Symbol, Table, Text, Values, Vector,
+};
 use super::reader::name_of_character;
 use super::store::{Store, elements};
-use super::value::{
-    Closure, Code, Condition, Kind, Pair, Promise, Record, RecordType, Row, Symbol, Table, Text, Value, Values, Vector,
-};
+use super::value::{Kind, Value};
 
 /// Whether strings and characters are printed for people or for the reader.
 #[derive(Clone, Copy, PartialEq, Eq)]

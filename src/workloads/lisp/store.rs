@@ -7,7 +7,8 @@
 
 use crate::{Array, Gc, GcCell, Mutator, OutOfMemory, traced};
 
-use super::value::{Boxed, Code, Flonum, Kind, Object, Pair, Row, Symbol, Text, Value, Values, Vector};
+use super::objects::{Boxed, Code, Flonum, Pair, Row, Symbol, Text, Values, Vector};
+use super::value::{Kind, Object, Value};
 
 traced! {
     /// The state of one interpreter: its symbols (and in them its global variables) and its stack.
@@ -274,5 +275,5 @@ impl StackLimit {
 
 /// Code that has no free variables is a constant closure.
 pub fn closure_of(store: &Store<'_>, code: Gc<Code>) -> Made<Value> {
-    store.object(super::value::Closure { head: Kind::Closure.head(0), code, free: None })
+    store.object(super::objects::Closure { head: Kind::Closure.head(0), code, free: None })
 }

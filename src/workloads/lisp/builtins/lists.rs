@@ -5,8 +5,9 @@ use crate::{Gc, GcCell};
 use super::super::error::{Outcome, Trouble};
 use super::super::machine::Vm;
 use super::super::numbers;
+use super::super::objects::{Pair, Row, Text, Vector};
 use super::super::store::{Made, Store, elements, list_length};
-use super::super::value::{Pair, Row, Text, Value, Vector};
+use super::super::value::Value;
 use super::{ANY, Args, Primitive, length, plain};
 
 pub const ALL: &[Primitive] = &[

@@ -8,8 +8,9 @@ use crate::{Gc, GcCell};
 use super::super::error::{Outcome, Trouble};
 use super::super::machine::Vm;
 use super::super::numbers::Number;
+use super::super::objects::{Pair, Table, Text, Vector};
 use super::super::store::{Store, elements, hash};
-use super::super::value::{Kind, Pair, Table, Text, Value, Vector};
+use super::super::value::{Kind, Value};
 use super::{Args, Primitive, lists, plain};
 
 pub const ALL: &[Primitive] = &[

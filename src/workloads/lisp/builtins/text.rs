@@ -6,8 +6,9 @@ use crate::{Gc, GcCell};
 
 use super::super::error::{Outcome, Trouble};
 use super::super::machine::Vm;
+use super::super::objects::{Symbol, Text};
 use super::super::store::elements;
-use super::super::value::{Symbol, Text, Value};
+use super::super::value::Value;
 use super::{ANY, Args, Primitive, index_below, length, plain, range};
 
 pub const ALL: &[Primitive] = &[
