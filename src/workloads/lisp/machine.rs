@@ -7,7 +7,6 @@
 //!
 //! It polls for a safepoint at every call and at every turn of a loop.
 
-use crate::sync::AtomicBool;
 use crate::{Array, Gc, OutOfMemory};
 
 use super::builtins::{self, Action};
@@ -44,18 +43,11 @@ pub struct Vm<'v, 'o> {
     pub primitive: usize,
     /// What the last full heap had to say.
     pub memory: Option<OutOfMemory>,
-    pub interrupt: Option<&'v AtomicBool>,
 }
 
 impl<'v, 'o> Vm<'v, 'o> {
     /// A machine that will run `closure`, a procedure without parameters.
-    pub fn new(
-        store: Store<'v>,
-        out: &'v mut Output<'o>,
-        closure: Gc<Closure>,
-        most_slots: usize,
-        interrupt: Option<&'v AtomicBool>,
-    ) -> Self {
+    pub fn new(store: Store<'v>, out: &'v mut Output<'o>, closure: Gc<Closure>, most_slots: usize) -> Self {
         let stack = store.machine.stack.get();
         Self {
             store,
@@ -73,7 +65,6 @@ impl<'v, 'o> Vm<'v, 'o> {
             calls: 0,
             primitive: 0,
             memory: None,
-            interrupt,
         }
     }
 

@@ -80,7 +80,7 @@ impl Expander<'_> {
             let form = lists::from_row(&self.store, &actual.items)?;
             return self.matches(found, pattern, form, bindings);
         }
-        Ok(lists::equal(&self.store, pattern, form))
+        Ok(lists::equal(&self.store, pattern, form)?)
     }
 
     /// `pattern …` followed by `tail`: as many elements as leave enough for the tail.

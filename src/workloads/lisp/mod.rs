@@ -110,7 +110,7 @@ impl Interpreter {
         };
         machine.out_of_memory.set(store.object(condition)?);
         let mut nowhere = std::io::sink();
-        interpreter.run(&store, Source::Prelude, &mut Output::new(&mut nowhere), None)?;
+        interpreter.run(&store, Source::Prelude, &mut Output::new(&mut nowhere))?;
         machine.ready.set(Value::TRUE);
         Ok(interpreter)
     }
@@ -144,9 +144,9 @@ impl Interpreter {
         out: &mut (dyn Write + Send),
         interrupt: Option<&AtomicBool>,
     ) -> Result<(), LispError> {
-        let store = self.store(mutator)?;
+        let store = Store { interrupt, ..self.store(mutator)? };
         let mut out = Output::new(out);
-        let result = self.run(&store, Source::File { name, text }, &mut out, interrupt);
+        let result = self.run(&store, Source::File { name, text }, &mut out);
         out.flush(mutator)?;
         match result {
             Err(LispError::Exit(0)) => Ok(()),
@@ -159,21 +159,15 @@ impl Interpreter {
     pub fn evaluate(&self, mutator: &Mutator, name: &str, text: &str) -> Result<String, LispError> {
         let store = self.store(mutator)?;
         let mut nowhere = std::io::sink();
-        let value = self.run(&store, Source::File { name, text }, &mut Output::new(&mut nowhere), None)?;
+        let value = self.run(&store, Source::File { name, text }, &mut Output::new(&mut nowhere))?;
         Ok(printer::to_text(&store, value, printer::Style::Write))
     }
 
     fn store<'m>(&self, mutator: &'m Mutator) -> Result<Store<'m>, LispError> {
-        Ok(Store { mutator, machine: self.machine.get(mutator), limit: StackLimit::of_this_thread()? })
+        Ok(Store { mutator, machine: self.machine.get(mutator), limit: StackLimit::of_this_thread()?, interrupt: None })
     }
 
-    fn run(
-        &self,
-        store: &Store<'_>,
-        source: Source<'_>,
-        out: &mut Output<'_>,
-        interrupt: Option<&AtomicBool>,
-    ) -> Result<Value, LispError> {
+    fn run(&self, store: &Store<'_>, source: Source<'_>, out: &mut Output<'_>) -> Result<Value, LispError> {
         let (file, forms) = match source {
             Source::Prelude => (Value::FALSE, read_all(store, "prelude", PRELUDE)?),
             Source::File { name, text } => (store.string(name)?, read_all(store, name, text)?),
@@ -192,7 +186,7 @@ impl Interpreter {
             let name = if let Source::File { name, .. } = source { name } else { "prelude" };
             let compiled = compile(store, form, pair.place(), file).map_err(|error| place_error(error, name))?;
             if let Some(closure) = compiled.get::<Closure>() {
-                last = Vm::new(*store, out, closure, self.most_slots, interrupt).run(closure)?;
+                last = Vm::new(*store, out, closure, self.most_slots).run(closure)?;
             }
         }
         Ok(last)

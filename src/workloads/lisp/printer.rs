@@ -57,6 +57,7 @@ struct Printer<'a, 'm> {
 
 impl Printer<'_, '_> {
     fn value(&mut self, value: Value) {
+        self.store.mutator.safepoint();
         if !self.store.limit.has_room() {
             self.text.push('…');
             return;
@@ -316,6 +317,7 @@ fn cycles(store: &Store<'_>, value: Value) -> HashMap<usize, Option<usize>> {
     ) {
         let mut opened = Vec::new();
         while store.limit.has_room() && (value.is::<Pair>() || row_of(value).is_some()) {
+            store.mutator.safepoint();
             match seen.get(&value.bits()) {
                 Some(Seen::Open) => {
                     found.insert(value.bits(), None);

@@ -8,9 +8,8 @@
 //! to end.
 
 use crate::Gc;
-use crate::sync::Ordering;
 
-use super::error::{LispError, Outcome, Trouble};
+use super::error::{Outcome, Trouble};
 use super::machine::Vm;
 use super::objects::{Closure, Code};
 use super::value::Value;
@@ -94,10 +93,7 @@ impl Vm<'_, '_> {
         self.calls = 0;
         self.clear_unused();
         self.out.flush_if_late(self.store.mutator)?;
-        match self.interrupt {
-            Some(flag) if flag.load(Ordering::Relaxed) => Err(LispError::Interrupted.into()),
-            _ => Ok(()),
-        }
+        Ok(self.store.breathe()?)
     }
 
     /// Forgets what lies above the stack pointer. The frame's own room above `sp` is still needed as slots, not values.

@@ -5,8 +5,10 @@
 //! A [`Store`] is what the reader, the compiler and the running machine pass around: it is `Copy` and lives on the
 //! Rust stack, where the collector looks.
 
+use crate::sync::{AtomicBool, Ordering};
 use crate::{Array, Gc, GcCell, Mutator, OutOfMemory, traced};
 
+use super::error::LispError;
 use super::objects::{Boxed, Code, Flonum, Pair, Row, Symbol, Text, Values, Vector};
 use super::value::{Kind, Object, Value};
 
@@ -41,6 +43,8 @@ pub struct Store<'m> {
     pub mutator: &'m Mutator,
     pub machine: Gc<Machine>,
     pub limit: StackLimit,
+    /// Set by the host when the program shall end.
+    pub interrupt: Option<&'m AtomicBool>,
 }
 
 /// The result of an allocation.
@@ -69,6 +73,15 @@ impl Machine {
 }
 
 impl Store<'_> {
+    /// For work that goes on for long without allocating: a safepoint, and a look at the host's wish.
+    pub fn breathe(&self) -> Result<(), LispError> {
+        self.mutator.safepoint();
+        match self.interrupt {
+            Some(flag) if flag.load(Ordering::Relaxed) => Err(LispError::Interrupted),
+            _ => Ok(()),
+        }
+    }
+
     pub fn cons(&self, car: Value, cdr: Value) -> Made<Value> {
         self.cons_at(car, cdr, (0, 0))
     }
