@@ -13,7 +13,7 @@ pub struct Big {
 }
 
 /// More digits than this are refused.
-pub const MOST_DIGITS: usize = 1 << 20;
+pub const MOST_DIGITS: usize = 1 << 16;
 
 impl Big {
     pub fn new(negative: bool, mut digits: Vec<u32>) -> Self {

@@ -8,10 +8,12 @@ use crate::{Gc, OutOfMemory};
 
 use super::builtins;
 use super::error::{LispError, Trouble, Uncaught};
-use super::machine::{Vm, caller_of, return_word};
+use super::machine::Vm;
+use super::objects::{Closure, Condition, Symbol, Text, Try};
 use super::printer::{Style, brief, condition_text, to_text};
+use super::stack::{caller_of, return_word};
 use super::store::{Made, elements};
-use super::value::{Closure, Condition, Kind, Symbol, Text, Try, Value};
+use super::value::{Kind, Value};
 
 /// How many waiting calls an error shows.
 const SHOWN_CALLS: usize = 6;

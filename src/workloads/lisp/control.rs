@@ -12,9 +12,11 @@ use crate::Gc;
 
 use super::builtins::{self, Action, Control};
 use super::error::{LispError, Outcome, SyntaxError, Trouble};
-use super::machine::{Vm, caller_of};
+use super::machine::Vm;
+use super::objects::{Closure, Continuation, Try, Values};
+use super::stack::caller_of;
 use super::store::elements;
-use super::value::{Closure, Continuation, Kind, Try, Value, Values};
+use super::value::{Kind, Value};
 
 impl Vm<'_, '_> {
     /// Calls the procedure below the top `count` values; its return word is in place. `Some` if the run is over.

@@ -9,10 +9,11 @@ use crate::Gc;
 use super::builtins;
 use super::code::{Capture, Op};
 use super::expand::Expand;
+use super::objects::Code;
 use super::resolve::Function;
 use super::store::{Store, closure_of};
 use super::tree::{At, Constant, Lambda, Let, Node, Pool, Returns, Variable, VariableId};
-use super::value::{Code, Kind, Value};
+use super::value::{Kind, Value};
 
 /// Room that the machine may use on top of a frame, to call a handler.
 const HEADROOM: usize = 8;

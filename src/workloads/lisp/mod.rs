@@ -24,7 +24,9 @@
 //! `file:line:column`; an uncaught condition with the place of the call, the procedure, and the calls that waited
 //! for it. A full heap raises a condition like any other failure; a program may catch it and go on.
 
+use std::cell::Cell;
 use std::io::Write;
+use std::marker::PhantomData;
 
 use crate::sync::AtomicBool;
 use crate::{Gc, Mutator, Root};
@@ -34,6 +36,7 @@ mod builtins;
 mod code;
 mod conditions;
 mod control;
+mod define;
 mod emit;
 mod error;
 mod expand;
@@ -41,11 +44,13 @@ mod forms;
 mod machine;
 mod macros;
 mod numbers;
+mod objects;
 mod output;
 mod printer;
 mod reader;
 mod repl;
 mod resolve;
+mod stack;
 mod store;
 mod tree;
 mod value;
@@ -55,10 +60,11 @@ pub use repl::Prompt;
 
 use error::SyntaxError;
 use machine::{FIRST_SLOTS, Vm};
+use objects::{Closure, Condition, Pair};
 use output::Output;
 use reader::Reader;
 use store::{Machine, StackLimit, Store};
-use value::{Closure, Condition, Kind, Pair, Value};
+use value::{Kind, Value};
 
 const PRELUDE: &str = include_str!("prelude.scm");
 
@@ -70,10 +76,12 @@ const LARGE_SLOTS: usize = 1 << 16;
 
 /// A Scheme, for one mutator thread: symbols, global variables, a stack.
 ///
-/// It belongs to the world of the mutator that made it and is used with mutators of that world only.
+/// It belongs to the world of the mutator that made it and is used with mutators of that world only. It may move to
+/// another thread, but two threads can't use it at once: they would push on one stack.
 pub struct Interpreter {
     machine: Root<Machine>,
     most_slots: usize,
+    _one_thread_at_a_time: PhantomData<Cell<()>>,
 }
 
 impl std::fmt::Debug for Interpreter {
@@ -86,7 +94,8 @@ impl Interpreter {
     /// Makes the symbols, the built-in procedures, and what is written in Scheme itself.
     pub fn new(mutator: &Mutator) -> Result<Self, LispError> {
         let machine = Machine::make(mutator, FIRST_SLOTS)?;
-        let interpreter = Self { machine: mutator.root(machine), most_slots: MOST_SLOTS };
+        let interpreter =
+            Self { machine: mutator.root(machine), most_slots: MOST_SLOTS, _one_thread_at_a_time: PhantomData };
         let store = interpreter.store(mutator)?;
         forms::Special::install(&store)?;
         builtins::install(&store)?;
@@ -101,7 +110,7 @@ impl Interpreter {
         };
         machine.out_of_memory.set(store.object(condition)?);
         let mut nowhere = std::io::sink();
-        interpreter.run(&store, Source::Prelude, &mut Output::new(&mut nowhere), None)?;
+        interpreter.run(&store, Source::Prelude, &mut Output::new(&mut nowhere))?;
         machine.ready.set(Value::TRUE);
         Ok(interpreter)
     }
@@ -135,9 +144,9 @@ impl Interpreter {
         out: &mut (dyn Write + Send),
         interrupt: Option<&AtomicBool>,
     ) -> Result<(), LispError> {
-        let store = self.store(mutator)?;
+        let store = Store { interrupt, ..self.store(mutator)? };
         let mut out = Output::new(out);
-        let result = self.run(&store, Source::File { name, text }, &mut out, interrupt);
+        let result = self.run(&store, Source::File { name, text }, &mut out);
         out.flush(mutator)?;
         match result {
             Err(LispError::Exit(0)) => Ok(()),
@@ -150,26 +159,20 @@ impl Interpreter {
     pub fn evaluate(&self, mutator: &Mutator, name: &str, text: &str) -> Result<String, LispError> {
         let store = self.store(mutator)?;
         let mut nowhere = std::io::sink();
-        let value = self.run(&store, Source::File { name, text }, &mut Output::new(&mut nowhere), None)?;
+        let value = self.run(&store, Source::File { name, text }, &mut Output::new(&mut nowhere))?;
         Ok(printer::to_text(&store, value, printer::Style::Write))
     }
 
     fn store<'m>(&self, mutator: &'m Mutator) -> Result<Store<'m>, LispError> {
-        Ok(Store { mutator, machine: self.machine.get(mutator), limit: StackLimit::of_this_thread()? })
+        Ok(Store { mutator, machine: self.machine.get(mutator), limit: StackLimit::of_this_thread()?, interrupt: None })
     }
 
-    fn run(
-        &self,
-        store: &Store<'_>,
-        source: Source<'_>,
-        out: &mut Output<'_>,
-        interrupt: Option<&AtomicBool>,
-    ) -> Result<Value, LispError> {
+    fn run(&self, store: &Store<'_>, source: Source<'_>, out: &mut Output<'_>) -> Result<Value, LispError> {
         let (file, forms) = match source {
             Source::Prelude => (Value::FALSE, read_all(store, "prelude", PRELUDE)?),
             Source::File { name, text } => (store.string(name)?, read_all(store, name, text)?),
         };
-        forms::claim_definitions(if file.is_true() { forms } else { Value::NIL });
+        define::claim_definitions(if file.is_true() { forms } else { Value::NIL });
         store.machine.output.set(Value::TRUE);
         if store.machine.stack.get().len() > LARGE_SLOTS {
             // A program that went deep has ended; the next one begins small.
@@ -183,7 +186,7 @@ impl Interpreter {
             let name = if let Source::File { name, .. } = source { name } else { "prelude" };
             let compiled = compile(store, form, pair.place(), file).map_err(|error| place_error(error, name))?;
             if let Some(closure) = compiled.get::<Closure>() {
-                last = Vm::new(*store, out, closure, self.most_slots, interrupt).run(closure)?;
+                last = Vm::new(*store, out, closure, self.most_slots).run(closure)?;
             }
         }
         Ok(last)

@@ -11,8 +11,9 @@ use crate::Gc;
 
 use super::error::SyntaxError;
 use super::numbers;
+use super::objects::Pair;
 use super::store::Store;
-use super::value::{Pair, Value};
+use super::value::Value;
 
 type Read<T> = Result<T, SyntaxError>;
 

@@ -56,7 +56,7 @@ impl Interpreter {
                 continue;
             }
             let store = self.store(mutator)?;
-            match self.run(&store, Source::File { name: "repl", text: &text }, &mut out, None) {
+            match self.run(&store, Source::File { name: "repl", text: &text }, &mut out) {
                 Ok(Value::UNSPECIFIED) => {}
                 Ok(value) => {
                     let shown = to_text(&store, value, Style::Write);

@@ -5,9 +5,12 @@
 //! A [`Store`] is what the reader, the compiler and the running machine pass around: it is `Copy` and lives on the
 //! Rust stack, where the collector looks.
 
+use crate::sync::{AtomicBool, Ordering};
 use crate::{Array, Gc, GcCell, Mutator, OutOfMemory, traced};
 
-use super::value::{Boxed, Code, Flonum, Kind, Object, Pair, Row, Symbol, Text, Value, Values, Vector};
+use super::error::LispError;
+use super::objects::{Boxed, Code, Flonum, Pair, Row, Symbol, Text, Values, Vector};
+use super::value::{Kind, Object, Value};
 
 traced! {
     /// The state of one interpreter: its symbols (and in them its global variables) and its stack.
@@ -40,6 +43,8 @@ pub struct Store<'m> {
     pub mutator: &'m Mutator,
     pub machine: Gc<Machine>,
     pub limit: StackLimit,
+    /// Set by the host when the program shall end.
+    pub interrupt: Option<&'m AtomicBool>,
 }
 
 /// The result of an allocation.
@@ -68,6 +73,15 @@ impl Machine {
 }
 
 impl Store<'_> {
+    /// For work that goes on for long without allocating: a safepoint, and a look at the host's wish.
+    pub fn breathe(&self) -> Result<(), LispError> {
+        self.mutator.safepoint();
+        match self.interrupt {
+            Some(flag) if flag.load(Ordering::Relaxed) => Err(LispError::Interrupted),
+            _ => Ok(()),
+        }
+    }
+
     pub fn cons(&self, car: Value, cdr: Value) -> Made<Value> {
         self.cons_at(car, cdr, (0, 0))
     }
@@ -274,5 +288,5 @@ impl StackLimit {
 
 /// Code that has no free variables is a constant closure.
 pub fn closure_of(store: &Store<'_>, code: Gc<Code>) -> Made<Value> {
-    store.object(super::value::Closure { head: Kind::Closure.head(0), code, free: None })
+    store.object(super::objects::Closure { head: Kind::Closure.head(0), code, free: None })
 }

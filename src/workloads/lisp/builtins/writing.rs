@@ -7,10 +7,11 @@ use crate::{Gc, GcCell};
 
 use super::super::error::{Outcome, SyntaxError, Trouble};
 use super::super::machine::Vm;
+use super::super::objects::{Port, Text};
 use super::super::printer::{self, Style};
 use super::super::reader::Reader;
 use super::super::store::elements;
-use super::super::value::{Kind, Port, Text, Value};
+use super::super::value::{Kind, Value};
 use super::text::{character, str_of};
 use super::{Args, Primitive, length, plain};
 
