@@ -17,7 +17,9 @@ pub fn paranoid() -> WorldBuilder {
 /// Runs `body` on a mutator that has detached when this returns.
 pub fn on_a_thread<R: Send + 'static>(world: &World, body: impl FnOnce(&Mutator) -> R + Send + 'static) -> R {
     // SAFETY: the tests keep every `Gc` in local variables, in collected objects and in roots.
-    unsafe { world.spawn("builder", body) }.unwrap().join().unwrap()
+    let result = unsafe { world.spawn("builder", body) }.unwrap().join().unwrap();
+    assert_eq!(world.damage(), None, "found after a collection that nobody asked for");
+    result
 }
 
 /// Waits until `condition` holds.
