@@ -192,7 +192,7 @@ fn programs_do_not_notice_being_stopped_all_the_time(
     #[values(Stopper::Signals, Stopper::Safepoints)] stopper: Stopper,
 ) {
     let world = World::builder().heap_limit(256 * MIB).stopper(stopper).paranoid(Paranoid::On).build().unwrap();
-    let programs = [("metacircular.scm", METACIRCULAR), ("gc-bench.scm", GC_BENCH), ("tour.scm", TOUR)];
+    let programs = [("nqueens.scm", NQUEENS), ("mccarthy.scm", MCCARTHY), ("tour.scm", TOUR)];
     let threads = programs.map(|(program, expected)| {
         let work = move |m: &Mutator| assert_eq!(output_of(m, program).unwrap(), expected, "{program}");
         // SAFETY: as above.
@@ -202,6 +202,8 @@ fn programs_do_not_notice_being_stopped_all_the_time(
     while threads.iter().any(|thread| !thread.is_finished()) {
         world.collect().unwrap();
         stops += 1;
+        // They should come forward, too.
+        std::thread::sleep(std::time::Duration::from_micros(200));
     }
     for thread in threads {
         thread.join().unwrap();
