@@ -4,7 +4,7 @@
 //! symbols, floats, closures, vectors, the compiled code, the symbol table, even the machine's stack are objects of
 //! the world; what the interpreter keeps outside of the heap is one `Root`, and the registers of a running
 //! machine on the Rust stack. That is what the promise of `World::attach` asks for, and why nothing in this
-//! folder puts a [`Value`](value::Value) into a `Vec` or a `Box`.
+//! folder puts a `Value` into a `Vec` or a `Box`.
 //!
 //! ```text
 //!   text ──reader──▶ data ──expand, forms, macros──▶ tree ──resolve──▶ (captures, boxes) ──emit──▶ code ──machine──▶
