@@ -84,3 +84,8 @@ pub use world::{
     AttachError, ForkStep, OFFSETS, SafepointStopper, SetupError, SignalStopper, SilenceReason, SilentThread,
     StopError, StopInfoOffsets, StopRequest, ThreadDescription, ThreadName, ThreadStopInfo, ThreadVtable, Tid,
 };
+
+/// The README's examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -75,7 +75,7 @@ fn survives_by(world: &World, offset: impl Fn(Gc<Array<u64>>) -> usize + Send + 
 fn a_pointer_to_any_byte_of_an_object_or_just_past_it_keeps_it(#[values(1, 4, 15, 300, 2045, 200_000)] length: usize) {
     let world = paranoid().build().unwrap();
     let bytes = 8 + 8 * length;
-    for offset in [0, 1, 7, 8, bytes / 2, bytes / 2 | 1, bytes - 8, bytes - 1] {
+    for offset in [0, 1, 7, 8, bytes / 2, (bytes / 2) | 1, bytes - 8, bytes - 1] {
         // The array and its weak cell: neither of the neighbours.
         assert_eq!(survives_by(&world, move |_| offset, length), (true, 2), "at {offset} of {bytes}");
     }

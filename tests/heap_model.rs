@@ -529,7 +529,7 @@ fn bytes_by_space(model: &Model, alive: &BTreeSet<u64>) -> (u64, u64) {
 }
 
 /// Payload bytes of the largest size class: half of a block, without headers.
-const LARGEST_SMALL: u64 = (((16 << 10) - 8) / 2 & !15) - 8;
+const LARGEST_SMALL: u64 = ((((16 << 10) - 8) / 2) & !15) - 8;
 
 fn run(setting: &Setting, program: &[Step]) {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
