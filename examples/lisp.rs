@@ -1,29 +1,101 @@
-//! Runs Scheme programs whose every cell is a collected object.
-fn main() {
-    let mut limit = usize::MAX;
-    let mut files = vec![];
-    for a in std::env::args().skip(1) {
-        if let Ok(n) = a.parse::<usize>() { limit = n << 20 } else { files.push(a) }
+//! Runs Scheme programs, each on several threads at once, and prints the collector's table.
+//!
+//!     cargo run --release --example lisp -- [--threads N] [--limit MIB] FILE.scm…
+//!
+//! Without files it runs those of `examples/scheme` that come to an end. What to look at: every cell of these
+//! programs is a collected object, their stacks and their compiled code too; each thread has an interpreter of its
+//! own, and all of them share one heap, so a collection that one of them asks for stops all the others in the middle
+//! of their work. Each program is checked: every thread must have printed the same. `leak.scm` is worth running by
+//! hand, with `--limit 16`: it fills the heap, recovers, fills it again, and ends with an error that says where.
+
+use std::error::Error;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use stopworld::report::{Ledger, Run, table};
+use stopworld::workloads::lisp::{LispError, run_file};
+use stopworld::{CollectionReport, JoinHandle, Mutator, World};
+
+const PROGRAMS: [&str; 8] =
+    ["nqueens", "metacircular", "strings", "mccarthy", "gc-bench", "continuations", "errors", "tour"];
+
+/// What the command line asks for.
+struct Asked {
+    threads: usize,
+    limit: usize,
+    files: Vec<String>,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let asked = asked()?;
+    let ledger = Arc::new(Mutex::new(Ledger::default()));
+    let noted = Arc::clone(&ledger);
+    let listener = move |report: &CollectionReport| noted.lock().unwrap_or_else(PoisonError::into_inner).note(report);
+    let world = World::builder().heap_limit(asked.limit << 20).initial_heap(4 << 20).on_collection(listener).build()?;
+
+    let begun = Instant::now();
+    for file in &asked.files {
+        let text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
+        let began = Instant::now();
+        let before = world.totals().collections;
+        let printed = on_all_threads(&world, file, &text, asked.threads)?;
+        print!("{printed}");
+        let collections = world.totals().collections - before;
+        println!("; {file}: {} threads, {:.2?}, {collections} collections\n", asked.threads, began.elapsed());
     }
-    let world = stopworld::World::builder().heap_limit(limit).build().unwrap();
-    let m = unsafe { world.attach("main") }.unwrap();
-    let t = std::time::Instant::now();
-    let i = stopworld::workloads::lisp::Interpreter::new(&m).unwrap_or_else(|e| {
-        println!("{e}");
-        std::process::exit(1)
-    });
-    eprintln!("start {:?}", t.elapsed());
-    for f in files {
-        let t = std::time::Instant::now();
-        if let Some(e) = f.strip_prefix("-e") {
-            match i.evaluate(&m, "expr", e) {
-                Ok(v) => println!("{v}"),
-                Err(e) => println!("{e}"),
+
+    let allocated = world.totals().allocated_bytes;
+    let heap_limit = Some((asked.limit as u64) << 20);
+    let run = Run { wall: begun.elapsed(), allocated, heap_limit, threads: asked.threads };
+    println!("{}", table::render(&ledger.lock().unwrap_or_else(PoisonError::into_inner), &run));
+    Ok(())
+}
+
+/// Runs a program on each of so many threads; all must print the same, and that is returned.
+fn on_all_threads(world: &World, file: &str, text: &str, threads: usize) -> Result<String, Box<dyn Error>> {
+    let mut crew: Vec<JoinHandle<Result<String, LispError>>> = Vec::new();
+    for index in 0..threads {
+        let (file, text) = (file.to_owned(), text.to_owned());
+        let work = move |m: &Mutator| {
+            let mut out = Vec::new();
+            let result = run_file(m, &file, &text, &mut out);
+            let printed = String::from_utf8_lossy(&out).into_owned();
+            if let Err(error) = result {
+                print!("{printed}");
+                return Err(error);
             }
-            continue;
-        }
-        let text = std::fs::read_to_string(&f).unwrap();
-        let r = i.run_file(&m, &f, &text, &mut std::io::stdout());
-        eprintln!("{f}: {:?} {:?}", r.map_err(|e| e.to_string()), t.elapsed());
+            Ok(printed)
+        };
+        // SAFETY: the interpreter keeps its values in collected objects and on its stack; the rest has none.
+        crew.push(unsafe { world.spawn(&format!("scheme {index}"), work) }?);
     }
+    let mut all = crew.into_iter().map(|thread| thread.join().map_err(|_| "a thread panicked"));
+    let first = all.next().ok_or("at least one thread is needed")???;
+    for other in all {
+        if other?? != first {
+            return Err(format!("{file}: two threads printed different things").into());
+        }
+    }
+    Ok(first)
+}
+
+fn asked() -> Result<Asked, Box<dyn Error>> {
+    let mut asked = Asked { threads: 2, limit: 256, files: Vec::new() };
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        let mut number = || {
+            let text = arguments.next().unwrap_or_default();
+            text.parse().ok().filter(|&n| n > 0).ok_or(format!("{argument} needs a number, at least 1"))
+        };
+        match argument.as_str() {
+            "--threads" => asked.threads = number()?,
+            "--limit" => asked.limit = number()?,
+            _ => asked.files.push(argument),
+        }
+    }
+    if asked.files.is_empty() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/scheme");
+        asked.files = PROGRAMS.iter().map(|name| format!("{folder}/{name}.scm")).collect();
+    }
+    Ok(asked)
 }

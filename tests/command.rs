@@ -115,6 +115,7 @@ fn help_and_the_list_of_workloads_go_to_standard_output() {
 #[case("run churn --heap-limit lots", "64MiB")]
 #[case("run churn --heap-limit -1", "64MiB")]
 #[case("run churn --heap-limit 0", "at least one byte")]
+#[case("run churn --initial-heap 4x", "unknown unit 'x'")]
 #[case("run churn --heap-limit 99999999t", "largest")]
 #[case("run churn --seconds 0", "above 0")]
 #[case("run churn --seconds inf", "above 0")]
@@ -137,7 +138,7 @@ fn wrong_arguments_get_one_clear_line_and_exit_code_2(#[case] arguments: &str, #
 #[case("binary-trees --depth 14", "1")]
 #[case("binary-trees --depth 14", "4KiB")]
 #[case("binary-trees --depth 16 --threads 2", "4MiB")]
-#[case("gcbench --depth 14 --threads 2", "8MiB")]
+#[case("gcbench --depth 14 --threads 2", "3MiB")]
 fn a_heap_limit_that_is_too_small_is_told_with_one_that_works(#[case] workload: &str, #[case] limit: &str) {
     let output = stopworld(&format!("run {workload} --heap-limit {limit}"));
     let stderr = text(&output.stderr);
@@ -296,4 +297,23 @@ fn the_prompt_reads_forms_over_several_lines_and_goes_on_after_an_error() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let shown: Vec<&str> = stdout.lines().take(3).collect();
     assert_eq!((shown[0], shown[2]), ("3", "42"), "{stdout}");
+}
+
+#[test]
+fn mccarthys_demonstration_is_interrupted_by_the_garbage_collector() {
+    let stdout = text(&stopworld("run lisp examples/scheme/mccarthy.scm --flexowriter").stdout);
+    assert!(stdout.contains("THE GARBAGE COLLECTOR HAS BEEN CALLED"), "{stdout}");
+    assert!(stdout.contains("(the garbage collector)"), "{stdout}");
+}
+
+#[rstest]
+#[case("1k", 1)]
+#[case("300k", 1)]
+#[case("16MiB", 0)]
+fn a_heap_that_is_too_small_for_scheme_is_told_with_one_that_is_not(#[case] limit: &str, #[case] code: i32) {
+    let file = program(SUM);
+    let output = stopworld(&format!("run lisp {} --heap-limit {limit}", file.path().display()));
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
+    assert!(code == 0 || (stderr.lines().count() == 1 && stderr.contains("--heap-limit 16MiB")), "{stderr}");
 }

@@ -72,12 +72,7 @@ keeper!(
 );
 keeper!(
     zmm5_high,
-    [
-        "vmovq xmm2, rdi",
-        "vpxorq zmm5, zmm5, zmm5",
-        "vinserti64x4 zmm5, zmm5, ymm2, 1",
-        "vpxor xmm2, xmm2, xmm2"
-    ],
+    ["vmovq xmm2, rdi", "vpxorq zmm5, zmm5, zmm5", "vinserti64x4 zmm5, zmm5, ymm2, 1", "vpxor xmm2, xmm2, xmm2"],
     ["vzeroall"]
 );
 keeper!(
@@ -192,9 +187,7 @@ fn an_object_whose_only_reference_points_one_past_its_end_survives(#[values(By::
 
 /// The control of all others: an address in disguise keeps nothing.
 #[rstest]
-fn an_object_whose_address_is_in_disguise_dies(
-    #[values(By::Signals, By::Safepoints, By::Debugger)] by: By,
-) {
+fn an_object_whose_address_is_in_disguise_dies(#[values(By::Signals, By::Safepoints, By::Debugger)] by: By) {
     let world = world(by);
     let hidden = Hidden::new(&world);
     let disguised = hidden.disguised(0);

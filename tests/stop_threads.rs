@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use hazard::{By, Flags, Hidden, Payload, builder, collect, collection_kills, mask_suspend_signal, spawn, wait_for, world};
+use hazard::{
+    By, Flags, Hidden, Payload, builder, collect, collection_kills, mask_suspend_signal, spawn, wait_for, world,
+};
 use rstest::rstest;
 use stopworld::{Gc, GcCell, Leaf, SilenceReason, StopError, World, keep_alive, testing, traced};
 

@@ -80,7 +80,8 @@ fn a_debugger_that_attaches_is_told_of_all_threads(#[values(By::Signals, By::Saf
     for thread in &threads {
         let tid = thread.tid;
         assert!(log.contains(&MockEvent::Announced { tid }));
-        let stopped = log.iter().filter(|event| matches!(event, MockEvent::Stopped { tid: t, .. } if *t == tid)).count();
+        let stopped =
+            log.iter().filter(|event| matches!(event, MockEvent::Stopped { tid: t, .. } if *t == tid)).count();
         let let_go = log.iter().filter(|event| **event == MockEvent::LetGo { tid }).count();
         assert_eq!((stopped, let_go), (5, 5));
         thread.assert_runs();
@@ -395,7 +396,9 @@ fn a_vtable_that_lies_is_found_out_and_the_world_runs_on(
         let error = world.collect().expect_err("a lie");
         let CollectError::Stop(stop) = &error else { panic!("{error}") };
         match (lie, stop) {
-            (Lie::LeavesTheSlotEmpty, StopError::NoStackPointer { name, .. }) => assert_eq!(name.as_str(), "believed in"),
+            (Lie::LeavesTheSlotEmpty, StopError::NoStackPointer { name, .. }) => {
+                assert_eq!(name.as_str(), "believed in")
+            }
             (Lie::PointsNowhere, StopError::UnknownStack { stack_ptr, .. }) => assert_eq!(*stack_ptr, 0xdead_0000),
             (Lie::SaysNo, StopError::Vtable { what, .. }) => assert_eq!(what, "out to lunch"),
             _ => panic!("{lie:?}: {error}"),

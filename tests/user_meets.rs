@@ -11,7 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use hazard::{By, Flags, Hidden, builder, collect, handle, mask_suspend_signal, spawn, tell, wait_for, wait_for_child, world};
+use hazard::{
+    By, Flags, Hidden, builder, collect, handle, mask_suspend_signal, spawn, tell, wait_for, wait_for_child, world,
+};
 use rstest::rstest;
 use stopworld::{CollectError, Gc, GcCell, Leaf, Mutator, SilenceReason, SilentThread, StopError, World, traced};
 
@@ -396,9 +398,7 @@ extern "C" fn on_stack(
 
 /// `.stop.coroutine`
 #[rstest]
-fn a_coroutines_stack_is_an_error_until_it_is_registered_and_then_scanned(
-    #[values(By::Signals, By::Debugger)] by: By,
-) {
+fn a_coroutines_stack_is_an_error_until_it_is_registered_and_then_scanned(#[values(By::Signals, By::Debugger)] by: By) {
     const WORDS: usize = 32 << 10;
     let world = world(by);
     let hidden = Hidden::new(&world);
@@ -571,7 +571,8 @@ fn a_stop_of_the_whole_process_in_mid_collection_is_not_reported() {
 #[test]
 #[ignore = "takes 30 s"]
 fn a_stop_of_the_whole_process_for_thirty_seconds_is_not_reported() {
-    if let Some(output) = hazard::in_own_process_ignored("a_stop_of_the_whole_process_for_thirty_seconds_is_not_reported")
+    if let Some(output) =
+        hazard::in_own_process_ignored("a_stop_of_the_whole_process_for_thirty_seconds_is_not_reported")
     {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
         return;

@@ -97,6 +97,10 @@ pub(super) struct Settings {
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true)]
     pub(super) heap_limit: Option<Size>,
 
+    /// How much may be allocated before the first collection [default: about 16MiB; 1MiB with --flexowriter]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true)]
+    pub(super) initial_heap: Option<Size>,
+
     /// How the threads are stopped
     #[arg(long, value_name = "HOW", default_value = "signals")]
     pub(super) stop: Stop,

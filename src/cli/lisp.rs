@@ -26,6 +26,9 @@ pub(super) const NAME: &str = "lisp";
 /// What it does, in a line.
 pub(super) const ABOUT: &str = "Scheme programs: run lisp FILE.scm…; without files, a prompt";
 
+/// What to do about a heap that is too small.
+const ENOUGH: &str = "--heap-limit 16MiB is enough for small programs";
+
 /// A program's name and text.
 type Program = (String, String);
 
@@ -43,7 +46,7 @@ pub(super) fn run(run: &Run) -> Result<u8, Failure> {
     let programs: Vec<Program> = run.files.iter().map(|file| read(file)).collect::<Result<_, _>>()?;
     let programs: Arc<[Program]> = programs.into();
     let plan = Plan { threads: run.threads, until: until(run), depth: 0 };
-    let session = Session::begin(&run.settings, plan).map_err(|error| smallest_heap(error, "--heap-limit 16MiB"))?;
+    let session = Session::begin(&run.settings, plan).map_err(|error| smallest_heap(error, ENOUGH))?;
     let mut exit_code = 0;
     let ended = perform(&session, NAME, Chatter::Talks, |m| {
         let _alarm = session.shift.start();
@@ -107,7 +110,15 @@ fn exit_code(result: Result<(), LispError>) -> anyhow::Result<u8> {
     match result {
         Ok(()) => Ok(0),
         Err(LispError::Exit(code)) => Ok(code),
-        Err(error) => Err(error.into()),
+        Err(error) => Err(explained(error)),
+    }
+}
+
+/// An error of an interpreter with what to do about it.
+fn explained(error: LispError) -> anyhow::Error {
+    match error {
+        LispError::OutOfMemory(error) => anyhow!("lisp: {error}; {ENOUGH}"),
+        error => error.into(),
     }
 }
 
@@ -195,12 +206,12 @@ impl Write for Lines {
 /// `stopworld repl`: with line editing on a terminal, else from the lines of standard input.
 pub(super) fn repl(settings: &Settings) -> Result<u8, Failure> {
     let plan = Plan { threads: std::num::NonZeroUsize::MIN, until: Until::OnePass, depth: 0 };
-    let session = Session::begin(settings, plan).map_err(|error| smallest_heap(error, "--heap-limit 16MiB"))?;
+    let session = Session::begin(settings, plan).map_err(|error| smallest_heap(error, ENOUGH))?;
     let mut exit_code = 0;
     let ended = perform(&session, NAME, Chatter::Talks, |m| {
-        let interpreter = Interpreter::new(m)?;
+        let interpreter = Interpreter::new(m).map_err(explained)?;
         let mut next_line = lines_of_input()?;
-        exit_code = interpreter.repl(m, &mut *next_line, &mut Lines::plain())?;
+        exit_code = interpreter.repl(m, &mut *next_line, &mut Lines::plain()).map_err(explained)?;
         Ok(())
     })?;
     Ok(if ended == 0 { exit_code } else { ended })

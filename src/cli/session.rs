@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 
 use super::arguments::{Settings, Stop};
 use crate::debugger::mock::MockDebugger;
@@ -17,6 +17,9 @@ use crate::{CollectionReport, Paranoid, Stopper, World};
 
 /// How long the finalizers that are queued at the end may take.
 const CLOSING_TIME: Duration = Duration::from_secs(5);
+
+/// Who asks for McCarthy's reports wants to see some: the first collection comes this early.
+const FLEXOWRITER_HEAP: usize = 1 << 20;
 
 /// What one run consists of. Shared with the threads that handle signals and draw the bar.
 pub(super) struct Session {
@@ -63,6 +66,9 @@ impl Session {
     /// now.
     pub(super) fn close(&self) -> anyhow::Result<()> {
         if self.paranoid {
+            if let Some(damage) = self.world.damage() {
+                bail!("--paranoid: {damage}");
+            }
             self.world.verify().context("--paranoid: the last look at the heap")?;
         }
         self.world.close(CLOSING_TIME).context("the world could not be closed")
@@ -114,10 +120,19 @@ fn build(settings: &Settings, listener: impl Fn(&CollectionReport) + Send + Sync
         Stop::Signals | Stop::MockDebugger => Stopper::Signals,
     };
     let paranoid = if settings.paranoid { Paranoid::On } else { Paranoid::Off };
-    let mut builder =
-        World::builder().stopper(stopper).markers(settings.markers.get()).paranoid(paranoid).on_collection(listener);
+    let mut builder = World::builder()
+        .stopper(stopper)
+        .markers(settings.markers.get())
+        .paranoid(paranoid)
+        .on_collection(listener)
+        .on_failure(|error| eprintln!("stopworld: a collection that was due did not happen: {error}"));
     if let Some(limit) = settings.heap_limit {
         builder = builder.heap_limit(limit.bytes());
+    }
+    if let Some(initial) = settings.initial_heap {
+        builder = builder.initial_heap(initial.bytes());
+    } else if settings.flexowriter {
+        builder = builder.initial_heap(FLEXOWRITER_HEAP);
     }
     let world = builder.build()?;
     if settings.stop == Stop::MockDebugger {

@@ -19,8 +19,7 @@ use std::cell::UnsafeCell;
 use std::io;
 
 use crate::os::memory::Reservation;
-use crate::os::Tid;
-use crate::sync::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Lock, LockGuard, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Lock, LockGuard, Ordering};
 
 /// What runs for a dead object.
 #[derive(Clone, Copy)]
@@ -126,18 +125,14 @@ pub(crate) struct Finalizers {
     pub(crate) closing: AtomicBool,
     /// Finalizers that have run.
     pub(crate) run: AtomicU64,
-    /// Finalizers that were ever queued.
-    queued: AtomicU64,
-    /// Grows with each that has run: what those sleep on who wait for room.
-    pub(crate) done: AtomicU32,
-    /// Who runs them: the kernel's number of the finalizer thread.
-    pub(crate) runner: AtomicI32,
     /// Finalizers that panicked.
     pub(crate) panicked: AtomicU64,
     /// 1 when the finalizer thread has ended or was never started.
     pub(crate) ended: AtomicU32,
     /// The finalizer thread was started.
     pub(crate) started: AtomicBool,
+    /// The kernel's number for it.
+    pub(crate) thread: AtomicU32,
 }
 
 // SAFETY: the queues are only touched under the lock, or in the stopped world by the collector, which holds it.
@@ -154,12 +149,10 @@ impl Finalizers {
             news: AtomicU32::new(0),
             closing: AtomicBool::new(false),
             run: AtomicU64::new(0),
-            queued: AtomicU64::new(0),
-            done: AtomicU32::new(0),
-            runner: AtomicI32::new(0),
             panicked: AtomicU64::new(0),
             ended: AtomicU32::new(1),
             started: AtomicBool::new(false),
+            thread: AtomicU32::new(0),
         })
     }
 
@@ -175,6 +168,14 @@ impl Finalizers {
         let _guard = lock();
         // SAFETY: under the lock.
         unsafe { &mut *self.ready.get() }.pop()
+    }
+
+    /// Finalizers that wait for their turn.
+    pub(crate) fn due<'a>(&'a self, lock: impl FnOnce() -> LockGuard<'a>) -> u64 {
+        let _guard = lock();
+        // SAFETY: under the lock.
+        let ready = unsafe { &*self.ready.get() };
+        (ready.end - ready.first) as u64
     }
 
     /// Objects that wait for their finalizers: roots. World stopped, lock held.
@@ -211,26 +212,7 @@ impl Finalizers {
             // SAFETY: just pushed.
             resurrect(unsafe { ready.at(index).read() }.object);
         }
-        self.queued.fetch_add(due as u64, Ordering::Relaxed);
         due as u32
-    }
-
-    /// How many have been queued and have not run. A hint.
-    pub(crate) fn due(&self) -> u64 {
-        let run = self.run.load(Ordering::Relaxed);
-        self.queued.load(Ordering::Relaxed).saturating_sub(run)
-    }
-
-    /// Whether this thread is the one that runs them.
-    pub(crate) fn is_run_by(&self, tid: Tid) -> bool {
-        self.runner.load(Ordering::Relaxed) == tid.0
-    }
-
-    /// One has run.
-    pub(crate) fn one_done(&self) {
-        self.run.fetch_add(1, Ordering::Relaxed);
-        self.done.fetch_add(1, Ordering::Relaxed);
-        crate::os::futex::wake(&self.done, u32::MAX);
     }
 
     /// Tells the finalizer thread that there is something to do.

@@ -212,7 +212,7 @@ pub(crate) struct Marker<'a> {
 }
 
 /// Tasks between two offers of work.
-const OFFER_EVERY: u32 = 128;
+const OFFER_EVERY: u32 = 256;
 
 impl<'a> Marker<'a> {
     pub(crate) fn new(heap: &'a Heap, stack: &'a mut MarkStack, share: Option<&'a Shared>) -> Self {
@@ -348,7 +348,8 @@ impl<'a> Marker<'a> {
                 prefetch(reference.payload - HEADER_BYTES);
                 prefetch(reference.payload + 2 * size_of::<usize>() - 1);
                 self.objects.put(reference.payload);
-                if !self.objects.is_full() && !(self.stack.is_empty() && self.references.is_empty()) {
+                let nothing_else = self.stack.is_empty() && self.references.is_empty();
+                if !(self.objects.is_full() || nothing_else) {
                     continue;
                 }
             }

@@ -13,7 +13,7 @@ pub(crate) mod report;
 mod roots;
 pub(crate) mod termination;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use finalize::Finalizers;
@@ -30,7 +30,7 @@ use crate::heap::sweep::SpaceBytes;
 use crate::heap::verify::{Verified, VerifyError};
 use crate::os::clock::{Budget, now_ns};
 use crate::sabotage::{Guard, removed};
-use crate::sync::{AtomicU32, AtomicU64, HeldBy, LockGuard, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, HeldBy, Lock, LockGuard, Ordering};
 use crate::world::Tid;
 use crate::world::error::StopError;
 use crate::world::name::ThreadName;
@@ -54,10 +54,22 @@ pub enum CollectError {
         /// What was found.
         error: VerifyError,
     },
+    /// Whoever had stopped the world did not hold it any more when marking was over.
+    #[error(
+        "collection {number} was discarded: the thread vtable let go of the stopped world before anything was freed \
+         (was the debugger killed?); the world runs on, collect again"
+    )]
+    Discarded {
+        /// The collection that was not.
+        number: u32,
+    },
     /// The world was closed.
     #[error("the world is closed")]
     Closed,
 }
+
+/// What a world calls when a collection that was due could not happen.
+pub(crate) type FailureListener = Box<dyn Fn(&CollectError) + Send + Sync>;
 
 /// Everything that a collection works on.
 pub(crate) struct Collector {
@@ -77,7 +89,10 @@ pub(crate) struct Collector {
     unused_bytes: AtomicU64,
     /// Bytes allocated up to the last collection.
     pub(crate) allocated_total: AtomicU64,
-    pub(crate) on_collection: Option<Box<dyn Fn(&CollectionReport) + Send + Sync>>,
+    pub(crate) on_collection: Option<report::Listener>,
+    pub(crate) on_failure: Option<FailureListener>,
+    /// What the paranoid mode found first: a thread that collected because it allocated has nobody to tell it to.
+    pub(crate) damage: OnceLock<String>,
 }
 
 /// Who collects: one of the world's threads, with its registers on its stack, or a stranger.
@@ -106,6 +121,8 @@ impl Collector {
             unused_bytes: AtomicU64::new(0),
             allocated_total: AtomicU64::new(0),
             on_collection: parts.on_collection,
+            on_failure: parts.on_failure,
+            damage: OnceLock::new(),
         })
     }
 
@@ -118,6 +135,16 @@ impl Collector {
         who: Collecting<'_>,
         reason: Reason,
     ) -> Result<Option<CollectionReport>, CollectError> {
+        let result = self.collect_or_fail(who, reason);
+        match (&result, &self.on_collection, &self.on_failure) {
+            (Ok(Some(report)), Some(listener), _) => listener(report),
+            (Err(error), _, Some(listener)) => listener(error),
+            _ => {}
+        }
+        result
+    }
+
+    fn collect_or_fail(&self, who: Collecting<'_>, reason: Reason) -> Result<Option<CollectionReport>, CollectError> {
         self.events.fire_gc_triggered(reason as u32);
 
         // Every lock that the stopped world needs, before the first signal.
@@ -127,6 +154,7 @@ impl Collector {
             return Ok(None);
         }
         let finalizer_tables = self.lock_finalizers(&mut budget)?;
+        let handles = self.lock_handles(&mut budget)?;
         self.wait_for_sweeps(&mut budget)?;
         let number = self.collections.load(Ordering::Relaxed) + 1;
         let mut clock = PhaseClock::start();
@@ -148,7 +176,9 @@ impl Collector {
         let outcome = self.collect_stopped(&stopped, number, &crowd, &mut clock);
         self.collections.store(number, Ordering::Relaxed);
         self.events.fire_gc_end(number);
-        if let Ok(outcome) = &outcome {
+        if let Ok(outcome) = &outcome
+            && !outcome.discarded
+        {
             self.fire_heap_stats(number, outcome);
         }
 
@@ -157,10 +187,15 @@ impl Collector {
         clock.lap();
         let restart_ns = stopped.start();
         let pause_ns = clock.total() + restart_ns;
+        drop(handles);
         drop(finalizer_tables);
         self.events.fire_restart_end(number);
 
-        let outcome = outcome.map_err(|error| CollectError::Damaged { number, error })?;
+        let outcome = outcome.map_err(|error| self.damaged(number, error))?;
+        if outcome.discarded {
+            self.events.fire_collection_discarded(number, 0);
+            return Err(CollectError::Discarded { number });
+        }
         let report = self.report(number, reason, who, &StopFacts { stop_ns, restart_ns, pause_ns, crowd }, &outcome);
         if outcome.queued > 0 {
             self.finalizers.announce();
@@ -168,10 +203,13 @@ impl Collector {
         if let Some(target) = outcome.surplus {
             self.give_memory_back(target);
         }
-        if let Some(listener) = &self.on_collection {
-            listener(&report);
-        }
         Ok(Some(report))
+    }
+
+    fn damaged(&self, number: u32, error: VerifyError) -> CollectError {
+        let error = CollectError::Damaged { number, error };
+        self.damage.get_or_init(|| error.to_string());
+        error
     }
 
     /// The part of a collection in which every other thread stands still.
@@ -268,19 +306,21 @@ impl Collector {
         }
         outcome.queued += self.finalizers.queue_calls(is_marked, |object| marking.marker.precise(object));
         marking.run_on();
+        // Weak cells that only such an object reaches. Before the drops: a dead object that is about to be dropped
+        // must not be met again by way of a weak reference that was resurrected.
+        self.clear_weak_references(marking, outcome);
         outcome.queued += self.finalizers.queue_drops(is_marked, |object| marking.marker.precise(object));
         marking.run_on();
-        // Weak cells that only a finalizer reaches.
-        self.clear_weak_references(marking, outcome);
     }
 
     /// What was allocated since the last collection, and what died.
     fn account(&self, stopped: &StoppedWorld<'_>, outcome: &mut Outcome) {
         let unused = caches(stopped).map(AllocationCache::all_unused_bytes).sum::<usize>() as u64;
         // SAFETY: the allocation lock is held.
-        let acquired = unsafe { self.heap.state() }.acquired_bytes;
+        let state = unsafe { self.heap.state() };
         let unused_before = self.unused_bytes.swap(unused, Ordering::Relaxed);
-        outcome.allocated = (acquired + unused_before).saturating_sub(unused);
+        outcome.allocated =
+            (state.acquired_bytes + unused_before).saturating_sub(unused + std::mem::take(&mut state.returned_bytes));
         self.allocated_total.fetch_add(outcome.allocated, Ordering::Relaxed);
         let live = outcome.live.total();
         let live_before = self.live_bytes.swap(live, Ordering::Relaxed);
@@ -315,12 +355,27 @@ impl Collector {
         }
     }
 
+    /// The tables of handles and ranges. Threads that no stop reaches (strangers, those in blocking regions) may
+    /// clone and drop handles too: one that was cloned into a slot that the scan has passed, and dropped in a slot
+    /// that it has not come to, would be missed (`.root.race`).
+    fn lock_handles<'a>(&'a self, budget: &mut Budget) -> Result<(LockGuard<'a>, LockGuard<'a>), StopError> {
+        let mut lock = |table: &'static str, lock: &'a Lock| {
+            let held = |HeldBy(tid), within| self.threads.lock_denied(table, Tid(tid as i32), within);
+            lock.lock_within(budget).map_err(|holder| held(holder, budget.total()))
+        };
+        let roots = lock("root handle", &self.roots.lock)?;
+        let ranges = lock("registered range", &self.ranges.lock)?;
+        Ok((ranges, roots))
+    }
+
     /// No thread may be in the middle of sweeping a block when the world stops.
     fn wait_for_sweeps(&self, budget: &mut Budget) -> Result<(), StopError> {
         if self.heap.gate.wait_until_empty(budget) {
             return Ok(());
         }
-        Err(self.threads.hindered_by(budget.total(), |record| cache_of(record).is_some_and(AllocationCache::is_sweeping)))
+        Err(self
+            .threads
+            .hindered_by(budget.total(), |record| cache_of(record).is_some_and(AllocationCache::is_sweeping)))
     }
 
     fn report(
@@ -387,7 +442,8 @@ pub(crate) struct Parts {
     pub(crate) markers: Markers,
     pub(crate) pacing: Pacing,
     pub(crate) stop_timeout: Duration,
-    pub(crate) on_collection: Option<Box<dyn Fn(&CollectionReport) + Send + Sync>>,
+    pub(crate) on_collection: Option<report::Listener>,
+    pub(crate) on_failure: Option<FailureListener>,
 }
 
 /// The allocation caches of the stopped threads, the collecting one's among them.

@@ -33,7 +33,7 @@ pub(crate) struct Pacing {
 
 impl Default for Pacing {
     fn default() -> Self {
-        Self { floor_bytes: 12 << 20, floor_bytes_per_mutator: 2 << 20, growth: 0.5 }
+        Self { floor_bytes: 8 << 20, floor_bytes_per_mutator: 2 << 20, growth: 0.5 }
     }
 }
 
@@ -65,8 +65,8 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[rstest]
-    #[case::a_small_heap_gets_the_floor(MIB, 1, 1 << 40, 14 * MIB)]
-    #[case::each_mutator_raises_the_floor(MIB, 8, 1 << 40, 28 * MIB)]
+    #[case::a_small_heap_gets_the_floor(MIB, 1, 1 << 40, 10 * MIB)]
+    #[case::each_mutator_raises_the_floor(MIB, 8, 1 << 40, 24 * MIB)]
     #[case::a_large_heap_is_paced_by_what_is_alive(1000 * MIB, 8, 1 << 40, 500 * MIB)]
     #[case::the_limit_is_above_all(1000 * MIB, 8, 1010 * MIB, 10 * MIB)]
     fn the_budget(#[case] live: u64, #[case] mutators: usize, #[case] limit: u64, #[case] budget: u64) {
@@ -78,6 +78,6 @@ mod tests {
         let pacing = Pacing::default();
         assert_eq!(pacing.budget(10 * MIB, 1, 1 << 40, 50 * MIB), 30 * MIB);
         assert_eq!(pacing.surplus(10 * MIB, 1, 50 * MIB), None);
-        assert_eq!(pacing.surplus(10 * MIB, 1, 1000 * MIB), Some(36 * MIB));
+        assert_eq!(pacing.surplus(10 * MIB, 1, 1000 * MIB), Some(30 * MIB));
     }
 }

@@ -5,6 +5,9 @@ use std::fmt;
 use crate::heap::sweep::SpaceBytes;
 use crate::world::name::ThreadName;
 
+/// What a world calls after each collection.
+pub(crate) type Listener = Box<dyn Fn(&CollectionReport) + Send + Sync>;
+
 /// Why a collection happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]

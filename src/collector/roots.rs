@@ -20,7 +20,7 @@ use crate::heap::layout::{BINS, CELL_BYTES, CLASSES};
 use crate::heap::slots::SlotTable;
 use crate::os::memory::Reservation;
 use crate::sabotage::{Guard, removed};
-use crate::sync::Lock;
+use crate::sync::{Lock, LockGuard};
 use crate::world::stop::StoppedWorld;
 
 /// Feeds one collection's roots to its marker.
@@ -129,8 +129,8 @@ impl Ranges {
     }
 
     /// Registers a range; its index, or `None` if there are too many.
-    pub(crate) fn add(&self, low: usize, high: usize) -> Option<usize> {
-        let _guard = self.lock.lock();
+    pub(crate) fn add<'a>(&'a self, low: usize, high: usize, lock: impl FnOnce() -> LockGuard<'a>) -> Option<usize> {
+        let _guard = lock();
         // SAFETY: under the lock.
         let used = unsafe { &mut *self.used.get() };
         // SAFETY: as above; slots up to `used` were written.
@@ -147,9 +147,9 @@ impl Ranges {
         Some(index)
     }
 
-    /// Forgets a range.
-    pub(crate) fn remove(&self, index: usize) {
-        let _guard = self.lock.lock();
+    /// Forgets a range. The collector holds the lock while it scans, so that the memory may go when this returns.
+    pub(crate) fn remove<'a>(&'a self, index: usize, lock: impl FnOnce() -> LockGuard<'a>) {
+        let _guard = lock();
         // SAFETY: in bounds, under the lock.
         unsafe { (&raw mut (*self.slot(index))[1]).write_volatile(0) };
     }

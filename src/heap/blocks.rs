@@ -222,11 +222,6 @@ impl Blocks {
         self.count * BLOCK_BYTES
     }
 
-    /// Number of blocks, committed or not.
-    pub(crate) fn count(&self) -> usize {
-        self.count
-    }
-
     /// First address of a block.
     #[inline(always)]
     pub(crate) fn start(&self, block: BlockIndex) -> usize {

@@ -30,6 +30,7 @@ impl FreeBlocks {
     }
 
     /// How many blocks are free.
+    #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         self.count
     }
@@ -79,6 +80,11 @@ impl FreeBlocks {
             }
             block = self.next_free(block + run, end)?;
         }
+    }
+
+    /// How many blocks side by side just below `end` are free, counted up to `most`.
+    pub(crate) fn free_before(&mut self, end: usize, most: usize) -> usize {
+        (0..most.min(end)).take_while(|back| self.contains(end - 1 - back)).count()
     }
 
     /// The first free block in `[from, end)`.

@@ -62,15 +62,15 @@ const fn cell_sizes() -> [usize; CLASSES] {
     while class < CLASSES - 1 {
         let grown = sizes[class - 1] + sizes[class - 1] / 8;
         let mut cells = (BLOCK_BYTES - FIRST_CELL) / grown;
-        let mut cell = (BLOCK_BYTES - FIRST_CELL) / cells & !15;
+        let mut cell = ((BLOCK_BYTES - FIRST_CELL) / cells) & !15;
         while cell <= sizes[class - 1] + 8 {
             cells -= 1;
-            cell = (BLOCK_BYTES - FIRST_CELL) / cells & !15;
+            cell = ((BLOCK_BYTES - FIRST_CELL) / cells) & !15;
         }
         sizes[class] = cell;
         class += 1;
     }
-    sizes[CLASSES - 1] = (BLOCK_BYTES - FIRST_CELL) / 2 & !15;
+    sizes[CLASSES - 1] = ((BLOCK_BYTES - FIRST_CELL) / 2) & !15;
     sizes
 }
 

@@ -84,6 +84,8 @@ pub(crate) struct HeapState {
     pub(crate) lists: [BlockIndex; BINS],
     /// Bytes handed to threads since the last collection, whether they have used them or not.
     pub(crate) acquired_bytes: u64,
+    /// What threads that detached since then had not used of theirs.
+    pub(crate) returned_bytes: u64,
     /// How many may be before the next one.
     pub(crate) budget_bytes: u64,
 }
@@ -123,6 +125,7 @@ impl Heap {
                 free: FreeBlocks::new(count)?,
                 lists: [NO_BLOCK; BINS],
                 acquired_bytes: 0,
+                returned_bytes: 0,
                 budget_bytes: u64::MAX,
             }),
             blocks,
@@ -266,12 +269,14 @@ impl Heap {
             if let Some(block) = state.free.take(count, state.committed_blocks) {
                 return Some(block);
             }
-            let wanted = state.committed_blocks + count.max(CHUNK_BLOCKS);
-            let limit = if removed(Guard::HeapLimit) {
-                self.blocks.reserved_bytes() / BLOCK_BYTES
-            } else {
-                state.limit_blocks
-            };
+            let limit =
+                if removed(Guard::HeapLimit) { self.blocks.reserved_bytes() / BLOCK_BYTES } else { state.limit_blocks };
+            let tail = state.free.free_before(state.committed_blocks, count);
+            if state.committed_blocks - tail + count > limit {
+                // It would not fit at the limit either: an absurd request commits nothing.
+                return None;
+            }
+            let wanted = state.committed_blocks + (count - tail).max(CHUNK_BLOCKS);
             let target = wanted.next_multiple_of(CHUNK_BLOCKS).min(limit);
             if target <= state.committed_blocks {
                 return None;
@@ -350,7 +355,7 @@ impl Heap {
                 // What is left in its runs becomes allocatable again after the next collection.
                 // SAFETY: the allocation lock is held.
                 let state = unsafe { self.state() };
-                state.acquired_bytes = state.acquired_bytes.saturating_sub(cache.unused_bytes(bin) as u64);
+                state.returned_bytes += cache.unused_bytes(bin) as u64;
                 cache.retire(bin);
                 self.blocks.info(block).set_state(BlockState::Full);
             }

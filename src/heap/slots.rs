@@ -8,7 +8,7 @@
 use std::io;
 
 use crate::os::memory::Reservation;
-use crate::sync::{AtomicUsize, Lock, Ordering};
+use crate::sync::{AtomicUsize, Lock, LockGuard, Ordering};
 
 /// Free slots form a list: an odd word holds the index of the next free slot, shifted by one.
 const FREE_TAG: usize = 1;
@@ -40,9 +40,10 @@ impl SlotTable {
     }
 
     /// Takes a slot and puts `word` into it, an even number. `None` when the table is full.
-    pub(crate) fn take(&self, word: usize) -> Option<usize> {
+    /// `lock` takes the lock in the way that suits the caller.
+    pub(crate) fn take<'a>(&'a self, word: usize, lock: impl FnOnce() -> LockGuard<'a>) -> Option<usize> {
         debug_assert_eq!(word & FREE_TAG, 0);
-        let _guard = self.lock.lock();
+        let _guard = lock();
         // Relaxed: the lock orders these against other takers, and the stop against the collector.
         let free = self.first_free.load(Ordering::Relaxed);
         if free != END {
@@ -61,8 +62,8 @@ impl SlotTable {
     }
 
     /// Gives a slot back.
-    pub(crate) fn give_back(&self, index: usize) {
-        let _guard = self.lock.lock();
+    pub(crate) fn give_back<'a>(&'a self, index: usize, lock: impl FnOnce() -> LockGuard<'a>) {
+        let _guard = lock();
         self.slot(index).store(self.first_free.load(Ordering::Relaxed) << 1 | FREE_TAG, Ordering::Relaxed);
         self.first_free.store(index, Ordering::Relaxed);
     }
@@ -77,7 +78,7 @@ impl SlotTable {
         std::ptr::from_ref(self.slot(index)) as usize
     }
 
-    /// Every word in use. Takes no lock: usable in the stopped world.
+    /// Every word in use. Takes no lock: for the stopped world, whose collector holds it.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(usize)) {
         for index in 0..self.used.load(Ordering::Relaxed) {
             let word = self.slot(index).load(Ordering::Relaxed);
@@ -102,14 +103,14 @@ mod tests {
             let mut held: Vec<(usize, usize)> = Vec::new();
             for (insert, number) in steps {
                 if insert {
-                    match table.take(number * 2) {
+                    match table.take(number * 2, || table.lock.lock()) {
                         Some(index) => held.push((index, number * 2)),
                         None => prop_assert_eq!(held.len(), 256),
                     }
                 } else if !held.is_empty() {
                     let (index, word) = held.swap_remove(number % held.len());
                     prop_assert_eq!(table.get(index), word);
-                    table.give_back(index);
+                    table.give_back(index, || table.lock.lock());
                 }
                 let mut seen = Vec::new();
                 table.for_each(|word| seen.push(word));

@@ -12,7 +12,7 @@
 use super::Heap;
 use super::blocks::{BlockIndex, BlockState, Cell, NO_BLOCK, NO_CELL};
 use super::cache::RunLink;
-use super::layout::{BINS, BLOCK_BYTES, CELL_BYTES, CLASSES, FIRST_CELL, HEADER_BYTES, Space, cells_per_block};
+use super::layout::{BLOCK_BYTES, CELL_BYTES, CLASSES, FIRST_CELL, HEADER_BYTES, Space, cells_per_block};
 use super::pointer::ARRAY_HEAD_BYTES;
 use super::sweep::SpaceBytes;
 use super::trace::{Shape, TypeInfo};
@@ -220,8 +220,8 @@ impl Heap {
         // SAFETY: as in `verify`.
         let state = unsafe { self.state() };
         let (lists, committed) = (state.lists, state.committed_blocks);
-        for bin in 0..BINS {
-            let mut block = lists[bin];
+        for (bin, &first) in lists.iter().enumerate() {
+            let mut block = first;
             let mut seen = 0;
             while block != NO_BLOCK {
                 let info = self.blocks.info(block);

@@ -35,10 +35,10 @@ fn rows(ledger: &Ledger, run: &Run) -> Vec<(&'static str, String)> {
     let limit = run.heap_limit.map_or(String::new(), |limit| format!(", limit {}", Bytes(limit)));
     rows.push(("committed", format!("{} at most{limit}", Bytes(ledger.most_committed))));
     rows.push(("threads", threads(ledger, run)));
-    if let Some(slowest) = &ledger.slowest {
-        let text = format!("{}, {} µs in collection {}", slowest.name, Micros(slowest.ns), slowest.collection);
-        rows.push(("slowest to stop", text));
-    }
+    let slowest = ledger.slowest.map_or("nobody was waited for".to_owned(), |slowest| {
+        format!("{}, {} µs in collection {}", slowest.name, Micros(slowest.ns), slowest.collection)
+    });
+    rows.push(("slowest to stop", slowest));
     rows.push(("mark stack", format!("{} at most", Bytes(ledger.mark_stack_high))));
     if ledger.weak_cleared > 0 {
         rows.push(("weak references", format!("{} cleared", ledger.weak_cleared)));

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::{Inner, World};
 use crate::collector::pacing::Pacing;
 use crate::collector::parallel::Markers;
-use crate::collector::report::CollectionReport;
-use crate::collector::{Collector, Parts};
+use crate::collector::report::{CollectionReport, Listener};
+use crate::collector::{CollectError, Collector, FailureListener, Parts};
 use crate::heap::layout::BLOCK_BYTES;
 use crate::heap::{Heap, Paranoid};
 use crate::os::{memory, signals};
@@ -27,6 +27,8 @@ pub enum Stopper {
 
 /// The smallest heap that anything can be done with.
 const SMALLEST_LIMIT: usize = 16 * BLOCK_BYTES;
+/// The largest heap, well below the 128 TiB that a process can address.
+const LARGEST_LIMIT: usize = 16 << 40;
 /// The most markers.
 const MOST_MARKERS: usize = 64;
 
@@ -41,6 +43,14 @@ pub enum BuildError {
         asked: usize,
         /// What is possible.
         smallest: usize,
+    },
+    /// The heap limit is beyond what this machine can address.
+    #[error("a heap limit of {asked} bytes is too large: it may be at most {largest} bytes (16 TiB)")]
+    HeapLimitTooLarge {
+        /// What was asked for.
+        asked: usize,
+        /// What is possible.
+        largest: usize,
     },
     /// Not a number of markers.
     #[error("{0} markers are not possible: choose between 1 and 64")]
@@ -63,7 +73,8 @@ pub struct WorldBuilder {
     stop_timeout: Duration,
     paranoid: Paranoid,
     mark_stack_limit: usize,
-    on_collection: Option<Box<dyn Fn(&CollectionReport) + Send + Sync>>,
+    on_collection: Option<Listener>,
+    on_failure: Option<FailureListener>,
 }
 
 impl Default for WorldBuilder {
@@ -78,6 +89,7 @@ impl Default for WorldBuilder {
             paranoid: Paranoid::Off,
             mark_stack_limit: 1 << 30,
             on_collection: None,
+            on_failure: None,
         }
     }
 }
@@ -91,11 +103,11 @@ impl WorldBuilder {
         self
     }
 
-    /// Bytes that may always be allocated between two collections; each mutator adds a sixth of it.
+    /// Bytes that may always be allocated between two collections; each mutator adds a quarter of it.
     #[must_use]
     pub fn initial_heap(mut self, bytes: usize) -> Self {
         self.pacing.floor_bytes = bytes as u64;
-        self.pacing.floor_bytes_per_mutator = bytes as u64 / 6;
+        self.pacing.floor_bytes_per_mutator = bytes as u64 / 4;
         self
     }
 
@@ -156,6 +168,14 @@ impl WorldBuilder {
         self
     }
 
+    /// Calls `listener` when a collection that was due could not happen, on the thread that tried; also when the
+    /// program did not ask for it: an allocation goes on without the collection as long as there is room.
+    #[must_use]
+    pub fn on_failure(mut self, listener: impl Fn(&CollectError) + Send + Sync + 'static) -> Self {
+        self.on_failure = Some(Box::new(listener));
+        self
+    }
+
     /// Builds the world.
     ///
     /// # Errors
@@ -164,6 +184,9 @@ impl WorldBuilder {
         crate::sabotage::choose();
         if self.heap_limit < SMALLEST_LIMIT {
             return Err(BuildError::HeapLimit { asked: self.heap_limit, smallest: SMALLEST_LIMIT });
+        }
+        if self.heap_limit > LARGEST_LIMIT {
+            return Err(BuildError::HeapLimitTooLarge { asked: self.heap_limit, largest: LARGEST_LIMIT });
         }
         if !(1..=MOST_MARKERS).contains(&self.markers) {
             return Err(BuildError::Markers(self.markers));
@@ -181,6 +204,7 @@ impl WorldBuilder {
                 pacing: self.pacing,
                 stop_timeout: self.stop_timeout,
                 on_collection: self.on_collection,
+                on_failure: self.on_failure,
             })?,
         });
         inner.collector.heap.set_first_budget(self.pacing.budget(0, 1, self.heap_limit as u64, 0));

@@ -5,38 +5,81 @@
 //! stack. A panic is caught; the next finalizer runs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use super::{Inner, Mutator, World};
+use crate::collector::Collector;
 use crate::collector::finalize::{Action, Entry, Finalizers};
 use crate::os::clock::now_ns;
 use crate::os::futex;
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU32, Ordering};
 
-/// Starts the thread unless it runs. Never called inside a stop.
+/// Starts the thread unless it runs, and waits until it is attached: whoever closes the world later finds it there,
+/// with what it has to do. Never called inside a stop.
 pub(crate) fn ensure_started(inner: &Arc<Inner>) -> std::io::Result<()> {
     let finalizers = &inner.collector.finalizers;
     if finalizers.started.swap(true, Ordering::Relaxed) || finalizers.closing.load(Ordering::Relaxed) {
         return Ok(());
     }
     finalizers.ended.store(0, Ordering::Relaxed);
-    let inner = Arc::clone(inner);
+    let (attached, attachment) = mpsc::sync_channel(1);
+    let its_inner = Arc::clone(inner);
     let spawned = std::thread::Builder::new().name("finalizer".into()).spawn(move || {
-        let ended = EndOfThread(Arc::clone(&inner));
+        let _ended = EndOfThread(Arc::clone(&its_inner));
         // SAFETY: every `Gc` of this thread is a local variable of `run_one` or of the finalizer that it calls.
-        if let Ok(mutator) = unsafe { World::of(inner, false).attach("finalizer") } {
-            work(&mutator);
+        match unsafe { World::of(its_inner, false).attach("finalizer") } {
+            Ok(mutator) => {
+                let _ = attached.send(Ok(()));
+                work(&mutator);
+            }
+            Err(error) => {
+                let _ = attached.send(Err(error));
+            }
         }
-        drop(ended);
     });
-    if let Err(error) = spawned {
+    let outcome = spawned.and_then(|_| {
+        // The new thread may have to wait for a collection, which may have to stop us.
+        let attached = inner.collector.threads.as_blocking(|| attachment.recv());
+        attached.map_err(std::io::Error::other)?.map_err(std::io::Error::other)
+    });
+    if outcome.is_err() {
         finalizers.started.store(false, Ordering::Relaxed);
         finalizers.ended.store(1, Ordering::Relaxed);
-        return Err(error);
     }
-    Ok(())
+    outcome
 }
+
+/// After a collection: starts the thread if it is needed and does not run, as in a forked child (`.fork.services`).
+pub(crate) fn ensure_started_if_due(inner: &Arc<Inner>) {
+    let Collector { finalizers, threads, .. } = &inner.collector;
+    if !finalizers.started.load(Ordering::Relaxed)
+        && finalizers.due(|| threads.as_blocking(|| finalizers.lock.lock())) > 0
+    {
+        // Without a thread the finalizers wait for the next collection.
+        let _ = ensure_started(inner);
+    }
+}
+
+/// Lets the finalizer thread work off its queue, for a while. True if it has got anything done since it had run
+/// `seen` finalizers, which is counted on: room may have come free.
+pub(crate) fn give_time(mutator: &Mutator, seen: &mut u64) -> bool {
+    let finalizers = &mutator.world().collector().finalizers;
+    if finalizers.thread.load(Ordering::Relaxed) == mutator.tid().0 as u32 {
+        return false;
+    }
+    let deadline = now_ns() + PATIENCE_NS;
+    while finalizers.due(|| mutator.lock(&finalizers.lock)) > 0 && now_ns() < deadline {
+        mutator.blocking(|| std::thread::sleep(POLL));
+    }
+    let run = finalizers.run.load(Ordering::Relaxed);
+    std::mem::replace(seen, run) != run
+}
+
+/// How long an allocation that found no room waits for finalizers, and how often it looks.
+const PATIENCE_NS: u64 = 1_000_000_000;
+const POLL: Duration = Duration::from_micros(500);
 
 /// Tells who waits for the thread's end, also when it ends by a panic.
 struct EndOfThread(Arc<Inner>);
@@ -68,7 +111,7 @@ pub(crate) fn wait_for_end(finalizers: &Finalizers, deadline: u64) -> bool {
 fn work(mutator: &Mutator) {
     let collector = mutator.world().collector();
     let finalizers = &collector.finalizers;
-    finalizers.runner.store(mutator.tid().0, Ordering::Relaxed);
+    finalizers.thread.store(mutator.tid().0 as u32, Ordering::Relaxed);
     loop {
         // Acquire pairs with the Release of `announce`.
         let news = finalizers.news.load(Ordering::Acquire);
@@ -110,7 +153,7 @@ fn run_one(mutator: &Mutator) -> bool {
         std::hint::black_box(kept);
     }));
     collector.events.fire_finalize_object(object, 0);
-    collector.finalizers.one_done();
+    collector.finalizers.run.fetch_add(1, Ordering::Relaxed);
     if let Err(panic) = result {
         if removed(Guard::FinalThread) {
             std::panic::resume_unwind(panic);

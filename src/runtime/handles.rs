@@ -5,8 +5,18 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::{Inner, Mutator, World};
+use crate::collector::Collector;
 use crate::heap::pointer::Gc;
 use crate::heap::trace::Trace;
+use crate::sync::{Lock, LockGuard};
+
+/// Takes the lock of a table that a collection holds while it scans: whoever waits for it counts as blocking.
+fn lock<'a>(collector: &Collector, table: &'a Lock) -> LockGuard<'a> {
+    match table.try_lock() {
+        Ok(guard) => guard,
+        Err(_) => collector.threads.as_blocking(|| table.lock()),
+    }
+}
 
 /// A handle that keeps an object alive from anywhere: a struct on the malloc heap, another thread, a channel.
 ///
@@ -21,7 +31,10 @@ impl<T: Trace> Root<T> {
     pub(crate) fn new(world: &World, gc: Gc<T>) -> Self {
         let collector = world.collector();
         // Four million roots at once are a leak; say so where it happens.
-        let slot = collector.roots.take(gc.addr()).expect("more than 4,194,304 roots are held at once");
+        let slot = collector
+            .roots
+            .take(gc.addr(), || lock(collector, &collector.roots.lock))
+            .expect("more than 4,194,304 roots are held at once");
         collector.events.fire_root_created(collector.roots.address(slot), gc.addr());
         Self { world: Arc::clone(world.inner()), slot, _refers: PhantomData }
     }
@@ -40,9 +53,12 @@ impl<T: Trace> Root<T> {
 
 impl<T: Trace> Clone for Root<T> {
     fn clone(&self) -> Self {
-        let roots = &self.world.collector.roots;
+        let collector = &self.world.collector;
+        let roots = &collector.roots;
         // As in `new`.
-        let slot = roots.take(roots.get(self.slot)).expect("more than 4,194,304 roots are held at once");
+        let slot = roots
+            .take(roots.get(self.slot), || lock(collector, &roots.lock))
+            .expect("more than 4,194,304 roots are held at once");
         Self { world: Arc::clone(&self.world), slot, _refers: PhantomData }
     }
 }
@@ -51,7 +67,7 @@ impl<T: Trace> Drop for Root<T> {
     fn drop(&mut self) {
         let collector = &self.world.collector;
         collector.events.fire_root_dropped(collector.roots.address(self.slot));
-        collector.roots.give_back(self.slot);
+        collector.roots.give_back(self.slot, || lock(collector, &collector.roots.lock));
     }
 }
 
@@ -70,14 +86,16 @@ pub struct RangeGuard {
 
 impl RangeGuard {
     pub(crate) fn new(world: &World, low: usize, bytes: usize) -> Option<Self> {
-        let index = world.collector().ranges.add(low, low + bytes)?;
+        let collector = world.collector();
+        let index = collector.ranges.add(low, low + bytes, || lock(collector, &collector.ranges.lock))?;
         Some(Self { world: world.clone(), index })
     }
 }
 
 impl Drop for RangeGuard {
     fn drop(&mut self) {
-        self.world.collector().ranges.remove(self.index);
+        let collector = self.world.collector();
+        collector.ranges.remove(self.index, || lock(collector, &collector.ranges.lock));
     }
 }
 

@@ -67,6 +67,8 @@ pub struct Totals {
     pub live_bytes: u64,
     /// Bytes of memory that the heap holds.
     pub committed_bytes: u64,
+    /// Finalizers that are due and wait for their turn.
+    pub finalizers_due: u64,
     /// Finalizers that have run.
     pub finalizers_run: u64,
     /// Finalizers that panicked.
@@ -203,9 +205,18 @@ impl World {
             allocated_bytes: collector.allocated_total.load(Ordering::Relaxed),
             live_bytes: collector.live_bytes(),
             committed_bytes: collector.heap.committed_bytes(),
+            finalizers_due: collector
+                .finalizers
+                .due(|| collector.threads.as_blocking(|| collector.finalizers.lock.lock())),
             finalizers_run: collector.finalizers.run.load(Ordering::Relaxed),
             finalizers_panicked: collector.finalizers.panicked.load(Ordering::Relaxed),
         }
+    }
+
+    /// What the paranoid mode found wrong with the heap first, if it ever did: also in collections that nobody asked for,
+    /// whose result nobody saw.
+    pub fn damage(&self) -> Option<&str> {
+        self.collector().damage.get().map(String::as_str)
     }
 
     /// The world's threads at this moment.
@@ -276,11 +287,12 @@ impl std::fmt::Debug for World {
 }
 
 impl Inner {
-    pub(crate) fn collect_as_anyone(&self, reason: Reason) -> Result<CollectionReport, CollectError> {
+    pub(crate) fn collect_as_anyone(self: &Arc<Self>, reason: Reason) -> Result<CollectionReport, CollectError> {
         let report = self
             .collector
             .threads
             .with_own_stack(|own| self.collector.collect(Collecting { own, unless_after: None }, reason))?;
+        finalizer::ensure_started_if_due(self);
         // Only who sets `unless_after` can be told that somebody else has collected.
         report.ok_or(CollectError::Closed)
     }
@@ -346,6 +358,7 @@ impl WorldHooks for Inner {
             self.collector.markers.forget_helpers();
         }
         self.collector.finalizers.started.store(false, Ordering::Relaxed);
+        self.collector.finalizers.ended.store(1, Ordering::Relaxed);
     }
 }
 

@@ -15,8 +15,6 @@ use crate::heap::layout::{CELL_BYTES, CLASSES, HEADER_BYTES, Space, bin, class_o
 use crate::heap::pointer::{ARRAY_HEAD_BYTES, Array, Gc, Weak, WeakCell};
 use crate::heap::trace::{Described, Trace, TypeInfo};
 use crate::heap::{Need, Refill};
-use crate::os::clock::Budget;
-use crate::os::futex;
 use crate::sync::{Lock, LockGuard, Ordering};
 use crate::world::stop_info::ThreadStopInfo;
 use crate::world::{AttachError, ThreadName, Tid};
@@ -348,7 +346,7 @@ impl Mutator {
     ) -> Result<R, OutOfMemory> {
         let collector = self.world.collector();
         let mut for_room = 0;
-        let mut patience = Budget::new(collector.stop_timeout);
+        let mut finalizers_seen = collector.finalizers.run.load(Ordering::Relaxed);
         loop {
             self.record.safepoint();
             let seen = collector.collections.load(Ordering::Relaxed);
@@ -361,13 +359,13 @@ impl Mutator {
                 }
                 Err(need) => need,
             };
-            // One collection may come too early for what this thread itself had just dropped; two do not. But dead
-            // objects hold room until their finalizers have run.
+            // One collection may come too early for what this thread itself had just dropped; two do not, unless the
+            // room is taken by dead objects whose finalizers have not had the time to run.
             if need == Need::Room && for_room == 2 {
-                if !self.wait_for_finalizers(&mut patience) {
+                if !finalizer::give_time(self, &mut finalizers_seen) {
                     return Err(self.out_of_memory(requested));
                 }
-                for_room = 0;
+                for_room = 1;
             }
             for_room += u32::from(need == Need::Room);
             let reason = if need == Need::Room { Reason::HeapLimit } else { Reason::Allocation };
@@ -375,12 +373,7 @@ impl Mutator {
                 collector.collect(Collecting { own: Some(own), unless_after: Some(seen) }, reason)
             });
             match collected {
-                Ok(report) => {
-                    if report.is_some_and(|report| report.finalizers_queued > 0) {
-                        // Only in a forked child is it not running; without it, finalizers wait.
-                        let _ = finalizer::ensure_started(self.world.inner());
-                    }
-                }
+                Ok(_) => finalizer::ensure_started_if_due(self.world.inner()),
                 // The world could not be stopped. It runs on, and so do we, as long as there is room.
                 Err(_) if need == Need::Budget => {
                     let _guard = self.allocation_lock();
@@ -389,26 +382,6 @@ impl Mutator {
                 Err(_) => return Err(self.out_of_memory(requested)),
             }
         }
-    }
-
-    /// Waits until half of the finalizers that are due have run. False if that would help nobody: none is due, this
-    /// thread is the one that runs them, or the patience is at its end.
-    #[cold]
-    fn wait_for_finalizers(&self, patience: &mut Budget) -> bool {
-        let finalizers = &self.world.collector().finalizers;
-        let due = finalizers.due();
-        let stopping = finalizers.closing.load(Ordering::Relaxed);
-        if due == 0 || stopping || finalizers.is_run_by(self.tid()) {
-            return false;
-        }
-        while finalizers.due() > due / 2 {
-            let done = finalizers.done.load(Ordering::Relaxed);
-            let wait = |ns| self.record.blocking(|| futex::wait(&finalizers.done, done, Some(ns)));
-            if patience.slice(u64::MAX, wait).is_none() {
-                return false;
-            }
-        }
-        true
     }
 
     #[cold]

@@ -158,7 +158,8 @@ fn run_alone(name: &str, more: &[&str]) -> Option<Output> {
 macro_rules! alone {
     ($name:literal) => {
         if let Some(output) = $crate::hazard::in_own_process($name) {
-            let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            let text =
+                format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
             assert!(output.status.success(), "{}: {text}", output.status);
             return;
         }

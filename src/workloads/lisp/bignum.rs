@@ -12,8 +12,8 @@ pub struct Big {
     digits: Vec<u32>,
 }
 
-/// What a division by zero or a result beyond reason gives.
-pub const MOST_DIGITS: usize = 1 << 20;
+/// More digits than this are refused.
+pub const MOST_DIGITS: usize = 1 << 16;
 
 impl Big {
     pub fn new(negative: bool, mut digits: Vec<u32>) -> Self {
@@ -44,10 +44,6 @@ impl Big {
 
     pub fn is_zero(&self) -> bool {
         self.digits.is_empty()
-    }
-
-    pub fn is_odd(&self) -> bool {
-        self.digits.first().is_some_and(|d| d & 1 == 1)
     }
 
     pub fn digits(&self) -> &[u32] {

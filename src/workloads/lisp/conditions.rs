@@ -4,14 +4,16 @@
 //! the innermost call that stands in the program's own text (the prelude's procedures are passed over), the
 //! procedure around it, and a few of the calls that wait for it.
 
-use crate::Gc;
+use crate::{Gc, OutOfMemory};
 
 use super::builtins;
 use super::error::{LispError, Trouble, Uncaught};
-use super::machine::{Vm, caller_of, return_word};
+use super::machine::Vm;
+use super::objects::{Closure, Condition, Symbol, Text, Try};
 use super::printer::{Style, brief, condition_text, to_text};
+use super::stack::{caller_of, return_word};
 use super::store::{Made, elements};
-use super::value::{Closure, Condition, Kind, Symbol, Text, Value};
+use super::value::{Kind, Value};
 
 /// How many waiting calls an error shows.
 const SHOWN_CALLS: usize = 6;
@@ -29,14 +31,23 @@ impl Vm<'_, '_> {
     pub fn signal(&mut self, trouble: Trouble) -> Result<(), Box<LispError>> {
         let object = match trouble {
             Trouble::Halt(error) => return Err(error),
-            Trouble::Raise(object) => object,
+            Trouble::Memory(error) => self.out_of_memory(error),
             other => match self.condition_of(other) {
                 Ok(condition) => condition,
-                Err(_) => self.store.machine.out_of_memory.get(),
+                Err(error) => self.out_of_memory(error),
             },
         };
         if self.handlers == Value::NIL {
             return Err(Box::new(self.uncaught(object)));
+        }
+        if let Some(guard) = super::forms::car(self.handlers).get::<Try>().filter(|guard| guard.winders == self.winders)
+        {
+            // As the prelude's `raise` would do, but this needs no stack and no memory.
+            self.unwind(guard, object);
+            return match self.call(1) {
+                Ok(_) => Ok(()),
+                Err(_) => Err(Box::new(self.uncaught(object))),
+            };
         }
         let word = return_word(self.pc, self.fp);
         if self.need(3).is_err() {
@@ -49,6 +60,12 @@ impl Vm<'_, '_> {
             Ok(_) => Ok(()),
             Err(_) => Err(Box::new(self.uncaught(object))),
         }
+    }
+
+    /// The condition that was made in advance, because now there may be no room for one.
+    fn out_of_memory(&mut self, error: OutOfMemory) -> Value {
+        self.memory = Some(error);
+        self.store.machine.out_of_memory.get()
     }
 
     fn condition_of(&mut self, trouble: Trouble) -> Made<Value> {
@@ -69,9 +86,7 @@ impl Vm<'_, '_> {
                 let about = about.map_or_else(String::new, |v| format!(" {}", brief(&self.store, v)));
                 (kind, format!("{message}{about}"))
             }
-            Trouble::Memory | Trouble::Halt(_) | Trouble::Raise(_) => {
-                return Ok(self.store.machine.out_of_memory.get());
-            }
+            Trouble::Memory(_) | Trouble::Halt(_) => return Ok(self.store.machine.out_of_memory.get()),
         };
         self.condition(kind, &message, Value::NIL)
     }
@@ -106,7 +121,10 @@ impl Vm<'_, '_> {
             return LispError::Uncaught(Box::new(Uncaught { place, message, procedure, calls }));
         };
         let here = (!condition.place.is_true()).then(|| self.whereabouts());
-        let message = condition_text(&self.store, condition);
+        let mut message = condition_text(&self.store, condition);
+        if let Some(error) = self.memory.filter(|_| object == self.store.machine.out_of_memory.get()) {
+            message = error.to_string();
+        }
         LispError::Uncaught(Box::new(match here {
             Some(Whereabouts { place, procedure, calls }) => Uncaught { place, message, procedure, calls },
             None => Uncaught {

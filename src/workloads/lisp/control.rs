@@ -11,10 +11,12 @@
 use crate::Gc;
 
 use super::builtins::{self, Action, Control};
-use super::error::{LispError, Outcome, Trouble};
-use super::machine::{Vm, caller_of};
+use super::error::{LispError, Outcome, SyntaxError, Trouble};
+use super::machine::Vm;
+use super::objects::{Closure, Continuation, Try, Values};
+use super::stack::caller_of;
 use super::store::elements;
-use super::value::{Closure, Continuation, Kind, Try, Value, Values};
+use super::value::{Kind, Value};
 
 impl Vm<'_, '_> {
     /// Calls the procedure below the top `count` values; its return word is in place. `Some` if the run is over.
@@ -62,13 +64,15 @@ impl Vm<'_, '_> {
                         return self.reinstate(continuation.ok_or(wrong)?, value);
                     }
                     Control::Unwind => {
-                        self.unwind(base)?;
+                        let guard = self.stack[base].get().get::<Try>();
+                        let guard = guard.ok_or(Trouble::Type("a guard", self.stack[base].get()))?;
+                        self.unwind(guard, self.stack[base + 1].get());
                         count = 1;
                     }
                     Control::Eval => {
                         let form = self.stack[base].get();
-                        let closure = super::compile(&self.store, form, Value::FALSE)
-                            .map_err(|error| Trouble::from_syntax(&error))?;
+                        let closure =
+                            super::compile(&self.store, form, (0, 0), Value::FALSE).map_err(Trouble::from_syntax)?;
                         self.stack[base - 1].set(closure);
                         self.sp = base;
                         count = 0;
@@ -131,6 +135,7 @@ impl Vm<'_, '_> {
             resume: self.stack[base - 2].get(),
             handlers: self.handlers,
             winders: self.winders,
+            forms: self.store.machine.forms.get(),
         })?;
         self.stack[base - 1].set(self.stack[base].get());
         self.stack[base].set(continuation);
@@ -146,6 +151,7 @@ impl Vm<'_, '_> {
         self.sp = saved.len();
         self.handlers = continuation.handlers;
         self.winders = continuation.winders;
+        self.store.machine.forms.set(continuation.forms);
         let (pc, fp) = caller_of(continuation.resume);
         (self.pc, self.fp) = (pc, fp);
         if fp == 0 {
@@ -161,18 +167,13 @@ impl Vm<'_, '_> {
     }
 
     /// `(%unwind try object)`: the frame of the `guard` becomes a call of its handler.
-    fn unwind(&mut self, base: usize) -> Outcome<()> {
-        let object = self.stack[base + 1].get();
-        let Some(guard) = self.stack[base].get().get::<Try>() else {
-            return Err(Trouble::Type("a guard", self.stack[base].get()));
-        };
+    pub fn unwind(&mut self, guard: Gc<Try>, object: Value) {
         self.handlers = guard.handlers;
         self.winders = guard.winders;
         self.fp = guard.frame;
         self.sp = guard.frame;
         self.stack[self.fp - 1].set(guard.handler);
         self.push(object);
-        Ok(())
     }
 
     #[cold]
@@ -212,10 +213,10 @@ fn closure_room(vm: &Vm<'_, '_>) -> usize {
 
 impl Trouble {
     /// A form given to `eval` that is no program.
-    fn from_syntax(error: &super::error::SyntaxError) -> Self {
+    fn from_syntax(error: SyntaxError) -> Self {
         match error {
-            super::error::SyntaxError::Memory => Self::Memory,
-            super::error::SyntaxError::Syntax { message, .. } => Self::Failure("syntax", message.clone(), None),
+            SyntaxError::Memory(error) => Self::Memory(error),
+            SyntaxError::Syntax { message, .. } => Self::Failure("syntax", message, None),
         }
     }
 }

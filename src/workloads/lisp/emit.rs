@@ -9,10 +9,11 @@ use crate::Gc;
 use super::builtins;
 use super::code::{Capture, Op};
 use super::expand::Expand;
+use super::objects::Code;
 use super::resolve::Function;
 use super::store::{Store, closure_of};
 use super::tree::{At, Constant, Lambda, Let, Node, Pool, Returns, Variable, VariableId};
-use super::value::{Code, Kind, Value};
+use super::value::{Kind, Value};
 
 /// Room that the machine may use on top of a frame, to call a handler.
 const HEADROOM: usize = 8;
@@ -57,7 +58,9 @@ impl<'e, 'm> Emitter<'e, 'm> {
     /// The code of a top-level form, as a procedure without parameters.
     pub fn toplevel(&mut self, node: &Node) -> Expand<Gc<Code>> {
         let mut draft = Draft::new(0, 0);
-        self.node(&mut draft, node, Then::Return)?;
+        // Not as a tail call: the form's own frame tells where an error came from.
+        self.node(&mut draft, node, Then::Push)?;
+        draft.emit(Op::Return, 0);
         self.finish(draft, Value::FALSE, 0, false)
     }
 
@@ -140,7 +143,7 @@ impl<'e, 'm> Emitter<'e, 'm> {
                         draft.emit(Op::MakeBox, slot);
                     }
                 }
-                let (last, before) = body.items.split_at(body.items.len() - 1);
+                let (before, last) = body.items.split_at(body.items.len() - 1);
                 for (target, node) in before {
                     match target {
                         Some(v) => {

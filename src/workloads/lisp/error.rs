@@ -103,17 +103,15 @@ pub enum Trouble {
     Range(Value, usize),
     /// Any other failure, with the value that it is about.
     Failure(&'static str, String, Option<Value>),
-    /// An object raised as it is: by `raise`, or a condition that was made before.
-    Raise(Value),
     /// No memory.
-    Memory,
+    Memory(OutOfMemory),
     /// The program ends here, whatever handlers it has.
     Halt(Box<LispError>),
 }
 
 impl From<OutOfMemory> for Trouble {
-    fn from(_: OutOfMemory) -> Self {
-        Self::Memory
+    fn from(error: OutOfMemory) -> Self {
+        Self::Memory(error)
     }
 }
 
@@ -135,12 +133,12 @@ pub enum SyntaxError {
         incomplete: bool,
     },
     /// No memory.
-    Memory,
+    Memory(OutOfMemory),
 }
 
 impl From<OutOfMemory> for SyntaxError {
-    fn from(_: OutOfMemory) -> Self {
-        Self::Memory
+    fn from(error: OutOfMemory) -> Self {
+        Self::Memory(error)
     }
 }
 
@@ -148,7 +146,7 @@ impl From<Trouble> for SyntaxError {
     /// Literals are the only values that the reader computes.
     fn from(trouble: Trouble) -> Self {
         match trouble {
-            Trouble::Memory => Self::Memory,
+            Trouble::Memory(error) => Self::Memory(error),
             _ => Self::Syntax { at: (0, 0), message: "this literal is too large".to_owned(), incomplete: false },
         }
     }

@@ -13,9 +13,10 @@ use crate::Gc;
 use super::builtins;
 use super::error::SyntaxError;
 use super::forms::Special;
+use super::objects::{Macro, Pair, Symbol};
 use super::store::{Store, elements, list_length};
 use super::tree::{At, Body, Constant, Lambda, Node, Pool, Returns, Variable, VariableId};
-use super::value::{Macro, Pair, Symbol, Value};
+use super::value::Value;
 
 /// The expander's result.
 pub type Expand<T = Node> = Result<T, SyntaxError>;

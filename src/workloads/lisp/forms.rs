@@ -9,18 +9,18 @@
 
 use crate::Gc;
 
-use super::builtins::lists;
 use super::expand::{Binding, Expand, Expander};
+use super::objects::{Pair, Symbol, Vector};
 use super::store::{Made, Store, elements, list_length};
 use super::tree::{Let, Node, Returns, VariableId, only_loops};
-use super::value::{Macro, Pair, Symbol, Value, Vector};
+use super::value::Value;
 
 macro_rules! specials {
     ($($variant:ident = $name:literal),* $(,)?) => {
         /// What a keyword stands for.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
-        pub enum Special { Nothing, $($variant),* }
+        pub enum Special { $($variant),* }
 
         const SPECIALS: &[(&str, Special)] = &[$(($name, Special::$variant)),*];
     };
@@ -36,6 +36,7 @@ specials! {
 }
 
 impl Special {
+    /// The special form of a symbol's code; 0 is none.
     pub fn of_code(code: u8) -> Option<Self> {
         (code as usize).checked_sub(1).and_then(|i| SPECIALS.get(i)).map(|(_, special)| *special)
     }
@@ -43,7 +44,7 @@ impl Special {
     /// Marks the symbols that name special forms.
     pub fn install(store: &Store<'_>) -> Made<()> {
         SPECIALS.iter().try_for_each(|(name, special)| {
-            store.intern(name)?.flags.set(*special as usize);
+            store.intern(name)?.flags.set(*special as usize + 1);
             Ok(())
         })
     }
@@ -140,7 +141,7 @@ impl Expander<'_> {
                 self.wrong("a definition belongs at top level or into a body, not where a value is expected")
             }
             Special::Unquote | Special::UnquoteSplicing => self.wrong("unquote outside of a quasiquote"),
-            Special::Else | Special::Arrow | Special::SyntaxRules | Special::Nothing => {
+            Special::Else | Special::Arrow | Special::SyntaxRules => {
                 self.wrong(format!("{} is no expression here", self.show(car(form))))
             }
         }
@@ -412,142 +413,6 @@ impl Expander<'_> {
         self.bind_macro(car(arguments), car(cdr(arguments)))
     }
 
-    /// A form at top level, which may define.
-    pub fn toplevel(&mut self, form: Value) -> Expand {
-        let form = self.expand_head(form)?;
-        let Some((special, pair)) = self.definition_in(form) else { return self.expression(form) };
-        if pair.place().0 > 0 {
-            self.at = pair.place();
-        }
-        match special {
-            Special::Begin => {
-                let mut nodes = elements(pair.cdr.get()).map(|f| self.toplevel(f)).collect::<Expand<Vec<_>>>()?;
-                match nodes.len() {
-                    0 => self.constant(Value::UNSPECIFIED),
-                    1 => Ok(nodes.remove(0)),
-                    _ => Ok(Node::Sequence(nodes)),
-                }
-            }
-            Special::DefineRecordType => {
-                let definitions = self.record_definitions(form)?;
-                self.toplevel(definitions)
-            }
-            Special::DefineSyntax => {
-                let arguments = pair.cdr.get();
-                let Some(symbol) = car(arguments).get::<Symbol>().filter(|_| list_length(arguments) == Some(2)) else {
-                    return self.wrong("expected (define-syntax name (syntax-rules …))");
-                };
-                let transformer = self.transformer(car(cdr(arguments)), Value::TRUE)?;
-                let symbol = symbol.base();
-                if symbol.special() != 0 {
-                    symbol.flags.set(symbol.flags.get() | Symbol::USER_DEFINED);
-                }
-                symbol.value.set(transformer);
-                self.constant(Value::object(symbol))
-            }
-            _ => {
-                let (name, value) = self.definition(form)?;
-                let Some(symbol) = name.get::<Symbol>().map(|s| s.base()) else {
-                    return self.wrong(format!("expected a name to define, found {}", self.show(name)));
-                };
-                if !self.prelude {
-                    claim(symbol);
-                }
-                let node = self.expression(value)?;
-                let node = self.named(node, name)?;
-                Ok(Node::Define(self.pool.push(&self.store, Value::object(symbol))?, Box::new(node)))
-            }
-        }
-    }
-
-    /// The name and the expression of a `define`.
-    pub fn definition(&mut self, form: Value) -> Expand<(Value, Value)> {
-        let at = form.get::<Pair>().map_or(self.at, |pair| pair.place());
-        if at.0 > 0 {
-            self.at = at;
-        }
-        let arguments = cdr(form);
-        let (mut target, body) = (car(arguments), cdr(arguments));
-        if !target.is::<Pair>() {
-            return match list_length(body) {
-                Some(0) if target.is::<Symbol>() => Ok((target, self.unspecified_form()?)),
-                Some(1) => Ok((target, car(body))),
-                _ => self.wrong("expected (define name expression) or (define (name . parameters) body …)"),
-            };
-        }
-        if body == Value::NIL {
-            return self.wrong("a procedure's definition needs a body");
-        }
-        // (define ((f a) b) …) is (define (f a) (lambda (b) …)), as in older books.
-        let mut body = body;
-        while car(target).is::<Pair>() {
-            let lambda = self.store.symbol("lambda")?;
-            let inner = self.store.cons(lambda, self.store.cons(cdr(target), body)?)?;
-            body = self.store.list(&[inner])?;
-            target = car(target);
-        }
-        let head = self.store.symbol("named-lambda")?;
-        let value = self.store.cons_at(head, self.store.cons(target, body)?, self.at)?;
-        Ok((car(target), value))
-    }
-
-    fn unspecified_form(&self) -> Expand<Value> {
-        let quote = self.store.symbol("quote")?;
-        Ok(self.store.list(&[quote, Value::UNSPECIFIED])?)
-    }
-
-    /// `define-record-type` as definitions.
-    pub fn record_definitions(&mut self, form: Value) -> Expand<Value> {
-        let shape = "expected (define-record-type name (constructor field …) predicate (field accessor modifier) …)";
-        let arguments = cdr(form);
-        if list_length(arguments).is_none_or(|n| n < 3) {
-            return self.wrong(shape);
-        }
-        let (name, constructor, predicate) = (car(arguments), car(cdr(arguments)), car(cdr(cdr(arguments))));
-        let name = if name.is::<Pair>() { car(name) } else { name };
-        let specs = cdr(cdr(cdr(arguments)));
-        let store = self.store;
-        let symbol = |text: &str| store.symbol(text);
-        let (begin, define, quote) = (symbol("begin")?, symbol("define")?, symbol("quote")?);
-        let (r, v) = (symbol("record")?, symbol("value")?);
-        let procedure = |head: &[Value], body: Value| store.list(&[define, store.list(head)?, body]);
-        let mut fields = Value::NIL;
-        for spec in elements(lists::reversed(&store, specs)?) {
-            fields = store.cons(if spec.is::<Pair>() { car(spec) } else { spec }, fields)?;
-        }
-        let made =
-            store.list(&[symbol("%make-record-type")?, store.list(&[quote, name])?, store.list(&[quote, fields])?])?;
-        let mut all = store.list(&[store.list(&[define, name, made])?])?;
-        if constructor.is_true() {
-            let whole = constructor.is::<Symbol>();
-            let (maker, given) = if whole { (constructor, fields) } else { (car(constructor), cdr(constructor)) };
-            let mut values = Value::NIL;
-            for field in elements(lists::reversed(&store, fields)?) {
-                let known = elements(given).any(|g| g == field);
-                values = store.cons(if known { field } else { Value::FALSE }, values)?;
-            }
-            let body = store.cons(symbol("%record")?, store.cons(name, values)?)?;
-            all = store.cons(store.list(&[define, store.cons(maker, given)?, body])?, all)?;
-        }
-        if predicate.is_true() {
-            let body = store.list(&[symbol("%record?")?, r, name])?;
-            all = store.cons(procedure(&[predicate, r], body)?, all)?;
-        }
-        for (i, spec) in elements(specs).enumerate() {
-            let index = Value::fixnum(i as i64);
-            let mut rest = elements(cdr(spec));
-            if let Some(accessor) = rest.next() {
-                let body = store.list(&[symbol("%record-ref")?, r, name, index])?;
-                all = store.cons(procedure(&[accessor, r], body)?, all)?;
-            }
-            if let Some(modifier) = rest.next() {
-                let body = store.list(&[symbol("%record-set!")?, r, name, index, v])?;
-                all = store.cons(procedure(&[modifier, r, v], body)?, all)?;
-            }
-        }
-        Ok(store.cons_at(begin, lists::reversed(&store, all)?, self.at)?)
-    }
-
     fn quasiquote(&mut self, template: Value, depth: usize) -> Expand {
         if !self.store.limit.has_room() {
             return self.wrong("this quasiquote is nested too deeply");
@@ -600,34 +465,6 @@ impl Expander<'_> {
         let keyword = self.constant(keyword)?;
         let rest = self.quasiquote(rest, depth)?;
         Ok(self.primitive_call("cons", vec![keyword, rest]))
-    }
-}
-
-/// Notes that the program defines this global itself.
-pub fn claim(symbol: Gc<Symbol>) {
-    symbol.flags.set(symbol.flags.get() | Symbol::USER_DEFINED);
-    if symbol.value.get().is::<Macro>() {
-        symbol.value.set(Value::UNBOUND);
-    }
-}
-
-/// Marks what the top-level forms of a file define or assign, so that no call to it is compiled as a built-in.
-pub fn claim_definitions(forms: Value) {
-    for form in elements(forms) {
-        let Some(head) = car(form).get::<Symbol>() else { continue };
-        let mut target = car(cdr(form));
-        match head.text() {
-            "define" | "set!" => {
-                while target.is::<Pair>() {
-                    target = car(target);
-                }
-                if let Some(symbol) = target.get::<Symbol>() {
-                    claim(symbol);
-                }
-            }
-            "begin" => claim_definitions(cdr(form)),
-            _ => {}
-        }
     }
 }
 

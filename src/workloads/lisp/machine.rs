@@ -5,28 +5,21 @@
 //! collector finds every temporary of a stopped thread by tracing one object. What the machine keeps outside of it,
 //! registers as it were, lies in [`Vm`] on the Rust stack, which is scanned conservatively.
 //!
-//! Slots above the stack pointer keep what was last in them and would keep it alive, so the machine clears the part
-//! that was in use every few thousand calls; those are also the moments at which it looks whether the host wants it
-//! to end. It polls for a safepoint at every call and at every turn of a loop.
+//! It polls for a safepoint at every call and at every turn of a loop.
 
-use crate::sync::{AtomicBool, Ordering};
-use crate::{Array, Gc};
+use crate::{Array, Gc, OutOfMemory};
 
 use super::builtins::{self, Action};
 use super::code::{Capture, Op};
 use super::error::{LispError, Outcome, Trouble};
+use super::objects::{Boxed, Closure, Code, Pair, Row, Symbol, Vector};
 use super::output::Output;
+use super::stack::{RESERVE, return_word};
 use super::store::Store;
-use super::value::{Boxed, Closure, Code, Kind, Pair, Row, Symbol, Value, Vector};
+use super::value::{Kind, Value};
 
 /// Slots of a machine's first stack.
 pub const FIRST_SLOTS: usize = 4096;
-
-/// How often the machine looks at things that can wait.
-const CALLS_BETWEEN_CHORES: u32 = 4096;
-
-/// What handlers may use after the recursion went too deep.
-const RESERVE: usize = 1 << 16;
 
 /// The registers of a running machine.
 pub struct Vm<'v, 'o> {
@@ -39,27 +32,22 @@ pub struct Vm<'v, 'o> {
     pub closure: Gc<Closure>,
     pub handlers: Value,
     pub winders: Value,
-    /// How many slots the stack may have.
-    limit: usize,
-    /// The same, or more while a handler looks at a recursion that went too deep.
-    most_slots: usize,
+    pub most_slots: usize,
+    /// Slots at the end of the stack that are not used: `RESERVE`, or none while handlers look at a recursion that
+    /// went too deep.
+    pub reserve: usize,
     /// No slot from here on has been used since the unused ones were cleared.
-    high: usize,
-    calls: u32,
+    pub high: usize,
+    pub calls: u32,
     /// The primitive that is running, for error messages.
     pub primitive: usize,
-    interrupt: Option<&'v AtomicBool>,
+    /// What the last full heap had to say.
+    pub memory: Option<OutOfMemory>,
 }
 
 impl<'v, 'o> Vm<'v, 'o> {
     /// A machine that will run `closure`, a procedure without parameters.
-    pub fn new(
-        store: Store<'v>,
-        out: &'v mut Output<'o>,
-        closure: Gc<Closure>,
-        most_slots: usize,
-        interrupt: Option<&'v AtomicBool>,
-    ) -> Self {
+    pub fn new(store: Store<'v>, out: &'v mut Output<'o>, closure: Gc<Closure>, most_slots: usize) -> Self {
         let stack = store.machine.stack.get();
         Self {
             store,
@@ -71,12 +59,12 @@ impl<'v, 'o> Vm<'v, 'o> {
             closure,
             handlers: Value::NIL,
             winders: Value::NIL,
-            limit: most_slots,
             most_slots,
+            reserve: RESERVE,
             high: 0,
             calls: 0,
             primitive: 0,
-            interrupt,
+            memory: None,
         }
     }
 
@@ -130,7 +118,7 @@ impl<'v, 'o> Vm<'v, 'o> {
     }
 
     #[inline(always)]
-    fn code(&self) -> Gc<Code> {
+    pub fn code(&self) -> Gc<Code> {
         self.closure.code
     }
 
@@ -146,7 +134,7 @@ impl<'v, 'o> Vm<'v, 'o> {
     }
 
     #[inline(always)]
-    fn words(&self) -> Gc<Array<u32>> {
+    pub fn words(&self) -> Gc<Array<u32>> {
         self.closure.code.words
     }
 
@@ -406,7 +394,7 @@ impl<'v, 'o> Vm<'v, 'o> {
 
     /// Runs a primitive on the top `count` values, which stay.
     #[inline(always)]
-    fn plain(&mut self, index: usize, function: builtins::Function, count: usize) -> Outcome {
+    pub fn plain(&mut self, index: usize, function: builtins::Function, count: usize) -> Outcome {
         self.primitive = index;
         let primitive = builtins::primitive(index);
         if count < primitive.least || count > primitive.most {
@@ -465,141 +453,6 @@ impl<'v, 'o> Vm<'v, 'o> {
         }
         Ok(())
     }
-
-    /// Starts a closure whose `count` arguments begin at `base`.
-    #[inline(always)]
-    pub fn enter(&mut self, closure: Gc<Closure>, base: usize, count: usize) -> Outcome<()> {
-        let code = closure.code;
-        let required = code.required();
-        if count != required || code.has_rest() {
-            self.gather_rest(closure, count)?;
-        }
-        if base + code.slots > self.high {
-            self.reach(base + code.slots, &closure)?;
-        }
-        self.closure = closure;
-        self.fp = base;
-        self.pc = 0;
-        self.poll()
-    }
-
-    /// The arguments beyond the required ones become a list, or there are too many or too few.
-    #[inline(never)]
-    fn gather_rest(&mut self, closure: Gc<Closure>, count: usize) -> Outcome<()> {
-        if !closure.code.accepts(count) {
-            return Err(self.wrong_count(Value::object(closure), count));
-        }
-        let mut rest = Value::NIL;
-        for _ in closure.code.required()..count {
-            let value = self.pop();
-            rest = self.store.cons(value, rest)?;
-        }
-        // With an empty rest this is the slot above the arguments, which every frame has.
-        self.push(rest);
-        Ok(())
-    }
-
-    /// Moves the procedure and its arguments from the top down over the running frame.
-    #[inline(always)]
-    fn replace_frame(&mut self, count: usize) {
-        let (from, to) = (self.sp - count - 1, self.fp - 1);
-        for i in 0..=count {
-            self.stack[to + i].set(self.stack[from + i].get());
-        }
-        self.sp = to + count + 1;
-    }
-
-    /// Gives the value to whom waits below the frame at `base`. True if nobody does: the run is over.
-    #[inline(always)]
-    pub fn return_to(&mut self, base: usize, value: Value) -> bool {
-        let (pc, fp) = caller_of(self.stack[base - 2].get());
-        self.sp = base - 2;
-        (self.pc, self.fp) = (pc, fp);
-        if fp == 0 {
-            return true;
-        }
-        self.push(value);
-        if let Some(closure) = self.stack[fp - 1].get().get::<Closure>() {
-            self.closure = closure;
-        }
-        false
-    }
-
-    #[inline(always)]
-    fn poll(&mut self) -> Outcome<()> {
-        self.store.mutator.safepoint();
-        self.calls += 1;
-        if self.calls >= CALLS_BETWEEN_CHORES { self.chores() } else { Ok(()) }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn chores(&mut self) -> Outcome<()> {
-        self.calls = 0;
-        self.clear_unused();
-        self.out.flush_if_late(self.store.mutator)?;
-        match self.interrupt {
-            Some(flag) if flag.load(Ordering::Relaxed) => Err(LispError::Interrupted.into()),
-            _ => Ok(()),
-        }
-    }
-
-    /// Forgets what lies above the stack pointer. The frame's own room above `sp` is still needed as slots, not values.
-    pub fn clear_unused(&mut self) {
-        for slot in &self.stack[self.sp..self.high] {
-            slot.set(Value::UNSPECIFIED);
-        }
-        let needed = self.fp + self.code().slots;
-        self.high = needed.max(self.sp).min(self.stack.len());
-        if self.sp < self.limit / 2 {
-            self.most_slots = self.limit;
-        }
-    }
-
-    /// Makes the stack usable up to `slots`.
-    #[cold]
-    #[inline(never)]
-    fn reach(&mut self, slots: usize, closure: &Gc<Closure>) -> Outcome<()> {
-        if slots <= self.stack.len() {
-            self.high = (slots + 64).min(self.stack.len());
-            return Ok(());
-        }
-        if slots > self.most_slots {
-            return Err(self.too_deep(closure));
-        }
-        let old = self.stack;
-        let length = (old.len() * 2).max(slots).min(self.most_slots);
-        let larger = self.store.row(length, |i| if i < self.sp { old[i].get() } else { Value::UNSPECIFIED });
-        let Ok(larger) = larger else { return Err(self.too_deep(closure)) };
-        self.stack = larger;
-        self.store.machine.stack.set(larger);
-        self.high = slots;
-        Ok(())
-    }
-
-    /// Room for `count` more slots than are in use now.
-    pub fn need(&mut self, count: usize) -> Outcome<()> {
-        let closure = self.closure;
-        if self.sp + count > self.high { self.reach(self.sp + count, &closure) } else { Ok(()) }
-    }
-
-    #[cold]
-    fn too_deep(&mut self, closure: &Gc<Closure>) -> Trouble {
-        let frames = self.depth();
-        self.most_slots = self.limit + RESERVE;
-        let name = super::printer::to_text(&self.store, closure.code.name, super::printer::Style::Display);
-        let name = if closure.code.name.is_true() { name } else { "an unnamed procedure".to_owned() };
-        let message = format!("recursion too deep in {name}: {frames} calls are waiting");
-        Trouble::Failure("recursion", message, None)
-    }
-}
-
-impl Code {
-    /// Whether a call with this many arguments is right.
-    #[inline(always)]
-    pub fn accepts(&self, count: usize) -> bool {
-        count == self.required() || count > self.required() && self.has_rest()
-    }
 }
 
 #[inline(always)]
@@ -611,16 +464,4 @@ fn set_box(slot: Value, value: Value) {
     if let Some(boxed) = slot.get::<Boxed>() {
         boxed.value.set(value);
     }
-}
-
-/// Where to go on in the caller: its pc and its fp, which is never 0 but for the outermost call.
-#[inline(always)]
-pub fn return_word(pc: usize, fp: usize) -> Value {
-    Value::fixnum((pc << 32 | fp) as i64)
-}
-
-#[inline(always)]
-pub fn caller_of(word: Value) -> (usize, usize) {
-    let word = word.bits() >> 1;
-    (word >> 32, word & 0xffff_ffff)
 }

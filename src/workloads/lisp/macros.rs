@@ -14,8 +14,9 @@ use crate::Gc;
 use super::builtins::lists;
 use super::expand::{Expand, Expander, Meaning};
 use super::forms::{Special, car, cdr};
+use super::objects::{Macro, Pair, Symbol, Vector};
 use super::store::{elements, list_length};
-use super::value::{Kind, Macro, Pair, Symbol, Value, Vector};
+use super::value::{Kind, Value};
 
 impl Expander<'_> {
     /// A macro from `(syntax-rules …)`.
@@ -79,7 +80,7 @@ impl Expander<'_> {
             let form = lists::from_row(&self.store, &actual.items)?;
             return self.matches(found, pattern, form, bindings);
         }
-        Ok(lists::equal(&self.store, pattern, form))
+        Ok(lists::equal(&self.store, pattern, form)?)
     }
 
     /// `pattern …` followed by `tail`: as many elements as leave enough for the tail.

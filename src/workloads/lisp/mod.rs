@@ -4,7 +4,7 @@
 //! symbols, floats, closures, vectors, the compiled code, the symbol table, even the machine's stack are objects of
 //! the world; what the interpreter keeps outside of the heap is one `Root`, and the registers of a running
 //! machine on the Rust stack. That is what the promise of `World::attach` asks for, and why nothing in this
-//! folder puts a [`Value`](value::Value) into a `Vec` or a `Box`.
+//! folder puts a `Value` into a `Vec` or a `Box`.
 //!
 //! ```text
 //!   text ──reader──▶ data ──expand, forms, macros──▶ tree ──resolve──▶ (captures, boxes) ──emit──▶ code ──machine──▶
@@ -24,7 +24,9 @@
 //! `file:line:column`; an uncaught condition with the place of the call, the procedure, and the calls that waited
 //! for it. A full heap raises a condition like any other failure; a program may catch it and go on.
 
+use std::cell::Cell;
 use std::io::Write;
+use std::marker::PhantomData;
 
 use crate::sync::AtomicBool;
 use crate::{Gc, Mutator, Root};
@@ -34,6 +36,7 @@ mod builtins;
 mod code;
 mod conditions;
 mod control;
+mod define;
 mod emit;
 mod error;
 mod expand;
@@ -41,11 +44,13 @@ mod forms;
 mod machine;
 mod macros;
 mod numbers;
+mod objects;
 mod output;
 mod printer;
 mod reader;
 mod repl;
 mod resolve;
+mod stack;
 mod store;
 mod tree;
 mod value;
@@ -55,22 +60,28 @@ pub use repl::Prompt;
 
 use error::SyntaxError;
 use machine::{FIRST_SLOTS, Vm};
+use objects::{Closure, Condition, Pair};
 use output::Output;
 use reader::Reader;
-use store::{Machine, StackLimit, Store, elements};
-use value::{Closure, Condition, Kind, Pair, Value};
+use store::{Machine, StackLimit, Store};
+use value::{Kind, Value};
 
 const PRELUDE: &str = include_str!("prelude.scm");
 
 /// Slots that a machine's stack may have: room for about half a million waiting calls, 32 MiB.
 const MOST_SLOTS: usize = 1 << 22;
 
+/// A stack that is larger than this is not kept from one program to the next.
+const LARGE_SLOTS: usize = 1 << 16;
+
 /// A Scheme, for one mutator thread: symbols, global variables, a stack.
 ///
-/// It belongs to the world of the mutator that made it and is used with mutators of that world only.
+/// It belongs to the world of the mutator that made it and is used with mutators of that world only. It may move to
+/// another thread, but two threads can't use it at once: they would push on one stack.
 pub struct Interpreter {
     machine: Root<Machine>,
     most_slots: usize,
+    _one_thread_at_a_time: PhantomData<Cell<()>>,
 }
 
 impl std::fmt::Debug for Interpreter {
@@ -83,7 +94,8 @@ impl Interpreter {
     /// Makes the symbols, the built-in procedures, and what is written in Scheme itself.
     pub fn new(mutator: &Mutator) -> Result<Self, LispError> {
         let machine = Machine::make(mutator, FIRST_SLOTS)?;
-        let interpreter = Self { machine: mutator.root(machine), most_slots: MOST_SLOTS };
+        let interpreter =
+            Self { machine: mutator.root(machine), most_slots: MOST_SLOTS, _one_thread_at_a_time: PhantomData };
         let store = interpreter.store(mutator)?;
         forms::Special::install(&store)?;
         builtins::install(&store)?;
@@ -98,7 +110,7 @@ impl Interpreter {
         };
         machine.out_of_memory.set(store.object(condition)?);
         let mut nowhere = std::io::sink();
-        interpreter.run(&store, Source::Prelude, &mut Output::new(&mut nowhere), None)?;
+        interpreter.run(&store, Source::Prelude, &mut Output::new(&mut nowhere))?;
         machine.ready.set(Value::TRUE);
         Ok(interpreter)
     }
@@ -132,9 +144,9 @@ impl Interpreter {
         out: &mut (dyn Write + Send),
         interrupt: Option<&AtomicBool>,
     ) -> Result<(), LispError> {
-        let store = self.store(mutator)?;
+        let store = Store { interrupt, ..self.store(mutator)? };
         let mut out = Output::new(out);
-        let result = self.run(&store, Source::File { name, text }, &mut out, interrupt);
+        let result = self.run(&store, Source::File { name, text }, &mut out);
         out.flush(mutator)?;
         match result {
             Err(LispError::Exit(0)) => Ok(()),
@@ -147,33 +159,34 @@ impl Interpreter {
     pub fn evaluate(&self, mutator: &Mutator, name: &str, text: &str) -> Result<String, LispError> {
         let store = self.store(mutator)?;
         let mut nowhere = std::io::sink();
-        let value = self.run(&store, Source::File { name, text }, &mut Output::new(&mut nowhere), None)?;
+        let value = self.run(&store, Source::File { name, text }, &mut Output::new(&mut nowhere))?;
         Ok(printer::to_text(&store, value, printer::Style::Write))
     }
 
     fn store<'m>(&self, mutator: &'m Mutator) -> Result<Store<'m>, LispError> {
-        Ok(Store { mutator, machine: self.machine.get(mutator), limit: StackLimit::of_this_thread()? })
+        Ok(Store { mutator, machine: self.machine.get(mutator), limit: StackLimit::of_this_thread()?, interrupt: None })
     }
 
-    fn run(
-        &self,
-        store: &Store<'_>,
-        source: Source<'_>,
-        out: &mut Output<'_>,
-        interrupt: Option<&AtomicBool>,
-    ) -> Result<Value, LispError> {
+    fn run(&self, store: &Store<'_>, source: Source<'_>, out: &mut Output<'_>) -> Result<Value, LispError> {
         let (file, forms) = match source {
             Source::Prelude => (Value::FALSE, read_all(store, "prelude", PRELUDE)?),
             Source::File { name, text } => (store.string(name)?, read_all(store, name, text)?),
         };
-        forms::claim_definitions(if file.is_true() { forms } else { Value::NIL });
+        define::claim_definitions(if file.is_true() { forms } else { Value::NIL });
         store.machine.output.set(Value::TRUE);
+        if store.machine.stack.get().len() > LARGE_SLOTS {
+            // A program that went deep has ended; the next one begins small.
+            store.machine.stack.set(store.row(FIRST_SLOTS, |_| Value::UNSPECIFIED)?);
+        }
         let mut last = Value::UNSPECIFIED;
-        for form in elements(forms) {
+        store.machine.forms.set(forms);
+        while let Some(pair) = store.machine.forms.get().get::<Pair>() {
+            let form = pair.car.get();
+            store.machine.forms.set(pair.cdr.get());
             let name = if let Source::File { name, .. } = source { name } else { "prelude" };
-            let compiled = compile(store, form, file).map_err(|error| place_error(error, name))?;
+            let compiled = compile(store, form, pair.place(), file).map_err(|error| place_error(error, name))?;
             if let Some(closure) = compiled.get::<Closure>() {
-                last = Vm::new(*store, out, closure, self.most_slots, interrupt).run(closure)?;
+                last = Vm::new(*store, out, closure, self.most_slots).run(closure)?;
             }
         }
         Ok(last)
@@ -197,7 +210,7 @@ fn read_all(store: &Store<'_>, name: &str, text: &str) -> Result<Value, LispErro
     let mut forms = Value::NIL;
     let mut last: Option<Gc<Pair>> = None;
     while let Some(form) = reader.next().map_err(|error| place_error(error, name))? {
-        let pair = store.cons(form, Value::NIL)?;
+        let pair = store.cons_at(form, Value::NIL, reader.place())?;
         match last {
             Some(last) => last.cdr.set(pair),
             None => forms = pair,
@@ -209,9 +222,10 @@ fn read_all(store: &Store<'_>, name: &str, text: &str) -> Result<Value, LispErro
 
 /// A top-level form as a procedure without parameters. The prelude is the file `#f` before it is installed; forms
 /// given to `eval` have no file either.
-fn compile(store: &Store<'_>, form: Value, file: Value) -> Result<Value, SyntaxError> {
+fn compile(store: &Store<'_>, form: Value, at: (u32, u32), file: Value) -> Result<Value, SyntaxError> {
     let prelude = !store.machine.ready.get().is_true();
     let mut expander = expand::Expander::new(*store, prelude)?;
+    expander.at = at;
     let mut node = expander.toplevel(form)?;
     let functions = resolve::resolve(&mut node, &mut expander.variables);
     let mut emitter = emit::Emitter::new(*store, expander.pool, file, &mut expander.variables, &functions);
@@ -221,7 +235,7 @@ fn compile(store: &Store<'_>, form: Value, file: Value) -> Result<Value, SyntaxE
 
 fn place_error(error: SyntaxError, file: &str) -> LispError {
     match error {
-        SyntaxError::Memory => LispError::OutOfMemory(crate::OutOfMemory),
+        SyntaxError::Memory(error) => LispError::OutOfMemory(error),
         SyntaxError::Syntax { at: (line, column), message, incomplete } => {
             LispError::Syntax { place: Place { file: file.to_owned(), line, column }, message, incomplete }
         }

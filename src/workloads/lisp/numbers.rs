@@ -8,8 +8,9 @@ use std::cmp::Ordering;
 
 use super::bignum::{Big, MOST_DIGITS};
 use super::error::{Outcome, Trouble};
+use super::objects::{Bignum, Flonum};
 use super::store::Store;
-use super::value::{Bignum, Flonum, Kind, Value};
+use super::value::{Kind, Value};
 
 /// A number taken out of its cell.
 #[derive(Clone, Debug)]
@@ -104,7 +105,7 @@ fn big(store: &Store<'_>, b: Big) -> Outcome {
         return Ok(Value::fixnum(small));
     }
     if b.digits().len() > MOST_DIGITS {
-        return Err(Trouble::Failure("arithmetic", "an integer of more than ten million digits".to_owned(), None));
+        return Err(Trouble::Failure("arithmetic", "an integer of more than 600,000 digits".to_owned(), None));
     }
     let digits = store.mutator.alloc_array(b.digits().len(), |i| b.digits()[i])?;
     Ok(store.object(Bignum { head: Kind::Bignum.head(u64::from(b.is_negative())), digits })?)
@@ -117,10 +118,19 @@ struct Operation {
     float: fn(f64, f64) -> f64,
 }
 
+/// Does work on large numbers, which lie in malloc memory, without making a collection wait for its end.
+fn unhurried<R: Send>(store: &Store<'_>, operands: &[&Big], work: impl FnOnce() -> R + Send) -> R {
+    const LARGE: usize = 64;
+    if operands.iter().all(|b| b.digits().len() < LARGE) { work() } else { store.mutator.blocking(work) }
+}
+
 fn operate(store: &Store<'_>, a: Value, b: Value, op: &Operation) -> Outcome {
     match (Number::of(a)?, Number::of(b)?) {
         (Fix(a), Fix(b)) => integer(store, (op.fix)(i128::from(a), i128::from(b))),
-        (a, b) if a.is_exact() && b.is_exact() => big(store, (op.big)(&a.to_big(), &b.to_big())),
+        (a, b) if a.is_exact() && b.is_exact() => {
+            let (a, b) = (a.to_big(), b.to_big());
+            big(store, unhurried(store, &[&a, &b], || (op.big)(&a, &b)))
+        }
         (a, b) => Ok(store.flonum((op.float)(a.to_f64(), b.to_f64()))?),
     }
 }
@@ -143,7 +153,7 @@ pub fn divide(store: &Store<'_>, a: Value, b: Value) -> Outcome {
     if !(x.is_exact() && y.is_exact()) {
         return Ok(store.flonum(x.to_f64() / y.to_f64())?);
     }
-    let (quotient, remainder) = split(&x, &y)?;
+    let (quotient, remainder) = split(store, &x, &y)?;
     if remainder.is_zero() { quotient.value(store) } else { Ok(store.flonum(x.to_f64() / y.to_f64())?) }
 }
 
@@ -152,14 +162,15 @@ fn division_by_zero() -> Trouble {
 }
 
 /// Quotient towards zero, and remainder, of two exact integers.
-fn split(a: &Number, b: &Number) -> Outcome<(Number, Number)> {
+fn split(store: &Store<'_>, a: &Number, b: &Number) -> Outcome<(Number, Number)> {
     if b.is_zero() {
         return Err(division_by_zero());
     }
     if let (Fix(a), Fix(b)) = (a, b) {
         return Ok((Fix(a / b), Fix(a % b)));
     }
-    let (quotient, remainder) = a.to_big().divided_by(&b.to_big());
+    let (a, b) = (a.to_big(), b.to_big());
+    let (quotient, remainder) = unhurried(store, &[&a, &b], || a.divided_by(&b));
     let small = |b: Big| b.to_i64().map_or(Number::Big(b), Fix);
     Ok((small(quotient), small(remainder)))
 }
@@ -187,7 +198,7 @@ pub fn integer_division(store: &Store<'_>, which: Division, a: Value, b: Value) 
             Division::Modulo => x - y * (x / y).floor(),
         })?);
     }
-    let (quotient, remainder) = split(&x, &y)?;
+    let (quotient, remainder) = split(store, &x, &y)?;
     match which {
         Division::Quotient => quotient.value(store),
         Division::Modulo if !remainder.is_zero() && remainder.is_negative() != y.is_negative() => {
@@ -277,11 +288,14 @@ pub fn to_exact(store: &Store<'_>, value: Value) -> Outcome {
 }
 
 /// A number as text; `None` if the value is none.
-pub fn to_text(_: &Store<'_>, value: Value, radix: u32) -> Option<String> {
+pub fn to_text(store: &Store<'_>, value: Value, radix: u32) -> Option<String> {
     Some(match Number::from_value(value)? {
         Fix(n) if radix == 10 => n.to_string(),
         Float(f) => float_text(f),
-        n => n.to_big().to_text(radix),
+        n => {
+            let n = n.to_big();
+            unhurried(store, &[&n], || n.to_text(radix))
+        }
     })
 }
 
@@ -295,6 +309,9 @@ fn float_text(f: f64) -> String {
     let text = if f != 0.0 && !(1e-7..1e21).contains(&f.abs()) { format!("{f:e}") } else { format!("{f}") };
     if text.contains(['.', 'e']) { text } else { text + ".0" }
 }
+
+/// A longer token is no number that anybody wrote.
+const MOST_CHARACTERS: usize = 1 << 20;
 
 /// The number that a token writes, if it writes one.
 pub fn parse(store: &Store<'_>, token: &str, radix: u32) -> Outcome<Option<Value>> {
@@ -317,6 +334,9 @@ pub fn parse(store: &Store<'_>, token: &str, radix: u32) -> Outcome<Option<Value
     }
     if !digits.starts_with(|c: char| c.is_digit(radix) || c == '.') {
         return Ok(None);
+    }
+    if digits.len() > MOST_CHARACTERS {
+        return Err(Trouble::Failure("arithmetic", "a number of more than 600,000 digits".to_owned(), None));
     }
     if let Some(number) = Big::parse(token, radix) {
         return big(store, number).map(Some);

@@ -10,11 +10,12 @@ use std::fmt::Write as _;
 use crate::Gc;
 
 use super::numbers;
+use super::objects::{
+    Closure, Code, Condition, Pair, Promise, Record, RecordType, Row, Symbol, Table, Text, Values, Vector,
+};
 use super::reader::name_of_character;
 use super::store::{Store, elements};
-use super::value::{
-    Closure, Code, Condition, Kind, Pair, Promise, Record, RecordType, Row, Symbol, Table, Text, Value, Values, Vector,
-};
+use super::value::{Kind, Value};
 
 /// Whether strings and characters are printed for people or for the reader.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,6 +57,7 @@ struct Printer<'a, 'm> {
 
 impl Printer<'_, '_> {
     fn value(&mut self, value: Value) {
+        self.store.mutator.safepoint();
         if !self.store.limit.has_room() {
             self.text.push('…');
             return;
@@ -315,6 +317,7 @@ fn cycles(store: &Store<'_>, value: Value) -> HashMap<usize, Option<usize>> {
     ) {
         let mut opened = Vec::new();
         while store.limit.has_room() && (value.is::<Pair>() || row_of(value).is_some()) {
+            store.mutator.safepoint();
             match seen.get(&value.bits()) {
                 Some(Seen::Open) => {
                     found.insert(value.bits(), None);

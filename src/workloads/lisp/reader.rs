@@ -11,8 +11,9 @@ use crate::Gc;
 
 use super::error::SyntaxError;
 use super::numbers;
+use super::objects::Pair;
 use super::store::Store;
-use super::value::{Pair, Value};
+use super::value::Value;
 
 type Read<T> = Result<T, SyntaxError>;
 
@@ -23,11 +24,12 @@ pub struct Reader<'t, 'm> {
     length: usize,
     line: u32,
     column: u32,
+    begun: (u32, u32),
 }
 
 impl<'t, 'm> Reader<'t, 'm> {
     pub fn new(store: Store<'m>, text: &'t str) -> Self {
-        let mut reader = Self { store, rest: text, length: text.len(), line: 1, column: 1 };
+        let mut reader = Self { store, rest: text, length: text.len(), line: 1, column: 1, begun: (1, 1) };
         if text.starts_with("#!/") {
             while reader.peek().is_some_and(|c| c != '\n') {
                 reader.advance();
@@ -41,10 +43,24 @@ impl<'t, 'm> Reader<'t, 'm> {
         self.length - self.rest.len()
     }
 
+    /// Where the last datum that `next` returned begins.
+    pub fn place(&self) -> (u32, u32) {
+        self.begun
+    }
+
     /// The next datum, or `None` at the end.
     pub fn next(&mut self) -> Read<Option<Value>> {
+        let datum = self.next_inside()?;
+        Ok(datum.map(|(datum, begun)| {
+            self.begun = begun;
+            datum
+        }))
+    }
+
+    fn next_inside(&mut self) -> Read<Option<(Value, (u32, u32))>> {
         self.skip_blanks()?;
-        if self.rest.is_empty() { Ok(None) } else { self.datum().map(Some) }
+        let begun = self.here();
+        if self.rest.is_empty() { Ok(None) } else { Ok(Some((self.datum()?, begun))) }
     }
 
     fn peek(&self) -> Option<char> {
@@ -111,7 +127,7 @@ impl<'t, 'm> Reader<'t, 'm> {
     }
 
     fn required_datum(&mut self, at: (u32, u32), what: &str) -> Read<Value> {
-        self.next()?.ok_or_else(|| incomplete(at, what))
+        self.next_inside()?.map(|(datum, _)| datum).ok_or_else(|| incomplete(at, what))
     }
 
     fn datum(&mut self) -> Read<Value> {
@@ -235,7 +251,9 @@ impl<'t, 'm> Reader<'t, 'm> {
             Some(c @ ('\\' | '"' | '|' | '\'')) => text.push(c),
             Some('x' | 'X') => {
                 let digits: String = self.rest.chars().take_while(char::is_ascii_hexdigit).collect();
-                (0..digits.len()).for_each(|_| drop(self.advance()));
+                for _ in 0..digits.len() {
+                    self.advance();
+                }
                 let code = u32::from_str_radix(&digits, 16).ok().and_then(char::from_u32);
                 match (code, self.advance()) {
                     (Some(c), Some(';')) => text.push(c),
@@ -312,6 +330,9 @@ impl<'t, 'm> Reader<'t, 'm> {
         }
         match numbers::parse(&self.store, token, 10)? {
             Some(number) => Ok(number),
+            None if is_fraction(token) => {
+                Err(wrong(at, &format!("{token}: there are no exact fractions; write a decimal number or a division")))
+            }
             None => Ok(self.store.symbol(token)?),
         }
     }
@@ -323,6 +344,12 @@ fn wrong(at: (u32, u32), message: &str) -> SyntaxError {
 
 fn incomplete(at: (u32, u32), message: &str) -> SyntaxError {
     SyntaxError::Syntax { at, message: message.to_owned(), incomplete: true }
+}
+
+fn is_fraction(token: &str) -> bool {
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    let unsigned = token.strip_prefix(['+', '-']).unwrap_or(token);
+    unsigned.split_once('/').is_some_and(|(above, below)| digits(above) && digits(below))
 }
 
 fn is_delimiter(c: char) -> bool {

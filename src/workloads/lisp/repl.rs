@@ -56,7 +56,7 @@ impl Interpreter {
                 continue;
             }
             let store = self.store(mutator)?;
-            match self.run(&store, Source::File { name: "repl", text: &text }, &mut out, None) {
+            match self.run(&store, Source::File { name: "repl", text: &text }, &mut out) {
                 Ok(Value::UNSPECIFIED) => {}
                 Ok(value) => {
                     let shown = to_text(&store, value, Style::Write);
@@ -86,7 +86,7 @@ impl Interpreter {
                 Ok(Some(_)) => {}
                 Ok(None) => return Ok(false),
                 Err(SyntaxError::Syntax { incomplete, .. }) => return Ok(incomplete),
-                Err(SyntaxError::Memory) => return Ok(false),
+                Err(SyntaxError::Memory(error)) => return Err(error.into()),
             }
         }
     }

@@ -5,9 +5,12 @@
 //! A [`Store`] is what the reader, the compiler and the running machine pass around: it is `Copy` and lives on the
 //! Rust stack, where the collector looks.
 
+use crate::sync::{AtomicBool, Ordering};
 use crate::{Array, Gc, GcCell, Mutator, OutOfMemory, traced};
 
-use super::value::{Boxed, Code, Flonum, Kind, Object, Pair, Row, Symbol, Text, Value, Values, Vector};
+use super::error::LispError;
+use super::objects::{Boxed, Code, Flonum, Pair, Row, Symbol, Text, Values, Vector};
+use super::value::{Kind, Object, Value};
 
 traced! {
     /// The state of one interpreter: its symbols (and in them its global variables) and its stack.
@@ -27,6 +30,8 @@ traced! {
         pub ready: GcCell<Value>,
         /// Where `display` writes: `#t` for the host's sink, or a port.
         pub output: GcCell<Value>,
+        /// The top-level forms that are still to be evaluated: part of every continuation.
+        pub forms: GcCell<Value>,
         /// The state of `random`.
         pub random: GcCell<usize>,
     }
@@ -38,6 +43,8 @@ pub struct Store<'m> {
     pub mutator: &'m Mutator,
     pub machine: Gc<Machine>,
     pub limit: StackLimit,
+    /// Set by the host when the program shall end.
+    pub interrupt: Option<&'m AtomicBool>,
 }
 
 /// The result of an allocation.
@@ -59,12 +66,22 @@ impl Machine {
             out_of_memory: GcCell::new(Value::FALSE),
             ready: GcCell::new(Value::FALSE),
             output: GcCell::new(Value::TRUE),
+            forms: GcCell::new(Value::NIL),
             random: GcCell::new(0x9e37_79b9_7f4a_7c15),
         })
     }
 }
 
 impl Store<'_> {
+    /// For work that goes on for long without allocating: a safepoint, and a look at the host's wish.
+    pub fn breathe(&self) -> Result<(), LispError> {
+        self.mutator.safepoint();
+        match self.interrupt {
+            Some(flag) if flag.load(Ordering::Relaxed) => Err(LispError::Interrupted),
+            _ => Ok(()),
+        }
+    }
+
     pub fn cons(&self, car: Value, cdr: Value) -> Made<Value> {
         self.cons_at(car, cdr, (0, 0))
     }
@@ -258,7 +275,7 @@ impl StackLimit {
     /// The limit for the calling thread, from its real bounds.
     pub fn of_this_thread() -> std::io::Result<Self> {
         let bounds = crate::os::thread::current_stack()?;
-        Ok(Self { lowest: bounds.low as usize + MARGIN })
+        Ok(Self { lowest: bounds.low + MARGIN })
     }
 
     /// Whether there is room for one more level.
@@ -271,5 +288,5 @@ impl StackLimit {
 
 /// Code that has no free variables is a constant closure.
 pub fn closure_of(store: &Store<'_>, code: Gc<Code>) -> Made<Value> {
-    store.object(super::value::Closure { head: Kind::Closure.head(0), code, free: None })
+    store.object(super::objects::Closure { head: Kind::Closure.head(0), code, free: None })
 }

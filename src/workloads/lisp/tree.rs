@@ -10,8 +10,9 @@
 
 use crate::{Gc, GcCell, traced};
 
+use super::objects::Row;
 use super::store::{Made, Store};
-use super::value::{Row, Value};
+use super::value::Value;
 
 /// Index of a variable in the compiler's table.
 pub type VariableId = usize;

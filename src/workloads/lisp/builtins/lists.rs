@@ -5,8 +5,9 @@ use crate::{Gc, GcCell};
 use super::super::error::{Outcome, Trouble};
 use super::super::machine::Vm;
 use super::super::numbers;
+use super::super::objects::{Pair, Text, Vector};
 use super::super::store::{Made, Store, elements, list_length};
-use super::super::value::{Pair, Row, Text, Value, Vector};
+use super::super::value::Value;
 use super::{ANY, Args, Primitive, length, plain};
 
 pub const ALL: &[Primitive] = &[
@@ -70,35 +71,40 @@ pub const ALL: &[Primitive] = &[
         Ok(reversed(&vm.store, reverse)?)
     }),
     plain("list-copy", 1, 1, |vm, args| Ok(appended(&vm.store, args[0].get(), Value::NIL)?)),
-    plain("last-pair", 1, 1, |_, args| {
+    plain("last-pair", 1, 1, |vm, args| {
         let mut last = pair(args[0].get())?;
+        let mut steps = 0_u32;
         while let Some(next) = last.cdr.get().get::<Pair>() {
             last = next;
+            steps = steps.wrapping_add(1);
+            if steps.is_multiple_of(1024) {
+                vm.store.breathe()?;
+            }
         }
         Ok(Value::object(last))
     }),
-    plain("memq", 2, 2, |_, args| member(args, |a, b| a == b)),
-    plain("memv", 2, 2, |_, args| member(args, eqv)),
+    plain("memq", 2, 2, |vm, args| member(vm, args, |a, b| Ok(a == b))),
+    plain("memv", 2, 2, |vm, args| member(vm, args, |a, b| Ok(eqv(a, b)))),
     plain("%member", 2, 2, |vm, args| {
         let store = vm.store;
-        member(args, |a, b| equal(&store, a, b))
+        member(vm, args, |a, b| equal(&store, a, b))
     }),
-    plain("assq", 2, 2, |_, args| associated(args, |a, b| a == b)),
-    plain("assv", 2, 2, |_, args| associated(args, eqv)),
+    plain("assq", 2, 2, |vm, args| associated(vm, args, |a, b| Ok(a == b))),
+    plain("assv", 2, 2, |vm, args| associated(vm, args, |a, b| Ok(eqv(a, b)))),
     plain("%assoc", 2, 2, |vm, args| {
         let store = vm.store;
-        associated(args, |a, b| equal(&store, a, b))
+        associated(vm, args, |a, b| equal(&store, a, b))
     }),
     plain("eq?", 2, 2, |_, args| Ok(Value::bool(args[0].get() == args[1].get()))),
     plain("eqv?", 2, 2, |_, args| Ok(Value::bool(eqv(args[0].get(), args[1].get())))),
-    plain("equal?", 2, 2, |vm, args| Ok(Value::bool(equal(&vm.store, args[0].get(), args[1].get())))),
+    plain("equal?", 2, 2, |vm, args| Ok(Value::bool(equal(&vm.store, args[0].get(), args[1].get())?))),
 ];
 
 fn pair(value: Value) -> Outcome<Gc<Pair>> {
     value.get::<Pair>().ok_or(Trouble::Type("a pair", value))
 }
 
-fn proper(list: Value) -> Outcome<usize> {
+pub fn proper(list: Value) -> Outcome<usize> {
     list_length(list).ok_or(Trouble::Type("a proper list", list))
 }
 
@@ -130,26 +136,36 @@ fn append(vm: &mut Vm<'_, '_>, args: Args<'_>) -> Outcome {
     Ok(all)
 }
 
-fn member(args: Args<'_>, same: impl Fn(Value, Value) -> bool) -> Outcome {
+fn member(vm: &Vm<'_, '_>, args: Args<'_>, same: impl Fn(Value, Value) -> Outcome<bool>) -> Outcome {
     let (item, mut rest) = (args[0].get(), args[1].get());
+    let mut steps = 0_u32;
     while let Some(pair) = rest.get::<Pair>() {
-        if same(item, pair.car.get()) {
+        if same(item, pair.car.get())? {
             return Ok(rest);
         }
         rest = pair.cdr.get();
+        steps = steps.wrapping_add(1);
+        if steps.is_multiple_of(1024) {
+            vm.store.breathe()?;
+        }
     }
     if rest == Value::NIL { Ok(Value::FALSE) } else { Err(Trouble::Type("a proper list", args[1].get())) }
 }
 
-fn associated(args: Args<'_>, same: impl Fn(Value, Value) -> bool) -> Outcome {
+fn associated(vm: &Vm<'_, '_>, args: Args<'_>, same: impl Fn(Value, Value) -> Outcome<bool>) -> Outcome {
     let key = args[0].get();
     let mut walk = elements(args[1].get());
+    let mut steps = 0_u32;
     for entry in walk.by_ref() {
         let Some(pair) = entry.get::<Pair>() else {
             return Err(Trouble::Type("a list of pairs", args[1].get()));
         };
-        if same(key, pair.car.get()) {
+        if same(key, pair.car.get())? {
             return Ok(entry);
+        }
+        steps = steps.wrapping_add(1);
+        if steps.is_multiple_of(1024) {
+            vm.store.breathe()?;
         }
     }
     if walk.rest() == Value::NIL { Ok(Value::FALSE) } else { Err(Trouble::Type("a list of pairs", args[1].get())) }
@@ -192,26 +208,51 @@ pub fn eqv(a: Value, b: Value) -> bool {
     a == b || numbers::same(a, b)
 }
 
-/// `equal?`: in a loop along lists, by recursion into everything else.
-pub fn equal(store: &Store<'_>, mut a: Value, mut b: Value) -> bool {
-    while let (Some(x), Some(y)) = (a.get::<Pair>(), b.get::<Pair>()) {
-        if a == b {
-            return true;
+/// `equal?`: in a loop along lists, by recursion into everything else as far as the thread's stack allows, and what
+/// lies deeper waits in a collected list.
+pub fn equal(store: &Store<'_>, a: Value, b: Value) -> Outcome<bool> {
+    let mut waiting = Value::NIL;
+    let mut same = equal_so_far(store, a, b, &mut waiting)?;
+    while let Some(pair) = waiting.get::<Pair>().filter(|_| same) {
+        waiting = pair.cdr.get();
+        if let Some(two) = pair.car.get().get::<Pair>() {
+            same = equal_so_far(store, two.car.get(), two.cdr.get(), &mut waiting)?;
         }
-        if !store.limit.has_room() || !equal(store, x.car.get(), y.car.get()) {
-            return false;
-        }
-        (a, b) = (x.cdr.get(), y.cdr.get());
     }
-    if let (Some(x), Some(y)) = (a.get::<Text>(), b.get::<Text>()) {
-        return x.text() == y.text();
-    }
-    if let (Some(x), Some(y)) = (a.get::<Vector>(), b.get::<Vector>()) {
-        return same_rows(store, &x.items, &y.items);
-    }
-    eqv(a, b)
+    Ok(same)
 }
 
-fn same_rows(store: &Store<'_>, a: &Row, b: &Row) -> bool {
-    a.len() == b.len() && store.limit.has_room() && a.iter().zip(b.iter()).all(|(x, y)| equal(store, x.get(), y.get()))
+fn equal_so_far(store: &Store<'_>, mut a: Value, mut b: Value, waiting: &mut Value) -> Outcome<bool> {
+    if !store.limit.has_room() {
+        *waiting = store.cons(store.cons(a, b)?, *waiting)?;
+        return Ok(true);
+    }
+    let mut steps = 0_u32;
+    while let (Some(x), Some(y)) = (a.get::<Pair>(), b.get::<Pair>()) {
+        if a == b {
+            return Ok(true);
+        }
+        if !equal_so_far(store, x.car.get(), y.car.get(), waiting)? {
+            return Ok(false);
+        }
+        (a, b) = (x.cdr.get(), y.cdr.get());
+        steps = steps.wrapping_add(1);
+        if steps.is_multiple_of(1024) {
+            // Lists may be long, or end nowhere.
+            store.breathe()?;
+        }
+    }
+    if let (Some(x), Some(y)) = (a.get::<Text>(), b.get::<Text>()) {
+        return Ok(x.text() == y.text());
+    }
+    let (Some(x), Some(y)) = (a.get::<Vector>(), b.get::<Vector>()) else { return Ok(eqv(a, b)) };
+    if x.items.len() != y.items.len() {
+        return Ok(false);
+    }
+    for (x, y) in x.items.iter().zip(y.items.iter()) {
+        if !equal_so_far(store, x.get(), y.get(), waiting)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

@@ -5,7 +5,8 @@ use std::cmp::Ordering;
 use super::super::error::{Outcome, Trouble};
 use super::super::machine::Vm;
 use super::super::numbers::{self, Division, Number};
-use super::super::value::{Text, Value};
+use super::super::objects::Text;
+use super::super::value::Value;
 use super::{ANY, Args, Primitive, plain};
 
 pub const ALL: &[Primitive] = &[

@@ -6,8 +6,9 @@ use crate::{Gc, GcCell};
 
 use super::super::error::{LispError, Outcome, Trouble};
 use super::super::machine::Vm;
+use super::super::objects::{Boxed, Closure, Condition, Continuation, Promise, Symbol, Try};
 use super::super::printer::{Style, condition_text};
-use super::super::value::{Boxed, Closure, Condition, Continuation, Kind, Promise, Symbol, Try, Value};
+use super::super::value::{Kind, Value};
 use super::{ANY, Action, Args, Control, Primitive, plain};
 
 const fn control(name: &'static str, least: usize, most: usize, what: Control) -> Primitive {

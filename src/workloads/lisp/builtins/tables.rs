@@ -8,8 +8,9 @@ use crate::{Gc, GcCell};
 use super::super::error::{Outcome, Trouble};
 use super::super::machine::Vm;
 use super::super::numbers::Number;
+use super::super::objects::{Pair, Table, Text, Vector};
 use super::super::store::{Store, elements, hash};
-use super::super::value::{Kind, Pair, Table, Text, Value, Vector};
+use super::super::value::{Kind, Value};
 use super::{Args, Primitive, lists, plain};
 
 pub const ALL: &[Primitive] = &[
@@ -84,9 +85,14 @@ fn find(store: &Store<'_>, args: Args<'_>) -> Outcome<Option<Gc<Pair>>> {
     let table = table(args)?;
     let (buckets, key) = (table.buckets.get(), args[1].get());
     let by_equal = table.head >> 8 == 1;
-    let same = |k: Value| if by_equal { lists::equal(store, k, key) } else { lists::eqv(k, key) };
-    let entries = elements(buckets[bucket(table, &buckets, key)].get()).filter_map(|e| e.get::<Pair>());
-    Ok(entries.into_iter().find(|entry| same(entry.car.get())))
+    let entries = elements(buckets[bucket(table, &buckets, key)].get());
+    for entry in entries.filter_map(|e| e.get::<Pair>()) {
+        let found = entry.car.get();
+        if lists::eqv(found, key) || by_equal && lists::equal(store, found, key)? {
+            return Ok(Some(entry));
+        }
+    }
+    Ok(None)
 }
 
 fn set(vm: &mut Vm<'_, '_>, args: Args<'_>) -> Outcome {

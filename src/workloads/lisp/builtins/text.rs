@@ -6,9 +6,11 @@ use crate::{Gc, GcCell};
 
 use super::super::error::{Outcome, Trouble};
 use super::super::machine::Vm;
+use super::super::objects::{Symbol, Text};
 use super::super::store::elements;
-use super::super::value::{Symbol, Text, Value};
-use super::{ANY, Args, Primitive, index_below, length, plain, range};
+use super::super::value::Value;
+use super::lists::proper;
+use super::{ANY, Args, Primitive, index_below, plain, range};
 
 pub const ALL: &[Primitive] = &[
     plain("string?", 1, 1, |_, args| Ok(Value::bool(args[0].get().is::<Text>()))),
@@ -30,7 +32,7 @@ pub const ALL: &[Primitive] = &[
     }),
     plain("make-string", 1, 2, |vm, args| {
         let c = args.get(1).map_or(Ok(' '), |_| character(args, 1))?;
-        Ok(vm.store.string(&c.to_string().repeat(length(args[0].get())?))?)
+        Ok(vm.store.string(&c.to_string().repeat(text_length(args[0].get())?))?)
     }),
     plain("string", 0, ANY, |vm, args| {
         let mut made = String::new();
@@ -59,12 +61,14 @@ pub const ALL: &[Primitive] = &[
         Ok(part.chars().rev().try_fold(Value::NIL, |rest, c| vm.store.cons(Value::char(c), rest))?)
     }),
     plain("list->string", 1, 1, |vm, args| {
+        proper(args[0].get())?;
         let characters: Option<String> = elements(args[0].get()).map(Value::as_char).collect();
         let made = characters.ok_or(Trouble::Type("a list of characters", args[0].get()))?;
         Ok(vm.store.string(&made)?)
     }),
     plain("string-join", 1, 2, |vm, args| {
         let between = if args.len() == 2 { str_of(args, 1)? } else { " " };
+        proper(args[0].get())?;
         let mut all = String::new();
         for (i, part) in elements(args[0].get()).enumerate() {
             all.push_str(if i > 0 { between } else { "" });
@@ -212,9 +216,14 @@ fn part(vm: &mut Vm<'_, '_>, args: Args<'_>) -> Outcome {
     Ok(vm.store.string(part)?)
 }
 
+/// How long a string may be made in one go.
+fn text_length(value: Value) -> Outcome<usize> {
+    value.as_index().filter(|&n| n <= 1 << 28).ok_or(Trouble::Type("the length of a string", value))
+}
+
 fn padding(args: Args<'_>) -> Outcome<(usize, char, Gc<Text>)> {
     let filler = if args.len() == 3 { character(args, 2)? } else { ' ' };
-    Ok((length(args[1].get())?, filler, text(args, 0)?))
+    Ok((text_length(args[1].get())?, filler, text(args, 0)?))
 }
 
 fn compare(args: Args<'_>, holds: fn(Ordering) -> bool) -> Outcome {

@@ -3,8 +3,9 @@
 use crate::{Gc, GcCell};
 
 use super::super::error::{Outcome, Trouble};
+use super::super::objects::{Record, RecordType, Row, Vector};
 use super::super::store::elements;
-use super::super::value::{Kind, Record, RecordType, Row, Value, Vector};
+use super::super::value::{Kind, Value};
 use super::{ANY, Args, Primitive, index_below, index_up_to, length, lists, plain, range};
 
 pub const ALL: &[Primitive] = &[

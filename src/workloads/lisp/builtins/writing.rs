@@ -7,10 +7,11 @@ use crate::{Gc, GcCell};
 
 use super::super::error::{Outcome, SyntaxError, Trouble};
 use super::super::machine::Vm;
+use super::super::objects::{Port, Text};
 use super::super::printer::{self, Style};
 use super::super::reader::Reader;
 use super::super::store::elements;
-use super::super::value::{Kind, Port, Text, Value};
+use super::super::value::{Kind, Value};
 use super::text::{character, str_of};
 use super::{Args, Primitive, length, plain};
 
@@ -90,7 +91,7 @@ pub const ALL: &[Primitive] =
             port.position.set(port.position.get() + reader.position());
             match datum {
                 Ok(datum) => Ok(datum.unwrap_or(Value::EOF)),
-                Err(SyntaxError::Memory) => Err(Trouble::Memory),
+                Err(SyntaxError::Memory(error)) => Err(Trouble::Memory(error)),
                 Err(SyntaxError::Syntax { message, .. }) => Err(Trouble::Failure("read", message, None)),
             }
         }),

@@ -1,0 +1,86 @@
+//! What the heap costs the machine. The tests look at the whole process, so they run one after the other, in a
+//! process of their own.
+
+mod heap_support;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use heap_support::*;
+use stopworld::{Mutator, World};
+
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+    status.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+#[test]
+fn memory_is_used_again_collection_after_collection() {
+    let _alone = alone();
+    let world = World::builder().heap_limit(1 << 30).initial_heap(4 << 20).build().unwrap();
+    let work = |m: &Mutator| {
+        for round in 0..40_u64 {
+            assert_eq!(check_tree(tree(m, 13).unwrap()), tree_size(13));
+            let big = m.alloc_array(300_000 + 1000 * round as usize, |_| 1_u8).unwrap();
+            let pinned = m.alloc_pinned(round).unwrap();
+            assert_eq!((big[0], *pinned), (1, round));
+        }
+    };
+    let mut seen = Vec::new();
+    for _ in 0..12 {
+        on_a_thread(&world, work);
+        world.collect().unwrap();
+        seen.push((world.totals().committed_bytes, resident_bytes()));
+    }
+    let (first, last) = (seen[3], seen[11]);
+    assert!(world.totals().collections > 50, "{:?}", world.totals());
+    assert!(last.0 <= first.0 * 11 / 10, "committed grows: {seen:?}");
+    assert!(last.1 <= first.1 + (8 << 20), "resident memory grows: {seen:?}");
+}
+
+#[test]
+fn a_heap_that_was_large_once_gives_its_memory_back() {
+    let _alone = alone();
+    let world = World::builder().heap_limit(1 << 30).initial_heap(1 << 20).build().unwrap();
+    let before = resident_bytes();
+    let root = on_a_thread(&world, |m| m.root(list(m, 4_000_000).unwrap()));
+    let full = resident_bytes();
+    assert!(full > before + (100 << 20), "{before} {full}");
+    drop(root);
+    world.collect().unwrap();
+    let after = resident_bytes();
+    assert!(after < before + (full - before) / 3, "{before} before, {full} full, {after} after");
+    on_a_thread(&world, |m| assert_eq!(check_list(list(m, 1_000_000).unwrap()), 1_000_000));
+    world.verify().unwrap();
+}
+
+#[test]
+fn worlds_that_are_gone_leave_nothing_behind() {
+    let _alone = alone();
+    let mut seen = Vec::new();
+    for _ in 0..6 {
+        for markers in [1, 2, 1, 3] {
+            for _ in 0..25 {
+                let world = paranoid().markers(markers).build().unwrap();
+                on_a_thread(&world, |m| {
+                    let kept = tree(m, 8).unwrap();
+                    m.set_finalizer(kept, |_, _| ()).unwrap();
+                    m.collect().unwrap();
+                    let root = m.root(kept);
+                    assert_eq!(check_tree(root.get(m)), tree_size(8));
+                });
+            }
+        }
+        let threads = std::fs::read_dir("/proc/self/task").unwrap().count();
+        let mappings = std::fs::read_to_string("/proc/self/maps").unwrap().lines().count();
+        seen.push((resident_bytes(), threads, mappings));
+    }
+    let (first, last) = (seen[2], seen[5]);
+    assert!(last.0 <= first.0 + (4 << 20), "resident memory grows: {seen:?}");
+    assert!(last.1 <= first.1 + 1, "threads are left behind: {seen:?}");
+    assert!(last.2 <= first.2 + 8, "mappings are left behind: {seen:?}");
+}

@@ -1,0 +1,116 @@
+//! What the tests of the heap share.
+//!
+//! Stacks are scanned conservatively, so a claim about what is *gone* is made when the thread that built it has
+//! detached: [`on_a_thread`] does that, and the test looks from a thread that was never attached.
+
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::time::{Duration, Instant};
+
+use stopworld::{Gc, GcCell, Mutator, OutOfMemory, Paranoid, World, WorldBuilder, traced};
+
+/// A world that checks itself after each collection.
+pub fn paranoid() -> WorldBuilder {
+    World::builder().paranoid(Paranoid::On).initial_heap(1 << 20).heap_limit(256 << 20)
+}
+
+/// Runs `body` on a mutator that has detached when this returns.
+pub fn on_a_thread<R: Send + 'static>(world: &World, body: impl FnOnce(&Mutator) -> R + Send + 'static) -> R {
+    // SAFETY: the tests keep every `Gc` in local variables, in collected objects and in roots.
+    let result = unsafe { world.spawn("builder", body) }.unwrap().join().unwrap();
+    assert_eq!(world.damage(), None, "found after a collection that nobody asked for");
+    result
+}
+
+/// Waits until `condition` holds.
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited 30 s in vain until {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// With no mutator attached: collects until no finalizer is queued any more, letting each run; returns how many
+/// objects are alive then.
+pub fn settle(world: &World) -> u64 {
+    loop {
+        wait_until("the finalizer thread has nothing to do", || {
+            world.totals().finalizers_due == 0 && world.threads().iter().all(|thread| thread.blocking)
+        });
+        let report = world.collect().unwrap();
+        if report.finalizers_queued == 0 {
+            return report.live_objects;
+        }
+    }
+}
+
+/// Writes over the part of the stack that calls before this one may have left addresses in.
+#[inline(never)]
+pub fn scrub_stack() {
+    std::hint::black_box([0_u64; 4096]);
+}
+
+traced! {
+    /// A cell of a list, or a node of a tree.
+    pub struct Node {
+        pub key: u64,
+        pub left: GcCell<Option<Gc<Node>>>,
+        pub right: GcCell<Option<Gc<Node>>>,
+    }
+}
+
+/// A node without children.
+pub fn node(m: &Mutator, key: u64) -> Result<Gc<Node>, OutOfMemory> {
+    m.alloc(Node { key, left: GcCell::new(None), right: GcCell::new(None) })
+}
+
+/// A list of `length` nodes, linked by `left`, whose keys count down to 0.
+pub fn list(m: &Mutator, length: u64) -> Result<Gc<Node>, OutOfMemory> {
+    let mut head = node(m, 0)?;
+    for key in 1..length {
+        let next = node(m, key)?;
+        next.left.set(Some(head));
+        head = next;
+    }
+    Ok(head)
+}
+
+/// Nodes of a list, if its keys are right.
+pub fn check_list(head: Gc<Node>) -> u64 {
+    let (mut at, mut count) = (Some(head), 0);
+    let first = head.key;
+    while let Some(node) = at {
+        assert_eq!(node.key, first - count, "a node of the list holds something else");
+        count += 1;
+        at = node.left.get();
+    }
+    count
+}
+
+/// A complete binary tree whose keys are the heights.
+pub fn tree(m: &Mutator, height: u64) -> Result<Gc<Node>, OutOfMemory> {
+    m.safepoint();
+    let top = node(m, height)?;
+    if height > 0 {
+        top.left.set(Some(tree(m, height - 1)?));
+        top.right.set(Some(tree(m, height - 1)?));
+    }
+    Ok(top)
+}
+
+/// Nodes of a tree, if its keys are right.
+pub fn check_tree(top: Gc<Node>) -> u64 {
+    let below = |child: Option<Gc<Node>>| {
+        child.map_or(0, |child| {
+            assert_eq!(child.key + 1, top.key, "a node of the tree holds something else");
+            check_tree(child)
+        })
+    };
+    1 + below(top.left.get()) + below(top.right.get())
+}
+
+/// Nodes of a complete tree of this height.
+pub fn tree_size(height: u64) -> u64 {
+    (2 << height) - 1
+}
