@@ -144,6 +144,7 @@ unsafe extern "C" fn child() {
     for world in &held {
         world.locks().reset_in_child();
         world.handshake.reset_in_child();
+        world.forget_suspending();
     }
     handler::lock().reset_in_child();
     stop_info::pool_lock().reset_in_child();
