@@ -417,11 +417,11 @@ impl Mutator {
 
     fn register(&self, entry: Entry) -> Result<(), OutOfMemory> {
         let finalizers = &self.world.collector().finalizers;
-        let room = finalizers.register(entry, || self.lock(&finalizers.lock));
-        if !room || finalizer::ensure_started(self.world.inner()).is_err() {
-            return Err(self.out_of_memory(size_of::<Entry>()));
-        }
-        Ok(())
+        // The thread first: who is told of an error must not find the entry in the table all the same, which would run
+        // the drop of a value that its owner has dropped.
+        let registered = finalizer::ensure_started(self.world.inner()).is_ok()
+            && finalizers.register(entry, || self.lock(&finalizers.lock));
+        if registered { Ok(()) } else { Err(self.out_of_memory(size_of::<Entry>())) }
     }
 }
 
