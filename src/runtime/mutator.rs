@@ -347,6 +347,11 @@ impl Mutator {
         let collector = self.world.collector();
         let mut for_room = 0;
         let mut finalizers_seen = collector.finalizers.run.load(Ordering::Relaxed);
+        // By way of a thread-local mutator. Here, not on the fast path: it is a mistake that shows soon.
+        assert!(
+            !self.record.is_blocking(),
+            "a thread allocates in its own blocking region, in which nobody stops it: allocate before or after"
+        );
         loop {
             self.record.safepoint();
             let seen = collector.collections.load(Ordering::Relaxed);
