@@ -224,6 +224,9 @@ impl Heap {
                 BlockState::Unswept => {
                     let cell_bytes = CELL_BYTES[usize::from(info.class.load(Relaxed))];
                     self.sweep_block(block, cell_bytes);
+                    // Swept once: its marks are about to be cleared, and if this collection is discarded, a second
+                    // sweep by them would bury what is alive.
+                    info.set_state(BlockState::Full);
                     cells_per_block(cell_bytes)
                 }
             };
