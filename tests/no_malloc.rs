@@ -1,0 +1,384 @@
+//! `.stop.no-malloc`, `.stop.locks`: between the first signal of a stop and the restart neither the collecting thread nor
+//! a thread that it waits for touches malloc; and with mutators that hold all of libc's locks most of the time, nothing
+//! ever waits for ever.
+//!
+//! This binary puts two lenses under itself, and each aborts the process when it sees a thread allocate inside the
+//! stopped world: Rust's global allocator, and *malloc itself*. The functions below have the names of libc's, so the
+//! dynamic linker gives them to everybody who asks for `malloc`, libc's own insides included (`pthread_getattr_np`,
+//! `strdup`, `dlopen`); they look, and pass on to libc's `__libc_malloc`.
+
+mod hazard;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ffi::{c_char, c_int, c_void};
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use hazard::{By, build, builder, collect, handle, spawn};
+use rstest::rstest;
+use stopworld::events::{MemorySink, Selection};
+use stopworld::{Gc, GcCell, Leaf, Mutator, testing, traced};
+
+/// How often malloc was called by anybody.
+static CALLS: AtomicU64 = AtomicU64::new(0);
+
+#[inline]
+fn look(what: &[u8]) {
+    if testing::is_inside_the_stopped_world() {
+        caught(what);
+    }
+}
+
+/// Says who it was, if malloc still works, and ends the process.
+#[cold]
+fn caught(what: &[u8]) {
+    static CAUGHT: AtomicBool = AtomicBool::new(false);
+    if CAUGHT.swap(true, Ordering::Relaxed) {
+        // Printing the backtrace allocates: let it.
+        return;
+    }
+    // SAFETY: plain system calls. If a stopped thread holds malloc's lock, the alarm ends us.
+    unsafe {
+        libc::write(2, what.as_ptr().cast(), what.len());
+        libc::signal(libc::SIGALRM, libc::SIG_DFL);
+        libc::alarm(5);
+    }
+    eprintln!("{}", std::backtrace::Backtrace::force_capture());
+    std::process::abort();
+}
+
+struct Watched;
+
+// SAFETY: the system's allocator, behind a look.
+unsafe impl GlobalAlloc for Watched {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        look(b"the global allocator was called inside the stopped world\n");
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        look(b"the global allocator was called inside the stopped world (free)\n");
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static GLOBAL: Watched = Watched;
+
+mod interposed {
+    //! malloc and its family. SAFETY of all: the arguments are passed on as they came.
+    #![allow(clippy::undocumented_unsafe_blocks, reason = "each forwards its caller's arguments")]
+
+    use super::*;
+
+    unsafe extern "C" {
+        fn __libc_malloc(size: usize) -> *mut c_void;
+        fn __libc_calloc(count: usize, size: usize) -> *mut c_void;
+        fn __libc_realloc(memory: *mut c_void, size: usize) -> *mut c_void;
+        fn __libc_free(memory: *mut c_void);
+        fn __libc_memalign(align: usize, size: usize) -> *mut c_void;
+    }
+
+    fn noted(what: &'static [u8]) {
+        CALLS.fetch_add(1, Ordering::Relaxed);
+        look(what);
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
+        noted(b"malloc was called inside the stopped world\n");
+        unsafe { __libc_malloc(size) }
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
+        noted(b"calloc was called inside the stopped world\n");
+        unsafe { __libc_calloc(count, size) }
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn realloc(memory: *mut c_void, size: usize) -> *mut c_void {
+        noted(b"realloc was called inside the stopped world\n");
+        unsafe { __libc_realloc(memory, size) }
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn free(memory: *mut c_void) {
+        // free(NULL) takes no lock, but who calls it believes that it may.
+        noted(b"free was called inside the stopped world\n");
+        unsafe { __libc_free(memory) }
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
+        noted(b"memalign was called inside the stopped world\n");
+        unsafe { __libc_memalign(align, size) }
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
+        noted(b"aligned_alloc was called inside the stopped world\n");
+        unsafe { __libc_memalign(align, size) }
+    }
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn posix_memalign(result: *mut *mut c_void, align: usize, size: usize) -> c_int {
+        noted(b"posix_memalign was called inside the stopped world\n");
+        let memory = unsafe { __libc_memalign(align, size) };
+        if memory.is_null() {
+            return libc::ENOMEM;
+        }
+        unsafe { *result = memory };
+        0
+    }
+}
+
+#[test]
+fn libcs_own_calls_of_malloc_come_through_here() {
+    let before = CALLS.load(Ordering::Relaxed);
+    // SAFETY: a C string; freed once.
+    unsafe {
+        let copy: *mut c_char = libc::strdup(c"allocated by libc itself".as_ptr());
+        libc::free(copy.cast());
+    }
+    assert!(CALLS.load(Ordering::Relaxed) >= before + 2);
+    assert!(!testing::is_inside_the_stopped_world());
+}
+
+traced! {
+    struct Link {
+        next: GcCell<Option<Gc<Link>>>,
+        number: u64,
+    }
+}
+
+fn allocate(m: &Mutator, length: u64) {
+    let mut head: Option<Gc<Link>> = None;
+    for number in 0..length {
+        head = Some(m.alloc(Link { next: GcCell::new(head), number }).unwrap());
+    }
+    let mut expected = length;
+    while let Some(link) = head {
+        expected -= 1;
+        assert_eq!(link.number, expected);
+        head = link.next.get();
+    }
+    assert_eq!(expected, 0);
+}
+
+/// Everything that a collection can be asked to do, under the two lenses: parallel marking, weak references, finalizers,
+/// drops, arrays, large objects, events, verification.
+#[rstest]
+fn a_collection_with_everything_in_it_calls_no_malloc(
+    #[values(By::Signals, By::Safepoints, By::Debugger)] by: By,
+    #[values(1, 3)] markers: usize,
+) {
+    let world = build(builder().markers(markers).mark_stack_limit(1 << 16), by);
+    let sink = Arc::new(MemorySink::with_capacity(1 << 12).unwrap());
+    world.events().listen(sink.clone(), Selection::everything()).unwrap();
+    let done = Arc::new(AtomicBool::new(false));
+    let threads: Vec<_> = (0..3)
+        .map(|_| {
+            let done = Arc::clone(&done);
+            spawn(&world, "allocator", move |m| {
+                while !done.load(Ordering::Relaxed) {
+                    allocate(m, 100);
+                    let dropped = m.alloc(Leaf(vec![1_u8; 40])).unwrap();
+                    let weak = m.alloc_weak(dropped).unwrap();
+                    let array = m.alloc_array(300, |_| GcCell::new(Some(weak))).unwrap();
+                    let large = m.alloc_array(3000, |_| GcCell::new(Some(array))).unwrap();
+                    m.set_finalizer(large, |m, _| drop(m.alloc(Leaf(0_u64)))).unwrap();
+                    let root = m.root(large);
+                    m.safepoint();
+                    assert!(root.get(m)[2999].get().is_some());
+                }
+            })
+        })
+        .collect();
+    for _ in 0..60 {
+        collect(&world);
+        std::thread::sleep(Duration::from_micros(300));
+    }
+    done.store(true, Ordering::Relaxed);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert!(sink.stored() > 0);
+    collect(&world);
+}
+
+/// `.stop.lost`: the error is made when the world runs again.
+#[test]
+fn a_stop_that_fails_calls_no_malloc_while_threads_stand() {
+    let world = builder().stop_timeout(Duration::from_millis(60)).build().unwrap();
+    let done = Arc::new(AtomicBool::new(false));
+    let threads: Vec<_> = (0..3)
+        .map(|i| {
+            let done = Arc::clone(&done);
+            spawn(&world, "allocator", move |m| {
+                if i == 0 {
+                    hazard::mask_suspend_signal(libc::SIG_BLOCK);
+                }
+                while !done.load(Ordering::Relaxed) {
+                    drop(vec![1_u8; 100]);
+                    if i > 0 {
+                        allocate(m, 10);
+                    }
+                }
+            })
+        })
+        .collect();
+    let failed = (0..5).filter(|_| world.collect().is_err()).count();
+    done.store(true, Ordering::Relaxed);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert!(failed > 0);
+}
+
+extern "C" fn tick(_: i32) {
+    TICKS.fetch_add(1, Ordering::Relaxed);
+}
+
+static TICKS: AtomicU64 = AtomicU64::new(0);
+
+/// A timer that signals the calling thread, or the process.
+struct Timer(libc::timer_t);
+
+impl Timer {
+    fn new(signal: i32, whom: i32, period: Duration) -> Self {
+        // SAFETY: complete arguments in valid places.
+        unsafe {
+            let mut event: libc::sigevent = std::mem::zeroed();
+            event.sigev_notify = whom;
+            event.sigev_signo = signal;
+            event.sigev_notify_thread_id = libc::gettid();
+            let mut timer = std::mem::zeroed();
+            assert_eq!(libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer), 0);
+            let period = libc::timespec { tv_sec: 0, tv_nsec: period.as_nanos() as i64 };
+            let setting = libc::itimerspec { it_interval: period, it_value: period };
+            assert_eq!(libc::timer_settime(timer, 0, &setting, std::ptr::null_mut()), 0);
+            Self(timer)
+        }
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        // SAFETY: created by `new`.
+        unsafe { libc::timer_delete(self.0) };
+    }
+}
+
+/// Makes the C library hold one of its locks, by turns.
+fn hammer(m: &Mutator, turn: u64) {
+    match turn % 8 {
+        0 => {
+            let some: Vec<Box<[u8]>> = (1..40).map(|i| vec![turn as u8; i * 50].into_boxed_slice()).collect();
+            assert!(some.iter().all(|bytes| bytes[0] == turn as u8));
+        }
+        // SAFETY: allocated here, freed here.
+        1 => unsafe {
+            for i in 1..40 {
+                libc::free(libc::realloc(libc::malloc(i * 30), i * 60));
+            }
+        },
+        2 => {
+            let mut out = std::io::stdout().lock();
+            for _ in 0..5 {
+                let _ = writeln!(out, "Rust's stdout lock, turn {turn}");
+            }
+        }
+        // SAFETY: a C string.
+        3 => unsafe {
+            for _ in 0..5 {
+                libc::puts(c"C's stdout lock".as_ptr());
+            }
+        },
+        // SAFETY: names of things that exist, or not.
+        4 => unsafe {
+            assert!(!libc::dlsym(libc::RTLD_DEFAULT, c"qsort".as_ptr()).is_null());
+            assert!(libc::dlsym(libc::RTLD_DEFAULT, c"no such symbol".as_ptr()).is_null());
+            let library = libc::dlopen(c"libm.so.6".as_ptr(), libc::RTLD_NOW);
+            if !library.is_null() {
+                libc::dlclose(library);
+            }
+        },
+        5 => {
+            let turn = m.blocking(|| std::thread::spawn(move || vec![turn; 10].len()).join().unwrap());
+            assert_eq!(turn, 10);
+        }
+        6 => {
+            let text = format!("{turn} {:?} {:?}", std::env::var("PATH"), std::thread::current().name());
+            assert!(!text.is_empty());
+        }
+        _ => allocate(m, 100),
+    }
+}
+
+/// The row "no deadlock": so many mutators hammer all of it, with timers of their own, through so many collections.
+fn hammered(by: By, mutators: usize, collections: u32, markers: usize) {
+    // What is printed goes nowhere, but through the same locks.
+    // SAFETY: plain system calls of a process that is this test's own.
+    unsafe {
+        let nowhere = libc::open(c"/dev/null".as_ptr(), libc::O_WRONLY);
+        libc::dup2(nowhere, 1);
+    }
+    let own_signal = libc::SIGRTMIN() + 3;
+    handle(own_signal, tick, libc::SA_RESTART);
+    handle(libc::SIGALRM, tick, libc::SA_RESTART);
+    let world = build(builder().initial_heap(8 << 20).markers(markers), by);
+    let done = Arc::new(AtomicBool::new(false));
+    let turns: Arc<Vec<AtomicU64>> = Arc::new((0..mutators).map(|_| AtomicU64::new(0)).collect());
+    let _alarm = Timer::new(libc::SIGALRM, libc::SIGEV_SIGNAL, Duration::from_millis(3));
+    let threads: Vec<_> = (0..mutators)
+        .map(|i| {
+            let (done, turns) = (Arc::clone(&done), Arc::clone(&turns));
+            spawn(&world, &format!("hammer-{i}"), move |m| {
+                let _own = Timer::new(own_signal, libc::SIGEV_THREAD_ID, Duration::from_millis(2));
+                let mut turn = i as u64;
+                while !done.load(Ordering::Relaxed) {
+                    hammer(m, turn);
+                    m.safepoint();
+                    turn += 1;
+                    turns[i].fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    let begin = Instant::now();
+    for _ in 0..collections {
+        collect(&world);
+        // Lets the mutators have the world's locks for a moment; a program that only collects does no work.
+        std::thread::yield_now();
+    }
+    let took = begin.elapsed();
+    done.store(true, Ordering::Relaxed);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let turns: Vec<u64> = turns.iter().map(|turns| turns.load(Ordering::Relaxed)).collect();
+    eprintln!(
+        "{by:?}: {collections} collections in {took:?}, turns {turns:?}, timer signals {}, calls of malloc {}",
+        TICKS.load(Ordering::Relaxed),
+        CALLS.load(Ordering::Relaxed)
+    );
+    assert!(turns.iter().all(|&turns| turns >= 16), "each thread went through all of it twice: {turns:?}");
+    assert!(TICKS.load(Ordering::Relaxed) > 0);
+}
+
+#[test]
+fn eight_mutators_hammer_libcs_locks_through_ten_thousand_collections_by_signals() {
+    alone!("eight_mutators_hammer_libcs_locks_through_ten_thousand_collections_by_signals");
+    hammered(By::Signals, 8, 10_000, 1);
+}
+
+#[test]
+fn mutators_hammer_libcs_locks_while_the_debugger_stops_them() {
+    alone!("mutators_hammer_libcs_locks_while_the_debugger_stops_them");
+    hammered(By::Debugger, 8, 1000, 2);
+}
+
+#[test]
+fn mutators_hammer_libcs_locks_and_stop_at_safepoints() {
+    alone!("mutators_hammer_libcs_locks_and_stop_at_safepoints");
+    hammered(By::Safepoints, 8, 1000, 2);
+}
