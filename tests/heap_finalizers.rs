@@ -297,7 +297,7 @@ fn a_cycle_of_objects_with_finalizers_is_finalized_and_freed() {
 #[test]
 fn a_finalizer_that_panics_is_counted_and_the_next_one_runs() {
     fn finalize(_: &Mutator, node: Gc<Node>) {
-        if node.key % 3 == 0 {
+        if node.key.is_multiple_of(3) {
             // Not `panic!`: the hook's message would look like a failure in the log of the tests.
             std::panic::resume_unwind(Box::new("on purpose"));
         }

@@ -139,12 +139,12 @@ fn a_thread_that_panics_detaches_and_what_it_held_dies() {
     let world = paranoid().build().unwrap();
     // SAFETY: every Gc is a local variable.
     let thread = unsafe {
-        world.spawn("unlucky", |m| {
+        world.spawn("unlucky", |m| -> () {
             let kept = tree(m, 8).unwrap();
             std::panic::resume_unwind(Box::new(check_tree(kept)));
         })
     };
-    let payload: Box<dyn std::any::Any + Send> = thread.unwrap().join().map(|()| ()).unwrap_err();
+    let payload: Box<dyn std::any::Any + Send> = thread.unwrap().join().unwrap_err();
     assert_eq!(payload.downcast_ref::<u64>(), Some(&tree_size(8)));
     assert_eq!(world.collect().unwrap().live_objects, 0);
     assert!(world.threads().is_empty());

@@ -238,7 +238,7 @@ fn no_stop_begins_while_the_vtable_is_told_of_a_thread() {
         for _ in 0..2 {
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
-                    spawn(&world, "short-lived", |m| drop(m.alloc(Leaf(1_u64)).unwrap())).join().unwrap();
+                    assert!(spawn(&world, "short-lived", |m| m.alloc(Leaf(1_u64)).is_ok()).join().unwrap());
                 }
             });
         }
@@ -266,7 +266,7 @@ fn the_vtable_hears_of_an_exit_while_the_record_is_still_the_threads() {
     });
     world.set_thread_vtable(watching.clone()).unwrap();
     for _ in 0..20 {
-        spawn(&world, "short-lived", |m| drop(m.alloc(Leaf(1_u64)).unwrap())).join().unwrap();
+        assert!(spawn(&world, "short-lived", |m| m.alloc(Leaf(1_u64)).is_ok()).join().unwrap());
     }
     let violations = watching.violations.load(Ordering::Relaxed);
     assert_eq!(watching.exited.load(Ordering::Relaxed), 20);

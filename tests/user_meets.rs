@@ -499,7 +499,10 @@ fn finalizers_run_in_the_child_of_a_fork() {
     let finalize_one = |world: &World| {
         spawn(world, "maker", |m| {
             let object = m.alloc(Leaf(1_u64)).unwrap();
-            m.set_finalizer(object, |_, _| drop(RUN.fetch_add(1, Ordering::Relaxed))).unwrap();
+            let count = |_: &Mutator, _: Gc<Leaf<u64>>| {
+                RUN.fetch_add(1, Ordering::Relaxed);
+            };
+            m.set_finalizer(object, count).unwrap();
         })
         .join()
         .unwrap();

@@ -49,25 +49,26 @@ const CAPACITY: usize = 1 << 22;
 /// A queue of entries in mapped memory.
 struct Queue {
     memory: Reservation,
+    capacity: usize,
     first: usize,
     end: usize,
 }
 
 impl Queue {
-    fn new() -> io::Result<Self> {
-        let memory = Reservation::new(CAPACITY * size_of::<Entry>(), 4096)?;
+    fn new(capacity: usize) -> io::Result<Self> {
+        let memory = Reservation::new(capacity * size_of::<Entry>(), 4096)?;
         memory.commit(0, memory.len())?;
-        Ok(Self { memory, first: 0, end: 0 })
+        Ok(Self { memory, capacity, first: 0, end: 0 })
     }
 
     fn at(&self, index: usize) -> *mut Entry {
-        assert!(index < CAPACITY);
+        assert!(index < self.capacity);
         // SAFETY: in bounds of the committed mapping.
         unsafe { self.memory.base().cast::<Entry>().add(index) }
     }
 
     fn push(&mut self, entry: Entry) -> bool {
-        if self.end == CAPACITY {
+        if self.end == self.capacity {
             if self.first == 0 {
                 return false;
             }
@@ -76,7 +77,7 @@ impl Queue {
             self.end -= self.first;
             self.first = 0;
         }
-        // SAFETY: `end < CAPACITY`.
+        // SAFETY: `end < capacity`.
         unsafe { self.at(self.end).write(entry) };
         self.end += 1;
         true
@@ -142,10 +143,14 @@ unsafe impl Send for Finalizers {}
 
 impl Finalizers {
     pub(crate) fn new() -> io::Result<Self> {
+        Self::with_capacity(CAPACITY)
+    }
+
+    fn with_capacity(capacity: usize) -> io::Result<Self> {
         Ok(Self {
             lock: Lock::new(),
-            registered: UnsafeCell::new(Queue::new()?),
-            ready: UnsafeCell::new(Queue::new()?),
+            registered: UnsafeCell::new(Queue::new(capacity)?),
+            ready: UnsafeCell::new(Queue::new(capacity)?),
             news: AtomicU32::new(0),
             closing: AtomicBool::new(false),
             run: AtomicU64::new(0),
@@ -199,14 +204,21 @@ impl Finalizers {
         // SAFETY: the collector holds the lock; the two queues are distinct.
         let (registered, ready) = unsafe { (&mut *self.registered.get(), &mut *self.ready.get()) };
         let mut due = 0;
+        let mut left_waiting = false;
         registered.extract(|entry| {
-            // With the ready queue full the entry waits for a later collection, and its object with it.
-            let take = is_due(entry) && ready.push(entry);
-            if take {
-                due += 1;
+            if !is_due(entry) {
+                return false;
             }
+            // With the ready queue full the entry waits for a later collection, and its object with it.
+            let take = ready.push(entry);
+            due += usize::from(take);
+            left_waiting |= !take;
             take
         });
+        if left_waiting {
+            // Or the entry would outlive its object.
+            registered.iter().filter(|&entry| is_due(entry)).for_each(|entry| resurrect(entry.object));
+        }
         let first_new = ready.end - due;
         for index in first_new..ready.end {
             // SAFETY: just pushed.
@@ -220,5 +232,31 @@ impl Finalizers {
         // Release pairs with the Acquire of the finalizer thread's look at `news`.
         self.news.fetch_add(1, Ordering::Release);
         crate::os::futex::wake(&self.news, 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The finalizer thread is busy for long, and more dies than its queue holds.
+    #[test]
+    fn an_object_whose_finalizer_finds_the_queue_full_is_kept_for_the_next_collection() {
+        unsafe fn nothing(_: *mut u8) {}
+        let finalizers = Finalizers::with_capacity(4).unwrap();
+        let lock = || finalizers.lock.lock();
+        let collect = |objects: &[usize]| {
+            for &object in objects {
+                assert!(finalizers.register(Entry { object, action: Action::Drop(nothing) }, lock));
+            }
+            let mut kept = Vec::new();
+            let queued = finalizers.queue_drops(|_| false, |object| kept.push(object));
+            kept.sort_unstable();
+            (queued, kept)
+        };
+        assert_eq!(collect(&[1, 2, 3]), (3, vec![1, 2, 3]));
+        assert_eq!(collect(&[4, 5, 6]), (1, vec![4, 5, 6]), "5 and 6 have entries, so their memory must stay");
+        assert_eq!(finalizers.next(lock).map(|entry| entry.object), Some(1));
+        assert_eq!(collect(&[]), (1, vec![5, 6]));
     }
 }

@@ -41,19 +41,21 @@ impl Pacing {
     /// Bytes to allocate before the next collection.
     pub(crate) fn budget(&self, live_bytes: u64, mutators: usize, limit_bytes: u64, resident_bytes: u64) -> u64 {
         let spare = resident_bytes.saturating_sub(live_bytes) / 4 * 3;
-        // A little at least, so that a heap at its limit still gets something done.
-        self.paced(live_bytes, mutators).max(spare).min(limit_bytes.saturating_sub(live_bytes).max(1 << 16))
+        // A little at least, so that a heap at its limit, or one without a floor, still gets something done.
+        let wanted = self.paced(live_bytes, mutators).max(spare).max(1 << 16);
+        wanted.min(limit_bytes.saturating_sub(live_bytes).max(1 << 16))
     }
 
     fn paced(&self, live_bytes: u64, mutators: usize) -> u64 {
-        let floor = self.floor_bytes + self.floor_bytes_per_mutator * mutators as u64;
+        // Saturating, here and below: any floor and any growth may be asked for, and this runs in the stopped world.
+        let floor = self.floor_bytes.saturating_add(self.floor_bytes_per_mutator.saturating_mul(mutators as u64));
         ((live_bytes as f64 * self.growth) as u64).max(floor)
     }
 
     /// How many bytes may stay resident, if so many more are that it is worth giving memory back.
     pub(crate) fn surplus(&self, live_bytes: u64, mutators: usize, resident_bytes: u64) -> Option<u64> {
-        let wanted = live_bytes + self.paced(live_bytes, mutators);
-        (resident_bytes > wanted.saturating_mul(3)).then_some(wanted / 2 * 3)
+        let wanted = live_bytes.saturating_add(self.paced(live_bytes, mutators));
+        (resident_bytes > wanted.saturating_mul(3)).then(|| wanted / 2 * 3)
     }
 }
 

@@ -198,15 +198,20 @@ impl Markers {
             heap: UnsafeCell::new(std::ptr::null()),
             results: (0..helpers).map(|_| UnsafeCell::new(idle)).collect(),
         });
-        let mut threads = Vec::new();
-        for index in 0..helpers {
-            let shared = Arc::clone(&shared);
-            let stack = MarkStack::new(stack_bytes)?;
+        // All memory before the first thread, and the threads into what ends them when it is dropped: a world that can't
+        // be built leaves none behind.
+        let mut stacks =
+            (0..=helpers).map(|_| MarkStack::new(stack_bytes)).collect::<io::Result<Vec<_>>>()?.into_iter();
+        let stack = stacks.next().map(UnsafeCell::new).ok_or(io::ErrorKind::OutOfMemory)?;
+        let mut markers = Self { shared, threads: Vec::new(), stack, helpers: AtomicU32::new(0) };
+        for (index, stack) in stacks.enumerate() {
+            let shared = Arc::clone(&markers.shared);
             let name = format!("marker-{}", index + 1);
-            threads.push(std::thread::Builder::new().name(name).spawn(move || help(&shared, index, stack))?);
+            let thread = std::thread::Builder::new().name(name).spawn(move || help(&shared, index, stack))?;
+            markers.threads.push(thread);
+            markers.helpers.store(index as u32 + 1, Ordering::Relaxed);
         }
-        let stack = UnsafeCell::new(MarkStack::new(stack_bytes)?);
-        Ok(Self { shared, threads, stack, helpers: AtomicU32::new(helpers as u32) })
+        Ok(markers)
     }
 
     /// Begins a mark phase.

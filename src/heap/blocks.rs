@@ -166,6 +166,43 @@ impl Cell {
     }
 }
 
+/// What finding a cell from an address takes, by value: a loop that keeps a copy of it in a local variable has it in
+/// registers, which no store through a pointer can make it load again.
+#[derive(Clone, Copy)]
+pub(crate) struct AddressMap {
+    base: usize,
+    bytes: usize,
+    words: *const AtomicU64,
+    marks: *const AtomicU8,
+}
+
+impl AddressMap {
+    /// The dense word of the block of an address in the heap.
+    #[inline(always)]
+    pub(crate) fn word_at(self, address: usize) -> BlockWord {
+        debug_assert!(address.wrapping_sub(self.base) < self.bytes);
+        // SAFETY: the table has a word for each block of the heap, and is mapped as long as the heap.
+        BlockWord(unsafe { &*self.words.add((address - self.base) >> BLOCK_SHIFT) }.load(Relaxed))
+    }
+
+    /// The mark byte of the cell whose *payload* begins exactly at `payload`, be it allocated or not.
+    #[inline(always)]
+    pub(crate) fn mark_of_payload(self, payload: usize) -> Option<*const AtomicU8> {
+        let offset = payload.wrapping_sub(self.base);
+        if offset >= self.bytes {
+            return None;
+        }
+        let word = self.word_at(payload);
+        let within = (offset & (BLOCK_BYTES - 1)).wrapping_sub(FIRST_CELL + HEADER_BYTES);
+        let index = divide(within & (u32::MAX as usize), word.reciprocal());
+        if !word.has_objects() || index * word.cell_bytes() != within {
+            return None;
+        }
+        // SAFETY: the table has `MARKS_PER_BLOCK` bytes for each block.
+        Some(unsafe { self.marks.add((offset >> BLOCK_SHIFT) * MARKS_PER_BLOCK + index) })
+    }
+}
+
 /// The four parallel tables over one reservation.
 pub(crate) struct Blocks {
     memory: Reservation,
@@ -202,6 +239,16 @@ impl Blocks {
             if memory.len() > from {
                 memory.huge_pages(from, memory.len() - from);
             }
+        }
+    }
+
+    /// The address map by value. It is good as long as the heap is.
+    pub(crate) fn map(&self) -> AddressMap {
+        AddressMap {
+            base: self.base(),
+            bytes: self.reserved_bytes(),
+            words: self.words.base().cast(),
+            marks: self.marks.base().cast(),
         }
     }
 

@@ -12,7 +12,7 @@
 use super::Heap;
 use super::blocks::{BlockIndex, BlockState, Cell, NO_BLOCK, NO_CELL};
 use super::cache::{AllocationCache, RunLink};
-use super::layout::{BINS, CELL_BYTES, CLASSES, HEADER_BYTES, Space, bin, cells_per_block};
+use super::layout::{BINS, BLOCK_BYTES, CELL_BYTES, CLASSES, HEADER_BYTES, Space, bin, cells_per_block};
 use crate::sync::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 
 /// What freed payload words hold in paranoid mode: odd, so never an object's address.
@@ -173,6 +173,13 @@ impl Heap {
                 header += cell_bytes;
             }
         }
+        // Behind the last cell the address map sees one more, if a header has room there: a word that is no reference may
+        // lead to it, and must find it free whatever the block held before.
+        let behind = self.blocks.cell(block, cell_bytes, cells as u32).header;
+        if behind < self.blocks.start(block) + BLOCK_BYTES {
+            // SAFETY: in the block, which is this thread's.
+            unsafe { (*(behind as *const AtomicUsize)).store(0, Relaxed) };
+        }
         // SAFETY: as above.
         unsafe { RunLink { next: NO_CELL, cells: cells as u32 }.write(self.blocks.cell(block, cell_bytes, 0).header) };
         self.blocks.info(block).first_run.store(0, Relaxed);
@@ -224,6 +231,9 @@ impl Heap {
                 BlockState::Unswept => {
                     let cell_bytes = CELL_BYTES[usize::from(info.class.load(Relaxed))];
                     self.sweep_block(block, cell_bytes);
+                    // Swept once: its marks are about to be cleared, and if this collection is discarded, a second
+                    // sweep by them would bury what is alive.
+                    info.set_state(BlockState::Full);
                     cells_per_block(cell_bytes)
                 }
             };

@@ -232,7 +232,8 @@ unsafe fn drop_erased<T>(payload: *mut u8) {
 /// A type of one word that a [`GcCell`] can hold.
 ///
 /// # Safety
-/// `from_bits(to_bits(x))` is `x`. If [`MAY_REFER`](Self::MAY_REFER) is false, no value is a reference; if it is
+/// `from_bits(to_bits(x))` is `x`, also on another thread: a field is shared by the threads of the world, so values may be sent
+/// and shared. If [`MAY_REFER`](Self::MAY_REFER) is false, no value is a reference; if it is
 /// true, values that are not references are never equal to the address of a collected object.
 pub unsafe trait Word: Copy + 'static {
     /// Whether the word may hold a reference to a collected object.

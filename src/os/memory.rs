@@ -48,9 +48,10 @@ impl Reservation {
     /// Reserves `bytes` (rounded up to pages) at a multiple of `align` (a power of two).
     pub(crate) fn new(bytes: usize, align: usize) -> io::Result<Self> {
         debug_assert!(align.is_power_of_two());
-        let len = round_up(bytes.max(1), page_size());
+        let too_large = || io::Error::new(io::ErrorKind::OutOfMemory, "a reservation larger than the address space");
+        let len = bytes.max(1).checked_next_multiple_of(page_size()).ok_or_else(too_large)?;
         let slack = if align > page_size() { align } else { 0 };
-        let total = len.checked_add(slack).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let total = len.checked_add(slack).ok_or_else(too_large)?;
         let raw = map(total, libc::PROT_NONE, libc::MAP_NORESERVE)?;
         let before = (raw as usize).next_multiple_of(align.max(page_size())) - raw as usize;
         // SAFETY: `before <= slack`, so it stays inside the mapping.

@@ -133,8 +133,10 @@ impl World {
     /// # Safety
     /// While attached, the thread keeps every `Gc` of this world that it will use again only where the collector
     /// looks: on its stack or in its registers, in other collected objects, in a [`Root`], or in a registered
-    /// range. Not in a `Box`, a `Vec`, a thread-local, or a future. It uses no `Gc` after it detached, and gives
-    /// none to another world.
+    /// range. Not in a `Box`, a `Vec`, a thread-local, or a future. The same holds for references into objects, which
+    /// are `Send` where a `Gc` is not (a scoped thread's closure lies in a `Box`), and for the finalizers that the thread
+    /// registers. In a [blocking](Mutator::blocking) region it uses neither a `Gc` nor the mutator, not even one that is a
+    /// thread-local. It uses no `Gc` after it detached, and gives none to another world.
     pub unsafe fn attach(&self, name: &str) -> Result<Mutator, AttachError> {
         Mutator::attach(self.clone(), name)
     }

@@ -347,6 +347,11 @@ impl Mutator {
         let collector = self.world.collector();
         let mut for_room = 0;
         let mut finalizers_seen = collector.finalizers.run.load(Ordering::Relaxed);
+        // By way of a thread-local mutator. Here, not on the fast path: it is a mistake that shows soon.
+        assert!(
+            !self.record.is_blocking(),
+            "a thread allocates in its own blocking region, in which nobody stops it: allocate before or after"
+        );
         loop {
             self.record.safepoint();
             let seen = collector.collections.load(Ordering::Relaxed);
@@ -417,11 +422,11 @@ impl Mutator {
 
     fn register(&self, entry: Entry) -> Result<(), OutOfMemory> {
         let finalizers = &self.world.collector().finalizers;
-        let room = finalizers.register(entry, || self.lock(&finalizers.lock));
-        if !room || finalizer::ensure_started(self.world.inner()).is_err() {
-            return Err(self.out_of_memory(size_of::<Entry>()));
-        }
-        Ok(())
+        // The thread first: who is told of an error must not find the entry in the table all the same, which would run
+        // the drop of a value that its owner has dropped.
+        let registered = finalizer::ensure_started(self.world.inner()).is_ok()
+            && finalizers.register(entry, || self.lock(&finalizers.lock));
+        if registered { Ok(()) } else { Err(self.out_of_memory(size_of::<Entry>())) }
     }
 }
 

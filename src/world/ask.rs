@@ -44,11 +44,7 @@ pub(super) fn stop(teller: &impl Teller, stop: &StopRequest<'_>) -> Result<(), S
     for thread in stop.threads() {
         asked += 1;
         match thread.state.hold(Holder::Collection, epoch) {
-            // Acquire by `hold`: what the thread published is there.
-            Held::Already => {
-                thread.stack_ptr.store(thread.saved_sp.load(Ordering::Relaxed), Ordering::Relaxed);
-                satisfied += 1;
-            }
+            Held::Already => satisfied += 1,
             Held::MustPark => {
                 if teller.tell(thread) == Told::Gone {
                     satisfied += mark_gone(thread);
@@ -73,9 +69,10 @@ pub(super) fn stop(teller: &impl Teller, stop: &StopRequest<'_>) -> Result<(), S
             stop.handshake.satisfied(Holder::Collection, epoch, gone);
         }
     }
-    // A thread that was held while it ran may have answered by entering a blocking region, where it publishes only
-    // `saved_sp`. Acquire by `wait_slice`: what it published is there.
-    for thread in stop.threads().filter(|thread| thread.stack_ptr.load(Ordering::Relaxed) == 0) {
+    // Wherever a thread stands, what it published last is in `saved_sp`; the slot is not to be believed: a handler that
+    // was slow to answer an abandoned stop may have stored an address there after it was zeroed, and the thread have gone
+    // on and entered a blocking region since (`.stop.late`). Acquire by `hold` and `wait_slice`: it is there.
+    for thread in stop.threads() {
         thread.stack_ptr.store(thread.saved_sp.load(Ordering::Relaxed), Ordering::Relaxed);
     }
     Ok(())

@@ -59,7 +59,8 @@ pub(super) fn enroll(threads: &Arc<Threads>) -> std::io::Result<()> {
             // Two first worlds at once: the functions run twice per fork, and the second time find nothing to do.
         }
     }
-    let _held = WORLDS.lock();
+    // As blocking, here and below: the forking thread that has this lock may wait for a collection, which may have to stop us.
+    let _held = threads.as_blocking(|| WORLDS.lock());
     with_state(|state| state.worlds.push(Arc::downgrade(threads)));
     Ok(())
 }
@@ -70,7 +71,7 @@ pub(super) fn dismiss(threads: &Threads) {
     if WORLDS.is_mine() {
         return;
     }
-    let _held = WORLDS.lock();
+    let _held = threads.as_blocking(|| WORLDS.lock());
     with_state(|state| state.worlds.retain(|world| !std::ptr::eq(world.as_ptr(), threads)));
 }
 
@@ -144,6 +145,7 @@ unsafe extern "C" fn child() {
     for world in &held {
         world.locks().reset_in_child();
         world.handshake.reset_in_child();
+        world.forget_suspending();
     }
     handler::lock().reset_in_child();
     stop_info::pool_lock().reset_in_child();

@@ -8,6 +8,7 @@
 //! until the world runs again. In a **safepoint** a thread looks whether it is held: one relaxed load.
 
 use std::ffi::c_void;
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::os::{clock, registers, thread};
@@ -21,28 +22,31 @@ use super::stop_info::ThreadStopInfo;
 /// A panic of `f` is caught before it reaches the assembly frame, and goes on after it.
 pub(crate) fn with_stack_shown<R>(f: impl FnOnce(usize) -> R) -> R {
     struct Call<F, R> {
-        f: Option<F>,
+        // What `f` has captured stays here, above the address that it is told, also when it has been moved out to run:
+        // a reference into a collected object that a blocking region has borrowed is seen by the collector
+        // (`.root.derived`).
+        f: ManuallyDrop<F>,
         result: Option<std::thread::Result<R>>,
     }
 
     extern "C" fn run<F: FnOnce(usize) -> R, R>(sp: *mut c_void, call: *mut c_void) {
         // SAFETY: the address of the `Call` of the same types below, which is not touched otherwise meanwhile.
         let call = unsafe { &mut *call.cast::<Call<F, R>>() };
-        if let Some(f) = call.f.take() {
-            call.result = Some(catch_unwind(AssertUnwindSafe(|| f(sp as usize))));
-        }
+        // SAFETY: called once, and nobody else runs or drops it: a bitwise copy moves out, the bits stay.
+        let f = unsafe { std::ptr::read(&*call.f) };
+        call.result = Some(catch_unwind(AssertUnwindSafe(|| f(sp as usize))));
     }
 
     fn shim<F: FnOnce(usize) -> R, R>(call: &mut Call<F, R>) {
         registers::with_registers_pushed(run::<F, R>, std::ptr::from_mut(call).cast());
     }
 
-    let mut call = Call { f: Some(f), result: None };
+    let mut call = Call { f: ManuallyDrop::new(f), result: None };
     shim(&mut call);
     match call.result {
         Some(Ok(result)) => result,
         Some(Err(panic)) => resume_unwind(panic),
-        None => unreachable!("the closure is there, so it ran"),
+        None => unreachable!("the shim calls what it is given"),
     }
 }
 
@@ -158,5 +162,25 @@ mod tests {
         let local = 0u8;
         let address = std::ptr::from_ref(&local) as usize;
         assert!(with_stack_shown(|sp| sp) < address);
+    }
+
+    /// `.root.derived`: a blocking region may have captured a reference into a collected object, and nothing else has it.
+    #[test]
+    fn what_the_closure_has_captured_lies_above_the_shown_address() {
+        #[inline(never)]
+        fn is_seen(disguised: usize, high: usize) -> bool {
+            // SAFETY: the leaked byte below.
+            let captured: &'static u8 = unsafe { &*((!disguised) as *const u8) };
+            with_stack_shown(move |sp| {
+                // SAFETY: this thread's own stack, from a pushed register up to its base.
+                (sp..high)
+                    .step_by(8)
+                    .any(|word| unsafe { (word as *const usize).read_volatile() } == captured as *const u8 as usize)
+            })
+        }
+        let high = thread::current_stack().unwrap().high;
+        let disguised =
+            std::thread::spawn(|| !(std::ptr::from_ref::<u8>(Box::leak(Box::new(1))) as usize)).join().unwrap();
+        assert!(is_seen(std::hint::black_box(disguised), high));
     }
 }

@@ -293,7 +293,11 @@ impl Threads {
             return Err(StopError::Vtable { stopper: "suspend", what: "a thread can't suspend itself".into() });
         }
         let _suspending = self.as_blocking(|| self.suspending.lock());
-        let Some(info) = self.find(tid) else {
+        // The thread is frozen outside of collections, and never as the holder of the list: the record stays its own, and
+        // a collecting thread is not caught in the middle of the stopped world.
+        let list = self.as_blocking(|| self.locks.list.lock_within(&mut budget));
+        let _list = list.map_err(|holder| self.lock_denied("thread list", Tid(holder.0 as i32), within))?;
+        let Some(info) = self.live_while_locked().iter().copied().find(|info| info.tid() == tid) else {
             return Err(unanswered(super::error::SilentThread::describe(tid, None, self.signal())));
         };
         if info.state.is_held_by(Holder::User) {
@@ -321,15 +325,24 @@ impl Threads {
     }
 
     /// Lets a suspended thread go on. `false` if it was not suspended.
+    ///
+    /// Takes none of the world's locks: a thread that waited for them, to collect or to detach, when it was suspended
+    /// gets them all the same, and stands with them (`.debug.frozen-owner`). Only this lets it go.
     pub(crate) fn resume(&self, tid: Tid) -> bool {
         let _suspending = self.as_blocking(|| self.suspending.lock());
-        let Some(info) = self.find(tid).filter(|info| info.state.is_held_by(Holder::User)) else { return false };
+        // SAFETY: null or a record, which is never unmapped. A suspended thread can't give its record up, and nobody
+        // else suspends or resumes meanwhile: if it is ours and held, it is the thread's.
+        let Some(info) = (unsafe { TABLE.find(tid).as_ref() }) else { return false };
+        if !std::ptr::eq(info.owner.load(Ordering::Relaxed), self) || !info.state.is_held_by(Holder::User) {
+            return false;
+        }
         info.state.release(Holder::User);
         true
     }
 
-    fn find(&self, tid: Tid) -> Option<&'static ThreadStopInfo> {
-        self.with_live(|live| live.iter().copied().find(|info| info.tid() == tid))
+    /// In the child of a fork: who was suspending or resuming does not exist here.
+    pub(super) fn forget_suspending(&self) {
+        self.suspending.reset_in_child();
     }
 
     // ---- the roster

@@ -1,0 +1,118 @@
+//! DESIGN.md's requirements are cited by the code that guards them and by the tests that hold them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Every Rust file below `directory`.
+fn sources(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+fn text_of(directories: &[&str]) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let this_file = root.join(file!());
+    let files = directories.iter().flat_map(|directory| sources(&root.join(directory)));
+    files.filter(|file| *file != this_file).map(|file| fs::read_to_string(file).unwrap()).collect()
+}
+
+/// The tags in the first column of the table of requirements.
+fn tags() -> Vec<String> {
+    let design = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("DESIGN.md")).unwrap();
+    let rows = design.lines().filter(|line| line.starts_with("| `."));
+    let cells = rows.map(|row| row.split('|').nth(1).unwrap().to_owned());
+    cells
+        .flat_map(|cell| cell.split('`').filter(|tag| tag.starts_with('.')).map(str::to_owned).collect::<Vec<_>>())
+        .collect()
+}
+
+/// As comments cite it: `.stop.late`. A longer tag that begins with a shorter one does not cite that.
+fn cites(text: &str, tag: &str) -> bool {
+    let ends = |rest: &str| !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '-');
+    text.match_indices(tag).any(|(at, _)| ends(&text[at + tag.len()..]))
+}
+
+#[test]
+fn every_requirement_is_cited_by_the_code_and_by_a_test() {
+    let tags = tags();
+    assert!(tags.len() > 40, "the table of requirements was not found: {tags:?}");
+    let code = text_of(&["src"]);
+    let guards = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(".ci/guards")).unwrap();
+    let tests = text_of(&["tests", "loom-tests"]) + &guards;
+    for tag in &tags {
+        let bare = &tag[1..];
+        assert!(cites(&code, tag) || code.contains(&format!("\"{bare}\"")), "{tag}: no code cites it");
+        let by_table = guards.lines().any(|line| line.split('|').next().unwrap().trim() == bare);
+        let by_model = tests.contains(&format!("\"{bare}\""));
+        assert!(cites(&tests, tag) || by_table || by_model, "{tag}: no test cites it");
+    }
+}
+
+#[test]
+fn every_guard_is_a_requirement() {
+    let design = tags();
+    let guards = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sabotage.rs")).unwrap();
+    for line in guards.lines() {
+        if let Some((_, tag)) = line.split_once(" = \"")
+            && let Some(tag) = tag.strip_suffix("\",")
+        {
+            assert!(design.contains(&format!(".{tag}")), "{tag} is a guard, but no requirement in DESIGN.md");
+        }
+    }
+}
+
+/// The rows of the table of requirements: tags, and what the last two columns say.
+fn rows() -> Vec<(Vec<String>, String, String)> {
+    let design = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("DESIGN.md")).unwrap();
+    let rows = design.lines().filter(|line| line.starts_with("| `."));
+    rows.map(|row| {
+        let cells: Vec<_> = row.split('|').collect();
+        let quoted = cells[1].split('`').filter(|tag| tag.starts_with('.')).map(str::to_owned);
+        (quoted.collect(), cells[3].to_owned(), cells[4].to_owned())
+    })
+    .collect()
+}
+
+fn quoted(cell: &str) -> impl Iterator<Item = &str> {
+    cell.split('`').skip(1).step_by(2)
+}
+
+#[test]
+fn the_files_that_a_requirement_names_exist_and_the_tests_among_them_cite_it() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let guards = fs::read_to_string(root.join(".ci/guards")).unwrap();
+    for (tags, guarded_in, held_by) in rows() {
+        for file in quoted(&guarded_in).filter(|file| file.contains('/')) {
+            assert!(root.join("src").join(file).exists(), "{tags:?}: there is no src/{file}");
+        }
+        for file in quoted(&held_by).filter(|file| file.starts_with("tests/")) {
+            let text = fs::read_to_string(root.join(file)).unwrap_or_else(|_| panic!("{tags:?}: there is no {file}"));
+            let target = file.trim_start_matches("tests/").trim_end_matches(".rs");
+            let taken_out = |tag: &String| {
+                let row = |line: &str| line.split('|').map(str::trim).take(2).eq([&tag[1..], target]);
+                guards.lines().any(row)
+            };
+            assert!(tags.iter().any(|tag| cites(&text, tag) || taken_out(tag)), "{file} holds none of {tags:?}");
+        }
+    }
+}
+
+#[test]
+fn every_guard_stands_in_the_code() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let list = fs::read_to_string(root.join("src/sabotage.rs")).unwrap();
+    let files = sources(&root.join("src")).into_iter().filter(|file| !file.ends_with("sabotage.rs"));
+    let code: String = files.map(|file| fs::read_to_string(file).unwrap()).collect();
+    let variants = list.lines().filter_map(|line| Some(line.trim().split_once(" = \"")?.0));
+    for variant in variants {
+        assert!(code.contains(&format!("removed(Guard::{variant})")), "nothing happens when {variant} is taken out");
+    }
+}
