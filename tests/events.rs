@@ -401,6 +401,7 @@ impl Sink for Frozen {
     }
 }
 
+/// `.event.gate`
 #[test]
 fn a_sink_outlives_the_thread_that_is_frozen_inside_and_nobody_waits_for_it() {
     let events = Events::new();
@@ -419,6 +420,7 @@ fn a_sink_outlives_the_thread_that_is_frozen_inside_and_nobody_waits_for_it() {
     assert!(weak.upgrade().is_none(), "let go when the next one came");
 }
 
+/// `.event.exact`
 #[test]
 fn after_select_has_returned_no_disabled_record_has_a_later_timestamp_and_what_stayed_on_is_complete() {
     const THREADS: usize = 4;

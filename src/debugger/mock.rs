@@ -46,6 +46,7 @@ use crate::os::{Errno, Tid, thread};
 use crate::sabotage::{Guard, removed};
 use crate::sync::{Lock, LockGuard, Ordering, UnsafeCell};
 use crate::world::handshake::{Abandoned, Handshake, Held, Holder, Place};
+use crate::world::inside;
 use crate::world::{
     ForkStep, SetupError, SilentThread, StopError, StopRequest, ThreadName, ThreadStopInfo, ThreadVtable,
 };
@@ -203,6 +204,8 @@ impl MockDebugger {
                     attempt = match stop.wait_slice(u64::MAX, |ns| self.thread_lock.lock_slice(ns)) {
                         Some(next) => next,
                         None => {
+                            // Nobody has been stopped yet.
+                            inside::leave();
                             let holder = Box::new(SilentThread::describe(Tid(holder.0 as i32), None, self.signal));
                             return Err(StopError::LockHeld {
                                 lock: "debugger's thread",
@@ -259,6 +262,8 @@ impl MockDebugger {
             let silent = debuggee.state.abandon(Holder::Collection) == Abandoned::Unanswered;
             debuggee.silent.store(u32::from(silent), Ordering::Relaxed);
         }
+        // From here the world runs, and memory may be allocated.
+        inside::leave();
         let silent: Vec<_> =
             debuggees.iter().filter(|d| d.silent.swap(0, Ordering::Relaxed) != 0).map(|d| d.info()).collect();
         stop.unanswered(NAME, self.signal, &silent)

@@ -252,7 +252,8 @@ impl<T: Trace> WeakCell<T> {
 /// Keeps `gc` alive up to this point of the program.
 ///
 /// Optimised code may keep only a pointer derived from a `Gc`, or drop it after its last visible use, while
-/// something that the compiler can't see (a raw pointer, a finalizer's effect) still depends on the object.
+/// something that the compiler can't see (a raw pointer, a finalizer's effect) still depends on the object
+/// (`.root.derived`, `.final.early`).
 #[inline(always)]
 pub fn keep_alive<T>(gc: Gc<T>) {
     // The value must exist, in a register or in memory, when this point is reached.
