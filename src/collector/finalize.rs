@@ -245,7 +245,7 @@ mod tests {
         unsafe fn nothing(_: *mut u8) {}
         let finalizers = Finalizers::with_capacity(4).unwrap();
         let lock = || finalizers.lock.lock();
-        let mut collect = |objects: &[usize]| {
+        let collect = |objects: &[usize]| {
             for &object in objects {
                 assert!(finalizers.register(Entry { object, action: Action::Drop(nothing) }, lock));
             }
