@@ -186,7 +186,7 @@ fn a_collection_with_everything_in_it_calls_no_malloc(
             let done = Arc::clone(&done);
             spawn(&world, "allocator", move |m| {
                 while !done.load(Ordering::Relaxed) {
-                    allocate(m, 100);
+                    allocate(m, 300);
                     let dropped = m.alloc(Leaf(vec![1_u8; 40])).unwrap();
                     let weak = m.alloc_weak(dropped).unwrap();
                     let array = m.alloc_array(300, |_| GcCell::new(Some(weak))).unwrap();
@@ -195,13 +195,19 @@ fn a_collection_with_everything_in_it_calls_no_malloc(
                     let root = m.root(large);
                     m.safepoint();
                     assert!(root.get(m)[2999].get().is_some());
+                    // Finalizers run on one thread: leave it the time.
+                    m.blocking(|| std::thread::sleep(Duration::from_micros(500)));
                 }
             })
         })
         .collect();
-    for _ in 0..60 {
+    let begin = Instant::now();
+    for round in 0..50 {
         collect(&world);
         std::thread::sleep(Duration::from_micros(300));
+        if round > 10 && begin.elapsed() > Duration::from_secs(5) {
+            break;
+        }
     }
     done.store(true, Ordering::Relaxed);
     threads.into_iter().for_each(|thread| thread.join().unwrap());

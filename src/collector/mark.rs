@@ -34,7 +34,7 @@ use std::io;
 
 use super::parallel::Shared;
 use crate::heap::Heap;
-use crate::heap::blocks::{AddressMap, BlockIndex, BlockState};
+use crate::heap::blocks::{AddressMap, BlockIndex, BlockState, Cell};
 use crate::heap::layout::{CELL_BYTES, HEADER_BYTES, cells_per_block};
 use crate::heap::pointer::ARRAY_HEAD_BYTES;
 use crate::heap::trace::{Shape, TypeInfo};
@@ -276,7 +276,7 @@ impl<'a> Marker<'a> {
             }
             if let Some(cell) = self.heap.blocks.cell_containing(probe)
                 && cell.payload() != first
-                && !(removed(Guard::StopInterior) && probe == word && word != cell.payload())
+                && !(removed(Guard::StopInterior) && self.is_interior(word, cell.payload()))
                 && self.heap.is_alive(cell)
             {
                 first = cell.payload();
@@ -286,6 +286,12 @@ impl<'a> Marker<'a> {
         if self.stack.len() > self.stack.tasks.capacity / 2 {
             self.drain();
         }
+    }
+
+    /// Whether a word points into the object, behind its first byte and before its end.
+    fn is_interior(&self, word: usize, payload: usize) -> bool {
+        let same = |cell: Cell| cell.payload() == payload;
+        word != payload && self.heap.blocks.cell_containing(word).is_some_and(same)
     }
 
     /// A word that is a reference or nothing.
