@@ -191,7 +191,7 @@ fn a_collection_with_everything_in_it_calls_no_malloc(
                     let weak = m.alloc_weak(dropped).unwrap();
                     let array = m.alloc_array(300, |_| GcCell::new(Some(weak))).unwrap();
                     let large = m.alloc_array(3000, |_| GcCell::new(Some(array))).unwrap();
-                    m.set_finalizer(large, |m, _| drop(m.alloc(Leaf(0_u64)))).unwrap();
+                    m.set_finalizer(large, |m, _| assert!(m.alloc(Leaf(0_u64)).is_ok())).unwrap();
                     let root = m.root(large);
                     m.safepoint();
                     assert!(root.get(m)[2999].get().is_some());

@@ -203,6 +203,8 @@ impl MockDebugger {
                     attempt = match stop.wait_slice(u64::MAX, |ns| self.thread_lock.lock_slice(ns)) {
                         Some(next) => next,
                         None => {
+                            // Nobody was stopped: an error may be made.
+                            crate::world::inside::leave();
                             let holder = Box::new(SilentThread::describe(Tid(holder.0 as i32), None, self.signal));
                             return Err(StopError::LockHeld {
                                 lock: "debugger's thread",

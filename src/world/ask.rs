@@ -11,6 +11,7 @@ use crate::sync::Ordering;
 
 use super::error::StopError;
 use super::handshake::{Abandoned, Held, Holder};
+use super::inside;
 use super::stop_info::ThreadStopInfo;
 use super::vtable::StopRequest;
 
@@ -104,6 +105,7 @@ fn abandon(teller: &impl Teller, stop: &StopRequest<'_>) -> StopError {
         thread.silent.store(u32::from(unanswered), Ordering::Relaxed);
     }
     // From here the world runs: /proc may be read and memory allocated.
+    inside::leave();
     let silent: Vec<_> =
         stop.threads().filter(|t| t.silent.load(Ordering::Relaxed) != 0 && !removed(Guard::StopLost)).collect();
     stop.unanswered_of(teller, &silent)
