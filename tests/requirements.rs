@@ -65,3 +65,51 @@ fn every_guard_is_a_requirement() {
         }
     }
 }
+
+/// The rows of the table of requirements: tags, and what the last two columns say.
+fn rows() -> Vec<(Vec<String>, String, String)> {
+    let design = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("DESIGN.md")).unwrap();
+    let rows = design.lines().filter(|line| line.starts_with("| `."));
+    rows.map(|row| {
+        let cells: Vec<_> = row.split('|').collect();
+        let quoted = cells[1].split('`').filter(|tag| tag.starts_with('.')).map(str::to_owned);
+        (quoted.collect(), cells[3].to_owned(), cells[4].to_owned())
+    })
+    .collect()
+}
+
+fn quoted(cell: &str) -> impl Iterator<Item = &str> {
+    cell.split('`').skip(1).step_by(2)
+}
+
+#[test]
+fn the_files_that_a_requirement_names_exist_and_the_tests_among_them_cite_it() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let guards = fs::read_to_string(root.join(".ci/guards")).unwrap();
+    for (tags, guarded_in, held_by) in rows() {
+        for file in quoted(&guarded_in).filter(|file| file.contains('/')) {
+            assert!(root.join("src").join(file).exists(), "{tags:?}: there is no src/{file}");
+        }
+        for file in quoted(&held_by).filter(|file| file.starts_with("tests/")) {
+            let text = fs::read_to_string(root.join(file)).unwrap_or_else(|_| panic!("{tags:?}: there is no {file}"));
+            let target = file.trim_start_matches("tests/").trim_end_matches(".rs");
+            let taken_out = |tag: &String| {
+                let row = |line: &str| line.split('|').map(str::trim).take(2).eq([&tag[1..], target]);
+                guards.lines().any(row)
+            };
+            assert!(tags.iter().any(|tag| cites(&text, tag) || taken_out(tag)), "{file} holds none of {tags:?}");
+        }
+    }
+}
+
+#[test]
+fn every_guard_stands_in_the_code() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let list = fs::read_to_string(root.join("src/sabotage.rs")).unwrap();
+    let files = sources(&root.join("src")).into_iter().filter(|file| !file.ends_with("sabotage.rs"));
+    let code: String = files.map(|file| fs::read_to_string(file).unwrap()).collect();
+    let variants = list.lines().filter_map(|line| Some(line.trim().split_once(" = \"")?.0));
+    for variant in variants {
+        assert!(code.contains(&format!("removed(Guard::{variant})")), "nothing happens when {variant} is taken out");
+    }
+}
