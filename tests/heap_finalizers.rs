@@ -29,6 +29,7 @@ fn logged(test: usize) -> Vec<u64> {
     log(test).lock().unwrap().clone()
 }
 
+/// `.weak.clear`
 #[test]
 fn a_weak_reference_is_cleared_when_nothing_else_keeps_its_target() {
     let world = paranoid().build().unwrap();

@@ -248,7 +248,7 @@ impl Collector {
         self.events.fire_mark_end(number, marking.objects() as usize, marking.stack_high());
         outcome.mark_ns = clock.lap();
 
-        // Before anything is cleared or freed: does whoever stopped the world still hold it?
+        // Before anything is cleared or freed: does whoever stopped the world still hold it (`.debug.dies`)?
         if !stopped.is_still_held() {
             marking.for_each_weak(|_| {});
             self.heap.discard_marks();
