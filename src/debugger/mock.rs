@@ -261,6 +261,8 @@ impl MockDebugger {
             let silent = debuggee.state.abandon(Holder::Collection) == Abandoned::Unanswered;
             debuggee.silent.store(u32::from(silent), Ordering::Relaxed);
         }
+        // From here the world runs, and memory may be allocated.
+        crate::world::inside::leave();
         let silent: Vec<_> =
             debuggees.iter().filter(|d| d.silent.swap(0, Ordering::Relaxed) != 0).map(|d| d.info()).collect();
         stop.unanswered(NAME, self.signal, &silent)
