@@ -1,5 +1,5 @@
 //! The event seam, from outside: the table against the facts of the three families of tools, firing where nothing else
-//! is allowed, switching that is exact, and numbers that add up.
+//! is allowed (`.event.gate`), switching that is exact (`.event.exact`), and numbers that add up.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -249,7 +249,7 @@ impl<T: Trace> WeakCell<T> {
     }
 }
 
-/// Keeps `gc` alive up to this point of the program.
+/// Keeps `gc` alive up to this point of the program (`.root.derived`, `.final.early`).
 ///
 /// Optimised code may keep only a pointer derived from a `Gc`, or drop it after its last visible use, while
 /// something that the compiler can't see (a raw pointer, a finalizer's effect) still depends on the object

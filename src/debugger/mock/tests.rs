@@ -195,7 +195,12 @@ fn a_thread_that_masks_even_the_debuggers_signal_is_named() {
     });
     let mock = attached(&threads);
     // Between two naps it can be stopped.
-    let error = (0..50).find_map(|_| stop_within(&threads, 100).err()).expect("it masks everything");
+    let error = (0..400)
+        .find_map(|_| {
+            std::thread::sleep(Duration::from_millis(5));
+            stop_within(&threads, 100).err()
+        })
+        .expect("it masks everything");
     assert!(error.to_string().contains("deaf"), "{error}");
     assert!(mock.log().0.iter().any(|event| matches!(event, MockEvent::StopFailed { .. })));
     assert!(worker.runs());

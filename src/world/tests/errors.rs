@@ -151,7 +151,12 @@ fn a_thread_in_vfork_is_waited_for_or_named() {
         }
     });
     // Between two children the thread can be stopped.
-    let error = (0..50).find_map(|_| stop_within(&threads, 100).err()).expect("the child sleeps longer");
+    let error = (0..400)
+        .find_map(|_| {
+            std::thread::sleep(Duration::from_millis(5));
+            stop_within(&threads, 100).err()
+        })
+        .expect("the child sleeps longer");
     let StopError::Unanswered { threads: silent, .. } = &error else { panic!("{error}") };
     assert_eq!(silent[0].reason, SilenceReason::Uninterruptible, "{error}");
     // With time, it is waited for.
