@@ -231,14 +231,10 @@ impl Blocks {
         })
     }
 
-    /// Asks for huge pages for the heap beyond `from` bytes, and for the marks that belong to it: a random graph
-    /// touches a page of each for every reference.
+    /// Asks for huge pages for the heap beyond `from` bytes.
     pub(crate) fn ask_for_huge_pages(&self, from: usize) {
-        let marks_from = from / BLOCK_BYTES * MARKS_PER_BLOCK;
-        for (memory, from) in [(&self.memory, from), (&self.marks, marks_from)] {
-            if memory.len() > from {
-                memory.huge_pages(from, memory.len() - from);
-            }
+        if self.memory.len() > from {
+            self.memory.huge_pages(from, self.memory.len() - from);
         }
     }
 

@@ -41,7 +41,7 @@ use crate::sync::{AtomicU8, AtomicU64, LockGuard, Ordering::Relaxed};
 
 /// Beyond this much the heap asks for huge pages: they halve the time to mark a large random graph, but a small heap
 /// would pay for memory that it never touches.
-const HUGE_PAGES_FROM: usize = 32 << 20;
+const HUGE_PAGES_FROM: usize = 64 << 20;
 
 /// Whether freed cells are poisoned and the heap is verified after each collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
