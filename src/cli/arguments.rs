@@ -105,9 +105,9 @@ pub(super) struct Settings {
     #[arg(long, value_name = "HOW", default_value = "signals")]
     pub(super) stop: Stop,
 
-    /// How many threads mark, the collecting one included
-    #[arg(long, value_name = "N", default_value = "1", value_parser = markers, allow_negative_numbers = true)]
-    pub(super) markers: NonZeroUsize,
+    /// How many threads mark, the collecting one included [default: as many as there are processors, 4 at most]
+    #[arg(long, value_name = "N", value_parser = markers, allow_negative_numbers = true)]
+    pub(super) markers: Option<NonZeroUsize>,
 
     /// Poison freed cells and verify the whole heap after each collection (slow)
     #[arg(long)]

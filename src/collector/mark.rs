@@ -545,10 +545,10 @@ impl<'a> Marker<'a> {
     fn rescan_block(&mut self, block: BlockIndex) {
         let info = self.heap.blocks.info(block);
         let (cells, cell_bytes) = match info.state() {
-            BlockState::Free | BlockState::LargeTail => return,
+            BlockState::Free | BlockState::Reserved | BlockState::LargeTail => return,
             BlockState::LargeHead => (1, 0),
             _ => {
-                let cell_bytes = CELL_BYTES[usize::from(info.class.load(Relaxed))];
+                let cell_bytes = CELL_BYTES[usize::from(info.head.class.load(Relaxed))];
                 (cells_per_block(cell_bytes), cell_bytes)
             }
         };
