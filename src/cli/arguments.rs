@@ -99,7 +99,7 @@ const EVENTCNV_HELP: &str = "\
 The styles: -S in columns for people, -SL as lists for Lisp, -SC as decimal numbers between commas. They and --cnv print \
 records in the stream's order, in which the newest of a category comes first; --txt sorts by clock, and if the \
 stream has more than 8 MiB it sorts in files without a name in TMPDIR (or /tmp), which takes as much room there as the \
-stream has.
+stream has. It knows the labels of 114,688 addresses and says so if there are more.
 
 Memory stays below 32 MiB however long the stream is. What is wrong with it is told on standard error with the byte at \
 which it is; everything before that is printed.

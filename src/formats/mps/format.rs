@@ -241,8 +241,11 @@ mod tests {
     use super::*;
     use rstest::rstest;
 
+    /// Sort, name, first byte, bit.
+    type Declared<'a> = (&'a str, &'a str, u16, Option<u8>);
+
     /// A row of the tables that were made from the MPS's own headers.
-    fn row(line: &str) -> (u16, &str, &str, &str, Vec<(&str, &str, u16, Option<u8>)>) {
+    fn row(line: &str) -> (u16, &str, &str, &str, Vec<Declared<'_>>) {
         let cells: Vec<&str> = line.split('\t').collect();
         let code = u16::from_str_radix(cells[0].trim_start_matches("0x"), 16).unwrap();
         let params = cells[5].split_whitespace().map(|param| {

@@ -8,16 +8,15 @@
 //! new stay without a name.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 
 use super::format::{Layout, Sort};
 use super::notice::Kind;
 use super::reader::Record;
 
-/// How many addresses, pointers and texts each are remembered: what fits a hash table of 2¹⁸ places.
-const MOST: usize = (1 << 18) / 8 * 7;
+/// How many addresses, pointers and texts each are remembered: what fits a hash table of 2¹⁷ places.
+const MOST: usize = (1 << 17) / 8 * 7;
 /// How many bytes of texts are.
-const MOST_TEXT: usize = 4 << 20;
+const MOST_TEXT: usize = 3 << 20;
 
 /// Whose addresses a label is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,12 +64,13 @@ impl Labels {
         if known.is_some_and(|place| self.text(place) == Some(text)) {
             return None;
         }
-        if self.text.len() + text.len() > MOST_TEXT || known.is_none() && self.interned.len() >= MOST {
+        if self.text.len() + text.len() > MOST_TEXT {
             return Some(Kind::TooManyLabels(MOST));
         }
         let place = (self.text.len() as u32, text.len() as u32);
         self.text.extend_from_slice(text);
-        self.interned.insert(id, place).map(|_| Kind::InternedAgain(id))
+        let full = set(&mut self.interned, id, place);
+        full.or(known.map(|_| Kind::InternedAgain(id)))
     }
 
     fn text(&self, (from, len): (u32, u32)) -> Option<&[u8]> {
@@ -89,12 +89,14 @@ impl Labels {
     }
 }
 
-fn set(labels: &mut HashMap<u64, u64>, address: u64, id: u64) -> Option<Kind> {
-    let full = labels.len() >= MOST;
-    match labels.entry(address) {
-        Entry::Occupied(mut label) => _ = label.insert(id),
-        Entry::Vacant(_) if full => return Some(Kind::TooManyLabels(MOST)),
-        Entry::Vacant(place) => _ = place.insert(id),
+fn set<T>(table: &mut HashMap<u64, T>, key: u64, value: T) -> Option<Kind> {
+    // Looked up first: to ask for a new place would already make a full table grow.
+    if let Some(known) = table.get_mut(&key) {
+        *known = value;
+    } else if table.len() < MOST {
+        table.insert(key, value);
+    } else {
+        return Some(Kind::TooManyLabels(MOST));
     }
     None
 }
