@@ -280,6 +280,14 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_our_events_become_in_a_stream_are_events_of_it() {
+        for record in crate::events::DESCRIPTORS.iter().flat_map(|descriptor| descriptor.mps) {
+            let layout = Version::V2.layout(record.code).unwrap_or_else(|| panic!("{record:?} is no event"));
+            assert_eq!((layout.name, layout.category), (record.name, record.category));
+        }
+    }
+
     #[rstest]
     fn an_event_is_found_by_its_code(#[values(Version::V1, Version::V2)] version: Version) {
         for code in 0..=u16::MAX {

@@ -38,6 +38,9 @@ impl Order {
     }
 
     fn compare(&mut self, a: &[u8], b: &[u8]) -> Ordering {
+        if a == b {
+            return Ordering::Equal;
+        }
         let (a, b) = (Record::kept(a), Record::kept(b));
         // The code is printed in a column of its own, the clock before it: both as text and as numbers the order is one.
         a.clock().cmp(&b.clock()).then(a.code().cmp(&b.code())).then_with(|| {
