@@ -269,7 +269,7 @@ impl Collector {
 
         // Sweep set-up.
         self.events.fire_sweep_begin(number);
-        self.tell_of_the_new(stopped);
+        self.settle_the_new(stopped);
         let live = self.heap.set_up_sweep(caches(stopped), &self.events);
         outcome.live = live.bytes;
         outcome.live_objects = live.objects;
@@ -320,12 +320,10 @@ impl Collector {
 
     /// If somebody listens to each object: tells of those that their threads were stopped before they could. Not for a thread
     /// in the middle of telling, as only a debugger stops one: it goes on with that itself.
-    fn tell_of_the_new(&self, stopped: &StoppedWorld<'_>) {
-        if self.events.is_enabled(EventId::ObjectAllocated) {
-            for record in stopped.live().iter().filter(|record| !record.is_undisturbed()) {
-                if let Some(cache) = cache_of(record) {
-                    self.heap.tell_of_the_new(cache, &self.events);
-                }
+    fn settle_the_new(&self, stopped: &StoppedWorld<'_>) {
+        for record in stopped.live().iter().filter(|record| !record.is_undisturbed()) {
+            if let Some(cache) = cache_of(record) {
+                self.heap.settle_the_new(cache, &self.events);
             }
         }
     }

@@ -172,10 +172,13 @@ impl Heap {
         }
     }
 
-    /// Tells of the objects that a stopped thread has made and not told of itself: it was stopped before it could, or it
-    /// made them when nobody listened and has made none since. World stopped, marking finished.
-    pub(crate) fn tell_of_the_new(&self, cache: &AllocationCache, events: &Events) {
+    /// Settles the objects that a stopped thread has made and not settled itself, and tells of them if somebody listens: then
+    /// it was stopped before it could. Otherwise nobody will ever hear that they were allocated: who begins to listen
+    /// later begins with what this collection found alive. World stopped, marking finished.
+    pub(crate) fn settle_the_new(&self, cache: &AllocationCache, events: &Events) {
+        let listens = events.is_enabled(EventId::ObjectAllocated);
         if let Some(payload) = cache.take_large()
+            && listens
             && let Some(cell) = self.blocks.cell_of_payload(payload)
         {
             events.fire_object_allocated(payload, self.large_footprint(cell.block) as usize);
@@ -187,10 +190,8 @@ impl Heap {
                 // Without a run, or stopped between two.
                 continue;
             }
-            for header in unsettled.clone().step_by(cell_bytes) {
-                // What has died since, unheard of, has no header.
-                // SAFETY: a cell of a block that the stopped thread owns.
-                if unsafe { (*(header as *const AtomicUsize)).load(Relaxed) } != 0 {
+            if listens {
+                for header in unsettled.clone().step_by(cell_bytes) {
                     events.fire_object_allocated(header + HEADER_BYTES, cell_bytes);
                 }
             }

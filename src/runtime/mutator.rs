@@ -359,7 +359,7 @@ impl Mutator {
         }
     }
 
-    /// A collection between the allocation and here has found the object unheard of, and told of it. Between telling and
+    /// `.event.objects`. A collection between the allocation and here has found the object unheard of, and told of it. Between telling and
     /// noting it there must be none: it would count the object among the living that nobody has heard of.
     #[cold]
     #[inline(never)]

@@ -111,7 +111,8 @@ unsafe extern "C" fn suspend(signal: i32, info: *mut signals::SigInfo, context: 
     let body = || {
         let ours = current().is_some_and(|record| {
             let owed = record.owed.swap(0, Ordering::Relaxed) != 0;
-            if record.undisturbed.load(Ordering::Relaxed) == 0 {
+            // `.event.objects`
+            if record.undisturbed.load(Ordering::Relaxed) == 0 || removed(Guard::EventObjects) {
                 // SAFETY: the kernel's own argument.
                 park(record, unsafe { signals::context(context) });
             }

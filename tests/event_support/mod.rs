@@ -1,6 +1,14 @@
 //! What tests of events share.
 
-use stopworld::events::Events;
+#![allow(dead_code, reason = "each test program uses its part")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use stopworld::events::{
+    Categories, Category, Event, EventId, Events, Label, Labels, MemorySink, Record, Selection, Sink,
+};
+use stopworld::{Paranoid, Stopper, World};
 
 /// Fires one of everything, in the order of the table, each field with the next value.
 pub fn fire_everything(events: &Events, mut value: impl FnMut() -> u64) {
@@ -72,4 +80,89 @@ pub fn fire_everything(events: &Events, mut value: impl FnMut() -> u64) {
     events.fire_census_end(value());
     events.fire_ticker_begin(value());
     events.fire_tick(value(), value() as u32, value() as u32);
+}
+
+/// Adds up objects as they come and go, and keeps the sum at each collection's end, where the collecting thread fires the
+/// statistics in the stopped world. Whatever a mutator fires before or after that has been added or will be.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    pub allocated: AtomicU64,
+    pub freed: AtomicU64,
+    /// Live bytes as events tell, and as the collection counted. Only the collecting thread and the test take the lock.
+    pub ends: Mutex<Vec<(i128, u64)>>,
+}
+
+impl Sink for Ledger {
+    fn record(&self, record: &Record) {
+        match record.event() {
+            Event::ObjectAllocated(object) => _ = self.allocated.fetch_add(object.bytes as u64, Ordering::Relaxed),
+            Event::ObjectFreed(object) => _ = self.freed.fetch_add(object.bytes as u64, Ordering::Relaxed),
+            Event::HeapStats(heap) => {
+                let live = heap.small_bytes + heap.large_bytes + heap.pinned_bytes;
+                self.ends.lock().unwrap().push((self.told(), live as u64));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Ledger {
+    /// Room for all collections of a test: in the stopped world nothing may be allocated.
+    pub fn new() -> Arc<Ledger> {
+        Arc::new(Ledger { ends: Mutex::new(Vec::with_capacity(100_000)), ..Ledger::default() })
+    }
+
+    fn told(&self) -> i128 {
+        i128::from(self.allocated.load(Ordering::Relaxed)) - i128::from(self.freed.load(Ordering::Relaxed))
+    }
+}
+
+/// Keeps what a world tells from now on.
+pub fn listening(world: &World, selection: Selection) -> Arc<MemorySink> {
+    let sink = Arc::new(MemorySink::with_capacity(1 << 20).unwrap());
+    world.events().listen(sink.clone(), selection).unwrap();
+    sink
+}
+
+pub fn categories(categories: &[Category]) -> Selection {
+    Selection::categories(Categories::of(categories))
+}
+
+/// Everything that was told.
+pub fn told(sink: &MemorySink) -> Vec<Record> {
+    assert_eq!(sink.dropped(), 0, "the ring was to be large enough");
+    sink.drain().collect()
+}
+
+/// Objects as they come and go, and what lives at the end of each collection.
+pub fn objects() -> Selection {
+    let mut wants = categories(&[Category::Object]);
+    wants.events.insert(EventId::HeapStats);
+    wants
+}
+
+/// A world that collects often and checks itself.
+pub fn build(markers: usize, stopper: Stopper) -> World {
+    World::builder()
+        .heap_limit(256 << 20)
+        .initial_heap(1 << 20)
+        .markers(markers)
+        .stopper(stopper)
+        .paranoid(Paranoid::On)
+        .build()
+        .unwrap()
+}
+
+/// The names that the User category shows, each with what it was given to. A text that the process knew before is not
+/// interned once more: whoever writes it down finds it in the store.
+pub fn names_told(sink: &MemorySink) -> Vec<(usize, &'static str)> {
+    let labels = Labels::of_the_process();
+    let name = |record: &Record| match record.event() {
+        Event::Labelled(named) => {
+            let label = Label::from_raw(named.label).expect("a label is never 0");
+            Some((named.address, labels.text(label).expect("a label that does not resolve")))
+        }
+        _ => None,
+    };
+    told(sink).iter().filter_map(name).collect()
 }
