@@ -96,6 +96,6 @@ run
             .and_then(|rest| rest.strip_suffix(" large"))
             .and_then(|bytes| bytes.parse().ok())
             .unwrap_or_else(|| panic!("{line}"));
-        assert!(large % (16 << 10) == 0 && large < 1 << 20, "{line}");
+        assert!(large.is_multiple_of(16 << 10) && large < 1 << 20, "{line}");
     }
 }
