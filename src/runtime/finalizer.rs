@@ -130,8 +130,17 @@ fn work(mutator: &Mutator) {
         if finalizers.closing.load(Ordering::Relaxed) {
             return;
         }
+        wipe_stack();
         mutator.blocking(|| futex::wait(&finalizers.news, news, None));
     }
+}
+
+/// The frames in which this thread sleeps do not fill every word of theirs, and what the finalizers' frames left there,
+/// the last object's address among it, would keep that object alive until the next batch.
+#[inline(never)]
+fn wipe_stack() {
+    const WORDS: usize = 512;
+    std::hint::black_box(&mut [0_usize; WORDS]);
 }
 
 /// The address of an object's type.
