@@ -61,6 +61,7 @@ guards! {
     DebugFrozenOwner = "debug.frozen-owner",
     EventGate = "event.gate",
     EventExact = "event.exact",
+    EventObjects = "event.objects",
 }
 
 /// Whether this guard has been taken out. Constant `false` in the ordinary build.

@@ -175,7 +175,8 @@ const SPAN_BLOCKS: usize = 8;
 const MOST_STRANGERS: usize = 256;
 
 impl Heap {
-    /// Allocates a large object with a zeroed payload. `lock` takes the allocation lock.
+    /// Allocates a large object with a zeroed payload. `lock` takes the allocation lock; `made` hears of the payload's address
+    /// before it is an object, in the same step as far as a stop can see.
     ///
     /// # Errors
     /// Why a collection is needed first.
@@ -184,6 +185,7 @@ impl Heap {
         payload_bytes: usize,
         info: &'static TypeInfo,
         lock: impl FnOnce() -> LockGuard<'a>,
+        made: impl FnOnce(usize),
     ) -> Result<*mut u8, Need> {
         let blocks = blocks_of(payload_bytes).ok_or(Need::Room)?;
         let guard = lock();
@@ -210,6 +212,7 @@ impl Heap {
         if !fresh {
             self.zero(header + HEADER_BYTES, payload_bytes);
         }
+        made(header + HEADER_BYTES);
         // SAFETY: as above; from now on the object can be traced.
         unsafe { (*(header as *const AtomicUsize)).store(std::ptr::from_ref(info) as usize, Relaxed) };
         drop(sweeping);
