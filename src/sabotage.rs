@@ -59,6 +59,7 @@ guards! {
     VtableExitedBeforeFree = "vtable.exited-before-free",
     VtableAttach = "vtable.attach",
     DebugFrozenOwner = "debug.frozen-owner",
+    DebugFrozenWaiter = "debug.frozen-waiter",
     EventGate = "event.gate",
     EventExact = "event.exact",
 }

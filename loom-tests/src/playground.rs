@@ -204,12 +204,13 @@ impl World {
             wait();
             self.unblock(i);
         };
-        self.locks.for_stop(as_blocking, &mut Forever).expect("patient forever")
+        let is_suspended = || self.threads[i].state.is_held_by(Holder::User);
+        self.locks.for_stop(as_blocking, is_suspended, &mut Forever).expect("patient forever")
     }
 
     /// Takes the locks for a stop by a thread that nobody stops.
     pub(crate) fn locks_by_stranger(&self) -> StopLocks<'_> {
-        self.locks.for_stop(|wait| wait(), &mut Forever).expect("patient forever")
+        self.locks.for_stop(|wait| wait(), || false, &mut Forever).expect("patient forever")
     }
 
     /// Puts the thread on the list, or takes it off. Under the list lock, if the shipped code takes it.
