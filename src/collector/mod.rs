@@ -370,12 +370,17 @@ impl Collector {
 
     /// No thread may be in the middle of sweeping a block when the world stops.
     fn wait_for_sweeps(&self, budget: &mut Budget) -> Result<(), StopError> {
-        if self.heap.gate.wait_until_empty(budget) {
-            return Ok(());
+        loop {
+            if self.heap.gate.wait_until_empty(budget) {
+                return Ok(());
+            }
+            let is_sweeping = |record: &ThreadStopInfo| cache_of(record).is_some_and(AllocationCache::is_sweeping);
+            let error = self.threads.hindered_by(budget.total(), is_sweeping);
+            if error.unanswered() > 0 {
+                return Err(error);
+            }
+            // They have left meanwhile, and nobody can enter.
         }
-        Err(self
-            .threads
-            .hindered_by(budget.total(), |record| cache_of(record).is_some_and(AllocationCache::is_sweeping)))
     }
 
     fn report(

@@ -315,9 +315,11 @@ impl Threads {
                 Some(_) => {}
                 None => {
                     self.handshake.close(Holder::User);
-                    if info.state.abandon(Holder::User) == Abandoned::Unanswered {
-                        return Err(unanswered(super::error::SilentThread::of(info, self.signal())));
-                    }
+                    return match info.state.take_back(Holder::User) {
+                        Abandoned::Unanswered => Err(unanswered(super::error::SilentThread::of(info, self.signal()))),
+                        Abandoned::Answered if info.state.is_held_by(Holder::User) => Ok(()),
+                        Abandoned::Answered => break,
+                    };
                 }
             }
         }

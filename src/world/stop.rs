@@ -74,14 +74,16 @@ impl Threads {
             None => wait(),
         };
         let is_suspended = || own.is_some_and(ThreadStopInfo::is_suspended);
-        let locks = self.locks.for_stop(as_blocking, is_suspended, budget);
+        // Who waits for somebody that collects in vain must not begin with no time left: it would name whoever comes
+        // first, not who is in the way.
+        let locks = budget.sparing_a_quarter(|budget| self.locks.for_stop(as_blocking, is_suspended, budget));
         locks.map_err(|Denied { which, holder }| {
             let lock = match which {
                 Which::Collection => COLLECTION,
                 Which::Allocation => "allocation",
                 Which::List => "thread list",
             };
-            self.lock_denied(lock, Tid(holder.0 as i32), budget.total())
+            self.lock_denied(lock, Tid(holder.0 as i32), budget.spent())
         })
     }
 
