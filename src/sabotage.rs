@@ -30,6 +30,7 @@ guards! {
     StopEintr = "stop.eintr",
     StopErrno = "stop.errno",
     StopExitRace = "stop.exit-race",
+    StopSilentDeath = "stop.silent-death",
     StopCreateRace = "stop.create-race",
     StopTwoCollectors = "stop.two-collectors",
     StopFork = "stop.fork",

@@ -166,6 +166,7 @@ fn rename(survivor: &ThreadStopInfo, before: Tid, now: Tid) {
     TABLE.clear(before);
     survivor.tid.store(now.0, crate::sync::Ordering::Relaxed);
     survivor.state.survive_fork();
+    survivor.pulse.begin();
     // Without the entry the child's thread could not be stopped by a signal; it fails only if 32 KiB can't be mapped.
     TABLE.set(now, std::ptr::from_ref(survivor).cast_mut()).expect("memory for one page of the thread table");
 }

@@ -14,8 +14,8 @@
 //!   a stop holds from its first signal to its end. A thread that has been cloned and is not attached yet
 //!   holds no reference.
 //! * `.stop.exit-race`: the same in the other direction. A thread that ends without having detached is detached by a
-//!   destructor that libc runs on it; one that ends without even that (a raw `exit` system call) is found by ESRCH
-//!   and buried after the stop.
+//!   destructor that libc runs on it; one that ends without even that (a raw `exit` system call) is found by ESRCH, or
+//!   by its pulse if it was in a blocking region, and buried after the stop (`.stop.silent-death`).
 //! * `.stop.two-collectors`: whoever waits for one of the world's locks counts as blocking meanwhile, so that it can be stopped
 //!   where it waits by the very collection that it waits for.
 
@@ -171,6 +171,7 @@ impl Threads {
                     let _ = key.set(std::ptr::null());
                     return Err(error.into());
                 }
+                info.pulse.begin();
                 // The count that `owner` stands for; `Roster::remove` gives it back.
                 let _ = Arc::into_raw(Arc::clone(self));
                 roster.free.pop();
@@ -200,6 +201,7 @@ impl Threads {
                 leave();
                 TABLE.clear(tid);
                 info.state.detach(&self.handshake);
+                info.pulse.end();
                 if let Ok(key) = exit_key() {
                     // Clearing can't fail: the slot exists.
                     let _ = key.set(std::ptr::null());

@@ -157,6 +157,13 @@ impl Threads {
             world.vtable = None;
             return Err(error);
         }
+        // Who was in a blocking region was not signalled. If it has ended there, others may have unmapped its stack
+        // (`.stop.silent-death`).
+        for thread in self.live_while_locked() {
+            if thread.has_died() {
+                thread.mark_gone();
+            }
+        }
         match world.first_bad_slot() {
             None => Ok(world),
             Some(bad) => {
