@@ -374,7 +374,8 @@ impl Collector {
             if self.heap.gate.wait_until_empty(budget) {
                 return Ok(());
             }
-            let is_sweeping = |record: &ThreadStopInfo| cache_of(record).is_some_and(AllocationCache::is_sweeping);
+            let is_sweeping =
+                |record: &ThreadStopInfo| cache_of(record).is_some_and(|cache| cache.sweeping().is_some());
             let error = self.threads.hindered_by(budget.total(), is_sweeping);
             if error.unanswered() > 0 {
                 return Err(error);

@@ -7,6 +7,7 @@
 use std::io;
 
 use super::blocks::{BlockIndex, BlockState};
+use super::cache::AllocationCache;
 use super::layout::{BLOCK_BYTES, FIRST_CELL, HEADER_BYTES, Space};
 use super::trace::TypeInfo;
 use super::{Heap, HeapState, Need};
@@ -109,6 +110,7 @@ impl Heap {
     /// Why a collection is needed first.
     pub(crate) fn allocate_large<'a>(
         &'a self,
+        cache: &AllocationCache,
         payload_bytes: usize,
         info: &'static TypeInfo,
         lock: impl FnOnce() -> LockGuard<'a>,
@@ -133,14 +135,16 @@ impl Heap {
         // SAFETY: the block was free; it is this object's now.
         unsafe { (*(header as *const AtomicUsize)).store(0, Relaxed) };
         self.blocks.set_large(head, blocks as u32);
-        let sweeping = self.gate.enter();
-        drop(guard);
-        if !fresh {
-            self.zero(header + HEADER_BYTES, payload_bytes);
-        }
-        // SAFETY: as above; from now on the object can be traced.
-        unsafe { (*(header as *const AtomicUsize)).store(std::ptr::from_ref(info) as usize, Relaxed) };
-        drop(sweeping);
+        cache.while_sweeping(head, || {
+            let sweeping = self.gate.enter();
+            drop(guard);
+            if !fresh {
+                self.zero(header + HEADER_BYTES, payload_bytes);
+            }
+            // SAFETY: as above; from now on the object can be traced.
+            unsafe { (*(header as *const AtomicUsize)).store(std::ptr::from_ref(info) as usize, Relaxed) };
+            drop(sweeping);
+        });
         Ok((header + HEADER_BYTES) as *mut u8)
     }
 

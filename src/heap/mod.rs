@@ -249,7 +249,7 @@ impl Heap {
             }
             state.acquired_bytes += (free_cells * cell_bytes) as u64;
             self.blocks.info(block).set_state(BlockState::Owned);
-            cache.while_sweeping(|| {
+            cache.while_sweeping(block, || {
                 let sweeping = self.gate.enter();
                 drop(guard);
                 let free_bytes = if free_cells == cells {
@@ -360,6 +360,27 @@ impl Heap {
                 self.blocks.info(block).set_state(BlockState::Full);
             }
         }
+    }
+
+    /// Ends what a thread had begun that does not exist any more: the sweep of a block which it had taken, and which nobody
+    /// else knows of (`.stop.fork`). A sweep may be begun anew at any point of it. The allocation lock is held.
+    pub(crate) fn finish_sweep_of(&self, cache: &AllocationCache) {
+        let Some(block) = cache.sweeping() else { return };
+        let info = self.blocks.info(block);
+        let class = usize::from(info.class.load(Relaxed));
+        let bin = usize::from(info.space.load(Relaxed)) * CLASSES + class;
+        // A large object has no header until it is whole, and so is free after the next collection.
+        if info.state() != BlockState::Owned || cache.block(bin) == Some(block) {
+            return;
+        }
+        let free_bytes = if info.live.load(Relaxed) == 0 {
+            self.sweep_empty_block(block, CELL_BYTES[class], false)
+        } else {
+            self.sweep_block(block, CELL_BYTES[class])
+        };
+        // SAFETY: the allocation lock is held.
+        unsafe { self.state() }.returned_bytes += free_bytes as u64;
+        info.set_state(BlockState::Full);
     }
 
     /// Before the first collection: how much may be allocated until then. Before the world has threads.

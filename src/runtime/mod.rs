@@ -315,7 +315,10 @@ impl Inner {
         if !cache.is_null() {
             // SAFETY: the user word is null or the cache of a mutator that has not been dropped; the caller holds
             // the allocation lock.
-            self.collector.heap.release_cache(unsafe { &*cache });
+            let cache = unsafe { &*cache };
+            // Only a thread that is gone can be in the middle of that.
+            self.collector.heap.finish_sweep_of(cache);
+            self.collector.heap.release_cache(cache);
         }
     }
 }
@@ -339,7 +342,7 @@ impl WorldHooks for Inner {
         self.collector.finalizers.lock.acquire();
         self.collector.roots.lock.acquire();
         self.collector.ranges.lock.acquire();
-        self.collector.heap.gate.wait_until_empty(&mut Budget::new(self.collector.stop_timeout));
+        // Who is in the sweep gate is not waited for, it may be suspended: the child ends what it had begun.
         self.collector.events.before_fork();
     }
 

@@ -332,7 +332,8 @@ impl Mutator {
     #[inline(never)]
     fn large(&self, bytes: usize, info: &'static TypeInfo) -> Result<*mut u8, OutOfMemory> {
         let payload = self.until_collected(bytes, |mutator| {
-            mutator.world.collector().heap.allocate_large(bytes, info, || mutator.allocation_lock())
+            let heap = &mutator.world.collector().heap;
+            heap.allocate_large(&mutator.cache, bytes, info, || mutator.allocation_lock())
         })?;
         self.world.collector().events.fire_large_allocated(payload as usize, bytes);
         Ok(payload)
