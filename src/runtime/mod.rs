@@ -273,7 +273,8 @@ impl World {
         RangeGuard::new(self, start as usize, bytes)
     }
 
-    /// Closes the world: no thread attaches any more, and the finalizers that are due run, for at most `within`.
+    /// Closes the world: no thread attaches any more, and the finalizers that are due run, for at most `within`. In a
+    /// finalizer this does not wait: the others run when it returns.
     ///
     /// # Errors
     /// A finalizer did not come to an end in time.
@@ -363,6 +364,7 @@ impl WorldHooks for Inner {
             self.collector.markers.forget_helpers();
         }
         self.collector.finalizers.started.store(false, Ordering::Relaxed);
+        self.collector.finalizers.thread.store(0, Ordering::Relaxed);
         self.collector.finalizers.ended.store(1, Ordering::Relaxed);
     }
 }
