@@ -125,7 +125,7 @@ fn build(settings: &Settings, listener: impl Fn(&CollectionReport) + Send + Sync
         .markers(settings.markers.get())
         .paranoid(paranoid)
         .on_collection(listener)
-        .on_failure(|error| eprintln!("stopworld: a collection that was due did not happen: {error}"));
+        .on_failure(|error| eprintln!("stopworld: a collection that was due failed: {error}"));
     if let Some(limit) = settings.heap_limit {
         builder = builder.heap_limit(limit.bytes());
     }

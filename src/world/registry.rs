@@ -68,6 +68,8 @@ pub(crate) struct Threads {
     pub(super) locks: WorldLocks,
     pub(super) handshake: Handshake,
     pub(super) vtable: Latch<Vtable>,
+    /// The vtable that the world was built with.
+    pub(super) built_in: Vtable,
     pub(super) epoch: AtomicU64,
     /// Suspensions of single threads are made one at a time.
     suspending: Lock,
@@ -101,7 +103,8 @@ impl Threads {
         let threads = Arc::new(Self {
             locks: WorldLocks::new(),
             handshake: Handshake::new(),
-            vtable: Latch::new(vtable),
+            vtable: Latch::new(Arc::clone(&vtable)),
+            built_in: vtable,
             epoch: AtomicU64::new(0),
             suspending: Lock::new(),
             roster: UnsafeCell::new(Roster::default()),

@@ -30,10 +30,35 @@ use super::stop_info::ThreadStopInfo;
 use super::vtable::StopRequest;
 use crate::sabotage::{Guard, removed};
 
+/// By which vtable the world is to be stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StopBy {
+    /// The one in force.
+    InForce,
+    /// The one that the world was built with, which needs nobody outside: the one in force has lost a stop
+    /// (`.debug.dies`).
+    BuiltIn,
+}
+
+/// The vtable of a stop: it stopped, and it will start (`.vtable.swap`).
+enum Stopper<'a> {
+    InForce(Latched<'a, Vtable>),
+    BuiltIn(&'a Vtable),
+}
+
+impl Stopper<'_> {
+    fn with<R>(&self, call: impl FnOnce(&Vtable) -> R) -> R {
+        match self {
+            Self::InForce(latched) => latched.with(call),
+            Self::BuiltIn(vtable) => call(vtable),
+        }
+    }
+}
+
 /// The world stands still while this exists. Dropping it starts the world, also when the collector panics.
 pub(crate) struct StoppedWorld<'a> {
     threads: &'a Threads,
-    vtable: Option<Latched<'a, Vtable>>,
+    vtable: Option<Stopper<'a>>,
     // Let go last: fields drop in their order, after `drop` has started the world.
     _locks: StopLocks<'a>,
     collecting: Option<&'static ThreadStopInfo>,
@@ -115,7 +140,7 @@ impl Threads {
         }
     }
 
-    /// Stops every thread of the world but the calling one, by the vtable in force.
+    /// Stops every thread of the world but the calling one.
     ///
     /// A caller that is attached to this world shows its own stack by `own`, unless it is in a blocking region (then it
     /// is one of the threads that stand already).
@@ -123,6 +148,7 @@ impl Threads {
         &'a self,
         locks: StopLocks<'a>,
         own: Option<&OwnStack>,
+        by: StopBy,
         budget: Budget,
     ) -> Result<StoppedWorld<'a>, StopError> {
         assert!(
@@ -142,7 +168,10 @@ impl Threads {
         }
         let mut world = StoppedWorld {
             threads: self,
-            vtable: Some(self.vtable.latch()),
+            vtable: Some(match by {
+                StopBy::InForce => Stopper::InForce(self.vtable.latch()),
+                StopBy::BuiltIn => Stopper::BuiltIn(&self.built_in),
+            }),
             _locks: locks,
             collecting: own.map(OwnStack::record),
             budget: Cell::new(budget),

@@ -122,7 +122,7 @@ fn child_of_fork(threads: &Arc<Threads>, own: Option<&'static ThreadStopInfo>) -
             Some(own) => own.with_own_stack(|own| {
                 let mut budget = budget(10_000);
                 let locks = threads.lock_for_stop(&mut budget)?;
-                threads.stop(locks, Some(own), budget).map(|world| world.live().len())
+                threads.stop(locks, Some(own), StopBy::InForce, budget).map(|world| world.live().len())
             }),
             None => stop_within(threads, 10_000).map(|world| world.live().len()),
         };
