@@ -1,5 +1,6 @@
 //! Threads as the kernel and libc know them.
 
+use std::cell::Cell;
 use std::io;
 
 use super::{Errno, Tid};
@@ -48,9 +49,28 @@ pub(crate) fn getpid() -> i32 {
     }
 }
 
-/// In the child of a fork: the process id is another.
-pub(crate) fn forget_pid() {
+/// In the child of a fork, on its only thread: the process and the thread have other ids.
+pub(crate) fn forget_ids() {
     PID.store(0, Ordering::Relaxed);
+    KNOWN.set(Tid(0));
+}
+
+thread_local! {
+    /// The thread's id once it was asked for; 0 before.
+    static KNOWN: Cell<Tid> = const { Cell::new(Tid(0)) };
+}
+
+/// [`gettid`] without the system call, for what a program does a million times in a second. Not for handlers, and not inside a
+/// stop: thread-local storage may be allocated on its first use.
+#[inline]
+pub(crate) fn known_tid() -> Tid {
+    let known = KNOWN.get();
+    if known != Tid(0) {
+        return known;
+    }
+    let tid = gettid();
+    KNOWN.set(tid);
+    tid
 }
 
 /// Sends `signal` to one thread of this process. Async-signal-safe, errno preserved.

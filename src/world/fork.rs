@@ -134,7 +134,7 @@ unsafe extern "C" fn child() {
     if removed(Guard::StopFork) {
         return;
     }
-    thread::forget_pid();
+    thread::forget_ids();
     let (held, before) = with_state(|state| (std::mem::take(&mut state.held), state.forking));
     let now = thread::gettid();
     if before == Tid(0) || before == now {
