@@ -124,7 +124,7 @@ fn build(settings: &Settings, listener: impl Fn(&CollectionReport) + Send + Sync
         .stopper(stopper)
         .paranoid(paranoid)
         .on_collection(listener)
-        .on_failure(|error| eprintln!("stopworld: a collection that was due did not happen: {error}"));
+        .on_failure(|error| eprintln!("stopworld: a collection that was due failed: {error}"));
     if let Some(markers) = settings.markers {
         builder = builder.markers(markers.get());
     }

@@ -39,7 +39,8 @@ pub(crate) struct Run {
 pub(crate) struct AllocationCache {
     runs: [Run; BINS],
     blocks: [OwnedBlock; BINS],
-    /// 1: the thread is in the sweep gate. Only to name who keeps a collection from beginning.
+    /// One more than the block with which the thread is in the sweep gate; 0 outside. Names who keeps a collection from
+    /// beginning, and what a thread that a fork leaves behind had in hand.
     sweeping: AtomicU32,
     /// Which of the heap's threads this is, as spans remember it. Not 0.
     tag: u8,
@@ -175,17 +176,19 @@ impl AllocationCache {
         self.on_its_way.store(NO_BLOCK, Ordering::Relaxed);
     }
 
-    /// Runs `sweep`, with the thread seen to be in the sweep gate.
-    pub(crate) fn while_sweeping<R>(&self, sweep: impl FnOnce() -> R) -> R {
-        self.sweeping.store(1, Ordering::Relaxed);
+    /// Runs `sweep`, with the thread seen to be in the sweep gate with this block.
+    pub(crate) fn while_sweeping<R>(&self, block: BlockIndex, sweep: impl FnOnce() -> R) -> R {
+        self.sweeping.store(block + 1, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
         let result = sweep();
+        compiler_fence(Ordering::SeqCst);
         self.sweeping.store(0, Ordering::Relaxed);
         result
     }
 
-    /// Whether the thread is in the sweep gate: a hint.
-    pub(crate) fn is_sweeping(&self) -> bool {
-        self.sweeping.load(Ordering::Relaxed) != 0
+    /// The block with which the thread is in the sweep gate: a hint, unless the thread is lost.
+    pub(crate) fn sweeping(&self) -> Option<BlockIndex> {
+        self.sweeping.load(Ordering::Relaxed).checked_sub(1)
     }
 
     /// Takes a cell from the bin's run and lets `build` write its payload; then publishes header and cell.

@@ -7,6 +7,7 @@
 use std::io;
 
 use super::blocks::{BlockIndex, BlockState};
+use super::cache::AllocationCache;
 use super::layout::{BLOCK_BYTES, FIRST_CELL, HEADER_BYTES, Space};
 use super::trace::TypeInfo;
 use super::{Heap, HeapState, Need};
@@ -175,17 +176,16 @@ const SPAN_BLOCKS: usize = 8;
 const MOST_STRANGERS: usize = 256;
 
 impl Heap {
-    /// Allocates a large object with a zeroed payload. `lock` takes the allocation lock; `made` hears of the payload's address
-    /// before it is an object, in the same step as far as a stop can see.
+    /// Allocates a large object with a zeroed payload. `lock` takes the allocation lock.
     ///
     /// # Errors
     /// Why a collection is needed first.
     pub(crate) fn allocate_large<'a>(
         &'a self,
+        cache: &AllocationCache,
         payload_bytes: usize,
         info: &'static TypeInfo,
         lock: impl FnOnce() -> LockGuard<'a>,
-        made: impl FnOnce(usize),
     ) -> Result<*mut u8, Need> {
         let blocks = blocks_of(payload_bytes).ok_or(Need::Room)?;
         let guard = lock();
@@ -207,15 +207,17 @@ impl Heap {
         // SAFETY: the block was free; it is this object's now.
         unsafe { (*(header as *const AtomicUsize)).store(0, Relaxed) };
         self.blocks.set_large(head, blocks as u32);
-        let sweeping = self.gate.enter();
-        drop(guard);
-        if !fresh {
-            self.zero(header + HEADER_BYTES, payload_bytes);
-        }
-        made(header + HEADER_BYTES);
-        // SAFETY: as above; from now on the object can be traced.
-        unsafe { (*(header as *const AtomicUsize)).store(std::ptr::from_ref(info) as usize, Relaxed) };
-        drop(sweeping);
+        cache.while_sweeping(head, || {
+            let sweeping = self.gate.enter();
+            drop(guard);
+            if !fresh {
+                self.zero(header + HEADER_BYTES, payload_bytes);
+            }
+            cache.made_large(header + HEADER_BYTES);
+            // SAFETY: as above; from now on the object can be traced.
+            unsafe { (*(header as *const AtomicUsize)).store(std::ptr::from_ref(info) as usize, Relaxed) };
+            drop(sweeping);
+        });
         Ok((header + HEADER_BYTES) as *mut u8)
     }
 

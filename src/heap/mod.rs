@@ -259,7 +259,7 @@ impl Heap {
             let free_cells = cells_per_block(cell_bytes) - info.head.live.load(Relaxed) as usize;
             state.acquired_bytes += (free_cells * cell_bytes) as u64;
             info.set_state(BlockState::Owned);
-            cache.while_sweeping(|| {
+            cache.while_sweeping(listed, || {
                 let sweeping = self.gate.enter();
                 drop(guard);
                 let free_bytes = self.sweep_block(listed, cell_bytes);
@@ -441,6 +441,23 @@ impl Heap {
                 self.blocks.info(block).set_state(BlockState::Full);
             }
         }
+    }
+
+    /// Ends what a thread had begun that does not exist any more: the sweep of a block which it had taken, and which nobody
+    /// else knows of (`.stop.fork`). A sweep may be begun anew at any point of it. The allocation lock is held.
+    pub(crate) fn finish_sweep_of(&self, cache: &AllocationCache) {
+        let Some(block) = cache.sweeping() else { return };
+        let info = self.blocks.info(block);
+        let class = usize::from(info.head.class.load(Relaxed));
+        let bin = usize::from(info.head.space.load(Relaxed)) * CLASSES + class;
+        // A large object has no header until it is whole, and so is free after the next collection.
+        if info.state() != BlockState::Owned || cache.block(bin) == Some(block) {
+            return;
+        }
+        let free_bytes = self.sweep_block(block, CELL_BYTES[class]);
+        // SAFETY: the allocation lock is held.
+        unsafe { self.state() }.returned_bytes += free_bytes as u64;
+        info.set_state(BlockState::Full);
     }
 
     /// Before the first collection: how much may be allocated until then. Before the world has threads.

@@ -360,6 +360,7 @@ fn count_equal(marks: &[AtomicU8], value: u8) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::heap::Paranoid;
     use proptest::prelude::*;
 
     proptest! {
@@ -370,5 +371,33 @@ mod tests {
             let marks: Vec<AtomicU8> = bytes.iter().map(|&byte| AtomicU8::new(byte)).collect();
             prop_assert_eq!(count_equal(&marks, value), bytes.iter().filter(|&&byte| byte == value).count());
         }
+    }
+
+    /// `.stop.fork`: a fork may leave a thread behind in the middle of a sweep: after the first word of it, or before the last.
+    #[rstest::rstest]
+    fn the_block_that_a_lost_thread_was_sweeping_is_free_again_after_the_next_collection(
+        #[values(1, 3)] live: usize,
+        #[values(false, true)] nearly_done: bool,
+    ) {
+        let heap = Heap::new(1 << 20, Paranoid::On).unwrap();
+        let (class, cache) = (2, heap.new_cache());
+        // SAFETY: nobody else knows this heap.
+        let block = heap.take_free_blocks(unsafe { heap.state() }, 1).unwrap();
+        let info = heap.blocks.info(block);
+        info.head.class.store(class as u8, Relaxed);
+        info.head.live.store(live as u32, Relaxed);
+        info.set_state(BlockState::Owned);
+        heap.blocks.marks(block, live).iter().for_each(|mark| mark.store(heap.epoch(), Relaxed));
+        cache.while_sweeping(block, || {
+            if nearly_done {
+                heap.sweep_block(block, CELL_BYTES[class]);
+            }
+            heap.finish_sweep_of(&cache);
+        });
+        assert_eq!(info.state(), BlockState::Full, "nobody's any more");
+        assert_eq!(info.tail.first_run.load(Relaxed), live as u32, "the first run lies behind what is alive");
+        heap.begin_marking();
+        heap.set_up_sweep(std::iter::empty(), &Events::new());
+        assert_eq!(info.state(), BlockState::Free);
     }
 }

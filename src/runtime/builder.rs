@@ -190,7 +190,8 @@ impl WorldBuilder {
     }
 
     /// Calls `listener` when a collection that was due could not happen, on the thread that tried; also when the
-    /// program did not ask for it: an allocation goes on without the collection as long as there is room.
+    /// program did not ask for it: an allocation goes on without the collection as long as there is room. Also called
+    /// before a collection that was [discarded](CollectError::Discarded) is repeated.
     #[must_use]
     pub fn on_failure(mut self, listener: impl Fn(&CollectError) + Send + Sync + 'static) -> Self {
         self.on_failure = Some(Box::new(listener));

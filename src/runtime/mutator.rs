@@ -406,8 +406,8 @@ impl Mutator {
     #[inline(never)]
     fn large(&self, bytes: usize, info: &'static TypeInfo) -> Result<*mut u8, OutOfMemory> {
         let payload = self.until_collected(bytes, |mutator| {
-            let (heap, cache) = (&mutator.world.collector().heap, &mutator.cache);
-            heap.allocate_large(bytes, info, || mutator.allocation_lock(), |payload| cache.made_large(payload))
+            let heap = &mutator.world.collector().heap;
+            heap.allocate_large(&mutator.cache, bytes, info, || mutator.allocation_lock())
         })?;
         let events = &self.world.collector().events;
         // It has been allocated, so it has a number of blocks.
