@@ -27,7 +27,7 @@
 //!
 //! **The tools' own words.** A listener is switched in the language of its tools ([`Control`]: keywords and levels, the
 //! MPS filter; [`filter`] reads the latter from text). A record's payload becomes bytes and fields again by what the table
-//! derives ([`payload`], [`templates`]); what its addresses are called is in [`labels`]; and [`reference`] is the table for
+//! derives ([`payload`], [`templates`]); what its addresses are called is in [`labels`]; and [`mod@reference`] is the table for
 //! people.
 //!
 //! **What the off state costs.** With nobody listening a fire is `mov eax, [events + k]; test eax, mask; jne`, with the
