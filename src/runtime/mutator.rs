@@ -27,6 +27,9 @@ use crate::world::{AttachError, ThreadName, Tid};
 /// An allocation tick is sampled each time this many bytes were handed to a thread, as .NET does.
 const TICK_BYTES: usize = 100 << 10;
 
+/// How often a mutator looks at a lock that is taken before it sleeps: one or two microseconds.
+const SPINS: u32 = 64;
+
 /// There is no room for an object, and a collection did not make any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
@@ -69,7 +72,7 @@ pub struct Mutator {
 impl Mutator {
     pub(super) fn attach(world: World, name: &str) -> Result<Self, AttachError> {
         let record = world.collector().threads.attach(name)?;
-        let cache = Box::new(AllocationCache::new());
+        let cache = Box::new(world.collector().heap.new_cache());
         record.set_user(ptr::from_ref(&*cache).cast_mut().cast());
         world.inner().tell_of_thread(record, ThreadNews::Attached);
         Ok(Self {
@@ -288,10 +291,20 @@ impl Mutator {
 
     /// Takes a lock that a collector may hold while it waits for us to stop.
     pub(crate) fn lock<'a>(&self, lock: &'a Lock) -> LockGuard<'a> {
-        match lock.try_lock_as(self.record.tid().0 as u32) {
-            Ok(guard) => guard,
-            Err(_) => self.record.blocking(|| lock.lock()),
+        let me = self.record.tid().0 as u32;
+        if let Ok(guard) = lock.try_lock_as(me) {
+            return guard;
         }
+        // Another mutator has let it go before a system call could begin; a collector keeps it for long.
+        for _ in 0..SPINS {
+            std::hint::spin_loop();
+            if lock.seems_free()
+                && let Ok(guard) = lock.try_lock_as(me)
+            {
+                return guard;
+            }
+        }
+        self.record.blocking(|| lock.lock())
     }
 
     fn allocation_lock(&self) -> LockGuard<'_> {
@@ -380,7 +393,7 @@ impl Mutator {
         let cell_bytes = CELL_BYTES[bin % CLASSES];
         if let Some(block) = self.cache.block(bin).filter(|&block| Some(block) != before)
             // Nothing lived there: it was nobody's, and not one of this bin's with holes.
-            && blocks.info(block).live.load(Ordering::Relaxed) == 0
+            && blocks.info(block).head.live.load(Ordering::Relaxed) == 0
         {
             collector.events.fire_block_acquired(blocks.start(block), BLOCK_BYTES, (bin / CLASSES) as u32);
         }
