@@ -3,12 +3,13 @@
 mod event_support;
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use event_support::{Ledger, build, categories, listening, names_told, objects, told};
 use rstest::rstest;
 use stopworld::events::labels::Named;
-use stopworld::events::{Category, Event, EventId, LabelError, Labels, Selection};
+use stopworld::events::{Category, Event, EventId, EventSet, Group, Label, LabelError, Labels, MemorySink, Selection};
 use stopworld::{Gc, GcCell, Mutator, Stopper, World, traced};
 
 // ---- Objects -------------------------------------------------------------------------------------------------------
@@ -189,6 +190,36 @@ fn an_allocation_that_fails_is_an_emergency_that_ends() {
     let fields: Vec<(EventId, u64)> = told(&sink).iter().map(|record| (record.id, record.fields()[0])).collect();
     let asked = (8 << 20) + 8;
     assert_eq!(fields, [(EventId::EmergencySet, 1), (EventId::AllocationFailed, asked), (EventId::EmergencySet, 0)]);
+}
+
+// ---- Worlds and threads --------------------------------------------------------------------------------------------
+
+#[test]
+fn who_listens_from_the_beginning_hears_of_the_world_its_spaces_its_threads_and_its_end() {
+    let sink = Arc::new(MemorySink::with_capacity(1 << 10).unwrap());
+    let wants = Selection::of(EventSet::group(Group::World));
+    let world = World::builder().heap_limit(32 << 20).listen(sink.clone(), wants).build().unwrap();
+    std::thread::scope(|scope| {
+        // SAFETY: no references.
+        let attach = || drop(unsafe { world.attach("a worker") }.unwrap());
+        scope.spawn(attach).join().unwrap();
+    });
+    drop(world);
+    let records = told(&sink);
+    let ids: Vec<EventId> = records.iter().map(|record| record.id).collect();
+    let (created, closed) = ([EventId::PoolCreated; 3], [EventId::PoolClosed; 3]);
+    let lives = [EventId::ThreadAttached, EventId::ThreadDetached];
+    let expected =
+        [&[EventId::WorldCreated, EventId::CommitLimitSet][..], &created, &lives, &closed, &[EventId::WorldClosed]];
+    assert_eq!(ids, expected.concat());
+    let Event::WorldCreated(world) = records[0].event() else { panic!("{:?}", records[0]) };
+    let Event::WorldClosed(gone) = records[records.len() - 1].event() else { panic!("no end") };
+    assert_eq!((world.world_addr, world.heap_addr), (gone.world_addr, gone.heap_addr));
+    assert_eq!(records[1].fields(), [32 << 20]);
+    let pools: HashSet<u64> = records[2..5].iter().map(|record| record.fields()[0]).collect();
+    assert_eq!(pools.len(), 3, "each space has an address of its own");
+    let Event::ThreadAttached(thread) = records[5].event() else { panic!("{:?}", records[5]) };
+    assert_eq!(Labels::of_the_process().text(Label::from_raw(thread.label).unwrap()), Some("a worker"));
 }
 
 // ---- Names ---------------------------------------------------------------------------------------------------------

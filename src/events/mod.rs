@@ -25,6 +25,11 @@
 //! from the new selection or from the old one, never from a mixture. The `gate` module tells how, and why nobody has to
 //! wait for a thread that is frozen in the middle.
 //!
+//! **The tools' own words.** A listener is switched in the language of its tools ([`Control`]: keywords and levels, the
+//! MPS filter; [`filter`] reads the latter from text). A record's payload becomes bytes and fields again by what the table
+//! derives ([`payload`], [`templates`]); what its addresses are called is in [`labels`]; and [`mod@reference`] is the table for
+//! people.
+//!
 //! **What the off state costs.** With nobody listening a fire is `mov eax, [events + k]; test eax, mask; jne`, with the
 //! jump not taken; the word is on a cache line that is written only when a selection changes.
 

@@ -56,6 +56,8 @@ pub(crate) struct AllocationCache {
     pub(crate) uncovered_bytes: AtomicUsize,
     /// A large object that the thread has made and no event has told of; 0 if there is none.
     large_to_tell: AtomicUsize,
+    /// A block that the thread has taken and no event has told of, or `NO_BLOCK`.
+    block_to_tell: AtomicU32,
 }
 
 /// The block that a thread allocates from in one bin.
@@ -118,6 +120,7 @@ impl AllocationCache {
             }; BINS],
             sweeping: AtomicU32::new(0),
             large_to_tell: AtomicUsize::new(0),
+            block_to_tell: AtomicU32::new(NO_BLOCK),
         }
     }
 
@@ -273,6 +276,18 @@ impl AllocationCache {
     /// From now on all cells of the run below this address are settled.
     pub(crate) fn settle(&self, bin: usize, below: usize) {
         self.blocks[bin].settled.store(below, Ordering::Relaxed);
+    }
+
+    /// Remembers a block that nobody had and no event has told of.
+    pub(crate) fn took_block(&self, block: BlockIndex) {
+        self.block_to_tell.store(block, Ordering::Relaxed);
+    }
+
+    /// The block that no event has told of, if there is one; from now on there is none. For the thread itself.
+    pub(crate) fn take_block_to_tell(&self) -> Option<BlockIndex> {
+        let block = self.block_to_tell.load(Ordering::Relaxed);
+        self.block_to_tell.store(NO_BLOCK, Ordering::Relaxed);
+        (block != NO_BLOCK).then_some(block)
     }
 
     /// Remembers a large object that no event has told of. Its header is not written yet.

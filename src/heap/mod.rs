@@ -308,6 +308,7 @@ impl Heap {
         let free_bytes = self.sweep_empty_block(block, cell_bytes, fresh);
         // The block that is used up stays in the state that it has: it is in no cache, and so the next collection knows.
         cache.install(bin, block, free_bytes);
+        cache.took_block(block);
         compiler_fence(Ordering::SeqCst);
         info.set_state(BlockState::Owned);
         cache.uncovered_bytes.fetch_add(BLOCK_BYTES - free_bytes, Relaxed);

@@ -9,6 +9,7 @@ use crate::collector::pacing::{GROWTH, Pacing};
 use crate::collector::parallel::Markers;
 use crate::collector::report::{CollectionReport, Listener};
 use crate::collector::{CollectError, Collector, FailureListener, Parts};
+use crate::events::{ListenError, Selection, Sink};
 use crate::heap::layout::BLOCK_BYTES;
 use crate::heap::{Heap, Paranoid};
 use crate::os::{memory, signals};
@@ -70,6 +71,9 @@ pub enum BuildError {
     /// Not a number of markers.
     #[error("{0} markers are not possible: choose between 1 and 64")]
     Markers(usize),
+    /// Too many listeners.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
     /// The way of stopping could not be set up.
     #[error(transparent)]
     Stopper(#[from] SetupError),
@@ -90,6 +94,7 @@ pub struct WorldBuilder {
     mark_stack_limit: usize,
     on_collection: Option<Listener>,
     on_failure: Option<FailureListener>,
+    listeners: Vec<(Arc<dyn Sink>, Selection)>,
 }
 
 impl Default for WorldBuilder {
@@ -110,6 +115,7 @@ impl Default for WorldBuilder {
             mark_stack_limit: 1 << 30,
             on_collection: None,
             on_failure: None,
+            listeners: Vec::new(),
         }
     }
 }
@@ -198,6 +204,14 @@ impl WorldBuilder {
         self
     }
 
+    /// Lets `sink` hear of what `selection` selects from the world's very first event on. Who listens later, by
+    /// [`Events::listen`](crate::events::Events::listen), has missed the world's creation.
+    #[must_use]
+    pub fn listen(mut self, sink: Arc<dyn Sink>, selection: Selection) -> Self {
+        self.listeners.push((sink, selection));
+        self
+    }
+
     /// Builds the world.
     ///
     /// # Errors
@@ -232,6 +246,9 @@ impl WorldBuilder {
         inner.collector.heap.set_first_budget(self.pacing.budget(0, 1, self.heap_limit as u64, 0));
         let weak = Arc::downgrade(&inner);
         threads.set_hooks(weak);
+        for (sink, selection) in self.listeners {
+            inner.collector.events.listen(sink, selection)?;
+        }
         inner.tell_of_creation(self.heap_limit);
         Ok(World::of(inner, true))
     }

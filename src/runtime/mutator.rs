@@ -11,7 +11,6 @@ use crate::collector::finalize::{Action, Entry};
 use crate::collector::report::{CollectionReport, Reason};
 use crate::collector::{CollectError, Collecting};
 use crate::events::{EventId, Events};
-use crate::heap::blocks::BlockIndex;
 use crate::heap::cache::AllocationCache;
 use crate::heap::large::blocks_of;
 use crate::heap::layout::{
@@ -349,7 +348,6 @@ impl Mutator {
     #[cold]
     #[inline(never)]
     fn refill(&self, bin: usize, requested: usize, info: &'static TypeInfo) -> Result<(), OutOfMemory> {
-        let before = self.cache.block(bin);
         self.until_collected(requested, |mutator| {
             let heap = &mutator.world.collector().heap;
             match heap.refill(&mutator.cache, bin, || mutator.allocation_lock()) {
@@ -357,7 +355,7 @@ impl Mutator {
                 Refill::NeedsCollection(need) => Err(need),
             }
         })?;
-        self.tell_of_refill(bin, before);
+        self.tell_of_refill(bin);
         self.tick(bin, info);
         self.world.inner().tell_of_type(info);
         Ok(())
@@ -387,15 +385,12 @@ impl Mutator {
         self.world.inner().tell_of_type(info);
     }
 
-    fn tell_of_refill(&self, bin: usize, before: Option<BlockIndex>) {
+    fn tell_of_refill(&self, bin: usize) {
         let collector = self.world.collector();
-        let blocks = &collector.heap.blocks;
         let cell_bytes = CELL_BYTES[bin % CLASSES];
-        if let Some(block) = self.cache.block(bin).filter(|&block| Some(block) != before)
-            // Nothing lived there: it was nobody's, and not one of this bin's with holes.
-            && blocks.info(block).head.live.load(Ordering::Relaxed) == 0
-        {
-            collector.events.fire_block_acquired(blocks.start(block), BLOCK_BYTES, (bin / CLASSES) as u32);
+        if let Some(block) = self.cache.take_block_to_tell() {
+            let start = collector.heap.blocks.start(block);
+            collector.events.fire_block_acquired(start, BLOCK_BYTES, (bin / CLASSES) as u32);
         }
         let (first, bytes) = self.cache.run(bin);
         collector.events.fire_cache_refilled(self.cache.buffer(bin), cell_bytes, first, bytes);
