@@ -509,6 +509,35 @@ fn the_child_of_a_fork_from_four_allocating_threads_collects(
     busy.iter().for_each(Busy::assert_runs);
 }
 
+/// `.stop.fork`: between the steps of the fork another thread completes the world that it is building. Whoever was not
+/// asked to prepare must not be told that it is over.
+#[test]
+fn a_fork_while_another_thread_builds_a_world_leaves_every_lock_to_its_holder() {
+    alone!("a_fork_while_another_thread_builds_a_world_leaves_every_lock_to_its_holder");
+    unsafe extern "C" fn linger() {
+        std::thread::sleep(Duration::from_millis(3));
+    }
+    // Before the first world: libc calls it after the worlds have prepared.
+    // SAFETY: a function of this program.
+    assert_eq!(unsafe { libc::pthread_atfork(Some(linger), None, None) }, 0);
+    let world = world(By::Signals);
+    let flags = Flags::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut latest = None;
+            while !flags.is_ended() {
+                latest = Some(builder().markers(8).build().unwrap());
+            }
+            drop(latest);
+        });
+        for _ in 0..40 {
+            assert_eq!(hazard::fork(|| 0), 0);
+        }
+        flags.end();
+    });
+    collect(&world);
+}
+
 /// `.fork.services`: the markers of the parent do not exist in the child.
 #[test]
 fn the_child_of_a_fork_marks_without_its_parents_markers() {
