@@ -28,10 +28,12 @@
 //! **What the off state costs.** With nobody listening a fire is `mov eax, [events + k]; test eax, mask; jne`, with the
 //! jump not taken; the word is on a cache line that is written only when a selection changes.
 
+pub mod clock;
 mod gate;
 mod histogram;
 mod listeners;
 mod memory;
+pub mod record;
 pub mod sink;
 pub mod state;
 pub mod statistics;
