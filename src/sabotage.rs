@@ -61,6 +61,12 @@ guards! {
     DebugFrozenOwner = "debug.frozen-owner",
     EventGate = "event.gate",
     EventExact = "event.exact",
+    EventRecheck = "event.recheck",
+    EventBarrier = "event.barrier",
+    EventPublish = "event.publish",
+    EventBell = "event.bell",
+    EventNoBlock = "event.no-block-in-handler",
+    EventNested = "event.nested",
 }
 
 /// Whether this guard has been taken out. Constant `false` in the ordinary build.

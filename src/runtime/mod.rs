@@ -327,6 +327,7 @@ impl WorldHooks for Inner {
             self.release_cache(record);
             record.set_user(std::ptr::null_mut());
         }
+        crate::events::record::ring::leave();
         threads.detach(record);
     }
 

@@ -63,6 +63,7 @@ pub struct Mutator {
 
 impl Mutator {
     pub(super) fn attach(world: World, name: &str) -> Result<Self, AttachError> {
+        crate::events::record::ring::meet();
         let record = world.collector().threads.attach(name)?;
         let cache = Box::new(AllocationCache::new());
         record.set_user(ptr::from_ref(&*cache).cast_mut().cast());
@@ -443,6 +444,7 @@ impl Drop for Mutator {
             self.record.set_user(ptr::null_mut());
         }
         collector.events.fire_thread_detached(self.record.tid().0 as u32, ptr::from_ref(self.record) as usize);
+        crate::events::record::ring::leave();
         collector.threads.detach(self.record);
     }
 }

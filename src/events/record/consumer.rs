@@ -47,6 +47,12 @@ impl Recorded {
         Recorded { ticks, id, thread, world, words }
     }
 
+    /// To be filled.
+    pub(super) fn empty() -> Recorded {
+        let thread = RecordingThread { tid: 0, index: 0 };
+        Recorded { ticks: 0, id: EventId::WorldCreated, thread, world: WorldNumber(0), words: [0; PAYLOAD_WORDS] }
+    }
+
     /// The fields in order, each as a number, as many as the event has.
     #[inline]
     pub fn fields(&self) -> &[u64] {
@@ -93,8 +99,8 @@ pub enum Policy {
 /// [`record`](Consumer::record), [`lost`](Consumer::lost), [`drained`](Consumer::drained) and
 /// [`flush`](Consumer::flush) allocate nothing, take no lock that a thread of the program may hold, and do not fire;
 /// they write into memory that they have and make system calls. They may wait for the disk: a lossless
-/// consumer that is slow makes those wait that fire. Whoever must allocate puts what it gets into memory of its own and
-/// does the rest in [`serve`](Consumer::serve).
+/// consumer that is slow makes those wait that fire. Whoever must allocate, a host for example, puts what it gets into
+/// memory that it has and does the rest on a thread of its own, where the allocator may make it wait for a restart.
 ///
 /// **Errors.** The first error ends it: it gets no more records, those that it would have got are counted as lost to it, and
 /// [`end_recording`](crate::events::Events::end_recording) returns the error with the numbers.
@@ -124,12 +130,6 @@ pub trait Consumer: fmt::Debug + Send {
     fn close(&mut self, now: &Relation) -> io::Result<()> {
         let _ = now;
         self.flush()
-    }
-
-    /// Does what allocates. Called now and then on the writer thread, and by flushes, never while the world is known to be
-    /// stopped, and never by a debugger's call.
-    fn serve(&mut self) -> io::Result<()> {
-        Ok(())
     }
 
     /// After an error: how many of the records that it took are lost with it, because they were still in its buffers.
@@ -200,6 +200,9 @@ pub struct RecorderTotals {
     pub drained: u64,
     /// Of these, what no ring had room for.
     pub dropped: u64,
+    /// Of those that have left the rings, what nobody wanted any more: they were fired by a thread that was frozen in the
+    /// middle, or for a consumer that has ended since.
+    pub unclaimed: u64,
     /// Bytes of memory that the rings have now.
     pub ring_bytes: u64,
     /// How often a thread had to wait for room.
