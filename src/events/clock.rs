@@ -58,7 +58,13 @@ static COUNTER: AtomicU32 = AtomicU32::new(0);
 /// asked for. Not ordered with the instructions around it.
 #[inline(always)]
 pub(super) fn ticks() -> u64 {
-    if COUNTER.load(Ordering::Relaxed) != 0 { os::tsc::read() } else { slow_ticks() }
+    if is_the_counter() { os::tsc::read() } else { slow_ticks() }
+}
+
+/// Whether [`ticks`] is the counter. Only when [`Clock::of_process`] has been asked for.
+#[inline(always)]
+pub(super) fn is_the_counter() -> bool {
+    COUNTER.load(Ordering::Relaxed) != 0
 }
 
 #[cold]

@@ -159,14 +159,14 @@ impl Events {
 
     /// The enabled half of every fire function: records, and tells those who listen.
     #[inline(always)]
-    fn deliver<const N: usize>(&self, id: EventId, fields: [u64; N]) {
+    fn deliver<const N: usize>(&self, id: EventId, fields: impl Fn() -> [u64; N]) {
         if let Some(world) = self.recorded_world()
             && world.seems_wanted(id)
         {
-            record::fire::fire(world, id, fields);
+            record::fire::fire(world, id, &fields);
         }
         if self.heard.word(id.group() as usize) & id.mask() != 0 {
-            self.tell(id, &fields);
+            self.tell(id, &fields());
         }
     }
 

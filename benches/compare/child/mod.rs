@@ -4,6 +4,7 @@ mod alloc;
 mod events;
 mod pause;
 mod programs;
+mod recording;
 mod stw;
 mod stwproto;
 mod threads;
@@ -27,7 +28,8 @@ pub fn run(arguments: &[String]) -> ExitCode {
         ["stw", rest @ ..] => stw::run(rest, rounds),
         ["stwproto", rest @ ..] => stwproto::run(rest, rounds),
         ["events"] => events::run(rounds),
-        _ => Err("usage: compare --child gcbench|bintrees|alloc|pause|stw|stwproto|events ARGUMENTS… [serve]".into()),
+        ["recording", rest @ ..] => recording::run(rest, rounds),
+        _ => Err("usage: compare --child gcbench|bintrees|alloc|pause|stw|stwproto|events|recording ARGUMENTS… [serve]".into()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -9,6 +9,7 @@ use super::ring::{self, Growth, Ring, ThreadRings};
 use super::worlds::RecordedWorld;
 use crate::events::clock;
 use crate::events::table::EventId;
+use crate::os::tsc;
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Lock, Ordering};
 
@@ -68,18 +69,23 @@ impl Head {
 }
 
 /// Records an event of this world, if it is wanted.
+///
+/// `payload` is a function because an array whose address somebody gets lies in memory on every way, and a pair of words that
+/// is stored as two and loaded as one costs more than all of the rest.
 #[inline(always)]
-pub(in crate::events) fn fire<const N: usize>(world: &RecordedWorld, id: EventId, payload: [u64; N]) {
+pub(in crate::events) fn fire<const N: usize>(world: &RecordedWorld, id: EventId, payload: impl Fn() -> [u64; N]) {
     let head = Head::new(id, N, world.number());
-    if let Some(rings) = ring::own() {
+    if let Some(rings) = ring::own()
+        && clock::is_the_counter()
+    {
         let ring = &rings.main;
         if ring.flight.begin() {
-            let Some(ticks) = world.wanted.decide(id.group() as usize, id.mask(), clock::ticks) else {
+            let Some(ticks) = world.wanted.decide(id.group() as usize, id.mask(), tsc::read) else {
                 ring.flight.end();
                 return;
             };
             // SAFETY: our own ring, and no other fire of ours is in flight in it.
-            if unsafe { ring.stream.write(head.0, ticks, &payload) } {
+            if unsafe { ring.stream.write(head.0, ticks, &payload()) } {
                 Ring::count(&ring.fired);
                 ring.flight.end();
                 return;
@@ -87,13 +93,15 @@ pub(in crate::events) fn fire<const N: usize>(world: &RecordedWorld, id: EventId
             ring.flight.end();
         }
     }
-    slowly(world, id, head, &payload);
+    slowly(world, id, head, &payload());
 }
 
 /// What became of a fire in flight.
 enum Done {
     /// It is over: recorded, dropped and counted, or not wanted.
     Over,
+    /// It is over, and it is time that the writer came.
+    Ring,
     /// There is no room, and the thread may wait for it.
     NoRoom,
 }
@@ -124,6 +132,8 @@ fn slowly(world: &RecordedWorld, id: EventId, head: Head, payload: &[u64]) {
         ring.flight.end();
         match done {
             Done::Over => return,
+            // Not in flight any more: the writer would come and find it so, while we are still in the kernel.
+            Done::Ring => return BELL.ring(),
             // Not in flight meanwhile: nobody is held up by who waits. Afterwards it is decided anew.
             Done::NoRoom => wait_for_room(ring),
         }
@@ -146,8 +156,8 @@ fn in_flight(
     }
     // SAFETY: as above.
     let mut chunk = unsafe { ring.chunk(Growth::Quota) };
-    if chunk.is_none() {
-        BELL.ring();
+    let is_full = chunk.is_none();
+    if is_full {
         if may_wait() {
             return Done::NoRoom;
         }
@@ -163,7 +173,7 @@ fn in_flight(
         // What is short and would still fit must not overtake the news of this loss.
         // SAFETY: as above.
         unsafe { ring.stream.close_chunk() };
-        return Done::Over;
+        return Done::Ring;
     };
     // SAFETY: as above; the chunk is ours to give.
     unsafe { ring.stream.extend(chunk) };
@@ -175,10 +185,8 @@ fn in_flight(
     }
     // SAFETY: as above.
     unsafe { ring.stream.write(head.0, ticks, payload) };
-    if ring.stream.published() / ring::CHUNK_WORDS as u64 % BELL_CHUNKS == 0 {
-        BELL.ring();
-    }
-    Done::Over
+    let is_time = ring.stream.published() / ring::CHUNK_WORDS as u64 % BELL_CHUNKS == 0;
+    if is_full || is_time { Done::Ring } else { Done::Over }
 }
 
 /// What the rooms above know about waiting: set by the first world.

@@ -19,10 +19,13 @@
 use std::ptr::{self, NonNull};
 
 use crate::sabotage::{Guard, removed};
-use crate::sync::{AtomicPtr, AtomicU64, Ordering, UnsafeCell, const_new, interrupt_point};
+use crate::sync::{AtomicPtr, AtomicU64, Ordering, UnsafeCell, const_new, interrupt_point, prefetch_for_reading, prefetch_for_writing};
 
 /// Words before a record's payload.
 pub(super) const HEAD_WORDS: usize = 2;
+
+/// So far ahead of the cursor lines are asked for: some ten records.
+const AHEAD_WORDS: usize = 48;
 
 /// A piece of a stream.
 #[derive(Debug)]
@@ -133,6 +136,10 @@ impl<const WORDS: usize> Stream<WORDS> {
         for (index, word) in payload.iter().enumerate() {
             put(HEAD_WORDS + index, *word);
         }
+        // The lines of a chunk that has come back were read last by the drain, on another processor. To wait for each when it
+        // is needed costs as much as all of the rest.
+        // SAFETY: only the chunk's address is used.
+        prefetch_for_writing(unsafe { (&raw const (*chunk).words).cast::<u64>() }.wrapping_add(first + AHEAD_WORDS));
         interrupt_point();
         self.publish(after);
         true

@@ -17,7 +17,7 @@ use crate::sync::{AtomicBool, Ordering};
 const FLUSH_NS: u64 = 100_000_000;
 
 /// After a drain that was held up by a thread that the scheduler has set aside.
-const BREATHER: Duration = Duration::from_micros(200);
+const BREATHER: Duration = Duration::from_micros(50);
 
 static RUNS: AtomicBool = AtomicBool::new(false);
 
