@@ -48,19 +48,20 @@ pub(super) fn bytes() -> usize {
     BYTES.load(Ordering::Relaxed)
 }
 
-/// One of a thread's two rings.
+/// One of a thread's two rings: two cache lines that its thread writes, then two that the drain writes. A counter of one
+/// among the words of the other costs a fire ten nanoseconds.
 #[repr(C, align(128))]
 pub(super) struct Ring {
     pub(super) flight: Flight,
     quota: u32,
     /// How many chunks it has mapped. The thread counts up, the drain down.
     chunks: AtomicU32,
-    pub(super) stream: stream::Stream<CHUNK_WORDS>,
     /// Written by the thread alone: records that were wanted, and those of them that were dropped.
     pub(super) fired: AtomicU64,
     pub(super) dropped: AtomicU64,
     /// How many dropped ones the stream tells of.
     pub(super) announced: AtomicU64,
+    pub(super) stream: stream::Stream<CHUNK_WORDS>,
     /// The drain's.
     pub(super) drained: UnsafeCell<Drained>,
 }
@@ -86,16 +87,18 @@ pub(super) enum Growth {
     BeyondQuota,
 }
 
+const _: () = assert!(std::mem::offset_of!(Ring, drained) >= 192 && std::mem::offset_of!(Ring, stream) == 64);
+
 impl Ring {
     const fn new(quota: u32) -> Ring {
         Ring {
             flight: Flight::new(),
             quota,
             chunks: AtomicU32::new(0),
-            stream: stream::Stream::new(),
             fired: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             announced: AtomicU64::new(0),
+            stream: stream::Stream::new(),
             drained: UnsafeCell::new(Drained { last: 0, records: 0, lost_told: 0, stuck: None, quiet_at: 0 }),
         }
     }
