@@ -72,6 +72,9 @@ fn what_is_drained_is_whole_in_order_and_complete() {
             chunks: [Chunk::boxed(), Chunk::boxed()],
             got: UnsafeCell::new(Vec::new()),
         });
+        let mut fresh = pipe.chunks.into_iter();
+        // SAFETY: this thread is the producer.
+        unsafe { pipe.stream.extend(fresh.next().expect("there are two")) };
         let same = Arc::clone(&pipe);
         let draining = kernel.spawn(2, move || {
             let mut got = Vec::new();
@@ -82,7 +85,6 @@ fn what_is_drained_is_whole_in_order_and_complete() {
                 unsafe { *all = got }
             });
         });
-        let mut fresh = pipe.chunks.into_iter();
         let mut fired = 0;
         for number in 1..=3 {
             // SAFETY: this thread is the producer.

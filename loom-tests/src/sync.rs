@@ -28,9 +28,6 @@ pub(crate) fn heavy_barrier() {
 pub(crate) fn prefetch_for_writing<T>(_: *const T) {}
 
 /// Nothing to be seen.
-pub(crate) fn prefetch_for_writing<T>(_: *const T) {}
-
-/// Nothing to be seen.
 pub(crate) fn prefetch_for_reading<T>(_: *const T) {}
 
 /// loom's constructors are not `const`.
