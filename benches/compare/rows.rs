@@ -265,13 +265,13 @@ fn events() -> Contest {
 /// Ten million events of two words in each round, and blocks of 256 KiB behind them. Other ways to record them (LTTng-UST,
 /// `tracing`) are sides of this contest that print `on_ns` and `on_cpu_ns` too.
 fn recording(title: &str, file: &str) -> Contest {
-    let name = |what: &str| format!("an event of two words recorded {title}: {what}");
+    let name = |what: &str| format!("recorded {title}: {what}");
     Contest {
         pace: Pace::Served { rounds: 5 },
         sides: vec![side(Role::Us, Source::Ours, &["recording", file, "10", "serve"])],
         rows: vec![
             row("events", name("in the mutator"), "on_cpu_ns", "ns", [Limit::AtMost(20.0)]),
-            row("events", name("with waits for the disk"), "on_ns", "ns", []),
+            row("events", name("with waits"), "on_ns", "ns", []),
         ],
     }
 }

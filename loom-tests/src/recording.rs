@@ -11,6 +11,7 @@ mod stream;
 mod wanted;
 
 use std::ptr::NonNull;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use self::bell::{Bell, Turnstile};
@@ -231,8 +232,8 @@ fn a_handler_knows_whether_it_has_interrupted_a_fire() {
         let kernel = Kernel::boot(2);
         let firing = Firing::new();
         let same = Arc::clone(&firing);
-        let inside = Arc::new(UnsafeCell::new(0_u32));
         let fire = kernel.spawn(2, move || {
+            let inside = Rc::new(UnsafeCell::new(0_u32));
             let in_flight = move |inside: &UnsafeCell<u32>, flight: &Flight| {
                 if flight.begin() {
                     // SAFETY: loom checks that nobody else is at it.
@@ -245,8 +246,8 @@ fn a_handler_knows_whether_it_has_interrupted_a_fire() {
                 }
                 false
             };
-            let (handlers, ours) = (Arc::clone(&same), Arc::clone(&inside));
-            let its_inside = Arc::clone(&inside);
+            let (handlers, ours) = (Arc::clone(&same), Rc::clone(&inside));
+            let its_inside = Rc::clone(&inside);
             kernel::on_signal(move || {
                 let fired = in_flight(&its_inside, &handlers.flight);
                 // SAFETY: as above.
