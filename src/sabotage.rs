@@ -64,6 +64,12 @@ guards! {
     EventGate = "event.gate",
     EventExact = "event.exact",
     EventObjects = "event.objects",
+    EventRecheck = "event.recheck",
+    EventBarrier = "event.barrier",
+    EventPublish = "event.publish",
+    EventBell = "event.bell",
+    EventNoBlock = "event.no-block-in-handler",
+    EventNested = "event.nested",
 }
 
 /// Whether this guard has been taken out. Constant `false` in the ordinary build.

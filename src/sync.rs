@@ -1,7 +1,8 @@
 //! The one facade for synchronisation.
 //!
 //! Nothing outside this module names `std::sync::atomic`. Protocol files (`sync/`, `world/handshake.rs`,
-//! `world/locks.rs`, `world/latch.rs`, `collector/termination.rs`, `events/gate.rs`) use only what is exported here, so
+//! `world/locks.rs`, `world/latch.rs`, `collector/termination.rs`, `events/gate.rs`, and `wanted.rs`, `stream.rs` and
+//! `bell.rs` of `events/record/`) use only what is exported here, so
 //! the member `loom-tests` can include those very files and give them a `sync` of the same names whose atomics and
 //! whose futexes belong to the model checker.
 //!
@@ -11,6 +12,7 @@
 //! * [`port`]: sleeping on one word of memory (a futex), and who the current thread is,
 //! * [`Semaphore`] and [`Lock`], built on the port; neither allocates, spins, or touches thread-local storage,
 //! * [`UnsafeCell`] with access by closure, in which the model checker detects races,
+//! * [`light_barrier`] and [`heavy_barrier`], a fence whose cost is all on one side,
 //! * [`interrupt_point`]: nothing here; under the model a signal handler may run at that very point,
 //! * [`const_new!`]: a constructor that is `const` here (loom's can't be).
 
@@ -35,6 +37,27 @@ pub(crate) use std::sync::atomic::{
 /// need no invitation.
 #[inline(always)]
 pub(crate) fn interrupt_point() {}
+
+/// The cheap half of a pair of fences: what comes before it in the program is not moved behind it by the compiler, and by
+/// the processor only as far as the other side's [`heavy_barrier`] lets it.
+#[inline(always)]
+pub(crate) fn light_barrier() {
+    compiler_fence(Ordering::SeqCst);
+}
+
+/// The dear half: a full fence on every thread of the process. Together with a [`light_barrier`] it orders as two sequentially
+/// consistent fences do. Only after `os::barrier::register`.
+pub(crate) fn heavy_barrier() {
+    crate::os::barrier::on_all_threads();
+}
+
+/// Asks for the cache line of an address that will be written soon. Any address will do.
+#[inline(always)]
+pub(crate) fn prefetch_for_writing<T>(address: *const T) {
+    use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+    // SAFETY: a prefetch never faults.
+    unsafe { _mm_prefetch::<_MM_HINT_ET0>(address.cast()) };
+}
 
 /// Declares a constructor that is `const` in this crate and an ordinary function under the model checker.
 macro_rules! const_new {

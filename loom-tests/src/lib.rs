@@ -1,8 +1,8 @@
 //! Model checks of the stopping protocol.
 //!
 //! The protocol files of stopworld are *included* here, not copied: `sync/semaphore.rs`, `sync/lock.rs`,
-//! `world/handshake.rs`, `world/locks.rs`, `world/latch.rs`, `collector/termination.rs` and `events/gate.rs` name only
-//! `crate::sync` and `crate::sabotage`, and this crate has modules of those names. Its [`sync`] hands out loom's
+//! `world/handshake.rs`, `world/locks.rs`, `world/latch.rs`, `collector/termination.rs`, `events/gate.rs`, and `stream.rs`,
+//! `wanted.rs` and `bell.rs` of `events/record/` name only `crate::sync` and `crate::sabotage`, and this crate has modules of those names. Its [`sync`] hands out loom's
 //! atomics; its [`kernel`] plays Linux: futexes, thread numbers, and signals that interrupt a thread at each step of
 //! its own protocol. So a plain `cargo test --workspace` checks the very files that ship.
 //!
@@ -21,6 +21,7 @@ mod events;
 mod kernel;
 mod models;
 mod playground;
+mod recording;
 mod sabotage;
 mod sync;
 mod world;

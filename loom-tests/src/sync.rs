@@ -11,8 +11,24 @@ pub(crate) mod semaphore;
 pub(crate) use crate::kernel::interrupt_point;
 pub(crate) use lock::{HeldBy, Lock, LockGuard};
 pub(crate) use loom::cell::UnsafeCell;
-pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 pub(crate) use semaphore::Semaphore;
+
+/// Of a pair of fences the kernel can take one side upon itself; the model has both.
+pub(crate) fn light_barrier() {
+    loom::sync::atomic::fence(Ordering::SeqCst);
+}
+
+/// The other half.
+pub(crate) fn heavy_barrier() {
+    loom::sync::atomic::fence(Ordering::SeqCst);
+}
+
+/// Nothing to be seen.
+pub(crate) fn prefetch_for_writing<T>(_: *const T) {}
+
+/// Nothing to be seen.
+pub(crate) fn prefetch_for_reading<T>(_: *const T) {}
 
 /// loom's constructors are not `const`.
 macro_rules! const_new {

@@ -33,6 +33,7 @@
 //! **What the off state costs.** With nobody listening a fire is `mov eax, [events + k]; test eax, mask; jne`, with the
 //! jump not taken; the word is on a cache line that is written only when a selection changes.
 
+pub mod clock;
 mod control;
 mod descriptor;
 pub mod filter;
@@ -41,6 +42,7 @@ mod histogram;
 pub mod labels;
 mod listeners;
 mod memory;
+pub mod record;
 pub mod reference;
 pub mod sink;
 pub mod state;
@@ -61,22 +63,34 @@ pub use state::{Categories, Category, EventSet, Keywords, Level, Provider, Provi
 pub use statistics::{Phase, Statistics, Totals};
 pub use table::{DESCRIPTORS, Descriptor, Event, EventId, Group, payload, template as templates};
 
-use self::listeners::Listeners;
+use self::listeners::{Change, Listeners};
+use self::record::RecordedWorld;
 use self::state::EnabledWords;
 use self::table::PAYLOAD_WORDS;
 use crate::os;
+use crate::sync::{AtomicPtr, Ordering};
 
 /// A world's events: fired by the collector, heard by its listeners.
 #[derive(Debug)]
 pub struct Events {
+    /// Whom a fire concerns: listeners or consumers. What the fire functions test.
     enabled: EnabledWords,
+    /// Whether it concerns listeners.
+    heard: EnabledWords,
+    /// What is recorded of this world; null if nothing ever was.
+    recording: AtomicPtr<RecordedWorld>,
     listeners: Listeners,
 }
 
 impl Events {
     /// Nobody listens.
     pub const fn new() -> Events {
-        Events { enabled: EnabledWords::new(), listeners: Listeners::new() }
+        Events {
+            enabled: EnabledWords::new(),
+            heard: EnabledWords::new(),
+            recording: AtomicPtr::new(std::ptr::null_mut()),
+            listeners: Listeners::new(),
+        }
     }
 
     /// Whether anybody wants this event: one load. Ask before computing what only the event needs.
@@ -90,7 +104,7 @@ impl Events {
         let mut change = self.listeners.change();
         let gone = change.reclaim();
         let listener = change.add(sink, selection);
-        self.enabled.store(change.union());
+        self.enable(&change);
         drop(change);
         drop(gone);
         listener
@@ -118,7 +132,7 @@ impl Events {
         let mut selection = *change.selection(listener)?;
         edit(&mut selection);
         change.set_selection(listener, selection)?;
-        self.enabled.store(change.union());
+        self.enable(&change);
         Ok(change.settle(listener))
     }
 
@@ -167,7 +181,7 @@ impl Events {
     pub fn unlisten(&self, listener: ListenerId) -> Result<Settled, ListenError> {
         let mut change = self.listeners.change();
         change.retire(listener)?;
-        self.enabled.store(change.union());
+        self.enable(&change);
         let settled = change.settle(listener);
         let gone = change.reclaim();
         drop(change);
@@ -189,16 +203,44 @@ impl Events {
     /// others, and silences every sink that does not want to go on here.
     pub(crate) fn after_fork_in_child(&self) {
         let change = self.listeners.after_fork_in_child();
-        self.enabled.store(change.union());
+        self.enable(&change);
     }
 
-    /// The enabled half of every fire function: makes the record and brings it to the listeners.
-    fn deliver(&self, id: EventId, fields: &[u64]) {
+    /// The enabled half of every fire function: records, and tells those who listen.
+    #[inline(always)]
+    fn deliver<const N: usize>(&self, id: EventId, fields: impl Fn() -> [u64; N]) {
+        if let Some(world) = self.recorded_world()
+            && world.seems_wanted(id)
+        {
+            record::fire::fire(world, id, &fields);
+        }
+        if self.heard.word(id.group() as usize) & id.mask() != 0 {
+            self.tell(id, &fields());
+        }
+    }
+
+    /// Makes the record and brings it to the listeners.
+    #[inline(never)]
+    fn tell(&self, id: EventId, fields: &[u64]) {
         let mut words = [0; PAYLOAD_WORDS];
         words.iter_mut().zip(fields).for_each(|(word, field)| *word = *field);
         // A system call, 50 ns and more: fair for what happens a few times per collection, not once per object.
         let tid = if matches!(id.group(), Group::Object) { 0 } else { os::thread::gettid().0 as u32 };
         self.listeners.record(Record { timestamp: now_ns(), tid, id, words });
+    }
+
+    #[inline(always)]
+    fn recorded_world(&self) -> Option<&'static RecordedWorld> {
+        // SAFETY: null or a static. Acquire: pairs with the release of `enroll`; it costs nothing.
+        unsafe { self.recording.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Brings the words that the fire functions test up to date, after a change of either road.
+    fn enable(&self, listeners: &Change<'_>) {
+        let heard = listeners.union();
+        let recorded = self.recorded_world().map_or(EventSet::NONE, RecordedWorld::recorded);
+        self.heard.store(heard);
+        self.enabled.store(heard | recorded);
     }
 }
 

@@ -297,6 +297,10 @@ impl EventSet {
     pub(super) fn words(self) -> [u32; GROUPS] {
         self.0
     }
+
+    pub(super) fn from_words(words: [u32; GROUPS]) -> EventSet {
+        EventSet(words)
+    }
 }
 
 impl FromIterator<EventId> for EventSet {

@@ -273,7 +273,7 @@ macro_rules! events {
                 #[cold]
                 #[inline(never)]
                 extern "C" fn enabled(events: &Events $(, $field: $type)*) {
-                    events.deliver(EventId::$name, &[$($field.into_word()),*]);
+                    events.deliver(EventId::$name, || [$($field.into_word()),*]);
                 }
 
                 const GROUP: usize = EventId::$name.group() as usize;

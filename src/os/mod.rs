@@ -10,15 +10,18 @@
 //!
 //! | module | what | async-signal-safe | stop-safe |
 //! |---|---|---|---|
+//! | [`barrier`] | a memory barrier on all threads at once | yes, errno preserved | yes |
 //! | [`clock`] | monotonic time; the time budget that job control can't eat | yes | yes |
 //! | [`futex`] | wait and wake | yes, errno preserved | yes |
 //! | [`memory`] | reservations, commits, probes | `is_mapped`, `lowest_mapped` | yes (system calls only) |
 //! | [`thread`] | thread ids, stacks, tgkill, exit keys, atfork | `gettid`, `tgkill` | `gettid`, `tgkill` |
 //! | [`registers`] | push the callee-saved registers | yes | yes |
 //! | [`signals`] | handlers and masks | what the handler calls: see there | masks only |
+//! | [`tsc`] | the processor's own clock | `read` | `read` |
 //! | [`ucontext`] | read an interrupted context | yes | yes |
 //! | [`proc_status`] | what /proc says about a thread | no (allocates) | **no** |
 
+pub(crate) mod barrier;
 pub(crate) mod clock;
 #[cfg(feature = "workloads")]
 pub(crate) mod dynamic;
@@ -30,6 +33,7 @@ pub(crate) mod signals;
 pub(crate) mod thread;
 #[cfg(feature = "workloads")]
 pub(crate) mod timer;
+pub(crate) mod tsc;
 pub(crate) mod ucontext;
 
 pub(crate) use nix::errno::Errno;

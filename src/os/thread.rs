@@ -84,6 +84,13 @@ pub(crate) fn tgkill(tid: Tid, signal: i32) -> Result<(), Errno> {
     })
 }
 
+/// Sleeps for so long, or until a handler has run. Async-signal-safe, errno preserved.
+pub(crate) fn sleep_ns(ns: u64) {
+    let time = libc::timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 };
+    // SAFETY: a valid timespec; what is left is not asked for.
+    super::preserving_errno(|| unsafe { libc::nanosleep(&time, std::ptr::null_mut()) });
+}
+
 /// Whether a thread of this process has that id now. Async-signal-safe.
 pub(crate) fn is_alive(tid: Tid) -> bool {
     tgkill(tid, 0).is_ok()

@@ -414,6 +414,7 @@ impl WorldHooks for Inner {
             record.set_user(std::ptr::null_mut());
         }
         self.tell_of_thread(record, ThreadNews::Detached);
+        crate::events::record::ring::leave();
         threads.detach(record);
     }
 

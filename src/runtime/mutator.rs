@@ -70,6 +70,7 @@ pub struct Mutator {
 
 impl Mutator {
     pub(super) fn attach(world: World, name: &str) -> Result<Self, AttachError> {
+        crate::events::record::ring::meet();
         let record = world.collector().threads.attach(name)?;
         let cache = Box::new(world.collector().heap.new_cache());
         record.set_user(ptr::from_ref(&*cache).cast_mut().cast());
@@ -554,6 +555,7 @@ impl Drop for Mutator {
             self.record.set_user(ptr::null_mut());
         }
         self.world.inner().tell_of_thread(self.record, ThreadNews::Detached);
+        crate::events::record::ring::leave();
         collector.threads.detach(self.record);
     }
 }

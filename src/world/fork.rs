@@ -12,11 +12,12 @@
 //!
 //! ```text
 //!   prepare:  list of worlds → for each world: collection → allocation → thread list → vtable → hooks
-//!             → pool of records → installation of the handler
+//!             → pool of records → installation of the handler → recorder of events
 //! ```
 
 use std::sync::{Arc, OnceLock, Weak};
 
+use crate::events::record;
 use crate::os::{Tid, thread};
 use crate::sabotage::{Guard, removed};
 use crate::sync::{Lock, UnsafeCell};
@@ -112,6 +113,11 @@ unsafe extern "C" fn prepare() {
     // Last: threads take these with a world's locks in their hands (attach needs a record).
     wait(stop_info::pool_lock());
     wait(handler::lock());
+    // Last of all: who waits for the recorder may hold any of the above, so who has the recorder waits for none of them.
+    match me {
+        Some(info) => info.blocking(record::before_fork),
+        None => record::before_fork(),
+    }
 }
 
 /// Lets every lock go.
@@ -119,6 +125,7 @@ unsafe extern "C" fn parent() {
     if removed(Guard::StopFork) || !WORLDS.is_mine() {
         return;
     }
+    record::after_fork_in_parent();
     let held = with_state(|state| std::mem::take(&mut state.held));
     for HeldWorld { threads, hooks } in held.iter().rev() {
         if let Some(hooks) = hooks {
@@ -148,6 +155,8 @@ unsafe extern "C" fn child() {
     if before == Tid(0) || before == now {
         return;
     }
+    // First: the worlds' own events ask it what is still recorded.
+    record::after_fork_in_child();
     // SAFETY: null or a record, never unmapped.
     let survivor = unsafe { TABLE.find(before).as_ref() };
     for HeldWorld { threads, .. } in &held {

@@ -21,6 +21,7 @@
 
 use std::sync::{Arc, OnceLock, Weak};
 
+use crate::events::record;
 use crate::os::clock::Budget;
 use crate::os::thread::{self, ExitKey, StackBounds};
 use crate::os::{Tid, signals};
@@ -31,6 +32,7 @@ use super::error::{AttachError, StopError};
 use super::fork;
 use super::handler::{self, TABLE};
 use super::handshake::{Abandoned, Handshake, Held, Holder, Place};
+use super::inside;
 use super::latch::{Latch, StillInUse};
 use super::locks::WorldLocks;
 use super::name::ThreadName;
@@ -38,6 +40,16 @@ use super::region::OwnStack;
 use super::stacks::RegisteredStack;
 use super::stop_info::{self, Chunk, MAIN_THREAD, ThreadStopInfo, WAS_BLOCKED};
 use super::vtable::ThreadVtable;
+
+/// How a thread waits for the event recorder: as a blocking region, if it is a mutator outside the stop; in the stopped
+/// world not at all (`.event.no-block-in-handler`).
+static SURROUNDINGS: record::Surroundings = record::Surroundings {
+    may_wait: || !inside::is_inside(),
+    as_blocking: |wait| match handler::current() {
+        Some(info) if info.state.place() == Place::Running => info.blocking(wait),
+        _ => wait(),
+    },
+};
 
 /// A vtable in force.
 pub(crate) type Vtable = Arc<dyn ThreadVtable>;
@@ -100,6 +112,7 @@ impl Threads {
     /// A world's threads, none yet, stopped by `vtable`.
     pub(crate) fn new(vtable: Vtable) -> std::io::Result<Arc<Self>> {
         exit_key()?;
+        record::set_surroundings(&SURROUNDINGS);
         let threads = Arc::new(Self {
             locks: WorldLocks::new(),
             handshake: Handshake::new(),

@@ -4,6 +4,7 @@ mod alloc;
 mod events;
 mod pause;
 mod programs;
+mod recording;
 mod stw;
 mod stwproto;
 mod threads;
@@ -11,6 +12,8 @@ mod threads;
 use std::io::BufRead;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+
+pub use events::show_machine_code;
 
 /// Why a child could not do what it was asked.
 type Failure = Box<dyn std::error::Error>;
@@ -27,7 +30,11 @@ pub fn run(arguments: &[String]) -> ExitCode {
         ["stw", rest @ ..] => stw::run(rest, rounds),
         ["stwproto", rest @ ..] => stwproto::run(rest, rounds),
         ["events"] => events::run(rounds),
-        _ => Err("usage: compare --child gcbench|bintrees|alloc|pause|stw|stwproto|events ARGUMENTS… [serve]".into()),
+        ["recording", rest @ ..] => recording::run(rest, rounds),
+        _ => {
+            Err("usage: compare --child gcbench|bintrees|alloc|pause|stw|stwproto|events|recording ARGUMENTS… [serve]"
+                .into())
+        }
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

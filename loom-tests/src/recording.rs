@@ -1,0 +1,339 @@
+//! The shipped protocol files of `events/record/`, and their models (here and not in `models`, since they are private to their
+//! parent).
+
+#![allow(dead_code, reason = "the models do not use everything that the library does")]
+
+#[path = "../../src/events/record/bell.rs"]
+mod bell;
+#[path = "../../src/events/record/stream.rs"]
+mod stream;
+#[path = "../../src/events/record/wanted.rs"]
+mod wanted;
+
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use self::bell::{Bell, Turnstile};
+use self::stream::{Chunk, Stream};
+use self::wanted::{Flight, Wanted};
+use crate::check::Preemptions::AtMost;
+use crate::check::{Fault, explore, must_fail_without};
+use crate::kernel::{self, Kernel};
+use crate::sabotage::Guard;
+use crate::sync::{AtomicU32, Ordering, UnsafeCell, heavy_barrier};
+
+// ---- A stream of chunks --------------------------------------------------------------------------------------------
+
+/// Room for one record of one word, and a bit.
+const WORDS: usize = 4;
+
+struct Pipe {
+    stream: Stream<WORDS>,
+    chunks: [NonNull<Chunk<WORDS>>; 2],
+    got: UnsafeCell<Vec<u64>>,
+}
+
+// SAFETY: what is not Sync is in loom cells, whose unordered accesses are what the models look for.
+unsafe impl Sync for Pipe {}
+// SAFETY: as above.
+unsafe impl Send for Pipe {}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        for chunk in self.chunks {
+            // SAFETY: leaked in `boxed`; the execution is over.
+            drop(unsafe { Box::from_raw(chunk.as_ptr()) });
+        }
+    }
+}
+
+/// Everything that is there: the numbers, which are in each word of a record.
+fn drained(pipe: &Pipe, got: &mut Vec<u64>) {
+    let published = pipe.stream.published();
+    // SAFETY: one thread drains.
+    let give = |chunk| unsafe { pipe.stream.give_back(chunk) };
+    // SAFETY: as above.
+    while let Some(next) = unsafe { pipe.stream.next(published, give) } {
+        let mut payload = [0];
+        // SAFETY: as above; every record has one word.
+        unsafe { pipe.stream.take(&mut payload) };
+        assert_eq!((next.head, next.ticks), (payload[0], payload[0]), "torn");
+        got.push(payload[0]);
+    }
+}
+
+/// Two chunks go round: what the thread writes into one that has come back must not meet what the drain still reads.
+#[test]
+fn what_is_drained_is_whole_in_order_and_complete() {
+    explore("stream, 3 records through 2 chunks", AtMost(3), || {
+        let kernel = Kernel::boot(2);
+        let pipe = Arc::new(Pipe {
+            stream: Stream::new(),
+            chunks: [Chunk::boxed(), Chunk::boxed()],
+            got: UnsafeCell::new(Vec::new()),
+        });
+        let mut fresh = pipe.chunks.into_iter();
+        // SAFETY: this thread is the producer.
+        unsafe { pipe.stream.extend(fresh.next().expect("there are two")) };
+        let same = Arc::clone(&pipe);
+        let draining = kernel.spawn(2, move || {
+            let mut got = Vec::new();
+            drained(&same, &mut got);
+            drained(&same, &mut got);
+            same.got.with_mut(|all| {
+                // SAFETY: loom checks that nobody else is at it.
+                unsafe { *all = got }
+            });
+        });
+        let mut fired = 0;
+        for number in 1..=3 {
+            // SAFETY: this thread is the producer.
+            unsafe {
+                if !pipe.stream.write(number, number, &[number]) {
+                    // A thread without a chunk would wait for room, or drop: see the turnstile.
+                    let Some(chunk) = fresh.next().or_else(|| pipe.stream.take_back()) else { break };
+                    pipe.stream.extend(chunk);
+                    assert!(pipe.stream.write(number, number, &[number]));
+                }
+            }
+            fired = number;
+        }
+        draining.join().expect("loom reports what fails");
+        // SAFETY: as above.
+        let mut got = pipe.got.with_mut(|got| unsafe { std::mem::take(&mut *got) });
+        drained(&pipe, &mut got);
+        assert_eq!(got, (1..=fired).collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn a_position_that_is_published_without_a_release_is_caught() {
+    must_fail_without(Guard::EventPublish, "recording::what_is_drained_is_whole_in_order_and_complete", Fault::Race);
+}
+
+// ---- What is wanted, and whose fire is in flight -------------------------------------------------------------------
+
+const EVENT: u32 = 1;
+
+/// A thread that fires, with a ring for one record: its time and one, 0 before.
+struct Firing {
+    wanted: Wanted<1>,
+    flight: Flight,
+    clock: AtomicU32,
+    record: AtomicU32,
+}
+
+impl Firing {
+    fn new() -> Arc<Firing> {
+        Arc::new(Firing {
+            wanted: Wanted::new([AtomicU32::new(EVENT)]),
+            flight: Flight::new(),
+            clock: AtomicU32::new(0),
+            record: AtomicU32::new(0),
+        })
+    }
+
+    fn now(&self) -> u64 {
+        u64::from(self.clock.load(Ordering::Acquire))
+    }
+
+    /// It is now so late.
+    fn at(&self, now: u32) {
+        self.clock.store(now, Ordering::Release);
+    }
+
+    fn fire(&self) {
+        assert!(self.flight.begin());
+        let clock = || {
+            // A clock that stands still is read again until it goes on.
+            loom::thread::yield_now();
+            self.now()
+        };
+        if let Some(ticks) = self.wanted.decide(0, EVENT, clock) {
+            self.record.store(ticks as u32 + 1, Ordering::Release);
+        }
+        self.flight.end();
+    }
+
+    fn record(&self) -> Option<u32> {
+        self.record.load(Ordering::Acquire).checked_sub(1)
+    }
+
+    fn set(&self, wanted: u32, now: u32) {
+        self.wanted.change([wanted], u64::from(now));
+        heavy_barrier();
+    }
+}
+
+/// Wanted until 1, and from 3 on: a record may bear any time but 2, whoever is frozen where.
+#[test]
+fn a_record_bears_a_time_at_which_it_was_wanted() {
+    explore("wanted, off and on again", AtMost(4), || {
+        let kernel = Kernel::boot(2);
+        let firing = Firing::new();
+        let same = Arc::clone(&firing);
+        let fire = kernel.spawn(2, move || same.fire());
+        firing.at(1);
+        firing.set(0, 1);
+        firing.at(2);
+        firing.at(3);
+        firing.set(EVENT, 3);
+        fire.join().expect("loom reports what fails");
+        let time = firing.record();
+        assert!(matches!(time, None | Some(0 | 1 | 3)), "a record from a time at which it was not wanted");
+    });
+}
+
+#[test]
+fn a_fire_that_does_not_look_after_its_clock_is_caught() {
+    let claim = Fault::Claim("a record from a time at which it was not wanted");
+    must_fail_without(Guard::EventRecheck, "recording::a_record_bears_a_time_at_which_it_was_wanted", claim);
+}
+
+#[test]
+fn a_fire_that_keeps_its_early_time_is_caught() {
+    let claim = Fault::Claim("a record from a time at which it was not wanted");
+    must_fail_without(Guard::EventExact, "recording::a_record_bears_a_time_at_which_it_was_wanted", claim);
+}
+
+/// What a drain hands on by the time T is everything that will ever bear a time before T.
+#[test]
+fn a_drain_that_sees_no_fire_in_flight_has_every_record_from_before() {
+    explore("drain, 1 fire", AtMost(4), || {
+        let kernel = Kernel::boot(2);
+        let firing = Firing::new();
+        let same = Arc::clone(&firing);
+        let fire = kernel.spawn(2, move || same.fire());
+        firing.at(1);
+        let t = firing.now() as u32;
+        heavy_barrier();
+        let is_quiet = !firing.flight.look().is_under_way();
+        let seen = firing.record();
+        fire.join().expect("loom reports what fails");
+        if is_quiet && seen.is_none() {
+            let late = firing.record();
+            assert!(late.is_none_or(|time| time >= t), "a record came late");
+        }
+    });
+}
+
+#[test]
+fn a_fire_that_leaves_its_flight_in_the_store_buffer_is_caught() {
+    let claim = Fault::Claim("a record came late");
+    let name = "recording::a_drain_that_sees_no_fire_in_flight_has_every_record_from_before";
+    must_fail_without(Guard::EventBarrier, name, claim);
+}
+
+/// A fire that interrupts a fire finds it in flight, at each of its steps, and the interrupted one is whole.
+#[test]
+fn a_handler_knows_whether_it_has_interrupted_a_fire() {
+    explore("flight, a handler that fires", AtMost(3), || {
+        let kernel = Kernel::boot(2);
+        let firing = Firing::new();
+        let same = Arc::clone(&firing);
+        let fire = kernel.spawn(2, move || {
+            let inside = Rc::new(UnsafeCell::new(0_u32));
+            let in_flight = move |inside: &UnsafeCell<u32>, flight: &Flight| {
+                if flight.begin() {
+                    // SAFETY: loom checks that nobody else is at it.
+                    inside.with_mut(|inside| unsafe { *inside += 1 });
+                    kernel::interrupt_point();
+                    // SAFETY: as above.
+                    inside.with_mut(|inside| unsafe { *inside -= 1 });
+                    flight.end();
+                    return true;
+                }
+                false
+            };
+            let (handlers, ours) = (Arc::clone(&same), Rc::clone(&inside));
+            let its_inside = Rc::clone(&inside);
+            kernel::on_signal(move || {
+                let fired = in_flight(&its_inside, &handlers.flight);
+                // SAFETY: as above.
+                assert!(!fired || ours.with(|inside| unsafe { *inside } == 0), "it fired into a fire");
+            });
+            assert!(in_flight(&inside, &same.flight));
+            assert!(!same.flight.look().is_under_way());
+        });
+        kernel.signal(2);
+        fire.join().expect("loom reports what fails");
+    });
+}
+
+// ---- Waking --------------------------------------------------------------------------------------------------------
+
+struct Woken {
+    bell: Bell,
+    room: Turnstile,
+    word: AtomicU32,
+    brought: UnsafeCell<u32>,
+}
+
+// SAFETY: as for `Pipe`.
+unsafe impl Sync for Woken {}
+// SAFETY: as above.
+unsafe impl Send for Woken {}
+
+impl Woken {
+    fn new() -> Arc<Woken> {
+        let (bell, room) = (Bell::new(), Turnstile::new());
+        Arc::new(Woken { bell, room, word: AtomicU32::new(0), brought: UnsafeCell::new(0) })
+    }
+}
+
+/// Nobody says that time is up: a ring that is lost is a deadlock.
+#[test]
+fn the_writer_hears_every_ring() {
+    explore("bell, 2 rings", AtMost(4), || {
+        let kernel = Kernel::boot(3);
+        let woken = Woken::new();
+        let ringing: Vec<_> = (2..=3)
+            .map(|tid| {
+                let woken = Arc::clone(&woken);
+                kernel.spawn(tid, move || {
+                    woken.word.fetch_add(1, Ordering::Relaxed);
+                    woken.bell.ring();
+                })
+            })
+            .collect();
+        while woken.word.load(Ordering::Relaxed) < 2 {
+            woken.bell.wait(None);
+        }
+        ringing.into_iter().for_each(|thread| thread.join().expect("loom reports what fails"));
+    });
+}
+
+#[test]
+fn a_writer_that_looks_and_then_sleeps_is_caught() {
+    must_fail_without(Guard::EventBell, "recording::the_writer_hears_every_ring", Fault::Deadlock);
+}
+
+#[test]
+fn whoever_waits_for_room_is_woken_and_sees_it() {
+    explore("turnstile, 2 who wait", AtMost(3), || {
+        let kernel = Kernel::boot(3);
+        let woken = Woken::new();
+        let waiting: Vec<_> = (2..=3)
+            .map(|tid| {
+                let woken = Arc::clone(&woken);
+                kernel.spawn(tid, move || {
+                    loop {
+                        let ticket = woken.room.ticket();
+                        if woken.word.load(Ordering::Acquire) != 0 {
+                            break;
+                        }
+                        woken.room.wait(ticket, None);
+                    }
+                    // SAFETY: loom checks that nobody writes it.
+                    assert_eq!(woken.brought.with(|brought| unsafe { *brought }), 7);
+                })
+            })
+            .collect();
+        // SAFETY: as above.
+        woken.brought.with_mut(|brought| unsafe { *brought = 7 });
+        woken.word.store(1, Ordering::Release);
+        woken.room.turn();
+        waiting.into_iter().for_each(|thread| thread.join().expect("loom reports what fails"));
+    });
+}

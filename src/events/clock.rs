@@ -1,0 +1,169 @@
+//! The clock of recorded events: ticks, and how they relate to time.
+//!
+//! A record must not cost a call of `clock_gettime`, so its time is what the processor's counter says, if that can be
+//! trusted; else CLOCK_MONOTONIC in nanoseconds. Which of the two is decided once per process. A [`Relation`] ties ticks to
+//! CLOCK_MONOTONIC: one pair of readings taken together, and the rate. The rate is measured once, when the clock is
+//! first asked for (some 10 ms), and never changes, so that a file can state it in its head; new pairs are read as
+//! often as a file wants them, for the small differences that the kernel's own adjustments make in an hour.
+
+use std::sync::OnceLock;
+
+use crate::os;
+use crate::sync::{AtomicU32, Ordering};
+
+/// What counts the ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClockSource {
+    /// The processor's time stamp counter.
+    Tsc,
+    /// CLOCK_MONOTONIC: a tick is a nanosecond.
+    Monotonic,
+}
+
+/// Ticks and nanoseconds at one moment, and how fast the ticks go.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Relation {
+    /// The ticks of the moment.
+    pub ticks: u64,
+    /// CLOCK_MONOTONIC of the moment.
+    pub ns: u64,
+    /// Ticks in a second.
+    pub hz: u64,
+}
+
+impl Relation {
+    /// The moment at which the clock read so many ticks, by CLOCK_MONOTONIC in nanoseconds.
+    pub fn ns_of(&self, ticks: u64) -> u64 {
+        let scale = |ticks: u64| (u128::from(ticks) * 1_000_000_000 / u128::from(self.hz)) as u64;
+        if ticks >= self.ticks {
+            self.ns.saturating_add(scale(ticks - self.ticks))
+        } else {
+            self.ns.saturating_sub(scale(self.ticks - ticks))
+        }
+    }
+}
+
+/// The process's clock of recorded events.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Clock {
+    source: ClockSource,
+    hz: u64,
+}
+
+static CLOCK: OnceLock<Clock> = OnceLock::new();
+/// What [`ticks`] reads: 0 the monotonic clock, 1 the counter. Set before anything is recorded.
+static COUNTER: AtomicU32 = AtomicU32::new(0);
+
+/// The clock, for who records: one load, and the counter's instruction or a call. Only when [`Clock::of_process`] has been
+/// asked for. Not ordered with the instructions around it.
+#[inline(always)]
+pub(super) fn ticks() -> u64 {
+    if is_the_counter() { os::tsc::read() } else { slow_ticks() }
+}
+
+/// Whether [`ticks`] is the counter. Only when [`Clock::of_process`] has been asked for.
+#[inline(always)]
+pub(super) fn is_the_counter() -> bool {
+    COUNTER.load(Ordering::Relaxed) != 0
+}
+
+#[cold]
+#[inline(never)]
+fn slow_ticks() -> u64 {
+    os::clock::now_ns()
+}
+
+impl Clock {
+    /// The clock of this process. The first call takes some 10 ms, reads /sys, and allocates: not in the stopped world, nor
+    /// in a handler.
+    pub fn of_process() -> Clock {
+        *CLOCK.get_or_init(|| {
+            let clock = Clock::choose(os::tsc::is_a_clock());
+            COUNTER.store(u32::from(clock.source == ClockSource::Tsc), Ordering::Relaxed);
+            clock
+        })
+    }
+
+    fn choose(counter_is_a_clock: bool) -> Clock {
+        if counter_is_a_clock {
+            Clock { source: ClockSource::Tsc, hz: measure() }
+        } else {
+            Clock { source: ClockSource::Monotonic, hz: 1_000_000_000 }
+        }
+    }
+
+    /// What counts.
+    pub fn source(self) -> ClockSource {
+        self.source
+    }
+
+    /// Ticks in a second.
+    pub fn hz(self) -> u64 {
+        self.hz
+    }
+
+    /// What it reads now.
+    pub fn now(self) -> u64 {
+        match self.source {
+            ClockSource::Tsc => os::tsc::read(),
+            ClockSource::Monotonic => os::clock::now_ns(),
+        }
+    }
+
+    /// How its ticks relate to time, read now. Allocates nothing, waits for nobody.
+    pub fn relation(self) -> Relation {
+        match self.source {
+            ClockSource::Tsc => {
+                let (ticks, ns) = pair();
+                Relation { ticks, ns, hz: self.hz }
+            }
+            ClockSource::Monotonic => {
+                let ns = os::clock::now_ns();
+                Relation { ticks: ns, ns, hz: self.hz }
+            }
+        }
+    }
+}
+
+/// Both clocks at one moment: of a few tries the one that was interrupted least.
+fn pair() -> (u64, u64) {
+    let tries = (0..5).map(|_| {
+        let before = os::tsc::read();
+        let ns = os::clock::now_ns();
+        let after = os::tsc::read();
+        (after.wrapping_sub(before), before + after.wrapping_sub(before) / 2, ns)
+    });
+    let (_, ticks, ns) = tries.min().unwrap_or_default();
+    (ticks, ns)
+}
+
+/// Ticks of the counter in a second.
+fn measure() -> u64 {
+    const LONG_ENOUGH_NS: u64 = 10_000_000;
+    let (first_ticks, first_ns) = pair();
+    std::thread::sleep(std::time::Duration::from_nanos(LONG_ENOUGH_NS));
+    let (ticks, ns) = pair();
+    let hz = u128::from(ticks.saturating_sub(first_ticks)) * 1_000_000_000 / u128::from((ns - first_ns).max(1));
+    (hz as u64).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::counter(true)]
+    #[case::monotonic(false)]
+    fn a_relation_tells_the_time_of_ticks_before_and_after_it(#[case] counter: bool) {
+        let clock = Clock::choose(counter);
+        let early = clock.relation();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let late = clock.relation();
+        for (relation, other) in [(early, late), (late, early)] {
+            assert!(relation.ns_of(other.ticks).abs_diff(other.ns) < 500_000, "{relation:?} {other:?}");
+        }
+        assert_eq!(Relation { ticks: 10, ns: 5, hz: 1 }.ns_of(3), 0, "before the beginning of time");
+    }
+}

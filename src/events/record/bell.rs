@@ -1,0 +1,111 @@
+//! How the writer is woken, and how those are who wait for room.
+//!
+//! Both are asked for at full speed by threads that fire, so neither makes a system call unless somebody sleeps.
+//!
+//! A [`Bell`] has one sleeper. Its word says whether it has been rung, and whether the sleeper is asleep; who rings swaps
+//! *rung* in and sees in the same step whether there is somebody to wake.
+//!
+//! At a [`Turnstile`] many wait for something that they look at themselves: take a ticket, look, wait with the ticket. Who
+//! has brought what they wait for changes the word and sees in the same step whether a ticket is out. A ticket taken
+//! before that no longer fits; one taken after it comes with what was brought.
+
+use crate::sabotage::{Guard, removed};
+use crate::sync::{AtomicU32, Ordering, const_new, interrupt_point, port};
+
+const QUIET: u32 = 0;
+const RUNG: u32 = 1;
+const ASLEEP: u32 = 2;
+
+/// Wakes one sleeper. See the module's text.
+#[derive(Debug)]
+pub(super) struct Bell(AtomicU32);
+
+impl Bell {
+    const_new! {
+        /// Not rung.
+        pub(super) fn new() -> Self {
+            Bell(AtomicU32::new(QUIET))
+        }
+    }
+
+    /// Wakes the sleeper, or keeps it from falling asleep.
+    pub(super) fn ring(&self) {
+        // Release: pairs with the acquire of `wait`, so that the sleeper sees what it was woken for.
+        if self.0.swap(RUNG, Ordering::Release) == ASLEEP {
+            interrupt_point();
+            port::wake(&self.0, 1);
+        }
+    }
+
+    /// Sleeps until it rings, or for so long, or for no reason at all. True if it has rung since the last time.
+    pub(super) fn wait(&self, ns: Option<u64>) -> bool {
+        if removed(Guard::EventBell) {
+            // The known-bad variant: it may ring between the look and the sleep, and then never again.
+            if self.0.load(Ordering::Relaxed) != RUNG {
+                self.0.store(ASLEEP, Ordering::Relaxed);
+                port::wait(&self.0, ASLEEP, ns);
+            }
+        } else if self.0.compare_exchange(QUIET, ASLEEP, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            interrupt_point();
+            port::wait(&self.0, ASLEEP, ns);
+        }
+        // Acquire: pairs with the release of `ring`.
+        self.0.swap(QUIET, Ordering::Acquire) == RUNG
+    }
+
+    /// In a forked child, where the sleeper does not exist.
+    pub(super) fn forget(&self) {
+        self.0.store(QUIET, Ordering::Relaxed);
+    }
+}
+
+/// Somebody holds a ticket.
+const AWAITED: u32 = 1;
+/// What a word is counted up by.
+const TURN: u32 = 2;
+
+/// Wakes all who wait for something. See the module's text.
+#[derive(Debug)]
+pub(super) struct Turnstile(AtomicU32);
+
+/// The right to wait until the next turn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ticket(u32);
+
+impl Turnstile {
+    const_new! {
+        /// Nobody waits.
+        pub(super) fn new() -> Self {
+            Turnstile(AtomicU32::new(0))
+        }
+    }
+
+    /// To be taken before the last look at what one waits for.
+    pub(super) fn ticket(&self) -> Ticket {
+        // Acquire: pairs with the release of `turn`. If that was earlier, what it brought is seen by the look.
+        Ticket(self.0.fetch_or(AWAITED, Ordering::Acquire) | AWAITED)
+    }
+
+    /// Sleeps until the next turn, or for so long, or for no reason at all.
+    pub(super) fn wait(&self, ticket: Ticket, ns: Option<u64>) {
+        interrupt_point();
+        port::wait(&self.0, ticket.0, ns);
+    }
+
+    /// Something has been brought: wakes all who wait.
+    pub(super) fn turn(&self) {
+        let mut seen = self.0.load(Ordering::Relaxed);
+        loop {
+            let next = (seen & !AWAITED).wrapping_add(TURN);
+            // Release: pairs with the acquire of `ticket`.
+            match self.0.compare_exchange_weak(seen, next, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(now) => seen = now,
+            }
+        }
+        if seen & AWAITED != 0 {
+            interrupt_point();
+            port::wake(&self.0, u32::MAX);
+        }
+    }
+}

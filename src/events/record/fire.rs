@@ -1,0 +1,249 @@
+//! The mutator's half: a fire puts its record into the thread's ring.
+//!
+//! On the way that is taken a hundred million times there is no lock, no fence, no read-modify-write and no system call: the
+//! thread-local word, one plain store that says "in flight", the clock, a look at what is wanted, the record's own
+//! words, one plain store that publishes it, one that ends the flight. Everything else is in [`slowly`].
+
+use super::bell::{Bell, Turnstile};
+use super::ring::{self, Growth, Ring, ThreadRings};
+use super::worlds::RecordedWorld;
+use crate::events::clock;
+use crate::events::table::EventId;
+use crate::os::tsc;
+use crate::sabotage::{Guard, removed};
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Lock, Ordering};
+
+/// Wakes the writer.
+pub(super) static BELL: Bell = Bell::new();
+/// Wakes those who wait for room.
+pub(super) static ROOM: Turnstile = Turnstile::new();
+/// The recorder's lock: who holds it drains.
+pub(super) static LOCK: Lock = Lock::new();
+/// How many consumers are lossless: if none is, nobody waits.
+pub(super) static LOSSLESS: AtomicU32 = AtomicU32::new(0);
+/// Records that were fired and dropped where there was no ring to count them in.
+pub(super) static HOMELESS: AtomicU64 = AtomicU64::new(0);
+/// How often a thread waited for room.
+pub(super) static WAITS: AtomicU64 = AtomicU64::new(0);
+
+/// The writer is woken each time a thread has filled so many chunks.
+const BELL_CHUNKS: u64 = 4;
+
+/// How long a thread waits for room before it rings again.
+const WAIT_NS: u64 = 20_000_000;
+
+/// The first word of a record: what it is, how long, and in which world. Never 0.
+///
+/// ```text
+///   63     62                  31      16 15          8 7       0
+///  +---+--------+------------+-----------+-------------+---------+
+///  | 1 | losses |     0      |   world   | field count |  event  |
+///  +---+--------+------------+-----------+-------------+---------+
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head(pub(super) u64);
+
+const VALID: u64 = 1 << 63;
+const LOSSES: u64 = 1 << 62;
+
+impl Head {
+    #[inline(always)]
+    const fn new(id: EventId, payload_words: usize, world: u16) -> Head {
+        Head(VALID | (world as u64) << 16 | (payload_words as u64) << 8 | id as u64)
+    }
+
+    /// A record that tells how many were dropped in its ring so far.
+    const fn of_losses() -> Head {
+        Head(VALID | LOSSES | 1 << 8)
+    }
+
+    #[inline(always)]
+    pub(super) fn payload_words(self) -> usize {
+        (self.0 >> 8 & 0xff) as usize
+    }
+
+    #[inline(always)]
+    pub(super) fn tells_of_losses(self) -> bool {
+        self.0 & LOSSES != 0
+    }
+}
+
+/// Records an event of this world, if it is wanted.
+///
+/// `payload` is a function because an array whose address somebody gets lies in memory on every way, and a pair of words that
+/// is stored as two and loaded as one costs more than all of the rest.
+#[inline(always)]
+pub(in crate::events) fn fire<const N: usize>(world: &RecordedWorld, id: EventId, payload: impl Fn() -> [u64; N]) {
+    let head = Head::new(id, N, world.number());
+    if let Some(rings) = ring::own()
+        && clock::is_the_counter()
+    {
+        let ring = &rings.main;
+        if ring.flight.begin() {
+            let Some(ticks) = world.wanted.decide(id.group() as usize, id.mask(), tsc::read) else {
+                ring.flight.end();
+                return;
+            };
+            // SAFETY: our own ring, and no other fire of ours is in flight in it.
+            if unsafe { ring.stream.write(head.0, ticks, &payload()) } {
+                Ring::count(&ring.fired);
+                ring.flight.end();
+                return;
+            }
+            ring.flight.end();
+        }
+    }
+    slowly(world, id, head, &payload());
+}
+
+/// What became of a fire in flight.
+enum Done {
+    /// It is over: recorded, dropped and counted, or not wanted.
+    Over,
+    /// It is over, and it is time that the writer came.
+    Ring,
+    /// There is no room, and the thread may wait for it.
+    NoRoom,
+}
+
+/// Everything that is not the usual: the thread's first record, a full chunk, a full ring, a fire in a fire.
+#[cold]
+#[inline(never)]
+fn slowly(world: &RecordedWorld, id: EventId, head: Head, payload: &[u64]) {
+    let Some(rings) = ring::own_or_new() else {
+        HOMELESS.fetch_add(1, Ordering::Relaxed);
+        world.count_dropped(id);
+        return;
+    };
+    loop {
+        // A handler that has interrupted a fire uses the nested ring (`.event.nested`), and never waits.
+        let (ring, may_wait) = if rings.main.flight.begin() {
+            (&rings.main, true)
+        } else if removed(Guard::EventNested) {
+            (&rings.main, false)
+        } else if rings.nested.flight.begin() {
+            (&rings.nested, false)
+        } else {
+            HOMELESS.fetch_add(1, Ordering::Relaxed);
+            world.count_dropped(id);
+            return;
+        };
+        let done = in_flight(world, id, head, payload, ring, || may_wait && may_wait_for_room(rings));
+        ring.flight.end();
+        match done {
+            Done::Over => return,
+            // Not in flight any more: the writer would come and find it so, while we are still in the kernel.
+            Done::Ring => return BELL.ring(),
+            // Not in flight meanwhile: nobody is held up by who waits. Afterwards it is decided anew.
+            Done::NoRoom => wait_for_room(ring),
+        }
+    }
+}
+
+fn in_flight(
+    world: &RecordedWorld,
+    id: EventId,
+    head: Head,
+    payload: &[u64],
+    ring: &Ring,
+    may_wait: impl FnOnce() -> bool,
+) -> Done {
+    let Some(ticks) = world.wanted.decide(id.group() as usize, id.mask(), clock::ticks) else { return Done::Over };
+    // SAFETY: our own ring, and no other fire of ours is in flight in it. The same for all below.
+    if unsafe { ring.stream.write(head.0, ticks, payload) } {
+        Ring::count(&ring.fired);
+        return Done::Over;
+    }
+    // SAFETY: as above.
+    let mut chunk = unsafe { ring.chunk(Growth::Quota) };
+    let is_full = chunk.is_none();
+    if is_full {
+        if may_wait() {
+            return Done::NoRoom;
+        }
+        if LOSSLESS.load(Ordering::Relaxed) > 0 {
+            // SAFETY: as above.
+            chunk = unsafe { ring.chunk(Growth::BeyondQuota) };
+        }
+    }
+    Ring::count(&ring.fired);
+    let Some(chunk) = chunk else {
+        Ring::count(&ring.dropped);
+        world.count_dropped(id);
+        // What is short and would still fit must not overtake the news of this loss.
+        // SAFETY: as above.
+        unsafe { ring.stream.close_chunk() };
+        return Done::Ring;
+    };
+    // SAFETY: as above; the chunk is ours to give.
+    unsafe { ring.stream.extend(chunk) };
+    let dropped = ring.dropped.load(Ordering::Relaxed);
+    if dropped != ring.announced.load(Ordering::Relaxed) {
+        ring.announced.store(dropped, Ordering::Relaxed);
+        // SAFETY: as above. A fresh chunk has room for both.
+        unsafe { ring.stream.write(Head::of_losses().0, ticks, &[dropped]) };
+    }
+    // SAFETY: as above.
+    unsafe { ring.stream.write(head.0, ticks, payload) };
+    let is_time = (ring.stream.published() / ring::CHUNK_WORDS as u64).is_multiple_of(BELL_CHUNKS);
+    if is_full || is_time { Done::Ring } else { Done::Over }
+}
+
+/// What the rooms above know about waiting: set by the first world.
+#[derive(Debug)]
+pub(crate) struct Surroundings {
+    /// Whether the calling thread may wait for another thread at all: it is not in the stopped world.
+    pub(crate) may_wait: fn() -> bool,
+    /// Runs what waits so that a stop need not wait for it.
+    pub(crate) as_blocking: fn(&mut dyn FnMut()),
+}
+
+static SURROUNDINGS: AtomicPtr<Surroundings> = AtomicPtr::new(std::ptr::null_mut());
+
+/// From now on waits are made as these say.
+pub(crate) fn set_surroundings(surroundings: &'static Surroundings) {
+    // Release: pairs with the acquire below.
+    SURROUNDINGS.store(std::ptr::from_ref(surroundings).cast_mut(), Ordering::Release);
+}
+
+fn surroundings() -> Option<&'static Surroundings> {
+    // SAFETY: null or a static. Acquire: pairs with the release above.
+    unsafe { SURROUNDINGS.load(Ordering::Acquire).as_ref() }
+}
+
+/// Runs what waits for the recorder's lock, or holds it, as a blocking region: a stop must not freeze who drains.
+pub(super) fn as_blocking<R>(wait: impl FnOnce() -> R) -> R {
+    let Some(surroundings) = surroundings() else { return wait() };
+    let (mut wait, mut result) = (Some(wait), None);
+    (surroundings.as_blocking)(&mut || result = wait.take().map(|wait| wait()));
+    result.expect("the surroundings call what they are given")
+}
+
+/// `.event.no-block-in-handler`: only for a lossless consumer, not in the stopped world, and not who drains itself: it would
+/// wait for its own end.
+fn may_wait_for_room(rings: &ThreadRings) -> bool {
+    if removed(Guard::EventNoBlock) {
+        return true;
+    }
+    LOSSLESS.load(Ordering::Relaxed) > 0
+        && LOCK.holder() != Some(rings.tid())
+        && surroundings().is_none_or(|surroundings| (surroundings.may_wait)())
+}
+
+/// Waits until the drain has given a chunk back, for a while.
+#[cold]
+fn wait_for_room(ring: &Ring) {
+    WAITS.fetch_add(1, Ordering::Relaxed);
+    as_blocking(|| {
+        let ticket = ROOM.ticket();
+        if !ring.stream.has_spare() {
+            BELL.ring();
+            ROOM.wait(ticket, Some(WAIT_NS));
+            if !ring.stream.has_spare() {
+                // The writer may be gone (a forked child has none), or stand still where this thread, in a handler, has
+                // interrupted what it waits for. Then we are the writer.
+                super::drain_if_nobody_does();
+            }
+        }
+    });
+}

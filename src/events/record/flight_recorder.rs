@@ -1,0 +1,175 @@
+//! The flight recorder: the last records, in memory, for when something has gone wrong.
+//!
+//! A consumer that costs no disk. It keeps what the drains hand it in a circle of mapped memory, oldest out, and hands it
+//! to a file's consumer when somebody asks ([`Recorder::replay`](super::Recorder::replay)): on demand, on a signal, on a
+//! panic, on a stop that failed.
+//!
+//! Each record takes as many words as it needs: time, thread and world, event, payload.
+
+use std::fmt;
+use std::io;
+use std::ptr::NonNull;
+
+use super::consumer::{Consumer, Policy, Recorded, RecordingThread, WorldNumber};
+use crate::events::table::{EventId, PAYLOAD_WORDS};
+use crate::os::memory::{map_anonymous, unmap};
+
+const HEAD_WORDS: usize = 3;
+
+/// Keeps the last records.
+pub struct FlightRecorder {
+    words: NonNull<u64>,
+    capacity: usize,
+    /// Counted in words from the beginning; the place is the remainder by the capacity.
+    oldest: u64,
+    newest: u64,
+    records: u64,
+    forgotten: u64,
+}
+
+// SAFETY: the memory belongs to it alone.
+unsafe impl Send for FlightRecorder {}
+
+impl FlightRecorder {
+    /// One that keeps so many bytes of records, 40 of one with two fields.
+    ///
+    /// # Errors
+    /// The system has no such memory.
+    pub fn with_capacity(bytes: usize) -> io::Result<FlightRecorder> {
+        let capacity = (bytes / 8).max(HEAD_WORDS + PAYLOAD_WORDS);
+        let words = NonNull::new(map_anonymous(capacity * 8)?).ok_or(io::ErrorKind::AddrNotAvailable)?.cast();
+        Ok(FlightRecorder { words, capacity, oldest: 0, newest: 0, records: 0, forgotten: 0 })
+    }
+
+    /// How many records it has.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// How many it had and has no more.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    fn get(&self, position: u64) -> u64 {
+        // SAFETY: the remainder is inside the mapping.
+        unsafe { self.words.add((position % self.capacity as u64) as usize).read() }
+    }
+
+    fn put(&mut self, word: u64) {
+        // SAFETY: as above.
+        unsafe { self.words.add((self.newest % self.capacity as u64) as usize).write(word) };
+        self.newest += 1;
+    }
+
+    fn length_at(&self, position: u64) -> u64 {
+        (HEAD_WORDS as u64) + (self.get(position + 2) >> 32)
+    }
+}
+
+impl Consumer for FlightRecorder {
+    fn record(&mut self, record: &Recorded) -> io::Result<()> {
+        let fields = record.fields();
+        let length = (HEAD_WORDS + fields.len()) as u64;
+        while self.newest + length - self.oldest > self.capacity as u64 {
+            self.oldest += self.length_at(self.oldest);
+            self.records -= 1;
+            self.forgotten += 1;
+        }
+        self.put(record.ticks);
+        self.put(u64::from(record.thread.tid) << 32 | u64::from(record.thread.index));
+        self.put((fields.len() as u64) << 32 | u64::from(record.world.0) << 8 | record.id as u64);
+        fields.iter().for_each(|field| self.put(*field));
+        self.records += 1;
+        Ok(())
+    }
+
+    /// Nobody waits for it: it is never behind by itself.
+    fn policy(&self) -> Policy {
+        Policy::Dropping
+    }
+
+    fn replay(&self, to: &mut dyn Consumer) -> io::Result<u64> {
+        let mut position = self.oldest;
+        let mut record = Recorded::empty();
+        while position < self.newest {
+            let (threads, what) = (self.get(position + 1), self.get(position + 2));
+            record.ticks = self.get(position);
+            record.thread = RecordingThread { tid: (threads >> 32) as u32, index: threads as u32 };
+            record.world = WorldNumber((what >> 8) as u16);
+            let fields = (what >> 32) as usize;
+            for (index, word) in record.words.iter_mut().take(fields).enumerate() {
+                *word = self.get(position + (HEAD_WORDS + index) as u64);
+            }
+            position += (HEAD_WORDS + fields) as u64;
+            if let Some(id) = EventId::from_index((what & 0xff) as usize) {
+                record.id = id;
+                to.record(&record)?;
+            }
+        }
+        Ok(self.records)
+    }
+}
+
+impl fmt::Debug for FlightRecorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FlightRecorder")
+            .field("bytes", &(self.capacity * 8))
+            .field("records", &self.records)
+            .field("forgotten", &self.forgotten)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for FlightRecorder {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `with_capacity` with this size.
+        unsafe { unmap(self.words.as_ptr().cast(), self.capacity * 8) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Keep(Vec<(u64, EventId, Vec<u64>)>);
+
+    impl Consumer for Keep {
+        fn record(&mut self, record: &Recorded) -> io::Result<()> {
+            self.0.push((record.ticks, record.id, record.fields().to_vec()));
+            Ok(())
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_has_the_last_records_that_fit_and_no_others(
+            capacity in 9_usize..200,
+            events in prop::collection::vec((any::<u64>(), 0..EventId::COUNT, any::<[u64; PAYLOAD_WORDS]>()), 0..300),
+        ) {
+            let mut flight = FlightRecorder::with_capacity(capacity * 8).unwrap();
+            let mut expected = VecDeque::new();
+            let mut taken = 0;
+            let thread = RecordingThread { tid: 7, index: 3 };
+            for (ticks, index, words) in events {
+                let id = EventId::from_index(index).unwrap();
+                let fields = &words[..id.descriptor().fields.len()];
+                flight.record(&Recorded::new(id, ticks, thread, WorldNumber(63), fields)).unwrap();
+                expected.push_back((ticks, id, fields.to_vec()));
+                taken += HEAD_WORDS + fields.len();
+                while taken > capacity {
+                    let (_, _, fields) = expected.pop_front().unwrap();
+                    taken -= HEAD_WORDS + fields.len();
+                }
+            }
+            let mut kept = Keep::default();
+            prop_assert_eq!(flight.replay(&mut kept).unwrap(), expected.len() as u64);
+            prop_assert_eq!(kept.0, Vec::from(expected));
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! The rings of a thread: where its records wait for a drain, and how a thread finds its own.
+//!
+//! A thread has two rings: one, and a smaller one for handlers that interrupt a fire into the first. They lie in mapped
+//! memory that is never unmapped, on a list that only grows; the rings of a thread that has ended are used again when they
+//! are drained. The thread finds them by a thread-local word without a destructor: in an executable that is one load. In a library that
+//! was loaded late its first use may allocate, so a thread that attaches touches it then ([`meet`]).
+//!
+//! Which memory a ring has:
+//!
+//! * up to its quota it maps chunks when it needs them and keeps them: they come back from the drain;
+//! * where a thread must not wait (in the stopped world, in a handler that interrupted a fire, while it drains itself) it maps
+//!   more, until all rings together have [`MOST_BYTES`]. What is beyond the quota is unmapped by the drain.
+
+use std::cell::{Cell, UnsafeCell};
+use std::ptr::{self, NonNull};
+
+use super::consumer::RecordingThread;
+use super::stream;
+use super::wanted::{Flight, FlightNumber};
+use crate::os::Tid;
+use crate::os::memory::{map_anonymous, unmap};
+use crate::os::thread;
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+const CHUNK_BYTES: usize = 64 << 10;
+/// A chunk is one word for its successor, and the rest for records.
+pub(super) const CHUNK_WORDS: usize = CHUNK_BYTES / 8 - 1;
+
+pub(super) type Chunk = stream::Chunk<CHUNK_WORDS>;
+
+const _: () = assert!(size_of::<Chunk>() == CHUNK_BYTES);
+
+/// How many chunks a ring may have: 1 MiB holds what a thread fires at full speed in half a millisecond.
+const QUOTA: u32 = 16;
+const NESTED_QUOTA: u32 = 2;
+/// What a ring gets in any case: two to write, two on their way back. More only while all rings together have less than
+/// this.
+const FEW: u32 = 4;
+const PLENTY_BYTES: usize = 96 << 20;
+
+/// The most memory that all rings have together when they grow beyond their quotas.
+pub(super) const MOST_BYTES: usize = 192 << 20;
+
+/// The memory of all rings now.
+static BYTES: AtomicUsize = AtomicUsize::new(0);
+
+pub(super) fn bytes() -> usize {
+    BYTES.load(Ordering::Relaxed)
+}
+
+/// One of a thread's two rings: two cache lines that its thread writes, then two that the drain writes. A counter of one
+/// among the words of the other costs a fire ten nanoseconds.
+#[repr(C, align(128))]
+pub(super) struct Ring {
+    pub(super) flight: Flight,
+    quota: u32,
+    /// How many chunks it has mapped. The thread counts up, the drain down.
+    chunks: AtomicU32,
+    /// Written by the thread alone: records that were wanted, and those of them that were dropped.
+    pub(super) fired: AtomicU64,
+    pub(super) dropped: AtomicU64,
+    /// How many dropped ones the stream tells of.
+    pub(super) announced: AtomicU64,
+    pub(super) stream: stream::Stream<CHUNK_WORDS>,
+    /// The drain's.
+    pub(super) drained: UnsafeCell<Drained>,
+}
+
+/// What a drain remembers of a ring.
+#[derive(Debug, Default)]
+pub(super) struct Drained {
+    /// The time of its last record.
+    pub(super) last: u64,
+    pub(super) records: u64,
+    /// The dropped ones that consumers have been told of.
+    pub(super) lost_told: u64,
+    /// A fire that was in flight through a whole drain, and since when, by the monotonic clock.
+    pub(super) stuck: Option<(FlightNumber, u64)>,
+    /// When that fire had not begun.
+    pub(super) quiet_at: u64,
+}
+
+/// How much memory a ring may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Growth {
+    Quota,
+    BeyondQuota,
+}
+
+const _: () = assert!(std::mem::offset_of!(Ring, drained) >= 192 && std::mem::offset_of!(Ring, stream) == 64);
+
+impl Ring {
+    pub(super) const fn new(quota: u32) -> Ring {
+        Ring {
+            flight: Flight::new(),
+            quota,
+            chunks: AtomicU32::new(0),
+            fired: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            announced: AtomicU64::new(0),
+            stream: stream::Stream::new(),
+            drained: UnsafeCell::new(Drained { last: 0, records: 0, lost_told: 0, stuck: None, quiet_at: 0 }),
+        }
+    }
+
+    /// One more, in a counter that only this thread writes.
+    #[inline(always)]
+    pub(super) fn count(counter: &AtomicU64) {
+        counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// A chunk to go on in: one that came back, or a new one.
+    ///
+    /// # Safety
+    /// For the ring's own thread.
+    pub(super) unsafe fn chunk(&self, growth: Growth) -> Option<NonNull<Chunk>> {
+        // SAFETY: the ring's own thread is its producer.
+        if let Some(chunk) = unsafe { self.stream.take_back() } {
+            return Some(chunk);
+        }
+        let allowed = match growth {
+            Growth::Quota => {
+                let chunks = self.chunks.load(Ordering::Relaxed);
+                chunks < FEW || (chunks < self.quota && bytes() < PLENTY_BYTES)
+            }
+            Growth::BeyondQuota => bytes() + CHUNK_BYTES <= MOST_BYTES,
+        };
+        if !allowed {
+            return None;
+        }
+        let chunk = NonNull::new(map_anonymous(CHUNK_BYTES).ok()?)?.cast();
+        BYTES.fetch_add(CHUNK_BYTES, Ordering::Relaxed);
+        self.chunks.fetch_add(1, Ordering::Relaxed);
+        Some(chunk)
+    }
+
+    /// Takes care of a chunk that is drained: back to the thread, or to the system if the ring has too many.
+    ///
+    /// # Safety
+    /// The caller is the only one who drains, and the chunk came from this ring.
+    pub(super) unsafe fn recycle(&self, chunk: NonNull<Chunk>) {
+        if self.chunks.load(Ordering::Relaxed) <= self.quota {
+            // SAFETY: by the caller's promise.
+            unsafe { self.stream.give_back(chunk) };
+            return;
+        }
+        self.chunks.fetch_sub(1, Ordering::Relaxed);
+        BYTES.fetch_sub(CHUNK_BYTES, Ordering::Relaxed);
+        // SAFETY: mapped in `chunk`, and nobody has it any more: the drain is past it, the thread in a later one.
+        unsafe { unmap(chunk.as_ptr().cast(), CHUNK_BYTES) };
+    }
+}
+
+/// Whose the rings are.
+#[repr(u32)]
+enum State {
+    /// A thread's.
+    Taken = 1,
+    /// Nobody's, but not drained yet.
+    Left = 2,
+    /// Nobody's.
+    Free = 3,
+}
+
+/// A thread's two rings.
+#[repr(C)]
+pub(super) struct ThreadRings {
+    pub(super) main: Ring,
+    pub(super) nested: Ring,
+    tid: AtomicU32,
+    index: AtomicU32,
+    state: AtomicU32,
+    /// The list; never changes once it is on it.
+    next: AtomicPtr<ThreadRings>,
+}
+
+// SAFETY: the streams and `drained` say who touches what; everything else is atomic.
+unsafe impl Sync for ThreadRings {}
+
+static LIST: AtomicPtr<ThreadRings> = AtomicPtr::new(ptr::null_mut());
+static COUNT: AtomicU32 = AtomicU32::new(0);
+static NEXT_INDEX: AtomicU32 = AtomicU32::new(0);
+
+struct Here {
+    rings: Cell<*const ThreadRings>,
+    /// The thread's index and one, 0 before it has one.
+    number: Cell<u32>,
+}
+
+thread_local! {
+    static HERE: Here = const { Here { rings: Cell::new(ptr::null()), number: Cell::new(0) } };
+}
+
+/// The calling thread's rings, if it has them.
+#[inline(always)]
+pub(super) fn own() -> Option<&'static ThreadRings> {
+    // SAFETY: null or rings of the list, never unmapped.
+    HERE.with(|here| unsafe { here.rings.get().as_ref() })
+}
+
+/// The calling thread touches its thread-local word: what that may allocate is allocated now.
+pub(crate) fn meet() {
+    HERE.with(|here| std::hint::black_box(here.rings.get()));
+}
+
+/// The calling thread may end now: what it fires after this goes to other rings.
+pub(crate) fn leave() {
+    let rings = HERE.with(|here| here.rings.replace(ptr::null()));
+    // SAFETY: as in `own`.
+    if let Some(rings) = unsafe { rings.as_ref() } {
+        // Release: pairs with the acquire in `all_drained`, so that the drain sees the last record.
+        rings.state.store(State::Left as u32, Ordering::Release);
+    }
+}
+
+/// The calling thread's rings; new ones, if it has none. `None` if there is no memory. Legal everywhere.
+pub(super) fn own_or_new() -> Option<&'static ThreadRings> {
+    if let Some(rings) = own() {
+        return Some(rings);
+    }
+    let tid = thread::gettid().0 as u32;
+    let index = HERE.with(|here| {
+        if here.number.get() == 0 {
+            here.number.set(NEXT_INDEX.fetch_add(1, Ordering::Relaxed) + 1);
+        }
+        here.number.get() - 1
+    });
+    let rings = take_free().or_else(map_new)?;
+    // Others of this id are those of a thread that has ended without a word, whose id the kernel has used again.
+    all().filter(|others| others.tid() == tid).for_each(ThreadRings::abandon);
+    rings.tid.store(tid, Ordering::Relaxed);
+    rings.index.store(index, Ordering::Relaxed);
+    // Release: pairs with the acquire in `is_anybodys`.
+    rings.state.store(State::Taken as u32, Ordering::Release);
+    HERE.with(|here| here.rings.set(rings));
+    Some(rings)
+}
+
+fn take_free() -> Option<&'static ThreadRings> {
+    all().find(|rings| {
+        // Acquire: pairs with the release of who made them free. (As `Left`: no drain frees them a second time, since
+        // the streams are theirs who have them and `leave` was before.)
+        let (free, mine) = (State::Free as u32, 0);
+        rings.state.compare_exchange(free, mine, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    })
+}
+
+fn map_new() -> Option<&'static ThreadRings> {
+    let place = NonNull::new(map_anonymous(size_of::<ThreadRings>()).ok()?)?.cast::<ThreadRings>();
+    // SAFETY: fresh memory of this size, page-aligned.
+    unsafe {
+        place.write(ThreadRings {
+            main: Ring::new(QUOTA),
+            nested: Ring::new(NESTED_QUOTA),
+            tid: AtomicU32::new(0),
+            index: AtomicU32::new(0),
+            state: AtomicU32::new(0),
+            next: AtomicPtr::new(ptr::null_mut()),
+        });
+    }
+    // SAFETY: written above, never unmapped.
+    let rings: &'static ThreadRings = unsafe { place.as_ref() };
+    let mut first = LIST.load(Ordering::Relaxed);
+    loop {
+        rings.next.store(first, Ordering::Relaxed);
+        // Release: pairs with the acquire of `all`.
+        match LIST.compare_exchange_weak(first, place.as_ptr(), Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => break,
+            Err(now) => first = now,
+        }
+    }
+    COUNT.fetch_add(1, Ordering::Relaxed);
+    Some(rings)
+}
+
+/// All rings there are.
+pub(super) fn all() -> impl Iterator<Item = &'static ThreadRings> {
+    // Acquire: pairs with the release of `map_new`. The list never loses one, so the rest follows.
+    let mut next = LIST.load(Ordering::Acquire);
+    std::iter::from_fn(move || {
+        // SAFETY: null or rings of the list, never unmapped.
+        let rings = unsafe { next.as_ref() }?;
+        next = rings.next.load(Ordering::Relaxed);
+        Some(rings)
+    })
+}
+
+/// How many rings there are at most, two for each thread.
+pub(super) fn count() -> usize {
+    2 * COUNT.load(Ordering::Relaxed) as usize
+}
+
+impl ThreadRings {
+    pub(super) fn thread(&self) -> RecordingThread {
+        RecordingThread { tid: self.tid.load(Ordering::Relaxed), index: self.index.load(Ordering::Relaxed) }
+    }
+
+    pub(super) fn tid(&self) -> u32 {
+        self.tid.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn both(&self) -> [&Ring; 2] {
+        [&self.main, &self.nested]
+    }
+
+    /// Whether something may come from them.
+    pub(super) fn are_in_use(&self) -> bool {
+        // Acquire: pairs with the release of `own_or_new`.
+        matches!(self.state.load(Ordering::Acquire), state if state == State::Taken as u32 || self.are_left())
+    }
+
+    /// Whether their thread has left them.
+    pub(super) fn are_left(&self) -> bool {
+        // Acquire: pairs with the release of `leave`, so that the drain that follows sees the last record.
+        self.state.load(Ordering::Acquire) == State::Left as u32
+    }
+
+    /// They were left before a drain that took everything out: another thread may have them.
+    pub(super) fn free(&self) {
+        // Release: pairs with the acquire of `take_free`.
+        self.state.store(State::Free as u32, Ordering::Release);
+    }
+
+    /// Finds out whether their thread still exists, if it did not say that it leaves.
+    pub(super) fn probe(&self) {
+        if self.state.load(Ordering::Relaxed) == State::Taken as u32 && !thread::is_alive(Tid(self.tid() as i32)) {
+            self.abandon();
+        }
+    }
+
+    /// Their thread does not exist any more.
+    fn abandon(&self) {
+        let (taken, left) = (State::Taken as u32, State::Left as u32);
+        // If it fails they are left already. Release: as in `leave`; a thread that is gone has published everything.
+        let _ = self.state.compare_exchange(taken, left, Ordering::Release, Ordering::Relaxed);
+    }
+}
+
+/// In the child of a fork: the caller's rings are this thread's under its new id; the others' belong to threads that do
+/// not exist, perhaps in the middle of a change, and are never used again.
+pub(super) fn after_fork_in_child() {
+    let own = own().map_or(ptr::null(), ptr::from_ref);
+    for rings in all() {
+        if ptr::eq(rings, own) {
+            rings.tid.store(thread::gettid().0 as u32, Ordering::Relaxed);
+        } else {
+            rings.state.store(0, Ordering::Relaxed);
+            rings.both().into_iter().for_each(|ring| ring.flight.forget());
+        }
+    }
+}

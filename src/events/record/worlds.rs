@@ -1,0 +1,249 @@
+//! Who records what of which world, at which time.
+//!
+//! A fire asks one bit of its world's [`Wanted`] words, the union of what all consumers want. Who gets the record is
+//! decided when it is drained, by what each consumer had selected *at the time that the record bears*. So a change
+//! need not drain first: each world keeps a short history of segments of time, with the consumers of each event in each.
+//!
+//! ```text
+//!                  change asked           change returned
+//!     ─────────────────┼───────────────────────┼──────────────────────► time
+//!      before          │ before or after       │ after
+//! ```
+//!
+//! In the middle segment some threads have seen the change and others have not; a consumer gets what either says.
+//!
+//! Everything here but [`RecordedWorld`] belongs to who holds the recorder's lock.
+
+use super::consumer::WorldNumber;
+use super::wanted::Wanted;
+use super::{MAX_CONSUMERS, MAX_WORLDS};
+use crate::events::clock;
+use crate::events::state::{EventSet, Selection};
+use crate::events::table::{EventId, GROUPS};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, heavy_barrier};
+
+/// What fires see of a world that records.
+#[derive(Debug)]
+pub(in crate::events) struct RecordedWorld {
+    pub(super) wanted: Wanted<GROUPS>,
+    number: u16,
+    /// How often each event was dropped.
+    dropped: [AtomicU64; EventId::COUNT],
+}
+
+impl RecordedWorld {
+    const fn new(number: u16) -> RecordedWorld {
+        RecordedWorld {
+            wanted: Wanted::new([const { AtomicU32::new(0) }; GROUPS]),
+            number,
+            dropped: [const { AtomicU64::new(0) }; EventId::COUNT],
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// Whether the event seems to be recorded.
+    #[inline(always)]
+    pub(in crate::events) fn seems_wanted(&self, id: EventId) -> bool {
+        self.wanted.guess(id.group() as usize) & id.mask() != 0
+    }
+
+    /// What is recorded, all consumers together.
+    pub(in crate::events) fn recorded(&self) -> EventSet {
+        EventSet::from_words(std::array::from_fn(|group| self.wanted.guess(group)))
+    }
+
+    pub(super) fn count_dropped(&self, id: EventId) {
+        self.dropped[id as usize].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+static WORLDS: [RecordedWorld; MAX_WORLDS] = {
+    let mut worlds = [const { RecordedWorld::new(0) }; MAX_WORLDS];
+    let mut index = 0;
+    while index < MAX_WORLDS {
+        worlds[index].number = index as u16;
+        index += 1;
+    }
+    worlds
+};
+
+/// A set of consumers: a bit for each place.
+pub(super) type Consumers = u8;
+
+const _: () = assert!(MAX_CONSUMERS <= Consumers::BITS as usize);
+
+/// Two for each change that is faster than the drain: a thread that the scheduler has set aside in a fire holds that up.
+const SEGMENTS: usize = 256;
+
+#[derive(Clone, Copy)]
+struct Segment {
+    from: u64,
+    takers: [Consumers; EventId::COUNT],
+}
+
+/// What a consumer wants of a world.
+#[derive(Clone, Copy)]
+struct Subscription {
+    selection: Selection,
+    wants: EventSet,
+    /// What was dropped of each event when it began to want it.
+    dropped_before: [u64; EventId::COUNT],
+}
+
+/// What is known of one world.
+pub(super) struct Book {
+    taken: bool,
+    subscriptions: [Option<Subscription>; MAX_CONSUMERS],
+    segments: [Segment; SEGMENTS],
+    count: usize,
+    /// The segment that the last record fell in.
+    at: usize,
+}
+
+impl Book {
+    pub(super) const fn new() -> Book {
+        Book {
+            taken: false,
+            subscriptions: [None; MAX_CONSUMERS],
+            segments: [Segment { from: 0, takers: [0; EventId::COUNT] }; SEGMENTS],
+            count: 0,
+            at: 0,
+        }
+    }
+
+    /// Who gets a record of this event and this time.
+    #[inline(always)]
+    pub(super) fn takers(&mut self, id: usize, ticks: u64) -> Consumers {
+        let current = &self.segments[self.at % SEGMENTS];
+        let is_current =
+            current.from <= ticks && (self.at + 1 >= self.count || ticks < self.segments[self.at + 1].from);
+        if !is_current {
+            self.find(ticks);
+        }
+        self.segments[self.at % SEGMENTS].takers[id]
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find(&mut self, ticks: u64) {
+        let segments = &self.segments[..self.count];
+        // From before all that is remembered: only of a thread that was frozen in a fire for long.
+        self.at = segments.partition_point(|segment| segment.from <= ticks).saturating_sub(1);
+    }
+
+    /// Whether the history has room for another change.
+    pub(super) fn has_room(&self) -> bool {
+        self.count + 2 <= SEGMENTS
+    }
+
+    /// Forgets what is past: everything up to then has been drained.
+    pub(super) fn forget_before(&mut self, ticks: u64) {
+        // The last segment that began by then is the first that is still asked for.
+        let first = self.segments[..self.count].partition_point(|segment| segment.from <= ticks).saturating_sub(1);
+        self.segments.copy_within(first..self.count, 0);
+        self.count -= first;
+        self.at = 0;
+    }
+
+    /// Forgets everything but the present.
+    pub(super) fn forget_the_past(&mut self) {
+        self.forget_before(u64::MAX);
+    }
+
+    fn push(&mut self, from: u64, takers: [Consumers; EventId::COUNT]) {
+        self.segments[self.count] = Segment { from, takers };
+        self.count += 1;
+    }
+
+    fn present(&self) -> [Consumers; EventId::COUNT] {
+        match self.count {
+            0 => [0; EventId::COUNT],
+            count => self.segments[count - 1].takers,
+        }
+    }
+
+    pub(super) fn selection(&self, place: usize) -> Option<&Selection> {
+        Some(&self.subscriptions[place].as_ref()?.selection)
+    }
+
+    /// What of a consumer's events of this world was dropped so far, since its last change.
+    pub(super) fn dropped(&self, number: WorldNumber, place: usize) -> u64 {
+        let Some(subscription) = &self.subscriptions[place] else { return 0 };
+        let counts = &WORLDS[usize::from(number.0)].dropped;
+        let wanted = EventId::all().filter(|id| subscription.wants.contains(*id));
+        let since =
+            |id: EventId| counts[id as usize].load(Ordering::Relaxed) - subscription.dropped_before[id as usize];
+        wanted.map(since).sum()
+    }
+
+    /// Changes what a consumer selects of this world, `None` for the end of it. When this returns, nothing that it
+    /// disabled is recorded with a later timestamp (`.event.exact`). Says what was dropped of the events that it selected before.
+    pub(super) fn change(&mut self, number: WorldNumber, place: usize, selection: Option<Selection>) -> u64 {
+        let world = &WORLDS[usize::from(number.0)];
+        let before = self.present();
+        let wants = selection.map_or(EventSet::NONE, |selection| selection.selected());
+        let bit = 1 << place;
+        let mut after = before;
+        for id in EventId::all() {
+            let takers = &mut after[id as usize];
+            *takers = if wants.contains(id) { *takers | bit } else { *takers & !bit };
+        }
+        let union: EventSet = EventId::all().filter(|id| after[*id as usize] != 0).collect();
+        let mut either = before;
+        either.iter_mut().zip(after).for_each(|(either, after)| *either |= after);
+
+        let since = clock::ticks();
+        self.push(since, either);
+        world.wanted.change(union.words(), since);
+        // Pairs with the light barrier of `Flight::begin`.
+        heavy_barrier();
+        self.push(clock::ticks() + 1, after);
+
+        let dropped = self.dropped(number, place);
+        let counts = std::array::from_fn(|id| world.dropped[id].load(Ordering::Relaxed));
+        self.subscriptions[place] =
+            selection.map(|selection| Subscription { selection, wants, dropped_before: counts });
+        dropped
+    }
+}
+
+/// The world of this number.
+pub(super) fn of(number: WorldNumber) -> &'static RecordedWorld {
+    &WORLDS[usize::from(number.0)]
+}
+
+/// Takes a number for a world that begins to record.
+pub(super) fn take(books: &mut [Book; MAX_WORLDS]) -> Option<&'static RecordedWorld> {
+    let free = books.iter().position(|book| !book.taken)?;
+    books[free].taken = true;
+    Some(&WORLDS[free])
+}
+
+/// A world records no more, and everything that it recorded is drained.
+pub(super) fn give_back(books: &mut [Book; MAX_WORLDS], world: &'static RecordedWorld) {
+    books[usize::from(world.number)] = Book::new();
+}
+
+/// In the child of a fork: these consumers do not go on.
+pub(super) fn silence(books: &mut [Book; MAX_WORLDS], silent: impl Fn(usize) -> bool) {
+    for (number, book) in books.iter_mut().enumerate().filter(|(_, book)| book.taken) {
+        book.forget_the_past();
+        for place in (0..MAX_CONSUMERS).filter(|place| silent(*place)) {
+            if book.subscriptions[place].is_some() {
+                if !book.has_room() {
+                    book.forget_the_past();
+                }
+                book.change(WorldNumber(number as u16), place, None);
+            }
+        }
+    }
+}
+
+/// The numbers of the worlds that record.
+pub(super) fn taken(books: &[Book; MAX_WORLDS]) -> impl Iterator<Item = WorldNumber> {
+    books.iter().enumerate().filter(|(_, book)| book.taken).map(|(number, _)| WorldNumber(number as u16))
+}

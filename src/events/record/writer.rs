@@ -1,0 +1,56 @@
+//! The writer thread: drains when a ring fills, and now and then.
+//!
+//! It is no mutator, so no collection stops it; all signals are blocked on it, so no handler runs there. It sleeps until a
+//! thread rings (each few chunks), and a tenth of a second at most while somebody records, so that a run that is killed leaves a
+//! file that is complete up to then (`.event.crash`).
+
+use std::io;
+use std::time::Duration;
+
+use super::drain::Outcome;
+use super::fire::BELL;
+use crate::os::clock::now_ns;
+use crate::os::signals;
+use crate::sync::{AtomicBool, Ordering};
+
+/// At least so often everything is flushed.
+const FLUSH_NS: u64 = 100_000_000;
+
+/// After a drain that was held up by a thread that the scheduler has set aside.
+const BREATHER: Duration = Duration::from_micros(50);
+
+static RUNS: AtomicBool = AtomicBool::new(false);
+
+/// Starts the thread unless it runs. Under the recorder's lock.
+pub(super) fn ensure_started() -> io::Result<()> {
+    if RUNS.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    // The new thread has this one's mask from its first instruction on.
+    let _blocked = signals::block_all();
+    std::thread::Builder::new().name("stopworld-events".into()).spawn(run)?;
+    RUNS.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+/// In the child of a fork it does not exist.
+pub(super) fn forget() {
+    RUNS.store(false, Ordering::Relaxed);
+}
+
+fn run() {
+    let mut flushed = now_ns();
+    loop {
+        let rung = BELL.wait(Some(FLUSH_NS));
+        let is_due = now_ns().saturating_sub(flushed) >= FLUSH_NS;
+        if !rung && !is_due {
+            continue;
+        }
+        if super::work(is_due) == Outcome::HeldUp {
+            std::thread::sleep(BREATHER);
+        }
+        if is_due {
+            flushed = now_ns();
+        }
+    }
+}

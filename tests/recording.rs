@@ -1,0 +1,582 @@
+//! Recording, from outside: order, exact switching (`.event.exact`, `.event.recheck`, `.event.barrier`), numbers that add up,
+//! handlers (`.event.nested`), the stopped world (`.event.no-block-in-handler`), and ends.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use rstest::rstest;
+use stopworld::World;
+use stopworld::events::clock::Relation;
+use stopworld::events::record::{
+    Consumer, FlightRecorder, Lost, MAX_CONSUMERS, Policy, RecordError, Recorded, Recorder,
+};
+use stopworld::events::{Categories, Category, EventId, EventSet, Events, Keywords, Level, MemorySink, Selection};
+
+/// The recorder is the process's: one test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// What a consumer got.
+#[derive(Debug, Default)]
+struct Got {
+    records: Vec<Recorded>,
+    lost: u64,
+    flushes: u64,
+    closed: bool,
+}
+
+/// Keeps everything. (It allocates, which a consumer may not when drains happen in the stopped world: not in these tests.)
+#[derive(Clone, Debug, Default)]
+struct Keeper(Arc<Mutex<Got>>);
+
+impl Keeper {
+    fn got(&self) -> MutexGuard<'_, Got> {
+        self.0.lock().unwrap()
+    }
+
+    fn take(&self) -> Vec<Recorded> {
+        std::mem::take(&mut self.got().records)
+    }
+}
+
+impl Consumer for Keeper {
+    fn record(&mut self, record: &Recorded) -> io::Result<()> {
+        self.got().records.push(*record);
+        Ok(())
+    }
+
+    fn lost(&mut self, lost: &Lost) -> io::Result<()> {
+        self.got().lost += lost.count;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.got().flushes += 1;
+        Ok(())
+    }
+
+    fn close(&mut self, _: &Relation) -> io::Result<()> {
+        self.got().closed = true;
+        Ok(())
+    }
+}
+
+fn set(events: impl IntoIterator<Item = EventId>) -> EventSet {
+    events.into_iter().collect()
+}
+
+fn now() -> u64 {
+    Recorder::of_process().clock().now()
+}
+
+fn is_in_order(records: &[Recorded]) -> bool {
+    records.is_sorted_by_key(|record| record.ticks)
+}
+
+#[test]
+fn a_record_arrives_with_its_fields_thread_world_and_time() {
+    let _alone = alone();
+    let events = Events::new();
+    let keeper = Keeper::default();
+    let consumer = events.record_to(Box::new(keeper.clone()), Selection::everything()).unwrap();
+    let before = now();
+    events.fire_world_created(1, 2, 3, 4, 5);
+    events.fire_object_allocated(31, 32);
+    events.fire_heap_stats(1, 14, 15, 16, 17, 18);
+    let after = now();
+    Recorder::of_process().flush().unwrap();
+    let got = keeper.take();
+    assert_eq!(got.len(), 3);
+    assert!(got.iter().all(|record| (before..=after).contains(&record.ticks)));
+    assert!(got.iter().all(|record| record.thread.tid == nix::unistd::gettid().as_raw() as u32));
+    assert!(got.iter().all(|record| (record.thread, record.world) == (got[0].thread, got[0].world)));
+    assert_eq!(got[0].fields(), [1, 2, 3, 4, 5]);
+    assert_eq!((got[1].id, got[1].fields()), (EventId::ObjectAllocated, &[31, 32][..]));
+    assert_eq!(got[2].fields(), [1, 14, 15, 16, 17, 18]);
+    assert!(keeper.got().flushes > 0);
+    let ended = events.end_recording(consumer).unwrap();
+    assert_eq!((ended.totals.fired, ended.totals.written), (3, 3));
+    assert!(keeper.got().closed && ended.error.is_none());
+    assert!(!events.is_enabled(EventId::ObjectAllocated));
+    assert!(matches!(events.end_recording(consumer), Err(RecordError::Ended)));
+}
+
+/// Two events of one thread are in its order; those of all threads are in the order of time; none is missing.
+#[rstest]
+#[case::one(1, 200_000)]
+#[case::eight(8, 50_000)]
+#[case::forty(40, 4_000)]
+fn all_threads_records_come_in_order_of_time_and_none_is_lost(#[case] threads: u64, #[case] each: u64) {
+    let _alone = alone();
+    let events = Events::new();
+    let keeper = Keeper::default();
+    let consumer = events.record_to(Box::new(keeper.clone()), Selection::everything()).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let events = &events;
+            scope.spawn(move || {
+                for number in 0..each {
+                    match number % 3 {
+                        0 => events.fire_object_allocated(thread as usize, number as usize),
+                        1 => events.fire_heap_stats(thread as u32, number as usize, 1, 2, 3, 4),
+                        _ => events.fire_allocation_tick(thread as usize, number as usize, 5),
+                    }
+                }
+            });
+        }
+    });
+    let ended = events.end_recording(consumer).unwrap();
+    let got = keeper.take();
+    assert_eq!(got.len() as u64, threads * each);
+    assert_eq!((ended.totals.fired, ended.totals.written, ended.totals.dropped), (threads * each, threads * each, 0));
+    assert!(is_in_order(&got));
+    let mut next: HashMap<u64, (u64, u32)> = HashMap::new();
+    for record in &got {
+        let (number, index) = next.entry(record.fields()[0]).or_insert((0, record.thread.index));
+        assert_eq!((record.fields()[1], record.thread.index), (*number, *index));
+        *number += 1;
+    }
+    let indices: std::collections::HashSet<u32> = next.values().map(|(_, index)| *index).collect();
+    assert_eq!(indices.len() as u64, threads, "each thread has an index of its own");
+}
+
+#[test]
+fn nobody_gets_more_than_it_selected_because_of_another_and_listeners_hear_at_once() {
+    let _alone = alone();
+    let events = Events::new();
+    let sink = Arc::new(MemorySink::with_capacity(16).unwrap());
+    events.listen(sink.clone(), Selection::of(set([EventId::GcStart]))).unwrap();
+    let (all, some) = (Keeper::default(), Keeper::default());
+    let first = events.record_to(Box::new(all.clone()), Selection::everything()).unwrap();
+    let second = events.record_to(Box::new(some.clone()), Selection::of(set([EventId::GcEnd]))).unwrap();
+    events.fire_gc_start(1, 2);
+    events.fire_gc_end(3);
+    assert_eq!(sink.stored(), 1);
+    Recorder::of_process().flush().unwrap();
+    assert_eq!(all.take().len(), 2);
+    assert_eq!(some.take().iter().map(|record| record.id).collect::<Vec<_>>(), [EventId::GcEnd]);
+    let ended = events.end_recording(first).unwrap();
+    assert_eq!(ended.totals.written, 2);
+    assert!(events.is_enabled(EventId::GcStart) && events.is_enabled(EventId::GcEnd));
+    assert!(!events.is_enabled(EventId::ObjectAllocated), "only the two that are left");
+    assert_eq!(events.end_recording(second).unwrap().totals.fired, 1);
+    assert!(events.is_enabled(EventId::GcStart) && !events.is_enabled(EventId::GcEnd));
+}
+
+#[test]
+fn one_consumer_takes_the_events_of_several_worlds_and_each_record_says_of_which() {
+    let _alone = alone();
+    let worlds = [const { Events::new() }; 3];
+    let keeper = Keeper::default();
+    let consumer = worlds[0].record_to(Box::new(keeper.clone()), Selection::everything()).unwrap();
+    for world in &worlds[1..] {
+        assert!(matches!(world.recorded_selection(consumer), Err(RecordError::Ended)));
+        world.record_also_to(consumer, Selection::everything()).unwrap();
+    }
+    for number in 0..300_u32 {
+        worlds[number as usize % 3].fire_gc_end(number);
+    }
+    Recorder::of_process().flush().unwrap();
+    let got = keeper.take();
+    assert_eq!(got.len(), 300);
+    assert!(got.iter().enumerate().all(|(index, record)| record.world == got[index % 3].world));
+    assert_ne!(got[0].world, got[1].world);
+    let [first, second, third] = worlds;
+    drop(first);
+    third.fire_gc_end(7);
+    drop(second);
+    drop(third);
+    assert_eq!(keeper.take().len(), 1, "what the last world fired came before its end");
+    assert!(keeper.got().closed, "a consumer of no world is closed");
+}
+
+#[test]
+fn places_are_limited_and_free_again() {
+    let _alone = alone();
+    let events = Events::new();
+    let record = || events.record_to(Box::new(Keeper::default()), Selection::nothing());
+    let all: Vec<_> = (0..MAX_CONSUMERS).map(|_| record().unwrap()).collect();
+    assert!(matches!(record(), Err(RecordError::TooManyConsumers)));
+    for consumer in all {
+        events.end_recording(consumer).unwrap();
+    }
+    let again = record().unwrap();
+    events.end_recording(again).unwrap();
+}
+
+/// `.event.exact`, `.event.recheck`, `.event.barrier`: levels, keywords and categories flip at full speed under eight
+/// threads that fire.
+#[test]
+fn after_a_change_has_returned_nothing_disabled_is_later_and_what_stayed_on_is_complete() {
+    const THREADS: usize = 8;
+    const FLIPS: usize = 1200;
+    let _alone = alone();
+    let events = Events::new();
+    let keeper = Keeper::default();
+    let kept = set([EventId::ObjectFreed]);
+    let consumer = events.record_to(Box::new(keeper.clone()), Selection::of(kept)).unwrap();
+    let done = AtomicBool::new(false);
+    let kept_fired = AtomicU64::new(0);
+    // (what, off since, on from): in between nothing of it may bear a time.
+    let mut off: HashMap<EventId, Vec<(u64, u64)>> = HashMap::new();
+    let fired_before = Recorder::of_process().totals();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS as u64 {
+            let (events, done, kept_fired) = (&events, &done, &kept_fired);
+            scope.spawn(move || {
+                let mut number = 0;
+                while !done.load(Ordering::Relaxed) {
+                    events.fire_object_allocated(thread as usize, !thread as usize);
+                    events.fire_gc_start(thread as u32, !thread as u32);
+                    events.fire_allocation_tick(thread as usize, !thread as usize, thread as usize);
+                    if number < 20_000 {
+                        events.fire_object_freed(thread as usize, number as usize);
+                        number += 1;
+                    }
+                }
+                kept_fired.fetch_add(number, Ordering::Relaxed);
+            });
+        }
+        let mut state: HashMap<EventId, u64> = HashMap::new();
+        let flipped = [EventId::ObjectAllocated, EventId::GcStart, EventId::AllocationTick];
+        let start = now();
+        state.extend(flipped.map(|id| (id, start)));
+        for flip in 0..FLIPS {
+            let before = now();
+            events
+                .change_recorded(consumer, |selection| match flip % 6 {
+                    0 => selection.default_provider.set(Keywords::GC, Some(Level::Informational)),
+                    1 => selection.categories = Categories::of(&[Category::Object]),
+                    2 => selection.default_provider.enable_level(Level::Verbose),
+                    3 => selection.default_provider.disable_keyword(Keywords::GC),
+                    4 => drop(selection.categories.control(Categories::ALL, Categories::NONE)),
+                    _ => selection.default_provider = Default::default(),
+                })
+                .unwrap();
+            let after = now();
+            let selected = events.recorded_selection(consumer).unwrap().selected();
+            for id in flipped {
+                // The category also has the event that stays on.
+                match (selected.contains(id), state.get(&id)) {
+                    (true, Some(since)) => {
+                        off.entry(id).or_default().push((*since, before));
+                        state.remove(&id);
+                    }
+                    (false, None) => {
+                        state.insert(id, after);
+                    }
+                    _ => {}
+                }
+            }
+            if flip % 64 == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    let ended = events.end_recording(consumer).unwrap();
+    let totals = Recorder::of_process().totals();
+    let records = keeper.take();
+    for id in [EventId::ObjectAllocated, EventId::GcStart, EventId::AllocationTick] {
+        assert!(records.iter().any(|record| record.id == id), "{id:?} was never on for long enough");
+        for record in records.iter().filter(|record| record.id == id) {
+            let before = off[&id].partition_point(|(begin, _)| *begin < record.ticks);
+            if let Some((begin, end)) = before.checked_sub(1).map(|index| off[&id][index]) {
+                assert!(record.ticks >= end, "{record:?} while off, {begin}..{end}");
+            }
+        }
+    }
+    let kept: Vec<_> = records.iter().filter(|record| record.id == EventId::ObjectFreed).collect();
+    assert_eq!(kept.len() as u64, kept_fired.load(Ordering::Relaxed), "lost one that was on all the time");
+    for record in &records {
+        let fields = record.fields();
+        match record.id {
+            EventId::ObjectFreed => assert!(fields[0] < THREADS as u64),
+            EventId::GcStart => assert_eq!(fields[1], u64::from(!fields[0] as u32), "torn"),
+            _ => assert_eq!(fields[1], !fields[0], "torn"),
+        }
+    }
+    assert_eq!(ended.totals.written, records.len() as u64);
+    // What the checks saw on, all of it, and no more: counted by those who fired.
+    assert_eq!(totals.fired - fired_before.fired, ended.totals.fired + totals.unclaimed - fired_before.unclaimed);
+    assert_eq!(totals.unclaimed - fired_before.unclaimed, 0);
+    assert_eq!(ended.totals.dropped, 0);
+}
+
+static INTERRUPTED: Events = Events::new();
+static FROM_HANDLER: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn fire_in_handler(_: i32) {
+    INTERRUPTED.fire_object_freed(7, 8);
+    FROM_HANDLER.fetch_add(1, Ordering::Relaxed);
+}
+
+/// `.event.nested`: the handler interrupts fires at any instruction.
+#[test]
+fn a_handler_that_interrupts_a_fire_fires_and_nothing_is_torn() {
+    use nix::sys::pthread::{pthread_kill, pthread_self};
+    use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+
+    let _alone = alone();
+    let keeper = Keeper::default();
+    let consumer = INTERRUPTED.record_to(Box::new(keeper.clone()), Selection::everything()).unwrap();
+    let action = SigAction::new(SigHandler::Handler(fire_in_handler), SaFlags::SA_RESTART, SigSet::empty());
+    // SAFETY: the handler only fires an event and counts, and both are made for that.
+    unsafe { sigaction(Signal::SIGUSR2, &action) }.unwrap();
+    let victim = pthread_self();
+    let done = AtomicBool::new(false);
+    let mut fired = 0_u64;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for sent in 0..20_000 {
+                pthread_kill(victim, Signal::SIGUSR2).unwrap();
+                let patience = Instant::now();
+                while FROM_HANDLER.load(Ordering::Relaxed) <= sent && patience.elapsed() < Duration::from_secs(5) {
+                    std::hint::spin_loop();
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        while !done.load(Ordering::Relaxed) {
+            INTERRUPTED.fire_object_allocated(fired as usize, !fired as usize);
+            fired += 1;
+        }
+    });
+    let ended = INTERRUPTED.end_recording(consumer).unwrap();
+    let got = keeper.take();
+    let of = |id: EventId| got.iter().filter(move |record| record.id == id);
+    assert_eq!(of(EventId::ObjectFreed).count() as u64, FROM_HANDLER.load(Ordering::Relaxed));
+    assert!(of(EventId::ObjectFreed).all(|record| record.fields() == [7, 8]));
+    assert_eq!(of(EventId::ObjectAllocated).count() as u64, fired);
+    for (number, record) in of(EventId::ObjectAllocated).enumerate() {
+        assert_eq!(record.fields(), [number as u64, !(number as u64)], "torn, or out of order");
+    }
+    assert_eq!(ended.totals.fired, fired + FROM_HANDLER.load(Ordering::Relaxed));
+}
+
+/// Takes nothing until it is let.
+#[derive(Debug)]
+struct Stalled {
+    gate: Arc<(Barrier, Barrier)>,
+    first: bool,
+    policy: Policy,
+    keeper: Keeper,
+}
+
+impl Stalled {
+    fn new(policy: Policy) -> (Stalled, Arc<(Barrier, Barrier)>, Keeper) {
+        let (gate, keeper) = (Arc::new((Barrier::new(2), Barrier::new(2))), Keeper::default());
+        (Stalled { gate: Arc::clone(&gate), first: true, policy, keeper: keeper.clone() }, gate, keeper)
+    }
+}
+
+impl Consumer for Stalled {
+    fn record(&mut self, record: &Recorded) -> io::Result<()> {
+        if std::mem::take(&mut self.first) {
+            self.gate.0.wait();
+            self.gate.1.wait();
+        }
+        if self.keeper.got().records.len() < 10_000 {
+            self.keeper.record(record)?;
+        }
+        Ok(())
+    }
+
+    fn lost(&mut self, lost: &Lost) -> io::Result<()> {
+        self.keeper.lost(lost)
+    }
+
+    fn policy(&self) -> Policy {
+        self.policy
+    }
+}
+
+#[test]
+fn with_the_dropping_policy_nobody_waits_and_the_losses_are_counted_where_they_happened() {
+    const FIRED: u64 = 200_000;
+    let _alone = alone();
+    let events = Events::new();
+    let (stalled, gate, keeper) = Stalled::new(Policy::Dropping);
+    let consumer = events.record_to(Box::new(stalled), Selection::everything()).unwrap();
+    let before = Recorder::of_process().totals();
+    events.fire_gc_end(0);
+    gate.0.wait();
+    let began = Instant::now();
+    (0..FIRED).for_each(|number| events.fire_object_allocated(number as usize, 0));
+    assert!(began.elapsed() < Duration::from_secs(2), "it waited for a consumer that stands still");
+    gate.1.wait();
+    Recorder::of_process().flush().unwrap();
+    // Now there is room again, and the next record comes after the news.
+    events.fire_gc_end(1);
+    let ended = events.end_recording(consumer).unwrap();
+    let totals = Recorder::of_process().totals();
+    assert!(ended.totals.dropped > FIRED / 2, "a ring holds less: {:?}", ended.totals);
+    assert_eq!(ended.totals.fired, FIRED + 2);
+    assert_eq!(ended.totals.written + ended.totals.dropped, FIRED + 2);
+    assert_eq!(keeper.got().lost, ended.totals.dropped);
+    assert_eq!(totals.dropped - before.dropped, ended.totals.dropped);
+    assert_eq!(totals.fired - before.fired, FIRED + 2);
+    assert_eq!(totals.waits, before.waits);
+}
+
+#[test]
+fn with_the_lossless_policy_a_thread_waits_and_a_collection_does_not_wait_for_it() {
+    const FIRED: u64 = 200_000;
+    let _alone = alone();
+    let world = World::builder().stop_timeout(Duration::from_secs(5)).build().unwrap();
+    let (stalled, gate, _) = Stalled::new(Policy::Lossless);
+    let consumer = world.events().record_to(Box::new(stalled), Selection::of(set([EventId::ObjectAllocated]))).unwrap();
+    let started = Arc::new(Barrier::new(2));
+    let firing = {
+        let (its_world, started) = (world.clone(), Arc::clone(&started));
+        // SAFETY: the thread has no references.
+        let spawned = unsafe {
+            world.spawn("firing", move |_| {
+                its_world.events().fire_object_allocated(0, 0);
+                started.wait();
+                (0..FIRED).for_each(|number| its_world.events().fire_object_allocated(number as usize, 0));
+            })
+        };
+        spawned.unwrap()
+    };
+    started.wait();
+    gate.0.wait();
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(!firing.is_finished(), "a ring has no room for so much");
+    let report = world.collect().expect("the waiting thread is in a blocking region");
+    assert_eq!((report.threads_stopped, report.threads_blocking), (1, 1));
+    gate.1.wait();
+    firing.join().unwrap();
+    let ended = world.events().end_recording(consumer).unwrap();
+    assert_eq!((ended.totals.written, ended.totals.dropped), (FIRED + 1, 0));
+}
+
+/// Fails after so many.
+#[derive(Debug)]
+struct Failing {
+    takes: u64,
+    buffered: u64,
+}
+
+impl Consumer for Failing {
+    fn record(&mut self, _: &Recorded) -> io::Result<()> {
+        if self.takes == 0 {
+            return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+        }
+        self.takes -= 1;
+        Ok(())
+    }
+
+    fn unwritten(&self) -> u64 {
+        self.buffered
+    }
+}
+
+/// `.event.full-disk`: as far as the recorder goes.
+#[test]
+fn a_consumer_that_fails_is_told_of_once_its_loss_is_counted_and_nobody_waits_for_it() {
+    let _alone = alone();
+    let events = Events::new();
+    let consumer = events.record_to(Box::new(Failing { takes: 1000, buffered: 300 }), Selection::everything()).unwrap();
+    let keeper = Keeper::default();
+    let other = events.record_to(Box::new(keeper.clone()), Selection::of(set([EventId::GcEnd]))).unwrap();
+    (0..500_000).for_each(|number| events.fire_object_allocated(number, 0));
+    events.fire_gc_end(1);
+    let flushed = Recorder::of_process().flush();
+    assert_eq!(flushed.unwrap_err().raw_os_error(), Some(libc::ENOSPC));
+    assert!(Recorder::of_process().flush().is_ok(), "one error, told once");
+    assert_eq!(keeper.take().len(), 1, "the other one goes on");
+    let ended = events.end_recording(consumer).unwrap();
+    assert_eq!(ended.error.unwrap().raw_os_error(), Some(libc::ENOSPC));
+    assert_eq!(ended.totals.written, 700);
+    assert_eq!(ended.totals.written + ended.totals.lost + ended.totals.dropped, 500_001);
+    assert_eq!(ended.totals.fired, 500_001);
+    events.end_recording(other).unwrap();
+}
+
+#[test]
+fn the_flight_recorder_has_the_end_of_the_story_and_hands_it_on() {
+    let _alone = alone();
+    let events = Events::new();
+    let flight = FlightRecorder::with_capacity(40 * 1000).unwrap();
+    let consumer = events.record_to(Box::new(flight), Selection::everything()).unwrap();
+    for number in 0..20_000 {
+        events.fire_object_allocated(number, 0);
+        if number % 1000 == 0 {
+            Recorder::of_process().flush().unwrap();
+        }
+    }
+    let mut keeper = Keeper::default();
+    assert_eq!(Recorder::of_process().replay(consumer, &mut keeper).unwrap(), 1000);
+    let got = keeper.take();
+    assert!(got.iter().zip(19_000..).all(|(record, number)| record.fields() == [number, 0]));
+    assert!(is_in_order(&got));
+    events.end_recording(consumer).unwrap();
+    assert!(Recorder::of_process().replay(consumer, &mut keeper).is_err());
+}
+
+#[test]
+fn threads_that_come_and_go_leave_their_records_and_their_memory_is_used_again() {
+    let _alone = alone();
+    let events = Events::new();
+    let keeper = Keeper::default();
+    let consumer = events.record_to(Box::new(keeper.clone()), Selection::everything()).unwrap();
+    let round = |from: u64, until: u64| {
+        for number in from..until {
+            std::thread::scope(|scope| drop(scope.spawn(|| events.fire_gc_end(number as u32))));
+        }
+    };
+    round(0, 100);
+    std::thread::sleep(Duration::from_millis(300));
+    let bytes = Recorder::of_process().totals().ring_bytes;
+    for batch in 1..4 {
+        round(100 * batch, 100 * (batch + 1));
+        // The writer looks now and then who has ended without a word.
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    assert!(Recorder::of_process().totals().ring_bytes <= bytes + (1 << 20));
+    events.end_recording(consumer).unwrap();
+    let got = keeper.take();
+    assert_eq!(got.iter().map(|record| record.fields()[0]).collect::<Vec<_>>(), (0..400).collect::<Vec<_>>());
+    let indices: std::collections::HashSet<u32> = got.iter().map(|record| record.thread.index).collect();
+    assert_eq!(indices.len(), 400);
+}
+
+/// A collection with everything on: the phases are there in order, and the numbers add up.
+#[test]
+fn a_world_that_collects_records_every_object_and_every_phase() {
+    let _alone = alone();
+    let world = World::builder().build().unwrap();
+    let keeper = Keeper::default();
+    let consumer = world.events().record_to(Box::new(keeper.clone()), Selection::everything()).unwrap();
+    // SAFETY: the references do not outlive the loop's body.
+    let mutator = unsafe { world.attach("main") }.unwrap();
+    for number in 0..10_000_u64 {
+        mutator.alloc(number).unwrap();
+    }
+    mutator.collect().unwrap();
+    drop(mutator);
+    let ended = world.events().end_recording(consumer).unwrap();
+    let got = keeper.take();
+    let count = |id: EventId| got.iter().filter(|record| record.id == id).count();
+    assert_eq!(count(EventId::ObjectAllocated), 10_000);
+    assert!(is_in_order(&got));
+    let phases: Vec<_> = got
+        .iter()
+        .map(|record| record.id)
+        .filter(|id| {
+            matches!(
+                id,
+                EventId::SuspendBegin | EventId::GcStart | EventId::MarkEnd | EventId::GcEnd | EventId::RestartEnd
+            )
+        })
+        .collect();
+    let expected = [EventId::SuspendBegin, EventId::GcStart, EventId::MarkEnd, EventId::GcEnd, EventId::RestartEnd];
+    assert_eq!(phases, expected);
+    assert_eq!(ended.totals.fired, got.len() as u64);
+}
