@@ -10,7 +10,7 @@ use super::{Root, StackGuard, ThreadNews, World, finalizer};
 use crate::collector::finalize::{Action, Entry};
 use crate::collector::report::{CollectionReport, Reason};
 use crate::collector::{CollectError, Collecting};
-use crate::events::{EventId, Events};
+use crate::events::{EventId, Events, record};
 use crate::heap::cache::AllocationCache;
 use crate::heap::large::blocks_of;
 use crate::heap::layout::{
@@ -383,6 +383,7 @@ impl Mutator {
                 self.cache.settle(bin, header + cell_bytes);
             }
         });
+        record::catch_up();
         self.world.inner().tell_of_type(info);
     }
 
@@ -416,6 +417,7 @@ impl Mutator {
                 events.fire_object_allocated(object, footprint);
             }
         });
+        record::catch_up();
         events.fire_large_allocated(payload as usize, bytes, ptr::from_ref(info) as usize);
         self.world.inner().tell_of_type(info);
         Ok(payload)

@@ -42,9 +42,10 @@ use super::stop_info::{self, Chunk, MAIN_THREAD, ThreadStopInfo, WAS_BLOCKED};
 use super::vtable::ThreadVtable;
 
 /// How a thread waits for the event recorder: as a blocking region, if it is a mutator outside the stop; in the stopped
-/// world not at all (`.event.no-block-in-handler`).
+/// world not at all (`.event.no-block-in-handler`), nor where no stop may come between an object and its event
+/// (`.event.objects`).
 static SURROUNDINGS: record::Surroundings = record::Surroundings {
-    may_wait: || !inside::is_inside(),
+    may_wait: || !inside::is_inside() && handler::current().is_none_or(|info| !info.is_undisturbed()),
     as_blocking: |wait| match handler::current() {
         Some(info) if info.state.place() == Place::Running => info.blocking(wait),
         _ => wait(),
