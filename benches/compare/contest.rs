@@ -76,6 +76,7 @@ fn missing(side: &Side, programs: &Programs) -> Option<&'static str> {
         Source::Ours => None,
         Source::Libgc => programs.no_peers,
         Source::PlainC => programs.no_bare,
+        Source::Lttng => programs.no_lttng,
     }
 }
 
@@ -88,6 +89,11 @@ fn command(side: &Side, programs: &Programs) -> Result<Command, String> {
             command
         }
         Source::Libgc | Source::PlainC => Command::new(programs.path(name)),
+        Source::Lttng => {
+            let mut command = Command::new("sh");
+            command.arg(programs.lttng_session()).arg(programs.path(name));
+            command
+        }
     };
     command.args(arguments).envs(side.environment.iter().map(|(key, value)| (*key, value)));
     Ok(command)

@@ -20,6 +20,8 @@ pub enum Source {
     Libgc,
     /// `benches/peers`, plain C.
     PlainC,
+    /// `benches/peers`, under an LTTng session.
+    Lttng,
 }
 
 pub struct Side {
@@ -262,13 +264,17 @@ fn events() -> Contest {
     }
 }
 
-/// Ten million events of two words in each round, and blocks of 256 KiB behind them. Other ways to record them (LTTng-UST,
-/// `tracing`) are sides of this contest that print `on_ns` and `on_cpu_ns` too.
+/// Ten million events of two words in each round, and blocks of 256 KiB behind them; beside them LTTng-UST (binary, and it
+/// drops what it has no room for) and the `tracing` crate with a thread that writes its lines.
 fn recording(title: &str, file: &str) -> Contest {
-    let name = |what: &str| format!("recorded {title}: {what}");
+    let name = |what: &str| format!("recorded {title}, peer LTTng: {what}");
     Contest {
         pace: Pace::Served { rounds: 5 },
-        sides: vec![side(Role::Us, Source::Ours, &["recording", file, "10", "serve"])],
+        sides: vec![
+            side(Role::Us, Source::Ours, &["recording", file, "10", "serve"]),
+            side(Role::Peer, Source::Lttng, &["lttng", "10", "serve"]),
+            Side { note: "tracing", ..side(Role::Base, Source::Ours, &["tracing", file, "1", "serve"]) },
+        ],
         rows: vec![
             row("events", name("in the mutator"), "on_cpu_ns", "ns", [Limit::AtMost(20.0)]),
             row("events", name("with waits"), "on_ns", "ns", []),

@@ -8,6 +8,7 @@ mod recording;
 mod stw;
 mod stwproto;
 mod threads;
+mod tracing_crate;
 
 use std::io::BufRead;
 use std::process::ExitCode;
@@ -31,8 +32,9 @@ pub fn run(arguments: &[String]) -> ExitCode {
         ["stwproto", rest @ ..] => stwproto::run(rest, rounds),
         ["events"] => events::run(rounds),
         ["recording", rest @ ..] => recording::run(rest, rounds),
+        ["tracing", rest @ ..] => tracing_crate::run(rest, rounds),
         _ => {
-            Err("usage: compare --child gcbench|bintrees|alloc|pause|stw|stwproto|events|recording ARGUMENTS… [serve]"
+            Err("usage: compare --child gcbench|bintrees|alloc|pause|stw|stwproto|events|recording|tracing ARGUMENTS… [serve]"
                 .into())
         }
     };
