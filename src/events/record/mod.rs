@@ -227,6 +227,7 @@ impl Drain {
         if self.next_serial == 1 {
             return;
         }
+        ring::all().for_each(ring::ThreadRings::probe);
         self.settle(patience);
         self.tell_of_losses();
         self.tell_the_time();
