@@ -55,12 +55,14 @@ pub mod cli;
 mod collector;
 pub mod debugger;
 pub mod events;
+pub mod formats;
 mod heap;
 mod os;
 #[cfg(feature = "report")]
 pub mod report;
 mod runtime;
 mod sabotage;
+mod suggest;
 mod sync;
 #[doc(hidden)]
 pub mod testing;

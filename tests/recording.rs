@@ -85,7 +85,7 @@ fn a_record_arrives_with_its_fields_thread_world_and_time() {
     let keeper = Keeper::default();
     let consumer = events.record_to(Box::new(keeper.clone()), Selection::everything()).unwrap();
     let before = now();
-    events.fire_world_created();
+    events.fire_world_created(1, 2, 3, 4, 5);
     events.fire_object_allocated(31, 32);
     events.fire_heap_stats(1, 14, 15, 16, 17, 18);
     let after = now();
@@ -95,7 +95,7 @@ fn a_record_arrives_with_its_fields_thread_world_and_time() {
     assert!(got.iter().all(|record| (before..=after).contains(&record.ticks)));
     assert!(got.iter().all(|record| record.thread.tid == nix::unistd::gettid().as_raw() as u32));
     assert!(got.iter().all(|record| (record.thread, record.world) == (got[0].thread, got[0].world)));
-    assert_eq!(got[0].fields(), []);
+    assert_eq!(got[0].fields(), [1, 2, 3, 4, 5]);
     assert_eq!((got[1].id, got[1].fields()), (EventId::ObjectAllocated, &[31, 32][..]));
     assert_eq!(got[2].fields(), [1, 14, 15, 16, 17, 18]);
     assert!(keeper.got().flushes > 0);

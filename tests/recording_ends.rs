@@ -167,6 +167,32 @@ fn firing_in_the_stopped_world_with_a_stalled_drain_drops_and_counts() {
     assert!(ring_bytes < 32 << 20, "what had grown was given back: {ring_bytes}");
 }
 
+/// An object and its event are one step (`.event.objects`), in which a thread can't wait for room; it waits right after it.
+/// So nothing is lost, the ring stays small, and a collection need not wait for who waits.
+#[test]
+fn a_thread_that_tells_of_each_object_waits_for_a_slow_consumer_and_can_be_stopped_there() {
+    const OBJECTS: u64 = 200_000;
+    let _alone = alone();
+    let world = World::builder().build().unwrap();
+    let counting = Counting::new(AfterFork::Silence);
+    let stalled = counting.stalled.clone();
+    let only = Selection::of([EventId::ObjectAllocated].into_iter().collect());
+    let consumer = world.events().record_to(Box::new(counting), only).unwrap();
+    stalled.store(true, Ordering::Relaxed);
+    // SAFETY: no references are kept.
+    let teller = unsafe { world.spawn("teller", |m| (0..OBJECTS).for_each(|number| drop(m.alloc(number).unwrap()))) };
+    let teller = teller.unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    world.collect().unwrap();
+    let ring_bytes = Recorder::of_process().ring_bytes();
+    assert!(ring_bytes < 8 << 20, "it waits beyond its quota: {ring_bytes}");
+    assert!(!teller.is_finished(), "more than its ring holds");
+    stalled.store(false, Ordering::Relaxed);
+    teller.join().unwrap();
+    let ended = world.events().end_recording(consumer).unwrap();
+    assert_eq!((ended.totals.written, ended.totals.dropped), (OBJECTS, 0));
+}
+
 /// `.fork.services`: the child neither writes into the parent's file nor waits for a writer that does not exist; who wants to
 /// go on there gets the child's events.
 #[test]

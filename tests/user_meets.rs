@@ -29,9 +29,17 @@ traced! {
 
 /// Makes a list of garbage and reads it back.
 fn allocate(m: &Mutator, length: u64) {
+    assert!(allocates(m, length), "out of memory");
+}
+
+/// The same. False if there is no room: as long as nobody can collect, that is no mistake.
+fn allocates(m: &Mutator, length: u64) -> bool {
     let mut head: Option<Gc<Link>> = None;
     for number in 0..length {
-        head = Some(m.alloc(Link { next: GcCell::new(head), number }).unwrap());
+        match m.alloc(Link { next: GcCell::new(head), number }) {
+            Ok(link) => head = Some(link),
+            Err(_) => return false,
+        }
     }
     let mut expected = length;
     while let Some(link) = head {
@@ -40,6 +48,7 @@ fn allocate(m: &Mutator, length: u64) {
         head = link.next.get();
     }
     assert_eq!(expected, 0);
+    true
 }
 
 /// A thread that allocates, which shows that the world runs.
@@ -52,7 +61,9 @@ struct Busy {
 impl Busy {
     fn new(world: &World, name: &str) -> Self {
         Self::with(world, name, |m| {
-            allocate(m, 50);
+            if !allocates(m, 50) {
+                m.blocking(|| std::thread::sleep(Duration::from_millis(1)));
+            }
             m.safepoint();
         })
     }
@@ -98,12 +109,17 @@ fn silent(error: &CollectError) -> &[SilentThread] {
 
 /// Collects in vain, within the configured time, with the others running on.
 fn assert_names(world: &World, busy: &Busy, name: &str, reason: &SilenceReason) {
+    let first = Instant::now();
     let (error, took) = loop {
         let begin = Instant::now();
+        assert!(begin - first < Duration::from_secs(60), "{name} is never named");
         let error = world.collect().expect_err("the thread can't be stopped");
         match &error {
             // The busy thread ran out of cells, collects in vain itself, and is the one who gets to know.
             CollectError::Stop(StopError::LockHeld { holder, .. }) if holder.reason == SilenceReason::IsCollecting => {}
+            // The machine is so busy that others too had no time to answer.
+            CollectError::Stop(StopError::Unanswered { threads, .. })
+                if threads.iter().any(|thread| thread.reason == SilenceReason::Unknown) => {}
             _ => break (error, begin.elapsed()),
         }
     };
@@ -491,6 +507,35 @@ fn the_child_of_a_fork_from_four_allocating_threads_collects(
         collect(&world);
     }
     busy.iter().for_each(Busy::assert_runs);
+}
+
+/// `.stop.fork`: between the steps of the fork another thread completes the world that it is building. Whoever was not
+/// asked to prepare must not be told that it is over.
+#[test]
+fn a_fork_while_another_thread_builds_a_world_leaves_every_lock_to_its_holder() {
+    alone!("a_fork_while_another_thread_builds_a_world_leaves_every_lock_to_its_holder");
+    unsafe extern "C" fn linger() {
+        std::thread::sleep(Duration::from_millis(3));
+    }
+    // Before the first world: libc calls it after the worlds have prepared.
+    // SAFETY: a function of this program.
+    assert_eq!(unsafe { libc::pthread_atfork(Some(linger), None, None) }, 0);
+    let world = world(By::Signals);
+    let flags = Flags::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut latest = None;
+            while !flags.is_ended() {
+                latest = Some(builder().markers(8).build().unwrap());
+            }
+            drop(latest);
+        });
+        for _ in 0..40 {
+            assert_eq!(hazard::fork(|| 0), 0);
+        }
+        flags.end();
+    });
+    collect(&world);
 }
 
 /// `.fork.services`: the markers of the parent do not exist in the child.

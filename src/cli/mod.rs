@@ -3,27 +3,29 @@
 //! | file | part |
 //! |---|---|
 //! | `arguments` | what can be written, from which clap makes parser and help |
-//! | `size`, `suggest`, `complaint` | sizes as people write them; names nearest to mistyped ones; wrong arguments in one line |
+//! | `size`, `complaint` | sizes as people write them; wrong arguments in one line |
 //! | `run` | one run: which workload, for how long, what to say when it fails |
 //! | `lisp` | the workload that reads files, and the prompt |
 //! | `session` | the world with its listeners, and the end of a run, however it comes about |
+//! | `eventcnv` | telemetry streams of the Memory Pool System as text |
 //! | `control` | SIGINT and SIGTERM end the run, SIGUSR1 collects |
 //! | `progress` | the bar on a terminal |
 //!
 //! Standard output carries what the program prints and then the table; everything about the run itself (the bar,
 //! errors) goes to standard error. Exit codes: 0, 1 for a run that failed, 2 for wrong arguments, 128 + the signal
-//! for one that a signal ended.
+//! for one that a signal ended. `eventcnv` has those of the tool whose name it bears, which ends with 1 for either.
 
 mod arguments;
 mod complaint;
 mod control;
+mod eventcnv;
 mod lisp;
 mod progress;
 mod run;
 mod session;
 mod size;
-mod suggest;
 
+use std::env;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -32,6 +34,7 @@ use arguments::{Action, Command};
 use clap::Parser;
 use complaint::{Complaint, USAGE};
 
+use crate::events::reference;
 use crate::workloads;
 
 /// Exit code for a run that failed.
@@ -53,7 +56,8 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 
 /// Runs the command with the process's arguments.
 pub fn main() -> ExitCode {
-    let command = match Command::try_parse().map_err(Complaint::from) {
+    let command = match Command::try_parse().map_err(|error| Complaint::about(error, env::args_os().nth(1).as_deref()))
+    {
         Ok(command) => command,
         Err(Complaint::Help(help)) => {
             // To a closed pipe nothing more can be said.
@@ -63,6 +67,10 @@ pub fn main() -> ExitCode {
         Err(Complaint::Usage(line)) => {
             eprintln!("{line}");
             return ExitCode::from(USAGE);
+        }
+        Err(Complaint::Eventcnv(line)) => {
+            eprintln!("{line}");
+            return ExitCode::from(FAILED);
         }
     };
     match execute(command.action) {
@@ -84,9 +92,25 @@ fn execute(action: Action) -> Result<u8, Failure> {
             print(catalogue());
             Ok(0)
         }
+        Action::Events(events) => {
+            print(self::events(&events)?);
+            Ok(0)
+        }
         Action::Run(run) => run::run(&run),
         Action::Repl(settings) => lisp::repl(&settings),
+        Action::Eventcnv(arguments) => Ok(eventcnv::run(&arguments)),
     }
+}
+
+/// The table of events, or one of them.
+fn events(wanted: &arguments::Events) -> Result<String, Failure> {
+    let Some(name) = &wanted.event else {
+        return Ok(if wanted.markdown { reference::markdown() } else { reference::text() });
+    };
+    reference::find(name).map(reference::one).map_err(|nearest| {
+        let guess = nearest.map_or(String::new(), |name| format!("did you mean '{name}'? "));
+        Failure::Usage(format!("unknown event '{name}': {guess}`stopworld events` lists them"))
+    })
 }
 
 /// The workloads, a line each.

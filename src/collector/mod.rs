@@ -22,7 +22,7 @@ use parallel::{Company, Markers, Marking};
 use report::{CollectionReport, Reason};
 use roots::RootScan;
 
-use crate::events::Events;
+use crate::events::{EventId, Events};
 use crate::heap::Heap;
 use crate::heap::cache::AllocationCache;
 use crate::heap::slots::SlotTable;
@@ -36,7 +36,7 @@ use crate::world::error::StopError;
 use crate::world::name::ThreadName;
 use crate::world::region::OwnStack;
 use crate::world::registry::Threads;
-use crate::world::stop::{StopCensus, StoppedWorld};
+use crate::world::stop::{StopBy, StopCensus, StoppedWorld};
 use crate::world::stop_info::ThreadStopInfo;
 
 /// Why there was no collection. The world runs on, and nothing was reclaimed.
@@ -54,10 +54,11 @@ pub enum CollectError {
         /// What was found.
         error: VerifyError,
     },
-    /// Whoever had stopped the world did not hold it any more when marking was over.
+    /// Whoever had stopped the world did not hold it any more when marking was over. The collection is repeated by the
+    /// way of stopping that the world was built with, so that only a failure listener meets this.
     #[error(
         "collection {number} was discarded: the thread vtable let go of the stopped world before anything was freed \
-         (was the debugger killed?); the world runs on, collect again"
+         (was the debugger killed?); the world runs on, and the collection is repeated by the world's own stopper"
     )]
     Discarded {
         /// The collection that was not.
@@ -135,7 +136,22 @@ impl Collector {
         who: Collecting<'_>,
         reason: Reason,
     ) -> Result<Option<CollectionReport>, CollectError> {
-        let result = self.collect_or_fail(who, reason);
+        let mut result = self.collect_and_tell(who, reason, StopBy::InForce);
+        if let Err(CollectError::Discarded { number }) = result {
+            // Whoever held the world does not answer for it any more: once again, without him (`.debug.dies`).
+            let unless_after = who.unless_after.map(|_| number);
+            result = self.collect_and_tell(Collecting { unless_after, ..who }, reason, StopBy::BuiltIn);
+        }
+        result
+    }
+
+    fn collect_and_tell(
+        &self,
+        who: Collecting<'_>,
+        reason: Reason,
+        by: StopBy,
+    ) -> Result<Option<CollectionReport>, CollectError> {
+        let result = self.collect_once(who, reason, by);
         match (&result, &self.on_collection, &self.on_failure) {
             (Ok(Some(report)), Some(listener), _) => listener(report),
             (Err(error), _, Some(listener)) => listener(error),
@@ -144,7 +160,12 @@ impl Collector {
         result
     }
 
-    fn collect_or_fail(&self, who: Collecting<'_>, reason: Reason) -> Result<Option<CollectionReport>, CollectError> {
+    fn collect_once(
+        &self,
+        who: Collecting<'_>,
+        reason: Reason,
+        by: StopBy,
+    ) -> Result<Option<CollectionReport>, CollectError> {
         self.events.fire_gc_triggered(reason as u32);
 
         // Every lock that the stopped world needs, before the first signal.
@@ -161,7 +182,7 @@ impl Collector {
 
         // Suspend.
         self.events.fire_suspend_begin(number, reason as u32);
-        let stopped = match self.threads.stop(locks, who.own, budget) {
+        let stopped = match self.threads.stop(locks, who.own, by, budget) {
             Ok(stopped) => stopped,
             Err(error) => {
                 self.events.fire_stop_abandoned(number, error.unanswered());
@@ -193,11 +214,11 @@ impl Collector {
 
         let outcome = outcome.map_err(|error| self.damaged(number, error))?;
         if outcome.discarded {
-            self.events.fire_collection_discarded(number, 0);
             return Err(CollectError::Discarded { number });
         }
         let report = self.report(number, reason, who, &StopFacts { stop_ns, restart_ns, pause_ns, crowd }, &outcome);
         if outcome.queued > 0 {
+            self.events.fire_finalizers_due(outcome.queued);
             self.finalizers.announce();
         }
         if let Some(target) = outcome.surplus {
@@ -228,7 +249,7 @@ impl Collector {
         self.heap.begin_marking();
         let company = if stopped.is_whole_process() { Company::Alone } else { Company::All };
         // SAFETY: the collection lock is held and the world is stopped.
-        let mut marking = unsafe { self.markers.begin(&self.heap, company) };
+        let mut marking = unsafe { self.markers.begin(&self.heap, &self.events, company) };
 
         // Roots.
         self.events.fire_roots_begin(number);
@@ -245,6 +266,9 @@ impl Collector {
         // Mark.
         self.events.fire_mark_begin(number);
         marking.run();
+        if self.events.is_enabled(EventId::BlockScanned) {
+            self.heap.tell_of_the_scanned(&self.events);
+        }
         self.events.fire_mark_end(number, marking.objects() as usize, marking.stack_high());
         outcome.mark_ns = clock.lap();
 
@@ -252,6 +276,7 @@ impl Collector {
         if !stopped.is_still_held() {
             marking.for_each_weak(|_| {});
             self.heap.discard_marks();
+            self.events.fire_collection_discarded(number, 0);
             outcome.discarded = true;
             return Ok(outcome);
         }
@@ -265,7 +290,8 @@ impl Collector {
 
         // Sweep set-up.
         self.events.fire_sweep_begin(number);
-        let live = self.heap.set_up_sweep(caches(stopped));
+        self.settle_the_new(stopped);
+        let live = self.heap.set_up_sweep(caches(stopped), &self.events);
         outcome.live = live.bytes;
         outcome.live_objects = live.objects;
         self.account(stopped, &mut outcome);
@@ -302,15 +328,25 @@ impl Collector {
     fn queue_finalizers(&self, marking: &mut Marking<'_>, outcome: &mut Outcome) {
         let is_marked = |object| self.heap.is_marked(object);
         if removed(Guard::FinalOrder) {
-            outcome.queued += self.finalizers.queue_drops(is_marked, |object| marking.marker.precise(object));
+            outcome.queued += self.finalizers.queue_drops(is_marked, |object| marking.marker.last_reference(object));
         }
-        outcome.queued += self.finalizers.queue_calls(is_marked, |object| marking.marker.precise(object));
+        outcome.queued += self.finalizers.queue_calls(is_marked, |object| marking.marker.last_reference(object));
         marking.run_on();
         // Weak cells that only such an object reaches. Before the drops: a dead object that is about to be dropped
         // must not be met again by way of a weak reference that was resurrected.
         self.clear_weak_references(marking, outcome);
-        outcome.queued += self.finalizers.queue_drops(is_marked, |object| marking.marker.precise(object));
+        outcome.queued += self.finalizers.queue_drops(is_marked, |object| marking.marker.last_reference(object));
         marking.run_on();
+    }
+
+    /// If somebody listens to each object: tells of those that their threads were stopped before they could. Not for a thread
+    /// in the middle of telling, as only a debugger stops one: it goes on with that itself.
+    fn settle_the_new(&self, stopped: &StoppedWorld<'_>) {
+        for record in stopped.live().iter().filter(|record| !record.is_undisturbed()) {
+            if let Some(cache) = cache_of(record) {
+                self.heap.settle_the_new(cache, &self.events);
+            }
+        }
     }
 
     /// What was allocated since the last collection, and what died.
@@ -346,12 +382,14 @@ impl Collector {
 
     /// A heap that was large once: its free memory goes back to the kernel.
     fn give_memory_back(&self, target: u64) {
-        let given = {
+        let mut below = usize::MAX;
+        let give_back = |below: &mut usize| {
             let _guard = self.threads.as_blocking(|| self.threads.locks().allocation.lock());
-            self.heap.give_back(target)
+            self.heap.give_back(target, below)
         };
-        if given > 0 {
-            self.events.fire_segment_freed(self.heap.blocks.base(), given as usize);
+        // Piece by piece, so that nobody fires with the lock in his hands.
+        while let Some((start, bytes)) = give_back(&mut below) {
+            self.events.fire_segment_freed(start, bytes);
         }
     }
 
@@ -370,12 +408,18 @@ impl Collector {
 
     /// No thread may be in the middle of sweeping a block when the world stops.
     fn wait_for_sweeps(&self, budget: &mut Budget) -> Result<(), StopError> {
-        if self.heap.gate.wait_until_empty(budget) {
-            return Ok(());
+        loop {
+            if self.heap.gate.wait_until_empty(budget) {
+                return Ok(());
+            }
+            let is_sweeping =
+                |record: &ThreadStopInfo| cache_of(record).is_some_and(|cache| cache.sweeping().is_some());
+            let error = self.threads.hindered_by(budget.total(), is_sweeping);
+            if error.unanswered() > 0 {
+                return Err(error);
+            }
+            // They have left meanwhile, and nobody can enter.
         }
-        Err(self
-            .threads
-            .hindered_by(budget.total(), |record| cache_of(record).is_some_and(AllocationCache::is_sweeping)))
     }
 
     fn report(
@@ -423,7 +467,7 @@ impl Collector {
         let mut budget = Budget::new(self.stop_timeout);
         let locks = self.threads.lock_for_stop(&mut budget)?;
         self.wait_for_sweeps(&mut budget)?;
-        let stopped = self.threads.stop(locks, who.own, budget)?;
+        let stopped = self.threads.stop(locks, who.own, StopBy::InForce, budget)?;
         let found = self.heap.verify();
         drop(stopped);
         found.map_err(|error| CollectError::Damaged { number: self.collections.load(Ordering::Relaxed), error })

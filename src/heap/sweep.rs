@@ -8,11 +8,17 @@
 //! Until then its dead cells still have headers. Who looks at a cell of an unswept block must therefore ask for
 //! the mark as well ([`Heap::is_alive`]). Blocks that a thread owns at the stop keep their runs; their dead cells
 //! lose their headers in the set-up, so that in them too a header means a live object.
+//!
+//! When somebody listens to each object's end, the set-up itself goes over the dead: it tells of each and takes its
+//! header. What is left for the thread that takes the block is to string the runs together.
 
 use super::Heap;
 use super::blocks::{BlockIndex, BlockState, Cell, NO_BLOCK, NO_CELL};
 use super::cache::{AllocationCache, RunLink};
-use super::layout::{BINS, BLOCK_BYTES, CELL_BYTES, CLASSES, HEADER_BYTES, Space, bin, cells_per_block};
+use super::layout::{
+    BINS, BLOCK_BYTES, CELL_BYTES, CLASSES, FIRST_CELL, HEADER_BYTES, MARKS_PER_BLOCK, Space, bin, cells_per_block,
+};
+use crate::events::{EventId, Events};
 use crate::sync::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 
 /// What freed payload words hold in paranoid mode: odd, so never an object's address.
@@ -53,11 +59,25 @@ pub(crate) struct LiveCount {
 
 impl Heap {
     /// Sorts every block by what the marks say. World stopped, allocation lock held, marking finished.
-    pub(crate) fn set_up_sweep<'a>(&self, caches: impl Iterator<Item = &'a AllocationCache>) -> LiveCount {
+    pub(crate) fn set_up_sweep<'a>(
+        &self,
+        caches: impl Iterator<Item = &'a AllocationCache> + Clone,
+        events: &Events,
+    ) -> LiveCount {
         let epoch = self.epoch();
+        let tells = if events.is_enabled(EventId::ObjectFreed) { Some(events) } else { None };
         // SAFETY: the collector holds the allocation lock.
         let state = unsafe { self.state() };
         state.lists = [NO_BLOCK; BINS];
+        for cache in caches.clone() {
+            let taken_back = self.take_back_reserve(state, cache);
+            state.returned_bytes += taken_back;
+            for block in (0..BINS).filter_map(|bin| cache.block(bin)) {
+                // The thread may have been stopped before it could say so.
+                self.blocks.info(block).set_state(BlockState::Owned);
+                self.blocks.info(block).tail.cached.store(1, Relaxed);
+            }
+        }
         let mut live = LiveCount::default();
         // From the last block to the first, so that each list, which grows at its head, is in address order.
         let mut block = state.committed_blocks as BlockIndex;
@@ -66,28 +86,39 @@ impl Heap {
             let info = self.blocks.info(block);
             let kind = info.state();
             match kind {
-                BlockState::Free | BlockState::LargeTail => {}
+                BlockState::Free | BlockState::Reserved | BlockState::LargeTail => {}
                 BlockState::LargeHead => {
-                    if self.blocks.mark(block, 0).load(Relaxed) == epoch {
+                    let (start, bytes) = (self.blocks.start(block), self.large_footprint(block));
+                    let is_alive = self.blocks.mark(block, 0).load(Relaxed) == epoch;
+                    let live_bytes = if is_alive { bytes } else { 0 };
+                    events.fire_block_reclaimed(start, Space::Large as u32, live_bytes as usize);
+                    if is_alive {
                         live.objects += 1;
-                        live.bytes.large += self.large_footprint(block);
+                        live.bytes.large += bytes;
                     } else {
+                        events.fire_object_freed(start + FIRST_CELL + HEADER_BYTES, bytes as usize);
+                        events.fire_block_released(start, bytes as usize, Space::Large as u32);
                         self.free_large(state, block);
                     }
                 }
                 BlockState::Owned | BlockState::Full | BlockState::Unswept => {
-                    let class = usize::from(info.class.load(Relaxed));
+                    let class = usize::from(info.head.class.load(Relaxed));
                     let space =
-                        if info.space.load(Relaxed) == Space::Pinned as u8 { Space::Pinned } else { Space::Small };
+                        if info.head.space.load(Relaxed) == Space::Pinned as u8 { Space::Pinned } else { Space::Small };
                     let cells = cells_per_block(CELL_BYTES[class]);
                     let marked = count_equal(self.blocks.marks(block, cells), epoch);
-                    info.live.store(marked as u32, Relaxed);
+                    info.set_live(marked as u32);
                     live.objects += marked as u64;
                     live.bytes.add(space, (marked * CELL_BYTES[class]) as u64);
-                    if kind == BlockState::Owned {
+                    events.fire_block_reclaimed(self.blocks.start(block), space as u32, marked * CELL_BYTES[class]);
+                    if info.tail.cached.swap(0, Relaxed) == 1 {
                         continue;
                     }
+                    if let Some(events) = tells {
+                        self.tell_of_the_dead(block, CELL_BYTES[class], epoch, events);
+                    }
                     if marked == 0 {
+                        events.fire_block_released(self.blocks.start(block), BLOCK_BYTES, space as u32);
                         self.blocks.set_none(block);
                         info.set_state(BlockState::Free);
                         state.free.insert(block);
@@ -96,22 +127,97 @@ impl Heap {
                         self.blocks.set_cells(block, CELL_BYTES[class]);
                     } else {
                         info.set_state(BlockState::Unswept);
-                        self.blocks.set_unswept(block);
+                        if tells.is_some() {
+                            self.blocks.set_cells(block, CELL_BYTES[class]);
+                        } else {
+                            self.blocks.set_unswept(block);
+                        }
                         let list = &mut state.lists[bin(space, class)];
-                        info.next.store(*list, Relaxed);
+                        info.tail.next.store(*list, Relaxed);
                         *list = block;
                     }
                 }
             }
         }
         for cache in caches {
-            self.clear_dead_in_owned_blocks(cache, epoch);
+            self.clear_dead_in_owned_blocks(cache, epoch, tells);
         }
         live
     }
 
+    /// Tells of each object in a block that this collection found dead, and takes its header. Not of those that an earlier
+    /// one found, when nobody listened: they were not among its living.
+    fn tell_of_the_dead(&self, block: BlockIndex, cell_bytes: usize, epoch: u8, events: &Events) {
+        let is_unswept = self.blocks.word(block).is_unswept();
+        for (index, mark) in self.blocks.marks(block, cells_per_block(cell_bytes)).iter().enumerate() {
+            let mark = mark.load(Relaxed);
+            let cell = self.blocks.cell(block, cell_bytes, index as u32);
+            if mark != epoch && cell.header_word() != 0 {
+                if !is_unswept || mark == self.swept_epoch() {
+                    events.fire_object_freed(cell.payload(), cell_bytes);
+                }
+                self.bury(cell, cell_bytes);
+            }
+        }
+    }
+
+    /// Tells of each block in which something is marked. World stopped, marking finished.
+    pub(crate) fn tell_of_the_scanned(&self, events: &Events) {
+        let epoch = self.epoch();
+        // SAFETY: the collector holds the allocation lock.
+        let committed = unsafe { self.state() }.committed_blocks;
+        for block in 0..committed as BlockIndex {
+            let info = self.blocks.info(block);
+            let (space, cells) = match info.state() {
+                BlockState::Free | BlockState::Reserved | BlockState::LargeTail => continue,
+                BlockState::LargeHead => (Space::Large as u32, 1),
+                _ => {
+                    let cell_bytes = CELL_BYTES[usize::from(info.head.class.load(Relaxed))];
+                    (u32::from(info.head.space.load(Relaxed)), cells_per_block(cell_bytes))
+                }
+            };
+            let marked = count_equal(self.blocks.marks(block, cells), epoch);
+            if marked > 0 {
+                events.fire_block_scanned(self.blocks.start(block), space, marked);
+            }
+        }
+    }
+
+    /// Settles the objects that a stopped thread has made and not settled itself, and tells of them if somebody listens: then
+    /// it was stopped before it could. Otherwise nobody will ever hear that they were allocated: who begins to listen
+    /// later begins with what this collection found alive. World stopped, marking finished.
+    pub(crate) fn settle_the_new(&self, cache: &AllocationCache, events: &Events) {
+        let listens = events.is_enabled(EventId::ObjectAllocated);
+        if let Some(payload) = cache.take_large()
+            && listens
+            && let Some(cell) = self.blocks.cell_of_payload(payload)
+        {
+            events.fire_object_allocated(payload, self.large_footprint(cell.block) as usize);
+        }
+        for bin in 0..BINS {
+            let cell_bytes = CELL_BYTES[bin % CLASSES];
+            let unsettled = cache.unsettled(bin);
+            if unsettled.end == 0 {
+                // Without a run, or stopped between two.
+                continue;
+            }
+            if listens {
+                for header in unsettled.clone().step_by(cell_bytes) {
+                    events.fire_object_allocated(header + HEADER_BYTES, cell_bytes);
+                }
+            }
+            // One more may be an object that has not left the allocator: it counts if it is marked.
+            let building = cache.building(bin);
+            let counts = building != 0 && self.is_marked(building + HEADER_BYTES);
+            if counts {
+                events.fire_object_allocated(building + HEADER_BYTES, cell_bytes);
+            }
+            cache.settle(bin, unsettled.end + if counts { cell_bytes } else { 0 });
+        }
+    }
+
     /// Takes the headers from the dead cells of the blocks that a stopped thread owns. Its runs stay as they are.
-    fn clear_dead_in_owned_blocks(&self, cache: &AllocationCache, epoch: u8) {
+    fn clear_dead_in_owned_blocks(&self, cache: &AllocationCache, epoch: u8, tells: Option<&Events>) {
         for bin in 0..BINS {
             let Some(block) = cache.block(bin) else { continue };
             let cell_bytes = CELL_BYTES[bin % CLASSES];
@@ -120,6 +226,9 @@ impl Heap {
             for (index, mark) in marks.iter().enumerate() {
                 let cell = self.blocks.cell(block, cell_bytes, index as u32);
                 if mark.load(Relaxed) != epoch && cell.header != building && cell.header_word() != 0 {
+                    if let Some(events) = tells {
+                        events.fire_object_freed(cell.payload(), cell_bytes);
+                    }
                     self.bury(cell, cell_bytes);
                 }
             }
@@ -153,7 +262,7 @@ impl Heap {
             free_cells += end - first;
             end = first;
         }
-        info.first_run.store(next, Relaxed);
+        info.tail.first_run.store(next, Relaxed);
         self.blocks.set_cells(block, cell_bytes);
         free_cells * cell_bytes
     }
@@ -182,7 +291,7 @@ impl Heap {
         }
         // SAFETY: as above.
         unsafe { RunLink { next: NO_CELL, cells: cells as u32 }.write(self.blocks.cell(block, cell_bytes, 0).header) };
-        self.blocks.info(block).first_run.store(0, Relaxed);
+        self.blocks.info(block).tail.first_run.store(0, Relaxed);
         self.blocks.set_cells(block, cell_bytes);
         cells * cell_bytes
     }
@@ -216,28 +325,20 @@ impl Heap {
         mark == self.swept_epoch() || mark == self.epoch()
     }
 
-    /// Before the epoch wraps to 1: finishes all sweeping and clears all marks. World stopped, lock held.
+    /// Before the epoch wraps to 1: finishes all sweeping and clears all marks, those that nobody cleared when their
+    /// block became free too: an old mark must never meet its epoch again. World stopped, lock held.
     pub(crate) fn forget_old_marks(&self) {
         // SAFETY: the collector holds the allocation lock.
         let state = unsafe { self.state() };
         for block in 0..state.committed_blocks as BlockIndex {
             let info = self.blocks.info(block);
-            let cells = match info.state() {
-                BlockState::Free | BlockState::LargeTail => 0,
-                BlockState::LargeHead => 1,
-                BlockState::Owned | BlockState::Full => {
-                    cells_per_block(CELL_BYTES[usize::from(info.class.load(Relaxed))])
-                }
-                BlockState::Unswept => {
-                    let cell_bytes = CELL_BYTES[usize::from(info.class.load(Relaxed))];
-                    self.sweep_block(block, cell_bytes);
-                    // Swept once: its marks are about to be cleared, and if this collection is discarded, a second
-                    // sweep by them would bury what is alive.
-                    info.set_state(BlockState::Full);
-                    cells_per_block(cell_bytes)
-                }
-            };
-            for mark in self.blocks.marks(block, cells) {
+            if info.state() == BlockState::Unswept {
+                self.sweep_block(block, CELL_BYTES[usize::from(info.head.class.load(Relaxed))]);
+                // Swept once: its marks are about to be cleared, and if this collection is discarded, a second sweep by
+                // them would bury what is alive.
+                info.set_state(BlockState::Full);
+            }
+            for mark in self.blocks.marks(block, MARKS_PER_BLOCK) {
                 mark.store(0, Relaxed);
             }
         }
@@ -259,6 +360,7 @@ fn count_equal(marks: &[AtomicU8], value: u8) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::heap::Paranoid;
     use proptest::prelude::*;
 
     proptest! {
@@ -269,5 +371,33 @@ mod tests {
             let marks: Vec<AtomicU8> = bytes.iter().map(|&byte| AtomicU8::new(byte)).collect();
             prop_assert_eq!(count_equal(&marks, value), bytes.iter().filter(|&&byte| byte == value).count());
         }
+    }
+
+    /// `.stop.fork`: a fork may leave a thread behind in the middle of a sweep: after the first word of it, or before the last.
+    #[rstest::rstest]
+    fn the_block_that_a_lost_thread_was_sweeping_is_free_again_after_the_next_collection(
+        #[values(1, 3)] live: usize,
+        #[values(false, true)] nearly_done: bool,
+    ) {
+        let heap = Heap::new(1 << 20, Paranoid::On).unwrap();
+        let (class, cache) = (2, heap.new_cache());
+        // SAFETY: nobody else knows this heap.
+        let block = heap.take_free_blocks(unsafe { heap.state() }, 1).unwrap();
+        let info = heap.blocks.info(block);
+        info.head.class.store(class as u8, Relaxed);
+        info.head.live.store(live as u32, Relaxed);
+        info.set_state(BlockState::Owned);
+        heap.blocks.marks(block, live).iter().for_each(|mark| mark.store(heap.epoch(), Relaxed));
+        cache.while_sweeping(block, || {
+            if nearly_done {
+                heap.sweep_block(block, CELL_BYTES[class]);
+            }
+            heap.finish_sweep_of(&cache);
+        });
+        assert_eq!(info.state(), BlockState::Full, "nobody's any more");
+        assert_eq!(info.tail.first_run.load(Relaxed), live as u32, "the first run lies behind what is alive");
+        heap.begin_marking();
+        heap.set_up_sweep(std::iter::empty(), &Events::new());
+        assert_eq!(info.state(), BlockState::Free);
     }
 }

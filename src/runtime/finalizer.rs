@@ -11,10 +11,11 @@ use std::time::Duration;
 use super::{Inner, Mutator, World};
 use crate::collector::Collector;
 use crate::collector::finalize::{Action, Entry, Finalizers};
+use crate::heap::layout::HEADER_BYTES;
 use crate::os::clock::now_ns;
-use crate::os::futex;
+use crate::os::{self, futex};
 use crate::sabotage::{Guard, removed};
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::Ordering;
 
 /// Starts the thread unless it runs, and waits until it is attached: whoever closes the world later finds it there,
 /// with what it has to do. Never called inside a stop.
@@ -86,15 +87,20 @@ struct EndOfThread(Arc<Inner>);
 
 impl Drop for EndOfThread {
     fn drop(&mut self) {
-        let ended: &AtomicU32 = &self.0.collector.finalizers.ended;
+        let Finalizers { ended, thread, .. } = &self.0.collector.finalizers;
+        thread.store(0, Ordering::Relaxed);
         // Release pairs with the Acquire in `wait_for_end`: all that the finalizers did is seen.
         ended.store(1, Ordering::Release);
         futex::wake(ended, u32::MAX);
     }
 }
 
-/// Waits until the thread has ended, or until the time. True if it has.
+/// Waits until the thread has ended, or until the time. True if it has; also on that thread itself, in a finalizer or in
+/// a drop: it can't wait for its own end, and works off its queue when it comes back.
 pub(crate) fn wait_for_end(finalizers: &Finalizers, deadline: u64) -> bool {
+    if finalizers.thread.load(Ordering::Relaxed) == os::thread::gettid().0 as u32 {
+        return true;
+    }
     loop {
         // Acquire pairs with the Release in `EndOfThread`.
         if finalizers.ended.load(Ordering::Acquire) == 1 {
@@ -116,20 +122,36 @@ fn work(mutator: &Mutator) {
         // Acquire pairs with the Release of `announce`.
         let news = finalizers.news.load(Ordering::Acquire);
         let mut run = 0;
-        while run_one(mutator) {
-            if run == 0 {
-                collector.events.fire_finalizer_begin(1);
+        let due = finalizers.due(|| mutator.lock(&finalizers.lock)) as u32;
+        if due > 0 {
+            collector.events.fire_finalizer_begin(due);
+            while run_one(mutator) {
+                run += 1;
             }
-            run += 1;
         }
-        if run > 0 {
+        if due > 0 {
             collector.events.fire_finalizer_end(run);
         }
         if finalizers.closing.load(Ordering::Relaxed) {
             return;
         }
+        wipe_stack();
         mutator.blocking(|| futex::wait(&finalizers.news, news, None));
     }
+}
+
+/// The frames in which this thread sleeps do not fill every word of theirs, and what the finalizers' frames left there,
+/// the last object's address among it, would keep that object alive until the next batch.
+#[inline(never)]
+fn wipe_stack() {
+    const WORDS: usize = 512;
+    std::hint::black_box(&mut [0_usize; WORDS]);
+}
+
+/// The address of an object's type.
+fn header_of(object: usize) -> usize {
+    // SAFETY: an entry of the queue is a live object, whose header lies before it.
+    unsafe { *((object - HEADER_BYTES) as *const usize) }
 }
 
 /// Runs the next finalizer. False if there is none.
@@ -139,8 +161,10 @@ fn run_one(mutator: &Mutator) -> bool {
     let Some(Entry { object, action }) = collector.finalizers.next(|| mutator.lock(&collector.finalizers.lock)) else {
         return false;
     };
+    let info = header_of(object);
     let result = catch_unwind(AssertUnwindSafe(|| {
         let kept = std::hint::black_box(object);
+        collector.events.fire_finalize_object(object, info);
         match action {
             // SAFETY: registered with the object's own type; nobody else can reach the object any more.
             Action::Drop(drop_in_place) => unsafe { drop_in_place(kept as *mut u8) },
@@ -152,7 +176,6 @@ fn run_one(mutator: &Mutator) -> bool {
         }
         std::hint::black_box(kept);
     }));
-    collector.events.fire_finalize_object(object, 0);
     collector.finalizers.run.fetch_add(1, Ordering::Relaxed);
     if let Err(panic) = result {
         if removed(Guard::FinalThread) {

@@ -8,11 +8,12 @@ use super::{Inner, Mutator, World};
 use crate::collector::Collector;
 use crate::heap::pointer::Gc;
 use crate::heap::trace::Trace;
+use crate::os::thread;
 use crate::sync::{Lock, LockGuard};
 
 /// Takes the lock of a table that a collection holds while it scans: whoever waits for it counts as blocking.
 fn lock<'a>(collector: &Collector, table: &'a Lock) -> LockGuard<'a> {
-    match table.try_lock() {
+    match table.try_lock_as(thread::known_tid().0 as u32) {
         Ok(guard) => guard,
         Err(_) => collector.threads.as_blocking(|| table.lock()),
     }
@@ -59,6 +60,7 @@ impl<T: Trace> Clone for Root<T> {
         let slot = roots
             .take(roots.get(self.slot), || lock(collector, &roots.lock))
             .expect("more than 4,194,304 roots are held at once");
+        self.world.collector.events.fire_root_created(roots.address(slot), roots.get(slot));
         Self { world: Arc::clone(&self.world), slot, _refers: PhantomData }
     }
 }

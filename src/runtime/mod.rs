@@ -18,8 +18,10 @@ use std::time::Duration;
 
 use crate::collector::report::{CollectionReport, Reason};
 use crate::collector::{CollectError, Collecting, Collector};
-use crate::events::Events;
+use crate::events::{EventId, Events, Label, LabelError};
 use crate::heap::cache::AllocationCache;
+use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES, Space};
+use crate::heap::trace::TypeInfo;
 use crate::heap::verify::Verified;
 use crate::os::clock::{Budget, now_ns};
 use crate::sabotage::{Guard, removed};
@@ -255,12 +257,32 @@ impl World {
     /// # Errors
     /// The world's locks were not to be had in time, or the present vtable is still in use; nothing has changed.
     pub fn set_thread_vtable(&self, vtable: Arc<dyn ThreadVtable>) -> Result<Arc<dyn ThreadVtable>, StopError> {
-        self.collector().threads.set_vtable(vtable, Budget::new(self.collector().stop_timeout))
+        let collector = self.collector();
+        let new_kind = vtable_kind(vtable.name());
+        let outgoing = collector.threads.set_vtable(vtable, Budget::new(collector.stop_timeout))?;
+        collector.events.fire_vtable_swapped(vtable_kind(outgoing.name()), new_kind);
+        Ok(outgoing)
     }
 
     /// The world's events: who listens, and to what.
     pub fn events(&self) -> &Events {
         &self.collector().events
+    }
+
+    /// Gives a text a number, by which events can name it. Each call gives a new one.
+    ///
+    /// # Errors
+    /// The text is longer than 255 bytes or holds a 0, or the store of labels is full.
+    pub fn telemetry_intern(&self, text: &str) -> Result<Label, LabelError> {
+        self.events().telemetry_intern(text)
+    }
+
+    /// Gives an address a name: an object, a data structure, whatever events may speak of.
+    ///
+    /// # Errors
+    /// Nobody interned the label, the address is 0, or the store of labels is full.
+    pub fn telemetry_label(&self, address: usize, label: Label) -> Result<(), LabelError> {
+        self.events().telemetry_label(address, label)
     }
 
     /// Registers ordinary memory as a root: every word of it is scanned conservatively, until the guard is dropped.
@@ -273,13 +295,19 @@ impl World {
         RangeGuard::new(self, start as usize, bytes)
     }
 
-    /// Closes the world: no thread attaches any more, and the finalizers that are due run, for at most `within`.
+    /// Closes the world: no thread attaches any more, and the finalizers that are due run, for at most `within`. In a
+    /// finalizer this does not wait: the others run when it returns.
     ///
     /// # Errors
     /// A finalizer did not come to an end in time.
     pub fn close(&self, within: Duration) -> Result<(), CloseError> {
         self.inner.close(within)
     }
+}
+
+/// What events call a way of stopping.
+fn vtable_kind(name: &str) -> u32 {
+    ["signals", "safepoints", "mock-debugger"].iter().position(|known| *known == name).map_or(3, |kind| kind as u32)
 }
 
 impl std::fmt::Debug for World {
@@ -289,6 +317,48 @@ impl std::fmt::Debug for World {
 }
 
 impl Inner {
+    /// The first events of a world: itself, its limit, its spaces, and what all of these are called.
+    fn tell_of_creation(&self, limit_bytes: usize) {
+        let Collector { events, heap, .. } = &self.collector;
+        let world = std::ptr::from_ref(self) as usize;
+        let (base, reserved) = (heap.blocks.base(), heap.blocks.reserved_bytes());
+        events.fire_world_created(world, base, reserved, CHUNK_BYTES, BLOCK_BYTES);
+        events.name(world, "world");
+        events.fire_commit_limit_set(limit_bytes);
+        for space in Space::ALL {
+            events.fire_pool_created(heap.pool(space), space as u32);
+            events.name(heap.pool(space), space.name());
+        }
+    }
+
+    fn tell_of_the_end(&self) {
+        let Collector { events, heap, .. } = &self.collector;
+        for space in Space::ALL {
+            events.fire_pool_closed(heap.pool(space), space as u32);
+        }
+        events.fire_world_closed(std::ptr::from_ref(self) as usize, heap.blocks.base());
+    }
+
+    /// A thread has joined, or is about to leave: its record and the label of its name.
+    fn tell_of_thread(&self, record: &ThreadStopInfo, what: ThreadNews) {
+        let events = &self.collector.events;
+        let (tid, address) = (record.tid().0 as u32, std::ptr::from_ref(record) as usize);
+        // When nobody listens too: who comes later wants to know what the threads are called.
+        let label = events.name(address, record.name().as_str());
+        match what {
+            ThreadNews::Attached => events.fire_thread_attached(tid, address, label),
+            ThreadNews::Detached => events.fire_thread_detached(tid, address, label),
+        }
+    }
+
+    /// Names a type, if somebody wants names.
+    fn tell_of_type(&self, info: &'static TypeInfo) {
+        let events = &self.collector.events;
+        if events.is_enabled(EventId::Labelled) {
+            events.name(std::ptr::from_ref(info) as usize, info.name());
+        }
+    }
+
     pub(crate) fn collect_as_anyone(self: &Arc<Self>, reason: Reason) -> Result<CollectionReport, CollectError> {
         let report = self
             .collector
@@ -315,9 +385,25 @@ impl Inner {
         if !cache.is_null() {
             // SAFETY: the user word is null or the cache of a mutator that has not been dropped; the caller holds
             // the allocation lock.
-            self.collector.heap.release_cache(unsafe { &*cache });
+            let cache = unsafe { &*cache };
+            // Only a thread that is gone can be in the middle of that.
+            self.collector.heap.finish_sweep_of(cache);
+            self.collector.heap.release_cache(cache);
         }
     }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.tell_of_the_end();
+    }
+}
+
+/// What there is to tell of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ThreadNews {
+    Attached,
+    Detached,
 }
 
 impl WorldHooks for Inner {
@@ -327,6 +413,7 @@ impl WorldHooks for Inner {
             self.release_cache(record);
             record.set_user(std::ptr::null_mut());
         }
+        self.tell_of_thread(record, ThreadNews::Detached);
         crate::events::record::ring::leave();
         threads.detach(record);
     }
@@ -340,7 +427,7 @@ impl WorldHooks for Inner {
         self.collector.finalizers.lock.acquire();
         self.collector.roots.lock.acquire();
         self.collector.ranges.lock.acquire();
-        self.collector.heap.gate.wait_until_empty(&mut Budget::new(self.collector.stop_timeout));
+        // Who is in the sweep gate is not waited for, it may be suspended: the child ends what it had begun.
         self.collector.events.before_fork();
     }
 
@@ -361,6 +448,7 @@ impl WorldHooks for Inner {
             self.collector.markers.forget_helpers();
         }
         self.collector.finalizers.started.store(false, Ordering::Relaxed);
+        self.collector.finalizers.thread.store(0, Ordering::Relaxed);
         self.collector.finalizers.ended.store(1, Ordering::Relaxed);
     }
 }

@@ -24,7 +24,7 @@ use crate::sync::{Lock, UnsafeCell};
 
 use super::handler::{self, TABLE};
 use super::inside;
-use super::registry::Threads;
+use super::registry::{Threads, WorldHooks};
 use super::stop_info::{self, ThreadStopInfo};
 use super::vtable::ForkStep;
 
@@ -35,8 +35,15 @@ static LIST: Worlds = Worlds(UnsafeCell::new(State { worlds: Vec::new(), held: V
 struct State {
     worlds: Vec<Weak<Threads>>,
     /// Kept alive from prepare to the end of the fork.
-    held: Vec<Arc<Threads>>,
+    held: Vec<HeldWorld>,
     forking: Tid,
+}
+
+/// A world all of whose locks are held. Those whom `prepare` has asked are those who are told of the end: a world that is
+/// being built gets its hooks at any moment, and one that goes loses them.
+struct HeldWorld {
+    threads: Arc<Threads>,
+    hooks: Option<Arc<dyn WorldHooks>>,
 }
 
 struct Worlds(UnsafeCell<State>);
@@ -90,16 +97,17 @@ unsafe extern "C" fn prepare() {
     with_state(|state| {
         state.forking = thread::gettid();
         state.worlds.retain(|world| world.strong_count() > 0);
-        state.held = state.worlds.iter().filter_map(Weak::upgrade).collect();
-        for world in &state.held {
-            let locks = world.locks();
+        for threads in state.worlds.iter().filter_map(Weak::upgrade) {
+            let locks = threads.locks();
             for lock in [&locks.collection, &locks.allocation, &locks.list] {
                 wait(lock);
             }
-            world.vtable.latch().with(|vtable| vtable.fork(ForkStep::Prepare));
-            if let Some(hooks) = world.hooks() {
+            threads.vtable.latch().with(|vtable| vtable.fork(ForkStep::Prepare));
+            let hooks = threads.hooks();
+            if let Some(hooks) = &hooks {
                 hooks.fork_prepare();
             }
+            state.held.push(HeldWorld { threads, hooks });
         }
     });
     // Last: threads take these with a world's locks in their hands (attach needs a record).
@@ -119,12 +127,12 @@ unsafe extern "C" fn parent() {
     }
     record::after_fork_in_parent();
     let held = with_state(|state| std::mem::take(&mut state.held));
-    for world in held.iter().rev() {
-        if let Some(hooks) = world.hooks() {
+    for HeldWorld { threads, hooks } in held.iter().rev() {
+        if let Some(hooks) = hooks {
             hooks.fork_parent();
         }
-        world.vtable.latch().with(|vtable| vtable.fork(ForkStep::Parent));
-        let locks = world.locks();
+        threads.vtable.latch().with(|vtable| vtable.fork(ForkStep::Parent));
+        let locks = threads.locks();
         locks.list.release();
         locks.allocation.release();
         locks.collection.release();
@@ -141,7 +149,7 @@ unsafe extern "C" fn child() {
     if removed(Guard::StopFork) {
         return;
     }
-    thread::forget_pid();
+    thread::forget_ids();
     let (held, before) = with_state(|state| (std::mem::take(&mut state.held), state.forking));
     let now = thread::gettid();
     if before == Tid(0) || before == now {
@@ -151,10 +159,10 @@ unsafe extern "C" fn child() {
     record::after_fork_in_child();
     // SAFETY: null or a record, never unmapped.
     let survivor = unsafe { TABLE.find(before).as_ref() };
-    for world in &held {
-        world.locks().reset_in_child();
-        world.handshake.reset_in_child();
-        world.forget_suspending();
+    for HeldWorld { threads, .. } in &held {
+        threads.locks().reset_in_child();
+        threads.handshake.reset_in_child();
+        threads.forget_suspending();
     }
     handler::lock().reset_in_child();
     stop_info::pool_lock().reset_in_child();
@@ -162,8 +170,11 @@ unsafe extern "C" fn child() {
     if let Some(survivor) = survivor {
         rename(survivor, before, now);
     }
-    for world in &held {
-        world.left_alone(survivor, before, now);
+    for HeldWorld { threads, hooks } in &held {
+        threads.left_alone(survivor, before, now);
+        if let Some(hooks) = hooks {
+            hooks.fork_child();
+        }
     }
     with_state(|state| state.forking = Tid(0));
     WORLDS.reset_in_child();
@@ -175,6 +186,7 @@ fn rename(survivor: &ThreadStopInfo, before: Tid, now: Tid) {
     TABLE.clear(before);
     survivor.tid.store(now.0, crate::sync::Ordering::Relaxed);
     survivor.state.survive_fork();
+    survivor.pulse.begin();
     // Without the entry the child's thread could not be stopped by a signal; it fails only if 32 KiB can't be mapped.
     TABLE.set(now, std::ptr::from_ref(survivor).cast_mut()).expect("memory for one page of the thread table");
 }
@@ -186,9 +198,6 @@ impl Threads {
         let is_survivor = |info: &ThreadStopInfo| survivor.is_some_and(|survivor| std::ptr::eq(survivor, info));
         while let Some(info) = self.live_while_locked().iter().copied().find(|info| !is_survivor(info)) {
             self.bury(info);
-        }
-        if let Some(hooks) = self.hooks() {
-            hooks.fork_child();
         }
     }
 }

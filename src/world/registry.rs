@@ -14,8 +14,8 @@
 //!   a stop holds from its first signal to its end. A thread that has been cloned and is not attached yet
 //!   holds no reference.
 //! * `.stop.exit-race`: the same in the other direction. A thread that ends without having detached is detached by a
-//!   destructor that libc runs on it; one that ends without even that (a raw `exit` system call) is found by ESRCH
-//!   and buried after the stop.
+//!   destructor that libc runs on it; one that ends without even that (a raw `exit` system call) is found by ESRCH, or
+//!   by its pulse if it was in a blocking region, and buried after the stop (`.stop.silent-death`).
 //! * `.stop.two-collectors`: whoever waits for one of the world's locks counts as blocking meanwhile, so that it can be stopped
 //!   where it waits by the very collection that it waits for.
 
@@ -42,9 +42,10 @@ use super::stop_info::{self, Chunk, MAIN_THREAD, ThreadStopInfo, WAS_BLOCKED};
 use super::vtable::ThreadVtable;
 
 /// How a thread waits for the event recorder: as a blocking region, if it is a mutator outside the stop; in the stopped
-/// world not at all (`.event.no-block-in-handler`).
+/// world not at all (`.event.no-block-in-handler`), nor where no stop may come between an object and its event
+/// (`.event.objects`).
 static SURROUNDINGS: record::Surroundings = record::Surroundings {
-    may_wait: || !inside::is_inside(),
+    may_wait: || !inside::is_inside() && handler::current().is_none_or(|info| !info.is_undisturbed()),
     as_blocking: |wait| match handler::current() {
         Some(info) if info.state.place() == Place::Running => info.blocking(wait),
         _ => wait(),
@@ -80,6 +81,8 @@ pub(crate) struct Threads {
     pub(super) locks: WorldLocks,
     pub(super) handshake: Handshake,
     pub(super) vtable: Latch<Vtable>,
+    /// The vtable that the world was built with.
+    pub(super) built_in: Vtable,
     pub(super) epoch: AtomicU64,
     /// Suspensions of single threads are made one at a time.
     suspending: Lock,
@@ -114,7 +117,8 @@ impl Threads {
         let threads = Arc::new(Self {
             locks: WorldLocks::new(),
             handshake: Handshake::new(),
-            vtable: Latch::new(vtable),
+            vtable: Latch::new(Arc::clone(&vtable)),
+            built_in: vtable,
             epoch: AtomicU64::new(0),
             suspending: Lock::new(),
             roster: UnsafeCell::new(Roster::default()),
@@ -184,6 +188,7 @@ impl Threads {
                     let _ = key.set(std::ptr::null());
                     return Err(error.into());
                 }
+                info.pulse.begin();
                 // The count that `owner` stands for; `Roster::remove` gives it back.
                 let _ = Arc::into_raw(Arc::clone(self));
                 roster.free.pop();
@@ -213,6 +218,7 @@ impl Threads {
                 leave();
                 TABLE.clear(tid);
                 info.state.detach(&self.handshake);
+                info.pulse.end();
                 if let Ok(key) = exit_key() {
                     // Clearing can't fail: the slot exists.
                     let _ = key.set(std::ptr::null());
@@ -328,9 +334,11 @@ impl Threads {
                 Some(_) => {}
                 None => {
                     self.handshake.close(Holder::User);
-                    if info.state.abandon(Holder::User) == Abandoned::Unanswered {
-                        return Err(unanswered(super::error::SilentThread::of(info, self.signal())));
-                    }
+                    return match info.state.take_back(Holder::User) {
+                        Abandoned::Unanswered => Err(unanswered(super::error::SilentThread::of(info, self.signal()))),
+                        Abandoned::Answered if info.state.is_held_by(Holder::User) => Ok(()),
+                        Abandoned::Answered => break,
+                    };
                 }
             }
         }

@@ -230,6 +230,34 @@ fn may_wait_for_room(rings: &ThreadRings) -> bool {
         && surroundings().is_none_or(|surroundings| (surroundings.may_wait)())
 }
 
+/// After a fire that must not wait where it is: waits until the thread's ring is no larger than its quota, if it may.
+#[inline]
+pub(crate) fn catch_up() {
+    if let Some(rings) = ring::own()
+        && rings.main.is_beyond_quota()
+    {
+        wait_for_the_quota(rings);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn wait_for_the_quota(rings: &ThreadRings) {
+    while rings.main.is_beyond_quota() && may_wait_for_room(rings) {
+        WAITS.fetch_add(1, Ordering::Relaxed);
+        as_blocking(|| {
+            let ticket = ROOM.ticket();
+            if rings.main.is_beyond_quota() {
+                BELL.ring();
+                ROOM.wait(ticket, Some(WAIT_NS));
+                if rings.main.is_beyond_quota() {
+                    super::drain_if_nobody_does();
+                }
+            }
+        });
+    }
+}
+
 /// Waits until the drain has given a chunk back, for a while.
 #[cold]
 fn wait_for_room(ring: &Ring) {

@@ -53,7 +53,7 @@ pub use consumer::{
     Consumer, ConsumerId, ConsumerTotals, Ended, Lost, Policy, RecordError, Recorded, RecorderTotals, RecordingThread,
     WorldNumber,
 };
-pub(crate) use fire::{Surroundings, set_surroundings};
+pub(crate) use fire::{Surroundings, catch_up, set_surroundings};
 pub use flight_recorder::FlightRecorder;
 pub(super) use worlds::RecordedWorld;
 
@@ -176,6 +176,11 @@ impl Recorder {
                 waits: WAITS.load(Ordering::Relaxed),
             }
         })
+    }
+
+    /// Bytes of memory that the rings have now. Waits for nobody.
+    pub fn ring_bytes(&self) -> u64 {
+        ring::bytes() as u64
     }
 
     /// The numbers of a consumer so far.
@@ -319,6 +324,7 @@ impl Events {
     /// # Errors
     /// There are too many, or the system does not give what recording needs; the consumer is dropped.
     pub fn record_to(&self, consumer: Box<dyn Consumer>, selection: Selection) -> Result<ConsumerId, RecordError> {
+        crate::sabotage::choose();
         barrier::register().map_err(RecordError::Barrier)?;
         let _ = Clock::of_process();
         self.changing(|events, held| {

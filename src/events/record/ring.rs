@@ -134,6 +134,11 @@ impl Ring {
         Some(chunk)
     }
 
+    /// Whether it has grown where its thread could not wait.
+    pub(super) fn is_beyond_quota(&self) -> bool {
+        self.chunks.load(Ordering::Relaxed) > self.quota
+    }
+
     /// Takes care of a chunk that is drained: back to the thread, or to the system if the ring has too many.
     ///
     /// # Safety
