@@ -230,7 +230,13 @@ fn after_a_change_has_returned_nothing_disabled_is_later_and_what_stayed_on_is_c
             let (events, done, kept_fired) = (&events, &done, &kept_fired);
             scope.spawn(move || {
                 let mut number = 0;
+                let mut rounds = 0;
                 while !done.load(Ordering::Relaxed) {
+                    // What is fired is kept; on a machine that takes minutes for the flips it must not be for ever.
+                    rounds += 1;
+                    if rounds > 100_000 {
+                        std::thread::sleep(Duration::from_micros(100));
+                    }
                     events.fire_object_allocated(thread as usize, !thread as usize);
                     events.fire_gc_start(thread as u32, !thread as u32);
                     events.fire_allocation_tick(thread as usize, !thread as usize, thread as usize);
@@ -308,6 +314,22 @@ fn after_a_change_has_returned_nothing_disabled_is_later_and_what_stayed_on_is_c
     assert_eq!(ended.totals.dropped, 0);
 }
 
+/// Keeps nothing, but looks: objects are numbered and in order, and the handler's records are its own.
+#[derive(Clone, Debug, Default)]
+struct Looker(Arc<Mutex<(u64, u64)>>);
+
+impl Consumer for Looker {
+    fn record(&mut self, record: &Recorded) -> io::Result<()> {
+        let (objects, handlers) = &mut *self.0.lock().unwrap();
+        match record.id {
+            EventId::ObjectAllocated if record.fields() == [*objects, !*objects] => *objects += 1,
+            EventId::ObjectFreed if record.fields() == [7, 8] => *handlers += 1,
+            _ => return Err(io::Error::other(format!("torn, or out of order: {record:?} after {objects}"))),
+        }
+        Ok(())
+    }
+}
+
 static INTERRUPTED: Events = Events::new();
 static FROM_HANDLER: AtomicU64 = AtomicU64::new(0);
 
@@ -323,8 +345,8 @@ fn a_handler_that_interrupts_a_fire_fires_and_nothing_is_torn() {
     use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
     let _alone = alone();
-    let keeper = Keeper::default();
-    let consumer = INTERRUPTED.record_to(Box::new(keeper.clone()), Selection::everything()).unwrap();
+    let looker = Looker::default();
+    let consumer = INTERRUPTED.record_to(Box::new(looker.clone()), Selection::everything()).unwrap();
     let action = SigAction::new(SigHandler::Handler(fire_in_handler), SaFlags::SA_RESTART, SigSet::empty());
     // SAFETY: the handler only fires an event and counts, and both are made for that.
     unsafe { sigaction(Signal::SIGUSR2, &action) }.unwrap();
@@ -333,11 +355,15 @@ fn a_handler_that_interrupts_a_fire_fires_and_nothing_is_torn() {
     let mut fired = 0_u64;
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            for sent in 0..20_000 {
+            // As many as a loaded machine lets through in a while.
+            let began = Instant::now();
+            for sent in 0..5_000 {
+                if sent >= 100 && began.elapsed() > Duration::from_secs(3) {
+                    break;
+                }
                 pthread_kill(victim, Signal::SIGUSR2).unwrap();
-                let patience = Instant::now();
-                while FROM_HANDLER.load(Ordering::Relaxed) <= sent && patience.elapsed() < Duration::from_secs(5) {
-                    std::hint::spin_loop();
+                while FROM_HANDLER.load(Ordering::Relaxed) <= sent {
+                    std::thread::yield_now();
                 }
             }
             done.store(true, Ordering::Relaxed);
@@ -348,14 +374,10 @@ fn a_handler_that_interrupts_a_fire_fires_and_nothing_is_torn() {
         }
     });
     let ended = INTERRUPTED.end_recording(consumer).unwrap();
-    let got = keeper.take();
-    let of = |id: EventId| got.iter().filter(move |record| record.id == id);
-    assert_eq!(of(EventId::ObjectFreed).count() as u64, FROM_HANDLER.load(Ordering::Relaxed));
-    assert!(of(EventId::ObjectFreed).all(|record| record.fields() == [7, 8]));
-    assert_eq!(of(EventId::ObjectAllocated).count() as u64, fired);
-    for (number, record) in of(EventId::ObjectAllocated).enumerate() {
-        assert_eq!(record.fields(), [number as u64, !(number as u64)], "torn, or out of order");
-    }
+    assert!(ended.error.is_none(), "{:?}", ended.error);
+    let (objects, handlers) = *looker.0.lock().unwrap();
+    assert_eq!(handlers, FROM_HANDLER.load(Ordering::Relaxed));
+    assert_eq!(objects, fired);
     assert_eq!(ended.totals.fired, fired + FROM_HANDLER.load(Ordering::Relaxed));
 }
 
@@ -531,15 +553,15 @@ fn threads_that_come_and_go_leave_their_records_and_their_memory_is_used_again()
             std::thread::scope(|scope| drop(scope.spawn(|| events.fire_gc_end(number as u32))));
         }
     };
-    round(0, 100);
-    std::thread::sleep(Duration::from_millis(300));
-    let bytes = Recorder::of_process().totals().ring_bytes;
-    for batch in 1..4 {
+    let before = Recorder::of_process().totals().ring_bytes;
+    for batch in 0..4 {
         round(100 * batch, 100 * (batch + 1));
-        // The writer looks now and then who has ended without a word.
-        std::thread::sleep(Duration::from_millis(300));
+        // Whoever flushes looks who has ended without a word. The kernel knows a thread for a moment after its end.
+        std::thread::sleep(Duration::from_millis(50));
+        Recorder::of_process().flush().unwrap();
     }
-    assert!(Recorder::of_process().totals().ring_bytes <= bytes + (1 << 20));
+    let grown = Recorder::of_process().totals().ring_bytes.saturating_sub(before);
+    assert!(grown < 400 * (64 << 10) / 2, "{grown} bytes for 400 threads, 100 at a time");
     events.end_recording(consumer).unwrap();
     let got = keeper.take();
     assert_eq!(got.iter().map(|record| record.fields()[0]).collect::<Vec<_>>(), (0..400).collect::<Vec<_>>());

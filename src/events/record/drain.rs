@@ -9,7 +9,8 @@
 //! stopped, in the middle of a fire stays in flight: its record will have a time after its last one, and after the
 //! last drain that found it quiet. The merge goes no further than that, and the rest stays for the next drain; unless the
 //! fire has been in flight for longer than the drain's patience, as under a debugger or in a long pause. Then the
-//! others are not held up any more, and that one record comes late.
+//! others are not held up any more, and that one record comes late. (A thread that only waits for a processor is waited for
+//! much longer than one that sleeps: that one is stopped.)
 //!
 //! The merge is that of sorted runs: a heap of the rings by the time of their first record; the first ring's records are
 //! taken as long as they are not later than the second ring's first one. One thread that fires alone is one run.
@@ -29,6 +30,7 @@ use crate::events::clock::{self, Clock};
 use crate::events::table::{EventId, PAYLOAD_WORDS};
 use crate::os::clock::now_ns;
 use crate::os::memory::{map_anonymous, unmap};
+use crate::os::{Tid, thread};
 use crate::sync::{Ordering, heavy_barrier};
 
 /// How often a drain looks at a fire in flight before it takes it for stuck. A fire takes 20 ns.
@@ -36,6 +38,10 @@ const GLANCES: usize = 100;
 
 /// For how long a stuck fire holds up the drain of what is later, in nanoseconds.
 pub(super) const PATIENCE_NS: u64 = 50_000_000;
+
+/// As many times longer does one whose thread would go on if it had a processor. (A fire in flight never sleeps; one that
+/// does is stopped.)
+const PATIENCE_WITH_THE_SCHEDULER: u64 = 60;
 
 /// A consumer in its place.
 pub(super) struct Place {
@@ -172,7 +178,7 @@ impl Drain {
         let mut outcome = Outcome::All;
         for rings in ring::all().filter(|rings| rings.are_in_use()) {
             for ring in rings.both() {
-                let holds_up = is_held_up(ring, t, patience);
+                let holds_up = is_held_up(ring, rings.tid(), t, patience);
                 if holds_up {
                     outcome = Outcome::HeldUp;
                 }
@@ -195,10 +201,9 @@ impl Drain {
 
     /// Drains until everything that was fired before is out, but for fires in flight that have been so for too long.
     pub(super) fn settle(&mut self, patience: u64) {
-        // By the clock, too: a thread that fires all the time may be caught in another fire each time.
-        let deadline = now_ns().saturating_add(2 * patience);
-        while self.drain(patience) == Outcome::HeldUp && now_ns() < deadline {
-            crate::os::thread::sleep_ns(200_000);
+        let begin = clock::ticks();
+        while self.drain(patience) == Outcome::HeldUp && self.done_up_to < begin {
+            thread::sleep_ns(200_000);
         }
     }
 
@@ -306,7 +311,7 @@ fn limit_of(ring: &Ring) -> u64 {
 }
 
 /// Whether a fire in flight holds up the drain that has read the clock at `t`, before its barrier.
-fn is_held_up(ring: &Ring, t: u64, patience: u64) -> bool {
+fn is_held_up(ring: &Ring, tid: u32, t: u64, patience: u64) -> bool {
     let flight = ring.flight.look();
     let is_stuck = flight.is_under_way()
         && (0..GLANCES).all(|_| {
@@ -326,7 +331,8 @@ fn is_held_up(ring: &Ring, t: u64, patience: u64) -> bool {
         _ => now,
     };
     drained.stuck = Some((flight, since));
-    now.saturating_sub(since) < patience
+    let stuck_for = now.saturating_sub(since);
+    stuck_for < patience || (stuck_for < patience * PATIENCE_WITH_THE_SCHEDULER && thread::is_runnable(Tid(tid as i32)))
 }
 
 impl Routes {
@@ -557,13 +563,13 @@ mod tests {
     #[test]
     fn a_ring_with_a_fire_in_flight_holds_up_what_is_later_than_its_last_record() {
         let ring: &'static Ring = Box::leak(Box::new(Ring::new(4)));
-        assert!(!is_held_up(ring, 10, PATIENCE_NS));
+        assert!(!is_held_up(ring, 0, 10, PATIENCE_NS));
         assert!(ring.flight.begin());
-        assert!(is_held_up(ring, 20, PATIENCE_NS));
+        assert!(is_held_up(ring, 0, 20, PATIENCE_NS));
         assert_eq!(limit_of(ring), 10, "the fire began after the drain that found it quiet");
-        assert!(!is_held_up(ring, 30, 0), "patience is at its end");
+        assert!(!is_held_up(ring, 0, 30, 0), "patience is at its end");
         ring.flight.end();
-        assert!(!is_held_up(ring, 40, PATIENCE_NS));
+        assert!(!is_held_up(ring, 0, 40, PATIENCE_NS));
         assert_eq!(limit_of(ring), 40);
     }
 }

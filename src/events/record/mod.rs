@@ -232,6 +232,7 @@ impl Drain {
         if self.next_serial == 1 {
             return;
         }
+        ring::all().for_each(ring::ThreadRings::probe);
         self.settle(patience);
         self.tell_of_losses();
         self.tell_the_time();
@@ -323,6 +324,7 @@ impl Events {
     /// # Errors
     /// There are too many, or the system does not give what recording needs; the consumer is dropped.
     pub fn record_to(&self, consumer: Box<dyn Consumer>, selection: Selection) -> Result<ConsumerId, RecordError> {
+        crate::sabotage::choose();
         barrier::register().map_err(RecordError::Barrier)?;
         let _ = Clock::of_process();
         self.changing(|events, held| {

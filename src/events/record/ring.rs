@@ -157,8 +157,11 @@ impl Ring {
 }
 
 /// Whose the rings are.
-#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 enum State {
+    /// Somebody makes them his, or, in the child of a fork, nobody's for ever.
+    Between = 0,
     /// A thread's.
     Taken = 1,
     /// Nobody's, but not drained yet.
@@ -167,14 +170,18 @@ enum State {
     Free = 3,
 }
 
+const fn owner(tid: u32, state: State) -> u64 {
+    (tid as u64) << 8 | state as u64
+}
+
 /// A thread's two rings.
 #[repr(C)]
 pub(super) struct ThreadRings {
     pub(super) main: Ring,
     pub(super) nested: Ring,
-    tid: AtomicU32,
+    /// The thread's id and the state, in one word: who finds a thread dead must not bury its successor.
+    owner: AtomicU64,
     index: AtomicU32,
-    state: AtomicU32,
     /// The list; never changes once it is on it.
     next: AtomicPtr<ThreadRings>,
 }
@@ -214,7 +221,7 @@ pub(crate) fn leave() {
     // SAFETY: as in `own`.
     if let Some(rings) = unsafe { rings.as_ref() } {
         // Release: pairs with the acquire in `all_drained`, so that the drain sees the last record.
-        rings.state.store(State::Left as u32, Ordering::Release);
+        rings.owner.store(owner(rings.tid(), State::Left), Ordering::Release);
     }
 }
 
@@ -232,21 +239,19 @@ pub(super) fn own_or_new() -> Option<&'static ThreadRings> {
     });
     let rings = take_free().or_else(map_new)?;
     // Others of this id are those of a thread that has ended without a word, whose id the kernel has used again.
-    all().filter(|others| others.tid() == tid).for_each(ThreadRings::abandon);
-    rings.tid.store(tid, Ordering::Relaxed);
+    all().for_each(|others| others.abandon(tid));
     rings.index.store(index, Ordering::Relaxed);
-    // Release: pairs with the acquire in `is_anybodys`.
-    rings.state.store(State::Taken as u32, Ordering::Release);
+    // Release: pairs with the acquire in `are_in_use`.
+    rings.owner.store(owner(tid, State::Taken), Ordering::Release);
     HERE.with(|here| here.rings.set(rings));
     Some(rings)
 }
 
 fn take_free() -> Option<&'static ThreadRings> {
     all().find(|rings| {
-        // Acquire: pairs with the release of who made them free. (As `Left`: no drain frees them a second time, since
-        // the streams are theirs who have them and `leave` was before.)
-        let (free, mine) = (State::Free as u32, 0);
-        rings.state.compare_exchange(free, mine, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        // Acquire: pairs with the release of `free`.
+        let (free, mine) = (owner(0, State::Free), owner(0, State::Between));
+        rings.owner.compare_exchange(free, mine, Ordering::Acquire, Ordering::Relaxed).is_ok()
     })
 }
 
@@ -257,9 +262,8 @@ fn map_new() -> Option<&'static ThreadRings> {
         place.write(ThreadRings {
             main: Ring::new(QUOTA),
             nested: Ring::new(NESTED_QUOTA),
-            tid: AtomicU32::new(0),
+            owner: AtomicU64::new(owner(0, State::Between)),
             index: AtomicU32::new(0),
-            state: AtomicU32::new(0),
             next: AtomicPtr::new(ptr::null_mut()),
         });
     }
@@ -297,11 +301,17 @@ pub(super) fn count() -> usize {
 
 impl ThreadRings {
     pub(super) fn thread(&self) -> RecordingThread {
-        RecordingThread { tid: self.tid.load(Ordering::Relaxed), index: self.index.load(Ordering::Relaxed) }
+        RecordingThread { tid: self.tid(), index: self.index.load(Ordering::Relaxed) }
     }
 
     pub(super) fn tid(&self) -> u32 {
-        self.tid.load(Ordering::Relaxed)
+        (self.owner.load(Ordering::Relaxed) >> 8) as u32
+    }
+
+    fn is(&self, state: State) -> bool {
+        // Acquire: pairs with the release of `own_or_new`, and with that of `leave`, so that the drain that follows sees the
+        // last record.
+        self.owner.load(Ordering::Acquire) & 0xff == state as u64
     }
 
     pub(super) fn both(&self) -> [&Ring; 2] {
@@ -310,34 +320,33 @@ impl ThreadRings {
 
     /// Whether something may come from them.
     pub(super) fn are_in_use(&self) -> bool {
-        // Acquire: pairs with the release of `own_or_new`.
-        matches!(self.state.load(Ordering::Acquire), state if state == State::Taken as u32 || self.are_left())
+        self.is(State::Taken) || self.is(State::Left)
     }
 
     /// Whether their thread has left them.
     pub(super) fn are_left(&self) -> bool {
-        // Acquire: pairs with the release of `leave`, so that the drain that follows sees the last record.
-        self.state.load(Ordering::Acquire) == State::Left as u32
+        self.is(State::Left)
     }
 
     /// They were left before a drain that took everything out: another thread may have them.
     pub(super) fn free(&self) {
         // Release: pairs with the acquire of `take_free`.
-        self.state.store(State::Free as u32, Ordering::Release);
+        self.owner.store(owner(0, State::Free), Ordering::Release);
     }
 
     /// Finds out whether their thread still exists, if it did not say that it leaves.
     pub(super) fn probe(&self) {
-        if self.state.load(Ordering::Relaxed) == State::Taken as u32 && !thread::is_alive(Tid(self.tid() as i32)) {
-            self.abandon();
+        let tid = self.tid();
+        if self.is(State::Taken) && !thread::is_alive(Tid(tid as i32)) {
+            self.abandon(tid);
         }
     }
 
-    /// Their thread does not exist any more.
-    fn abandon(&self) {
-        let (taken, left) = (State::Taken as u32, State::Left as u32);
-        // If it fails they are left already. Release: as in `leave`; a thread that is gone has published everything.
-        let _ = self.state.compare_exchange(taken, left, Ordering::Release, Ordering::Relaxed);
+    /// The thread of this id does not exist any more. Does nothing if they are not, or not any more, that thread's.
+    fn abandon(&self, tid: u32) {
+        let (taken, left) = (owner(tid, State::Taken), owner(tid, State::Left));
+        // Release: as in `leave`; a thread that is gone has published everything.
+        let _ = self.owner.compare_exchange(taken, left, Ordering::Release, Ordering::Relaxed);
     }
 }
 
@@ -347,9 +356,9 @@ pub(super) fn after_fork_in_child() {
     let own = own().map_or(ptr::null(), ptr::from_ref);
     for rings in all() {
         if ptr::eq(rings, own) {
-            rings.tid.store(thread::gettid().0 as u32, Ordering::Relaxed);
+            rings.owner.store(owner(thread::gettid().0 as u32, State::Taken), Ordering::Relaxed);
         } else {
-            rings.state.store(0, Ordering::Relaxed);
+            rings.owner.store(owner(0, State::Between), Ordering::Relaxed);
             rings.both().into_iter().for_each(|ring| ring.flight.forget());
         }
     }
