@@ -368,7 +368,7 @@ impl Collector {
     /// A heap that was large once: its free memory goes back to the kernel.
     fn give_memory_back(&self, target: u64) {
         let given = {
-            let _guard = self.threads.as_blocking(|| self.threads.locks().allocation.lock());
+            let _guard = self.threads.lock(&self.threads.locks().allocation);
             self.heap.give_back(target)
         };
         if given > 0 {

@@ -273,7 +273,7 @@ impl Mutator {
     pub(crate) fn lock<'a>(&self, lock: &'a Lock) -> LockGuard<'a> {
         match lock.try_lock_as(self.record.tid().0 as u32) {
             Ok(guard) => guard,
-            Err(_) => self.record.blocking(|| lock.lock()),
+            Err(_) => self.record.lock(lock),
         }
     }
 
