@@ -180,7 +180,13 @@ fn a_thread_that_tells_of_each_object_waits_for_a_slow_consumer_and_can_be_stopp
     let consumer = world.events().record_to(Box::new(counting), only).unwrap();
     stalled.store(true, Ordering::Relaxed);
     // SAFETY: no references are kept.
-    let teller = unsafe { world.spawn("teller", |m| (0..OBJECTS).for_each(|number| drop(m.alloc(number).unwrap()))) };
+    let teller = unsafe {
+        world.spawn("teller", |m| {
+            (0..OBJECTS).for_each(|number| {
+                m.alloc(number).unwrap();
+            })
+        })
+    };
     let teller = teller.unwrap();
     std::thread::sleep(Duration::from_millis(300));
     world.collect().unwrap();
