@@ -4,7 +4,7 @@ mod hazard;
 
 use std::cell::OnceCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
@@ -174,6 +174,41 @@ fn a_suspended_thread_can_be_resumed_whatever_locks_it_holds() {
         flags.end();
         thread.join().unwrap();
         other.join().unwrap();
+    }
+}
+
+/// `.debug.frozen-waiter`: who waits for his turn to suspend somebody may be suspended himself, and must not take the turn with
+/// him: nobody could resume him.
+#[test]
+fn threads_that_suspend_each_other_can_be_resumed() {
+    for by in [By::Signals, By::Safepoints] {
+        let world = build(builder().stop_timeout(Duration::from_secs(2)), by);
+        in_time("suspending each other", move || {
+            let tids: Arc<[AtomicI32; 2]> = Arc::default();
+            let end = Arc::new(AtomicU32::new(0));
+            let rivals: Vec<_> = (0..2)
+                .map(|i| {
+                    let (tids, end) = (Arc::clone(&tids), Arc::clone(&end));
+                    spawn(&world, &format!("rival-{i}"), move |m| {
+                        tids[i].store(m.tid().0, Ordering::Release);
+                        m.blocking(|| wait_for("the other", || tids[1 - i].load(Ordering::Acquire) != 0));
+                        let other = stopworld::Tid(tids[1 - i].load(Ordering::Acquire));
+                        for _ in 0..50 {
+                            if m.world().suspend(other).is_ok() {
+                                // Time for the other one to get the turn that it waited for.
+                                m.blocking(|| std::thread::sleep(Duration::from_millis(1)));
+                                m.world().resume(other);
+                            }
+                            m.safepoint();
+                        }
+                        end.fetch_add(1, Ordering::Release);
+                        // The other one may still want to suspend us.
+                        m.blocking(|| wait_for("both to be done", || end.load(Ordering::Acquire) == 2));
+                    })
+                })
+                .collect();
+            rivals.into_iter().for_each(|rival| rival.join().unwrap());
+        });
     }
 }
 

@@ -349,10 +349,20 @@ fn a_frozen_thread_that_holds_a_lock_of_the_world_is_named() {
     collect(&world);
 }
 
-/// `.debug.frozen-waiter`: a thread that waits for the locks in order to collect when the user suspends it. It gets them
-/// some time later, and must not stand with them.
-#[test]
-fn a_thread_suspended_while_it_waits_for_the_locks_keeps_nobody_from_collecting() {
+/// What a thread waits for locks for.
+#[derive(Clone, Copy, Debug)]
+enum Errand {
+    Collect,
+    Allocate,
+    Detach,
+}
+
+/// `.debug.frozen-waiter`: a thread that waits for locks when the user suspends it. It gets them some time later, and must
+/// not stand with them.
+#[rstest]
+fn a_thread_suspended_while_it_waits_for_locks_keeps_nobody_from_collecting(
+    #[values(Errand::Collect, Errand::Allocate, Errand::Detach)] errand: Errand,
+) {
     let world = builder().stop_timeout(Duration::from_secs(3)).build().unwrap();
     let watching = Watching::new(Duration::ZERO);
     world.set_thread_vtable(watching.clone()).unwrap();
@@ -360,7 +370,12 @@ fn a_thread_suspended_while_it_waits_for_the_locks_keeps_nobody_from_collecting(
     let inner = Arc::clone(&flags);
     let waiter = spawn(&world, "waiter", move |m| {
         inner.wait_ready();
-        m.collect().map(|_| ())
+        match errand {
+            Errand::Collect => m.collect().is_ok(),
+            // Large ones go straight to the allocation lock.
+            Errand::Allocate => m.alloc_array(4000, |_| 0_u64).is_ok(),
+            Errand::Detach => true,
+        }
     });
     let of_waiter = || world.threads().into_iter().find(|thread| thread.name.as_str() == "waiter").unwrap();
     watching.closed.store(true, Ordering::Relaxed);
@@ -380,7 +395,7 @@ fn a_thread_suspended_while_it_waits_for_the_locks_keeps_nobody_from_collecting(
         born.join().unwrap();
         collected.unwrap();
     });
-    waiter.join().unwrap().unwrap();
+    assert!(waiter.join().unwrap());
 }
 
 /// How a vtable lies.

@@ -199,18 +199,25 @@ impl World {
 
     /// Takes the locks for a stop of its own.
     pub(crate) fn locks_by(&self, i: usize) -> StopLocks<'_> {
-        let as_blocking = |wait: &mut dyn FnMut()| {
+        self.locks.for_stop(|take| self.blocking_until(i, take), &mut Forever).expect("patient forever")
+    }
+
+    /// Waits by `take` in a blocking region, and comes out of it with what that has got.
+    pub(crate) fn blocking_until<R>(&self, i: usize, mut take: impl FnMut() -> R) -> R {
+        loop {
             self.block(i);
-            wait();
+            let taken = take();
+            if self.threads[i].state.try_leave_blocking() {
+                return taken;
+            }
+            drop(taken);
             self.unblock(i);
-        };
-        let is_suspended = || self.threads[i].state.is_held_by(Holder::User);
-        self.locks.for_stop(as_blocking, is_suspended, &mut Forever).expect("patient forever")
+        }
     }
 
     /// Takes the locks for a stop by a thread that nobody stops.
     pub(crate) fn locks_by_stranger(&self) -> StopLocks<'_> {
-        self.locks.for_stop(|wait| wait(), || false, &mut Forever).expect("patient forever")
+        self.locks.for_stop(|take| take(), &mut Forever).expect("patient forever")
     }
 
     /// Puts the thread on the list, or takes it off. Under the list lock, if the shipped code takes it.

@@ -384,7 +384,7 @@ impl Collector {
     fn give_memory_back(&self, target: u64) {
         let mut below = usize::MAX;
         let give_back = |below: &mut usize| {
-            let _guard = self.threads.as_blocking(|| self.threads.locks().allocation.lock());
+            let _guard = self.threads.lock(&self.threads.locks().allocation);
             self.heap.give_back(target, below)
         };
         // Piece by piece, so that nobody fires with the lock in his hands.

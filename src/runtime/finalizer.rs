@@ -55,9 +55,7 @@ pub(crate) fn ensure_started(inner: &Arc<Inner>) -> std::io::Result<()> {
 /// After a collection: starts the thread if it is needed and does not run, as in a forked child (`.fork.services`).
 pub(crate) fn ensure_started_if_due(inner: &Arc<Inner>) {
     let Collector { finalizers, threads, .. } = &inner.collector;
-    if !finalizers.started.load(Ordering::Relaxed)
-        && finalizers.due(|| threads.as_blocking(|| finalizers.lock.lock())) > 0
-    {
+    if !finalizers.started.load(Ordering::Relaxed) && finalizers.due(|| threads.lock(&finalizers.lock)) > 0 {
         // Without a thread the finalizers wait for the next collection.
         let _ = ensure_started(inner);
     }

@@ -15,7 +15,7 @@ use crate::sync::{Lock, LockGuard};
 fn lock<'a>(collector: &Collector, table: &'a Lock) -> LockGuard<'a> {
     match table.try_lock_as(thread::known_tid().0 as u32) {
         Ok(guard) => guard,
-        Err(_) => collector.threads.as_blocking(|| table.lock()),
+        Err(_) => collector.threads.lock(table),
     }
 }
 

@@ -209,9 +209,7 @@ impl World {
             allocated_bytes: collector.allocated_total.load(Ordering::Relaxed),
             live_bytes: collector.live_bytes(),
             committed_bytes: collector.heap.committed_bytes(),
-            finalizers_due: collector
-                .finalizers
-                .due(|| collector.threads.as_blocking(|| collector.finalizers.lock.lock())),
+            finalizers_due: collector.finalizers.due(|| collector.threads.lock(&collector.finalizers.lock)),
             finalizers_run: collector.finalizers.run.load(Ordering::Relaxed),
             finalizers_panicked: collector.finalizers.panicked.load(Ordering::Relaxed),
         }
@@ -409,7 +407,7 @@ enum ThreadNews {
 impl WorldHooks for Inner {
     fn thread_exits(&self, threads: &Threads, record: &'static ThreadStopInfo) {
         {
-            let _guard = record.blocking(|| threads.locks().allocation.lock());
+            let _guard = record.lock(&threads.locks().allocation);
             self.release_cache(record);
             record.set_user(std::ptr::null_mut());
         }

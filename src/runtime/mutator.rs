@@ -304,7 +304,7 @@ impl Mutator {
                 return guard;
             }
         }
-        self.record.blocking(|| lock.lock())
+        self.record.lock(lock)
     }
 
     fn allocation_lock(&self) -> LockGuard<'_> {

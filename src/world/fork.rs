@@ -68,7 +68,7 @@ pub(super) fn enroll(threads: &Arc<Threads>) -> std::io::Result<()> {
         }
     }
     // As blocking, here and below: the forking thread that has this lock may wait for a collection, which may have to stop us.
-    let _held = threads.as_blocking(|| WORLDS.lock());
+    let _held = threads.lock(&WORLDS);
     with_state(|state| state.worlds.push(Arc::downgrade(threads)));
     Ok(())
 }
@@ -79,7 +79,7 @@ pub(super) fn dismiss(threads: &Threads) {
     if WORLDS.is_mine() {
         return;
     }
-    let _held = threads.as_blocking(|| WORLDS.lock());
+    let _held = threads.lock(&WORLDS);
     with_state(|state| state.worlds.retain(|world| !std::ptr::eq(world.as_ptr(), threads)));
 }
 

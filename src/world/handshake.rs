@@ -549,6 +549,28 @@ impl StopState {
         Parked::Yes
     }
 
+    /// Leaves a blocking region unless somebody holds the thread; says whether it has left. Who has taken a lock in the region
+    /// gives it back before he stands (`.debug.frozen-waiter`).
+    pub(crate) fn try_leave_blocking(&self) -> bool {
+        if removed(Guard::DebugFrozenWaiter) {
+            let _ = self.leave_blocking();
+            return true;
+        }
+        let mut seen = self.load(Ordering::Relaxed);
+        loop {
+            debug_assert!(seen.place() == Place::Blocking);
+            if seen.is_held() {
+                return false;
+            }
+            // Acquire and Release: as in `leave_blocking`.
+            match self.exchange(seen, seen.at(Place::Running), Ordering::AcqRel) {
+                Ok(()) => return true,
+                Err(now) => seen = now,
+            }
+            interrupt_point();
+        }
+    }
+
     /// PARKED → RUNNING as soon as nobody holds the thread. A permit of the semaphore only says that it is worth to
     /// look: it may be left over from a wait that ended without it, and a new hold may have come.
     fn wait_until_let_go(&self) {

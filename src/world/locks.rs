@@ -74,35 +74,16 @@ impl WorldLocks {
     ///
     /// `as_blocking` runs what it is given as a blocking region of the calling thread, if that is one of the threads
     /// that stops hold: then whoever has the locks can stop the world without it (`.stop.two-collectors`). When the
-    /// thread has the locks, no collection holds anything, so that it comes back from the region at once.
-    ///
-    /// A user may have suspended it meanwhile, and leaving the region it would stand with all three locks until he
-    /// lets it go. So it asks `is_suspended` while it is still in the region, and if it is, gives the locks back, stands,
-    /// and begins again (`.debug.frozen-waiter`). One look is enough: a user suspends under the list lock
-    /// ([`Threads::suspend`](super::registry::Threads::suspend)), and that is among those that it has.
-    pub(crate) fn for_stop(
-        &self,
-        mut as_blocking: impl FnMut(&mut dyn FnMut()),
-        is_suspended: impl Fn() -> bool,
+    /// thread has the locks, no collection holds anything, so that it comes back from the region at once. A user may have
+    /// suspended it meanwhile; then `as_blocking` drops the locks before the thread stands, and asks for them anew
+    /// (`.debug.frozen-waiter`).
+    pub(crate) fn for_stop<'a>(
+        &'a self,
+        as_blocking: impl FnOnce(&mut dyn FnMut() -> Result<StopLocks<'a>, Denied>) -> Result<StopLocks<'a>, Denied>,
         patience: &mut impl Patience,
-    ) -> Result<StopLocks<'_>, Denied> {
-        loop {
-            let mut locks = None;
-            let mut wait = || {
-                let outcome = self.in_order(patience);
-                if outcome.is_err() || !is_suspended() || removed(Guard::DebugFrozenWaiter) {
-                    locks = Some(outcome);
-                }
-            };
-            if removed(Guard::StopTwoCollectors) {
-                wait();
-            } else {
-                as_blocking(&mut wait);
-            }
-            if let Some(outcome) = locks {
-                return outcome;
-            }
-        }
+    ) -> Result<StopLocks<'a>, Denied> {
+        let mut take = || self.in_order(patience);
+        if removed(Guard::StopTwoCollectors) { take() } else { as_blocking(&mut take) }
     }
 
     fn in_order(&self, patience: &mut impl Patience) -> Result<StopLocks<'_>, Denied> {
@@ -130,11 +111,26 @@ impl WorldLocks {
     }
 
     /// A thread goes: `exited` tells the vtable, while the record is still whole; then `delist` gives the record up.
-    pub(crate) fn thread_exited<R>(&self, exited: impl FnOnce(), delist: impl FnOnce() -> R) -> R {
+    ///
+    /// `None`, and nothing has happened, if a user has suspended the thread while it waited: it is to stand without the locks
+    /// and to come again (`.debug.frozen-waiter`). He suspends under the list lock; if he does so after the look, when the
+    /// vtable has been told already, his freeze ends with the record.
+    pub(crate) fn thread_exited<R>(
+        &self,
+        is_suspended: impl FnOnce() -> bool,
+        exited: impl FnOnce(),
+        delist: impl FnOnce() -> R,
+    ) -> Option<R> {
         let _allocation = self.allocation.lock();
+        {
+            let _list = self.list.lock();
+            if is_suspended() && !removed(Guard::DebugFrozenWaiter) {
+                return None;
+            }
+        }
         exited();
         let _list = self.list.lock();
-        delist()
+        Some(delist())
     }
 
     /// In the child of a `fork`, whose only thread took them before the fork under its parent's number.

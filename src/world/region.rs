@@ -12,7 +12,7 @@ use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::os::{clock, registers, thread};
-use crate::sync::{Ordering, compiler_fence};
+use crate::sync::{Lock, LockGuard, Ordering, compiler_fence};
 
 use super::handshake::Place;
 use super::stop_info::ThreadStopInfo;
@@ -104,16 +104,61 @@ impl ThreadStopInfo {
         })
     }
 
-    /// A blocking region that ends in the middle of `f`, when it calls what it is given, as it must.
-    pub(super) fn blocking_then<R>(&self, f: impl FnOnce(&mut dyn FnMut()) -> R) -> R {
-        with_stack_shown(|sp| {
-            // SAFETY: the record's own thread, attached.
-            let handshake = unsafe { &self.threads().handshake };
-            if self.state.place() == Place::Running {
+    /// Waits by `take` in a blocking region, and comes out of it with what that has got: a lock, usually. If somebody holds the
+    /// thread by then, it is dropped in the region, the thread stands without it, and takes it anew
+    /// (`.debug.frozen-waiter`).
+    pub(crate) fn blocking_until<R>(&self, mut take: impl FnMut() -> R) -> R {
+        if self.state.place() == Place::Blocking {
+            // Nobody waits for a thread in its own region, and it does not leave that here.
+            return take();
+        }
+        loop {
+            let taken = with_stack_shown(|sp| {
+                // SAFETY: the record's own thread, attached.
+                let handshake = unsafe { &self.threads().handshake };
                 self.state.enter_blocking(handshake, || self.publish(sp));
+                let leave = Leave(self);
+                let taken = take();
+                if self.state.try_leave_blocking() {
+                    std::mem::forget(leave);
+                    return Some(taken);
+                }
+                // In this order: the thread stands when it leaves.
+                drop(taken);
+                drop(leave);
+                None
+            });
+            if let Some(taken) = taken {
+                return taken;
             }
-            f(&mut || drop(Leave(self)))
-        })
+        }
+    }
+
+    /// Takes a lock that whoever stops the world may hold.
+    pub(crate) fn lock<'a>(&self, lock: &'a Lock) -> LockGuard<'a> {
+        self.blocking_until(|| lock.lock())
+    }
+
+    /// A blocking region in which the thread tries to give its record up. If it could not, for a user holds it, it stands and
+    /// tries again.
+    pub(super) fn blocking_to_the_end<R>(&self, mut give_up: impl FnMut() -> Option<R>) -> R {
+        loop {
+            let given_up = with_stack_shown(|sp| {
+                // SAFETY: the record's own thread, attached.
+                let handshake = unsafe { &self.threads().handshake };
+                if self.state.place() == Place::Running {
+                    self.state.enter_blocking(handshake, || self.publish(sp));
+                }
+                let given_up = give_up();
+                if given_up.is_none() {
+                    drop(Leave(self));
+                }
+                given_up
+            });
+            if let Some(result) = given_up {
+                return result;
+            }
+        }
     }
 
     /// Runs `f`, which is short, without being stopped in the middle by the built-in stoppers: the suspend signal's handler

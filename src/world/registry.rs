@@ -26,7 +26,7 @@ use crate::os::clock::Budget;
 use crate::os::thread::{self, ExitKey, StackBounds};
 use crate::os::{Tid, signals};
 use crate::sabotage::{Guard, removed};
-use crate::sync::{AtomicBool, AtomicU64, Lock, Ordering, UnsafeCell};
+use crate::sync::{AtomicBool, AtomicU64, Lock, LockGuard, Ordering, UnsafeCell};
 
 use super::error::{AttachError, StopError};
 use super::fork;
@@ -211,10 +211,9 @@ impl Threads {
         debug_assert_eq!(tid, thread::gettid(), "a thread detaches itself");
         let was_blocked = info.flags.load(Ordering::Relaxed) & WAS_BLOCKED != 0;
         let exited = || self.vtable.latch().with(|vtable| vtable.thread_exited(tid, info.slot()));
-        let owner = info.blocking_then(|leave| {
+        // In the region to the end: no collection holds us then, it would hold the locks.
+        let owner = info.blocking_to_the_end(|| {
             let delist = || {
-                // No collection holds us: it would hold the locks.
-                leave();
                 TABLE.clear(tid);
                 info.state.detach(&self.handshake);
                 info.pulse.end();
@@ -224,12 +223,13 @@ impl Threads {
                 }
                 self.with_roster(|roster| roster.remove(info))
             };
+            let is_suspended = || info.is_suspended();
             if removed(Guard::VtableExitedBeforeFree) {
-                let owner = self.locks.thread_exited(|| {}, delist);
+                let owner = self.locks.thread_exited(is_suspended, || {}, delist);
                 exited();
                 owner
             } else {
-                self.locks.thread_exited(exited, delist)
+                self.locks.thread_exited(is_suspended, exited, delist)
             }
         });
         if was_blocked && let Some(signal) = handler::installed() {
@@ -253,7 +253,7 @@ impl Threads {
         }
     }
 
-    /// Runs `wait` (for a lock, usually) as a blocking region if the calling thread is attached, to whichever world.
+    /// Runs `wait` as a blocking region if the calling thread is attached, to whichever world.
     pub(crate) fn as_blocking<R>(&self, wait: impl FnOnce() -> R) -> R {
         match handler::current() {
             Some(info) if info.state.place() == Place::Running => info.blocking(wait),
@@ -261,9 +261,23 @@ impl Threads {
         }
     }
 
+    /// Runs `take`, which waits for a lock, as [`ThreadStopInfo::blocking_until`] if the calling thread is attached, to
+    /// whichever world.
+    pub(crate) fn blocking_until<R>(&self, mut take: impl FnMut() -> R) -> R {
+        match handler::current() {
+            Some(info) if info.state.place() == Place::Running => info.blocking_until(take),
+            _ => take(),
+        }
+    }
+
+    /// Takes a lock that whoever stops the world may hold, or who suspends threads.
+    pub(crate) fn lock<'a>(&self, lock: &'a Lock) -> LockGuard<'a> {
+        self.blocking_until(|| lock.lock())
+    }
+
     /// Calls `look` with all threads, under the list lock. `look` may allocate; it must not attach or detach.
     pub(crate) fn with_live<R>(&self, look: impl FnOnce(&[&'static ThreadStopInfo]) -> R) -> R {
-        let _list = self.as_blocking(|| self.locks.list.lock());
+        let _list = self.lock(&self.locks.list);
         look(self.live_while_locked())
     }
 
@@ -271,14 +285,14 @@ impl Threads {
     pub(crate) fn register_stack(&self, low: usize, high: usize) -> u64 {
         let id = self.next_stack.fetch_add(1, Ordering::Relaxed);
         let bounds = StackBounds { low: low.next_multiple_of(8), high: high & !7 };
-        let _list = self.as_blocking(|| self.locks.list.lock());
+        let _list = self.lock(&self.locks.list);
         self.with_roster(|roster| roster.stacks.push(RegisteredStack { id, bounds }));
         id
     }
 
     /// Forgets a registered stack.
     pub(crate) fn unregister_stack(&self, id: u64) {
-        let _list = self.as_blocking(|| self.locks.list.lock());
+        let _list = self.lock(&self.locks.list);
         self.with_roster(|roster| roster.stacks.retain(|stack| stack.id != id));
     }
 
@@ -310,10 +324,10 @@ impl Threads {
         if tid == thread::gettid() {
             return Err(StopError::Vtable { stopper: "suspend", what: "a thread can't suspend itself".into() });
         }
-        let _suspending = self.as_blocking(|| self.suspending.lock());
+        let _suspending = self.lock(&self.suspending);
         // The thread is frozen outside of collections, and never as the holder of the list: the record stays its own, and
         // a collecting thread is not caught in the middle of the stopped world.
-        let list = self.as_blocking(|| self.locks.list.lock_within(&mut budget));
+        let list = self.blocking_until(|| self.locks.list.lock_within(&mut budget));
         let _list = list.map_err(|holder| self.lock_denied("thread list", Tid(holder.0 as i32), within))?;
         let Some(info) = self.live_while_locked().iter().copied().find(|info| info.tid() == tid) else {
             return Err(unanswered(super::error::SilentThread::describe(tid, None, self.signal())));
@@ -346,10 +360,10 @@ impl Threads {
 
     /// Lets a suspended thread go on. `false` if it was not suspended.
     ///
-    /// Takes none of the world's locks: a thread that waited for them, to collect or to detach, when it was suspended
-    /// gets them all the same, and stands with them (`.debug.frozen-owner`). Only this lets it go.
+    /// Takes none of the world's locks: the suspended thread may have been caught with one in its hands
+    /// (`.debug.frozen-owner`), and only this lets it go.
     pub(crate) fn resume(&self, tid: Tid) -> bool {
-        let _suspending = self.as_blocking(|| self.suspending.lock());
+        let _suspending = self.lock(&self.suspending);
         // SAFETY: null or a record, which is never unmapped. A suspended thread can't give its record up, and nobody
         // else suspends or resumes meanwhile: if it is ours and held, it is the thread's.
         let Some(info) = (unsafe { TABLE.find(tid).as_ref() }) else { return false };

@@ -92,16 +92,9 @@ impl Threads {
     /// Takes the world's three locks, in their order. May be called by any thread; an attached one is in a blocking
     /// region while it waits, so it can be stopped there by the collection that it waits for (`.stop.two-collectors`).
     pub(crate) fn lock_for_stop(&self, budget: &mut Budget) -> Result<StopLocks<'_>, StopError> {
-        // A thread that is in a region already does not leave it here: nobody waits for it, suspended or not.
-        let own = handler::current().filter(|info| info.state.place() == Place::Running);
-        let as_blocking = |wait: &mut dyn FnMut()| match own {
-            Some(info) => info.blocking(wait),
-            None => wait(),
-        };
-        let is_suspended = || own.is_some_and(ThreadStopInfo::is_suspended);
         // Who waits for somebody that collects in vain must not begin with no time left: it would name whoever comes
         // first, not who is in the way.
-        let locks = budget.sparing_a_quarter(|budget| self.locks.for_stop(as_blocking, is_suspended, budget));
+        let locks = budget.sparing_a_quarter(|budget| self.locks.for_stop(|take| self.blocking_until(take), budget));
         locks.map_err(|Denied { which, holder }| {
             let lock = match which {
                 Which::Collection => COLLECTION,

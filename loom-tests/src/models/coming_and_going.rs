@@ -14,12 +14,16 @@ fn attach(world: &Playground, i: usize) {
     world.locks.thread_created(enlist, |()| {});
 }
 
-fn exit(world: &Playground, i: usize) {
+pub(super) fn exit(world: &Playground, i: usize) {
+    let state = &world.threads[i].state;
     let delist = || {
-        world.threads[i].state.detach(&world.handshake);
+        state.detach(&world.handshake);
         world.list(i, false);
     };
-    world.locks.thread_exited(|| {}, delist);
+    while world.locks.thread_exited(|| state.is_held_by(Holder::User), || {}, delist).is_none() {
+        world.unblock(i);
+        world.block(i);
+    }
 }
 
 fn collect_with_locks(world: &Playground) {

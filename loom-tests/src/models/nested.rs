@@ -1,5 +1,6 @@
 //! A user's freeze and a collection, in any order and overlap: each undoes what it did and nothing else.
 
+use super::coming_and_going::exit;
 use crate::check::Preemptions::AtMost;
 use crate::check::{Fault, explore, must_fail_without};
 use crate::playground::{Playground, Stopper};
@@ -64,20 +65,14 @@ fn a_frozen_thread_stays_frozen_after_a_collection() {
     });
 }
 
-/// A user suspends a thread that is about to collect, under the list lock as the shipped code does; somebody else must be able
-/// to collect before he lets it go.
-fn suspend_a_waiter(stopper: Stopper) {
-    let world = Playground::new(stopper, 1, 1, 1);
-    let mutator = world.mutator(0, |world| {
-        let locks = world.locks_by(0);
-        world.work(0);
-        drop(locks);
+/// A user suspends a thread that is about to take `what`; somebody else must be able to collect before he lets it go.
+fn suspend_a_waiter(what: fn(&Playground)) {
+    let world = Playground::new(Stopper::Safepoints, 1, 1, 1);
+    let mutator = world.mutator(0, move |world| {
+        what(world);
         world.block(0);
     });
-    {
-        let _list = world.locks.list.lock();
-        world.stop(Holder::User, None);
-    }
+    world.stop(Holder::User, None);
     let locks = world.locks_by_stranger();
     world.collect(None);
     drop(locks);
@@ -85,18 +80,57 @@ fn suspend_a_waiter(stopper: Stopper) {
     mutator.join().expect("loom reports what fails");
 }
 
+fn all_locks(world: &Playground) {
+    let locks = world.locks_by(0);
+    world.work(0);
+    drop(locks);
+}
+
+fn the_allocation_lock(world: &Playground) {
+    let lock = world.blocking_until(0, || world.locks.allocation.lock());
+    world.work(0);
+    drop(lock);
+}
+
 #[test]
-fn a_waiter_for_the_locks_that_a_user_suspends_by_safepoints() {
-    explore("suspended waiter, safepoints", AtMost(3), || suspend_a_waiter(Stopper::Safepoints));
+fn a_waiter_for_all_locks_that_a_user_suspends() {
+    explore("suspended waiter for all locks", AtMost(3), || suspend_a_waiter(all_locks));
+}
+
+#[test]
+fn a_waiter_for_one_lock_that_a_user_suspends() {
+    explore("suspended waiter for one lock", AtMost(4), || suspend_a_waiter(the_allocation_lock));
+}
+
+/// A user suspends a thread that is about to detach, as the shipped code does: under the list lock.
+#[test]
+fn a_thread_that_detaches_when_a_user_suspends_it() {
+    explore("suspended in its detach", AtMost(3), || {
+        let world = Playground::new(Stopper::Safepoints, 1, 1, 1);
+        let mutator = world.mutator(0, |world| {
+            world.block(0);
+            exit(world, 0);
+        });
+        {
+            let _list = world.locks.list.lock();
+            world.stop(Holder::User, None);
+        }
+        let locks = world.locks_by_stranger();
+        world.collect(None);
+        drop(locks);
+        {
+            let _list = world.locks.list.lock();
+            world.start(Holder::User, None);
+        }
+        mutator.join().expect("loom reports what fails");
+    });
 }
 
 #[test]
 fn a_waiter_that_stands_with_the_locks_is_caught() {
-    must_fail_without(
-        Guard::DebugFrozenWaiter,
-        "models::nested::a_waiter_for_the_locks_that_a_user_suspends_by_safepoints",
-        Fault::Deadlock,
-    );
+    for model in ["a_waiter_for_all_locks_that_a_user_suspends", "a_waiter_for_one_lock_that_a_user_suspends"] {
+        must_fail_without(Guard::DebugFrozenWaiter, &format!("models::nested::{model}"), Fault::Deadlock);
+    }
 }
 
 #[test]
