@@ -61,6 +61,7 @@ mod os;
 pub mod report;
 mod runtime;
 mod sabotage;
+mod suggest;
 mod sync;
 #[doc(hidden)]
 pub mod testing;

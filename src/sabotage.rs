@@ -67,6 +67,7 @@ guards! {
     EventBell = "event.bell",
     EventNoBlock = "event.no-block-in-handler",
     EventNested = "event.nested",
+    EventObjects = "event.objects",
 }
 
 /// Whether this guard has been taken out. Constant `false` in the ordinary build.

@@ -99,7 +99,24 @@ fn help_and_the_list_of_workloads_go_to_standard_output() {
     }
 }
 
+#[test]
+fn the_events_are_listed_explained_and_written_as_the_documentation_has_them() {
+    let list = text(&stopworld("events").stdout);
+    assert!(
+        list.lines().any(|line| line.trim_start().starts_with("GcStart") && line.contains("TraceCreate/44")),
+        "{list}"
+    );
+    let one = text(&stopworld("events gc-start").stdout);
+    for part in ["GcStart (version 1", "GCStart 1 v2", "break stopworld_fire_gc_start", "number", "reason"] {
+        assert!(one.contains(part), "{one}");
+    }
+    assert_eq!(text(&stopworld("events --markdown").stdout), include_str!("../docs/events.md"));
+}
+
 #[rstest]
+#[case("events GcStrat", "did you mean 'GcStart'?")]
+#[case("events quux", "`stopworld events` lists them")]
+#[case("events GcStart --markdown", "cannot be used with")]
 #[case("", "stopworld --help")]
 #[case("run", "stopworld workloads")]
 #[case("run binary-tree", "did you mean 'binary-trees'?")]

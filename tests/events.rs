@@ -1,6 +1,8 @@
 //! The event seam, from outside: the table against the facts of the three families of tools, firing where nothing else
 //! is allowed (`.event.gate`), switching that is exact (`.event.exact`), and numbers that add up.
 
+mod event_support;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -45,41 +47,13 @@ fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Fires one of everything, each field with a value of its own.
+/// Fires one of everything, each field with a value of its own: 1, 2, 3 …
 fn fire_everything(events: &Events) {
-    events.fire_world_created();
-    events.fire_thread_attached(11, 0x1000);
-    events.fire_gc_triggered(1);
-    events.fire_suspend_begin(1, 2);
-    events.fire_stop_abandoned(1, 3);
-    events.fire_suspend_end(1, 4, 5);
-    events.fire_gc_start(1, 2);
-    events.fire_roots_begin(1);
-    events.fire_roots_end(1, 6, 7);
-    events.fire_mark_begin(1);
-    events.fire_mark_end(1, 8, 9);
-    events.fire_weak_end(1, 10, 11);
-    events.fire_sweep_begin(1);
-    events.fire_sweep_end(1, 12, 13);
-    events.fire_gc_end(1);
-    events.fire_heap_stats(1, 14, 15, 16, 17, 18);
-    events.fire_restart_begin(1);
-    events.fire_restart_end(1);
-    events.fire_collection_discarded(1, 19);
-    events.fire_vtable_swapped(20, 21);
-    events.fire_segment_created(22, 23);
-    events.fire_segment_freed(24, 25);
-    events.fire_allocation_tick(26, 27, 28);
-    events.fire_large_allocated(29, 30);
-    events.fire_object_allocated(31, 32);
-    events.fire_object_freed(33, 34);
-    events.fire_finalizer_begin(35);
-    events.fire_finalizer_end(36);
-    events.fire_finalize_object(37, 38);
-    events.fire_root_created(39, 40);
-    events.fire_root_dropped(41);
-    events.fire_thread_detached(42, 43);
-    events.fire_world_closed();
+    let mut last = 0;
+    event_support::fire_everything(events, || {
+        last += 1;
+        last
+    });
 }
 
 fn listening(selection: Selection, capacity: usize) -> (Events, Arc<MemorySink>) {
@@ -113,20 +87,31 @@ const MANIFEST: &[(u16, &str, u8, u8, Provider, u64, Level)] = &[
     (202, "GCMarkWithType", 0, 202, Provider::Default, 0x1, Level::Informational),
     (204, "GCPerHeapHistory", 3, 204, Provider::Default, 0x1, Level::Informational),
     (205, "GCGlobalHeapHistory", 4, 205, Provider::Default, 0x1, Level::Informational),
+    (15, "BulkType", 0, 10, Provider::Default, 0x8_0000, Level::Informational),
+    (16, "GCBulkRootEdge", 0, 20, Provider::Default, 0x10_0000, Level::Informational),
+    (18, "GCBulkNode", 0, 22, Provider::Default, 0x10_0000, Level::Informational),
+    (19, "GCBulkEdge", 0, 23, Provider::Default, 0x10_0000, Level::Informational),
     (2, "Settings", 1, 14, Provider::Private, 0x1, Level::Informational),
 ];
 
 /// MPS event version 2.0.0: code, name, category.
 const MPS: &[(u16, &str, Category)] = &[
     (0x06, "ArenaAlloc", Category::Arena),
+    (0x07, "ArenaAllocFail", Category::Arena),
     (0x09, "ArenaCreateVM", Category::Arena),
     (0x0A, "ArenaDestroy", Category::Arena),
+    (0x0B, "ArenaExtend", Category::Arena),
     (0x0C, "ArenaFree", Category::Arena),
     (0x0D, "ArenaPollBegin", Category::Arena),
     (0x0E, "ArenaPollEnd", Category::Arena),
+    (0x0F, "ArenaSetEmergency", Category::Arena),
+    (0x14, "BufferFill", Category::Seg),
+    (0x1B, "CommitLimitSet", Category::Arena),
     (0x1D, "EventInit", Category::Arena),
     (0x21, "Intern", Category::User),
     (0x22, "Label", Category::User),
+    (0x23, "LabelPointer", Category::User),
+    (0x25, "MessagesDropped", Category::Arena),
     (0x26, "MessagesExist", Category::Arena),
     (0x2A, "PoolAlloc", Category::Object),
     (0x2B, "PoolFinish", Category::Pool),
@@ -134,6 +119,7 @@ const MPS: &[(u16, &str, Category)] = &[
     (0x2D, "PoolInit", Category::Pool),
     (0x37, "RootScan", Category::Seg),
     (0x38, "SegAlloc", Category::Seg),
+    (0x39, "SegAllocFail", Category::Seg),
     (0x3A, "SegFree", Category::Seg),
     (0x3C, "SegReclaim", Category::Seg),
     (0x3D, "SegScan", Category::Seg),
@@ -141,10 +127,14 @@ const MPS: &[(u16, &str, Category)] = &[
     (0x43, "TraceCondemnAll", Category::Trace),
     (0x44, "TraceCreate", Category::Trace),
     (0x46, "TraceDestroy", Category::Trace),
+    (0x49, "TraceFix", Category::Ref),
     (0x4B, "TraceFlipBegin", Category::Trace),
     (0x4C, "TraceFlipEnd", Category::Trace),
     (0x4D, "TraceReclaim", Category::Trace),
+    (0x4E, "TraceScanArea", Category::Seg),
     (0x51, "TraceStart", Category::Trace),
+    (0x59, "VMFinish", Category::Arena),
+    (0x5A, "VMInit", Category::Arena),
     (0x5B, "VMMap", Category::Seg),
     (0x5C, "VMUnmap", Category::Seg),
 ];
@@ -176,6 +166,15 @@ const GHC: &[(u16, &str)] = &[
     (54, "GC_GLOBAL_SYNC"),
     (90, "MEM_RETURN"),
     (91, "BLOCKS_SIZE"),
+    (160, "HEAP_PROF_BEGIN"),
+    (161, "HEAP_PROF_COST_CENTRE"),
+    (162, "HEAP_PROF_SAMPLE_BEGIN"),
+    (163, "HEAP_PROF_SAMPLE_COST_CENTRE"),
+    (164, "HEAP_PROF_SAMPLE_STRING"),
+    (165, "HEAP_PROF_SAMPLE_END"),
+    (166, "HEAP_BIO_PROF_SAMPLE_BEGIN"),
+    (167, "PROF_SAMPLE_COST_CENTRE"),
+    (168, "PROF_BEGIN"),
 ];
 
 #[test]
@@ -227,12 +226,13 @@ fn the_table_describes_each_event_once_and_in_its_place() {
 
 #[test]
 fn each_event_arrives_once_with_its_own_fields_thread_and_time() {
-    let (events, sink) = listening(Selection::everything(), 64);
+    let (events, sink) = listening(Selection::everything(), 256);
     let before = now_ns();
     fire_everything(&events);
     let after = now_ns();
     let records: Vec<Record> = sink.drain().collect();
     assert_eq!(records.len(), EventId::COUNT);
+    assert!(records.iter().map(|record| record.id).eq(EventId::all()), "the order of the table");
     let mut seen = EventSet::NONE;
     let mut last = before;
     for record in &records {
@@ -246,14 +246,14 @@ fn each_event_arrives_once_with_its_own_fields_thread_and_time() {
     }
     assert_eq!(seen, EventSet::all());
 
+    let fields: Vec<u64> = records.iter().flat_map(|record| record.fields().iter().copied()).collect();
+    assert_eq!(fields, (1..=fields.len() as u64).collect::<Vec<_>>(), "a field is not where it was put");
     let heap = records.iter().find(|record| record.id == EventId::HeapStats).unwrap();
-    assert_eq!(heap.fields(), [1, 14, 15, 16, 17, 18]);
+    let first = heap.fields()[0];
     let Event::HeapStats(heap) = heap.event() else { panic!("not its own payload") };
-    assert_eq!((heap.number, heap.small_bytes, heap.large_bytes, heap.pinned_bytes), (1, 14, 15, 16));
-    assert_eq!((heap.committed_bytes, heap.live_objects), (17, 18));
-    let tick = records.iter().find(|record| record.id == EventId::AllocationTick).unwrap();
-    let Event::AllocationTick(tick) = tick.event() else { panic!("not its own payload") };
-    assert_eq!((tick.bytes, tick.object_addr, tick.type_addr), (26, 27, 28));
+    assert_eq!(u64::from(heap.number), first);
+    let bytes = [heap.small_bytes, heap.large_bytes, heap.pinned_bytes, heap.committed_bytes, heap.live_objects];
+    assert_eq!(bytes.map(|bytes| bytes as u64), [1, 2, 3, 4, 5].map(|field| first + field));
 }
 
 /// `.stop.no-malloc`: the collecting thread fires while another may hold malloc's lock.
@@ -335,7 +335,7 @@ fn a_handler_that_interrupts_a_fire_may_fire() {
 #[test]
 fn nobody_gets_more_than_it_selected_because_of_another() {
     let events = Events::new();
-    let ring = || Arc::new(MemorySink::with_capacity(64).unwrap());
+    let ring = || Arc::new(MemorySink::with_capacity(256).unwrap());
     let selections = [
         Selection::provider(Provider::Default, Keywords::GC, Level::Informational),
         Selection::provider(Provider::Default, Keywords::GC_HANDLE, Level::Verbose),

@@ -35,6 +35,7 @@ Try:
   stopworld run churn --seconds 5            threads are born and die while it collects
   stopworld run lisp FILE.scm --flexowriter  a Scheme program with McCarthy's reports
   stopworld repl                             a Scheme prompt whose cells are collected
+  stopworld events GcStart                   what an event means, and what it becomes for other tools
 
 While it runs, Ctrl-C ends it and still prints the table; `kill -USR1` collects.";
 
@@ -45,6 +46,8 @@ pub(super) enum Action {
     Run(Box<Run>),
     /// List the workloads that `run` knows
     Workloads,
+    /// List the events that a world tells of, or explain one
+    Events(Events),
     /// A Scheme prompt (the same as `run lisp` without files)
     Repl(Box<Settings>),
 }
@@ -59,6 +62,17 @@ finalizers), sweep set-up and restart, with their total.
 
 Exit code: 0 if the workload's results were right, 1 if it failed, 2 if the arguments are wrong, 130 or 143 if it was \
 ended by Ctrl-C or SIGTERM.";
+
+#[derive(Debug, Args)]
+pub(super) struct Events {
+    /// The event to explain: its fields, and what it becomes for each family of tools
+    #[arg(value_name = "EVENT", conflicts_with = "markdown")]
+    pub(super) event: Option<String>,
+
+    /// Write the documentation's page
+    #[arg(long)]
+    pub(super) markdown: bool,
+}
 
 #[derive(Debug, Args)]
 pub(super) struct Run {

@@ -3,7 +3,7 @@
 //! | file | part |
 //! |---|---|
 //! | `arguments` | what can be written, from which clap makes parser and help |
-//! | `size`, `suggest`, `complaint` | sizes as people write them; names nearest to mistyped ones; wrong arguments in one line |
+//! | `size`, `complaint` | sizes as people write them; wrong arguments in one line |
 //! | `run` | one run: which workload, for how long, what to say when it fails |
 //! | `lisp` | the workload that reads files, and the prompt |
 //! | `session` | the world with its listeners, and the end of a run, however it comes about |
@@ -22,7 +22,6 @@ mod progress;
 mod run;
 mod session;
 mod size;
-mod suggest;
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -32,6 +31,7 @@ use arguments::{Action, Command};
 use clap::Parser;
 use complaint::{Complaint, USAGE};
 
+use crate::events::reference;
 use crate::workloads;
 
 /// Exit code for a run that failed.
@@ -84,9 +84,24 @@ fn execute(action: Action) -> Result<u8, Failure> {
             print(catalogue());
             Ok(0)
         }
+        Action::Events(events) => {
+            print(self::events(&events)?);
+            Ok(0)
+        }
         Action::Run(run) => run::run(&run),
         Action::Repl(settings) => lisp::repl(&settings),
     }
+}
+
+/// The table of events, or one of them.
+fn events(wanted: &arguments::Events) -> Result<String, Failure> {
+    let Some(name) = &wanted.event else {
+        return Ok(if wanted.markdown { reference::markdown() } else { reference::text() });
+    };
+    reference::find(name).map(reference::one).map_err(|nearest| {
+        let guess = nearest.map_or(String::new(), |name| format!("did you mean '{name}'? "));
+        Failure::Usage(format!("unknown event '{name}': {guess}`stopworld events` lists them"))
+    })
 }
 
 /// The workloads, a line each.

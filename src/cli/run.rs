@@ -8,8 +8,9 @@ use super::arguments::Run;
 use super::control::Control;
 use super::progress::{Chatter, Progress};
 use super::session::Session;
-use super::{Failure, lisp, suggest};
+use super::{Failure, lisp};
 use crate::report::Bytes;
+use crate::suggest;
 use crate::workloads::{self, Outcome, Plan, Until, WORKLOADS, Workload, WorkloadError, hammer};
 use crate::{BuildError, Mutator, OutOfMemory};
 

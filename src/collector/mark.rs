@@ -29,13 +29,18 @@
 //! no object was left like that (`.mark.overflow`). Nothing here allocates: the world is stopped (`.stop.no-malloc`).
 //!
 //! Long arrays are scanned in slices, so that one array does not fill the stack and several markers can share it.
+//!
+//! # Telling of each reference
+//! Somebody may listen to every reference that is looked at. There are two loops, made from one text: whether references
+//! are told of is a constant in each, chosen when the marker is made. The one that runs as a rule knows nothing of it.
 
 use std::io;
 
 use super::parallel::Shared;
+use crate::events::{EventId, Events};
 use crate::heap::Heap;
 use crate::heap::blocks::{AddressMap, BlockIndex, BlockState, Cell};
-use crate::heap::layout::{CELL_BYTES, HEADER_BYTES, cells_per_block};
+use crate::heap::layout::{CELL_BYTES, HEADER_BYTES, Space, cells_per_block};
 use crate::heap::pointer::ARRAY_HEAD_BYTES;
 use crate::heap::trace::{Shape, TypeInfo};
 use crate::os::memory::Reservation;
@@ -224,6 +229,9 @@ pub(crate) struct Marker<'a> {
     stack: &'a mut MarkStack,
     /// Whom to share with, while several mark.
     pub(crate) share: Option<&'a Shared>,
+    pub(crate) events: &'a Events,
+    /// Somebody wants to hear of each reference.
+    tells: bool,
     base: usize,
     bytes: usize,
     epoch: u8,
@@ -237,12 +245,26 @@ pub(crate) struct Marker<'a> {
     pub(crate) weak_cells: WeakList,
 }
 
+/// How sure it is that a word that is looked at is a reference, as events give it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Rank {
+    /// A word of a stack or a range.
+    Ambiguous = 0,
+    /// A word of an object or of a handle.
+    Exact = 1,
+    /// A finalizer's.
+    Final = 2,
+}
+
 /// Tasks between two offers of work.
 const OFFER_EVERY: u32 = 256;
 
 impl<'a> Marker<'a> {
-    pub(crate) fn new(heap: &'a Heap, stack: &'a mut MarkStack, share: Option<&'a Shared>) -> Self {
+    pub(crate) fn new(heap: &'a Heap, stack: &'a mut MarkStack, share: Option<&'a Shared>, events: &'a Events) -> Self {
         Self {
+            events,
+            tells: events.is_enabled(EventId::ReferenceFixed),
             base: heap.blocks.base(),
             bytes: heap.blocks.reserved_bytes(),
             epoch: heap.epoch(),
@@ -260,8 +282,9 @@ impl<'a> Marker<'a> {
     /// A word that may be anything, from a stack or a register: an interior pointer keeps its object, and so does
     /// one that points just past its end (`.stop.interior`).
     #[inline]
-    pub(crate) fn conservative(&mut self, word: usize) {
+    pub(crate) fn conservative(&mut self, slot: usize, word: usize) {
         if word.wrapping_sub(self.base) <= self.bytes {
+            self.events.fire_reference_fixed(slot, word, Rank::Ambiguous as u32);
             self.conservative_in_heap(word);
         }
     }
@@ -294,12 +317,18 @@ impl<'a> Marker<'a> {
         word != payload && self.heap.blocks.cell_containing(word).is_some_and(same)
     }
 
-    /// A word that is a reference or nothing.
+    /// A word that is a reference or nothing, and where it stands.
     #[inline(always)]
-    pub(crate) fn precise(&mut self, word: usize) {
+    pub(crate) fn precise(&mut self, slot: usize, word: usize, rank: Rank) {
         if word.wrapping_sub(self.base) < self.bytes {
+            self.events.fire_reference_fixed(slot, word, rank as u32);
             self.push(word);
         }
+    }
+
+    /// A reference of a finalizer's: the last that there is to its object.
+    pub(crate) fn last_reference(&mut self, object: usize) {
+        self.precise(0, object, Rank::Final);
     }
 
     /// Every word of a range, conservatively. Returns how many bytes that were.
@@ -311,9 +340,10 @@ impl<'a> Marker<'a> {
         let mut address = low;
         while address + size_of::<usize>() <= high {
             // SAFETY: the caller's promise. Volatile: this is memory that the compiler knows other uses of.
-            self.conservative(unsafe { (address as *const usize).read_volatile() });
+            self.conservative(address, unsafe { (address as *const usize).read_volatile() });
             address += size_of::<usize>();
         }
+        self.events.fire_area_scanned(low, high);
         high.saturating_sub(low)
     }
 
@@ -357,16 +387,20 @@ impl<'a> Marker<'a> {
 
     /// Marks until nothing is left to do.
     pub(crate) fn drain(&mut self) {
+        if self.tells { self.drain_as::<true>() } else { self.drain_as::<false>() }
+    }
+
+    fn drain_as<const TELLS: bool>(&mut self) {
         let mut references = Queue::<Reference, REFERENCES>::new(Reference { payload: 0, mark: std::ptr::null() });
         let mut objects = Queue::<usize, OBJECTS>::new(0);
         let (mut marked, mut until_offer) = (0, OFFER_EVERY);
-        let (map, base, bytes) = (self.map, self.base, self.bytes);
+        let (map, base, bytes, events) = (self.map, self.base, self.bytes, self.events);
         self.stack.note_height();
         let mut tasks = self.stack.tasks;
         loop {
             if let Some(task) = tasks.pop() {
                 if task & SLICE_TAG != 0 {
-                    self.with_stack(&mut tasks, |marker| marker.scan_slice_task(task));
+                    self.with_stack(&mut tasks, |marker| marker.scan_slice_task::<TELLS>(task));
                     continue;
                 }
                 let Some(reference) = find(map, task) else { continue };
@@ -396,13 +430,16 @@ impl<'a> Marker<'a> {
             marked += 1;
             match info.shape {
                 Shape::Words(bits) if tasks.has_room_for(WORDS) => {
-                    for_each_word(payload, bits, |word| {
+                    for_each_word(payload, bits, |slot, word| {
                         if word.wrapping_sub(base) < bytes {
+                            if TELLS {
+                                events.fire_reference_fixed(slot, word, Rank::Exact as u32);
+                            }
                             tasks.push(word);
                         }
                     });
                 }
-                _ => self.with_stack(&mut tasks, |marker| marker.scan(payload, info)),
+                _ => self.with_stack(&mut tasks, |marker| marker.scan::<TELLS>(payload, info)),
             }
             until_offer -= 1;
             if until_offer == 0 {
@@ -472,34 +509,41 @@ impl<'a> Marker<'a> {
 
     /// Pushes every word of an object that may be a reference.
     #[inline(always)]
-    fn scan(&mut self, payload: usize, info: &TypeInfo) {
+    fn scan<const TELLS: bool>(&mut self, payload: usize, info: &TypeInfo) {
         match info.shape {
             Shape::Leaf => {}
-            Shape::Words(bits) => self.scan_words(payload, bits),
-            Shape::Wide(ref bitmaps) => self.scan_bitmaps(payload, bitmaps),
-            Shape::Array { .. } => self.scan_slice(payload, 0),
+            Shape::Words(bits) => self.scan_words::<TELLS>(payload, bits),
+            Shape::Wide(ref bitmaps) => self.scan_bitmaps::<TELLS>(payload, bitmaps),
+            Shape::Array { .. } => self.scan_slice::<TELLS>(payload, 0),
             Shape::Weak => self.weak_cells.add(payload),
         }
     }
 
     #[inline(always)]
-    fn scan_words(&mut self, address: usize, bits: u64) {
-        for_each_word(address, bits, |word| self.precise(word));
+    fn scan_words<const TELLS: bool>(&mut self, address: usize, bits: u64) {
+        for_each_word(address, bits, |slot, word| {
+            if word.wrapping_sub(self.base) < self.bytes {
+                if TELLS {
+                    self.events.fire_reference_fixed(slot, word, Rank::Exact as u32);
+                }
+                self.push(word);
+            }
+        });
     }
 
-    fn scan_bitmaps(&mut self, address: usize, bitmaps: &[u64]) {
+    fn scan_bitmaps<const TELLS: bool>(&mut self, address: usize, bitmaps: &[u64]) {
         for (index, &bits) in bitmaps.iter().enumerate() {
-            self.scan_words(address + index * 64 * 8, bits);
+            self.scan_words::<TELLS>(address + index * 64 * 8, bits);
         }
     }
 
-    fn scan_slice_task(&mut self, task: usize) {
+    fn scan_slice_task<const TELLS: bool>(&mut self, task: usize) {
         let array = task << (usize::BITS as usize - SLICE_SHIFT) >> (usize::BITS as usize - SLICE_SHIFT);
-        self.scan_slice(array & !SLICE_TAG, task >> SLICE_SHIFT);
+        self.scan_slice::<TELLS>(array & !SLICE_TAG, task >> SLICE_SHIFT);
     }
 
     /// Scans one slice of an array; the next one becomes a task below what this one pushes.
-    fn scan_slice(&mut self, payload: usize, slice: usize) {
+    fn scan_slice<const TELLS: bool>(&mut self, payload: usize, slice: usize) {
         // SAFETY: called for arrays only, whose first payload word is the length.
         let (header, length) =
             unsafe { (*((payload - HEADER_BYTES) as *const usize), (*(payload as *const AtomicUsize)).load(Relaxed)) };
@@ -520,9 +564,9 @@ impl<'a> Marker<'a> {
         let one_bitmap = element[1..].iter().all(|&bits| bits == 0);
         for index in first..end {
             if one_bitmap {
-                self.scan_words(start + index * stride, element[0]);
+                self.scan_words::<TELLS>(start + index * stride, element[0]);
             } else {
-                self.scan_bitmaps(start + index * stride, element);
+                self.scan_bitmaps::<TELLS>(start + index * stride, element);
             }
         }
     }
@@ -544,24 +588,32 @@ impl<'a> Marker<'a> {
 
     fn rescan_block(&mut self, block: BlockIndex) {
         let info = self.heap.blocks.info(block);
-        let (cells, cell_bytes) = match info.state() {
+        let (space, cells, cell_bytes) = match info.state() {
             BlockState::Free | BlockState::LargeTail => return,
-            BlockState::LargeHead => (1, 0),
+            BlockState::LargeHead => (Space::Large as u32, 1, 0),
             _ => {
                 let cell_bytes = CELL_BYTES[usize::from(info.class.load(Relaxed))];
-                (cells_per_block(cell_bytes), cell_bytes)
+                (u32::from(info.space.load(Relaxed)), cells_per_block(cell_bytes), cell_bytes)
             }
         };
+        let mut objects = 0;
         for index in 0..cells as u32 {
             if self.heap.blocks.mark(block, index).load(Relaxed) == self.epoch {
                 let cell = self.heap.blocks.cell(block, cell_bytes, index);
                 // SAFETY: marked cells have headers.
                 let info = unsafe { &*(cell.header_word() as *const TypeInfo) };
                 if info.shape != Shape::Weak {
-                    self.scan(cell.payload(), info);
+                    match self.tells {
+                        true => self.scan::<true>(cell.payload(), info),
+                        false => self.scan::<false>(cell.payload(), info),
+                    }
                     self.drain();
                 }
+                objects += 1;
             }
+        }
+        if objects > 0 {
+            self.events.fire_block_scanned(self.heap.blocks.start(block), space, objects);
         }
     }
 }
@@ -610,14 +662,15 @@ fn find(map: AddressMap, payload: usize) -> Option<Reference> {
     map.mark_of_payload(payload).map(|mark| Reference { payload, mark })
 }
 
-/// Calls `visit` with each word of an object whose bit is set.
+/// Calls `visit` with each word of an object whose bit is set, and before it where the word stands.
 #[inline(always)]
-fn for_each_word(address: usize, mut bits: u64, mut visit: impl FnMut(usize)) {
+fn for_each_word(address: usize, mut bits: u64, mut visit: impl FnMut(usize, usize)) {
     while bits != 0 {
         let word = bits.trailing_zeros() as usize;
         bits &= bits - 1;
+        let slot = address + word * size_of::<usize>();
         // SAFETY: the layout of a live object names words within its payload. Relaxed: the world is stopped.
-        visit(unsafe { (*((address + word * size_of::<usize>()) as *const AtomicUsize)).load(Relaxed) });
+        visit(slot, unsafe { (*(slot as *const AtomicUsize)).load(Relaxed) });
     }
 }
 

@@ -22,7 +22,7 @@ use parallel::{Company, Markers, Marking};
 use report::{CollectionReport, Reason};
 use roots::RootScan;
 
-use crate::events::Events;
+use crate::events::{EventId, Events};
 use crate::heap::Heap;
 use crate::heap::cache::AllocationCache;
 use crate::heap::slots::SlotTable;
@@ -193,11 +193,11 @@ impl Collector {
 
         let outcome = outcome.map_err(|error| self.damaged(number, error))?;
         if outcome.discarded {
-            self.events.fire_collection_discarded(number, 0);
             return Err(CollectError::Discarded { number });
         }
         let report = self.report(number, reason, who, &StopFacts { stop_ns, restart_ns, pause_ns, crowd }, &outcome);
         if outcome.queued > 0 {
+            self.events.fire_finalizers_due(outcome.queued);
             self.finalizers.announce();
         }
         if let Some(target) = outcome.surplus {
@@ -228,7 +228,7 @@ impl Collector {
         self.heap.begin_marking();
         let company = if stopped.is_whole_process() { Company::Alone } else { Company::All };
         // SAFETY: the collection lock is held and the world is stopped.
-        let mut marking = unsafe { self.markers.begin(&self.heap, company) };
+        let mut marking = unsafe { self.markers.begin(&self.heap, &self.events, company) };
 
         // Roots.
         self.events.fire_roots_begin(number);
@@ -245,6 +245,9 @@ impl Collector {
         // Mark.
         self.events.fire_mark_begin(number);
         marking.run();
+        if self.events.is_enabled(EventId::BlockScanned) {
+            self.heap.tell_of_the_scanned(&self.events);
+        }
         self.events.fire_mark_end(number, marking.objects() as usize, marking.stack_high());
         outcome.mark_ns = clock.lap();
 
@@ -252,6 +255,7 @@ impl Collector {
         if !stopped.is_still_held() {
             marking.for_each_weak(|_| {});
             self.heap.discard_marks();
+            self.events.fire_collection_discarded(number, 0);
             outcome.discarded = true;
             return Ok(outcome);
         }
@@ -265,7 +269,8 @@ impl Collector {
 
         // Sweep set-up.
         self.events.fire_sweep_begin(number);
-        let live = self.heap.set_up_sweep(caches(stopped));
+        self.settle_the_new(stopped);
+        let live = self.heap.set_up_sweep(caches(stopped), &self.events);
         outcome.live = live.bytes;
         outcome.live_objects = live.objects;
         self.account(stopped, &mut outcome);
@@ -302,15 +307,25 @@ impl Collector {
     fn queue_finalizers(&self, marking: &mut Marking<'_>, outcome: &mut Outcome) {
         let is_marked = |object| self.heap.is_marked(object);
         if removed(Guard::FinalOrder) {
-            outcome.queued += self.finalizers.queue_drops(is_marked, |object| marking.marker.precise(object));
+            outcome.queued += self.finalizers.queue_drops(is_marked, |object| marking.marker.last_reference(object));
         }
-        outcome.queued += self.finalizers.queue_calls(is_marked, |object| marking.marker.precise(object));
+        outcome.queued += self.finalizers.queue_calls(is_marked, |object| marking.marker.last_reference(object));
         marking.run_on();
         // Weak cells that only such an object reaches. Before the drops: a dead object that is about to be dropped
         // must not be met again by way of a weak reference that was resurrected.
         self.clear_weak_references(marking, outcome);
-        outcome.queued += self.finalizers.queue_drops(is_marked, |object| marking.marker.precise(object));
+        outcome.queued += self.finalizers.queue_drops(is_marked, |object| marking.marker.last_reference(object));
         marking.run_on();
+    }
+
+    /// If somebody listens to each object: tells of those that their threads were stopped before they could. Not for a thread
+    /// in the middle of telling, as only a debugger stops one: it goes on with that itself.
+    fn settle_the_new(&self, stopped: &StoppedWorld<'_>) {
+        for record in stopped.live().iter().filter(|record| !record.is_undisturbed()) {
+            if let Some(cache) = cache_of(record) {
+                self.heap.settle_the_new(cache, &self.events);
+            }
+        }
     }
 
     /// What was allocated since the last collection, and what died.
@@ -346,12 +361,14 @@ impl Collector {
 
     /// A heap that was large once: its free memory goes back to the kernel.
     fn give_memory_back(&self, target: u64) {
-        let given = {
+        let mut below = usize::MAX;
+        let give_back = |below: &mut usize| {
             let _guard = self.threads.as_blocking(|| self.threads.locks().allocation.lock());
-            self.heap.give_back(target)
+            self.heap.give_back(target, below)
         };
-        if given > 0 {
-            self.events.fire_segment_freed(self.heap.blocks.base(), given as usize);
+        // Piece by piece, so that nobody fires with the lock in his hands.
+        while let Some((start, bytes)) = give_back(&mut below) {
+            self.events.fire_segment_freed(start, bytes);
         }
     }
 

@@ -16,6 +16,7 @@ use std::thread::JoinHandle;
 
 use super::mark::{MarkStack, Marker, WeakList};
 use super::termination::{Idle, Termination};
+use crate::events::Events;
 use crate::heap::Heap;
 use crate::os::futex;
 use crate::os::memory::Reservation;
@@ -112,11 +113,13 @@ pub(crate) struct Shared {
     closing: AtomicBool,
     /// The heap of this phase, for the service threads. Written before `phase` grows.
     heap: UnsafeCell<*const Heap>,
+    /// The events of this phase's world, likewise.
+    events: UnsafeCell<*const Events>,
     /// What each service thread brought home.
     results: Box<[UnsafeCell<HelperResult>]>,
 }
 
-// SAFETY: `heap` is written by the collecting thread before the Release of `phase` and read after the Acquire of it;
+// SAFETY: `heap` and `events` are written by the collecting thread before the Release of `phase` and read after the Acquire of it;
 // each result is written by its own thread before the Release of `working` and read after the Acquire of it.
 unsafe impl Sync for Shared {}
 // SAFETY: as above; the pointers in it belong to no thread.
@@ -196,6 +199,7 @@ impl Markers {
             working: AtomicU32::new(0),
             closing: AtomicBool::new(false),
             heap: UnsafeCell::new(std::ptr::null()),
+            events: UnsafeCell::new(std::ptr::null()),
             results: (0..helpers).map(|_| UnsafeCell::new(idle)).collect(),
         });
         // All memory before the first thread, and the threads into what ends them when it is dropped: a world that can't
@@ -218,14 +222,14 @@ impl Markers {
     ///
     /// # Safety
     /// The caller holds the collection lock and has stopped the world.
-    pub(crate) unsafe fn begin<'a>(&'a self, heap: &'a Heap, company: Company) -> Marking<'a> {
+    pub(crate) unsafe fn begin<'a>(&'a self, heap: &'a Heap, events: &'a Events, company: Company) -> Marking<'a> {
         // SAFETY: the collection lock makes this the only mark phase.
         let stack = unsafe { &mut *self.stack.get() };
         let helpers = match company {
             Company::Alone => 0,
             Company::All => self.helpers.load(Ordering::Relaxed),
         };
-        Marking { heap, marker: Marker::new(heap, stack, None), shared: &self.shared, helpers, high: 0 }
+        Marking { heap, marker: Marker::new(heap, stack, None, events), shared: &self.shared, helpers, high: 0 }
     }
 
     /// In a forked child: the service threads are gone (`.fork.services`).
@@ -269,6 +273,8 @@ impl Marking<'_> {
         shared.termination.start(self.helpers + 1);
         // SAFETY: no service thread reads it between phases: `working` was 0 at the end of the last one.
         unsafe { *shared.heap.get() = self.heap };
+        // SAFETY: as above.
+        unsafe { *shared.events.get() = self.marker.events };
         shared.working.store(self.helpers, Ordering::Relaxed);
         // Release pairs with the Acquire in `help`: the heap and its epoch are seen.
         shared.phase.fetch_add(1, Ordering::Release);
@@ -343,8 +349,10 @@ fn help(shared: &Shared, index: usize, mut stack: MarkStack) {
         }
         // SAFETY: written before the phase began; the heap outlives the phase, whose end we announce below.
         let heap = unsafe { &**shared.heap.get() };
+        // SAFETY: as above; the events are the world's, as the heap is.
+        let events = unsafe { &**shared.events.get() };
         inside::enter();
-        let mut marker = Marker::new(heap, &mut stack, Some(shared));
+        let mut marker = Marker::new(heap, &mut stack, Some(shared), events);
         shared.mark_until_the_end(&mut marker);
         let (objects, overflowed, weak_cells) = (marker.marked, marker.overflowed, marker.weak_cells);
         // SAFETY: this thread's own result, read only after `working` was counted down.

@@ -9,12 +9,12 @@
 //! | [`Root`](crate::Root) handles | each is a reference |
 //! | objects that wait for their finalizers | each is a reference |
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::io;
 
 use super::caches;
 use super::finalize::Finalizers;
-use super::mark::Marker;
+use super::mark::{Marker, Rank};
 use crate::heap::Heap;
 use crate::heap::layout::{BINS, CELL_BYTES, CLASSES};
 use crate::heap::slots::SlotTable;
@@ -22,6 +22,18 @@ use crate::os::memory::Reservation;
 use crate::sabotage::{Guard, removed};
 use crate::sync::{Lock, LockGuard};
 use crate::world::stop::StoppedWorld;
+
+/// What a root is, as events give it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+enum RootKind {
+    Stack = 0,
+    HalfBuilt = 1,
+    RegisteredStack = 2,
+    Range = 3,
+    Handles = 4,
+    Finalizers = 5,
+}
 
 /// Feeds one collection's roots to its marker.
 pub(crate) struct RootScan<'a, 'm> {
@@ -38,15 +50,25 @@ impl<'a, 'm> RootScan<'a, 'm> {
     /// Every stack of every thread, the collecting one's own from where its registers were pushed; and the stacks
     /// that the program registered.
     pub(crate) fn stacks(&mut self, stopped: &StoppedWorld<'_>) {
+        let events = self.marker.events;
+        let scanned = Cell::new(0);
         let mut scan = |low, high| {
             // SAFETY: the stop has checked that the range is a stack of a thread that stands still, or of the
             // collecting thread above the frame that pushed its registers, or was registered as readable.
-            self.stack_bytes += unsafe { self.marker.conservative_range(low, high) } as u64;
+            scanned.set(scanned.get() + unsafe { self.marker.conservative_range(low, high) });
         };
-        for record in stopped.live() {
+        for &record in stopped.live() {
             stopped.scan_ranges(record, &mut scan);
+            let bytes = scanned.take();
+            self.stack_bytes += bytes as u64;
+            events.fire_root_scanned(std::ptr::from_ref(record) as usize, RootKind::Stack as u32, bytes);
         }
-        stopped.scan_registered_stacks(scan);
+        stopped.scan_registered_stacks(|low, high| {
+            scan(low, high);
+            let bytes = scanned.take();
+            self.stack_bytes += bytes as u64;
+            events.fire_root_scanned(low, RootKind::RegisteredStack as u32, bytes);
+        });
     }
 
     /// The cell that each thread may have been building: its value may have left the registers already
@@ -60,8 +82,10 @@ impl<'a, 'm> RootScan<'a, 'm> {
                 let cell = cache.building(bin);
                 debug_assert!(cell == 0 || heap.blocks.cell_containing(cell).is_some());
                 if cell != 0 {
+                    let bytes = CELL_BYTES[bin % CLASSES];
                     // SAFETY: the cell belongs to a stopped thread.
-                    unsafe { self.marker.conservative_range(cell, cell + CELL_BYTES[bin % CLASSES]) };
+                    unsafe { self.marker.conservative_range(cell, cell + bytes) };
+                    self.marker.events.fire_root_scanned(cell, RootKind::HalfBuilt as u32, bytes);
                 }
             }
         }
@@ -71,25 +95,35 @@ impl<'a, 'm> RootScan<'a, 'm> {
     pub(crate) fn ranges(&mut self, ranges: &Ranges) {
         ranges.for_each(|low, high| {
             // SAFETY: `register_range` promised that it is readable.
-            unsafe { self.marker.conservative_range(low, high) };
+            let bytes = unsafe { self.marker.conservative_range(low, high) };
+            self.marker.events.fire_root_scanned(low, RootKind::Range as u32, bytes);
             self.roots += 1;
         });
     }
 
     /// Root handles.
     pub(crate) fn handles(&mut self, handles: &SlotTable) {
-        handles.for_each(|object| {
-            self.marker.precise(object);
+        let before = self.roots;
+        handles.for_each(|slot, object| {
+            self.marker.precise(slot, object, Rank::Exact);
             self.roots += 1;
         });
+        self.scanned_table(handles.address(0), RootKind::Handles, before);
     }
 
     /// Objects in the finalizer thread's queue.
     pub(crate) fn waiting_for_finalizers(&mut self, finalizers: &Finalizers) {
+        let before = self.roots;
         finalizers.for_each_ready(|object| {
-            self.marker.precise(object);
+            self.marker.last_reference(object);
             self.roots += 1;
         });
+        self.scanned_table(std::ptr::from_ref(finalizers) as usize, RootKind::Finalizers, before);
+    }
+
+    fn scanned_table(&self, address: usize, kind: RootKind, before: u64) {
+        let bytes = (self.roots - before) as usize * size_of::<usize>();
+        self.marker.events.fire_root_scanned(address, kind as u32, bytes);
     }
 
     /// Bytes of stacks, and other roots.

@@ -29,26 +29,34 @@
 //! jump not taken; the word is on a cache line that is written only when a selection changes.
 
 pub mod clock;
+mod control;
+mod descriptor;
+pub mod filter;
 mod gate;
 mod histogram;
+pub mod labels;
 mod listeners;
 mod memory;
 pub mod record;
+pub mod reference;
 pub mod sink;
 pub mod state;
 pub mod statistics;
 pub mod table;
+mod template;
 
 use std::sync::Arc;
 
+pub use control::Control;
 pub use gate::Settled;
 pub use histogram::{Histogram, Summary};
+pub use labels::{Label, LabelError, Labels};
 pub use listeners::{ListenError, ListenerId, MAX_LISTENERS};
 pub use memory::MemorySink;
 pub use sink::{AfterFork, Chain, NullSink, Record, Sink};
-pub use state::{Categories, Category, EventSet, Keywords, Level, Provider, ProviderState, Selection};
+pub use state::{Categories, Category, EventSet, Keywords, Level, Provider, ProviderState, Selection, Switch};
 pub use statistics::{Phase, Statistics, Totals};
-pub use table::{DESCRIPTORS, Descriptor, Event, EventId, Group, payload};
+pub use table::{DESCRIPTORS, Descriptor, Event, EventId, Group, payload, template as templates};
 
 use self::listeners::{Change, Listeners};
 use self::record::RecordedWorld;
@@ -121,6 +129,42 @@ impl Events {
         change.set_selection(listener, selection)?;
         self.enable(&change);
         Ok(change.settle(listener))
+    }
+
+    /// A listener's switches, one call for each way in which tools turn events on and off.
+    pub fn control(&self, listener: ListenerId) -> Control<'_> {
+        Control::new(self, listener)
+    }
+
+    /// Gives a text a number, by which events can name it. Everywhere that firing is legal.
+    ///
+    /// # Errors
+    /// The text is too long or holds a 0, or the store is full.
+    pub fn telemetry_intern(&self, text: &str) -> Result<Label, LabelError> {
+        let label = Labels::of_the_process().intern(text)?;
+        self.fire_interned(label.get());
+        Ok(label)
+    }
+
+    /// Gives an address a name: an object, a thread's record, a data structure of the program's.
+    ///
+    /// # Errors
+    /// Nobody interned the label, the address is 0, or the store is full.
+    pub fn telemetry_label(&self, address: usize, label: Label) -> Result<(), LabelError> {
+        Labels::of_the_process().bind(address, label)?;
+        self.fire_labelled(address, label.get());
+        Ok(())
+    }
+
+    /// Names an address, unless it has this name already. 0 if there is no room for names: then it has none.
+    pub(crate) fn name(&self, address: usize, text: &str) -> u64 {
+        let labels = Labels::of_the_process();
+        let label = match labels.label_of(address) {
+            Some(label) if labels.text(label) == Some(text) => Ok(label),
+            _ => self.telemetry_intern(text),
+        };
+        let named = label.and_then(|label| self.telemetry_label(address, label).map(|()| label.get()));
+        named.unwrap_or(0)
     }
 
     /// What a listener wants.

@@ -91,6 +91,21 @@ impl BitOr for Keywords {
 const LEVELS_SHIFT: u32 = 56;
 const KEYWORD_BITS: u64 = (1 << LEVELS_SHIFT) - 1;
 
+/// On or off: what a host says about a keyword or a level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    /// Events of it may come.
+    On,
+    /// They don't.
+    Off,
+}
+
+impl From<bool> for Switch {
+    fn from(on: bool) -> Switch {
+        if on { Switch::On } else { Switch::Off }
+    }
+}
+
 /// What is enabled of one provider: a set of levels and a set of keywords in one word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProviderState(u64);
@@ -130,6 +145,27 @@ impl ProviderState {
         Keywords(self.0 & KEYWORD_BITS)
     }
 
+    /// Turns keywords on or off, as a host tells a collector; levels stay.
+    pub fn set_event_keyword_state(&mut self, keywords: Keywords, enabled: impl Into<Switch>) {
+        match enabled.into() {
+            Switch::On => self.enable_keyword(keywords),
+            Switch::Off => self.disable_keyword(keywords),
+        }
+    }
+
+    /// Turns this one level on or off, as a host tells a collector; keywords and the other levels stay.
+    pub fn set_event_level_state(&mut self, level: Level, enabled: impl Into<Switch>) {
+        match enabled.into() {
+            Switch::On => self.enable_level(level),
+            Switch::Off => self.disable_level(level),
+        }
+    }
+
+    /// Whether this level is enabled.
+    pub fn has_level(self, level: Level) -> bool {
+        self.0 & level.bit() != 0
+    }
+
     /// Whether an event of this keyword and this level is enabled: its level and one of its keywords are both on.
     pub fn selects(self, keyword: Keywords, level: Level) -> bool {
         self.0 & level.bit() != 0 && self.0 & keyword.0 & KEYWORD_BITS != 0
@@ -156,6 +192,32 @@ pub enum Category {
     User = 6,
 }
 
+impl Category {
+    /// Every category, in the order of their bits.
+    pub const ALL: [Category; 7] = [
+        Category::Arena,
+        Category::Pool,
+        Category::Trace,
+        Category::Seg,
+        Category::Ref,
+        Category::Object,
+        Category::User,
+    ];
+
+    /// Its name, as the MPS spells it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Category::Arena => "Arena",
+            Category::Pool => "Pool",
+            Category::Trace => "Trace",
+            Category::Seg => "Seg",
+            Category::Ref => "Ref",
+            Category::Object => "Object",
+            Category::User => "User",
+        }
+    }
+}
+
 /// A set of MPS categories: the whole 64-bit filter word, since tools read back what they wrote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Categories(pub u64);
@@ -176,6 +238,21 @@ impl Categories {
         let old = *self;
         self.0 = (self.0 & !reset.0) ^ flip.0;
         old
+    }
+
+    /// The filter as it is: `telemetry_control(0, 0)`.
+    pub fn telemetry_get(&mut self) -> Categories {
+        self.control(Categories::NONE, Categories::NONE)
+    }
+
+    /// Adds categories: `telemetry_control(mask, mask)`. Returns the old filter.
+    pub fn telemetry_set(&mut self, mask: Categories) -> Categories {
+        self.control(mask, mask)
+    }
+
+    /// Takes categories out: `telemetry_control(mask, 0)`. Returns the old filter.
+    pub fn telemetry_reset(&mut self, mask: Categories) -> Categories {
+        self.control(mask, Categories::NONE)
     }
 
     /// Whether this category is in the set.
@@ -288,6 +365,46 @@ impl Selection {
     /// Wants these MPS categories.
     pub fn categories(categories: Categories) -> Selection {
         Selection { categories, ..Selection::default() }
+    }
+
+    /// Of this provider these keywords, and every level up to this one; `None` is no level at all.
+    pub fn set(&mut self, provider: Provider, keywords: Keywords, up_to: Option<Level>) {
+        self.provider_mut(provider).set(keywords, up_to);
+    }
+
+    /// Adds keywords of a provider; its levels stay.
+    pub fn enable_keyword(&mut self, provider: Provider, keywords: Keywords) {
+        self.provider_mut(provider).enable_keyword(keywords);
+    }
+
+    /// Takes keywords of a provider away; its levels stay.
+    pub fn disable_keyword(&mut self, provider: Provider, keywords: Keywords) {
+        self.provider_mut(provider).disable_keyword(keywords);
+    }
+
+    /// Adds this one level of a provider; its keywords and other levels stay.
+    pub fn enable_level(&mut self, provider: Provider, level: Level) {
+        self.provider_mut(provider).enable_level(level);
+    }
+
+    /// Takes this one level of a provider away; its keywords and other levels stay.
+    pub fn disable_level(&mut self, provider: Provider, level: Level) {
+        self.provider_mut(provider).disable_level(level);
+    }
+
+    /// Turns keywords of a provider on or off, as a host tells a collector.
+    pub fn set_event_keyword_state(&mut self, provider: Provider, keywords: Keywords, enabled: impl Into<Switch>) {
+        self.provider_mut(provider).set_event_keyword_state(keywords, enabled);
+    }
+
+    /// Turns this one level of a provider on or off, as a host tells a collector.
+    pub fn set_event_level_state(&mut self, provider: Provider, level: Level, enabled: impl Into<Switch>) {
+        self.provider_mut(provider).set_event_level_state(level, enabled);
+    }
+
+    /// The MPS filter: takes `reset` out, then inverts `flip`. Returns the old filter.
+    pub fn telemetry_control(&mut self, reset: Categories, flip: Categories) -> Categories {
+        self.categories.control(reset, flip)
     }
 
     /// The state of one provider, to change.
@@ -428,9 +545,10 @@ mod tests {
 
     #[test]
     fn sets_of_groups_split_the_whole() {
-        let groups = [Group::World, Group::Collection, Group::Memory, Group::Object];
-        assert_eq!(groups.len(), GROUPS);
-        let union = groups.iter().fold(EventSet::NONE, |set, group| set | EventSet::group(*group));
+        for (index, group) in Group::ALL.iter().enumerate() {
+            assert_eq!(*group as usize, index);
+        }
+        let union = Group::ALL.iter().fold(EventSet::NONE, |set, group| set | EventSet::group(*group));
         assert_eq!(union, EventSet::all());
         assert_eq!(Selection::everything().selected(), EventSet::all());
         assert_eq!(EventSet::all().without(EventSet::all()), EventSet::NONE);

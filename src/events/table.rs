@@ -15,7 +15,11 @@
 //! ```
 //!
 //! and everything else is derived from it: [`EventId`], the [`DESCRIPTORS`] that documentation and consumers walk, a
-//! payload struct per event in [`payload`], [`Event`] (any payload, for a `match`), and `Events::fire_…` per event.
+//! payload struct per event in [`payload`], which serializes itself, a reader of such bytes per event in [`template`],
+//! [`Event`] (any payload, for a `match`), `Events::fire_…` per event, and the reference page (`stopworld events`).
+//!
+//! **Payloads grow at the end.** A field that came later says so (`since 2`): a reader of an older payload asks for it and
+//! is told that it is not there, and an older reader of a newer payload never looks that far.
 //!
 //! **An event tells the story of the collector, not a record of some format.** One phase may become several records in
 //! one format (a collection that starts is three MPS records) and none in another, so each of the three lists may be
@@ -26,140 +30,29 @@
 //! (`stopworld_fire_gc_start`); it is an `extern "C"` function, so a sink that panics aborts the process with a message
 //! and does not unwind through the stopped world.
 //!
-//! A payload is at most [`PAYLOAD_WORDS`] words, each field in a word of its own; so every record has the same size, a
-//! ring of them needs no lengths, and the compact little-endian form is the writers' affair.
+//! In a record a payload is at most [`PAYLOAD_WORDS`] words, each field in a word of its own. Serialized it is compact: the
+//! fields in order, little-endian, without padding.
 
 use super::Events;
+pub use super::descriptor::*;
+use super::descriptor::{index_of, offset_of, version_of};
 use super::state::{Category, Keywords, Level, Provider};
-
-/// The most fields that an event may have. A record carries this many words, used or not.
-pub const PAYLOAD_WORDS: usize = 6;
-
-/// Events whose enabled bits share a word. The check of an event is one load of its group's word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Group {
-    /// Worlds, threads, and the way they are stopped.
-    World,
-    /// The phases of a collection. Few per collection.
-    Collection,
-    /// Segments, ticks, large objects, roots and finalizers: the heap between collections.
-    Memory,
-    /// One event per object. Kept apart, and without the system call that finds the firing thread's id.
-    Object,
-}
-
-/// How many [`Group`]s there are.
-pub const GROUPS: usize = 4;
-
-/// What a number in a payload means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Unit {
-    /// A running number, from 1.
-    Ordinal,
-    /// How many.
-    Count,
-    /// A size in bytes.
-    Bytes,
-    /// An address in this process.
-    Address,
-    /// A thread, by the kernel's thread id.
-    Thread,
-    /// One of an enumeration of the collector's: a reason or a kind.
-    Code,
-}
-
-/// How a field is represented.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FieldKind {
-    /// 32 bits, unsigned.
-    U32,
-    /// 64 bits, unsigned.
-    U64,
-    /// As wide as a pointer.
-    Word,
-}
-
-/// A field of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Field {
-    /// Its name in the payload struct.
-    pub name: &'static str,
-    /// What it tells.
-    pub doc: &'static str,
-    /// How it is represented.
-    pub kind: FieldKind,
-    /// What its number means.
-    pub unit: Unit,
-}
-
-/// What an event becomes for tools that read .NET runtime events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NetEvent {
-    /// The manifest's name of the event.
-    pub name: &'static str,
-    /// The manifest's id.
-    pub id: u16,
-    /// The version of the payload that we write.
-    pub version: u8,
-    /// The manifest's opcode.
-    pub opcode: u8,
-    /// The provider that owns the id.
-    pub provider: Provider,
-    /// The keyword that selects it.
-    pub keyword: Keywords,
-    /// The level that selects it.
-    pub level: Level,
-}
-
-/// What an event becomes in an MPS telemetry stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MpsEvent {
-    /// The MPS's name of the record.
-    pub name: &'static str,
-    /// The record's code in event version 2.0.0.
-    pub code: u16,
-    /// The category that selects it.
-    pub category: Category,
-}
-
-/// What an event becomes in a GHC eventlog.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GhcEvent {
-    /// GHC's name of the record.
-    pub name: &'static str,
-    /// The record's tag.
-    pub tag: u16,
-}
-
-/// Everything the table says about one event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Descriptor {
-    /// The event.
-    pub id: EventId,
-    /// Its name, as in [`EventId`].
-    pub name: &'static str,
-    /// What happened, for people. Lines as in the source, each with its leading space.
-    pub doc: &'static str,
-    /// The name of its fire function, and, with `stopworld_` before it, of the symbol of the enabled half.
-    pub fire: &'static str,
-    /// The group whose word holds its enabled bit.
-    pub group: Group,
-    /// What it becomes for .NET tools.
-    pub net: &'static [NetEvent],
-    /// What it becomes in an MPS stream.
-    pub mps: &'static [MpsEvent],
-    /// What it becomes in a GHC eventlog.
-    pub ghc: &'static [GhcEvent],
-    /// The payload, in order.
-    pub fields: &'static [Field],
-}
 
 /// A type that can be a field of an event.
 trait FieldType: Copy {
     const KIND: FieldKind;
     fn into_word(self) -> u64;
     fn from_word(word: u64) -> Self;
+}
+
+/// The version that a field came with: 1 if the row does not say.
+macro_rules! since {
+    () => {
+        1
+    };
+    ($version:literal) => {
+        $version
+    };
 }
 
 macro_rules! field_type {
@@ -187,7 +80,7 @@ macro_rules! events {
             net [$($nname:ident = $nid:literal v $nver:literal op $nop:literal: $nprov:ident $nkey:ident $nlevel:ident),* $(,)?]
             mps [$($mname:ident = $mcode:literal: $mcat:ident),* $(,)?]
             ghc [$($gname:ident = $gtag:literal),* $(,)?]
-            fields {$($field:ident: $type:ty [$unit:ident] $fdoc:literal),* $(,)?}
+            fields {$($field:ident: $type:ty [$unit:ident] $fdoc:literal $(since $since:literal)?),* $(,)?}
         }
     )+) => {
         /// Every event there is, in the order of the table.
@@ -203,6 +96,17 @@ macro_rules! events {
 
         const GROUP_OF: [Group; IDS.len()] = [$(Group::$group),+];
 
+        /// The fields of each event.
+        const FIELDS: [&[Field]; IDS.len()] = [$(
+            &[$(Field {
+                name: stringify!($field),
+                doc: $fdoc,
+                kind: <$type as FieldType>::KIND,
+                unit: Unit::$unit,
+                since: since!($($since)?),
+            }),*],
+        )+];
+
         /// The table, for documentation and for consumers: `DESCRIPTORS[id as usize]` describes `id`.
         pub static DESCRIPTORS: [Descriptor; IDS.len()] = [$(
             Descriptor {
@@ -211,6 +115,7 @@ macro_rules! events {
                 doc: concat!($($doc, "\n"),+),
                 fire: stringify!($fire),
                 group: Group::$group,
+                version: version_of(FIELDS[EventId::$name as usize]),
                 net: &[$(NetEvent {
                     name: stringify!($nname),
                     id: $nid,
@@ -222,19 +127,14 @@ macro_rules! events {
                 }),*],
                 mps: &[$(MpsEvent { name: stringify!($mname), code: $mcode, category: Category::$mcat }),*],
                 ghc: &[$(GhcEvent { name: stringify!($gname), tag: $gtag }),*],
-                fields: &[$(Field {
-                    name: stringify!($field),
-                    doc: $fdoc,
-                    kind: <$type as FieldType>::KIND,
-                    unit: Unit::$unit,
-                }),*],
+                fields: FIELDS[EventId::$name as usize],
             },
         )+];
 
         /// What each event carries: a plain struct of fixed size per event.
         pub mod payload {
-            #[allow(unused_imports, reason = "an event without fields uses neither")]
-            use super::{FieldType, PAYLOAD_WORDS};
+            use super::template::FieldError;
+            use super::{EventId, FIELDS, FieldType, PAYLOAD_WORDS, offset_of};
             $(
                 $(#[doc = $doc])+
                 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,6 +145,36 @@ macro_rules! events {
                 )*}
 
                 impl $name {
+                    /// How many bytes it takes when serialized.
+                    pub const BYTES: usize = {
+                        let fields = FIELDS[EventId::$name as usize];
+                        offset_of(fields, fields.len())
+                    };
+
+                    /// The fields in order, little-endian, without padding.
+                    #[allow(unused_mut, unused_variables, unused_assignments, reason = "an event may have no fields")]
+                    pub fn serialize(&self) -> [u8; Self::BYTES] {
+                        let mut bytes = [0; Self::BYTES];
+                        let mut rest = &mut bytes[..];
+                        $(
+                            let (field, behind) = rest.split_at_mut(<$type as FieldType>::KIND.bytes());
+                            field.copy_from_slice(&self.$field.to_le_bytes());
+                            rest = behind;
+                        )*
+                        bytes
+                    }
+
+                    /// The inverse of [`serialize`](Self::serialize), for a payload of `version`. Bytes behind its last field,
+                    /// as a later version has them, are not looked at.
+                    ///
+                    /// # Errors
+                    /// The version does not have all fields yet, or the bytes end too soon.
+                    #[allow(unused_variables, reason = "an event may have no fields")]
+                    pub fn deserialize(bytes: &[u8], version: u8) -> Result<$name, FieldError> {
+                        let template = super::template::$name::at(bytes, version);
+                        Ok($name { $($field: template.$field()?),* })
+                    }
+
                     #[inline]
                     #[allow(unused_mut, unused_variables, unused_assignments, reason = "an event may have no fields")]
                     pub(super) fn from_words(words: &[u64; PAYLOAD_WORDS]) -> $name {
@@ -255,10 +185,47 @@ macro_rules! events {
                     }
                 }
 
-                const _: () = {
-                    const FIELDS: &[&str] = &[$(stringify!($field)),*];
-                    assert!(FIELDS.len() <= PAYLOAD_WORDS, "an event has more fields than a record has words");
-                };
+                const _: () = assert!(
+                    FIELDS[EventId::$name as usize].len() <= PAYLOAD_WORDS,
+                    "an event has more fields than a record has words"
+                );
+            )+
+        }
+
+        /// Readers of serialized payloads: each field by its name, from its offset in the bytes. Nothing is copied; a field
+        /// that the payload's version does not have, or that lies beyond the end of the bytes, is an error and not a number.
+        pub mod template {
+            pub use crate::events::template::{FieldError, View};
+            use super::{EventId, FIELDS, FieldType, index_of};
+            $(
+                $(#[doc = $doc])+
+                #[derive(Clone, Copy, Debug)]
+                pub struct $name<'a>(View<'a>);
+
+                impl<'a> $name<'a> {
+                    /// Over the bytes of a payload of this version.
+                    #[inline]
+                    pub fn at(bytes: &'a [u8], version: u8) -> $name<'a> {
+                        $name(View::at(EventId::$name, bytes, version))
+                    }
+
+                    $(
+                        #[doc = $fdoc]
+                        ///
+                        /// # Errors
+                        /// The version has no such field, or the bytes end before it.
+                        #[inline]
+                        pub fn $field(&self) -> Result<$type, FieldError> {
+                            const INDEX: usize = index_of(FIELDS[EventId::$name as usize], stringify!($field));
+                            self.0.field(INDEX).map(<$type>::from_word)
+                        }
+                    )*
+
+                    /// The same without the names.
+                    pub fn view(&self) -> View<'a> {
+                        self.0
+                    }
+                }
             )+
         }
 
@@ -275,6 +242,24 @@ macro_rules! events {
                 match id {
                     $(EventId::$name => Event::$name(payload::$name::from_words(words)),)+
                 }
+            }
+
+            /// Which event it is.
+            pub fn id(&self) -> EventId {
+                match self {
+                    $(Event::$name(_) => EventId::$name,)+
+                }
+            }
+
+            /// Its payload in order, little-endian, without padding, at the beginning of `buffer`.
+            pub fn serialize<'b>(&self, buffer: &'b mut [u8; MAX_PAYLOAD_BYTES]) -> &'b [u8] {
+                let length = match self {
+                    $(Event::$name(payload) => {
+                        buffer[..payload::$name::BYTES].copy_from_slice(&payload.serialize());
+                        payload::$name::BYTES
+                    })+
+                };
+                &buffer[..length]
             }
         }
 
@@ -331,6 +316,27 @@ impl EventId {
     }
 }
 
+/// Where each field of each event begins in its serialized payload.
+static OFFSETS: [[u8; PAYLOAD_WORDS]; EventId::COUNT] = {
+    let mut offsets = [[0; PAYLOAD_WORDS]; EventId::COUNT];
+    let mut event = 0;
+    while event < EventId::COUNT {
+        let mut index = 0;
+        while index < FIELDS[event].len() {
+            offsets[event][index] = offset_of(FIELDS[event], index) as u8;
+            index += 1;
+        }
+        event += 1;
+    }
+    offsets
+};
+
+/// Where this field of this event begins. The index is that of a field.
+#[inline]
+pub(super) fn offset_in(id: EventId, index: usize) -> usize {
+    usize::from(OFFSETS[id as usize][index])
+}
+
 const MASKS: [u32; EventId::COUNT] = {
     let mut masks = [0; EventId::COUNT];
     let mut next = [1_u32; GROUPS];
@@ -349,27 +355,79 @@ events! {
     /// A world exists and can collect.
     WorldCreated / fire_world_created in World {
         net [Settings = 2 v 1 op 14: Private GC Informational]
-        mps [EventInit = 0x1D: Arena, ArenaCreateVM = 0x09: Arena, PoolInit = 0x2D: Pool]
+        mps [EventInit = 0x1D: Arena, ArenaCreateVM = 0x09: Arena, VMInit = 0x5A: Arena]
         ghc [RTS_IDENTIFIER = 29, PROGRAM_ARGS = 30, OSPROCESS_PID = 32, WALL_CLOCK_TIME = 43, CAPSET_CREATE = 25, HEAP_INFO = 52]
-        fields {}
+        fields {
+            world_addr: usize [Address] "the world" since 2,
+            heap_addr: usize [Address] "where its heap begins" since 2,
+            reserved_bytes: usize [Bytes] "addresses that the heap may use" since 2,
+            chunk_bytes: usize [Bytes] "memory is taken from the system in multiples of this" since 2,
+            block_bytes: usize [Bytes] "size of a block" since 2,
+        }
     }
 
-    /// A world is closed: its threads are gone and its memory is about to be.
+    /// A world is gone, and its memory with it.
     WorldClosed / fire_world_closed in World {
         net []
-        mps [PoolFinish = 0x2B: Pool, ArenaDestroy = 0x0A: Arena]
+        mps [VMFinish = 0x59: Arena, ArenaDestroy = 0x0A: Arena]
         ghc [CAPSET_DELETE = 26]
-        fields {}
+        fields {
+            world_addr: usize [Address] "the world" since 2,
+            heap_addr: usize [Address] "where its heap began" since 2,
+        }
+    }
+
+    /// A space of the heap exists: for small, for pinned, or for large objects.
+    PoolCreated / fire_pool_created in World {
+        net []
+        mps [PoolInit = 0x2D: Pool]
+        ghc []
+        fields {
+            pool_addr: usize [Address] "the space",
+            space: u32 [Code] "which: 0 small, 1 pinned, 2 large",
+        }
+    }
+
+    /// A space of the heap is gone.
+    PoolClosed / fire_pool_closed in World {
+        net []
+        mps [PoolFinish = 0x2B: Pool]
+        ghc []
+        fields {
+            pool_addr: usize [Address] "the space",
+            space: u32 [Code] "which: 0 small, 1 pinned, 2 large",
+        }
+    }
+
+    /// The heap may not grow beyond this.
+    CommitLimitSet / fire_commit_limit_set in World {
+        net []
+        mps [CommitLimitSet = 0x1B: Arena]
+        ghc []
+        fields {
+            limit_bytes: usize [Bytes] "the heap limit",
+        }
+    }
+
+    /// So many records found no room and are lost. It stands where they would have stood.
+    RecordsDropped / fire_records_dropped in World {
+        net [GCDynamicEvent = 39 v 0 op 41: Default GC Informational]
+        mps [MessagesDropped = 0x25: Arena]
+        ghc [LOG_MSG = 16]
+        fields {
+            count: u64 [Count] "records lost",
+        }
     }
 
     /// A thread has joined the world and may allocate.
     ThreadAttached / fire_thread_attached in World {
         net []
-        mps [Intern = 0x21: User, Label = 0x22: User]
+        mps []
         ghc [CREATE_THREAD = 0, THREAD_LABEL = 44]
         fields {
             tid: u32 [Thread] "the thread",
             record_addr: usize [Address] "its stop record",
+            label: u64 [Label] "its name" since 2,
         }
     }
 
@@ -381,6 +439,7 @@ events! {
         fields {
             tid: u32 [Thread] "the thread",
             record_addr: usize [Address] "its stop record",
+            label: u64 [Label] "its name" since 2,
         }
     }
 
@@ -452,12 +511,48 @@ events! {
     /// The roots have been scanned.
     RootsEnd / fire_roots_end in Collection {
         net [GCMarkWithType = 202 v 0 op 202: Default GC Informational]
-        mps [RootScan = 0x37: Seg, TraceFlipEnd = 0x4C: Trace]
+        mps [TraceFlipEnd = 0x4C: Trace]
         ghc []
         fields {
             number: u32 [Ordinal] "which collection",
             stack_bytes: usize [Bytes] "stack that was scanned, all threads together",
             roots: usize [Count] "objects that a root refers to",
+        }
+    }
+
+    /// A root has been scanned: a thread's stacks, a registered range, a table of handles.
+    RootScanned / fire_root_scanned in Block {
+        net []
+        mps [RootScan = 0x37: Seg]
+        ghc []
+        fields {
+            root_addr: usize [Address] "the thread's stop record, the cell, the stack, the range, the table",
+            kind: u32 [Code] "0 stacks of a thread, 1 half-built object, 2 registered stack, 3 range, 4 handles, 5 finalizers",
+            bytes: usize [Bytes] "how much of it was looked at",
+        }
+    }
+
+    /// Memory has been scanned conservatively: a piece of a stack, a range, a cell that was being built.
+    AreaScanned / fire_area_scanned in Block {
+        net []
+        mps [TraceScanArea = 0x4E: Seg]
+        ghc []
+        fields {
+            base_addr: usize [Address] "its first byte",
+            limit_addr: usize [Address] "the byte behind its last",
+        }
+    }
+
+    /// A word that lies in the heap was looked at: a reference, or on a stack what may be one. One event per reference:
+    /// expect very many.
+    ReferenceFixed / fire_reference_fixed in Object {
+        net []
+        mps [TraceFix = 0x49: Ref]
+        ghc []
+        fields {
+            slot_addr: usize [Address] "where the word stands",
+            reference: usize [Address] "the word",
+            rank: u32 [Code] "0 ambiguous (a stack), 1 exact (an object, a handle), 2 final (a finalizer's)",
         }
     }
 
@@ -474,12 +569,25 @@ events! {
     /// Everything that the roots reach is marked.
     MarkEnd / fire_mark_end in Collection {
         net [GCMarkWithType = 202 v 0 op 202: Default GC Informational]
-        mps [SegScan = 0x3D: Seg]
+        mps []
         ghc [GC_IDLE = 20, GC_DONE = 22]
         fields {
             number: u32 [Ordinal] "which collection",
             objects: usize [Count] "objects marked, those twice for which two markers raced",
             stack_bytes: usize [Bytes] "the most that a mark stack took",
+        }
+    }
+
+    /// The marked objects of a block have been scanned. Told when marking is over, since it goes by object; and at once
+    /// when a full mark stack makes it go over the blocks again.
+    BlockScanned / fire_block_scanned in Block {
+        net []
+        mps [SegScan = 0x3D: Seg]
+        ghc []
+        fields {
+            addr: usize [Address] "where the block begins",
+            space: u32 [Code] "which: 0 small, 1 pinned, 2 large",
+            objects: usize [Count] "marked objects in it",
         }
     }
 
@@ -511,12 +619,24 @@ events! {
             GCGlobalHeapHistory = 205 v 4 op 205: Default GC Informational,
             GCPerHeapHistory = 204 v 3 op 204: Default GC Informational,
         ]
-        mps [SegReclaim = 0x3C: Seg, TraceDestroy = 0x46: Trace]
+        mps [TraceDestroy = 0x46: Trace]
         ghc [GC_STATS_GHC = 53]
         fields {
             number: u32 [Ordinal] "which collection",
             live_bytes: usize [Bytes] "what lives",
             freed_bytes: usize [Bytes] "what died in this collection",
+        }
+    }
+
+    /// It is known of a block what lives in it.
+    BlockReclaimed / fire_block_reclaimed in Block {
+        net []
+        mps [SegReclaim = 0x3C: Seg]
+        ghc []
+        fields {
+            addr: usize [Address] "where the block begins",
+            space: u32 [Code] "which: 0 small, 1 pinned, 2 large",
+            live_bytes: usize [Bytes] "what lives in it",
         }
     }
 
@@ -582,15 +702,15 @@ events! {
         mps []
         ghc [LOG_MSG = 16]
         fields {
-            old_kind: u32 [Code] "the outgoing vtable",
-            new_kind: u32 [Code] "the incoming vtable",
+            old_kind: u32 [Code] "the outgoing vtable: 0 signals, 1 safepoints, 2 the mock debugger, 3 another",
+            new_kind: u32 [Code] "the incoming vtable, likewise",
         }
     }
 
     /// The heap took memory from its reservation.
     SegmentCreated / fire_segment_created in Memory {
         net [GCCreateSegment = 5 v 1 op 134: Default GC Informational]
-        mps [ArenaAlloc = 0x06: Arena, SegAlloc = 0x38: Seg, VMMap = 0x5B: Seg]
+        mps [ArenaExtend = 0x0B: Arena, VMMap = 0x5B: Seg]
         ghc [BLOCKS_SIZE = 91]
         fields {
             addr: usize [Address] "where it begins",
@@ -598,14 +718,74 @@ events! {
         }
     }
 
-    /// The heap gave memory back to the system.
+    /// The heap gave memory back to the system. The addresses stay its own.
     SegmentFreed / fire_segment_freed in Memory {
         net [GCFreeSegment = 6 v 1 op 135: Default GC Informational]
-        mps [ArenaFree = 0x0C: Arena, SegFree = 0x3A: Seg, VMUnmap = 0x5C: Seg]
+        mps [VMUnmap = 0x5C: Seg]
         ghc [MEM_RETURN = 90]
         fields {
             addr: usize [Address] "where it began",
             bytes: usize [Bytes] "its size",
+        }
+    }
+
+    /// A space took a block, or for a large object several side by side.
+    BlockAcquired / fire_block_acquired in Block {
+        net []
+        mps [ArenaAlloc = 0x06: Arena, SegAlloc = 0x38: Seg]
+        ghc []
+        fields {
+            addr: usize [Address] "where the block begins",
+            bytes: usize [Bytes] "its size",
+            space: u32 [Code] "who took it: 0 small, 1 pinned, 2 large",
+        }
+    }
+
+    /// Nothing lives in a block, and any space may take it.
+    BlockReleased / fire_block_released in Block {
+        net []
+        mps [ArenaFree = 0x0C: Arena, SegFree = 0x3A: Seg]
+        ghc []
+        fields {
+            addr: usize [Address] "where the block begins",
+            bytes: usize [Bytes] "its size",
+            space: u32 [Code] "who had it: 0 small, 1 pinned, 2 large",
+        }
+    }
+
+    /// A thread's allocation cache got a run of free cells.
+    CacheRefilled / fire_cache_refilled in Block {
+        net []
+        mps [BufferFill = 0x14: Seg]
+        ghc []
+        fields {
+            buffer_addr: usize [Address] "where the thread keeps its run of this size",
+            asked_bytes: usize [Bytes] "size of the cell that was asked for",
+            addr: usize [Address] "the first cell of the run",
+            bytes: usize [Bytes] "size of the run",
+        }
+    }
+
+    /// There was no room for an object, and collections made none.
+    AllocationFailed / fire_allocation_failed in Memory {
+        net [GCDynamicEvent = 39 v 0 op 41: Default GC Informational]
+        mps [ArenaAllocFail = 0x07: Arena, SegAllocFail = 0x39: Seg]
+        ghc [LOG_MSG = 16]
+        fields {
+            bytes: usize [Bytes] "what was asked for",
+            live_bytes: usize [Bytes] "what was alive after the last collection",
+            limit_bytes: usize [Bytes] "the heap limit",
+        }
+    }
+
+    /// A thread found no room below the heap limit and begins to collect for it, or is through with that.
+    EmergencySet / fire_emergency_set in Memory {
+        net []
+        mps [ArenaSetEmergency = 0x0F: Arena]
+        ghc []
+        fields {
+            emergency: u32 [Code] "1 it begins, 0 it is over",
+            bytes: usize [Bytes] "what the thread had asked for",
         }
     }
 
@@ -624,22 +804,24 @@ events! {
     /// A large object was allocated, in blocks of its own.
     LargeAllocated / fire_large_allocated in Memory {
         net []
-        mps [ArenaAlloc = 0x06: Arena]
+        mps []
         ghc []
         fields {
             addr: usize [Address] "the object",
-            bytes: usize [Bytes] "its size",
+            bytes: usize [Bytes] "the size of its value",
+            type_addr: usize [Address] "its type" since 2,
         }
     }
 
-    /// An object was allocated. One event per object: expect many.
+    /// An object was allocated. One event per object: expect many. What is told as allocated and not as freed is, at the end
+    /// of a collection, what lives.
     ObjectAllocated / fire_object_allocated in Object {
         net []
         mps [PoolAlloc = 0x2A: Object]
         ghc []
         fields {
             addr: usize [Address] "the object",
-            bytes: usize [Bytes] "its size",
+            bytes: usize [Bytes] "what it takes of the heap: its cell, or its blocks",
         }
     }
 
@@ -650,17 +832,27 @@ events! {
         ghc []
         fields {
             addr: usize [Address] "the object that was there",
-            bytes: usize [Bytes] "its size",
+            bytes: usize [Bytes] "what it took of the heap: its cell, or its blocks",
+        }
+    }
+
+    /// Finalizers are due, and the finalizer thread is told so.
+    FinalizersDue / fire_finalizers_due in Memory {
+        net []
+        mps [MessagesExist = 0x26: Arena]
+        ghc []
+        fields {
+            count: u32 [Count] "objects that the last collection queued",
         }
     }
 
     /// The finalizer thread starts on a batch.
     FinalizerBegin / fire_finalizer_begin in Memory {
         net [GCFinalizersBegin = 14 v 1 op 19: Default GC Informational]
-        mps [MessagesExist = 0x26: Arena]
+        mps []
         ghc []
         fields {
-            count: u32 [Count] "objects in the batch",
+            count: u32 [Count] "objects that are due",
         }
     }
 
@@ -703,6 +895,155 @@ events! {
         ghc []
         fields {
             slot_addr: usize [Address] "the handle's slot",
+        }
+    }
+
+    /// A text has got a number. The text itself is in the store of labels.
+    Interned / fire_interned in User {
+        net []
+        mps [Intern = 0x21: User]
+        ghc []
+        fields {
+            label: u64 [Label] "the number of the text",
+        }
+    }
+
+    /// An address has got a name.
+    Labelled / fire_labelled in User {
+        net []
+        mps [Label = 0x22: User, LabelPointer = 0x23: User]
+        ghc []
+        fields {
+            address: usize [Address] "what is named",
+            label: u64 [Label] "its name",
+        }
+    }
+
+    /// A heap dump tells of a type that its objects have.
+    DumpType / fire_dump_type in Profile {
+        net [BulkType = 15 v 0 op 10: Default TYPE Informational]
+        mps []
+        ghc []
+        fields {
+            type_addr: usize [Address] "the type",
+            label: u64 [Label] "its name",
+        }
+    }
+
+    /// A heap dump tells of an object. Its references follow, in order.
+    DumpNode / fire_dump_node in Profile {
+        net [GCBulkNode = 18 v 0 op 22: Default GC_HEAP_DUMP Informational]
+        mps []
+        ghc []
+        fields {
+            addr: usize [Address] "the object",
+            bytes: usize [Bytes] "what it takes of the heap",
+            type_addr: usize [Address] "its type",
+            edges: usize [Count] "references that follow",
+        }
+    }
+
+    /// A heap dump tells of a reference in the object before it.
+    DumpEdge / fire_dump_edge in Profile {
+        net [GCBulkEdge = 19 v 0 op 23: Default GC_HEAP_DUMP Informational]
+        mps []
+        ghc []
+        fields {
+            target_addr: usize [Address] "the object that it refers to",
+            offset: u32 [Bytes] "where in the object it stands",
+        }
+    }
+
+    /// A heap dump tells of a root.
+    DumpRoot / fire_dump_root in Profile {
+        net [GCBulkRootEdge = 16 v 0 op 20: Default GC_HEAP_DUMP Informational]
+        mps []
+        ghc []
+        fields {
+            object_addr: usize [Address] "the object that it keeps alive",
+            kind: u32 [Code] "as of a root that was scanned",
+            root_addr: usize [Address] "where the root stands",
+        }
+    }
+
+    /// The profiler begins to take censuses.
+    CensusProfileBegin / fire_census_profile_begin in Profile {
+        net []
+        mps []
+        ghc [HEAP_PROF_BEGIN = 160]
+        fields {
+            period_ns: u64 [Nanoseconds] "time between two censuses, 0 if they come with the collections",
+            breakdown: u32 [Code] "what they count by: 1 cost centre, 2 module, 3 description, 4 type, 5 retainer, 6 biography, 7 closure type",
+        }
+    }
+
+    /// The profiler knows a cost centre.
+    CostCentre / fire_cost_centre in Profile {
+        net []
+        mps []
+        ghc [HEAP_PROF_COST_CENTRE = 161]
+        fields {
+            id: u32 [Ordinal] "the cost centre",
+            label: u64 [Label] "its name",
+            module: u64 [Label] "the module that it is in",
+            place: u64 [Label] "where in the source",
+            flags: u32 [Code] "1 it belongs to the whole program and not to a caller",
+        }
+    }
+
+    /// A census begins.
+    CensusBegin / fire_census_begin in Profile {
+        net []
+        mps []
+        ghc [HEAP_PROF_SAMPLE_BEGIN = 162, HEAP_BIO_PROF_SAMPLE_BEGIN = 166]
+        fields {
+            era: u64 [Ordinal] "which census",
+            taken_ns: u64 [Nanoseconds] "the time that it speaks of",
+        }
+    }
+
+    /// A census counted this much under one heading.
+    CensusBand / fire_census_band in Profile {
+        net []
+        mps []
+        ghc [HEAP_PROF_SAMPLE_COST_CENTRE = 163, HEAP_PROF_SAMPLE_STRING = 164]
+        fields {
+            label: u64 [Label] "the heading",
+            bytes: u64 [Bytes] "what lives under it",
+            objects: u64 [Count] "objects that live under it",
+            stack: u32 [Ordinal] "the cost centre stack, 0 if it is a text",
+        }
+    }
+
+    /// A census is over.
+    CensusEnd / fire_census_end in Profile {
+        net []
+        mps []
+        ghc [HEAP_PROF_SAMPLE_END = 165]
+        fields {
+            era: u64 [Ordinal] "which census",
+        }
+    }
+
+    /// The profiler begins to tick.
+    TickerBegin / fire_ticker_begin in Profile {
+        net []
+        mps []
+        ghc [PROF_BEGIN = 168]
+        fields {
+            interval_ns: u64 [Nanoseconds] "time between two ticks",
+        }
+    }
+
+    /// The profiler's clock ticked, and this is where a thread was.
+    Tick / fire_tick in Profile {
+        net []
+        mps []
+        ghc [PROF_SAMPLE_COST_CENTRE = 167]
+        fields {
+            tick: u64 [Ordinal] "which tick",
+            tid: u32 [Thread] "the thread",
+            stack: u32 [Ordinal] "the cost centre stack",
         }
     }
 }

@@ -35,6 +35,8 @@ pub(crate) struct AllocationCache {
     blocks: [OwnedBlock; BINS],
     /// 1: the thread is in the sweep gate. Only to name who keeps a collection from beginning.
     sweeping: AtomicU32,
+    /// A large object that the thread has made and no event has told of; 0 if there is none.
+    large_to_tell: AtomicUsize,
 }
 
 /// The block that a thread allocates from in one bin.
@@ -42,6 +44,8 @@ struct OwnedBlock {
     block: AtomicUsize,
     /// Bytes in the block's further runs.
     rest: AtomicUsize,
+    /// Of the run's cells, those below this address are settled: events have told of them, or never will.
+    settled: AtomicUsize,
 }
 
 /// A free run as it lies in memory: this word is the first payload word of its first cell.
@@ -73,9 +77,15 @@ impl AllocationCache {
     pub(crate) fn new() -> Self {
         Self {
             runs: [const { Run { cursor: AtomicUsize::new(0), limit: AtomicUsize::new(0) } }; BINS],
-            blocks: [const { OwnedBlock { block: AtomicUsize::new(NO_BLOCK as usize), rest: AtomicUsize::new(0) } };
-                BINS],
+            blocks: [const {
+                OwnedBlock {
+                    block: AtomicUsize::new(NO_BLOCK as usize),
+                    rest: AtomicUsize::new(0),
+                    settled: AtomicUsize::new(0),
+                }
+            }; BINS],
             sweeping: AtomicU32::new(0),
+            large_to_tell: AtomicUsize::new(0),
         }
     }
 
@@ -146,9 +156,46 @@ impl AllocationCache {
         run.cursor.store(0, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         run.limit.store(header + bytes, Ordering::Relaxed);
+        owned.settled.store(header, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         run.cursor.store(header, Ordering::Relaxed);
         true
+    }
+
+    /// The bin's run as it is: its first free cell, and its bytes.
+    pub(crate) fn run(&self, bin: usize) -> (usize, usize) {
+        let (cursor, limit) =
+            (self.runs[bin].cursor.load(Ordering::Relaxed), self.runs[bin].limit.load(Ordering::Relaxed));
+        (cursor, limit.saturating_sub(cursor))
+    }
+
+    /// Where the bin's run is kept: what events call the thread's buffer.
+    pub(crate) fn buffer(&self, bin: usize) -> usize {
+        std::ptr::from_ref(&self.runs[bin]) as usize
+    }
+
+    /// The cells of the bin's run that were allocated and are not settled: from the first one's header to the last one's
+    /// end. For the thread itself, and for the collector.
+    pub(crate) fn unsettled(&self, bin: usize) -> std::ops::Range<usize> {
+        let cursor = self.runs[bin].cursor.load(Ordering::Relaxed);
+        self.blocks[bin].settled.load(Ordering::Relaxed).min(cursor)..cursor
+    }
+
+    /// From now on all cells of the run below this address are settled.
+    pub(crate) fn settle(&self, bin: usize, below: usize) {
+        self.blocks[bin].settled.store(below, Ordering::Relaxed);
+    }
+
+    /// Remembers a large object that no event has told of. Its header is not written yet.
+    pub(crate) fn made_large(&self, payload: usize) {
+        self.large_to_tell.store(payload, Ordering::Relaxed);
+    }
+
+    /// The large object that no event has told of, if there is one; from now on there is none.
+    pub(crate) fn take_large(&self) -> Option<usize> {
+        let payload = self.large_to_tell.load(Ordering::Relaxed);
+        self.large_to_tell.store(0, Ordering::Relaxed);
+        (payload != 0).then_some(payload)
     }
 
     /// The block that this thread owns in a bin.

@@ -103,7 +103,8 @@ impl FreeBlocks {
 }
 
 impl Heap {
-    /// Allocates a large object with a zeroed payload. `lock` takes the allocation lock.
+    /// Allocates a large object with a zeroed payload. `lock` takes the allocation lock; `made` hears of the payload's address
+    /// before it is an object, in the same step as far as a stop can see.
     ///
     /// # Errors
     /// Why a collection is needed first.
@@ -112,6 +113,7 @@ impl Heap {
         payload_bytes: usize,
         info: &'static TypeInfo,
         lock: impl FnOnce() -> LockGuard<'a>,
+        made: impl FnOnce(usize),
     ) -> Result<*mut u8, Need> {
         let blocks = blocks_of(payload_bytes).ok_or(Need::Room)?;
         let guard = lock();
@@ -138,6 +140,7 @@ impl Heap {
         if !fresh {
             self.zero(header + HEADER_BYTES, payload_bytes);
         }
+        made(header + HEADER_BYTES);
         // SAFETY: as above; from now on the object can be traced.
         unsafe { (*(header as *const AtomicUsize)).store(std::ptr::from_ref(info) as usize, Relaxed) };
         drop(sweeping);

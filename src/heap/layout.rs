@@ -141,6 +141,23 @@ pub enum Space {
     Large = 2,
 }
 
+/// How many spaces there are.
+pub(crate) const SPACES: usize = 3;
+
+impl Space {
+    /// Every space, in the order of their numbers.
+    pub(crate) const ALL: [Space; SPACES] = [Space::Small, Space::Pinned, Space::Large];
+
+    /// Its name, as events and reports give it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Space::Small => "small objects",
+            Space::Pinned => "pinned objects",
+            Space::Large => "large objects",
+        }
+    }
+}
+
 /// Spaces that are cut into size classes.
 pub(crate) const CLASSED_SPACES: usize = 2;
 /// Every combination of a classed space and a size class has an allocation run and a list of blocks.

@@ -34,7 +34,9 @@ use blocks::{BlockIndex, BlockState, Blocks, NO_BLOCK};
 use cache::AllocationCache;
 use gate::SweepGate;
 use large::FreeBlocks;
-use layout::{BINS, BLOCK_BYTES, CELL_BYTES, CHUNK_BLOCKS, CHUNK_BYTES, CLASSED_SPACES, CLASSES, cells_per_block};
+use layout::{
+    BINS, BLOCK_BYTES, CELL_BYTES, CHUNK_BLOCKS, CHUNK_BYTES, CLASSED_SPACES, CLASSES, SPACES, Space, cells_per_block,
+};
 
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU8, AtomicU64, LockGuard, Ordering::Relaxed};
@@ -103,6 +105,8 @@ pub(crate) struct Heap {
     committed_bytes: AtomicU64,
     /// As many of them as events have told of.
     announced_bytes: AtomicU64,
+    /// Nothing but addresses of their own, by which events name the spaces.
+    pools: [u64; SPACES],
 }
 
 // SAFETY: `state` is only reached through `state()`, whose callers hold the allocation lock; all else is atomic.
@@ -135,7 +139,13 @@ impl Heap {
             paranoid: paranoid == Paranoid::On,
             committed_bytes: AtomicU64::new(0),
             announced_bytes: AtomicU64::new(0),
+            pools: [0; SPACES],
         })
+    }
+
+    /// What events call this space: an address of its own, as long as the heap stays where it is.
+    pub(crate) fn pool(&self, space: Space) -> usize {
+        std::ptr::from_ref(&self.pools[space as usize]) as usize
     }
 
     /// The state behind the allocation lock.
@@ -299,37 +309,34 @@ impl Heap {
         fresh
     }
 
-    /// Gives free blocks' memory back to the kernel, the highest first, until no more than `target_bytes` are
-    /// resident. Returns how many bytes that were. The allocation lock is held, and nobody is stopped.
-    pub(crate) fn give_back(&self, target_bytes: u64) -> u64 {
+    /// Gives a piece of free blocks' memory back to the kernel, the highest below block `below`, unless no more than
+    /// `target_bytes` are resident; and sets `below` to where the next piece may be. Returns the piece: its address and its
+    /// bytes. The allocation lock is held, and nobody is stopped.
+    pub(crate) fn give_back(&self, target_bytes: u64, below: &mut usize) -> Option<(usize, usize)> {
         // SAFETY: the allocation lock is held.
         let state = unsafe { self.state() };
-        let mut given = 0;
-        let mut end = state.committed_blocks;
-        while end > 0 && (state.resident_blocks * BLOCK_BYTES) as u64 > target_bytes {
-            let is_ours = |state: &mut HeapState, block: usize| {
-                state.free.contains(block) && self.blocks.info(block as BlockIndex).fresh.load(Relaxed) == 0
-            };
-            let mut first = end;
-            while first > 0 && end - first < CHUNK_BLOCKS && is_ours(state, first - 1) {
-                first -= 1;
-            }
-            if first == end {
-                end -= 1;
-                continue;
-            }
-            let bytes = (end - first) * BLOCK_BYTES;
-            if self.blocks.memory().release(first * BLOCK_BYTES, bytes).is_err() {
-                break;
-            }
-            for block in first..end {
-                self.blocks.info(block as BlockIndex).fresh.store(1, Relaxed);
-            }
-            state.resident_blocks -= end - first;
-            given += bytes as u64;
-            end = first;
+        let is_ours = |state: &mut HeapState, block: usize| {
+            state.free.contains(block) && self.blocks.info(block as BlockIndex).fresh.load(Relaxed) == 0
+        };
+        let mut end = state.committed_blocks.min(*below);
+        while end > 0 && !is_ours(state, end - 1) {
+            end -= 1;
         }
-        given
+        let mut first = end;
+        while first > 0 && end - first < CHUNK_BLOCKS && is_ours(state, first - 1) {
+            first -= 1;
+        }
+        *below = first;
+        let bytes = (end - first) * BLOCK_BYTES;
+        if bytes == 0 || (state.resident_blocks * BLOCK_BYTES) as u64 <= target_bytes {
+            return None;
+        }
+        self.blocks.memory().release(first * BLOCK_BYTES, bytes).ok()?;
+        for block in first..end {
+            self.blocks.info(block as BlockIndex).fresh.store(1, Relaxed);
+        }
+        state.resident_blocks -= end - first;
+        Some((self.blocks.start(first as BlockIndex), bytes))
     }
 
     /// Bytes of memory that the heap costs the machine. The allocation lock is held.

@@ -78,12 +78,12 @@ impl SlotTable {
         std::ptr::from_ref(self.slot(index)) as usize
     }
 
-    /// Every word in use. Takes no lock: for the stopped world, whose collector holds it.
-    pub(crate) fn for_each(&self, mut visit: impl FnMut(usize)) {
+    /// Every word in use, with the address of its slot. Takes no lock: for the stopped world, whose collector holds it.
+    pub(crate) fn for_each(&self, mut visit: impl FnMut(usize, usize)) {
         for index in 0..self.used.load(Ordering::Relaxed) {
             let word = self.slot(index).load(Ordering::Relaxed);
             if word & FREE_TAG == 0 && word != 0 {
-                visit(word);
+                visit(self.address(index), word);
             }
         }
     }
@@ -113,7 +113,7 @@ mod tests {
                     table.give_back(index, || table.lock.lock());
                 }
                 let mut seen = Vec::new();
-                table.for_each(|word| seen.push(word));
+                table.for_each(|_, word| seen.push(word));
                 let mut expected: Vec<usize> = held.iter().map(|&(_, word)| word).collect();
                 seen.sort_unstable();
                 expected.sort_unstable();

@@ -8,11 +8,15 @@
 //! Until then its dead cells still have headers. Who looks at a cell of an unswept block must therefore ask for
 //! the mark as well ([`Heap::is_alive`]). Blocks that a thread owns at the stop keep their runs; their dead cells
 //! lose their headers in the set-up, so that in them too a header means a live object.
+//!
+//! When somebody listens to each object's end, the set-up itself goes over the dead: it tells of each and takes its
+//! header. What is left for the thread that takes the block is to string the runs together.
 
 use super::Heap;
 use super::blocks::{BlockIndex, BlockState, Cell, NO_BLOCK, NO_CELL};
 use super::cache::{AllocationCache, RunLink};
-use super::layout::{BINS, BLOCK_BYTES, CELL_BYTES, CLASSES, HEADER_BYTES, Space, bin, cells_per_block};
+use super::layout::{BINS, BLOCK_BYTES, CELL_BYTES, CLASSES, FIRST_CELL, HEADER_BYTES, Space, bin, cells_per_block};
+use crate::events::{EventId, Events};
 use crate::sync::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 
 /// What freed payload words hold in paranoid mode: odd, so never an object's address.
@@ -53,8 +57,13 @@ pub(crate) struct LiveCount {
 
 impl Heap {
     /// Sorts every block by what the marks say. World stopped, allocation lock held, marking finished.
-    pub(crate) fn set_up_sweep<'a>(&self, caches: impl Iterator<Item = &'a AllocationCache>) -> LiveCount {
+    pub(crate) fn set_up_sweep<'a>(
+        &self,
+        caches: impl Iterator<Item = &'a AllocationCache>,
+        events: &Events,
+    ) -> LiveCount {
         let epoch = self.epoch();
+        let tells = if events.is_enabled(EventId::ObjectFreed) { Some(events) } else { None };
         // SAFETY: the collector holds the allocation lock.
         let state = unsafe { self.state() };
         state.lists = [NO_BLOCK; BINS];
@@ -68,10 +77,16 @@ impl Heap {
             match kind {
                 BlockState::Free | BlockState::LargeTail => {}
                 BlockState::LargeHead => {
-                    if self.blocks.mark(block, 0).load(Relaxed) == epoch {
+                    let (start, bytes) = (self.blocks.start(block), self.large_footprint(block));
+                    let is_alive = self.blocks.mark(block, 0).load(Relaxed) == epoch;
+                    let live_bytes = if is_alive { bytes } else { 0 };
+                    events.fire_block_reclaimed(start, Space::Large as u32, live_bytes as usize);
+                    if is_alive {
                         live.objects += 1;
-                        live.bytes.large += self.large_footprint(block);
+                        live.bytes.large += bytes;
                     } else {
+                        events.fire_object_freed(start + FIRST_CELL + HEADER_BYTES, bytes as usize);
+                        events.fire_block_released(start, bytes as usize, Space::Large as u32);
                         self.free_large(state, block);
                     }
                 }
@@ -84,10 +99,15 @@ impl Heap {
                     info.live.store(marked as u32, Relaxed);
                     live.objects += marked as u64;
                     live.bytes.add(space, (marked * CELL_BYTES[class]) as u64);
+                    events.fire_block_reclaimed(self.blocks.start(block), space as u32, marked * CELL_BYTES[class]);
                     if kind == BlockState::Owned {
                         continue;
                     }
+                    if let Some(events) = tells {
+                        self.tell_of_the_dead(block, CELL_BYTES[class], epoch, events);
+                    }
                     if marked == 0 {
+                        events.fire_block_released(self.blocks.start(block), BLOCK_BYTES, space as u32);
                         self.blocks.set_none(block);
                         info.set_state(BlockState::Free);
                         state.free.insert(block);
@@ -96,7 +116,11 @@ impl Heap {
                         self.blocks.set_cells(block, CELL_BYTES[class]);
                     } else {
                         info.set_state(BlockState::Unswept);
-                        self.blocks.set_unswept(block);
+                        if tells.is_some() {
+                            self.blocks.set_cells(block, CELL_BYTES[class]);
+                        } else {
+                            self.blocks.set_unswept(block);
+                        }
                         let list = &mut state.lists[bin(space, class)];
                         info.next.store(*list, Relaxed);
                         *list = block;
@@ -105,13 +129,84 @@ impl Heap {
             }
         }
         for cache in caches {
-            self.clear_dead_in_owned_blocks(cache, epoch);
+            self.clear_dead_in_owned_blocks(cache, epoch, tells);
         }
         live
     }
 
+    /// Tells of each object in a block that this collection found dead, and takes its header. Not of those that an earlier
+    /// one found, when nobody listened: they were not among its living.
+    fn tell_of_the_dead(&self, block: BlockIndex, cell_bytes: usize, epoch: u8, events: &Events) {
+        let is_unswept = self.blocks.word(block).is_unswept();
+        for (index, mark) in self.blocks.marks(block, cells_per_block(cell_bytes)).iter().enumerate() {
+            let mark = mark.load(Relaxed);
+            let cell = self.blocks.cell(block, cell_bytes, index as u32);
+            if mark != epoch && cell.header_word() != 0 {
+                if !is_unswept || mark == self.swept_epoch() {
+                    events.fire_object_freed(cell.payload(), cell_bytes);
+                }
+                self.bury(cell, cell_bytes);
+            }
+        }
+    }
+
+    /// Tells of each block in which something is marked. World stopped, marking finished.
+    pub(crate) fn tell_of_the_scanned(&self, events: &Events) {
+        let epoch = self.epoch();
+        // SAFETY: the collector holds the allocation lock.
+        let committed = unsafe { self.state() }.committed_blocks;
+        for block in 0..committed as BlockIndex {
+            let info = self.blocks.info(block);
+            let (space, cells) = match info.state() {
+                BlockState::Free | BlockState::LargeTail => continue,
+                BlockState::LargeHead => (Space::Large as u32, 1),
+                _ => {
+                    let cell_bytes = CELL_BYTES[usize::from(info.class.load(Relaxed))];
+                    (u32::from(info.space.load(Relaxed)), cells_per_block(cell_bytes))
+                }
+            };
+            let marked = count_equal(self.blocks.marks(block, cells), epoch);
+            if marked > 0 {
+                events.fire_block_scanned(self.blocks.start(block), space, marked);
+            }
+        }
+    }
+
+    /// Settles the objects that a stopped thread has made and not settled itself, and tells of them if somebody listens: then
+    /// it was stopped before it could. Otherwise nobody will ever hear that they were allocated: who begins to listen
+    /// later begins with what this collection found alive. World stopped, marking finished.
+    pub(crate) fn settle_the_new(&self, cache: &AllocationCache, events: &Events) {
+        let listens = events.is_enabled(EventId::ObjectAllocated);
+        if let Some(payload) = cache.take_large()
+            && listens
+            && let Some(cell) = self.blocks.cell_of_payload(payload)
+        {
+            events.fire_object_allocated(payload, self.large_footprint(cell.block) as usize);
+        }
+        for bin in 0..BINS {
+            let cell_bytes = CELL_BYTES[bin % CLASSES];
+            let unsettled = cache.unsettled(bin);
+            if unsettled.end == 0 {
+                // Without a run, or stopped between two.
+                continue;
+            }
+            if listens {
+                for header in unsettled.clone().step_by(cell_bytes) {
+                    events.fire_object_allocated(header + HEADER_BYTES, cell_bytes);
+                }
+            }
+            // One more may be an object that has not left the allocator: it counts if it is marked.
+            let building = cache.building(bin);
+            let counts = building != 0 && self.is_marked(building + HEADER_BYTES);
+            if counts {
+                events.fire_object_allocated(building + HEADER_BYTES, cell_bytes);
+            }
+            cache.settle(bin, unsettled.end + if counts { cell_bytes } else { 0 });
+        }
+    }
+
     /// Takes the headers from the dead cells of the blocks that a stopped thread owns. Its runs stay as they are.
-    fn clear_dead_in_owned_blocks(&self, cache: &AllocationCache, epoch: u8) {
+    fn clear_dead_in_owned_blocks(&self, cache: &AllocationCache, epoch: u8, tells: Option<&Events>) {
         for bin in 0..BINS {
             let Some(block) = cache.block(bin) else { continue };
             let cell_bytes = CELL_BYTES[bin % CLASSES];
@@ -120,6 +215,9 @@ impl Heap {
             for (index, mark) in marks.iter().enumerate() {
                 let cell = self.blocks.cell(block, cell_bytes, index as u32);
                 if mark.load(Relaxed) != epoch && cell.header != building && cell.header_word() != 0 {
+                    if let Some(events) = tells {
+                        events.fire_object_freed(cell.payload(), cell_bytes);
+                    }
                     self.bury(cell, cell_bytes);
                 }
             }

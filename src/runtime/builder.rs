@@ -210,7 +210,7 @@ impl WorldBuilder {
         inner.collector.heap.set_first_budget(self.pacing.budget(0, 1, self.heap_limit as u64, 0));
         let weak = Arc::downgrade(&inner);
         threads.set_hooks(weak);
-        inner.collector.events.fire_world_created();
+        inner.tell_of_creation(self.heap_limit);
         Ok(World::of(inner, true))
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::{Inner, Mutator, World};
 use crate::collector::Collector;
 use crate::collector::finalize::{Action, Entry, Finalizers};
+use crate::heap::layout::HEADER_BYTES;
 use crate::os::clock::now_ns;
 use crate::os::futex;
 use crate::sabotage::{Guard, removed};
@@ -116,20 +117,36 @@ fn work(mutator: &Mutator) {
         // Acquire pairs with the Release of `announce`.
         let news = finalizers.news.load(Ordering::Acquire);
         let mut run = 0;
-        while run_one(mutator) {
-            if run == 0 {
-                collector.events.fire_finalizer_begin(1);
+        let due = finalizers.due(|| mutator.lock(&finalizers.lock)) as u32;
+        if due > 0 {
+            collector.events.fire_finalizer_begin(due);
+            while run_one(mutator) {
+                run += 1;
             }
-            run += 1;
         }
-        if run > 0 {
+        if due > 0 {
             collector.events.fire_finalizer_end(run);
         }
         if finalizers.closing.load(Ordering::Relaxed) {
             return;
         }
+        wipe_stack();
         mutator.blocking(|| futex::wait(&finalizers.news, news, None));
     }
+}
+
+/// The frames in which this thread sleeps do not fill every word of theirs, and what the finalizers' frames left there,
+/// the last object's address among it, would keep that object alive until the next batch.
+#[inline(never)]
+fn wipe_stack() {
+    const WORDS: usize = 512;
+    std::hint::black_box(&mut [0_usize; WORDS]);
+}
+
+/// The address of an object's type.
+fn header_of(object: usize) -> usize {
+    // SAFETY: an entry of the queue is a live object, whose header lies before it.
+    unsafe { *((object - HEADER_BYTES) as *const usize) }
 }
 
 /// Runs the next finalizer. False if there is none.
@@ -139,8 +156,10 @@ fn run_one(mutator: &Mutator) -> bool {
     let Some(Entry { object, action }) = collector.finalizers.next(|| mutator.lock(&collector.finalizers.lock)) else {
         return false;
     };
+    let info = header_of(object);
     let result = catch_unwind(AssertUnwindSafe(|| {
         let kept = std::hint::black_box(object);
+        collector.events.fire_finalize_object(object, info);
         match action {
             // SAFETY: registered with the object's own type; nobody else can reach the object any more.
             Action::Drop(drop_in_place) => unsafe { drop_in_place(kept as *mut u8) },
@@ -152,7 +171,6 @@ fn run_one(mutator: &Mutator) -> bool {
         }
         std::hint::black_box(kept);
     }));
-    collector.events.fire_finalize_object(object, 0);
     collector.finalizers.run.fetch_add(1, Ordering::Relaxed);
     if let Err(panic) = result {
         if removed(Guard::FinalThread) {

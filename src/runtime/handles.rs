@@ -59,6 +59,7 @@ impl<T: Trace> Clone for Root<T> {
         let slot = roots
             .take(roots.get(self.slot), || lock(collector, &roots.lock))
             .expect("more than 4,194,304 roots are held at once");
+        self.world.collector.events.fire_root_created(roots.address(slot), roots.get(slot));
         Self { world: Arc::clone(&self.world), slot, _refers: PhantomData }
     }
 }

@@ -18,8 +18,10 @@ use std::time::Duration;
 
 use crate::collector::report::{CollectionReport, Reason};
 use crate::collector::{CollectError, Collecting, Collector};
-use crate::events::Events;
+use crate::events::{EventId, Events, Label, LabelError};
 use crate::heap::cache::AllocationCache;
+use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES, Space};
+use crate::heap::trace::TypeInfo;
 use crate::heap::verify::Verified;
 use crate::os::clock::{Budget, now_ns};
 use crate::sabotage::{Guard, removed};
@@ -255,12 +257,32 @@ impl World {
     /// # Errors
     /// The world's locks were not to be had in time, or the present vtable is still in use; nothing has changed.
     pub fn set_thread_vtable(&self, vtable: Arc<dyn ThreadVtable>) -> Result<Arc<dyn ThreadVtable>, StopError> {
-        self.collector().threads.set_vtable(vtable, Budget::new(self.collector().stop_timeout))
+        let collector = self.collector();
+        let new_kind = vtable_kind(vtable.name());
+        let outgoing = collector.threads.set_vtable(vtable, Budget::new(collector.stop_timeout))?;
+        collector.events.fire_vtable_swapped(vtable_kind(outgoing.name()), new_kind);
+        Ok(outgoing)
     }
 
     /// The world's events: who listens, and to what.
     pub fn events(&self) -> &Events {
         &self.collector().events
+    }
+
+    /// Gives a text a number, by which events can name it. Each call gives a new one.
+    ///
+    /// # Errors
+    /// The text is longer than 255 bytes or holds a 0, or the store of labels is full.
+    pub fn telemetry_intern(&self, text: &str) -> Result<Label, LabelError> {
+        self.events().telemetry_intern(text)
+    }
+
+    /// Gives an address a name: an object, a data structure, whatever events may speak of.
+    ///
+    /// # Errors
+    /// Nobody interned the label, the address is 0, or the store of labels is full.
+    pub fn telemetry_label(&self, address: usize, label: Label) -> Result<(), LabelError> {
+        self.events().telemetry_label(address, label)
     }
 
     /// Registers ordinary memory as a root: every word of it is scanned conservatively, until the guard is dropped.
@@ -282,6 +304,11 @@ impl World {
     }
 }
 
+/// What events call a way of stopping.
+fn vtable_kind(name: &str) -> u32 {
+    ["signals", "safepoints", "mock-debugger"].iter().position(|known| *known == name).map_or(3, |kind| kind as u32)
+}
+
 impl std::fmt::Debug for World {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("World").field("totals", &self.totals()).field("open", &self.handle.is_some()).finish()
@@ -289,6 +316,48 @@ impl std::fmt::Debug for World {
 }
 
 impl Inner {
+    /// The first events of a world: itself, its limit, its spaces, and what all of these are called.
+    fn tell_of_creation(&self, limit_bytes: usize) {
+        let Collector { events, heap, .. } = &self.collector;
+        let world = std::ptr::from_ref(self) as usize;
+        let (base, reserved) = (heap.blocks.base(), heap.blocks.reserved_bytes());
+        events.fire_world_created(world, base, reserved, CHUNK_BYTES, BLOCK_BYTES);
+        events.name(world, "world");
+        events.fire_commit_limit_set(limit_bytes);
+        for space in Space::ALL {
+            events.fire_pool_created(heap.pool(space), space as u32);
+            events.name(heap.pool(space), space.name());
+        }
+    }
+
+    fn tell_of_the_end(&self) {
+        let Collector { events, heap, .. } = &self.collector;
+        for space in Space::ALL {
+            events.fire_pool_closed(heap.pool(space), space as u32);
+        }
+        events.fire_world_closed(std::ptr::from_ref(self) as usize, heap.blocks.base());
+    }
+
+    /// A thread has joined, or is about to leave: its record and the label of its name.
+    fn tell_of_thread(&self, record: &ThreadStopInfo, what: ThreadNews) {
+        let events = &self.collector.events;
+        let (tid, address) = (record.tid().0 as u32, std::ptr::from_ref(record) as usize);
+        // When nobody listens too: who comes later wants to know what the threads are called.
+        let label = events.name(address, record.name().as_str());
+        match what {
+            ThreadNews::Attached => events.fire_thread_attached(tid, address, label),
+            ThreadNews::Detached => events.fire_thread_detached(tid, address, label),
+        }
+    }
+
+    /// Names a type, if somebody wants names.
+    fn tell_of_type(&self, info: &'static TypeInfo) {
+        let events = &self.collector.events;
+        if events.is_enabled(EventId::Labelled) {
+            events.name(std::ptr::from_ref(info) as usize, info.name());
+        }
+    }
+
     pub(crate) fn collect_as_anyone(self: &Arc<Self>, reason: Reason) -> Result<CollectionReport, CollectError> {
         let report = self
             .collector
@@ -320,6 +389,19 @@ impl Inner {
     }
 }
 
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.tell_of_the_end();
+    }
+}
+
+/// What there is to tell of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ThreadNews {
+    Attached,
+    Detached,
+}
+
 impl WorldHooks for Inner {
     fn thread_exits(&self, threads: &Threads, record: &'static ThreadStopInfo) {
         {
@@ -327,6 +409,7 @@ impl WorldHooks for Inner {
             self.release_cache(record);
             record.set_user(std::ptr::null_mut());
         }
+        self.tell_of_thread(record, ThreadNews::Detached);
         crate::events::record::ring::leave();
         threads.detach(record);
     }

@@ -6,12 +6,17 @@ use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, align_of, needs_drop, size_of};
 use std::ptr;
 
-use super::{Root, StackGuard, World, finalizer};
+use super::{Root, StackGuard, ThreadNews, World, finalizer};
 use crate::collector::finalize::{Action, Entry};
 use crate::collector::report::{CollectionReport, Reason};
 use crate::collector::{CollectError, Collecting};
+use crate::events::{EventId, Events};
+use crate::heap::blocks::BlockIndex;
 use crate::heap::cache::AllocationCache;
-use crate::heap::layout::{CELL_BYTES, CLASSES, HEADER_BYTES, Space, bin, class_of, class_of_size};
+use crate::heap::large::blocks_of;
+use crate::heap::layout::{
+    BLOCK_BYTES, CELL_BYTES, CLASSES, FIRST_CELL, HEADER_BYTES, Space, bin, class_of, class_of_size,
+};
 use crate::heap::pointer::{ARRAY_HEAD_BYTES, Array, Gc, Weak, WeakCell};
 use crate::heap::trace::{Described, Trace, TypeInfo};
 use crate::heap::{Need, Refill};
@@ -67,7 +72,7 @@ impl Mutator {
         let record = world.collector().threads.attach(name)?;
         let cache = Box::new(AllocationCache::new());
         record.set_user(ptr::from_ref(&*cache).cast_mut().cast());
-        world.collector().events.fire_thread_attached(record.tid().0 as u32, ptr::from_ref(record) as usize);
+        world.inner().tell_of_thread(record, ThreadNews::Attached);
         Ok(Self {
             record,
             cache,
@@ -138,9 +143,12 @@ impl Mutator {
                     })
                 };
                 match cell {
-                    Some(payload) => break payload,
+                    Some(payload) => {
+                        self.tell_of(bin, payload, CELL_BYTES[class], T::INFO);
+                        break payload;
+                    }
                     None => {
-                        if let Err(error) = self.refill(bin, size_of::<T>()) {
+                        if let Err(error) = self.refill(bin, size_of::<T>(), T::INFO) {
                             drop(ManuallyDrop::into_inner(value));
                             return Err(error);
                         }
@@ -153,7 +161,6 @@ impl Mutator {
         if const { needs_drop::<T>() } {
             self.register_drop(gc)?;
         }
-        self.world.collector().events.fire_object_allocated(gc.addr(), size_of::<T>());
         Ok(gc)
     }
 
@@ -179,9 +186,7 @@ impl Mutator {
             unsafe { payload.add(ARRAY_HEAD_BYTES).cast::<T>().add(index).write(value) };
         }
         // SAFETY: length and all elements are in place.
-        let gc = unsafe { Gc::from_payload(ptr::NonNull::new_unchecked(payload.cast::<Array<T>>())) };
-        self.world.collector().events.fire_object_allocated(gc.addr(), bytes);
-        Ok(gc)
+        Ok(unsafe { Gc::from_payload(ptr::NonNull::new_unchecked(payload.cast::<Array<T>>())) })
     }
 
     /// A weak reference to an object: a collected object of its own.
@@ -214,6 +219,15 @@ impl Mutator {
     /// A handle that keeps the object alive from anywhere.
     pub fn root<T: Trace>(&self, gc: Gc<T>) -> Root<T> {
         Root::new(&self.world, gc)
+    }
+
+    /// Gives an object a name in the trace, if somebody listens to names: for the data structures of a program. An object
+    /// that dies leaves its name to whoever gets its address, until that gets one of its own.
+    pub fn name_object<T: Trace>(&self, gc: Gc<T>, text: &str) {
+        let events = &self.world.collector().events;
+        if events.is_enabled(EventId::Labelled) {
+            events.name(gc.addr(), text);
+        }
     }
 
     /// A place where the thread may be stopped cooperatively. One load when nobody wants that.
@@ -263,9 +277,12 @@ impl Mutator {
                 })
             };
             match cell {
-                // SAFETY: `build` has put the value in place.
-                Some(payload) => return Ok(unsafe { Gc::from_addr(payload as usize) }),
-                None => self.refill(bin, size_of::<T>())?,
+                Some(payload) => {
+                    self.tell_of(bin, payload, CELL_BYTES[class], T::INFO);
+                    // SAFETY: `build` has put the value in place.
+                    return Ok(unsafe { Gc::from_addr(payload as usize) });
+                }
+                None => self.refill(bin, size_of::<T>(), T::INFO)?,
             }
         }
     }
@@ -307,8 +324,11 @@ impl Mutator {
                 })
             };
             match cell {
-                Some(payload) => return Ok(payload),
-                None => self.refill(bin, bytes)?,
+                Some(payload) => {
+                    self.tell_of(bin, payload, CELL_BYTES[class], info);
+                    return Ok(payload);
+                }
+                None => self.refill(bin, bytes, info)?,
             }
         }
     }
@@ -316,7 +336,8 @@ impl Mutator {
     /// Makes the bin's run not empty, collecting if need be.
     #[cold]
     #[inline(never)]
-    fn refill(&self, bin: usize, requested: usize) -> Result<(), OutOfMemory> {
+    fn refill(&self, bin: usize, requested: usize, info: &'static TypeInfo) -> Result<(), OutOfMemory> {
+        let before = self.cache.block(bin);
         self.until_collected(requested, |mutator| {
             let heap = &mutator.world.collector().heap;
             match heap.refill(&mutator.cache, bin, || mutator.allocation_lock()) {
@@ -324,8 +345,48 @@ impl Mutator {
                 Refill::NeedsCollection(need) => Err(need),
             }
         })?;
-        self.tick(bin);
+        self.tell_of_refill(bin, before);
+        self.tick(bin, info);
+        self.world.inner().tell_of_type(info);
         Ok(())
+    }
+
+    /// Tells of a new object, if somebody listens to each. Right behind the allocation: nothing of this thread's lies
+    /// between.
+    #[inline(always)]
+    fn tell_of(&self, bin: usize, payload: *mut u8, cell_bytes: usize, info: &'static TypeInfo) {
+        if self.world.collector().events.is_enabled(EventId::ObjectAllocated) {
+            self.tell_of_cell(bin, payload as usize, cell_bytes, info);
+        }
+    }
+
+    /// `.event.objects`. A collection between the allocation and here has found the object unheard of, and told of it. Between telling and
+    /// noting it there must be none: it would count the object among the living that nobody has heard of.
+    #[cold]
+    #[inline(never)]
+    fn tell_of_cell(&self, bin: usize, payload: usize, cell_bytes: usize, info: &'static TypeInfo) {
+        let header = payload - HEADER_BYTES;
+        self.record.undisturbed(|| {
+            if self.cache.unsettled(bin).contains(&header) {
+                self.world.collector().events.fire_object_allocated(payload, cell_bytes);
+                self.cache.settle(bin, header + cell_bytes);
+            }
+        });
+        self.world.inner().tell_of_type(info);
+    }
+
+    fn tell_of_refill(&self, bin: usize, before: Option<BlockIndex>) {
+        let collector = self.world.collector();
+        let blocks = &collector.heap.blocks;
+        let cell_bytes = CELL_BYTES[bin % CLASSES];
+        if let Some(block) = self.cache.block(bin).filter(|&block| Some(block) != before)
+            // Nothing lived there: it was nobody's, and not one of this bin's with holes.
+            && blocks.info(block).live.load(Ordering::Relaxed) == 0
+        {
+            collector.events.fire_block_acquired(blocks.start(block), BLOCK_BYTES, (bin / CLASSES) as u32);
+        }
+        let (first, bytes) = self.cache.run(bin);
+        collector.events.fire_cache_refilled(self.cache.buffer(bin), cell_bytes, first, bytes);
     }
 
     /// A large object with a zeroed payload.
@@ -333,9 +394,22 @@ impl Mutator {
     #[inline(never)]
     fn large(&self, bytes: usize, info: &'static TypeInfo) -> Result<*mut u8, OutOfMemory> {
         let payload = self.until_collected(bytes, |mutator| {
-            mutator.world.collector().heap.allocate_large(bytes, info, || mutator.allocation_lock())
+            let (heap, cache) = (&mutator.world.collector().heap, &mutator.cache);
+            heap.allocate_large(bytes, info, || mutator.allocation_lock(), |payload| cache.made_large(payload))
         })?;
-        self.world.collector().events.fire_large_allocated(payload as usize, bytes);
+        let events = &self.world.collector().events;
+        // It has been allocated, so it has a number of blocks.
+        let footprint = blocks_of(bytes).unwrap_or_default() * BLOCK_BYTES;
+        let start = payload as usize - HEADER_BYTES - FIRST_CELL;
+        events.fire_block_acquired(start, footprint, Space::Large as u32);
+        self.record.undisturbed(|| {
+            // As for cells: a collection may have told of it.
+            if let Some(object) = self.cache.take_large() {
+                events.fire_object_allocated(object, footprint);
+            }
+        });
+        events.fire_large_allocated(payload as usize, bytes, ptr::from_ref(info) as usize);
+        self.world.inner().tell_of_type(info);
         Ok(payload)
     }
 
@@ -347,6 +421,7 @@ impl Mutator {
     ) -> Result<R, OutOfMemory> {
         let collector = self.world.collector();
         let mut for_room = 0;
+        let emergency = Emergency { events: &collector.events, requested, on: Cell::new(false) };
         let mut finalizers_seen = collector.finalizers.run.load(Ordering::Relaxed);
         // By way of a thread-local mutator. Here, not on the fast path: it is a mistake that shows soon.
         assert!(
@@ -365,6 +440,9 @@ impl Mutator {
                 }
                 Err(need) => need,
             };
+            if need == Need::Room {
+                emergency.begin();
+            }
             // One collection may come too early for what this thread itself had just dropped; two do not, unless the
             // room is taken by dead objects whose finalizers have not had the time to run.
             if need == Need::Room && for_room == 2 {
@@ -393,10 +471,12 @@ impl Mutator {
     #[cold]
     fn out_of_memory(&self, requested: usize) -> OutOfMemory {
         let collector = self.world.collector();
-        OutOfMemory { requested, live: collector.live_bytes(), limit: collector.heap.limit_bytes() }
+        let (live, limit) = (collector.live_bytes(), collector.heap.limit_bytes());
+        collector.events.fire_allocation_failed(requested, live as usize, limit as usize);
+        OutOfMemory { requested, live, limit }
     }
 
-    fn tick(&self, bin: usize) {
+    fn tick(&self, bin: usize, info: &'static TypeInfo) {
         let bytes = self.cache.unused_bytes(bin);
         let left = self.until_tick.get();
         if bytes < left {
@@ -405,7 +485,7 @@ impl Mutator {
         }
         self.until_tick.set(TICK_BYTES);
         let next = self.cache.building(bin) + HEADER_BYTES;
-        self.world.collector().events.fire_allocation_tick(TICK_BYTES, next, 0);
+        self.world.collector().events.fire_allocation_tick(TICK_BYTES, next, ptr::from_ref(info) as usize);
     }
 
     #[cold]
@@ -431,6 +511,29 @@ impl Mutator {
     }
 }
 
+/// A thread's search for room: begins at most once, and is over when dropped.
+struct Emergency<'a> {
+    events: &'a Events,
+    requested: usize,
+    on: Cell<bool>,
+}
+
+impl Emergency<'_> {
+    fn begin(&self) {
+        if !self.on.replace(true) {
+            self.events.fire_emergency_set(1, self.requested);
+        }
+    }
+}
+
+impl Drop for Emergency<'_> {
+    fn drop(&mut self) {
+        if self.on.get() {
+            self.events.fire_emergency_set(0, self.requested);
+        }
+    }
+}
+
 impl Drop for Mutator {
     fn drop(&mut self) {
         if self.record.serial() != self.serial || !ptr::eq(self.record.user().cast(), &*self.cache) {
@@ -443,7 +546,7 @@ impl Drop for Mutator {
             collector.heap.release_cache(&self.cache);
             self.record.set_user(ptr::null_mut());
         }
-        collector.events.fire_thread_detached(self.record.tid().0 as u32, ptr::from_ref(self.record) as usize);
+        self.world.inner().tell_of_thread(self.record, ThreadNews::Detached);
         crate::events::record::ring::leave();
         collector.threads.detach(self.record);
     }

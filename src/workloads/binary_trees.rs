@@ -68,6 +68,7 @@ fn pass(m: &Mutator, shift: &Shift) -> Result<u64, WorkloadError> {
     let deepest = shift.plan().depth;
     let mut verified = checked(build(m, deepest + 1)?, deepest + 1)?;
     let long_lived = build(m, deepest)?;
+    m.name_object(long_lived, "long-lived tree");
     verified += on_threads(m, shift, "trees", short_lived)?;
     verified += checked(long_lived, deepest)?;
     Ok(verified)

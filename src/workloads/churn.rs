@@ -84,6 +84,7 @@ fn child(m: &Mutator, birth: u64) -> Legacy {
     }
     let list = list.ok_or_else(|| wrong(birth, 0))?;
     check(list, birth)?;
+    m.name_object(list, "legacy");
     Ok(m.root(list))
 }
 

@@ -90,6 +90,8 @@ fn body(m: &Mutator, shift: &Shift, _index: usize) -> Result<u64, WorkloadError>
     bottom_up(m, stretch)?;
     let long_lived = top_down(m, long_depth)?;
     let array = reciprocals(m)?;
+    m.name_object(long_lived, "long-lived tree");
+    m.name_object(array, "long-lived array");
     for depth in (SHALLOWEST..=long_depth).step_by(STEP) {
         short_lived(m, shift, depth)?;
     }

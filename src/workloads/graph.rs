@@ -75,11 +75,15 @@ fn body(m: &Mutator, shift: &Shift, index: usize) -> Result<u64, WorkloadError> 
 
 impl Graph {
     fn new(m: &Mutator) -> Result<Graph, OutOfMemory> {
-        Ok(Graph {
+        let graph = Graph {
             vertices: m.alloc_array(VERTICES, |_| GcCell::new(None))?,
             watches: m.alloc_array(WATCHES, |_| GcCell::new(None))?,
             watched: m.alloc_array(WATCHES, |_| GcCell::new(0))?,
-        })
+        };
+        m.name_object(graph.vertices, "vertices");
+        m.name_object(graph.watches, "watches");
+        m.name_object(graph.watched, "watched");
+        Ok(graph)
     }
 
     /// Puts a new vertex into some place, with edges to two others.

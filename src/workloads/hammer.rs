@@ -100,6 +100,9 @@ fn string_beads(m: &Mutator) -> Result<u64, WorkloadError> {
     for number in 0..BEADS {
         list = Some(m.alloc(Bead { next: list, number })?);
     }
+    if let Some(head) = list {
+        m.name_object(head, "string of beads");
+    }
     let mut left = BEADS;
     while let Some(bead) = list {
         left = left.checked_sub(1).filter(|&l| l == bead.number).ok_or_else(|| wrong(bead.number))?;

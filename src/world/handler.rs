@@ -33,7 +33,8 @@
 //! inside the stop.
 //!
 //! **Whose signal?** siginfo is a hint only: a signal sent while another is pending vanishes into it. So every delivery
-//! looks at the state word, parks if the thread is held, and then asks whether a suspend signal was owed to this thread. If none was,
+//! looks at the state word, parks if the thread is held (but for a thread that does so itself in a moment:
+//! [`undisturbed`](ThreadStopInfo::undisturbed)), and then asks whether a suspend signal was owed to this thread. If none was,
 //! or if siginfo says that somebody else sent what arrived, the previous handler is called too. A late signal of
 //! a stop that is over finds no hold and does nothing (`.stop.late`).
 
@@ -110,8 +111,11 @@ unsafe extern "C" fn suspend(signal: i32, info: *mut signals::SigInfo, context: 
     let body = || {
         let ours = current().is_some_and(|record| {
             let owed = record.owed.swap(0, Ordering::Relaxed) != 0;
-            // SAFETY: the kernel's own argument.
-            park(record, unsafe { signals::context(context) });
+            // `.event.objects`
+            if record.undisturbed.load(Ordering::Relaxed) == 0 || removed(Guard::EventObjects) {
+                // SAFETY: the kernel's own argument.
+                park(record, unsafe { signals::context(context) });
+            }
             // SAFETY: the kernel's own argument.
             owed && unsafe { signals::is_from_this_process(info) }
         });

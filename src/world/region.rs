@@ -12,7 +12,7 @@ use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::os::{clock, registers, thread};
-use crate::sync::Ordering;
+use crate::sync::{Ordering, compiler_fence};
 
 use super::handshake::Place;
 use super::stop_info::ThreadStopInfo;
@@ -116,6 +116,22 @@ impl ThreadStopInfo {
         })
     }
 
+    /// Runs `f`, which is short, without being stopped in the middle by the built-in stoppers: the suspend signal's handler
+    /// goes away again, and who is held at the end parks there. A blocking region inside `f` can be stopped in, as ever;
+    /// and a debugger stops a thread wherever it is: who must know asks [`is_undisturbed`](Self::is_undisturbed).
+    pub(crate) fn undisturbed<R>(&self, f: impl FnOnce() -> R) -> R {
+        // Relaxed, here and in `End`: the handler runs on this very thread; `compiler_fence` keeps the order for it.
+        self.undisturbed.store(1, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        let _end = End(self);
+        f()
+    }
+
+    /// Whether the thread, which stands, was stopped in the middle of what it wanted to do undisturbed.
+    pub(crate) fn is_undisturbed(&self) -> bool {
+        self.undisturbed.load(Ordering::Relaxed) != 0
+    }
+
     /// Runs `f` with the thread's registers pushed: how the collecting thread shows its own roots (`.stop.own-stack`).
     pub(crate) fn with_own_stack<R>(&'static self, f: impl FnOnce(&OwnStack) -> R) -> R {
         with_stack_shown(|sp| {
@@ -135,6 +151,19 @@ impl ThreadStopInfo {
         if !self.stack_bounds().contains(sp) {
             self.set_alternate(thread::sigaltstack_bounds());
         }
+    }
+}
+
+/// Ends what was done undisturbed, also when it panics.
+struct End<'a>(&'a ThreadStopInfo);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        compiler_fence(Ordering::SeqCst);
+        self.0.undisturbed.store(0, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        // A signal that came before this store went away, and whoever sent it holds us; one that comes after it stops us.
+        self.0.safepoint();
     }
 }
 

@@ -72,6 +72,8 @@ pub struct ThreadStopInfo {
     name: [AtomicU64; 4],
     /// Grows with each use of the record: two uses of one record are told apart by it.
     pub(super) serial: AtomicU64,
+    /// 1: the thread is in the middle of something short, at whose end it stops itself.
+    pub(super) undisturbed: AtomicU32,
 }
 
 /// `flags`: the process's first thread, whose stack grows on demand.
@@ -262,6 +264,7 @@ impl ThreadStopInfo {
         self.stack_high.store(stack.high, Ordering::Relaxed);
         self.save_area_used.store(0, Ordering::Relaxed);
         self.gone.store(0, Ordering::Relaxed);
+        self.undisturbed.store(0, Ordering::Relaxed);
         self.stopped_at.store(0, Ordering::Relaxed);
         self.user.store(std::ptr::null_mut(), Ordering::Relaxed);
         self.flags.store(flags, Ordering::Relaxed);

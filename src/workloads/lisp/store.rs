@@ -56,6 +56,8 @@ impl Machine {
     pub fn make(mutator: &Mutator, stack_slots: usize) -> Made<Gc<Self>> {
         let stack = mutator.alloc_array(stack_slots, |_| GcCell::new(Value::UNSPECIFIED))?;
         let symbols = mutator.alloc_array(FIRST_SYMBOLS, |_| GcCell::new(Value::FALSE))?;
+        mutator.name_object(stack, "Scheme stack");
+        mutator.name_object(symbols, "Scheme symbols");
         mutator.alloc(Self {
             stack: GcCell::new(stack),
             symbols: GcCell::new(symbols),

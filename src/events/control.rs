@@ -1,0 +1,102 @@
+//! A listener's switches: each of the ways in which tools turn events on and off, as one call.
+//!
+//! The tools speak three languages, and a [`Selection`] understands all of them. What is here makes one sentence of it
+//! one call: it takes the selection as it is, changes it, and puts it in force as a whole, with the exactness of
+//! [`Events::select`]. Two threads that flip different keywords of one listener at the same time lose nothing.
+
+use super::listeners::{ListenError, ListenerId};
+use super::state::{Categories, Keywords, Level, Provider, Selection, Switch};
+use super::{Events, Settled};
+
+/// The switches of one listener: see [`Events::control`].
+#[derive(Clone, Copy, Debug)]
+pub struct Control<'a> {
+    events: &'a Events,
+    listener: ListenerId,
+}
+
+/// Each takes effect before it returns, and says whether the fires that were under way are over.
+///
+/// # Errors
+/// In each case: the listener has ended.
+impl<'a> Control<'a> {
+    pub(super) fn new(events: &'a Events, listener: ListenerId) -> Control<'a> {
+        Control { events, listener }
+    }
+
+    /// Of this provider these keywords, and every level up to this one; `None` is no level at all.
+    pub fn set(&self, provider: Provider, keywords: Keywords, up_to: Option<Level>) -> Result<Settled, ListenError> {
+        self.events.change(self.listener, |wants| wants.set(provider, keywords, up_to))
+    }
+
+    /// Adds keywords; levels stay.
+    pub fn enable_keyword(&self, provider: Provider, keywords: Keywords) -> Result<Settled, ListenError> {
+        self.events.change(self.listener, |wants| wants.enable_keyword(provider, keywords))
+    }
+
+    /// Takes keywords away; levels stay.
+    pub fn disable_keyword(&self, provider: Provider, keywords: Keywords) -> Result<Settled, ListenError> {
+        self.events.change(self.listener, |wants| wants.disable_keyword(provider, keywords))
+    }
+
+    /// Adds this one level; keywords and the other levels stay.
+    pub fn enable_level(&self, provider: Provider, level: Level) -> Result<Settled, ListenError> {
+        self.events.change(self.listener, |wants| wants.enable_level(provider, level))
+    }
+
+    /// Takes this one level away; keywords and the other levels stay.
+    pub fn disable_level(&self, provider: Provider, level: Level) -> Result<Settled, ListenError> {
+        self.events.change(self.listener, |wants| wants.disable_level(provider, level))
+    }
+
+    /// Turns keywords on or off.
+    pub fn set_event_keyword_state(
+        &self,
+        provider: Provider,
+        keywords: Keywords,
+        enabled: impl Into<Switch>,
+    ) -> Result<Settled, ListenError> {
+        self.events.change(self.listener, |wants| wants.set_event_keyword_state(provider, keywords, enabled))
+    }
+
+    /// Turns this one level on or off.
+    pub fn set_event_level_state(
+        &self,
+        provider: Provider,
+        level: Level,
+        enabled: impl Into<Switch>,
+    ) -> Result<Settled, ListenError> {
+        self.events.change(self.listener, |wants| wants.set_event_level_state(provider, level, enabled))
+    }
+
+    /// `telemetry_control(reset, flip)` of the MPS: takes `reset` out, then inverts `flip`. Returns the old filter.
+    pub fn telemetry_control(&self, reset: Categories, flip: Categories) -> Result<Categories, ListenError> {
+        self.filter(|filter| filter.control(reset, flip))
+    }
+
+    /// The MPS filter.
+    pub fn telemetry_get(&self) -> Result<Categories, ListenError> {
+        Ok(self.selection()?.categories)
+    }
+
+    /// Adds MPS categories. Returns the old filter.
+    pub fn telemetry_set(&self, mask: Categories) -> Result<Categories, ListenError> {
+        self.filter(|filter| filter.telemetry_set(mask))
+    }
+
+    /// Takes MPS categories out. Returns the old filter.
+    pub fn telemetry_reset(&self, mask: Categories) -> Result<Categories, ListenError> {
+        self.filter(|filter| filter.telemetry_reset(mask))
+    }
+
+    /// What the listener wants.
+    pub fn selection(&self) -> Result<Selection, ListenError> {
+        self.events.selection(self.listener)
+    }
+
+    fn filter(&self, change: impl FnOnce(&mut Categories) -> Categories) -> Result<Categories, ListenError> {
+        let mut old = Categories::NONE;
+        self.events.change(self.listener, |wants| old = change(&mut wants.categories))?;
+        Ok(old)
+    }
+}

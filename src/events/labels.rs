@@ -1,0 +1,424 @@
+//! Names: texts that got a number, and addresses that got a text.
+//!
+//! A trace speaks in addresses. A text is *interned* once and gets a serial number, its [`Label`]; an address is
+//! *labelled* with it. The events carry only the numbers; the text is here, where whoever writes a file reads it, also
+//! long after: a consumer that comes late, or switches the User category on late, writes what is in the store first,
+//! so that every label in its file resolves.
+//!
+//! ```text
+//!   index     | 1 | 2 | 3 | …                       where the text of this label begins; 0 until it is complete
+//!   bindings  | address, label | … |                a hash table by address: the last label wins
+//!   texts     | length, bytes | length, bytes | …   each from a multiple of 8, never moved, never freed
+//! ```
+//!
+//! **No lock.** A thread may be stopped in the middle of interning, and the collector interns too. So everything is
+//! claimed by one compare-exchange, filled by its claimer alone, and published by one store; who is stopped in between
+//! leaves a hole that readers pass over. The memory is mapped on first use (two system calls, legal everywhere) and given to
+//! the kernel's mercy: a page costs nothing until it is touched.
+//!
+//! **One store for the process**, whatever its worlds, so that a number means the same text in every file.
+
+use std::io;
+
+use crate::os::memory::{Reservation, page_size};
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+/// The longest text, in bytes.
+pub const MAX_LABEL_BYTES: usize = 255;
+
+/// The number of a text: from 1, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Label(u64);
+
+impl Label {
+    /// The number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The label of this number; whether there is a text of it, the store says. `None` for 0, which is nobody's.
+    pub const fn from_raw(number: u64) -> Option<Label> {
+        if number == 0 { None } else { Some(Label(number)) }
+    }
+}
+
+/// Why something can't be named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LabelError {
+    /// The text is too long.
+    #[error("a label of {bytes} bytes is too long: it may have {MAX_LABEL_BYTES}")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// The text holds a byte 0, at which every reader of it would stop.
+    #[error("a label may not hold the byte 0, and this one does at byte {at}")]
+    Nul {
+        /// Where.
+        at: usize,
+    },
+    /// Nobody interned this.
+    #[error("there is no label {0}: intern its text first")]
+    Unknown(u64),
+    /// Address 0.
+    #[error("address 0 can't be labelled: it is nobody's")]
+    Nowhere,
+    /// The store is full.
+    #[error("the store of labels is full: it holds {MOST_TEXTS} texts of {} MiB together, and {SLOTS} addresses", TEXT_BYTES >> 20)]
+    Full,
+    /// The system gave no memory.
+    #[error("the system gave no memory for labels")]
+    System,
+}
+
+/// Texts at most.
+const MOST_TEXTS: usize = 1 << 20;
+/// Bytes of all texts, with their lengths and to multiples of [`UNIT`].
+const TEXT_BYTES: usize = 32 << 20;
+/// Texts begin at multiples of this.
+const UNIT: usize = 8;
+/// Addresses at most, nearly.
+const SLOTS: usize = 1 << 20;
+/// How many slots an address may have to go from its own.
+const PROBES: usize = 128;
+
+const INDEX_AT: usize = 0;
+const SLOTS_AT: usize = INDEX_AT + MOST_TEXTS * size_of::<AtomicU32>();
+const TEXTS_AT: usize = SLOTS_AT + SLOTS * size_of::<Slot>();
+const MAPPED: usize = TEXTS_AT + TEXT_BYTES;
+
+/// An address and its label. Both 0 while free; the address first, then the label.
+#[repr(C)]
+struct Slot {
+    address: AtomicU64,
+    label: AtomicU64,
+}
+
+/// A store of labels. The process has one: [`Labels::of_the_process`].
+#[derive(Debug)]
+pub struct Labels {
+    base: AtomicPtr<u8>,
+    /// Texts claimed, in the upper half; units of text claimed, in the lower.
+    claimed: AtomicU64,
+}
+
+static OF_THE_PROCESS: Labels = Labels::new();
+
+impl Labels {
+    const fn new() -> Labels {
+        Labels { base: AtomicPtr::new(std::ptr::null_mut()), claimed: AtomicU64::new(0) }
+    }
+
+    /// The store that all worlds use.
+    pub fn of_the_process() -> &'static Labels {
+        &OF_THE_PROCESS
+    }
+
+    /// Gives a text a number, a new one each time.
+    ///
+    /// # Errors
+    /// The text is too long or holds a 0, or there is no room.
+    pub fn intern(&self, text: &str) -> Result<Label, LabelError> {
+        if text.len() > MAX_LABEL_BYTES {
+            return Err(LabelError::TooLong { bytes: text.len() });
+        }
+        if let Some(at) = text.bytes().position(|byte| byte == 0) {
+            return Err(LabelError::Nul { at });
+        }
+        let base = self.mapped()?;
+        let (number, unit) = self.claim((1 + text.len()).div_ceil(UNIT))?;
+        // SAFETY: `claim` gave these bytes of the mapping to this call alone, a length and a text long.
+        unsafe {
+            let place = base.add(TEXTS_AT + unit * UNIT);
+            place.write(text.len() as u8);
+            std::ptr::copy_nonoverlapping(text.as_ptr(), place.add(1), text.len());
+        }
+        // Release: pairs with the Acquire in `text`: the text is complete.
+        index(base, number).store(unit as u32 + 1, Ordering::Release);
+        Ok(Label(number as u64 + 1))
+    }
+
+    /// The text of a label. `None` if nobody interned it, or is about to.
+    pub fn text(&self, label: Label) -> Option<&str> {
+        let base = self.base.load(Ordering::Acquire);
+        let number = usize::try_from(label.0.checked_sub(1)?).ok().filter(|&number| number < MOST_TEXTS)?;
+        if base.is_null() {
+            return None;
+        }
+        // Acquire: pairs with the Release in `intern`.
+        let unit = index(base, number).load(Ordering::Acquire).checked_sub(1)? as usize;
+        // SAFETY: `intern` wrote a length and as many bytes of a `str` here, once and for all.
+        unsafe {
+            let place = base.add(TEXTS_AT + unit * UNIT);
+            Some(std::str::from_utf8_unchecked(std::slice::from_raw_parts(place.add(1), usize::from(place.read()))))
+        }
+    }
+
+    /// Gives an address a label, in place of the one that it had.
+    ///
+    /// # Errors
+    /// The label or the address is nobody's, or there is no room.
+    pub fn bind(&self, address: usize, label: Label) -> Result<(), LabelError> {
+        self.text(label).ok_or(LabelError::Unknown(label.0))?;
+        let address = address as u64;
+        if address == 0 {
+            return Err(LabelError::Nowhere);
+        }
+        let base = self.mapped()?;
+        for slot in probe(base, address) {
+            let owner = match slot.address.compare_exchange(0, address, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => address,
+                Err(owner) => owner,
+            };
+            if owner == address {
+                // Release: pairs with the Acquire in `label_of` and `bindings`: the label's text is seen with it.
+                slot.label.store(label.0, Ordering::Release);
+                return Ok(());
+            }
+        }
+        Err(LabelError::Full)
+    }
+
+    /// The label of an address.
+    pub fn label_of(&self, address: usize) -> Option<Label> {
+        let base = self.base.load(Ordering::Acquire);
+        if base.is_null() || address == 0 {
+            return None;
+        }
+        for slot in probe(base, address as u64) {
+            match slot.address.load(Ordering::Relaxed) {
+                0 => return None,
+                // Acquire: pairs with the Release in `bind`.
+                owner if owner == address as u64 => return Label::from_raw(slot.label.load(Ordering::Acquire)),
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// The text of an address.
+    pub fn text_of(&self, address: usize) -> Option<&str> {
+        self.text(self.label_of(address)?)
+    }
+
+    /// Everything in the store, for who comes late: all texts in the order of their numbers, then all addresses. What is
+    /// interned meanwhile may be among it or not, and comes as an event in any case.
+    pub fn iter(&self) -> impl Iterator<Item = Named<'_>> {
+        self.texts().map(|(label, text)| Named::Text { label, text }).chain(self.bindings())
+    }
+
+    /// Every label with its text, in the order of the numbers.
+    pub fn texts(&self) -> impl Iterator<Item = (Label, &str)> {
+        // Acquire: pairs with the Release in `claim`; so that a mapping is seen, if there is anything to see.
+        let claimed = self.claimed.load(Ordering::Acquire) >> 32;
+        (1..=claimed).map(Label).filter_map(|label| Some((label, self.text(label)?)))
+    }
+
+    fn bindings(&self) -> impl Iterator<Item = Named<'_>> {
+        let base = self.base.load(Ordering::Acquire);
+        let slots = if base.is_null() { &[] } else { slots(base) };
+        slots.iter().filter_map(|slot| {
+            // Acquire: pairs with the Release in `bind`; the address was there before.
+            let label = Label::from_raw(slot.label.load(Ordering::Acquire))?;
+            Some(Named::Address { address: slot.address.load(Ordering::Relaxed) as usize, label })
+        })
+    }
+
+    /// Takes the next number and so many units of text.
+    fn claim(&self, units: usize) -> Result<(usize, usize), LabelError> {
+        let mut seen = self.claimed.load(Ordering::Relaxed);
+        loop {
+            let (numbers, used) = ((seen >> 32) as usize, seen as u32 as usize);
+            if numbers == MOST_TEXTS || used + units > TEXT_BYTES / UNIT {
+                return Err(LabelError::Full);
+            }
+            let next = (numbers as u64 + 1) << 32 | (used + units) as u64;
+            // Release: pairs with the Acquire in `texts`.
+            match self.claimed.compare_exchange_weak(seen, next, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return Ok((numbers, used)),
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// The memory, mapped now if it was not. Who maps it at the same time as another takes the other's.
+    fn mapped(&self) -> Result<*mut u8, LabelError> {
+        // Acquire: pairs with the Release below. The pages are fresh, so there is nothing else to see.
+        let base = self.base.load(Ordering::Acquire);
+        if !base.is_null() {
+            return Ok(base);
+        }
+        let map = || -> io::Result<Reservation> {
+            let memory = Reservation::new(MAPPED, page_size())?;
+            memory.commit(0, memory.len())?;
+            Ok(memory)
+        };
+        let memory = map().map_err(|_| LabelError::System)?;
+        match self.base.compare_exchange(std::ptr::null_mut(), memory.base(), Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => {
+                let base = memory.base();
+                // The store owns it from now on, and is there as long as the process.
+                std::mem::forget(memory);
+                Ok(base)
+            }
+            Err(others) => Ok(others),
+        }
+    }
+}
+
+/// Something in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named<'a> {
+    /// A label and its text.
+    Text {
+        /// The label.
+        label: Label,
+        /// The text.
+        text: &'a str,
+    },
+    /// An address and its label.
+    Address {
+        /// The address.
+        address: usize,
+        /// The label that it was given last.
+        label: Label,
+    },
+}
+
+fn index(base: *mut u8, number: usize) -> &'static AtomicU32 {
+    debug_assert!(number < MOST_TEXTS);
+    // SAFETY: in bounds of the mapping, aligned, never unmapped; zero is a valid word.
+    unsafe { &*base.add(INDEX_AT + number * size_of::<AtomicU32>()).cast() }
+}
+
+fn slots(base: *mut u8) -> &'static [Slot] {
+    // SAFETY: as in `index`; a slot of zeroes is a free one.
+    unsafe { std::slice::from_raw_parts(base.add(SLOTS_AT).cast(), SLOTS) }
+}
+
+/// The slots in which an address may be, the best first.
+fn probe(base: *mut u8, address: u64) -> impl Iterator<Item = &'static Slot> {
+    // Fibonacci hashing: addresses are multiples of 8 and close together.
+    let first = ((address >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOTS.trailing_zeros())) as usize;
+    let slots = slots(base);
+    (0..PROBES).map(move |step| &slots[(first + step) % SLOTS])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+    use rstest::rstest;
+
+    use super::*;
+
+    /// Stores are never unmapped; a test leaks its own.
+    fn store() -> &'static Labels {
+        Box::leak(Box::new(Labels::new()))
+    }
+
+    #[test]
+    fn numbers_are_serial_from_one_and_the_same_text_gets_two() {
+        let labels = store();
+        assert_eq!(labels.texts().count(), 0);
+        assert_eq!(labels.text(Label(1)), None);
+        let numbers: Vec<u64> = ["a", "", "a"].iter().map(|text| labels.intern(text).unwrap().get()).collect();
+        assert_eq!(numbers, [1, 2, 3]);
+        assert_eq!(labels.texts().map(|(_, text)| text).collect::<Vec<_>>(), ["a", "", "a"]);
+        assert_eq!(labels.text(Label(4)), None);
+        assert_eq!(labels.text(Label(u64::MAX)), None);
+        assert_eq!(Label::from_raw(0), None);
+    }
+
+    #[rstest]
+    #[case(&"x".repeat(255), Ok(Label(1)))]
+    #[case(&"x".repeat(256), Err(LabelError::TooLong { bytes: 256 }))]
+    #[case("a\0b", Err(LabelError::Nul { at: 1 }))]
+    fn a_text_that_readers_could_not_read_is_refused(#[case] text: &str, #[case] answer: Result<Label, LabelError>) {
+        assert_eq!(store().intern(text), answer);
+    }
+
+    #[test]
+    fn an_address_has_the_label_that_it_got_last() {
+        let labels = store();
+        let [one, two] = ["one", "two"].map(|text| labels.intern(text).unwrap());
+        assert_eq!(labels.label_of(0x1000), None);
+        labels.bind(0x1000, one).unwrap();
+        labels.bind(0x1008, one).unwrap();
+        labels.bind(0x1000, two).unwrap();
+        assert_eq!(labels.text_of(0x1000), Some("two"));
+        assert_eq!(labels.text_of(0x1008), Some("one"));
+        assert_eq!(labels.bind(0x1000, Label(3)), Err(LabelError::Unknown(3)));
+        assert_eq!(labels.bind(0, one), Err(LabelError::Nowhere));
+        let mut all: Vec<_> = labels.iter().collect();
+        assert_eq!(all.drain(..2).collect::<Vec<_>>().len(), 2);
+        all.sort_by_key(|named| matches!(named, Named::Address { address: 0x1008, .. }));
+        let expected = [(0x1000, two), (0x1008, one)].map(|(address, label)| Named::Address { address, label });
+        assert_eq!(all, expected);
+    }
+
+    #[test]
+    fn a_store_that_is_full_says_so_and_keeps_what_it_has() {
+        let labels = store();
+        let text = "y".repeat(255);
+        let fit = TEXT_BYTES / 256;
+        for number in 0..fit {
+            assert_eq!(labels.intern(&text), Ok(Label(number as u64 + 1)));
+        }
+        assert_eq!(labels.intern(&text), Err(LabelError::Full));
+        assert_eq!(labels.text(Label(fit as u64)), Some(text.as_str()));
+    }
+
+    #[test]
+    fn threads_that_intern_at_once_get_different_numbers_and_whole_texts() {
+        const EACH: usize = 20_000;
+        let labels = store();
+        let mine: Vec<HashMap<u64, String>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|thread| {
+                    scope.spawn(move || {
+                        let named = |number| {
+                            let text = format!("{thread}-{number}");
+                            let label = labels.intern(&text).unwrap();
+                            labels.bind(label.get() as usize * 8, label).unwrap();
+                            (label.get(), text)
+                        };
+                        (0..EACH).map(named).collect()
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let all: HashMap<u64, &String> = mine.iter().flatten().map(|(number, text)| (*number, text)).collect();
+        assert_eq!(all.len(), 4 * EACH, "a number was given twice");
+        assert_eq!(labels.texts().count(), 4 * EACH);
+        for (number, text) in all {
+            assert_eq!(labels.text(Label(number)), Some(text.as_str()));
+            assert_eq!(labels.text_of(number as usize * 8), Some(text.as_str()));
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        /// The oracle is a map.
+        #[test]
+        fn the_store_is_a_map_from_addresses_to_texts(
+            steps in proptest::collection::vec((1_usize..40, ".{0,40}"), 1..100),
+        ) {
+            let labels = store();
+            let mut oracle = HashMap::new();
+            for (address, text) in steps {
+                let text = text.replace('\0', "");
+                let label = labels.intern(&text).unwrap();
+                labels.bind(address * 8, label).unwrap();
+                oracle.insert(address * 8, text);
+            }
+            for (address, text) in &oracle {
+                prop_assert_eq!(labels.text_of(*address), Some(text.as_str()));
+            }
+            prop_assert_eq!(labels.bindings().count(), oracle.len());
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! What a world tells of its objects, references, blocks and names, each looked at by itself.
+
+mod event_support;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use event_support::{Ledger, build, categories, listening, names_told, objects, told};
+use rstest::rstest;
+use stopworld::events::labels::Named;
+use stopworld::events::{Category, Event, EventId, LabelError, Labels, Selection};
+use stopworld::{Gc, GcCell, Mutator, Stopper, World, traced};
+
+// ---- Objects -------------------------------------------------------------------------------------------------------
+
+/// `.event.objects`: threads that do nothing but allocate, so that most stops catch one between an object and its event.
+#[test]
+fn no_object_counts_as_living_that_nobody_has_heard_of() {
+    let world = build(1, Stopper::Signals);
+    let ledger = Ledger::new();
+    world.events().listen(ledger.clone(), objects()).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let (world, done) = (&world, &done);
+            scope.spawn(move || {
+                // SAFETY: references are locals here.
+                let m = unsafe { world.attach(&format!("t{thread}")) }.unwrap();
+                while !done.load(Ordering::Relaxed) {
+                    assert!(list(&m, 1_000).is_some());
+                    m.alloc_array::<u64>(2_000, |_| 0).unwrap();
+                }
+            });
+        }
+        (0..1_000).for_each(|_| _ = world.collect().unwrap());
+        done.store(true, Ordering::Relaxed);
+    });
+    let ends = ledger.ends.lock().unwrap();
+    assert!(ends.len() >= 1_000);
+    let wrong = ends.iter().filter(|(told, live)| *told != i128::from(*live)).count();
+    assert_eq!(wrong, 0, "of {} collections", ends.len());
+}
+
+traced! {
+    struct Large {
+        next: GcCell<Option<Gc<Large>>>,
+        bytes: [u64; 200],
+    }
+}
+
+/// Every space, each object by its own address and size, and nothing else.
+#[test]
+fn each_object_is_told_of_once_when_it_comes_and_once_when_it_goes() {
+    let world = build(1, Stopper::Signals);
+    let sink = listening(&world, categories(&[Category::Object]));
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let world = &world;
+            scope.spawn(move || {
+                // SAFETY: references are locals here and fields of collected objects.
+                let m = unsafe { world.attach(&format!("t{thread}")) }.unwrap();
+                let mut kept: Option<Gc<Large>> = None;
+                for step in 0..3_000_u64 {
+                    let large = Large { next: GcCell::new(kept), bytes: [step; 200] };
+                    let large = if step % 3 == 0 { m.alloc_pinned(large) } else { m.alloc(large) }.unwrap();
+                    let array = m.alloc_array::<u64>((step as usize * 37) % 6_000, |index| index as u64).unwrap();
+                    assert_eq!(array.len(), (step as usize * 37) % 6_000);
+                    kept = (step % 50 != 0).then_some(large);
+                    if step % 500 == 0 {
+                        m.collect().unwrap();
+                    }
+                }
+                assert!(kept.is_none_or(|large| large.bytes[0] > 0));
+            });
+        }
+    });
+    world.collect().unwrap();
+    let report = world.collect().unwrap();
+    let mut living = HashMap::new();
+    for record in told(&sink) {
+        match record.event() {
+            Event::ObjectAllocated(object) => assert_eq!(living.insert(object.addr, object.bytes), None),
+            Event::ObjectFreed(object) => assert_eq!(living.remove(&object.addr), Some(object.bytes)),
+            _ => {}
+        }
+    }
+    assert_eq!(living.len() as u64, report.live_objects);
+    assert_eq!(living.values().sum::<usize>() as u64, report.live.total());
+}
+
+// ---- Blocks, roots and references ----------------------------------------------------------------------------------
+
+traced! {
+    struct Pair {
+        left: GcCell<Option<Gc<Pair>>>,
+        right: GcCell<Option<Gc<Pair>>>,
+    }
+}
+
+fn list(m: &Mutator, length: usize) -> Option<Gc<Pair>> {
+    let mut list = None;
+    for _ in 0..length {
+        list = Some(m.alloc(Pair { left: GcCell::new(list), right: GcCell::new(None) }).unwrap());
+    }
+    list
+}
+
+#[rstest]
+#[case::alone(1)]
+#[case::together(2)]
+fn each_reference_that_the_marker_looks_at_is_told_with_its_place(#[case] markers: usize) {
+    const LENGTH: usize = 50_000;
+    let world = build(markers, Stopper::Signals);
+    // SAFETY: references are locals here.
+    let m = unsafe { world.attach("main") }.unwrap();
+    let list = list(&m, LENGTH);
+    let root = m.root(list.unwrap());
+    let sink = listening(&world, categories(&[Category::Ref]));
+    m.collect().unwrap();
+    let (mut exact, mut from_root) = (HashSet::new(), 0);
+    for record in told(&sink) {
+        let Event::ReferenceFixed(fixed) = record.event() else { panic!("{:?} is of another category", record.id) };
+        match fixed.rank {
+            1 if fixed.reference == list.unwrap().addr() => from_root += 1,
+            1 => {
+                // SAFETY: the slot of an exact reference is a word of a live object or of a handle.
+                assert_eq!(unsafe { *(fixed.slot_addr as *const usize) }, fixed.reference);
+                exact.insert((fixed.slot_addr, fixed.reference));
+            }
+            rank => assert_eq!(rank, 0),
+        }
+    }
+    let mut at = list;
+    while let Some(pair) = at {
+        if let Some(next) = pair.left.get() {
+            assert!(
+                exact.remove(&(std::ptr::from_ref(&pair.left) as usize, next.addr())),
+                "a reference was not told of"
+            );
+        }
+        at = pair.left.get();
+    }
+    assert_eq!(exact.len(), 0, "told of references that there are not");
+    assert_eq!(from_root, 1);
+    drop(root);
+}
+
+#[test]
+fn blocks_are_acquired_before_they_are_released_and_roots_and_refills_are_told() {
+    let world = build(1, Stopper::Signals);
+    let sink = listening(&world, categories(&[Category::Seg, Category::Arena]));
+    {
+        // SAFETY: references are locals here.
+        let m = unsafe { world.attach("main") }.unwrap();
+        let kept = list(&m, 20_000);
+        m.alloc_array::<u64>(100_000, |_| 0).unwrap();
+        m.collect().unwrap();
+        assert!(kept.is_some());
+    }
+    // By another thread than the one whose stack had the list.
+    std::thread::scope(|scope| scope.spawn(|| world.collect().unwrap()).join().unwrap());
+    let mut blocks: HashMap<usize, usize> = HashMap::new();
+    let mut counts: HashMap<EventId, usize> = HashMap::new();
+    for record in told(&sink) {
+        *counts.entry(record.id).or_default() += 1;
+        match record.event() {
+            Event::BlockAcquired(block) => assert_eq!(blocks.insert(block.addr, block.bytes), None),
+            Event::BlockReleased(block) => assert_eq!(blocks.remove(&block.addr), Some(block.bytes)),
+            Event::BlockReclaimed(block) => assert!(blocks.contains_key(&block.addr)),
+            Event::BlockScanned(block) => assert!(blocks.contains_key(&block.addr) && block.objects > 0),
+            Event::AreaScanned(area) => assert!(area.base_addr <= area.limit_addr),
+            _ => {}
+        }
+    }
+    assert_eq!(blocks.len(), 0, "nobody is left, so nothing lives");
+    assert!(counts[&EventId::CacheRefilled] >= 20_000 * 24 / (16 << 10));
+    assert!(counts[&EventId::BlockScanned] > 20);
+    assert!(counts[&EventId::RootScanned] > 1 && counts[&EventId::AreaScanned] > 1, "{counts:?}");
+}
+
+#[test]
+fn an_allocation_that_fails_is_an_emergency_that_ends() {
+    let world = World::builder().heap_limit(1 << 20).build().unwrap();
+    let sink =
+        listening(&world, Selection::of([EventId::EmergencySet, EventId::AllocationFailed].into_iter().collect()));
+    // SAFETY: references are locals here.
+    let m = unsafe { world.attach("main") }.unwrap();
+    assert!(m.alloc_array::<u64>(1 << 20, |_| 0).is_err());
+    let fields: Vec<(EventId, u64)> = told(&sink).iter().map(|record| (record.id, record.fields()[0])).collect();
+    let asked = (8 << 20) + 8;
+    assert_eq!(fields, [(EventId::EmergencySet, 1), (EventId::AllocationFailed, asked), (EventId::EmergencySet, 0)]);
+}
+
+// ---- Names ---------------------------------------------------------------------------------------------------------
+
+#[test]
+fn threads_types_and_data_structures_have_names_when_user_is_on() {
+    let world = build(1, Stopper::Signals);
+    let sink = listening(&world, categories(&[Category::User]));
+    // SAFETY: references are locals here.
+    let m = unsafe { world.attach("a thread of this test") }.unwrap();
+    let list = list(&m, 10).unwrap();
+    m.name_object(list, "the list");
+    let label = world.telemetry_intern("mine").unwrap();
+    world.telemetry_label(0x1234, label).unwrap();
+    assert_eq!(world.telemetry_label(0, label), Err(LabelError::Nowhere));
+    assert!(matches!(world.telemetry_intern(&"x".repeat(256)), Err(LabelError::TooLong { bytes: 256 })));
+    let names = names_told(&sink);
+    let has = |name: &str| names.iter().any(|(_, text)| text.ends_with(name));
+    assert!(has("a thread of this test") && has("::Pair"), "{names:?}");
+    assert!(names.contains(&(list.addr(), "the list")) && names.contains(&(0x1234, "mine")));
+}
+
+#[test]
+fn names_given_while_user_was_off_are_there_for_who_comes_later() {
+    let world = build(1, Stopper::Signals);
+    // SAFETY: no references.
+    let m = unsafe { world.attach("an early thread") }.unwrap();
+    let label = world.telemetry_intern("an early label").unwrap();
+    world.telemetry_label(0x9876_5432, label).unwrap();
+    let labels = Labels::of_the_process();
+    let named: Vec<Named> = labels.iter().collect();
+    assert!(named.contains(&Named::Text { label, text: "an early label" }));
+    assert!(named.contains(&Named::Address { address: 0x9876_5432, label }));
+    for name in ["an early thread", "small objects", "pinned objects", "large objects", "world"] {
+        let is_named =
+            |named: &Named| matches!(named, Named::Address { label, .. } if labels.text(*label) == Some(name));
+        assert!(named.iter().any(is_named), "{name}");
+    }
+    drop(m);
+}

@@ -1,0 +1,144 @@
+//! What worlds in which programs run tell of themselves: numbers that add up, pairs that nest, names that resolve.
+
+mod event_support;
+
+use std::collections::{BTreeMap, HashSet};
+use std::num::NonZeroUsize;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use event_support::{Ledger, build, categories, listening, names_told, objects, told};
+use rstest::rstest;
+use stopworld::events::{Category, EventId, EventSet, Record, Selection};
+use stopworld::workloads::{self, Plan, Shift, Until, WORKLOADS, Workload};
+use stopworld::{Stopper, World};
+
+fn plan(threads: usize, until: Until) -> Plan {
+    Plan { threads: NonZeroUsize::new(threads).unwrap(), until, depth: 12 }
+}
+
+fn run(world: &World, workload: &Workload, plan: Plan) {
+    // SAFETY: the workloads keep their references where the collector looks.
+    let m = unsafe { world.attach("main") }.unwrap();
+    workloads::run(&m, workload, &Shift::new(plan)).unwrap();
+    m.collect().unwrap();
+}
+
+/// PoolAlloc bytes − PoolFree bytes = live bytes, at each collection's end, from the first one on.
+#[rstest]
+fn what_is_told_as_allocated_and_not_as_freed_is_what_lives(
+    #[values(0, 1, 2, 3, 4)] workload: usize,
+    #[values(1, 2, 5)] threads: usize,
+    #[values(Stopper::Signals, Stopper::Safepoints)] stopper: Stopper,
+) {
+    let world = build(1 + threads % 2, stopper);
+    let ledger = Ledger::new();
+    world.events().listen(ledger.clone(), objects()).unwrap();
+    run(&world, WORKLOADS[workload], plan(threads, Until::Time(Duration::from_millis(300))));
+    world.collect().unwrap();
+    let ends = ledger.ends.lock().unwrap();
+    assert!(ends.len() >= 2);
+    for (number, (told, live)) in ends.iter().enumerate() {
+        assert_eq!(*told, i128::from(*live), "{}: collection {}", WORKLOADS[workload].name, number + 1);
+    }
+    assert!(ledger.freed.load(Ordering::Relaxed) > 0);
+}
+
+/// Who switches the category on in the middle of a run sees the difference add up from the next collection on.
+#[rstest]
+fn from_the_moment_of_switching_on_the_sums_add_up_too(
+    #[values(0, 3)] workload: usize,
+    #[values(1, 4)] threads: usize,
+) {
+    let world = build(1, Stopper::Signals);
+    let ledger = Ledger::new();
+    let listener = world.events().listen(ledger.clone(), Selection::nothing()).unwrap();
+    let mut checked = 0;
+    std::thread::scope(|scope| {
+        let work = scope.spawn(|| run(&world, WORKLOADS[workload], plan(threads, Until::Time(Duration::from_secs(2)))));
+        while !work.is_finished() {
+            // Some collections of which nobody hears, which leave blocks half swept.
+            std::thread::sleep(Duration::from_millis(5));
+            ledger.ends.lock().unwrap().clear();
+            world.events().select(listener, objects()).unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+            world.collect().unwrap();
+            world.collect().unwrap();
+            world.events().select(listener, Selection::nothing()).unwrap();
+            let ends = ledger.ends.lock().unwrap();
+            let Some((told_first, live_first)) = ends.first() else { continue };
+            for (told, live) in &ends[1..] {
+                assert_eq!(told - told_first, i128::from(*live) - i128::from(*live_first));
+                checked += 1;
+            }
+        }
+    });
+    assert!(checked > 10, "only {checked} collections were looked at");
+}
+
+// ---- Pairs ---------------------------------------------------------------------------------------------------------
+
+const PAIRS: &[(EventId, &[EventId])] = &[
+    (EventId::SuspendBegin, &[EventId::RestartEnd, EventId::StopAbandoned]),
+    (EventId::GcStart, &[EventId::GcEnd]),
+    (EventId::RootsBegin, &[EventId::RootsEnd]),
+    (EventId::MarkBegin, &[EventId::MarkEnd]),
+    (EventId::SweepBegin, &[EventId::SweepEnd]),
+    (EventId::FinalizerBegin, &[EventId::FinalizerEnd]),
+    (EventId::RestartBegin, &[EventId::RestartEnd]),
+];
+
+/// What is open at the end of these records; panics when something is closed that is not the innermost open one.
+fn open_pairs(records: &[Record]) -> Vec<EventId> {
+    let mut open: Vec<EventId> = Vec::new();
+    for record in records {
+        if PAIRS.iter().any(|(begin, _)| *begin == record.id) {
+            open.push(record.id);
+        }
+        while let Some(innermost) = open.last() {
+            let ends = PAIRS.iter().find(|(begin, _)| begin == innermost).unwrap().1;
+            // The end of the restart ends the stop too.
+            if !ends.contains(&record.id) {
+                break;
+            }
+            open.pop();
+        }
+        let is_end = PAIRS.iter().any(|(_, ends)| ends.contains(&record.id));
+        let closed = !open.iter().any(|begin| PAIRS.iter().any(|(b, ends)| b == begin && ends.contains(&record.id)));
+        assert!(!is_end || closed, "{:?} inside {open:?}", record.id);
+    }
+    open
+}
+
+#[rstest]
+#[case::threads_that_come_and_go("churn")]
+#[case::finalizers_and_weak_references("graph")]
+fn begins_and_ends_nest_on_each_thread(#[case] workload: &str) {
+    let world = build(2, Stopper::Signals);
+    let wants: EventSet = PAIRS.iter().flat_map(|(begin, ends)| ends.iter().copied().chain([*begin])).collect();
+    let sink = listening(&world, Selection::of(wants));
+    run(&world, workloads::find(workload).unwrap(), plan(3, Until::OnePass));
+    world.close(Duration::from_secs(5)).unwrap();
+    let mut threads: BTreeMap<u32, Vec<Record>> = BTreeMap::new();
+    told(&sink).into_iter().for_each(|record| threads.entry(record.tid).or_default().push(record));
+    assert!(threads.values().flatten().filter(|record| record.id == EventId::GcEnd).count() > 3);
+    for records in threads.values() {
+        assert_eq!(open_pairs(records), []);
+        assert!(records.is_sorted_by_key(|record| record.timestamp), "the clock ran backwards on a thread");
+    }
+}
+
+#[rstest]
+#[case("binary-trees", &["long-lived tree", "stopworld::workloads::binary_trees::Tree", "trees-1"])]
+#[case("gcbench", &["long-lived tree", "long-lived array"])]
+#[case("graph", &["vertices", "watches"])]
+#[case("churn", &["legacy", "child-0"])]
+fn the_workloads_name_what_they_build(#[case] workload: &str, #[case] expected: &[&str]) {
+    let world = build(1, Stopper::Signals);
+    let sink = listening(&world, categories(&[Category::User]));
+    run(&world, workloads::find(workload).unwrap(), plan(2, Until::OnePass));
+    let names: HashSet<&str> = names_told(&sink).into_iter().map(|(_, text)| text).collect();
+    for name in expected {
+        assert!(names.contains(name), "{name} is not among {names:?}");
+    }
+}
