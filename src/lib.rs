@@ -55,6 +55,7 @@ pub mod cli;
 mod collector;
 pub mod debugger;
 pub mod events;
+pub mod formats;
 mod heap;
 mod os;
 #[cfg(feature = "report")]

@@ -8,9 +8,10 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use super::size::Size;
+use crate::formats::mps::decode::Style;
 
 /// The most threads a workload is started with: well below what a Linux machine takes, well above what teaches.
 const MOST_THREADS: usize = 4096;
@@ -36,6 +37,7 @@ Try:
   stopworld run lisp FILE.scm --flexowriter  a Scheme program with McCarthy's reports
   stopworld repl                             a Scheme prompt whose cells are collected
   stopworld events GcStart                   what an event means, and what it becomes for other tools
+  stopworld eventcnv -f mpsio.log --txt      a telemetry stream of the Memory Pool System, readable
 
 While it runs, Ctrl-C ends it and still prints the table; `kill -USR1` collects.";
 
@@ -50,6 +52,9 @@ pub(super) enum Action {
     Events(Events),
     /// A Scheme prompt (the same as `run lisp` without files)
     Repl(Box<Settings>),
+    /// Print a telemetry stream of the Memory Pool System as text
+    #[command(after_help = EVENTCNV_HELP)]
+    Eventcnv(Eventcnv),
 }
 
 const RUN_HELP: &str = "\
@@ -102,6 +107,65 @@ pub(super) struct Run {
 
     #[command(flatten)]
     pub(super) settings: Settings,
+}
+
+const EVENTCNV_HELP: &str = "\
+The styles: -S in columns for people, -SL as lists for Lisp, -SC as decimal numbers between commas. They and --cnv print \
+records in the stream's order, in which the newest of a category comes first; --txt sorts by clock, and if the \
+stream has more than 8 MiB it sorts in files without a name in TMPDIR (or /tmp), which takes as much room there as the \
+stream has. It knows the labels of 114,688 addresses and says so if there are more.
+
+Memory stays below 32 MiB however long the stream is. What is wrong with it is told on standard error with the byte at \
+which it is; everything before that is printed.
+
+Exit code: 0 if the stream could be read to its end, 1 if not or if the arguments are wrong, 141 if standard output was \
+closed.";
+
+#[derive(Debug, Args)]
+pub(super) struct Eventcnv {
+    /// The stream to read; `-` is standard input [default: mpsio.log; with --cnv and --txt the environment's
+    /// MPS_TELEMETRY_FILENAME comes first]
+    #[arg(short = 'f', value_name = "FILE")]
+    pub(super) file: Option<PathBuf>,
+
+    /// The manual's styles: -S (the default), -SL or -SC
+    #[arg(short = 'S', value_name = "LC", num_args = 0..=1, value_parser = style, group = "form")]
+    pub(super) style: Option<Option<Style>>,
+
+    /// As mpseventcnv prints it: hexadecimal numbers, to be sorted and read by programs
+    #[arg(long, group = "form")]
+    pub(super) cnv: bool,
+
+    /// As mpseventtxt prints it: by clock, each parameter with its name and label
+    #[arg(long, group = "form")]
+    pub(super) txt: bool,
+
+    /// The event version of the stream [default: as its first records say]
+    #[arg(long, value_name = "VERSION")]
+    pub(super) mps_version: Option<MpsVersion>,
+
+    /// The same as -h
+    #[arg(short = '?', action = ArgAction::HelpShort, hide = true)]
+    question: Option<bool>,
+}
+
+/// The values of `--mps-version`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum MpsVersion {
+    /// October 2012
+    #[value(name = "1.0.0")]
+    V1,
+    /// Release 1.118 and later
+    #[value(name = "2.0.0")]
+    V2,
+}
+
+fn style(letter: &str) -> Result<Style, String> {
+    match letter {
+        "L" => Ok(Style::Lisp),
+        "C" => Ok(Style::Commas),
+        _ => Err(format!("Unknown style code '{letter}': it is -S, -SL or -SC")),
+    }
 }
 
 /// The settings of the collected world itself, whatever runs in it.

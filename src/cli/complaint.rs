@@ -4,7 +4,11 @@
 //! needs the first two; the rest pushes them off the screen. So a complaint is clap's own text up to the usage,
 //! joined into a line.
 
+use std::ffi::OsStr;
+
 use clap::error::ErrorKind;
+
+use super::eventcnv;
 
 /// Exit code for arguments that can't be understood.
 pub(super) const USAGE: u8 = 2;
@@ -15,6 +19,19 @@ pub(super) enum Complaint {
     Help(clap::Error),
     /// One line for stderr; the exit code is [`USAGE`].
     Usage(String),
+    /// The same about `eventcnv`, which ends as the tool of this name does.
+    Eventcnv(String),
+}
+
+impl Complaint {
+    /// The complaint about arguments of which this is the first.
+    pub(super) fn about(error: clap::Error, action: Option<&OsStr>) -> Complaint {
+        let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+        if action == Some(OsStr::new("eventcnv")) && !is_help {
+            return Complaint::Eventcnv(one_line(&error.render().to_string()) + "; " + eventcnv::USAGE);
+        }
+        Complaint::from(error)
+    }
 }
 
 impl From<clap::Error> for Complaint {
@@ -71,10 +88,20 @@ mod tests {
     #[case(&["run", "churn", "--threads"], &["'--threads <N>'", "--help"])]
     #[case(&["run"], &["WORKLOAD", "stopworld workloads"])]
     #[case(&["rum", "churn"], &["'rum'", "'run'"])]
+    #[case(&["eventcnv", "-SX"], &["Unknown style code 'X'", "-SL", "usage: stopworld eventcnv"])]
+    #[case(&["eventcnv", "-f"], &["'-f <FILE>'", "usage: stopworld eventcnv"])]
+    #[case(&["eventcnv", "-q"], &["'-q'", "usage: stopworld eventcnv"])]
+    #[case(&["eventcnv", "mpsio.log"], &["'mpsio.log'", "-f FILE"])]
+    #[case(&["eventcnv", "--cnv", "--txt"], &["cannot be used with", "--cnv | --txt"])]
+    #[case(&["eventcnv", "--mps-version", "3"], &["possible values: 1.0.0, 2.0.0"])]
     #[case(&[], &["stopworld --help"])]
     fn a_wrong_argument_gets_one_line_with_the_place_and_the_remedy(#[case] words: &[&str], #[case] told: &[&str]) {
         let error = Command::try_parse_from([&["stopworld"], words].concat()).expect_err("these arguments are wrong");
-        let Complaint::Usage(line) = Complaint::from(error) else { panic!("help instead of a complaint") };
+        let (Complaint::Usage(line) | Complaint::Eventcnv(line)) =
+            Complaint::about(error, words.first().map(OsStr::new))
+        else {
+            panic!("help instead of a complaint")
+        };
         assert_eq!(line.lines().count(), 1, "{line}");
         assert!(line.starts_with("error: "), "{line}");
         for part in told {

@@ -7,22 +7,25 @@
 //! | `run` | one run: which workload, for how long, what to say when it fails |
 //! | `lisp` | the workload that reads files, and the prompt |
 //! | `session` | the world with its listeners, and the end of a run, however it comes about |
+//! | `eventcnv` | telemetry streams of the Memory Pool System as text |
 //! | `control` | SIGINT and SIGTERM end the run, SIGUSR1 collects |
 //! | `progress` | the bar on a terminal |
 //!
 //! Standard output carries what the program prints and then the table; everything about the run itself (the bar,
 //! errors) goes to standard error. Exit codes: 0, 1 for a run that failed, 2 for wrong arguments, 128 + the signal
-//! for one that a signal ended.
+//! for one that a signal ended. `eventcnv` has those of the tool whose name it bears, which ends with 1 for either.
 
 mod arguments;
 mod complaint;
 mod control;
+mod eventcnv;
 mod lisp;
 mod progress;
 mod run;
 mod session;
 mod size;
 
+use std::env;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -53,7 +56,8 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 
 /// Runs the command with the process's arguments.
 pub fn main() -> ExitCode {
-    let command = match Command::try_parse().map_err(Complaint::from) {
+    let command = match Command::try_parse().map_err(|error| Complaint::about(error, env::args_os().nth(1).as_deref()))
+    {
         Ok(command) => command,
         Err(Complaint::Help(help)) => {
             // To a closed pipe nothing more can be said.
@@ -63,6 +67,10 @@ pub fn main() -> ExitCode {
         Err(Complaint::Usage(line)) => {
             eprintln!("{line}");
             return ExitCode::from(USAGE);
+        }
+        Err(Complaint::Eventcnv(line)) => {
+            eprintln!("{line}");
+            return ExitCode::from(FAILED);
         }
     };
     match execute(command.action) {
@@ -90,6 +98,7 @@ fn execute(action: Action) -> Result<u8, Failure> {
         }
         Action::Run(run) => run::run(&run),
         Action::Repl(settings) => lisp::repl(&settings),
+        Action::Eventcnv(arguments) => Ok(eventcnv::run(&arguments)),
     }
 }
 

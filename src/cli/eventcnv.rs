@@ -1,0 +1,89 @@
+//! `stopworld eventcnv`: an MPS telemetry stream as text.
+//!
+//! Lines go to standard output; what there is to say about the stream goes to standard error, in the manner of the MPS's
+//! own tools: program, severity, the clock of the record, and (theirs don't) the byte at which it begins. Exit codes are
+//! those tools' too: 1 for a stream that is damaged or can't be read, and for arguments that can't be understood; 0
+//! otherwise, warnings or not. Who closes the pipe that we write to has seen enough: not a word, and the exit code that
+//! a shell gives to a program that SIGPIPE ended.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use super::FAILED;
+use super::arguments::{Eventcnv, MpsVersion};
+use crate::formats::mps::Version;
+use crate::formats::mps::decode::{DecodeError, Form, Style, decode};
+
+/// The usage in one line, for whoever mistyped it.
+pub(super) const USAGE: &str =
+    "usage: stopworld eventcnv [-f FILE] [-S[LC] | --cnv | --txt] [--mps-version 1.0.0|2.0.0] [-h]";
+
+/// The file that the MPS writes by default.
+const DEFAULT_FILE: &str = "mpsio.log";
+/// Names another, for the writer and for the readers of its time; the manual's `eventcnv` is older.
+const FILE_VARIABLE: &str = "MPS_TELEMETRY_FILENAME";
+/// 128 and SIGPIPE's number.
+const PIPE_CLOSED: u8 = 141;
+
+/// `stopworld eventcnv`.
+pub(super) fn run(arguments: &Eventcnv) -> u8 {
+    let form = match (arguments.cnv, arguments.txt) {
+        (true, _) => Form::Hex,
+        (_, true) => Form::Named,
+        _ => Form::Manual(arguments.style.flatten().unwrap_or(Style::Human)),
+    };
+    let version = arguments.mps_version.map(|version| match version {
+        MpsVersion::V1 => Version::V1,
+        MpsVersion::V2 => Version::V2,
+    });
+    let path = arguments.file.clone().unwrap_or_else(|| default_file(form));
+    let input: Box<dyn Read> = if path.as_os_str() == OsStr::new("-") {
+        Box::new(io::stdin().lock())
+    } else {
+        match File::open(&path) {
+            Ok(file) => Box::new(file),
+            Err(error) => return cannot_open(&path, &error, arguments.file.is_none()),
+        }
+    };
+    let outcome = decode(input, io::stdout().lock(), form, version, &mut |notice| say(format_args!("{notice}")));
+    match outcome {
+        Ok(_) => 0,
+        Err(DecodeError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => PIPE_CLOSED,
+        Err(DecodeError::Input { offset: 0, error }) if error.kind() == io::ErrorKind::IsADirectory => {
+            cannot_open(&path, &error, arguments.file.is_none())
+        }
+        Err(error) => {
+            say(format_args!("Error @{:016X} {error}", clock_of(&error)));
+            FAILED
+        }
+    }
+}
+
+fn default_file(form: Form) -> PathBuf {
+    let named = match form {
+        Form::Manual(_) => None,
+        Form::Hex | Form::Named => std::env::var_os(FILE_VARIABLE),
+    };
+    named.unwrap_or_else(|| DEFAULT_FILE.into()).into()
+}
+
+fn cannot_open(path: &Path, error: &io::Error, by_default: bool) -> u8 {
+    let remedy = if by_default { "; -f FILE names another, -f - reads standard input" } else { "" };
+    say(format_args!("Error @{:016X} unable to open \"{}\": {error}{remedy}", 0, path.display()));
+    FAILED
+}
+
+/// The clock of the last good record.
+fn clock_of(error: &DecodeError) -> u64 {
+    match error {
+        DecodeError::Damaged(damage) => damage.clock,
+        _ => 0,
+    }
+}
+
+/// A line on standard error. If that is closed, nothing can be said.
+fn say(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "eventcnv: {line}");
+}

@@ -1,0 +1,219 @@
+//! A whole stream from end to end: bytes in, lines out, and what to tell about it.
+//!
+//! ```
+//! use stopworld::formats::mps::decode::{Form, decode};
+//!
+//! // PoolAlloc, 40 bytes, at clock 0x1001.
+//! let mut stream = vec![0x2A, 0, 40, 0, 0, 0, 0, 0];
+//! for word in [0x1001u64, 1, 2, 3] {
+//!     stream.extend_from_slice(&word.to_le_bytes());
+//! }
+//! let mut lines = Vec::new();
+//! decode(&stream[..], &mut lines, Form::Hex, None, &mut |notice| eprintln!("{notice}"))?;
+//! assert_eq!(lines, b"0000000000001001   2A 1 2 3\n");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Memory does not depend on the stream's length. The unsorted forms keep a buffer of input and one of output, and write
+//! what they have before they wait for more input, so a stream can be followed through a pipe. The named form must sort,
+//! which it does in batches (see `sort`), so it prints nothing before the stream has ended.
+
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+
+use super::format::{EVENT_INIT, Layout, Sort, Version};
+use super::labels::Labels;
+use super::line::{Line, Output};
+pub use super::manual::Style;
+use super::notice::{Kind, Notice, Notices};
+use super::reader::{Damage, End, Reader, Record};
+use super::sort::{Failed, Limits, Sorter};
+use super::{hex, manual, named};
+
+/// How a record becomes a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// As `mpseventcnv`: hexadecimal, in the stream's order.
+    Hex,
+    /// As `mpseventtxt` after a sort: named and labelled, in the order of the clocks.
+    Named,
+    /// As the manual's `eventcnv`, in the stream's order.
+    Manual(Style),
+}
+
+/// Why a stream was not decoded to its end. What could be read before is in the output.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// The stream is damaged.
+    #[error("{0}")]
+    Damaged(Damage),
+    /// The stream can't be read.
+    #[error("I/O error reading log at byte {offset}: {error}")]
+    Input {
+        /// How far it could be read.
+        offset: u64,
+        /// Why not further.
+        error: io::Error,
+    },
+    /// The lines can't be written.
+    #[error("the lines can't be written: {0}")]
+    Output(io::Error),
+    /// There is no room to sort in.
+    #[error("no room to sort in {}, which takes as much as the log: {error}; TMPDIR names another directory", .directory.display())]
+    Room {
+        /// Where it was tried.
+        directory: PathBuf,
+        /// Why there is none.
+        error: io::Error,
+    },
+}
+
+/// Prints every record of a stream, and returns the clock of the last. Without a version, the stream says which it is in
+/// or it is guessed from the first records.
+pub fn decode(
+    input: impl Read,
+    output: impl Write,
+    form: Form,
+    version: Option<Version>,
+    tell: &mut dyn FnMut(&Notice),
+) -> Result<u64, DecodeError> {
+    let mut notices = Notices::new(tell);
+    let mut reader = Reader::new(input);
+    let mut output = Output::new(output);
+    let version = match version {
+        Some(version) => version,
+        None => reader.detect().map_err(|error| DecodeError::Input { offset: 0, error })?,
+    };
+    let decoded = match form {
+        Form::Hex => stream(&mut reader, &mut output, version, &mut notices, hex::print),
+        Form::Manual(style) => stream(&mut reader, &mut output, version, &mut notices, |line, layout, record| {
+            manual::print(line, style, layout, record);
+        }),
+        Form::Named => sorted(&mut reader, &mut output, version, &mut notices),
+    };
+    notices.finish(reader.clock());
+    decoded.map(|()| reader.clock())
+}
+
+/// Prints the records as they come.
+fn stream<R: Read, W: Write>(
+    reader: &mut Reader<R>,
+    output: &mut Output<W>,
+    version: Version,
+    notices: &mut Notices<'_>,
+    print: impl Fn(&mut Line<'_>, Option<&Layout>, &Record<'_>),
+) -> Result<(), DecodeError> {
+    let read = each(reader, version, notices, |event| match event {
+        Step::Record(record, layout) => output.line(|line| print(line, layout, record)).map_err(DecodeError::Output),
+        Step::Wait => output.flush().map_err(DecodeError::Output),
+    });
+    // Damage or not, what was readable goes out first.
+    output.flush().map_err(DecodeError::Output).and(read)
+}
+
+/// Prints the records by their clocks.
+fn sorted<R: Read, W: Write>(
+    reader: &mut Reader<R>,
+    output: &mut Output<W>,
+    version: Version,
+    notices: &mut Notices<'_>,
+) -> Result<(), DecodeError> {
+    let directory = std::env::temp_dir();
+    let room = |error| DecodeError::Room { directory: directory.clone(), error };
+    let mut sorter = Sorter::new(version, &directory, Limits::default());
+    let read = each(reader, version, notices, |event| match event {
+        Step::Record(record, _) => sorter.add(record).map_err(room),
+        Step::Wait => Ok(()),
+    });
+    // Without room there is nothing to print; after damage there is.
+    if matches!(read, Err(DecodeError::Room { .. })) {
+        return read;
+    }
+    let mut labels = Labels::default();
+    let printed = sorter.finish(|record| {
+        let layout = version.layout(record.code());
+        if let Some(kind) = layout.and_then(|layout| labels.learn(layout, record)) {
+            notices.tell(Notice { clock: record.clock(), offset: None, kind });
+        }
+        output.line(|line| named::print(line, layout, record, &labels))
+    });
+    match printed {
+        Err(Failed::Files(error)) => Err(room(error)),
+        Err(Failed::Each(error)) => Err(DecodeError::Output(error)),
+        Ok(()) => output.flush().map_err(DecodeError::Output).and(read),
+    }
+}
+
+/// What happens while a stream is read.
+enum Step<'a> {
+    /// A record, with its layout if its code is known.
+    Record(&'a Record<'a>, Option<&'static Layout>),
+    /// The buffer is empty, and reading may take a while.
+    Wait,
+}
+
+/// Reads a stream to its end.
+fn each<R: Read>(
+    reader: &mut Reader<R>,
+    version: Version,
+    notices: &mut Notices<'_>,
+    mut each: impl FnMut(Step<'_>) -> Result<(), DecodeError>,
+) -> Result<(), DecodeError> {
+    loop {
+        while let Some(record) = reader.buffered().map_err(DecodeError::Damaged)? {
+            let layout = version.layout(record.code());
+            if layout.is_none_or(|layout| !plain(layout, &record)) {
+                examine(version, layout, &record, notices);
+            }
+            each(Step::Record(&record, layout))?;
+        }
+        each(Step::Wait)?;
+        if !reader.fill().map_err(|error| DecodeError::Input { offset: reader.offset(), error })? {
+            break;
+        }
+    }
+    if let End::Stray { offset, bytes } = reader.end().map_err(DecodeError::Damaged)? {
+        notices.tell(Notice { clock: reader.clock(), offset: Some(offset), kind: Kind::Stray(bytes) });
+    }
+    Ok(())
+}
+
+fn is_string(param: &super::Param) -> bool {
+    param.sort == Sort::S
+}
+
+/// Whether there can be nothing to say about a record.
+#[inline]
+fn plain(layout: &Layout, record: &Record<'_>) -> bool {
+    record.has_all(layout) && layout.code != EVENT_INIT && !layout.params.last().is_some_and(is_string)
+}
+
+/// Tells what there is to tell about one record.
+#[cold]
+fn examine(version: Version, layout: Option<&Layout>, record: &Record<'_>, notices: &mut Notices<'_>) {
+    let mut tell = |kind| notices.tell(Notice { clock: record.clock(), offset: Some(record.offset), kind });
+    let Some(layout) = layout else { return tell(Kind::UnknownCode(record.code())) };
+    let event = layout.name;
+    if !record.has_all(layout) {
+        tell(Kind::Short { event, size: record.bytes().len() });
+    } else if let Some(string) = layout.params.last().filter(|param| is_string(param)) {
+        let from = usize::from(string.offset);
+        if record.string(from).is_some_and(|text| from + text.len() == record.bytes().len()) {
+            tell(Kind::Unterminated { event });
+        }
+    }
+    if event == "EventInit" {
+        let number = |name| layout.param(name).and_then(|param| record.unsigned(usize::from(param.offset)));
+        if let [Some(major), Some(median), Some(minor)] = ["major", "median", "minor"].map(number)
+            && [major, median, minor] != version.numbers()
+        {
+            tell(Kind::Version([major, median, minor]));
+        }
+        if let Some(max) = number("maxCode").filter(|&max| max > u32::from(version.max_code())) {
+            tell(Kind::NewerCodes { known: version.max_code(), max });
+        }
+        if let Some(width) = number("wordWidth").filter(|&width| width != 64) {
+            tell(Kind::WordWidth(width));
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The three styles of the old manual's `eventcnv`: `-S` for people, `-SL` for Lisp, `-SC` for spreadsheets.
+//!
+//! ```text
+//! -S   000007DC7DC1655516E TraceFix             7FFF583001D0 7FFF583000D8 107AFAB20        1
+//! -SL  (000007DC7DC1655516E TraceFix             7FFF583001D0 7FFF583000D8 107AFAB20 1)
+//! -SC  000007DC7DC1655516E, 38, 140734672929232, 140734672928984, 4423920416, 1
+//! ```
+//!
+//! These are the tool of October 2012 as it was, with its ways. The clock's upper half is followed not by the lower half
+//! but by the whole (the manual's own example shows it: its clock is 7DC1655516E). True prints as −1. `Label` would
+//! name the text, but the tool never recorded any and prints the number as a symbol, after which `-SC` has a quote too
+//! many. Meters are shown by mean and deviation. It does not sort.
+
+use super::double;
+use super::format::{Layout, Param, Sort};
+use super::line::{Line, Pad};
+use super::reader::Record;
+
+/// The styles, by the letter after `-S`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// `-S`: columns for people.
+    Human,
+    /// `-SL`: a list for each event.
+    Lisp,
+    /// `-SC`: decimal numbers between commas.
+    Commas,
+}
+
+/// Prints one record, with its line feed. Parameters that the record lacks are not printed.
+pub(super) fn print(line: &mut Line<'_>, style: Style, layout: Option<&Layout>, record: &Record<'_>) {
+    if style == Style::Lisp {
+        line.byte(b'(');
+    }
+    line.hex_wide(record.clock() >> 32, 8, Pad::Zero);
+    line.hex_wide(record.clock(), 8, Pad::Zero);
+    match (style, layout) {
+        (Style::Commas, _) => {
+            line.bytes(b", ");
+            line.decimal(u64::from(record.code()));
+        }
+        (_, Some(layout)) => {
+            line.byte(b' ');
+            line.padded(layout.name.as_bytes(), 19);
+            line.byte(b' ');
+        }
+        // The real tool ends here.
+        (_, None) => {
+            line.bytes(b" [Unknown 0x");
+            line.hex_wide(u64::from(record.code()), 4, Pad::Zero);
+            line.bytes(b"]    ");
+        }
+    }
+    if let Some(layout) = layout {
+        // `.format.hostile`: each parameter asks the record whether it reaches that far.
+        let _ = match layout.name {
+            "Label" | "LabelPointer" => label(line, style, layout, record),
+            "MeterValues" => meter(line, style, layout, record),
+            _ => layout.params.iter().try_for_each(|param| one(line, style, layout, param, record)),
+        };
+    }
+    if style == Style::Lisp {
+        line.byte(b')');
+    }
+    line.byte(b'\n');
+}
+
+fn one(line: &mut Line<'_>, style: Style, layout: &Layout, param: &Param, record: &Record<'_>) -> Option<()> {
+    let offset = usize::from(param.offset);
+    match param.sort {
+        Sort::A => address(line, style, record.word(offset)?),
+        // A pointer, but one that the tool wanted to label.
+        Sort::P if layout.name == "PoolInit" && param.name == "poolClass" => address(line, style, record.word(offset)?),
+        Sort::P | Sort::W => number(line, style, record.word(offset)?),
+        Sort::U => number(line, style, u64::from(record.unsigned(offset)?)),
+        Sort::B => number(line, style, truth(param, record.boolean(param)?)),
+        Sort::D => real(line, style, f64::from_bits(record.word(offset)?)),
+        Sort::S => {
+            let string = record.string(offset)?;
+            separate(line, style);
+            if style == Style::Human { line.bytes(string) } else { line.quoted(string) }
+        }
+    }
+    Some(())
+}
+
+/// One bit that is signed is −1 when set.
+fn truth(param: &Param, value: u8) -> u64 {
+    if param.bit.is_some() { u64::from(value).wrapping_neg() } else { u64::from(value) }
+}
+
+fn separate(line: &mut Line<'_>, style: Style) {
+    line.bytes(if style == Style::Commas { b", " } else { b" " });
+}
+
+fn number(line: &mut Line<'_>, style: Style, value: u64) {
+    separate(line, style);
+    match style {
+        Style::Human => line.hex_wide(value, 8, Pad::Space),
+        Style::Lisp => line.hex(value),
+        Style::Commas => line.decimal(value),
+    }
+}
+
+fn address(line: &mut Line<'_>, style: Style, value: u64) {
+    separate(line, style);
+    match style {
+        Style::Human => line.hex_wide(value, 8, Pad::Zero),
+        Style::Lisp => line.hex(value),
+        Style::Commas => line.decimal(value),
+    }
+}
+
+fn real(line: &mut Line<'_>, style: Style, value: f64) {
+    separate(line, style);
+    match style {
+        Style::Human => line.right(double::general(value, double::Style::ThreeWithZeros).bytes(), 8),
+        Style::Lisp => line.bytes(double::general(value, double::Style::TenWithZeros).bytes()),
+        Style::Commas => line.bytes(double::general(value, double::Style::Ten).bytes()),
+    }
+}
+
+/// An address and the number of its text.
+fn label(line: &mut Line<'_>, style: Style, layout: &Layout, record: &Record<'_>) -> Option<()> {
+    let word = |index: usize| record.word(usize::from(layout.params.get(index)?.offset));
+    address(line, style, word(0)?);
+    let id = word(1)?;
+    separate(line, style);
+    match style {
+        Style::Human => {
+            line.bytes(b"sym ");
+            line.hex_wide(id, 5, Pad::Zero);
+        }
+        Style::Lisp => line.hex(id),
+        Style::Commas => {
+            line.bytes(b"sym ");
+            line.hex(id);
+            line.byte(b'"');
+        }
+    }
+    Some(())
+}
+
+/// A meter: what was counted, how often, and the extremes; of those three, only the lower half.
+fn meter(line: &mut Line<'_>, style: Style, layout: &Layout, record: &Record<'_>) -> Option<()> {
+    let word = |index: usize| record.word(usize::from(layout.params.get(index)?.offset));
+    // All of it or nothing: the columns of people's style are computed from several parameters.
+    let (meter, total, mean_squared) = (word(0)?, f64::from_bits(word(1)?), f64::from_bits(word(2)?));
+    let counts = [word(3)?, word(4)?, word(5)?];
+    let lower = counts.map(|count| count & u64::from(u32::MAX));
+    address(line, style, meter);
+    if style == Style::Human {
+        if counts[0] == 0 {
+            line.bytes(b"        0      N/A      N/A      N/A      N/A");
+        } else {
+            for count in lower {
+                line.byte(b' ');
+                line.decimal_wide(count, 8);
+            }
+            let mean = total / counts[0] as f64;
+            real(line, style, mean);
+            real(line, style, (mean_squared - mean * mean).abs().sqrt());
+        }
+        address(line, style, meter);
+    } else {
+        real(line, style, total);
+        real(line, style, mean_squared);
+        lower.into_iter().for_each(|count| number(line, style, count));
+    }
+    Some(())
+}

@@ -1,0 +1,56 @@
+//! The telemetry stream of the Memory Pool System.
+//!
+//! A stream is a bare concatenation of records, without a magic number, a byte order mark or a file header. All numbers
+//! are little-endian here, since a stream is read on the kind of machine that wrote it.
+//!
+//! ```text
+//!   0        2        4            8                 16
+//!   ├─ code ─┼─ size ─┼─ (padding) ┼─ clock ─────────┼─ parameters, each at its C alignment … ─┤ to a multiple of 8
+//!      u16      u16      not zero!    u64, rdtsc
+//! ```
+//!
+//! The size covers the whole record. What parameters a code has is not in the stream: one must know, and what one must
+//! know has changed over the years without the stream saying so. Two dialects are known here ([`Version`]): 2.0.0, which
+//! begins with an `EventInit` record that names the version, and 1.0.0 of October 2012, which doesn't. The same code
+//! means different events in the two.
+//!
+//! Records come in batches. Within a batch each category is written by itself, newest record first; so who wants to
+//! read a story sorts by clock.
+//!
+//! | file | part |
+//! |---|---|
+//! | `format` | sorts of parameters, their places, sizes of records |
+//! | `layouts_v2`, `layouts_v1` | the events of the two dialects, declared once |
+//! | `reader`, `detect` | from bytes to records; which dialect they are in |
+//! | `line`, `double` | numbers and strings as C prints them, into a fixed buffer |
+//! | `hex`, `named`, `manual` | the three printers: `mpseventcnv`'s line, `mpseventtxt`'s, and those of the old manual |
+//! | `labels`, `sort` | which name an address has; sorting in bounded memory |
+//! | `notice`, `decode` | what to tell about a stream; a whole stream from end to end |
+
+#[cfg(feature = "readers")]
+pub mod decode;
+#[cfg(feature = "readers")]
+mod detect;
+#[cfg(feature = "readers")]
+mod double;
+pub mod format;
+#[cfg(feature = "readers")]
+mod hex;
+#[cfg(feature = "readers")]
+mod labels;
+mod layouts_v1;
+mod layouts_v2;
+#[cfg(feature = "readers")]
+mod line;
+#[cfg(feature = "readers")]
+mod manual;
+#[cfg(feature = "readers")]
+mod named;
+#[cfg(feature = "readers")]
+pub mod notice;
+#[cfg(feature = "readers")]
+pub mod reader;
+#[cfg(feature = "readers")]
+mod sort;
+
+pub use format::{Layout, Param, Sort, Version};

@@ -1,0 +1,230 @@
+//! From bytes to records, in a buffer of fixed size.
+//!
+//! A stream has no marks to find one's way back by: where a record ends is said by its own size, and by nothing else. So
+//! a size that can't be true ends the reading, since whatever came after would be guessed; and everything before it is
+//! good. The three ways in which a stream can be [`Damage`]d are told with the byte at which that is.
+//!
+//! `.format.hostile`: a size is compared with the smallest and the largest that exist, and with the bytes that are
+//! there, before anything is done with it. Memory is the buffer, whatever the stream says. What a record holds beyond
+//! its parameters is ignored, what it lacks is missing ([`Record::word`] gives `None`), and nothing is made up for it.
+
+use std::io::{self, Read};
+
+use super::format::{HEADER, LARGEST_RECORD, Param, Version};
+use super::{Layout, detect};
+
+/// The bytes that are read at once. Large enough that the system calls don't show, small enough for the second cache.
+const BUFFER: usize = 128 << 10;
+
+/// Reads a stream, record by record.
+#[derive(Debug)]
+pub struct Reader<R> {
+    input: R,
+    buffer: Box<[u8]>,
+    /// The first byte of the buffer that is in no record yet.
+    at: usize,
+    /// The byte after the last one read.
+    end: usize,
+    /// Where in the stream the buffer's first byte is.
+    base: u64,
+    /// The last record's clock.
+    clock: u64,
+}
+
+/// One record, as it stands in the stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    bytes: &'a [u8],
+    /// Where in the stream it begins.
+    pub offset: u64,
+}
+
+/// A stream that can't be read on, and from where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The first byte of the record that is wrong.
+    pub offset: u64,
+    /// The clock of the last good record, 0 if there is none.
+    pub clock: u64,
+    /// What is wrong with it.
+    pub kind: DamageKind,
+}
+
+/// What can be wrong with a record as such.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DamageKind {
+    /// It says that it is shorter than its own beginning, or longer than any record.
+    #[error("says that it has {size} bytes, but records have {HEADER} to {LARGEST_RECORD}; what follows can't be read")]
+    Size {
+        /// What it says.
+        size: u16,
+    },
+    /// The stream ends inside it.
+    #[error("has {size} bytes, but the stream ends after {present} of them")]
+    Cut {
+        /// What it says.
+        size: u16,
+        /// The bytes that are there.
+        present: usize,
+    },
+}
+
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Truncated log: the record at byte {} {}", self.offset, self.kind)
+    }
+}
+
+impl std::error::Error for Damage {}
+
+/// How a stream ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// After a whole record.
+    Clean,
+    /// With these bytes of a record's beginning: too few to say what it was.
+    Stray {
+        /// Where they begin.
+        offset: u64,
+        /// How many they are.
+        bytes: usize,
+    },
+}
+
+impl<R: Read> Reader<R> {
+    /// Nothing is read yet.
+    pub fn new(input: R) -> Reader<R> {
+        Reader { input, buffer: vec![0; BUFFER].into(), at: 0, end: 0, base: 0, clock: 0 }
+    }
+
+    /// The version whose records these are. Reads as much as it takes to tell, and loses nothing of it.
+    pub fn detect(&mut self) -> io::Result<Version> {
+        while self.end - self.at < BUFFER {
+            if let Some(version) = detect::announced(&self.buffer[self.at..self.end]) {
+                return Ok(version);
+            }
+            if !self.fill()? {
+                break;
+            }
+        }
+        Ok(detect::guess(&self.buffer[self.at..self.end]))
+    }
+
+    /// The next record, if all of it has been read already; if not, [`fill`](Self::fill) is needed.
+    #[inline]
+    pub fn buffered(&mut self) -> Result<Option<Record<'_>>, Damage> {
+        let rest = &self.buffer[self.at..self.end];
+        let Some((header, _)) = rest.split_first_chunk::<HEADER>() else { return Ok(None) };
+        let size = u16::from_le_bytes([header[2], header[3]]);
+        // `.format.hostile`: the one number of the stream that moves the reader.
+        if !(HEADER..=LARGEST_RECORD).contains(&usize::from(size)) {
+            return Err(self.damage(DamageKind::Size { size }));
+        }
+        let Some(bytes) = rest.get(..usize::from(size)) else { return Ok(None) };
+        let record = Record { bytes, offset: self.base + self.at as u64 };
+        self.at += bytes.len();
+        self.clock = record.clock();
+        Ok(Some(record))
+    }
+
+    /// Reads more. False at the stream's end. Call it only when [`buffered`](Self::buffered) has none left.
+    pub fn fill(&mut self) -> io::Result<bool> {
+        self.buffer.copy_within(self.at..self.end, 0);
+        self.base += self.at as u64;
+        self.end -= self.at;
+        self.at = 0;
+        loop {
+            match self.input.read(&mut self.buffer[self.end..]) {
+                Ok(read) => {
+                    self.end += read;
+                    return Ok(read > 0);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// After the last `fill`: whether the stream ended where a record does.
+    pub fn end(&self) -> Result<End, Damage> {
+        match self.buffer[self.at..self.end] {
+            [] => Ok(End::Clean),
+            [_, _, low, high, ..] if self.end - self.at >= HEADER => {
+                Err(self.damage(DamageKind::Cut { size: u16::from_le_bytes([low, high]), present: self.end - self.at }))
+            }
+            _ => Ok(End::Stray { offset: self.base + self.at as u64, bytes: self.end - self.at }),
+        }
+    }
+
+    /// The clock of the last record, 0 if there is none yet.
+    pub fn clock(&self) -> u64 {
+        self.clock
+    }
+
+    /// How many bytes were read.
+    pub fn offset(&self) -> u64 {
+        self.base + self.end as u64
+    }
+
+    fn damage(&self, kind: DamageKind) -> Damage {
+        Damage { offset: self.base + self.at as u64, clock: self.clock, kind }
+    }
+}
+
+impl<'a> Record<'a> {
+    /// A record that was kept for a while. It must be one that a [`Reader`] gave.
+    pub(super) fn kept(bytes: &'a [u8]) -> Record<'a> {
+        debug_assert!(bytes.len() >= HEADER);
+        Record { bytes, offset: 0 }
+    }
+
+    /// Which event it is.
+    #[inline]
+    pub fn code(&self) -> u16 {
+        u16::from_le_bytes([self.bytes[0], self.bytes[1]])
+    }
+
+    /// When it happened, in ticks.
+    #[inline]
+    pub fn clock(&self) -> u64 {
+        self.word(8).unwrap_or(0)
+    }
+
+    /// All of it.
+    #[inline]
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Whether all that this layout declares is there.
+    #[inline]
+    pub(super) fn has_all(&self, layout: &Layout) -> bool {
+        self.bytes.len() >= usize::from(layout.needs)
+    }
+
+    /// The eight bytes here.
+    #[inline]
+    pub fn word(&self, offset: usize) -> Option<u64> {
+        Some(u64::from_le_bytes(*self.bytes.get(offset..)?.first_chunk()?))
+    }
+
+    /// The four bytes here.
+    #[inline]
+    pub fn unsigned(&self, offset: usize) -> Option<u32> {
+        Some(u32::from_le_bytes(*self.bytes.get(offset..)?.first_chunk()?))
+    }
+
+    /// This Boolean: its byte as it is, or its bit.
+    #[inline]
+    pub fn boolean(&self, param: &Param) -> Option<u8> {
+        let byte = *self.bytes.get(usize::from(param.offset))?;
+        Some(param.bit.map_or(byte, |bit| byte >> bit & 1))
+    }
+
+    /// The string that begins here, up to its NUL; or to the record's end if it has none.
+    #[inline]
+    pub fn string(&self, offset: usize) -> Option<&'a [u8]> {
+        let bytes = self.bytes.get(offset..)?;
+        Some(bytes.iter().position(|&byte| byte == 0).map_or(bytes, |end| &bytes[..end]))
+    }
+}

@@ -1,0 +1,372 @@
+//! `stopworld eventcnv` against what the MPS's own tools print of the same streams.
+//!
+//! The streams under `fixtures/mps` were written by real MPS programs or by hand; beside each lies the output of the real
+//! tool, its standard error and its exit code.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use assert_cmd::Command;
+use rstest::rstest;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn eventcnv(arguments: &[&OsStr]) -> Output {
+    command(arguments).output().expect("stopworld starts")
+}
+
+fn command(arguments: &[&OsStr]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stopworld"));
+    command.env_remove("MPS_TELEMETRY_FILENAME").arg("eventcnv").args(arguments).timeout(LIMIT);
+    command
+}
+
+fn of_file(file: &Path, option: &str) -> Output {
+    eventcnv(&["-f".as_ref(), file.as_os_str(), option.as_ref()])
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What lies beside the stream under this ending.
+fn beside(file: &Path, ending: &str) -> Option<Vec<u8>> {
+    fs::read(file.with_extension(ending)).ok()
+}
+
+fn exit_code(file: &Path, ending: &str) -> i32 {
+    beside(file, ending).map_or(0, |code| text(&code).trim().parse().expect("a number"))
+}
+
+#[track_caller]
+fn assert_same(ours: &[u8], real: &[u8]) {
+    for (number, (ours, real)) in ours.split(|&b| b == b'\n').zip(real.split(|&b| b == b'\n')).enumerate() {
+        assert_eq!(text(ours), text(real), "line {}", number + 1);
+    }
+    assert_eq!(ours.len(), real.len());
+}
+
+/// How many lines begin with a clock: those after a newline in a string don't.
+fn records(lines: &[u8]) -> usize {
+    let has_clock = |line: &&[u8]| line.get(..16).is_some_and(|clock| clock.iter().all(u8::is_ascii_hexdigit));
+    lines.split(|&byte| byte == b'\n').filter(has_clock).count()
+}
+
+#[rstest]
+fn the_hexadecimal_form_is_that_of_mpseventcnv(#[files("tests/fixtures/mps/*.bin")] file: PathBuf) {
+    let output = of_file(&file, "--cnv");
+    let stderr = text(&output.stderr);
+    assert_same(&output.stdout, &beside(&file, "cnv").expect("the real output"));
+    assert_eq!(output.status.code(), Some(exit_code(&file, "cnv.rc")), "{stderr}");
+    match beside(&file, "cnv.err").filter(|real| !real.is_empty()) {
+        // Ours begins with the same words and goes on with the byte.
+        Some(real) => {
+            let real = text(&real).trim_end().replace("mpseventcnv:", "eventcnv:");
+            assert!(stderr.starts_with(&real), "{stderr}instead of\n{real}");
+            assert!(stderr.contains("at byte "), "{stderr}");
+        }
+        // The real tool loses up to 15 bytes without a word.
+        None if file.to_string_lossy().contains("trunc-header") => assert!(stderr.contains("stray bytes"), "{stderr}"),
+        None => assert_eq!(stderr, ""),
+    }
+}
+
+#[rstest]
+fn the_named_form_is_that_of_mpseventtxt_after_a_sort(#[files("tests/fixtures/mps/*.bin")] file: PathBuf) {
+    let output = of_file(&file, "--txt");
+    let real = beside(&file, "txt").expect("the real output");
+    assert_eq!(output.status.code(), Some(exit_code(&file, "cnv.rc")), "{}", text(&output.stderr));
+    if exit_code(&file, "txt.rc") == 0 {
+        assert_same(&output.stdout, &real);
+    } else {
+        // The real tool died here: of a newline, of a code that is none, of a word of 128 bits. Ours goes on.
+        assert_same(&output.stdout[..real.len()], &real);
+        assert_eq!(records(&output.stdout), records(&beside(&file, "cnv").expect("the real output")));
+    }
+}
+
+#[rstest]
+fn the_styles_are_those_of_the_manuals_eventcnv(
+    #[files("tests/fixtures/mps/v1/*.bin")] file: PathBuf,
+    #[values("S", "SL", "SC")] style: &str,
+    #[values(true, false)] is_told: bool,
+) {
+    let option = format!("-{style}");
+    let mut arguments: Vec<&OsStr> = vec!["-f".as_ref(), file.as_os_str(), option.as_ref()];
+    if is_told {
+        arguments.extend::<[&OsStr; 2]>(["--mps-version".as_ref(), "1.0.0".as_ref()]);
+    }
+    let output = eventcnv(&arguments);
+    assert_same(&output.stdout, &beside(&file, style).expect("the real output"));
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+}
+
+/// The three lines that the manual of 2012 shows of one record. It leaves the padding out.
+#[rstest]
+#[case("-S", "000007DC7DC1655516E TraceFix 7FFF583001D0 7FFF583000D8 107AFAB20 1\n")]
+#[case("-SL", "(000007DC7DC1655516E TraceFix 7FFF583001D0 7FFF583000D8 107AFAB20 1)\n")]
+#[case("-SC", "000007DC7DC1655516E, 38, 140734672929232, 140734672928984, 4423920416, 1\n")]
+fn the_manuals_example_comes_out(#[case] style: &str, #[case] line: &str) {
+    let mut record = vec![0x26, 0, 48, 0, 0, 0, 0, 0];
+    for word in [0x7DC_1655_516E_u64, 0x7FFF_5830_01D0, 0x7FFF_5830_00D8, 0x1_07AF_AB20, 1] {
+        record.extend_from_slice(&word.to_le_bytes());
+    }
+    let output = command(&["-f", "-", style, "--mps-version", "1.0.0"].map(OsStr::new))
+        .write_stdin(record)
+        .output()
+        .expect("stopworld starts");
+    let stdout = text(&output.stdout);
+    let unpadded = stdout.split(' ').filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
+    assert_eq!(if style == "-SC" { &stdout } else { &unpadded }, line);
+}
+
+#[rstest]
+fn without_a_form_it_is_the_manuals_default_and_without_a_file_mpsio_log() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::copy("tests/fixtures/mps/v1/sampler.bin", directory.path().join("mpsio.log")).unwrap();
+    let output = command(&[]).current_dir(directory.path()).output().unwrap();
+    assert_same(&output.stdout, &fs::read("tests/fixtures/mps/v1/sampler.S").unwrap());
+}
+
+#[test]
+fn the_current_tools_forms_consult_the_environment_and_the_manuals_do_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let named = fs::canonicalize("tests/fixtures/mps/synth-ok2.bin").unwrap();
+    fs::copy("tests/fixtures/mps/synth-noinit.bin", directory.path().join("mpsio.log")).unwrap();
+    for (option, expected) in [("--cnv", "synth-ok2.cnv"), ("--txt", "synth-ok2.txt")] {
+        let mut command = command(&[option.as_ref()]);
+        let output = command.current_dir(directory.path()).env("MPS_TELEMETRY_FILENAME", &named).output().unwrap();
+        assert_same(&output.stdout, &fs::read(format!("tests/fixtures/mps/{expected}")).unwrap());
+    }
+    let mut command = command(&["-SL".as_ref()]);
+    let output = command.current_dir(directory.path()).env("MPS_TELEMETRY_FILENAME", &named).output().unwrap();
+    assert_eq!(text(&output.stdout), "(0000000000001001 PoolAlloc            1 2 3)\n");
+}
+
+#[rstest]
+#[case(&["-SX"], "Unknown style code 'X'")]
+#[case(&["-q"], "'-q'")]
+#[case(&["-f"], "'-f <FILE>'")]
+#[case(&["mpsio.log"], "'mpsio.log'")]
+#[case(&["--cnv", "-SL"], "cannot be used with")]
+#[case(&["--mps-version", "1.1"], "1.0.0")]
+fn bad_usage_is_told_with_the_usage_and_ends_as_the_real_tool_does(#[case] arguments: &[&str], #[case] told: &str) {
+    let output = eventcnv(&arguments.iter().map(OsStr::new).collect::<Vec<_>>());
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(stderr.contains(told) && stderr.contains("usage: stopworld eventcnv"), "{stderr}");
+}
+
+#[rstest]
+#[case("-h")]
+#[case("-?")]
+#[case("--help")]
+fn help_is_no_failure(#[case] option: &str) {
+    let output = eventcnv(&[option.as_ref()]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stdout).contains("Usage: stopworld eventcnv"));
+}
+
+#[rstest]
+#[case("no-such-file.bin", "No such file")]
+#[case("tests", "Is a directory")]
+fn a_file_that_cannot_be_read_is_one_clear_line(#[case] file: &str, #[case] why: &str) {
+    for form in ["--cnv", "--txt", "-SC"] {
+        let output = of_file(Path::new(file), form);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+        let beginning = format!("eventcnv: Error @0000000000000000 unable to open \"{file}\"");
+        assert!(stderr.starts_with(&beginning) && stderr.contains(why), "{stderr}");
+    }
+}
+
+#[test]
+fn a_file_without_permission_is_one_clear_line() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let file = directory.path().join("secret.bin");
+    fs::write(&file, b"secret").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_stopworld"));
+    command.args(["eventcnv", "--cnv", "-f"]).arg(&file).current_dir("/");
+    if fs::File::open(&file).is_ok() {
+        // Root may read everything; nobody may not.
+        command.uid(65534);
+    }
+    let Ok(output) = command.output() else {
+        println!("skipped: only root can run the command where it lies");
+        return;
+    };
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("unable to open") && stderr.contains("Permission denied"), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1);
+}
+
+fn piped(file: &Path, form: &str, stdout: Stdio) -> std::process::Child {
+    std::process::Command::new(env!("CARGO_BIN_EXE_stopworld"))
+        .args(["eventcnv", form, "-f"])
+        .arg(file)
+        .stdout(stdout)
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("stopworld starts")
+}
+
+fn stderr_of(child: &mut std::process::Child) -> String {
+    let mut stderr = String::new();
+    child.stderr.take().expect("stderr is piped").read_to_string(&mut stderr).expect("stderr is text");
+    stderr
+}
+
+#[rstest]
+fn who_closes_the_pipe_has_seen_enough(#[values("--cnv", "--txt", "-S")] form: &str) {
+    let mut child = piped(Path::new("tests/fixtures/mps/awlut-hot-all.bin"), form, Stdio::piped());
+    drop(child.stdout.take());
+    assert_eq!(stderr_of(&mut child), "");
+    assert_eq!(child.wait().unwrap().code(), Some(141));
+}
+
+#[rstest]
+fn a_full_disk_is_one_clear_line(#[values("--cnv", "--txt", "-S")] form: &str) {
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has /dev/full");
+    let mut child = piped(Path::new("tests/fixtures/mps/awlut-hot-all.bin"), form, full.into());
+    let stderr = stderr_of(&mut child);
+    assert_eq!(child.wait().unwrap().code(), Some(1), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(stderr.contains("No space left on device"), "{stderr}");
+}
+
+/// `.format.hostile`: damage far into the stream loses nothing before it.
+#[rstest]
+fn what_precedes_damage_is_printed(#[values("--cnv", "--txt")] form: &str) {
+    let whole = fs::read("tests/fixtures/mps/model-marksweep.bin").unwrap();
+    let expected = fs::read(format!("tests/fixtures/mps/model-marksweep.{}", &form[2..])).unwrap();
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&whole).unwrap();
+    file.write_all(&[0x2A, 0, 3, 0, 0, 0, 0, 0, 9, 9, 9, 9, 9, 9, 9, 9, 1]).unwrap();
+    let output = of_file(file.path(), form);
+    let stderr = text(&output.stderr);
+    assert_same(&output.stdout, &expected);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr.contains(&format!("Truncated log: the record at byte {} ", whole.len())), "{stderr}");
+}
+
+/// A stream can be followed while it is written: what came so far is printed before more is waited for.
+#[test]
+fn a_stream_is_printed_as_it_comes_through_a_pipe() {
+    let whole = fs::read("tests/fixtures/mps/synth-ok2.bin").unwrap();
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_stopworld"))
+        .args(["eventcnv", "--cnv", "-f", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("stopworld starts");
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(&whole).unwrap();
+    let expected = fs::read("tests/fixtures/mps/synth-ok2.cnv").unwrap();
+    let mut seen = vec![0; expected.len()];
+    child.stdout.as_mut().unwrap().read_exact(&mut seen).unwrap();
+    assert_same(&seen, &expected);
+    drop(stdin);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// Sorted in files, a large stream comes out as if sorted in memory, and nothing is left behind.
+#[test]
+fn a_stream_that_is_too_large_for_memory_is_sorted_all_the_same() {
+    let mut stream = Vec::new();
+    for i in 0..300_000u64 {
+        stream.extend([0x2A, 0, 40, 0, 0, 0, 0, 0]);
+        [i * 7919 % 300_007, i, 2, 3].iter().for_each(|word| stream.extend(word.to_le_bytes()));
+    }
+    assert!(stream.len() > 8 << 20);
+    let directory = tempfile::tempdir().unwrap();
+    let output =
+        command(&["-f", "-", "--txt"].map(OsStr::new)).env("TMPDIR", directory.path()).write_stdin(stream).output();
+    let output = output.expect("stopworld starts");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let lines: Vec<&[u8]> = output.stdout.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).collect();
+    assert_eq!(lines.len(), 300_000);
+    assert!(lines.is_sorted());
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn without_room_to_sort_it_says_so() {
+    let stream = [[0x2A, 0, 40, 0, 0, 0, 0, 0].as_slice(), &[1; 32]].concat().repeat(250_000);
+    let output =
+        command(&["-f", "-", "--txt"].map(OsStr::new)).env("TMPDIR", "/no/such/place").write_stdin(stream).output();
+    let output = output.expect("stopworld starts");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr.contains("no room to sort in /no/such/place") && stderr.contains("TMPDIR"), "{stderr}");
+}
+
+/// `size` bytes of this, again and again, cut where a record ends.
+fn repeated(record: impl Fn(u64) -> Vec<u8>, size: usize) -> Vec<u8> {
+    let mut stream = Vec::with_capacity(size + 300);
+    for number in 0.. {
+        if stream.len() >= size {
+            break;
+        }
+        stream.extend(record(number));
+    }
+    stream
+}
+
+fn of_words(code: u8, words: &[u64]) -> Vec<u8> {
+    let mut record = vec![code, 0, 8 + 8 * words.len() as u8, 0, 0, 0, 0, 0];
+    words.iter().for_each(|word| record.extend(word.to_le_bytes()));
+    record
+}
+
+/// A text of 17 bytes, all different.
+fn text_of(number: u64) -> Vec<u8> {
+    let mut record = of_words(0x21, &[number, number]);
+    write!(record, "{number:017}").expect("memory takes it");
+    record.resize(48, 0);
+    record[2] = 48;
+    record
+}
+
+/// `.format.hostile`: memory is what the buffers have, for a long stream, for one of labels without end, and for one
+/// whose clocks are all the same; in a sorted form and in the others.
+#[rstest]
+#[case::allocations(repeated(|n| of_words(0x2A, &[n * 7919 % 1_000_003, n, 2, 3]), 96 << 20))]
+#[case::labels(repeated(|n| of_words(0x22, &[n, n * 8, n]), 64 << 20))]
+#[case::names(repeated(|n| [of_words(0x22, &[n, n * 8, n]), of_words(0x23, &[n, n * 8, n]), text_of(n)].concat(), 96 << 20))]
+#[case::one_clock(repeated(|n| of_words(0x2A, &[5, n % 1000, 2, 3]), 16 << 20))]
+fn memory_stays_below_32_mib(#[case] stream: Vec<u8>, #[values("--cnv", "--txt", "-S")] form: &str) {
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_stopworld"))
+        .args(["eventcnv", form, "-f", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("stopworld starts");
+    let mut stdin = child.stdin.take().expect("stdin is piped");
+    let writer = std::thread::spawn(move || stdin.write_all(&stream));
+    let mut stdout = child.stdout.take().expect("stdout is piped");
+    let status = format!("/proc/{}/status", child.id());
+    let (mut peak, mut lines) = (0, vec![0; 1 << 20]);
+    // It is still there while it has more to say.
+    while stdout.read(&mut lines).expect("stdout is readable") > 0 {
+        let status = fs::read_to_string(&status).expect("the child is there");
+        let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+        let kilobytes = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+        peak = peak.max(kilobytes.unwrap_or(0));
+    }
+    assert!(child.wait().expect("the child ends").success());
+    writer.join().expect("the writer ends").expect("all was read");
+    println!("{form}: {peak} KiB");
+    assert!((1..32 << 10).contains(&peak), "{peak} KiB");
+}
