@@ -59,14 +59,6 @@ pub(crate) fn prefetch_for_writing<T>(address: *const T) {
     unsafe { _mm_prefetch::<_MM_HINT_ET0>(address.cast()) };
 }
 
-/// The same for an address that will be read.
-#[inline(always)]
-pub(crate) fn prefetch_for_reading<T>(address: *const T) {
-    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: a prefetch never faults.
-    unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
-}
-
 /// Declares a constructor that is `const` in this crate and an ordinary function under the model checker.
 macro_rules! const_new {
     ($(#[$attribute:meta])* $visibility:vis fn $($rest:tt)*) => {

@@ -214,7 +214,7 @@ fn places_are_limited_and_free_again() {
 #[test]
 fn after_a_change_has_returned_nothing_disabled_is_later_and_what_stayed_on_is_complete() {
     const THREADS: usize = 8;
-    const FLIPS: usize = 3000;
+    const FLIPS: usize = 1200;
     let _alone = alone();
     let events = Events::new();
     let keeper = Keeper::default();

@@ -79,6 +79,9 @@ fn compare(options: &options::Options) -> ExitCode {
             tally.count(table::show(row, &contest.sides, &results, options));
         }
     }
+    if contests.iter().flat_map(|contest| &contest.rows).any(|row| row.group == "events") {
+        child::show_machine_code();
+    }
     tally.show();
     if options.strict && tally.fell_short() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }

@@ -130,6 +130,8 @@ fn all() -> Vec<Contest> {
         contests.push(program("bintrees", &[18, threads]));
     }
     contests.push(events());
+    contests.push(recording("to /dev/null", "/dev/null"));
+    contests.push(recording("to a file", "file"));
     contests
 }
 
@@ -257,6 +259,20 @@ fn events() -> Contest {
         pace: ALLOCATING,
         sides: vec![side(Role::Us, Source::Ours, &["events", "serve"])],
         rows: vec![row("events", "events off, over an empty loop".into(), "extra_ns", "ns", [Limit::AtMost(0.5)])],
+    }
+}
+
+/// Ten million events of two words in each round, and blocks of 256 KiB behind them. Other ways to record them (LTTng-UST,
+/// `tracing`) are sides of this contest that print `on_ns` and `on_cpu_ns` too.
+fn recording(title: &str, file: &str) -> Contest {
+    let name = |what: &str| format!("recorded {title}: {what}");
+    Contest {
+        pace: Pace::Served { rounds: 5 },
+        sides: vec![side(Role::Us, Source::Ours, &["recording", file, "10", "serve"])],
+        rows: vec![
+            row("events", name("in the mutator"), "on_cpu_ns", "ns", [Limit::AtMost(20.0)]),
+            row("events", name("with waits"), "on_ns", "ns", []),
+        ],
     }
 }
 

@@ -29,6 +29,30 @@ pub fn run(mut rounds: Rounds) -> Result<(), Failure> {
     Ok(())
 }
 
+/// One check by itself, for its machine code.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn stopworld_bench_one_check(events: &Events, addr: usize, bytes: usize) {
+    events.fire_object_allocated(addr, bytes);
+}
+
+/// Prints what the processor runs for an event that is off: up to the first jump.
+pub fn show_machine_code() {
+    black_box::<extern "C" fn(&Events, usize, usize)>(stopworld_bench_one_check);
+    let this = std::env::current_exe().unwrap_or_default();
+    let arguments = ["--no-show-raw-insn", "--disassemble=stopworld_bench_one_check"];
+    let Ok(output) = std::process::Command::new("objdump").args(arguments).arg(this).output() else {
+        println!("machine code of an event that is off: skipped, needs objdump");
+        return;
+    };
+    println!("machine code of an event that is off (fire_object_allocated in a function of its own):");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let code = text.lines().skip_while(|line| !line.contains("<stopworld_bench_one_check>:"));
+    for line in code.skip(1).take_while(|line| !line.is_empty()) {
+        println!("  {}", line.split_once(':').map_or(line, |(_, instruction)| instruction.trim()));
+    }
+}
+
 #[inline(never)]
 fn empty_loop() -> u64 {
     let start = Instant::now();

@@ -13,6 +13,8 @@ use std::io::BufRead;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+pub use events::show_machine_code;
+
 /// Why a child could not do what it was asked.
 type Failure = Box<dyn std::error::Error>;
 
@@ -29,7 +31,10 @@ pub fn run(arguments: &[String]) -> ExitCode {
         ["stwproto", rest @ ..] => stwproto::run(rest, rounds),
         ["events"] => events::run(rounds),
         ["recording", rest @ ..] => recording::run(rest, rounds),
-        _ => Err("usage: compare --child gcbench|bintrees|alloc|pause|stw|stwproto|events|recording ARGUMENTS… [serve]".into()),
+        _ => {
+            Err("usage: compare --child gcbench|bintrees|alloc|pause|stw|stwproto|events|recording ARGUMENTS… [serve]"
+                .into())
+        }
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,7 +1,7 @@
 //! What an event of two words costs the thread that fires it, with all that a file needs behind it: a consumer on the
 //! writer thread that serializes 40 bytes for each and writes blocks of 256 KiB.
 //!
-//! `events recorded FILE [MILLIONS]`: fires so many million events per round.
+//! `recording FILE [MILLIONS]`: fires so many million events per round. `file` is a temporary one, begun anew each round.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -56,11 +56,24 @@ impl Consumer for Blocks {
     }
 }
 
+/// A file that is gone with its last user.
+fn open(path: &str) -> io::Result<File> {
+    if path != "file" {
+        return File::create(path);
+    }
+    let path = std::env::temp_dir().join(format!("stopworld-recording-{}", std::process::id()));
+    let file = File::create(&path)?;
+    std::fs::remove_file(path)?;
+    Ok(file)
+}
+
 pub fn run(arguments: &[&str], mut rounds: Rounds) -> Result<(), Failure> {
     let path = *arguments.first().ok_or("FILE is missing")?;
     let millions: u64 = if arguments.len() > 1 { number(arguments, 1, "MILLIONS")? } else { 10 };
     let before_mb = peak_rss_mb();
-    let blocks = Blocks { file: File::create(path)?, block: Box::new([0; BLOCK]), used: 0 };
+    let file = open(path)?;
+    let again = file.try_clone()?;
+    let blocks = Blocks { file, block: Box::new([0; BLOCK]), used: 0 };
     let consumer = EVENTS.record_to(Box::new(blocks), Selection::everything())?;
     let recorder = Recorder::of_process();
     fire(black_box(&EVENTS), 200_000);
@@ -71,15 +84,21 @@ pub fn run(arguments: &[&str], mut rounds: Rounds) -> Result<(), Failure> {
         fire(black_box(&EVENTS), millions * 1_000_000);
         let (wall, cpu) = (start.elapsed(), thread_cpu() - cpu);
         recorder.flush()?;
+        let all = start.elapsed();
+        // Not for a device.
+        if again.metadata()?.is_file() {
+            again.set_len(0)?;
+            io::Seek::rewind(&mut &again)?;
+        }
         let events = millions as f64 * 1e6;
         println!(
             "program=recording on_ns={:.2} on_cpu_ns={:.2} all_ns={:.2} waits={} rss_mb={:.1} bytes_mb_s={:.0}",
             wall.as_secs_f64() * 1e9 / events,
             cpu.as_secs_f64() * 1e9 / events,
-            start.elapsed().as_secs_f64() * 1e9 / events,
+            all.as_secs_f64() * 1e9 / events,
             recorder.totals().waits - waits,
             peak_rss_mb() - before_mb,
-            events * 40.0 / 1e6 / start.elapsed().as_secs_f64(),
+            events * 40.0 / 1e6 / all.as_secs_f64(),
         );
     }
     let ended = EVENTS.end_recording(consumer)?;

@@ -129,6 +129,8 @@ pub(super) struct Drain {
     pub(super) routes: Routes,
     merge: Merge,
     pub(super) next_serial: u64,
+    /// Up to when everything was handed on by the last drain.
+    pub(super) done_up_to: u64,
 }
 
 // SAFETY: the merge's memory belongs to the drain, which is used by one thread at a time, under the lock; between drains
@@ -156,6 +158,7 @@ impl Drain {
             },
             merge,
             next_serial: 1,
+            done_up_to: 0,
         }
     }
 
@@ -185,7 +188,7 @@ impl Drain {
                 }
             }
         }
-        self.merge_up_to(horizon);
+        self.done_up_to = self.merge_up_to(horizon);
         self.free_what_was_left(t);
         outcome
     }
@@ -211,7 +214,8 @@ impl Drain {
         self.routes.consumers.iter_mut().flatten().for_each(Place::flush);
     }
 
-    fn merge_up_to(&mut self, mut horizon: u64) {
+    /// Hands on everything up to the horizon, or to where a fire in flight holds it up: says how far it came.
+    fn merge_up_to(&mut self, mut horizon: u64) -> u64 {
         let Drain { routes, merge, .. } = self;
         let mut record = Recorded::empty();
         while let Some(first) = merge.first().filter(|first| first.ticks <= horizon) {
@@ -243,6 +247,7 @@ impl Drain {
             }
         }
         merge.len = 0;
+        horizon
     }
 
     /// Rings whose thread has ended, and which are empty, are free for another thread.
@@ -456,5 +461,109 @@ impl Merge {
             sources.swap(parent, child);
             parent = child;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::UnsafeCell;
+    use std::sync::{Arc, Mutex};
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::events::state::Selection;
+    use crate::os::barrier;
+
+    #[derive(Debug)]
+    struct Keep(Arc<Mutex<Vec<(u64, u64)>>>);
+
+    impl Consumer for Keep {
+        fn record(&mut self, record: &Recorded) -> io::Result<()> {
+            self.0.lock().unwrap().push((record.ticks, record.fields()[0]));
+            Ok(())
+        }
+    }
+
+    struct Own(UnsafeCell<Drain>, Mutex<()>);
+    // SAFETY: only used under the mutex.
+    unsafe impl Sync for Own {}
+    /// Of the tests' own, too large for a stack. Its world is the last one.
+    static OWN: Own = Own(UnsafeCell::new(Drain::new()), Mutex::new(()));
+    const WORLD: u16 = MAX_WORLDS as u16 - 1;
+
+    /// A ring with these records: their times, and a number that tells them apart.
+    fn ring_of(times: &[u64], number: &mut u64) -> &'static Ring {
+        let ring: &'static Ring = Box::leak(Box::new(Ring::new(u32::MAX)));
+        for ticks in times {
+            let head = Head(1 << 63 | u64::from(WORLD) << 16 | 1 << 8 | EventId::GcEnd as u64).0;
+            // SAFETY: this thread is the producer.
+            unsafe {
+                if !ring.stream.write(head, *ticks, &[*number]) {
+                    ring.stream.extend(ring.chunk(ring::Growth::Quota).unwrap());
+                    assert!(ring.stream.write(head, *ticks, &[*number]));
+                }
+            }
+            *number += 1;
+        }
+        ring
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// The oracle: everything up to the horizon, sorted.
+        #[test]
+        fn the_merge_is_the_sorted_whole(
+            rings in prop::collection::vec(prop::collection::vec(0_u64..500, 0..60), 0..12),
+            horizon in 0_u64..600,
+        ) {
+            let _alone = OWN.1.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            // SAFETY: under the mutex.
+            let drain = unsafe { &mut *OWN.0.get() };
+            barrier::register().unwrap();
+            Clock::of_process();
+            let kept = Arc::new(Mutex::new(Vec::new()));
+            drain.routes.consumers[0] = Some(Place::new(Box::new(Keep(Arc::clone(&kept))), 1));
+            let book = &mut drain.routes.books[usize::from(WORLD)];
+            book.change(WorldNumber(WORLD), 0, Some(Selection::everything()));
+
+            let (mut number, mut expected) = (0, Vec::new());
+            drain.merge.make_room(rings.len());
+            for mut times in rings {
+                times.sort_unstable();
+                expected.extend(times.iter().zip(number..).map(|(ticks, number)| (*ticks, number)));
+                let ring = ring_of(&times, &mut number);
+                let published = ring.stream.published();
+                let thread = RecordingThread { tid: 1, index: 1 };
+                if let Some((ticks, head)) = next_of(ring, published) {
+                    drain.merge.push(Source { ticks, head, ring, thread, published, holds_up: false });
+                }
+            }
+            prop_assert_eq!(drain.merge_up_to(horizon), horizon);
+            drain.routes.books[usize::from(WORLD)] = Book::new();
+            drain.routes.consumers[0] = None;
+
+            expected.retain(|(ticks, _)| *ticks <= horizon);
+            let mut got = kept.lock().unwrap().clone();
+            prop_assert!(got.is_sorted_by_key(|(ticks, _)| *ticks), "by time");
+            // Of those of one time, any order will do, but within a ring.
+            got.sort_unstable();
+            expected.sort_unstable();
+            prop_assert_eq!(got, expected);
+        }
+    }
+
+    #[test]
+    fn a_ring_with_a_fire_in_flight_holds_up_what_is_later_than_its_last_record() {
+        let ring: &'static Ring = Box::leak(Box::new(Ring::new(4)));
+        assert!(!is_held_up(ring, 10, PATIENCE_NS));
+        assert!(ring.flight.begin());
+        assert!(is_held_up(ring, 20, PATIENCE_NS));
+        assert_eq!(limit_of(ring), 10, "the fire began after the drain that found it quiet");
+        assert!(!is_held_up(ring, 30, 0), "patience is at its end");
+        ring.flight.end();
+        assert!(!is_held_up(ring, 40, PATIENCE_NS));
+        assert_eq!(limit_of(ring), 40);
     }
 }

@@ -185,7 +185,7 @@ fn in_flight(
     }
     // SAFETY: as above.
     unsafe { ring.stream.write(head.0, ticks, payload) };
-    let is_time = ring.stream.published() / ring::CHUNK_WORDS as u64 % BELL_CHUNKS == 0;
+    let is_time = (ring.stream.published() / ring::CHUNK_WORDS as u64).is_multiple_of(BELL_CHUNKS);
     if is_full || is_time { Done::Ring } else { Done::Over }
 }
 

@@ -147,14 +147,13 @@ impl Recorder {
         as_blocking(|| {
             let mut held = Held::take();
             held.flush_everything(PATIENCE_NS);
-            let errors = held.routes.consumers.iter_mut().flatten().filter(|place| !place.error_told);
-            errors.fold(Ok(()), |first, place| match &place.error {
-                Some(error) if first.is_ok() => {
+            for place in held.routes.consumers.iter_mut().flatten().filter(|place| !place.error_told) {
+                if let Some(error) = &place.error {
                     place.error_told = true;
-                    Err(same_error(error))
+                    return Err(same_error(error));
                 }
-                _ => first,
-            })
+            }
+            Ok(())
         })
     }
 
@@ -270,8 +269,13 @@ impl Drain {
     /// Changes what a consumer selects of a world.
     fn change(&mut self, world: &'static RecordedWorld, consumer: ConsumerId, selection: Option<Selection>) {
         let number = WorldNumber(world.number());
+        // What was fired must have gone by the history before that is forgotten.
         if !self.routes.books[usize::from(number.0)].has_room() {
-            // What was fired until now must have gone by the history before it is forgotten.
+            self.drain(PATIENCE_NS);
+            let done_up_to = self.done_up_to;
+            self.routes.books[usize::from(number.0)].forget_before(done_up_to);
+        }
+        if !self.routes.books[usize::from(number.0)].has_room() {
             self.settle(PATIENCE_NS);
             self.routes.books[usize::from(number.0)].forget_the_past();
         }
@@ -408,6 +412,8 @@ impl Events {
         if let Some(world) = self.recorded_world() {
             return Ok(world);
         }
+        // A linker that saw no use of it would leave it out, and a debugger would look in vain.
+        std::hint::black_box::<extern "C" fn() -> i32>(stopworld_telemetry_flush);
         let world = worlds::take(&mut held.routes.books).ok_or(RecordError::TooManyWorlds)?;
         // Release: pairs with the acquire of `recorded_world`.
         self.recording.store(std::ptr::from_ref(world).cast_mut(), Ordering::Release);

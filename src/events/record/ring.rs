@@ -90,7 +90,7 @@ pub(super) enum Growth {
 const _: () = assert!(std::mem::offset_of!(Ring, drained) >= 192 && std::mem::offset_of!(Ring, stream) == 64);
 
 impl Ring {
-    const fn new(quota: u32) -> Ring {
+    pub(super) const fn new(quota: u32) -> Ring {
         Ring {
             flight: Flight::new(),
             quota,

@@ -19,7 +19,7 @@
 use std::ptr::{self, NonNull};
 
 use crate::sabotage::{Guard, removed};
-use crate::sync::{AtomicPtr, AtomicU64, Ordering, UnsafeCell, const_new, interrupt_point, prefetch_for_reading, prefetch_for_writing};
+use crate::sync::{AtomicPtr, AtomicU64, Ordering, UnsafeCell, const_new, interrupt_point, prefetch_for_writing};
 
 /// Words before a record's payload.
 pub(super) const HEAD_WORDS: usize = 2;
@@ -37,8 +37,9 @@ pub(super) struct Chunk<const WORDS: usize> {
 }
 
 impl<const WORDS: usize> Chunk<WORDS> {
-    /// Chunks that are not mapped memory, for models and tests.
+    /// One that is not mapped memory.
     #[cfg(test)]
+    #[allow(dead_code, reason = "for the models")]
     pub(super) fn boxed() -> NonNull<Self> {
         let words = std::array::from_fn(|_| UnsafeCell::new(0));
         NonNull::from(Box::leak(Box::new(Chunk { next: AtomicPtr::new(ptr::null_mut()), words })))

@@ -76,7 +76,8 @@ pub(super) type Consumers = u8;
 
 const _: () = assert!(MAX_CONSUMERS <= Consumers::BITS as usize);
 
-const SEGMENTS: usize = 32;
+/// Two for each change that is faster than the drain: a thread that the scheduler has set aside in a fire holds that up.
+const SEGMENTS: usize = 256;
 
 #[derive(Clone, Copy)]
 struct Segment {
@@ -139,13 +140,18 @@ impl Book {
         self.count + 2 <= SEGMENTS
     }
 
-    /// Forgets the past, all of which has been drained.
-    pub(super) fn forget_the_past(&mut self) {
-        if self.count > 1 {
-            self.segments[0] = self.segments[self.count - 1];
-            self.count = 1;
-        }
+    /// Forgets what is past: everything up to then has been drained.
+    pub(super) fn forget_before(&mut self, ticks: u64) {
+        // The last segment that began by then is the first that is still asked for.
+        let first = self.segments[..self.count].partition_point(|segment| segment.from <= ticks).saturating_sub(1);
+        self.segments.copy_within(first..self.count, 0);
+        self.count -= first;
         self.at = 0;
+    }
+
+    /// Forgets everything but the present.
+    pub(super) fn forget_the_past(&mut self) {
+        self.forget_before(u64::MAX);
     }
 
     fn push(&mut self, from: u64, takers: [Consumers; EventId::COUNT]) {

@@ -1,0 +1,383 @@
+//! Recording where it gets difficult: in the stopped world, in the child of a fork, under a debugger, and at a violent end.
+
+mod hazard;
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use stopworld::events::clock::Relation;
+use stopworld::events::record::{Consumer, FlightRecorder, Policy, Recorded, Recorder};
+use stopworld::events::{AfterFork, EventId, Events, Selection};
+use stopworld::{SignalStopper, StopError, StopRequest, ThreadVtable, Tid, World};
+
+/// The recorder is the process's: one test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Counts, and stands still while it is told to. Allocates nothing.
+#[derive(Debug)]
+struct Counting {
+    stalled: Arc<AtomicBool>,
+    taken: Arc<AtomicU64>,
+    lost: Arc<AtomicU64>,
+    forked: AfterFork,
+}
+
+impl Counting {
+    fn new(forked: AfterFork) -> Counting {
+        Counting { stalled: Arc::default(), taken: Arc::default(), lost: Arc::default(), forked }
+    }
+}
+
+impl Consumer for Counting {
+    fn record(&mut self, _: &Recorded) -> io::Result<()> {
+        while self.stalled.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn lost(&mut self, lost: &stopworld::events::record::Lost) -> io::Result<()> {
+        self.lost.fetch_add(lost.count, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn forked(&self) -> AfterFork {
+        self.forked
+    }
+}
+
+/// Writes 32 bytes for each record.
+#[derive(Debug)]
+struct Plain(File, Vec<u8>);
+
+impl Plain {
+    fn create(path: &Path) -> Plain {
+        Plain(File::create(path).unwrap(), Vec::with_capacity(1 << 16))
+    }
+}
+
+impl Consumer for Plain {
+    fn record(&mut self, record: &Recorded) -> io::Result<()> {
+        if self.1.len() + 32 > self.1.capacity() {
+            self.flush()?;
+        }
+        self.1.extend(record.ticks.to_le_bytes());
+        self.1.extend((record.id as u64).to_le_bytes());
+        self.1.extend(record.fields().first().copied().unwrap_or_default().to_le_bytes());
+        self.1.extend(record.fields().get(1).copied().unwrap_or_default().to_le_bytes());
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let result = self.0.write_all(&self.1);
+        self.1.clear();
+        result
+    }
+
+    fn close(&mut self, _: &Relation) -> io::Result<()> {
+        self.flush()
+    }
+}
+
+/// The records of a [`Plain`] file: event and both fields. Whatever the end, all of them are whole.
+fn read(path: &Path) -> Vec<[u64; 3]> {
+    let mut bytes = Vec::new();
+    File::open(path).unwrap().read_to_end(&mut bytes).unwrap();
+    assert_eq!(bytes.len() % 32, 0, "a torn record");
+    let word = |record: &[u8], at: usize| u64::from_le_bytes(record[8 * at..8 * at + 8].try_into().unwrap());
+    let records: Vec<_> = bytes.chunks_exact(32).collect();
+    assert!(records.is_sorted_by_key(|record| word(record, 0)));
+    records.iter().map(|record| [word(record, 1), word(record, 2), word(record, 3)]).collect()
+}
+
+/// Fires in the stopped world, as a collector with a very chatty mark phase would.
+struct Chatty {
+    signals: SignalStopper,
+    events: &'static Events,
+    times: u64,
+}
+
+// SAFETY: the signal stopper's promises; what is added only fires.
+unsafe impl ThreadVtable for Chatty {
+    fn name(&self) -> &'static str {
+        "chatty"
+    }
+
+    fn stop_world(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
+        self.signals.stop_world(stop)?;
+        (0..self.times).for_each(|number| self.events.fire_object_freed(number as usize, 0));
+        Ok(())
+    }
+
+    fn start_world(&self, stop: &StopRequest<'_>) {
+        self.signals.start_world(stop);
+    }
+
+    fn thread_created(&self, tid: Tid, slot: *mut usize) {
+        self.signals.thread_created(tid, slot);
+    }
+
+    fn thread_exited(&self, tid: Tid, slot: *mut usize) {
+        self.signals.thread_exited(tid, slot);
+    }
+}
+
+/// `.event.no-block-in-handler`: a lossless consumer, a disk that stands still, and a stopped world that fires more than
+/// all rings may hold. Nobody waits, and every record that is lost is counted.
+#[test]
+fn firing_in_the_stopped_world_with_a_stalled_drain_drops_and_counts() {
+    const FIRED: u64 = 8_000_000;
+    static EVENTS: Events = Events::new();
+    let _alone = alone();
+    let world = World::builder().build().unwrap();
+    let counting = Counting::new(AfterFork::Silence);
+    let (stalled, taken, lost) = (counting.stalled.clone(), counting.taken.clone(), counting.lost.clone());
+    let only = [EventId::ObjectFreed].into_iter().collect();
+    let consumer = EVENTS.record_to(Box::new(counting), Selection::of(only)).unwrap();
+    let chatty = Chatty { signals: SignalStopper::new(libc::SIGURG).unwrap(), events: &EVENTS, times: FIRED };
+    world.set_thread_vtable(Arc::new(chatty)).unwrap();
+
+    stalled.store(true, Ordering::Relaxed);
+    EVENTS.fire_object_freed(0, 0);
+    std::thread::sleep(Duration::from_millis(200));
+    let began = Instant::now();
+    world.collect().unwrap();
+    assert!(began.elapsed() < Duration::from_secs(20), "the stopped world waited: {:?}", began.elapsed());
+    assert_eq!(taken.load(Ordering::Relaxed), 0, "the consumer stood still all the while");
+    assert!(Recorder::of_process().clock().now() > 0);
+
+    stalled.store(false, Ordering::Relaxed);
+    let ended = EVENTS.end_recording(consumer).unwrap();
+    assert!(ended.totals.dropped > 0, "more than all rings hold: {:?}", ended.totals);
+    assert_eq!(ended.totals.fired, FIRED + 1);
+    assert_eq!(ended.totals.written + ended.totals.dropped, FIRED + 1);
+    assert_eq!(ended.totals.written, taken.load(Ordering::Relaxed));
+    assert_eq!(ended.totals.dropped, lost.load(Ordering::Relaxed));
+    let ring_bytes = Recorder::of_process().totals().ring_bytes;
+    assert!(ring_bytes < 32 << 20, "what had grown was given back: {ring_bytes}");
+}
+
+/// `.fork.services`: the child neither writes into the parent's file nor waits for a writer that does not exist; who wants to
+/// go on there gets the child's events.
+#[test]
+fn the_child_of_a_fork_leaves_the_parents_file_alone_and_does_not_wait() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("trace");
+    let world = World::builder().build().unwrap();
+    let file = world.events().record_to(Box::new(Plain::create(&path)), Selection::everything()).unwrap();
+    let counting = Counting::new(AfterFork::GoOn);
+    let taken = counting.taken.clone();
+    let only = Selection::of([EventId::ObjectAllocated].into_iter().collect());
+    let lasting = world.events().record_to(Box::new(counting), only).unwrap();
+    // SAFETY: no references.
+    let mutator = unsafe { world.attach("main") }.unwrap();
+    for round in 0..5 {
+        let fired = 1000 * (round + 1);
+        (0..1000).for_each(|number| world.events().fire_object_allocated(number, round));
+        let code = hazard::fork(|| {
+            let (events, before) = (world.events(), taken.load(Ordering::Relaxed));
+            if events.is_enabled(EventId::GcEnd) {
+                return 2;
+            }
+            // More than a ring holds: drained by this thread itself, since there is no writer.
+            (0..100_000).for_each(|number| events.fire_object_allocated(number, 77));
+            if Recorder::of_process().flush().is_err() || events.end_recording(file).is_ok() {
+                return 3;
+            }
+            let got = taken.load(Ordering::Relaxed) - before;
+            // What the parent had fired and not drained is the parent's.
+            if got != 100_000 {
+                return 4;
+            }
+            let Ok(again) = events.record_to(Box::new(Counting::new(AfterFork::Silence)), Selection::everything())
+            else {
+                return 5;
+            };
+            if world.collect().is_err() {
+                return 6;
+            }
+            i32::from(events.end_recording(again).is_err() || events.end_recording(lasting).is_err())
+        });
+        assert_eq!(code, 0);
+        Recorder::of_process().flush().unwrap();
+        assert_eq!(taken.load(Ordering::Relaxed), fired as u64);
+    }
+    drop(mutator);
+    world.events().end_recording(lasting).unwrap();
+    let ended = world.events().end_recording(file).unwrap();
+    let records = read(&path);
+    assert_eq!(ended.totals.written, records.len() as u64);
+    let objects: Vec<_> = records.iter().filter(|record| record[0] == EventId::ObjectAllocated as u64).collect();
+    assert_eq!(objects.len(), 5000);
+    assert!(objects.iter().all(|record| record[2] < 5), "a record of a child's");
+}
+
+// ---- Processes of their own ----------------------------------------------------------------------------------------
+
+const PART: &str = "STOPWORLD_RECORDING_PART";
+
+/// What the other process does: fires numbered events from two threads for ever, and says when a thousand were fired.
+#[test]
+fn part_of_other_tests() {
+    let Ok(path) = std::env::var(PART) else { return };
+    static EVENTS: Events = Events::new();
+    let consumer = EVENTS.record_to(Box::new(Plain::create(Path::new(&path))), Selection::everything()).unwrap();
+    let flight = FlightRecorder::with_capacity(1 << 16).unwrap();
+    assert_eq!(flight.policy(), Policy::Dropping);
+    EVENTS.record_to(Box::new(flight), Selection::everything()).unwrap();
+    let paced = |thread: usize| {
+        for number in 0.. {
+            EVENTS.fire_object_allocated(number, thread);
+            if number % 1000 == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            if number == 1000 && thread == 0 {
+                println!("fired");
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| paced(1));
+        paced(0);
+    });
+    drop(EVENTS.end_recording(consumer));
+}
+
+/// Ends the process, whatever happens.
+struct Part(Child, PathBuf);
+
+impl Part {
+    fn start(directory: &Path) -> Part {
+        let path = directory.join("trace");
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["part_of_other_tests", "--exact", "--nocapture", "--test-threads=1"])
+            .env(PART, &path)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let part = Part(child, path);
+        assert!(lines.map_while(Result::ok).any(|line| line.contains("fired")), "it fires");
+        part
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn are_numbered(records: &[[u64; 3]], thread: u64) -> u64 {
+    let of_thread = records.iter().filter(|record| record[2] == thread);
+    of_thread.zip(0..).map(|(record, number)| assert_eq!(record[1], number)).count() as u64
+}
+
+/// `.event.crash`: as far as the recorder goes.
+#[test]
+fn a_killed_process_leaves_whole_records_up_to_a_moment_before() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut part = Part::start(directory.path());
+    std::thread::sleep(Duration::from_millis(500));
+    part.0.kill().unwrap();
+    assert_eq!(part.0.wait().unwrap().signal(), Some(libc::SIGKILL));
+    let records = read(&part.1);
+    assert!(are_numbered(&records, 0) > 1000 && are_numbered(&records, 1) > 1000, "{} records", records.len());
+}
+
+/// A debugger has stopped all threads, and calls `stopworld_telemetry_flush` on one of them.
+#[test]
+fn a_debugger_can_flush_while_all_threads_stand_still() {
+    if Command::new("gdb").arg("--version").stdout(Stdio::null()).status().is_err() {
+        println!("skipped: needs gdb");
+        return;
+    }
+    // SAFETY: allows gdb to trace our child, where a security module asks for it.
+    unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
+    let directory = tempfile::tempdir().unwrap();
+    let part = Part::start(directory.path());
+    // A thread may be caught with the recorder's lock in its hands: then the call says 1, and is made again later.
+    for _ in 0..20 {
+        let output = Command::new("gdb")
+            .args(["-batch", "-nx", "-iex", "set debuginfod enabled off", "-p", &part.0.id().to_string()])
+            .args(["-ex", "set scheduler-locking on"])
+            .args(["-ex", "printf \"flushed: %d\\n\", ((int (*)(void)) stopworld_telemetry_flush)()"])
+            .args(["-ex", "printf \"again: %d\\n\", ((int (*)(void)) stopworld_telemetry_flush)()"])
+            .args(["-ex", &format!("shell cp {} {}.then", part.1.display(), part.1.display())])
+            .args(["-ex", "detach"])
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if text.contains("flushed: 1") {
+            std::thread::sleep(Duration::from_millis(20));
+            continue;
+        }
+        let told = format!("{text}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(text.contains("flushed: 0") && text.contains("again: 0"), "{told}");
+        let then = read(&part.1.with_extension("then"));
+        assert!(are_numbered(&then, 0) > 1000 && are_numbered(&then, 1) > 0);
+        // And it goes on.
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(read(&part.1).len() > then.len());
+        return;
+    }
+    panic!("20 times the recorder's lock was held");
+}
+
+/// A hundred million events: everything arrives, in flat memory. `cargo test --release --test recording_ends -- --ignored volume`
+#[test]
+#[ignore = "takes a minute"]
+fn volume_of_a_hundred_million() {
+    volume(100_000_000);
+}
+
+#[test]
+fn volume_of_two_million() {
+    volume(2_000_000);
+}
+
+fn volume(events: u64) {
+    static EVENTS: Events = Events::new();
+    const THREADS: u64 = 4;
+    let _alone = alone();
+    let counting = Counting::new(AfterFork::Silence);
+    let taken = counting.taken.clone();
+    let before = resident();
+    let consumer = EVENTS.record_to(Box::new(counting), Selection::everything()).unwrap();
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || {
+                (0..events / THREADS).for_each(|number| EVENTS.fire_object_allocated(number as usize, thread as usize));
+            });
+        }
+    });
+    let grown = resident().saturating_sub(before);
+    let ended = EVENTS.end_recording(consumer).unwrap();
+    let seconds = began.elapsed().as_secs_f64();
+    println!(
+        "{events} events in {seconds:.2} s, {:.1} ns each, {} KiB more",
+        seconds * 1e9 / events as f64,
+        grown >> 10
+    );
+    assert_eq!((ended.totals.fired, ended.totals.written), (events, events));
+    assert_eq!(taken.load(Ordering::Relaxed), events);
+    assert!(grown < 256 << 20, "{grown} bytes");
+}
+
+fn resident() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
