@@ -8,6 +8,7 @@ use crate::collector::pacing::Pacing;
 use crate::collector::parallel::Markers;
 use crate::collector::report::{CollectionReport, Listener};
 use crate::collector::{CollectError, Collector, FailureListener, Parts};
+use crate::events::record::RecordError;
 use crate::heap::layout::BLOCK_BYTES;
 use crate::heap::{Heap, Paranoid};
 use crate::os::{memory, signals};
@@ -58,6 +59,9 @@ pub enum BuildError {
     /// The way of stopping could not be set up.
     #[error(transparent)]
     Stopper(#[from] SetupError),
+    /// Its events could not be recorded.
+    #[error(transparent)]
+    Record(#[from] RecordError),
     /// The system gave no memory or no thread.
     #[error("the system refused memory or a thread for the world: {0}")]
     System(#[from] std::io::Error),
@@ -75,7 +79,11 @@ pub struct WorldBuilder {
     mark_stack_limit: usize,
     on_collection: Option<Listener>,
     on_failure: Option<FailureListener>,
+    before_first_event: Vec<Preparation>,
 }
+
+/// What is done with a world before its first event.
+type Preparation = Box<dyn FnOnce(&World) -> Result<(), RecordError> + Send>;
 
 impl Default for WorldBuilder {
     fn default() -> Self {
@@ -90,6 +98,7 @@ impl Default for WorldBuilder {
             mark_stack_limit: 1 << 30,
             on_collection: None,
             on_failure: None,
+            before_first_event: Vec::new(),
         }
     }
 }
@@ -176,6 +185,17 @@ impl WorldBuilder {
         self
     }
 
+    /// Calls `prepare` with the world before it fires its first event: the place from which to record, or to listen,
+    /// for who does not want to miss the world's creation.
+    #[must_use]
+    pub fn before_first_event(
+        mut self,
+        prepare: impl FnOnce(&World) -> Result<(), RecordError> + Send + 'static,
+    ) -> Self {
+        self.before_first_event.push(Box::new(prepare));
+        self
+    }
+
     /// Builds the world.
     ///
     /// # Errors
@@ -210,8 +230,12 @@ impl WorldBuilder {
         inner.collector.heap.set_first_budget(self.pacing.budget(0, 1, self.heap_limit as u64, 0));
         let weak = Arc::downgrade(&inner);
         threads.set_hooks(weak);
-        inner.tell_of_creation(self.heap_limit);
-        Ok(World::of(inner, true))
+        let world = World::of(inner, true);
+        for prepare in self.before_first_event {
+            prepare(&world)?;
+        }
+        world.inner.tell_of_creation(self.heap_limit);
+        Ok(world)
     }
 }
 
