@@ -98,6 +98,8 @@ enum Keeps {
 struct Owned {
     filter: Categories,
     worlds: Vec<Weak<Inner>>,
+    /// All worlds that ever joined.
+    joined: u64,
     /// Of worlds that were met when they held blocks already: what the writer reads.
     held: Vec<Box<[Held]>>,
 }
@@ -139,7 +141,7 @@ impl Options {
         };
         let anchor = Events::new();
         let consumer = anchor.record_to(consumer, Selection::nothing())?;
-        let owned = Owned { filter: self.categories, worlds: Vec::new(), held: Vec::new() };
+        let owned = Owned { filter: self.categories, worlds: Vec::new(), joined: 0, held: Vec::new() };
         Ok(Trace(Arc::new(Parts {
             anchor,
             consumer,
@@ -215,6 +217,7 @@ impl Trace {
         }
         events.record_also_to(self.0.consumer, Selection::nothing())?;
         owned.worlds.retain(|world| world.strong_count() > 0);
+        owned.joined += 1;
         owned.worlds.push(Arc::downgrade(inner));
         let filter = owned.filter;
         self.introduce(inner, moment, &mut owned, next_serial(), filter)
@@ -349,11 +352,18 @@ impl Trace {
     /// Waits until the ends of all its worlds are in the stream, those whose last handle has gone.
     pub fn wait_for_worlds(&self, within: Duration) {
         let deadline = Instant::now() + within;
-        while self.owned().worlds.iter().any(|world| world.strong_count() > 0) && Instant::now() < deadline {
+        while !self.has_seen_all_ends() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
+            // An error is told where the trace ends.
+            let _ = self.flush();
         }
-        // From here on the worlds' own drops are under way, which take the recorder's lock last.
-        let _ = self.flush();
+    }
+
+    fn has_seen_all_ends(&self) -> bool {
+        let owned = self.owned();
+        let is_followed = self.0.keeps == Keeps::File && owned.filter != Categories::NONE;
+        let have_gone = owned.worlds.iter().all(|world| world.strong_count() == 0);
+        have_gone && (!is_followed || self.0.board.ended.load(Ordering::Relaxed) >= owned.joined)
     }
 
     /// Ends the stream: everything is in the file, or counted.
