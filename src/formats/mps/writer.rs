@@ -43,6 +43,7 @@ use crate::events::labels::Named;
 use crate::events::record::{Consumer, Lost, MAX_WORLDS, Recorded};
 use crate::events::{Category, EventId, Label, Labels};
 use crate::os::clock::process_cpu_us;
+use crate::sync::Ordering;
 
 /// The code of an event, looked up when this is compiled.
 const fn code(name: &str) -> u16 {
@@ -90,10 +91,12 @@ const WORD_WIDTH: u64 = 64;
 const RES_COMMIT_LIMIT: u64 = 7;
 /// The one trace of a world, in a set of traces.
 const TRACE_SET: u64 = 1;
-/// Records of one event are a tick apart: by so many a following event may be early.
-const CROWD_TICKS: u64 = 64;
+/// So much before the first record of a flight recorder the stream begins, with all names a tick apart.
+const PROLOGUE_TICKS: u64 = 1 << 20;
 /// Texts of which is remembered whether they are written.
 const MOST_TEXTS: usize = 1 << 20;
+/// Labels of which is remembered that they are written.
+const LATELY: usize = 1 << 12;
 /// What makes a large object.
 const LARGE_BYTES: u64 = 8 << 10;
 
@@ -175,8 +178,10 @@ pub(super) struct Writer {
     begun: bool,
     /// The clock of the next record.
     now: u64,
-    /// The latest that was written.
+    /// The latest that was written. It may be some ticks ahead of the events: their records are one apart.
     last: u64,
+    /// The time of the latest event. One that is earlier is late.
+    reached: u64,
     born: (u64, u64),
     hz: u64,
     cpu_us: u64,
@@ -185,6 +190,8 @@ pub(super) struct Writer {
     worlds: Box<[World]>,
     /// A bit for each text that is in the stream.
     texts: Box<[u64]>,
+    /// Addresses that were labelled lately, and how: types are named again and again.
+    labelled: Box<[(u64, u64)]>,
 }
 
 impl Writer {
@@ -212,6 +219,7 @@ impl Writer {
             begun: false,
             now: 0,
             last: 0,
+            reached: 0,
             born: (clock.now(), process_cpu_us()),
             hz: clock.hz(),
             cpu_us: 0,
@@ -219,6 +227,7 @@ impl Writer {
             arenas: 0,
             worlds: (0..MAX_WORLDS).map(|_| World::new()).collect(),
             texts: vec![0; MOST_TEXTS / 64].into(),
+            labelled: vec![(0, 0); LATELY].into(),
         })
     }
 
@@ -240,8 +249,12 @@ impl Writer {
 
     #[inline(always)]
     fn set_now(&mut self, ticks: u64) {
-        let is_late = ticks < self.last.saturating_sub(CROWD_TICKS);
-        self.now = if is_late { ticks } else { ticks.max(self.last) };
+        if ticks >= self.reached {
+            self.reached = ticks;
+            self.now = ticks.max(self.last);
+        } else {
+            self.now = ticks;
+        }
     }
 
     /// Something has changed up to this time, or may have.
@@ -300,7 +313,7 @@ impl Writer {
         if from > ticks {
             // The record is older than the writer: it comes out of a flight recorder.
             let us = (u128::from(from - ticks) * u128::from(CLOCKS_PER_SECOND) / u128::from(self.hz)) as u64;
-            (from, cpu_us) = (ticks, cpu_us.saturating_sub(us));
+            (from, cpu_us) = (ticks.saturating_sub(PROLOGUE_TICKS), cpu_us.saturating_sub(us));
         }
         let [major, median, minor] = Version::V2.numbers().map(u64::from);
         self.now = from.saturating_sub(2);
@@ -313,9 +326,7 @@ impl Writer {
     }
 
     fn sync(&mut self, ticks: u64) -> io::Result<()> {
-        if self.buffer.records == self.synced {
-            return Ok(());
-        }
+        self.reached = self.reached.max(ticks);
         self.now = ticks.max(self.last);
         self.cpu_us = process_cpu_us().max(self.cpu_us + 1);
         self.put(event::EventClockSync, [self.cpu_us])?;
@@ -508,6 +519,11 @@ impl Writer {
     /// Readers look up addresses of the client's and pointers of the manager's in different tables. What is no object may
     /// appear as either.
     fn label(&mut self, address: u64, label: Label) -> io::Result<()> {
+        let lately = &mut self.labelled[(address >> 3) as usize % LATELY];
+        if *lately == (address, label.get()) {
+            return Ok(());
+        }
+        *lately = (address, label.get());
         self.text(label)?;
         let in_heap = |facts: Facts| address.wrapping_sub(facts.heap) < facts.reserved;
         if !self.worlds.iter().filter_map(|world| world.facts).any(in_heap) {
@@ -667,7 +683,7 @@ impl Writer {
         }
         let generation = self.worlds[number].generation;
         self.worlds[number] = World { generation, ..World::new() };
-        self.board.ended.fetch_add(1, crate::sync::Ordering::Relaxed);
+        self.board.ended.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
@@ -724,6 +740,14 @@ impl Writer {
             }
         }
         Ok(())
+    }
+}
+
+impl Writer {
+    /// What is in the file, for the owner.
+    fn count(&self) {
+        self.board.records.store(self.buffer.records, Ordering::Relaxed);
+        self.board.bytes.store(self.buffer.written_bytes, Ordering::Relaxed);
     }
 }
 
@@ -793,23 +817,26 @@ impl Consumer for Writer {
             self.set_now(now.ticks);
             self.turn(now.ticks)?;
         }
-        if self.begun { self.sync(now.ticks) } else { Ok(()) }
+        if self.begun && self.buffer.records != self.synced { self.sync(now.ticks) } else { Ok(()) }
     }
 
     /// `.event.crash`: what is in the file ends with a whole record, and nothing of it is with us any more.
     fn flush(&mut self) -> io::Result<()> {
         self.buffer.write_out()?;
-        self.board.records.store(self.buffer.records, crate::sync::Ordering::Relaxed);
-        self.board.bytes.store(self.buffer.written_bytes, crate::sync::Ordering::Relaxed);
+        self.count();
         Ok(())
     }
 
     fn close(&mut self, now: &Relation) -> io::Result<()> {
-        self.drained(now)?;
+        // Also when the last record is one: a reader tells the time by two.
+        if self.begun {
+            self.sync(now.ticks)?;
+        }
         self.flush()
     }
 
     fn unwritten(&self) -> u64 {
+        self.count();
         self.buffer.lost()
     }
 }
