@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let ledger = Arc::new(Mutex::new(Ledger::default()));
     let noted = Arc::clone(&ledger);
     let note = move |report: &CollectionReport| noted.lock().unwrap_or_else(PoisonError::into_inner).note(report);
-    let world = World::builder().on_collection(note).build()?;
+    let world = World::builder().trace_from_environment()?.on_collection(note).build()?;
     // SAFETY: each tree is held by this thread's stack while it is in use.
     let m = unsafe { world.attach("main") }?;
 

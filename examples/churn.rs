@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let entry = met.entry(report.threads_stopped).or_default();
         *entry = (entry.0 + 1, entry.1 + report.stop_ns);
     };
-    let world = World::builder().on_collection(listener).build()?;
+    let world = World::builder().trace_from_environment()?.on_collection(listener).build()?;
     // SAFETY: this thread holds no `Gc` of its own; the workload keeps its promise.
     let m = unsafe { world.attach("main") }?;
     let outcome = workloads::run(&m, &churn::WORKLOAD, &shift)?;

@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ledger.note(report);
         line(report);
     };
-    let world = World::builder().on_collection(listener).build()?;
+    let world = World::builder().trace_from_environment()?.on_collection(listener).build()?;
     // SAFETY: this thread holds no `Gc` of its own; the workload keeps its promise.
     let m = unsafe { world.attach("main") }?;
 
@@ -40,7 +40,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let outcome = workloads::run(&m, &gcbench::WORKLOAD, &shift)?;
     let wall = begun.elapsed();
 
-    let run = Run { wall, allocated: world.totals().allocated_bytes, heap_limit: None, threads: threads.get() };
+    let run =
+        Run { wall, allocated: world.totals().allocated_bytes, heap_limit: None, threads: threads.get(), trace: None };
     println!("{} long-lived objects were looked at and found right", outcome.verified);
     println!("{}", table::render(&ledger.lock().unwrap_or_else(PoisonError::into_inner), &run));
     Ok(())

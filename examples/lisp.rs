@@ -31,7 +31,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let ledger = Arc::new(Mutex::new(Ledger::default()));
     let noted = Arc::clone(&ledger);
     let listener = move |report: &CollectionReport| noted.lock().unwrap_or_else(PoisonError::into_inner).note(report);
-    let world = World::builder().heap_limit(asked.limit << 20).initial_heap(4 << 20).on_collection(listener).build()?;
+    let world = World::builder()
+        .trace_from_environment()?
+        .heap_limit(asked.limit << 20)
+        .initial_heap(4 << 20)
+        .on_collection(listener)
+        .build()?;
 
     let begun = Instant::now();
     for file in &asked.files {
@@ -46,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let allocated = world.totals().allocated_bytes;
     let heap_limit = Some((asked.limit as u64) << 20);
-    let run = Run { wall: begun.elapsed(), allocated, heap_limit, threads: asked.threads };
+    let run = Run { wall: begun.elapsed(), allocated, heap_limit, threads: asked.threads, trace: None };
     println!("{}", table::render(&ledger.lock().unwrap_or_else(PoisonError::into_inner), &run));
     Ok(())
 }

@@ -31,7 +31,7 @@ struct Shared {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let world = World::builder().build()?;
+    let world = World::builder().trace_from_environment()?.build()?;
     let shared = Arc::new(Shared::default());
     let workers = (0..WORKERS).map(|i| start(&world, i, &shared)).collect::<Result<Vec<_>, _>>()?;
 

@@ -11,6 +11,8 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use super::size::Size;
+use crate::events::Categories;
+use crate::events::filter::Filter;
 use crate::formats::mps::decode::Style;
 
 /// The most threads a workload is started with: well below what a Linux machine takes, well above what teaches.
@@ -36,10 +38,11 @@ Try:
   stopworld run churn --seconds 5            threads are born and die while it collects
   stopworld run lisp FILE.scm --flexowriter  a Scheme program with McCarthy's reports
   stopworld repl                             a Scheme prompt whose cells are collected
-  stopworld eventcnv -f mpsio.log --txt      a telemetry stream of the Memory Pool System, readable
   stopworld events GcStart                   what an event means, and what it becomes for other tools
+  stopworld run graph --trace run.mps        its events, as a telemetry stream of the Memory Pool System
+  stopworld eventcnv -f mpsio.log --txt      a telemetry stream of the Memory Pool System, readable
 
-While it runs, Ctrl-C ends it and still prints the table; `kill -USR1` collects.";
+While it runs, Ctrl-C ends it and still prints the table; `kill -USR1` collects; `kill -USR2` brings a trace up to date.";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Action {
@@ -65,7 +68,7 @@ The table follows the program's own output. It gives the pauses in microseconds,
 thread stands still), mark (stacks, registers, handles and all that they reach), weak (weak references and \
 finalizers), sweep set-up and restart, with their total.
 
-Exit code: 0 if the workload's results were right, 1 if it failed, 2 if the arguments are wrong, 130 or 143 if it was \
+Exit code: 0 if the workload's results were right, 1 if it failed or its trace is not complete, 2 if the arguments are wrong, 130 or 143 if it was \
 ended by Ctrl-C or SIGTERM.";
 
 #[derive(Debug, Args)]
@@ -195,6 +198,25 @@ pub(super) struct Settings {
     #[arg(long)]
     pub(super) flexowriter: bool,
 
+    /// Write a telemetry stream of the Memory Pool System [default: MPS_TELEMETRY_FILENAME, mpsio.log, if the next option
+    /// or MPS_TELEMETRY_CONTROL asks for a stream]
+    #[arg(long, value_name = "FILE.mps")]
+    pub(super) trace: Option<PathBuf>,
+
+    /// What the stream has: a number, or categories out of Arena Pool Trace Seg Ref Object User, or all
+    /// [default: MPS_TELEMETRY_CONTROL, else all but Ref and Object, which have a record for each reference and each object]
+    #[arg(long, value_name = "CATEGORIES", value_parser = categories)]
+    pub(super) events: Option<Categories>,
+
+    /// Keep the last so many bytes of events in memory, and write the stream only on SIGUSR2, on a panic, and when the
+    /// world can't be stopped (then --events is all if not given)
+    #[arg(long, value_name = "SIZE")]
+    pub(super) flight_recorder: Option<Size>,
+
+    /// Write what the flight recorder has at the end, too
+    #[arg(long, requires = "flight_recorder")]
+    pub(super) flight_at_end: bool,
+
     /// Print the figures as one JSON object instead of the table (times in nanoseconds, sizes in bytes)
     #[arg(long)]
     pub(super) json: bool,
@@ -215,6 +237,14 @@ fn between(text: &str, least: u64, most: u64, what: &str) -> Result<u64, String>
     match text.parse::<u64>() {
         Ok(n) if (least..=most).contains(&n) => Ok(n),
         _ => Err(format!("{what} is a whole number from {least} to {most}")),
+    }
+}
+
+fn categories(text: &str) -> Result<Categories, String> {
+    let filter = Filter::parse(text);
+    match filter.unknown.first() {
+        Some(word) => Err(word.to_string()),
+        None => Ok(filter.categories),
     }
 }
 

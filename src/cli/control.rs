@@ -1,4 +1,4 @@
-//! Signals that control a run: SIGINT and SIGTERM end it, SIGUSR1 collects.
+//! Signals that control a run: SIGINT and SIGTERM end it, SIGUSR1 collects, SIGUSR2 writes its trace.
 //!
 //! signal-hook's handlers only write a byte to a pipe; a thread of ours, which is no mutator and never stopped, reads
 //! it and does what is asked. The first SIGINT or SIGTERM ends the shift and then waits a little for the workload to
@@ -9,10 +9,11 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
-use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::{Handle, Signals};
 
 use super::session::Session;
+use super::tracing::Tracing;
 use crate::sync::{AtomicI32, Ordering};
 
 /// How long a workload may take to notice that it is to end.
@@ -28,8 +29,9 @@ pub(super) struct Control {
 impl Control {
     /// Takes control of a session.
     pub(super) fn take(session: &Arc<Session>) -> anyhow::Result<Control> {
-        let mut signals =
-            Signals::new([SIGINT, SIGTERM, SIGUSR1]).context("the handlers for SIGINT, SIGTERM and SIGUSR1")?;
+        let of_traces = session.tracing.as_ref().map(|_| SIGUSR2);
+        let signals = [SIGINT, SIGTERM, SIGUSR1].into_iter().chain(of_traces);
+        let mut signals = Signals::new(signals).context("the handlers for SIGINT, SIGTERM, SIGUSR1 and SIGUSR2")?;
         let handle = signals.handle();
         let ended_by = Arc::new(AtomicI32::new(0));
         let (session, seen) = (Arc::clone(session), Arc::clone(&ended_by));
@@ -39,9 +41,11 @@ impl Control {
         Ok(Control { handle, thread: Some(thread), ended_by })
     }
 
-    /// The exit code of a run that a signal ended.
-    pub(super) fn exit_code(&self) -> Option<u8> {
-        match self.ended_by.load(Ordering::Relaxed) {
+    /// Gives up control. The exit code of a run that a signal ended.
+    pub(super) fn end(self) -> Option<u8> {
+        let ended_by = Arc::clone(&self.ended_by);
+        drop(self);
+        match ended_by.load(Ordering::Relaxed) {
             0 => None,
             signal => Some(code(signal)),
         }
@@ -60,9 +64,13 @@ impl Drop for Control {
 
 fn obey(session: &Arc<Session>, ended_by: &AtomicI32, signal: i32) {
     if signal == SIGUSR1 {
-        if let Err(error) = session.world.collect() {
+        if let Err(error) = session.world().collect() {
             eprintln!("error: the collection that SIGUSR1 asked for: {error}");
         }
+        return;
+    }
+    if signal == SIGUSR2 {
+        session.tracing.iter().for_each(Tracing::write_now);
         return;
     }
     session.shift.end();
@@ -79,7 +87,8 @@ fn obey(session: &Arc<Session>, ended_by: &AtomicI32, signal: i32) {
 /// Gives the workload its time, then ends the process without it.
 fn leave_behind(session: &Session, signal: i32) {
     thread::sleep(PATIENCE);
-    session.print_figures();
+    // The exit code is the signal's.
+    let _ = session.finish_in_haste();
     std::process::exit(i32::from(code(signal)));
 }
 

@@ -14,16 +14,13 @@ use std::path::{Path, PathBuf};
 use super::FAILED;
 use super::arguments::{Eventcnv, MpsVersion};
 use crate::formats::mps::Version;
+use crate::formats::mps::control::{DEFAULT_FILE, FILE_VARIABLE};
 use crate::formats::mps::decode::{DecodeError, Form, Style, decode};
 
 /// The usage in one line, for whoever mistyped it.
 pub(super) const USAGE: &str =
     "usage: stopworld eventcnv [-f FILE] [-S[LC] | --cnv | --txt] [--mps-version 1.0.0|2.0.0] [-h]";
 
-/// The file that the MPS writes by default.
-const DEFAULT_FILE: &str = "mpsio.log";
-/// Names another, for the writer and for the readers of its time; the manual's `eventcnv` is older.
-const FILE_VARIABLE: &str = "MPS_TELEMETRY_FILENAME";
 /// 128 and SIGPIPE's number.
 const PIPE_CLOSED: u8 = 141;
 
@@ -63,6 +60,7 @@ pub(super) fn run(arguments: &Eventcnv) -> u8 {
 
 fn default_file(form: Form) -> PathBuf {
     let named = match form {
+        // The manual's `eventcnv` is older than the variable.
         Form::Manual(_) => None,
         Form::Hex | Form::Named => std::env::var_os(FILE_VARIABLE),
     };

@@ -48,9 +48,10 @@ pub(super) fn run(run: &Run) -> Result<u8, Failure> {
     let plan = Plan { threads: run.threads, until: until(run), depth: 0 };
     let session = Session::begin(&run.settings, plan).map_err(|error| smallest_heap(error, ENOUGH))?;
     let mut exit_code = 0;
-    let ended = perform(&session, NAME, Chatter::Talks, |m| {
-        let _alarm = session.shift.start();
-        exit_code = on_threads(m, &session.shift, &programs)?;
+    let shift = session.shift.clone();
+    let ended = perform(session, NAME, Chatter::Talks, |m| {
+        let _alarm = shift.start();
+        exit_code = on_threads(m, &shift, &programs)?;
         Ok(())
     })?;
     Ok(if ended == 0 { exit_code } else { ended })
@@ -208,7 +209,7 @@ pub(super) fn repl(settings: &Settings) -> Result<u8, Failure> {
     let plan = Plan { threads: std::num::NonZeroUsize::MIN, until: Until::OnePass, depth: 0 };
     let session = Session::begin(settings, plan).map_err(|error| smallest_heap(error, ENOUGH))?;
     let mut exit_code = 0;
-    let ended = perform(&session, NAME, Chatter::Talks, |m| {
+    let ended = perform(session, NAME, Chatter::Talks, |m| {
         let interpreter = Interpreter::new(m).map_err(explained)?;
         let mut next_line = lines_of_input()?;
         exit_code = interpreter.repl(m, &mut *next_line, &mut Lines::plain()).map_err(explained)?;

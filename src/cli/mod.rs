@@ -8,7 +8,8 @@
 //! | `lisp` | the workload that reads files, and the prompt |
 //! | `session` | the world with its listeners, and the end of a run, however it comes about |
 //! | `eventcnv` | telemetry streams of the Memory Pool System as text |
-//! | `control` | SIGINT and SIGTERM end the run, SIGUSR1 collects |
+//! | `tracing` | the trace of a run, written however the run ends |
+//! | `control` | SIGINT and SIGTERM end the run, SIGUSR1 collects, SIGUSR2 writes the trace |
 //! | `progress` | the bar on a terminal |
 //!
 //! Standard output carries what the program prints and then the table; everything about the run itself (the bar,
@@ -24,6 +25,7 @@ mod progress;
 mod run;
 mod session;
 mod size;
+mod tracing;
 
 use std::env;
 use std::fmt::Display;

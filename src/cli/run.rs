@@ -8,7 +8,7 @@ use super::arguments::Run;
 use super::control::Control;
 use super::progress::{Chatter, Progress};
 use super::session::Session;
-use super::{Failure, lisp};
+use super::{FAILED, Failure, lisp};
 use crate::report::Bytes;
 use crate::suggest;
 use crate::workloads::{self, Outcome, Plan, Until, WORKLOADS, Workload, WorkloadError, hammer};
@@ -35,8 +35,9 @@ pub(super) fn run(run: &Run) -> Result<u8, Failure> {
     } else {
         Chatter::Silent
     };
-    perform(&session, workload.name, chatter, |m| {
-        let outcome = workloads::run(m, workload, &session.shift).map_err(|error| explained(error, workload, &plan))?;
+    let shift = session.shift.clone();
+    perform(session, workload.name, chatter, |m| {
+        let outcome = workloads::run(m, workload, &shift).map_err(|error| explained(error, workload, &plan))?;
         super::print(said(workload, &plan, outcome));
         Ok(())
     })
@@ -44,25 +45,27 @@ pub(super) fn run(run: &Run) -> Result<u8, Failure> {
 
 /// Runs `work` on an attached main thread under control of the signals, and prints the figures however it ended.
 pub(super) fn perform(
-    session: &Arc<Session>,
+    session: Arc<Session>,
     name: &str,
     chatter: Chatter,
     work: impl FnOnce(&Mutator) -> anyhow::Result<()>,
 ) -> Result<u8, Failure> {
-    let control = Control::take(session)?;
-    let progress = Progress::show(session, name, chatter);
-    let result = attached(session, work);
+    let control = Control::take(&session)?;
+    let progress = Progress::show(&session, name, chatter);
+    let result = attached(&session, work);
     drop(progress);
     let closed = session.close();
-    session.print_figures();
+    let ended_by = control.end();
+    let trace = Session::finish(session);
     result.and(closed)?;
-    Ok(control.exit_code().unwrap_or(0))
+    let without_trace = if trace.is_complete() { 0 } else { FAILED };
+    Ok(ended_by.unwrap_or(without_trace))
 }
 
 fn attached(session: &Session, work: impl FnOnce(&Mutator) -> anyhow::Result<()>) -> anyhow::Result<()> {
     // SAFETY: the workloads keep each `Gc` on their stacks, in collected objects or in `Root`s, as `attach` asks;
     // nothing here holds any.
-    let m = unsafe { session.world.attach("main") }.context("the main thread could not attach to its world")?;
+    let m = unsafe { session.world().attach("main") }.context("the main thread could not attach to its world")?;
     work(&m)
 }
 

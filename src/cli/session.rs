@@ -10,10 +10,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 
 use super::arguments::{Settings, Stop};
+use super::tracing::{self, Tracing};
 use crate::debugger::mock::MockDebugger;
+use crate::formats::mps::Finished;
 use crate::report::{self, Ledger, flexowriter, json, table};
 use crate::workloads::{Plan, Shift};
-use crate::{CollectionReport, Paranoid, Stopper, World};
+use crate::{CollectError, CollectionReport, Paranoid, Stopper, World};
 
 /// How long the finalizers that are queued at the end may take.
 const CLOSING_TIME: Duration = Duration::from_secs(5);
@@ -23,8 +25,10 @@ const FLEXOWRITER_HEAP: usize = 1 << 20;
 
 /// What one run consists of. Shared with the threads that handle signals and draw the bar.
 pub(super) struct Session {
-    pub(super) world: World,
+    /// Until the end.
+    world: Option<World>,
     pub(super) shift: Shift,
+    pub(super) tracing: Option<Tracing>,
     ledger: Arc<Mutex<Ledger>>,
     begun: Instant,
     heap_limit: Option<u64>,
@@ -39,10 +43,12 @@ impl Session {
     pub(super) fn begin(settings: &Settings, plan: Plan) -> anyhow::Result<Arc<Session>> {
         let shift = Shift::new(plan);
         let ledger = Arc::new(Mutex::new(Ledger::default()));
-        let world = build(settings, listener(settings, shift.clone(), Arc::clone(&ledger)))?;
+        let tracing = Tracing::start(settings)?;
+        let world = build(settings, tracing.as_ref(), listener(settings, shift.clone(), Arc::clone(&ledger)))?;
         Ok(Arc::new(Session {
-            world,
+            world: Some(world),
             shift,
+            tracing,
             ledger,
             begun: Instant::now(),
             heap_limit: settings.heap_limit.map(|limit| limit.bytes() as u64),
@@ -50,6 +56,12 @@ impl Session {
             paranoid: settings.paranoid,
             unprinted: Mutex::new(Some(())),
         }))
+    }
+
+    /// The world.
+    pub(super) fn world(&self) -> &World {
+        // Only taken by who has the session to itself.
+        self.world.as_ref().expect("the session has a world until its end")
     }
 
     /// What was seen of the collections so far.
@@ -66,30 +78,84 @@ impl Session {
     /// now.
     pub(super) fn close(&self) -> anyhow::Result<()> {
         if self.paranoid {
-            if let Some(damage) = self.world.damage() {
+            if let Some(damage) = self.world().damage() {
                 bail!("--paranoid: {damage}");
             }
-            self.world.verify().context("--paranoid: the last look at the heap")?;
+            self.world().verify().context("--paranoid: the last look at the heap")?;
         }
-        self.world.close(CLOSING_TIME).context("the world could not be closed")
+        self.world().close(CLOSING_TIME).context("the world could not be closed")
     }
 
-    /// Prints the figures, unless that has been done.
-    pub(super) fn print_figures(&self) {
+    /// The end of a run: the world goes, then the trace is finished, which so has the world's own end; then the figures.
+    pub(super) fn finish(session: Arc<Session>) -> TraceEnd {
+        match Arc::try_unwrap(session) {
+            Ok(mut session) => {
+                let allocated = session.world().totals().allocated_bytes;
+                drop(session.world.take());
+                session.tracing.iter().for_each(Tracing::wait_for_the_world);
+                session.finish_trace_and_print(allocated)
+            }
+            // Somebody who lost patience has it too.
+            Err(session) => session.finish_in_haste(),
+        }
+    }
+
+    /// The end of a run that does not end: the world stays as it is.
+    pub(super) fn finish_in_haste(&self) -> TraceEnd {
+        self.finish_trace_and_print(self.world().totals().allocated_bytes)
+    }
+
+    fn finish_trace_and_print(&self, allocated: u64) -> TraceEnd {
         // Held while printing, so that who comes second does not exit the process in the middle of the table.
         let mut unprinted = lock(&self.unprinted);
         if unprinted.take().is_none() {
-            return;
+            return TraceEnd::Complete;
         }
+        let ended = self.tracing.as_ref().and_then(Tracing::finish);
+        let trace = ended.as_ref().map(|ended| report::Trace {
+            file: ended.path().display().to_string(),
+            records: ended.finished.records,
+            bytes: ended.finished.bytes,
+            events: ended.finished.totals.fired,
+            lost: ended.finished.totals.lost + ended.finished.totals.dropped,
+        });
         let run = report::Run {
             wall: self.elapsed(),
-            allocated: self.world.totals().allocated_bytes,
+            allocated,
             heap_limit: self.heap_limit,
             threads: self.shift.plan().threads.get(),
+            trace,
         };
         let ledger = self.ledger();
         let render = if self.json { json::render } else { table::render };
         super::print(format_args!("{}\n", render(&ledger, &run)));
+        match ended {
+            Some(ended) if !ended.finished.is_complete() => {
+                let Finished { totals, error, .. } = &ended.finished;
+                if error.is_none() {
+                    let (file, dropped, fired) = (ended.path().display(), totals.dropped, totals.fired);
+                    eprintln!(
+                        "stopworld: {file}: {dropped} of {fired} events found no room in memory: ask for fewer categories"
+                    );
+                }
+                TraceEnd::Incomplete
+            }
+            _ => TraceEnd::Complete,
+        }
+    }
+}
+
+/// Whether everything is in the trace, if there is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(super) enum TraceEnd {
+    Complete,
+    Incomplete,
+}
+
+impl TraceEnd {
+    pub(super) fn is_complete(self) -> bool {
+        self == TraceEnd::Complete
     }
 }
 
@@ -114,19 +180,28 @@ fn listener(
     }
 }
 
-fn build(settings: &Settings, listener: impl Fn(&CollectionReport) + Send + Sync + 'static) -> anyhow::Result<World> {
+fn build(
+    settings: &Settings,
+    tracing: Option<&Tracing>,
+    listener: impl Fn(&CollectionReport) + Send + Sync + 'static,
+) -> anyhow::Result<World> {
     let stopper = match settings.stop {
         Stop::Safepoints => Stopper::Safepoints,
         Stop::Signals | Stop::MockDebugger => Stopper::Signals,
     };
     let paranoid = if settings.paranoid { Paranoid::On } else { Paranoid::Off };
-    let mut builder = World::builder()
-        .stopper(stopper)
-        .paranoid(paranoid)
-        .on_collection(listener)
-        .on_failure(|error| eprintln!("stopworld: a collection that was due failed: {error}"));
+    let mut builder =
+        World::builder().stopper(stopper).paranoid(paranoid).on_collection(listener).on_failure(|error| {
+            eprintln!("stopworld: a collection that was due failed: {error}");
+            if matches!(error, CollectError::Stop(_)) {
+                tracing::stop_failed();
+            }
+        });
     if let Some(markers) = settings.markers {
         builder = builder.markers(markers.get());
+    }
+    if let Some(tracing) = tracing {
+        builder = builder.traced_by(&tracing.trace);
     }
     if let Some(limit) = settings.heap_limit {
         builder = builder.heap_limit(limit.bytes());

@@ -155,6 +155,26 @@ impl Heap {
         std::ptr::from_ref(&self.pools[space as usize]) as usize
     }
 
+    /// Every block that a space holds, large objects' together, with address and size. Under the allocation lock.
+    pub(crate) fn for_each_held(&self, mut visit: impl FnMut(usize, usize, Space)) {
+        // SAFETY: the caller holds the allocation lock.
+        let committed = unsafe { self.state() }.committed_blocks;
+        for block in 0..committed as BlockIndex {
+            let info = self.blocks.info(block);
+            match info.state() {
+                BlockState::Free | BlockState::Reserved | BlockState::LargeTail => {}
+                BlockState::LargeHead => {
+                    visit(self.blocks.start(block), self.large_footprint(block) as usize, Space::Large);
+                }
+                BlockState::Owned | BlockState::Full | BlockState::Unswept => {
+                    let is_pinned = info.head.space.load(Relaxed) == Space::Pinned as u8;
+                    let space = if is_pinned { Space::Pinned } else { Space::Small };
+                    visit(self.blocks.start(block), BLOCK_BYTES, space);
+                }
+            }
+        }
+    }
+
     /// The state behind the allocation lock.
     ///
     /// # Safety

@@ -25,6 +25,9 @@ pub(crate) mod barrier;
 pub(crate) mod clock;
 #[cfg(feature = "workloads")]
 pub(crate) mod dynamic;
+#[cfg(feature = "cli")]
+pub(crate) mod exit;
+pub(crate) mod file;
 pub(crate) mod futex;
 pub(crate) mod memory;
 pub(crate) mod proc_status;

@@ -35,6 +35,16 @@ pub fn render(ledger: &Ledger, run: &Run) -> String {
         let thread = [field("name", name), field("ns", slowest.ns), field("collection", slowest.collection)];
         fields.push(field("slowest_to_stop", object(&thread)));
     }
+    if let Some(trace) = &run.trace {
+        let numbers = [
+            field("file", quoted(&trace.file)),
+            field("records", trace.records),
+            field("bytes", trace.bytes),
+            field("events", trace.events),
+            field("lost", trace.lost),
+        ];
+        fields.push(field("trace", object(&numbers)));
+    }
     let pauses: Vec<String> = Phase::ALL.iter().map(|&phase| spread(ledger, phase)).collect();
     fields.push(field("pauses_ns", object(&pauses)));
     object(&fields)

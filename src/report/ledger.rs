@@ -46,7 +46,7 @@ pub struct Slowest {
 }
 
 /// What the ledger can't know from the reports: the run around them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Run {
     /// From the start of the program's work to its end.
     pub wall: Duration,
@@ -56,6 +56,23 @@ pub struct Run {
     pub heap_limit: Option<u64>,
     /// The threads that the workload was asked to use.
     pub threads: usize,
+    /// The trace that was written, if one was.
+    pub trace: Option<Trace>,
+}
+
+/// What has become of a trace.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    /// Its file.
+    pub file: String,
+    /// Records in the file.
+    pub records: u64,
+    /// Bytes in the file.
+    pub bytes: u64,
+    /// Events that were to go there.
+    pub events: u64,
+    /// How many of these did not get there.
+    pub lost: u64,
 }
 
 impl Ledger {

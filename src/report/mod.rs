@@ -14,7 +14,7 @@ pub mod table;
 
 use std::fmt;
 
-pub use ledger::{Ledger, Run, Slowest};
+pub use ledger::{Ledger, Run, Slowest, Trace};
 pub use pauses::{Pauses, Phase, Spread};
 
 /// A number of bytes, shown with three significant digits in the unit that fits: `17 B`, `4.00 KiB`, `1.25 GiB`.

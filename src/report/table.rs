@@ -5,7 +5,7 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
-use super::{Bytes, Ledger, Micros, Phase, Run};
+use super::{Bytes, Ledger, Micros, Phase, Run, Trace};
 
 /// The figures and the pauses, ready to print; ends without a newline.
 pub fn render(ledger: &Ledger, run: &Run) -> String {
@@ -46,7 +46,14 @@ fn rows(ledger: &Ledger, run: &Run) -> Vec<(&'static str, String)> {
     if ledger.finalizers > 0 {
         rows.push(("finalizers", format!("{} queued", ledger.finalizers)));
     }
+    rows.extend(run.trace.as_ref().map(|trace| ("trace", traced(trace))));
     rows
+}
+
+fn traced(trace: &Trace) -> String {
+    let Trace { file, records, bytes, events, lost } = trace;
+    let written = format!("{file}: {records} records, {}", Bytes(*bytes));
+    if *lost == 0 { written } else { format!("{written}; {lost} of {events} events are lost") }
 }
 
 fn allocated(ledger: &Ledger, run: &Run) -> String {

@@ -9,6 +9,7 @@ use crate::collector::pacing::{GROWTH, Pacing};
 use crate::collector::parallel::Markers;
 use crate::collector::report::{CollectionReport, Listener};
 use crate::collector::{CollectError, Collector, FailureListener, Parts};
+use crate::events::record::RecordError;
 use crate::events::{ListenError, Selection, Sink};
 use crate::heap::layout::BLOCK_BYTES;
 use crate::heap::{Heap, Paranoid};
@@ -77,6 +78,9 @@ pub enum BuildError {
     /// The way of stopping could not be set up.
     #[error(transparent)]
     Stopper(#[from] SetupError),
+    /// Its events could not be recorded.
+    #[error(transparent)]
+    Record(#[from] RecordError),
     /// The system gave no memory or no thread.
     #[error("the system refused memory or a thread for the world: {0}")]
     System(#[from] std::io::Error),
@@ -95,7 +99,11 @@ pub struct WorldBuilder {
     on_collection: Option<Listener>,
     on_failure: Option<FailureListener>,
     listeners: Vec<(Arc<dyn Sink>, Selection)>,
+    before_first_event: Vec<Preparation>,
 }
+
+/// What is done with a world before its first event.
+type Preparation = Box<dyn FnOnce(&World) -> Result<(), RecordError> + Send>;
 
 impl Default for WorldBuilder {
     fn default() -> Self {
@@ -116,6 +124,7 @@ impl Default for WorldBuilder {
             on_collection: None,
             on_failure: None,
             listeners: Vec::new(),
+            before_first_event: Vec::new(),
         }
     }
 }
@@ -212,6 +221,17 @@ impl WorldBuilder {
         self
     }
 
+    /// Calls `prepare` with the world before it fires its first event: the place from which to record, or to listen,
+    /// for who does not want to miss the world's creation.
+    #[must_use]
+    pub fn before_first_event(
+        mut self,
+        prepare: impl FnOnce(&World) -> Result<(), RecordError> + Send + 'static,
+    ) -> Self {
+        self.before_first_event.push(Box::new(prepare));
+        self
+    }
+
     /// Builds the world.
     ///
     /// # Errors
@@ -249,8 +269,12 @@ impl WorldBuilder {
         for (sink, selection) in self.listeners {
             inner.collector.events.listen(sink, selection)?;
         }
-        inner.tell_of_creation(self.heap_limit);
-        Ok(World::of(inner, true))
+        let world = World::of(inner, true);
+        for prepare in self.before_first_event {
+            prepare(&world)?;
+        }
+        world.inner.tell_of_creation(self.heap_limit);
+        Ok(world)
     }
 }
 

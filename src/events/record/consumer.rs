@@ -59,6 +59,13 @@ impl Recorded {
         &self.words[..self.id.descriptor().fields.len()]
     }
 
+    /// The field at this place, as a number; 0 behind the last.
+    #[inline(always)]
+    pub fn field<const INDEX: usize>(&self) -> u64 {
+        const { assert!(INDEX < PAYLOAD_WORDS) };
+        self.words[INDEX]
+    }
+
     /// The event with its payload.
     pub fn event(&self) -> Event {
         Event::from_words(self.id, &self.words)

@@ -26,7 +26,7 @@ use super::fire::{Head, ROOM};
 use super::ring::{self, Ring, ThreadRings};
 use super::worlds::Book;
 use super::{MAX_CONSUMERS, MAX_WORLDS};
-use crate::events::clock::{self, Clock};
+use crate::events::clock::{self, Clock, Relation};
 use crate::events::table::{EventId, PAYLOAD_WORDS};
 use crate::os::clock::now_ns;
 use crate::os::memory::{map_anonymous, unmap};
@@ -209,10 +209,17 @@ impl Drain {
 
     /// After drains: marks of time, and no more.
     pub(super) fn tell_the_time(&mut self) {
-        let now = Clock::of_process().relation();
+        let now = self.reached();
         for place in self.routes.consumers.iter_mut().flatten() {
             place.attempt(|consumer| consumer.drained(&now));
         }
+    }
+
+    /// The moment up to which the last drain came. What was fired since then, or was held up, is later.
+    pub(super) fn reached(&self) -> Relation {
+        let now = Clock::of_process().relation();
+        let ticks = self.done_up_to.min(now.ticks);
+        Relation { ticks, ns: now.ns_of(ticks), ..now }
     }
 
     pub(super) fn flush(&mut self) {

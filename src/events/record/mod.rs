@@ -53,12 +53,12 @@ pub use consumer::{
     Consumer, ConsumerId, ConsumerTotals, Ended, Lost, Policy, RecordError, Recorded, RecorderTotals, RecordingThread,
     WorldNumber,
 };
-pub(crate) use fire::{Surroundings, catch_up, set_surroundings};
+pub(crate) use fire::{Surroundings, as_blocking, catch_up, set_surroundings};
 pub use flight_recorder::FlightRecorder;
 pub(super) use worlds::RecordedWorld;
 
 use self::drain::{Drain, Outcome, PATIENCE_NS, Place};
-use self::fire::{HOMELESS, LOCK, LOSSLESS, WAITS, as_blocking};
+use self::fire::{HOMELESS, LOCK, LOSSLESS, WAITS};
 use super::Events;
 use super::clock::Clock;
 use super::sink::AfterFork;
@@ -200,9 +200,10 @@ impl Recorder {
         as_blocking(|| {
             let mut held = Held::take();
             held.settle(PATIENCE_NS);
+            let reached = held.reached();
             let place = held.place(from).map_err(io::Error::other)?;
             let records = place.consumer.replay(to)?;
-            to.drained(&Clock::of_process().relation())?;
+            to.drained(&reached)?;
             to.flush()?;
             Ok(records)
         })
@@ -307,7 +308,7 @@ impl Drain {
         self.count_lossless();
         let mut place = place.ok_or(RecordError::Ended)?;
         place.totals = totals;
-        let now = Clock::of_process().relation();
+        let now = self.reached();
         place.attempt(|consumer| consumer.close(&now));
         Ok(Ended { totals: place.totals, error: place.error, consumer: place.consumer })
     }
@@ -373,6 +374,11 @@ impl Events {
     /// The consumer has ended, or does not record this world.
     pub fn select_recorded(&self, consumer: ConsumerId, selection: Selection) -> Result<(), RecordError> {
         self.change_recorded(consumer, |old| *old = selection)
+    }
+
+    /// The number by which consumers know this world. `None` if nothing of it was ever recorded.
+    pub fn world_number(&self) -> Option<WorldNumber> {
+        self.recorded_world().map(|world| WorldNumber(world.number()))
     }
 
     /// What a consumer records of this world.
@@ -499,7 +505,9 @@ fn work(flush: bool) -> Outcome {
     if flush {
         ring::all().for_each(ring::ThreadRings::probe);
         held.tell_of_losses();
-        held.tell_the_time();
+    }
+    held.tell_the_time();
+    if flush {
         held.flush();
     }
     held.count_lossless();

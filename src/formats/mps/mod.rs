@@ -17,8 +17,14 @@
 //! Records come in batches. Within a batch each category is written by itself, newest record first; so who wants to
 //! read a story sorts by clock.
 //!
+//! Who writes says `mps::Options::new(path, categories).start()` and builds its worlds `.traced_by(&trace)`, or leaves it to
+//! the environment with [`trace_from_environment`](crate::WorldBuilder::trace_from_environment).
+//!
 //! | file | part |
 //! |---|---|
+//! | `trace`, `control` | a stream that is being written: its worlds, its filter, its end; what the environment asks for |
+//! | `writer` | from our events to records |
+//! | `switchboard`, `blocks`, `buffer` | what owner and writer tell each other; who holds which block; records on their way to the file |
 //! | `format` | sorts of parameters, their places, sizes of records |
 //! | `layouts_v2`, `layouts_v1` | the events of the two dialects, declared once |
 //! | `reader`, `detect` | from bytes to records; which dialect they are in |
@@ -27,6 +33,9 @@
 //! | `labels`, `sort` | which name an address has; sorting in bounded memory |
 //! | `notice`, `decode` | what to tell about a stream; a whole stream from end to end |
 
+mod blocks;
+mod buffer;
+pub mod control;
 #[cfg(feature = "readers")]
 pub mod decode;
 #[cfg(feature = "readers")]
@@ -52,5 +61,9 @@ pub mod notice;
 pub mod reader;
 #[cfg(feature = "readers")]
 mod sort;
+mod switchboard;
+mod trace;
+mod writer;
 
 pub use format::{Layout, Param, Sort, Version};
+pub use trace::{Finished, Options, Trace, TraceError};

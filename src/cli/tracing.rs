@@ -1,0 +1,161 @@
+//! The trace of a run: what the options and the environment ask for, and that it is written however the run ends.
+//!
+//! | end | what is done |
+//! |---|---|
+//! | the workload is done, or fails, or SIGINT or SIGTERM ended it | the world is dropped, and the trace finished after it |
+//! | a signal ended it, and it goes on | finished without the world's end |
+//! | a second signal, or any other `exit` | flushed, by a function that `exit` calls |
+//! | a panic, on any thread | flushed by the panic's hook; the run goes on or ends as it would have |
+//! | SIGKILL | what was flushed is there, a tenth of a second before at most |
+//!
+//! With `--flight-recorder` the file is written instead when somebody asks (SIGUSR2), on a panic, and when the world could not be
+//! stopped: each time all that the recorder has, in place of what was there.
+
+use std::panic;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use anyhow::Context;
+
+use super::arguments::Settings;
+use crate::events::record::stopworld_telemetry_flush;
+use crate::events::{Categories, Category};
+use crate::formats::mps::control::{CONTROL_VARIABLE, Environment};
+use crate::formats::mps::{Finished, Options, Trace};
+use crate::os::exit::at_exit;
+
+/// How long the world may take to end before the trace is finished without its end.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// How often a panic asks for the recorder's lock, a millisecond apart: it may have been somebody's who is gone.
+const TRIES: u32 = 100;
+
+/// The trace of this process, for hooks that know nothing else.
+static TRACING: OnceLock<Tracing> = OnceLock::new();
+
+/// The trace of a run.
+#[derive(Clone, Debug)]
+pub(super) struct Tracing {
+    pub(super) trace: Trace,
+    flight: Flight,
+}
+
+/// Whether the file is written at all times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flight {
+    No,
+    OnDemand,
+    AndAtTheEnd,
+}
+
+/// Everything but what comes for each reference and each object.
+fn by_default() -> Categories {
+    Categories::of(&[Category::Arena, Category::Pool, Category::Trace, Category::Seg, Category::User])
+}
+
+impl Tracing {
+    /// Starts the trace that is asked for, if one is.
+    pub(super) fn start(settings: &Settings) -> anyhow::Result<Option<Tracing>> {
+        let environment = Environment::read();
+        environment.unknown.iter().for_each(|word| eprintln!("stopworld: {CONTROL_VARIABLE}: {word}"));
+        let from_environment = environment.categories.filter(|categories| *categories != Categories::NONE);
+        let flight = match (settings.flight_recorder, settings.flight_at_end) {
+            (None, _) => Flight::No,
+            (Some(_), false) => Flight::OnDemand,
+            (Some(_), true) => Flight::AndAtTheEnd,
+        };
+        let is_asked = settings.trace.is_some() || settings.events.is_some() || flight != Flight::No;
+        let otherwise = match (is_asked, flight) {
+            (false, _) => Categories::NONE,
+            (true, Flight::No) => by_default(),
+            (true, _) => Categories::ALL,
+        };
+        let categories = settings.events.or(from_environment).unwrap_or(otherwise);
+        if categories == Categories::NONE {
+            return Ok(None);
+        }
+        let file = settings.trace.clone().unwrap_or_else(|| environment.file());
+        let mut options = Options::new(file, categories).tell_failures("--trace FILE");
+        if let Some(size) = settings.flight_recorder {
+            options = options.flight_recorder(size.bytes());
+        }
+        let tracing = Tracing { trace: options.start().context("the trace could not be started")?, flight };
+        let tracing = TRACING.get_or_init(|| tracing).clone();
+        flush_on_panic();
+        at_exit(flush_at_exit).context("the trace could not be made safe for the end of the process")?;
+        Ok(Some(tracing))
+    }
+
+    /// SIGUSR2: the flight recorder is written; a trace that is written anyway is brought up to date.
+    pub(super) fn write_now(&self) {
+        if self.flight == Flight::No {
+            // A failure has been told where it happened.
+            let _ = self.trace.flush();
+            return;
+        }
+        let path = self.trace.path().display();
+        // So has this.
+        if let Ok(events) = self.trace.write_flight() {
+            eprintln!("stopworld: the last {events} events are in {path}");
+        }
+    }
+
+    /// The world has been let go: its end belongs to the trace.
+    pub(super) fn wait_for_the_world(&self) {
+        self.trace.wait_for_worlds(LAST_WORDS);
+    }
+
+    /// The end of the run.
+    pub(super) fn finish(&self) -> Option<Ended> {
+        if self.flight == Flight::AndAtTheEnd {
+            self.write_now();
+        }
+        // Whoever comes second has nothing to add.
+        let finished = self.trace.finish().ok()?;
+        match self.flight {
+            Flight::No => Some(Ended { path: self.trace.path().to_owned(), finished }),
+            _ => None,
+        }
+    }
+}
+
+/// A trace that was written, and its numbers.
+pub(super) struct Ended {
+    path: std::path::PathBuf,
+    pub(super) finished: Finished,
+}
+
+impl Ended {
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// The world could not be stopped: what led to it is worth keeping.
+pub(super) fn stop_failed() {
+    if let Some(tracing) = TRACING.get().filter(|tracing| tracing.flight != Flight::No) {
+        tracing.write_now();
+    }
+}
+
+extern "C" fn flush_at_exit() {
+    stopworld_telemetry_flush();
+}
+
+/// `.event.crash`: a panic may be the end of the process, and this thread may hold anything.
+fn flush_on_panic() {
+    let before = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        before(info);
+        let is_free = (0..TRIES).any(|_| {
+            let answer = stopworld_telemetry_flush();
+            if answer == 1 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            answer != 1
+        });
+        if is_free {
+            stop_failed();
+        }
+    }));
+}

@@ -1,0 +1,842 @@
+//! From our events to the records of event version 2.0.0.
+//!
+//! **Order.** Strictly by time. The MPS itself writes seven buffers one after the other, each backwards, so its tools sort
+//! before they look; both orders are legal. By time is the one that a person can read as it is, that a sort leaves alone, and
+//! that is true at each place where a killed process may have cut it: everything before the cut is there. One event may
+//! become several records; these have clocks one tick apart, so that no sort can turn them around. (The one
+//! exception: a thread that was frozen in the middle of firing, for longer than a drain waits, has its record late; the
+//! record bears the time at which it happened.)
+//!
+//! **What comes first.** `EventInit`, whatever the filter says, and a first `EventClockSync`. A sync ends each drain that wrote
+//! something, so each flush and the whole stream end with one: it gives the processor time of the process in
+//! microseconds, as `mps_clock` does, always more than the one before, so that a reader may interpolate between
+//! any two.
+//!
+//! **The filter gates what is written**, category by category: an event that is two records in two categories becomes one if one of
+//! them is off. Nothing is named before it is introduced, though: where a record names an arena or a pool of which
+//! the stream has not told, `ArenaCreateVM` and `PoolInit` come before it, even when their own categories are off; and a text comes
+//! before the label that uses it, also when it was interned while User was off. Ends without a beginning are not written
+//! (of a collection that was under way when Trace came on); a beginning that is open when its category goes off is ended.
+//!
+//! | ours | the stream's |
+//! |---|---|
+//! | a world | an arena; its reservation is the VM |
+//! | a space (small, pinned, large objects) | a pool |
+//! | a block, or the blocks of a large object | a tract and a segment |
+//! | a thread's run of free cells | a buffer |
+//! | a collection | a trace that condemns all: created and started in the stopped world, destroyed there |
+//!
+//! It runs in the drain: it allocates nothing, takes no lock, and writes into memory that it has.
+
+use std::ffi::CString;
+use std::io;
+use std::sync::Arc;
+
+use super::blocks::{ARENA, Blocks, Held, SEG};
+use super::buffer::{Buffer, Complaint};
+use super::format::{HEADER, Version};
+use super::layouts_v2::V2_0_0;
+use super::switchboard::{Facts, Switchboard};
+use crate::Space;
+use crate::events::clock::{Clock, Relation};
+use crate::events::labels::Named;
+use crate::events::record::{Consumer, Lost, MAX_WORLDS, Recorded};
+use crate::events::{Category, EventId, Label, Labels};
+use crate::os::clock::process_cpu_us;
+use crate::sync::Ordering;
+
+/// The code of an event, looked up when this is compiled.
+const fn code(name: &str) -> u16 {
+    let mut i = 0;
+    while i < V2_0_0.len() {
+        if is_same(V2_0_0[i].name.as_bytes(), name.as_bytes()) {
+            return V2_0_0[i].code;
+        }
+        i += 1;
+    }
+    panic!("there is no such event")
+}
+
+const fn is_same(a: &[u8], b: &[u8]) -> bool {
+    let mut i = 0;
+    while i < a.len() && i < b.len() && a[i] == b[i] {
+        i += 1;
+    }
+    i == a.len() && i == b.len()
+}
+
+macro_rules! codes {
+    ($($name:ident)*) => {
+        #[allow(non_upper_case_globals, reason = "the events' own names")]
+        mod event {
+            $(pub(super) const $name: u16 = super::code(stringify!($name));)*
+        }
+    };
+}
+
+codes! {
+    ArenaAlloc ArenaAllocFail ArenaCreateVM ArenaDestroy ArenaExtend ArenaFree ArenaPollBegin ArenaPollEnd
+    ArenaSetEmergency BufferFill CommitLimitSet EventClockSync EventInit Intern Label LabelPointer MessagesDropped
+    MessagesExist PoolAlloc PoolFinish PoolFree PoolInit RootScan SegAlloc SegAllocFail SegFree SegReclaim SegScan
+    TraceBandAdvance TraceCondemnAll TraceCreate TraceDestroy TraceFix TraceFlipBegin TraceFlipEnd TraceReclaim
+    TraceScanArea TraceStart VMFinish VMInit VMMap VMUnmap
+}
+
+/// `EventInit`'s: how fast `EventClockSync`'s clock runs.
+const CLOCKS_PER_SECOND: u64 = 1_000_000;
+/// `EventInit`'s: the longest name of an event, and the bits of a word.
+const MAX_NAME_LENGTH: u64 = 19;
+const WORD_WIDTH: u64 = 64;
+/// The MPS's number for "the commit limit is reached".
+const RES_COMMIT_LIMIT: u64 = 7;
+/// The one trace of a world, in a set of traces.
+const TRACE_SET: u64 = 1;
+/// So much before the first record of a flight recorder the stream begins, with all names a tick apart.
+const PROLOGUE_TICKS: u64 = 1 << 20;
+/// Texts of which is remembered whether they are written.
+const MOST_TEXTS: usize = 1 << 20;
+/// Labels of which is remembered that they are written.
+const LATELY: usize = 1 << 12;
+/// What makes a large object.
+const LARGE_BYTES: u64 = 8 << 10;
+
+/// Why a trace was created.
+const WHY_DYNAMIC: u64 = 1;
+const WHY_FULL: u64 = 4;
+
+/// How a reference is held. The fourth kind, weak, follows when finalizers have been seen to.
+const RANK_EXACT: u64 = 1;
+const RANK_WEAK: u64 = 3;
+
+/// Things that events name and that are nowhere else: they have these addresses.
+static TRACES: [u64; MAX_WORLDS] = [0; MAX_WORLDS];
+static SCANS: [u64; MAX_WORLDS] = [0; MAX_WORLDS];
+/// The classes of our pools and arenas.
+pub(super) static CLASSES: [u64; 2] = [0; 2];
+
+fn address(of: &'static u64) -> u64 {
+    std::ptr::from_ref(of) as u64
+}
+
+/// Which changes of the filter concern it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum History {
+    /// All, each from its time on.
+    Followed,
+    /// What it gets is old, and the filter is the newest.
+    Ignored,
+}
+
+#[derive(Debug)]
+struct World {
+    generation: u64,
+    facts: Option<Facts>,
+    /// The stream has told of it, or will have before anything that it does.
+    met: bool,
+    arena_told: bool,
+    pools_told: [bool; 3],
+    poll_open: bool,
+    trace_open: bool,
+    blocks: Option<Blocks>,
+    held_bytes: u64,
+    /// After the last collection.
+    committed: u64,
+    /// What part of the heap died in the last collection.
+    mortality: f64,
+}
+
+impl World {
+    const fn new() -> World {
+        World {
+            generation: 0,
+            facts: None,
+            met: false,
+            arena_told: false,
+            pools_told: [false; 3],
+            poll_open: false,
+            trace_open: false,
+            blocks: None,
+            held_bytes: 0,
+            committed: 0,
+            mortality: 0.5,
+        }
+    }
+}
+
+/// Writes a stream.
+#[derive(Debug)]
+pub(super) struct Writer {
+    buffer: Buffer,
+    board: Arc<Switchboard>,
+    history: History,
+    news: u64,
+    filter: u64,
+    /// The filter holds for this segment of time.
+    segment: u64,
+    since: u64,
+    span: u64,
+    begun: bool,
+    /// The clock of the next record.
+    now: u64,
+    /// The latest that was written. It may be some ticks ahead of the events: their records are one apart.
+    last: u64,
+    /// The time of the latest event. One that is earlier is late.
+    reached: u64,
+    born: (u64, u64),
+    hz: u64,
+    cpu_us: u64,
+    synced: u64,
+    arenas: u64,
+    worlds: Box<[World]>,
+    /// A bit for each text that is in the stream.
+    texts: Box<[u64]>,
+    /// Addresses that were labelled lately, and how: types are named again and again.
+    labelled: Box<[(u64, u64)]>,
+}
+
+impl Writer {
+    pub(super) fn new(
+        board: Arc<Switchboard>,
+        path: CString,
+        complaint: Complaint,
+        history: History,
+    ) -> io::Result<Writer> {
+        let clock = Clock::of_process();
+        let segment = match history {
+            History::Followed => 0,
+            History::Ignored => board.newest(),
+        };
+        let filter = board.segment(segment).map_or(0, |(_, filter)| filter);
+        Ok(Writer {
+            buffer: Buffer::new(path, complaint)?,
+            board,
+            history,
+            news: 0,
+            filter,
+            segment,
+            since: 0,
+            span: 0,
+            begun: false,
+            now: 0,
+            last: 0,
+            reached: 0,
+            born: (clock.now(), process_cpu_us()),
+            hz: clock.hz(),
+            cpu_us: 0,
+            synced: 0,
+            arenas: 0,
+            worlds: (0..MAX_WORLDS).map(|_| World::new()).collect(),
+            texts: vec![0; MOST_TEXTS / 64].into(),
+            labelled: vec![(0, 0); LATELY].into(),
+        })
+    }
+
+    #[inline(always)]
+    fn is_on(&self, category: Category) -> bool {
+        self.filter & (1 << category as u32) != 0
+    }
+
+    #[inline(always)]
+    fn put<const N: usize>(&mut self, code: u16, parameters: [u64; N]) -> io::Result<()> {
+        debug_assert_eq!(Version::V2.layout(code).map(|layout| layout.size(0)), Some(HEADER + 8 * N));
+        self.buffer.put(code, self.now, parameters)?;
+        self.last = self.last.max(self.now);
+        self.now += 1;
+        Ok(())
+    }
+
+    // ---- Time ----------------------------------------------------------------------------------------------------------
+
+    #[inline(always)]
+    fn set_now(&mut self, ticks: u64) {
+        if ticks >= self.reached {
+            self.reached = ticks;
+            self.now = ticks.max(self.last);
+        } else {
+            self.now = ticks;
+        }
+    }
+
+    /// Something has changed up to this time, or may have.
+    #[cold]
+    #[inline(never)]
+    fn turn(&mut self, ticks: u64) -> io::Result<()> {
+        let news = self.board.news();
+        if news != self.news {
+            self.news = news;
+            self.look_at_the_worlds();
+        }
+        if self.history == History::Ignored {
+            (self.since, self.span) = (0, u64::MAX);
+            return self.meet_the_late();
+        }
+        loop {
+            let next = self.board.segment(self.segment + 1);
+            match next {
+                Some((from, filter)) if from <= ticks => {
+                    self.segment += 1;
+                    self.since = from;
+                    self.change_filter(from, filter)?;
+                }
+                _ => {
+                    self.span = next.map_or(u64::MAX, |(from, _)| from) - self.since;
+                    break;
+                }
+            }
+        }
+        self.board.pass(self.segment);
+        self.meet_the_late()
+    }
+
+    fn change_filter(&mut self, from: u64, filter: u64) -> io::Result<()> {
+        let (come, gone) = (filter & !self.filter, self.filter & !filter);
+        self.set_now(from);
+        if self.begun {
+            for number in 0..MAX_WORLDS {
+                if gone & (1 << Category::Trace as u32) != 0 {
+                    self.end_trace(number)?;
+                }
+                if gone & (1 << Category::Arena as u32) != 0 {
+                    self.end_poll(number, 0)?;
+                }
+            }
+        }
+        self.filter = filter;
+        self.worlds.iter_mut().for_each(|world| world.met |= world.facts.is_some());
+        if self.begun { self.tell_of_what_there_is(come) } else { Ok(()) }
+    }
+
+    /// The stream's beginning, before its first record.
+    fn begin(&mut self, ticks: u64) -> io::Result<()> {
+        self.begun = true;
+        let (mut from, mut cpu_us) = self.born;
+        if from > ticks {
+            // The record is older than the writer: it comes out of a flight recorder.
+            let us = (u128::from(from - ticks) * u128::from(CLOCKS_PER_SECOND) / u128::from(self.hz)) as u64;
+            (from, cpu_us) = (ticks.saturating_sub(PROLOGUE_TICKS), cpu_us.saturating_sub(us));
+        }
+        let [major, median, minor] = Version::V2.numbers().map(u64::from);
+        self.now = from.saturating_sub(2);
+        let versions = [major | median << 32, minor | u64::from(Version::V2.max_code()) << 32];
+        let sizes = MAX_NAME_LENGTH | WORD_WIDTH << 32;
+        self.put(event::EventInit, [versions[0], versions[1], sizes, CLOCKS_PER_SECOND])?;
+        self.put(event::EventClockSync, [cpu_us])?;
+        (self.cpu_us, self.synced) = (cpu_us, self.buffer.records);
+        self.tell_of_what_there_is(self.filter)
+    }
+
+    fn sync(&mut self, ticks: u64) -> io::Result<()> {
+        self.reached = self.reached.max(ticks);
+        self.now = ticks.max(self.last);
+        self.cpu_us = process_cpu_us().max(self.cpu_us + 1);
+        self.put(event::EventClockSync, [self.cpu_us])?;
+        self.synced = self.buffer.records;
+        Ok(())
+    }
+
+    // ---- What there is -------------------------------------------------------------------------------------------------
+
+    fn look_at_the_worlds(&mut self) {
+        for (number, world) in self.worlds.iter_mut().enumerate() {
+            let Some((generation, facts)) = self.board.facts(number, world.generation) else { continue };
+            // 0: the same world, with the blocks that it has now.
+            if facts.serial != 0 {
+                *world = World::new();
+            }
+            world.met = false;
+            (world.generation, world.facts, world.held_bytes) = (generation, Some(facts), 0);
+            world.blocks = Blocks::new(facts.heap, facts.reserved, facts.block).ok();
+            if self.history == History::Followed {
+                // SAFETY: the owner of the trace keeps them as long as the switchboard, which the writer has a share of.
+                for held in unsafe { facts.held() } {
+                    world.hold(*held);
+                }
+            }
+        }
+    }
+
+    /// Worlds that were there before anything was recorded of them.
+    fn meet_the_late(&mut self) -> io::Result<()> {
+        for number in 0..MAX_WORLDS {
+            let world = &mut self.worlds[number];
+            let is_late = !world.met && world.facts.is_some_and(|facts| facts.late != 0);
+            if is_late {
+                world.met = true;
+                if self.begun {
+                    self.now = self.now.max(self.last);
+                    self.tell_of_world(number)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What readers must know when these categories begin.
+    fn tell_of_what_there_is(&mut self, come: u64) -> io::Result<()> {
+        if come & (1 << Category::User as u32) != 0 {
+            self.tell_of_labels()?;
+        }
+        for number in 0..MAX_WORLDS {
+            if self.worlds[number].met {
+                self.tell_of_world(number)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A world as it is: what of it the stream has not been told yet.
+    fn tell_of_world(&mut self, number: usize) -> io::Result<()> {
+        let (arena_on, pool_on, seg_on) =
+            (self.is_on(Category::Arena), self.is_on(Category::Pool), self.is_on(Category::Seg));
+        if arena_on {
+            let arena = self.arena(number)?;
+            let limit = self.worlds[number].facts.map_or(0, |facts| facts.limit);
+            self.put(event::CommitLimitSet, [arena, limit, 0])?;
+        }
+        if pool_on {
+            for space in [Space::Small, Space::Pinned, Space::Large] {
+                self.pool(number, space)?;
+            }
+        }
+        let mut at = 0;
+        while arena_on || seg_on {
+            let next = self.worlds[number].blocks.as_ref().and_then(|blocks| blocks.next(at));
+            let Some((held, after)) = next else { break };
+            at = after;
+            self.tell_of_block(number, held)?;
+        }
+        Ok(())
+    }
+
+    fn tell_of_block(&mut self, number: usize, mut held: Held) -> io::Result<()> {
+        let Held { address, bytes, space, told } = held;
+        if self.is_on(Category::Arena) && told & ARENA == 0 {
+            let (pool, arena) = (self.pool(number, space)?, self.arena(number)?);
+            self.put(event::ArenaAlloc, [arena, address, address, bytes, pool])?;
+            held.told |= ARENA;
+        }
+        if self.is_on(Category::Seg) && told & SEG == 0 {
+            let (pool, arena) = (self.pool(number, space)?, self.arena(number)?);
+            self.put(event::SegAlloc, [arena, address, address, bytes, pool])?;
+            held.told |= SEG;
+        }
+        if let Some(blocks) = &mut self.worlds[number].blocks {
+            blocks.hold(held);
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, number: usize, held: Held) -> io::Result<()> {
+        let Held { address, bytes, space, told } = held;
+        if self.is_on(Category::Seg) && told & SEG != 0 {
+            let arena = self.arena(number)?;
+            self.put(event::SegFree, [arena, address])?;
+        }
+        if self.is_on(Category::Arena) && told & ARENA != 0 {
+            let (pool, arena) = (self.pool(number, space)?, self.arena(number)?);
+            self.put(event::ArenaFree, [arena, address, bytes, pool])?;
+        }
+        let world = &mut self.worlds[number];
+        world.held_bytes = world.held_bytes.saturating_sub(bytes);
+        if let Some(blocks) = &mut world.blocks {
+            blocks.release(held);
+        }
+        Ok(())
+    }
+
+    /// The arena's name in records, once the stream has been told of it.
+    fn arena(&mut self, number: usize) -> io::Result<u64> {
+        let Facts { world, heap, reserved, chunk, block, .. } = self.worlds[number].facts.unwrap_or_default();
+        if !self.worlds[number].arena_told {
+            self.worlds[number].arena_told = true;
+            let class = address(&CLASSES[0]);
+            self.put(event::ArenaCreateVM, [world, reserved, chunk, block, class, 0, self.arenas])?;
+            self.arenas += 1;
+            if self.is_on(Category::Arena) {
+                self.put(event::VMInit, [heap, heap, heap + reserved])?;
+            }
+        }
+        Ok(world)
+    }
+
+    /// The pool's name in records, once the stream has been told of it.
+    #[inline(always)]
+    fn pool(&mut self, number: usize, space: Space) -> io::Result<u64> {
+        if !self.worlds[number].pools_told[space as usize] {
+            self.introduce_pool(number, space)?;
+        }
+        Ok(self.worlds[number].facts.map_or(0, |facts| facts.pools[space as usize]))
+    }
+
+    #[cold]
+    fn introduce_pool(&mut self, number: usize, space: Space) -> io::Result<()> {
+        let arena = self.arena(number)?;
+        self.worlds[number].pools_told[space as usize] = true;
+        let pool = self.worlds[number].facts.map_or(0, |facts| facts.pools[space as usize]);
+        self.put(event::PoolInit, [pool, arena, address(&CLASSES[1]), space as u64])
+    }
+
+    /// The pool of an object.
+    #[inline(always)]
+    fn pool_of(&mut self, number: usize, object: u64, bytes: u64) -> io::Result<u64> {
+        let known = self.worlds[number].blocks.as_ref().and_then(|blocks| blocks.space(object));
+        // An object may be told of just before the block that it lies in.
+        let guess = if bytes > LARGE_BYTES { Space::Large } else { Space::Small };
+        self.pool(number, known.unwrap_or(guess))
+    }
+
+    // ---- Names ---------------------------------------------------------------------------------------------------------
+
+    /// Everything that has a name already.
+    fn tell_of_labels(&mut self) -> io::Result<()> {
+        for named in Labels::of_the_process().iter() {
+            match named {
+                Named::Text { label, .. } => self.text(label)?,
+                Named::Address { address, label } => self.label(address as u64, label)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A text, once.
+    fn text(&mut self, label: Label) -> io::Result<()> {
+        let bit = label.get() as usize - 1;
+        let word = self.texts.get_mut(bit / 64);
+        if let Some(word) = word {
+            if *word & (1 << (bit % 64)) != 0 {
+                return Ok(());
+            }
+            *word |= 1 << (bit % 64);
+        }
+        let Some(text) = Labels::of_the_process().text(label) else { return Ok(()) };
+        let size = Version::V2.layout(event::Intern).map_or(0, |layout| layout.size(text.len()));
+        self.buffer.put_text(event::Intern, self.now, label.get(), text, size)?;
+        self.last = self.last.max(self.now);
+        self.now += 1;
+        Ok(())
+    }
+
+    /// Readers look up addresses of the client's and pointers of the manager's in different tables. What is no object may
+    /// appear as either.
+    fn label(&mut self, address: u64, label: Label) -> io::Result<()> {
+        let lately = &mut self.labelled[(address >> 3) as usize % LATELY];
+        if *lately == (address, label.get()) {
+            return Ok(());
+        }
+        *lately = (address, label.get());
+        self.text(label)?;
+        let in_heap = |facts: Facts| address.wrapping_sub(facts.heap) < facts.reserved;
+        if !self.worlds.iter().filter_map(|world| world.facts).any(in_heap) {
+            self.put(event::LabelPointer, [address, label.get()])?;
+        }
+        self.put(event::Label, [address, label.get()])
+    }
+
+    // ---- Collections ---------------------------------------------------------------------------------------------------
+
+    fn create_trace(&mut self, number: usize, reason: u64) -> io::Result<()> {
+        let (arena, trace) = (self.arena(number)?, address(&TRACES[number]));
+        self.end_trace(number)?;
+        let world = &mut self.worlds[number];
+        world.trace_open = true;
+        // Who follows the blocks knows exactly.
+        let condemned = if world.held_bytes > 0 { world.held_bytes } else { world.committed };
+        let mortality = world.mortality.to_bits();
+        let why = if reason == crate::Reason::Explicit as u64 { WHY_FULL } else { WHY_DYNAMIC };
+        self.put(event::TraceCreate, [trace, arena, why])?;
+        self.put(event::TraceCondemnAll, [arena, trace])?;
+        // Everything is condemned, in all zones; and it ends before anybody allocates again.
+        self.put(event::TraceStart, [arena, trace, mortality, 0, condemned, 0, 0, u64::MAX, 0])
+    }
+
+    /// A record of the trace that is under way.
+    fn of_trace(&mut self, number: usize, code: u16) -> io::Result<()> {
+        if !self.worlds[number].trace_open {
+            return Ok(());
+        }
+        let (arena, trace) = (self.arena(number)?, address(&TRACES[number]));
+        self.put(code, [trace, arena])
+    }
+
+    fn advance(&mut self, number: usize, rank: u64) -> io::Result<()> {
+        if !self.worlds[number].trace_open {
+            return Ok(());
+        }
+        let (arena, trace) = (self.arena(number)?, address(&TRACES[number]));
+        self.put(event::TraceBandAdvance, [arena, trace, rank])
+    }
+
+    fn end_trace(&mut self, number: usize) -> io::Result<()> {
+        if !std::mem::take(&mut self.worlds[number].trace_open) {
+            return Ok(());
+        }
+        let (arena, trace) = (self.arena(number)?, address(&TRACES[number]));
+        self.put(event::TraceDestroy, [arena, trace])
+    }
+
+    fn end_poll(&mut self, number: usize, work_was_done: u64) -> io::Result<()> {
+        if !std::mem::take(&mut self.worlds[number].poll_open) {
+            return Ok(());
+        }
+        let arena = self.arena(number)?;
+        self.put(event::ArenaPollEnd, [arena, work_was_done])
+    }
+
+    // ---- Events --------------------------------------------------------------------------------------------------------
+
+    /// The events that do not come by the million.
+    #[inline(never)]
+    fn rarely(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
+        let [first, second, third] = [record.field::<0>(), record.field::<1>(), record.field::<2>()];
+        let (arena, pool, trace) =
+            (self.is_on(Category::Arena), self.is_on(Category::Pool), self.is_on(Category::Trace));
+        let (seg, user) = (self.is_on(Category::Seg), self.is_on(Category::User));
+        match record.id {
+            EventId::WorldCreated => self.world_created(record, number),
+            EventId::WorldClosed => self.world_closed(number),
+            EventId::PoolCreated => {
+                let space = space(second);
+                if let Some(facts) = &mut self.worlds[number].facts {
+                    facts.pools[space as usize] = first;
+                }
+                if pool { self.pool(number, space).map(drop) } else { Ok(()) }
+            }
+            EventId::PoolClosed => self.pool_closed(number, space(second)),
+            EventId::CommitLimitSet if arena => {
+                let arena = self.arena(number)?;
+                self.put(event::CommitLimitSet, [arena, first, 0])
+            }
+            EventId::RecordsDropped if arena => self.put(event::MessagesDropped, [first]),
+            EventId::SuspendBegin if arena => {
+                // A trace that has lost its end is over.
+                self.end_trace(number)?;
+                self.end_poll(number, 0)?;
+                let arena = self.arena(number)?;
+                self.worlds[number].poll_open = true;
+                self.put(event::ArenaPollBegin, [arena])
+            }
+            EventId::StopAbandoned => self.end_poll(number, 0),
+            EventId::RestartEnd => self.end_poll(number, 1),
+            EventId::GcStart if trace => self.create_trace(number, second),
+            EventId::RootsBegin => self.of_trace(number, event::TraceFlipBegin),
+            EventId::RootsEnd => self.of_trace(number, event::TraceFlipEnd),
+            EventId::MarkBegin => self.advance(number, RANK_EXACT),
+            EventId::WeakEnd => self.advance(number, RANK_WEAK),
+            EventId::SweepBegin => self.of_trace(number, event::TraceReclaim),
+            EventId::SweepEnd => {
+                let whole = (second + third).max(1);
+                self.worlds[number].mortality = third as f64 / whole as f64;
+                self.end_trace(number)
+            }
+            EventId::CollectionDiscarded => self.end_trace(number),
+            EventId::HeapStats => {
+                self.worlds[number].committed = record.field::<4>();
+                Ok(())
+            }
+            // It may refer to any zone.
+            EventId::RootScanned if seg => self.put(event::RootScan, [first, TRACE_SET, u64::MAX]),
+            EventId::AreaScanned if seg => self.put(event::TraceScanArea, [address(&SCANS[number]), first, second]),
+            EventId::BlockScanned if seg => {
+                let (pool, arena) = (self.pool(number, space(second))?, self.arena(number)?);
+                self.put(event::SegScan, [first, pool, arena, TRACE_SET | RANK_EXACT << 32])
+            }
+            EventId::BlockReclaimed if seg => {
+                let (pool, arena) = (self.pool(number, space(second))?, self.arena(number)?);
+                // Its parameters are called seg, pool, arena, trace. This is what the MPS puts there.
+                self.put(event::SegReclaim, [arena, pool, address(&TRACES[number]), first])
+            }
+            EventId::SegmentCreated | EventId::SegmentFreed => self.memory(record.id, number, first, second),
+            EventId::BlockAcquired => self.block_acquired(number, first, second, space(third)),
+            EventId::BlockReleased => {
+                let held = self.worlds[number].blocks.as_ref().and_then(|blocks| blocks.held(first));
+                held.map_or(Ok(()), |held| self.release(number, held))
+            }
+            EventId::AllocationFailed => self.allocation_failed(number, first),
+            EventId::EmergencySet if arena => {
+                let arena = self.arena(number)?;
+                self.put(event::ArenaSetEmergency, [arena, u64::from(first != 0)])
+            }
+            EventId::FinalizersDue if arena => self.put(event::MessagesExist, []),
+            EventId::Interned if user => Label::from_raw(first).map_or(Ok(()), |label| self.text(label)),
+            EventId::Labelled if user => Label::from_raw(second).map_or(Ok(()), |label| self.label(first, label)),
+            _ => Ok(()),
+        }
+    }
+
+    fn world_created(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
+        let world = &mut self.worlds[number];
+        if world.facts.is_none() {
+            let [world_address, heap, reserved] = [record.field::<0>(), record.field::<1>(), record.field::<2>()];
+            let (chunk, block) = (record.field::<3>(), record.field::<4>());
+            world.facts = Some(Facts { world: world_address, heap, reserved, chunk, block, ..Facts::default() });
+            world.blocks = Blocks::new(heap, reserved, block).ok();
+        }
+        world.met = true;
+        if self.is_on(Category::Arena) { self.arena(number).map(drop) } else { Ok(()) }
+    }
+
+    fn world_closed(&mut self, number: usize) -> io::Result<()> {
+        if self.is_on(Category::Arena) && self.worlds[number].arena_told {
+            let Facts { world, heap, .. } = self.worlds[number].facts.unwrap_or_default();
+            self.put(event::ArenaDestroy, [world])?;
+            self.put(event::VMFinish, [heap])?;
+        }
+        let generation = self.worlds[number].generation;
+        self.worlds[number] = World { generation, ..World::new() };
+        self.board.ended.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn pool_closed(&mut self, number: usize, space: Space) -> io::Result<()> {
+        let mut at = 0;
+        while let Some((held, after)) = self.worlds[number].blocks.as_ref().and_then(|blocks| blocks.next(at)) {
+            at = after;
+            if held.space == space {
+                self.release(number, held)?;
+            }
+        }
+        if self.is_on(Category::Pool) && self.worlds[number].pools_told[space as usize] {
+            let (pool, arena) = (self.pool(number, space)?, self.arena(number)?);
+            self.put(event::PoolFinish, [pool, arena])?;
+            self.worlds[number].pools_told[space as usize] = false;
+        }
+        Ok(())
+    }
+
+    fn memory(&mut self, id: EventId, number: usize, base: u64, bytes: u64) -> io::Result<()> {
+        let vm = self.worlds[number].facts.map_or(0, |facts| facts.heap);
+        let is_more = id == EventId::SegmentCreated;
+        if self.is_on(Category::Seg) {
+            let code = if is_more { event::VMMap } else { event::VMUnmap };
+            self.put(code, [vm, base, base + bytes])?;
+        }
+        if is_more && self.is_on(Category::Arena) {
+            let arena = self.arena(number)?;
+            self.put(event::ArenaExtend, [arena, base, bytes])?;
+        }
+        Ok(())
+    }
+
+    fn block_acquired(&mut self, number: usize, address: u64, bytes: u64, space: Space) -> io::Result<()> {
+        let world = &mut self.worlds[number];
+        let held = Held { address, bytes, space, told: 0 };
+        let known = world.blocks.as_ref().and_then(|blocks| blocks.held(address));
+        match known {
+            // It was held already when its world was introduced, and told of then.
+            Some(known) if known.space == space && known.bytes == bytes => return self.tell_of_block(number, known),
+            Some(known) => self.release(number, known)?,
+            None => {}
+        }
+        self.worlds[number].hold(held);
+        self.tell_of_block(number, held)
+    }
+
+    fn allocation_failed(&mut self, number: usize, bytes: u64) -> io::Result<()> {
+        let space = if bytes > LARGE_BYTES { Space::Large } else { Space::Small };
+        for (category, code) in [(Category::Arena, event::ArenaAllocFail), (Category::Seg, event::SegAllocFail)] {
+            if self.is_on(category) {
+                let (pool, arena) = (self.pool(number, space)?, self.arena(number)?);
+                self.put(code, [arena, bytes, pool, RES_COMMIT_LIMIT])?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Writer {
+    /// What is in the file, for the owner.
+    fn count(&self) {
+        self.board.records.store(self.buffer.records, Ordering::Relaxed);
+        self.board.bytes.store(self.buffer.written_bytes, Ordering::Relaxed);
+    }
+}
+
+impl World {
+    fn hold(&mut self, held: Held) {
+        if let Some(blocks) = &mut self.blocks {
+            blocks.hold(held);
+            self.held_bytes += held.bytes;
+        }
+    }
+}
+
+fn space(number: u64) -> Space {
+    match number {
+        1 => Space::Pinned,
+        2 => Space::Large,
+        _ => Space::Small,
+    }
+}
+
+impl Consumer for Writer {
+    #[inline]
+    fn record(&mut self, record: &Recorded) -> io::Result<()> {
+        self.buffer.count_event();
+        if self.board.news() != self.news || record.ticks.wrapping_sub(self.since) >= self.span {
+            self.turn(record.ticks)?;
+        }
+        if !self.begun {
+            if self.filter == 0 {
+                return Ok(());
+            }
+            self.begin(record.ticks)?;
+        }
+        self.set_now(record.ticks);
+        let number = usize::from(record.world.0) % MAX_WORLDS;
+        let (first, second) = (record.field::<0>(), record.field::<1>());
+        match record.id {
+            EventId::ObjectAllocated if self.is_on(Category::Object) => {
+                let pool = self.pool_of(number, first, second)?;
+                self.put(event::PoolAlloc, [pool, first, second])
+            }
+            EventId::ObjectFreed if self.is_on(Category::Object) => {
+                let pool = self.pool_of(number, first, second)?;
+                self.put(event::PoolFree, [pool, first, second])
+            }
+            EventId::ReferenceFixed if self.is_on(Category::Ref) => {
+                self.put(event::TraceFix, [address(&SCANS[number]), first, second, record.field::<2>()])
+            }
+            EventId::CacheRefilled if self.is_on(Category::Seg) => {
+                // Buffer, what was asked for, where the run begins, how long it is.
+                self.put(event::BufferFill, [first, second, record.field::<2>(), record.field::<3>()])
+            }
+            _ => self.rarely(record, number),
+        }
+    }
+
+    fn lost(&mut self, lost: &Lost) -> io::Result<()> {
+        if self.begun && self.is_on(Category::Arena) {
+            self.now = self.last;
+            self.put(event::MessagesDropped, [lost.count])?;
+        }
+        Ok(())
+    }
+
+    fn drained(&mut self, now: &Relation) -> io::Result<()> {
+        if self.board.news() != self.news {
+            self.set_now(now.ticks);
+            self.turn(now.ticks)?;
+        }
+        if self.begun && self.buffer.records != self.synced { self.sync(now.ticks) } else { Ok(()) }
+    }
+
+    /// `.event.crash`: what is in the file ends with a whole record, and nothing of it is with us any more.
+    fn flush(&mut self) -> io::Result<()> {
+        self.buffer.write_out()?;
+        self.count();
+        Ok(())
+    }
+
+    fn close(&mut self, now: &Relation) -> io::Result<()> {
+        // Also when the last record is one: a reader tells the time by two.
+        if self.begun {
+            self.sync(now.ticks)?;
+        }
+        self.flush()
+    }
+
+    fn unwritten(&self) -> u64 {
+        self.count();
+        self.buffer.lost()
+    }
+}

@@ -1,0 +1,97 @@
+//! Files for those who may not allocate: a drain writes a trace while the threads that hold malloc's lock stand still.
+//!
+//! The standard library's `File` would do for writing, but it opens by a path that it copies to the heap when it is
+//! long, and its `Write` retries nothing. Everything here is a system call or two; errors are numbers of the system and take no memory.
+
+use std::ffi::CStr;
+use std::io;
+
+use nix::errno::Errno;
+
+/// A file that is open for writing. Closed when dropped.
+#[derive(Debug)]
+pub(crate) struct Output {
+    fd: libc::c_int,
+}
+
+/// A write that failed half-way.
+#[derive(Debug)]
+pub(crate) struct Cut {
+    /// How many bytes have gone out.
+    pub(crate) written: usize,
+    /// Why no more.
+    pub(crate) error: io::Error,
+}
+
+impl Output {
+    /// Creates the file, or empties it.
+    pub(crate) fn create(path: &CStr) -> io::Result<Output> {
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC;
+        loop {
+            // SAFETY: a string that ends with 0.
+            let fd = unsafe { libc::open(path.as_ptr(), flags, 0o666) };
+            match Errno::result(fd) {
+                Ok(fd) => return Ok(Output { fd }),
+                Err(Errno::EINTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Writes all of it.
+    pub(crate) fn write_all(&self, bytes: &[u8]) -> Result<(), Cut> {
+        let mut written = 0;
+        while written < bytes.len() {
+            let rest = &bytes[written..];
+            // SAFETY: the bytes are readable, as many as are said.
+            let result = Errno::result(unsafe { libc::write(self.fd, rest.as_ptr().cast(), rest.len()) });
+            match result {
+                Ok(0) => return Err(Cut { written, error: io::ErrorKind::WriteZero.into() }),
+                Ok(count) => written += count as usize,
+                Err(Errno::EINTR) => {}
+                // Whoever gave us a pipe that does not block gets the patience of one that does.
+                Err(Errno::EAGAIN) => self.wait(),
+                Err(error) => return Err(Cut { written, error: error.into() }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes it this long, if it is a file that has a length.
+    pub(crate) fn truncate(&self, bytes: u64) {
+        // SAFETY: a number and a number. What has no length stays as it is.
+        unsafe { libc::ftruncate(self.fd, bytes as libc::off_t) };
+    }
+
+    fn wait(&self) {
+        let mut wanted = libc::pollfd { fd: self.fd, events: libc::POLLOUT, revents: 0 };
+        // SAFETY: one place of this shape.
+        unsafe { libc::poll(&mut wanted, 1, 1_000) };
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        // SAFETY: ours, and used by nobody after this.
+        unsafe { libc::close(self.fd) };
+    }
+}
+
+/// Writes a line to standard error, as it is. If that is closed, nothing can be said.
+pub(crate) fn say(line: &[u8]) {
+    // SAFETY: the bytes are readable, as many as are said.
+    unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_written_says_why() {
+        let full = Output::create(c"/dev/full").unwrap();
+        let cut = full.write_all(b"something").unwrap_err();
+        assert_eq!((cut.written, cut.error.raw_os_error()), (0, Some(libc::ENOSPC)));
+        assert_eq!(Output::create(c"/").unwrap_err().raw_os_error(), Some(libc::EISDIR));
+    }
+}

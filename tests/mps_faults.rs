@@ -1,0 +1,291 @@
+//! What becomes of a run whose trace can't be written, or which does not end by itself: through the command, as a stranger sees it.
+
+mod mps_stream;
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use mps_stream::{check, check_entries, parse};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use rstest::rstest;
+
+const STOPWORLD: &str = env!("CARGO_BIN_EXE_stopworld");
+const ALL: u64 = 0x7f;
+/// Without Ref and Object.
+const DEFAULT: u64 = 0x4f;
+
+fn stopworld(directory: &Path, arguments: &str) -> Command {
+    let mut command = Command::new(STOPWORLD);
+    command.args(arguments.split_whitespace()).current_dir(directory).stdin(Stdio::null());
+    command.env_remove("MPS_TELEMETRY_CONTROL").env_remove("MPS_TELEMETRY_FILENAME");
+    command
+}
+
+fn run(directory: &Path, arguments: &str) -> Output {
+    stopworld(directory, arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+// ---- What is asked for ---------------------------------------------------------------------------------------------
+
+#[rstest]
+#[case::option("--trace t.mps", &[], Some(("t.mps", DEFAULT)))]
+#[case::categories("--events Pool", &[], Some(("mpsio.log", 2)))]
+#[case::both("--trace t.mps --events 0x7f", &[], Some(("t.mps", ALL)))]
+#[case::nothing("", &[], None)]
+#[case::zero("", &[("MPS_TELEMETRY_CONTROL", "0"), ("MPS_TELEMETRY_FILENAME", "e.mps")], None)]
+#[case::environment("", &[("MPS_TELEMETRY_CONTROL", "Arena Pool Trace")], Some(("mpsio.log", 7)))]
+#[case::named("", &[("MPS_TELEMETRY_CONTROL", "all"), ("MPS_TELEMETRY_FILENAME", "e.mps")], Some(("e.mps", ALL)))]
+#[case::option_wins(
+    "--trace t.mps --events Trace",
+    &[("MPS_TELEMETRY_CONTROL", "all"), ("MPS_TELEMETRY_FILENAME", "e.mps")],
+    Some(("t.mps", 4))
+)]
+fn options_win_over_the_environment(
+    #[case] arguments: &str,
+    #[case] environment: &[(&str, &str)],
+    #[case] expected: Option<(&str, u64)>,
+) {
+    let directory = directory();
+    let mut command = stopworld(directory.path(), &format!("run binary-trees --depth 12 {arguments}"));
+    let output = command.envs(environment.iter().copied()).output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+    let files: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+    let Some((file, filter)) = expected else { return assert_eq!(files, [""; 0]) };
+    assert_eq!(files, [file]);
+    let told = check(&fs::read(directory.path().join(file)).unwrap(), filter);
+    assert!(filter & 1 == 0 || told.count("ArenaDestroy") == 1, "the world's end is in it: {:?}", told.counts);
+    assert!(text(&output.stdout).contains(&format!("{file}: ")), "the table tells of the trace");
+}
+
+#[test]
+fn a_word_that_names_nothing_is_reported_once_with_the_nearest_name() {
+    let directory = directory();
+    let mut command = stopworld(directory.path(), "run binary-trees --depth 8");
+    let output = command.env("MPS_TELEMETRY_CONTROL", "Pol Trace Pol").output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("'Pol' is no category: did you mean 'Pool'?"), "{said}");
+    check(&fs::read(directory.path().join("mpsio.log")).unwrap(), 4);
+
+    let output = Command::new(STOPWORLD).args(["run", "churn", "--events", "trace"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("did you mean 'Trace'?"), "{}", text(&output.stderr));
+}
+
+// ---- Files that fail -----------------------------------------------------------------------------------------------
+
+/// `.event.full-disk`
+#[rstest]
+#[case::full("/dev/full", "No space left on device", "make room")]
+#[case::directory(".", "Is a directory", "name a file in it")]
+#[case::nowhere("no/such/t.mps", "No such file or directory", "make its directory")]
+#[case::not_a_directory("/dev/null/t.mps", "Not a directory", "make its directory")]
+fn a_file_that_fails_is_told_of_in_one_line_and_the_run_goes_on(
+    #[case] file: &str,
+    #[case] why: &str,
+    #[case] remedy: &str,
+) {
+    let directory = directory();
+    let output = run(directory.path(), &format!("run graph --trace {file} --events all"));
+    let (said, printed) = (text(&output.stderr), text(&output.stdout));
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains(file) && said.contains(why) && said.contains(remedy) && said.contains("--trace"), "{said}");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(printed.contains("verified="), "the workload has done its work");
+    let row = printed.lines().find(|line| line.contains("events are lost")).expect("the table counts the loss");
+    let numbers: Vec<u64> = row.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
+    let (lost, fired) = (numbers[numbers.len() - 2], numbers[numbers.len() - 1]);
+    assert_eq!(lost, fired, "{row}");
+    assert!(lost > 100_000, "{row}");
+}
+
+/// `.event.full-disk`: what was written until then is a stream, and what is written and what is lost is all there was.
+#[test]
+fn a_file_that_may_not_grow_keeps_whole_records() {
+    let directory = directory();
+    let line = format!("ulimit -f 700; trap '' XFSZ; exec {STOPWORLD} run graph --trace t.mps --events all --json");
+    let output = Command::new("sh").args(["-c", &line]).current_dir(directory.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(said.contains("t.mps: File too large") && said.lines().count() == 1, "{said}");
+    let stream = fs::read(directory.path().join("t.mps")).unwrap();
+    let entries = parse(&stream);
+    assert!(entries.len() > 5_000);
+    let printed = text(&output.stdout);
+    let trace = &printed[printed.find("\"trace\":{").expect("the figures tell of the trace")..];
+    let number = |name: &str| -> u64 {
+        let rest = &trace[trace.find(&format!("\"{name}\":")).unwrap() + name.len() + 3..];
+        rest[..rest.find(|c: char| !c.is_ascii_digit()).unwrap()].parse().unwrap()
+    };
+    assert!(number("lost") > 0 && number("lost") < number("events"), "{trace}");
+    assert_eq!((number("bytes"), number("records")), (stream.len() as u64, entries.len() as u64));
+}
+
+#[test]
+fn a_file_without_permission_is_one_that_fails() {
+    let directory = directory();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let file = directory.path().join("t.mps");
+    fs::write(&file, "").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
+    let mut command = stopworld(directory.path(), "run binary-trees --depth 8 --trace t.mps");
+    if fs::File::options().write(true).open(&file).is_ok() {
+        // Root may write everything; nobody may not.
+        command.uid(65534);
+    }
+    let Ok(output) = command.output() else {
+        println!("skipped: only root can run the command where it lies");
+        return;
+    };
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+    assert!(said.contains("t.mps: Permission denied; make it writable"), "{said}");
+}
+
+#[test]
+fn a_closed_pipe_ends_the_trace_and_not_the_run() {
+    let directory = directory();
+    let mut child = stopworld(directory.path(), "run graph --trace /dev/stdout --events all")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut head = [0; 100];
+    child.stdout.take().unwrap().read_exact(&mut head).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+    assert!(said.contains("/dev/stdout: Broken pipe; its reader has gone"), "{said}");
+    assert_eq!(parse(&head[..72])[0].name, "EventInit");
+}
+
+// ---- Runs that end otherwise ---------------------------------------------------------------------------------------
+
+fn begin(directory: &Path, arguments: &str) -> Child {
+    stopworld(directory, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn size(file: &Path) -> u64 {
+    fs::metadata(file).map_or(0, |data| data.len())
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill(Pid::from_raw(child.id() as i32), signal).unwrap();
+}
+
+/// `.event.crash`: whole records, and our reader has nothing to say about them.
+#[rstest]
+fn a_run_that_is_killed_leaves_a_stream(#[values("all", "Arena Pool Trace", "User")] events: &str) {
+    let directory = directory();
+    let file: PathBuf = directory.path().join("t.mps");
+    for bytes in [0, 100_000] {
+        // A file of few records comes later.
+        let bytes = if events == "all" { bytes } else { 0 };
+        let _ = fs::remove_file(&file);
+        let mut child = stopworld(directory.path(), "run churn --seconds 60 --threads 2 --trace t.mps --events")
+            .arg(events)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        wait_until("something is written", || size(&file) > bytes);
+        std::thread::sleep(Duration::from_millis(30));
+        signal(&child, Signal::SIGKILL);
+        child.wait().unwrap();
+        let stream = fs::read(&file).unwrap();
+        let entries = parse(&stream);
+        // Up to its last sync it is a stream by all rules.
+        let end = entries.iter().rposition(|entry| entry.name == "EventClockSync").unwrap();
+        if entries[..=end].iter().filter(|entry| entry.name == "EventClockSync").count() >= 2 {
+            check_entries(&entries[..=end], ALL);
+        }
+        let read = run(directory.path(), "eventcnv --cnv -f t.mps");
+        assert_eq!((read.status.code(), text(&read.stderr).as_str()), (Some(0), ""));
+        assert_eq!(text(&read.stdout).lines().count(), entries.len());
+    }
+}
+
+#[rstest]
+#[case(Signal::SIGTERM, 143)]
+#[case(Signal::SIGINT, 130)]
+fn a_run_that_is_asked_to_end_writes_its_end(#[case] asked: Signal, #[case] code: i32) {
+    let directory = directory();
+    let file = directory.path().join("t.mps");
+    let child = begin(directory.path(), "run churn --seconds 60 --trace t.mps --events all");
+    wait_until("something is written", || size(&file) > 0);
+    signal(&child, asked);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(code), ""));
+    check(&fs::read(&file).unwrap(), ALL);
+}
+
+/// A program that does not notice that it is to end.
+#[test]
+fn a_run_that_has_to_be_left_behind_is_traced_to_there() {
+    let directory = directory();
+    let file = directory.path().join("t.mps");
+    fs::write(directory.path().join("loop.scm"), "(define (loop n) (cons n n) (loop (+ n 1))) (loop 0)").unwrap();
+    let child = begin(directory.path(), "run lisp loop.scm --trace t.mps --events all");
+    wait_until("something is written", || size(&file) > 0);
+    signal(&child, Signal::SIGTERM);
+    std::thread::sleep(Duration::from_millis(50));
+    signal(&child, Signal::SIGTERM);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(143));
+    let entries = parse(&fs::read(&file).unwrap());
+    assert_eq!(entries.last().unwrap().name, "EventClockSync");
+}
+
+#[test]
+fn the_flight_recorder_is_written_when_asked_and_only_then() {
+    let directory = directory();
+    let file = directory.path().join("t.mps");
+    let child = begin(directory.path(), "run churn --seconds 60 --trace t.mps --flight-recorder 1m");
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(!file.exists());
+    signal(&child, Signal::SIGUSR2);
+    wait_until("the recorder is written", || size(&file) > 0);
+    signal(&child, Signal::SIGTERM);
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert!(output.status.code() == Some(143) && said.contains("events are in t.mps"), "{said}");
+    check(&fs::read(&file).unwrap(), ALL);
+
+    let output = run(directory.path(), "run graph --trace e.mps --flight-recorder 64k --flight-at-end --events Object");
+    assert_eq!(output.status.code(), Some(0));
+    let told = check(&fs::read(directory.path().join("e.mps")).unwrap(), 1 << 5);
+    assert!(told.count("PoolAlloc") + told.count("PoolFree") > 500, "{:?}", told.counts);
+}
+
+#[test]
+fn sigusr2_brings_a_trace_up_to_date() {
+    let directory = directory();
+    let child = begin(directory.path(), "run churn --seconds 60 --trace t.mps");
+    let file = directory.path().join("t.mps");
+    wait_until("something is written", || size(&file) > 0);
+    signal(&child, Signal::SIGUSR2);
+    std::thread::sleep(Duration::from_millis(50));
+    signal(&child, Signal::SIGTERM);
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(143));
+}

@@ -1,0 +1,294 @@
+//! A checker of MPS telemetry streams, for what this library writes: the form of every record, and what the strictest reader asks
+//! of their order. It shares nothing with the writer: layouts come from the table that was made from the MPS's headers.
+
+#![allow(dead_code, reason = "each test program uses its part")]
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+pub struct Param {
+    pub sort: char,
+    pub name: String,
+    pub offset: usize,
+}
+
+pub struct Layout {
+    pub name: String,
+    pub category: usize,
+    pub size: Option<usize>,
+    pub params: Vec<Param>,
+}
+
+pub const CATEGORIES: [&str; 7] = ["Arena", "Pool", "Trace", "Seg", "Ref", "Object", "User"];
+
+pub fn layouts() -> HashMap<u16, Layout> {
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.split('\t').collect();
+        let param = |text: &str| {
+            let (sort, rest) = text.split_once(':').unwrap();
+            let (name, offset) = rest.split_once('@').unwrap();
+            Param { sort: sort.chars().next().unwrap(), name: name.to_owned(), offset: offset.parse().unwrap() }
+        };
+        let layout = Layout {
+            name: cells[1].to_owned(),
+            category: CATEGORIES.iter().position(|name| *name == cells[2]).unwrap(),
+            size: cells[4].parse().ok(),
+            params: cells[5].split_whitespace().map(param).collect(),
+        };
+        (u16::from_str_radix(cells[0].trim_start_matches("0x"), 16).unwrap(), layout)
+    };
+    include_str!("../fixtures/mps/events-v2.0.0.tsv").lines().filter(|line| !line.starts_with('#')).map(row).collect()
+}
+
+/// A record, taken apart.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    pub at: usize,
+    pub clock: u64,
+    pub name: String,
+    pub category: usize,
+    pub numbers: BTreeMap<String, u64>,
+    pub text: Option<String>,
+}
+
+impl Entry {
+    pub fn get(&self, name: &str) -> u64 {
+        *self.numbers.get(name).unwrap_or_else(|| panic!("{self:?} has no {name}"))
+    }
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    word[..bytes.len()].copy_from_slice(bytes);
+    u64::from_le_bytes(word)
+}
+
+/// Takes a stream apart. Sizes are exact, padding is zero, Booleans are 0 or 1, texts have an end, and nothing is left over.
+pub fn parse(stream: &[u8]) -> Vec<Entry> {
+    let layouts = layouts();
+    let (mut entries, mut at) = (Vec::new(), 0);
+    while at < stream.len() {
+        assert!(stream.len() - at >= 16, "{} bytes are left over at {at}", stream.len() - at);
+        let code = number(&stream[at..at + 2]) as u16;
+        let size = number(&stream[at + 2..at + 4]) as usize;
+        let layout = layouts.get(&code).unwrap_or_else(|| panic!("code {code:#x} at {at}"));
+        assert!(size % 8 == 0 && at + size <= stream.len(), "{}: size {size} at {at}", layout.name);
+        let record = &stream[at..at + size];
+        // 0: header, parameter; 1: padding.
+        let mut padding = vec![true; size];
+        padding[..4].fill(false);
+        padding[8..16].fill(false);
+        let mut entry = Entry {
+            at,
+            clock: number(&record[8..16]),
+            name: layout.name.clone(),
+            category: layout.category,
+            numbers: BTreeMap::new(),
+            text: None,
+        };
+        let mut exact = layout.size;
+        for param in &layout.params {
+            let bytes = match param.sort {
+                'U' => 4,
+                'B' => 1,
+                'S' => {
+                    let rest = &record[param.offset..];
+                    let len = rest.iter().position(|byte| *byte == 0).expect("a text without an end");
+                    assert!(len <= 255);
+                    exact = Some((param.offset + len + 4).div_ceil(8) * 8);
+                    entry.text = Some(String::from_utf8(rest[..len].to_vec()).unwrap());
+                    padding[param.offset..param.offset + len].fill(false);
+                    continue;
+                }
+                _ => 8,
+            };
+            let value = number(&record[param.offset..param.offset + bytes]);
+            assert!(param.sort != 'B' || value <= 1, "{}: a Boolean of {value}", layout.name);
+            padding[param.offset..param.offset + bytes].fill(false);
+            entry.numbers.insert(param.name.clone(), value);
+        }
+        assert_eq!(Some(size), exact, "{} at {at}", layout.name);
+        let dirty = padding.iter().zip(record).any(|(is_padding, byte)| *is_padding && *byte != 0);
+        assert!(!dirty, "{} at {at} has padding that is not zero", layout.name);
+        entries.push(entry);
+        at += size;
+    }
+    entries
+}
+
+/// What a stream told.
+#[derive(Debug, Default)]
+pub struct Told {
+    /// How often each record came.
+    pub counts: BTreeMap<String, u64>,
+    /// What lived by PoolAlloc and PoolFree at the end of each trace.
+    pub live: Vec<u64>,
+    /// Names that were given.
+    pub names: BTreeSet<String>,
+    pub syncs: usize,
+    pub first_clock: u64,
+    pub last_clock: u64,
+}
+
+impl Told {
+    pub fn count(&self, name: &str) -> u64 {
+        self.counts.get(name).copied().unwrap_or(0)
+    }
+}
+
+/// What may stand in a stream whose category is off: what each stream begins and ends with, and introductions.
+const FRAME: [&str; 4] = ["EventInit", "EventClockSync", "ArenaCreateVM", "PoolInit"];
+
+#[derive(Default)]
+struct Arena {
+    trace: Option<Phase>,
+    polls: bool,
+    traces: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    Created,
+    Condemned,
+    Started,
+    Flips,
+    Flipped,
+    Band,
+    Reclaims,
+}
+
+/// Checks a whole stream; `filter` is what categories may be in it at any time.
+pub fn check(stream: &[u8], filter: u64) -> Told {
+    check_entries(&parse(stream), filter)
+}
+
+pub fn check_entries(entries: &[Entry], filter: u64) -> Told {
+    let mut told = Told::default();
+    let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return told };
+    assert_eq!(first.name, "EventInit");
+    let version = ["major", "median", "minor", "maxCode", "maxNameLen", "wordWidth", "clocksPerSec"];
+    assert_eq!(version.map(|name| first.get(name)), [2, 0, 0, 0x5c, 19, 64, 1_000_000]);
+    assert_eq!(last.name, "EventClockSync", "a stream ends with a sync");
+    (told.first_clock, told.last_clock) = (first.clock, last.clock);
+
+    let (mut clock, mut mps_clock) = (0, None);
+    let mut texts: HashMap<u64, String> = HashMap::new();
+    let mut arenas: HashMap<u64, Arena> = HashMap::new();
+    let mut pools: HashMap<u64, u64> = HashMap::new();
+    let mut tracts: HashMap<u64, (u64, u64)> = HashMap::new();
+    let mut segs: HashSet<u64> = HashSet::new();
+    let mut traces: HashMap<u64, u64> = HashMap::new();
+    let mut objects: HashMap<u64, (u64, u64)> = HashMap::new();
+    let mut live = 0;
+
+    for entry in entries {
+        let say = || format!("{entry:x?}");
+        *told.counts.entry(entry.name.clone()).or_default() += 1;
+        let is_frame = FRAME.contains(&entry.name.as_str());
+        assert!(is_frame || filter & (1 << entry.category) != 0, "{} although its category is off", say());
+        assert!(entry.clock >= clock, "{}: the clock was {clock:x} before", say());
+        clock = entry.clock;
+
+        // What a record names has been introduced. (SegReclaim's slots are not what they are called.)
+        if entry.name != "ArenaCreateVM" && entry.name != "SegReclaim" {
+            if let Some(arena) = entry.numbers.get("arena") {
+                assert!(arenas.contains_key(arena), "{}: no such arena", say());
+            }
+            if let Some(pool) = entry.numbers.get("pool").filter(|_| entry.name != "PoolInit") {
+                assert!(pools.contains_key(pool), "{}: no such pool", say());
+            }
+        }
+        if let Some(rank) = entry.numbers.get("rank") {
+            assert!(*rank <= 3, "{}", say());
+        }
+        let arena = entry.numbers.get("arena").copied().unwrap_or_default();
+        let enter = |arenas: &mut HashMap<u64, Arena>, from: &[Phase], to: Phase| {
+            let phase = &mut arenas.get_mut(&arena).unwrap().trace;
+            assert!(phase.is_some_and(|phase| from.contains(&phase)), "{} in {phase:?}", say());
+            *phase = Some(to);
+        };
+        if entry.category == 2 && entry.name != "TraceCreate" {
+            assert_eq!(traces.get(&entry.get("trace")), Some(&arena), "{}: no such trace", say());
+        }
+        match entry.name.as_str() {
+            "EventInit" => assert_eq!(entry.at, 0, "one is enough"),
+            "EventClockSync" => {
+                let now = Some(entry.get("clock"));
+                assert!(now > mps_clock, "{}: it was {mps_clock:?}", say());
+                mps_clock = now;
+                told.syncs += 1;
+            }
+            "ArenaCreateVM" => assert!(arenas.insert(arena, Arena::default()).is_none(), "{}", say()),
+            "ArenaDestroy" => {
+                let arena_was = arenas.remove(&arena).unwrap();
+                assert!(arena_was.trace.is_none() && !arena_was.polls, "{}", say());
+                assert!(tracts.is_empty() || arenas.len() > 0, "{}: tracts are left", say());
+            }
+            "ArenaPollBegin" | "ArenaPollEnd" => {
+                let arena = arenas.get_mut(&arena).unwrap();
+                let begins = entry.name == "ArenaPollBegin";
+                assert!(arena.polls != begins && arena.trace.is_none(), "{}", say());
+                arena.polls = begins;
+            }
+            "PoolInit" => {
+                assert!(pools.insert(entry.get("pool"), arena).is_none(), "{}", say());
+            }
+            "PoolFinish" => {
+                assert!(pools.remove(&entry.get("pool")).is_some(), "{}", say());
+                // What lived in it is gone without a word.
+                objects.retain(|_, (_, pool)| *pool != entry.get("pool"));
+            }
+            "ArenaAlloc" => {
+                let what = (entry.get("size"), entry.get("pool"));
+                assert_eq!(tracts.insert(entry.get("base"), what), None, "{}", say());
+            }
+            "ArenaFree" => {
+                let what = (entry.get("size"), entry.get("pool"));
+                assert_eq!(tracts.remove(&entry.get("base")), Some(what), "{}", say());
+            }
+            "SegAlloc" => assert!(segs.insert(entry.get("seg")), "{}", say()),
+            "SegFree" => assert!(segs.remove(&entry.get("seg")), "{}", say()),
+            "TraceCreate" => {
+                assert!(entry.get("why") <= 6, "{}", say());
+                assert!(traces.insert(entry.get("trace"), arena).is_none(), "{}: not destroyed", say());
+                let arena = arenas.get_mut(&arena).unwrap();
+                assert!(arena.trace.is_none());
+                (arena.trace, arena.traces) = (Some(Phase::Created), arena.traces + 1);
+            }
+            "TraceCondemnAll" => enter(&mut arenas, &[Phase::Created], Phase::Condemned),
+            "TraceStart" => enter(&mut arenas, &[Phase::Condemned], Phase::Started),
+            "TraceFlipBegin" => enter(&mut arenas, &[Phase::Started], Phase::Flips),
+            "TraceFlipEnd" => enter(&mut arenas, &[Phase::Flips], Phase::Flipped),
+            "TraceBandAdvance" => enter(&mut arenas, &[Phase::Flipped, Phase::Band], Phase::Band),
+            "TraceReclaim" => enter(&mut arenas, &[Phase::Band], Phase::Reclaims),
+            "TraceDestroy" => {
+                traces.remove(&entry.get("trace"));
+                arenas.get_mut(&arena).unwrap().trace = None;
+                told.live.push(live);
+            }
+            "PoolAlloc" => {
+                let what = (entry.get("size"), entry.get("pool"));
+                assert_eq!(objects.insert(entry.get("pReturn"), what), None, "{}", say());
+                live += what.0;
+            }
+            "PoolFree" => {
+                let size = entry.get("size");
+                if let Some(what) = objects.remove(&entry.get("old")) {
+                    assert_eq!(what, (size, entry.get("pool")), "{}", say());
+                }
+                live = live.wrapping_sub(size);
+            }
+            "Intern" => {
+                let text = entry.text.clone().unwrap();
+                assert!(entry.get("stringId") > 0);
+                assert_eq!(texts.insert(entry.get("stringId"), text), None, "{}: twice", say());
+            }
+            "Label" | "LabelPointer" => {
+                let text = texts.get(&entry.get("stringId"));
+                told.names.insert(text.unwrap_or_else(|| panic!("{} does not resolve", say())).clone());
+            }
+            _ => {}
+        }
+    }
+    assert!(told.syncs >= 2, "a reader needs two syncs to tell the time");
+    told
+}

@@ -1,0 +1,335 @@
+//! Streams that worlds write, held against a checker of their own, their reports, and the events that were heard.
+
+mod mps_stream;
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mps_stream::{CATEGORIES, Told, check};
+use rstest::rstest;
+use stopworld::debugger::mock::MockDebugger;
+use stopworld::events::{Categories, Category, EventId, Selection, Statistics};
+use stopworld::formats::mps::decode::{Form, decode};
+use stopworld::formats::mps::{Finished, Options, Trace};
+use stopworld::workloads::lisp::Interpreter;
+use stopworld::workloads::{self, Plan, Shift, Until};
+use stopworld::{Gc, GcCell, Stopper, World, WorldBuilder, traced};
+
+const WORKLOADS: [&str; 6] = ["binary-trees", "gcbench", "churn", "graph", "hammer", "lisp"];
+const ALL: u64 = 0x7f;
+
+/// A place for a file that goes with the test.
+struct File(tempfile::TempDir);
+
+impl File {
+    fn new() -> File {
+        File(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("trace.mps")
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        std::fs::read(self.path()).unwrap_or_default()
+    }
+}
+
+fn start(file: &File, filter: u64) -> Trace {
+    Options::new(file.path(), Categories(filter)).start().unwrap()
+}
+
+fn small() -> WorldBuilder {
+    World::builder().heap_limit(256 << 20).initial_heap(1 << 20)
+}
+
+fn run(world: &World, workload: &str, threads: usize) {
+    // SAFETY: the workloads keep their references where the collector looks.
+    let m = unsafe { world.attach("main") }.unwrap();
+    let threads = NonZeroUsize::new(threads).unwrap();
+    if workload == "lisp" {
+        let text = include_str!("../examples/scheme/gc-bench.scm");
+        let crew: Vec<_> = (0..threads.get())
+            .map(|index| {
+                let work = move |m: &stopworld::Mutator| {
+                    let interpreter = Interpreter::new(m).unwrap();
+                    interpreter.run_until(m, "nqueens", text, &mut Vec::new(), None).unwrap();
+                };
+                // SAFETY: the interpreter keeps its values in collected objects and on the stack.
+                unsafe { world.spawn(&format!("scheme-{index}"), work) }.unwrap()
+            })
+            .collect();
+        crew.into_iter().for_each(|thread| thread.join().unwrap());
+    } else {
+        let until = if workload == "hammer" { Until::Time(Duration::from_millis(150)) } else { Until::OnePass };
+        let plan = Plan { threads, until, depth: 10 };
+        workloads::run(&m, workloads::find(workload).unwrap(), &Shift::new(plan)).unwrap();
+    }
+    m.collect().unwrap();
+}
+
+/// What our own reader makes of it: to its end, and without a word.
+fn is_read_without_a_word(stream: &[u8]) {
+    for form in [Form::Hex, Form::Named] {
+        let mut words = Vec::new();
+        let read = decode(stream, std::io::sink(), form, None, &mut |notice| words.push(notice.to_string()));
+        assert!(read.is_ok() && words.is_empty(), "{read:?} {words:?}");
+    }
+}
+
+/// The trace's end, everything in it.
+fn finish(trace: &Trace) -> Finished {
+    trace.wait_for_worlds(Duration::from_secs(10));
+    let finished = trace.finish().unwrap();
+    assert!(finished.is_complete(), "{finished:?}");
+    assert_eq!(finished.totals.fired, finished.totals.written);
+    finished
+}
+
+/// The record that each event of ours becomes, for those that become one each time.
+const ONE_TO_ONE: &[(EventId, &str, Category)] = &[
+    (EventId::SuspendBegin, "ArenaPollBegin", Category::Arena),
+    (EventId::RestartEnd, "ArenaPollEnd", Category::Arena),
+    (EventId::BlockAcquired, "ArenaAlloc", Category::Arena),
+    (EventId::SegmentCreated, "ArenaExtend", Category::Arena),
+    (EventId::PoolCreated, "PoolInit", Category::Pool),
+    (EventId::PoolClosed, "PoolFinish", Category::Pool),
+    (EventId::GcStart, "TraceCreate", Category::Trace),
+    (EventId::GcStart, "TraceStart", Category::Trace),
+    (EventId::RootsBegin, "TraceFlipBegin", Category::Trace),
+    (EventId::RootsEnd, "TraceFlipEnd", Category::Trace),
+    (EventId::SweepEnd, "TraceDestroy", Category::Trace),
+    (EventId::BlockAcquired, "SegAlloc", Category::Seg),
+    (EventId::BlockReclaimed, "SegReclaim", Category::Seg),
+    (EventId::BlockScanned, "SegScan", Category::Seg),
+    (EventId::CacheRefilled, "BufferFill", Category::Seg),
+    (EventId::RootScanned, "RootScan", Category::Seg),
+    (EventId::AreaScanned, "TraceScanArea", Category::Seg),
+    (EventId::ReferenceFixed, "TraceFix", Category::Ref),
+    (EventId::ObjectAllocated, "PoolAlloc", Category::Object),
+    (EventId::ObjectFreed, "PoolFree", Category::Object),
+];
+
+/// What was heard by a listener of the same selection is in the file.
+fn is_what_was_heard(told: &Told, heard: &Statistics, filter: u64) {
+    let mut looked_at = 0;
+    for (event, record, category) in ONE_TO_ONE.iter().filter(|(_, _, category)| filter & 1 << *category as u32 != 0) {
+        assert_eq!(told.count(record), heard.count(*event), "{event:?} and {record} of {category:?}");
+        looked_at += told.count(record);
+    }
+    assert!(looked_at > 0 || filter == 1 << Category::User as u32);
+}
+
+/// Each category alone, and all together; stoppers and numbers of threads in turn.
+#[rstest]
+fn streams_of_all_workloads_obey_the_rules(
+    #[values(0, 1, 2, 3, 4, 5)] workload: usize,
+    #[values(0, 1, 2, 3, 4, 5, 6, 7)] category: usize,
+) {
+    let filter = if category == 7 { ALL } else { 1 << category };
+    let threads = 1 + (workload + category) % 3;
+    let by_debugger = (workload + category) % 4 == 3;
+    let stopper = if (workload + category) % 4 == 1 { Stopper::Safepoints } else { Stopper::Signals };
+
+    let file = File::new();
+    let trace = start(&file, filter);
+    let (heard, reports) = (Arc::new(Statistics::new()), Arc::new(Mutex::new(Vec::new())));
+    let (listener, noted) = (heard.clone(), reports.clone());
+    let world = small()
+        .stopper(stopper)
+        .on_collection(move |report| noted.lock().unwrap().push((report.number, report.live.total())))
+        .before_first_event(move |world| {
+            world.events().listen(listener, Selection::categories(Categories(filter))).unwrap();
+            Ok(())
+        })
+        .traced_by(&trace)
+        .build()
+        .unwrap();
+    if by_debugger {
+        world.set_thread_vtable(MockDebugger::new().unwrap()).unwrap();
+    }
+    run(&world, WORKLOADS[workload], threads);
+    drop(world);
+    let finished = finish(&trace);
+
+    let stream = file.bytes();
+    assert_eq!(finished.bytes, stream.len() as u64);
+    let told = check(&stream, filter);
+    assert_eq!(told.counts.values().sum::<u64>(), finished.records);
+    is_what_was_heard(&told, &heard, filter);
+    is_read_without_a_word(&stream);
+    if filter == ALL && !by_debugger {
+        let mut reports = reports.lock().unwrap().clone();
+        reports.sort_unstable();
+        let live: Vec<u64> = reports.into_iter().map(|(_, live)| live).collect();
+        assert_eq!(told.live, live, "PoolAlloc bytes - PoolFree bytes, at each collection's end");
+    }
+    if filter == ALL {
+        assert_eq!(told.count("ArenaAlloc"), told.count("ArenaFree"), "a world that has ended has nothing");
+        assert_eq!(told.count("ArenaDestroy"), 1);
+        assert!(told.names.contains("main") && told.names.contains("small objects"), "{:?}", told.names);
+    }
+}
+
+traced! {
+    struct Link {
+        next: GcCell<Option<Gc<Link>>>,
+    }
+}
+
+/// Allocates a list, so that there are blocks, objects, and collections.
+fn work(world: &World, links: usize) {
+    // SAFETY: references are locals here.
+    let m = unsafe { world.attach("worker") }.unwrap();
+    let mut list = None;
+    for number in 0..links {
+        list = Some(m.alloc(Link { next: GcCell::new(list.filter(|_| number % 1_000 != 0)) }).unwrap());
+    }
+    m.alloc_pinned(Link { next: GcCell::new(list) }).unwrap();
+    m.alloc_array::<u64>(10_000, |_| 0).unwrap();
+    m.collect().unwrap();
+}
+
+#[rstest]
+fn who_comes_late_is_told_first_what_there_is(#[values(0, 1, 2, 3, 4, 5, 6, 7)] category: usize) {
+    let filter = if category == 7 { ALL } else { 1 << category };
+    let file = File::new();
+    let world = small().build().unwrap();
+    let label = world.telemetry_intern("an early name").unwrap();
+    world.telemetry_label(0x1234_5678, label).unwrap();
+    work(&world, 10_000);
+    let trace = start(&file, filter);
+    trace.record(&world).unwrap();
+    trace.record(&world).unwrap();
+    work(&world, 50_000);
+    drop(world);
+    finish(&trace);
+    let told = check(&file.bytes(), filter);
+    let is_on = |category: Category| filter & 1 << category as u32 != 0;
+    if is_on(Category::User) {
+        assert!(told.names.contains("an early name"));
+    }
+    if is_on(Category::Arena) {
+        assert_eq!(told.count("ArenaAlloc"), told.count("ArenaFree"));
+    }
+    if is_on(Category::Seg) {
+        assert_eq!(told.count("SegAlloc"), told.count("SegFree"));
+    }
+}
+
+#[test]
+fn nothing_is_written_and_no_file_made_while_the_filter_is_empty() {
+    let file = File::new();
+    let trace = start(&file, 0);
+    let world = small().traced_by(&trace).build().unwrap();
+    work(&world, 10_000);
+    trace.flush().unwrap();
+    assert!(!file.path().exists());
+    assert_eq!(trace.telemetry_set(Categories(ALL)), Categories(0));
+    work(&world, 10_000);
+    drop(world);
+    finish(&trace);
+    let told = check(&file.bytes(), ALL);
+    assert!(told.count("PoolAlloc") > 10_000 && told.count("ArenaPollBegin") > 0);
+}
+
+/// `.event.exact`, for a filter: what is off when the call has returned has no later clock. Names resolve at each time.
+#[test]
+fn categories_can_be_switched_at_any_time() {
+    let file = File::new();
+    let trace = start(&file, 0);
+    let world = small().traced_by(&trace).build().unwrap();
+    let clock = stopworld::events::record::Recorder::of_process().clock();
+    let mut filters = vec![(clock.now(), 0)];
+    let done = &AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let world = &world;
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    work(world, 20_000);
+                }
+            });
+        }
+        let begun = std::time::Instant::now();
+        let mut step = 0_u64;
+        while begun.elapsed() < Duration::from_secs(2) || step < 50 {
+            let filter = step.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 57;
+            let old = trace.telemetry_get();
+            assert_eq!(trace.telemetry_control(old, Categories(filter)), old);
+            filters.push((clock.now(), filter));
+            step += 1;
+            if step % 8 == 0 {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    drop(world);
+    trace.wait_for_worlds(Duration::from_millis(200));
+    finish(&trace);
+
+    let entries = mps_stream::parse(&file.bytes());
+    let mut texts = std::collections::HashSet::new();
+    for entry in &entries {
+        if ["EventInit", "EventClockSync", "ArenaCreateVM", "PoolInit"].contains(&entry.name.as_str()) {
+            continue;
+        }
+        match entry.name.as_str() {
+            "Intern" => assert!(texts.insert(entry.get("stringId")), "twice: {entry:?}"),
+            "Label" | "LabelPointer" => assert!(texts.contains(&entry.get("stringId")), "{entry:?}"),
+            _ => {}
+        }
+        // In force when the record was made, or about to be, or not yet out of force.
+        let next = filters.partition_point(|(from, _)| *from < entry.clock);
+        let around = &filters[next.saturating_sub(1)..(next + 1).min(filters.len())];
+        let may = around.iter().fold(0, |may, (_, filter)| may | filter);
+        assert!(may & 1 << entry.category != 0, "{entry:x?} under {around:x?}");
+    }
+    assert!(entries.is_sorted_by_key(|entry| entry.clock));
+    assert!(entries.len() > 1_000, "{}", entries.len());
+}
+
+#[test]
+fn a_flight_recorder_has_the_last_of_it_and_is_read_like_any_stream() {
+    let file = File::new();
+    let trace = Options::new(file.path(), Categories(ALL)).flight_recorder(1 << 20).start().unwrap();
+    let world = small().traced_by(&trace).build().unwrap();
+    for _ in 0..2 {
+        work(&world, 100_000);
+        assert!(trace.write_flight().unwrap() > 10_000);
+        let stream = file.bytes();
+        assert!(stream.len() < 3 << 20, "{}", stream.len());
+        let told = check(&stream, ALL);
+        is_read_without_a_word(&stream);
+        assert!(told.count("TraceDestroy") >= 1, "the last collection is in it: {:?}", told.counts);
+    }
+    assert_eq!(trace.telemetry_reset(Categories(1 << 5)), Categories(ALL));
+    for step in 0..100 {
+        trace.telemetry_control(Categories(0), Categories(1 << (step % 2)));
+    }
+}
+
+/// Two worlds, one stream: `EventInit` once, an arena each.
+#[test]
+fn worlds_share_a_stream() {
+    let file = File::new();
+    let trace = start(&file, ALL);
+    for _ in 0..2 {
+        let worlds: Vec<World> = (0..3).map(|_| small().traced_by(&trace).build().unwrap()).collect();
+        worlds.iter().for_each(|world| work(world, 10_000));
+    }
+    finish(&trace);
+    let told = check(&file.bytes(), ALL);
+    assert_eq!((told.count("ArenaCreateVM"), told.count("ArenaDestroy")), (6, 6));
+}
+
+#[test]
+fn the_categories_are_those_of_the_table() {
+    for (category, name) in Category::ALL.iter().zip(CATEGORIES) {
+        assert_eq!(category.name(), name);
+    }
+}
