@@ -439,6 +439,38 @@ fn finalizers_may_send_receive_and_start_threads() {
     assert_eq!(sizes, (0..5).map(tree_size).collect::<Vec<_>>());
 }
 
+/// `.final.thread`: a drop may have the last handle of its own world.
+#[test]
+fn a_world_whose_last_handle_goes_in_a_finalizer_does_not_wait_for_itself() {
+    struct LastHandle {
+        world: Option<World>,
+        is_last: mpsc::Receiver<()>,
+        took: mpsc::Sender<Duration>,
+    }
+    impl Drop for LastHandle {
+        fn drop(&mut self) {
+            self.is_last.recv().unwrap();
+            let begin = Instant::now();
+            drop(self.world.take());
+            self.took.send(begin.elapsed()).unwrap();
+        }
+    }
+    let world = paranoid().build().unwrap();
+    let (let_go, is_last) = mpsc::channel();
+    let (took, result) = mpsc::channel();
+    // A receiver is not Sync; the finalizer thread is the only one that looks at it.
+    struct Alone(#[allow(dead_code, reason = "something to drop")] Mutex<LastHandle>);
+    let handle = Alone(Mutex::new(LastHandle { world: Some(world.clone()), is_last, took }));
+    on_a_thread(&world, move |m| {
+        m.alloc(Leaf(handle)).unwrap();
+    });
+    assert_eq!(world.collect().unwrap().finalizers_queued, 1);
+    drop(world);
+    let_go.send(()).unwrap();
+    let took = result.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert!(took < Duration::from_secs(3), "it took {took:?}");
+}
+
 /// `.mark.overflow` and finalizers at once: what is resurrected is marked through a stack that is too small.
 #[rstest]
 fn resurrection_with_a_mark_stack_that_overflows(#[values(64, 256)] limit: usize, #[values(1, 2)] markers: usize) {

@@ -167,6 +167,28 @@ fn any_number_of_markers_finds_what_one_finds(#[values(1, 2, 3, 4)] markers: usi
     on_a_thread(&world, move |m| check_everything(all.get(m)));
 }
 
+/// Outside the paranoid mode the other markers are called only when there is much to do, and a small heap never calls
+/// them: neither may a phase in which they slept leave something behind for the next.
+#[rstest]
+fn markers_that_are_called_late_or_not_at_all_miss_nothing(#[values(1, 2, 3)] markers: usize) {
+    let world = World::builder().markers(markers).build().unwrap();
+    let small = on_a_thread(&world, |m| m.root(tree(m, 6).unwrap()));
+    for round in 0..5 {
+        assert_eq!(world.collect().unwrap().live_objects, tree_size(6), "small, collection {round}");
+    }
+    let large = on_a_thread(&world, |m| m.root(tree(m, 16).unwrap()));
+    for round in 0..5 {
+        let report = world.collect().unwrap();
+        assert_eq!(report.live_objects, tree_size(6) + tree_size(16), "large, collection {round}");
+    }
+    drop(large);
+    for round in 0..5 {
+        assert_eq!(world.collect().unwrap().live_objects, tree_size(6), "small again, collection {round}");
+    }
+    drop(small);
+    assert_eq!(world.collect().unwrap().live_objects, 0);
+}
+
 /// Marks are numbers from 1 to 255: after 255 collections they begin anew, and no old mark may count as a new one.
 #[rstest]
 #[case::nothing_allocated_in_between(0)]

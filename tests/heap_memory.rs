@@ -42,6 +42,40 @@ fn memory_is_used_again_collection_after_collection() {
     assert!(last.1 <= first.1 + (8 << 20), "resident memory grows: {seen:?}");
 }
 
+/// A thread takes free blocks for later without the lock. What one keeps in that way, others must get when they need it.
+#[test]
+fn what_a_thread_has_reserved_is_not_lost_to_the_others() {
+    let _alone = alone();
+    const LIMIT: usize = 8 << 20;
+    let world = World::builder().heap_limit(LIMIT).build().unwrap();
+    let filled = on_a_thread(&world, |m| {
+        let (done, idle) = (std::sync::Barrier::new(9), std::sync::Barrier::new(9));
+        std::thread::scope(|scope| {
+            for index in 0..8 {
+                let (world, done, idle) = (m.world(), &done, &idle);
+                scope.spawn(move || {
+                    // SAFETY: every Gc is a local variable.
+                    let m = unsafe { world.attach(&format!("idle-{index}")) }.unwrap();
+                    m.alloc(index as u64).unwrap();
+                    m.blocking(|| (idle.wait(), done.wait()));
+                });
+            }
+            m.blocking(|| idle.wait());
+            let mut kept = node(m, 0).unwrap();
+            let mut nodes = 1_usize;
+            while let Ok(next) = node(m, 0) {
+                next.left.set(Some(kept));
+                kept = next;
+                nodes += 1;
+            }
+            m.blocking(|| done.wait());
+            // Three words and a header.
+            nodes * 32
+        })
+    });
+    assert!(filled > LIMIT * 9 / 10, "only {filled} bytes of {LIMIT} could be used");
+}
+
 #[test]
 fn a_heap_that_was_large_once_gives_its_memory_back() {
     let _alone = alone();
@@ -61,6 +95,8 @@ fn a_heap_that_was_large_once_gives_its_memory_back() {
 #[test]
 fn worlds_that_are_gone_leave_nothing_behind() {
     let _alone = alone();
+    let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+    let before = threads();
     let mut seen = Vec::new();
     for _ in 0..6 {
         for markers in [1, 2, 1, 3] {
@@ -75,12 +111,12 @@ fn worlds_that_are_gone_leave_nothing_behind() {
                 });
             }
         }
-        let threads = std::fs::read_dir("/proc/self/task").unwrap().count();
+        // The last of a world may go with a thread of its own, which ends a little later.
+        wait_until("the threads of the worlds have ended", || threads() <= before + 1);
         let mappings = std::fs::read_to_string("/proc/self/maps").unwrap().lines().count();
-        seen.push((resident_bytes(), threads, mappings));
+        seen.push((resident_bytes(), mappings));
     }
     let (first, last) = (seen[2], seen[5]);
     assert!(last.0 <= first.0 + (4 << 20), "resident memory grows: {seen:?}");
-    assert!(last.1 <= first.1 + 1, "threads are left behind: {seen:?}");
-    assert!(last.2 <= first.2 + 8, "mappings are left behind: {seen:?}");
+    assert!(last.1 <= first.1 + 8, "mappings are left behind: {seen:?}");
 }

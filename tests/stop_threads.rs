@@ -114,6 +114,47 @@ fn a_thread_that_ends_without_a_word_is_found_gone_and_buried() {
     std::mem::forget(_never_joined);
 }
 
+/// `.stop.silent-death`: nobody signals a thread in a blocking region; if it ended there, its stack is not there any more
+/// when somebody has joined it.
+#[test]
+fn a_thread_that_ends_in_a_blocking_region_without_a_word_is_not_scanned() {
+    alone!("a_thread_that_ends_in_a_blocking_region_without_a_word_is_not_scanned");
+    const STACK: usize = 256 << 10;
+    extern "C" fn vanish(world: *mut libc::c_void) -> *mut libc::c_void {
+        // SAFETY: the test waits for this thread's end.
+        let world = unsafe { &*world.cast::<World>() };
+        // SAFETY: every Gc is a local variable.
+        let m = unsafe { world.attach("vanishes") }.unwrap();
+        let _kept = m.alloc(Leaf(1_u64)).unwrap();
+        m.blocking(|| {
+            // SAFETY: ends this thread only, without any cleaning up.
+            unsafe { libc::syscall(libc::SYS_exit, 0) };
+        });
+        std::ptr::null_mut()
+    }
+    for by in [By::Signals, By::Safepoints, By::Debugger] {
+        let world = world(by);
+        for _ in 0..3 {
+            // SAFETY: a thread on a stack of our own, which is unmapped when the thread has ended and was joined.
+            unsafe {
+                let (access, private) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+                let stack = libc::mmap(std::ptr::null_mut(), STACK, access, private, -1, 0);
+                assert_ne!(stack, libc::MAP_FAILED);
+                let mut attributes = std::mem::zeroed::<libc::pthread_attr_t>();
+                assert_eq!(libc::pthread_attr_init(&mut attributes), 0);
+                assert_eq!(libc::pthread_attr_setstack(&mut attributes, stack, STACK), 0);
+                let (mut thread, argument) = (0, std::ptr::from_ref(&world).cast_mut().cast());
+                assert_eq!(libc::pthread_create(&mut thread, &attributes, vanish, argument), 0);
+                assert_eq!(libc::pthread_join(thread, std::ptr::null_mut()), 0);
+                assert_eq!(libc::munmap(stack, STACK), 0);
+            }
+            assert_eq!(world.threads().len(), 1);
+            collect(&world);
+            assert!(world.threads().is_empty(), "{by:?}: {:?}", world.threads());
+        }
+    }
+}
+
 /// `.stop.two-collectors`: several threads decide at once; each that waits for its turn can be stopped meanwhile.
 #[rstest]
 fn threads_that_collect_at_the_same_time_take_turns(#[values(By::Signals, By::Safepoints, By::Debugger)] by: By) {

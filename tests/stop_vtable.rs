@@ -349,6 +349,40 @@ fn a_frozen_thread_that_holds_a_lock_of_the_world_is_named() {
     collect(&world);
 }
 
+/// `.debug.frozen-waiter`: a thread that waits for the locks in order to collect when the user suspends it. It gets them
+/// some time later, and must not stand with them.
+#[test]
+fn a_thread_suspended_while_it_waits_for_the_locks_keeps_nobody_from_collecting() {
+    let world = builder().stop_timeout(Duration::from_secs(3)).build().unwrap();
+    let watching = Watching::new(Duration::ZERO);
+    world.set_thread_vtable(watching.clone()).unwrap();
+    let flags = Flags::new();
+    let inner = Arc::clone(&flags);
+    let waiter = spawn(&world, "waiter", move |m| {
+        inner.wait_ready();
+        m.collect().map(|_| ())
+    });
+    let of_waiter = || world.threads().into_iter().find(|thread| thread.name.as_str() == "waiter").unwrap();
+    watching.closed.store(true, Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        // Who is being born has the allocation lock.
+        let born = scope.spawn(|| spawn(&world, "being born", |_| ()).join().unwrap());
+        wait_for("the birth", || watching.creating.load(Ordering::SeqCst) == 1);
+        flags.set_ready();
+        wait_for("the waiter to wait", || of_waiter().blocking);
+        let tid = of_waiter().tid;
+        world.suspend(tid).unwrap();
+        watching.closed.store(false, Ordering::Relaxed);
+        // Time for the waiter to get the locks, with which it must not stand.
+        std::thread::sleep(Duration::from_millis(50));
+        let collected = world.collect();
+        assert!(world.resume(tid), "the waiter was let go");
+        born.join().unwrap();
+        collected.unwrap();
+    });
+    waiter.join().unwrap().unwrap();
+}
+
 /// How a vtable lies.
 #[derive(Clone, Copy, Debug)]
 enum Lie {

@@ -204,12 +204,13 @@ impl World {
             wait();
             self.unblock(i);
         };
-        self.locks.for_stop(as_blocking, &mut Forever).expect("patient forever")
+        let is_suspended = || self.threads[i].state.is_held_by(Holder::User);
+        self.locks.for_stop(as_blocking, is_suspended, &mut Forever).expect("patient forever")
     }
 
     /// Takes the locks for a stop by a thread that nobody stops.
     pub(crate) fn locks_by_stranger(&self) -> StopLocks<'_> {
-        self.locks.for_stop(|wait| wait(), &mut Forever).expect("patient forever")
+        self.locks.for_stop(|wait| wait(), || false, &mut Forever).expect("patient forever")
     }
 
     /// Puts the thread on the list, or takes it off. Under the list lock, if the shipped code takes it.
@@ -289,10 +290,16 @@ impl World {
         }
     }
 
-    /// Gives a stop up that has not completed.
-    pub(crate) fn give_up(&self, holder: Holder) -> Vec<Abandoned> {
+    /// The time of a stop is over. True if all stand after all; otherwise all are let go.
+    pub(crate) fn give_up(&self, holder: Holder) -> bool {
         self.handshake.close(holder);
-        self.each_other(None).into_iter().map(|i| self.threads[i].state.abandon(holder)).collect()
+        let others = self.each_other(None);
+        let silent = others.iter().filter(|i| self.threads[**i].state.take_back(holder) == Abandoned::Unanswered);
+        let all_stand = silent.count() == 0;
+        if !all_stand {
+            self.start(holder, None);
+        }
+        all_stand
     }
 
     /// A collection by a thread that holds what it needs: stop, mark, start.

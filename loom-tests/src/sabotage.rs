@@ -21,7 +21,7 @@ guards! {
     StopLate StopExitRace StopCreateRace StopTwoCollectors StopPublish StopBlocking StopStalePermit StopInterrupted
     SyncLostWake SyncTimedOut EventGate EventExact EventRecheck EventBarrier EventPublish EventBell
     MarkTermination MarkGlance
-    VtableNested VtableSwap VtableCreatedUnderLock
+    VtableNested VtableSwap VtableCreatedUnderLock DebugFrozenWaiter
 }
 
 /// Whether this process runs without the guard.

@@ -36,8 +36,8 @@ Try:
   stopworld run churn --seconds 5            threads are born and die while it collects
   stopworld run lisp FILE.scm --flexowriter  a Scheme program with McCarthy's reports
   stopworld repl                             a Scheme prompt whose cells are collected
-  stopworld events GcStart                   what an event means, and what it becomes for other tools
   stopworld eventcnv -f mpsio.log --txt      a telemetry stream of the Memory Pool System, readable
+  stopworld events GcStart                   what an event means, and what it becomes for other tools
 
 While it runs, Ctrl-C ends it and still prints the table; `kill -USR1` collects.";
 
@@ -183,9 +183,9 @@ pub(super) struct Settings {
     #[arg(long, value_name = "HOW", default_value = "signals")]
     pub(super) stop: Stop,
 
-    /// How many threads mark, the collecting one included
-    #[arg(long, value_name = "N", default_value = "1", value_parser = markers, allow_negative_numbers = true)]
-    pub(super) markers: NonZeroUsize,
+    /// How many threads mark, the collecting one included [default: as many as there are processors, 4 at most]
+    #[arg(long, value_name = "N", value_parser = markers, allow_negative_numbers = true)]
+    pub(super) markers: Option<NonZeroUsize>,
 
     /// Poison freed cells and verify the whole heap after each collection (slow)
     #[arg(long)]

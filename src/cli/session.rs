@@ -122,10 +122,12 @@ fn build(settings: &Settings, listener: impl Fn(&CollectionReport) + Send + Sync
     let paranoid = if settings.paranoid { Paranoid::On } else { Paranoid::Off };
     let mut builder = World::builder()
         .stopper(stopper)
-        .markers(settings.markers.get())
         .paranoid(paranoid)
         .on_collection(listener)
-        .on_failure(|error| eprintln!("stopworld: a collection that was due did not happen: {error}"));
+        .on_failure(|error| eprintln!("stopworld: a collection that was due failed: {error}"));
+    if let Some(markers) = settings.markers {
+        builder = builder.markers(markers.get());
+    }
     if let Some(limit) = settings.heap_limit {
         builder = builder.heap_limit(limit.bytes());
     }

@@ -589,11 +589,11 @@ impl<'a> Marker<'a> {
     fn rescan_block(&mut self, block: BlockIndex) {
         let info = self.heap.blocks.info(block);
         let (space, cells, cell_bytes) = match info.state() {
-            BlockState::Free | BlockState::LargeTail => return,
+            BlockState::Free | BlockState::Reserved | BlockState::LargeTail => return,
             BlockState::LargeHead => (Space::Large as u32, 1, 0),
             _ => {
-                let cell_bytes = CELL_BYTES[usize::from(info.class.load(Relaxed))];
-                (u32::from(info.space.load(Relaxed)), cells_per_block(cell_bytes), cell_bytes)
+                let cell_bytes = CELL_BYTES[usize::from(info.head.class.load(Relaxed))];
+                (u32::from(info.head.space.load(Relaxed)), cells_per_block(cell_bytes), cell_bytes)
             }
         };
         let mut objects = 0;

@@ -36,7 +36,7 @@ use crate::world::error::StopError;
 use crate::world::name::ThreadName;
 use crate::world::region::OwnStack;
 use crate::world::registry::Threads;
-use crate::world::stop::{StopCensus, StoppedWorld};
+use crate::world::stop::{StopBy, StopCensus, StoppedWorld};
 use crate::world::stop_info::ThreadStopInfo;
 
 /// Why there was no collection. The world runs on, and nothing was reclaimed.
@@ -54,10 +54,11 @@ pub enum CollectError {
         /// What was found.
         error: VerifyError,
     },
-    /// Whoever had stopped the world did not hold it any more when marking was over.
+    /// Whoever had stopped the world did not hold it any more when marking was over. The collection is repeated by the
+    /// way of stopping that the world was built with, so that only a failure listener meets this.
     #[error(
         "collection {number} was discarded: the thread vtable let go of the stopped world before anything was freed \
-         (was the debugger killed?); the world runs on, collect again"
+         (was the debugger killed?); the world runs on, and the collection is repeated by the world's own stopper"
     )]
     Discarded {
         /// The collection that was not.
@@ -135,7 +136,22 @@ impl Collector {
         who: Collecting<'_>,
         reason: Reason,
     ) -> Result<Option<CollectionReport>, CollectError> {
-        let result = self.collect_or_fail(who, reason);
+        let mut result = self.collect_and_tell(who, reason, StopBy::InForce);
+        if let Err(CollectError::Discarded { number }) = result {
+            // Whoever held the world does not answer for it any more: once again, without him (`.debug.dies`).
+            let unless_after = who.unless_after.map(|_| number);
+            result = self.collect_and_tell(Collecting { unless_after, ..who }, reason, StopBy::BuiltIn);
+        }
+        result
+    }
+
+    fn collect_and_tell(
+        &self,
+        who: Collecting<'_>,
+        reason: Reason,
+        by: StopBy,
+    ) -> Result<Option<CollectionReport>, CollectError> {
+        let result = self.collect_once(who, reason, by);
         match (&result, &self.on_collection, &self.on_failure) {
             (Ok(Some(report)), Some(listener), _) => listener(report),
             (Err(error), _, Some(listener)) => listener(error),
@@ -144,7 +160,12 @@ impl Collector {
         result
     }
 
-    fn collect_or_fail(&self, who: Collecting<'_>, reason: Reason) -> Result<Option<CollectionReport>, CollectError> {
+    fn collect_once(
+        &self,
+        who: Collecting<'_>,
+        reason: Reason,
+        by: StopBy,
+    ) -> Result<Option<CollectionReport>, CollectError> {
         self.events.fire_gc_triggered(reason as u32);
 
         // Every lock that the stopped world needs, before the first signal.
@@ -161,7 +182,7 @@ impl Collector {
 
         // Suspend.
         self.events.fire_suspend_begin(number, reason as u32);
-        let stopped = match self.threads.stop(locks, who.own, budget) {
+        let stopped = match self.threads.stop(locks, who.own, by, budget) {
             Ok(stopped) => stopped,
             Err(error) => {
                 self.events.fire_stop_abandoned(number, error.unanswered());
@@ -387,12 +408,18 @@ impl Collector {
 
     /// No thread may be in the middle of sweeping a block when the world stops.
     fn wait_for_sweeps(&self, budget: &mut Budget) -> Result<(), StopError> {
-        if self.heap.gate.wait_until_empty(budget) {
-            return Ok(());
+        loop {
+            if self.heap.gate.wait_until_empty(budget) {
+                return Ok(());
+            }
+            let is_sweeping =
+                |record: &ThreadStopInfo| cache_of(record).is_some_and(|cache| cache.sweeping().is_some());
+            let error = self.threads.hindered_by(budget.total(), is_sweeping);
+            if error.unanswered() > 0 {
+                return Err(error);
+            }
+            // They have left meanwhile, and nobody can enter.
         }
-        Err(self
-            .threads
-            .hindered_by(budget.total(), |record| cache_of(record).is_some_and(AllocationCache::is_sweeping)))
     }
 
     fn report(
@@ -440,7 +467,7 @@ impl Collector {
         let mut budget = Budget::new(self.stop_timeout);
         let locks = self.threads.lock_for_stop(&mut budget)?;
         self.wait_for_sweeps(&mut budget)?;
-        let stopped = self.threads.stop(locks, who.own, budget)?;
+        let stopped = self.threads.stop(locks, who.own, StopBy::InForce, budget)?;
         let found = self.heap.verify();
         drop(stopped);
         found.map_err(|error| CollectError::Damaged { number: self.collections.load(Ordering::Relaxed), error })

@@ -133,13 +133,13 @@ impl MockDebugger {
                     Some(_) => {}
                     None => {
                         self.handshake.close(Holder::User);
-                        if debuggee.state.abandon(Holder::User) == Abandoned::Unanswered {
+                        if debuggee.state.take_back(Holder::User) == Abandoned::Unanswered {
                             let silent = SilentThread::describe(tid, Some(debuggee.info().name()), self.signal);
                             let threads = vec![silent];
                             return Err(StopError::Unanswered { stopper: NAME, within: FREEZE_WITHIN, of: 1, threads });
                         }
-                        // It answered in the last moment and has been let go: not frozen after all.
-                        return Err(self.refuse(format!("thread {tid} answered too late")));
+                        // It answered in the last moment.
+                        break;
                     }
                 }
             }
@@ -238,7 +238,7 @@ impl MockDebugger {
                     let gone = silent.filter(|d| !d.info().is_gone() && self.signal(d) == Signalled::Gone).count();
                     self.handshake.satisfied(Holder::Collection, epoch, gone as u32);
                 }
-                None => return Err(self.abandon(stop, debuggees)),
+                None => return self.give_up(stop, debuggees),
             }
         }
     }
@@ -255,18 +255,25 @@ impl MockDebugger {
         }
     }
 
-    /// Out of time: lets go whom it holds, and only then says who did not answer.
-    fn abandon(&self, stop: &StopRequest<'_>, debuggees: &[&'static Debuggee]) -> StopError {
+    /// Out of time: unless the last has answered in the meantime, lets go whom it holds, and only then says who did not
+    /// answer.
+    fn give_up(&self, stop: &StopRequest<'_>, debuggees: &[&'static Debuggee]) -> Result<(), StopError> {
         self.handshake.close(Holder::Collection);
+        let mut all_stand = true;
         for debuggee in debuggees.iter().filter(|d| !is_collecting(stop, d)) {
-            let silent = debuggee.state.abandon(Holder::Collection) == Abandoned::Unanswered;
+            let silent = debuggee.state.take_back(Holder::Collection) == Abandoned::Unanswered;
             debuggee.silent.store(u32::from(silent), Ordering::Relaxed);
+            all_stand &= !silent;
         }
+        if all_stand {
+            return Ok(());
+        }
+        debuggees.iter().filter(|d| !is_collecting(stop, d)).for_each(|d| d.state.release(Holder::Collection));
         // From here the world runs, and memory may be allocated.
         inside::leave();
         let silent: Vec<_> =
             debuggees.iter().filter(|d| d.silent.swap(0, Ordering::Relaxed) != 0).map(|d| d.info()).collect();
-        stop.unanswered(NAME, self.signal, &silent)
+        Err(stop.unanswered(NAME, self.signal, &silent))
     }
 }
 

@@ -3,7 +3,8 @@
 //! ```text
 //!   reservation   | block 0 | block 1 | block 2 | …                one mapping, 16 KiB a block
 //!   dense words   |  8 B    |  8 B    |  8 B    | …                what the mark loop needs of a block
-//!   BlockInfo     |  32 B   |  32 B   |  32 B   | …                what allocating and sweeping need
+//!   BlockHead     |  8 B    |  8 B    |  8 B    | …                what the sweep set-up needs
+//!   BlockTail     |  24 B   |  24 B   |  24 B   | …                what some blocks need besides
 //!   mark bytes    | 1024 B  | 1024 B  | 1024 B  | …                one byte for each cell
 //! ```
 //!
@@ -45,43 +46,71 @@ pub(crate) enum BlockState {
     LargeHead = 4,
     /// A further block of a large object.
     LargeTail = 5,
+    /// Free, but in some thread's reserve, or on its way from there into the thread's cache.
+    Reserved = 6,
 }
 
-/// What allocating and sweeping know of a block. Fields are atomic only so that reading them from anywhere is
-/// defined; each is written by the block's owner, under the allocation lock, or in the stopped world.
+/// What the sweep set-up needs to know of every block. Fields here and in [`BlockTail`] are atomic only so that reading
+/// them from anywhere is defined; each is written by the block's owner, under the allocation lock, or in the stopped
+/// world.
+///
+/// Apart from the rest, and small: the collecting thread writes it for blocks that other processors wrote last, and each
+/// cache line of that is waited for on both sides.
 #[repr(C)]
-pub(crate) struct BlockInfo {
+pub(crate) struct BlockHead {
     state: AtomicU8,
     pub(crate) space: AtomicU8,
     pub(crate) class: AtomicU8,
     /// 1: its memory was never touched, or was given back to the kernel, and reads as zero.
     pub(crate) fresh: AtomicU8,
-    /// The next block in the bin's list.
-    pub(crate) next: AtomicU32,
     /// Cells that the last collection found marked.
     pub(crate) live: AtomicU32,
+}
+
+/// What some blocks need besides.
+#[repr(C)]
+pub(crate) struct BlockTail {
+    /// The next block in the bin's list.
+    pub(crate) next: AtomicU32,
     /// The first free run that its owner has not yet used, by cell index.
     pub(crate) first_run: AtomicU32,
+    /// 1: the sweep set-up has found the block in some thread's cache.
+    pub(crate) cached: AtomicU32,
     /// Blocks of the large object that begins here.
     pub(crate) large_blocks: AtomicU32,
     /// Payload bytes of the large object that begins here.
     pub(crate) large_bytes: AtomicUsize,
 }
 
-impl BlockInfo {
-    pub(crate) fn state(&self) -> BlockState {
-        match self.state.load(Relaxed) {
+/// What allocating and sweeping know of a block.
+#[derive(Clone, Copy)]
+pub(crate) struct BlockInfo<'a> {
+    pub(crate) head: &'a BlockHead,
+    pub(crate) tail: &'a BlockTail,
+}
+
+impl BlockInfo<'_> {
+    pub(crate) fn state(self) -> BlockState {
+        match self.head.state.load(Relaxed) {
             1 => BlockState::Owned,
             2 => BlockState::Full,
             3 => BlockState::Unswept,
             4 => BlockState::LargeHead,
             5 => BlockState::LargeTail,
+            6 => BlockState::Reserved,
             _ => BlockState::Free,
         }
     }
 
-    pub(crate) fn set_state(&self, state: BlockState) {
-        self.state.store(state as u8, Relaxed);
+    pub(crate) fn set_state(self, state: BlockState) {
+        self.head.state.store(state as u8, Relaxed);
+    }
+
+    /// Notes how many cells are marked; writes only what is new.
+    pub(crate) fn set_live(self, cells: u32) {
+        if self.head.live.load(Relaxed) != cells {
+            self.head.live.store(cells, Relaxed);
+        }
     }
 }
 
@@ -207,7 +236,8 @@ impl AddressMap {
 pub(crate) struct Blocks {
     memory: Reservation,
     words: Reservation,
-    infos: Reservation,
+    heads: Reservation,
+    tails: Reservation,
     marks: Reservation,
     count: usize,
 }
@@ -224,17 +254,22 @@ impl Blocks {
         Ok(Self {
             memory: Reservation::new(count * BLOCK_BYTES, CHUNK_BYTES)?,
             words: table((count + 1) * size_of::<AtomicU64>())?,
-            infos: table(count * size_of::<BlockInfo>())?,
+            heads: table(count * size_of::<BlockHead>())?,
+            tails: table(count * size_of::<BlockTail>())?,
             marks: Reservation::new(count * MARKS_PER_BLOCK, CHUNK_BYTES)
                 .and_then(|marks| marks.commit(0, marks.len()).map(|()| marks))?,
             count,
         })
     }
 
-    /// Asks for huge pages for the heap beyond `from` bytes.
-    pub(crate) fn ask_for_huge_pages(&self, from: usize) {
-        if self.memory.len() > from {
-            self.memory.huge_pages(from, self.memory.len() - from);
+    /// Asks for huge pages for the heap beyond `from` bytes, and makes them of what lies below, marks included.
+    pub(crate) fn use_huge_pages(&self, from: usize) {
+        let marks_of_it = from / BLOCK_BYTES * MARKS_PER_BLOCK;
+        for (table, low) in [(&self.memory, from), (&self.marks, marks_of_it)] {
+            if table.len() > low {
+                table.collapse(0, low);
+                table.huge_pages(low, table.len() - low);
+            }
         }
     }
 
@@ -271,12 +306,18 @@ impl Blocks {
         self.base() + ((block as usize) << BLOCK_SHIFT)
     }
 
-    /// The info of a block.
+    /// What is known of a block.
     #[inline]
-    pub(crate) fn info(&self, block: BlockIndex) -> &BlockInfo {
-        assert!((block as usize) < self.count, "block index beyond the heap");
-        // SAFETY: in bounds of the mapped table, whose zero bytes are valid infos; mapped as long as `self`.
-        unsafe { &*self.infos.base().cast::<BlockInfo>().add(block as usize) }
+    pub(crate) fn info(&self, block: BlockIndex) -> BlockInfo<'_> {
+        let block = block as usize;
+        assert!(block < self.count, "block index beyond the heap");
+        // SAFETY: in bounds of the mapped tables, whose zero bytes are valid; mapped as long as `self`.
+        unsafe {
+            BlockInfo {
+                head: &*self.heads.base().cast::<BlockHead>().add(block),
+                tail: &*self.tails.base().cast::<BlockTail>().add(block),
+            }
+        }
     }
 
     #[inline(always)]
@@ -374,7 +415,7 @@ impl Blocks {
         let start = self.start(block);
         if word.is_large_head() {
             let header = start + FIRST_CELL;
-            let end = header + HEADER_BYTES + self.info(block).large_bytes.load(Relaxed);
+            let end = header + HEADER_BYTES + self.info(block).tail.large_bytes.load(Relaxed);
             return (address >= header && address < end.max(header + HEADER_BYTES + 1)).then_some(Cell {
                 header,
                 block,

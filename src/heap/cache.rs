@@ -15,12 +15,18 @@
 //!   root (the value may have left the registers already) and otherwise leaves it alone.
 //! - Stopped after, the cell is an object like any other, and its address is in a register.
 //!
+//! When a thread has used up its block it takes the next from its *reserve*, free blocks that lie together, for
+//! which it needed the allocation lock once. It may be stopped in the middle of that too. What a collection finds in
+//! the reserve it takes back; a block on its way from there into the cache it leaves alone, since nothing lives in it
+//! before it has arrived; and a block that no cache names any more is nobody's, whatever its state says.
+//!
 //! The collector therefore never moves a cursor, and never gives a run that a thread has to anybody else: the block
 //! stays its owner's across collections.
 
 use super::blocks::{BlockIndex, Blocks, NO_BLOCK, NO_CELL};
-use super::layout::{BINS, HEADER_BYTES};
-use crate::sync::{AtomicU32, AtomicUsize, Ordering, compiler_fence};
+use super::large::BlockRun;
+use super::layout::{BINS, BLOCK_BYTES, HEADER_BYTES};
+use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
 /// The free cells that a thread takes next, `[cursor, limit)`.
 #[derive(Debug)]
@@ -33,8 +39,21 @@ pub(crate) struct Run {
 pub(crate) struct AllocationCache {
     runs: [Run; BINS],
     blocks: [OwnedBlock; BINS],
-    /// 1: the thread is in the sweep gate. Only to name who keeps a collection from beginning.
+    /// One more than the block with which the thread is in the sweep gate; 0 outside. Names who keeps a collection from
+    /// beginning, and what a thread that a fork leaves behind had in hand.
     sweeping: AtomicU32,
+    /// Which of the heap's threads this is, as spans remember it. Not 0.
+    tag: u8,
+    /// Free blocks that the thread may take without the allocation lock: a [`BlockRun`] in one word, so that taking one
+    /// is one step. The collector takes them back.
+    reserve: AtomicU64,
+    /// The block that the thread is taking from its reserve, or `NO_BLOCK`.
+    on_its_way: AtomicU32,
+    /// Blocks taken from the reserve that had never been touched. Until somebody who has the allocation lock counts
+    /// them.
+    pub(crate) freshly_touched: AtomicU32,
+    /// Bytes of blocks taken from the reserve that no cell covers. Until the next collection counts them.
+    pub(crate) uncovered_bytes: AtomicUsize,
     /// A large object that the thread has made and no event has told of; 0 if there is none.
     large_to_tell: AtomicUsize,
 }
@@ -73,9 +92,22 @@ impl RunLink {
     }
 }
 
+const fn word_of(run: BlockRun) -> u64 {
+    (run.first as u64) << 32 | run.count as u64
+}
+
+const fn run_of(word: u64) -> BlockRun {
+    BlockRun { first: (word >> 32) as u32, count: word as u32 }
+}
+
 impl AllocationCache {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(tag: u8) -> Self {
         Self {
+            tag,
+            reserve: AtomicU64::new(0),
+            on_its_way: AtomicU32::new(NO_BLOCK),
+            freshly_touched: AtomicU32::new(0),
+            uncovered_bytes: AtomicUsize::new(0),
             runs: [const { Run { cursor: AtomicUsize::new(0), limit: AtomicUsize::new(0) } }; BINS],
             blocks: [const {
                 OwnedBlock {
@@ -89,17 +121,74 @@ impl AllocationCache {
         }
     }
 
-    /// Runs `sweep`, with the thread seen to be in the sweep gate.
-    pub(crate) fn while_sweeping<R>(&self, sweep: impl FnOnce() -> R) -> R {
-        self.sweeping.store(1, Ordering::Relaxed);
+    /// Which of the heap's threads this is, as spans remember it.
+    pub(crate) fn tag(&self) -> u8 {
+        self.tag
+    }
+
+    /// Fills the reserve, which is empty.
+    pub(crate) fn set_reserve(&self, run: BlockRun) {
+        self.reserve.store(word_of(run), Ordering::Relaxed);
+    }
+
+    /// What is in the reserve.
+    pub(crate) fn reserve(&self) -> BlockRun {
+        run_of(self.reserve.load(Ordering::Relaxed))
+    }
+
+    /// Empties the reserve, in the stopped world or for a thread that is gone: what was in it belongs to the caller.
+    pub(crate) fn take_reserve(&self) -> BlockRun {
+        let run = self.reserve();
+        self.reserve.store(0, Ordering::Relaxed);
+        run
+    }
+
+    /// The block that the thread has taken from its reserve and that its cache does not name yet.
+    pub(crate) fn on_its_way(&self) -> Option<BlockIndex> {
+        let block = self.on_its_way.load(Ordering::Relaxed);
+        let still_there = |block| self.reserve().iter().any(|reserved| reserved == block);
+        let has_arrived = |block| (0..BINS).any(|bin| self.block(bin) == Some(block));
+        (block != NO_BLOCK && !still_there(block) && !has_arrived(block)).then_some(block)
+    }
+
+    /// Takes a block from the reserve, if there is one. The thread calls [`arrived`](Self::arrived) when it is its own.
+    pub(crate) fn take_reserved(&self) -> Option<BlockIndex> {
+        loop {
+            let word = self.reserve.load(Ordering::Relaxed);
+            let BlockRun { first, count } = run_of(word);
+            if count == 0 {
+                return None;
+            }
+            self.on_its_way.store(first, Ordering::Relaxed);
+            let rest = word_of(BlockRun { first: first + 1, count: count - 1 });
+            compiler_fence(Ordering::SeqCst);
+            // One instruction, because a collection may come before and after it and empties the reserve. Relaxed: the
+            // stop orders what the collector does.
+            if self.reserve.compare_exchange(word, rest, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                return Some(first);
+            }
+        }
+    }
+
+    /// The block that was on its way is the thread's.
+    pub(crate) fn arrived(&self) {
+        compiler_fence(Ordering::SeqCst);
+        self.on_its_way.store(NO_BLOCK, Ordering::Relaxed);
+    }
+
+    /// Runs `sweep`, with the thread seen to be in the sweep gate with this block.
+    pub(crate) fn while_sweeping<R>(&self, block: BlockIndex, sweep: impl FnOnce() -> R) -> R {
+        self.sweeping.store(block + 1, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
         let result = sweep();
+        compiler_fence(Ordering::SeqCst);
         self.sweeping.store(0, Ordering::Relaxed);
         result
     }
 
-    /// Whether the thread is in the sweep gate: a hint.
-    pub(crate) fn is_sweeping(&self) -> bool {
-        self.sweeping.load(Ordering::Relaxed) != 0
+    /// The block with which the thread is in the sweep gate: a hint, unless the thread is lost.
+    pub(crate) fn sweeping(&self) -> Option<BlockIndex> {
+        self.sweeping.load(Ordering::Relaxed).checked_sub(1)
     }
 
     /// Takes a cell from the bin's run and lets `build` write its payload; then publishes header and cell.
@@ -140,7 +229,7 @@ impl AllocationCache {
     pub(crate) fn next_run(&self, blocks: &Blocks, bin: usize, cell_bytes: usize) -> bool {
         let Some(block) = self.block(bin) else { return false };
         let info = blocks.info(block);
-        let first = info.first_run.load(Ordering::Relaxed);
+        let first = info.tail.first_run.load(Ordering::Relaxed);
         if first == NO_CELL {
             return false;
         }
@@ -150,7 +239,7 @@ impl AllocationCache {
         let bytes = link.cells as usize * cell_bytes;
         let owned = &self.blocks[bin];
         owned.rest.store(owned.rest.load(Ordering::Relaxed).saturating_sub(bytes), Ordering::Relaxed);
-        info.first_run.store(link.next, Ordering::Relaxed);
+        info.tail.first_run.store(link.next, Ordering::Relaxed);
         let run = &self.runs[bin];
         // With a cursor of 0 the thread is building nothing, whatever the limit says.
         run.cursor.store(0, Ordering::Relaxed);
@@ -235,8 +324,9 @@ impl AllocationCache {
         left + self.blocks[bin].rest.load(Ordering::Relaxed)
     }
 
-    /// [`unused_bytes`](Self::unused_bytes) of all bins.
+    /// [`unused_bytes`](Self::unused_bytes) of all bins, and a block that is on its way.
     pub(crate) fn all_unused_bytes(&self) -> usize {
-        (0..BINS).map(|bin| self.unused_bytes(bin)).sum()
+        let on_its_way = if self.on_its_way().is_some() { BLOCK_BYTES } else { 0 };
+        (0..BINS).map(|bin| self.unused_bytes(bin)).sum::<usize>() + on_its_way
     }
 }

@@ -27,7 +27,8 @@ impl SweepGate {
 
     /// Enters; the allocation lock is held.
     pub(crate) fn enter(&self) -> Sweeping<'_> {
-        self.word.fetch_add(1, Ordering::Relaxed);
+        // Release pairs with the Acquire of `wait_until_empty`: who enters has said before that it does.
+        self.word.fetch_add(1, Ordering::Release);
         Sweeping(self)
     }
 

@@ -33,17 +33,22 @@ use std::io;
 use blocks::{BlockIndex, BlockState, Blocks, NO_BLOCK};
 use cache::AllocationCache;
 use gate::SweepGate;
-use large::FreeBlocks;
+use large::{BlockRun, FreeBlocks};
 use layout::{
     BINS, BLOCK_BYTES, CELL_BYTES, CHUNK_BLOCKS, CHUNK_BYTES, CLASSED_SPACES, CLASSES, SPACES, Space, cells_per_block,
 };
 
 use crate::sabotage::{Guard, removed};
-use crate::sync::{AtomicU8, AtomicU64, LockGuard, Ordering::Relaxed};
+use crate::sync::{AtomicU8, AtomicU64, LockGuard, Ordering, Ordering::Relaxed, compiler_fence};
 
-/// Beyond this much the heap asks for huge pages: they halve the time to mark a large random graph, but a small heap
+/// From this size on the heap lies on huge pages: they halve the time to mark a large random graph, but a small heap
 /// would pay for memory that it never touches.
 const HUGE_PAGES_FROM: usize = 64 << 20;
+
+/// The most blocks that a thread takes at once: 512 KiB, which its own part of the cache holds.
+const MOST_RESERVED: u64 = 32;
+/// A thread takes at most this part of what is left of the budget.
+const RESERVE_PARTS: usize = 16;
 
 /// Whether freed cells are poisoned and the heap is verified after each collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,6 +107,8 @@ pub(crate) struct Heap {
     /// The epoch of the last finished collection.
     swept_epoch: AtomicU8,
     pub(crate) paranoid: bool,
+    /// A bit for each tag that a thread has.
+    tags: AtomicU64,
     committed_bytes: AtomicU64,
     /// As many of them as events have told of.
     announced_bytes: AtomicU64,
@@ -120,7 +127,6 @@ impl Heap {
         let limit_blocks = (limit / BLOCK_BYTES).max(1);
         let count = limit_blocks.next_multiple_of(CHUNK_BLOCKS);
         let blocks = Blocks::reserve(count)?;
-        blocks.ask_for_huge_pages(HUGE_PAGES_FROM);
         Ok(Self {
             state: UnsafeCell::new(HeapState {
                 committed_blocks: 0,
@@ -137,6 +143,7 @@ impl Heap {
             epoch: AtomicU8::new(1),
             swept_epoch: AtomicU8::new(1),
             paranoid: paranoid == Paranoid::On,
+            tags: AtomicU64::new(0),
             committed_bytes: AtomicU64::new(0),
             announced_bytes: AtomicU64::new(0),
             pools: [0; SPACES],
@@ -190,9 +197,9 @@ impl Heap {
         for block in 0..state.committed_blocks as BlockIndex {
             let info = self.blocks.info(block);
             let cells = match info.state() {
-                BlockState::Free | BlockState::LargeTail => 0,
+                BlockState::Free | BlockState::Reserved | BlockState::LargeTail => 0,
                 BlockState::LargeHead => 1,
-                _ => cells_per_block(CELL_BYTES[usize::from(info.class.load(Relaxed))]),
+                _ => cells_per_block(CELL_BYTES[usize::from(info.head.class.load(Relaxed))]),
             };
             for mark in self.blocks.marks(block, cells) {
                 if mark.load(Relaxed) == new {
@@ -226,6 +233,10 @@ impl Heap {
             if cache.next_run(&self.blocks, bin, cell_bytes) {
                 return Refill::Ready;
             }
+            if let Some(block) = cache.take_reserved() {
+                self.install_empty(cache, bin, block);
+                continue;
+            }
             let guard = lock();
             // SAFETY: the allocation lock is held.
             let state = unsafe { self.state() };
@@ -233,44 +244,86 @@ impl Heap {
                 return Refill::NeedsCollection(Need::Budget);
             }
             let listed = state.lists[bin];
-            let cells = cells_per_block(cell_bytes);
-            let mut fresh = false;
-            let (block, free_cells) = if listed != NO_BLOCK {
-                let info = self.blocks.info(listed);
-                state.lists[bin] = info.next.load(Relaxed);
-                (listed, cells - info.live.load(Relaxed) as usize)
-            } else if let Some(block) = self.take_free_blocks(state, 1) {
-                fresh = self.take_fresh(state, block);
-                let info = self.blocks.info(block);
-                info.class.store(class as u8, Relaxed);
-                info.space.store((bin / CLASSES) as u8, Relaxed);
-                info.live.store(0, Relaxed);
-                // Marks of what lived here before may carry the epoch that is in force.
-                for mark in self.blocks.marks(block, cells) {
-                    mark.store(0, Relaxed);
+            if listed == NO_BLOCK {
+                if !self.fill_reserve(state, cache) {
+                    return Refill::NeedsCollection(Need::Room);
                 }
-                (block, cells)
-            } else {
-                return Refill::NeedsCollection(Need::Room);
-            };
+                continue;
+            }
+            let info = self.blocks.info(listed);
+            state.lists[bin] = info.tail.next.load(Relaxed);
             if let Some(used_up) = cache.block(bin) {
                 cache.retire(bin);
                 self.blocks.info(used_up).set_state(BlockState::Full);
             }
+            let free_cells = cells_per_block(cell_bytes) - info.head.live.load(Relaxed) as usize;
             state.acquired_bytes += (free_cells * cell_bytes) as u64;
-            self.blocks.info(block).set_state(BlockState::Owned);
-            cache.while_sweeping(|| {
+            info.set_state(BlockState::Owned);
+            cache.while_sweeping(listed, || {
                 let sweeping = self.gate.enter();
                 drop(guard);
-                let free_bytes = if free_cells == cells {
-                    self.sweep_empty_block(block, cell_bytes, fresh)
-                } else {
-                    self.sweep_block(block, cell_bytes)
-                };
-                cache.install(bin, block, free_bytes);
+                let free_bytes = self.sweep_block(listed, cell_bytes);
+                cache.install(bin, listed, free_bytes);
                 drop(sweeping);
             });
         }
+    }
+
+    /// Gives a thread free blocks that it may take without the lock. False if there is no room. The allocation lock is
+    /// held.
+    fn fill_reserve(&self, state: &mut HeapState, cache: &AllocationCache) -> bool {
+        state.resident_blocks += cache.freshly_touched.swap(0, Relaxed) as usize;
+        // Near the end of the budget few at a time, so that what one thread keeps is not what others lack.
+        let left = state.budget_bytes.saturating_sub(state.acquired_bytes) / (BLOCK_BYTES * RESERVE_PARTS) as u64;
+        let most = left.clamp(1, MOST_RESERVED) as u32;
+        let run = match state.free.take_some(cache.tag(), most, state.committed_blocks) {
+            Some(run) => run,
+            None => match self.take_free_blocks(state, 1) {
+                Some(first) => BlockRun { first, count: 1 },
+                None => return false,
+            },
+        };
+        state.acquired_bytes += (run.count as usize * BLOCK_BYTES) as u64;
+        for block in run.iter() {
+            self.blocks.info(block).set_state(BlockState::Reserved);
+        }
+        cache.set_reserve(run);
+        true
+    }
+
+    /// Cuts a block from the thread's own reserve into cells and makes it the one that the thread allocates from. No
+    /// lock is held: the thread may be stopped anywhere in here, and a collection leaves the block alone until the cache
+    /// names it.
+    fn install_empty(&self, cache: &AllocationCache, bin: usize, block: BlockIndex) {
+        let cell_bytes = CELL_BYTES[bin % CLASSES];
+        let info = self.blocks.info(block);
+        info.head.class.store((bin % CLASSES) as u8, Relaxed);
+        info.head.space.store((bin / CLASSES) as u8, Relaxed);
+        info.set_live(0);
+        let fresh = info.head.fresh.load(Relaxed) == 1;
+        if fresh {
+            info.head.fresh.store(0, Relaxed);
+            cache.freshly_touched.fetch_add(1, Relaxed);
+        }
+        let free_bytes = self.sweep_empty_block(block, cell_bytes, fresh);
+        // The block that is used up stays in the state that it has: it is in no cache, and so the next collection knows.
+        cache.install(bin, block, free_bytes);
+        compiler_fence(Ordering::SeqCst);
+        info.set_state(BlockState::Owned);
+        cache.uncovered_bytes.fetch_add(BLOCK_BYTES - free_bytes, Relaxed);
+        cache.arrived();
+    }
+
+    /// Takes back what a thread has reserved but not used. World stopped or the thread gone; allocation lock held.
+    /// Returns the bytes that had been counted as handed out.
+    pub(crate) fn take_back_reserve(&self, state: &mut HeapState, cache: &AllocationCache) -> u64 {
+        state.resident_blocks += cache.freshly_touched.swap(0, Relaxed) as usize;
+        let run = cache.take_reserve();
+        for block in run.iter() {
+            self.blocks.info(block).set_state(BlockState::Free);
+            state.free.insert(block);
+        }
+        (run.count as usize * BLOCK_BYTES + cache.uncovered_bytes.swap(0, Relaxed)) as u64
     }
 
     /// Takes `count` blocks side by side, committing more memory if need be. `None` when the limit is reached.
@@ -294,17 +347,20 @@ impl Heap {
             let (from, to) = (state.committed_blocks, target);
             self.blocks.memory().commit(from * BLOCK_BYTES, (to - from) * BLOCK_BYTES).ok()?;
             for block in from..to {
-                self.blocks.info(block as BlockIndex).fresh.store(1, Relaxed);
+                self.blocks.info(block as BlockIndex).head.fresh.store(1, Relaxed);
                 state.free.insert(block as BlockIndex);
             }
             state.committed_blocks = to;
+            if from * BLOCK_BYTES < HUGE_PAGES_FROM && to * BLOCK_BYTES >= HUGE_PAGES_FROM {
+                self.blocks.use_huge_pages(HUGE_PAGES_FROM);
+            }
             self.committed_bytes.store((to * BLOCK_BYTES) as u64, Relaxed);
         }
     }
 
     /// Whether a block that was just taken reads as zero. From now on it does not.
     pub(crate) fn take_fresh(&self, state: &mut HeapState, block: BlockIndex) -> bool {
-        let fresh = self.blocks.info(block).fresh.swap(0, Relaxed) == 1;
+        let fresh = self.blocks.info(block).head.fresh.swap(0, Relaxed) == 1;
         state.resident_blocks += usize::from(fresh);
         fresh
     }
@@ -316,7 +372,7 @@ impl Heap {
         // SAFETY: the allocation lock is held.
         let state = unsafe { self.state() };
         let is_ours = |state: &mut HeapState, block: usize| {
-            state.free.contains(block) && self.blocks.info(block as BlockIndex).fresh.load(Relaxed) == 0
+            state.free.contains(block) && self.blocks.info(block as BlockIndex).head.fresh.load(Relaxed) == 0
         };
         let mut end = state.committed_blocks.min(*below);
         while end > 0 && !is_ours(state, end - 1) {
@@ -333,7 +389,7 @@ impl Heap {
         }
         self.blocks.memory().release(first * BLOCK_BYTES, bytes).ok()?;
         for block in first..end {
-            self.blocks.info(block as BlockIndex).fresh.store(1, Relaxed);
+            self.blocks.info(block as BlockIndex).head.fresh.store(1, Relaxed);
         }
         state.resident_blocks -= end - first;
         Some((self.blocks.start(first as BlockIndex), bytes))
@@ -355,18 +411,53 @@ impl Heap {
         (committed > before).then(|| (self.blocks.base() + before as usize, (committed - before) as usize))
     }
 
+    /// A cache for a thread that attaches.
+    pub(crate) fn new_cache(&self) -> AllocationCache {
+        let lowest = |tags: u64| (tags != u64::MAX).then(|| tags | (tags + 1));
+        // Relaxed: a tag is a hint. Those who come when all are given out share the last one.
+        let before = self.tags.fetch_update(Relaxed, Relaxed, lowest).unwrap_or(u64::MAX >> 1);
+        AllocationCache::new(before.trailing_ones() as u8 + 1)
+    }
+
     /// Gives back everything that a thread owned, when it detaches. The allocation lock is held.
     pub(crate) fn release_cache(&self, cache: &AllocationCache) {
+        // SAFETY: the allocation lock is held.
+        let state = unsafe { self.state() };
+        state.returned_bytes += self.take_back_reserve(state, cache);
+        // A thread that is gone without having said so may have been in the middle of taking one.
+        if let Some(block) = cache.on_its_way() {
+            self.blocks.set_none(block);
+            self.blocks.info(block).set_state(BlockState::Free);
+            state.free.insert(block);
+            state.returned_bytes += BLOCK_BYTES as u64;
+        }
+        cache.arrived();
+        self.tags.fetch_and(!(1 << (cache.tag() - 1)), Relaxed);
         for bin in 0..CLASSED_SPACES * CLASSES {
             if let Some(block) = cache.block(bin) {
                 // What is left in its runs becomes allocatable again after the next collection.
-                // SAFETY: the allocation lock is held.
-                let state = unsafe { self.state() };
                 state.returned_bytes += cache.unused_bytes(bin) as u64;
                 cache.retire(bin);
                 self.blocks.info(block).set_state(BlockState::Full);
             }
         }
+    }
+
+    /// Ends what a thread had begun that does not exist any more: the sweep of a block which it had taken, and which nobody
+    /// else knows of (`.stop.fork`). A sweep may be begun anew at any point of it. The allocation lock is held.
+    pub(crate) fn finish_sweep_of(&self, cache: &AllocationCache) {
+        let Some(block) = cache.sweeping() else { return };
+        let info = self.blocks.info(block);
+        let class = usize::from(info.head.class.load(Relaxed));
+        let bin = usize::from(info.head.space.load(Relaxed)) * CLASSES + class;
+        // A large object has no header until it is whole, and so is free after the next collection.
+        if info.state() != BlockState::Owned || cache.block(bin) == Some(block) {
+            return;
+        }
+        let free_bytes = self.sweep_block(block, CELL_BYTES[class]);
+        // SAFETY: the allocation lock is held.
+        unsafe { self.state() }.returned_bytes += free_bytes as u64;
+        info.set_state(BlockState::Full);
     }
 
     /// Before the first collection: how much may be allocated until then. Before the world has threads.

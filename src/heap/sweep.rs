@@ -15,7 +15,9 @@
 use super::Heap;
 use super::blocks::{BlockIndex, BlockState, Cell, NO_BLOCK, NO_CELL};
 use super::cache::{AllocationCache, RunLink};
-use super::layout::{BINS, BLOCK_BYTES, CELL_BYTES, CLASSES, FIRST_CELL, HEADER_BYTES, Space, bin, cells_per_block};
+use super::layout::{
+    BINS, BLOCK_BYTES, CELL_BYTES, CLASSES, FIRST_CELL, HEADER_BYTES, MARKS_PER_BLOCK, Space, bin, cells_per_block,
+};
 use crate::events::{EventId, Events};
 use crate::sync::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 
@@ -59,7 +61,7 @@ impl Heap {
     /// Sorts every block by what the marks say. World stopped, allocation lock held, marking finished.
     pub(crate) fn set_up_sweep<'a>(
         &self,
-        caches: impl Iterator<Item = &'a AllocationCache>,
+        caches: impl Iterator<Item = &'a AllocationCache> + Clone,
         events: &Events,
     ) -> LiveCount {
         let epoch = self.epoch();
@@ -67,6 +69,15 @@ impl Heap {
         // SAFETY: the collector holds the allocation lock.
         let state = unsafe { self.state() };
         state.lists = [NO_BLOCK; BINS];
+        for cache in caches.clone() {
+            let taken_back = self.take_back_reserve(state, cache);
+            state.returned_bytes += taken_back;
+            for block in (0..BINS).filter_map(|bin| cache.block(bin)) {
+                // The thread may have been stopped before it could say so.
+                self.blocks.info(block).set_state(BlockState::Owned);
+                self.blocks.info(block).tail.cached.store(1, Relaxed);
+            }
+        }
         let mut live = LiveCount::default();
         // From the last block to the first, so that each list, which grows at its head, is in address order.
         let mut block = state.committed_blocks as BlockIndex;
@@ -75,7 +86,7 @@ impl Heap {
             let info = self.blocks.info(block);
             let kind = info.state();
             match kind {
-                BlockState::Free | BlockState::LargeTail => {}
+                BlockState::Free | BlockState::Reserved | BlockState::LargeTail => {}
                 BlockState::LargeHead => {
                     let (start, bytes) = (self.blocks.start(block), self.large_footprint(block));
                     let is_alive = self.blocks.mark(block, 0).load(Relaxed) == epoch;
@@ -91,16 +102,16 @@ impl Heap {
                     }
                 }
                 BlockState::Owned | BlockState::Full | BlockState::Unswept => {
-                    let class = usize::from(info.class.load(Relaxed));
+                    let class = usize::from(info.head.class.load(Relaxed));
                     let space =
-                        if info.space.load(Relaxed) == Space::Pinned as u8 { Space::Pinned } else { Space::Small };
+                        if info.head.space.load(Relaxed) == Space::Pinned as u8 { Space::Pinned } else { Space::Small };
                     let cells = cells_per_block(CELL_BYTES[class]);
                     let marked = count_equal(self.blocks.marks(block, cells), epoch);
-                    info.live.store(marked as u32, Relaxed);
+                    info.set_live(marked as u32);
                     live.objects += marked as u64;
                     live.bytes.add(space, (marked * CELL_BYTES[class]) as u64);
                     events.fire_block_reclaimed(self.blocks.start(block), space as u32, marked * CELL_BYTES[class]);
-                    if kind == BlockState::Owned {
+                    if info.tail.cached.swap(0, Relaxed) == 1 {
                         continue;
                     }
                     if let Some(events) = tells {
@@ -122,7 +133,7 @@ impl Heap {
                             self.blocks.set_unswept(block);
                         }
                         let list = &mut state.lists[bin(space, class)];
-                        info.next.store(*list, Relaxed);
+                        info.tail.next.store(*list, Relaxed);
                         *list = block;
                     }
                 }
@@ -158,11 +169,11 @@ impl Heap {
         for block in 0..committed as BlockIndex {
             let info = self.blocks.info(block);
             let (space, cells) = match info.state() {
-                BlockState::Free | BlockState::LargeTail => continue,
+                BlockState::Free | BlockState::Reserved | BlockState::LargeTail => continue,
                 BlockState::LargeHead => (Space::Large as u32, 1),
                 _ => {
-                    let cell_bytes = CELL_BYTES[usize::from(info.class.load(Relaxed))];
-                    (u32::from(info.space.load(Relaxed)), cells_per_block(cell_bytes))
+                    let cell_bytes = CELL_BYTES[usize::from(info.head.class.load(Relaxed))];
+                    (u32::from(info.head.space.load(Relaxed)), cells_per_block(cell_bytes))
                 }
             };
             let marked = count_equal(self.blocks.marks(block, cells), epoch);
@@ -251,7 +262,7 @@ impl Heap {
             free_cells += end - first;
             end = first;
         }
-        info.first_run.store(next, Relaxed);
+        info.tail.first_run.store(next, Relaxed);
         self.blocks.set_cells(block, cell_bytes);
         free_cells * cell_bytes
     }
@@ -280,7 +291,7 @@ impl Heap {
         }
         // SAFETY: as above.
         unsafe { RunLink { next: NO_CELL, cells: cells as u32 }.write(self.blocks.cell(block, cell_bytes, 0).header) };
-        self.blocks.info(block).first_run.store(0, Relaxed);
+        self.blocks.info(block).tail.first_run.store(0, Relaxed);
         self.blocks.set_cells(block, cell_bytes);
         cells * cell_bytes
     }
@@ -314,28 +325,20 @@ impl Heap {
         mark == self.swept_epoch() || mark == self.epoch()
     }
 
-    /// Before the epoch wraps to 1: finishes all sweeping and clears all marks. World stopped, lock held.
+    /// Before the epoch wraps to 1: finishes all sweeping and clears all marks, those that nobody cleared when their
+    /// block became free too: an old mark must never meet its epoch again. World stopped, lock held.
     pub(crate) fn forget_old_marks(&self) {
         // SAFETY: the collector holds the allocation lock.
         let state = unsafe { self.state() };
         for block in 0..state.committed_blocks as BlockIndex {
             let info = self.blocks.info(block);
-            let cells = match info.state() {
-                BlockState::Free | BlockState::LargeTail => 0,
-                BlockState::LargeHead => 1,
-                BlockState::Owned | BlockState::Full => {
-                    cells_per_block(CELL_BYTES[usize::from(info.class.load(Relaxed))])
-                }
-                BlockState::Unswept => {
-                    let cell_bytes = CELL_BYTES[usize::from(info.class.load(Relaxed))];
-                    self.sweep_block(block, cell_bytes);
-                    // Swept once: its marks are about to be cleared, and if this collection is discarded, a second
-                    // sweep by them would bury what is alive.
-                    info.set_state(BlockState::Full);
-                    cells_per_block(cell_bytes)
-                }
-            };
-            for mark in self.blocks.marks(block, cells) {
+            if info.state() == BlockState::Unswept {
+                self.sweep_block(block, CELL_BYTES[usize::from(info.head.class.load(Relaxed))]);
+                // Swept once: its marks are about to be cleared, and if this collection is discarded, a second sweep by
+                // them would bury what is alive.
+                info.set_state(BlockState::Full);
+            }
+            for mark in self.blocks.marks(block, MARKS_PER_BLOCK) {
                 mark.store(0, Relaxed);
             }
         }
@@ -357,6 +360,7 @@ fn count_equal(marks: &[AtomicU8], value: u8) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::heap::Paranoid;
     use proptest::prelude::*;
 
     proptest! {
@@ -367,5 +371,33 @@ mod tests {
             let marks: Vec<AtomicU8> = bytes.iter().map(|&byte| AtomicU8::new(byte)).collect();
             prop_assert_eq!(count_equal(&marks, value), bytes.iter().filter(|&&byte| byte == value).count());
         }
+    }
+
+    /// `.stop.fork`: a fork may leave a thread behind in the middle of a sweep: after the first word of it, or before the last.
+    #[rstest::rstest]
+    fn the_block_that_a_lost_thread_was_sweeping_is_free_again_after_the_next_collection(
+        #[values(1, 3)] live: usize,
+        #[values(false, true)] nearly_done: bool,
+    ) {
+        let heap = Heap::new(1 << 20, Paranoid::On).unwrap();
+        let (class, cache) = (2, heap.new_cache());
+        // SAFETY: nobody else knows this heap.
+        let block = heap.take_free_blocks(unsafe { heap.state() }, 1).unwrap();
+        let info = heap.blocks.info(block);
+        info.head.class.store(class as u8, Relaxed);
+        info.head.live.store(live as u32, Relaxed);
+        info.set_state(BlockState::Owned);
+        heap.blocks.marks(block, live).iter().for_each(|mark| mark.store(heap.epoch(), Relaxed));
+        cache.while_sweeping(block, || {
+            if nearly_done {
+                heap.sweep_block(block, CELL_BYTES[class]);
+            }
+            heap.finish_sweep_of(&cache);
+        });
+        assert_eq!(info.state(), BlockState::Full, "nobody's any more");
+        assert_eq!(info.tail.first_run.load(Relaxed), live as u32, "the first run lies behind what is alive");
+        heap.begin_marking();
+        heap.set_up_sweep(std::iter::empty(), &Events::new());
+        assert_eq!(info.state(), BlockState::Free);
     }
 }

@@ -407,6 +407,10 @@ unsafe impl Word for bool {
 ///     }
 /// }
 /// ```
+///
+/// **References first.** The compiler orders the fields as it likes (an array of numbers may come before the references), and
+/// marking reads an object from its header to its last reference. In a struct of more than a cache line write `#[repr(C)]`
+/// and the references before everything else: then one line is all that marking loads.
 #[macro_export]
 macro_rules! traced {
     ($(

@@ -116,21 +116,23 @@ impl Heap {
         match state {
             BlockState::Free if !free || word.has_objects() => return broken("free"),
             BlockState::Free => return Ok(()),
+            BlockState::Reserved if free => return broken("reserved"),
+            BlockState::Reserved => return Ok(()),
             BlockState::LargeTail if free || word.has_objects() => return broken("in a large object"),
             BlockState::LargeTail => return Ok(()),
             BlockState::LargeHead if free || !word.is_large_head() => return broken("a large object"),
             BlockState::LargeHead => {
                 let cell = Cell { header: self.blocks.start(block) + FIRST_CELL, block, index: 0 };
                 found.live.large += self.large_footprint(block);
-                return self.verify_object(cell, info.large_bytes.load(Relaxed) + HEADER_BYTES, found);
+                return self.verify_object(cell, info.tail.large_bytes.load(Relaxed) + HEADER_BYTES, found);
             }
             BlockState::Owned | BlockState::Full | BlockState::Unswept => {}
         }
-        let cell_bytes = CELL_BYTES[usize::from(info.class.load(Relaxed))];
+        let cell_bytes = CELL_BYTES[usize::from(info.head.class.load(Relaxed))];
         if free || word.cell_bytes() != cell_bytes {
             return broken("cut into cells");
         }
-        let space = if info.space.load(Relaxed) == Space::Pinned as u8 { Space::Pinned } else { Space::Small };
+        let space = if info.head.space.load(Relaxed) == Space::Pinned as u8 { Space::Pinned } else { Space::Small };
         for index in 0..cells_per_block(cell_bytes) as u32 {
             let cell = self.blocks.cell(block, cell_bytes, index);
             if self.is_alive(cell) {
@@ -194,7 +196,7 @@ impl Heap {
     /// The runs of a block that a thread owns, but for the one that it has taken already.
     fn verify_runs(&self, block: BlockIndex, cell_bytes: usize, found: &mut Verified) -> Result<(), VerifyError> {
         let cells = cells_per_block(cell_bytes) as u32;
-        let mut first = self.blocks.info(block).first_run.load(Relaxed);
+        let mut first = self.blocks.info(block).tail.first_run.load(Relaxed);
         while first != NO_CELL {
             let broken = Err(VerifyError::Run { block, cell: first });
             if first >= cells {
@@ -225,13 +227,13 @@ impl Heap {
             let mut seen = 0;
             while block != NO_BLOCK {
                 let info = self.blocks.info(block);
-                let right_bin = usize::from(info.class.load(Relaxed)) == bin % CLASSES
-                    && usize::from(info.space.load(Relaxed)) == bin / CLASSES;
+                let right_bin = usize::from(info.head.class.load(Relaxed)) == bin % CLASSES
+                    && usize::from(info.head.space.load(Relaxed)) == bin / CLASSES;
                 if info.state() != BlockState::Unswept || !right_bin || seen > committed {
                     return Err(VerifyError::Block { block, state: "listed" });
                 }
                 seen += 1;
-                block = info.next.load(Relaxed);
+                block = info.tail.next.load(Relaxed);
             }
         }
         Ok(())

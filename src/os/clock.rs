@@ -53,6 +53,15 @@ impl Budget {
         Duration::from_nanos(self.total_ns - self.left_ns)
     }
 
+    /// Lets `spend` spend all of it but a quarter of what is left, which is there when it comes back.
+    pub(crate) fn sparing_a_quarter<R>(&mut self, spend: impl FnOnce(&mut Self) -> R) -> R {
+        let spared = self.left_ns / 4;
+        self.left_ns -= spared;
+        let result = spend(self);
+        self.left_ns += spared;
+        result
+    }
+
     /// Nothing is left.
     #[cfg(test)]
     pub(crate) fn is_exhausted(&self) -> bool {
@@ -94,6 +103,15 @@ mod tests {
         assert!(slept.is_some());
         assert!(!budget.is_exhausted(), "a pause longer than the whole budget was charged in full");
         assert!(budget.spent() <= Duration::from_nanos(SLICE_NS));
+    }
+
+    #[test]
+    fn what_is_spared_is_there_for_the_next() {
+        let mut budget = Budget::new(Duration::from_millis(8));
+        let sleep = |ns| std::thread::sleep(Duration::from_nanos(ns));
+        budget.sparing_a_quarter(|budget| while budget.slice(1_000_000, sleep).is_some() {});
+        assert_eq!(budget.spent(), Duration::from_millis(6));
+        assert!(budget.slice(1_000_000, sleep).is_some());
     }
 
     #[test]

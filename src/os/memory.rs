@@ -100,6 +100,12 @@ impl Reservation {
         if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
+    /// Makes huge pages of what is mapped already, now; a kernel that can't (before 6.1) leaves it as it is.
+    pub(crate) fn collapse(&self, offset: usize, len: usize) {
+        // SAFETY: the range is inside our own mapping (checked by `at`); the advice changes no contents.
+        unsafe { libc::madvise(self.at(offset, len), len, libc::MADV_COLLAPSE) };
+    }
+
     /// Asks for huge pages; a kernel that has none says nothing to us and we nothing to the user.
     pub(crate) fn huge_pages(&self, offset: usize, len: usize) {
         // SAFETY: the range is inside our own mapping (checked by `at`); the advice changes no contents.

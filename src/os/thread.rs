@@ -1,9 +1,10 @@
 //! Threads as the kernel and libc know them.
 
+use std::cell::Cell;
 use std::io;
 
 use super::{Errno, Tid};
-use crate::sync::{AtomicI32, Ordering};
+use crate::sync::{AtomicI32, AtomicU32, Ordering};
 
 /// A stack, `[low, high)`: it grows down from `high`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,9 +49,28 @@ pub(crate) fn getpid() -> i32 {
     }
 }
 
-/// In the child of a fork: the process id is another.
-pub(crate) fn forget_pid() {
+/// In the child of a fork, on its only thread: the process and the thread have other ids.
+pub(crate) fn forget_ids() {
     PID.store(0, Ordering::Relaxed);
+    KNOWN.set(Tid(0));
+}
+
+thread_local! {
+    /// The thread's id once it was asked for; 0 before.
+    static KNOWN: Cell<Tid> = const { Cell::new(Tid(0)) };
+}
+
+/// [`gettid`] without the system call, for what a program does a million times in a second. Not for handlers, and not inside a
+/// stop: thread-local storage may be allocated on its first use.
+#[inline]
+pub(crate) fn known_tid() -> Tid {
+    let known = KNOWN.get();
+    if known != Tid(0) {
+        return known;
+    }
+    let tid = gettid();
+    KNOWN.set(tid);
+    tid
 }
 
 /// Sends `signal` to one thread of this process. Async-signal-safe, errno preserved.
@@ -143,6 +163,55 @@ impl ExitKey {
     }
 }
 
+/// Tells of a thread whether it lives, at the price of one load: a robust mutex that the thread holds as long as it is
+/// attached.
+///
+/// When a thread ends, however it ends, the kernel walks its list of robust mutexes and marks each that it still holds; and it
+/// does so before it tells anybody else of the end. So whoever has waited for the thread, and unmapped its stack, comes
+/// after the mark. All zero bytes are a pulse that nobody has.
+#[derive(Debug)]
+#[repr(C, align(8))]
+pub(crate) struct Pulse {
+    mutex: [AtomicU32; std::mem::size_of::<libc::pthread_mutex_t>() / 4],
+}
+
+const _: () = assert!(std::mem::align_of::<Pulse>() >= std::mem::align_of::<libc::pthread_mutex_t>());
+
+impl Pulse {
+    fn mutex(&self) -> *mut libc::pthread_mutex_t {
+        self.mutex.as_ptr().cast_mut().cast()
+    }
+
+    /// The calling thread's pulse from now on, whosever it was. It stays where it is until [`end`](Self::end), or for good.
+    ///
+    /// If libc refuses, or if it keeps its mutexes in a way of its own, then nobody is ever found dead.
+    pub(crate) fn begin(&self) {
+        let mut attributes = std::mem::MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
+        // SAFETY: attributes are initialised first and destroyed last. Nobody uses the mutex: its thread has ended it or is
+        // gone, or it is the calling one, in the child of a fork, where libc begins with an empty list.
+        unsafe {
+            libc::pthread_mutexattr_init(attributes.as_mut_ptr());
+            libc::pthread_mutexattr_setrobust(attributes.as_mut_ptr(), libc::PTHREAD_MUTEX_ROBUST);
+            libc::pthread_mutex_init(self.mutex(), attributes.as_ptr());
+            libc::pthread_mutex_lock(self.mutex());
+            libc::pthread_mutexattr_destroy(attributes.as_mut_ptr());
+        }
+    }
+
+    /// The calling thread's pulse is no sign of its life any more.
+    pub(crate) fn end(&self) {
+        // SAFETY: `begin` was called on this thread.
+        unsafe { libc::pthread_mutex_unlock(self.mutex()) };
+    }
+
+    /// Whether the thread ended without [`end`](Self::end). Async-signal-safe, stop-safe.
+    #[inline]
+    pub(crate) fn has_stopped(&self) -> bool {
+        // The futex is the mutex's first word. Acquire: what the thread did before it ended is seen.
+        self.mutex[0].load(Ordering::Acquire) & libc::FUTEX_OWNER_DIED != 0
+    }
+}
+
 /// Registers the three functions that libc calls around each fork of this process. Can't be undone.
 pub(crate) fn at_fork(
     prepare: unsafe extern "C" fn(),
@@ -172,6 +241,21 @@ mod tests {
         let (stack, alternate) =
             std::thread::spawn(|| (current_stack().unwrap(), sigaltstack_bounds().unwrap())).join().unwrap();
         assert!(alternate.high <= stack.low || alternate.low >= stack.high);
+    }
+
+    #[test]
+    fn a_pulse_stops_with_its_thread_unless_it_was_ended() {
+        let pulses: &'static [Pulse; 2] =
+            Box::leak(Box::new([const { Pulse { mutex: [const { AtomicU32::new(0) }; _] } }; 2]));
+        for _ in 0..3 {
+            let handle = std::thread::spawn(|| {
+                pulses.iter().for_each(Pulse::begin);
+                assert!(!pulses[0].has_stopped());
+                pulses[1].end();
+            });
+            handle.join().unwrap();
+            assert!(pulses[0].has_stopped() && !pulses[1].has_stopped());
+        }
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Describing a world before it exists.
 
-use std::sync::Arc;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::{Inner, World};
-use crate::collector::pacing::Pacing;
+use crate::collector::pacing::{GROWTH, Pacing};
 use crate::collector::parallel::Markers;
 use crate::collector::report::{CollectionReport, Listener};
 use crate::collector::{CollectError, Collector, FailureListener, Parts};
@@ -31,6 +32,20 @@ const SMALLEST_LIMIT: usize = 16 * BLOCK_BYTES;
 const LARGEST_LIMIT: usize = 16 << 40;
 /// The most markers.
 const MOST_MARKERS: usize = 64;
+/// The most markers of a world that was not told how many.
+const MOST_DEFAULT_MARKERS: usize = 4;
+
+/// What a heap may allocate between two collections, however little is alive: with what the one mutator of a small
+/// program adds, a third of a usual last-level cache.
+const FLOOR_BYTES: u64 = 4 << 20;
+/// As much again for each mutator.
+const FLOOR_BYTES_PER_MUTATOR: u64 = 5 << 20;
+
+/// How many threads of this process can run at once.
+fn processors() -> usize {
+    static PROCESSORS: OnceLock<usize> = OnceLock::new();
+    *PROCESSORS.get_or_init(|| std::thread::available_parallelism().map_or(1, NonZeroUsize::get))
+}
 
 /// Why a world could not be built.
 #[derive(Debug, thiserror::Error)]
@@ -81,8 +96,13 @@ impl Default for WorldBuilder {
     fn default() -> Self {
         Self {
             heap_limit: (memory::physical_memory() / 2).max(64 << 20),
-            pacing: Pacing::default(),
-            markers: 1,
+            pacing: Pacing {
+                floor_bytes: FLOOR_BYTES,
+                floor_bytes_per_mutator: FLOOR_BYTES_PER_MUTATOR,
+                processors: processors(),
+                growth: GROWTH,
+            },
+            markers: processors().min(MOST_DEFAULT_MARKERS),
             stopper: Stopper::default(),
             suspend_signal: signals::DEFAULT,
             stop_timeout: Duration::from_secs(10),
@@ -118,7 +138,8 @@ impl WorldBuilder {
         self
     }
 
-    /// How many threads mark, the collecting one included. By default 1.
+    /// How many threads mark, the collecting one included. By default as many as the process may use processors, 4 at
+    /// most. The others are threads of the world's own, which sleep until a collection has enough for them to do.
     #[must_use]
     pub fn markers(mut self, count: usize) -> Self {
         self.markers = count;
@@ -169,7 +190,8 @@ impl WorldBuilder {
     }
 
     /// Calls `listener` when a collection that was due could not happen, on the thread that tried; also when the
-    /// program did not ask for it: an allocation goes on without the collection as long as there is room.
+    /// program did not ask for it: an allocation goes on without the collection as long as there is room. Also called
+    /// before a collection that was [discarded](CollectError::Discarded) is repeated.
     #[must_use]
     pub fn on_failure(mut self, listener: impl Fn(&CollectError) + Send + Sync + 'static) -> Self {
         self.on_failure = Some(Box::new(listener));

@@ -13,9 +13,9 @@ use crate::collector::Collector;
 use crate::collector::finalize::{Action, Entry, Finalizers};
 use crate::heap::layout::HEADER_BYTES;
 use crate::os::clock::now_ns;
-use crate::os::futex;
+use crate::os::{self, futex};
 use crate::sabotage::{Guard, removed};
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::Ordering;
 
 /// Starts the thread unless it runs, and waits until it is attached: whoever closes the world later finds it there,
 /// with what it has to do. Never called inside a stop.
@@ -87,15 +87,20 @@ struct EndOfThread(Arc<Inner>);
 
 impl Drop for EndOfThread {
     fn drop(&mut self) {
-        let ended: &AtomicU32 = &self.0.collector.finalizers.ended;
+        let Finalizers { ended, thread, .. } = &self.0.collector.finalizers;
+        thread.store(0, Ordering::Relaxed);
         // Release pairs with the Acquire in `wait_for_end`: all that the finalizers did is seen.
         ended.store(1, Ordering::Release);
         futex::wake(ended, u32::MAX);
     }
 }
 
-/// Waits until the thread has ended, or until the time. True if it has.
+/// Waits until the thread has ended, or until the time. True if it has; also on that thread itself, in a finalizer or in
+/// a drop: it can't wait for its own end, and works off its queue when it comes back.
 pub(crate) fn wait_for_end(finalizers: &Finalizers, deadline: u64) -> bool {
+    if finalizers.thread.load(Ordering::Relaxed) == os::thread::gettid().0 as u32 {
+        return true;
+    }
     loop {
         // Acquire pairs with the Release in `EndOfThread`.
         if finalizers.ended.load(Ordering::Acquire) == 1 {

@@ -8,11 +8,12 @@ use super::{Inner, Mutator, World};
 use crate::collector::Collector;
 use crate::heap::pointer::Gc;
 use crate::heap::trace::Trace;
+use crate::os::thread;
 use crate::sync::{Lock, LockGuard};
 
 /// Takes the lock of a table that a collection holds while it scans: whoever waits for it counts as blocking.
 fn lock<'a>(collector: &Collector, table: &'a Lock) -> LockGuard<'a> {
-    match table.try_lock() {
+    match table.try_lock_as(thread::known_tid().0 as u32) {
         Ok(guard) => guard,
         Err(_) => collector.threads.as_blocking(|| table.lock()),
     }

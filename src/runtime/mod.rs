@@ -295,7 +295,8 @@ impl World {
         RangeGuard::new(self, start as usize, bytes)
     }
 
-    /// Closes the world: no thread attaches any more, and the finalizers that are due run, for at most `within`.
+    /// Closes the world: no thread attaches any more, and the finalizers that are due run, for at most `within`. In a
+    /// finalizer this does not wait: the others run when it returns.
     ///
     /// # Errors
     /// A finalizer did not come to an end in time.
@@ -384,7 +385,10 @@ impl Inner {
         if !cache.is_null() {
             // SAFETY: the user word is null or the cache of a mutator that has not been dropped; the caller holds
             // the allocation lock.
-            self.collector.heap.release_cache(unsafe { &*cache });
+            let cache = unsafe { &*cache };
+            // Only a thread that is gone can be in the middle of that.
+            self.collector.heap.finish_sweep_of(cache);
+            self.collector.heap.release_cache(cache);
         }
     }
 }
@@ -423,7 +427,7 @@ impl WorldHooks for Inner {
         self.collector.finalizers.lock.acquire();
         self.collector.roots.lock.acquire();
         self.collector.ranges.lock.acquire();
-        self.collector.heap.gate.wait_until_empty(&mut Budget::new(self.collector.stop_timeout));
+        // Who is in the sweep gate is not waited for, it may be suspended: the child ends what it had begun.
         self.collector.events.before_fork();
     }
 
@@ -444,6 +448,7 @@ impl WorldHooks for Inner {
             self.collector.markers.forget_helpers();
         }
         self.collector.finalizers.started.store(false, Ordering::Relaxed);
+        self.collector.finalizers.thread.store(0, Ordering::Relaxed);
         self.collector.finalizers.ended.store(1, Ordering::Relaxed);
     }
 }

@@ -27,6 +27,9 @@ use crate::world::{AttachError, ThreadName, Tid};
 /// An allocation tick is sampled each time this many bytes were handed to a thread, as .NET does.
 const TICK_BYTES: usize = 100 << 10;
 
+/// How often a mutator looks at a lock that is taken before it sleeps: one or two microseconds.
+const SPINS: u32 = 64;
+
 /// There is no room for an object, and a collection did not make any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
@@ -70,7 +73,7 @@ impl Mutator {
     pub(super) fn attach(world: World, name: &str) -> Result<Self, AttachError> {
         crate::events::record::ring::meet();
         let record = world.collector().threads.attach(name)?;
-        let cache = Box::new(AllocationCache::new());
+        let cache = Box::new(world.collector().heap.new_cache());
         record.set_user(ptr::from_ref(&*cache).cast_mut().cast());
         world.inner().tell_of_thread(record, ThreadNews::Attached);
         Ok(Self {
@@ -289,10 +292,20 @@ impl Mutator {
 
     /// Takes a lock that a collector may hold while it waits for us to stop.
     pub(crate) fn lock<'a>(&self, lock: &'a Lock) -> LockGuard<'a> {
-        match lock.try_lock_as(self.record.tid().0 as u32) {
-            Ok(guard) => guard,
-            Err(_) => self.record.blocking(|| lock.lock()),
+        let me = self.record.tid().0 as u32;
+        if let Ok(guard) = lock.try_lock_as(me) {
+            return guard;
         }
+        // Another mutator has let it go before a system call could begin; a collector keeps it for long.
+        for _ in 0..SPINS {
+            std::hint::spin_loop();
+            if lock.seems_free()
+                && let Ok(guard) = lock.try_lock_as(me)
+            {
+                return guard;
+            }
+        }
+        self.record.blocking(|| lock.lock())
     }
 
     fn allocation_lock(&self) -> LockGuard<'_> {
@@ -381,7 +394,7 @@ impl Mutator {
         let cell_bytes = CELL_BYTES[bin % CLASSES];
         if let Some(block) = self.cache.block(bin).filter(|&block| Some(block) != before)
             // Nothing lived there: it was nobody's, and not one of this bin's with holes.
-            && blocks.info(block).live.load(Ordering::Relaxed) == 0
+            && blocks.info(block).head.live.load(Ordering::Relaxed) == 0
         {
             collector.events.fire_block_acquired(blocks.start(block), BLOCK_BYTES, (bin / CLASSES) as u32);
         }
@@ -394,8 +407,8 @@ impl Mutator {
     #[inline(never)]
     fn large(&self, bytes: usize, info: &'static TypeInfo) -> Result<*mut u8, OutOfMemory> {
         let payload = self.until_collected(bytes, |mutator| {
-            let (heap, cache) = (&mutator.world.collector().heap, &mutator.cache);
-            heap.allocate_large(bytes, info, || mutator.allocation_lock(), |payload| cache.made_large(payload))
+            let heap = &mutator.world.collector().heap;
+            heap.allocate_large(&mutator.cache, bytes, info, || mutator.allocation_lock())
         })?;
         let events = &self.world.collector().events;
         // It has been allocated, so it has a number of blocks.

@@ -76,6 +76,7 @@ impl Shift {
     }
 
     /// The flag itself, for who looks at nothing else.
+    #[cfg(feature = "cli")]
     pub(crate) fn flag(&self) -> &AtomicBool {
         &self.0.over
     }

@@ -59,7 +59,8 @@ pub(super) fn stop(teller: &impl Teller, stop: &StopRequest<'_>) -> Result<(), S
     loop {
         let outstanding = match stop.wait_slice(u64::MAX, |ns| stop.handshake.wait_slice(Holder::Collection, ns)) {
             Some(outstanding) => outstanding,
-            None => return Err(abandon(teller, stop)),
+            // The last may have answered in the meantime: then this is no failure.
+            None => break give_up(teller, stop)?,
         };
         if outstanding == 0 {
             break;
@@ -97,18 +98,25 @@ fn mark_gone(thread: &ThreadStopInfo) -> u32 {
     u32::from(thread.state.abandon(Holder::Collection) == Abandoned::Unanswered)
 }
 
-/// Lets everybody go who has answered, takes the hold from those who have not, and says who they are.
-fn abandon(teller: &impl Teller, stop: &StopRequest<'_>) -> StopError {
+/// The time is over: takes the hold from those who have not answered, lets the others go, and says who was silent. If
+/// nobody was, all stand, and nothing is undone: no error is without a name.
+fn give_up(teller: &impl Teller, stop: &StopRequest<'_>) -> Result<(), StopError> {
     stop.handshake.close(Holder::Collection);
+    let mut all_stand = true;
     for thread in stop.threads() {
-        let unanswered = thread.state.abandon(Holder::Collection) == Abandoned::Unanswered;
+        let unanswered = thread.state.take_back(Holder::Collection) == Abandoned::Unanswered;
         thread.silent.store(u32::from(unanswered), Ordering::Relaxed);
+        all_stand &= !unanswered;
     }
+    if all_stand {
+        return Ok(());
+    }
+    start(stop);
     // From here the world runs: /proc may be read and memory allocated.
     inside::leave();
     let silent: Vec<_> =
         stop.threads().filter(|t| t.silent.load(Ordering::Relaxed) != 0 && !removed(Guard::StopLost)).collect();
-    stop.unanswered_of(teller, &silent)
+    Err(stop.unanswered_of(teller, &silent))
 }
 
 impl StopRequest<'_> {

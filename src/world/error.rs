@@ -37,7 +37,7 @@ pub enum StopError {
     LockHeld {
         /// Which lock.
         lock: &'static str,
-        /// The configured time.
+        /// How long it was waited for: three quarters of the configured time, the rest being for the stop itself.
         within: Duration,
         /// Who holds it.
         holder: Box<SilentThread>,

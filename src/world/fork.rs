@@ -141,7 +141,7 @@ unsafe extern "C" fn child() {
     if removed(Guard::StopFork) {
         return;
     }
-    thread::forget_pid();
+    thread::forget_ids();
     let (held, before) = with_state(|state| (std::mem::take(&mut state.held), state.forking));
     let now = thread::gettid();
     if before == Tid(0) || before == now {
@@ -175,6 +175,7 @@ fn rename(survivor: &ThreadStopInfo, before: Tid, now: Tid) {
     TABLE.clear(before);
     survivor.tid.store(now.0, crate::sync::Ordering::Relaxed);
     survivor.state.survive_fork();
+    survivor.pulse.begin();
     // Without the entry the child's thread could not be stopped by a signal; it fails only if 32 KiB can't be mapped.
     TABLE.set(now, std::ptr::from_ref(survivor).cast_mut()).expect("memory for one page of the thread table");
 }

@@ -103,7 +103,9 @@ pub(super) fn lock() -> &'static Lock {
 /// The record of the calling thread, if it is attached to some world. Async-signal-safe.
 pub(crate) fn current() -> Option<&'static ThreadStopInfo> {
     // SAFETY: null or a record, which is never unmapped.
-    unsafe { TABLE.find(thread::gettid()).as_ref() }
+    let filed = unsafe { TABLE.find(thread::gettid()).as_ref() };
+    // The kernel may have given us the id of one that ended without a word.
+    filed.filter(|record| !record.has_died())
 }
 
 /// The handler.

@@ -117,12 +117,12 @@ pub(crate) enum Parked {
     Yes,
 }
 
-/// What [`StopState::abandon`] found.
+/// What [`StopState::take_back`] or [`StopState::abandon`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Abandoned {
     /// The thread had not answered; the hold is taken back before it saw it. A signal that arrives now does nothing.
     Unanswered,
-    /// The thread stood, and has been let go.
+    /// The thread stood. After `abandon` it has been let go.
     Answered,
 }
 
@@ -293,7 +293,7 @@ impl Handshake {
     }
 
     /// Closes the present epoch: nobody waits any more, later acknowledgements count for nothing. Comes before the
-    /// [`StopState::abandon`] calls of a stop that could not complete.
+    /// [`StopState::take_back`] calls of a stop that ran out of time.
     pub(crate) fn close(&self, holder: Holder) {
         let counter = self.counter(holder);
         let mut seen = counter.word.load(Ordering::Relaxed);
@@ -374,7 +374,24 @@ impl StopState {
         self.let_go(holder);
     }
 
-    /// Takes a hold back that may not have been answered (the asker ran out of time).
+    /// Takes a hold back if it has not been answered: the asker ran out of time. One that was answered stays, and what
+    /// the thread published is visible: an asker all of whose threads stand after all has what it asked for, and one who
+    /// has to give up knows whom to name (`.stop.lost`).
+    pub(crate) fn take_back(&self, holder: Holder) -> Abandoned {
+        // Acquire: pairs with the Release by which the thread left RUNNING.
+        let mut seen = self.load(Ordering::Acquire);
+        loop {
+            if seen.place() != Place::Running || !seen.is_held_by(holder) {
+                return Abandoned::Answered;
+            }
+            match self.exchange(seen, seen.released(holder), Ordering::Release) {
+                Ok(()) => return Abandoned::Unanswered,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Takes a hold back, answered or not: the thread is gone.
     pub(crate) fn abandon(&self, holder: Holder) -> Abandoned {
         match self.let_go(holder).place() {
             Place::Running => Abandoned::Unanswered,

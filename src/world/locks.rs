@@ -74,22 +74,35 @@ impl WorldLocks {
     ///
     /// `as_blocking` runs what it is given as a blocking region of the calling thread, if that is one of the threads
     /// that stops hold: then whoever has the locks can stop the world without it (`.stop.two-collectors`). When the
-    /// thread has the locks, no collection holds anything, so it comes back from the region at once; unless a user at a
-    /// debugger holds it. Then he has frozen the owner of all three, and who waits for them will say so
-    /// (`.debug.frozen-owner`).
+    /// thread has the locks, no collection holds anything, so that it comes back from the region at once.
+    ///
+    /// A user may have suspended it meanwhile, and leaving the region it would stand with all three locks until he
+    /// lets it go. So it asks `is_suspended` while it is still in the region, and if it is, gives the locks back, stands,
+    /// and begins again (`.debug.frozen-waiter`). One look is enough: a user suspends under the list lock
+    /// ([`Threads::suspend`](super::registry::Threads::suspend)), and that is among those that it has.
     pub(crate) fn for_stop(
         &self,
-        as_blocking: impl FnOnce(&mut dyn FnMut()),
+        mut as_blocking: impl FnMut(&mut dyn FnMut()),
+        is_suspended: impl Fn() -> bool,
         patience: &mut impl Patience,
     ) -> Result<StopLocks<'_>, Denied> {
-        let mut locks = None;
-        let mut wait = || locks = Some(self.in_order(patience));
-        if removed(Guard::StopTwoCollectors) {
-            wait();
-        } else {
-            as_blocking(&mut wait);
+        loop {
+            let mut locks = None;
+            let mut wait = || {
+                let outcome = self.in_order(patience);
+                if outcome.is_err() || !is_suspended() || removed(Guard::DebugFrozenWaiter) {
+                    locks = Some(outcome);
+                }
+            };
+            if removed(Guard::StopTwoCollectors) {
+                wait();
+            } else {
+                as_blocking(&mut wait);
+            }
+            if let Some(outcome) = locks {
+                return outcome;
+            }
         }
-        locks.expect("a blocking region runs what it is given")
     }
 
     fn in_order(&self, patience: &mut impl Patience) -> Result<StopLocks<'_>, Denied> {

@@ -14,8 +14,8 @@
 //!   a stop holds from its first signal to its end. A thread that has been cloned and is not attached yet
 //!   holds no reference.
 //! * `.stop.exit-race`: the same in the other direction. A thread that ends without having detached is detached by a
-//!   destructor that libc runs on it; one that ends without even that (a raw `exit` system call) is found by ESRCH
-//!   and buried after the stop.
+//!   destructor that libc runs on it; one that ends without even that (a raw `exit` system call) is found by ESRCH, or
+//!   by its pulse if it was in a blocking region, and buried after the stop (`.stop.silent-death`).
 //! * `.stop.two-collectors`: whoever waits for one of the world's locks counts as blocking meanwhile, so that it can be stopped
 //!   where it waits by the very collection that it waits for.
 
@@ -80,6 +80,8 @@ pub(crate) struct Threads {
     pub(super) locks: WorldLocks,
     pub(super) handshake: Handshake,
     pub(super) vtable: Latch<Vtable>,
+    /// The vtable that the world was built with.
+    pub(super) built_in: Vtable,
     pub(super) epoch: AtomicU64,
     /// Suspensions of single threads are made one at a time.
     suspending: Lock,
@@ -114,7 +116,8 @@ impl Threads {
         let threads = Arc::new(Self {
             locks: WorldLocks::new(),
             handshake: Handshake::new(),
-            vtable: Latch::new(vtable),
+            vtable: Latch::new(Arc::clone(&vtable)),
+            built_in: vtable,
             epoch: AtomicU64::new(0),
             suspending: Lock::new(),
             roster: UnsafeCell::new(Roster::default()),
@@ -184,6 +187,7 @@ impl Threads {
                     let _ = key.set(std::ptr::null());
                     return Err(error.into());
                 }
+                info.pulse.begin();
                 // The count that `owner` stands for; `Roster::remove` gives it back.
                 let _ = Arc::into_raw(Arc::clone(self));
                 roster.free.pop();
@@ -213,6 +217,7 @@ impl Threads {
                 leave();
                 TABLE.clear(tid);
                 info.state.detach(&self.handshake);
+                info.pulse.end();
                 if let Ok(key) = exit_key() {
                     // Clearing can't fail: the slot exists.
                     let _ = key.set(std::ptr::null());
@@ -328,9 +333,11 @@ impl Threads {
                 Some(_) => {}
                 None => {
                     self.handshake.close(Holder::User);
-                    if info.state.abandon(Holder::User) == Abandoned::Unanswered {
-                        return Err(unanswered(super::error::SilentThread::of(info, self.signal())));
-                    }
+                    return match info.state.take_back(Holder::User) {
+                        Abandoned::Unanswered => Err(unanswered(super::error::SilentThread::of(info, self.signal()))),
+                        Abandoned::Answered if info.state.is_held_by(Holder::User) => Ok(()),
+                        Abandoned::Answered => break,
+                    };
                 }
             }
         }

@@ -30,10 +30,35 @@ use super::stop_info::ThreadStopInfo;
 use super::vtable::StopRequest;
 use crate::sabotage::{Guard, removed};
 
+/// By which vtable the world is to be stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StopBy {
+    /// The one in force.
+    InForce,
+    /// The one that the world was built with, which needs nobody outside: the one in force has lost a stop
+    /// (`.debug.dies`).
+    BuiltIn,
+}
+
+/// The vtable of a stop: it stopped, and it will start (`.vtable.swap`).
+enum Stopper<'a> {
+    InForce(Latched<'a, Vtable>),
+    BuiltIn(&'a Vtable),
+}
+
+impl Stopper<'_> {
+    fn with<R>(&self, call: impl FnOnce(&Vtable) -> R) -> R {
+        match self {
+            Self::InForce(latched) => latched.with(call),
+            Self::BuiltIn(vtable) => call(vtable),
+        }
+    }
+}
+
 /// The world stands still while this exists. Dropping it starts the world, also when the collector panics.
 pub(crate) struct StoppedWorld<'a> {
     threads: &'a Threads,
-    vtable: Option<Latched<'a, Vtable>>,
+    vtable: Option<Stopper<'a>>,
     // Let go last: fields drop in their order, after `drop` has started the world.
     _locks: StopLocks<'a>,
     collecting: Option<&'static ThreadStopInfo>,
@@ -67,14 +92,23 @@ impl Threads {
     /// Takes the world's three locks, in their order. May be called by any thread; an attached one is in a blocking
     /// region while it waits, so it can be stopped there by the collection that it waits for (`.stop.two-collectors`).
     pub(crate) fn lock_for_stop(&self, budget: &mut Budget) -> Result<StopLocks<'_>, StopError> {
-        let denied = self.locks.for_stop(|wait| self.as_blocking(wait), budget);
-        denied.map_err(|Denied { which, holder }| {
+        // A thread that is in a region already does not leave it here: nobody waits for it, suspended or not.
+        let own = handler::current().filter(|info| info.state.place() == Place::Running);
+        let as_blocking = |wait: &mut dyn FnMut()| match own {
+            Some(info) => info.blocking(wait),
+            None => wait(),
+        };
+        let is_suspended = || own.is_some_and(ThreadStopInfo::is_suspended);
+        // Who waits for somebody that collects in vain must not begin with no time left: it would name whoever comes
+        // first, not who is in the way.
+        let locks = budget.sparing_a_quarter(|budget| self.locks.for_stop(as_blocking, is_suspended, budget));
+        locks.map_err(|Denied { which, holder }| {
             let lock = match which {
                 Which::Collection => COLLECTION,
                 Which::Allocation => "allocation",
                 Which::List => "thread list",
             };
-            self.lock_denied(lock, Tid(holder.0 as i32), budget.total())
+            self.lock_denied(lock, Tid(holder.0 as i32), budget.spent())
         })
     }
 
@@ -106,7 +140,7 @@ impl Threads {
         }
     }
 
-    /// Stops every thread of the world but the calling one, by the vtable in force.
+    /// Stops every thread of the world but the calling one.
     ///
     /// A caller that is attached to this world shows its own stack by `own`, unless it is in a blocking region (then it
     /// is one of the threads that stand already).
@@ -114,6 +148,7 @@ impl Threads {
         &'a self,
         locks: StopLocks<'a>,
         own: Option<&OwnStack>,
+        by: StopBy,
         budget: Budget,
     ) -> Result<StoppedWorld<'a>, StopError> {
         assert!(
@@ -133,7 +168,10 @@ impl Threads {
         }
         let mut world = StoppedWorld {
             threads: self,
-            vtable: Some(self.vtable.latch()),
+            vtable: Some(match by {
+                StopBy::InForce => Stopper::InForce(self.vtable.latch()),
+                StopBy::BuiltIn => Stopper::BuiltIn(&self.built_in),
+            }),
             _locks: locks,
             collecting: own.map(OwnStack::record),
             budget: Cell::new(budget),
@@ -147,6 +185,13 @@ impl Threads {
             // The vtable has let everybody go: nothing to start.
             world.vtable = None;
             return Err(error);
+        }
+        // Who was in a blocking region was not signalled. If it has ended there, others may have unmapped its stack
+        // (`.stop.silent-death`).
+        for thread in self.live_while_locked() {
+            if thread.has_died() {
+                thread.mark_gone();
+            }
         }
         match world.first_bad_slot() {
             None => Ok(world),

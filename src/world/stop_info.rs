@@ -13,7 +13,8 @@
 //!
 //! ```text
 //!   line 0   stack_ptr | saved_sp | state, resume | tid, owed | stack_low | stack_high | save_area_used, gone
-//!   line 1+  what the handler writes (stopped_at, alternate stack), the owner, the name, the mutator's own word …
+//!   line 1   what the handler writes (stopped_at, alternate stack), the pulse: what a stop reads once all stand
+//!   line 2+  the owner, the name, the mutator's own word …
 //! ```
 //!
 //! # Type-stable memory
@@ -25,8 +26,9 @@
 use std::io;
 use std::mem::size_of;
 
-use crate::os::thread::StackBounds;
+use crate::os::thread::{Pulse, StackBounds};
 use crate::os::{Tid, memory};
+use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Lock, Ordering, UnsafeCell};
 
 use super::handshake::{Holder, Place, StopState};
@@ -56,6 +58,10 @@ pub struct ThreadStopInfo {
     pub(super) stopped_at: AtomicU64,
     pub(super) alternate_low: AtomicUsize,
     pub(super) alternate_high: AtomicUsize,
+    /// Whether the thread still lives, also in a blocking region, where nobody signals it.
+    pub(super) pulse: Pulse,
+
+    // third line
     pub(super) save_area: AtomicPtr<u8>,
     pub(super) save_area_size: AtomicUsize,
     /// The world that the thread is attached to: one strong count, from attach to detach.
@@ -67,8 +73,6 @@ pub struct ThreadStopInfo {
     pub(super) silent: AtomicU32,
     /// Position in the list of living threads; guarded by the thread list lock.
     pub(super) index: AtomicU32,
-
-    // third line
     name: [AtomicU64; 4],
     /// Grows with each use of the record: two uses of one record are told apart by it.
     pub(super) serial: AtomicU64,
@@ -230,6 +234,12 @@ impl ThreadStopInfo {
     /// Whether the kernel says that the thread ended without detaching. Its stack is not scanned.
     pub fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether the thread has ended without detaching, as far as one load can tell.
+    #[inline]
+    pub(super) fn has_died(&self) -> bool {
+        self.pulse.has_stopped() && !removed(Guard::StopSilentDeath)
     }
 
     /// A vtable found that the thread does not exist any more. Its record is buried after the stop.

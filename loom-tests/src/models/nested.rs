@@ -64,6 +64,41 @@ fn a_frozen_thread_stays_frozen_after_a_collection() {
     });
 }
 
+/// A user suspends a thread that is about to collect, under the list lock as the shipped code does; somebody else must be able
+/// to collect before he lets it go.
+fn suspend_a_waiter(stopper: Stopper) {
+    let world = Playground::new(stopper, 1, 1, 1);
+    let mutator = world.mutator(0, |world| {
+        let locks = world.locks_by(0);
+        world.work(0);
+        drop(locks);
+        world.block(0);
+    });
+    {
+        let _list = world.locks.list.lock();
+        world.stop(Holder::User, None);
+    }
+    let locks = world.locks_by_stranger();
+    world.collect(None);
+    drop(locks);
+    world.start(Holder::User, None);
+    mutator.join().expect("loom reports what fails");
+}
+
+#[test]
+fn a_waiter_for_the_locks_that_a_user_suspends_by_safepoints() {
+    explore("suspended waiter, safepoints", AtMost(3), || suspend_a_waiter(Stopper::Safepoints));
+}
+
+#[test]
+fn a_waiter_that_stands_with_the_locks_is_caught() {
+    must_fail_without(
+        Guard::DebugFrozenWaiter,
+        "models::nested::a_waiter_for_the_locks_that_a_user_suspends_by_safepoints",
+        Fault::Deadlock,
+    );
+}
+
 #[test]
 fn a_collection_that_thaws_a_frozen_thread_is_caught() {
     must_fail_without(

@@ -5,6 +5,7 @@ use std::time::Duration;
 use rstest::rstest;
 
 use super::*;
+use crate::world::stop::StopBy;
 use crate::world::tests::{By, KEEPERS, Worker, budget, is_found, spin, stop, stop_within, threads, vtable};
 
 fn attached(threads: &crate::world::registry::Threads) -> Arc<MockDebugger> {
@@ -175,7 +176,7 @@ fn the_collecting_thread_is_not_stopped_by_the_debugger() {
         info.with_own_stack(|own| {
             let mut budget = budget(10_000);
             let locks = threads.lock_for_stop(&mut budget).unwrap();
-            let world = threads.stop(locks, Some(own), budget).unwrap();
+            let world = threads.stop(locks, Some(own), StopBy::InForce, budget).unwrap();
             assert_ne!(worker.info.stack_ptr(), 0);
             assert_ne!(info.stack_ptr(), 0);
             world.start();
@@ -223,7 +224,7 @@ fn the_child_of_a_fork_goes_on_under_the_debugger() {
         let stopped = info.with_own_stack(|own| {
             let mut budget = budget(10_000);
             let locks = threads.lock_for_stop(&mut budget)?;
-            threads.stop(locks, Some(own), budget).map(|world| world.live().len())
+            threads.stop(locks, Some(own), StopBy::InForce, budget).map(|world| world.live().len())
         });
         let code = if matches!(stopped, Ok(2)) && worker.runs() { 0 } else { 1 };
         // SAFETY: leaves without the parent's destructors.

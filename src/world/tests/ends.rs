@@ -87,6 +87,7 @@ fn the_child_of_a_fork_has_one_thread_and_stops_its_world(
     let _workers: Vec<_> = (0..3).map(|i| Worker::new(&threads, &format!("w{i}"), spin)).collect();
     for _ in 0..10 {
         let own = from_attached.then(|| threads.attach("forker").unwrap());
+        assert_eq!(thread::known_tid(), thread::gettid());
         // SAFETY: the child calls only what the test is about, then _exit.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
@@ -112,7 +113,7 @@ fn child_of_fork(threads: &Arc<Threads>, own: Option<&'static ThreadStopInfo>) -
     if threads.with_live(<[_]>::len) != expected {
         return 1;
     }
-    if own.is_some_and(|own| own.tid() != thread::gettid()) {
+    if own.is_some_and(|own| own.tid() != thread::gettid()) || thread::known_tid() != thread::gettid() {
         return 2;
     }
     // A thread of the child, stopped by the child.
@@ -122,7 +123,7 @@ fn child_of_fork(threads: &Arc<Threads>, own: Option<&'static ThreadStopInfo>) -
             Some(own) => own.with_own_stack(|own| {
                 let mut budget = budget(10_000);
                 let locks = threads.lock_for_stop(&mut budget)?;
-                threads.stop(locks, Some(own), budget).map(|world| world.live().len())
+                threads.stop(locks, Some(own), StopBy::InForce, budget).map(|world| world.live().len())
             }),
             None => stop_within(threads, 10_000).map(|world| world.live().len()),
         };

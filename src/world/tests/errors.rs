@@ -33,6 +33,42 @@ fn a_thread_that_masks_the_signal_is_named_and_stops_when_it_unmasks_it() {
     world.start();
 }
 
+/// `.stop.lost`: time that is over is no failure by itself; somebody must be in the way, and is named.
+#[rstest::rstest]
+fn a_stop_without_any_time_succeeds_if_all_stand_and_names_somebody_otherwise(
+    #[values(By::Signals, By::Safepoints)] by: By,
+) {
+    let threads = threads(by);
+    let awake = Arc::new(AtomicBool::new(false));
+    let until = awake.clone();
+    let asleep = Worker::new(&threads, "asleep", move |info| {
+        info.blocking(|| {
+            while !until.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+    });
+    assert!(within(Duration::from_secs(10), || asleep.info.is_blocking()));
+    // Another test may fork, for which all worlds' locks are taken.
+    let at_once = || loop {
+        match stop_within(&threads, 0) {
+            Err(StopError::LockHeld { .. }) => std::thread::yield_now(),
+            outcome => break outcome,
+        }
+    };
+    at_once().expect("the only thread stands").start();
+    let spinning = Worker::new(&threads, "spinning", spin);
+    for _ in 0..1000 {
+        match at_once() {
+            Ok(world) => drop(world),
+            Err(StopError::Unanswered { threads: silent, .. }) => assert_eq!(silent[0].tid, spinning.info.tid()),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(spinning.runs());
+    awake.store(true, Ordering::Relaxed);
+}
+
 /// `.stop.late`: the signal of the stop that was abandoned arrives when the thread unmasks it.
 #[test]
 fn a_late_signal_stops_nobody() {

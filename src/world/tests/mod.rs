@@ -20,7 +20,7 @@ use super::error::{SilenceReason, StopError};
 use super::registry::{Threads, Vtable};
 use super::safepoints::SafepointStopper;
 use super::signals::SignalStopper;
-use super::stop::StoppedWorld;
+use super::stop::{StopBy, StoppedWorld};
 use super::stop_info::ThreadStopInfo;
 use super::vtable::{StopRequest, ThreadVtable};
 
@@ -50,7 +50,7 @@ pub(crate) fn budget(ms: u64) -> Budget {
 pub(crate) fn stop_within(threads: &Threads, ms: u64) -> Result<StoppedWorld<'_>, StopError> {
     let mut budget = budget(ms);
     let locks = threads.lock_for_stop(&mut budget)?;
-    threads.stop(locks, None, budget)
+    threads.stop(locks, None, StopBy::InForce, budget)
 }
 
 pub(crate) fn stop(threads: &Threads) -> StoppedWorld<'_> {

@@ -11,7 +11,7 @@ fn the_collecting_threads_own_stack_is_scanned() {
     let found = info.with_own_stack(|own| {
         let mut budget = budget(5_000);
         let locks = threads.lock_for_stop(&mut budget).unwrap();
-        let world = threads.stop(locks, Some(own), budget).unwrap();
+        let world = threads.stop(locks, Some(own), StopBy::InForce, budget).unwrap();
         let mut found = false;
         let wanted = std::hint::black_box(&local).as_ptr() as usize;
         world.scan_ranges(info, |low, high| found |= (low..high).contains(&wanted));

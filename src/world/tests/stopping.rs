@@ -64,7 +64,7 @@ fn attached_threads_that_collect_at_once_take_turns(#[values(By::Signals, By::Sa
                     info.with_own_stack(|own| {
                         let mut budget = budget(5_000);
                         let locks = threads.lock_for_stop(&mut budget).unwrap();
-                        let world = threads.stop(locks, Some(own), budget).unwrap();
+                        let world = threads.stop(locks, Some(own), StopBy::InForce, budget).unwrap();
                         assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0);
                         assert_ne!(info.stack_ptr(), 0);
                         // Long enough for the others to come and wait.
@@ -210,7 +210,7 @@ fn threads_in_blocking_regions_cost_next_to_nothing() {
         let mut budget = budget(10_000);
         let locks = threads.lock_for_stop(&mut budget).unwrap();
         let start = crate::os::clock::now_ns();
-        let world = threads.stop(locks, None, budget).unwrap();
+        let world = threads.stop(locks, None, StopBy::InForce, budget).unwrap();
         world.start();
         best = best.min(crate::os::clock::now_ns() - start);
     }
