@@ -79,7 +79,7 @@ pub use heap::sweep::SpaceBytes;
 pub use heap::trace::{Layout, Leaf, Trace, TypeInfo, Word};
 pub use heap::verify::{Verified, VerifyError};
 pub use runtime::{
-    BuildError, CloseError, JoinHandle, Mutator, OutOfMemory, RangeGuard, Root, SpawnError, StackGuard, Stopper,
+    BuildError, CloseError, DescribeError, Described, DescribedType, JoinHandle, Mutator, OutOfMemory, RangeGuard, Root, SpawnError, StackGuard, Stopper,
     ThreadInfo, Totals, World, WorldBuilder,
 };
 pub use world::{

@@ -70,6 +70,7 @@ guards! {
     EventNoBlock = "event.no-block-in-handler",
     EventNested = "event.nested",
     EventObjects = "event.objects",
+    HostBounded = "host.bounded",
 }
 
 /// Whether this guard has been taken out. Constant `false` in the ordinary build.

@@ -212,7 +212,7 @@ fn surroundings() -> Option<&'static Surroundings> {
 }
 
 /// Runs what waits for the recorder's lock, or holds it, as a blocking region: a stop must not freeze who drains.
-pub(super) fn as_blocking<R>(wait: impl FnOnce() -> R) -> R {
+pub(in crate::events) fn as_blocking<R>(wait: impl FnOnce() -> R) -> R {
     let Some(surroundings) = surroundings() else { return wait() };
     let (mut wait, mut result) = (Some(wait), None);
     (surroundings.as_blocking)(&mut || result = wait.take().map(|wait| wait()));

@@ -35,7 +35,7 @@
 //! **In the child of a fork** the rings of other threads, the writer, and the file consumers are gone (`.fork.services`); those that
 //! go on are drained by who finds its ring full, or flushes, until the next consumer starts a writer.
 
-mod bell;
+pub(in crate::events) mod bell;
 mod consumer;
 mod drain;
 pub(super) mod fire;
@@ -58,7 +58,8 @@ pub use flight_recorder::FlightRecorder;
 pub(super) use worlds::RecordedWorld;
 
 use self::drain::{Drain, Outcome, PATIENCE_NS, Place};
-use self::fire::{HOMELESS, LOCK, LOSSLESS, WAITS, as_blocking};
+pub(super) use self::fire::as_blocking;
+use self::fire::{HOMELESS, LOCK, LOSSLESS, WAITS};
 use super::Events;
 use super::clock::Clock;
 use super::sink::AfterFork;
