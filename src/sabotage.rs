@@ -71,6 +71,7 @@ guards! {
     EventNested = "event.nested",
     EventObjects = "event.objects",
     HostBounded = "host.bounded",
+    HostOwnThread = "host.own-thread",
 }
 
 /// Whether this guard has been taken out. Constant `false` in the ordinary build.

@@ -95,7 +95,11 @@ pub(crate) unsafe extern "C" fn event_describe(event_id: u32, event: *mut abi::E
     guarded(|| unsafe { versions::write(event, |header| describe(event_id, header)) })
 }
 
-pub(crate) unsafe extern "C" fn telemetry_intern(world: *mut Opaque, name: *const c_char, label: *mut u64) -> abi::Code {
+pub(crate) unsafe extern "C" fn telemetry_intern(
+    world: *mut Opaque,
+    name: *const c_char,
+    label: *mut u64,
+) -> abi::Code {
     guarded(|| {
         // SAFETY: the host's promise.
         let place = unsafe { place(label, "the place for the label") }?;
@@ -140,4 +144,3 @@ pub(crate) unsafe extern "C" fn telemetry_text(
         Ok(())
     })
 }
-

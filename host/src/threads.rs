@@ -30,7 +30,10 @@ fn not_attached() -> Failure {
 }
 
 fn in_a_region() -> Failure {
-    failure(Code::Blocking, "this thread is in its own blocking region, in which it touches no object: do it before or after")
+    failure(
+        Code::Blocking,
+        "this thread is in its own blocking region, in which it touches no object: do it before or after",
+    )
 }
 
 /// Runs what only an attached thread may do, outside of its blocking regions.
@@ -83,7 +86,10 @@ pub(crate) extern "C" fn thread_detach() -> abi::Code {
     })
 }
 
-pub(crate) unsafe extern "C" fn type_describe(description: *const abi::TypeDescription, out: *mut *const Opaque) -> abi::Code {
+pub(crate) unsafe extern "C" fn type_describe(
+    description: *const abi::TypeDescription,
+    out: *mut *const Opaque,
+) -> abi::Code {
     guarded(|| {
         // SAFETY: the host's promise, as for what follows.
         let place = unsafe { place(out, "the place for the type") }?;
@@ -244,7 +250,10 @@ struct Region(unsafe extern "C" fn(*mut c_void), *mut c_void);
 // SAFETY: it is called on the thread that brought it.
 unsafe impl Send for Region {}
 
-pub(crate) unsafe extern "C" fn blocking(region: Option<unsafe extern "C" fn(*mut c_void)>, argument: *mut c_void) -> abi::Code {
+pub(crate) unsafe extern "C" fn blocking(
+    region: Option<unsafe extern "C" fn(*mut c_void)>,
+    argument: *mut c_void,
+) -> abi::Code {
     guarded(|| {
         let region = Region(region.ok_or_else(|| is_null("the region"))?, argument);
         let call = move || {

@@ -40,14 +40,18 @@ fn check<T: Headed>(header: Header) -> Result<(), Failure> {
     if major != MAJOR {
         return Err(failure(
             Code::Version,
-            format!("{name} is of version {major}.{minor}, and this collector speaks {MAJOR}.{MINOR}: take the header of version {MAJOR}"),
+            format!(
+                "{name} is of version {major}.{minor}, and this collector speaks {MAJOR}.{MINOR}: take the header of version {MAJOR}"
+            ),
         ));
     }
     if (size as usize) < T::SMALLEST {
         let smallest = T::SMALLEST;
         return Err(failure(
             Code::Version,
-            format!("{name} says that it has {size} bytes, and in version {MAJOR}.0 it has {smallest}: set its header with STOPWORLD_HEADER"),
+            format!(
+                "{name} says that it has {size} bytes, and in version {MAJOR}.0 it has {smallest}: set its header with STOPWORLD_HEADER"
+            ),
         ));
     }
     Ok(())
@@ -76,7 +80,10 @@ pub(crate) unsafe fn read<T: Headed>(from: *const T) -> Result<T, Failure> {
 ///
 /// # Safety
 /// `to` is null, or points to as many bytes as the header there says, or at least to a header.
-pub(crate) unsafe fn write<T: Headed>(to: *mut T, make: impl FnOnce(Header) -> Result<T, Failure>) -> Result<(), Failure> {
+pub(crate) unsafe fn write<T: Headed>(
+    to: *mut T,
+    make: impl FnOnce(Header) -> Result<T, Failure>,
+) -> Result<(), Failure> {
     if to.is_null() {
         return Err(is_null(T::NAME));
     }

@@ -174,16 +174,26 @@ fn provider_of(number: u32) -> Result<Provider, Failure> {
     match number {
         0 => Ok(Provider::Default),
         1 => Ok(Provider::Private),
-        _ => Err(failure(Code::Argument, format!("there is no provider {number}: 0 is the default one, 1 the private one"))),
+        _ => Err(failure(
+            Code::Argument,
+            format!("there is no provider {number}: 0 is the default one, 1 the private one"),
+        )),
     }
 }
 
 fn level_of(number: u32) -> Result<Level, Failure> {
     let level = Level::ALL.into_iter().find(|level| *level as u32 == number);
-    level.ok_or_else(|| failure(Code::Argument, format!("there is no level {number}: levels are 1 (fatal) to 5 (verbose)")))
+    level.ok_or_else(|| {
+        failure(Code::Argument, format!("there is no level {number}: levels are 1 (fatal) to 5 (verbose)"))
+    })
 }
 
-pub(crate) extern "C" fn set_event_keyword_state(world: *mut Opaque, provider: u32, keywords: u64, enabled: u32) -> abi::Code {
+pub(crate) extern "C" fn set_event_keyword_state(
+    world: *mut Opaque,
+    provider: u32,
+    keywords: u64,
+    enabled: u32,
+) -> abi::Code {
     guarded(|| {
         let hosted = world_of(world)?;
         let (events, provider) = (hosted.world.events(), provider_of(provider)?);
@@ -191,7 +201,12 @@ pub(crate) extern "C" fn set_event_keyword_state(world: *mut Opaque, provider: u
     })
 }
 
-pub(crate) extern "C" fn set_event_level_state(world: *mut Opaque, provider: u32, level: u32, enabled: u32) -> abi::Code {
+pub(crate) extern "C" fn set_event_level_state(
+    world: *mut Opaque,
+    provider: u32,
+    level: u32,
+    enabled: u32,
+) -> abi::Code {
     guarded(|| {
         let hosted = world_of(world)?;
         let (events, provider) = (hosted.world.events(), provider_of(provider)?);
@@ -208,7 +223,12 @@ pub(crate) extern "C" fn set_events(world: *mut Opaque, provider: u32, keywords:
     })
 }
 
-pub(crate) unsafe extern "C" fn telemetry_control(world: *mut Opaque, reset: u64, flip: u64, old: *mut u64) -> abi::Code {
+pub(crate) unsafe extern "C" fn telemetry_control(
+    world: *mut Opaque,
+    reset: u64,
+    flip: u64,
+    old: *mut u64,
+) -> abi::Code {
     guarded(|| {
         let hosted = world_of(world)?;
         let events = hosted.world.events();

@@ -54,7 +54,9 @@ pub enum DescribeError {
         words: usize,
     },
     /// Beyond what a description covers.
-    #[error("word {word} of the type is said to hold a reference: only the first {most} words of a type can; use an array")]
+    #[error(
+        "word {word} of the type is said to hold a reference: only the first {most} words of a type can; use an array"
+    )]
     ReferenceTooFar {
         /// The word's index.
         word: usize,

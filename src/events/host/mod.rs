@@ -35,15 +35,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::queue::{Entry, Queue, State};
+use super::Events;
 use super::clock::{Clock, Relation};
 use super::record::{
     Consumer, ConsumerId, Lost, RecordError, Recorded, Recorder, RecordingThread, WorldNumber, as_blocking,
 };
 use super::state::{Categories, Keywords, Level, Provider, Selection, Switch};
 use super::table::{EventId, MAX_PAYLOAD_BYTES};
-use super::Events;
 use crate::os::clock::now_ns;
 use crate::os::{Tid, signals, thread};
+use crate::sabotage::{Guard, removed};
 use crate::sync::Ordering;
 
 /// What is known about an event beside its payload.
@@ -135,11 +136,17 @@ pub struct HostConnection {
 #[derive(Debug)]
 struct Filler {
     queue: Arc<Queue>,
+    /// Only for the known-bad variant.
+    host: Arc<dyn Host>,
 }
 
 impl Consumer for Filler {
     #[inline]
     fn record(&mut self, record: &Recorded) -> io::Result<()> {
+        if removed(Guard::HostOwnThread) {
+            self.host.fire_event(record.id as u32, record.event().serialize(&mut [0; MAX_PAYLOAD_BYTES]));
+            return Ok(());
+        }
         // SAFETY: the drain is one at a time, and this is the only filler.
         unsafe { self.queue.put(record.ticks, record.thread, record.world, Some(record.id), record.fields()) };
         if self.queue.state() == State::Failed { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
@@ -244,7 +251,7 @@ impl Events {
         let queue = Arc::new(Queue::new(options).map_err(RecordError::System)?);
         // Before the thread: it reads the clock, which must have been chosen.
         let _ = Clock::of_process();
-        let server = Server { queue: Arc::clone(&queue), host, last: (0, 0) };
+        let server = Server { queue: Arc::clone(&queue), host: Arc::clone(&host), last: (0, 0) };
         {
             // Signals are the program's own threads' affair.
             let _blocked = signals::block_all();
@@ -252,7 +259,7 @@ impl Events {
             thread.spawn(move || server.run()).map_err(RecordError::System)?;
         }
         // If this fails the filler is dropped, which ends the thread.
-        let consumer = self.record_to(Box::new(Filler { queue: Arc::clone(&queue) }), selection)?;
+        let consumer = self.record_to(Box::new(Filler { queue: Arc::clone(&queue), host }), selection)?;
         Ok(HostConnection { consumer, queue })
     }
 }

@@ -164,11 +164,7 @@ impl Queue {
     #[inline]
     fn write(&self, ticks: u64, thread: RecordingThread, what: u64, fields: &[u64]) {
         let position = self.written.load(Ordering::Relaxed);
-        let head = [
-            ticks,
-            u64::from(thread.tid) << 32 | u64::from(thread.index),
-            (fields.len() as u64) << 32 | what,
-        ];
+        let head = [ticks, u64::from(thread.tid) << 32 | u64::from(thread.index), (fields.len() as u64) << 32 | what];
         for (offset, word) in (0..).zip(head.iter().chain(fields)) {
             // SAFETY: there is room, so the place is ours.
             unsafe { self.slot(position + offset).write(*word) };
