@@ -70,6 +70,8 @@ guards! {
     EventBell = "event.bell",
     EventNoBlock = "event.no-block-in-handler",
     EventNested = "event.nested",
+    HostBounded = "host.bounded",
+    HostOwnThread = "host.own-thread",
 }
 
 /// Whether this guard has been taken out. Constant `false` in the ordinary build.

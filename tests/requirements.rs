@@ -59,9 +59,9 @@ fn guard_of(tag: &str) -> Option<String> {
 fn every_requirement_is_cited_by_the_code_and_by_a_test() {
     let tags = tags();
     assert!(tags.len() > 40, "the table of requirements was not found: {tags:?}");
-    let code = text_of(&["src"]);
+    let code = text_of(&["src", "host/src"]);
     let guards = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(".ci/guards")).unwrap();
-    let tests = text_of(&["tests", "loom-tests"]);
+    let tests = text_of(&["tests", "host/tests", "loom-tests"]);
     let models = text_of(&["loom-tests"]);
     for tag in &tags {
         let bare = &tag[1..];
@@ -103,9 +103,11 @@ fn the_files_that_a_requirement_names_exist_and_the_tests_among_them_cite_it() {
     let guards = fs::read_to_string(root.join(".ci/guards")).unwrap();
     for (tags, guarded_in, held_by) in rows() {
         for file in quoted(&guarded_in).filter(|file| file.contains('/')) {
-            assert!(root.join("src").join(file).exists(), "{tags:?}: there is no src/{file}");
+            let file = if file.starts_with("host/") { root.join(file) } else { root.join("src").join(file) };
+            assert!(file.exists(), "{tags:?}: there is no {}", file.display());
         }
-        for file in quoted(&held_by).filter(|file| file.starts_with("tests/")) {
+        let tests = ["tests/", "host/tests/"];
+        for file in quoted(&held_by).filter(|file| tests.iter().any(|folder| file.starts_with(folder))) {
             let text = fs::read_to_string(root.join(file)).unwrap_or_else(|_| panic!("{tags:?}: there is no {file}"));
             let target = file.trim_start_matches("tests/").trim_end_matches(".rs");
             let taken_out = |tag: &String| {

@@ -246,7 +246,11 @@ impl Markers {
         for (index, stack) in stacks.enumerate() {
             let shared = Arc::clone(&markers.shared);
             let name = format!("marker-{}", index + 1);
-            let thread = std::thread::Builder::new().name(name).spawn(move || help(&shared, index, stack))?;
+            let thread = std::thread::Builder::new().name(name).spawn(move || {
+                // It fires in the stopped world, where nothing may be allocated on first use.
+                crate::events::record::ring::meet();
+                help(&shared, index, stack);
+            })?;
             markers.threads.push(thread);
             markers.helpers.store(index as u32 + 1, Ordering::Relaxed);
         }

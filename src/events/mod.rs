@@ -39,6 +39,7 @@ mod descriptor;
 pub mod filter;
 mod gate;
 mod histogram;
+pub mod host;
 pub mod labels;
 mod listeners;
 mod memory;

@@ -37,6 +37,18 @@ impl Layout {
     /// A single word that may hold a reference.
     pub const WORD: Self = Self { bits: [1, 0, 0, 0] };
 
+    /// How many words it covers.
+    pub const WORDS: usize = BITMAPS * WORD_BITS;
+
+    /// The last word that may hold a reference.
+    pub(crate) fn last_word(&self) -> Option<usize> {
+        (0..Self::WORDS).rev().find(|word| self.may_refer(*word))
+    }
+
+    pub(crate) const fn bitmaps(&self) -> [u64; BITMAPS] {
+        self.bits
+    }
+
     /// This layout with a field of layout `field` at `offset` bytes.
     ///
     /// # Panics
@@ -165,6 +177,13 @@ pub struct TypeInfo {
 }
 
 impl TypeInfo {
+    /// Of a type that is known at run time only. Nothing is dropped.
+    pub(crate) const fn of_described(name: &'static str, size: usize, align: usize, shape: Shape) -> Self {
+        let rust_name = || "described at run time";
+        let magic = TYPE_INFO_MAGIC;
+        Self { magic, name, rust_name, size, align, shape, drop_in_place: None, _not_constructible: PhantomData }
+    }
+
     /// The name that the type gave itself.
     pub fn name(&self) -> &'static str {
         self.name

@@ -5,11 +5,13 @@
 //! on allocating and following references are safe code.
 
 mod builder;
+mod described;
 mod finalizer;
 mod handles;
 mod mutator;
 
 pub use builder::{BuildError, Stopper, WorldBuilder};
+pub use described::{DescribeError, Described, DescribedType};
 pub use handles::{RangeGuard, Root, StackGuard};
 pub use mutator::{Mutator, OutOfMemory};
 
@@ -358,6 +360,8 @@ impl Inner {
     }
 
     pub(crate) fn collect_as_anyone(self: &Arc<Self>, reason: Reason) -> Result<CollectionReport, CollectError> {
+        // Not attached perhaps, and it fires in the stopped world, where nothing may be allocated on first use.
+        crate::events::record::ring::meet();
         let report = self
             .collector
             .threads

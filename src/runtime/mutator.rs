@@ -312,7 +312,7 @@ impl Mutator {
     }
 
     /// A payload that is safe to trace before its elements are written.
-    fn zeroed(
+    pub(super) fn zeroed(
         &self,
         bytes: usize,
         align: usize,
@@ -479,7 +479,7 @@ impl Mutator {
     }
 
     #[cold]
-    fn out_of_memory(&self, requested: usize) -> OutOfMemory {
+    pub(super) fn out_of_memory(&self, requested: usize) -> OutOfMemory {
         let collector = self.world.collector();
         let (live, limit) = (collector.live_bytes(), collector.heap.limit_bytes());
         collector.events.fire_allocation_failed(requested, live as usize, limit as usize);

@@ -18,18 +18,18 @@ const ASLEEP: u32 = 2;
 
 /// Wakes one sleeper. See the module's text.
 #[derive(Debug)]
-pub(super) struct Bell(AtomicU32);
+pub(crate) struct Bell(AtomicU32);
 
 impl Bell {
     const_new! {
         /// Not rung.
-        pub(super) fn new() -> Self {
+        pub(crate) fn new() -> Self {
             Bell(AtomicU32::new(QUIET))
         }
     }
 
     /// Wakes the sleeper, or keeps it from falling asleep.
-    pub(super) fn ring(&self) {
+    pub(crate) fn ring(&self) {
         // Release: pairs with the acquire of `wait`, so that the sleeper sees what it was woken for.
         if self.0.swap(RUNG, Ordering::Release) == ASLEEP {
             interrupt_point();
@@ -38,7 +38,7 @@ impl Bell {
     }
 
     /// Sleeps until it rings, or for so long, or for no reason at all. True if it has rung since the last time.
-    pub(super) fn wait(&self, ns: Option<u64>) -> bool {
+    pub(crate) fn wait(&self, ns: Option<u64>) -> bool {
         if removed(Guard::EventBell) {
             // The known-bad variant: it may ring between the look and the sleep, and then never again.
             if self.0.load(Ordering::Relaxed) != RUNG {

@@ -1,0 +1,146 @@
+//! How a call fails: a code for the program, a text for people, and never by unwinding (`.host.no-unwind`).
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use stopworld::events::LabelError;
+use stopworld::events::host::HostError;
+use stopworld::{AttachError, BuildError, CloseError, CollectError, DescribeError, OutOfMemory};
+
+use crate::abi;
+
+/// The codes of the header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub(crate) enum Code {
+    Null = 1,
+    Version,
+    Initialized,
+    Argument,
+    NotAttached,
+    Attached,
+    Blocking,
+    Memory,
+    Collect,
+    Events,
+    Timeout,
+    System,
+    Panic,
+}
+
+/// Why a call failed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: Code,
+    text: String,
+}
+
+impl Failure {
+    pub(crate) fn is(&self, code: Code) -> bool {
+        self.code == code
+    }
+}
+
+pub(crate) fn failure(code: Code, text: impl Into<String>) -> Failure {
+    Failure { code, text: text.into() }
+}
+
+macro_rules! failures {
+    ($($error:ty => $code:ident),* $(,)?) => {$(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Failure {
+                failure(Code::$code, error.to_string())
+            }
+        }
+    )*};
+}
+
+failures! {
+    OutOfMemory => Memory,
+    CollectError => Collect,
+    CloseError => Timeout,
+    DescribeError => Argument,
+    LabelError => Argument,
+}
+
+impl From<AttachError> for Failure {
+    fn from(error: AttachError) -> Failure {
+        let code = match error {
+            AttachError::AlreadyAttached { .. } => Code::Attached,
+            AttachError::Closed => Code::Argument,
+            _ => Code::System,
+        };
+        failure(code, error.to_string())
+    }
+}
+
+impl From<BuildError> for Failure {
+    fn from(error: BuildError) -> Failure {
+        let code = if matches!(error, BuildError::System(_)) { Code::System } else { Code::Argument };
+        failure(code, error.to_string())
+    }
+}
+
+impl From<HostError> for Failure {
+    fn from(error: HostError) -> Failure {
+        let code = if matches!(error, HostError::TimedOut(_)) { Code::Timeout } else { Code::Events };
+        failure(code, error.to_string())
+    }
+}
+
+thread_local! {
+    static LAST: RefCell<Option<CString>> = const { RefCell::new(None) };
+}
+
+/// Runs a call of the interface.
+pub(crate) fn guarded(call: impl FnOnce() -> Result<(), Failure>) -> abi::Code {
+    let caught = catch_unwind(AssertUnwindSafe(call));
+    let outcome = caught.unwrap_or_else(|panic| Err(failure(Code::Panic, what_it_said(&*panic))));
+    match outcome {
+        Ok(()) => 0,
+        Err(Failure { code, text }) => {
+            let text = CString::new(text.replace('\0', "?")).unwrap_or_default();
+            // A thread that is ending has no texts any more.
+            let _ = LAST.try_with(|last| last.replace(Some(text)));
+            code as abi::Code
+        }
+    }
+}
+
+fn what_it_said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("a failure inside the collector: {}", text.unwrap_or("it said nothing"))
+}
+
+pub(crate) extern "C" fn last_error() -> *const c_char {
+    let text = LAST.try_with(|last| last.borrow().as_ref().map(|text| text.as_ptr()));
+    text.ok().flatten().unwrap_or(c"".as_ptr())
+}
+
+/// Where a result goes.
+///
+/// # Safety
+/// `place` is null, or a `T` may be written there as long as the result lives.
+pub(crate) unsafe fn place<'a, T>(place: *mut T, what: &str) -> Result<&'a mut T, Failure> {
+    // SAFETY: the caller's promise.
+    unsafe { place.as_mut() }.ok_or_else(|| is_null(what))
+}
+
+pub(crate) fn is_null(what: &str) -> Failure {
+    failure(Code::Null, format!("{what} is null"))
+}
+
+/// A text of the host's.
+///
+/// # Safety
+/// `text` is null or ends with a 0, and lives as long as the result.
+pub(crate) unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a str, Failure> {
+    if text.is_null() {
+        return Err(is_null(what));
+    }
+    // SAFETY: the caller's promise.
+    let text = unsafe { CStr::from_ptr(text) };
+    text.to_str().map_err(|error| failure(Code::Argument, format!("{what} is not UTF-8: {error}")))
+}

@@ -1,0 +1,279 @@
+//! The calling thread: attached or not, what it allocates, what it holds.
+//!
+//! A host has no `Mutator` to hand around, so the thread keeps its own. (Thread-local storage of a library that was loaded
+//! late is allocated on its first use; attaching uses it, so that a handler in this thread does not.)
+
+use std::cell::RefCell;
+use std::ffi::{c_char, c_void};
+use std::sync::Arc;
+
+use stopworld::{Described, DescribedType, Gc, Mutator, RangeGuard, Root};
+
+use crate::abi::{self, Opaque};
+use crate::failure::{Code, Failure, failure, guarded, is_null, place, text};
+use crate::versions;
+use crate::worlds::{Hosted, world_of};
+
+/// While a blocking region runs it is borrowed a second time: what ends it is refused there.
+struct Attached {
+    mutator: Mutator,
+    hosted: Arc<Hosted>,
+    blocking: std::cell::Cell<u32>,
+}
+
+thread_local! {
+    static ATTACHED: RefCell<Option<Attached>> = const { RefCell::new(None) };
+}
+
+fn not_attached() -> Failure {
+    failure(Code::NotAttached, "this thread is attached to no world: call thread_attach first")
+}
+
+fn in_a_region() -> Failure {
+    failure(
+        Code::Blocking,
+        "this thread is in its own blocking region, in which it touches no object: do it before or after",
+    )
+}
+
+/// Runs what only an attached thread may do, outside of its blocking regions.
+#[inline]
+fn attached<R>(run: impl FnOnce(&Attached) -> Result<R, Failure>) -> Result<R, Failure> {
+    let here = |attached: &RefCell<Option<Attached>>| {
+        let attached = attached.borrow();
+        let attached = attached.as_ref().ok_or_else(not_attached)?;
+        if attached.blocking.get() > 0 { Err(in_a_region()) } else { run(attached) }
+    };
+    // A thread that is ending has been detached.
+    ATTACHED.try_with(here).unwrap_or_else(|_| Err(not_attached()))
+}
+
+/// Fails in a blocking region.
+pub(crate) fn must_not_block() -> Result<(), Failure> {
+    match attached(|_| Ok(())) {
+        Err(failure) if !failure.is(Code::NotAttached) => Err(failure),
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn must_not_be_attached() -> Result<(), Failure> {
+    match ATTACHED.try_with(|attached| attached.borrow().is_some()) {
+        Ok(true) => Err(failure(Code::Attached, "this thread is attached to a world: detach it first")),
+        _ => Ok(()),
+    }
+}
+
+pub(crate) unsafe extern "C" fn thread_attach(world: *mut Opaque, name: *const c_char) -> abi::Code {
+    guarded(|| {
+        let hosted = world_of(world)?;
+        // SAFETY: the host's promise.
+        let name = if name.is_null() { "host" } else { unsafe { text(name, "the thread's name") }? };
+        must_not_be_attached()?;
+        // SAFETY: the promise of the header about where references are.
+        let mutator = unsafe { hosted.world.attach(name) }?;
+        let attached = Attached { mutator, hosted, blocking: std::cell::Cell::new(0) };
+        let kept = ATTACHED.try_with(|here| here.replace(Some(attached)));
+        kept.map(drop).map_err(|_| failure(Code::System, "this thread is about to end, and can't be attached any more"))
+    })
+}
+
+pub(crate) extern "C" fn thread_detach() -> abi::Code {
+    guarded(|| {
+        attached(|_| Ok(()))?;
+        // Outside of the borrow: that the thread goes is an event, and a collection may come first.
+        drop(ATTACHED.try_with(|here| here.take()).ok().flatten());
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn type_describe(
+    description: *const abi::TypeDescription,
+    out: *mut *const Opaque,
+) -> abi::Code {
+    guarded(|| {
+        // SAFETY: the host's promise, as for what follows.
+        let place = unsafe { place(out, "the place for the type") }?;
+        // SAFETY: as above.
+        let description = unsafe { versions::read(description) }?;
+        // SAFETY: as above.
+        let name = unsafe { text(description.name, "the type's name") }?;
+        let references = if description.references.is_null() {
+            &[]
+        } else {
+            // SAFETY: as above: so many words are there.
+            unsafe { std::slice::from_raw_parts(description.references, description.reference_words) }
+        };
+        let layout = DescribedType::layout(references)?;
+        let described = DescribedType::new(name, description.bytes, layout)?;
+        *place = std::ptr::from_ref(Box::leak(Box::new(described))).cast();
+        Ok(())
+    })
+}
+
+/// # Safety
+/// `handle` is null or came from `type_describe`.
+unsafe fn type_of(handle: *const Opaque) -> Result<DescribedType, Failure> {
+    // SAFETY: the caller's promise; types live for ever.
+    unsafe { handle.cast::<DescribedType>().as_ref() }.copied().ok_or_else(|| is_null("the type"))
+}
+
+/// Puts a new object into its place.
+///
+/// # Safety
+/// `out` is null, or a pointer may be written there.
+#[inline]
+unsafe fn allocate_with(
+    out: *mut *mut c_void,
+    make: impl FnOnce(&Mutator) -> Result<Gc<Described>, Failure>,
+) -> abi::Code {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let place = unsafe { place(out, "the place for the object") }?;
+        *place = attached(|attached| make(&attached.mutator))?.as_ptr().cast_mut().cast();
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn allocate(of: *const Opaque, out: *mut *mut c_void) -> abi::Code {
+    // SAFETY: the host's promise.
+    unsafe { allocate_with(out, |m| Ok(m.alloc_described(type_of(of)?)?)) }
+}
+
+pub(crate) unsafe extern "C" fn allocate_array(of: *const Opaque, length: usize, out: *mut *mut c_void) -> abi::Code {
+    // SAFETY: the host's promise.
+    unsafe { allocate_with(out, |m| Ok(m.alloc_described_array(type_of(of)?, length)?)) }
+}
+
+pub(crate) unsafe extern "C" fn allocate_bytes(bytes: usize, out: *mut *mut c_void) -> abi::Code {
+    // SAFETY: the host's promise.
+    unsafe { allocate_with(out, |m| Ok(m.alloc_bytes(bytes)?)) }
+}
+
+/// A root, and the world that it is of.
+struct Held {
+    root: Root<Described>,
+    hosted: Arc<Hosted>,
+}
+
+pub(crate) unsafe extern "C" fn root_create(object: *mut c_void, out: *mut *mut Opaque) -> abi::Code {
+    guarded(|| {
+        // SAFETY: the host's promise.
+        let place = unsafe { place(out, "the place for the root") }?;
+        if object.is_null() {
+            return Err(is_null("the object"));
+        }
+        let held = attached(|attached| {
+            // SAFETY: the host's promise: an object that this collector gave it, and that it has kept.
+            let gc = unsafe { Gc::<Described>::from_addr(object as usize) };
+            Ok(Held { root: attached.mutator.root(gc), hosted: Arc::clone(&attached.hosted) })
+        })?;
+        *place = Box::into_raw(Box::new(held)).cast();
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn root_get(root: *const Opaque, out: *mut *mut c_void) -> abi::Code {
+    guarded(|| {
+        // SAFETY: the host's promise.
+        let place = unsafe { place(out, "the place for the object") }?;
+        // SAFETY: the host's promise: null, or a root that has not been dropped.
+        let held = unsafe { root.cast::<Held>().as_ref() }.ok_or_else(|| is_null("the root"))?;
+        let object = attached(|attached| {
+            if !Arc::ptr_eq(&attached.hosted, &held.hosted) {
+                return Err(failure(Code::NotAttached, "this thread is attached to another world than the root's"));
+            }
+            Ok(held.root.get(&attached.mutator))
+        })?;
+        *place = object.as_ptr().cast_mut().cast();
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn root_drop(root: *mut Opaque) -> abi::Code {
+    guarded(|| {
+        if root.is_null() {
+            return Err(is_null("the root"));
+        }
+        // SAFETY: the host's promise: made by `root_create`, dropped once.
+        drop(unsafe { Box::from_raw(root.cast::<Held>()) });
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn range_register(
+    world: *mut Opaque,
+    start: *const c_void,
+    bytes: usize,
+    out: *mut *mut Opaque,
+) -> abi::Code {
+    guarded(|| {
+        // SAFETY: the host's promise.
+        let place = unsafe { place(out, "the place for the range") }?;
+        let hosted = world_of(world)?;
+        if start.is_null() {
+            return Err(is_null("the range's beginning"));
+        }
+        if (start as usize).checked_add(bytes).is_none() {
+            return Err(failure(Code::Argument, "the range ends beyond the end of memory"));
+        }
+        // SAFETY: the host's promise: readable until it is dropped.
+        let guard = unsafe { hosted.world.register_range(start.cast(), bytes) };
+        let guard = guard.ok_or_else(|| failure(Code::System, "too many ranges are registered: drop some"))?;
+        *place = Box::into_raw(Box::new(guard)).cast();
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn range_drop(range: *mut Opaque) -> abi::Code {
+    guarded(|| {
+        if range.is_null() {
+            return Err(is_null("the range"));
+        }
+        // SAFETY: the host's promise: made by `range_register`, dropped once.
+        drop(unsafe { Box::from_raw(range.cast::<RangeGuard>()) });
+        Ok(())
+    })
+}
+
+pub(crate) extern "C" fn safepoint() -> abi::Code {
+    guarded(|| {
+        attached(|attached| {
+            attached.mutator.safepoint();
+            Ok(())
+        })
+    })
+}
+
+/// What a region is called with. The collector knows nothing of it.
+struct Region(unsafe extern "C" fn(*mut c_void), *mut c_void);
+
+// SAFETY: it is called on the thread that brought it.
+unsafe impl Send for Region {}
+
+pub(crate) unsafe extern "C" fn blocking(
+    region: Option<unsafe extern "C" fn(*mut c_void)>,
+    argument: *mut c_void,
+) -> abi::Code {
+    guarded(|| {
+        let region = Region(region.ok_or_else(|| is_null("the region"))?, argument);
+        let call = move || {
+            let Region(function, argument) = { region };
+            // SAFETY: the host's function and argument.
+            unsafe { function(argument) };
+        };
+        let here = |attached: &RefCell<Option<Attached>>| {
+            let attached = attached.borrow();
+            let attached = attached.as_ref().ok_or_else(not_attached)?;
+            if attached.blocking.get() > 0 {
+                // A region in a region is the same region.
+                call();
+                return Ok(());
+            }
+            attached.blocking.set(1);
+            attached.mutator.blocking(call);
+            attached.blocking.set(0);
+            Ok(())
+        };
+        ATTACHED.try_with(here).unwrap_or_else(|_| Err(not_attached()))
+    })
+}

@@ -1,0 +1,218 @@
+//! Hosts in C load the collector, use it, and misuse it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::mem::{offset_of, size_of};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use stopworld_host::abi;
+
+/// The shared library, which cargo has built beside this test.
+fn library() -> PathBuf {
+    let this = std::env::current_exe().unwrap();
+    let library = this.with_file_name("libstopworld_host.so");
+    assert!(library.exists(), "{} was not built", library.display());
+    library
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// A C program, compiled; `None` where nobody can.
+fn compiled(folder: &Path, source: &Path) -> Option<PathBuf> {
+    if Command::new("cc").arg("--version").output().is_err() {
+        println!("skipped: needs cc");
+        return None;
+    }
+    let program = folder.join(source.file_stem().unwrap());
+    let output = Command::new("cc")
+        .args(["-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-D_POSIX_C_SOURCE=200809L", "-I"])
+        .arg(root().join("host/include"))
+        .arg(source)
+        .arg("-o")
+        .arg(&program)
+        .args(["-ldl", "-lpthread"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(program)
+}
+
+fn run(program: &Path) -> (String, Output) {
+    let output = Command::new("timeout").arg("60").arg(program).arg(library()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}\n{said}\n{errors}", output.status);
+    (said, output)
+}
+
+/// An event that the example printed.
+#[derive(Debug)]
+struct Told<'a> {
+    name: &'a str,
+    fields: BTreeMap<&'a str, &'a str>,
+}
+
+impl Told<'_> {
+    fn number(&self, field: &str) -> u64 {
+        self.fields[field].parse().unwrap()
+    }
+}
+
+fn events_of(phase: &str) -> Vec<Told<'_>> {
+    let event = |line| {
+        let (name, rest) = str::strip_prefix(line, "event ")?.split_once(' ')?;
+        // No label of the example's has a space and an equals sign in it.
+        Some(Told { name, fields: rest.split(' ').filter_map(|field| field.split_once('=')).collect() })
+    };
+    phase.lines().filter_map(event).collect()
+}
+
+/// `.host.resident`: the example lets go of the library before it uses it.
+#[test]
+fn a_host_in_c_allocates_collects_and_is_told_of_what_it_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compiled(folder.path(), &root().join("examples/host/host.c")) else { return };
+    let (said, output) = run(&program);
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    let phases: Vec<(&str, &str)> = said.split("phase ").skip(1).filter_map(|phase| phase.split_once('\n')).collect();
+    let names: Vec<&str> = phases.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, ["collections", "roots", "names", "end"], "{said}");
+    let (_, collections) = phases[0];
+
+    // Collections: in pairs, by time, and with the numbers that the reports have.
+    let told = events_of(collections);
+    assert!(told.windows(2).all(|pair| pair[0].number("at") <= pair[1].number("at")), "{said}");
+    let pairs = told.iter().filter(|told| matches!(told.name, "GcStart" | "GcEnd"));
+    let pairs: Vec<_> = pairs.map(|told| (told.name, told.number("number"))).collect();
+    let expected: Vec<_> = (1..=3).flat_map(|number| [("GcStart", number), ("GcEnd", number)]).collect();
+    assert_eq!(pairs, expected, "{said}");
+    let reported: Vec<Vec<u64>> = collections
+        .lines()
+        .filter(|line| line.starts_with("collected "))
+        .map(|line| line.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect())
+        .collect();
+    let stats: Vec<u64> = told
+        .iter()
+        .filter(|told| told.name == "HeapStats")
+        .map(|told| told.number("small_bytes") + told.number("large_bytes") + told.number("pinned_bytes"))
+        .collect();
+    assert_eq!(stats, reported.iter().map(|report| report[2]).collect::<Vec<_>>(), "live bytes: {said}");
+    let live: Vec<u64> = reported.iter().map(|report| report[1]).collect();
+    assert!((2000..2010).contains(&live[0]) && (2000..2010).contains(&live[1]) && live[2] < 1010, "{live:?}: {said}");
+    for name in ["builder-0", "builder-1"] {
+        assert!(collections.contains(&format!("{name}: 1000 nodes, sum 500500\n")), "{said}");
+    }
+
+    // After a switch nothing of what is off.
+    let names_in =
+        |phase: usize| events_of(phases[phase].1).iter().map(|told| told.name.to_owned()).collect::<Vec<_>>();
+    assert!(phases[1].1.contains("collected with a root: number 4"), "{said}");
+    assert_eq!(names_in(1), ["RootCreated", "RootDropped"], "{said}");
+    assert!(phases[2].1.contains("collected at the end: number 5"), "{said}");
+    assert_eq!(names_in(2), ["Interned", "Labelled"], "{said}");
+    assert!(phases[2].1.contains("label=\"a node of main's\""), "{said}");
+    assert_eq!(names_in(3), [] as [&str; 0], "{said}");
+
+    let count = phases.iter().map(|(_, phase)| events_of(phase).len()).sum::<usize>();
+    assert!(said.contains(&format!("collections 5, threads 0, events {count}, lost 0\n")), "{count}: {said}");
+    assert!(said.ends_with("closed\n"), "{said}");
+}
+
+/// `.host.version`, `.host.no-unwind`
+#[test]
+fn what_a_host_does_wrong_is_a_code_with_a_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/misuse.c");
+    let Some(program) = compiled(folder.path(), &source) else { return };
+    let (said, _) = run(&program);
+    let wrong: Vec<&str> = said.lines().filter(|line| line.starts_with("WRONG")).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(said.lines().filter(|line| line.starts_with("ok ")).count() > 70, "{said}");
+    assert!(said.ends_with("done\n"), "{said}");
+    // A code other than 0 says why.
+    for line in said.lines().filter(|line| line.starts_with("ok ")) {
+        let (_, outcome) = line.split_once(": ").unwrap();
+        let (code, text) = outcome.split_once(' ').unwrap();
+        assert!(code == "0" || text.len() > 10, "{line}");
+    }
+}
+
+/// `.host.own-thread`: who waits for malloc's lock in the host is waited for by nobody, and what is thread-local was touched in time.
+#[test]
+fn a_library_that_was_loaded_late_collects_beside_malloc_with_everything_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stress.c");
+    let Some(program) = compiled(folder.path(), &source) else { return };
+    let (said, _) = run(&program);
+    let numbers: Vec<u64> = said.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect();
+    let [events, lost, backwards] = numbers[..] else { panic!("{said}") };
+    assert!(events > 10_000 && lost == 0, "{said}");
+    // A record of a thread that was stopped in the middle of a fire for long may come late.
+    assert!(backwards < 10, "{said}");
+}
+
+/// The header and `abi.rs` are two accounts of the same bytes.
+#[test]
+fn the_structures_lie_in_c_as_they_lie_in_rust() {
+    let mut checks = String::from("#include \"stopworld.h\"\n");
+    macro_rules! same {
+        ($($rust:ident = $c:literal { $($member:ident),* })*) => {$(
+            writeln!(checks, "_Static_assert(sizeof({}) == {}, \"\");", $c, size_of::<abi::$rust>()).unwrap();
+            let mut end = 0;
+            $(
+                let offset = offset_of!(abi::$rust, $member);
+                assert!(offset >= end, "the members of {} are not in order", $c);
+                end = offset + 1;
+                let name = stringify!($member);
+                writeln!(checks, "_Static_assert(offsetof({}, {name}) == {offset}, \"{name}\");", $c).unwrap();
+            )*
+            let _ = end;
+        )*};
+    }
+    same! {
+        Header = "stopworld_header" { size, major, minor }
+        Stamp = "stopworld_stamp" { ns, tid, thread_index, world, version, reserved }
+        Host = "stopworld_host" { header, context, fire_event, events_lost }
+        Options = "stopworld_options" { header, heap_limit, initial_heap, markers, safepoints, paranoid, reserved }
+        TypeDescription = "stopworld_type_description" { header, name, bytes, references, reference_words }
+        Collection = "stopworld_collection" {
+            header, number, threads_stopped, pause_ns, live_objects, live_bytes, freed_bytes, allocated_bytes
+        }
+        Statistics = "stopworld_statistics" {
+            header, collections, threads, allocated_bytes, live_bytes, committed_bytes, events_delivered, events_lost
+        }
+        Field = "stopworld_field" { name, unit, offset, kind, since, reserved }
+        EventDescription = "stopworld_event" { header, name, summary, event_id, version, net_id, field_count, fields }
+        Collector = "stopworld_collector" { header }
+    }
+    for (member, offset) in abi::COLLECTOR_MEMBERS {
+        writeln!(checks, "_Static_assert(offsetof(stopworld_collector, {member}) == {offset}, \"{member}\");").unwrap();
+    }
+    let (major, minor) = (abi::MAJOR, abi::MINOR);
+    writeln!(checks, "_Static_assert(STOPWORLD_MAJOR == {major} && STOPWORLD_MINOR == {minor}, \"\");").unwrap();
+    writeln!(checks, "_Static_assert(STOPWORLD_MAX_FIELDS == {}, \"\");", abi::MAX_FIELDS).unwrap();
+    writeln!(checks, "int main(void) {{ return 0; }}").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("layout.c");
+    std::fs::write(&source, checks).unwrap();
+    compiled(folder.path(), &source);
+}
+
+/// A debugger, and a tool that loads the library for its names, find these; `.host.resident`.
+#[test]
+fn the_library_exports_its_functions_and_says_that_it_stays() {
+    let Ok(output) = Command::new("readelf").args(["-W", "-d", "--dyn-syms"]).arg(library()).output() else {
+        println!("skipped: needs readelf");
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("NODELETE"), "{said}");
+    let exported = |name: &str| said.lines().any(|line| line.ends_with(&format!(" {name}")) && line.contains("GLOBAL"));
+    for name in ["stopworld_initialize", "stopworld_last_error", "stopworld_telemetry_flush", "stopworld_fire_gc_start"]
+    {
+        assert!(exported(name), "{name} is not exported");
+    }
+}

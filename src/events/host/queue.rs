@@ -1,0 +1,326 @@
+//! The queue between the drain and the thread that calls a host: one fills it, one empties it.
+//!
+//! A circle of words in mapped memory, as the flight recorder's, but whose oldest entries are not overwritten: who fills waits,
+//! for a while, or drops and counts. Filling allocates nothing and takes no lock.
+//!
+//! ```text
+//!   ticks │ tid, index │ length, world, event │ fields …        an event
+//!   ticks │ tid, index │ length, 0, LOST      │ count           so many are missing here
+//! ```
+
+use std::cell::Cell;
+use std::io;
+use std::ptr::NonNull;
+
+use super::{HostOptions, HostTotals};
+use crate::events::record::{Recorded, RecordingThread, WorldNumber, bell::Bell};
+use crate::events::table::{EventId, PAYLOAD_WORDS};
+use crate::os::clock::now_ns;
+use crate::os::memory::{map_anonymous, unmap};
+use crate::os::thread::sleep_ns;
+use crate::sabotage::{Guard, removed};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+const HEAD_WORDS: usize = 3;
+/// In place of an event's number.
+const LOST: u64 = 0xff;
+
+const _: () = assert!(EventId::COUNT <= LOST as usize);
+
+/// The thread is woken at the latest when so many words are new.
+const WAKE_WORDS: u64 = 8 << 10;
+/// And at the latest after this time.
+const SLEEP_NS: u64 = 100_000_000;
+/// How often who waits for room looks.
+const LOOK_NS: u64 = 50_000;
+
+/// What is in the queue.
+pub(super) enum Entry {
+    Event(Recorded),
+    Lost(u64),
+}
+
+/// Where its life is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum State {
+    /// Events may come.
+    Open,
+    /// No more will come.
+    Closed,
+    /// The host panicked.
+    Failed,
+    /// The thread has done what there was to do.
+    Over,
+}
+
+/// The filling end's own.
+#[derive(Debug, Default)]
+struct Filling {
+    /// Up to where the thread has been woken for.
+    woken: Cell<u64>,
+    /// Dropped since the host was told.
+    untold: Cell<u64>,
+    /// Where the host stood when patience ended.
+    stuck_at: Cell<Option<u64>>,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Queue {
+    words: NonNull<u64>,
+    capacity: u64,
+    patience_ns: u64,
+    written: AtomicU64,
+    read: AtomicU64,
+    taken: AtomicU64,
+    delivered: AtomicU64,
+    lost: AtomicU64,
+    state: AtomicU32,
+    bell: Bell,
+    /// The thread that calls the host, 0 before it runs.
+    pub(super) server: AtomicU32,
+    filling: Filling,
+}
+
+// SAFETY: words below `written` belong to who takes, the others to who fills, of which there is one each (the contract of `put` and
+// `first`); `filling` belongs to who fills. All else is atomic.
+unsafe impl Send for Queue {}
+// SAFETY: as above.
+unsafe impl Sync for Queue {}
+
+impl Queue {
+    pub(super) fn new(options: HostOptions) -> io::Result<Queue> {
+        let capacity = (options.queue_bytes / 8).max(64 * (HEAD_WORDS + PAYLOAD_WORDS)).next_power_of_two();
+        let words = NonNull::new(map_anonymous(capacity * 8)?).ok_or(io::ErrorKind::AddrNotAvailable)?.cast();
+        Ok(Queue {
+            words,
+            capacity: capacity as u64,
+            patience_ns: options.patience.as_nanos().min(u128::from(u64::MAX)) as u64,
+            written: AtomicU64::new(0),
+            read: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+            delivered: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            state: AtomicU32::new(State::Open as u32),
+            bell: Bell::new(),
+            server: AtomicU32::new(0),
+            filling: Filling::default(),
+        })
+    }
+
+    fn slot(&self, position: u64) -> *mut u64 {
+        // SAFETY: the capacity is a power of two, so the remainder is inside the mapping.
+        unsafe { self.words.as_ptr().add((position & (self.capacity - 1)) as usize) }
+    }
+
+    /// Puts an entry, or drops and counts it.
+    ///
+    /// # Safety
+    /// No other thread fills at the same time.
+    #[inline]
+    pub(super) unsafe fn put(
+        &self,
+        ticks: u64,
+        thread: RecordingThread,
+        world: WorldNumber,
+        id: Option<EventId>,
+        fields: &[u64],
+    ) {
+        if id.is_some() {
+            add(&self.taken, 1);
+        }
+        if self.filling.untold.get() > 0 {
+            // SAFETY: the caller's promise.
+            unsafe { self.tell_of_loss() };
+        }
+        if self.filling.untold.get() > 0 || !self.has_room(HEAD_WORDS + fields.len()) {
+            return match id {
+                Some(_) => self.drop_events(1, 1),
+                // They were lost before they came here, and are not among those taken.
+                None => self.drop_events(0, fields[0]),
+            };
+        }
+        self.write(ticks, thread, u64::from(world.0) << 8 | id.map_or(LOST, |id| id as u64), fields);
+    }
+
+    fn drop_events(&self, of_taken: u64, untold: u64) {
+        add(&self.lost, of_taken);
+        self.filling.untold.set(self.filling.untold.get() + untold);
+    }
+
+    /// Tells the host of what was dropped, as soon as there is room.
+    ///
+    /// # Safety
+    /// No other thread fills at the same time.
+    pub(super) unsafe fn tell_of_loss(&self) {
+        let count = self.filling.untold.get();
+        if count > 0 && self.free() >= (HEAD_WORDS + 1) as u64 {
+            self.filling.untold.set(0);
+            self.write(0, RecordingThread { tid: 0, index: 0 }, LOST, &[count]);
+        }
+    }
+
+    #[inline]
+    fn write(&self, ticks: u64, thread: RecordingThread, what: u64, fields: &[u64]) {
+        let position = self.written.load(Ordering::Relaxed);
+        let head = [ticks, u64::from(thread.tid) << 32 | u64::from(thread.index), (fields.len() as u64) << 32 | what];
+        for (offset, word) in (0..).zip(head.iter().chain(fields)) {
+            // SAFETY: there is room, so the place is ours.
+            unsafe { self.slot(position + offset).write(*word) };
+        }
+        let end = position + (HEAD_WORDS + fields.len()) as u64;
+        // Release: pairs with the acquire of `first`.
+        self.written.store(end, Ordering::Release);
+        if end - self.filling.woken.get() >= WAKE_WORDS {
+            self.wake();
+        }
+    }
+
+    fn free(&self) -> u64 {
+        // Acquire: pairs with the release of `advance`: what was there has been read.
+        self.capacity - (self.written.load(Ordering::Relaxed) - self.read.load(Ordering::Acquire))
+    }
+
+    #[inline]
+    fn has_room(&self, words: usize) -> bool {
+        self.free() >= words as u64 || self.wait_for_room(words as u64)
+    }
+
+    /// `.host.bounded`: as long as the host goes on, and then for the time of its patience.
+    #[cold]
+    #[inline(never)]
+    fn wait_for_room(&self, words: u64) -> bool {
+        let mut seen = self.read();
+        if self.state() != State::Open || self.filling.stuck_at.get() == Some(seen) {
+            return false;
+        }
+        self.filling.stuck_at.set(None);
+        self.wake();
+        let mut since = now_ns();
+        while self.state() == State::Open {
+            if self.free() >= words {
+                return true;
+            }
+            let (now, read) = (now_ns(), self.read());
+            if read != seen {
+                (seen, since) = (read, now);
+            } else if now - since >= self.patience_ns && !removed(Guard::HostBounded) {
+                self.filling.stuck_at.set(Some(seen));
+                return false;
+            }
+            sleep_ns(LOOK_NS);
+        }
+        false
+    }
+
+    /// The oldest entry, and what [`advance`](Self::advance) wants to hear when the host has been told of it.
+    ///
+    /// # Safety
+    /// No other thread takes at the same time.
+    pub(super) unsafe fn first(&self) -> Option<(Entry, u64)> {
+        let position = self.read.load(Ordering::Relaxed);
+        // Acquire: pairs with the release of `write`.
+        if position == self.written.load(Ordering::Acquire) {
+            return None;
+        }
+        // SAFETY: written, and not to be written again before `read` has gone by.
+        let get = |offset: usize| unsafe { self.slot(position + offset as u64).read() };
+        let (threads, what) = (get(1), get(2));
+        let length = (what >> 32) as usize;
+        let mut fields = [0; PAYLOAD_WORDS];
+        fields.iter_mut().take(length).enumerate().for_each(|(index, word)| *word = get(HEAD_WORDS + index));
+        let entry = match EventId::from_index((what & 0xff) as usize) {
+            None => Entry::Lost(fields[0]),
+            Some(id) => {
+                let thread = RecordingThread { tid: (threads >> 32) as u32, index: threads as u32 };
+                Entry::Event(Recorded::new(id, get(0), thread, WorldNumber((what >> 8) as u16), &fields[..length]))
+            }
+        };
+        Some((entry, position + (HEAD_WORDS + length) as u64))
+    }
+
+    /// The host has been told of what lies before this. So who waits for it to have read waits for its return.
+    pub(super) fn advance(&self, next: u64) {
+        // Release: pairs with the acquire of `free`.
+        self.read.store(next, Ordering::Release);
+    }
+
+    pub(super) fn count_delivered(&self) {
+        add(&self.delivered, 1);
+    }
+
+    pub(super) fn written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+
+    /// Wakes the thread.
+    pub(super) fn wake(&self) {
+        self.filling.woken.set(self.written());
+        self.bell.ring();
+    }
+
+    /// The thread sleeps until there may be something.
+    pub(super) fn sleep(&self) {
+        self.bell.wait(Some(SLEEP_NS));
+    }
+
+    pub(super) fn state(&self) -> State {
+        // Acquire: pairs with the release of `enter`: what was put before the end is seen.
+        match self.state.load(Ordering::Acquire) {
+            0 => State::Open,
+            1 => State::Closed,
+            2 => State::Failed,
+            _ => State::Over,
+        }
+    }
+
+    fn enter(&self, state: State) {
+        // Release: pairs with the acquire of `state`.
+        self.state.store(state as u32, Ordering::Release);
+    }
+
+    /// No more will come.
+    pub(super) fn close(&self) {
+        let (open, closed) = (State::Open as u32, State::Closed as u32);
+        // Release: pairs with the acquire of `state`.
+        if self.state.compare_exchange(open, closed, Ordering::Release, Ordering::Relaxed).is_ok() {
+            self.bell.ring();
+        }
+    }
+
+    /// The host has panicked: what it has not got is lost.
+    pub(super) fn fail(&self) {
+        self.enter(State::Failed);
+    }
+
+    /// The thread is about to end.
+    pub(super) fn over(&self) {
+        if self.state() == State::Closed {
+            self.enter(State::Over);
+        }
+    }
+
+    pub(super) fn totals(&self) -> HostTotals {
+        let taken = self.taken.load(Ordering::Relaxed);
+        let delivered = self.delivered.load(Ordering::Relaxed);
+        let lost = if self.state() == State::Failed { taken - delivered } else { self.lost.load(Ordering::Relaxed) };
+        HostTotals { taken, delivered, lost }
+    }
+}
+
+/// Adds to a number that one thread changes.
+fn add(number: &AtomicU64, count: u64) {
+    number.store(number.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new` with this size.
+        unsafe { unmap(self.words.as_ptr().cast(), self.capacity as usize * 8) };
+    }
+}

@@ -1,0 +1,310 @@
+//! A host is told of events, one after the other, on a thread on which it may do what it likes.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
+use std::time::{Duration, Instant};
+
+use stopworld::events::host::{Host, HostConnection, HostError, HostOptions, Stamp};
+use stopworld::events::{Categories, Category, EventId, Events, Keywords, Level, Provider, Selection, templates};
+use stopworld::{Described, DescribedType, Gc, Layout, Mutator, Paranoid, World};
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// Keeps what it gets.
+#[derive(Default)]
+struct Keeper {
+    got: Mutex<Vec<(EventId, Vec<u8>, Stamp)>>,
+    lost: AtomicU64,
+}
+
+impl Keeper {
+    fn ids(&self) -> Vec<EventId> {
+        self.got.lock().unwrap().iter().map(|(id, ..)| *id).collect()
+    }
+}
+
+impl Host for Keeper {
+    fn fire_event(&self, _: u32, _: &[u8]) {
+        unreachable!("it wants the stamp")
+    }
+
+    fn fire_stamped_event(&self, event_id: u32, payload: &[u8], stamp: &Stamp) {
+        let id = EventId::try_from(event_id).unwrap();
+        self.got.lock().unwrap().push((id, payload.to_vec(), *stamp));
+    }
+
+    fn events_lost(&self, count: u64) {
+        self.lost.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+/// A host that is a function.
+struct Calls<F>(F);
+
+impl<F: Fn(u32, &[u8]) + Send + Sync + 'static> Host for Calls<F> {
+    fn fire_event(&self, event_id: u32, payload: &[u8]) {
+        (self.0)(event_id, payload);
+    }
+}
+
+fn gc() -> Selection {
+    Selection::provider(Provider::Default, Keywords::GC, Level::Informational)
+}
+
+#[test]
+fn a_host_gets_the_events_of_collections_in_order_with_the_payloads_of_the_table() {
+    let world = World::builder().build().unwrap();
+    let keeper = Arc::new(Keeper::default());
+    let host = world.events().serve(keeper.clone(), gc(), HostOptions::default()).unwrap();
+    // SAFETY: this thread keeps no reference.
+    let m = unsafe { world.attach("main") }.unwrap();
+    let reports: Vec<_> = (0..3).map(|_| m.collect().unwrap()).collect();
+    host.flush(LONG).unwrap();
+
+    let got = keeper.got.lock().unwrap();
+    assert!(got.windows(2).all(|pair| pair[0].2.ns <= pair[1].2.ns), "by time");
+    let number = |(id, payload, stamp): &(EventId, Vec<u8>, Stamp)| match id {
+        EventId::GcStart => Some(("start", templates::GcStart::at(payload, stamp.version).number().unwrap())),
+        EventId::GcEnd => Some(("end", templates::GcEnd::at(payload, stamp.version).number().unwrap())),
+        _ => None,
+    };
+    let numbers: Vec<_> = got.iter().filter_map(number).collect();
+    let expected = reports.iter().flat_map(|report| [("start", report.number), ("end", report.number)]);
+    assert_eq!(numbers, expected.collect::<Vec<_>>());
+    for (id, payload, stamp) in &*got {
+        assert_eq!(payload.len(), id.descriptor().payload_bytes(stamp.version), "{id:?} is compact and whole");
+        assert!(gc().selects(*id), "{id:?} was not asked for");
+    }
+    drop(got);
+    let totals = host.end(world.events(), LONG).unwrap();
+    assert_eq!((totals.delivered, totals.lost), (totals.taken, 0));
+    assert_eq!(keeper.ids().len() as u64, totals.delivered);
+}
+
+#[test]
+fn a_host_switches_keywords_levels_and_categories_and_gets_nothing_of_what_is_off() {
+    let world = World::builder().build().unwrap();
+    let events = world.events();
+    let keeper = Arc::new(Keeper::default());
+    let host = events.serve(keeper.clone(), Selection::nothing(), HostOptions::default()).unwrap();
+    let provider = Provider::Default;
+    let after_a_collection = || {
+        keeper.got.lock().unwrap().clear();
+        world.collect().unwrap();
+        host.flush(LONG).unwrap();
+        keeper.ids()
+    };
+    assert_eq!(after_a_collection(), []);
+    host.set_event_keyword_state(events, provider, Keywords::GC, true).unwrap();
+    assert_eq!(after_a_collection(), [], "a keyword without a level");
+    host.set_event_level_state(events, provider, Level::Informational, true).unwrap();
+    assert!(after_a_collection().contains(&EventId::GcStart));
+    host.set_event_level_state(events, provider, Level::Informational, false).unwrap();
+    assert_eq!(after_a_collection(), []);
+    host.set_event_level_state(events, provider, Level::Informational, true).unwrap();
+    host.set_event_keyword_state(events, provider, Keywords::GC, false).unwrap();
+    assert_eq!(after_a_collection(), []);
+    let trace = Categories::of(&[Category::Trace]);
+    assert_eq!(host.telemetry_control(events, trace, trace).unwrap(), Categories::NONE);
+    assert!(after_a_collection().contains(&EventId::GcStart));
+    assert_eq!(host.telemetry_control(events, trace, Categories::NONE).unwrap(), trace);
+    assert_eq!(after_a_collection(), []);
+    host.end(events, LONG).unwrap();
+    let ended = host.set_event_keyword_state(events, provider, Keywords::GC, true);
+    assert!(matches!(ended, Err(HostError::Record(_))), "{ended:?}");
+}
+
+/// `.host.own-thread`: the lock is held by a thread that is stopped again and again; the host wants it for each event, and allocates.
+#[test]
+fn a_host_may_take_a_lock_whose_holder_is_stopped_and_allocate() {
+    let world = World::builder().build().unwrap();
+    let lock = Arc::new(Mutex::new(Vec::new()));
+    let hosts = Arc::clone(&lock);
+    let host = Calls(move |id, payload: &[u8]| hosts.lock().unwrap().push((id, payload.to_vec())));
+    let host = world.events().serve(Arc::new(host), Selection::everything(), HostOptions::default()).unwrap();
+    let begun = Instant::now();
+    let its_lock = Arc::clone(&lock);
+    let body = move |m: &Mutator| {
+        for round in 0..300_u64 {
+            let mut kept = its_lock.lock().unwrap();
+            kept.clear();
+            for value in 0..100 {
+                m.alloc(value + round).unwrap();
+            }
+        }
+    };
+    // SAFETY: the body keeps no reference.
+    let holder = unsafe { world.spawn("holder", body) }.unwrap();
+    while !holder.is_finished() {
+        world.collect().unwrap();
+    }
+    holder.join().unwrap();
+    let totals = host.end(world.events(), LONG).unwrap();
+    assert_eq!((totals.delivered, totals.lost), (totals.taken, 0));
+    assert!(totals.taken > 30_000, "{totals:?}");
+    assert!(begun.elapsed() < Duration::from_secs(30));
+}
+
+/// `.host.bounded`, `.host.own-thread`: the thread that fires holds what the host waits for, and the queue is full.
+#[test]
+fn a_host_that_waits_for_who_fires_loses_events_and_is_told_how_many_and_where() {
+    static EVENTS: Events = Events::new();
+    const EVENTS_FIRED: u64 = 200_000;
+    let lock = Arc::new(Mutex::new(()));
+    let keeper = Arc::new(Keeper::default());
+    struct Waits(Arc<Mutex<()>>, Arc<Keeper>);
+    impl Host for Waits {
+        fn fire_event(&self, _: u32, _: &[u8]) {
+            drop(self.0.lock());
+        }
+        fn fire_stamped_event(&self, event_id: u32, payload: &[u8], stamp: &Stamp) {
+            drop(self.0.lock());
+            assert!(self.1.got.lock().unwrap().len() < 10_000 || self.1.lost.load(Ordering::Relaxed) > 0, "in place");
+            self.1.fire_stamped_event(event_id, payload, stamp);
+        }
+        fn events_lost(&self, count: u64) {
+            self.1.events_lost(count);
+        }
+    }
+    let options = HostOptions { queue_bytes: 64 << 10, patience: Duration::from_millis(100) };
+    let host = Arc::new(Waits(lock.clone(), keeper.clone()));
+    let host = EVENTS.serve(host, Selection::everything(), options).unwrap();
+    let held = lock.lock().unwrap();
+    let begun = Instant::now();
+    for step in 0..EVENTS_FIRED {
+        EVENTS.fire_object_allocated(step as usize, 32);
+    }
+    stopworld::events::record::Recorder::of_process().flush().unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    drop(held);
+    host.flush(LONG).unwrap();
+    EVENTS.fire_gc_end(7);
+    let totals = host.end(&EVENTS, LONG).unwrap();
+    assert_eq!(totals.taken, EVENTS_FIRED + 1);
+    assert_eq!(totals.taken, totals.delivered + totals.lost);
+    assert_eq!(keeper.lost.load(Ordering::Relaxed), totals.lost, "it was told of every one");
+    assert!(totals.lost > 0 && totals.delivered > 1000, "{totals:?}");
+    assert_eq!(keeper.ids().last(), Some(&EventId::GcEnd), "it goes on");
+}
+
+#[test]
+fn a_slow_host_loses_nothing() {
+    static EVENTS: Events = Events::new();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let its = Arc::clone(&calls);
+    let slow = Calls(move |_, _: &[u8]| {
+        if its.fetch_add(1, Ordering::Relaxed).is_multiple_of(1000) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    let options = HostOptions { queue_bytes: 16 << 10, ..HostOptions::default() };
+    let host = EVENTS.serve(Arc::new(slow), Selection::everything(), options).unwrap();
+    for step in 0..100_000 {
+        EVENTS.fire_object_allocated(step, 32);
+    }
+    let totals = host.end(&EVENTS, LONG).unwrap();
+    assert_eq!((totals.taken, totals.delivered, totals.lost), (100_000, 100_000, 0));
+    assert_eq!(calls.load(Ordering::Relaxed), 100_000);
+}
+
+#[test]
+fn a_host_that_panics_gets_no_more_and_the_program_goes_on() {
+    let world = World::builder().build().unwrap();
+    let host = Calls(|_, _: &[u8]| panic!("as the test wants"));
+    let host = world.events().serve(Arc::new(host), gc(), HostOptions::default()).unwrap();
+    world.collect().unwrap();
+    assert!(matches!(host.flush(LONG), Err(HostError::Panicked)));
+    world.collect().unwrap();
+    let totals = host.end(world.events(), LONG).unwrap();
+    assert_eq!((totals.delivered, totals.lost), (0, totals.taken));
+    assert!(totals.taken > 0);
+}
+
+#[test]
+fn inside_fire_event_a_host_may_switch_and_end_but_not_wait_for_itself() {
+    let world = World::builder().build().unwrap();
+    let connection: Arc<OnceLock<HostConnection>> = Arc::default();
+    let (said, says) = mpsc::channel();
+    let (its_world, its_connection) = (world.clone(), Arc::clone(&connection));
+    let host = Calls(move |id, _: &[u8]| {
+        let (events, host) = (its_world.events(), its_connection.wait());
+        let flushed = matches!(host.flush(LONG), Err(HostError::InFireEvent));
+        let switched = host.set_event_keyword_state(events, Provider::Default, Keywords::GC_HANDLE, true).is_ok();
+        let ended = id != EventId::GcEnd as u32 || host.end(events, LONG).is_ok();
+        let _ = said.send((id, flushed, switched, ended));
+    });
+    let host = world.events().serve(Arc::new(host), gc(), HostOptions::default()).unwrap();
+    connection.set(host.clone()).unwrap();
+    world.collect().unwrap();
+    loop {
+        let (id, flushed, switched, ended) = says.recv_timeout(LONG).unwrap();
+        assert!(flushed && switched && ended, "event {id}");
+        if id == EventId::GcEnd as u32 {
+            break;
+        }
+    }
+    assert!(host.flush(LONG).is_err(), "it has ended");
+}
+
+#[test]
+fn a_world_that_goes_has_told_its_host_everything() {
+    let keeper = Arc::new(Keeper::default());
+    let world = World::builder().build().unwrap();
+    let wants = [EventId::WorldClosed, EventId::GcEnd].into_iter().collect();
+    world.events().serve(keeper.clone(), Selection::of(wants), HostOptions::default()).unwrap();
+    world.collect().unwrap();
+    drop(world);
+    let begun = Instant::now();
+    while keeper.ids() != [EventId::GcEnd, EventId::WorldClosed] {
+        assert!(begun.elapsed() < LONG, "{:?}", keeper.ids());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // The thread lets the host go when it ends.
+    while Arc::strong_count(&keeper) > 1 {
+        assert!(begun.elapsed() < LONG);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn objects_of_described_types_are_traced_where_they_say_and_nowhere_else() {
+    let world = World::builder().paranoid(Paranoid::On).build().unwrap();
+    let references = DescribedType::layout(&[0b10]).unwrap();
+    let node = DescribedType::new("node", 24, references).unwrap();
+    let element = DescribedType::new("element", 16, Layout::WORD).unwrap();
+    let body = move |m: &Mutator| {
+        let mut list = 0;
+        for value in 0..1000_usize {
+            let new = m.alloc_described(node).unwrap();
+            let garbage = m.alloc_bytes(40).unwrap();
+            // SAFETY: three words; the second is the one that is traced, the third is not, and this thread knows the object alone.
+            unsafe {
+                let words = new.as_ptr().cast::<usize>().cast_mut();
+                words.write(value);
+                words.add(1).write(list);
+                words.add(2).write(garbage.addr());
+            }
+            list = new.addr();
+        }
+        let array = m.alloc_described_array(element, 5000).unwrap();
+        for index in 0..5000 {
+            let leaf = m.alloc_bytes(8).unwrap();
+            // SAFETY: a length, then pairs of words of which the first is traced.
+            unsafe { array.as_ptr().cast::<usize>().cast_mut().add(1 + 2 * index).write(leaf.addr()) };
+        }
+        // SAFETY: the array's first word.
+        assert_eq!(unsafe { array.as_ptr().cast::<usize>().read() }, 5000);
+        // SAFETY: the node that was made last.
+        let (list, array) = (m.root(unsafe { Gc::<Described>::from_addr(list) }), m.root(array));
+        (list, array)
+    };
+    // SAFETY: references are on the stack and in objects. The thread has ended before anybody counts.
+    let roots = unsafe { world.spawn("builder", body) }.unwrap().join().unwrap();
+    let live = world.collect().unwrap().live_objects;
+    assert!((6001..6010).contains(&live), "{live} objects");
+    drop(roots);
+    let live = world.collect().unwrap().live_objects;
+    assert!(live < 10, "{live} objects");
+    assert!(DescribedType::new("short", 8, references).is_err());
+    assert!(DescribedType::layout(&[0, 0, 0, 0, 1]).is_err());
+}
