@@ -148,8 +148,9 @@ fn a_host_may_take_a_lock_whose_holder_is_stopped_and_allocate() {
 /// `.host.bounded`, `.host.own-thread`: the thread that fires holds what the host waits for, and the queue is full.
 #[test]
 fn a_host_that_waits_for_who_fires_loses_events_and_is_told_how_many_and_where() {
-    static EVENTS: Events = Events::new();
     const EVENTS_FIRED: u64 = 200_000;
+    let world = World::builder().build().unwrap();
+    let events = world.events();
     let lock = Arc::new(Mutex::new(()));
     let keeper = Arc::new(Keeper::default());
     struct Waits(Arc<Mutex<()>>, Arc<Keeper>);
@@ -168,18 +169,18 @@ fn a_host_that_waits_for_who_fires_loses_events_and_is_told_how_many_and_where()
     }
     let options = HostOptions { queue_bytes: 64 << 10, patience: Duration::from_millis(100) };
     let host = Arc::new(Waits(lock.clone(), keeper.clone()));
-    let host = EVENTS.serve(host, Selection::everything(), options).unwrap();
+    let host = events.serve(host, Selection::everything(), options).unwrap();
     let held = lock.lock().unwrap();
     let begun = Instant::now();
     for step in 0..EVENTS_FIRED {
-        EVENTS.fire_object_allocated(step as usize, 32);
+        events.fire_object_allocated(step as usize, 32);
     }
     stopworld::events::record::Recorder::of_process().flush().unwrap();
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     drop(held);
     host.flush(LONG).unwrap();
-    EVENTS.fire_gc_end(7);
-    let totals = host.end(&EVENTS, LONG).unwrap();
+    events.fire_gc_end(7);
+    let totals = host.end(events, LONG).unwrap();
     assert_eq!(totals.taken, EVENTS_FIRED + 1);
     assert_eq!(totals.taken, totals.delivered + totals.lost);
     assert_eq!(keeper.lost.load(Ordering::Relaxed), totals.lost, "it was told of every one");

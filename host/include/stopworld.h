@@ -193,7 +193,8 @@ typedef struct stopworld_collector {
     /* What the last function of this thread that failed had to say; "" if none did. Valid until the next one fails. */
     const char *(*last_error)(void);
 
-    /* A heap and its threads. Its events go to the host; at first none is enabled. `options` may be null. */
+    /* A heap and its threads. Its events go to the host; at first none is enabled. `options` may be null. At most 8 at
+     * a time. */
     stopworld_code (*world_create)(const stopworld_options *options, stopworld_world **world);
     /* No thread attaches any more, finalizers run, and the host gets the last events, for at most so long. Not on an attached thread. The
      * handle is no world any more, also when the time was too short; memory goes when the last thread detaches and the last root goes. */

@@ -127,6 +127,13 @@ static void calls(void) {
     is("close again", gc->world_close(world, 10000), STOPWORLD_E_ARGUMENT);
     is("collect a closed world", gc->collect(world, NULL), STOPWORLD_E_ARGUMENT);
     is("flush a closed world", gc->telemetry_flush(world, 1), STOPWORLD_E_ARGUMENT);
+    stopworld_world *worlds[9];
+    for (int i = 0; i < 8; i++)
+        is("one of many worlds", gc->world_create(&options, &worlds[i]), STOPWORLD_OK);
+    is("too many worlds", gc->world_create(&options, &worlds[8]), STOPWORLD_E_EVENTS);
+    for (int i = 0; i < 8; i++)
+        is("close one", gc->world_close(worlds[i], 10000), STOPWORLD_OK);
+    is("room again", gc->world_create(&options, &world), STOPWORLD_OK);
 }
 
 int main(int argc, char **argv) {

@@ -247,7 +247,7 @@ impl Markers {
             let shared = Arc::clone(&markers.shared);
             let name = format!("marker-{}", index + 1);
             let thread = std::thread::Builder::new().name(name).spawn(move || {
-                // It fires in the stopped world, where nothing may be allocated on first use.
+                // It fires in the stopped world, where nothing may be allocated on first use (`.stop.no-malloc`).
                 crate::events::record::ring::meet();
                 help(&shared, index, stack);
             })?;

@@ -360,7 +360,8 @@ impl Inner {
     }
 
     pub(crate) fn collect_as_anyone(self: &Arc<Self>, reason: Reason) -> Result<CollectionReport, CollectError> {
-        // Not attached perhaps, and it fires in the stopped world, where nothing may be allocated on first use.
+        // Not attached perhaps, and it fires in the stopped world, where nothing may be allocated on first use
+        // (`.stop.no-malloc`): of a library that was loaded late, thread-local storage is.
         crate::events::record::ring::meet();
         let report = self
             .collector
