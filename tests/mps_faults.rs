@@ -218,7 +218,7 @@ fn a_run_that_is_killed_leaves_a_stream(#[values("all", "Arena Pool Trace", "Use
         // Up to its last sync it is a stream by all rules.
         let end = entries.iter().rposition(|entry| entry.name == "EventClockSync").unwrap();
         if entries[..=end].iter().filter(|entry| entry.name == "EventClockSync").count() >= 2 {
-            check_entries(&entries[..=end], ALL);
+            check_entries(entries[..=end].iter().cloned(), ALL);
         }
         let read = run(directory.path(), "eventcnv --cnv -f t.mps");
         assert_eq!((read.status.code(), text(&read.stderr).as_str()), (Some(0), ""));

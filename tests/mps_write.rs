@@ -84,7 +84,7 @@ fn is_read_without_a_word(stream: &[u8]) {
 fn finish(trace: &Trace) -> Finished {
     trace.wait_for_worlds(Duration::from_secs(10));
     let finished = trace.finish().unwrap();
-    assert!(finished.is_complete(), "{finished:?}");
+    assert!(finished.is_complete(), "{finished:?} {:?}", stopworld::events::record::Recorder::of_process().totals());
     assert_eq!(finished.totals.fired, finished.totals.written);
     finished
 }
@@ -249,14 +249,16 @@ fn categories_can_be_switched_at_any_time() {
         for _ in 0..2 {
             let world = &world;
             scope.spawn(move || {
+                // Not so often that nothing but collections happen: what these fire without an end is dropped.
                 while !done.load(Ordering::Relaxed) {
                     work(world, 20_000);
+                    std::thread::sleep(Duration::from_millis(5));
                 }
             });
         }
         let begun = std::time::Instant::now();
         let mut step = 0_u64;
-        while begun.elapsed() < Duration::from_secs(2) || step < 50 {
+        while begun.elapsed() < Duration::from_secs(1) || step < 50 {
             let filter = step.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 57;
             let old = trace.telemetry_get();
             assert_eq!(trace.telemetry_control(old, Categories(filter)), old);
@@ -272,13 +274,16 @@ fn categories_can_be_switched_at_any_time() {
     trace.wait_for_worlds(Duration::from_millis(200));
     finish(&trace);
 
-    let entries = mps_stream::parse(&file.bytes());
+    let stream = file.bytes();
+    let (mut clock, mut count) = (0, 0);
     let mut texts = std::collections::HashSet::new();
-    for entry in &entries {
-        if ["EventInit", "EventClockSync", "ArenaCreateVM", "PoolInit"].contains(&entry.name.as_str()) {
+    for entry in mps_stream::entries(&stream) {
+        assert!(entry.clock >= clock, "{entry:x?} after {clock:x}");
+        (clock, count) = (entry.clock, count + 1);
+        if ["EventInit", "EventClockSync", "ArenaCreateVM", "PoolInit"].contains(&entry.name) {
             continue;
         }
-        match entry.name.as_str() {
+        match entry.name {
             "Intern" => assert!(texts.insert(entry.get("stringId")), "twice: {entry:?}"),
             "Label" | "LabelPointer" => assert!(texts.contains(&entry.get("stringId")), "{entry:?}"),
             _ => {}
@@ -289,8 +294,7 @@ fn categories_can_be_switched_at_any_time() {
         let may = around.iter().fold(0, |may, (_, filter)| may | filter);
         assert!(may & 1 << entry.category != 0, "{entry:x?} under {around:x?}");
     }
-    assert!(entries.is_sorted_by_key(|entry| entry.clock));
-    assert!(entries.len() > 1_000, "{}", entries.len());
+    assert!(count > 1_000, "{count}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test program uses its part")]
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::LazyLock;
 
 pub struct Param {
     pub sort: char,
@@ -20,7 +21,9 @@ pub struct Layout {
 
 pub const CATEGORIES: [&str; 7] = ["Arena", "Pool", "Trace", "Seg", "Ref", "Object", "User"];
 
-pub fn layouts() -> HashMap<u16, Layout> {
+static LAYOUTS: LazyLock<HashMap<u16, Layout>> = LazyLock::new(layouts);
+
+fn layouts() -> HashMap<u16, Layout> {
     let row = |line: &str| {
         let cells: Vec<&str> = line.split('\t').collect();
         let param = |text: &str| {
@@ -43,16 +46,21 @@ pub fn layouts() -> HashMap<u16, Layout> {
 #[derive(Debug, Clone)]
 pub struct Entry {
     pub at: usize,
+    pub size: usize,
     pub clock: u64,
-    pub name: String,
+    pub name: &'static str,
     pub category: usize,
-    pub numbers: BTreeMap<String, u64>,
+    pub numbers: Vec<(&'static str, u64)>,
     pub text: Option<String>,
 }
 
 impl Entry {
     pub fn get(&self, name: &str) -> u64 {
-        *self.numbers.get(name).unwrap_or_else(|| panic!("{self:?} has no {name}"))
+        self.find(name).unwrap_or_else(|| panic!("{self:?} has no {name}"))
+    }
+
+    pub fn find(&self, name: &str) -> Option<u64> {
+        self.numbers.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
     }
 }
 
@@ -64,69 +72,76 @@ fn number(bytes: &[u8]) -> u64 {
 
 /// Takes a stream apart. Sizes are exact, padding is zero, Booleans are 0 or 1, texts have an end, and nothing is left over.
 pub fn parse(stream: &[u8]) -> Vec<Entry> {
-    let layouts = layouts();
-    let (mut entries, mut at) = (Vec::new(), 0);
-    while at < stream.len() {
-        assert!(stream.len() - at >= 16, "{} bytes are left over at {at}", stream.len() - at);
-        let code = number(&stream[at..at + 2]) as u16;
-        let size = number(&stream[at + 2..at + 4]) as usize;
-        let layout = layouts.get(&code).unwrap_or_else(|| panic!("code {code:#x} at {at}"));
-        assert!(size % 8 == 0 && at + size <= stream.len(), "{}: size {size} at {at}", layout.name);
-        let record = &stream[at..at + size];
-        // 0: header, parameter; 1: padding.
-        let mut padding = vec![true; size];
-        padding[..4].fill(false);
-        padding[8..16].fill(false);
-        let mut entry = Entry {
-            at,
-            clock: number(&record[8..16]),
-            name: layout.name.clone(),
-            category: layout.category,
-            numbers: BTreeMap::new(),
-            text: None,
+    entries(stream).collect()
+}
+
+/// The same, one by one.
+pub fn entries(stream: &[u8]) -> impl Iterator<Item = Entry> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let entry = (at < stream.len()).then(|| entry_at(stream, at));
+        at += entry.as_ref().map_or(0, |entry| entry.size);
+        entry
+    })
+}
+
+fn entry_at(stream: &[u8], at: usize) -> Entry {
+    assert!(stream.len() - at >= 16, "{} bytes are left over at {at}", stream.len() - at);
+    let code = number(&stream[at..at + 2]) as u16;
+    let size = number(&stream[at + 2..at + 4]) as usize;
+    let layout = LAYOUTS.get(&code).unwrap_or_else(|| panic!("code {code:#x} at {at}"));
+    assert!(size % 8 == 0 && at + size <= stream.len(), "{}: size {size} at {at}", layout.name);
+    let record = &stream[at..at + size];
+    // 0: header, parameter; 1: padding.
+    let mut padding = vec![true; size];
+    padding[..4].fill(false);
+    padding[8..16].fill(false);
+    let mut entry = Entry {
+        at,
+        clock: number(&record[8..16]),
+        name: &layout.name,
+        size,
+        category: layout.category,
+        numbers: Vec::new(),
+        text: None,
+    };
+    let mut exact = layout.size;
+    for param in &layout.params {
+        let bytes = match param.sort {
+            'U' => 4,
+            'B' => 1,
+            'S' => {
+                let rest = &record[param.offset..];
+                let len = rest.iter().position(|byte| *byte == 0).expect("a text without an end");
+                assert!(len <= 255);
+                exact = Some((param.offset + len + 4).div_ceil(8) * 8);
+                entry.text = Some(String::from_utf8(rest[..len].to_vec()).unwrap());
+                padding[param.offset..param.offset + len].fill(false);
+                continue;
+            }
+            _ => 8,
         };
-        let mut exact = layout.size;
-        for param in &layout.params {
-            let bytes = match param.sort {
-                'U' => 4,
-                'B' => 1,
-                'S' => {
-                    let rest = &record[param.offset..];
-                    let len = rest.iter().position(|byte| *byte == 0).expect("a text without an end");
-                    assert!(len <= 255);
-                    exact = Some((param.offset + len + 4).div_ceil(8) * 8);
-                    entry.text = Some(String::from_utf8(rest[..len].to_vec()).unwrap());
-                    padding[param.offset..param.offset + len].fill(false);
-                    continue;
-                }
-                _ => 8,
-            };
-            let value = number(&record[param.offset..param.offset + bytes]);
-            assert!(param.sort != 'B' || value <= 1, "{}: a Boolean of {value}", layout.name);
-            padding[param.offset..param.offset + bytes].fill(false);
-            entry.numbers.insert(param.name.clone(), value);
-        }
-        assert_eq!(Some(size), exact, "{} at {at}", layout.name);
-        let dirty = padding.iter().zip(record).any(|(is_padding, byte)| *is_padding && *byte != 0);
-        assert!(!dirty, "{} at {at} has padding that is not zero", layout.name);
-        entries.push(entry);
-        at += size;
+        let value = number(&record[param.offset..param.offset + bytes]);
+        assert!(param.sort != 'B' || value <= 1, "{}: a Boolean of {value}", layout.name);
+        padding[param.offset..param.offset + bytes].fill(false);
+        entry.numbers.push((&param.name, value));
     }
-    entries
+    assert_eq!(Some(size), exact, "{} at {at}", layout.name);
+    let dirty = padding.iter().zip(record).any(|(is_padding, byte)| *is_padding && *byte != 0);
+    assert!(!dirty, "{} at {at} has padding that is not zero", layout.name);
+    entry
 }
 
 /// What a stream told.
 #[derive(Debug, Default)]
 pub struct Told {
     /// How often each record came.
-    pub counts: BTreeMap<String, u64>,
+    pub counts: BTreeMap<&'static str, u64>,
     /// What lived by PoolAlloc and PoolFree at the end of each trace.
     pub live: Vec<u64>,
     /// Names that were given.
     pub names: BTreeSet<String>,
     pub syncs: usize,
-    pub first_clock: u64,
-    pub last_clock: u64,
 }
 
 impl Told {
@@ -158,17 +173,17 @@ enum Phase {
 
 /// Checks a whole stream; `filter` is what categories may be in it at any time.
 pub fn check(stream: &[u8], filter: u64) -> Told {
-    check_entries(&parse(stream), filter)
+    check_entries(entries(stream), filter)
 }
 
-pub fn check_entries(entries: &[Entry], filter: u64) -> Told {
+pub fn check_entries(entries: impl Iterator<Item = Entry>, filter: u64) -> Told {
     let mut told = Told::default();
-    let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return told };
+    let mut entries = entries.peekable();
+    let Some(first) = entries.peek() else { return told };
     assert_eq!(first.name, "EventInit");
     let version = ["major", "median", "minor", "maxCode", "maxNameLen", "wordWidth", "clocksPerSec"];
     assert_eq!(version.map(|name| first.get(name)), [2, 0, 0, 0x5c, 19, 64, 1_000_000]);
-    assert_eq!(last.name, "EventClockSync", "a stream ends with a sync");
-    (told.first_clock, told.last_clock) = (first.clock, last.clock);
+    let mut last = "";
 
     let (mut clock, mut mps_clock) = (0, None);
     let mut texts: HashMap<u64, String> = HashMap::new();
@@ -182,25 +197,26 @@ pub fn check_entries(entries: &[Entry], filter: u64) -> Told {
 
     for entry in entries {
         let say = || format!("{entry:x?}");
-        *told.counts.entry(entry.name.clone()).or_default() += 1;
-        let is_frame = FRAME.contains(&entry.name.as_str());
+        last = entry.name;
+        *told.counts.entry(entry.name).or_default() += 1;
+        let is_frame = FRAME.contains(&entry.name);
         assert!(is_frame || filter & (1 << entry.category) != 0, "{} although its category is off", say());
         assert!(entry.clock >= clock, "{}: the clock was {clock:x} before", say());
         clock = entry.clock;
 
         // What a record names has been introduced. (SegReclaim's slots are not what they are called.)
         if entry.name != "ArenaCreateVM" && entry.name != "SegReclaim" {
-            if let Some(arena) = entry.numbers.get("arena") {
-                assert!(arenas.contains_key(arena), "{}: no such arena", say());
+            if let Some(arena) = entry.find("arena") {
+                assert!(arenas.contains_key(&arena), "{}: no such arena", say());
             }
-            if let Some(pool) = entry.numbers.get("pool").filter(|_| entry.name != "PoolInit") {
-                assert!(pools.contains_key(pool), "{}: no such pool", say());
+            if let Some(pool) = entry.find("pool").filter(|_| entry.name != "PoolInit") {
+                assert!(pools.contains_key(&pool), "{}: no such pool", say());
             }
         }
-        if let Some(rank) = entry.numbers.get("rank") {
-            assert!(*rank <= 3, "{}", say());
+        if let Some(rank) = entry.find("rank") {
+            assert!(rank <= 3, "{}", say());
         }
-        let arena = entry.numbers.get("arena").copied().unwrap_or_default();
+        let arena = entry.find("arena").unwrap_or_default();
         let enter = |arenas: &mut HashMap<u64, Arena>, from: &[Phase], to: Phase| {
             let phase = &mut arenas.get_mut(&arena).unwrap().trace;
             assert!(phase.is_some_and(|phase| from.contains(&phase)), "{} in {phase:?}", say());
@@ -209,7 +225,7 @@ pub fn check_entries(entries: &[Entry], filter: u64) -> Told {
         if entry.category == 2 && entry.name != "TraceCreate" {
             assert_eq!(traces.get(&entry.get("trace")), Some(&arena), "{}: no such trace", say());
         }
-        match entry.name.as_str() {
+        match entry.name {
             "EventInit" => assert_eq!(entry.at, 0, "one is enough"),
             "EventClockSync" => {
                 let now = Some(entry.get("clock"));
@@ -289,6 +305,7 @@ pub fn check_entries(entries: &[Entry], filter: u64) -> Told {
             _ => {}
         }
     }
+    assert_eq!(last, "EventClockSync", "a stream ends with a sync");
     assert!(told.syncs >= 2, "a reader needs two syncs to tell the time");
     told
 }

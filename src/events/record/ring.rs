@@ -144,7 +144,9 @@ impl Ring {
     /// # Safety
     /// The caller is the only one who drains, and the chunk came from this ring.
     pub(super) unsafe fn recycle(&self, chunk: NonNull<Chunk>) {
-        if self.chunks.load(Ordering::Relaxed) <= self.quota {
+        let chunks = self.chunks.load(Ordering::Relaxed);
+        // Rings of threads that have ended keep theirs: many of these must not leave the stopped world without room.
+        if chunks <= FEW || (chunks <= self.quota && bytes() < PLENTY_BYTES) {
             // SAFETY: by the caller's promise.
             unsafe { self.stream.give_back(chunk) };
             return;
