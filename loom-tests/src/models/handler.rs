@@ -36,6 +36,13 @@ fn in_blocking_regions() {
     });
 }
 
+fn waiting_in_a_region() {
+    interrupted(2, |world| {
+        world.blocking_until(0, || ());
+        world.work(0);
+    });
+}
+
 fn at_safepoints() {
     interrupted(2, |world| {
         world.safepoint(0);
@@ -90,6 +97,11 @@ fn blocking_regions() {
 }
 
 #[test]
+fn waits_in_a_region() {
+    explore("handler inside the steps of a wait in a region", AtMost(3), waiting_in_a_region);
+}
+
+#[test]
 fn a_lock() {
     explore("handler inside the steps of a lock", AtMost(3), with_a_lock);
 }
@@ -104,6 +116,7 @@ fn a_semaphore() {
 fn every_step_is_interrupted() {
     for (name, model) in [
         ("blocking regions", in_blocking_regions as fn()),
+        ("a wait in a region", waiting_in_a_region),
         ("safepoints", at_safepoints),
         ("a lock", with_a_lock),
         ("a semaphore", with_a_semaphore),
