@@ -193,6 +193,7 @@ fn work(world: &World, links: usize) {
     m.collect().unwrap();
 }
 
+/// `.event.introduced`
 #[rstest]
 fn who_comes_late_is_told_first_what_there_is(#[values(0, 1, 2, 3, 4, 5, 6, 7)] category: usize) {
     let filter = if category == 7 { ALL } else { 1 << category };
@@ -264,7 +265,7 @@ fn categories_can_be_switched_at_any_time() {
             assert_eq!(trace.telemetry_control(old, Categories(filter)), old);
             filters.push((clock.now(), filter));
             step += 1;
-            if step % 8 == 0 {
+            if step.is_multiple_of(8) {
                 std::thread::sleep(Duration::from_millis(2));
             }
         }

@@ -90,7 +90,7 @@ fn entry_at(stream: &[u8], at: usize) -> Entry {
     let code = number(&stream[at..at + 2]) as u16;
     let size = number(&stream[at + 2..at + 4]) as usize;
     let layout = LAYOUTS.get(&code).unwrap_or_else(|| panic!("code {code:#x} at {at}"));
-    assert!(size % 8 == 0 && at + size <= stream.len(), "{}: size {size} at {at}", layout.name);
+    assert!(size.is_multiple_of(8) && at + size <= stream.len(), "{}: size {size} at {at}", layout.name);
     let record = &stream[at..at + size];
     // 0: header, parameter; 1: padding.
     let mut padding = vec![true; size];
@@ -237,7 +237,7 @@ pub fn check_entries(entries: impl Iterator<Item = Entry>, filter: u64) -> Told 
             "ArenaDestroy" => {
                 let arena_was = arenas.remove(&arena).unwrap();
                 assert!(arena_was.trace.is_none() && !arena_was.polls, "{}", say());
-                assert!(tracts.is_empty() || arenas.len() > 0, "{}: tracts are left", say());
+                assert!(tracts.is_empty() || !arenas.is_empty(), "{}: tracts are left", say());
             }
             "ArenaPollBegin" | "ArenaPollEnd" => {
                 let arena = arenas.get_mut(&arena).unwrap();

@@ -1,8 +1,8 @@
 //! Where a stream is put together: one buffer, written to the file a block at a time.
 //!
 //! Records are put together word by word, since every record and every parameter begins at a multiple of its size and the
-//! padding is ours to define (zero). Whole records only: a block ends where a record ends, so a process that is killed
-//! between two blocks leaves a stream that ends in order (`.event.crash`).
+//! padding is ours to define (zero). Whole records only: a block ends where a record ends, so the stream of a process
+//! that is killed ends in order, unless it was in the very act of writing; then its last record may be cut (`.event.crash`).
 //!
 //! The file is made when there is something to write to it, and not before. A write that fails is the end: what of the block went
 //! out is cut back to its last whole record, the rest is counted, and one line on standard error says so if the

@@ -24,7 +24,7 @@
 //! |---|---|
 //! | `trace`, `control` | a stream that is being written: its worlds, its filter, its end; what the environment asks for |
 //! | `writer` | from our events to records |
-//! | `switchboard`, `blocks`, `buffer` | what owner and writer tell each other; who holds which block; records on their way to the file |
+//! | `codes`, `switchboard`, `blocks`, `buffer` | the events' codes; what owner and writer tell each other; who holds which block; records on their way to the file |
 //! | `format` | sorts of parameters, their places, sizes of records |
 //! | `layouts_v2`, `layouts_v1` | the events of the two dialects, declared once |
 //! | `reader`, `detect` | from bytes to records; which dialect they are in |
@@ -35,6 +35,7 @@
 
 mod blocks;
 mod buffer;
+mod codes;
 pub mod control;
 #[cfg(feature = "readers")]
 pub mod decode;

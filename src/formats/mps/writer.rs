@@ -12,7 +12,7 @@
 //! microseconds, as `mps_clock` does, always more than the one before, so that a reader may interpolate between
 //! any two.
 //!
-//! **The filter gates what is written**, category by category: an event that is two records in two categories becomes one if one of
+//! **The filter gates what is written** (`.event.introduced`), category by category: an event that is two records in two categories becomes one if one of
 //! them is off. Nothing is named before it is introduced, though: where a record names an arena or a pool of which
 //! the stream has not told, `ArenaCreateVM` and `PoolInit` come before it, even when their own categories are off; and a text comes
 //! before the label that uses it, also when it was interned while User was off. Ends without a beginning are not written
@@ -34,8 +34,8 @@ use std::sync::Arc;
 
 use super::blocks::{ARENA, Blocks, Held, SEG};
 use super::buffer::{Buffer, Complaint};
+use super::codes as event;
 use super::format::{HEADER, Version};
-use super::layouts_v2::V2_0_0;
 use super::switchboard::{Facts, Switchboard};
 use crate::Space;
 use crate::events::clock::{Clock, Relation};
@@ -44,43 +44,6 @@ use crate::events::record::{Consumer, Lost, MAX_WORLDS, Recorded};
 use crate::events::{Category, EventId, Label, Labels};
 use crate::os::clock::process_cpu_us;
 use crate::sync::Ordering;
-
-/// The code of an event, looked up when this is compiled.
-const fn code(name: &str) -> u16 {
-    let mut i = 0;
-    while i < V2_0_0.len() {
-        if is_same(V2_0_0[i].name.as_bytes(), name.as_bytes()) {
-            return V2_0_0[i].code;
-        }
-        i += 1;
-    }
-    panic!("there is no such event")
-}
-
-const fn is_same(a: &[u8], b: &[u8]) -> bool {
-    let mut i = 0;
-    while i < a.len() && i < b.len() && a[i] == b[i] {
-        i += 1;
-    }
-    i == a.len() && i == b.len()
-}
-
-macro_rules! codes {
-    ($($name:ident)*) => {
-        #[allow(non_upper_case_globals, reason = "the events' own names")]
-        mod event {
-            $(pub(super) const $name: u16 = super::code(stringify!($name));)*
-        }
-    };
-}
-
-codes! {
-    ArenaAlloc ArenaAllocFail ArenaCreateVM ArenaDestroy ArenaExtend ArenaFree ArenaPollBegin ArenaPollEnd
-    ArenaSetEmergency BufferFill CommitLimitSet EventClockSync EventInit Intern Label LabelPointer MessagesDropped
-    MessagesExist PoolAlloc PoolFinish PoolFree PoolInit RootScan SegAlloc SegAllocFail SegFree SegReclaim SegScan
-    TraceBandAdvance TraceCondemnAll TraceCreate TraceDestroy TraceFix TraceFlipBegin TraceFlipEnd TraceReclaim
-    TraceScanArea TraceStart VMFinish VMInit VMMap VMUnmap
-}
 
 /// `EventInit`'s: how fast `EventClockSync`'s clock runs.
 const CLOCKS_PER_SECOND: u64 = 1_000_000;
@@ -401,22 +364,18 @@ impl Writer {
 
     /// A world as it is: what of it the stream has not been told yet.
     fn tell_of_world(&mut self, number: usize) -> io::Result<()> {
-        let (arena_on, pool_on, seg_on) =
-            (self.is_on(Category::Arena), self.is_on(Category::Pool), self.is_on(Category::Seg));
-        if arena_on {
+        if self.is_on(Category::Arena) {
             let arena = self.arena(number)?;
             let limit = self.worlds[number].facts.map_or(0, |facts| facts.limit);
             self.put(event::CommitLimitSet, [arena, limit, 0])?;
         }
-        if pool_on {
+        if self.is_on(Category::Pool) {
             for space in [Space::Small, Space::Pinned, Space::Large] {
                 self.pool(number, space)?;
             }
         }
         let mut at = 0;
-        while arena_on || seg_on {
-            let next = self.worlds[number].blocks.as_ref().and_then(|blocks| blocks.next(at));
-            let Some((held, after)) = next else { break };
+        while let Some((held, after)) = self.worlds[number].blocks.as_ref().and_then(|blocks| blocks.next(at)) {
             at = after;
             self.tell_of_block(number, held)?;
         }
@@ -856,74 +815,5 @@ impl Consumer for Writer {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::events::record::{RecordingThread, WorldNumber};
-
-    const HEAP: u64 = 0x7f00_0000_0000;
-
-    fn recorded(id: EventId, ticks: u64, fields: &[u64]) -> Recorded {
-        Recorded::new(id, ticks, RecordingThread { tid: 1, index: 0 }, WorldNumber(0), fields)
-    }
-
-    fn writer(path: CString, filter: u64) -> Writer {
-        let board = Arc::new(Switchboard::new(filter));
-        Writer::new(board, path, Complaint::Returned, History::Followed).unwrap()
-    }
-
-    /// `cargo test --release --lib mps::writer -- --ignored --nocapture`
-    #[test]
-    #[ignore = "a measurement"]
-    fn how_long_a_record_takes() {
-        const EACH: u64 = 20_000_000;
-        let mut writer = writer(c"/dev/null".to_owned(), u64::MAX);
-        let start = Clock::of_process().now();
-        writer.record(&recorded(EventId::WorldCreated, start, &[0x1000, HEAP, 1 << 30, 2 << 20, 16 << 10])).unwrap();
-        for space in 0..3 {
-            writer.record(&recorded(EventId::PoolCreated, start, &[0x2000 + space * 8, space])).unwrap();
-        }
-        let kinds: [(EventId, &[u64]); 4] = [
-            (EventId::ObjectAllocated, &[HEAP + 8, 32]),
-            (EventId::ObjectFreed, &[HEAP + 8, 32]),
-            (EventId::ReferenceFixed, &[0x7fff_0000_0000, HEAP + 8, 1]),
-            (EventId::CacheRefilled, &[0x3000, 32, HEAP + 8, 4096]),
-        ];
-        for (id, fields) in kinds {
-            let mut record = recorded(id, start, fields);
-            // As the drain calls it.
-            let consumer: &mut dyn Consumer = std::hint::black_box(&mut writer);
-            let begun = std::time::Instant::now();
-            for _ in 0..EACH {
-                record.ticks += 20;
-                consumer.record(&record).unwrap();
-            }
-            let ns = begun.elapsed().as_nanos() as f64 / EACH as f64;
-            println!("{id:?}: {ns:.2} ns, {:.0} M records/s", 1e3 / ns);
-        }
-    }
-
-    /// A record of a thread that was frozen in the middle of firing keeps its time; those of others go on from theirs.
-    #[test]
-    fn who_is_late_keeps_its_time() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("t.mps");
-        let mut writer = writer(CString::new(path.to_str().unwrap()).unwrap(), u64::MAX);
-        let start = Clock::of_process().now() + 1_000;
-        let mut clocks = vec![start + 500, start + 100, start + 600, start + 600];
-        for ticks in &clocks {
-            writer.record(&recorded(EventId::ReferenceFixed, *ticks, &[1, 2, 0])).unwrap();
-        }
-        writer.flush().unwrap();
-        let stream = std::fs::read(path).unwrap();
-        let fixes = stream[72..].windows(2).len() / 48;
-        let at = stream.len() - 4 * 48;
-        let written = (0..4).map(|index| {
-            let clock = at + index * 48 + 8;
-            u64::from_le_bytes(stream[clock..clock + 8].try_into().unwrap())
-        });
-        // The last two bear one time, and stand in their order.
-        clocks[3] += 1;
-        assert!(fixes >= 4);
-        assert_eq!(written.collect::<Vec<_>>(), clocks);
-    }
-}
+#[path = "writer_tests.rs"]
+mod tests;
