@@ -543,6 +543,9 @@ fn a_fork_while_another_thread_builds_a_world_leaves_every_lock_to_its_holder() 
 fn the_child_of_a_fork_marks_without_its_parents_markers() {
     let world = builder().markers(3).build().unwrap();
     let _busy = Busy::new(&world, "busy");
+    // So much that the collecting thread calls them.
+    let leaf = |m: &Mutator| GcCell::new(Some(m.alloc(Leaf(1_u64)).unwrap()));
+    let _kept = spawn(&world, "builder", move |m| m.root(m.alloc_array(50_000, |_| leaf(m)).unwrap())).join().unwrap();
     collect(&world);
     assert_eq!(hazard::fork(|| live_on(&world, None)), 0);
     collect(&world);
