@@ -196,6 +196,7 @@ impl Collector {
         self.events.fire_gc_start(number, reason as u32);
         let outcome = self.collect_stopped(&stopped, number, &crowd, &mut clock);
         self.collections.store(number, Ordering::Relaxed);
+        self.threads.published().set_collections(u64::from(number));
         self.events.fire_gc_end(number);
         if let Ok(outcome) = &outcome
             && !outcome.discarded

@@ -1,3 +1,27 @@
 //! Debuggers that take over stopping.
+//!
+//! | to know | read |
+//! |---|---|
+//! | what a debugger outside of the process finds, and where | [`contract`] |
+//! | how it is told | [`notify`] |
+//! | how its answers become a stop | [`bridge`] |
+//! | the same in one process, without ptrace | [`mock`] |
 
+pub mod bridge;
+pub mod contract;
 pub mod mock;
+pub mod notify;
+
+pub use crate::world::{Phase, PublishedWorld, WORLD_OFFSETS, WorldList, WorldOffsets};
+
+use crate::collector::Collector;
+
+/// From now on debuggers find this world.
+pub(crate) fn publish(collector: &Collector) {
+    notify::choose_signal();
+    contract::publish_suspend_signal();
+    let memory = collector.heap.blocks.memory();
+    let heap = (collector.heap.blocks.base(), collector.heap.blocks.base() + memory.len());
+    let worlds = &contract::stopworld_debugger.worlds;
+    collector.threads.published().publish(worlds, heap, std::ptr::from_ref(collector).cast());
+}

@@ -35,6 +35,11 @@ impl Previous {
         previous
     }
 
+    /// Whether it is this handler.
+    pub(crate) fn is(&self, handler: Handler) -> bool {
+        self.0.sa_sigaction == handler as *const () as usize
+    }
+
     /// Whether a function was installed (neither the default action nor "ignore").
     pub(crate) fn is_function(&self) -> bool {
         self.0.sa_sigaction != libc::SIG_DFL && self.0.sa_sigaction != libc::SIG_IGN
@@ -62,6 +67,9 @@ impl Previous {
         }
     }
 }
+
+/// The signal of breakpoints.
+pub(crate) const TRAP: i32 = libc::SIGTRAP;
 
 /// On which stack a handler runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +145,63 @@ pub(crate) fn is_installed(signal: i32, handler: Handler) -> bool {
     r == 0 && unsafe { now.assume_init() }.sa_sigaction == handler as *const () as usize
 }
 
+/// The lowest and the highest real-time signal that libc leaves to programs.
+pub(crate) fn real_time() -> (i32, i32) {
+    (libc::SIGRTMIN(), libc::SIGRTMAX())
+}
+
+/// Whether the process has no handler of its own for the signal.
+pub(crate) fn is_default_or_ignored(signal: i32) -> bool {
+    current(signal).is_ok_and(|now| !now.is_function())
+}
+
+/// From now on the process ignores the signal.
+pub(crate) fn ignore(signal: i32) -> io::Result<()> {
+    let mut action = Previous::NONE;
+    action.0.sa_sigaction = libc::SIG_IGN;
+    // SAFETY: a complete action; nothing is asked for.
+    let r = unsafe { libc::sigaction(signal, &action.0, std::ptr::null_mut()) };
+    if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Makes `previous` the signal's action again. Async-signal-safe.
+pub(crate) fn put_back(signal: i32, previous: &Previous) {
+    // SAFETY: an action that the kernel gave us.
+    unsafe { libc::sigaction(signal, &previous.0, std::ptr::null_mut()) };
+}
+
+/// Sends the calling thread a signal with a value, and lets it come now, also if the thread masks it. Whoever traces the thread has
+/// seen it when this returns. Async-signal-safe, errno preserved.
+pub(crate) fn queue_to_myself(signal: i32, value: usize) {
+    if !(1..=64).contains(&signal) {
+        return;
+    }
+    /// As the kernel reads it: `si_signo`, `si_errno`, `si_code`, padding, `si_pid`, `si_uid`, `si_value`.
+    #[repr(C)]
+    struct Queued {
+        signal: i32,
+        errno: i32,
+        code: i32,
+        padding: i32,
+        pid: i32,
+        uid: u32,
+        value: usize,
+        rest: [u64; 12],
+    }
+    const _: () = assert!(std::mem::size_of::<Queued>() == std::mem::size_of::<libc::siginfo_t>());
+    let pid = super::thread::getpid();
+    let queued = Queued { signal, errno: 0, code: libc::SI_QUEUE, padding: 0, pid, uid: 0, value, rest: [0; 12] };
+    super::preserving_errno(|| {
+        // A blocked signal is not ignored but kept.
+        let before = change_mask(libc::SIG_UNBLOCK, &only(signal));
+        let tid = super::thread::gettid().0;
+        // SAFETY: a complete siginfo, which the kernel copies. A failure (the queue of signals is full) is a notification that nobody
+        // acknowledges.
+        unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, signal, &raw const queued) };
+        change_mask(libc::SIG_SETMASK, &before);
+    });
+}
+
 /// Whether a number can be a signal for suspension: it exists, can be caught and libc leaves it to programs.
 pub(crate) fn is_usable(signal: i32) -> bool {
     (1..=64).contains(&signal)
@@ -208,6 +273,16 @@ impl Drop for MaskGuard {
     fn drop(&mut self) {
         change_mask(libc::SIG_SETMASK, &self.0);
     }
+}
+
+/// Lets the interrupted code go on at another instruction.
+///
+/// # Safety
+/// `context` is the third argument of a running handler; the code that was interrupted goes on there as it should.
+pub(crate) unsafe fn continue_at(context: *mut libc::c_void, instruction: usize) {
+    // SAFETY: by the caller.
+    let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
+    context.uc_mcontext.gregs[libc::REG_RIP as usize] = instruction as i64;
 }
 
 /// The context that the kernel handed to a handler.

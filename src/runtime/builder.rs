@@ -264,6 +264,7 @@ impl WorldBuilder {
             })?,
         });
         inner.collector.heap.set_first_budget(self.pacing.budget(0, 1, self.heap_limit as u64, 0));
+        crate::debugger::publish(&inner.collector);
         let weak = Arc::downgrade(&inner);
         threads.set_hooks(weak);
         for (sink, selection) in self.listeners {

@@ -398,6 +398,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        self.collector.threads.published().withdraw();
         self.tell_of_the_end();
     }
 }

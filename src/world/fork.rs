@@ -12,7 +12,7 @@
 //!
 //! ```text
 //!   prepare:  list of worlds → for each world: collection → allocation → thread list → vtable → hooks
-//!             → pool of records → installation of the handler → recorder of events
+//!             → pool of records → installation of the handler → links of published worlds → recorder of events
 //! ```
 
 use std::sync::{Arc, OnceLock, Weak};
@@ -24,6 +24,7 @@ use crate::sync::{Lock, UnsafeCell};
 
 use super::handler::{self, TABLE};
 use super::inside;
+use super::published;
 use super::registry::{Threads, WorldHooks};
 use super::stop_info::{self, ThreadStopInfo};
 use super::vtable::ForkStep;
@@ -113,6 +114,7 @@ unsafe extern "C" fn prepare() {
     // Last: threads take these with a world's locks in their hands (attach needs a record).
     wait(stop_info::pool_lock());
     wait(handler::lock());
+    wait(published::linking_lock());
     // Last of all: who waits for the recorder may hold any of the above, so who has the recorder waits for none of them.
     match me {
         Some(info) => info.blocking(record::before_fork),
@@ -137,6 +139,7 @@ unsafe extern "C" fn parent() {
         locks.allocation.release();
         locks.collection.release();
     }
+    published::linking_lock().release();
     handler::lock().release();
     stop_info::pool_lock().release();
     WORLDS.release();
@@ -165,6 +168,7 @@ unsafe extern "C" fn child() {
         threads.forget_suspending();
     }
     handler::lock().reset_in_child();
+    published::linking_lock().reset_in_child();
     stop_info::pool_lock().reset_in_child();
     inside::reset_in_child();
     if let Some(survivor) = survivor {

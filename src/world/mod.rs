@@ -6,7 +6,7 @@
 //!
 //! | to know | read |
 //! |---|---|
-//! | what is recorded of a thread, and where a debugger finds it | [`stop_info`] |
+//! | what is recorded of a thread, and where a debugger finds it | [`stop_info`], [`published`] |
 //! | how a thread comes and goes | [`registry`], [`fork`] |
 //! | one stop, from its locks to its start | [`stop`] |
 //! | what a way of stopping promises | [`vtable`] |
@@ -37,6 +37,7 @@ pub(crate) mod inside;
 pub(crate) mod latch;
 pub(crate) mod locks;
 pub(crate) mod name;
+pub(crate) mod published;
 pub(crate) mod region;
 pub(crate) mod registry;
 pub(crate) mod safepoints;
@@ -52,6 +53,7 @@ pub(crate) mod tests;
 
 pub use error::{AttachError, SetupError, SilenceReason, SilentThread, StopError, ThreadDescription, Tid};
 pub use name::ThreadName;
+pub use published::{Phase, PublishedWorld, WORLD_OFFSETS, WorldList, WorldOffsets};
 pub use safepoints::SafepointStopper;
 pub use signals::SignalStopper;
 pub use stop_info::{OFFSETS, StopInfoOffsets, ThreadStopInfo};

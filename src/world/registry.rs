@@ -36,6 +36,7 @@ use super::inside;
 use super::latch::{Latch, StillInUse};
 use super::locks::WorldLocks;
 use super::name::ThreadName;
+use super::published::PublishedWorld;
 use super::region::OwnStack;
 use super::stacks::RegisteredStack;
 use super::stop_info::{self, Chunk, MAIN_THREAD, ThreadStopInfo, WAS_BLOCKED};
@@ -90,6 +91,8 @@ pub(crate) struct Threads {
     hooks: OnceLock<Weak<dyn WorldHooks>>,
     closed: AtomicBool,
     next_stack: AtomicU64,
+    /// What debuggers see.
+    published: PublishedWorld,
 }
 
 /// Guarded by the thread list lock.
@@ -125,7 +128,9 @@ impl Threads {
             hooks: OnceLock::new(),
             closed: AtomicBool::new(false),
             next_stack: AtomicU64::new(1),
+            published: PublishedWorld::new(),
         });
+        threads.publish_vtable();
         fork::enroll(&threads)?;
         Ok(threads)
     }
@@ -142,6 +147,16 @@ impl Threads {
     /// The world's locks: collection → allocation → thread list.
     pub(crate) fn locks(&self) -> &WorldLocks {
         &self.locks
+    }
+
+    /// What debuggers see of the world.
+    pub(crate) fn published(&self) -> &PublishedWorld {
+        &self.published
+    }
+
+    /// Debuggers see by whom the world is stopped.
+    fn publish_vtable(&self) {
+        self.vtable.latch().with(|vtable| self.published.set_stopper(vtable.name(), vtable.answers_debuggers()));
     }
 
     /// The suspend signal, for diagnoses; 0 if the process has none.
@@ -194,6 +209,7 @@ impl Threads {
                 roster.free.pop();
                 info.index.store(roster.live.len() as u32, Ordering::Relaxed);
                 roster.live.push(info);
+                self.published.link_thread(info);
                 info.state.attach();
                 Ok(info)
             })
@@ -222,6 +238,7 @@ impl Threads {
                     // Clearing can't fail: the slot exists.
                     let _ = key.set(std::ptr::null());
                 }
+                self.published.unlink_thread(info);
                 self.with_roster(|roster| roster.remove(info))
             };
             let is_suspended = || info.is_suspended();
@@ -308,6 +325,7 @@ impl Threads {
         }
         match self.vtable.swap(incoming, &mut budget) {
             Ok(outgoing) => {
+                self.publish_vtable();
                 outgoing.remove_all_threads(live);
                 Ok(outgoing)
             }
@@ -421,6 +439,7 @@ impl Threads {
         }
         info.state.reset_in_child();
         info.gone.store(0, Ordering::Relaxed);
+        self.published.unlink_thread(info);
         let owner = self.with_roster(|roster| roster.remove(info));
         // The strong count of a thread that is gone. Never the last one: our caller works in this very world.
         drop(owner);
@@ -457,6 +476,7 @@ impl Roster {
 
 impl Drop for Threads {
     fn drop(&mut self) {
+        self.published.withdraw();
         fork::dismiss(self);
         // Every attached thread holds a strong count, so there is none and all records are free.
         let chunks = self.with_roster(|roster| std::mem::take(&mut roster.chunks));

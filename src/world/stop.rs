@@ -12,8 +12,8 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use crate::os::Tid;
 use crate::os::clock::{self, Budget};
+use crate::os::{Tid, thread};
 use crate::sync::Ordering;
 
 use super::error::{SilenceReason, SilentThread, StopError};
@@ -150,6 +150,7 @@ impl Threads {
         );
         let epoch = self.epoch.load(Ordering::Relaxed) + 1;
         self.epoch.store(epoch, Ordering::Relaxed);
+        self.published().set_collecting(thread::gettid(), epoch);
         for thread in self.live_while_locked() {
             thread.stack_ptr.store(0, Ordering::Relaxed);
             if thread.save_area_used.load(Ordering::Relaxed) != 0 {
@@ -177,6 +178,7 @@ impl Threads {
             inside::leave();
             // The vtable has let everybody go: nothing to start.
             world.vtable = None;
+            self.published().stop_is_over();
             return Err(error);
         }
         // Who was in a blocking region was not signalled. If it has ended there, others may have unmapped its stack
@@ -278,6 +280,7 @@ impl StoppedWorld<'_> {
             self.with_vtable(|vtable, request| vtable.start_world(request));
             inside::leave();
             self.vtable = None;
+            self.threads.published().stop_is_over();
         }
         // Nobody is stopped any more: allocation is allowed again.
         self.threads.bury_the_gone();

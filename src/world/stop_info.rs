@@ -78,6 +78,11 @@ pub struct ThreadStopInfo {
     pub(super) serial: AtomicU64,
     /// 1: the thread is in the middle of something short, at whose end it stops itself.
     pub(super) undisturbed: AtomicU32,
+    /// A debugger's answer: the epoch of the stop for which it holds the thread and has written its registers.
+    frozen: AtomicU64,
+    /// The list that debuggers walk (`published.rs`); changed under the thread list lock.
+    pub(super) next: AtomicPtr<ThreadStopInfo>,
+    pub(super) previous: AtomicPtr<ThreadStopInfo>,
 }
 
 /// `flags`: the process's first thread, whose stack grows on demand.
@@ -111,6 +116,12 @@ pub struct StopInfoOffsets {
     pub save_area_used: usize,
     /// One byte of length, then the name.
     pub name: usize,
+    /// A debugger that holds the thread writes the epoch of the stop here, after everything else. 64 bits.
+    pub frozen: usize,
+    /// The next record of the world's threads, or 0.
+    pub next: usize,
+    /// Grows with each use of the record, 64 bits: two threads that had the same record are told apart by it.
+    pub serial: usize,
 }
 
 /// The published offsets.
@@ -126,6 +137,9 @@ pub const OFFSETS: StopInfoOffsets = StopInfoOffsets {
     save_area_size: memoffset::offset_of!(ThreadStopInfo, save_area_size),
     save_area_used: memoffset::offset_of!(ThreadStopInfo, save_area_used),
     name: memoffset::offset_of!(ThreadStopInfo, name),
+    frozen: memoffset::offset_of!(ThreadStopInfo, frozen),
+    next: memoffset::offset_of!(ThreadStopInfo, next),
+    serial: memoffset::offset_of!(ThreadStopInfo, serial),
 };
 
 // The claim of the module's text: what a stop touches for a standing thread is one line.
@@ -206,6 +220,13 @@ impl ThreadStopInfo {
         (used != 0).then_some((low, low + used))
     }
 
+    /// Whether a debugger that holds the thread has answered for it in the stop of this epoch.
+    pub(crate) fn is_frozen_for(&self, epoch: u64) -> bool {
+        // Acquire: pairs with the debugger's write, which comes after those of the registers and of `stack_ptr`; it is made
+        // by a system call.
+        self.frozen.load(Ordering::Acquire) == epoch
+    }
+
     /// When the thread stood, by CLOCK_MONOTONIC in nanoseconds; meaningful inside a stop. A time before the stop was asked for
     /// means that it stood already.
     pub fn stopped_at(&self) -> u64 {
@@ -275,6 +296,7 @@ impl ThreadStopInfo {
         self.save_area_used.store(0, Ordering::Relaxed);
         self.gone.store(0, Ordering::Relaxed);
         self.undisturbed.store(0, Ordering::Relaxed);
+        self.frozen.store(0, Ordering::Relaxed);
         self.stopped_at.store(0, Ordering::Relaxed);
         self.user.store(std::ptr::null_mut(), Ordering::Relaxed);
         self.flags.store(flags, Ordering::Relaxed);

@@ -49,6 +49,11 @@ pub unsafe trait ThreadVtable: Send + Sync {
     /// Lets them go. Also called after a `stop_world` whose result did not pass the wrapper's checks.
     fn start_world(&self, stop: &StopRequest<'_>);
 
+    /// Whether debuggers outside of the process are asked and told of stops. Published.
+    fn answers_debuggers(&self) -> bool {
+        false
+    }
+
     /// Whether a stop of this vtable freezes every thread of the process but the collecting one, the collector's own
     /// markers included: then the collecting thread marks alone and waits for nobody.
     fn stops_whole_process(&self) -> bool {

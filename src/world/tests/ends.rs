@@ -62,6 +62,13 @@ fn threads_are_born_and_die_while_the_world_is_stopped_again_and_again(#[values(
         }
         for _ in 0..300 {
             let world = stop(&threads);
+            // Debuggers see the same threads.
+            let sorted = |mut ids: Vec<i32>| {
+                ids.sort_unstable();
+                ids
+            };
+            let live = world.live().iter().map(|info| info.tid().0).collect();
+            assert_eq!(sorted(threads.published().thread_ids()), sorted(live));
             for info in world.live() {
                 assert_ne!(info.stack_ptr(), 0);
                 world.scan_ranges(info, |low, high| {
@@ -75,6 +82,7 @@ fn threads_are_born_and_die_while_the_world_is_stopped_again_and_again(#[values(
         done.store(true, Ordering::Relaxed);
     });
     assert_eq!(stop(&threads).live().len(), 0);
+    assert_eq!(threads.published().thread_ids(), []);
 }
 
 /// `.stop.fork`

@@ -1,0 +1,299 @@
+//! What a debugger sees: the contract between the collector and debuggers outside of the process.
+//!
+//! In 2003 Mono's debugger found an exported structure with a magic number, a version, and the address of a function at
+//! which it set a breakpoint. It is the same here. One [`Descriptor`] per copy of the library leads to everything: the
+//! word by which a debugger says that it is in control, the worlds, their threads, each thread's `stack_ptr`, the place
+//! where it is notified, and all offsets as data, so that a debugger needs no header of this version's.
+//!
+//! The document for those who write debuggers is `docs/debugger-contract.md`, the C header
+//! `debugger/include/stopworld-debugger.h`; the test `tests/debugger_contract.rs` holds all three together.
+//!
+//! # How it is found
+//!
+//! * By the symbol `stopworld_debugger`, in `.dynsym` where the linker exports it, otherwise in `.symtab`.
+//! * In a stripped binary, static, position-independent or loaded later, by an allocated note (section
+//!   `.note.stopworld`, name `stopworld`, type 1) whose descriptor is one signed 64-bit number: the distance from that number to the
+//!   [`Descriptor`]. Notes are in a program header, which no tool strips.
+//!
+//! The symbol is *protected*: two copies of the library in one process each have their own descriptor, and each note leads to its own.
+//!
+//! # How it grows
+//!
+//! [`VERSION`] changes when something here means something else. What is only added comes at the end of a structure, whose size
+//! is its first field (the descriptor's own is `size`): a debugger that knows less does not look that far, one that knows
+//! more asks first.
+
+use std::mem::size_of;
+
+use super::notify::{REQUEST_OFFSETS, Request, RequestOffsets};
+use super::{bridge, notify};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell};
+use crate::world::{OFFSETS, StopInfoOffsets, WORLD_OFFSETS, WorldList, WorldOffsets};
+
+/// The first eight bytes of a descriptor.
+pub const MAGIC: [u8; 8] = *b"STOPWRLD";
+
+/// The version of the contract.
+pub const VERSION: u32 = 1;
+
+/// Bytes that functions for inferior calls may write their results to.
+pub const SCRATCH_BYTES: usize = 64 << 10;
+
+/// Where everything begins. See the module's text.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Descriptor {
+    /// [`MAGIC`].
+    pub magic: [u8; 8],
+    /// [`VERSION`].
+    pub version: u32,
+    /// Bytes of this structure.
+    pub size: u32,
+    /// A debugger writes a [`Control`] here: "I am in control". 0: nobody is.
+    pub control: AtomicU64,
+    /// The real-time signal of notifications, which the process ignores; 0 before the first world.
+    pub notify_signal: AtomicU32,
+    /// The signal by which the collector suspends threads; 0 if it has none. A debugger passes it on, always and at once.
+    pub suspend_signal: AtomicU32,
+    /// The place for a breakpoint: `nop; ret`, with the address of the [`Request`] in rdi.
+    pub notify: unsafe extern "C" fn(*const Request),
+    /// Where a thread whose registers were pushed as a signal frame goes on if its debugger dies.
+    pub park: unsafe extern "C" fn(),
+    /// A breakpoint instruction: the return address for inferior calls.
+    pub call_return: unsafe extern "C" fn(),
+    /// The worlds of this copy of the library.
+    pub worlds: WorldList,
+    /// Room for the results of inferior calls.
+    pub scratch: &'static Scratch,
+    /// Its size in bytes.
+    pub scratch_size: usize,
+    /// Where the fields of a [`Request`] are.
+    pub request: RequestOffsets,
+    /// Where the fields of a published world are.
+    pub world: WorldOffsets,
+    /// Where the fields of a thread's record are.
+    pub thread: StopInfoOffsets,
+    /// The functions for inferior calls.
+    pub calls: Calls,
+}
+
+/// A function for inferior calls: C calling convention, returns a count or 1/0, or a negative error.
+pub type Call = unsafe extern "C" fn(usize, usize, usize, usize) -> i64;
+
+/// Functions that a debugger may call in a stopped thread. They only read, take no lock, allocate nothing, and come to an end.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Calls {
+    /// How many of the following are there.
+    pub count: usize,
+    /// `describe(address, *mut ObjectFacts)`: the object that holds this address.
+    pub describe: Option<Call>,
+    /// `fields(address, *mut FieldFacts, capacity)`: what its fields lead to.
+    pub fields: Option<Call>,
+    /// `referrers(address, *mut usize, capacity)`: who leads to it.
+    pub referrers: Option<Call>,
+    /// `path(address, *mut Step, capacity)`: a way from a root.
+    pub path: Option<Call>,
+    /// `request_collection(world)`.
+    pub request_collection: Option<Call>,
+    /// `census(world, out, capacity)`: types × count × bytes.
+    pub census: Option<Call>,
+}
+
+/// Memory that the process never uses itself.
+#[derive(Debug)]
+#[repr(C, align(4096))]
+pub struct Scratch(UnsafeCell<[u8; SCRATCH_BYTES]>);
+
+// SAFETY: this process neither reads nor writes it, but for functions that a debugger calls, one at a time.
+unsafe impl Sync for Scratch {}
+
+static SCRATCH: Scratch = Scratch(UnsafeCell::new([0; SCRATCH_BYTES]));
+
+/// The descriptor of this copy of the library.
+#[allow(non_upper_case_globals, reason = "the name by which debuggers find it")]
+#[unsafe(no_mangle)]
+#[used]
+pub static stopworld_debugger: Descriptor = Descriptor {
+    magic: MAGIC,
+    version: VERSION,
+    size: size_of::<Descriptor>() as u32,
+    control: AtomicU64::new(0),
+    notify_signal: AtomicU32::new(0),
+    suspend_signal: AtomicU32::new(0),
+    notify: notify::stopworld_debugger_notify,
+    park: bridge::stopworld_debugger_park,
+    call_return: notify::stopworld_debugger_return,
+    worlds: WorldList::new(),
+    scratch: &SCRATCH,
+    scratch_size: SCRATCH_BYTES,
+    request: REQUEST_OFFSETS,
+    world: WORLD_OFFSETS,
+    thread: OFFSETS,
+    calls: Calls {
+        count: 0,
+        describe: None,
+        fields: None,
+        referrers: None,
+        path: None,
+        request_collection: None,
+        census: None,
+    },
+};
+
+// The note. Its own symbol is hidden, one per copy of the library; what refers to it brings it into the program.
+std::arch::global_asm!(
+    ".protected stopworld_debugger",
+    ".pushsection .note.stopworld, \"a\", @note",
+    ".balign 8",
+    ".hidden stopworld_debugger_note",
+    ".globl stopworld_debugger_note",
+    "stopworld_debugger_note:",
+    ".long 2f - 1f",
+    ".long 4f - 3f",
+    ".long 1",
+    "1: .asciz \"stopworld\"",
+    "2: .balign 4",
+    "3: .quad stopworld_debugger - 3b",
+    "4: .balign 8",
+    ".size stopworld_debugger_note, . - stopworld_debugger_note",
+    ".popsection",
+);
+
+unsafe extern "C" {
+    /// The note's header.
+    static stopworld_debugger_note: u32;
+}
+
+/// A pointer that only linkers look at.
+#[repr(transparent)]
+struct Reference(*const u32);
+
+// SAFETY: nobody reads through it.
+unsafe impl Sync for Reference {}
+
+/// Nothing in the program needs the note; this keeps the linker from thinking so.
+#[used]
+static NOTE: Reference = Reference(&raw const stopworld_debugger_note);
+
+/// By which contract a debugger that is in control serves stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It stops all other threads itself, writes their registers and every `stack_ptr`, and restores exactly.
+    Full,
+    /// The collector stops the threads; it answers for those that it holds frozen.
+    Assisted,
+}
+
+/// A value of the control word.
+///
+/// ```text
+///   63              32 31        10  9   8  7       0
+///  +------------------+------------+---+---+---------+
+///  | who: its own pid | 0          | P | B | mode    |     P: tell each phase   B: by breakpoint, not by signal
+///  +------------------+------------+---+---+---------+
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Control(pub u64);
+
+impl Control {
+    /// `mode`: full.
+    pub const FULL: u64 = 1;
+    /// `mode`: assisted.
+    pub const ASSISTED: u64 = 2;
+    /// Notify by the breakpoint function.
+    pub const BREAKPOINT: u64 = 1 << 8;
+    /// Notify of each phase.
+    pub const PHASES: u64 = 1 << 9;
+
+    /// The contract, if a debugger that knows one is in control.
+    pub fn mode(self) -> Option<Mode> {
+        match self.0 & 0xff {
+            Self::FULL => Some(Mode::Full),
+            Self::ASSISTED => Some(Mode::Assisted),
+            _ => None,
+        }
+    }
+
+    /// Whether notifications come by way of the breakpoint function.
+    pub fn by_breakpoint(self) -> bool {
+        self.0 & Self::BREAKPOINT != 0
+    }
+
+    /// Whether each phase is to be told.
+    pub fn wants_phases(self) -> bool {
+        self.0 & Self::PHASES != 0
+    }
+
+    /// The number that the debugger picked.
+    pub fn who(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// Who is in control now.
+#[inline]
+pub(super) fn control() -> Control {
+    // Relaxed: the word comes from outside; what the debugger reads and writes for us is ordered by its system calls.
+    Control(stopworld_debugger.control.load(Ordering::Relaxed))
+}
+
+/// Nobody is in control any more, unless somebody else has taken over meanwhile. Says whether it was this one.
+pub(super) fn clear_control(seen: Control) -> bool {
+    stopworld_debugger.control.compare_exchange(seen.0, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+}
+
+/// The suspend signal is what it is by now: a debugger must know before it meets one.
+pub(super) fn publish_suspend_signal() {
+    let signal = crate::world::handler::installed().unwrap_or(0);
+    stopworld_debugger.suspend_signal.store(signal as u32, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[test]
+    fn the_descriptor_says_its_size_and_its_offsets() {
+        let descriptor = &stopworld_debugger;
+        assert_eq!(descriptor.magic, *b"STOPWRLD");
+        assert_eq!(descriptor.size as usize, size_of::<Descriptor>());
+        assert_eq!(descriptor.request.size, size_of::<Request>());
+        assert_eq!(descriptor.thread, OFFSETS);
+        assert_eq!(std::ptr::from_ref(descriptor.scratch) as usize % 4096, 0);
+    }
+
+    #[test]
+    fn the_note_leads_to_the_descriptor() {
+        // SAFETY: the note as it is laid out above: three words, ten bytes of name, two of padding, the distance.
+        unsafe {
+            let note = &raw const stopworld_debugger_note;
+            assert_eq!([note.read(), note.add(1).read(), note.add(2).read()], [10, 8, 1]);
+            assert_eq!(std::slice::from_raw_parts(note.add(3).cast::<u8>(), 10), b"stopworld\0");
+            let distance = note.add(6).cast::<i64>();
+            let found = distance.byte_offset(distance.read() as isize).cast::<Descriptor>();
+            assert!(std::ptr::eq(found, &raw const stopworld_debugger));
+        }
+    }
+
+    #[rstest]
+    #[case::nobody(0, None, false, false, 0)]
+    #[case::full(1 | 77 << 32, Some(Mode::Full), false, false, 77)]
+    #[case::assisted(2 | 1 << 8 | 77 << 32, Some(Mode::Assisted), true, false, 77)]
+    #[case::phases(2 | 1 << 9, Some(Mode::Assisted), false, true, 0)]
+    #[case::unknown(9, None, false, false, 0)]
+    fn a_control_word_is_read(
+        #[case] word: u64,
+        #[case] mode: Option<Mode>,
+        #[case] breakpoint: bool,
+        #[case] phases: bool,
+        #[case] who: u32,
+    ) {
+        let control = Control(word);
+        assert_eq!(control.mode(), mode);
+        assert_eq!((control.by_breakpoint(), control.wants_phases()), (breakpoint, phases));
+        assert_eq!(control.who(), who);
+    }
+}

@@ -1,0 +1,276 @@
+//! Telling a debugger, over a channel that is harmless when there is none.
+//!
+//! The thread that has something to tell puts a [`Request`] on its own stack and makes itself stop:
+//!
+//! * **By a signal.** It sends itself a real-time signal that the process ignores, with the request's address as its
+//!   value. Without a tracer the kernel drops it. A tracer gets a signal-delivery stop, reads the value from siginfo, acts, and
+//!   lets the thread go on without the signal. Nothing in the process is changed for it, so nothing is left behind.
+//! * **By a breakpoint**, for debuggers that are better at those. It calls [`stopworld_debugger_notify`], `nop; ret`, at whose first byte the
+//!   debugger has put an `int3`. Should the debugger die, the `int3` stays in the text; a SIGTRAP handler, installed before the
+//!   first such call, finds the thread at the `nop` or behind it and lets it return. Other SIGTRAPs go where they went before.
+//!
+//! Either way the debugger says that it was there by writing the request's own sequence number to `acknowledged`. If it has not when
+//! the thread goes on, then nobody is there, whatever the control word says.
+//!
+//! Everything here may run inside the stopped world: system calls and the caller's stack.
+
+use std::mem::size_of;
+
+use super::contract::{Control, stopworld_debugger};
+use crate::os::signals::{self, HandlerStack, Previous};
+use crate::os::{Tid, thread};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell};
+use crate::world::{PublishedWorld, ThreadStopInfo};
+
+/// The first eight bytes of a request.
+pub const REQUEST_MAGIC: u64 = u64::from_le_bytes(*b"STOPREQ1");
+
+/// What a debugger is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Notice {
+    /// The world is to be stopped, by the mode of the control word. `thread` is the collecting one, or null if that is
+    /// none of the world's; `tid` is the collecting thread's.
+    StopWorld = 1,
+    /// The world is to be started.
+    StartWorld = 2,
+    /// A thread has become a mutator: `thread`, `slot`, `tid`. Told on it, before it allocates.
+    ThreadCreated = 3,
+    /// A thread is no mutator any more. Its record is still whole.
+    ThreadExited = 4,
+    /// The world has come to the phase `detail`.
+    Phase = 5,
+    /// Some thread has not answered: whoever is held frozen by now is to be served.
+    Again = 6,
+}
+
+/// What the notifying thread wants to tell, on its stack.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Request {
+    magic: u64,
+    sequence: u64,
+    acknowledged: AtomicU64,
+    answer: AtomicU64,
+    event: u32,
+    detail: u32,
+    tid: i32,
+    padding: u32,
+    world: *const PublishedWorld,
+    thread: *const ThreadStopInfo,
+    slot: *mut usize,
+    epoch: u64,
+}
+
+/// Where a debugger finds the fields of a request, in bytes from its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct RequestOffsets {
+    /// Size of a request.
+    pub size: usize,
+    /// `STOPREQ1`.
+    pub magic: usize,
+    /// Its number, 64 bits; never 0, never used twice.
+    pub sequence: usize,
+    /// The debugger writes `sequence` here when it has done what was asked. 64 bits.
+    pub acknowledged: usize,
+    /// And its answer here, before. 64 bits.
+    pub answer: usize,
+    /// The [`Notice`], 32 bits. One that a debugger does not know is acknowledged and otherwise left alone.
+    pub event: usize,
+    /// Belongs to the event, 32 bits.
+    pub detail: usize,
+    /// Whom it is about, 32 bits.
+    pub tid: usize,
+    /// The published world.
+    pub world: usize,
+    /// The thread's record, or 0.
+    pub thread: usize,
+    /// The address of its `stack_ptr`, or 0.
+    pub slot: usize,
+    /// The number of the stop, 64 bits.
+    pub epoch: usize,
+}
+
+/// The published offsets.
+pub const REQUEST_OFFSETS: RequestOffsets = RequestOffsets {
+    size: size_of::<Request>(),
+    magic: memoffset::offset_of!(Request, magic),
+    sequence: memoffset::offset_of!(Request, sequence),
+    acknowledged: memoffset::offset_of!(Request, acknowledged),
+    answer: memoffset::offset_of!(Request, answer),
+    event: memoffset::offset_of!(Request, event),
+    detail: memoffset::offset_of!(Request, detail),
+    tid: memoffset::offset_of!(Request, tid),
+    world: memoffset::offset_of!(Request, world),
+    thread: memoffset::offset_of!(Request, thread),
+    slot: memoffset::offset_of!(Request, slot),
+    epoch: memoffset::offset_of!(Request, epoch),
+};
+
+/// What is told, by one who knows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct News<'a> {
+    pub(super) notice: Notice,
+    pub(super) detail: u32,
+    pub(super) tid: Tid,
+    pub(super) world: Option<&'a PublishedWorld>,
+    pub(super) thread: Option<&'static ThreadStopInfo>,
+    pub(super) epoch: u64,
+}
+
+/// What came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// The debugger was there; this is what it answered.
+    Acknowledged(u64),
+    /// Nobody was.
+    Nobody,
+}
+
+/// Numbers all requests of the process.
+static SEQUENCE: AtomicU64 = AtomicU64::new(1);
+
+/// Tells the debugger that is in control by `control`, and waits for it: the thread stands as long as the debugger wants.
+pub(super) fn tell(control: Control, news: &News<'_>) -> Answer {
+    let request = Request {
+        magic: REQUEST_MAGIC,
+        sequence: SEQUENCE.fetch_add(1, Ordering::Relaxed),
+        acknowledged: AtomicU64::new(0),
+        answer: AtomicU64::new(0),
+        event: news.notice as u32,
+        detail: news.detail,
+        tid: news.tid.0,
+        padding: 0,
+        world: news.world.map_or(std::ptr::null(), std::ptr::from_ref),
+        thread: news.thread.map_or(std::ptr::null(), std::ptr::from_ref),
+        slot: news.thread.map_or(std::ptr::null_mut(), ThreadStopInfo::slot),
+        epoch: news.epoch,
+    };
+    if control.by_breakpoint() {
+        heal_breakpoints();
+        // SAFETY: does nothing by itself.
+        unsafe { stopworld_debugger_notify(&raw const request) };
+    } else {
+        let signal = stopworld_debugger.notify_signal.load(Ordering::Relaxed) as i32;
+        signals::queue_to_myself(signal, &raw const request as usize);
+    }
+    // Acquire: what the debugger wrote, it wrote before; it is a process, and its writes are system calls.
+    if request.acknowledged.load(Ordering::Acquire) == request.sequence {
+        Answer::Acknowledged(request.answer.load(Ordering::Relaxed))
+    } else {
+        Answer::Nobody
+    }
+}
+
+/// The place for a breakpoint: `nop; ret`. Called with each request, if the debugger wants to be told that way.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stopworld_debugger_notify(request: *const Request) {
+    std::arch::naked_asm!("nop", "ret")
+}
+
+/// Where an inferior call returns to: a breakpoint instruction. Nobody in the process comes here by itself.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn stopworld_debugger_return() {
+    std::arch::naked_asm!("int3", "ud2")
+}
+
+/// Finds a real-time signal for notifications and has the process ignore it, once for the process. The last free one of those that
+/// programs use least.
+///
+/// If a program has taken them all there is none, and notifications by signal are not acknowledged: a debugger sees the 0 and uses
+/// the breakpoint.
+pub(super) fn choose_signal() {
+    let chosen = &stopworld_debugger.notify_signal;
+    if chosen.load(Ordering::Relaxed) != 0 {
+        return;
+    }
+    let (lowest, highest) = signals::real_time();
+    let reserved = [super::mock::DEFAULT_SIGNAL, crate::world::handler::installed().unwrap_or(0)];
+    let is_free = |signal: &i32| !reserved.contains(signal) && signals::is_default_or_ignored(*signal);
+    if let Some(signal) = (lowest..=highest - 4).rev().find(is_free)
+        && signals::ignore(signal).is_ok()
+    {
+        // Two first worlds at once may have chosen two: both are ignored, one is used.
+        let _ = chosen.compare_exchange(0, signal as u32, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+/// What the process had for SIGTRAP before us.
+static PREVIOUS: PreviousHandler = PreviousHandler(UnsafeCell::new(Previous::NONE));
+/// 1: `PREVIOUS` is written, the handler is in place.
+static HEALING: AtomicU32 = AtomicU32::new(0);
+
+struct PreviousHandler(UnsafeCell<Previous>);
+
+// SAFETY: written once, by the one whose `sigaction` replaced a handler that is not ours, and read after that by the handler.
+unsafe impl Sync for PreviousHandler {}
+
+/// From now on a breakpoint at the notification function that nobody serves does nothing. Async-signal-safe.
+fn heal_breakpoints() {
+    if HEALING.load(Ordering::Relaxed) != 0 {
+        return;
+    }
+    // Two threads may come here at once: the second replaces our own handler by itself.
+    if !signals::is_installed(signals::TRAP, trapped)
+        && let Ok(previous) = signals::install(signals::TRAP, trapped, HandlerStack::Own)
+        && !previous.is(trapped)
+    {
+        // SAFETY: one thread only comes here; a SIGTRAP of somebody else's in between is taken for one without a handler.
+        PREVIOUS.0.with_mut(|slot| unsafe { *slot = previous });
+    }
+    HEALING.store(1, Ordering::Relaxed);
+}
+
+/// The SIGTRAP handler.
+unsafe extern "C" fn trapped(signal: i32, info: *mut signals::SigInfo, context: *mut std::ffi::c_void) {
+    let place = stopworld_debugger_notify as *const () as usize;
+    // SAFETY: the kernel's own argument.
+    let at = unsafe { signals::context(context) }.instruction_pointer();
+    // Behind the `int3`; or at it, if the debugger had already set the thread back when it died.
+    if at == place || at == place + 1 {
+        // SAFETY: the kernel's own argument; the byte behind the `nop` is the `ret`.
+        unsafe { signals::continue_at(context, place + 1) };
+        return;
+    }
+    // SAFETY: see `heal_breakpoints`.
+    let previous = PREVIOUS.0.with(|slot| unsafe { *slot });
+    if previous.is_function() {
+        // SAFETY: the kernel's own arguments.
+        unsafe { previous.call(signal, info, context) };
+    } else {
+        crate::os::preserving_errno(|| {
+            signals::put_back(signal, &previous);
+            let _ = thread::tgkill(thread::gettid(), signal);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn news() -> News<'static> {
+        News { notice: Notice::StopWorld, detail: 0, tid: Tid(1), world: None, thread: None, epoch: 1 }
+    }
+
+    #[test]
+    fn without_a_debugger_a_notification_by_signal_vanishes() {
+        choose_signal();
+        assert_ne!(stopworld_debugger.notify_signal.load(Ordering::Relaxed), 0);
+        assert_eq!(tell(Control(Control::ASSISTED), &news()), Answer::Nobody);
+        // Also for a thread that masks it.
+        let signal = stopworld_debugger.notify_signal.load(Ordering::Relaxed) as i32;
+        let _blocked = signals::block(signal);
+        assert_eq!(tell(Control(Control::FULL), &news()), Answer::Nobody);
+        assert!(signals::is_blocked(signal));
+    }
+
+    #[test]
+    fn without_a_debugger_a_notification_by_breakpoint_does_nothing() {
+        assert_eq!(tell(Control(Control::ASSISTED | Control::BREAKPOINT), &news()), Answer::Nobody);
+        assert!(signals::is_installed(signals::TRAP, trapped));
+    }
+}
