@@ -32,7 +32,7 @@ unsafe impl ThreadVtable for Forgetful {
         self.inner.start_world(stop);
     }
 
-    fn still_holds(&self) -> bool {
+    fn still_holds(&self, _: &StopRequest<'_>) -> bool {
         !self.lost.load(Ordering::Relaxed)
     }
 }

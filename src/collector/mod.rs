@@ -31,13 +31,13 @@ use crate::heap::verify::{Verified, VerifyError};
 use crate::os::clock::{Budget, now_ns};
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU32, AtomicU64, HeldBy, Lock, LockGuard, Ordering};
-use crate::world::Tid;
 use crate::world::error::StopError;
 use crate::world::name::ThreadName;
 use crate::world::region::OwnStack;
 use crate::world::registry::Threads;
 use crate::world::stop::{StopBy, StopCensus, StoppedWorld};
 use crate::world::stop_info::ThreadStopInfo;
+use crate::world::{DebuggerNews, Phase, Tid};
 
 /// Why there was no collection. The world runs on, and nothing was reclaimed.
 #[derive(Debug, thiserror::Error)]
@@ -182,22 +182,28 @@ impl Collector {
 
         // Suspend.
         self.events.fire_suspend_begin(number, reason as u32);
+        self.threads.enter_phase(Phase::SuspendBegin);
         let stopped = match self.threads.stop(locks, who.own, by, budget) {
             Ok(stopped) => stopped,
             Err(error) => {
+                self.tell_of_debuggers();
                 self.events.fire_stop_abandoned(number, error.unanswered());
                 return Err(error.into());
             }
         };
+        self.tell_of_debuggers();
         let crowd = stopped.census();
         self.events.fire_suspend_end(number, crowd.threads, crowd.blocking);
+        self.threads.enter_phase(Phase::SuspendEnd);
         let stop_ns = clock.lap();
 
         self.events.fire_gc_start(number, reason as u32);
+        self.threads.enter_phase(Phase::GcStart);
         let outcome = self.collect_stopped(&stopped, number, &crowd, &mut clock);
         self.collections.store(number, Ordering::Relaxed);
         self.threads.published().set_collections(u64::from(number));
         self.events.fire_gc_end(number);
+        self.threads.enter_phase(Phase::GcEnd);
         if let Ok(outcome) = &outcome
             && !outcome.discarded
         {
@@ -206,12 +212,15 @@ impl Collector {
 
         // Restart.
         self.events.fire_restart_begin(number);
+        self.threads.enter_phase(Phase::RestartBegin);
         clock.lap();
         let restart_ns = stopped.start();
         let pause_ns = clock.total() + restart_ns;
         drop(handles);
         drop(finalizer_tables);
         self.events.fire_restart_end(number);
+        self.threads.tell_phase(Phase::RestartEnd);
+        self.tell_of_debuggers();
 
         let outcome = outcome.map_err(|error| self.damaged(number, error))?;
         if outcome.discarded {
@@ -226,6 +235,17 @@ impl Collector {
             self.give_memory_back(target);
         }
         Ok(Some(report))
+    }
+
+    /// Debuggers that came, went, or were lost.
+    fn tell_of_debuggers(&self) {
+        while let Some(news) = self.threads.debugger_news() {
+            match news {
+                DebuggerNews::Attached { control } => self.events.fire_debugger_attached(control),
+                DebuggerNews::Detached { control } => self.events.fire_debugger_detached(control),
+                DebuggerNews::Lost { control, phase } => self.events.fire_debugger_lost(control, phase as u32),
+            }
+        }
     }
 
     fn damaged(&self, number: u32, error: VerifyError) -> CollectError {
@@ -254,6 +274,7 @@ impl Collector {
 
         // Roots.
         self.events.fire_roots_begin(number);
+        self.threads.enter_phase(Phase::RootsBegin);
         let mut scan = RootScan::new(&mut marking.marker);
         scan.stacks(stopped);
         scan.half_built_objects(&self.heap, stopped);
@@ -262,21 +283,25 @@ impl Collector {
         scan.waiting_for_finalizers(&self.finalizers);
         (outcome.stack_bytes, outcome.roots) = scan.finish();
         self.events.fire_roots_end(number, outcome.stack_bytes as usize, outcome.roots as usize);
+        self.threads.enter_phase(Phase::RootsEnd);
         outcome.roots_ns = clock.lap();
 
         // Mark.
         self.events.fire_mark_begin(number);
+        self.threads.enter_phase(Phase::MarkBegin);
         marking.run();
         if self.events.is_enabled(EventId::BlockScanned) {
             self.heap.tell_of_the_scanned(&self.events);
         }
         self.events.fire_mark_end(number, marking.objects() as usize, marking.stack_high());
+        self.threads.enter_phase(Phase::MarkEnd);
         outcome.mark_ns = clock.lap();
 
         // Before anything is cleared or freed: does whoever stopped the world still hold it (`.debug.dies`)?
         if !stopped.is_still_held() {
             marking.for_each_weak(|_| {});
             self.heap.discard_marks();
+            self.tell_of_debuggers();
             self.events.fire_collection_discarded(number, 0);
             outcome.discarded = true;
             return Ok(outcome);
@@ -287,10 +312,12 @@ impl Collector {
         self.queue_finalizers(&mut marking, &mut outcome);
         outcome.mark_stack_high = marking.stack_high();
         self.events.fire_weak_end(number, outcome.cleared as usize, outcome.queued as usize);
+        self.threads.enter_phase(Phase::WeakEnd);
         outcome.weak_ns = clock.lap();
 
         // Sweep set-up.
         self.events.fire_sweep_begin(number);
+        self.threads.enter_phase(Phase::SweepBegin);
         self.settle_the_new(stopped);
         let live = self.heap.set_up_sweep(caches(stopped), &self.events);
         outcome.live = live.bytes;
@@ -301,6 +328,7 @@ impl Collector {
         self.heap.end_collection(self.pacing.budget(live_bytes, mutators, self.heap.limit_bytes(), resident));
         outcome.surplus = self.pacing.surplus(live_bytes, mutators, resident);
         self.events.fire_sweep_end(number, live.bytes.total() as usize, outcome.freed as usize);
+        self.threads.enter_phase(Phase::SweepEnd);
         outcome.sweep_ns = clock.lap();
 
         if self.heap.paranoid {

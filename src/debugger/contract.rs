@@ -26,6 +26,7 @@
 use std::mem::size_of;
 
 use super::notify::{REQUEST_OFFSETS, Request, RequestOffsets};
+pub use super::protocol::{Control, Mode};
 use super::{bridge, notify};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell};
 use crate::world::{OFFSETS, StopInfoOffsets, WORLD_OFFSETS, WorldList, WorldOffsets};
@@ -175,74 +176,6 @@ unsafe impl Sync for Reference {}
 /// Nothing in the program needs the note; this keeps the linker from thinking so.
 #[used]
 static NOTE: Reference = Reference(&raw const stopworld_debugger_note);
-
-/// By which contract a debugger that is in control serves stops.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// It stops all other threads itself, writes their registers and every `stack_ptr`, and restores exactly.
-    Full,
-    /// The collector stops the threads; it answers for those that it holds frozen.
-    Assisted,
-}
-
-/// A value of the control word.
-///
-/// ```text
-///   63              32 31        10  9   8  7       0
-///  +------------------+------------+---+---+---------+
-///  | who: its own pid | 0          | P | B | mode    |     P: tell each phase   B: by breakpoint, not by signal
-///  +------------------+------------+---+---+---------+
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(transparent)]
-pub struct Control(pub u64);
-
-impl Control {
-    /// `mode`: full.
-    pub const FULL: u64 = 1;
-    /// `mode`: assisted.
-    pub const ASSISTED: u64 = 2;
-    /// Notify by the breakpoint function.
-    pub const BREAKPOINT: u64 = 1 << 8;
-    /// Notify of each phase.
-    pub const PHASES: u64 = 1 << 9;
-
-    /// The contract, if a debugger that knows one is in control.
-    pub fn mode(self) -> Option<Mode> {
-        match self.0 & 0xff {
-            Self::FULL => Some(Mode::Full),
-            Self::ASSISTED => Some(Mode::Assisted),
-            _ => None,
-        }
-    }
-
-    /// Whether notifications come by way of the breakpoint function.
-    pub fn by_breakpoint(self) -> bool {
-        self.0 & Self::BREAKPOINT != 0
-    }
-
-    /// Whether each phase is to be told.
-    pub fn wants_phases(self) -> bool {
-        self.0 & Self::PHASES != 0
-    }
-
-    /// The number that the debugger picked.
-    pub fn who(self) -> u32 {
-        (self.0 >> 32) as u32
-    }
-}
-
-/// Who is in control now.
-#[inline]
-pub(super) fn control() -> Control {
-    // Relaxed: the word comes from outside; what the debugger reads and writes for us is ordered by its system calls.
-    Control(stopworld_debugger.control.load(Ordering::Relaxed))
-}
-
-/// Nobody is in control any more, unless somebody else has taken over meanwhile. Says whether it was this one.
-pub(super) fn clear_control(seen: Control) -> bool {
-    stopworld_debugger.control.compare_exchange(seen.0, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-}
 
 /// The suspend signal is what it is by now: a debugger must know before it meets one.
 pub(super) fn publish_suspend_signal() {

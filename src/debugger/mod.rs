@@ -4,13 +4,14 @@
 //! |---|---|
 //! | what a debugger outside of the process finds, and where | [`contract`] |
 //! | how it is told | [`notify`] |
-//! | how its answers become a stop | [`bridge`] |
+//! | how its answers become a stop | [`bridge`], and the protocol, pure, as the model checker runs it, `protocol.rs` |
 //! | the same in one process, without ptrace | [`mock`] |
 
 pub mod bridge;
 pub mod contract;
 pub mod mock;
 pub mod notify;
+pub(crate) mod protocol;
 
 pub use crate::world::{Phase, PublishedWorld, WORLD_OFFSETS, WorldList, WorldOffsets};
 

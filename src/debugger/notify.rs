@@ -14,9 +14,10 @@
 //!
 //! Everything here may run inside the stopped world: system calls and the caller's stack.
 
-use std::mem::size_of;
+use std::mem::{offset_of, size_of};
 
-use super::contract::{Control, stopworld_debugger};
+use super::contract::stopworld_debugger;
+use super::protocol::{Answer, Control, Receipt};
 use crate::os::signals::{self, HandlerStack, Previous};
 use crate::os::{Tid, thread};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell};
@@ -49,9 +50,7 @@ pub enum Notice {
 #[repr(C)]
 pub struct Request {
     magic: u64,
-    sequence: u64,
-    acknowledged: AtomicU64,
-    answer: AtomicU64,
+    receipt: Receipt,
     event: u32,
     detail: u32,
     tid: i32,
@@ -95,17 +94,17 @@ pub struct RequestOffsets {
 /// The published offsets.
 pub const REQUEST_OFFSETS: RequestOffsets = RequestOffsets {
     size: size_of::<Request>(),
-    magic: memoffset::offset_of!(Request, magic),
-    sequence: memoffset::offset_of!(Request, sequence),
-    acknowledged: memoffset::offset_of!(Request, acknowledged),
-    answer: memoffset::offset_of!(Request, answer),
-    event: memoffset::offset_of!(Request, event),
-    detail: memoffset::offset_of!(Request, detail),
-    tid: memoffset::offset_of!(Request, tid),
-    world: memoffset::offset_of!(Request, world),
-    thread: memoffset::offset_of!(Request, thread),
-    slot: memoffset::offset_of!(Request, slot),
-    epoch: memoffset::offset_of!(Request, epoch),
+    magic: offset_of!(Request, magic),
+    sequence: offset_of!(Request, receipt.sequence),
+    acknowledged: offset_of!(Request, receipt.acknowledged),
+    answer: offset_of!(Request, receipt.answer),
+    event: offset_of!(Request, event),
+    detail: offset_of!(Request, detail),
+    tid: offset_of!(Request, tid),
+    world: offset_of!(Request, world),
+    thread: offset_of!(Request, thread),
+    slot: offset_of!(Request, slot),
+    epoch: offset_of!(Request, epoch),
 };
 
 /// What is told, by one who knows.
@@ -119,15 +118,6 @@ pub(super) struct News<'a> {
     pub(super) epoch: u64,
 }
 
-/// What came back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
-    /// The debugger was there; this is what it answered.
-    Acknowledged(u64),
-    /// Nobody was.
-    Nobody,
-}
-
 /// Numbers all requests of the process.
 static SEQUENCE: AtomicU64 = AtomicU64::new(1);
 
@@ -135,9 +125,7 @@ static SEQUENCE: AtomicU64 = AtomicU64::new(1);
 pub(super) fn tell(control: Control, news: &News<'_>) -> Answer {
     let request = Request {
         magic: REQUEST_MAGIC,
-        sequence: SEQUENCE.fetch_add(1, Ordering::Relaxed),
-        acknowledged: AtomicU64::new(0),
-        answer: AtomicU64::new(0),
+        receipt: Receipt::new(SEQUENCE.fetch_add(1, Ordering::Relaxed)),
         event: news.notice as u32,
         detail: news.detail,
         tid: news.tid.0,
@@ -155,12 +143,7 @@ pub(super) fn tell(control: Control, news: &News<'_>) -> Answer {
         let signal = stopworld_debugger.notify_signal.load(Ordering::Relaxed) as i32;
         signals::queue_to_myself(signal, &raw const request as usize);
     }
-    // Acquire: what the debugger wrote, it wrote before; it is a process, and its writes are system calls.
-    if request.acknowledged.load(Ordering::Acquire) == request.sequence {
-        Answer::Acknowledged(request.answer.load(Ordering::Relaxed))
-    } else {
-        Answer::Nobody
-    }
+    request.receipt.answer()
 }
 
 /// The place for a breakpoint: `nop; ret`. Called with each request, if the debugger wants to be told that way.

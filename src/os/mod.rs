@@ -17,6 +17,7 @@
 //! | [`thread`] | thread ids, stacks, tgkill, exit keys, atfork | `gettid`, `tgkill` | `gettid`, `tgkill` |
 //! | [`registers`] | push the callee-saved registers | yes | yes |
 //! | [`signals`] | handlers and masks | what the handler calls: see there | masks only |
+//! | [`tracer`] | whether a debugger holds us | yes, errno preserved | yes |
 //! | [`tsc`] | the processor's own clock | `read` | `read` |
 //! | [`ucontext`] | read an interrupted context | yes | yes |
 //! | [`proc_status`] | what /proc says about a thread | no (allocates) | **no** |
@@ -36,6 +37,7 @@ pub(crate) mod signals;
 pub(crate) mod thread;
 #[cfg(feature = "workloads")]
 pub(crate) mod timer;
+pub(crate) mod tracer;
 pub(crate) mod tsc;
 pub(crate) mod ucontext;
 

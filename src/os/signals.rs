@@ -195,9 +195,15 @@ pub(crate) fn queue_to_myself(signal: i32, value: usize) {
         // A blocked signal is not ignored but kept.
         let before = change_mask(libc::SIG_UNBLOCK, &only(signal));
         let tid = super::thread::gettid().0;
-        // SAFETY: a complete siginfo, which the kernel copies. A failure (the queue of signals is full) is a notification that nobody
-        // acknowledges.
-        unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, signal, &raw const queued) };
+        // SAFETY: a complete siginfo, which the kernel copies.
+        let send = || unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, signal, &raw const queued) };
+        // EAGAIN: the user's queue of signals is full. It empties when others take theirs.
+        for _ in 0..1000 {
+            if send() == 0 || super::Errno::last() != super::Errno::EAGAIN {
+                break;
+            }
+            super::thread::sleep_ns(1_000_000);
+        }
         change_mask(libc::SIG_SETMASK, &before);
     });
 }

@@ -9,6 +9,7 @@ use crate::collector::pacing::{GROWTH, Pacing};
 use crate::collector::parallel::Markers;
 use crate::collector::report::{CollectionReport, Listener};
 use crate::collector::{CollectError, Collector, FailureListener, Parts};
+use crate::debugger::bridge::DebuggerBridge;
 use crate::events::record::RecordError;
 use crate::events::{ListenError, Selection, Sink};
 use crate::heap::layout::BLOCK_BYTES;
@@ -251,7 +252,7 @@ impl WorldBuilder {
             Stopper::Signals => Arc::new(SignalStopper::new(self.suspend_signal)?),
             Stopper::Safepoints => Arc::new(SafepointStopper),
         };
-        let threads = Threads::new(vtable)?;
+        let threads = Threads::with(DebuggerBridge::over(Arc::clone(&vtable)), vtable)?;
         let inner = Arc::new(Inner {
             collector: Collector::new(Parts {
                 heap: Heap::new(self.heap_limit, self.paranoid)?,

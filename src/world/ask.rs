@@ -6,18 +6,19 @@
 //! A stop that can't be completed takes every hold back (`.stop.lost`): who had parked is woken, who had not heard
 //! finds no hold when it does hear (`.stop.late`). Only then is the error made.
 
+use crate::os::thread;
 use crate::sabotage::{Guard, removed};
 use crate::sync::Ordering;
 
 use super::error::StopError;
-use super::handshake::{Abandoned, Held, Holder};
+use super::handshake::{Abandoned, Epoch, Held, Holder};
 use super::inside;
 use super::stop_info::ThreadStopInfo;
 use super::vtable::StopRequest;
 
 /// What telling a thread came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(crate) enum Told {
     /// It will hear, or may: ask again later.
     Maybe,
     /// There is no such thread any more.
@@ -25,20 +26,50 @@ pub(super) enum Told {
 }
 
 /// A way of telling a thread that it is held.
-pub(super) trait Teller {
+pub(crate) trait Teller {
     /// What errors call the stopper.
-    const NAME: &'static str;
+    fn name(&self) -> &'static str;
     /// The signal, for the diagnosis; 0 for none.
     fn signal(&self) -> i32;
     /// Tells the thread.
     fn tell(&self, thread: &ThreadStopInfo) -> Told;
+
+    /// How long after the last telling a silent thread is told again, in nanoseconds.
+    fn asks_again_after_ns(&self) -> u64 {
+        TELL_AGAIN_NS
+    }
+
+    /// Whether all stand, when so many are outstanding by the count.
+    fn all_stand(&self, stop: &StopRequest<'_>, outstanding: u32) -> bool {
+        let _ = stop;
+        outstanding == 0
+    }
+
+    /// Whether the thread stands, or somebody who holds it has answered for it.
+    fn stands(&self, thread: &ThreadStopInfo) -> bool {
+        thread.state.has_answered()
+    }
+
+    /// Everybody has been told: if there is somebody who answers for others, he is asked. Says for how many more he has answered.
+    fn ask_for_answers(&self, stop: &StopRequest<'_>) -> u32 {
+        let _ = stop;
+        0
+    }
 }
 
 /// How long after the last telling a silent thread is told again.
 const TELL_AGAIN_NS: u64 = 50_000_000;
+/// How long between two looks at threads that nobody counts any more.
+const GLANCE_NS: u64 = 200_000;
 
 /// Holds all threads of the request and waits until they stand.
 pub(super) fn stop(teller: &impl Teller, stop: &StopRequest<'_>) -> Result<(), StopError> {
+    let epoch = hold(stop, |thread| teller.tell(thread));
+    wait(teller, stop, epoch)
+}
+
+/// Holds all threads of the request; `tell` is called with each that runs.
+pub(crate) fn hold(stop: &StopRequest<'_>, tell: impl Fn(&ThreadStopInfo) -> Told) -> Epoch {
     let epoch = stop.handshake.begin(Holder::Collection, stop.live.len() as u32);
     let mut asked = 0;
     let mut satisfied = 0;
@@ -47,7 +78,7 @@ pub(super) fn stop(teller: &impl Teller, stop: &StopRequest<'_>) -> Result<(), S
         match thread.state.hold(Holder::Collection, epoch) {
             Held::Already => satisfied += 1,
             Held::MustPark => {
-                if teller.tell(thread) == Told::Gone {
+                if tell(thread) == Told::Gone {
                     satisfied += mark_gone(thread);
                 }
             }
@@ -55,6 +86,13 @@ pub(super) fn stop(teller: &impl Teller, stop: &StopRequest<'_>) -> Result<(), S
     }
     // Also those that `begin` counted but the request does not have: the collecting thread and the gone ones.
     stop.handshake.satisfied(Holder::Collection, epoch, satisfied + stop.live.len() as u32 - asked);
+    epoch
+}
+
+/// Waits until all threads that are held since `epoch` stand.
+pub(crate) fn wait(teller: &impl Teller, stop: &StopRequest<'_>, epoch: Epoch) -> Result<(), StopError> {
+    let answered = teller.ask_for_answers(stop);
+    stop.handshake.satisfied(Holder::Collection, epoch, answered);
     let mut told_at = stop.spent();
     loop {
         let outstanding = match stop.wait_slice(u64::MAX, |ns| stop.handshake.wait_slice(Holder::Collection, ns)) {
@@ -62,29 +100,36 @@ pub(super) fn stop(teller: &impl Teller, stop: &StopRequest<'_>) -> Result<(), S
             // The last may have answered in the meantime: then this is no failure.
             None => break give_up(teller, stop)?,
         };
-        if outstanding == 0 {
+        if teller.all_stand(stop, outstanding) {
             break;
         }
-        if (stop.spent() - told_at).as_nanos() as u64 >= TELL_AGAIN_NS {
+        if outstanding == 0 {
+            // Somebody answered for a thread that then answered itself: the count wakes nobody any more.
+            stop.wait_slice(GLANCE_NS, thread::sleep_ns);
+        }
+        if (stop.spent() - told_at).as_nanos() as u64 >= teller.asks_again_after_ns() {
             told_at = stop.spent();
-            let gone = tell_again(teller, stop);
-            stop.handshake.satisfied(Holder::Collection, epoch, gone);
+            let answered = tell_again(teller, stop) + teller.ask_for_answers(stop);
+            stop.handshake.satisfied(Holder::Collection, epoch, answered);
         }
     }
     // Wherever a thread stands, what it published last is in `saved_sp`; the slot is not to be believed: a handler that
     // was slow to answer an abandoned stop may have stored an address there after it was zeroed, and the thread have gone
-    // on and entered a blocking region since (`.stop.late`). Acquire by `hold` and `wait_slice`: it is there.
+    // on and entered a blocking region since (`.stop.late`). Acquire by `hold` and `wait_slice`: it is there. For one that has
+    // not answered itself, whoever did has written the slot.
     for thread in stop.threads() {
-        thread.stack_ptr.store(thread.saved_sp.load(Ordering::Relaxed), Ordering::Relaxed);
+        if thread.state.has_answered() {
+            thread.stack_ptr.store(thread.saved_sp.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
     }
     Ok(())
 }
 
 /// Tells all who have not answered once more; says how many turned out to be gone.
-fn tell_again(teller: &impl Teller, stop: &StopRequest<'_>) -> u32 {
+pub(crate) fn tell_again(teller: &impl Teller, stop: &StopRequest<'_>) -> u32 {
     let mut gone = 0;
     for thread in stop.threads() {
-        if !thread.state.has_answered() && teller.tell(thread) == Told::Gone {
+        if !teller.stands(thread) && teller.tell(thread) == Told::Gone {
             gone += mark_gone(thread);
         }
     }
@@ -104,7 +149,7 @@ fn give_up(teller: &impl Teller, stop: &StopRequest<'_>) -> Result<(), StopError
     stop.handshake.close(Holder::Collection);
     let mut all_stand = true;
     for thread in stop.threads() {
-        let unanswered = thread.state.take_back(Holder::Collection) == Abandoned::Unanswered;
+        let unanswered = !teller.stands(thread) && thread.state.take_back(Holder::Collection) == Abandoned::Unanswered;
         thread.silent.store(u32::from(unanswered), Ordering::Relaxed);
         all_stand &= !unanswered;
     }
@@ -121,12 +166,12 @@ fn give_up(teller: &impl Teller, stop: &StopRequest<'_>) -> Result<(), StopError
 
 impl StopRequest<'_> {
     fn unanswered_of<T: Teller>(&self, teller: &T, silent: &[&'static ThreadStopInfo]) -> StopError {
-        self.unanswered(T::NAME, teller.signal(), silent)
+        self.unanswered(teller.name(), teller.signal(), silent)
     }
 }
 
 /// Lets all threads of the request go.
-pub(super) fn start(stop: &StopRequest<'_>) {
+pub(crate) fn start(stop: &StopRequest<'_>) {
     for thread in stop.threads() {
         thread.state.release(Holder::Collection);
     }

@@ -160,8 +160,27 @@ fn park(record: &ThreadStopInfo, context: &Context) {
     });
 }
 
+/// Stands still if the thread is held: where a debugger, which is dead by now, has sent the thread instead of where it was. All of its
+/// registers are on its stack above this frame.
+#[inline(never)]
+pub(crate) fn park_below(record: &ThreadStopInfo) {
+    let here = 0u8;
+    let frame = std::ptr::from_ref(&here) as usize;
+    // SAFETY: our own thread's record, found in the table: it is attached.
+    let handshake = unsafe { &record.threads().handshake };
+    let _ = record.state.park_if_held(handshake, || {
+        if !record.stack_bounds().contains(frame) {
+            record.set_alternate(thread::sigaltstack_bounds());
+        }
+        record.stopped_at.store(clock::now_ns(), Ordering::Relaxed);
+        record.saved_sp.store(frame, Ordering::Relaxed);
+        // Relaxed: the acknowledgement that follows is the Release.
+        record.stack_ptr.store(frame, Ordering::Relaxed);
+    });
+}
+
 /// Sends the suspend signal to a thread. `Err(ESRCH)`: it is gone.
-pub(super) fn send(record: &ThreadStopInfo, signal: i32) -> Result<(), crate::os::Errno> {
+pub(crate) fn send(record: &ThreadStopInfo, signal: i32) -> Result<(), crate::os::Errno> {
     record.owed.store(1, Ordering::Relaxed);
     thread::tgkill(record.tid(), signal)
 }

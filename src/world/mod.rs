@@ -57,4 +57,4 @@ pub use published::{Phase, PublishedWorld, WORLD_OFFSETS, WorldList, WorldOffset
 pub use safepoints::SafepointStopper;
 pub use signals::SignalStopper;
 pub use stop_info::{OFFSETS, StopInfoOffsets, ThreadStopInfo};
-pub use vtable::{ForkStep, StopRequest, ThreadVtable};
+pub use vtable::{DebuggerNews, ForkStep, StopRequest, ThreadVtable};

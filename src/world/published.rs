@@ -269,6 +269,11 @@ impl PublishedWorld {
         Phase::of(self.phase.load(Ordering::Relaxed)).unwrap_or(Phase::Running)
     }
 
+    /// Numbers its stops.
+    pub fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Relaxed)
+    }
+
     /// From now on the list leads to it. `collector` is not followed here.
     pub(crate) fn publish(&self, list: &'static WorldList, heap: (usize, usize), collector: *const ()) {
         self.heap_low.store(heap.0, Ordering::Relaxed);

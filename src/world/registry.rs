@@ -36,11 +36,11 @@ use super::inside;
 use super::latch::{Latch, StillInUse};
 use super::locks::WorldLocks;
 use super::name::ThreadName;
-use super::published::PublishedWorld;
+use super::published::{Phase, PublishedWorld};
 use super::region::OwnStack;
 use super::stacks::RegisteredStack;
 use super::stop_info::{self, Chunk, MAIN_THREAD, ThreadStopInfo, WAS_BLOCKED};
-use super::vtable::ThreadVtable;
+use super::vtable::{DebuggerNews, ThreadVtable};
 
 /// How a thread waits for the event recorder: as a blocking region, if it is a mutator outside the stop; in the stopped
 /// world not at all (`.event.no-block-in-handler`), nor where no stop may come between an object and its event
@@ -82,7 +82,7 @@ pub(crate) struct Threads {
     pub(super) locks: WorldLocks,
     pub(super) handshake: Handshake,
     pub(super) vtable: Latch<Vtable>,
-    /// The vtable that the world was built with.
+    /// The vtable that needs nobody outside.
     pub(super) built_in: Vtable,
     pub(super) epoch: AtomicU64,
     /// Suspensions of single threads are made one at a time.
@@ -114,14 +114,20 @@ impl std::panic::RefUnwindSafe for Threads {}
 
 impl Threads {
     /// A world's threads, none yet, stopped by `vtable`.
+    #[cfg(test)]
     pub(crate) fn new(vtable: Vtable) -> std::io::Result<Arc<Self>> {
+        Self::with(Arc::clone(&vtable), vtable)
+    }
+
+    /// A world's threads, none yet, stopped by `vtable`; and by `built_in` when a stop of that one was lost.
+    pub(crate) fn with(vtable: Vtable, built_in: Vtable) -> std::io::Result<Arc<Self>> {
         exit_key()?;
         record::set_surroundings(&SURROUNDINGS);
         let threads = Arc::new(Self {
             locks: WorldLocks::new(),
             handshake: Handshake::new(),
-            vtable: Latch::new(Arc::clone(&vtable)),
-            built_in: vtable,
+            vtable: Latch::new(vtable),
+            built_in,
             epoch: AtomicU64::new(0),
             suspending: Lock::new(),
             roster: UnsafeCell::new(Roster::default()),
@@ -152,6 +158,22 @@ impl Threads {
     /// What debuggers see of the world.
     pub(crate) fn published(&self) -> &PublishedWorld {
         &self.published
+    }
+
+    /// A collection has come to this phase: debuggers see it, and the vtable hears of it.
+    pub(crate) fn enter_phase(&self, phase: Phase) {
+        self.published.set_phase(phase);
+        self.tell_phase(phase);
+    }
+
+    /// The vtable hears that a collection has come to this phase. For the last one, when the world's phase is another's.
+    pub(crate) fn tell_phase(&self, phase: Phase) {
+        self.vtable.latch().with(|vtable| vtable.phase(&self.published, phase));
+    }
+
+    /// What there is to tell of debuggers.
+    pub(crate) fn debugger_news(&self) -> Option<DebuggerNews> {
+        self.vtable.latch().with(|vtable| vtable.debugger_news())
     }
 
     /// Debuggers see by whom the world is stopped.

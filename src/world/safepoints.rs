@@ -14,8 +14,12 @@ use crate::os::thread;
 #[derive(Debug, Default)]
 pub struct SafepointStopper;
 
+const NAME: &str = "safepoints";
+
 impl Teller for SafepointStopper {
-    const NAME: &'static str = "safepoints";
+    fn name(&self) -> &'static str {
+        NAME
+    }
 
     fn signal(&self) -> i32 {
         0
@@ -30,7 +34,7 @@ impl Teller for SafepointStopper {
 // published; it goes on only when released.
 unsafe impl ThreadVtable for SafepointStopper {
     fn name(&self) -> &'static str {
-        Self::NAME
+        NAME
     }
 
     fn stop_world(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
@@ -39,5 +43,9 @@ unsafe impl ThreadVtable for SafepointStopper {
 
     fn start_world(&self, stop: &StopRequest<'_>) {
         ask::start(stop);
+    }
+
+    fn stops_by_handshake(&self) -> bool {
+        true
     }
 }

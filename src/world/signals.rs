@@ -29,8 +29,12 @@ impl SignalStopper {
     }
 }
 
+const NAME: &str = "signals";
+
 impl Teller for SignalStopper {
-    const NAME: &'static str = "signals";
+    fn name(&self) -> &'static str {
+        NAME
+    }
 
     fn signal(&self) -> i32 {
         self.signal
@@ -49,7 +53,7 @@ impl Teller for SignalStopper {
 // have acknowledged. Nothing there allocates before the threads are let go.
 unsafe impl ThreadVtable for SignalStopper {
     fn name(&self) -> &'static str {
-        Self::NAME
+        NAME
     }
 
     fn stop_world(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
@@ -58,6 +62,10 @@ unsafe impl ThreadVtable for SignalStopper {
 
     fn start_world(&self, stop: &StopRequest<'_>) {
         ask::start(stop);
+    }
+
+    fn stops_by_handshake(&self) -> bool {
+        true
     }
 
     fn nudge(&self, thread: &ThreadStopInfo) {

@@ -265,7 +265,7 @@ impl StoppedWorld<'_> {
 
     /// Whether whoever stopped the world still holds it.
     pub(crate) fn is_still_held(&self) -> bool {
-        self.vtable.as_ref().is_some_and(|vtable| vtable.with(|vtable| vtable.still_holds()))
+        self.vtable.is_some() && self.with_vtable(|vtable, request| vtable.still_holds(request))
     }
 
     /// Starts the world; says how long the call took.
@@ -292,6 +292,7 @@ impl StoppedWorld<'_> {
             collecting: self.collecting,
             handshake: &self.threads.handshake,
             epoch: self.epoch,
+            world: self.threads.published(),
             budget: &self.budget,
         };
         // The latch is there from the stop to the start; only `let_go` and a failed stop take it away.

@@ -33,6 +33,7 @@ use crate::sync::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Lock,
 
 use super::handshake::{Holder, Place, StopState};
 use super::name::ThreadName;
+use super::published::PublishedWorld;
 use super::registry::Threads;
 
 /// The record of one thread. See the module's text.
@@ -79,7 +80,9 @@ pub struct ThreadStopInfo {
     /// 1: the thread is in the middle of something short, at whose end it stops itself.
     pub(super) undisturbed: AtomicU32,
     /// A debugger's answer: the epoch of the stop for which it holds the thread and has written its registers.
-    frozen: AtomicU64,
+    pub(super) frozen: AtomicU64,
+    /// 1: the collector has taken that answer off its count.
+    pub(super) counted: AtomicU32,
     /// The list that debuggers walk (`published.rs`); changed under the thread list lock.
     pub(super) next: AtomicPtr<ThreadStopInfo>,
     pub(super) previous: AtomicPtr<ThreadStopInfo>,
@@ -220,11 +223,28 @@ impl ThreadStopInfo {
         (used != 0).then_some((low, low + used))
     }
 
-    /// Whether a debugger that holds the thread has answered for it in the stop of this epoch.
-    pub(crate) fn is_frozen_for(&self, epoch: u64) -> bool {
-        // Acquire: pairs with the debugger's write, which comes after those of the registers and of `stack_ptr`; it is made
-        // by a system call.
-        self.frozen.load(Ordering::Acquire) == epoch
+    /// The thread's side of the handshake.
+    pub(crate) fn stop_state(&self) -> &StopState {
+        &self.state
+    }
+
+    /// Where a debugger that holds the thread answers for it.
+    pub(crate) fn frozen_word(&self) -> &AtomicU64 {
+        &self.frozen
+    }
+
+    /// Where the collector notes that it has counted that.
+    pub(crate) fn counted_word(&self) -> &AtomicU32 {
+        &self.counted
+    }
+
+    /// What debuggers see of the world that the thread is attached to.
+    ///
+    /// # Safety
+    /// As long as the reference is used, that world's locks are held, or the thread is the calling one and attached.
+    pub(crate) unsafe fn published_world<'a>(&self) -> Option<&'a PublishedWorld> {
+        // SAFETY: by the caller: the count that the record holds is not given back meanwhile.
+        unsafe { self.owner.load(Ordering::Relaxed).as_ref() }.map(Threads::published)
     }
 
     /// When the thread stood, by CLOCK_MONOTONIC in nanoseconds; meaningful inside a stop. A time before the stop was asked for

@@ -30,6 +30,7 @@ use crate::os::clock::Budget;
 use super::error::{SilentThread, StopError};
 use super::handshake::Handshake;
 use super::inside;
+use super::published::{Phase, PublishedWorld};
 use super::stop_info::ThreadStopInfo;
 
 /// A way to stop the world. See the module's text.
@@ -49,6 +50,11 @@ pub unsafe trait ThreadVtable: Send + Sync {
     /// Lets them go. Also called after a `stop_world` whose result did not pass the wrapper's checks.
     fn start_world(&self, stop: &StopRequest<'_>);
 
+    /// Whether it holds and releases threads by the world's own handshake, as the built-in stoppers do.
+    fn stops_by_handshake(&self) -> bool {
+        false
+    }
+
     /// Whether debuggers outside of the process are asked and told of stops. Published.
     fn answers_debuggers(&self) -> bool {
         false
@@ -62,7 +68,8 @@ pub unsafe trait ThreadVtable: Send + Sync {
 
     /// Whether the stop still holds. Asked once, after marking and before anything is cleared or freed: if whoever
     /// stopped the world has died meanwhile, the marks are discarded.
-    fn still_holds(&self) -> bool {
+    fn still_holds(&self, stop: &StopRequest<'_>) -> bool {
+        let _ = stop;
         true
     }
 
@@ -95,10 +102,43 @@ pub unsafe trait ThreadVtable: Send + Sync {
         let _ = thread;
     }
 
+    /// A collection of the world has come to this phase. Called by the collecting thread, under the world's locks except at
+    /// [`Phase::RestartEnd`].
+    fn phase(&self, world: &PublishedWorld, phase: Phase) {
+        let _ = (world, phase);
+    }
+
+    /// What there is to tell of debuggers outside of the process since this was asked last, one at a time.
+    fn debugger_news(&self) -> Option<DebuggerNews> {
+        None
+    }
+
     /// The process forks, and the vtable's own locks must come through. All of the world's locks are held.
     fn fork(&self, step: ForkStep) {
         let _ = step;
     }
+}
+
+/// A debugger outside of the process came or went. `control` is the word by which it said that it is in control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DebuggerNews {
+    /// A stop was begun under a word that was not there at the stop before.
+    Attached {
+        /// The word.
+        control: u64,
+    },
+    /// The word is not there any more.
+    Detached {
+        /// The word.
+        control: u64,
+    },
+    /// Nobody answered for the word; it has been taken away, and the world is stopped without a debugger again.
+    Lost {
+        /// The word.
+        control: u64,
+        /// Where the collection was when it was noticed.
+        phase: Phase,
+    },
 }
 
 /// A step of a fork.
@@ -123,6 +163,7 @@ pub struct StopRequest<'a> {
     pub(super) collecting: Option<&'static ThreadStopInfo>,
     pub(super) handshake: &'a Handshake,
     pub(super) epoch: u64,
+    pub(super) world: &'a PublishedWorld,
     pub(super) budget: &'a Cell<Budget>,
 }
 
@@ -136,6 +177,15 @@ impl StopRequest<'_> {
     /// The thread that collects, if it is one of the world's.
     pub fn collecting(&self) -> Option<&'static ThreadStopInfo> {
         self.collecting
+    }
+
+    /// What debuggers see of the world.
+    pub fn world(&self) -> &PublishedWorld {
+        self.world
+    }
+
+    pub(crate) fn handshake(&self) -> &Handshake {
+        self.handshake
     }
 
     /// Numbers the stops of this world.

@@ -80,6 +80,9 @@ pub fn fire_everything(events: &Events, mut value: impl FnMut() -> u64) {
     events.fire_census_end(value());
     events.fire_ticker_begin(value());
     events.fire_tick(value(), value() as u32, value() as u32);
+    events.fire_debugger_attached(value());
+    events.fire_debugger_detached(value());
+    events.fire_debugger_lost(value(), value() as u32);
 }
 
 /// Adds up objects as they come and go, and keeps the sum at each collection's end, where the collecting thread fires the

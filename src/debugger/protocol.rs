@@ -1,0 +1,313 @@
+//! The bridge's protocol, pure: what the collector and a debugger say to each other, and what the collector concludes.
+//!
+//! Over `crate::sync` and the handshake only, so that the model checker runs this very file with a debugger as one more actor.
+//!
+//! # Was somebody there?
+//!
+//! The debugger is another process. It may die, or have died long ago and left its word. So the collector believes the control
+//! word only as far as "it is worth to ask": it puts a [`Receipt`] on its stack, asks, and looks whether the receipt was signed with its
+//! own number. No signature, no debugger; then [`vacate`] takes the word away, unless another debugger has written its own meanwhile.
+//!
+//! # By which contract?
+//!
+//! The word is read once, when a stop begins, and [`Agreed`] is the contract of that stop until its start is over, whatever
+//! the word says by then: what one debugger has begun, no other one is asked to end.
+//!
+//! # Do all stand?
+//!
+//! In an assisted stop the suspend signal is pending for every thread. One that runs answers by itself. For one that the debugger
+//! holds frozen, and which therefore can't, the debugger answers: it writes the thread's registers and then the stop's
+//! number into the word `frozen`.
+//!
+//! A frozen thread may be let go at any moment of the stop. It takes its pending signal first, parks, and acknowledges what the debugger
+//! has already answered. If both were counted, the count would be down to zero with another thread still running (`.debug.counted-twice`).
+//! So the count only wakes the collector, and who stands is judged by looking at every thread: [`Member::standing`].
+
+use crate::sabotage::{Guard, removed};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, interrupt_point};
+use crate::world::handshake::StopState;
+
+/// By which contract a debugger that is in control serves stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It stops all other threads itself, writes their registers and every `stack_ptr`, and restores exactly.
+    Full,
+    /// The collector stops the threads; it answers for those that it holds frozen.
+    Assisted,
+}
+
+/// A value of the control word.
+///
+/// ```text
+///   63              32 31        10  9   8  7       0
+///  +------------------+------------+---+---+---------+
+///  | who: its own pid | 0          | P | B | mode    |     P: tell each phase   B: by breakpoint, not by signal
+///  +------------------+------------+---+---+---------+
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Control(pub u64);
+
+impl Control {
+    /// Nobody is in control.
+    pub const NOBODY: Self = Self(0);
+    /// `mode`: full.
+    pub const FULL: u64 = 1;
+    /// `mode`: assisted.
+    pub const ASSISTED: u64 = 2;
+    /// Notify by the breakpoint function.
+    pub const BREAKPOINT: u64 = 1 << 8;
+    /// Notify of each phase.
+    pub const PHASES: u64 = 1 << 9;
+
+    /// The contract, if a debugger that knows one is in control.
+    pub fn mode(self) -> Option<Mode> {
+        match self.0 & 0xff {
+            Self::FULL => Some(Mode::Full),
+            Self::ASSISTED => Some(Mode::Assisted),
+            _ => None,
+        }
+    }
+
+    /// Whether notifications come by way of the breakpoint function.
+    pub fn by_breakpoint(self) -> bool {
+        self.0 & Self::BREAKPOINT != 0
+    }
+
+    /// Whether each phase is to be told.
+    pub fn wants_phases(self) -> bool {
+        self.0 & Self::PHASES != 0
+    }
+
+    /// The number that the debugger picked.
+    pub fn who(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// Whether both words are of one debugger and one mode; how it wants to be told may differ.
+    pub fn is_of_the_same(self, other: Self) -> bool {
+        self.who() == other.who() && self.mode() == other.mode()
+    }
+}
+
+/// Who is in control now: a hint, to be believed when he has answered.
+#[inline]
+pub(crate) fn in_control(word: &AtomicU64) -> Control {
+    // Relaxed: the word comes from outside, and nothing is read on the strength of it.
+    Control(word.load(Ordering::Relaxed))
+}
+
+/// Nobody answered for this word: nobody is in control, unless somebody else has taken over. Says whether it was still this one's.
+pub(crate) fn vacate(word: &AtomicU64, seen: Control) -> bool {
+    word.compare_exchange(seen.0, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+}
+
+/// What came back of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// The debugger was there; this is what it answered.
+    Acknowledged(u64),
+    /// Nobody was.
+    Nobody,
+}
+
+impl Answer {
+    /// To a full stop: a thread that the debugger's death lets go parks by itself.
+    pub(crate) const PARKED_ON_DEATH: u64 = 1;
+}
+
+/// The part of a request that the debugger signs.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Receipt {
+    /// The request's number, never 0.
+    pub(crate) sequence: u64,
+    /// The same, when it has been served.
+    pub(crate) acknowledged: AtomicU64,
+    /// Written before.
+    pub(crate) answer: AtomicU64,
+}
+
+impl Receipt {
+    /// Unsigned.
+    pub(crate) fn new(sequence: u64) -> Self {
+        Self { sequence, acknowledged: AtomicU64::new(0), answer: AtomicU64::new(0) }
+    }
+
+    /// What the asker finds when it goes on.
+    pub(crate) fn answer(&self) -> Answer {
+        // Acquire: pairs with the Release of `sign`; a debugger's writes are system calls.
+        let signed = self.acknowledged.load(Ordering::Acquire) == self.sequence;
+        if signed || removed(Guard::DebugAcknowledged) {
+            Answer::Acknowledged(self.answer.load(Ordering::Relaxed))
+        } else {
+            Answer::Nobody
+        }
+    }
+
+    /// What the debugger does, in a model or in this process; one outside does it by writing memory.
+    #[allow(dead_code, reason = "for models and tests")]
+    pub(crate) fn sign(&self, answer: u64) {
+        self.answer.store(answer, Ordering::Relaxed);
+        // Release: pairs with the Acquire of `answer`.
+        self.acknowledged.store(self.sequence, Ordering::Release);
+    }
+}
+
+/// The contract by which the present stop of a world was begun.
+#[derive(Debug)]
+pub(crate) struct Agreed(AtomicU64);
+
+impl Agreed {
+    /// No stop.
+    pub(crate) fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// A stop begins under this word. Relaxed, here and below: only who holds the world's locks comes here.
+    pub(crate) fn begin(&self, control: Control) {
+        self.0.store(control.0, Ordering::Relaxed);
+    }
+
+    /// The word under which the present stop began; [`Control::NOBODY`] if it began without a debugger.
+    pub(crate) fn control(&self) -> Control {
+        Control(self.0.load(Ordering::Relaxed))
+    }
+
+    /// The stop is over, or goes on without the debugger.
+    pub(crate) fn end(&self) -> Control {
+        let control = self.control();
+        self.0.store(0, Ordering::Relaxed);
+        control
+    }
+}
+
+/// How a thread stands in an assisted stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It runs, or its debugger has not answered for it yet.
+    No,
+    /// It has answered itself: what it published is right.
+    ByItself,
+    /// The debugger holds it and has answered: what the debugger wrote is right.
+    Frozen,
+}
+
+/// The words by which a thread, or a debugger for it, answers an assisted stop.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Member<'a> {
+    /// The thread's side of the handshake.
+    pub(crate) state: &'a StopState,
+    /// The debugger's answer: the number of the stop.
+    pub(crate) frozen: &'a AtomicU64,
+    /// 1: that answer has been taken off the count.
+    pub(crate) counted: &'a AtomicU32,
+}
+
+impl Member<'_> {
+    /// How it stands in the stop of this number. Its own answer comes first: one that was let go has published anew.
+    pub(crate) fn standing(&self, epoch: u64) -> Standing {
+        if self.state.has_answered() {
+            return Standing::ByItself;
+        }
+        // Acquire: pairs with the Release of `freeze`.
+        if self.frozen.load(Ordering::Acquire) == epoch { Standing::Frozen } else { Standing::No }
+    }
+
+    /// A stop begins: nothing is counted.
+    pub(crate) fn forget(&self) {
+        self.counted.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether the debugger's answer is to be taken off the count now: once, and not if the thread has answered itself.
+    fn counts(&self, epoch: u64) -> bool {
+        self.standing(epoch) == Standing::Frozen && self.counted.swap(1, Ordering::Relaxed) == 0
+    }
+
+    /// What the debugger does when all else is written, in a model or in this process.
+    #[allow(dead_code, reason = "for models and tests")]
+    pub(crate) fn freeze(&self, epoch: u64) {
+        // Release: pairs with the Acquire of `standing`.
+        self.frozen.store(epoch, Ordering::Release);
+    }
+}
+
+/// How many of them a debugger has answered for since this was asked last: they are taken off the count of those who are waited for.
+pub(crate) fn newly_frozen<'a>(members: impl Iterator<Item = Member<'a>>, epoch: u64) -> u32 {
+    let mut count = 0;
+    for member in members {
+        interrupt_point();
+        count += u32::from(member.counts(epoch));
+    }
+    count
+}
+
+/// Whether all stand, by looking at each of them, when so many are outstanding by the count.
+pub(crate) fn all_stand<'a>(mut members: impl Iterator<Item = Member<'a>>, epoch: u64, outstanding: u32) -> bool {
+    if removed(Guard::DebugCountedTwice) {
+        return outstanding == 0;
+    }
+    members.all(|member| member.standing(epoch) != Standing::No)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::handshake::{Handshake, Held, Holder};
+
+    #[test]
+    fn a_receipt_is_signed_with_its_own_number_only() {
+        let receipt = Receipt::new(7);
+        assert_eq!(receipt.answer(), Answer::Nobody);
+        receipt.acknowledged.store(6, Ordering::Relaxed);
+        assert_eq!(receipt.answer(), Answer::Nobody);
+        receipt.sign(Answer::PARKED_ON_DEATH);
+        assert_eq!(receipt.answer(), Answer::Acknowledged(1));
+    }
+
+    /// `.debug.dies`
+    #[test]
+    fn a_word_that_another_debugger_has_written_is_not_taken_away() {
+        let word = AtomicU64::new(2 | 5 << 32);
+        let dead = in_control(&word);
+        word.store(2 | 6 << 32, Ordering::Relaxed);
+        assert!(!vacate(&word, dead));
+        assert_eq!(in_control(&word).who(), 6);
+        assert!(vacate(&word, in_control(&word)));
+        assert_eq!(in_control(&word), Control::NOBODY);
+    }
+
+    /// `.debug.counted-twice`: one thread is frozen, let go and parks; the other one runs all the time.
+    #[test]
+    fn a_thread_that_is_answered_for_and_then_answers_is_not_counted_for_another() {
+        crate::sabotage::choose();
+        let handshake = Handshake::new();
+        let states = [StopState::new(), StopState::new()];
+        let frozen = [AtomicU64::new(0), AtomicU64::new(0)];
+        let counted = [AtomicU32::new(0), AtomicU32::new(0)];
+        let member = |i: usize| Member { state: &states[i], frozen: &frozen[i], counted: &counted[i] };
+        let members = || [member(0), member(1)].into_iter();
+        states.iter().for_each(StopState::attach);
+        let epoch = handshake.begin(Holder::Collection, 2);
+        for state in &states {
+            assert_eq!(state.hold(Holder::Collection, epoch), Held::MustPark);
+        }
+        assert_eq!(newly_frozen(members(), 9), 0);
+        member(0).freeze(9);
+        assert_eq!(newly_frozen(members(), 9), 1);
+        assert_eq!(newly_frozen(members(), 9), 0);
+        handshake.satisfied(Holder::Collection, epoch, 1);
+        assert!(!all_stand(members(), 9, 1));
+        // Let go, it enters a blocking region.
+        states[0].enter_blocking(&handshake, || {});
+        let outstanding = handshake.wait_slice(Holder::Collection, 1);
+        assert_eq!(outstanding, 0);
+        assert_eq!(member(0).standing(9), Standing::ByItself);
+        assert!(!all_stand(members(), 9, outstanding));
+        states[1].enter_blocking(&handshake, || {});
+        assert!(all_stand(members(), 9, 0));
+        // An answer to another stop is none.
+        assert_eq!(member(1).standing(9), Standing::ByItself);
+        assert_eq!(newly_frozen(members(), 10), 0);
+    }
+}
