@@ -189,6 +189,27 @@ impl Finalizers {
         unsafe { &*self.ready.get() }.iter().for_each(|entry| visit(entry.object));
     }
 
+    /// [`for_each_ready`](Self::for_each_ready) for a debugger's question, on a thread that it has stopped, whatever the others
+    /// were doing: an entry may be there twice, or not yet.
+    pub(crate) fn for_each_ready_anytime(&self, mut visit: impl FnMut(usize, usize)) {
+        let queue = self.ready.get();
+        // SAFETY: the queue lives as long as `self`; its bounds are read as they are, one by one.
+        let (first, end) =
+            unsafe { ((&raw const (*queue).first).read_volatile(), (&raw const (*queue).end).read_volatile()) };
+        for index in first..end.min(CAPACITY) {
+            // SAFETY: the capacity never changes, and is at most `CAPACITY`; the mapping has room for that many, and any bytes
+            // of it are an address.
+            let slot = unsafe {
+                if index >= (*queue).capacity {
+                    return;
+                }
+                &raw const (*(*queue).at(index)).object
+            };
+            // SAFETY: as above.
+            visit(slot as usize, unsafe { slot.read_volatile() });
+        }
+    }
+
     /// Moves unmarked objects with a call to the ready queue; `resurrect` marks each. Returns how many.
     /// World stopped, lock held.
     pub(crate) fn queue_calls(&self, is_marked: impl Fn(usize) -> bool, resurrect: impl FnMut(usize)) -> u32 {

@@ -10,7 +10,7 @@ pub(crate) mod mark;
 pub(crate) mod pacing;
 pub(crate) mod parallel;
 pub(crate) mod report;
-mod roots;
+pub(crate) mod roots;
 pub(crate) mod termination;
 
 use std::sync::{Arc, OnceLock};
@@ -178,6 +178,7 @@ impl Collector {
         let handles = self.lock_handles(&mut budget)?;
         self.wait_for_sweeps(&mut budget)?;
         let number = self.collections.load(Ordering::Relaxed) + 1;
+        self.heap.forget_request();
         let mut clock = PhaseClock::start();
 
         // Suspend.
@@ -525,7 +526,7 @@ fn caches<'a>(stopped: &'a StoppedWorld<'_>) -> impl Iterator<Item = &'a Allocat
 }
 
 /// A thread's allocation cache, for one who holds the allocation and the list lock as long as he looks at it.
-fn cache_of(record: &ThreadStopInfo) -> Option<&AllocationCache> {
+pub(crate) fn cache_of(record: &ThreadStopInfo) -> Option<&AllocationCache> {
     let cache = record.user().cast::<AllocationCache>();
     // SAFETY: a mutator sets its record's user word to its cache after attach and clears it under the allocation lock
     // before the cache goes.

@@ -188,8 +188,8 @@ impl Ranges {
         unsafe { (&raw mut (*self.slot(index))[1]).write_volatile(0) };
     }
 
-    fn for_each(&self, mut visit: impl FnMut(usize, usize)) {
-        // SAFETY: the world is stopped; see `add` for a thread stopped in the middle of it.
+    pub(crate) fn for_each(&self, mut visit: impl FnMut(usize, usize)) {
+        // SAFETY: nobody runs; see `add` for a thread stopped in the middle of it.
         let used = unsafe { self.used.get().read_volatile() };
         for index in 0..used {
             // SAFETY: in bounds, written by `add`.

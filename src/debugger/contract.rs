@@ -27,7 +27,7 @@ use std::mem::size_of;
 
 use super::notify::{REQUEST_OFFSETS, Request, RequestOffsets};
 pub use super::protocol::{Control, Mode};
-use super::{bridge, notify};
+use super::{bridge, inspect, notify};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell};
 use crate::world::{OFFSETS, StopInfoOffsets, WORLD_OFFSETS, WorldList, WorldOffsets};
 
@@ -132,13 +132,13 @@ pub static stopworld_debugger: Descriptor = Descriptor {
     world: WORLD_OFFSETS,
     thread: OFFSETS,
     calls: Calls {
-        count: 0,
-        describe: None,
-        fields: None,
-        referrers: None,
-        path: None,
-        request_collection: None,
-        census: None,
+        count: 6,
+        describe: Some(inspect::describe),
+        fields: Some(inspect::fields),
+        referrers: Some(inspect::referrers),
+        path: Some(inspect::path),
+        request_collection: Some(inspect::request_collection),
+        census: Some(inspect::census),
     },
 };
 

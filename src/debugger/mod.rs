@@ -5,10 +5,12 @@
 //! | what a debugger outside of the process finds, and where | [`contract`] |
 //! | how it is told | [`notify`] |
 //! | how its answers become a stop | [`bridge`], and the protocol, pure, as the model checker runs it, `protocol.rs` |
+//! | what it may ask inside the process | [`inspect`] |
 //! | the same in one process, without ptrace | [`mock`] |
 
 pub mod bridge;
 pub mod contract;
+pub mod inspect;
 pub mod mock;
 pub mod notify;
 pub(crate) mod protocol;

@@ -255,8 +255,10 @@ mod tests {
     use super::*;
     use crate::world::handshake::{Handshake, Held, Holder};
 
+    /// `.debug.acknowledged`
     #[test]
     fn a_receipt_is_signed_with_its_own_number_only() {
+        crate::sabotage::choose();
         let receipt = Receipt::new(7);
         assert_eq!(receipt.answer(), Answer::Nobody);
         receipt.acknowledged.store(6, Ordering::Relaxed);

@@ -188,6 +188,9 @@ impl Heap {
         lock: impl FnOnce() -> LockGuard<'a>,
     ) -> Result<*mut u8, Need> {
         let blocks = blocks_of(payload_bytes).ok_or(Need::Room)?;
+        if self.is_collection_requested() {
+            return Err(Need::Request);
+        }
         let guard = lock();
         // SAFETY: the allocation lock is held.
         let state = unsafe { self.state() };

@@ -39,7 +39,7 @@ use layout::{
 };
 
 use crate::sabotage::{Guard, removed};
-use crate::sync::{AtomicU8, AtomicU64, LockGuard, Ordering, Ordering::Relaxed, compiler_fence};
+use crate::sync::{AtomicU8, AtomicU32, AtomicU64, LockGuard, Ordering, Ordering::Relaxed, compiler_fence};
 
 /// From this size on the heap lies on huge pages: they halve the time to mark a large random graph, but a small heap
 /// would pay for memory that it never touches.
@@ -76,6 +76,8 @@ pub(crate) enum Need {
     Budget,
     /// There is no room below the heap limit.
     Room,
+    /// A debugger asked for one.
+    Request,
 }
 
 /// The part of the heap that the allocation lock guards.
@@ -112,6 +114,8 @@ pub(crate) struct Heap {
     committed_bytes: AtomicU64,
     /// As many of them as events have told of.
     announced_bytes: AtomicU64,
+    /// 1: a debugger wants a collection, and none has begun since.
+    requested: AtomicU32,
     /// Nothing but addresses of their own, by which events name the spaces.
     pools: [u64; SPACES],
 }
@@ -146,6 +150,7 @@ impl Heap {
             tags: AtomicU64::new(0),
             committed_bytes: AtomicU64::new(0),
             announced_bytes: AtomicU64::new(0),
+            requested: AtomicU32::new(0),
             pools: [0; SPACES],
         })
     }
@@ -249,6 +254,9 @@ impl Heap {
     ) -> Refill {
         let class = bin % CLASSES;
         let cell_bytes = CELL_BYTES[class];
+        if self.is_collection_requested() {
+            return Refill::NeedsCollection(Need::Request);
+        }
         loop {
             if cache.next_run(&self.blocks, bin, cell_bytes) {
                 return Refill::Ready;
@@ -485,6 +493,22 @@ impl Heap {
     pub(crate) fn set_first_budget(&self, budget_bytes: u64) {
         // SAFETY: nobody else knows this heap yet.
         unsafe { self.state() }.budget_bytes = budget_bytes;
+    }
+
+    /// Asks for a collection, without a lock: the next thread that needs cells, or the finalizer thread, collects.
+    pub(crate) fn request_collection(&self) {
+        self.requested.store(1, Relaxed);
+    }
+
+    /// Whether somebody has asked for a collection, and none has begun since.
+    #[inline]
+    pub(crate) fn is_collection_requested(&self) -> bool {
+        self.requested.load(Relaxed) != 0
+    }
+
+    /// A collection begins, or can't be had.
+    pub(crate) fn forget_request(&self) {
+        self.requested.store(0, Relaxed);
     }
 
     /// A collection was due but could not happen: lets as much again be allocated. The allocation lock is held.

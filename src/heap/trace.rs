@@ -166,7 +166,7 @@ pub(crate) const TYPE_INFO_MAGIC: u64 = 0x6f66_6e69_7077_7473;
 /// debugger reads it from outside.
 #[repr(C)]
 pub struct TypeInfo {
-    magic: u64,
+    pub(crate) magic: u64,
     name: &'static str,
     rust_name: fn() -> &'static str,
     size: usize,

@@ -3,6 +3,8 @@
 //! It is a mutator named `finalizer`, started when the first finalizer is registered. It sleeps in a blocking
 //! region, so that a stop costs it nothing, and runs one finalizer after the other, each with its object on its own
 //! stack. A panic is caught; the next finalizer runs.
+//!
+//! Being there, it also collects when a debugger asks for that ([`Heap::request_collection`](crate::heap::Heap::request_collection)).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
@@ -120,6 +122,11 @@ fn work(mutator: &Mutator) {
         // Acquire pairs with the Release of `announce`.
         let news = finalizers.news.load(Ordering::Acquire);
         let mut run = 0;
+        if collector.heap.is_collection_requested() {
+            // A debugger's, which has nobody to tell of an error: the failure listener hears of it.
+            let _ = mutator.collect();
+            collector.heap.forget_request();
+        }
         let due = finalizers.due(|| mutator.lock(&finalizers.lock)) as u32;
         if due > 0 {
             collector.events.fire_finalizer_begin(due);

@@ -462,13 +462,18 @@ impl Mutator {
                 for_room = 1;
             }
             for_room += u32::from(need == Need::Room);
-            let reason = if need == Need::Room { Reason::HeapLimit } else { Reason::Allocation };
+            let reason = match need {
+                Need::Room => Reason::HeapLimit,
+                Need::Budget => Reason::Allocation,
+                Need::Request => Reason::Explicit,
+            };
             let collected = self.record.with_own_stack(|own| {
                 collector.collect(Collecting { own: Some(own), unless_after: Some(seen) }, reason)
             });
             match collected {
                 Ok(_) => finalizer::ensure_started_if_due(self.world.inner()),
                 // The world could not be stopped. It runs on, and so do we, as long as there is room.
+                Err(_) if need == Need::Request => collector.heap.forget_request(),
                 Err(_) if need == Need::Budget => {
                     let _guard = self.allocation_lock();
                     collector.heap.postpone_collection();

@@ -144,6 +144,20 @@ impl WorldList {
         }
     }
 
+    /// The first world for which `is_wanted` says so, newest first. No lock: for a debugger's question (`debugger/inspect.rs`).
+    pub(crate) fn find(&self, mut is_wanted: impl FnMut(&PublishedWorld) -> bool) -> Option<&PublishedWorld> {
+        let mut entry = self.0.load(Ordering::Acquire);
+        for _ in 0..MOST_ENTRIES {
+            // SAFETY: linked as long as it exists; who asks sees to it that no world goes meanwhile.
+            let world = unsafe { entry.as_ref() }?;
+            if is_wanted(world) {
+                return Some(world);
+            }
+            entry = world.next.load(Ordering::Acquire);
+        }
+        None
+    }
+
     /// The worlds' numbers, newest first.
     #[cfg(test)]
     pub(crate) fn numbers(&self) -> Vec<u64> {
@@ -163,6 +177,9 @@ impl WorldList {
 pub(super) fn linking_lock() -> &'static Lock {
     &LINKING
 }
+
+/// What a walk without a lock goes over at most: a list that is being changed may lead back.
+const MOST_ENTRIES: usize = 1 << 20;
 
 /// Bytes of a stopper's name: one of length, then the name, cut.
 const NAME_BYTES: usize = 32;
@@ -289,6 +306,27 @@ impl PublishedWorld {
         // SAFETY: null or what `publish` was given, which is 'static.
         if let Some(list) = unsafe { list.as_ref() } {
             list.unlink(self);
+        }
+    }
+
+    /// What `publish` was given.
+    pub(crate) fn collector(&self) -> *const () {
+        self.collector.load(Ordering::Relaxed)
+    }
+
+    /// Whether the address lies in its heap, or just past the end.
+    pub(crate) fn has_in_its_heap(&self, address: usize) -> bool {
+        (self.heap_low.load(Ordering::Relaxed)..=self.heap_high.load(Ordering::Relaxed)).contains(&address)
+    }
+
+    /// Calls `visit` with every thread's record as a debugger finds it. No lock.
+    pub(crate) fn for_each_record(&self, mut visit: impl FnMut(&'static ThreadStopInfo)) {
+        let mut entry = self.threads.load(Ordering::Acquire);
+        for _ in 0..MOST_ENTRIES {
+            // SAFETY: records are never unmapped.
+            let Some(record) = (unsafe { entry.as_ref() }) else { return };
+            visit(record);
+            entry = record.next.load(Ordering::Acquire);
         }
     }
 

@@ -442,6 +442,14 @@ impl Threads {
         self.roster.with(|roster| unsafe { &(*roster).stacks })
     }
 
+    /// The registered stacks, for a debugger's question on a thread that it has stopped, whatever the others were doing; none
+    /// if one of them was caught with the list in its hands. Only a collecting thread holds it without changing it.
+    pub(super) fn registered_if_unchanging(&self) -> &[RegisteredStack] {
+        let list = self.locks.list.holder();
+        let unchanging = list.is_none() || list == self.locks.collection.holder();
+        if unchanging { self.registered_while_locked() } else { &[] }
+    }
+
     /// Buries threads that turned out not to exist any more. Under the locks, nobody is stopped.
     pub(super) fn bury_the_gone(&self) {
         while let Some(info) = self.live_while_locked().iter().copied().find(|info| info.is_gone()) {

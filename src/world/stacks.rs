@@ -22,6 +22,8 @@ use crate::os::thread::{self, StackBounds};
 use crate::sabotage::{Guard, removed};
 use crate::sync::Ordering;
 
+use super::handshake::Place;
+use super::registry::Threads;
 use super::stop_info::{MAIN_THREAD, ThreadStopInfo};
 
 /// A stack that a mutator registered.
@@ -81,6 +83,48 @@ pub(super) fn ranges(info: &ThreadStopInfo, stack_ptr: usize, location: Location
     }
     if let Some((low, high)) = info.saved_registers() {
         scan(low, high);
+    }
+}
+
+/// What a word was found in, when a debugger asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FoundIn {
+    /// A thread's stack.
+    Stack,
+    /// A thread's registers, in its save area.
+    Registers,
+    /// A stack that the program registered.
+    RegisteredStack,
+}
+
+/// Calls `scan` with each range of a thread that stands, or that a debugger has stopped, in a collection or outside of one.
+/// What is looked at is what is known: where the thread itself says that it stands, from there; where it runs, from what
+/// the debugger wrote to its slot; and without either, all of its stack.
+pub(crate) fn for_a_debugger(threads: &Threads, info: &ThreadStopInfo, mut scan: impl FnMut(FoundIn, usize, usize)) {
+    let stack_ptr = match info.state.place() {
+        Place::Detached => return,
+        Place::Running => info.stack_ptr(),
+        Place::Blocking | Place::Parked => info.saved_sp.load(Ordering::Relaxed),
+    };
+    if info.is_gone() || info.has_died() {
+        return;
+    }
+    let location = locate(info, stack_ptr, threads.registered_if_unchanging());
+    if location == Location::Nowhere {
+        let own = info.stack_bounds();
+        scan(FoundIn::Stack, lowest(info, own), own.high);
+    }
+    let registers = info.saved_registers();
+    ranges(info, stack_ptr, location, |low, high| {
+        let found_in = if registers == Some((low, high)) { FoundIn::Registers } else { FoundIn::Stack };
+        scan(found_in, low, high);
+    });
+}
+
+/// Calls `scan` with each registered stack, as [`for_a_debugger`].
+pub(crate) fn registered_for_a_debugger(threads: &Threads, mut scan: impl FnMut(FoundIn, usize, usize)) {
+    for stack in threads.registered_if_unchanging() {
+        scan(FoundIn::RegisteredStack, stack.bounds.low, stack.bounds.high);
     }
 }
 

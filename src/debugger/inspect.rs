@@ -1,0 +1,464 @@
+//! Questions that a debugger asks inside the process: what is this object, who refers to it, why is it alive?
+//!
+//! A debugger could answer them from outside, with copies of the block tables, of every object and of every type's description
+//! in hand; or it calls a function in the stopped process and reads the answer, as it would for an expression of its user's. These
+//! are those functions. Their addresses stand in the descriptor's [`Calls`](super::contract::Calls), so that a stripped program has them too.
+//!
+//! # What makes them safe to call on any thread that is stopped anywhere
+//! The thread may have been stopped in malloc, in the allocator, in the middle of a collection, with any lock in its hands.
+//! So they take no lock, allocate nothing from malloc, use no thread-local storage but `errno`, which they put back, do not unwind, and
+//! change nothing but the caller's buffer. What may be half done is read so that any state of it gives an answer: single words in
+//! the order in which they are written. What may not be there at all is read by a system call that fails instead of faulting. Each
+//! loop has a bound that does not lie in the memory that it reads.
+//!
+//! The answer holds for the moment. While other threads run it may be out of date when it is read, and that is all: heaps and
+//! records are not unmapped while their world exists. Call only while nobody can drop a world.
+//!
+//! # How to call
+//! C calling convention, addresses and sizes as 64-bit words; the result is a number of things, or negative, a [`Refusal`]. More may
+//! have been found than the buffer has room for: then the number is larger than the capacity, and the buffer is full. On
+//! x86-64 the caller keeps `rsp` aligned to 16 below the red zone, saves every register and sets `orig_rax` to −1; the stack needs some 8 KiB.
+//!
+//! [`path`] looks at stacks. A thread that waits in a collection or in a blocking region has said itself where its stack begins;
+//! for one that was stopped anywhere else the debugger writes `stack_ptr` and the save area before it calls, as for a stop.
+
+mod counting;
+mod objects;
+mod search;
+#[cfg(test)]
+mod tests;
+
+use std::ops::ControlFlow;
+
+use objects::{Object, View};
+
+use super::PublishedWorld;
+use super::contract::stopworld_debugger;
+use crate::collector::Collector;
+use crate::heap::blocks::Cell;
+use crate::heap::layout::{BINS, CELL_BYTES, HEADER_BYTES, Space, class_of_size};
+use crate::heap::pointer::Array;
+use crate::heap::trace::{Shape, TypeInfo};
+use crate::sync::Ordering::Relaxed;
+
+/// Why there is no answer: what the functions return instead of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i64)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The address lies in no world's heap, or there is no such world.
+    NoWorld = -1,
+    /// No object is at the address, inside or just past its end.
+    NoObject = -2,
+    /// The system gave no memory for the search.
+    NoMemory = -3,
+    /// The buffer is null and the capacity is not 0, or the buffer is not aligned to 8.
+    NoBuffer = -4,
+    /// Other threads ran, and what had been found was not there any more.
+    Changed = -5,
+}
+
+/// What [`describe`] tells of an address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct ObjectFacts {
+    /// The object's address, as a `Gc` holds it; of a free cell, where its object would be.
+    pub base: usize,
+    /// Bytes of its value; of bytes and of arrays of numbers, whose types do not say how many there are, all of the cell.
+    pub bytes: usize,
+    /// Bytes of its cell with the header; of a large object, of all its blocks.
+    pub cell_bytes: usize,
+    /// Address of its block.
+    pub block: usize,
+    /// Address of its type's description, which is what its header holds; 0 if the cell is free.
+    pub type_info: usize,
+    /// The name that its type gave itself: address …
+    pub type_name: usize,
+    /// … and bytes.
+    pub type_name_bytes: usize,
+    /// The full path of its Rust type: address …
+    pub rust_name: usize,
+    /// … and bytes.
+    pub rust_name_bytes: usize,
+    /// How many [`FieldFacts`] there are.
+    pub fields: usize,
+    /// An array's length; otherwise 0.
+    pub length: usize,
+    /// The world: the address of its published record.
+    pub world: usize,
+    /// 0 small, 1 pinned, 2 large.
+    pub space: u32,
+    /// [`ARRAY`], [`LEAF`], …
+    pub flags: u32,
+    /// 1: the collection that is under way has marked it, or the last one had.
+    pub marked: u32,
+    /// Nothing yet.
+    pub reserved: u32,
+}
+
+/// [`ObjectFacts::flags`]: an array.
+pub const ARRAY: u32 = 1;
+/// [`ObjectFacts::flags`]: holds no references.
+pub const LEAF: u32 = 2;
+/// [`ObjectFacts::flags`]: a weak reference. Its one field does not keep the target alive.
+pub const WEAK: u32 = 4;
+/// [`ObjectFacts::flags`]: a large object, in blocks of its own.
+pub const LARGE: u32 = 8;
+/// [`ObjectFacts::flags`]: in the pinned space.
+pub const PINNED: u32 = 16;
+/// [`ObjectFacts::flags`]: the address is in a cell in which no object lives.
+pub const FREE_CELL: u32 = 32;
+/// [`ObjectFacts::flags`]: the address is in a block that holds no cells.
+pub const FREE_BLOCK: u32 = 64;
+/// [`ObjectFacts::flags`]: a thread was building the object when it was stopped; what it holds may be anything.
+pub const HALF_BUILT: u32 = 128;
+/// [`ObjectFacts::flags`]: the type's drop runs when it is found dead.
+pub const DROPS: u32 = 256;
+
+/// A word of an object that may hold a reference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct FieldFacts {
+    /// Bytes from the object's address.
+    pub offset: usize,
+    /// What stands there.
+    pub value: usize,
+    /// The object that it leads to; 0 if it leads to none.
+    pub target: usize,
+}
+
+/// One step of a [`path`]: a word, and the object that it keeps alive. The first is a root, the others are fields of the object
+/// before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Step {
+    /// A [`StepKind`].
+    pub kind: u32,
+    /// The thread whose stack, registers or half-built object it is; 0 if there is none.
+    pub tid: i32,
+    /// Where the word stands.
+    pub slot: usize,
+    /// The word.
+    pub value: usize,
+    /// The object.
+    pub object: usize,
+    /// Of a field: bytes from the address of the object before. Of a root: how far into the object it points.
+    pub offset: usize,
+}
+
+/// What a [`Step`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+#[non_exhaustive]
+pub enum StepKind {
+    /// A word of the object before.
+    Field = 0,
+    /// A word of a thread's stack.
+    Stack = 1,
+    /// A word of a thread's registers, in its save area.
+    Registers = 2,
+    /// A word of an object that a thread was building.
+    HalfBuilt = 3,
+    /// A word of a stack that the program registered.
+    RegisteredStack = 4,
+    /// A word of a range that the program registered.
+    Range = 5,
+    /// A `Root` handle.
+    Handle = 6,
+    /// The queue of objects that wait for their finalizers.
+    Finalizer = 7,
+}
+
+/// One row of a [`census`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct CensusRow {
+    /// Address of the type's description; 0 in the row of all types for which there was no row.
+    pub type_info: usize,
+    /// Its name: address …
+    pub type_name: usize,
+    /// … and bytes.
+    pub type_name_bytes: usize,
+    /// How many there are.
+    pub objects: u64,
+    /// Bytes of their cells, headers included.
+    pub bytes: u64,
+}
+
+// ---- what a debugger calls
+
+/// `describe(address, *mut ObjectFacts)`: the object that has the address inside or just past its end. 1; or 0 if there is none, and
+/// the facts tell of the cell.
+///
+/// # Safety
+/// As the module's text says: the buffer is one's own, and no world goes meanwhile. The same holds for the others.
+pub unsafe extern "C" fn describe(address: usize, out: usize, _: usize, _: usize) -> i64 {
+    answer(|| {
+        let (world, view) = around(address)?;
+        let mut out = Buffer::<ObjectFacts>::new(out, 1)?;
+        let (found, facts) = describe_in(&view, address);
+        out.put(0, ObjectFacts { world: std::ptr::from_ref(world) as usize, ..facts });
+        Ok(usize::from(found))
+    })
+}
+
+/// `fields(address, *mut FieldFacts, capacity)`: the words of an object that may hold references, in the order of their addresses.
+///
+/// # Safety
+/// As for [`describe`].
+pub unsafe extern "C" fn fields(address: usize, out: usize, capacity: usize, _: usize) -> i64 {
+    answer(|| {
+        let (view, object) = object_around(address)?;
+        let mut out = Buffer::new(out, capacity)?;
+        Ok(fields_in(&view, object, |index, field| out.put(index, field)))
+    })
+}
+
+/// `referrers(address, *mut usize, capacity)`: the objects with a field that leads to this one, in the order of their addresses. Looks
+/// at the whole heap.
+///
+/// # Safety
+/// As for [`describe`].
+pub unsafe extern "C" fn referrers(address: usize, out: usize, capacity: usize, _: usize) -> i64 {
+    answer(|| {
+        let (view, object) = object_around(address)?;
+        let mut out = Buffer::new(out, capacity)?;
+        Ok(referrers_in(&view, object, |index, holder| out.put(index, holder)))
+    })
+}
+
+/// `path(address, *mut Step, capacity)`: a shortest way from a root to the object. How many steps; 0 if there is none. Looks at
+/// whatever the roots lead to until it is found.
+///
+/// # Safety
+/// As for [`describe`].
+pub unsafe extern "C" fn path(address: usize, out: usize, capacity: usize, _: usize) -> i64 {
+    answer(|| {
+        let (view, object) = object_around(address)?;
+        let mut out = Buffer::new(out, capacity)?;
+        search::way_to(object, &view, |index, step| out.put(index, step))
+    })
+}
+
+/// `request_collection(world)`: the world's next thread that needs cells collects, or its finalizer thread, if there is one, at once. `world`
+/// is the address of the published record; 0 means all. How many worlds have a thread that was woken for it.
+///
+/// Once the target runs. Where nobody allocates and no object has a finalizer, nobody collects.
+///
+/// # Safety
+/// As for [`describe`].
+pub unsafe extern "C" fn request_collection(world: usize, _: usize, _: usize, _: usize) -> i64 {
+    answer(|| {
+        let (mut met, mut woken) = (0, 0);
+        stopworld_debugger.worlds.find(|published| {
+            if let Some(collector) = collector_of(published)
+                && (world == 0 || std::ptr::from_ref(published) as usize == world)
+            {
+                met += 1;
+                woken += usize::from(request_in(collector));
+            }
+            false
+        });
+        if met == 0 { Err(Refusal::NoWorld) } else { Ok(woken) }
+    })
+}
+
+/// `census(world, *mut CensusRow, capacity)`: how many objects of each type there are, dead ones among them that no collection
+/// has found yet. `world` is the address of the published record. How many types.
+///
+/// # Safety
+/// As for [`describe`].
+pub unsafe extern "C" fn census(world: usize, out: usize, capacity: usize, _: usize) -> i64 {
+    answer(|| {
+        let is_it = |published: &PublishedWorld| std::ptr::from_ref(published) as usize == world;
+        let found = stopworld_debugger.worlds.find(is_it).and_then(collector_of).ok_or(Refusal::NoWorld)?;
+        let mut out = Buffer::new(out, capacity)?;
+        counting::take(&View::of(found), |index, row| out.put(index, row))
+    })
+}
+
+fn answer(question: impl FnOnce() -> Result<usize, Refusal>) -> i64 {
+    match question() {
+        Ok(count) => count as i64,
+        Err(refusal) => refusal as i64,
+    }
+}
+
+/// The caller's memory for an answer.
+struct Buffer<T> {
+    place: *mut T,
+    capacity: usize,
+}
+
+impl<T> Buffer<T> {
+    fn new(address: usize, capacity: usize) -> Result<Self, Refusal> {
+        let usable = address.is_multiple_of(align_of::<u64>()) && (address != 0 || capacity == 0);
+        usable.then_some(Self { place: address as *mut T, capacity }).ok_or(Refusal::NoBuffer)
+    }
+
+    /// What has no room is left out.
+    fn put(&mut self, index: usize, item: T) {
+        if index < self.capacity {
+            // SAFETY: by the caller of the question: aligned memory of his own with room for as many.
+            unsafe { self.place.add(index).write(item) };
+        }
+    }
+}
+
+fn collector_of(published: &PublishedWorld) -> Option<&Collector> {
+    // SAFETY: null, or the collector of a world that is published, which it is as long as it exists.
+    unsafe { published.collector().cast::<Collector>().as_ref() }
+}
+
+/// The world whose heap has the address.
+fn around(address: usize) -> Result<(&'static PublishedWorld, View<'static>), Refusal> {
+    let published =
+        stopworld_debugger.worlds.find(|published| published.has_in_its_heap(address)).ok_or(Refusal::NoWorld)?;
+    let collector = collector_of(published).ok_or(Refusal::NoWorld)?;
+    Ok((published, View::of(collector)))
+}
+
+fn object_around(address: usize) -> Result<(View<'static>, Object), Refusal> {
+    let (_, view) = around(address)?;
+    let object = view.object_around(address).ok_or(Refusal::NoObject)?;
+    Ok((view, object))
+}
+
+// ---- the answers
+
+fn request_in(collector: &Collector) -> bool {
+    collector.heap.request_collection();
+    collector.finalizers.announce();
+    collector.finalizers.started.load(Relaxed)
+}
+
+/// Whether an object has `address` inside or just past its end; if none has, the facts tell of the cell.
+fn describe_in(view: &View<'_>, address: usize) -> (bool, ObjectFacts) {
+    let blocks = &view.heap.blocks;
+    if let Some(object) = view.object_around(address) {
+        return (true, facts_of(view, object));
+    }
+    let mut facts = ObjectFacts { flags: FREE_BLOCK, ..ObjectFacts::default() };
+    if let Some(cell) = blocks.cell_containing(address) {
+        let space = blocks.info(cell.block).head.space.load(Relaxed);
+        let half_built = if is_half_built(view, cell) { HALF_BUILT } else { 0 };
+        facts = ObjectFacts { flags: FREE_CELL | half_built, space: u32::from(space), ..place_of(view, cell) };
+    }
+    (false, facts)
+}
+
+fn place_of(view: &View<'_>, cell: Cell) -> ObjectFacts {
+    let word = view.heap.blocks.word(cell.block);
+    let cell_bytes = match word.is_large_head() {
+        true => view.heap.large_footprint(cell.block) as usize,
+        false => word.cell_bytes(),
+    };
+    ObjectFacts {
+        base: cell.payload(),
+        cell_bytes,
+        block: view.heap.blocks.start(cell.block),
+        ..ObjectFacts::default()
+    }
+}
+
+fn facts_of(view: &View<'_>, object: Object) -> ObjectFacts {
+    let (info, cell) = (object.info, object.cell);
+    let blocks = &view.heap.blocks;
+    let mut flags = match info.shape {
+        Shape::Leaf => LEAF,
+        Shape::Array { .. } => ARRAY,
+        Shape::Weak => WEAK,
+        Shape::Words(_) | Shape::Wide(_) => 0,
+    };
+    let space = match () {
+        () if blocks.word(cell.block).is_large_head() => Space::Large as u32,
+        () => u32::from(blocks.info(cell.block).head.space.load(Relaxed)),
+    };
+    flags |= if space == Space::Large as u32 { LARGE } else { 0 };
+    flags |= if space == Space::Pinned as u32 { PINNED } else { 0 };
+    flags |= if is_half_built(view, cell) { HALF_BUILT } else { 0 };
+    flags |= if info.drop_in_place.is_some() { DROPS } else { 0 };
+    let (bytes, length) = match info.shape {
+        Shape::Array { stride, .. } => {
+            let length = object.length(stride as usize);
+            (size_of::<Array<u8>>() + length * stride as usize, length)
+        }
+        Shape::Leaf if is_of_any_size(info, object.room) => {
+            // An array's length comes first; other bytes have none that is known.
+            let is_array = info.size() == size_of::<Array<u8>>();
+            flags |= if is_array { ARRAY } else { 0 };
+            (object.room, if is_array { object.length(0) } else { 0 })
+        }
+        _ => (info.size().min(object.room), 0),
+    };
+    let mut fields = usize::from(object.weak_target().is_some());
+    let _ = object.for_each_reference(|_, _| {
+        fields += 1;
+        ControlFlow::<()>::Continue(())
+    });
+    let (type_name, rust_name) = (info.name(), info.rust_name());
+    ObjectFacts {
+        bytes,
+        type_info: std::ptr::from_ref(info) as usize,
+        type_name: type_name.as_ptr() as usize,
+        type_name_bytes: type_name.len(),
+        rust_name: rust_name.as_ptr() as usize,
+        rust_name_bytes: rust_name.len(),
+        fields,
+        length,
+        space,
+        flags,
+        marked: u32::from(blocks.mark(cell.block, cell.index).load(Relaxed) == view.heap.epoch()),
+        ..place_of(view, cell)
+    }
+}
+
+/// Whether objects of this leaf type have a size of their own each, which the type does not tell: one that fills a smaller cell than
+/// the object has, or none at all.
+fn is_of_any_size(info: &TypeInfo, room: usize) -> bool {
+    let class = class_of_size(info.size(), info.align());
+    info.size() == 0 || CELL_BYTES.get(class).is_some_and(|bytes| bytes - HEADER_BYTES != room)
+}
+
+/// Whether a thread has this cell at its cursor (`.stop.mid-alloc`).
+fn is_half_built(view: &View<'_>, cell: Cell) -> bool {
+    let mut found = false;
+    view.for_each_record(|record| {
+        let cache = crate::collector::cache_of(record);
+        found |= cache.is_some_and(|cache| (0..BINS).any(|bin| cache.building(bin) == cell.header));
+    });
+    found
+}
+
+fn fields_in(view: &View<'_>, object: Object, mut write: impl FnMut(usize, FieldFacts)) -> usize {
+    let mut count = 0;
+    let mut tell = |offset, value| {
+        let target = view.object_at(value).map_or(0, |target| target.payload());
+        write(count, FieldFacts { offset, value, target });
+        count += 1;
+    };
+    if let Some(target) = object.weak_target() {
+        tell(0, target);
+    }
+    let _ = object.for_each_reference(|offset, value| {
+        tell(offset, value);
+        ControlFlow::<()>::Continue(())
+    });
+    count
+}
+
+fn referrers_in(view: &View<'_>, target: Object, mut write: impl FnMut(usize, usize)) -> usize {
+    let mut count = 0;
+    let _ = view.for_each_object(|holder| {
+        let refers = holder.for_each_reference(|_, word| match word == target.payload() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        });
+        if refers.is_break() {
+            write(count, holder.payload());
+            count += 1;
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    count
+}

@@ -1,0 +1,53 @@
+//! How many objects of each type there are.
+
+use std::ops::ControlFlow;
+
+use super::objects::View;
+use super::{CensusRow, Refusal};
+use crate::heap::layout::HEADER_BYTES;
+use crate::os::memory::Reservation;
+use crate::os::preserving_errno;
+
+/// Types that are told apart; a power of two. Objects of further ones are counted as those of no type.
+const MOST_TYPES: usize = 1 << 13;
+
+/// Counts; calls `write` with each row and its index. How many rows there are.
+pub(super) fn take(view: &View<'_>, mut write: impl FnMut(usize, CensusRow)) -> Result<usize, Refusal> {
+    let table = preserving_errno(|| {
+        let memory = Reservation::new((MOST_TYPES + 1) * size_of::<CensusRow>(), 4096)?;
+        memory.commit(0, memory.len())?;
+        Ok(memory)
+    });
+    let table = table.map_err(|_: std::io::Error| Refusal::NoMemory)?;
+    // SAFETY: committed, zero-filled and ours alone; a row of zeros is valid.
+    let rows = unsafe { std::slice::from_raw_parts_mut(table.base().cast::<CensusRow>(), MOST_TYPES + 1) };
+    let _ = view.for_each_object(|object| {
+        let type_info = std::ptr::from_ref(object.info) as usize;
+        let name = object.info.name();
+        let place = place(rows, type_info);
+        let row = &mut rows[place];
+        if row.objects == 0 && place < MOST_TYPES {
+            (row.type_info, row.type_name, row.type_name_bytes) = (type_info, name.as_ptr() as usize, name.len());
+        }
+        row.objects += 1;
+        row.bytes += match view.heap.blocks.word(object.cell.block).is_large_head() {
+            true => view.heap.large_footprint(object.cell.block),
+            false => (object.room + HEADER_BYTES) as u64,
+        };
+        ControlFlow::<()>::Continue(())
+    });
+    let mut count = 0;
+    for row in rows.iter().filter(|row| row.objects > 0) {
+        write(count, *row);
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// The row of a type, or the first free one on the way to it, or the last of all if there is none.
+fn place(rows: &[CensusRow], type_info: usize) -> usize {
+    let first = (type_info >> 5).wrapping_mul(0x9e37_79b9) % MOST_TYPES;
+    let places = (0..64).map(|step| (first + step) % MOST_TYPES);
+    let fits = |place: &usize| rows[*place].objects == 0 || rows[*place].type_info == type_info;
+    places.into_iter().find(fits).unwrap_or(MOST_TYPES)
+}

@@ -1,0 +1,249 @@
+//! Objects of a heap that may be in any state.
+//!
+//! The rule is that of the collector: a cell is an object if it has a header and, in a block that is not swept yet, a mark of
+//! this collection or the last. What is stricter here: a header is believed only after its `TypeInfo` was read with care and
+//! its magic number found, and no word beyond the cell is looked at, whatever a length says. A debugger is called when
+//! memory is damaged.
+
+use std::cell::Cell as Remembered;
+use std::mem::offset_of;
+use std::ops::ControlFlow;
+
+use crate::collector::Collector;
+use crate::heap::Heap;
+use crate::heap::blocks::{BlockIndex, Cell};
+use crate::heap::layout::{BLOCK_BYTES, FIRST_CELL, HEADER_BYTES, cells_per_block};
+use crate::heap::pointer::ARRAY_HEAD_BYTES;
+use crate::heap::trace::{Shape, TypeInfo};
+use crate::os::memory;
+use crate::sync::{AtomicUsize, Ordering::Relaxed};
+use crate::world::stop_info::ThreadStopInfo;
+
+/// Types that are known to be sound; each has one place among these.
+const KNOWN_TYPES: usize = 64;
+/// Bytes that are copied at a time: this runs on the stack of a thread that a debugger has stopped anywhere.
+const PIECE_BYTES: usize = 1024;
+/// Unreadable pages in a range before the rest of it is given up.
+const MOST_HOLES: usize = 1024;
+
+/// One world's heap, as a debugger's question sees it.
+pub(super) struct View<'a> {
+    pub(super) collector: &'a Collector,
+    pub(super) heap: &'a Heap,
+    known: [Remembered<usize>; KNOWN_TYPES],
+    /// Memory that may not be there can be read without a fault.
+    careful: bool,
+}
+
+/// A live object.
+#[derive(Clone, Copy)]
+pub(super) struct Object {
+    pub(super) info: &'static TypeInfo,
+    pub(super) cell: Cell,
+    /// Bytes of its cell behind the header.
+    pub(super) room: usize,
+}
+
+impl Object {
+    pub(super) fn payload(&self) -> usize {
+        self.cell.payload()
+    }
+
+    /// The word at `offset` of the payload, which has room for it.
+    fn word(&self, offset: usize) -> usize {
+        debug_assert!(offset + size_of::<usize>() <= self.room);
+        // SAFETY: within the cell of a committed block, and aligned: offsets are multiples of 8.
+        unsafe { (*((self.payload() + offset) as *const AtomicUsize)).load(Relaxed) }
+    }
+
+    /// The first word of an array, as far as the cell has room for so many elements.
+    pub(super) fn length(&self, stride: usize) -> usize {
+        if self.room < ARRAY_HEAD_BYTES {
+            return 0;
+        }
+        let most = (self.room - ARRAY_HEAD_BYTES).checked_div(stride).unwrap_or(usize::MAX);
+        self.word(0).min(most)
+    }
+
+    /// Calls `visit` with the offset and the value of each word that the collector traces, in the order of their addresses.
+    pub(super) fn for_each_reference<B>(
+        &self,
+        mut visit: impl FnMut(usize, usize) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        match self.info.shape {
+            Shape::Leaf | Shape::Weak => ControlFlow::Continue(()),
+            Shape::Words(bits) => self.words_of(0, &[bits], &mut visit),
+            Shape::Wide(ref bitmaps) => self.words_of(0, bitmaps, &mut visit),
+            Shape::Array { stride, ref element } => {
+                let stride = stride as usize;
+                (0..self.length(stride))
+                    .try_for_each(|index| self.words_of(ARRAY_HEAD_BYTES + index * stride, element, &mut visit))
+            }
+        }
+    }
+
+    fn words_of<B>(
+        &self,
+        from: usize,
+        bitmaps: &[u64],
+        visit: &mut impl FnMut(usize, usize) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        for (index, &bitmap) in bitmaps.iter().enumerate() {
+            let mut bits = bitmap;
+            while bits != 0 {
+                let offset = from + (index * u64::BITS as usize + bits.trailing_zeros() as usize) * size_of::<usize>();
+                bits &= bits - 1;
+                if offset + size_of::<usize>() > self.room {
+                    return ControlFlow::Continue(());
+                }
+                visit(offset, self.word(offset))?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// What a weak cell refers to; 0 if it is cleared.
+    pub(super) fn weak_target(&self) -> Option<usize> {
+        (self.info.shape == Shape::Weak && self.room >= size_of::<usize>()).then(|| self.word(0))
+    }
+}
+
+impl<'a> View<'a> {
+    pub(super) fn of(collector: &'a Collector) -> Self {
+        let mut probe = [0];
+        let careful = memory::read_carefully(std::ptr::from_ref(&collector.heap) as usize, &mut probe) == 1;
+        Self { collector, heap: &collector.heap, known: [const { Remembered::new(0) }; KNOWN_TYPES], careful }
+    }
+
+    /// Blocks that can be read: a collected object is in one of them.
+    pub(super) fn blocks(&self) -> usize {
+        self.heap.committed_bytes() as usize / BLOCK_BYTES
+    }
+
+    /// The object in a cell.
+    pub(super) fn object_in(&self, cell: Cell) -> Option<Object> {
+        if cell.block as usize >= self.blocks() || !self.heap.is_alive(cell) {
+            return None;
+        }
+        let info = self.type_of(cell.header_word())?;
+        Some(Object { info, cell, room: self.room(cell) })
+    }
+
+    /// Bytes behind the header of a cell.
+    pub(super) fn room(&self, cell: Cell) -> usize {
+        let word = self.heap.blocks.word(cell.block);
+        match word.is_large_head() {
+            true => self.heap.blocks.info(cell.block).tail.large_bytes.load(Relaxed),
+            false => word.cell_bytes().saturating_sub(HEADER_BYTES),
+        }
+    }
+
+    /// The object whose payload begins at `word`: what a traced word leads to.
+    pub(super) fn object_at(&self, word: usize) -> Option<Object> {
+        self.heap.blocks.cell_of_payload(word).and_then(|cell| self.object_in(cell))
+    }
+
+    /// The object that has `address` inside or just past its end.
+    pub(super) fn object_around(&self, address: usize) -> Option<Object> {
+        self.objects_around(address).into_iter().flatten().next()
+    }
+
+    /// The objects that a word on a stack keeps (`.stop.interior`): the one that it points into, and the one before whose end
+    /// it may be.
+    pub(super) fn objects_around(&self, word: usize) -> [Option<Object>; 2] {
+        let around = |address| self.heap.blocks.cell_containing(address).and_then(|cell| self.object_in(cell));
+        let inside = around(word);
+        let before = around(word.wrapping_sub(1));
+        let same = inside.is_some() && inside.map(|object| object.cell) == before.map(|object| object.cell);
+        [inside, if same { None } else { before }]
+    }
+
+    /// Whether a word could lead anywhere.
+    pub(super) fn may_lead_here(&self, word: usize) -> bool {
+        word.wrapping_sub(self.heap.blocks.base()) <= self.heap.blocks.reserved_bytes()
+    }
+
+    /// Every object, in the order of addresses.
+    pub(super) fn for_each_object<B>(&self, mut visit: impl FnMut(Object) -> ControlFlow<B>) -> ControlFlow<B> {
+        let blocks = &self.heap.blocks;
+        for block in 0..self.blocks() as BlockIndex {
+            let word = blocks.word(block);
+            if !word.has_objects() {
+                continue;
+            }
+            let cells = if word.is_large_head() { 1 } else { cells_per_block(word.cell_bytes().max(HEADER_BYTES)) };
+            for index in 0..cells as u32 {
+                let header = blocks.start(block) + FIRST_CELL + index as usize * word.cell_bytes();
+                if let Some(object) = self.object_in(Cell { header, block, index }) {
+                    visit(object)?;
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Every thread of the world.
+    pub(super) fn for_each_record(&self, visit: impl FnMut(&'static ThreadStopInfo)) {
+        self.collector.threads.published().for_each_record(visit);
+    }
+
+    /// The type that a header names, if it is one.
+    fn type_of(&self, header: usize) -> Option<&'static TypeInfo> {
+        if header == 0 || !header.is_multiple_of(align_of::<TypeInfo>()) {
+            return None;
+        }
+        let place = &self.known[(header >> 5) % KNOWN_TYPES];
+        if place.get() != header {
+            if self.careful && !is_sound(header) {
+                return None;
+            }
+            place.set(header);
+        }
+        // SAFETY: all of it could be read, and it has the magic number; descriptions of types live for ever. Where nothing can
+        // be read with care, headers are believed, as the collector does.
+        let info = unsafe { &*(header as *const TypeInfo) };
+        info.is_sound().then_some(info)
+    }
+
+    /// Calls `visit` with the address and the value of each word of a range, as far as it can be read.
+    pub(super) fn for_each_word(&self, low: usize, high: usize, mut visit: impl FnMut(usize, usize)) {
+        const WORD: usize = size_of::<usize>();
+        let mut at = low.next_multiple_of(WORD);
+        let mut holes = 0;
+        let mut piece = [0_u8; PIECE_BYTES];
+        while at.saturating_add(WORD) <= high && holes < MOST_HOLES {
+            let wanted = ((high - at) / WORD * WORD).min(PIECE_BYTES);
+            let read = if self.careful {
+                memory::read_carefully(at, &mut piece[..wanted])
+            } else {
+                believe(at, &mut piece[..wanted])
+            };
+            for (index, word) in piece[..read].as_chunks::<WORD>().0.iter().enumerate() {
+                visit(at + index * WORD, usize::from_ne_bytes(*word));
+            }
+            at += read / WORD * WORD;
+            if read < WORD {
+                at = (at | (memory::page_size() - 1)).saturating_add(1);
+                holes += 1;
+            }
+        }
+    }
+}
+
+/// Reads without care, where the system allows nothing else.
+fn believe(address: usize, into: &mut [u8]) -> usize {
+    // SAFETY: a stack of a thread that is attached, or memory that the program promised to be readable.
+    unsafe { std::ptr::copy_nonoverlapping(address as *const u8, into.as_mut_ptr(), into.len()) };
+    into.len()
+}
+
+/// Whether a type's description is at this address, and can be read whole.
+fn is_sound(header: usize) -> bool {
+    let mut bytes = [0_u8; size_of::<TypeInfo>()];
+    if memory::read_carefully(header, &mut bytes) != bytes.len() {
+        return false;
+    }
+    let magic = bytes.first_chunk().map(|first| u64::from_ne_bytes(*first));
+    const { assert!(offset_of!(TypeInfo, magic) == 0) };
+    magic == Some(crate::heap::trace::TYPE_INFO_MAGIC)
+}

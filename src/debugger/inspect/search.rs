@@ -1,0 +1,225 @@
+//! Why an object is alive: a shortest way to it from a root.
+//!
+//! A breadth-first search over the whole heap, from all roots at once. Its memory (for each cell the object that led to it, and
+//! the queue) is mapped for the search and touched only where there are objects: 16 bytes for each object that is reached.
+//! Where a way begins is not kept for each object: the roots are gone through a second time, in the same order, for the one
+//! that led to the first object of the way that was found.
+
+use std::ops::ControlFlow;
+
+use super::objects::{Object, View};
+use super::{Refusal, Step, StepKind};
+use crate::collector::cache_of;
+use crate::heap::layout::{BINS, CELL_BYTES, CLASSES, MARKS_PER_BLOCK};
+use crate::os::memory::Reservation;
+use crate::os::preserving_errno;
+use crate::world::stacks::{self, FoundIn};
+use crate::world::stop_info::ThreadStopInfo;
+
+/// What led to an object that a root leads to.
+const ROOT: usize = 1;
+
+/// A word outside the heap that keeps an object.
+#[derive(Clone, Copy)]
+struct Root {
+    kind: StepKind,
+    tid: i32,
+    slot: usize,
+    word: usize,
+}
+
+/// A shortest way from a root to `target`; the number of steps, of which `write` gets each with its index. 0: there is none.
+pub(super) fn way_to(target: Object, view: &View<'_>, mut write: impl FnMut(usize, Step)) -> Result<usize, Refusal> {
+    let mut search = Search::new(view)?;
+    if !search.run(target) {
+        return Ok(0);
+    }
+    let steps = search.length(target);
+    let mut object = target;
+    for index in (0..steps).rev() {
+        let step = match search.parent(object) {
+            ROOT => root_step(view, object).ok_or(Refusal::Changed)?,
+            parent => {
+                let parent = view.object_at(parent).ok_or(Refusal::Changed)?;
+                let step = field_step(parent, object).ok_or(Refusal::Changed)?;
+                object = parent;
+                step
+            }
+        };
+        write(index, step);
+    }
+    Ok(steps)
+}
+
+fn root_step(view: &View<'_>, object: Object) -> Option<Step> {
+    let found = for_each_root(view, |root, kept| match kept.cell == object.cell {
+        true => ControlFlow::Break(root),
+        false => ControlFlow::Continue(()),
+    });
+    let root = found.break_value()?;
+    let offset = root.word.wrapping_sub(object.payload());
+    Some(Step {
+        kind: root.kind as u32,
+        tid: root.tid,
+        slot: root.slot,
+        value: root.word,
+        object: object.payload(),
+        offset,
+    })
+}
+
+fn field_step(holder: Object, object: Object) -> Option<Step> {
+    let found = holder.for_each_reference(|offset, word| match word == object.payload() {
+        true => ControlFlow::Break(offset),
+        false => ControlFlow::Continue(()),
+    });
+    let offset = found.break_value()?;
+    let (slot, value) = (holder.payload() + offset, object.payload());
+    Some(Step { kind: StepKind::Field as u32, tid: 0, slot, value, object: value, offset })
+}
+
+/// The search's own memory.
+struct Search<'v, 'a> {
+    view: &'v View<'a>,
+    blocks: usize,
+    parents: Reservation,
+    queue: Reservation,
+    first: usize,
+    end: usize,
+}
+
+impl<'v, 'a> Search<'v, 'a> {
+    fn new(view: &'v View<'a>) -> Result<Self, Refusal> {
+        let blocks = view.blocks();
+        let map = || -> std::io::Result<Reservation> {
+            let memory = Reservation::new(blocks * MARKS_PER_BLOCK * size_of::<usize>(), 4096)?;
+            memory.commit(0, memory.len())?;
+            Ok(memory)
+        };
+        let mapped = preserving_errno(|| Ok((map()?, map()?)));
+        let (parents, queue) = mapped.map_err(|_: std::io::Error| Refusal::NoMemory)?;
+        Ok(Self { view, blocks, parents, queue, first: 0, end: 0 })
+    }
+
+    /// Goes on until the target is reached. False if it never is.
+    fn run(&mut self, target: Object) -> bool {
+        let view = self.view;
+        let reached = for_each_root(view, |_, object| self.reach(object, ROOT, target));
+        if reached.is_break() {
+            return true;
+        }
+        while let Some(holder) = self.next() {
+            let reached =
+                holder.for_each_reference(|_, word| match view.may_lead_here(word).then(|| view.object_at(word)) {
+                    Some(Some(object)) => self.reach(object, holder.payload(), target),
+                    _ => ControlFlow::Continue(()),
+                });
+            if reached.is_break() {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn reach(&mut self, object: Object, parent: usize, target: Object) -> ControlFlow<()> {
+        if object.cell.block as usize >= self.blocks || self.parent(object) != 0 {
+            return ControlFlow::Continue(());
+        }
+        // SAFETY: in bounds of the committed mapping, which is ours alone; each cell enters the queue once.
+        unsafe {
+            self.parents.base().cast::<usize>().add(place(object)).write(parent);
+            self.queue.base().cast::<usize>().add(self.end).write(object.payload());
+        }
+        self.end += 1;
+        if object.cell == target.cell { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// What led to an object: another's payload, [`ROOT`], or nothing yet.
+    fn parent(&self, object: Object) -> usize {
+        // SAFETY: in bounds of the committed mapping: callers have checked, or have it from there.
+        unsafe { self.parents.base().cast::<usize>().add(place(object)).read() }
+    }
+
+    fn next(&mut self) -> Option<Object> {
+        while self.first < self.end {
+            // SAFETY: written by `reach`.
+            let payload = unsafe { self.queue.base().cast::<usize>().add(self.first).read() };
+            self.first += 1;
+            let object = self.view.object_at(payload);
+            if object.is_some() {
+                return object;
+            }
+        }
+        None
+    }
+
+    /// Objects on the way to this one, which was reached, itself included.
+    fn length(&self, target: Object) -> usize {
+        let mut steps = 1;
+        let mut at = target;
+        while let Some(parent) = Some(self.parent(at)).filter(|parent| *parent != ROOT) {
+            let Some(parent) = self.view.object_at(parent) else { break };
+            at = parent;
+            steps += 1;
+        }
+        steps
+    }
+}
+
+fn place(object: Object) -> usize {
+    object.cell.block as usize * MARKS_PER_BLOCK + object.cell.index as usize
+}
+
+/// Calls `visit` with every root and the object that it keeps, in the order of the collector's own scan.
+fn for_each_root<B>(view: &View<'_>, mut visit: impl FnMut(Root, Object) -> ControlFlow<B>) -> ControlFlow<B> {
+    // The walks below know no way to end early; what comes after the end is not visited.
+    let mut outcome = ControlFlow::Continue(());
+    let mut keeps = |root: Root, object: Option<Object>| {
+        if let Some(object) = object
+            && outcome.is_continue()
+        {
+            outcome = visit(root, object);
+        }
+    };
+    let mut scan = |kind, tid, low, high| {
+        view.for_each_word(low, high, |slot, word| {
+            if view.may_lead_here(word) {
+                for object in view.objects_around(word) {
+                    keeps(Root { kind, tid, slot, word }, object);
+                }
+            }
+        });
+    };
+    let threads = &view.collector.threads;
+    view.for_each_record(|record| {
+        stacks::for_a_debugger(threads, record, |found_in, low, high| {
+            scan(kind_of(found_in), record.tid().0, low, high)
+        });
+    });
+    stacks::registered_for_a_debugger(threads, |found_in, low, high| scan(kind_of(found_in), 0, low, high));
+    view.for_each_record(|record| half_built(record, |low, high| scan(StepKind::HalfBuilt, record.tid().0, low, high)));
+    view.collector.ranges.for_each(|low, high| scan(StepKind::Range, 0, low, high));
+    let mut exactly = |kind, slot, word| keeps(Root { kind, tid: 0, slot, word }, view.object_at(word));
+    view.collector.roots.for_each(|slot, word| exactly(StepKind::Handle, slot, word));
+    view.collector.finalizers.for_each_ready_anytime(|slot, word| exactly(StepKind::Finalizer, slot, word));
+    outcome
+}
+
+fn kind_of(found_in: FoundIn) -> StepKind {
+    match found_in {
+        FoundIn::Stack => StepKind::Stack,
+        FoundIn::Registers => StepKind::Registers,
+        FoundIn::RegisteredStack => StepKind::RegisteredStack,
+    }
+}
+
+/// The cells that a thread may have been building when it was stopped (`.stop.mid-alloc`).
+fn half_built(record: &ThreadStopInfo, mut scan: impl FnMut(usize, usize)) {
+    let Some(cache) = cache_of(record) else { return };
+    for bin in (0..BINS).filter(|&bin| cache.block(bin).is_some()) {
+        let cell = cache.building(bin);
+        if cell != 0 {
+            scan(cell, cell + CELL_BYTES[bin % CLASSES]);
+        }
+    }
+}

@@ -1,0 +1,570 @@
+//! The questions, asked in the process itself, of heaps whose answers are known.
+
+use proptest::prelude::*;
+use rstest::rstest;
+
+use super::*;
+use crate::collector::Collector;
+use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES};
+use crate::sync::{AtomicUsize, Ordering};
+use crate::{Array, DescribedType, Gc, GcCell, Layout, Leaf, Mutator, Root, World, traced};
+
+traced! {
+    struct Pair {
+        head: GcCell<Option<Gc<Pair>>>,
+        tail: GcCell<Option<Gc<Pair>>>,
+        key: u64,
+    }
+}
+
+/// A word that may be a reference or a number.
+#[derive(Clone, Copy, Debug)]
+struct Tagged(usize);
+
+// SAFETY: the word as it is; what it may hold is either an object's address or no object's address.
+unsafe impl crate::Word for Tagged {
+    const MAY_REFER: bool = true;
+    fn to_bits(self) -> usize {
+        self.0
+    }
+    unsafe fn from_bits(bits: usize) -> Self {
+        Self(bits)
+    }
+}
+
+type Words = Array<GcCell<Tagged>>;
+
+fn world() -> World {
+    World::builder().heap_limit(64 << 20).markers(1).build().unwrap()
+}
+
+/// Runs `build` on a mutator that has detached when this returns: nothing is on a stack then.
+fn built<R: Send + 'static>(world: &World, build: impl FnOnce(&Mutator) -> R + Send + 'static) -> R {
+    // SAFETY: every `Gc` is a local variable or in a collected object.
+    unsafe { world.spawn("builder", build) }.unwrap().join().unwrap()
+}
+
+fn pair(m: &Mutator, head: Option<Gc<Pair>>, tail: Option<Gc<Pair>>) -> Gc<Pair> {
+    m.alloc(Pair { head: GcCell::new(head), tail: GcCell::new(tail), key: 7 }).unwrap()
+}
+
+fn view(collector: &Collector) -> View<'_> {
+    View::of(collector)
+}
+
+fn text(address: usize, bytes: usize) -> String {
+    // SAFETY: what the facts say of a name.
+    let bytes = unsafe { std::slice::from_raw_parts(address as *const u8, bytes) };
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn way_to(collector: &Collector, address: usize) -> Vec<Step> {
+    let view = view(collector);
+    let target = view.object_around(address).expect("an object");
+    let mut steps = vec![Step::default(); 10_000];
+    let count = search::way_to(target, &view, |index, step| steps[index] = step).unwrap();
+    steps.truncate(count);
+    steps
+}
+
+/// What is allocated, and the facts that must come of it.
+#[rstest]
+#[case::small(|m: &Mutator| pair(m, None, None).addr(), "Pair", 24, 32, 2, 0, 0)]
+#[case::pinned(|m: &Mutator| m.alloc_pinned(5_u64).unwrap().addr(), "u64", 8, 16, 0, 1, LEAF | PINNED)]
+#[case::array(|m: &Mutator| m.alloc_array(9, |_| GcCell::new(None::<Gc<Pair>>)).unwrap().addr(), "GcCell", 80, 88, 9, 0, ARRAY)]
+#[case::numbers(|m: &Mutator| m.alloc_array(9, |i| i as u64).unwrap().addr(), "u64", 80, 88, 0, 0, ARRAY | LEAF)]
+#[case::large(|m: &Mutator| m.alloc_array(5000, |i| i as u64).unwrap().addr(), "u64", 40_008, 49_152, 0, 2, ARRAY | LEAF | LARGE)]
+#[case::large_array(|m: &Mutator| m.alloc_array(5000, |_| GcCell::new(None::<Gc<Pair>>)).unwrap().addr(), "GcCell", 40_008, 49_152, 5000, 2, ARRAY | LARGE)]
+#[case::weak(|m: &Mutator| m.alloc_weak(pair(m, None, None)).unwrap().addr(), "Weak", 16, 24, 1, 0, WEAK)]
+#[case::dropped(|m: &Mutator| m.alloc(Leaf(String::from("x"))).unwrap().addr(), "Leaf", 24, 32, 0, 0, LEAF | DROPS)]
+#[case::bytes(|m: &Mutator| m.alloc_bytes(100).unwrap().addr(), "bytes", 104, 112, 0, 0, LEAF)]
+#[case::described(
+    |m: &Mutator| m.alloc_described(DescribedType::new("pair of words", 16, Layout::WORD).unwrap()).unwrap().addr(),
+    "pair of words", 16, 24, 1, 0, 0
+)]
+fn an_object_is_described_from_its_first_byte_to_just_past_its_end(
+    #[case] allocate: fn(&Mutator) -> usize,
+    #[case] name: &str,
+    #[case] bytes: usize,
+    #[case] cell_bytes: usize,
+    #[case] fields: usize,
+    #[case] space: u32,
+    #[case] flags: u32,
+) {
+    let world = world();
+    let base = built(&world, allocate);
+    let collector = world.collector();
+    for offset in [0, 1, bytes / 2, bytes - 1, bytes] {
+        let (found, facts) = describe_in(&view(collector), base + offset);
+        assert!(found && facts.base == base, "{offset} bytes behind {base:#x}: {facts:x?}");
+        assert_eq!((facts.bytes, facts.cell_bytes, facts.fields), (bytes, cell_bytes, fields));
+        assert_eq!((facts.space, facts.flags, facts.marked), (space, flags, 0));
+        let (type_name, rust_name) =
+            (text(facts.type_name, facts.type_name_bytes), text(facts.rust_name, facts.rust_name_bytes));
+        assert!(type_name.ends_with(name), "{type_name}");
+        assert!(rust_name.contains("::") || rust_name == name || rust_name.starts_with("described"), "{rust_name}");
+    }
+    assert!(
+        describe_in(&view(collector), base - 8).1.base == base || base % BLOCK_BYTES == 16,
+        "its header is its own"
+    );
+}
+
+#[test]
+fn what_is_no_object_is_told_from_what_is() {
+    let world = world();
+    let (kept, dead) = built(&world, |m| {
+        let dead = pair(m, None, None).addr();
+        let kept = pair(m, None, None);
+        (m.root(kept), dead)
+    });
+    let collector = world.collector();
+    let base = collector.heap.blocks.base();
+    assert!(describe_in(&view(collector), dead).0, "nobody knows yet that it is dead");
+    world.collect().unwrap();
+    let (found, facts) = describe_in(&view(collector), dead);
+    assert_eq!((found, facts.base, facts.flags), (false, dead, FREE_CELL));
+    let marked = describe_in(&view(collector), collector.roots.get(0)).1;
+    assert_eq!((marked.marked, marked.flags), (1, 0));
+    for nowhere in [base + CHUNK_BYTES - 1, base + (32 << 20)] {
+        assert_eq!(
+            describe_in(&view(collector), nowhere),
+            (false, ObjectFacts { flags: FREE_BLOCK, ..Default::default() })
+        );
+    }
+    for elsewhere in [0, 8, base - 1, usize::MAX, std::ptr::from_ref(&world) as usize] {
+        assert!(view(collector).object_around(elsewhere).is_none());
+    }
+    drop(kept);
+}
+
+/// A debugger is called when memory is damaged.
+#[rstest]
+#[case::odd(0x1001)]
+#[case::nowhere(0xdead_0000)]
+#[case::no_address(0xffff_8000_0000_0000)]
+#[case::no_type(0)]
+fn a_header_that_is_no_type_makes_no_object_and_no_fault(#[case] header: usize) {
+    let world = world();
+    let header = if header == 0 { Box::leak(Box::new([0_u64; 64])).as_ptr() as usize } else { header };
+    let (root, other) = built(&world, |m| {
+        let other = pair(m, None, None);
+        (m.root(pair(m, Some(other), None)), other.addr())
+    });
+    let collector = world.collector();
+    // SAFETY: the header of a live object, put back below; nobody else looks.
+    let word = unsafe { &*((other - HEADER_BYTES) as *const AtomicUsize) };
+    let sound = word.swap(header, Ordering::Relaxed);
+    assert!(!describe_in(&view(collector), other).0);
+    let mut fields = Vec::new();
+    let v = view(collector);
+    fields_in(&v, v.object_at(collector.roots.get(0)).unwrap(), |_, field| fields.push(field));
+    assert_eq!((fields[0].value, fields[0].target), (other, 0));
+    assert_eq!(counting::take(&view(collector), |_, _| {}).unwrap(), 1);
+    word.store(sound, Ordering::Relaxed);
+    assert!(describe_in(&view(collector), other).0);
+    drop(root);
+}
+
+/// A length that is not to be believed.
+#[test]
+fn an_array_is_no_longer_than_its_cell() {
+    let world = world();
+    let array = built(&world, |m| {
+        let array = m.alloc_array(3, |_| GcCell::new(None::<Gc<Pair>>)).unwrap();
+        std::mem::forget(m.root(array));
+        array.addr()
+    });
+    // SAFETY: the length of a live array, put back below.
+    let length = unsafe { &*(array as *const AtomicUsize) };
+    length.store(usize::MAX / 3, Ordering::Relaxed);
+    let facts = describe_in(&view(world.collector()), array).1;
+    assert_eq!((facts.length, facts.fields, facts.bytes), (3, 3, 32));
+    length.store(3, Ordering::Relaxed);
+}
+
+/// Objects by number, and each word of each: which object it leads to, or what else it holds.
+type Graph = Vec<Vec<Result<usize, usize>>>;
+
+fn graphs() -> impl Strategy<Value = Graph> {
+    (1_usize..40).prop_flat_map(|objects| {
+        let word = prop_oneof![
+            6 => (0..objects).prop_map(Ok),
+            1 => Just(Err(0)),
+            1 => any::<usize>().prop_map(|word| Err(word | 1)),
+        ];
+        // Some of them large ones.
+        let words = prop_oneof![9 => 0_usize..12, 1 => 1100_usize..1300];
+        let object = words.prop_flat_map(move |count| proptest::collection::vec(word.clone(), count));
+        proptest::collection::vec(object, objects)
+    })
+}
+
+/// Builds the graph and returns the addresses, with a handle for the first object, by which the others are reached or not.
+fn build(m: &Mutator, graph: &Graph) -> (Vec<usize>, Root<Words>) {
+    let index: Gc<Words> = m.alloc_array(graph.len(), |_| GcCell::new(Tagged(0))).unwrap();
+    for (place, words) in index.iter().zip(graph) {
+        place.set(Tagged(m.alloc_array(words.len(), |_| GcCell::new(Tagged(0))).unwrap().addr()));
+    }
+    let addresses: Vec<usize> = index.iter().map(|place| place.get().0).collect();
+    for (address, words) in addresses.iter().zip(graph) {
+        // SAFETY: allocated above, and the index keeps it.
+        let object: Gc<Words> = unsafe { Gc::from_addr(*address) };
+        for (place, word) in object.iter().zip(words) {
+            place.set(Tagged(word.map_or_else(|other| other, |target| addresses[target])));
+        }
+    }
+    for place in index.iter() {
+        place.set(Tagged(0));
+    }
+    // SAFETY: as above.
+    let first: Gc<Words> = unsafe { Gc::from_addr(addresses[0]) };
+    (addresses, m.root(first))
+}
+
+/// Steps from object 0 to each, in the plainest way.
+fn distances(graph: &Graph) -> Vec<Option<usize>> {
+    let mut steps = vec![None; graph.len()];
+    steps[0] = Some(1);
+    for _ in 0..graph.len() {
+        for (from, words) in graph.iter().enumerate() {
+            for to in words.iter().filter_map(|word| word.ok()) {
+                if let Some(step) = steps[from] {
+                    steps[to] = Some(steps[to].map_or(step + 1, |before: usize| before.min(step + 1)));
+                }
+            }
+        }
+    }
+    steps
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn fields_referrers_and_ways_are_those_of_the_graph_that_was_built(graph in graphs()) {
+        let world = world();
+        let given = graph.clone();
+        let (addresses, root) = built(&world, move |m| build(m, &given));
+        let collector = world.collector();
+        let view = view(collector);
+        let steps = distances(&graph);
+        for (number, words) in graph.iter().enumerate() {
+            let object = view.object_at(addresses[number]).unwrap();
+            let mut fields = Vec::new();
+            prop_assert_eq!(fields_in(&view, object, |_, field| fields.push(field)), words.len());
+            for (index, (field, word)) in fields.iter().zip(words).enumerate() {
+                let value = word.map_or_else(|other| other, |target| addresses[target]);
+                let target = word.map_or(0, |target| addresses[target]);
+                prop_assert_eq!(*field, FieldFacts { offset: 8 + 8 * index, value, target });
+            }
+            let mut found = Vec::new();
+            referrers_in(&view, object, |_, holder| found.push(holder));
+            let mut expected: Vec<usize> =
+                (0..graph.len()).filter(|holder| graph[*holder].contains(&Ok(number))).map(|holder| addresses[holder]).collect();
+            expected.sort_unstable();
+            prop_assert_eq!(found, expected);
+            let way = way_to(collector, addresses[number]);
+            prop_assert_eq!(way.len(), steps[number].unwrap_or(0));
+            let mut holder = 0;
+            for (index, step) in way.iter().enumerate() {
+                let kind = if index == 0 { StepKind::Handle } else { StepKind::Field };
+                prop_assert_eq!(step.kind, kind as u32);
+                if index > 0 {
+                    prop_assert_eq!(step.slot, holder + step.offset);
+                    // SAFETY: a field of a live object.
+                    prop_assert_eq!(unsafe { *(step.slot as *const usize) }, step.object);
+                }
+                holder = step.object;
+            }
+        }
+        drop(root);
+    }
+}
+
+#[test]
+fn a_census_counts_what_there_is() {
+    let world = world();
+    built(&world, |m| {
+        for _ in 0..100 {
+            pair(m, None, None);
+        }
+        m.alloc_array(5000, |i| i as u64).unwrap();
+    });
+    let mut rows = Vec::new();
+    counting::take(&view(world.collector()), |_, row| rows.push(row)).unwrap();
+    rows.sort_unstable_by_key(|row| row.objects);
+    let rows: Vec<(String, u64, u64)> =
+        rows.iter().map(|row| (text(row.type_name, row.type_name_bytes), row.objects, row.bytes)).collect();
+    let pair = format!("{}::Pair", module_path!());
+    assert_eq!(rows, [("u64".to_owned(), 1, 49_152), (pair, 100, 3200)]);
+}
+
+/// The record of the only thread.
+fn record_of(collector: &Collector) -> &'static crate::ThreadStopInfo {
+    let mut records = Vec::new();
+    view(collector).for_each_record(|record| records.push(record));
+    assert_eq!(records.len(), 1);
+    records[0]
+}
+
+/// The kinds of the steps to an object.
+fn kinds(way: &[Step]) -> Vec<u32> {
+    way.iter().map(|step| step.kind).collect()
+}
+
+#[test]
+fn a_way_begins_at_a_word_of_a_stack() {
+    let world = world();
+    // SAFETY: every `Gc` is a local variable.
+    let m = unsafe { world.attach("holder") }.unwrap();
+    let object = pair(&m, Some(pair(&m, None, None)), None);
+    let (target, collector) = (object.head.get().unwrap().addr(), world.collector());
+    let way = m.blocking(|| way_to(collector, target));
+    assert_eq!((way[0].kind, way[0].tid), (StepKind::Stack as u32, m.tid().0));
+    assert_eq!(way.last().unwrap().object, target);
+    crate::keep_alive(object);
+}
+
+#[test]
+fn a_way_begins_at_a_word_of_a_save_area() {
+    let world = world();
+    // SAFETY: every `Gc` is a local variable.
+    let m = unsafe { world.attach("holder") }.unwrap();
+    let (collector, tid) = (world.collector(), m.tid().0);
+    let way = m.blocking(|| {
+        let (dead, _) = built(&world, |m| (pair(m, None, None).addr(), ()));
+        let record = record_of(collector);
+        let (area, _) = record.save_area();
+        // SAFETY: the save area of a thread that is not being stopped.
+        unsafe { area.cast::<usize>().add(1).write(dead + 3) };
+        record.set_save_area_used(16);
+        // This stack knows the object too, but by way of its registers it is as near.
+        let way = way_to(collector, dead);
+        record.set_save_area_used(0);
+        (way, area as usize)
+    });
+    let (way, area) = way;
+    assert_eq!(way.len(), 1);
+    if way[0].kind == StepKind::Registers as u32 {
+        assert_eq!((way[0].tid, way[0].slot, way[0].offset), (tid, area + 8, 3));
+    } else {
+        assert_eq!(way[0].kind, StepKind::Stack as u32);
+    }
+}
+
+#[test]
+fn a_way_begins_in_a_registered_range() {
+    let world = world();
+    let target = built(&world, |m| pair(m, None, None).addr());
+    let words = [1, 2, target + 8, 4];
+    // SAFETY: readable until the end of this function.
+    let range = unsafe { world.register_range(words.as_ptr().cast(), 32) };
+    let way = way_to(world.collector(), target);
+    let slot = std::ptr::from_ref(&words[2]) as usize;
+    let value = target + 8;
+    assert_eq!(way, [Step { kind: StepKind::Range as u32, tid: 0, slot, value, object: target, offset: 8 }]);
+    drop(range);
+    assert_eq!(way_to(world.collector(), target), []);
+}
+
+#[test]
+fn a_way_begins_at_the_finalizers_queue() {
+    let world = world();
+    let (_running, held) = (std::sync::Mutex::new(()), std::sync::Arc::new(std::sync::Barrier::new(2)));
+    static DOORS: std::sync::Mutex<Vec<std::sync::Arc<std::sync::Barrier>>> = std::sync::Mutex::new(Vec::new());
+    DOORS.lock().unwrap().push(std::sync::Arc::clone(&held));
+    // The first finalizer keeps the thread while the second object waits.
+    let waiting = built(&world, |m| {
+        fn wait(m: &Mutator, _: Gc<Pair>) {
+            let door = DOORS.lock().unwrap().pop();
+            if let Some(door) = door {
+                m.blocking(|| {
+                    door.wait();
+                    door.wait();
+                });
+            }
+        }
+        m.set_finalizer(pair(m, None, None), wait).unwrap();
+        let second = pair(m, None, None);
+        m.set_finalizer(second, wait).unwrap();
+        second.addr()
+    });
+    world.collect().unwrap();
+    held.wait();
+    let way = way_to(world.collector(), waiting);
+    held.wait();
+    assert_eq!(kinds(&way), [StepKind::Finalizer as u32]);
+}
+
+/// `.stop.mid-alloc`
+#[test]
+fn a_way_begins_at_an_object_that_is_being_built() {
+    let world = world();
+    let collector = world.collector();
+    let target = built(&world, |m| !pair(m, None, None).addr());
+    let seen = std::sync::Mutex::new((Vec::new(), 0));
+    // SAFETY: every `Gc` is a local variable.
+    let m = unsafe { world.attach("builder") }.unwrap();
+    crate::testing::alloc_with_a_pause::<Pair>(
+        &m,
+        // SAFETY: room for a pair; the address is a live object's.
+        |place| unsafe { place.cast::<usize>().write(!target) },
+        || {
+            let v = view(collector);
+            let cursor = collector::cursor_of(collector);
+            let mut kinds = Vec::new();
+            for step in way_to(collector, !target) {
+                kinds.push(step.kind);
+            }
+            *seen.lock().unwrap() = (kinds, describe_in(&v, cursor).1.flags);
+        },
+    )
+    .unwrap();
+    let (kinds, flags) = seen.into_inner().unwrap();
+    assert!(kinds[0] == StepKind::HalfBuilt as u32 || kinds[0] == StepKind::Stack as u32);
+    assert_eq!(flags & HALF_BUILT, HALF_BUILT);
+}
+
+/// Finds the cell that a thread is about to give out.
+mod collector {
+    use crate::collector::{Collector, cache_of};
+    use crate::heap::layout::BINS;
+
+    pub(super) fn cursor_of(collector: &Collector) -> usize {
+        let cache = cache_of(super::record_of(collector)).expect("a thread that allocates");
+        (0..BINS).map(|bin| cache.building(bin)).find(|cursor| *cursor != 0).expect("it allocates")
+    }
+}
+
+/// As a debugger calls them: by the descriptor, with addresses.
+#[test]
+fn a_debugger_gets_its_answers_through_the_descriptor() {
+    let calls = &stopworld_debugger.calls;
+    let call = |function: Option<super::super::contract::Call>, a, b, c| {
+        // SAFETY: the buffers below are this test's own, and the world stays.
+        unsafe { function.expect("published")(a, b, c, 0) }
+    };
+    let world = world();
+    let (root, head, tail) = built(&world, |m| {
+        let head = pair(m, None, None);
+        let tail = pair(m, Some(head), Some(head));
+        (m.root(tail), head.addr(), tail.addr())
+    });
+    let published = std::ptr::from_ref(world.collector().threads.published()) as usize;
+    let mut facts = ObjectFacts::default();
+    assert_eq!(call(calls.describe, head + 9, &raw mut facts as usize, 0), 1);
+    assert_eq!((facts.base, facts.world, facts.fields), (head, published, 2));
+    let mut fields = [FieldFacts::default(); 4];
+    assert_eq!(call(calls.fields, tail, fields.as_mut_ptr() as usize, 1), 2, "more than there is room for");
+    assert_eq!((fields[0].target, fields[1]), (head, FieldFacts::default()));
+    let mut holders = [0; 4];
+    assert_eq!(call(calls.referrers, head, holders.as_mut_ptr() as usize, 4), 1);
+    assert_eq!(holders, [tail, 0, 0, 0]);
+    let mut steps = [Step::default(); 4];
+    assert_eq!(call(calls.path, head, steps.as_mut_ptr() as usize, 4), 2);
+    assert_eq!((steps[0].object, steps[1].object), (tail, head));
+    let mut rows = [CensusRow::default(); 4];
+    assert_eq!(call(calls.census, published, rows.as_mut_ptr() as usize, 4), 1);
+    assert_eq!((rows[0].objects, rows[0].bytes), (2, 64));
+    assert_eq!(call(calls.request_collection, published, 0, 0), 0);
+    assert!(world.collector().heap.is_collection_requested());
+
+    let refused = |refusal: Refusal| refusal as i64;
+    assert_eq!(call(calls.describe, 4096, &raw mut facts as usize, 0), refused(Refusal::NoWorld));
+    assert_eq!(call(calls.describe, head, 0, 0), refused(Refusal::NoBuffer));
+    assert_eq!(call(calls.describe, head, (&raw mut facts as usize) + 1, 0), refused(Refusal::NoBuffer));
+    assert_eq!(call(calls.fields, head - 16, fields.as_mut_ptr() as usize, 4), refused(Refusal::NoObject));
+    assert_eq!(call(calls.fields, head, 0, 4), refused(Refusal::NoBuffer));
+    assert_eq!(call(calls.fields, head, 0, 0), 2, "just to know how many");
+    assert_eq!(call(calls.census, published + 8, rows.as_mut_ptr() as usize, 4), refused(Refusal::NoWorld));
+    assert_eq!(call(calls.request_collection, published + 8, 0, 0), refused(Refusal::NoWorld));
+    drop(root);
+    drop(world);
+    assert_eq!(call(calls.describe, head, &raw mut facts as usize, 0), refused(Refusal::NoWorld));
+}
+
+/// All questions, while threads allocate and collect as fast as they can. What is answered is out of date at once; that
+/// there is an answer, and that nobody is disturbed, is the claim.
+#[test]
+fn questions_that_come_at_any_moment_are_answered() {
+    let world = World::builder().heap_limit(64 << 20).initial_heap(1 << 20).build().unwrap();
+    let done = std::sync::Arc::new(crate::sync::AtomicBool::new(false));
+    let workers: Vec<_> = (0..2)
+        .map(|number| {
+            let done = std::sync::Arc::clone(&done);
+            let work = move |m: &Mutator| {
+                let mut list: Option<Gc<Pair>> = None;
+                let mut length = 0_u64;
+                while !done.load(Ordering::Relaxed) {
+                    list = Some(pair(m, list, list));
+                    length += 1;
+                    if length % 2000 == 0 {
+                        list = None;
+                        m.alloc_array(2000 + number, |_| GcCell::new(list)).unwrap();
+                    }
+                }
+            };
+            // SAFETY: every `Gc` is a local variable.
+            unsafe { world.spawn("worker", work) }.unwrap()
+        })
+        .collect();
+    let collector = world.collector();
+    let base = collector.heap.blocks.base();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_millis(1500);
+    let mut seed = 1_usize;
+    let mut objects = 0;
+    while std::time::Instant::now() < deadline {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let view = view(collector);
+        let (found, facts) = describe_in(&view, base + (seed >> 20) % (4 << 20));
+        if found && let Some(object) = view.object_at(facts.base) {
+            objects += 1;
+            fields_in(&view, object, |_, _| {});
+            if objects % 50 == 0 {
+                referrers_in(&view, object, |_, _| {});
+                counting::take(&view, |_, _| {}).unwrap();
+                // Something may have changed between the search and the way back.
+                let _ = search::way_to(object, &view, |_, _| {});
+            }
+        }
+    }
+    done.store(true, Ordering::Relaxed);
+    workers.into_iter().for_each(|worker| worker.join().unwrap());
+    assert!(objects > 100, "{objects} objects were met");
+    world.verify().unwrap();
+}
+
+#[test]
+fn a_collection_that_is_asked_for_comes_with_the_next_allocation() {
+    let world = world();
+    // SAFETY: no `Gc` is kept.
+    let m = unsafe { world.attach("mutator") }.unwrap();
+    assert!(!request_in(world.collector()));
+    assert_eq!(world.totals().collections, 0);
+    let mut allocated = 0;
+    while world.totals().collections == 0 {
+        pair(&m, None, None);
+        allocated += 1;
+        assert!(allocated < 1 << 20);
+    }
+    for _ in 0..10_000 {
+        pair(&m, None, None);
+    }
+    assert_eq!(world.totals().collections, 1, "once asked, once done");
+}
+
+#[test]
+fn a_collection_that_is_asked_for_comes_by_the_finalizer_thread_where_nobody_allocates() {
+    let world = world();
+    built(&world, |m| {
+        m.alloc(Leaf(String::from("it has a finalizer, so the thread runs"))).unwrap();
+    });
+    let collector = world.collector();
+    assert!(request_in(collector));
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while world.totals().collections == 0 {
+        assert!(std::time::Instant::now() < deadline, "nobody collected for 30 s");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
