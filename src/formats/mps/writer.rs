@@ -579,7 +579,6 @@ impl Writer {
                 let arena = self.arena(number)?;
                 self.put(event::CommitLimitSet, [arena, first, 0])
             }
-            EventId::RecordsDropped if arena => self.put(event::MessagesDropped, [first]),
             EventId::SuspendBegin if arena => {
                 // A trace that has lost its end is over.
                 self.end_trace(number)?;
