@@ -141,10 +141,7 @@ fn streams_of_all_workloads_obey_the_rules(
     let world = small()
         .stopper(stopper)
         .on_collection(move |report| noted.lock().unwrap().push((report.number, report.live.total())))
-        .before_first_event(move |world| {
-            world.events().listen(listener, Selection::categories(Categories(filter))).unwrap();
-            Ok(())
-        })
+        .listen(listener, Selection::categories(Categories(filter)))
         .traced_by(&trace)
         .build()
         .unwrap();

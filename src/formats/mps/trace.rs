@@ -406,7 +406,7 @@ impl WorldBuilder {
     #[must_use]
     pub fn traced_by(self, trace: &Trace) -> Self {
         let trace = trace.clone();
-        self.before_first_event(move |world| trace.join(world, Moment::BeforeItsFirstEvent))
+        self.before_first_event(move |world| Ok(trace.join(world, Moment::BeforeItsFirstEvent)?))
     }
 }
 
