@@ -1,40 +1,15 @@
 //! A stop that its owner has lost: the collection must not free anything on the strength of it (`.debug.dies`).
 
-use std::sync::atomic::{AtomicBool, Ordering};
+mod hazard;
+
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use stopworld::{CollectError, Gc, GcCell, SignalStopper, StopError, StopRequest, ThreadVtable, World, traced};
-
-/// The number of SIGURG on Linux x86-64.
-const SIGURG: i32 = 23;
+use hazard::Losing;
+use stopworld::{CollectError, Gc, GcCell, World, traced};
 
 traced! {
     struct Link { next: GcCell<Option<Gc<Link>>>, value: u64 }
-}
-
-/// Stops like the built-in stopper, but says that it lost the world while `lost` is set.
-struct Forgetful {
-    inner: SignalStopper,
-    lost: Arc<AtomicBool>,
-}
-
-// SAFETY: stopping and starting are the built-in stopper's own.
-unsafe impl ThreadVtable for Forgetful {
-    fn name(&self) -> &'static str {
-        "forgetful"
-    }
-
-    fn stop_world(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
-        self.inner.stop_world(stop)
-    }
-
-    fn start_world(&self, stop: &StopRequest<'_>) {
-        self.inner.start_world(stop);
-    }
-
-    fn still_holds(&self, _: &StopRequest<'_>) -> bool {
-        !self.lost.load(Ordering::Relaxed)
-    }
 }
 
 #[test]
@@ -53,9 +28,8 @@ fn a_collection_whose_stop_was_lost_frees_nothing_and_is_repeated_by_the_worlds_
             .unwrap()
     };
     listening.set(world.clone()).unwrap();
-    let lost = Arc::new(AtomicBool::new(true));
-    let vtable = Forgetful { inner: SignalStopper::new(SIGURG).unwrap(), lost: Arc::clone(&lost) };
-    world.set_thread_vtable(Arc::new(vtable)).unwrap();
+    let lost = Losing::install(&world);
+    lost.store(true, Ordering::Relaxed);
     let built = {
         // SAFETY: every Gc is a local variable of the thread, or in the object that the root keeps.
         let thread = unsafe {

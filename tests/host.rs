@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
 use stopworld::events::host::{Host, HostConnection, HostError, HostOptions, Stamp};
-use stopworld::events::{Categories, Category, EventId, Events, Keywords, Level, Provider, Selection, templates};
-use stopworld::{Described, DescribedType, Gc, Layout, Mutator, Paranoid, World};
+use stopworld::events::{
+    Categories, Category, EventId, Events, Keywords, Level, NullSink, Provider, Selection, Statistics, templates,
+};
+use stopworld::{BuildError, Described, DescribedType, Gc, Layout, Mutator, Paranoid, World};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -79,6 +81,37 @@ fn a_host_gets_the_events_of_collections_in_order_with_the_payloads_of_the_table
     let totals = host.end(world.events(), LONG).unwrap();
     assert_eq!((totals.delivered, totals.lost), (totals.taken, 0));
     assert_eq!(keeper.ids().len() as u64, totals.delivered);
+}
+
+/// A host, a listener and nobody in vain: all of them hear of the creation, and a world that one of them can't have is not built.
+#[test]
+fn a_host_that_is_served_before_the_first_event_hears_of_the_worlds_creation() {
+    let (keeper, heard) = (Arc::new(Keeper::default()), Arc::new(Statistics::new()));
+    let arena = || Selection::categories(Categories::of(&[Category::Arena]));
+    let connection: Arc<OnceLock<HostConnection>> = Arc::default();
+    let (host, place) = (keeper.clone(), connection.clone());
+    let world = World::builder()
+        .listen(heard.clone(), arena())
+        .before_first_event(move |world| {
+            place.set(world.events().serve(host, arena(), HostOptions::default())?).unwrap();
+            Ok(())
+        })
+        .build()
+        .unwrap();
+    connection.get().unwrap().flush(LONG).unwrap();
+    assert_eq!(keeper.ids().first(), Some(&EventId::WorldCreated));
+    assert_eq!(keeper.ids().len() as u64, EventId::all().map(|id| heard.count(id)).sum::<u64>());
+    connection.get().unwrap().end(world.events(), LONG).unwrap();
+
+    let refused = World::builder()
+        .before_first_event(|world| {
+            let listen = || world.events().listen(Arc::new(NullSink), Selection::nothing());
+            while listen().is_ok() {}
+            listen()?;
+            Ok(())
+        })
+        .build();
+    assert!(matches!(refused, Err(BuildError::Listen(_))), "{refused:?}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use mps_stream::{check, check_entries, parse};
+use mps_stream::{check, check_entries, check_gappy, parse};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rstest::rstest;
@@ -78,7 +78,9 @@ fn a_word_that_names_nothing_is_reported_once_with_the_nearest_name() {
     let output = command.env("MPS_TELEMETRY_CONTROL", "Pol Trace Pol").output().unwrap();
     let said = text(&output.stderr);
     assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains("'Pol' is no category: did you mean 'Pool'?"), "{said}");
+    let sentence =
+        "'Pol' is none of the categories Arena Pool Trace Seg Ref Object User, nor all: did you mean 'Pool'?";
+    assert_eq!(said.trim_end(), format!("stopworld: MPS_TELEMETRY_CONTROL: {sentence}"));
     check(&fs::read(directory.path().join("mpsio.log")).unwrap(), 4);
 
     let output = Command::new(STOPWORLD).args(["run", "churn", "--events", "trace"]).output().unwrap();
@@ -289,12 +291,12 @@ fn the_flight_recorder_is_written_when_asked_and_only_then() {
     let output = child.wait_with_output().unwrap();
     let said = text(&output.stderr);
     assert!(output.status.code() == Some(143) && said.contains("events are in t.mps"), "{said}");
-    check(&fs::read(&file).unwrap(), ALL);
+    // Nobody waits for a recorder that keeps what it can: anything may be missing.
+    assert!(check_gappy(&fs::read(&file).unwrap()) > 1_000);
 
     let output = run(directory.path(), "run graph --trace e.mps --flight-recorder 64k --flight-at-end --events Object");
     assert_eq!(output.status.code(), Some(0));
-    let told = check(&fs::read(directory.path().join("e.mps")).unwrap(), 1 << 5);
-    assert!(told.count("PoolAlloc") + told.count("PoolFree") > 500, "{:?}", told.counts);
+    assert!(check_gappy(&fs::read(directory.path().join("e.mps")).unwrap()) > 500);
 }
 
 #[test]

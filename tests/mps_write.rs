@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mps_stream::{CATEGORIES, Told, check, check_part};
+use mps_stream::{CATEGORIES, Told, check, check_gappy};
 use rstest::rstest;
 use stopworld::debugger::mock::MockDebugger;
 use stopworld::events::{Categories, Category, EventId, Selection, Statistics};
@@ -141,10 +141,7 @@ fn streams_of_all_workloads_obey_the_rules(
     let world = small()
         .stopper(stopper)
         .on_collection(move |report| noted.lock().unwrap().push((report.number, report.live.total())))
-        .before_first_event(move |world| {
-            world.events().listen(listener, Selection::categories(Categories(filter))).unwrap();
-            Ok(())
-        })
+        .listen(listener, Selection::categories(Categories(filter)))
         .traced_by(&trace)
         .build()
         .unwrap();
@@ -305,19 +302,55 @@ fn a_flight_recorder_has_the_last_of_it_and_is_read_like_any_stream() {
     let world = small().traced_by(&trace).build().unwrap();
     for _ in 0..2 {
         work(&world, 100_000);
-        // The last one with all that it frees: more than a recorder keeps would not have its beginning.
-        world.collect().unwrap();
-        assert!(trace.write_flight().unwrap() > 10_000);
+        let events = trace.write_flight().unwrap();
+        assert!(events > 10_000, "{events}");
         let stream = file.bytes();
         assert!(stream.len() < 12 << 20, "{}", stream.len());
-        let told = check_part(&stream, ALL);
+        // Nobody waits for a recorder that keeps what it can: anything may be missing.
+        assert!(check_gappy(&stream) > events / 2);
         is_read_without_a_word(&stream);
-        assert!(told.count("TraceDestroy") >= 1, "the last collection is in it: {:?}", told.counts);
+        if trace.totals().unwrap().dropped == 0 {
+            check(&stream, ALL);
+        }
     }
     assert_eq!(trace.telemetry_reset(Categories(1 << 5)), Categories(ALL));
     for step in 0..100 {
         trace.telemetry_control(Categories(0), Categories(1 << (step % 2)));
     }
+}
+
+/// Who fires no more than his ring holds until the next drain loses nothing.
+#[test]
+fn what_a_flight_recorder_has_is_whole_when_nothing_was_dropped() {
+    let file = File::new();
+    let trace = Options::new(file.path(), Categories(ALL)).flight_recorder(512 << 10).start().unwrap();
+    let world = small().traced_by(&trace).build().unwrap();
+    for round in 0..20 {
+        work(&world, 1_000);
+        let events = trace.write_flight().unwrap();
+        assert_eq!(trace.totals().unwrap().dropped, 0);
+        let stream = file.bytes();
+        let told = check(&stream, ALL);
+        is_read_without_a_word(&stream);
+        assert!(events > 1_000 && told.count("TraceDestroy") > 0, "{events}: {:?}", told.counts);
+        // Freed is what was allocated in the round before.
+        assert!(round == 0 || told.count("PoolFree") > 500, "{round}: {:?}", told.counts);
+    }
+    assert!(trace.totals().unwrap().written > 20_000, "more than it keeps");
+}
+
+/// Who starts a stream may let it go: it ends with its last world, and what that held already is told until then.
+#[test]
+fn a_trace_that_nobody_has_any_more_is_written_to_its_end() {
+    let file = File::new();
+    let world = small().build().unwrap();
+    work(&world, 20_000);
+    start(&file, ALL).record(&world).unwrap();
+    work(&world, 20_000);
+    drop(world);
+    let told = check(&file.bytes(), ALL);
+    assert!(told.count("ArenaAlloc") > 0);
+    assert_eq!(told.count("ArenaAlloc"), told.count("ArenaFree"));
 }
 
 /// Two worlds, one stream: `EventInit` once, an arena each.

@@ -9,9 +9,7 @@ use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
 use hazard::*;
-use stopworld::{
-    GcCell, Leaf, Mutator, SafepointStopper, SignalStopper, StopError, StopRequest, ThreadVtable, Word, World, traced,
-};
+use stopworld::{GcCell, Leaf, Mutator, SafepointStopper, StopError, StopRequest, ThreadVtable, Word, World, traced};
 
 /// Fails, instead of hanging, when `f` takes longer than anything here may.
 fn in_time<R: Send + 'static>(what: &str, f: impl FnOnce() -> R + Send + 'static) -> R {
@@ -357,31 +355,6 @@ fn a_word_that_points_behind_the_last_cell_of_a_block_is_no_object() {
     .unwrap();
 }
 
-/// Signals, but a stop may turn out to have been lost.
-struct Losing {
-    inner: SignalStopper,
-    lost: Arc<AtomicBool>,
-}
-
-// SAFETY: stopping and starting are the built-in stopper's own.
-unsafe impl ThreadVtable for Losing {
-    fn name(&self) -> &'static str {
-        "losing"
-    }
-
-    fn stop_world(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
-        self.inner.stop_world(stop)
-    }
-
-    fn start_world(&self, stop: &StopRequest<'_>) {
-        self.inner.start_world(stop);
-    }
-
-    fn still_holds(&self, _: &StopRequest<'_>) -> bool {
-        !self.lost.load(Ordering::Relaxed)
-    }
-}
-
 /// Disguises references, or undoes it.
 fn disguise(words: &[AtomicUsize]) {
     for word in words {
@@ -399,9 +372,7 @@ fn a_stop_that_is_lost_when_the_epoch_wraps_frees_nothing() {
         // What a lost stop did not see is there again when the collection is repeated.
         World::builder().heap_limit(64 << 20).on_failure(move |_| disguise(words.get().unwrap())).build().unwrap()
     };
-    let lost = Arc::new(AtomicBool::new(false));
-    let vtable = Losing { inner: SignalStopper::new(libc::SIGURG).unwrap(), lost: Arc::clone(&lost) };
-    world.set_thread_vtable(Arc::new(vtable)).unwrap();
+    let lost = Losing::install(&world);
     // Blocks that nobody owns, half of their cells alive: they wait to be swept.
     let roots = spawn(&world, "builder", |m| {
         let mut roots = Vec::new();

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use hazard::{By, Flags, builder, collect, spawn, wait_for, world};
 use rstest::rstest;
 use stopworld::debugger::mock::{MockDebugger, MockEvent};
+use stopworld::events::Categories;
+use stopworld::formats::mps::Options;
 use stopworld::{
     CollectError, ForkStep, JoinHandle, Leaf, SafepointStopper, SignalStopper, SilenceReason, StopError, StopRequest,
     ThreadStopInfo, ThreadVtable, Tid, World,
@@ -355,22 +357,27 @@ enum Errand {
     Collect,
     Allocate,
     Detach,
+    Trace,
 }
 
 /// `.debug.frozen-waiter`: a thread that waits for locks when the user suspends it. It gets them some time later, and must
 /// not stand with them.
 #[rstest]
 fn a_thread_suspended_while_it_waits_for_locks_keeps_nobody_from_collecting(
-    #[values(Errand::Collect, Errand::Allocate, Errand::Detach)] errand: Errand,
+    #[values(Errand::Collect, Errand::Allocate, Errand::Detach, Errand::Trace)] errand: Errand,
 ) {
     let world = builder().stop_timeout(Duration::from_secs(3)).build().unwrap();
     let watching = Watching::new(Duration::ZERO);
     world.set_thread_vtable(watching.clone()).unwrap();
     let flags = Flags::new();
     let inner = Arc::clone(&flags);
+    let directory = tempfile::tempdir().unwrap();
+    // What blocks a world holds is asked under its allocation lock.
+    let trace = Options::new(directory.path().join("t.mps"), Categories(1)).start().unwrap();
     let waiter = spawn(&world, "waiter", move |m| {
         inner.wait_ready();
         match errand {
+            Errand::Trace => trace.record(m.world()).is_ok(),
             Errand::Collect => m.collect().is_ok(),
             // Large ones go straight to the allocation lock.
             Errand::Allocate => m.alloc_array(4000, |_| 0_u64).is_ok(),

@@ -159,3 +159,112 @@ fn flush_on_panic() {
         }
     }));
 }
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+    use std::process::{Command, Output};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use clap::Parser;
+
+    use super::super::session::Session;
+    use super::*;
+    use crate::formats::mps::decode::{Form, decode};
+    use crate::workloads::{Plan, Until};
+    use crate::{Gc, Leaf, Mutator};
+
+    const VARIABLE: &str = "STOPWORLD_TEST_FLIGHT_FILE";
+    const LINKS: u64 = 1_000;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        settings: Settings,
+    }
+
+    /// In the process of the test: runs the test of this name again in one of its own, and says what it said and what its
+    /// flight recorder wrote. In that process `None`: the caller goes on.
+    fn in_own_process(name: &str) -> Option<(Output, String)> {
+        std::env::var_os(VARIABLE).is_none().then(|| {
+            let directory = tempfile::tempdir().unwrap();
+            let file = directory.path().join("flight.mps");
+            let mut again = Command::new(std::env::current_exe().unwrap());
+            again.args([&format!("cli::tracing::tests::{name}"), "--exact", "--nocapture"]).env(VARIABLE, &file);
+            let output = again.output().unwrap();
+            let (mut lines, mut words) = (Vec::new(), Vec::new());
+            let stream = std::fs::read(&file).unwrap_or_default();
+            let read = decode(&*stream, &mut lines, Form::Named, None, &mut |notice| words.push(notice.to_string()));
+            assert!(read.is_ok() && words.is_empty(), "{read:?} {words:?} {output:?}");
+            (output, String::from_utf8(lines).unwrap())
+        })
+    }
+
+    /// A run as the command begins it, with a flight recorder.
+    fn session(more: &[&str]) -> Arc<Session> {
+        let file = std::env::var(VARIABLE).unwrap();
+        let line = ["stopworld", "--trace", &file, "--flight-recorder", "1m"];
+        let settings = Line::parse_from(line.iter().chain(more)).settings;
+        let threads = NonZeroUsize::MIN;
+        Session::begin(&settings, Plan { threads, until: Until::OnePass, depth: 1 }).unwrap()
+    }
+
+    fn objects(m: &Mutator) -> Gc<Leaf<u64>> {
+        (0..LINKS).map(|number| m.alloc(Leaf(number)).unwrap()).last().unwrap()
+    }
+
+    /// `.event.crash`: whichever thread panics, and whether the run survives it or not.
+    #[test]
+    fn a_panic_writes_what_the_flight_recorder_has() {
+        let Some((output, lines)) = in_own_process("a_panic_writes_what_the_flight_recorder_has") else {
+            let session = session(&[]);
+            // SAFETY: the references are local variables.
+            let worker = unsafe {
+                session.world().spawn::<()>("unlucky", |m| {
+                    objects(m);
+                    panic!("on purpose");
+                })
+            };
+            assert!(worker.unwrap().join().is_err());
+            std::process::exit(7);
+        };
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(7), "{said}");
+        assert!(said.contains("on purpose") && said.contains("flight.mps"), "{said}");
+        let allocated = lines.lines().filter(|line| line.contains("PoolAlloc")).count();
+        assert_eq!(allocated as u64, LINKS, "all that it did before is there");
+    }
+
+    /// `.stop.timeout`: what led to it is worth keeping, the stop that was given up included.
+    #[test]
+    fn a_stop_that_is_given_up_writes_what_the_flight_recorder_has() {
+        let Some((output, lines)) = in_own_process("a_stop_that_is_given_up_writes_what_the_flight_recorder_has")
+        else {
+            let session = session(&["--stop", "safepoints"]);
+            static STARTED: AtomicBool = AtomicBool::new(false);
+            // SAFETY: the references are local variables.
+            let worker = unsafe {
+                session.world().spawn::<()>("deaf", |m| {
+                    objects(m);
+                    STARTED.store(true, Ordering::Release);
+                    loop {
+                        std::thread::sleep(Duration::from_millis(10));
+                    }
+                })
+            };
+            while !STARTED.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            assert!(session.world().collect().is_err());
+            std::mem::forget(worker);
+            std::process::exit(7);
+        };
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(7), "{said}");
+        assert!(said.contains("deaf") && said.contains("flight.mps"), "{said}");
+        let polls: Vec<&str> = lines.lines().filter(|line| line.contains("ArenaPoll")).collect();
+        assert!(polls.len() == 2 && polls[1].contains("workWasDone:False"), "{polls:?}");
+        assert!(lines.contains("PoolAlloc"));
+    }
+}

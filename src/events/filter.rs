@@ -28,7 +28,7 @@ pub struct Filter {
 
 /// A word that names no category.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{word}' is no category{}; the categories are Arena Pool Trace Seg Ref Object User, or all", guess(.nearest))]
+#[error("'{word}' is none of the categories Arena Pool Trace Seg Ref Object User, nor all{}", guess(.nearest))]
 pub struct UnknownWord {
     /// The word.
     pub word: String,

@@ -141,11 +141,8 @@ impl Labels {
 
     /// The text of a label. `None` if nobody interned it, or is about to.
     pub fn text(&self, label: Label) -> Option<&str> {
-        let base = self.base.load(Ordering::Acquire);
+        let base = self.base()?;
         let number = usize::try_from(label.0.checked_sub(1)?).ok().filter(|&number| number < MOST_TEXTS)?;
-        if base.is_null() {
-            return None;
-        }
         // Acquire: pairs with the Release in `intern`.
         let unit = index(base, number).load(Ordering::Acquire).checked_sub(1)? as usize;
         // SAFETY: `intern` wrote a length and as many bytes of a `str` here, once and for all.
@@ -182,10 +179,7 @@ impl Labels {
 
     /// The label of an address.
     pub fn label_of(&self, address: usize) -> Option<Label> {
-        let base = self.base.load(Ordering::Acquire);
-        if base.is_null() || address == 0 {
-            return None;
-        }
+        let base = self.base().filter(|_| address != 0)?;
         for slot in probe(base, address as u64) {
             match slot.address.load(Ordering::Relaxed) {
                 0 => return None,
@@ -216,8 +210,7 @@ impl Labels {
     }
 
     fn bindings(&self) -> impl Iterator<Item = Named<'_>> {
-        let base = self.base.load(Ordering::Acquire);
-        let slots = if base.is_null() { &[] } else { slots(base) };
+        let slots = self.base().map_or(&[] as &[Slot], slots);
         slots.iter().filter_map(|slot| {
             // Acquire: pairs with the Release in `bind`; the address was there before.
             let label = Label::from_raw(slot.label.load(Ordering::Acquire))?;
@@ -242,11 +235,16 @@ impl Labels {
         }
     }
 
+    /// The memory, if somebody has mapped it.
+    fn base(&self) -> Option<*mut u8> {
+        // Acquire: pairs with the Release in `mapped`. The pages are fresh, so there is nothing else to see.
+        let base = self.base.load(Ordering::Acquire);
+        (!base.is_null()).then_some(base)
+    }
+
     /// The memory, mapped now if it was not. Who maps it at the same time as another takes the other's.
     fn mapped(&self) -> Result<*mut u8, LabelError> {
-        // Acquire: pairs with the Release below. The pages are fresh, so there is nothing else to see.
-        let base = self.base.load(Ordering::Acquire);
-        if !base.is_null() {
+        if let Some(base) = self.base() {
             return Ok(base);
         }
         let map = || -> io::Result<Reservation> {
@@ -255,7 +253,8 @@ impl Labels {
             Ok(memory)
         };
         let memory = map().map_err(|_| LabelError::System)?;
-        match self.base.compare_exchange(std::ptr::null_mut(), memory.base(), Ordering::AcqRel, Ordering::Acquire) {
+        // Release: pairs with the Acquire in `base`, and with the one here, of who comes too late: the mapping is made.
+        match self.base.compare_exchange(std::ptr::null_mut(), memory.base(), Ordering::Release, Ordering::Acquire) {
             Ok(_) => {
                 let base = memory.base();
                 // The store owns it from now on, and is there as long as the process.

@@ -63,7 +63,9 @@ pub fn markdown() -> String {
     let mut page = String::from(
         "# Events\n\nMade from the table in `src/events/table.rs` by `stopworld events --markdown`. A test holds this page equal to it.\n\n\
          A payload is serialized as its fields in order, little-endian, without padding; a field marked ² came with version 2.\n\
-         To stop a debugger where an event is told of, break at `stopworld_` and the name of its fire function.\n",
+         To stop a debugger where an event is told of, break at `stopworld_` and the name of its fire function.\n\n\
+         Records that found no room are nobody's event: they are counted, by ring and by consumer, and each consumer is told how many\n\
+         are missing where they are missing. An MPS stream tells it by `MessagesDropped` (25, Arena).\n",
     );
     for group in Group::ALL {
         let _ = writeln!(page, "\n## {group:?}\n\n{}\n", about(group));

@@ -409,16 +409,6 @@ events! {
         }
     }
 
-    /// So many records found no room and are lost. It stands where they would have stood.
-    RecordsDropped / fire_records_dropped in World {
-        net [GCDynamicEvent = 39 v 0 op 41: Default GC Informational]
-        mps [MessagesDropped = 0x25: Arena]
-        ghc [LOG_MSG = 16]
-        fields {
-            count: u64 [Count] "records lost",
-        }
-    }
-
     /// A thread has joined the world and may allocate.
     ThreadAttached / fire_thread_attached in World {
         net []

@@ -360,7 +360,8 @@ fn count_equal(marks: &[AtomicU8], value: u8) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::heap::Paranoid;
+    use crate::heap::{Paranoid, Refill};
+    use crate::sync::Lock;
     use proptest::prelude::*;
 
     proptest! {
@@ -399,5 +400,61 @@ mod tests {
         heap.begin_marking();
         heap.set_up_sweep(std::iter::empty(), &Events::new());
         assert_eq!(info.state(), BlockState::Free);
+    }
+
+    /// A thread may be stopped when its cache names a block and the block does not know it yet.
+    #[test]
+    fn a_block_that_a_thread_was_about_to_own_is_owned_after_the_next_collection() {
+        let heap = Heap::new(1 << 20, Paranoid::On).unwrap();
+        heap.set_first_budget(1 << 20);
+        let (bin, cache, lock) = (2, heap.new_cache(), Lock::new());
+        assert!(matches!(heap.refill(&cache, bin, || lock.lock()), Refill::Ready));
+        let info = heap.blocks.info(cache.block(bin).unwrap());
+        assert_eq!(info.state(), BlockState::Owned);
+        // As it was one store before.
+        info.set_state(BlockState::Reserved);
+        heap.begin_marking();
+        heap.set_up_sweep(std::iter::once(&cache), &Events::new());
+        assert_eq!(info.state(), BlockState::Owned);
+        assert_eq!(info.tail.cached.load(Relaxed), 0, "or the next collection takes it for somebody's, whosever it is");
+    }
+
+    /// What is left in a thread's reserve is everybody's after a collection, and what a thread has used up is nobody's.
+    #[test]
+    fn a_collection_takes_back_what_a_thread_has_reserved_and_what_it_has_used_up() {
+        let heap = Heap::new(16 << 20, Paranoid::On).unwrap();
+        heap.set_first_budget(16 << 20);
+        let (bin, cache, lock) = (2, heap.new_cache(), Lock::new());
+        let mut used_up = Vec::new();
+        while used_up.len() < 2 || cache.reserve().count == 0 {
+            used_up.extend(cache.block(bin));
+            assert!(matches!(heap.refill(&cache, bin, || lock.lock()), Refill::Ready));
+        }
+        let reserved = cache.reserve().first;
+        heap.begin_marking();
+        heap.set_up_sweep(std::iter::once(&cache), &Events::new());
+        assert_eq!(cache.reserve().count, 0);
+        for block in used_up.into_iter().chain([reserved]).filter(|block| cache.block(bin) != Some(*block)) {
+            assert_eq!(heap.blocks.info(block).state(), BlockState::Free);
+            // SAFETY: nobody else knows this heap.
+            assert!(unsafe { heap.state() }.free.contains(block as usize));
+        }
+    }
+
+    /// Marks are not cleared when a block becomes free; but none may be there when its number comes again.
+    #[test]
+    fn no_mark_of_a_free_block_is_there_when_the_epochs_begin_anew() {
+        let heap = Heap::new(1 << 20, Paranoid::On).unwrap();
+        // SAFETY: nobody else knows this heap.
+        let block = heap.take_free_blocks(unsafe { heap.state() }, 1).unwrap();
+        heap.blocks.info(block).set_state(BlockState::Full);
+        let marks = heap.blocks.marks(block, MARKS_PER_BLOCK);
+        marks.iter().for_each(|mark| mark.store(heap.epoch(), Relaxed));
+        let first = heap.epoch();
+        heap.begin_marking();
+        heap.set_up_sweep(std::iter::empty(), &Events::new());
+        assert_eq!((heap.blocks.info(block).state(), marks[0].load(Relaxed)), (BlockState::Free, first));
+        while heap.begin_marking() != first {}
+        assert!(marks.iter().all(|mark| mark.load(Relaxed) == 0));
     }
 }

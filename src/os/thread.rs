@@ -237,7 +237,8 @@ impl Pulse {
     /// Whether the thread ended without [`end`](Self::end). Async-signal-safe, stop-safe.
     #[inline]
     pub(crate) fn has_stopped(&self) -> bool {
-        // The futex is the mutex's first word. Acquire: what the thread did before it ended is seen.
+        // The futex is the mutex's first word. Acquire: pairs with the kernel's exchange of that word, which is a full
+        // barrier, when the thread ends and its robust mutexes are marked: what it did before is seen.
         self.mutex[0].load(Ordering::Acquire) & libc::FUTEX_OWNER_DIED != 0
     }
 }

@@ -10,6 +10,7 @@ use crate::collector::parallel::Markers;
 use crate::collector::report::{CollectionReport, Listener};
 use crate::collector::{CollectError, Collector, FailureListener, Parts};
 use crate::debugger::bridge::DebuggerBridge;
+use crate::events::host::HostError;
 use crate::events::record::RecordError;
 use crate::events::{ListenError, Selection, Sink};
 use crate::heap::layout::BLOCK_BYTES;
@@ -82,6 +83,9 @@ pub enum BuildError {
     /// Its events could not be recorded.
     #[error(transparent)]
     Record(#[from] RecordError),
+    /// A host could not be served.
+    #[error(transparent)]
+    Host(#[from] HostError),
     /// The system gave no memory or no thread.
     #[error("the system refused memory or a thread for the world: {0}")]
     System(#[from] std::io::Error),
@@ -99,12 +103,11 @@ pub struct WorldBuilder {
     mark_stack_limit: usize,
     on_collection: Option<Listener>,
     on_failure: Option<FailureListener>,
-    listeners: Vec<(Arc<dyn Sink>, Selection)>,
     before_first_event: Vec<Preparation>,
 }
 
 /// What is done with a world before its first event.
-type Preparation = Box<dyn FnOnce(&World) -> Result<(), RecordError> + Send>;
+type Preparation = Box<dyn FnOnce(&World) -> Result<(), BuildError> + Send>;
 
 impl Default for WorldBuilder {
     fn default() -> Self {
@@ -124,7 +127,6 @@ impl Default for WorldBuilder {
             mark_stack_limit: 1 << 30,
             on_collection: None,
             on_failure: None,
-            listeners: Vec::new(),
             before_first_event: Vec::new(),
         }
     }
@@ -217,17 +219,20 @@ impl WorldBuilder {
     /// Lets `sink` hear of what `selection` selects from the world's very first event on. Who listens later, by
     /// [`Events::listen`](crate::events::Events::listen), has missed the world's creation.
     #[must_use]
-    pub fn listen(mut self, sink: Arc<dyn Sink>, selection: Selection) -> Self {
-        self.listeners.push((sink, selection));
-        self
+    pub fn listen(self, sink: Arc<dyn Sink>, selection: Selection) -> Self {
+        self.before_first_event(move |world| {
+            world.events().listen(sink, selection)?;
+            Ok(())
+        })
     }
 
-    /// Calls `prepare` with the world before it fires its first event: the place from which to record, or to listen,
-    /// for who does not want to miss the world's creation.
+    /// Calls `prepare` with the world before it fires its first event, and builds no world if that fails: the place from which
+    /// to record, to listen, or to [serve](crate::events::Events::serve) a host, for who does not want to miss the
+    /// world's creation. What was said first is called first.
     #[must_use]
     pub fn before_first_event(
         mut self,
-        prepare: impl FnOnce(&World) -> Result<(), RecordError> + Send + 'static,
+        prepare: impl FnOnce(&World) -> Result<(), BuildError> + Send + 'static,
     ) -> Self {
         self.before_first_event.push(Box::new(prepare));
         self
@@ -268,9 +273,6 @@ impl WorldBuilder {
         crate::debugger::publish(&inner.collector);
         let weak = Arc::downgrade(&inner);
         threads.set_hooks(weak);
-        for (sink, selection) in self.listeners {
-            inner.collector.events.listen(sink, selection)?;
-        }
         let world = World::of(inner, true);
         for prepare in self.before_first_event {
             prepare(&world)?;

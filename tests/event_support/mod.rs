@@ -17,7 +17,6 @@ pub fn fire_everything(events: &Events, mut value: impl FnMut() -> u64) {
     events.fire_pool_created(value() as usize, value() as u32);
     events.fire_pool_closed(value() as usize, value() as u32);
     events.fire_commit_limit_set(value() as usize);
-    events.fire_records_dropped(value());
     events.fire_thread_attached(value() as u32, value() as usize, value());
     events.fire_thread_detached(value() as u32, value() as usize, value());
     events.fire_suspend_begin(value() as u32, value() as u32);

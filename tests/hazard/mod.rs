@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use stopworld::debugger::mock::MockDebugger;
-use stopworld::{CollectionReport, JoinHandle, Leaf, Mutator, Paranoid, Root, Stopper, WeakCell, World, WorldBuilder};
+use stopworld::{
+    CollectionReport, JoinHandle, Leaf, Mutator, Paranoid, Root, SignalStopper, StopError, StopRequest, Stopper,
+    ThreadVtable, WeakCell, World, WorldBuilder,
+};
 
 /// Who stops the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +36,42 @@ pub fn build(builder: WorldBuilder, by: By) -> World {
         world.set_thread_vtable(MockDebugger::new().unwrap()).unwrap();
     }
     world
+}
+
+/// Stops as the built-in stopper does, but says that it has lost the world while `lost` is set: as a debugger whose process has
+/// died, or has been let go.
+pub struct Losing {
+    inner: SignalStopper,
+    lost: Arc<AtomicBool>,
+}
+
+impl Losing {
+    /// Has it stop this world. The flag is its `lost`.
+    pub fn install(world: &World) -> Arc<AtomicBool> {
+        let losing = Losing { inner: SignalStopper::new(libc::SIGURG).unwrap(), lost: Arc::default() };
+        let lost = Arc::clone(&losing.lost);
+        world.set_thread_vtable(Arc::new(losing)).unwrap();
+        lost
+    }
+}
+
+// SAFETY: stopping and starting are the built-in stopper's own.
+unsafe impl ThreadVtable for Losing {
+    fn name(&self) -> &'static str {
+        "losing"
+    }
+
+    fn stop_world(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
+        self.inner.stop_world(stop)
+    }
+
+    fn start_world(&self, stop: &StopRequest<'_>) {
+        self.inner.start_world(stop);
+    }
+
+    fn still_holds(&self, _: &StopRequest<'_>) -> bool {
+        !self.lost.load(Ordering::Relaxed)
+    }
 }
 
 /// The payload of a [`Hidden`] object: with its header a cell of 32 bytes, full to the last one.

@@ -8,6 +8,13 @@
 //!   worlds:      number 0: where its heap is, its pools, …       number 1: …
 //!   news:        counts changes of either; the writer looks closer when it has changed
 //! ```
+//!
+//! What is known of a world is more than a word, and may be written anew while the writer reads it. So it has a
+//! generation, 0 while it is being written; who reads compares it before and after, and else comes again: whoever
+//! writes tells of news when he is through.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 use super::blocks::Held;
 use crate::events::record::MAX_WORLDS;
@@ -27,7 +34,7 @@ pub(super) struct Facts {
     pub(super) pools: [u64; 3],
     /// Its first events are not among what is recorded.
     pub(super) late: u64,
-    /// The blocks that it held then: where they are, and how many.
+    /// The blocks that it held then, which the switchboard keeps: where they are, and how many.
     pub(super) held: [u64; 2],
     /// No two worlds have the same; 0 is the one that was there.
     pub(super) serial: u64,
@@ -58,6 +65,8 @@ pub(super) struct Switchboard {
     passed: AtomicU64,
     segments: [Segment; SEGMENTS as usize],
     worlds: [World; MAX_WORLDS],
+    /// The blocks of the facts, by their world's number. Of the owner's side; the writer reads them by their address.
+    kept: Mutex<BTreeMap<usize, Box<[Held]>>>,
     /// What the writer has done: records and bytes in the file, worlds of which it has told the end.
     pub(super) records: AtomicU64,
     pub(super) bytes: AtomicU64,
@@ -76,6 +85,7 @@ impl Switchboard {
             segments,
             worlds: [const { World { generation: AtomicU64::new(0), words: [const { AtomicU64::new(0) }; FACTS] } };
                 MAX_WORLDS],
+            kept: Mutex::new(BTreeMap::new()),
             records: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             ended: AtomicU64::new(0),
@@ -101,15 +111,21 @@ impl Switchboard {
         self.tell();
     }
 
-    /// A world is recorded under this number.
-    pub(super) fn introduce(&self, number: usize, facts: &Facts) {
+    /// A world is recorded under this number, and holds these blocks. Returns those of the facts that these replace: the
+    /// writer may be reading them, until the recorder's lock, under which it reads, has been somebody else's.
+    #[must_use = "the writer may be reading what is returned"]
+    pub(super) fn introduce(&self, number: usize, mut facts: Facts, held: Box<[Held]>) -> Option<Box<[Held]>> {
+        facts.held = [held.as_ptr() as u64, held.len() as u64];
         let world = &self.worlds[number];
         let generation = self.news.load(Ordering::Relaxed) + 1;
         world.generation.store(0, Ordering::Relaxed);
-        world.words.iter().zip(facts.words()).for_each(|(word, fact)| word.store(fact, Ordering::Relaxed));
-        // Release: pairs with the Acquire in `facts`.
+        // Release: pairs with the Acquire of the words in `facts`: who sees a new word sees the 0 above, or what came
+        // after it, when he looks at the generation again.
+        world.words.iter().zip(facts.words()).for_each(|(word, fact)| word.store(fact, Ordering::Release));
+        // Release: pairs with the Acquire of the first look in `facts`: who sees it sees all words, and the blocks.
         world.generation.store(generation, Ordering::Release);
         self.tell();
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).insert(number, held)
     }
 
     fn tell(&self) {
@@ -122,11 +138,13 @@ impl Switchboard {
     /// How much has changed.
     #[inline(always)]
     pub(super) fn news(&self) -> u64 {
+        // Acquire: pairs with the Release in `tell`.
         self.news.load(Ordering::Acquire)
     }
 
     /// The segment of this number, if it has begun: from when on, and the filter.
     pub(super) fn segment(&self, number: u64) -> Option<(u64, u64)> {
+        // Acquire: pairs with the Release in `begin`: the segment is seen as it was written. It stays so until it is passed.
         if number >= self.begun.load(Ordering::Acquire) {
             return None;
         }
@@ -136,25 +154,28 @@ impl Switchboard {
 
     /// The newest one, for who has no past.
     pub(super) fn newest(&self) -> u64 {
+        // Acquire: pairs with the Release in `begin`, for a look at this segment.
         self.begun.load(Ordering::Acquire) - 1
     }
 
     /// The writer needs no segment before this one.
     pub(super) fn pass(&self, number: u64) {
+        // Release: pairs with the Acquire in `has_room`: what was read of those before has been read.
         self.passed.store(number, Ordering::Release);
     }
 
     /// What is known of a world, if it is not what was known at this generation.
     pub(super) fn facts(&self, number: usize, known: u64) -> Option<(u64, Facts)> {
         let world = &self.worlds[number];
+        // Acquire: pairs with the Release of the generation in `introduce`: all of its words are seen, or newer ones.
         let generation = world.generation.load(Ordering::Acquire);
         if generation == 0 || generation == known {
             return None;
         }
-        // Acquire: before the second look at the generation.
+        // Acquire: pairs with the Release of each word in `introduce`: if one is newer, so is the second look.
         let words = std::array::from_fn(|index| world.words[index].load(Ordering::Acquire));
-        // What is written meanwhile is told of as news, and looked at again.
-        (world.generation.load(Ordering::Acquire) == generation).then(|| (generation, Facts::from_words(words)))
+        // Relaxed: it comes after the words, whose Acquire it can't pass. No two generations are the same.
+        (world.generation.load(Ordering::Relaxed) == generation).then(|| (generation, Facts::from_words(words)))
     }
 }
 
@@ -174,7 +195,8 @@ impl Facts {
     /// The blocks that it held when it was introduced.
     ///
     /// # Safety
-    /// Who introduced it keeps them.
+    /// The switchboard that they are from is there, and the recorder's lock has been the caller's since before
+    /// [`facts`](Switchboard::facts) told him.
     pub(super) unsafe fn held<'a>(&self) -> &'a [Held] {
         if self.held[1] == 0 {
             return &[];

@@ -14,7 +14,7 @@ use std::fmt;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::blocks::Held;
@@ -100,8 +100,6 @@ struct Owned {
     worlds: Vec<Weak<Inner>>,
     /// All worlds that ever joined.
     joined: u64,
-    /// Of worlds that were met when they held blocks already: what the writer reads.
-    held: Vec<Box<[Held]>>,
 }
 
 impl Options {
@@ -141,7 +139,7 @@ impl Options {
         };
         let anchor = Events::new();
         let consumer = anchor.record_to(consumer, Selection::nothing())?;
-        let owned = Owned { filter: self.categories, worlds: Vec::new(), joined: 0, held: Vec::new() };
+        let owned = Owned { filter: self.categories, worlds: Vec::new(), joined: 0 };
         Ok(Trace(Arc::new(Parts {
             anchor,
             consumer,
@@ -209,38 +207,37 @@ impl Trace {
     }
 
     fn join(&self, world: &World, moment: Moment) -> Result<(), RecordError> {
-        let mut owned = self.owned();
-        let inner = world.inner();
-        let events = &inner.collector.events;
-        if events.recorded_selection(self.0.consumer).is_ok() {
-            return Ok(());
-        }
-        events.record_also_to(self.0.consumer, Selection::nothing())?;
-        owned.worlds.retain(|world| world.strong_count() > 0);
-        owned.joined += 1;
-        owned.worlds.push(Arc::downgrade(inner));
-        let filter = owned.filter;
-        self.introduce(inner, moment, &mut owned, next_serial(), filter)
+        self.with_owned(|owned| {
+            let inner = world.inner();
+            let events = &inner.collector.events;
+            if events.recorded_selection(self.0.consumer).is_ok() {
+                return Ok(());
+            }
+            events.record_also_to(self.0.consumer, Selection::nothing())?;
+            owned.worlds.retain(|world| world.strong_count() > 0);
+            owned.joined += 1;
+            owned.worlds.push(Arc::downgrade(inner));
+            self.introduce(inner, moment, next_serial(), owned.filter)
+        })
     }
 
-    /// Lets the writer know a world, and selects. No block changes hands meanwhile.
+    /// Lets the writer know a world, and selects. No block changes hands meanwhile. Only in
+    /// [`with_owned`](Self::with_owned).
     fn introduce(
         &self,
         inner: &Arc<Inner>,
         moment: Moment,
-        owned: &mut Owned,
         serial: u64,
         filter: Categories,
     ) -> Result<(), RecordError> {
         let collector = &inner.collector;
         let (heap, threads) = (&collector.heap, &collector.threads);
         let number = collector.events.world_number().ok_or(RecordError::Ended)?;
-        let _allocation = threads.as_blocking(|| threads.locks().allocation.lock());
+        let _allocation = threads.lock(&threads.locks().allocation);
         let mut held = Vec::new();
         heap.for_each_held(|address, bytes, space| {
             held.push(Held { address: address as u64, bytes: bytes as u64, space, told: 0 });
         });
-        let held = held.into_boxed_slice();
         let facts = Facts {
             world: Arc::as_ptr(inner) as u64,
             heap: heap.blocks.base() as u64,
@@ -250,19 +247,21 @@ impl Trace {
             limit: heap.limit_bytes(),
             pools: [Space::Small, Space::Pinned, Space::Large].map(|space| heap.pool(space) as u64),
             late: u64::from(moment == Moment::Late),
-            held: [held.as_ptr() as u64, held.len() as u64],
             serial,
+            ..Facts::default()
         };
-        owned.held.push(held);
-        self.0.board.introduce(usize::from(number.0), &facts);
-        collector.events.select_recorded(self.0.consumer, selection(filter))
+        let replaced = self.0.board.introduce(usize::from(number.0), facts, held.into());
+        let selected = collector.events.select_recorded(self.0.consumer, selection(filter));
+        // That took the recorder's lock, whatever came of it: the writer reads these no more.
+        drop(replaced);
+        selected
     }
 
     // ---- The filter ----------------------------------------------------------------------------------------------------
 
     /// The filter.
     pub fn telemetry_get(&self) -> Categories {
-        self.owned().filter
+        self.with_owned(|owned| owned.filter)
     }
 
     /// Adds categories; returns the old filter. What readers must know of these (which arenas, pools, segments there are, and
@@ -282,27 +281,28 @@ impl Trace {
     }
 
     fn change(&self, edit: impl FnOnce(&mut Categories) -> Categories) -> Categories {
-        let mut owned = self.owned();
-        let mut filter = owned.filter;
-        let old = edit(&mut filter);
-        if filter == old {
-            return old;
-        }
-        owned.filter = filter;
-        let clock = Recorder::of_process().clock();
-        // While some threads have seen the change and others have not, what either says is written.
-        self.begin_segment(clock.now(), old.0 | filter.0);
-        let worlds: Vec<Arc<Inner>> = owned.worlds.iter().filter_map(Weak::upgrade).collect();
-        for inner in &worlds {
-            // A trace that has ended has no filter to obey.
-            let _ = if needs_blocks(filter) && !needs_blocks(old) {
-                self.introduce(inner, Moment::Late, &mut owned, 0, filter)
-            } else {
-                inner.collector.events.select_recorded(self.0.consumer, selection(filter))
-            };
-        }
-        self.begin_segment(clock.now() + 1, filter.0);
-        drop(owned);
+        let (old, worlds) = self.with_owned(|owned| {
+            let mut filter = owned.filter;
+            let old = edit(&mut filter);
+            if filter == old {
+                return (old, Vec::new());
+            }
+            owned.filter = filter;
+            let clock = Recorder::of_process().clock();
+            // While some threads have seen the change and others have not, what either says is written.
+            self.begin_segment(clock.now(), old.0 | filter.0);
+            let worlds: Vec<Arc<Inner>> = owned.worlds.iter().filter_map(Weak::upgrade).collect();
+            for inner in &worlds {
+                // A trace that has ended has no filter to obey.
+                let _ = if needs_blocks(filter) && !needs_blocks(old) {
+                    self.introduce(inner, Moment::Late, 0, filter)
+                } else {
+                    inner.collector.events.select_recorded(self.0.consumer, selection(filter))
+                };
+            }
+            self.begin_segment(clock.now() + 1, filter.0);
+            (old, worlds)
+        });
         // A world whose last handle went meanwhile ends here, with the lock that it may want free.
         drop(worlds);
         old
@@ -360,10 +360,11 @@ impl Trace {
     }
 
     fn has_seen_all_ends(&self) -> bool {
-        let owned = self.owned();
-        let is_followed = self.0.keeps == Keeps::File && owned.filter != Categories::NONE;
-        let have_gone = owned.worlds.iter().all(|world| world.strong_count() == 0);
-        have_gone && (!is_followed || self.0.board.ended.load(Ordering::Relaxed) >= owned.joined)
+        self.with_owned(|owned| {
+            let is_followed = self.0.keeps == Keeps::File && owned.filter != Categories::NONE;
+            let have_gone = owned.worlds.iter().all(|world| world.strong_count() == 0);
+            have_gone && (!is_followed || self.0.board.ended.load(Ordering::Relaxed) >= owned.joined)
+        })
     }
 
     /// Ends the stream: everything is in the file, or counted.
@@ -380,8 +381,10 @@ impl Trace {
         })
     }
 
-    fn owned(&self) -> MutexGuard<'_, Owned> {
-        as_blocking(|| self.0.owned.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Runs `f` with what the threads that have the trace share, all of it as a blocking region: a stop need not wait for it,
+    /// and who is suspended meanwhile stands when it is over, with no lock (`.debug.frozen-waiter`).
+    fn with_owned<R>(&self, f: impl FnOnce(&mut Owned) -> R) -> R {
+        as_blocking(|| f(&mut self.0.owned.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
@@ -403,7 +406,7 @@ impl WorldBuilder {
     #[must_use]
     pub fn traced_by(self, trace: &Trace) -> Self {
         let trace = trace.clone();
-        self.before_first_event(move |world| trace.join(world, Moment::BeforeItsFirstEvent))
+        self.before_first_event(move |world| Ok(trace.join(world, Moment::BeforeItsFirstEvent)?))
     }
 }
 

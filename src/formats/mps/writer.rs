@@ -325,7 +325,7 @@ impl Writer {
             (world.generation, world.facts, world.held_bytes) = (generation, Some(facts), 0);
             world.blocks = Blocks::new(facts.heap, facts.reserved, facts.block).ok();
             if self.history == History::Followed {
-                // SAFETY: the owner of the trace keeps them as long as the switchboard, which the writer has a share of.
+                // SAFETY: the writer has a share of the switchboard, and consumers are called under the recorder's lock.
                 for held in unsafe { facts.held() } {
                     world.hold(*held);
                 }
@@ -579,7 +579,6 @@ impl Writer {
                 let arena = self.arena(number)?;
                 self.put(event::CommitLimitSet, [arena, first, 0])
             }
-            EventId::RecordsDropped if arena => self.put(event::MessagesDropped, [first]),
             EventId::SuspendBegin if arena => {
                 // A trace that has lost its end is over.
                 self.end_trace(number)?;

@@ -61,9 +61,31 @@ fn who_is_late_keeps_its_time() {
     // Behind `EventInit` and its sync.
     let at = 72;
     assert_eq!(stream.len(), at + 4 * 48);
-    let written = (0..4).map(|index| {
-        let clock = at + index * 48 + 8;
-        u64::from_le_bytes(stream[clock..clock + 8].try_into().unwrap())
-    });
+    let written = (0..4).map(|index| word(&stream, at + index * 48 + 8));
     assert_eq!(written.collect::<Vec<_>>(), clocks);
+}
+
+/// What is missing is told of where it is missing: a reader can add it to what is there.
+#[test]
+fn losses_stand_where_they_happened() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.mps");
+    let filter = 1 << Category::Ref as u32 | 1 << Category::Arena as u32;
+    let mut writer = writer(CString::new(path.to_str().unwrap()).unwrap(), filter);
+    let start = Clock::of_process().now() + 1_000;
+    let thread = RecordingThread { tid: 1, index: 0 };
+    writer.record(&recorded(EventId::ReferenceFixed, start, &[1, 2, 0])).unwrap();
+    writer.lost(&Lost { ticks: start + 5, thread, count: 7 }).unwrap();
+    writer.record(&recorded(EventId::ReferenceFixed, start + 9, &[1, 2, 0])).unwrap();
+    writer.flush().unwrap();
+    let stream = std::fs::read(path).unwrap();
+    let (at, code, size) = (72 + 48, u64::from(event::MessagesDropped), 24);
+    assert_eq!(stream.len(), at + size + 48);
+    assert_eq!((word(&stream, at) & 0xffff_ffff, word(&stream, at + 16)), (code | (size as u64) << 16, 7));
+    let times = [at - 48, at, at + size].map(|record| word(&stream, record + 8) - start);
+    assert!(times[0] == 0 && times[0] <= times[1] && times[1] <= times[2] && times[2] == 9, "{times:?}");
+}
+
+fn word(stream: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(stream[at..at + 8].try_into().unwrap())
 }
