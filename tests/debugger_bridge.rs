@@ -1,7 +1,14 @@
 //! The bridge to debuggers outside of the process: what happens when one is there, when there is none, and when it dies.
 
-use std::sync::atomic::Ordering;
+mod debugger_support;
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use debugger_support::Tracer;
 
 use rstest::rstest;
 use stopworld::debugger::contract::{Control, Mode, stopworld_debugger};
@@ -83,4 +90,210 @@ fn a_word_without_a_debugger_is_taken_away_and_signals_go_on(
     // A thread that ended in time was the first to find out.
     let lost = told.iter().filter(|event| matches!(event, Event::DebuggerLost(lost) if lost.control == asked));
     assert_eq!(lost.count(), 1, "{told:?}");
+}
+
+/// In the environment of a process that plays a part.
+const PART: &str = "STOPWORLD_PART";
+
+/// Not a test by itself: the program under the debugger. Three threads build, drop and check lists and one collects, until
+/// somebody says that it is enough.
+#[test]
+fn the_program_under_the_debugger() {
+    let Ok(part) = std::env::var(PART) else { return };
+    let Some(stopper) = part.strip_prefix("target ") else { return };
+    let stopper = if stopper == "Safepoints" { Stopper::Safepoints } else { Stopper::Signals };
+    let world = World::builder().stopper(stopper).paranoid(Paranoid::On).build().unwrap();
+    let sink = Arc::new(MemorySink::with_capacity(1024).unwrap());
+    let wanted = [EventId::DebuggerAttached, EventId::DebuggerDetached, EventId::DebuggerLost];
+    let wanted = wanted.into_iter().chain([EventId::CollectionDiscarded, EventId::StopAbandoned]);
+    world.events().listen(sink.clone(), Selection::of(wanted.collect())).unwrap();
+    let done = Arc::new(AtomicBool::new(false));
+    let rounds = Arc::new(AtomicU64::new(0));
+    let worker = |i: u64| {
+        let (done, rounds) = (Arc::clone(&done), Arc::clone(&rounds));
+        let work = move |m: &Mutator| {
+            while !done.load(Ordering::Relaxed) {
+                let list = a_list(m, 300 + i);
+                for _ in 0..5 {
+                    m.safepoint();
+                    a_list(m, 50);
+                    assert_eq!(sum(list), (0..300 + i).sum());
+                }
+                if i == 2 {
+                    m.blocking(|| std::thread::sleep(Duration::from_micros(300)));
+                }
+                rounds.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        // SAFETY: every reference is in a local variable.
+        unsafe { world.spawn("worker", work) }.unwrap()
+    };
+    let workers: Vec<_> = (0..3).map(worker).collect();
+    // SAFETY: this thread has no references.
+    let collector = unsafe {
+        let done = Arc::clone(&done);
+        world.spawn("collector", move |m: &Mutator| {
+            while !done.load(Ordering::Relaxed) {
+                m.collect().unwrap();
+                m.blocking(|| std::thread::sleep(Duration::from_millis(1)));
+            }
+        })
+    }
+    .unwrap();
+    println!("\n:ready");
+    let mut line = String::new();
+    while std::io::stdin().read_line(&mut line).unwrap() != 0 && line.trim() != "end" {
+        println!("\n:at {} {}", world.totals().collections, rounds.load(Ordering::Relaxed));
+        line.clear();
+    }
+    done.store(true, Ordering::Relaxed);
+    for worker in workers {
+        worker.join().unwrap();
+    }
+    collector.join().unwrap();
+    let told: Vec<_> = sink.drain().map(|record| format!("{:?}", record.id)).collect();
+    println!("\n:told {}", told.join(" "));
+}
+
+/// Not a test by itself: the debugger, in a process of its own that may be killed.
+#[test]
+fn the_debugger_of_the_program() {
+    let Ok(part) = std::env::var(PART) else { return };
+    let Some(orders) = part.strip_prefix("debugger ") else { return };
+    let mut orders = orders.split(' ');
+    let pid = orders.next().unwrap().parse().unwrap();
+    let mode = if orders.next() == Some("Full") { Mode::Full } else { Mode::Assisted };
+    let dies_at = orders.next().map(|step| (step.to_owned(), 3));
+    let phases = dies_at.as_ref().is_some_and(|(step, _)| step == "phase");
+    let dies_at = dies_at.map(|(step, times)| {
+        let once = ["attached", "control-written"].contains(&&*step);
+        (step, if once { 1 } else { times })
+    });
+    let mut tracer = Tracer::attach(pid, mode, if phases { Control::PHASES } else { 0 }, dies_at);
+    for round in 0..10 {
+        tracer.serve(Duration::from_millis(20));
+        let frozen = tracer.freeze_one(round);
+        tracer.serve(Duration::from_millis(60));
+        tracer.thaw(frozen);
+    }
+    println!("\n:stops {} answered for {}", tracer.stops, tracer.answered_for);
+    tracer.detach();
+}
+
+/// A process that runs this program in a part.
+struct Player {
+    child: Child,
+    says: std::io::Lines<BufReader<ChildStdout>>,
+}
+
+impl Player {
+    fn new(test: &str, part: &str) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--nocapture", "--test-threads=1"])
+            .env(PART, part)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let says = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, says }
+    }
+
+    /// What it says next.
+    fn hear(&mut self) -> Option<String> {
+        self.says.by_ref().map(Result::unwrap).find_map(|line| line.strip_prefix(':').map(str::to_owned))
+    }
+
+    fn ask(&mut self, what: &str) -> String {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{what}").unwrap();
+        self.hear().expect("it is there")
+    }
+
+    /// Collections and rounds of the workers so far.
+    fn progress(&mut self) -> (u64, u64) {
+        let said = self.ask("?");
+        let mut numbers = said.split(' ').skip(1).map(|number| number.parse().unwrap());
+        (numbers.next().unwrap(), numbers.next().unwrap())
+    }
+}
+
+impl Drop for Player {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs the program, has a debugger come and go or die, and says what the program told of it.
+fn under_a_debugger(stopper: Stopper, mode: Mode, dies_at: Option<&str>) -> (String, Option<String>) {
+    let mut target = Player::new("the_program_under_the_debugger", &format!("target {stopper:?}"));
+    assert_eq!(target.hear().as_deref(), Some("ready"));
+    let orders = format!("debugger {} {mode:?} {}", target.child.id(), dies_at.unwrap_or_default());
+    let mut debugger = Player::new("the_debugger_of_the_program", orders.trim_end());
+    let reported = debugger.hear();
+    let ended = debugger.child.wait().unwrap();
+    let (collections, rounds) = target.progress();
+    // It goes on, all of it.
+    let begin = std::time::Instant::now();
+    loop {
+        let (now, worked) = target.progress();
+        if now > collections + 20 && worked > rounds + 20 {
+            break;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(20), "stands at {now} collections, {worked} rounds");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let told = target.ask("end");
+    assert!(target.child.wait().unwrap().success(), "{told}");
+    assert_eq!(ended.success(), dies_at.is_none(), "{ended}");
+    (told, reported)
+}
+
+#[rstest]
+fn a_debugger_stops_the_world_and_leaves_it_as_it_was(
+    #[values(Mode::Full, Mode::Assisted)] mode: Mode,
+    #[values(Stopper::Signals, Stopper::Safepoints)] stopper: Stopper,
+) {
+    let (told, reported) = under_a_debugger(stopper, mode, None);
+    assert_eq!(told, "told DebuggerAttached DebuggerDetached");
+    let reported = reported.unwrap();
+    println!("{mode:?}, {stopper:?}: {reported}");
+    let stops: u32 = reported.split(' ').nth(1).unwrap().parse().unwrap();
+    assert!(stops > 50, "{reported}");
+}
+
+/// `.debug.dies`
+#[rstest]
+fn a_debugger_that_is_killed_leaves_nothing_behind(
+    #[values(Mode::Full, Mode::Assisted)] mode: Mode,
+    #[values(
+        "attached",
+        "control-written",
+        "stop-notified",
+        "some-stopped",
+        "all-stopped",
+        "registers-written",
+        "frozen-served",
+        "stop-acknowledged",
+        "collecting",
+        "phase",
+        "start-notified",
+        "some-restored",
+        "start-acknowledged"
+    )]
+    step: &str,
+) {
+    let full_only = ["some-stopped", "all-stopped", "registers-written", "some-restored"];
+    if mode == Mode::Assisted && full_only.contains(&step) || mode == Mode::Full && step == "frozen-served" {
+        return;
+    }
+    let (told, _) = under_a_debugger(Stopper::Signals, mode, Some(step));
+    println!("{mode:?}, {step}: {told}");
+    if step != "attached" {
+        assert!(told.contains("DebuggerLost"), "{told}");
+    }
+    if mode == Mode::Full && ["stop-acknowledged", "phase"].contains(&step) {
+        assert!(told.contains("CollectionDiscarded"), "{told}");
+    }
+    assert!(!told.contains("StopAbandoned"), "{told}");
 }

@@ -23,18 +23,28 @@
 //! lets go because its tracer is gone finds that it is held, by its pending suspend signal in the one contract, in
 //! [`stopworld_debugger_park`] in the other.
 //!
+//! A stop that began without a debugger, because there was none or it did not answer, asks whoever is in control after 20 ms
+//! (AGAIN): he may have come in the middle of it, and have frozen a thread before it could park.
+//!
 //! # When nobody answers
 //!
-//! A notification that was not acknowledged clears the control word, and the stop goes on with signals (`.debug.dies`). In a full
-//! stop the collecting thread looks once more before anything is cleared or freed: is its tracer the one that acknowledged? If not, the
-//! marks are discarded and the collection is repeated.
+//! A notification that was not acknowledged clears the control word. At the beginning of a stop that means: by signals. Later, the
+//! stop is lost, and so is one whose tracer, as the kernel names it, is not the one of its beginning any more when the collecting
+//! thread looks, before anything is cleared or freed: the marks are discarded, and the collection is repeated by signals
+//! (`.debug.dies`).
+//!
+//! The look is not the end of the stop. What happens to a thread if the debugger dies between the two:
+//!
+//! * full, [`Answer::PARKED_ON_DEATH`]: it parks where the debugger has sent it;
+//! * full without that: it takes the suspend signal, which the collecting thread has sent to all before it looked, and parks;
+//! * assisted: it takes the suspend signal that is pending since the stop began, and parks.
 //!
 //! # Limits
 //!
-//! * A thread that masks the suspend signal in a handler of the program's own, is answered for while frozen, and is let go before
-//!   the end of the stop runs on in mid-scan: the debugger's obligation is to keep it frozen. If the debugger dies there, the look before
-//!   anything is freed discards the collection; if it dies after that look, nothing does.
-//! * A full debugger that does not answer [`Answer::PARKED_ON_DEATH`] has the same gap for every thread.
+//! * In an assisted stop a thread that was answered for and is let go all the same, at whose suspend signal the debugger is killed
+//!   when it has been told of it and has not passed it on: the kernel swallows the signal. If all that happens after the look, the thread runs
+//!   while the collection ends. The same for a thread that masks the signal in a handler of the program's own. The contract asks debuggers to keep
+//!   whom they have answered for frozen until START_WORLD.
 //! * One bridge serves one world.
 
 use std::cell::Cell;
@@ -59,9 +69,12 @@ pub struct DebuggerBridge {
     inner: Arc<dyn ThreadVtable>,
     /// The contract of the present stop.
     agreed: Agreed,
-    /// What the debugger answered to it, if it is a full one, and which process that was.
+    /// What the debugger answered to it, if it is a full one.
     answer: AtomicU64,
+    /// Which process traced the collecting thread before that was asked. 0: no debugger has answered anything in this stop.
     tracer: AtomicI32,
+    /// 1: in this stop, or in the one before as long as nobody has been asked in this one, a debugger has answered for a thread.
+    answered: AtomicU32,
     /// Who was in control when a stop was last begun.
     known: AtomicU64,
     attached: AtomicU64,
@@ -79,6 +92,7 @@ impl DebuggerBridge {
             agreed: Agreed::new(),
             answer: AtomicU64::new(0),
             tracer: AtomicI32::new(0),
+            answered: AtomicU32::new(0),
             known: AtomicU64::new(0),
             attached: AtomicU64::new(0),
             detached: AtomicU64::new(0),
@@ -91,7 +105,7 @@ impl DebuggerBridge {
     fn in_control(&self) -> Option<(Control, Mode)> {
         let control = protocol::in_control(&stopworld_debugger.control);
         let mode = control.mode()?;
-        self.inner.stops_by_handshake().then_some((control, mode))
+        self.inner.handshake_signal().map(|_| (control, mode))
     }
 
     /// A stop begins under this word: notes who has come and who has gone since the last one.
@@ -120,7 +134,9 @@ impl DebuggerBridge {
 
     /// The debugger of this word is gone.
     fn lose(&self, control: Control, phase: Phase) {
-        self.agreed.end();
+        if self.agreed.control().is_of_the_same(control) {
+            self.agreed.lose();
+        }
         if protocol::vacate(&stopworld_debugger.control, control) {
             self.known.store(0, Ordering::Relaxed);
             self.lost_in.store(phase as u32, Ordering::Relaxed);
@@ -150,68 +166,113 @@ impl DebuggerBridge {
         self.tell(control, world.map_or(Phase::Running, PublishedWorld::phase), &news);
     }
 
-    /// Signals reach every thread, frozen ones too, and wait there.
-    fn stop_assisted(&self, stop: &StopRequest<'_>, control: Control) -> Result<(), StopError> {
-        if handler::installed().is_none() {
-            // A world that stops at safepoints: one that is let go in mid-stop would run on to the next. Should the installation
-            // fail, then frozen threads are not believed to stand.
-            let _ = handler::install(signals::DEFAULT);
+    /// Whoever is asked is the tracer of this time, not one who comes while he is asked. `None`, and the word is taken away, if
+    /// there is none: a word without a tracer is a dead debugger's.
+    fn look_for_tracer(&self, control: Control, phase: Phase) -> Option<i32> {
+        let tracer = tracer::of_myself();
+        if tracer == 0 {
+            self.lose(control, phase);
         }
-        super::contract::publish_suspend_signal();
-        stop.threads().for_each(|record| member(record).forget());
-        let assistant = Assistant { bridge: self, control, asked: Cell::new(false), epoch: stop.epoch() };
-        let epoch = ask::hold(stop, |record| assistant.tell(record));
-        let stopped = ask::wait(&assistant, stop, epoch);
-        if stopped.is_err() && self.agreed.end() != Control::NOBODY {
+        (tracer != 0).then_some(tracer)
+    }
+
+    /// The collector holds and tells everybody. With a debugger, by the assisted contract; without, until one comes.
+    fn stop_asking(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
+        let asker = Asker { bridge: self, first: Cell::new(true), counts: Cell::new(false), epoch: stop.epoch() };
+        let epoch = ask::hold(stop, |record| asker.tell(record));
+        ask::wait(&asker, stop, epoch)
+    }
+
+    fn stop_assisted(&self, stop: &StopRequest<'_>, control: Control) -> Result<(), StopError> {
+        self.have_signal();
+        let stopped = self.stop_asking(stop);
+        if stopped.is_err() {
+            let control = match self.agreed.end() {
+                Control::NOBODY => return stopped,
+                _ => control,
+            };
             self.tell_of_stop(control, Notice::StartWorld, stop);
         }
         stopped
     }
 
-    fn stop_full(&self, stop: &StopRequest<'_>, control: Control) -> Result<(), StopError> {
+    /// In a world that stops at safepoints, a thread that is let go in mid-stop would run on to the next one: the signal stops it. Should the
+    /// installation fail, then frozen threads are not believed to stand.
+    fn have_signal(&self) {
+        if handler::installed().is_none() {
+            let _ = handler::install(signals::DEFAULT);
+        }
         super::contract::publish_suspend_signal();
+    }
+
+    fn stop_full(&self, stop: &StopRequest<'_>, control: Control) -> Result<(), StopError> {
+        self.have_signal();
         let epoch = ask::hold(stop, |_| Told::Maybe);
-        if let Answer::Acknowledged(answer) = self.tell_of_stop(control, Notice::StopWorld, stop) {
-            // Who lets us go on is who holds the others.
-            let tracer = tracer::of_myself();
-            if tracer != 0 {
-                self.answer.store(answer, Ordering::Relaxed);
-                self.tracer.store(tracer, Ordering::Relaxed);
-                // Nobody is waited for any more.
-                stop.handshake().close(Holder::Collection);
-                stop.threads()
-                    .filter(|record| record.stack_ptr() == 0 && !thread::is_alive(record.tid()))
-                    .for_each(ThreadStopInfo::mark_gone);
-                return Ok(());
-            }
-            self.lose(control, stop.world().phase());
+        if let Some(tracer) = self.look_for_tracer(control, stop.world().phase())
+            && let Answer::Acknowledged(answer) = self.tell_of_stop(control, Notice::StopWorld, stop)
+        {
+            self.answer.store(answer, Ordering::Relaxed);
+            self.tracer.store(tracer, Ordering::Relaxed);
+            // Nobody is waited for any more.
+            stop.handshake().close(Holder::Collection);
+            stop.threads()
+                .filter(|record| record.stack_ptr() == 0 && !thread::is_alive(record.tid()))
+                .for_each(ThreadStopInfo::mark_gone);
+            return Ok(());
         }
         // As without a debugger, from here on. Some may have been stopped, and let go by its death.
-        let alone = Alone(self);
-        let gone = ask::tell_again(&alone, stop);
+        self.agreed.end();
+        let asker = Asker { bridge: self, first: Cell::new(true), counts: Cell::new(false), epoch: stop.epoch() };
+        let gone = ask::tell_again(&asker, stop);
         stop.handshake().satisfied(Holder::Collection, epoch, gone);
-        ask::wait(&alone, stop, epoch)
+        ask::wait(&asker, stop, epoch)
     }
 
     /// Whether the one who holds a full stop still does.
-    fn holds_full(&self, stop: &StopRequest<'_>, control: Control) -> bool {
-        if tracer::of_myself() == self.tracer.load(Ordering::Relaxed) || removed(Guard::DebugDies) {
+    fn holds_full(&self, stop: &StopRequest<'_>) -> bool {
+        if self.answer.load(Ordering::Relaxed) & Answer::PARKED_ON_DEATH == 0 {
+            // Before the look: should the debugger die after it, they take the signal and park.
+            stop.threads().for_each(|record| {
+                tell_by_signal(record);
+            });
+        }
+        if self.is_still_traced(stop) {
             return true;
         }
-        self.lose(control, stop.world().phase());
-        if self.answer.load(Ordering::Relaxed) & Answer::PARKED_ON_DEATH != 0 {
-            wait_until(|| stop.threads().all(|record| record.stop_state().has_answered()));
-        }
+        // They are parking by now; the scan is over, and its result is not used.
+        wait_until(|| stop.threads().all(|record| record.stop_state().has_answered()));
         false
     }
 
-    /// Whether every thread for which the debugger answered an assisted stop is still frozen, or has parked.
+    /// Whether the debugger that answered in this stop still holds whom it held when it was asked.
+    fn is_still_traced(&self, stop: &StopRequest<'_>) -> bool {
+        let same = tracer::of_myself() == self.tracer.load(Ordering::Relaxed);
+        let agreed = self.agreed.control();
+        let stands = same && (agreed == Control::NOBODY || self.agreed.stands(&stopworld_debugger.control));
+        if !stands && agreed != Control::NOBODY {
+            self.lose(agreed, stop.world().phase());
+        }
+        stands || removed(Guard::DebugDies)
+    }
+
+    /// Whether every thread for which a debugger has answered is still frozen, or has parked.
     fn holds_assisted(&self, stop: &StopRequest<'_>) -> bool {
+        if self.answered.load(Ordering::Relaxed) == 0 {
+            return true;
+        }
         let frozen = |record: &&ThreadStopInfo| member(record).standing(stop.epoch()) == Standing::Frozen;
-        stop.threads().filter(|record| frozen(record)).all(|record| {
-            let stands = || record.stop_state().has_answered() || tracer::holds(record.tid());
-            wait_until(stands) || removed(Guard::DebugDies)
-        })
+        self.is_still_traced(stop)
+            && stop
+                .threads()
+                .filter(|record| frozen(record))
+                .all(|record| wait_until(|| record.stop_state().has_answered() || tracer::holds(record.tid())))
+    }
+
+    /// A stop by signals, whoever is in control: after one that was lost.
+    fn stop_without_contract(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
+        self.agreed.begin(Control::NOBODY);
+        self.tracer.store(0, Ordering::Relaxed);
+        if self.inner.handshake_signal().is_some() { self.stop_asking(stop) } else { self.inner.stop_world(stop) }
     }
 }
 
@@ -233,7 +294,12 @@ fn wait_until(holds: impl Fn() -> bool) -> bool {
 }
 
 fn member(record: &ThreadStopInfo) -> Member<'_> {
-    Member { state: record.stop_state(), frozen: record.frozen_word(), counted: record.counted_word() }
+    Member {
+        state: record.stop_state(),
+        frozen: record.frozen_word(),
+        counted: record.counted_word(),
+        undisturbed: record.undisturbed_word(),
+    }
 }
 
 /// Tells by the suspend signal, if there is one.
@@ -245,79 +311,128 @@ fn tell_by_signal(record: &ThreadStopInfo) -> Told {
     if told == Err(Errno::ESRCH) { Told::Gone } else { Told::Maybe }
 }
 
-/// The signal stopper, with a debugger that answers for some.
-struct Assistant<'a> {
+/// The built-in way of stopping, with a debugger that may answer for some.
+struct Asker<'a> {
     bridge: &'a DebuggerBridge,
-    control: Control,
-    /// Whether it has been asked once.
-    asked: Cell<bool>,
+    /// Nobody has been asked yet.
+    first: Cell<bool>,
+    /// A debugger has answered, and its answers count. Not those of one that died: the kernel has let go whom it held.
+    counts: Cell<bool>,
     epoch: u64,
 }
 
-impl Assistant<'_> {
-    /// Whether its answers count. Not those of one that died: the kernel has let go whom it held.
-    fn is_believed(&self) -> bool {
-        self.bridge.agreed.control() != Control::NOBODY && handler::installed().is_some()
+impl Asker<'_> {
+    fn is_assisted(&self) -> bool {
+        self.bridge.agreed.control().mode() == Some(Mode::Assisted)
     }
 }
 
-impl Teller for Assistant<'_> {
+impl Teller for Asker<'_> {
     fn name(&self) -> &'static str {
-        ASSISTED
+        self.bridge.name()
     }
 
     fn signal(&self) -> i32 {
-        handler::installed().unwrap_or(0)
+        match self.bridge.inner.handshake_signal() {
+            Some(0) | None if !self.is_assisted() => 0,
+            _ => handler::installed().unwrap_or(0),
+        }
     }
 
     fn tell(&self, record: &ThreadStopInfo) -> Told {
-        tell_by_signal(record)
+        if self.signal() != 0 {
+            tell_by_signal(record)
+        } else if thread::is_alive(record.tid()) {
+            Told::Maybe
+        } else {
+            Told::Gone
+        }
     }
 
     fn asks_again_after_ns(&self) -> u64 {
-        20_000_000
+        if self.bridge.in_control().is_some() { 20_000_000 } else { ask::TELL_AGAIN_NS }
     }
 
     fn all_stand(&self, stop: &StopRequest<'_>, outstanding: u32) -> bool {
-        if self.is_believed() {
+        if self.counts.get() {
             protocol::all_stand(stop.threads().map(member), self.epoch, outstanding)
         } else {
-            stop.threads().all(|record| record.stop_state().has_answered())
+            // Those who were counted for a debugger that has died since are to be looked at.
+            let nobody = self.bridge.answered.load(Ordering::Relaxed) == 0;
+            outstanding == 0 && (nobody || stop.threads().all(|record| self.stands(record)))
         }
     }
 
     fn stands(&self, record: &ThreadStopInfo) -> bool {
         match member(record).standing(self.epoch) {
             Standing::ByItself => true,
-            Standing::Frozen => self.is_believed(),
+            Standing::Frozen => self.counts.get(),
             Standing::No => false,
         }
     }
 
     fn ask_for_answers(&self, stop: &StopRequest<'_>) -> u32 {
-        if self.bridge.agreed.control() == Control::NOBODY {
+        let first = self.first.replace(false);
+        if first && self.bridge.answered.swap(0, Ordering::Relaxed) != 0 {
+            stop.threads().for_each(|record| member(record).forget());
+        }
+        if first && !self.is_assisted() {
             return 0;
         }
-        let notice = if self.asked.replace(true) { Notice::Again } else { Notice::StopWorld };
-        self.bridge.tell_of_stop(self.control, notice, stop);
-        if self.is_believed() { protocol::newly_frozen(stop.threads().map(member), self.epoch) } else { 0 }
+        let notice = if first { Notice::StopWorld } else { Notice::Again };
+        let Some((control, _)) = self.bridge.in_control() else {
+            self.counts.set(false);
+            return 0;
+        };
+        let Some(tracer) = self.bridge.look_for_tracer(control, stop.world().phase()) else {
+            self.counts.set(false);
+            return 0;
+        };
+        // Whoever comes in mid-stop may hold threads in a world that stops at safepoints: see `have_signal`.
+        self.bridge.have_signal();
+        if handler::installed().is_some() && self.signal() == 0 {
+            stop.threads().filter(|record| !record.stop_state().has_answered()).for_each(|record| {
+                tell_by_signal(record);
+            });
+        }
+        let answer = self.bridge.tell_of_stop(control, notice, stop);
+        self.counts.set(answer != Answer::Nobody && handler::installed().is_some());
+        if !self.counts.get() {
+            return 0;
+        }
+        self.bridge.tracer.store(tracer, Ordering::Relaxed);
+        let newly = protocol::newly_frozen(stop.threads().map(member), self.epoch);
+        if newly != 0 {
+            self.bridge.answered.store(1, Ordering::Relaxed);
+        }
+        newly
     }
 }
 
-/// What a full stop becomes when its debugger is gone.
-struct Alone<'a>(&'a DebuggerBridge);
+/// The bridge without its contracts: stops by the way that it lies over, also when a debugger is in control, which is asked only about
+/// those who do not answer. What a collection is repeated by.
+pub(crate) struct WithoutContract(pub(crate) Arc<DebuggerBridge>);
 
-impl Teller for Alone<'_> {
+// SAFETY: as the bridge.
+unsafe impl ThreadVtable for WithoutContract {
     fn name(&self) -> &'static str {
         self.0.inner.name()
     }
 
-    fn signal(&self) -> i32 {
-        handler::installed().unwrap_or(0)
+    fn stop_world(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
+        self.0.stop_without_contract(stop)
     }
 
-    fn tell(&self, record: &ThreadStopInfo) -> Told {
-        tell_by_signal(record)
+    fn start_world(&self, stop: &StopRequest<'_>) {
+        self.0.start_world(stop);
+    }
+
+    fn stops_whole_process(&self) -> bool {
+        self.0.stops_whole_process()
+    }
+
+    fn still_holds(&self, stop: &StopRequest<'_>) -> bool {
+        self.0.still_holds(stop)
     }
 }
 
@@ -326,7 +441,7 @@ const ASSISTED: &str = "debugger (assisted)";
 
 // SAFETY: without a debugger it is the vtable below. With one, a stop is over when every thread is held in the handshake and
 // has parked there, or is stopped by the tracer that acknowledged it; that is looked at again before anything is freed. Nothing
-// here allocates or takes a lock.
+// here allocates or takes a lock that a stopped thread may hold.
 unsafe impl ThreadVtable for DebuggerBridge {
     fn name(&self) -> &'static str {
         match self.agreed.control().mode() {
@@ -339,9 +454,10 @@ unsafe impl ThreadVtable for DebuggerBridge {
     fn stop_world(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
         let Some((control, mode)) = self.in_control() else {
             self.meet(Control::NOBODY);
-            return self.inner.stop_world(stop);
+            return self.stop_without_contract(stop);
         };
         self.meet(control);
+        self.tracer.store(0, Ordering::Relaxed);
         self.agreed.begin(control);
         let stopped = match mode {
             Mode::Full => self.stop_full(stop, control),
@@ -354,37 +470,39 @@ unsafe impl ThreadVtable for DebuggerBridge {
     }
 
     fn start_world(&self, stop: &StopRequest<'_>) {
+        if self.inner.handshake_signal().is_none() {
+            return self.inner.start_world(stop);
+        }
+        // Before the debugger lets them go: whom its death lets go now goes on, too.
+        ask::start(stop);
         match self.agreed.end() {
-            Control::NOBODY => self.inner.start_world(stop),
+            Control::NOBODY => {}
             control => {
-                // Before the debugger lets them go: whom its death lets go now goes on, too.
-                ask::start(stop);
                 self.tell_of_stop(control, Notice::StartWorld, stop);
             }
         }
     }
 
     fn answers_debuggers(&self) -> bool {
-        self.inner.stops_by_handshake()
+        self.inner.handshake_signal().is_some()
     }
 
-    fn stops_by_handshake(&self) -> bool {
-        self.inner.stops_by_handshake()
+    fn handshake_signal(&self) -> Option<i32> {
+        self.inner.handshake_signal()
     }
 
     fn stops_whole_process(&self) -> bool {
-        match self.agreed.control().mode() {
-            None => self.inner.stops_whole_process(),
-            mode => mode == Some(Mode::Full),
-        }
+        // Also in an assisted stop: the debugger may hold markers, for which nobody answers.
+        self.tracer.load(Ordering::Relaxed) != 0 || self.inner.stops_whole_process()
     }
 
     fn still_holds(&self, stop: &StopRequest<'_>) -> bool {
-        let control = self.agreed.control();
-        match control.mode() {
-            None => self.inner.still_holds(stop),
-            Some(Mode::Full) => self.holds_full(stop, control),
-            Some(Mode::Assisted) => self.holds_assisted(stop),
+        if self.tracer.load(Ordering::Relaxed) == 0 {
+            return self.inner.still_holds(stop);
+        }
+        match self.agreed.control().mode() {
+            Some(Mode::Full) => self.holds_full(stop),
+            _ => self.holds_assisted(stop),
         }
     }
 
@@ -409,7 +527,7 @@ unsafe impl ThreadVtable for DebuggerBridge {
         let Some((control, _)) = self.in_control() else { return };
         // In the stopped world only to the debugger with which the stop was begun.
         let is_outside = matches!(phase, Phase::SuspendBegin | Phase::RestartEnd);
-        if is_outside || self.agreed.control().is_of_the_same(control) {
+        if is_outside || self.agreed.stands(&stopworld_debugger.control) {
             let (detail, tid) = (phase as u32, thread::gettid());
             let news =
                 News { notice: Notice::Phase, detail, tid, world: Some(world), thread: None, epoch: world.epoch() };
@@ -436,7 +554,8 @@ unsafe impl ThreadVtable for DebuggerBridge {
         if let ForkStep::Child { .. } = step {
             // Whoever traces the parent does not trace us; if it does, it says so anew.
             stopworld_debugger.control.store(0, Ordering::Relaxed);
-            self.agreed.end();
+            self.agreed.begin(Control::NOBODY);
+            self.tracer.store(0, Ordering::Relaxed);
             for word in [&self.known, &self.attached, &self.detached, &self.lost] {
                 word.store(0, Ordering::Relaxed);
             }

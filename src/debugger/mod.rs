@@ -14,6 +14,8 @@ pub mod inspect;
 pub mod mock;
 pub mod notify;
 pub(crate) mod protocol;
+#[cfg(test)]
+mod protocol_tests;
 
 pub use crate::world::{Phase, PublishedWorld, WORLD_OFFSETS, WorldList, WorldOffsets};
 

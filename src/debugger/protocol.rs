@@ -11,7 +11,8 @@
 //! # By which contract?
 //!
 //! The word is read once, when a stop begins, and [`Agreed`] is the contract of that stop until its start is over, whatever
-//! the word says by then: what one debugger has begun, no other one is asked to end.
+//! the word says by then: what one debugger has begun, no other one is asked to end. If the debugger is lost meanwhile, the contract
+//! does not turn into another one: the stop is a lost one.
 //!
 //! # Do all stand?
 //!
@@ -24,7 +25,7 @@
 //! So the count only wakes the collector, and who stands is judged by looking at every thread: [`Member::standing`].
 
 use crate::sabotage::{Guard, removed};
-use crate::sync::{AtomicU32, AtomicU64, Ordering, interrupt_point};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, const_new, interrupt_point};
 use crate::world::handshake::StopState;
 
 /// By which contract a debugger that is in control serves stops.
@@ -154,30 +155,54 @@ impl Receipt {
     }
 }
 
-/// The contract by which the present stop of a world was begun.
+/// The contract by which the present stop of a world was begun, and whether the debugger has been lost since.
+///
+/// A debugger that is lost in mid-stop does not make the stop one without a debugger: what was scanned on its word may not be used
+/// (`.debug.dies`). So the word stays until the stop is over.
 #[derive(Debug)]
-pub(crate) struct Agreed(AtomicU64);
+pub(crate) struct Agreed {
+    word: AtomicU64,
+    lost: AtomicU32,
+}
 
 impl Agreed {
-    /// No stop.
-    pub(crate) fn new() -> Self {
-        Self(AtomicU64::new(0))
+    const_new! {
+        /// No stop.
+        pub(crate) fn new() -> Self {
+            Self { word: AtomicU64::new(0), lost: AtomicU32::new(0) }
+        }
     }
 
     /// A stop begins under this word. Relaxed, here and below: only who holds the world's locks comes here.
     pub(crate) fn begin(&self, control: Control) {
-        self.0.store(control.0, Ordering::Relaxed);
+        self.word.store(control.0, Ordering::Relaxed);
+        self.lost.store(0, Ordering::Relaxed);
     }
 
-    /// The word under which the present stop began; [`Control::NOBODY`] if it began without a debugger.
+    /// The word under which the present stop began; [`Control::NOBODY`] if it began without a debugger, or goes on without.
     pub(crate) fn control(&self) -> Control {
-        Control(self.0.load(Ordering::Relaxed))
+        Control(self.word.load(Ordering::Relaxed))
     }
 
-    /// The stop is over, or goes on without the debugger.
+    /// The debugger did not answer.
+    pub(crate) fn lose(&self) {
+        self.lost.store(1, Ordering::Relaxed);
+    }
+
+    /// Whether it did not, in this stop.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether the one under whose word the stop began is still in control, and not lost.
+    pub(crate) fn stands(&self, word: &AtomicU64) -> bool {
+        !self.is_lost() && in_control(word).is_of_the_same(self.control())
+    }
+
+    /// The stop is over, or goes on without the debugger. Gives back the word, unless the debugger was lost.
     pub(crate) fn end(&self) -> Control {
-        let control = self.control();
-        self.0.store(0, Ordering::Relaxed);
+        let control = if self.is_lost() { Control::NOBODY } else { self.control() };
+        self.begin(Control::NOBODY);
         control
     }
 }
@@ -202,6 +227,8 @@ pub(crate) struct Member<'a> {
     pub(crate) frozen: &'a AtomicU64,
     /// 1: that answer has been taken off the count.
     pub(crate) counted: &'a AtomicU32,
+    /// Not 0: the thread would not park if it were let go now, but a little later.
+    pub(crate) undisturbed: &'a AtomicU32,
 }
 
 impl Member<'_> {
@@ -210,8 +237,9 @@ impl Member<'_> {
         if self.state.has_answered() {
             return Standing::ByItself;
         }
-        // Acquire: pairs with the Release of `freeze`.
-        if self.frozen.load(Ordering::Acquire) == epoch { Standing::Frozen } else { Standing::No }
+        // Acquire: pairs with the Release of `freeze`; a frozen thread changes nothing, so what it is about is read after it.
+        let frozen = self.frozen.load(Ordering::Acquire) == epoch;
+        if frozen && self.undisturbed.load(Ordering::Relaxed) == 0 { Standing::Frozen } else { Standing::No }
     }
 
     /// A stop begins: nothing is counted.
@@ -248,68 +276,4 @@ pub(crate) fn all_stand<'a>(mut members: impl Iterator<Item = Member<'a>>, epoch
         return outstanding == 0;
     }
     members.all(|member| member.standing(epoch) != Standing::No)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::world::handshake::{Handshake, Held, Holder};
-
-    /// `.debug.acknowledged`
-    #[test]
-    fn a_receipt_is_signed_with_its_own_number_only() {
-        crate::sabotage::choose();
-        let receipt = Receipt::new(7);
-        assert_eq!(receipt.answer(), Answer::Nobody);
-        receipt.acknowledged.store(6, Ordering::Relaxed);
-        assert_eq!(receipt.answer(), Answer::Nobody);
-        receipt.sign(Answer::PARKED_ON_DEATH);
-        assert_eq!(receipt.answer(), Answer::Acknowledged(1));
-    }
-
-    /// `.debug.dies`
-    #[test]
-    fn a_word_that_another_debugger_has_written_is_not_taken_away() {
-        let word = AtomicU64::new(2 | 5 << 32);
-        let dead = in_control(&word);
-        word.store(2 | 6 << 32, Ordering::Relaxed);
-        assert!(!vacate(&word, dead));
-        assert_eq!(in_control(&word).who(), 6);
-        assert!(vacate(&word, in_control(&word)));
-        assert_eq!(in_control(&word), Control::NOBODY);
-    }
-
-    /// `.debug.counted-twice`: one thread is frozen, let go and parks; the other one runs all the time.
-    #[test]
-    fn a_thread_that_is_answered_for_and_then_answers_is_not_counted_for_another() {
-        crate::sabotage::choose();
-        let handshake = Handshake::new();
-        let states = [StopState::new(), StopState::new()];
-        let frozen = [AtomicU64::new(0), AtomicU64::new(0)];
-        let counted = [AtomicU32::new(0), AtomicU32::new(0)];
-        let member = |i: usize| Member { state: &states[i], frozen: &frozen[i], counted: &counted[i] };
-        let members = || [member(0), member(1)].into_iter();
-        states.iter().for_each(StopState::attach);
-        let epoch = handshake.begin(Holder::Collection, 2);
-        for state in &states {
-            assert_eq!(state.hold(Holder::Collection, epoch), Held::MustPark);
-        }
-        assert_eq!(newly_frozen(members(), 9), 0);
-        member(0).freeze(9);
-        assert_eq!(newly_frozen(members(), 9), 1);
-        assert_eq!(newly_frozen(members(), 9), 0);
-        handshake.satisfied(Holder::Collection, epoch, 1);
-        assert!(!all_stand(members(), 9, 1));
-        // Let go, it enters a blocking region.
-        states[0].enter_blocking(&handshake, || {});
-        let outstanding = handshake.wait_slice(Holder::Collection, 1);
-        assert_eq!(outstanding, 0);
-        assert_eq!(member(0).standing(9), Standing::ByItself);
-        assert!(!all_stand(members(), 9, outstanding));
-        states[1].enter_blocking(&handshake, || {});
-        assert!(all_stand(members(), 9, 0));
-        // An answer to another stop is none.
-        assert_eq!(member(1).standing(9), Standing::ByItself);
-        assert_eq!(newly_frozen(members(), 10), 0);
-    }
 }

@@ -9,7 +9,7 @@ use crate::collector::pacing::{GROWTH, Pacing};
 use crate::collector::parallel::Markers;
 use crate::collector::report::{CollectionReport, Listener};
 use crate::collector::{CollectError, Collector, FailureListener, Parts};
-use crate::debugger::bridge::DebuggerBridge;
+use crate::debugger::bridge::{DebuggerBridge, WithoutContract};
 use crate::events::host::HostError;
 use crate::events::record::RecordError;
 use crate::events::{ListenError, Selection, Sink};
@@ -257,7 +257,9 @@ impl WorldBuilder {
             Stopper::Signals => Arc::new(SignalStopper::new(self.suspend_signal)?),
             Stopper::Safepoints => Arc::new(SafepointStopper),
         };
-        let threads = Threads::with(DebuggerBridge::over(Arc::clone(&vtable)), vtable)?;
+        let bridge = DebuggerBridge::over(vtable);
+        let without_contract = Arc::new(WithoutContract(Arc::clone(&bridge)));
+        let threads = Threads::with(bridge, without_contract)?;
         let inner = Arc::new(Inner {
             collector: Collector::new(Parts {
                 heap: Heap::new(self.heap_limit, self.paranoid)?,

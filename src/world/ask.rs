@@ -58,7 +58,7 @@ pub(crate) trait Teller {
 }
 
 /// How long after the last telling a silent thread is told again.
-const TELL_AGAIN_NS: u64 = 50_000_000;
+pub(crate) const TELL_AGAIN_NS: u64 = 50_000_000;
 /// How long between two looks at threads that nobody counts any more.
 const GLANCE_NS: u64 = 200_000;
 

@@ -45,7 +45,7 @@ unsafe impl ThreadVtable for SafepointStopper {
         ask::start(stop);
     }
 
-    fn stops_by_handshake(&self) -> bool {
-        true
+    fn handshake_signal(&self) -> Option<i32> {
+        Some(0)
     }
 }

@@ -64,8 +64,8 @@ unsafe impl ThreadVtable for SignalStopper {
         ask::start(stop);
     }
 
-    fn stops_by_handshake(&self) -> bool {
-        true
+    fn handshake_signal(&self) -> Option<i32> {
+        Some(self.signal)
     }
 
     fn nudge(&self, thread: &ThreadStopInfo) {

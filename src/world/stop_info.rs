@@ -238,6 +238,11 @@ impl ThreadStopInfo {
         &self.counted
     }
 
+    /// Not 0 while the thread does something short that it ends before it parks.
+    pub(crate) fn undisturbed_word(&self) -> &AtomicU32 {
+        &self.undisturbed
+    }
+
     /// What debuggers see of the world that the thread is attached to.
     ///
     /// # Safety
@@ -317,6 +322,7 @@ impl ThreadStopInfo {
         self.gone.store(0, Ordering::Relaxed);
         self.undisturbed.store(0, Ordering::Relaxed);
         self.frozen.store(0, Ordering::Relaxed);
+        self.counted.store(0, Ordering::Relaxed);
         self.stopped_at.store(0, Ordering::Relaxed);
         self.user.store(std::ptr::null_mut(), Ordering::Relaxed);
         self.flags.store(flags, Ordering::Relaxed);

@@ -50,9 +50,10 @@ pub unsafe trait ThreadVtable: Send + Sync {
     /// Lets them go. Also called after a `stop_world` whose result did not pass the wrapper's checks.
     fn start_world(&self, stop: &StopRequest<'_>);
 
-    /// Whether it holds and releases threads by the world's own handshake, as the built-in stoppers do.
-    fn stops_by_handshake(&self) -> bool {
-        false
+    /// The signal by which it tells threads that they are held, if it holds and releases them by the world's own handshake, as the
+    /// built-in stoppers do; 0 if threads look by themselves.
+    fn handshake_signal(&self) -> Option<i32> {
+        None
     }
 
     /// Whether debuggers outside of the process are asked and told of stops. Published.
@@ -60,7 +61,7 @@ pub unsafe trait ThreadVtable: Send + Sync {
         false
     }
 
-    /// Whether a stop of this vtable freezes every thread of the process but the collecting one, the collector's own
+    /// Whether this stop freezes every thread of the process but the collecting one, or may do so, the collector's own
     /// markers included: then the collecting thread marks alone and waits for nobody.
     fn stops_whole_process(&self) -> bool {
         false

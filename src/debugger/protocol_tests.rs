@@ -1,0 +1,92 @@
+//! What can be said of the bridge's protocol without a model checker.
+
+use super::protocol::*;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::world::handshake::{Handshake, Held, Holder, StopState};
+
+/// `.debug.acknowledged`
+#[test]
+fn a_receipt_is_signed_with_its_own_number_only() {
+    crate::sabotage::choose();
+    let receipt = Receipt::new(7);
+    assert_eq!(receipt.answer(), Answer::Nobody);
+    receipt.acknowledged.store(6, Ordering::Relaxed);
+    assert_eq!(receipt.answer(), Answer::Nobody);
+    receipt.sign(Answer::PARKED_ON_DEATH);
+    assert_eq!(receipt.answer(), Answer::Acknowledged(1));
+}
+
+/// `.debug.dies`
+#[test]
+fn a_word_that_another_debugger_has_written_is_not_taken_away() {
+    let word = AtomicU64::new(2 | 5 << 32);
+    let dead = in_control(&word);
+    word.store(2 | 6 << 32, Ordering::Relaxed);
+    assert!(!vacate(&word, dead));
+    assert_eq!(in_control(&word).who(), 6);
+    assert!(vacate(&word, in_control(&word)));
+    assert_eq!(in_control(&word), Control::NOBODY);
+}
+
+/// `.debug.counted-twice`: one thread is frozen, let go and parks; the other one runs all the time.
+#[test]
+fn a_thread_that_is_answered_for_and_then_answers_is_not_counted_for_another() {
+    crate::sabotage::choose();
+    let handshake = Handshake::new();
+    let states = [StopState::new(), StopState::new()];
+    let frozen = [AtomicU64::new(0), AtomicU64::new(0)];
+    let counted = [AtomicU32::new(0), AtomicU32::new(0)];
+    let undisturbed = AtomicU32::new(0);
+    let member =
+        |i: usize| Member { state: &states[i], frozen: &frozen[i], counted: &counted[i], undisturbed: &undisturbed };
+    let members = || [member(0), member(1)].into_iter();
+    states.iter().for_each(StopState::attach);
+    let epoch = handshake.begin(Holder::Collection, 2);
+    for state in &states {
+        assert_eq!(state.hold(Holder::Collection, epoch), Held::MustPark);
+    }
+    assert_eq!(newly_frozen(members(), 9), 0);
+    member(0).freeze(9);
+    // One that would not park yet if it were let go does not count.
+    undisturbed.store(1, Ordering::Relaxed);
+    assert_eq!(newly_frozen(members(), 9), 0);
+    undisturbed.store(0, Ordering::Relaxed);
+    assert_eq!(newly_frozen(members(), 9), 1);
+    assert_eq!(newly_frozen(members(), 9), 0);
+    handshake.satisfied(Holder::Collection, epoch, 1);
+    assert!(!all_stand(members(), 9, 1));
+    // Let go, it enters a blocking region.
+    states[0].enter_blocking(&handshake, || {});
+    let outstanding = handshake.wait_slice(Holder::Collection, 1);
+    assert_eq!(outstanding, 0);
+    assert_eq!(member(0).standing(9), Standing::ByItself);
+    assert!(!all_stand(members(), 9, outstanding));
+    states[1].enter_blocking(&handshake, || {});
+    assert!(all_stand(members(), 9, 0));
+    // An answer to another stop is none.
+    assert_eq!(member(1).standing(9), Standing::ByItself);
+    assert_eq!(newly_frozen(members(), 10), 0);
+}
+
+/// `.debug.dies`
+#[test]
+fn a_debugger_that_is_lost_in_mid_stop_does_not_turn_the_stop_into_another_one() {
+    let word = AtomicU64::new(1 | 5 << 32);
+    let agreed = Agreed::new();
+    agreed.begin(in_control(&word));
+    assert!(agreed.stands(&word));
+    // It may want to be told otherwise.
+    word.store(1 | Control::PHASES | 5 << 32, Ordering::Relaxed);
+    assert!(agreed.stands(&word));
+    word.store(2 | 5 << 32, Ordering::Relaxed);
+    assert!(!agreed.stands(&word));
+    word.store(1 | 5 << 32, Ordering::Relaxed);
+    agreed.lose();
+    assert!(!agreed.stands(&word));
+    assert_eq!(agreed.control().mode(), Some(Mode::Full));
+    assert_eq!(agreed.end(), Control::NOBODY);
+    agreed.begin(in_control(&word));
+    assert!(!agreed.is_lost());
+    assert_eq!(agreed.end().who(), 5);
+    assert_eq!(agreed.control(), Control::NOBODY);
+}

@@ -1,0 +1,466 @@
+//! The smallest debugger that keeps both contracts: what `docs/debugger-contract.md` says step by step, as code. It traces a process that
+//! runs the same program, so it knows where the descriptor is; everything else it reads from the descriptor's own offsets.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+use stopworld::debugger::contract::{Control, Descriptor, Mode, stopworld_debugger};
+
+type Registers = libc::user_regs_struct;
+
+/// One traced thread.
+#[derive(Default)]
+struct Tracee {
+    stopped: bool,
+    /// To be passed on when it goes on.
+    signal: i32,
+    /// By a user.
+    frozen: bool,
+    /// An INTERRUPT whose stop is still to come.
+    interrupted: bool,
+    /// It stands in a notification that is not served yet.
+    request: Option<u64>,
+    /// What it was like before it was sent to `park`.
+    before: Option<(Registers, u64)>,
+}
+
+/// A debugger. See the module's text.
+pub struct Tracer {
+    pid: i32,
+    memory: File,
+    descriptor: u64,
+    mode: Mode,
+    tracees: BTreeMap<i32, Tracee>,
+    /// Kill yourself when you come to this step for the n-th time.
+    dies_at: Option<(String, u32)>,
+    /// A full stop is under way.
+    in_stop: bool,
+    pub stops: u32,
+    pub answered_for: u32,
+}
+
+fn ptrace(request: u32, tid: i32, address: usize, data: usize) -> i64 {
+    // SAFETY: requests of this file, on its own tracees, with places that live through the call.
+    unsafe { libc::ptrace(request, tid, address, data) }
+}
+
+/// Where the mapping of this program with its descriptor begins in a process.
+fn base(pid: &str) -> u64 {
+    let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap();
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let line = maps.lines().find(|line| line.ends_with(exe.to_str().unwrap())).unwrap();
+    u64::from_str_radix(line.split('-').next().unwrap(), 16).unwrap()
+}
+
+impl Tracer {
+    /// Takes every thread of the process, and control of it.
+    pub fn attach(pid: i32, mode: Mode, flags: u64, dies_at: Option<(String, u32)>) -> Self {
+        let here = std::ptr::from_ref(&stopworld_debugger) as u64;
+        let memory = File::options().read(true).write(true).open(format!("/proc/{pid}/mem")).unwrap();
+        let descriptor = here - base("self") + base(&pid.to_string());
+        let mut tracer = Self {
+            pid,
+            memory,
+            descriptor,
+            mode,
+            tracees: BTreeMap::new(),
+            dies_at,
+            in_stop: false,
+            stops: 0,
+            answered_for: 0,
+        };
+        assert_eq!(tracer.word(descriptor), u64::from_le_bytes(*b"STOPWRLD"));
+        loop {
+            let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+            let tids = threads.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse::<i32>().unwrap());
+            let new: Vec<_> = tids.filter(|tid| !tracer.tracees.contains_key(tid)).collect();
+            if new.is_empty() {
+                break;
+            }
+            for tid in new {
+                if ptrace(libc::PTRACE_SEIZE, tid, 0, libc::PTRACE_O_TRACECLONE as usize) == 0 {
+                    tracer.tracees.insert(tid, Tracee::default());
+                }
+            }
+        }
+        tracer.step("attached");
+        // SAFETY: no arguments, no failure.
+        let who = u64::from(unsafe { libc::getpid() } as u32) << 32;
+        let mode = if mode == Mode::Full { Control::FULL } else { Control::ASSISTED };
+        tracer
+            .write(descriptor + std::mem::offset_of!(Descriptor, control) as u64, &(mode | flags | who).to_le_bytes());
+        tracer.step("control-written");
+        tracer
+    }
+
+    /// Serves notifications for so long.
+    pub fn serve(&mut self, time: Duration) {
+        let begin = Instant::now();
+        while begin.elapsed() < time {
+            if !self.look(-1, libc::WNOHANG) {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        }
+    }
+
+    /// Freezes one thread that is not the process's first. Says which.
+    pub fn freeze_one(&mut self, nth: usize) -> i32 {
+        let workers: Vec<_> = self.tracees.keys().copied().filter(|tid| *tid != self.pid).collect();
+        let tid = workers[nth % workers.len()];
+        self.tracees.get_mut(&tid).unwrap().frozen = true;
+        self.interrupt(tid);
+        while self.tracees.get(&tid).is_some_and(|tracee| !tracee.stopped) {
+            self.look(-1, 0);
+        }
+        tid
+    }
+
+    /// Thaws it.
+    pub fn thaw(&mut self, tid: i32) {
+        let Some(tracee) = self.tracees.get_mut(&tid) else { return };
+        tracee.frozen = false;
+        self.go_on(tid);
+    }
+
+    /// Gives control back and lets everything go, when no stop of ours is under way.
+    pub fn detach(mut self) {
+        while self.in_stop {
+            self.look(-1, 0);
+        }
+        let tids: Vec<_> = self.tracees.keys().copied().collect();
+        for tid in &tids {
+            while self.tracees.get(tid).is_some_and(|tracee| !tracee.stopped) {
+                self.interrupt(*tid);
+                // Not served: who has come to a notification meanwhile finds that nobody was there.
+                self.wait(*tid, 0);
+            }
+        }
+        self.write(self.descriptor + std::mem::offset_of!(Descriptor, control) as u64, &0_u64.to_le_bytes());
+        for tid in tids {
+            if let Some(tracee) = self.tracees.get(&tid) {
+                ptrace(libc::PTRACE_DETACH, tid, 0, tracee.signal as usize);
+            }
+        }
+    }
+
+    /// The test's hook: a debugger that is killed here.
+    fn step(&mut self, name: &str) {
+        if let Some((step, times)) = &mut self.dies_at
+            && step == name
+        {
+            *times -= 1;
+            if *times == 0 {
+                // SAFETY: ends this very process.
+                unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+            }
+        }
+    }
+
+    fn interrupt(&mut self, tid: i32) {
+        let tracee = self.tracees.get_mut(&tid).unwrap();
+        if !tracee.stopped && !tracee.interrupted {
+            tracee.interrupted = ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0) == 0;
+        }
+    }
+
+    fn go_on(&mut self, tid: i32) {
+        let tracee = self.tracees.get_mut(&tid).unwrap();
+        if tracee.stopped && !tracee.frozen && tracee.request.is_none() && tracee.before.is_none() {
+            tracee.stopped = false;
+            let signal = std::mem::take(&mut tracee.signal);
+            ptrace(libc::PTRACE_CONT, tid, 0, signal as usize);
+        }
+    }
+
+    /// Takes one stop of a thread, whatever it is, and serves it. Says whether there was one.
+    fn look(&mut self, tid: i32, flags: i32) -> bool {
+        let Some(tid) = self.wait(tid, flags) else { return false };
+        self.serve_stop(tid);
+        true
+    }
+
+    fn serve_stop(&mut self, tid: i32) {
+        if let Some(request) = self.tracees.get_mut(&tid).and_then(|tracee| tracee.request.take()) {
+            self.notified(tid, request);
+        }
+        if self.tracees.contains_key(&tid) {
+            self.go_on(tid);
+        }
+    }
+
+    /// Takes one stop of a thread and notes it.
+    fn wait(&mut self, tid: i32, flags: i32) -> Option<i32> {
+        let mut status = 0;
+        // SAFETY: a place for the status.
+        let tid = unsafe { libc::waitpid(tid, &mut status, libc::__WALL | flags) };
+        if tid <= 0 {
+            return None;
+        }
+        if !libc::WIFSTOPPED(status) {
+            self.tracees.remove(&tid);
+            return Some(tid);
+        }
+        let (signal, event) = (libc::WSTOPSIG(status), status >> 16);
+        let notify = self.u32(self.descriptor + std::mem::offset_of!(Descriptor, notify_signal) as u64) as i32;
+        let tracee = self.tracees.entry(tid).or_default();
+        tracee.stopped = true;
+        match event {
+            libc::PTRACE_EVENT_STOP => tracee.interrupted = false,
+            0 if signal == notify => {
+                let mut info = [0_u64; 16];
+                ptrace(libc::PTRACE_GETSIGINFO, tid, 0, info.as_mut_ptr() as usize);
+                tracee.request = Some(info[3]);
+            }
+            0 => tracee.signal = signal,
+            _ => {}
+        }
+        Some(tid)
+    }
+
+    /// A thread has something to tell.
+    fn notified(&mut self, tid: i32, request: u64) {
+        let offsets = &stopworld_debugger.request;
+        let at = |offset: usize| request + offset as u64;
+        assert_eq!(self.word(at(offsets.magic)), u64::from_le_bytes(*b"STOPREQ1"));
+        let (event, epoch) = (self.u32(at(offsets.event)), self.word(at(offsets.epoch)));
+        let world = self.word(at(offsets.world));
+        let mut answer = 0_u64;
+        let mut after = "";
+        match (event, self.mode) {
+            (1, Mode::Full) => {
+                self.step("stop-notified");
+                self.in_stop = true;
+                self.stop_all(tid, world);
+                answer = 1;
+                after = "stop-acknowledged";
+            }
+            (1 | 6, Mode::Assisted) | (6, _) => {
+                self.step(if event == 1 { "stop-notified" } else { "again-notified" });
+                self.answer(world, epoch);
+                self.step("frozen-served");
+                after = "stop-acknowledged";
+            }
+            (2, mode) => {
+                self.step("start-notified");
+                if mode == Mode::Full {
+                    self.restore();
+                    self.in_stop = false;
+                }
+                self.stops += 1;
+                after = "start-acknowledged";
+            }
+            (5, _) if self.u32(at(offsets.detail)) == 7 => self.step("phase"),
+            _ => {}
+        }
+        self.write(at(offsets.answer), &answer.to_le_bytes());
+        self.write(at(offsets.acknowledged), &self.word(at(offsets.sequence)).to_le_bytes());
+        self.step(after);
+        if event == 1 {
+            self.go_on(tid);
+            if self.dies_at.as_ref().is_some_and(|(step, _)| step == "collecting") {
+                std::thread::sleep(Duration::from_micros(300));
+                self.step("collecting");
+            }
+        }
+        if event == 2 {
+            // Those who came to a notification of their own meanwhile, and all others.
+            let tids: Vec<_> = self.tracees.keys().copied().filter(|other| *other != tid).collect();
+            self.go_on(tid);
+            for tid in tids {
+                if self.mode == Mode::Full && self.tracees.get(&tid).is_some_and(|tracee| tracee.stopped) {
+                    self.serve_stop(tid);
+                }
+            }
+        }
+    }
+
+    /// Full: stops everybody but the collecting thread, and pushes their registers.
+    fn stop_all(&mut self, collecting: i32, world: u64) {
+        loop {
+            let running: Vec<_> =
+                self.tracees.iter().filter(|(tid, t)| **tid != collecting && !t.stopped).map(|(tid, _)| *tid).collect();
+            if running.is_empty() {
+                break;
+            }
+            for tid in &running {
+                self.interrupt(*tid);
+            }
+            for tid in running {
+                if self.tracees.get(&tid).is_some_and(|tracee| !tracee.stopped) {
+                    self.wait(tid, 0);
+                }
+                self.step("some-stopped");
+            }
+        }
+        self.step("all-stopped");
+        for (tid, record) in self.managed(world) {
+            if tid != collecting && self.tracees.contains_key(&tid) {
+                self.push(tid, record);
+            }
+        }
+        self.step("registers-written");
+    }
+
+    /// Pushes a thread's registers as a signal frame and sends it to `park`, should it ever go on by our death.
+    fn push(&mut self, tid: i32, record: u64) {
+        let before = registers(tid);
+        let extended = extended(tid);
+        let mut mask = 0_u64;
+        ptrace(libc::PTRACE_GETSIGMASK as u32, tid, 8, &raw mut mask as usize);
+        // As the kernel does for a handler.
+        let (mut rax, mut rip) = (before.rax, before.rip);
+        if before.orig_rax as i64 >= 0 {
+            match before.rax as i64 {
+                -514..=-512 => {
+                    rax = before.orig_rax;
+                    rip -= 2;
+                }
+                -516 => rax = -i64::from(libc::EINTR) as u64,
+                _ => {}
+            }
+        }
+        let area = (before.rsp - 128 - extended.len() as u64 - 64) & !63;
+        let frame = ((area - 440) & !15) - 8;
+        let mut image = vec![0_u8; (area - frame) as usize];
+        let mut put = |offset: usize, value: u64| image[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
+        put(8, 7);
+        let general = [
+            before.r8,
+            before.r9,
+            before.r10,
+            before.r11,
+            before.r12,
+            before.r13,
+            before.r14,
+            before.r15,
+            before.rdi,
+            before.rsi,
+            before.rbp,
+            before.rbx,
+            before.rdx,
+            rax,
+            before.rcx,
+            before.rsp,
+            rip,
+            before.eflags,
+            before.cs | before.ss << 48,
+            0,
+            0,
+            0,
+            0,
+            area,
+        ];
+        for (i, value) in general.into_iter().enumerate() {
+            put(48 + 8 * i, value);
+        }
+        put(8 + 296, mask);
+        let mut state = extended;
+        // What the kernel needs to believe the extended state.
+        state[464..468].copy_from_slice(&0x4650_5853_u32.to_le_bytes());
+        let length = state.len() as u32;
+        state[468..472].copy_from_slice(&(length + 4).to_le_bytes());
+        // SAFETY: xgetbv of XCR0: user code may.
+        let features = unsafe { std::arch::x86_64::_xgetbv(0) };
+        state[472..480].copy_from_slice(&features.to_le_bytes());
+        state[480..484].copy_from_slice(&length.to_le_bytes());
+        state.extend(0x4650_5845_u32.to_le_bytes());
+        self.write(area, &state);
+        self.write(frame, &image);
+        let all = u64::MAX;
+        ptrace(libc::PTRACE_SETSIGMASK as u32, tid, 8, &raw const all as usize);
+        let mut parked = before;
+        parked.orig_rax = u64::MAX;
+        parked.rip = self.word(self.descriptor + std::mem::offset_of!(Descriptor, park) as u64);
+        parked.rsp = frame;
+        parked.eflags &= !0x400;
+        set_registers(tid, &parked);
+        self.tracees.get_mut(&tid).unwrap().before = Some((before, mask));
+        self.write(record + stopworld_debugger.thread.stack_ptr as u64, &frame.to_le_bytes());
+    }
+
+    /// Full: gives everybody back what they had.
+    fn restore(&mut self) {
+        let tids: Vec<_> = self.tracees.keys().copied().collect();
+        for tid in tids {
+            if let Some((before, mask)) = self.tracees.get_mut(&tid).unwrap().before.take() {
+                set_registers(tid, &before);
+                ptrace(libc::PTRACE_SETSIGMASK as u32, tid, 8, &raw const mask as usize);
+                self.step("some-restored");
+            }
+        }
+    }
+
+    /// Assisted: answers for whom we hold.
+    fn answer(&mut self, world: u64, epoch: u64) {
+        let offsets = &stopworld_debugger.thread;
+        for (tid, record) in self.managed(world) {
+            let frozen = self.tracees.get(&tid).is_some_and(|tracee| tracee.frozen && tracee.stopped);
+            let at = |offset: usize| record + offset as u64;
+            if !frozen || self.word(at(offsets.state)) & 3 != 1 || self.word(at(offsets.frozen)) == epoch {
+                continue;
+            }
+            let general = registers(tid);
+            // SAFETY: plain words.
+            let mut image =
+                unsafe { std::slice::from_raw_parts((&raw const general).cast::<u8>(), size_of::<Registers>()) }
+                    .to_vec();
+            image.extend(extended(tid));
+            assert!(image.len() as u64 <= self.word(at(offsets.save_area_size)));
+            self.write(self.word(at(offsets.save_area)), &image);
+            self.write(at(offsets.save_area_used), &(image.len() as u32).to_le_bytes());
+            self.write(at(offsets.stack_ptr), &(general.rsp - 128).to_le_bytes());
+            self.write(at(offsets.frozen), &epoch.to_le_bytes());
+            self.answered_for += 1;
+        }
+    }
+
+    /// The threads of a world: ids and records.
+    fn managed(&self, world: u64) -> Vec<(i32, u64)> {
+        let mut found = Vec::new();
+        let mut record = self.word(world + stopworld_debugger.world.threads as u64);
+        while record != 0 {
+            found.push((self.u32(record + stopworld_debugger.thread.tid as u64) as i32, record));
+            record = self.word(record + stopworld_debugger.thread.next as u64);
+        }
+        found
+    }
+
+    fn word(&self, address: u64) -> u64 {
+        let mut bytes = [0; 8];
+        self.memory.read_exact_at(&mut bytes, address).unwrap();
+        u64::from_le_bytes(bytes)
+    }
+
+    fn u32(&self, address: u64) -> u32 {
+        let mut bytes = [0; 4];
+        self.memory.read_exact_at(&mut bytes, address).unwrap();
+        u32::from_le_bytes(bytes)
+    }
+
+    fn write(&self, address: u64, bytes: &[u8]) {
+        self.memory.write_all_at(bytes, address).unwrap();
+    }
+}
+
+fn registers(tid: i32) -> Registers {
+    // SAFETY: all-zero registers are registers.
+    let mut registers: Registers = unsafe { std::mem::zeroed() };
+    ptrace(libc::PTRACE_GETREGS, tid, 0, &raw mut registers as usize);
+    registers
+}
+
+fn set_registers(tid: i32, registers: &Registers) {
+    ptrace(libc::PTRACE_SETREGS, tid, 0, std::ptr::from_ref(registers) as usize);
+}
+
+/// The xsave image.
+fn extended(tid: i32) -> Vec<u8> {
+    const NT_X86_XSTATE: usize = 0x202;
+    let mut image = vec![0_u8; 16 << 10];
+    let mut place = libc::iovec { iov_base: image.as_mut_ptr().cast(), iov_len: image.len() };
+    ptrace(libc::PTRACE_GETREGSET, tid, NT_X86_XSTATE, &raw mut place as usize);
+    image.truncate(place.iov_len);
+    image
+}
