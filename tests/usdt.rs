@@ -208,7 +208,7 @@ impl Perf {
     /// # Errors
     /// What perf has to say.
     fn define(&mut self, name: &str) -> Result<(), String> {
-        let output = self.run(&["probe", &format!("sdt_stopworld:{name}")]);
+        let output = self.run(&["probe", "--force", &format!("sdt_stopworld:{name}")]);
         let said = said(&output);
         let defined = said.lines().find_map(|line| line.trim().strip_suffix(')')?.split_once(" (on %"));
         match defined {
