@@ -2,12 +2,13 @@
 //!
 //! These are the costs that a mutator pays everywhere: an allocation that hits the thread's run of free cells (with the
 //! collections it causes; the pacing floor is raised so that they are rare), a field read and written, a poll, a
-//! blocking region, a handle. They have no limit of their own but for the events; `cargo bench --bench compare` holds
+//! blocking region, a handle, an event that nobody wants, with and without a probe. They have no limit of their own but for the events; `cargo bench --bench compare` holds
 //! what must hold. The empty loop is here because it is what the others stand on.
 
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use stopworld::events::Events;
 use stopworld::{Gc, GcCell, Mutator, Stopper, Trace, World, traced};
 
 traced! {
@@ -94,5 +95,13 @@ fn handles(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, allocation, fields, stopping, handles);
+fn events(criterion: &mut Criterion) {
+    let events = Events::new();
+    let mut group = criterion.benchmark_group("event off");
+    group.bench_function("without a probe", |bencher| bencher.iter(|| black_box(&events).fire_emergency_set(1, 2)));
+    group.bench_function("with a probe", |bencher| bencher.iter(|| black_box(&events).fire_gc_start(1, 2)));
+    group.finish();
+}
+
+criterion_group!(benches, allocation, fields, stopping, handles, events);
 criterion_main!(benches);

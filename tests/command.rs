@@ -107,7 +107,14 @@ fn the_events_are_listed_explained_and_written_as_the_documentation_has_them() {
         "{list}"
     );
     let one = text(&stopworld("events gc-start").stdout);
-    for part in ["GcStart (version 1", "GCStart 1 v2", "break stopworld_fire_gc_start", "number", "reason"] {
+    for part in [
+        "GcStart (version 1",
+        "GCStart 1 v2",
+        "probe stopworld:gc_start",
+        "break stopworld_fire_gc_start",
+        "number",
+        "reason",
+    ] {
         assert!(one.contains(part), "{one}");
     }
     assert_eq!(text(&stopworld("events --markdown").stdout), include_str!("../docs/events.md"));

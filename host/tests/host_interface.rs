@@ -1,5 +1,8 @@
 //! Hosts in C load the collector, use it, and misuse it.
 
+#[path = "../../tests/usdt_support/mod.rs"]
+mod usdt_support;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::mem::{offset_of, size_of};
@@ -215,4 +218,10 @@ fn the_library_exports_its_functions_and_says_that_it_stays() {
     {
         assert!(exported(name), "{name} is not exported");
     }
+}
+
+/// `.event.probes`: in the shared library as in a program.
+#[test]
+fn the_library_has_the_probes() {
+    usdt_support::hold_against_the_table(&library());
 }

@@ -195,6 +195,8 @@ pub struct Descriptor {
     pub mps: &'static [MpsEvent],
     /// What it becomes in a GHC eventlog.
     pub ghc: &'static [GhcEvent],
+    /// The probe of the provider `stopworld` at which gdb, perf and bpftrace see it.
+    pub probe: Option<&'static str>,
     /// The payload, in order.
     pub fields: &'static [Field],
 }

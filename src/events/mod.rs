@@ -31,7 +31,8 @@
 //! people.
 //!
 //! **What the off state costs.** With nobody listening a fire is `mov eax, [events + k]; test eax, mask; jne`, with the
-//! jump not taken; the word is on a cache line that is written only when a selection changes.
+//! jump not taken; the word is on a cache line that is written only when a selection changes. The phases of a collection,
+//! which are also probes for tracers, look at a second word before that jump.
 
 pub mod clock;
 mod control;
@@ -94,7 +95,8 @@ impl Events {
         }
     }
 
-    /// Whether anybody wants this event: one load. Ask before computing what only the event needs.
+    /// Whether anybody listens to this event: one load. Ask before computing what only the event needs. Tracers that look at
+    /// its probe do not count: what an event with a probe carries is at hand.
     #[inline(always)]
     pub fn is_enabled(&self, id: EventId) -> bool {
         self.enabled.word(id.group() as usize) & id.mask() != 0

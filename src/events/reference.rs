@@ -45,7 +45,10 @@ pub fn one(id: EventId) -> String {
             let _ = writeln!(page, "  {family:<6}{event}");
         }
     }
-    let _ = writeln!(page, "  break {}\n", symbol(descriptor));
+    if let Some(probe) = descriptor.probe {
+        let _ = writeln!(page, "  {:<6}stopworld:{probe}", "probe");
+    }
+    let _ = writeln!(page, "  {:<6}{}\n", "break", symbol(descriptor));
     if descriptor.fields.is_empty() {
         page.push_str("  no fields\n");
     }
@@ -63,7 +66,8 @@ pub fn markdown() -> String {
     let mut page = String::from(
         "# Events\n\nMade from the table in `src/events/table.rs` by `stopworld events --markdown`. A test holds this page equal to it.\n\n\
          A payload is serialized as its fields in order, little-endian, without padding; a field marked ² came with version 2.\n\
-         To stop a debugger where an event is told of, break at `stopworld_` and the name of its fire function.\n\n\
+         To stop a debugger where an event is told of, break at `stopworld_` and the name of its fire function.\n\
+         gdb, perf and bpftrace see an event marked ◉ at [its probe](probes.md).\n\n\
          Records that found no room are nobody's event: they are counted, by ring and by consumer, and each consumer is told how many\n\
          are missing where they are missing. An MPS stream tells it by `MessagesDropped` (25, Arena).\n",
     );
@@ -71,8 +75,9 @@ pub fn markdown() -> String {
         let _ = writeln!(page, "\n## {group:?}\n\n{}\n", about(group));
         page.push_str("| event | what happened | fields | .NET | MPS | GHC |\n|---|---|---|---|---|---|\n");
         for descriptor in of(group) {
+            let mark = if descriptor.probe.is_some() { " ◉" } else { "" };
             let cells = [
-                format!("`{}`<br>`{}`", descriptor.name, descriptor.fire),
+                format!("`{}`{mark}<br>`{}`", descriptor.name, descriptor.fire),
                 descriptor.summary(),
                 fields(descriptor),
                 nets(descriptor).join("<br>"),
@@ -165,8 +170,10 @@ mod tests {
         let (text, markdown) = (text(), markdown());
         for descriptor in &DESCRIPTORS {
             assert!(text.contains(&format!("  {:<20}", descriptor.name)), "{}", descriptor.name);
-            assert!(markdown.contains(&format!("| `{}`<br>`{}` |", descriptor.name, descriptor.fire)));
+            let mark = if descriptor.probe.is_some() { " ◉" } else { "" };
+            assert!(markdown.contains(&format!("| `{}`{mark}<br>`{}` |", descriptor.name, descriptor.fire)));
             let page = one(descriptor.id);
+            assert_eq!(descriptor.probe.is_some(), page.contains("\n  probe stopworld:"), "{page}");
             assert!(descriptor.fields.iter().all(|field| page.contains(field.name) && page.contains(field.doc)));
         }
     }

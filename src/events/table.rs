@@ -10,6 +10,7 @@
 //!                                                             and which provider, keyword and level select it
 //!     mps [TraceCreate = 0x44: Trace, …]                      what it becomes in an MPS stream: name, code, category
 //!     ghc [GC_START = 9]                                      what it becomes in a GHC eventlog: name, tag
+//!     usdt [gc_start]                                         the probe at which gdb, perf and bpftrace see it, if it has one
 //!     fields { number: u32 [Ordinal] "which collection, from 1", … }
 //! }
 //! ```
@@ -30,6 +31,11 @@
 //! (`stopworld_fire_gc_start`); it is an `extern "C"` function, so a sink that panics aborts the process with a message
 //! and does not unwind through the stopped world.
 //!
+//! **What a probe costs.** The place at which gdb, perf and bpftrace look (`usdt`) is a nop in that cold half, where the
+//! fields are in registers anyway and of which there is one. The way there is open while somebody listens or somebody looks:
+//! the check takes both in one, the event's bit and the probe's semaphore. So an event with a probe costs two loads and an
+//! `or` more than one without, and no jump of its own (`.event.probes`).
+//!
 //! In a record a payload is at most [`PAYLOAD_WORDS`] words, each field in a word of its own. Serialized it is compact: the
 //! fields in order, little-endian, without padding.
 
@@ -37,6 +43,7 @@ use super::Events;
 pub use super::descriptor::*;
 use super::descriptor::{index_of, offset_of, version_of};
 use super::state::{Category, Keywords, Level, Provider};
+use crate::os;
 
 /// A type that can be a field of an event.
 trait FieldType: Copy {
@@ -52,6 +59,34 @@ macro_rules! since {
     };
     ($version:literal) => {
         $version
+    };
+}
+
+/// What its probe is called, if an event has one.
+macro_rules! probe_name {
+    ([]) => {
+        None
+    };
+    ([$probe:ident]) => {
+        Some(stringify!($probe))
+    };
+}
+
+/// Whether somebody looks at the probe, if there is one: not 0 then.
+macro_rules! probe_lookers {
+    ([]) => {
+        0
+    };
+    ([$probe:ident]) => {
+        probes::$probe.lookers()
+    };
+}
+
+/// The place of the probe, if there is one.
+macro_rules! probe_site {
+    ([] $($field:ident: $type:ident),*) => {};
+    ([$probe:ident] $($field:ident: $type:ident),*) => {
+        os::probe::site!("stopworld", $probe, probes::$probe, $($field: $type),*)
     };
 }
 
@@ -80,7 +115,8 @@ macro_rules! events {
             net [$($nname:ident = $nid:literal v $nver:literal op $nop:literal: $nprov:ident $nkey:ident $nlevel:ident),* $(,)?]
             mps [$($mname:ident = $mcode:literal: $mcat:ident),* $(,)?]
             ghc [$($gname:ident = $gtag:literal),* $(,)?]
-            fields {$($field:ident: $type:ty [$unit:ident] $fdoc:literal $(since $since:literal)?),* $(,)?}
+            $(usdt [$probe:ident])?
+            fields {$($field:ident: $type:ident [$unit:ident] $fdoc:literal $(since $since:literal)?),* $(,)?}
         }
     )+) => {
         /// Every event there is, in the order of the table.
@@ -127,6 +163,7 @@ macro_rules! events {
                 }),*],
                 mps: &[$(MpsEvent { name: stringify!($mname), code: $mcode, category: Category::$mcat }),*],
                 ghc: &[$(GhcEvent { name: stringify!($gname), tag: $gtag }),*],
+                probe: probe_name!([$($probe)?]),
                 fields: FIELDS[EventId::$name as usize],
             },
         )+];
@@ -263,6 +300,16 @@ macro_rules! events {
             }
         }
 
+        /// Who looks at the probes.
+        #[allow(non_upper_case_globals, reason = "they are called as their probes")]
+        mod probes {
+            use crate::os::probe::Semaphore;
+            $($(
+                #[unsafe(link_section = ".probes")]
+                pub(super) static $probe: Semaphore = Semaphore::new();
+            )?)+
+        }
+
         /// One function per event of the table. Each costs a load, a test and a branch while nobody listens.
         impl Events {$(
             $(#[doc = $doc])+
@@ -273,12 +320,13 @@ macro_rules! events {
                 #[cold]
                 #[inline(never)]
                 extern "C" fn enabled(events: &Events $(, $field: $type)*) {
+                    probe_site!([$($probe)?] $($field: $type),*);
                     events.deliver(EventId::$name, || [$($field.into_word()),*]);
                 }
 
                 const GROUP: usize = EventId::$name.group() as usize;
                 const MASK: u32 = EventId::$name.mask();
-                if self.enabled.word(GROUP) & MASK != 0 {
+                if self.enabled.word(GROUP) & MASK | probe_lookers!([$($probe)?]) != 0 {
                     enabled(self $(, $field)*);
                 }
             }
@@ -414,6 +462,7 @@ events! {
         net []
         mps []
         ghc [CREATE_THREAD = 0, THREAD_LABEL = 44]
+        usdt [thread_attached]
         fields {
             tid: u32 [Thread] "the thread",
             record_addr: usize [Address] "its stop record",
@@ -426,6 +475,7 @@ events! {
         net []
         mps []
         ghc [STOP_THREAD = 2]
+        usdt [thread_detached]
         fields {
             tid: u32 [Thread] "the thread",
             record_addr: usize [Address] "its stop record",
@@ -438,6 +488,7 @@ events! {
         net [GCSuspendEEBegin = 9 v 1 op 10: Default GC Informational]
         mps [ArenaPollBegin = 0x0D: Arena]
         ghc [REQUEST_SEQ_GC = 11, REQUEST_PAR_GC = 12]
+        usdt [suspend_begin]
         fields {
             number: u32 [Ordinal] "the collection that it is for",
             reason: u32 [Code] "why the world is stopped",
@@ -449,6 +500,7 @@ events! {
         net [GCSuspendEEEnd = 8 v 1 op 137: Default GC Informational]
         mps []
         ghc [GC_GLOBAL_SYNC = 54]
+        usdt [suspend_end]
         fields {
             number: u32 [Ordinal] "the collection that it is for",
             threads_stopped: u32 [Count] "threads that had to be stopped",
@@ -461,6 +513,7 @@ events! {
         net [GCDynamicEvent = 39 v 0 op 41: Default GC Informational]
         mps [ArenaPollEnd = 0x0E: Arena]
         ghc [LOG_MSG = 16]
+        usdt [stop_abandoned]
         fields {
             number: u32 [Ordinal] "the collection that it was for",
             unanswered: u32 [Count] "threads that did not answer",
@@ -472,6 +525,7 @@ events! {
         net [GCTriggered = 35 v 0 op 35: Default GC Informational]
         mps []
         ghc []
+        usdt [gc_triggered]
         fields {
             reason: u32 [Code] "why",
         }
@@ -482,6 +536,7 @@ events! {
         net [GCStart = 1 v 2 op 1: Default GC Informational]
         mps [TraceCreate = 0x44: Trace, TraceCondemnAll = 0x43: Trace, TraceStart = 0x51: Trace]
         ghc [GC_START = 9]
+        usdt [gc_start]
         fields {
             number: u32 [Ordinal] "which collection, from 1",
             reason: u32 [Code] "why",
@@ -493,6 +548,7 @@ events! {
         net []
         mps [TraceFlipBegin = 0x4B: Trace]
         ghc [GC_WORK = 21]
+        usdt [roots_begin]
         fields {
             number: u32 [Ordinal] "which collection",
         }
@@ -503,6 +559,7 @@ events! {
         net [GCMarkWithType = 202 v 0 op 202: Default GC Informational]
         mps [TraceFlipEnd = 0x4C: Trace]
         ghc []
+        usdt [roots_end]
         fields {
             number: u32 [Ordinal] "which collection",
             stack_bytes: usize [Bytes] "stack that was scanned, all threads together",
@@ -551,6 +608,7 @@ events! {
         net []
         mps [TraceBandAdvance = 0x42: Trace]
         ghc []
+        usdt [mark_begin]
         fields {
             number: u32 [Ordinal] "which collection",
         }
@@ -561,6 +619,7 @@ events! {
         net [GCMarkWithType = 202 v 0 op 202: Default GC Informational]
         mps []
         ghc [GC_IDLE = 20, GC_DONE = 22]
+        usdt [mark_end]
         fields {
             number: u32 [Ordinal] "which collection",
             objects: usize [Count] "objects marked, those twice for which two markers raced",
@@ -586,6 +645,7 @@ events! {
         net []
         mps [TraceBandAdvance = 0x42: Trace]
         ghc []
+        usdt [weak_end]
         fields {
             number: u32 [Ordinal] "which collection",
             cleared: usize [Count] "weak references cleared",
@@ -598,6 +658,7 @@ events! {
         net []
         mps [TraceReclaim = 0x4D: Trace]
         ghc []
+        usdt [sweep_begin]
         fields {
             number: u32 [Ordinal] "which collection",
         }
@@ -611,6 +672,7 @@ events! {
         ]
         mps [TraceDestroy = 0x46: Trace]
         ghc [GC_STATS_GHC = 53]
+        usdt [sweep_end]
         fields {
             number: u32 [Ordinal] "which collection",
             live_bytes: usize [Bytes] "what lives",
@@ -635,6 +697,7 @@ events! {
         net [GCEnd = 2 v 1 op 2: Default GC Informational]
         mps []
         ghc [GC_END = 10]
+        usdt [gc_end]
         fields {
             number: u32 [Ordinal] "which collection",
         }
@@ -645,6 +708,7 @@ events! {
         net [GCHeapStats = 4 v 2 op 133: Default GC Informational]
         mps []
         ghc [HEAP_ALLOCATED = 49, HEAP_LIVE = 51, HEAP_SIZE = 50]
+        usdt [heap_stats]
         fields {
             number: u32 [Ordinal] "which collection",
             small_bytes: usize [Bytes] "live in size-class blocks",
@@ -660,6 +724,7 @@ events! {
         net [GCRestartEEBegin = 7 v 1 op 136: Default GC Informational]
         mps []
         ghc []
+        usdt [restart_begin]
         fields {
             number: u32 [Ordinal] "the collection that it was stopped for",
         }
@@ -670,6 +735,7 @@ events! {
         net [GCRestartEEEnd = 3 v 1 op 132: Default GC Informational]
         mps [ArenaPollEnd = 0x0E: Arena]
         ghc []
+        usdt [restart_end]
         fields {
             number: u32 [Ordinal] "the collection that it was stopped for",
         }
@@ -680,6 +746,7 @@ events! {
         net [GCDynamicEvent = 39 v 0 op 41: Default GC Informational]
         mps [TraceDestroy = 0x46: Trace]
         ghc [LOG_MSG = 16]
+        usdt [collection_discarded]
         fields {
             number: u32 [Ordinal] "which collection",
             reason: u32 [Code] "why",
@@ -691,6 +758,7 @@ events! {
         net [GCDynamicEvent = 39 v 0 op 41: Default GC Informational]
         mps []
         ghc [LOG_MSG = 16]
+        usdt [vtable_swapped]
         fields {
             old_kind: u32 [Code] "the outgoing vtable: 0 signals, 1 safepoints, 2 the mock debugger, 3 another",
             new_kind: u32 [Code] "the incoming vtable, likewise",
@@ -702,6 +770,7 @@ events! {
         net [GCCreateSegment = 5 v 1 op 134: Default GC Informational]
         mps [ArenaExtend = 0x0B: Arena, VMMap = 0x5B: Seg]
         ghc [BLOCKS_SIZE = 91]
+        usdt [segment_created]
         fields {
             addr: usize [Address] "where it begins",
             bytes: usize [Bytes] "its size",
@@ -713,6 +782,7 @@ events! {
         net [GCFreeSegment = 6 v 1 op 135: Default GC Informational]
         mps [VMUnmap = 0x5C: Seg]
         ghc [MEM_RETURN = 90]
+        usdt [segment_freed]
         fields {
             addr: usize [Address] "where it began",
             bytes: usize [Bytes] "its size",
@@ -761,6 +831,7 @@ events! {
         net [GCDynamicEvent = 39 v 0 op 41: Default GC Informational]
         mps [ArenaAllocFail = 0x07: Arena, SegAllocFail = 0x39: Seg]
         ghc [LOG_MSG = 16]
+        usdt [allocation_failed]
         fields {
             bytes: usize [Bytes] "what was asked for",
             live_bytes: usize [Bytes] "what was alive after the last collection",
@@ -841,6 +912,7 @@ events! {
         net [GCFinalizersBegin = 14 v 1 op 19: Default GC Informational]
         mps []
         ghc []
+        usdt [finalizer_begin]
         fields {
             count: u32 [Count] "objects that are due",
         }
@@ -851,6 +923,7 @@ events! {
         net [GCFinalizersEnd = 13 v 1 op 15: Default GC Informational]
         mps []
         ghc []
+        usdt [finalizer_end]
         fields {
             count: u32 [Count] "finalizers that were run",
         }

@@ -14,6 +14,7 @@
 //! | [`clock`] | monotonic time; the time budget that job control can't eat | yes | yes |
 //! | [`futex`] | wait and wake | yes, errno preserved | yes |
 //! | [`memory`] | reservations, commits, probes | `is_mapped`, `lowest_mapped` | yes (system calls only) |
+//! | [`probe`] | places that tracers find by name | yes | yes |
 //! | [`thread`] | thread ids, stacks, tgkill, exit keys, atfork | `gettid`, `tgkill` | `gettid`, `tgkill` |
 //! | [`registers`] | push the callee-saved registers | yes | yes |
 //! | [`signals`] | handlers and masks | what the handler calls: see there | masks only |
@@ -31,6 +32,7 @@ pub(crate) mod exit;
 pub(crate) mod file;
 pub(crate) mod futex;
 pub(crate) mod memory;
+pub(crate) mod probe;
 pub(crate) mod proc_status;
 pub(crate) mod registers;
 pub(crate) mod signals;

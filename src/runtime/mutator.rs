@@ -26,9 +26,6 @@ use crate::world::{AttachError, ThreadName, Tid};
 /// An allocation tick is sampled each time this many bytes were handed to a thread, as .NET does.
 const TICK_BYTES: usize = 100 << 10;
 
-/// How often a mutator looks at a lock that is taken before it sleeps: one or two microseconds.
-const SPINS: u32 = 64;
-
 /// There is no room for an object, and a collection did not make any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
@@ -291,20 +288,11 @@ impl Mutator {
 
     /// Takes a lock that a collector may hold while it waits for us to stop.
     pub(crate) fn lock<'a>(&self, lock: &'a Lock) -> LockGuard<'a> {
-        let me = self.record.tid().0 as u32;
-        if let Ok(guard) = lock.try_lock_as(me) {
-            return guard;
+        // Without a region if nobody has it.
+        match lock.try_lock_as(self.record.tid().0 as u32) {
+            Ok(guard) => guard,
+            Err(_) => self.record.lock(lock),
         }
-        // Another mutator has let it go before a system call could begin; a collector keeps it for long.
-        for _ in 0..SPINS {
-            std::hint::spin_loop();
-            if lock.seems_free()
-                && let Ok(guard) = lock.try_lock_as(me)
-            {
-                return guard;
-            }
-        }
-        self.record.lock(lock)
     }
 
     fn allocation_lock(&self) -> LockGuard<'_> {

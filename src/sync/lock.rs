@@ -83,11 +83,6 @@ impl Lock {
         self.take(me, 0).map(|()| self.guard())
     }
 
-    /// Whether nobody holds it: a hint.
-    pub(crate) fn seems_free(&self) -> bool {
-        self.word.load(Ordering::Relaxed) == 0
-    }
-
     /// Takes the lock, sleeping at most once and at most `ns`. It may come back earlier without the lock (a signal,
     /// a race); the caller keeps the account of its time, asks again, and at the end knows whom to name.
     pub(crate) fn lock_slice(&self, ns: u64) -> Result<LockGuard<'_>, HeldBy> {

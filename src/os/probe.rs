@@ -1,0 +1,112 @@
+//! Probes: places in the program that a tracer finds by name, by a note in the file.
+//!
+//! gdb, perf, bpftrace and SystemTap know a convention by which a program tells where something happens and where its
+//! arguments are at that moment: *user-space statically defined tracing*. At the place stands a `nop`; who wants to know
+//! puts a breakpoint over it. A note (owner `stapsdt`, type 3) says which nop:
+//!
+//! ```text
+//! section .note.stapsdt, not loaded, one note per place:      section .probes, loaded, writable:
+//!   address of the nop  ──────────────► 90  nop                 semaphore: how many look
+//!   address of .stapsdt.base, as the linker saw it                 ▲
+//!   address of the semaphore ──────────────────────────────────────┘
+//!   "stopworld\0" "gc_start\0" "4@%esi 4@%edx\0"                provider, name, where the arguments are
+//! ```
+//!
+//! The tools raise the semaphore, a number of 16 bits, as long as they look. So a thread need not even pass the place while
+//! nobody does: [`Semaphore::lookers`] is one load, and the nop can stand behind a jump that is not taken.
+//!
+//! **Traps.** They are all in how the parts are laid out, and each makes some tool see nothing, or the wrong address:
+//!
+//! * A program can be moved after it was linked, and the notes are not. The tools notice by `.stapsdt.base`, and without that
+//!   section gdb sees no probe at all. Nothing refers to it that is loaded, so a linker that collects unused sections drops
+//!   it, unless it is to be retained (the `R` in its flags).
+//! * perf takes the section's offset in the file for its address, and so moves every probe by the difference. A uprobe is
+//!   placed by an offset in the file, so that is right exactly if the difference is that of the program's text, which lld
+//!   does not place at its own offset. Therefore `.stapsdt.base` is marked as executable: it lies in the text's segment.
+//! * The note does not keep the function alive that it speaks of, not with lld: what is left is a probe at address 0. What
+//!   keeps it is a second reference, from `.probes.places`, which is loaded and retained.
+//! * A tracer looks for the semaphore in the file: it must stand in a section that has contents there, which `.bss` has not.
+//!
+//! The notes are no debug information. They survive `strip`, and need no symbols (`.event.probes`).
+
+use crate::sync::{AtomicU32, Ordering};
+
+/// How many tools look at a probe. The kernel, and gdb, count in the low half; nobody touches the high one, which is here
+/// so that a single load of 32 bits can be combined with others.
+#[derive(Debug)]
+#[repr(transparent)]
+pub(crate) struct Semaphore(AtomicU32);
+
+impl Semaphore {
+    /// For a static in the section `.probes`.
+    pub(crate) const fn new() -> Semaphore {
+        Semaphore(AtomicU32::new(0))
+    }
+
+    /// Not 0 while somebody looks. Relaxed: it only guesses, as everything does that is armed from outside.
+    #[inline(always)]
+    pub(crate) fn lookers(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A probe `provider:name`: the nop, and its note. The arguments are variables of type `u32`, `u64` or `usize`.
+///
+/// A function that holds one must not be inlined if the probe is to have one place; with several it works too.
+macro_rules! site {
+    ($provider:literal, $name:ident, $semaphore:path, $first:ident: $first_type:ident $(, $field:ident: $type:ident)*) => {
+        // SAFETY: a nop, and sections that nothing executes. Whoever puts a breakpoint on it restores what it changes.
+        unsafe {
+            std::arch::asm!(
+                "990: nop",
+                ".pushsection .note.stapsdt, \"\", \"note\"",
+                ".balign 4",
+                ".4byte 992f - 991f, 994f - 993f, 3",
+                "991: .asciz \"stapsdt\"",
+                "992: .balign 4",
+                "993: .8byte 990b, _.stapsdt.base, {semaphore}",
+                concat!(".asciz \"", $provider, "\""),
+                concat!(".asciz \"", stringify!($name), "\""),
+                concat!(
+                    ".asciz \"",
+                    $crate::os::probe::operand!($first $first_type)
+                    $(, " ", $crate::os::probe::operand!($field $type))*,
+                    "\""
+                ),
+                "994: .balign 4",
+                ".popsection",
+                ".pushsection .probes.places, \"aR\", \"progbits\"",
+                ".4byte 990b - .",
+                ".popsection",
+                // Once per program, whoever else has probes.
+                ".ifndef _.stapsdt.base",
+                ".pushsection .stapsdt.base, \"axGR\", \"progbits\", .stapsdt.base, comdat",
+                ".weak _.stapsdt.base",
+                ".hidden _.stapsdt.base",
+                "_.stapsdt.base: .space 1",
+                ".size _.stapsdt.base, 1",
+                ".popsection",
+                ".endif",
+                semaphore = sym $semaphore,
+                $first = in(reg) $first,
+                $($field = in(reg) $field,)*
+                options(att_syntax, nostack, preserves_flags),
+            );
+        }
+    };
+}
+pub(crate) use site;
+
+/// How a note says where an argument is: its bytes, unsigned, and the register.
+macro_rules! operand {
+    ($field:ident u32) => {
+        concat!("4@{", stringify!($field), ":e}")
+    };
+    ($field:ident u64) => {
+        concat!("8@{", stringify!($field), ":r}")
+    };
+    ($field:ident usize) => {
+        concat!("8@{", stringify!($field), ":r}")
+    };
+}
+pub(crate) use operand;

@@ -1,0 +1,275 @@
+//! Every phase of a collection is a probe that gdb, perf and bpftrace find by its name and stop at, with the event's fields
+//! as its arguments: `.event.probes`.
+//!
+//! Who has other files that they should be in, as linked in other ways, names them in `STOPWORLD_PROBES_IN`, with colons
+//! between them.
+
+mod usdt_support;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use rstest::rstest;
+use stopworld::World;
+use stopworld::events::DESCRIPTORS;
+use usdt_support::hold_against_the_table;
+
+/// In the environment of the program that is traced.
+const TRACED: &str = "STOPWORLD_TRACED";
+
+const COLLECTIONS: usize = 3;
+
+/// The arguments by which this program becomes the one that is traced.
+const THE_PROGRAM: [&str; 4] = ["--exact", "the_program_under_a_tracer", "--test-threads", "1"];
+
+/// Not a test by itself: the program that is traced. Nobody listens to its events.
+#[test]
+fn the_program_under_a_tracer() {
+    if std::env::var_os(TRACED).is_none() {
+        return;
+    }
+    let world = World::builder().build().unwrap();
+    // SAFETY: this thread keeps no reference.
+    let m = unsafe { world.attach("main") }.unwrap();
+    for _ in 0..COLLECTIONS {
+        m.alloc_array::<u64>(5_000, |_| 0).unwrap();
+        m.collect().unwrap();
+    }
+}
+
+/// What becomes of the program before it is traced.
+#[derive(Clone, Copy, Debug)]
+enum Made {
+    AsItIs,
+    /// Without any symbols and debug information, as it would be shipped.
+    Stripped,
+}
+
+/// This program. `None` if it can't be made so.
+fn program(folder: &Path, made: Made) -> Option<PathBuf> {
+    let this = std::env::current_exe().unwrap();
+    let Made::Stripped = made else { return Some(this) };
+    let copy = folder.join("stripped");
+    match Command::new("strip").arg("--strip-all").arg("-o").args([&copy, &this]).status() {
+        Ok(status) => {
+            assert!(status.success());
+            Some(copy)
+        }
+        Err(_) => {
+            println!("skipped: needs strip");
+            None
+        }
+    }
+}
+
+/// Whether a tool is there; says so if not.
+fn has(tool: &str) -> bool {
+    let is_there = Command::new(tool).arg("--version").output().is_ok();
+    if !is_there {
+        println!("skipped: needs {tool}");
+    }
+    is_there
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// What a tracer was told to print, perhaps behind what the program has printed.
+fn told(said: &str) -> Vec<&str> {
+    said.lines().filter_map(|line| line.find("told: ").map(|at| &line[at..])).collect()
+}
+
+/// What each tracer is told to print of an explicit collection, which has reason 1: as many as there were.
+fn expected() -> Vec<String> {
+    let of_one = |number| [format!("told: start {number} for 1"), format!("told: end {number}")];
+    (1..=COLLECTIONS).flat_map(of_one).collect()
+}
+
+#[rstest]
+#[case::as_it_is(Made::AsItIs)]
+#[case::stripped(Made::Stripped)]
+fn the_notes_in_the_file_say_what_the_table_says(#[case] made: Made) {
+    let folder = tempfile::tempdir().unwrap();
+    if let Some(program) = program(folder.path(), made) {
+        hold_against_the_table(&program);
+    }
+}
+
+#[test]
+fn so_they_do_in_files_that_were_linked_in_other_ways() {
+    for file in std::env::var("STOPWORLD_PROBES_IN").iter().flat_map(|files| files.split(':')) {
+        hold_against_the_table(Path::new(file));
+    }
+}
+
+#[test]
+fn a_probe_is_called_as_the_function_that_fires_its_event_and_is_in_the_documentation() {
+    let page = include_str!("../docs/probes.md");
+    let mut listed: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+    for descriptor in &DESCRIPTORS {
+        let Some(probe) = descriptor.probe else { continue };
+        assert_eq!(descriptor.fire.strip_prefix("fire_"), Some(probe));
+        let fields: Vec<_> = descriptor.fields.iter().map(|field| format!("`{}`", field.name)).collect();
+        let row = format!("| `{probe}` | {} | {} |", fields.join(", "), descriptor.summary());
+        let place =
+            listed.iter().position(|line| *line == row).unwrap_or_else(|| panic!("docs/probes.md lacks\n{row}"));
+        listed.remove(place);
+    }
+    assert!(listed.is_empty(), "there are no such probes: {listed:#?}");
+}
+
+#[rstest]
+#[case::as_it_is(Made::AsItIs)]
+#[case::stripped(Made::Stripped)]
+fn gdb_lists_the_probes_and_breaks_at_them(#[case] made: Made) {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = program(folder.path(), made).filter(|_| has("gdb")) else { return };
+    let script = folder.path().join("script");
+    std::fs::write(
+        &script,
+        r#"
+set pagination off
+set confirm off
+set language c
+info probes stap stopworld
+break -probe-stap stopworld:gc_start
+commands
+  silent
+  printf "told: start %u for %u\n", $_probe_arg0, $_probe_arg1
+  continue
+end
+break -probe-stap stopworld:gc_end
+commands
+  silent
+  printf "told: end %u\n", $_probe_arg0
+  continue
+end
+run
+"#,
+    )
+    .unwrap();
+    let output = Command::new("gdb")
+        .args(["-nx", "-batch", "-x"])
+        .arg(&script)
+        .arg("--args")
+        .arg(program)
+        .args(THE_PROGRAM)
+        .env(TRACED, "1")
+        .output()
+        .unwrap();
+    let said = said(&output);
+    for probe in DESCRIPTORS.iter().filter_map(|descriptor| descriptor.probe) {
+        let is_listed = |line: &str| line.split_whitespace().take(3).eq(["stap", "stopworld", probe]);
+        assert!(said.lines().any(is_listed), "{probe}: {said}");
+    }
+    if ["ptrace: Operation not permitted", "Could not trace"].iter().any(|denied| said.contains(denied)) {
+        println!("skipped: needs gdb that may trace: {said}");
+        return;
+    }
+    assert_eq!(told(&said), expected(), "{said}");
+}
+
+#[test]
+fn bpftrace_sees_the_phases() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = program(folder.path(), Made::Stripped).filter(|_| has("bpftrace")) else { return };
+    let usdt = format!("usdt:{}:stopworld", program.display());
+    let script = format!(
+        r#"{usdt}:gc_start {{ printf("told: start %d for %d\n", arg0, arg1); }}
+           {usdt}:gc_end {{ printf("told: end %d\n", arg0); }}"#
+    );
+    let command = format!("{} {}", program.display(), THE_PROGRAM.join(" "));
+    let output = Command::new("bpftrace").args(["-e", &script, "-c", &command]).env(TRACED, "1").output().unwrap();
+    let said = said(&output);
+    if !output.status.success() {
+        let denied = ["as the root user", "not permitted", "ermission denied", "BTF", "debugfs", "tracefs"];
+        assert!(denied.iter().any(|word| said.contains(word)), "{said}");
+        println!("skipped: needs bpftrace that may trace: {said}");
+        return;
+    }
+    assert_eq!(told(&said), expected(), "{said}");
+}
+
+/// perf with a cache of its own, and the probes that it has defined, which are the whole machine's: they go with this.
+struct Perf {
+    cache: tempfile::TempDir,
+    defined: Vec<String>,
+}
+
+impl Perf {
+    fn run(&self, arguments: &[&str]) -> Output {
+        let cache = self.cache.path().to_str().unwrap();
+        Command::new("perf").args(["--buildid-dir", cache]).args(arguments).env(TRACED, "1").output().unwrap()
+    }
+
+    /// Defines a probe. It may get another name, since somebody else may have it defined: `sdt_stopworld:gc_start_1`.
+    ///
+    /// # Errors
+    /// What perf has to say.
+    fn define(&mut self, name: &str) -> Result<(), String> {
+        let output = self.run(&["probe", "--force", &format!("sdt_stopworld:{name}")]);
+        let said = said(&output);
+        let defined = said.lines().find_map(|line| line.trim().strip_suffix(')')?.split_once(" (on %"));
+        match defined {
+            Some((defined, _)) if output.status.success() => self.defined.push(defined.to_owned()),
+            _ => return Err(said),
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Perf {
+    fn drop(&mut self) {
+        for defined in &self.defined {
+            self.run(&["probe", "--quiet", "--del", defined]);
+        }
+    }
+}
+
+#[test]
+fn perf_records_the_phases() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = program(folder.path(), Made::Stripped).filter(|_| has("perf")) else { return };
+    let program = program.to_str().unwrap();
+    let mut perf = Perf { cache: tempfile::tempdir().unwrap(), defined: Vec::new() };
+    let added = perf.run(&["buildid-cache", "--add", program]);
+    assert!(added.status.success(), "{}", said(&added));
+    let listed = said(&perf.run(&["list", "sdt"]));
+    for probe in DESCRIPTORS.iter().filter_map(|descriptor| descriptor.probe) {
+        assert!(
+            listed.lines().any(|line| line.trim().starts_with(&format!("sdt_stopworld:{probe} "))),
+            "{probe}: {listed}"
+        );
+    }
+    for name in ["gc_start", "gc_end"] {
+        if let Err(said) = perf.define(name) {
+            println!("skipped: needs perf that may define probes: {said}");
+            return;
+        }
+    }
+
+    let data = folder.path().join("data");
+    let data = data.to_str().unwrap();
+    let mut record = vec!["record", "--quiet", "-o", data];
+    record.extend(perf.defined.iter().flat_map(|event| ["-e", event]));
+    record.extend(["--", program]);
+    record.extend(THE_PROGRAM);
+    let recorded = perf.run(&record);
+    if !recorded.status.success() {
+        println!("skipped: needs perf that may record: {}", said(&recorded));
+        return;
+    }
+    // `sdt_stopworld:gc_start: (55d6ce24a2b3) arg1=1 arg2=1`
+    let script = said(&perf.run(&["script", "-i", data, "-F", "event,trace"]));
+    let told = script.lines().filter_map(|line| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let [event, _, arguments @ ..] = &words[..] else { return None };
+        let which = perf.defined.iter().position(|defined| event.strip_suffix(':') == Some(defined))?;
+        Some(match (which, arguments) {
+            (0, [number, reason]) => format!("told: start {} for {}", &number[5..], &reason[5..]),
+            (_, number) => format!("told: end {}", &number[0][5..]),
+        })
+    });
+    assert_eq!(told.collect::<Vec<_>>(), expected(), "{script}");
+}
