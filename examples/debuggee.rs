@@ -193,7 +193,11 @@ fn verify(list: Gc<Bead>, count: u64, shared: &Shared) {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut arguments = std::env::args().skip(1);
+    run(std::env::args().skip(1))
+}
+
+/// The whole program.
+pub fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
     let (mut threads, mut collections, mut pause, mut limit) = (8, u64::MAX, Duration::from_micros(200), None);
     while let Some(option) = arguments.next() {
         let value: u64 = arguments.next().ok_or("each option has a value")?.parse()?;

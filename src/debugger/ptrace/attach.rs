@@ -34,6 +34,7 @@ use super::memory::Memory;
 use super::sys::{self, Alarm, Patience, Report, Waited};
 use super::tracee::{Stop, Tracee};
 use super::{Options, TargetState, proc};
+use crate::sync::{AtomicU32, Ordering};
 
 /// A list of threads that changes more often than this is not attached to.
 const MOST_PASSES: usize = 1000;
@@ -130,6 +131,9 @@ impl Debugger {
             extended_room: sys::extended_room(),
             tracees: BTreeMap::new(),
             libraries: Vec::new(),
+            who: new_number(),
+            tracer: sys::this_thread(),
+            answered: Vec::new(),
             in_control: HashSet::new(),
             breakpoints: BTreeMap::new(),
             stop: None,
@@ -162,7 +166,7 @@ impl Debugger {
                         new = true;
                     }
                     // It was born seized, and will report it; or it has ended, or is about to.
-                    Err(_) if proc::tracer(self.pid, tid) == std::process::id() as i32 => {
+                    Err(_) if proc::tracer(self.pid, tid) == self.tracer => {
                         self.tracees.insert(tid, Tracee::new(Stop::Running));
                         new = true;
                     }
@@ -209,7 +213,8 @@ impl Debugger {
         self.hold_at = PhaseSet::NONE;
         self.release_user_holds();
         let until = Instant::now() + END_WITHIN;
-        while self.stop.is_some() && self.state == TargetState::Alive && Instant::now() < until {
+        let is_busy = |d: &Self| d.stop.is_some() || !d.answered.is_empty();
+        while is_busy(self) && self.state == TargetState::Alive && Instant::now() < until {
             self.go_on()?;
             if !self.take(Patience::Look)? {
                 let ticking = self.alarm.ticking();
@@ -242,7 +247,7 @@ impl Debugger {
         let _ = self.halt(|_, _| true);
         for library in &self.libraries {
             if self.in_control.contains(&library.descriptor)
-                && self.memory.word(library.control()).is_ok_and(|word| word >> 32 == u64::from(std::process::id()))
+                && self.memory.word(library.control()).is_ok_and(|word| word >> 32 == u64::from(self.who))
             {
                 let _ = self.memory.write(library.control(), &0u64.to_le_bytes());
             }
@@ -299,6 +304,13 @@ impl Debugger {
     pub(super) fn must_be_alive(&self) -> Result<(), DebuggerError> {
         if self.state == TargetState::Alive { Ok(()) } else { Err(DebuggerError::Ended) }
     }
+}
+
+/// A number that no attachment has had, in this process or in another one that lives.
+fn new_number() -> u32 {
+    static ATTACHMENTS: AtomicU32 = AtomicU32::new(1);
+    // Process ids have 22 bits.
+    std::process::id() & 0x3f_ffff | ATTACHMENTS.fetch_add(1, Ordering::Relaxed) << 22
 }
 
 impl Drop for Debugger {

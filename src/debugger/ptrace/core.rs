@@ -31,6 +31,13 @@ pub struct Debugger {
     pub(super) extended_room: usize,
     pub(super) tracees: BTreeMap<i32, Tracee>,
     pub(super) libraries: Vec<Library>,
+    /// The number in our control words. No two attachments have the same, or a collection that the first has begun might be taken for one
+    /// that the second holds.
+    pub(super) who: u32,
+    /// The thread that is the tracer.
+    pub(super) tracer: i32,
+    /// Worlds under assisted stops, with the threads that were answered for: those stay until the start.
+    pub(super) answered: Vec<(Address, i32)>,
     /// Libraries whose control word is ours, by the address of the descriptor.
     pub(super) in_control: HashSet<Address>,
     /// The text under each breakpoint of ours.
@@ -509,7 +516,7 @@ impl Debugger {
         if self.options.phases == super::Phases::Told || !self.hold_at.is_empty() {
             word |= Control::PHASES;
         }
-        word | u64::from(std::process::id()) << 32
+        word | u64::from(self.who) << 32
     }
 
     /// Says to each library that we are in control, unless it can't tell us anything yet.

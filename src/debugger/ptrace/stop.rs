@@ -73,6 +73,26 @@ impl Batch {
         self.pieces.push((at.0, start..self.bytes.len()));
     }
 
+    /// The registers into the save area of a record, whose word of how much is used is at `used`.
+    fn add_to_save_area(
+        &mut self,
+        record: &Record,
+        general: &sys::General,
+        image: &[u8],
+        used: usize,
+    ) -> Result<(), TargetError> {
+        let bytes = sys::general_bytes(general);
+        let len = bytes.len() + image.len();
+        if record.save_area.is_null() || record.save_area_size < len {
+            let (what, at, found) = ("the save area", record.save_area, record.save_area_size as u64);
+            return Err(TargetError::Size { what, at, found, least: len, most: usize::MAX });
+        }
+        self.add(record.save_area, bytes);
+        self.add(record.save_area.offset(bytes.len()), image);
+        self.add(record.address.offset(used), &(len as u32).to_le_bytes());
+        Ok(())
+    }
+
     fn write(&self, debugger: &Debugger) -> Result<(), DebuggerError> {
         let pieces = self.pieces.iter().map(|(at, range)| Piece { at: *at, bytes: &self.bytes[range.clone()] });
         Ok(debugger.memory.write_all(&pieces.collect::<Vec<_>>())?)
@@ -169,6 +189,8 @@ impl Debugger {
         self.death.reached(Step::StopNotified);
         let world = self.libraries[library].world(&self.memory, request.world)?;
         let (number, epoch, by) = (world.number, request.epoch, Tid(tid));
+        // What is left of an earlier stop whose start was not told.
+        self.release_answered(request.world);
         let (stopped, frozen) = match self.mode_of(request) {
             Mode::Full => match self.stop_all_others(tid, library, &world, request, arrived) {
                 Ok(Some(stopped)) => {
@@ -344,7 +366,7 @@ impl Debugger {
                 batch.pieces.push((places.frame, start..batch.bytes.len()));
                 places.frame
             } else {
-                self.into_save_area(record, &general, &image, batch, used)?;
+                batch.add_to_save_area(record, &general, &image, used)?;
                 general.rsp.wrapping_sub(frame::RED_ZONE)
             };
             batch.add(record.slot, &lowest.to_le_bytes());
@@ -366,26 +388,6 @@ impl Debugger {
             Stop::Notification(_) => self.options.channel == super::Channel::Signal,
             _ => true,
         }
-    }
-
-    fn into_save_area(
-        &self,
-        record: &Record,
-        general: &sys::General,
-        image: &[u8],
-        batch: &mut Batch,
-        used: usize,
-    ) -> Result<(), DebuggerError> {
-        let bytes = sys::general_bytes(general);
-        let len = bytes.len() + image.len();
-        if record.save_area.is_null() || record.save_area_size < len {
-            let (what, at, found) = ("the save area", record.save_area, record.save_area_size as u64);
-            return Err(TargetError::Size { what, at, found, least: len, most: usize::MAX }.into());
-        }
-        batch.add(record.save_area, bytes);
-        batch.add(record.save_area.offset(bytes.len()), image);
-        batch.add(record.address.offset(used), &(len as u32).to_le_bytes());
-        Ok(())
     }
 
     /// Sends the threads to `park`, where they stay while they stand, and which they only see if we die.
@@ -419,6 +421,7 @@ impl Debugger {
         if self.stop.is_some_and(|stop| stop.collecting == tid && stop.world == request.world) {
             self.end_full_stop();
         }
+        self.release_answered(request.world);
         self.statistics.starts += 1;
         Statistics::sample(&mut self.statistics.start_ns, arrived.elapsed());
         let (world, epoch) = (world.number, request.epoch);
@@ -466,17 +469,20 @@ impl Debugger {
         let offsets = self.libraries[library].thread;
         let mut batch = Batch::default();
         let mut served = 0;
-        for record in records.iter().filter(|record| record.standing() == Standing::Running) {
+        let unanswered = |record: &&Record| record.standing() == Standing::Running && record.frozen != epoch;
+        for record in records.iter().filter(unanswered) {
             let tid = record.tid.0;
             let Some(tracee) = self.tracees.get_mut(&tid).filter(|t| t.by_user && t.stands()) else { continue };
             tracee.enrolled = Some(Enrolled { library, world: world.address, record: record.address });
             let general = sys::general(tid).map_err(system("reading registers"))?;
             let mut image = Vec::new();
             sys::extended(tid, self.extended_room, &mut image).map_err(system("reading the extended state"))?;
-            self.into_save_area(record, &general, &image, &mut batch, offsets.save_area_used)?;
+            batch.add_to_save_area(record, &general, &image, offsets.save_area_used)?;
             let stack_ptr = general.rsp.wrapping_sub(frame::RED_ZONE);
             batch.add(record.slot, &stack_ptr.to_le_bytes());
             batch.add(record.address.offset(offsets.frozen), &epoch.to_le_bytes());
+            tracee.by_world = true;
+            self.answered.push((world.address, tid));
             served += 1;
         }
         batch.write(self)?;
@@ -484,6 +490,29 @@ impl Debugger {
         self.statistics.slots_written += served as u64;
         self.death.reached(Step::FrozenServed);
         Ok(served)
+    }
+
+    /// The world runs: who was answered for goes on if the user has let it go meanwhile.
+    fn release_answered(&mut self, world: Address) {
+        let mut going = Vec::new();
+        let (answered, others) = std::mem::take(&mut self.answered).into_iter().partition(|(w, _)| *w == world);
+        self.answered = others;
+        for (_, tid) in Vec::<(Address, i32)>::from(answered) {
+            // A thread is a mutator of one world, but the record that said so may have been damaged.
+            let elsewhere = self.answered.iter().any(|(_, other)| *other == tid);
+            if let Some(tracee) = self.tracees.get_mut(&tid).filter(|_| !elsewhere)
+                && std::mem::take(&mut tracee.by_world)
+            {
+                self.statistics.kept_frozen += u64::from(tracee.by_user);
+                going.push(tid);
+            }
+        }
+        for tid in going {
+            let goes = self.tracees.get(&tid).is_some_and(|t| !t.is_held() && !matches!(t.stop, Stop::Notification(_)));
+            if goes {
+                self.let_go(tid);
+            }
+        }
     }
 
     fn again(&mut self, library: usize, request: &Request) -> Result<Served, DebuggerError> {

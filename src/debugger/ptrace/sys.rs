@@ -327,6 +327,12 @@ fn piece(at: usize, len: usize) -> libc::iovec {
     libc::iovec { iov_base: at as *mut _, iov_len: len }
 }
 
+/// The calling thread's id.
+pub(super) fn this_thread() -> i32 {
+    // SAFETY: no arguments, no failure.
+    unsafe { libc::gettid() }
+}
+
 /// Kills a process.
 pub(super) fn kill(pid: i32) -> io::Result<()> {
     // SAFETY: a system call on another process.
