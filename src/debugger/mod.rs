@@ -7,6 +7,7 @@
 //! | how its answers become a stop | [`bridge`], and the protocol, pure, as the model checker runs it, `protocol.rs` |
 //! | what it may ask inside the process | [`inspect`] |
 //! | the same in one process, without ptrace | [`mock`] |
+//! | such a debugger, a process of its own | `ptrace` |
 
 pub mod bridge;
 pub mod contract;
@@ -16,6 +17,8 @@ pub mod notify;
 pub(crate) mod protocol;
 #[cfg(test)]
 mod protocol_tests;
+#[cfg(feature = "debugger")]
+pub mod ptrace;
 
 pub use crate::world::{Phase, PublishedWorld, WORLD_OFFSETS, WorldList, WorldOffsets};
 

@@ -1,0 +1,322 @@
+//! The beginning and the end of a debugger's time with a process.
+//!
+//! # Attaching
+//!
+//! Threads are seized one by one, and are born meanwhile; from the first one on they are born seized, so the list is read until a
+//! pass finds nobody new. Then all are stopped once, so that the descriptor, the control word and the lists are read and written in a
+//! process that stands, and run on.
+//!
+//! # Launching
+//!
+//! The child is forked by us and waits on a pipe; it is seized there, so neither PTRACE_TRACEME nor a stop signal is needed, and it
+//! reports its exec. At that moment the program is mapped and nothing of it has run. Its descriptor is where it will be, and the control
+//! word in it is no pointer that the dynamic linker would overwrite: so it is written then, and the very first stop of the very first world
+//! comes to us. What is not relocated yet is read when the first notification comes.
+//!
+//! # Detaching
+//!
+//! At any moment. A stop of the world that is under way is let come to its end; if it does not in time, the threads are left as a dead
+//! debugger would leave them, but in order: in `park`, where they wait for the end of the collection, each seizure ended by a request
+//! and no signal sent. A notification that nobody has served is not acknowledged, and the collector goes on by itself.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use super::core::{Crowd, Debugger};
+use super::death::{Death, Step};
+use super::error::{DebuggerError, system};
+use super::event::{PhaseSet, Statistics};
+use super::memory::Memory;
+use super::sys::{self, Alarm, Patience, Report, Waited};
+use super::tracee::{Stop, Tracee};
+use super::{Options, TargetState, proc};
+use crate::sync::{AtomicU32, Ordering};
+
+/// A list of threads that changes more often than this is not attached to.
+const MOST_PASSES: usize = 1000;
+
+/// How long an end in order may take.
+const END_WITHIN: Duration = Duration::from_secs(2);
+/// How long a killed process may take to end.
+const KILL_WITHIN: Duration = Duration::from_secs(10);
+
+impl Debugger {
+    /// Begins to debug a process that runs. Its threads run on.
+    ///
+    /// # Errors
+    /// There is no such process, or it may not be traced.
+    pub fn attach(pid: i32, options: Options) -> Result<Self, DebuggerError> {
+        let alarm = Alarm::new().map_err(system("setting a timer"))?;
+        let leader = proc::threads(pid).map_err(|_| DebuggerError::NoProcess(pid))?;
+        // Before anything is seized: with the first thread that lives.
+        let live = leader.iter().copied().find(|tid| !proc::is_zombie(pid, *tid));
+        let live = live.ok_or(DebuggerError::NoProcess(pid))?;
+        let refused = |_: io::Error| DebuggerError::NotAllowed { pid, tracer: proc::tracer(pid, live) };
+        if pid == std::process::id() as i32 {
+            return Err(DebuggerError::NotAllowed { pid, tracer: 0 });
+        }
+        let memory = Memory::open(pid, live).map_err(refused)?;
+        let mut debugger = Self::new(pid, options, memory, alarm);
+        debugger.is_others_child = proc::parent(pid) == std::process::id() as i32;
+        if let Err(error) = debugger.seize_all() {
+            debugger.let_all_go_for_good();
+            return Err(error);
+        }
+        debugger.death.reached(Step::Attached);
+        let silent = debugger.halt(|_, _| true);
+        debugger.silent.extend(silent.into_iter().map(|(tid, _)| tid.0));
+        debugger.search();
+        debugger.enroll();
+        debugger.resume_unheld();
+        // Whoever is here now is not news.
+        debugger.events.retain(|event| !matches!(event, super::Event::ThreadCreated { .. }));
+        debugger.statistics.created = 0;
+        Ok(debugger)
+    }
+
+    /// Runs a program under the debugger. It stands before its first instruction, held by the user.
+    ///
+    /// # Errors
+    /// The program can't be run, or may not be traced.
+    pub fn launch(program: &OsStr, arguments: &[OsString], options: Options) -> Result<Self, DebuggerError> {
+        let shown = program.to_string_lossy().into_owned();
+        let refused = |error: io::Error| DebuggerError::Launch { program: shown.clone(), error };
+        let alarm = Alarm::new().map_err(system("setting a timer"))?;
+        let string = |text: &OsStr| CString::new(text.as_bytes()).map_err(|error| refused(error.into()));
+        let program = string(program)?;
+        let mut argv = vec![program.clone()];
+        for argument in arguments {
+            argv.push(string(argument)?);
+        }
+        let mut child = sys::launch(&program, &argv).map_err(refused)?;
+        let pid = child.pid;
+        let memory = Memory::open(pid, pid).map_err(refused)?;
+        let mut debugger = Self::new(pid, options, memory, alarm);
+        sys::seize(pid).map_err(|_| DebuggerError::NotAllowed { pid, tracer: 0 })?;
+        debugger.tracees.insert(pid, Tracee::new(Stop::Running));
+        child.go().map_err(refused)?;
+        loop {
+            match sys::wait(pid, Patience::Sleep) {
+                Waited::Reported(_, Report::Exec) => break,
+                Waited::Reported(_, report) if report.is_end() => {
+                    debugger.state = TargetState::Exited(127);
+                    let error = child.error().unwrap_or_else(|| io::Error::other("it ended before it began"));
+                    return Err(DebuggerError::Launch { program: shown, error });
+                }
+                Waited::Reported(tid, report) => debugger.handle(tid, report)?,
+                Waited::Nothing => {}
+                Waited::Nobody => return Err(DebuggerError::NoProcess(pid)),
+            }
+        }
+        debugger.death.reached(Step::Attached);
+        if let Some(tracee) = debugger.tracees.get_mut(&pid) {
+            tracee.by_user = true;
+        }
+        debugger.settle(pid, Report::Exec);
+        debugger.events.retain(|event| !matches!(event, super::Event::Executed));
+        Ok(debugger)
+    }
+
+    fn new(pid: i32, options: Options, memory: Memory, alarm: Alarm) -> Self {
+        Self {
+            pid,
+            options,
+            state: TargetState::Alive,
+            memory,
+            alarm: Rc::new(alarm),
+            extended_room: sys::extended_room(),
+            tracees: BTreeMap::new(),
+            libraries: Vec::new(),
+            who: new_number(),
+            tracer: sys::this_thread(),
+            answered: Vec::new(),
+            in_control: HashSet::new(),
+            breakpoints: BTreeMap::new(),
+            stop: None,
+            hold_at: PhaseSet::NONE,
+            held: None,
+            events: VecDeque::new(),
+            statistics: Statistics::default(),
+            death: Death::from_environment(),
+            silent: HashSet::new(),
+            is_others_child: false,
+            job_stopped: false,
+            searched: Instant::now(),
+            complaints: HashSet::new(),
+            crowd: Crowd::OursOnly,
+        }
+    }
+
+    /// Seizes every thread, until a pass over the list finds nobody new.
+    fn seize_all(&mut self) -> Result<(), DebuggerError> {
+        for _ in 0..MOST_PASSES {
+            let threads = proc::threads(self.pid).map_err(|_| DebuggerError::NoProcess(self.pid))?;
+            let mut new = false;
+            for tid in threads {
+                if self.tracees.contains_key(&tid) {
+                    continue;
+                }
+                match sys::seize(tid) {
+                    Ok(()) => {
+                        self.tracees.insert(tid, Tracee::new(Stop::Running));
+                        new = true;
+                    }
+                    // It was born seized, and will report it; or it has ended, or is about to.
+                    Err(_) if proc::tracer(self.pid, tid) == self.tracer => {
+                        self.tracees.insert(tid, Tracee::new(Stop::Running));
+                        new = true;
+                    }
+                    Err(_) if proc::is_zombie(self.pid, tid) => {}
+                    Err(_) => {
+                        let tracer = proc::tracer(self.pid, tid);
+                        return Err(DebuggerError::NotAllowed { pid: self.pid, tracer });
+                    }
+                }
+            }
+            if !new {
+                break;
+            }
+        }
+        let dead_leader = !self.tracees.contains_key(&self.pid);
+        if self.tracees.is_empty() {
+            return Err(DebuggerError::NoProcess(self.pid));
+        }
+        if dead_leader {
+            // Its end comes with the last thread's, and it can't be seized any more.
+            self.is_others_child = proc::parent(self.pid) == std::process::id() as i32;
+        }
+        Ok(())
+    }
+
+    /// Lets all go that nobody holds.
+    pub(super) fn resume_unheld(&mut self) {
+        let standing: Vec<i32> = self.tracees.keys().copied().collect();
+        for tid in standing {
+            let Some(tracee) = self.tracees.get(&tid) else { continue };
+            if !tracee.is_held() && !matches!(tracee.stop, Stop::Notification(_)) {
+                self.let_go(tid);
+            }
+        }
+    }
+
+    /// Lets the process go its own way, at any moment. Nobody is left stopped; what the user held runs.
+    ///
+    /// # Errors
+    /// There is nothing to let go. What the kernel refuses on the way is not an error: it refuses to let go what is gone.
+    pub fn detach(&mut self) -> Result<(), DebuggerError> {
+        self.must_be_alive()?;
+        self.death.reached(Step::Detaching);
+        self.hold_at = PhaseSet::NONE;
+        self.release_user_holds();
+        let until = Instant::now() + END_WITHIN;
+        let is_busy = |d: &Self| d.stop.is_some() || !d.answered.is_empty();
+        while is_busy(self) && self.state == TargetState::Alive && Instant::now() < until {
+            self.go_on()?;
+            if !self.take(Patience::Look)? {
+                let ticking = self.alarm.ticking();
+                let _ = sys::peek(Patience::Sleep);
+                drop(ticking);
+            }
+        }
+        self.must_be_alive()?;
+        self.leave();
+        Ok(())
+    }
+
+    fn release_user_holds(&mut self) {
+        self.held = None;
+        for tracee in self.tracees.values_mut() {
+            tracee.by_user = false;
+            tracee.at_phase = false;
+        }
+        // Who waits for nothing but us goes on; notifications are served as if there were no end.
+        let waiting: Vec<i32> = self.tracees.keys().copied().collect();
+        for tid in waiting {
+            // What can't be served is not acknowledged, and that is all.
+            let _ = self.attend(tid);
+        }
+    }
+
+    /// Stops all, takes back what was written, and lets all go for good.
+    fn leave(&mut self) {
+        // A thread that does not stand is let go by the kernel when we end; nothing of ours is in its way.
+        let _ = self.halt(|_, _| true);
+        for library in &self.libraries {
+            if self.in_control.contains(&library.descriptor)
+                && self.memory.word(library.control()).is_ok_and(|word| word >> 32 == u64::from(self.who))
+            {
+                let _ = self.memory.write(library.control(), &0u64.to_le_bytes());
+            }
+        }
+        for (at, byte) in std::mem::take(&mut self.breakpoints) {
+            let _ = self.memory.write(super::Address(at), &[byte]);
+        }
+        self.let_all_go_for_good();
+    }
+
+    fn let_all_go_for_good(&mut self) {
+        let collecting = self.stop.take().map(|stop| stop.collecting);
+        let mut tracees = std::mem::take(&mut self.tracees);
+        // The collecting thread looks whether it is still traced: it goes last.
+        let last = collecting.and_then(|tid| Some((tid, tracees.remove(&tid)?)));
+        for (tid, tracee) in tracees.into_iter().chain(last) {
+            let signal = match tracee.stop {
+                Stop::Signal(signal) => signal,
+                _ => 0,
+            };
+            // Who does not stand can't be let go by request, nor who has ended.
+            let _ = sys::detach(tid, signal);
+        }
+        if self.state == TargetState::Alive {
+            self.state = TargetState::Detached;
+        }
+    }
+
+    /// Kills the process and waits for its end.
+    ///
+    /// # Errors
+    /// There is none, or it does not end.
+    pub fn kill(&mut self) -> Result<(), DebuggerError> {
+        self.must_be_alive()?;
+        sys::kill(self.pid).map_err(system("killing the process"))?;
+        for tracee in self.tracees.values_mut() {
+            (tracee.by_user, tracee.by_world, tracee.at_phase) = (false, false, false);
+        }
+        self.stop = None;
+        let until = Instant::now() + KILL_WITHIN;
+        while self.state == TargetState::Alive {
+            if Instant::now() >= until {
+                return Err(DebuggerError::NotKilled(self.pid));
+            }
+            if !self.take(Patience::Look)? {
+                let ticking = self.alarm.ticking();
+                let _ = sys::peek(Patience::Sleep);
+                drop(ticking);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn must_be_alive(&self) -> Result<(), DebuggerError> {
+        if self.state == TargetState::Alive { Ok(()) } else { Err(DebuggerError::Ended) }
+    }
+}
+
+/// A number that no attachment has had, in this process or in another one that lives.
+fn new_number() -> u32 {
+    static ATTACHMENTS: AtomicU32 = AtomicU32::new(1);
+    // Process ids have 22 bits.
+    std::process::id() & 0x3f_ffff | ATTACHMENTS.fetch_add(1, Ordering::Relaxed) << 22
+}
+
+impl Drop for Debugger {
+    fn drop(&mut self) {
+        if self.state == TargetState::Alive && self.detach().is_err() {
+            self.let_all_go_for_good();
+        }
+    }
+}

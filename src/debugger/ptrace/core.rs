@@ -1,0 +1,559 @@
+//! The event loop: who reports what, and what becomes of it.
+//!
+//! A report is first *settled*: it becomes a state of its thread ([`Stop`]), and news of births and ends. Then a thread that nobody holds
+//! goes on, or, before a notification, is served. During the stop of a world reports are only settled; what they ask for is done
+//! when the world runs again.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::death::{Death, Step};
+use super::error::DebuggerError;
+use super::event::{Event, Passed, PhaseSet, Statistics};
+use super::memory::{Address, Memory};
+use super::stop::FullStop;
+use super::sys::{self, Alarm, Nudge, Patience, Report, Waited};
+use super::target::{Library, TargetError};
+use super::tracee::{Notification, Stop, Tracee};
+use super::{Channel, Mode, Options, TargetState, modules, proc};
+use crate::os::Tid;
+
+/// A debugger with its one process. See the [module's text](super).
+pub struct Debugger {
+    pub(super) pid: i32,
+    pub(super) options: Options,
+    pub(super) state: TargetState,
+    pub(super) memory: Memory,
+    pub(super) alarm: Rc<Alarm>,
+    /// Room for a thread's extended state.
+    pub(super) extended_room: usize,
+    pub(super) tracees: BTreeMap<i32, Tracee>,
+    pub(super) libraries: Vec<Library>,
+    /// The number in our control words. No two attachments have the same, or a collection that the first has begun might be taken for one
+    /// that the second holds.
+    pub(super) who: u32,
+    /// The thread that is the tracer.
+    pub(super) tracer: i32,
+    /// Worlds under assisted stops, with the threads that were answered for: those stay until the start.
+    pub(super) answered: Vec<(Address, i32)>,
+    /// Libraries whose control word is ours, by the address of the descriptor.
+    pub(super) in_control: HashSet<Address>,
+    /// The text under each breakpoint of ours.
+    pub(super) breakpoints: BTreeMap<u64, u8>,
+    pub(super) stop: Option<FullStop>,
+    pub(super) hold_at: PhaseSet,
+    pub(super) held: Option<super::event::HeldPhase>,
+    pub(super) events: VecDeque<Event>,
+    pub(super) statistics: Statistics,
+    pub(super) death: Death,
+    /// Threads that did not stand in time: control is taken again when they have.
+    pub(super) silent: HashSet<i32>,
+    /// The process is a child of ours that somebody else will wait for.
+    pub(super) is_others_child: bool,
+    /// Whether the job is stopped, as its threads have told.
+    pub(super) job_stopped: bool,
+    /// When modules were looked through last.
+    pub(super) searched: Instant,
+    /// What was said of the target already: once is enough.
+    pub(super) complaints: HashSet<String>,
+    /// A child of this thread that has nothing to do with us has ended: the kernel names it again and again.
+    pub(super) crowd: Crowd,
+}
+
+/// Whether others have children on this thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Crowd {
+    OursOnly,
+    Strangers,
+}
+
+/// How often modules are looked through while no library is known.
+const SEARCH_EVERY: Duration = Duration::from_millis(50);
+
+/// Ends the wait of a debugger, from any thread.
+#[derive(Clone)]
+pub struct Waker(pub(super) Arc<Nudge>);
+
+impl Waker {
+    /// Makes the present or the next [`Debugger::poll`] come back soon.
+    pub fn wake(&self) {
+        self.0.nudge();
+    }
+}
+
+impl Debugger {
+    /// Serves the target until there is something to tell, until the time is over, or until somebody [wakes](Waker) it: `None`.
+    ///
+    /// # Errors
+    /// The kernel refused something; the target's own faults are events.
+    pub fn poll(&mut self, timeout: Duration) -> Result<Option<Event>, DebuggerError> {
+        let until = Instant::now() + timeout;
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Ok(Some(event));
+            }
+            if self.state != TargetState::Alive {
+                return Ok(None);
+            }
+            self.search_again();
+            self.serve_waiting()?;
+            if self.take(Patience::Look)? {
+                continue;
+            }
+            if self.alarm.was_nudged() || Instant::now() >= until {
+                return Ok(None);
+            }
+            if self.crowd == Crowd::Strangers {
+                std::thread::sleep(Duration::from_micros(500));
+                continue;
+            }
+            let ticking = self.alarm.ticking();
+            // What is there now is taken in the next round.
+            let peeked = sys::peek(Patience::Sleep);
+            drop(ticking);
+            if peeked.is_err() {
+                self.nobody_left();
+            }
+        }
+    }
+
+    /// What wakes it.
+    pub fn waker(&self) -> Waker {
+        Waker(self.alarm.nudge())
+    }
+
+    /// Takes one report and does what it asks for. Says whether there was one.
+    pub(super) fn take(&mut self, patience: Patience) -> Result<bool, DebuggerError> {
+        let reporter = match self.crowd {
+            Crowd::OursOnly => match sys::peek(patience) {
+                Ok(Some((reporter, end))) => self.is_ours(reporter, end).then_some(reporter),
+                Ok(None) => return Ok(false),
+                Err(_) => {
+                    self.nobody_left();
+                    return Ok(false);
+                }
+            },
+            Crowd::Strangers => None,
+        };
+        let Some(reporter) = reporter else {
+            return self.take_of_known();
+        };
+        match sys::wait(reporter, Patience::Look) {
+            Waited::Reported(tid, report) => self.handle(tid, report).map(|()| true),
+            Waited::Nothing | Waited::Nobody => Ok(false),
+        }
+    }
+
+    /// Looks at each known thread in turn, because the kernel shows us a stranger first.
+    fn take_of_known(&mut self) -> Result<bool, DebuggerError> {
+        let running: Vec<i32> = self.tracees.iter().filter(|(_, t)| !t.stands()).map(|(tid, _)| *tid).collect();
+        let mut taken = false;
+        for tid in running {
+            if let Waited::Reported(tid, report) = sys::wait(tid, Patience::Look) {
+                self.handle(tid, report)?;
+                taken = true;
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Whether a report is for us. The end of a process that is somebody else's child is noted and left to him.
+    fn is_ours(&mut self, reporter: i32, end: Option<Report>) -> bool {
+        if let (Some(end), true) = (end, reporter == self.pid && self.is_others_child) {
+            self.ended(end);
+            return false;
+        }
+        if self.tracees.contains_key(&reporter) || proc::has_thread(self.pid, reporter) {
+            return true;
+        }
+        self.crowd = Crowd::Strangers;
+        false
+    }
+
+    /// The kernel knows of no tracee of ours.
+    fn nobody_left(&mut self) {
+        if self.state == TargetState::Alive {
+            // The leader's end would have been reported to us, unless it is somebody else's to hear of.
+            self.ended(Report::Killed(libc::SIGKILL));
+        }
+    }
+
+    /// The process has ended.
+    fn ended(&mut self, end: Report) {
+        if self.state != TargetState::Alive {
+            return;
+        }
+        self.tracees.clear();
+        self.stop = None;
+        self.held = None;
+        let (state, event) = match end {
+            Report::Exited(code) => (TargetState::Exited(code), Event::Exited(code)),
+            Report::Killed(signal) => (TargetState::Killed(signal), Event::Killed(signal)),
+            _ => (TargetState::Detached, Event::Killed(0)),
+        };
+        self.state = state;
+        self.events.push_back(event);
+    }
+
+    /// Settles a report, then lets the thread go on or serves it, as far as nobody holds it.
+    pub(super) fn handle(&mut self, tid: i32, report: Report) -> Result<(), DebuggerError> {
+        self.settle(tid, report);
+        self.attend(tid)
+    }
+
+    /// Turns a report into a state of its thread.
+    pub(super) fn settle(&mut self, tid: i32, report: Report) {
+        if report.is_end() {
+            return self.thread_ended(tid, report);
+        }
+        if !self.tracees.contains_key(&tid) {
+            self.born(tid);
+        }
+        let in_time = self.silent.remove(&tid);
+        let stop = match report {
+            Report::Signal(signal) => self.signal(tid, signal),
+            Report::Group(signal) => self.group(tid, signal),
+            Report::Interrupted => {
+                self.continued();
+                Stop::Plain
+            }
+            Report::Clone => {
+                if let Ok(child) = sys::event_message(tid)
+                    && !self.tracees.contains_key(&child)
+                {
+                    self.born(child);
+                }
+                Stop::Plain
+            }
+            Report::Exec => {
+                self.executed(tid);
+                Stop::Plain
+            }
+            Report::Exit => {
+                if let Some(tracee) = self.tracees.get_mut(&tid) {
+                    tracee.exiting = true;
+                }
+                Stop::Plain
+            }
+            Report::Other | Report::Exited(_) | Report::Killed(_) => Stop::Plain,
+        };
+        let Some(tracee) = self.tracees.get_mut(&tid) else { return };
+        tracee.stop = stop;
+        if matches!(report, Report::Interrupted | Report::Group(_)) {
+            if tracee.asked && !tracee.is_held() {
+                self.statistics.late_events += 1;
+            }
+            tracee.asked = false;
+        }
+        if in_time && self.silent.is_empty() {
+            // Control was given up for the sake of this thread.
+            self.take_control();
+        }
+        if report == Report::Clone && self.tracees[&tid].asked {
+            // In the middle of its system call. It was asked to stand, and does so at the end of it.
+            self.let_go(tid);
+        }
+        if report == Report::Exit {
+            self.let_go(tid);
+        }
+    }
+
+    /// A thread that we have not known.
+    fn born(&mut self, tid: i32) {
+        if !proc::has_thread(self.pid, tid) {
+            // A task of its own process that shares memory with ours only: not ours.
+            if let Waited::Reported(..) = sys::wait(tid, Patience::Sleep) {
+                let _ = sys::detach(tid, 0);
+            }
+            return;
+        }
+        let mut tracee = Tracee::new(Stop::Running);
+        if self.stop.is_some() {
+            tracee.by_world = true;
+            self.statistics.newcomers_in_stop += 1;
+        }
+        self.tracees.insert(tid, tracee);
+        self.statistics.created += 1;
+        self.events.push_back(Event::ThreadCreated { tid: Tid(tid) });
+    }
+
+    fn thread_ended(&mut self, tid: i32, end: Report) {
+        if tid == self.pid {
+            return self.ended(end);
+        }
+        self.silent.remove(&tid);
+        if self.tracees.remove(&tid).is_some() {
+            self.statistics.exited += 1;
+            self.events.push_back(Event::ThreadExited { tid: Tid(tid) });
+        }
+        if self.memory.live() == tid {
+            self.name_by_another();
+        }
+        if self.stop.as_ref().is_some_and(|stop| stop.collecting == tid) {
+            // Whoever collected is no more, and will not start the world.
+            self.end_full_stop();
+        }
+    }
+
+    /// The process is named by some thread that lives.
+    fn name_by_another(&mut self) {
+        if let Some((&tid, _)) = self.tracees.iter().find(|(_, tracee)| !tracee.exiting) {
+            self.memory.set_live(tid);
+        }
+    }
+
+    /// What a thread is that stands before a signal.
+    fn signal(&mut self, tid: i32, signal: i32) -> Stop {
+        if signal == libc::SIGTRAP
+            && let Some(notification) = self.at_breakpoint(tid)
+        {
+            return Stop::Notification(notification);
+        }
+        self.complete_libraries();
+        let queued = sys::signal_info(tid).ok().filter(|info| info.code == libc::SI_QUEUE);
+        for (library, known) in self.libraries.iter().enumerate() {
+            if signal == known.notify_signal
+                && let Some(info) = queued
+            {
+                return Stop::Notification(Notification { library, at: Address(info.value) });
+            }
+        }
+        if self.libraries.iter().any(|known| known.suspend_signal == signal) {
+            self.statistics.suspend_signals += 1;
+            return Stop::Signal(signal);
+        }
+        let passed = match self.tracees.get(&tid) {
+            Some(tracee) if tracee.is_held() => {
+                self.statistics.held_signals += 1;
+                Passed::Later
+            }
+            _ => {
+                self.statistics.passed_signals += 1;
+                Passed::On
+            }
+        };
+        self.events.push_back(Event::Signal { tid: Tid(tid), signal, passed });
+        Stop::Signal(signal)
+    }
+
+    /// The notification, if the thread stands behind a breakpoint of ours.
+    fn at_breakpoint(&self, tid: i32) -> Option<Notification> {
+        if self.options.channel != Channel::Breakpoint {
+            return None;
+        }
+        let registers = sys::general(tid).ok()?;
+        let library = self.libraries.iter().position(|known| known.notify.0.wrapping_add(1) == registers.rip)?;
+        Some(Notification { library, at: Address(registers.rdi) })
+    }
+
+    fn group(&mut self, tid: i32, signal: i32) -> Stop {
+        self.statistics.group_stops += 1;
+        if !self.job_stopped && self.tracees.contains_key(&tid) {
+            self.job_stopped = true;
+            self.events.push_back(Event::GroupStopped { signal });
+        }
+        Stop::Group(signal)
+    }
+
+    fn continued(&mut self) {
+        if self.job_stopped && !self.tracees.values().any(|t| matches!(t.stop, Stop::Group(_))) {
+            self.job_stopped = false;
+            self.events.push_back(Event::Continued);
+        }
+    }
+
+    /// The thread has become another program, and the process's only one.
+    fn executed(&mut self, tid: i32) {
+        self.tracees.retain(|other, _| *other == tid);
+        self.stop = None;
+        self.held = None;
+        self.libraries.clear();
+        self.in_control.clear();
+        self.breakpoints.clear();
+        self.silent.clear();
+        if let Some(tracee) = self.tracees.get_mut(&tid) {
+            let by_user = tracee.by_user;
+            *tracee = Tracee::new(Stop::Plain);
+            tracee.by_user = by_user;
+        }
+        match Memory::open(self.pid, tid) {
+            Ok(memory) => self.memory = memory,
+            Err(_) => self.memory.set_live(tid),
+        }
+        self.events.push_back(Event::Executed);
+        self.search();
+    }
+
+    /// Does for a thread that stands what it stands for, if nobody holds it.
+    pub(super) fn attend(&mut self, tid: i32) -> Result<(), DebuggerError> {
+        let Some(tracee) = self.tracees.get(&tid) else { return Ok(()) };
+        if tracee.is_held() || tracee.stop == Stop::Running {
+            return Ok(());
+        }
+        match tracee.stop {
+            // While the world of another stands, this one waits for its turn.
+            Stop::Notification(_) if self.stop.as_ref().is_some_and(|stop| stop.collecting != tid) => Ok(()),
+            Stop::Notification(notification) => self.serve(tid, notification),
+            _ => {
+                self.let_go(tid);
+                Ok(())
+            }
+        }
+    }
+
+    /// Serves who had to wait for his turn.
+    pub(super) fn serve_waiting(&mut self) -> Result<(), DebuggerError> {
+        if self.stop.is_some() {
+            return Ok(());
+        }
+        let is_waiting = |t: &Tracee| matches!(t.stop, Stop::Notification(_)) && !t.is_held();
+        while self.stop.is_none()
+            && let Some((&tid, _)) = self.tracees.iter().find(|(_, t)| is_waiting(t))
+        {
+            self.attend(tid)?;
+        }
+        Ok(())
+    }
+
+    /// Lets a thread go on, in the way of how it stands. That it is gone already is told by its end.
+    pub(super) fn let_go(&mut self, tid: i32) {
+        let Some(tracee) = self.tracees.get_mut(&tid) else { return };
+        let stop = tracee.stop;
+        tracee.stop = Stop::Running;
+        let gone = match stop {
+            Stop::Running => return,
+            Stop::Listening(_) => {
+                tracee.stop = stop;
+                return;
+            }
+            Stop::Group(signal) => {
+                tracee.stop = Stop::Listening(signal);
+                sys::listen(tid)
+            }
+            Stop::Signal(signal) => sys::go_on(tid, signal),
+            Stop::Plain | Stop::Notification(_) => sys::go_on(tid, 0),
+        };
+        if gone.is_err() && stop != Stop::Plain {
+            tracee.stop = Stop::Running;
+        }
+    }
+
+    /// Says once what is wrong with the target.
+    pub(super) fn refuse(&mut self, error: TargetError) {
+        self.statistics.refused += 1;
+        if self.complaints.len() < 1000 && self.complaints.insert(error.to_string()) {
+            self.events.push_back(Event::Refused(error));
+        }
+    }
+
+    /// Looks for libraries, now and then, while none is known.
+    fn search_again(&mut self) {
+        if self.libraries.is_empty() && self.searched.elapsed() >= SEARCH_EVERY {
+            self.search();
+        } else if self.options.channel == Channel::Breakpoint && self.searched.elapsed() >= SEARCH_EVERY {
+            self.searched = Instant::now();
+            self.complete_libraries();
+        }
+    }
+
+    /// Looks for libraries now, and takes control of those that are new. Says how many are.
+    pub(super) fn search(&mut self) -> usize {
+        self.searched = Instant::now();
+        let Ok(text) = modules::read_maps(self.pid, self.memory.live()) else { return 0 };
+        let maps = modules::parse_maps(&text);
+        let mut new = 0;
+        for candidate in modules::find(self.pid, &self.memory, &maps) {
+            if self.libraries.iter().any(|known| known.descriptor == candidate.descriptor) {
+                continue;
+            }
+            match Library::read(&self.memory, &maps, &candidate) {
+                Ok(library) => {
+                    let (descriptor, version) = (library.descriptor, library.version);
+                    self.libraries.push(library);
+                    self.events.push_back(Event::LibraryFound { descriptor, version });
+                    new += 1;
+                }
+                Err(error) => self.refuse(error),
+            }
+        }
+        self.take_control();
+        new
+    }
+
+    /// Reads the descriptors again that were not complete yet.
+    fn complete_libraries(&mut self) {
+        if self.libraries.iter().all(|known| known.notify_signal != 0) {
+            return;
+        }
+        let Ok(text) = modules::read_maps(self.pid, self.memory.live()) else { return };
+        let maps = modules::parse_maps(&text);
+        for i in 0..self.libraries.len() {
+            let known = &self.libraries[i];
+            if known.notify_signal != 0 {
+                continue;
+            }
+            let candidate = modules::Candidate { descriptor: known.descriptor, module: known.module.clone() };
+            match Library::read(&self.memory, &maps, &candidate) {
+                Ok(library) => self.libraries[i] = library,
+                Err(error) => self.refuse(error),
+            }
+        }
+        self.take_control();
+    }
+
+    /// The word that is written into each descriptor.
+    pub(super) fn control_word(&self) -> u64 {
+        use crate::debugger::contract::Control;
+        let mut word = match self.options.mode {
+            Mode::Full => Control::FULL,
+            Mode::Assisted => Control::ASSISTED,
+        };
+        if self.options.channel == Channel::Breakpoint {
+            word |= Control::BREAKPOINT;
+        }
+        if self.options.phases == super::Phases::Told || !self.hold_at.is_empty() {
+            word |= Control::PHASES;
+        }
+        word | u64::from(self.who) << 32
+    }
+
+    /// Says to each library that we are in control, unless it can't tell us anything yet.
+    pub(super) fn take_control(&mut self) {
+        let word = self.control_word();
+        for i in 0..self.libraries.len() {
+            let library = &self.libraries[i];
+            let (descriptor, control) = (library.descriptor, library.control());
+            if self.options.channel == Channel::Breakpoint && !self.plant(i) {
+                continue;
+            }
+            if self.memory.word(control).is_ok_and(|now| now == word)
+                || self.memory.write(control, &word.to_le_bytes()).is_ok()
+            {
+                self.in_control.insert(descriptor);
+            }
+        }
+        self.death.reached(Step::ControlWritten);
+    }
+
+    /// Puts the breakpoint into the notification function. Says whether it is there.
+    fn plant(&mut self, library: usize) -> bool {
+        const BREAKPOINT: u8 = 0xcc;
+        let library = &self.libraries[library];
+        if library.is_ready != super::target::Ready::Yes {
+            return false;
+        }
+        let at = library.notify;
+        if self.breakpoints.contains_key(&at.0) {
+            return true;
+        }
+        // Also over the one that a debugger left which has died: below it was this very byte.
+        const NOP: u8 = 0x90;
+        let planted = self.memory.write(at, &[BREAKPOINT]).is_ok();
+        if planted {
+            self.breakpoints.insert(at.0, NOP);
+        }
+        planted
+    }
+}

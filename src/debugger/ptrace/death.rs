@@ -1,0 +1,92 @@
+//! A debugger that dies where a test wants it to.
+//!
+//! The protocol must survive the debugger's death at each of its steps (`.debug.dies`). Which steps there are is part of the contract's
+//! document; `STOPWORLD_DEBUGGER_DIES_AT=STEP[:N]` in the debugger's environment makes it kill itself when it reaches the step for the
+//! Nth time.
+
+use std::env;
+
+use super::sys;
+
+/// A step of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Attached,
+    ControlWritten,
+    StopNotified,
+    SomeStopped,
+    AllStopped,
+    RegistersWritten,
+    FrozenServed,
+    StopAcknowledged,
+    Collecting,
+    AgainNotified,
+    Phase,
+    StartNotified,
+    SomeRestored,
+    StartAcknowledged,
+    Detaching,
+}
+
+const NAMES: [(Step, &str); 15] = [
+    (Step::Attached, "attached"),
+    (Step::ControlWritten, "control-written"),
+    (Step::StopNotified, "stop-notified"),
+    (Step::SomeStopped, "some-stopped"),
+    (Step::AllStopped, "all-stopped"),
+    (Step::RegistersWritten, "registers-written"),
+    (Step::FrozenServed, "frozen-served"),
+    (Step::StopAcknowledged, "stop-acknowledged"),
+    (Step::Collecting, "collecting"),
+    (Step::AgainNotified, "again-notified"),
+    (Step::Phase, "phase"),
+    (Step::StartNotified, "start-notified"),
+    (Step::SomeRestored, "some-restored"),
+    (Step::StartAcknowledged, "start-acknowledged"),
+    (Step::Detaching, "detaching"),
+];
+
+/// Where to die.
+#[derive(Debug, Default)]
+pub(super) struct Death {
+    at: Option<Step>,
+    in_so_many: u64,
+}
+
+impl Death {
+    /// From the environment. A step that does not exist is never reached.
+    pub(super) fn from_environment() -> Self {
+        env::var("STOPWORLD_DEBUGGER_DIES_AT").map(|wish| Self::parse(&wish)).unwrap_or_default()
+    }
+
+    fn parse(wish: &str) -> Self {
+        let (name, count) = wish.split_once(':').unwrap_or((wish, "1"));
+        let at = NAMES.iter().find(|(_, n)| *n == name).map(|(step, _)| *step);
+        Self { at, in_so_many: count.parse().unwrap_or(1) }
+    }
+
+    /// The debugger has come to this step.
+    pub(super) fn reached(&mut self, step: Step) {
+        if self.at != Some(step) {
+            return;
+        }
+        self.in_so_many = self.in_so_many.saturating_sub(1);
+        if self.in_so_many == 0 {
+            sys::die();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wish_is_a_step_and_a_count() {
+        let death = Death::parse("registers-written:7");
+        assert_eq!((death.at, death.in_so_many), (Some(Step::RegistersWritten), 7));
+        let death = Death::parse("phase");
+        assert_eq!((death.at, death.in_so_many), (Some(Step::Phase), 1));
+        assert_eq!(Death::parse("no such step:3").at, None);
+    }
+}

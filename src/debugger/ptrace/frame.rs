@@ -1,0 +1,232 @@
+//! All registers of a stopped thread, as a signal frame on its stack.
+//!
+//! The registers must lie where the collector scans: between `stack_ptr` and the base of the thread's stack. They might lie there in any
+//! form; the form here is the one that the kernel gives them when it delivers a signal, byte for byte, because then they are of
+//! use to the thread, too: should the debugger die in mid-collection, the kernel lets the thread go, and it goes on at the `park`
+//! stub, waits there for the end of the collection as if it were in the suspend handler, and `rt_sigreturn` takes it back to where
+//! it was.
+//!
+//! ```text
+//!   rsp ──> ┌────────────────────────────────┐
+//!           │ red zone, 128 bytes            │  the thread's own, never written
+//!           ├────────────────────────────────┤
+//!           │ magic2, 4 bytes                │
+//!           │ XSAVE image                    │  a multiple of 64
+//!           ├────────────────────────────────┤
+//!           │ siginfo, 128 bytes             │  zeroes
+//!           │ ucontext, 304 bytes            │  rax … r15, rip, flags; the blocked signals
+//!           │ return address                 │  not used
+//!   stack_ptr ─> └────────────────────────────────┘  8 above a multiple of 16
+//! ```
+//!
+//! # A thread in a system call
+//!
+//! An interrupted call that the kernel would restart has one of four results in rax which no program ever sees, and `orig_rax` ≥ 0 tells
+//! the kernel so. The frame holds what a program would see: three of them restart by going back to the instruction; the
+//! fourth needs the kernel's own memory of the call, which a way out over `rt_sigreturn` loses, so it ends with EINTR, as sleeping calls
+//! do when a signal handler interrupts them. This is for the dead debugger only. A start in order restores the registers themselves, `orig_rax`
+//! included, and the kernel restarts the call as if nothing had been.
+//!
+//! # Limits
+//!
+//! `uc_stack` is not known to a tracer: its flags are a value that the kernel refuses, so that the thread's alternate stack stays what it is.
+//! A restartable sequence (rseq) that was interrupted is not aborted on the way over `park`.
+
+use super::sys::{self, General};
+
+/// The interrupted function's own: 128 bytes below its stack pointer.
+pub(super) const RED_ZONE: u64 = 128;
+/// A frame without the extended state.
+const FRAME: u64 = 440;
+/// What `park` and the functions that it calls may need below the frame.
+pub(super) const PARKING_ROOM: u64 = 16 << 10;
+
+/// `uc_flags`: an XSAVE image, a valid ss, to be restored strictly.
+const UC_FLAGS: u64 = 1 | 2 | 4;
+/// No mode of an alternate stack.
+const NO_STACK_MODE: u32 = 4;
+
+const MAGIC1: u32 = 0x4650_5853;
+const MAGIC2: u32 = 0x4650_5845;
+/// In the image: the kernel's words about it. In an image read by ptrace, the first of them is XCR0.
+const SOFTWARE: usize = 464;
+/// In the image: which components are not in their initial state.
+const IN_USE: usize = 512;
+/// The legacy part and the header.
+const SMALLEST_IMAGE: usize = 576;
+/// The tile registers: a thread that has not asked for them has no room for them in its kernel state, and the kernel refuses frames with more
+/// than that room.
+const TILE_DATA: u32 = 18;
+
+// The results by which the kernel restarts calls.
+const RESTART_SYS: i64 = -512;
+const RESTART_NO_INTR: i64 = -513;
+const RESTART_NO_HAND: i64 = -514;
+const RESTART_BLOCK: i64 = -516;
+const SYSCALL_BYTES: u64 = 2;
+
+// Offsets in the frame.
+const UCONTEXT: usize = 8;
+const SIGINFO: usize = 312;
+const STACK_FLAGS: usize = 32;
+const REGISTERS: usize = 48;
+const SELECTORS: usize = 192;
+const IMAGE_POINTER: usize = 232;
+const MASK: usize = 304;
+
+/// Where in memory the parts are for this stack pointer: the frame, and the image above it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Places {
+    pub(super) frame: u64,
+    pub(super) image: u64,
+}
+
+impl Places {
+    /// `image` is the size of the extended state.
+    pub(super) fn below(stack_pointer: u64, image: usize) -> Self {
+        let with_magic = image as u64 + 4;
+        let image = stack_pointer.wrapping_sub(RED_ZONE).wrapping_sub(with_magic) & !63;
+        let frame = (image.wrapping_sub(FRAME) & !15).wrapping_sub(8);
+        Self { frame, image }
+    }
+
+    /// From the frame's first byte to the end of the second magic.
+    pub(super) fn len(self, image: usize) -> usize {
+        (self.image - self.frame) as usize + image + 4
+    }
+}
+
+/// Appends the frame to `into`. `image` is the extended state as ptrace has read it, `blocked` the thread's mask.
+pub(super) fn build(registers: &General, image: &[u8], blocked: u64, into: &mut Vec<u8>) -> Places {
+    let places = Places::below(registers.rsp, image.len());
+    let start = into.len();
+    into.resize(start + places.len(image.len()), 0);
+    let frame = &mut into[start..];
+    let mut word = |at: usize, value: u64| frame[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    word(UCONTEXT, UC_FLAGS);
+    word(STACK_FLAGS, NO_STACK_MODE.into());
+    let r = after_the_call(registers);
+    let general = [
+        r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15, r.rdi, r.rsi, r.rbp, r.rbx, r.rdx, r.rax, r.rcx, r.rsp,
+        r.rip, r.eflags,
+    ];
+    for (i, value) in general.into_iter().enumerate() {
+        word(REGISTERS + 8 * i, value);
+    }
+    // cs, gs, fs, ss: 16 bits each. The kernel itself stores 0 for the two in the middle.
+    word(SELECTORS, r.cs & 0xffff | (r.ss & 0xffff) << 48);
+    word(IMAGE_POINTER, places.image);
+    word(MASK, blocked);
+    let at = (places.image - places.frame) as usize;
+    frame[at..at + image.len()].copy_from_slice(image);
+    if image.len() >= SMALLEST_IMAGE {
+        sign(&mut frame[at..]);
+    }
+    places
+}
+
+/// Writes the kernel's words into the image, by which it recognises it.
+fn sign(image: &mut [u8]) {
+    let number = |image: &[u8], at: usize| u64::from_le_bytes(std::array::from_fn(|i| image[at + i]));
+    let mut features = number(image, SOFTWARE);
+    let mut size = image.len() - 4;
+    if features >> TILE_DATA & 1 == 1 && number(image, IN_USE) >> TILE_DATA & 1 == 0 {
+        features &= !(1 << TILE_DATA);
+        size = (2..63).filter(|i| features >> i & 1 == 1).map(sys::component_end).fold(SMALLEST_IMAGE, usize::max);
+    }
+    let mut put = |at: usize, bytes: &[u8]| image[at..at + bytes.len()].copy_from_slice(bytes);
+    put(SOFTWARE, &[0; 48]);
+    put(SOFTWARE, &MAGIC1.to_le_bytes());
+    put(SOFTWARE + 4, &(size as u32 + 4).to_le_bytes());
+    put(SOFTWARE + 8, &features.to_le_bytes());
+    put(SOFTWARE + 16, &(size as u32).to_le_bytes());
+    put(size, &MAGIC2.to_le_bytes());
+}
+
+/// The registers as they are when the interrupted system call, if there is one, is over for the program or about to begin anew.
+fn after_the_call(registers: &General) -> General {
+    let mut r = *registers;
+    if (r.orig_rax as i64) < 0 {
+        return r;
+    }
+    match r.rax as i64 {
+        RESTART_SYS | RESTART_NO_INTR | RESTART_NO_HAND => {
+            r.rax = r.orig_rax;
+            r.rip = r.rip.wrapping_sub(SYSCALL_BYTES);
+        }
+        RESTART_BLOCK => r.rax = -i64::from(libc::EINTR) as u64,
+        _ => {}
+    }
+    r
+}
+
+/// The registers of a thread that goes on at `park` with this frame.
+pub(super) fn at_park(registers: &General, park: u64, frame: u64) -> General {
+    const TRAP_AND_DIRECTION: u64 = 0x100 | 0x400;
+    let mut r = *registers;
+    r.rip = park;
+    r.rsp = frame;
+    r.rdi = 0;
+    r.rsi = frame.wrapping_add(SIGINFO as u64);
+    r.rdx = frame.wrapping_add(UCONTEXT as u64);
+    r.eflags &= !TRAP_AND_DIRECTION;
+    // In no system call: nothing is restarted in the wrong place.
+    r.orig_rax = u64::MAX;
+    r
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn registers(rax: i64, orig_rax: i64) -> General {
+        let mut r = sys::no_registers();
+        (r.rax, r.orig_rax, r.rip, r.rsp) = (rax as u64, orig_rax as u64, 0x1002, 0x7fff_0123);
+        r
+    }
+
+    #[rstest]
+    #[case::no_call(-512, -1, -512, 0x1002)]
+    #[case::finished(7, 35, 7, 0x1002)]
+    #[case::failed(-4, 35, -4, 0x1002)]
+    #[case::restart(-512, 0, 0, 0x1000)]
+    #[case::restart_always(-513, 35, 35, 0x1000)]
+    #[case::restart_without_handler(-514, 34, 34, 0x1000)]
+    #[case::restart_by_the_kernels_memory(-516, 35, -4, 0x1002)]
+    fn an_interrupted_call_is_what_a_program_may_see(
+        #[case] rax: i64,
+        #[case] orig: i64,
+        #[case] seen: i64,
+        #[case] rip: u64,
+    ) {
+        let r = after_the_call(&registers(rax, orig));
+        assert_eq!((r.rax as i64, r.rip), (seen, rip));
+    }
+
+    #[rstest]
+    fn a_frame_is_aligned_and_leaves_the_red_zone(#[values(0, 512, 832, 2440)] image: usize) {
+        for sp in 0x7fff_0000u64..0x7fff_0080 {
+            let places = Places::below(sp, image);
+            assert_eq!((places.frame % 16, places.image % 64), (8, 0));
+            assert!(places.frame + FRAME <= places.image);
+            assert!(places.frame + places.len(image) as u64 <= sp - RED_ZONE);
+        }
+    }
+
+    #[test]
+    fn the_image_is_signed_as_the_kernel_signs_it() {
+        let mut image = vec![0xee; 832];
+        image[SOFTWARE..SOFTWARE + 8].copy_from_slice(&7u64.to_le_bytes());
+        let mut bytes = Vec::new();
+        let places = build(&registers(1, -1), &image, 0xabc, &mut bytes);
+        let at = (places.image - places.frame) as usize;
+        let number = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+        assert_eq!([number(at + 464), number(at + 468), number(at + 472), number(at + 480)], [MAGIC1, 836, 7, 832]);
+        assert_eq!(number(at + 832), MAGIC2);
+        assert_eq!(bytes.len(), at + 836);
+        assert_eq!(number(MASK), 0xabc);
+        assert_eq!(u64::from(number(IMAGE_POINTER)), places.image);
+    }
+}

@@ -1,0 +1,339 @@
+//! What the user sees of the target.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+
+use super::core::Debugger;
+use super::error::{DebuggerError, system};
+use super::event::Statistics;
+use super::memory::{Address, MemoryError};
+use super::sys::{self, General};
+use super::target::{Library, Record, WorldState};
+use super::tracee::{Stop, Tracee};
+use super::{Options, TargetState, modules, proc};
+use crate::os::Tid;
+
+/// A thread as it was when somebody looked.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ThreadState {
+    /// Its id.
+    pub tid: Tid,
+    /// Its name as the kernel knows it.
+    pub comm: String,
+    /// What it does.
+    pub run: RunState,
+    /// Whether the user holds it; it may stand for other reasons, too.
+    pub frozen: bool,
+    /// Its place in the collector's lists, if it is a mutator.
+    pub managed: Option<Enrolment>,
+    /// A signal for the program that it gets when it goes on.
+    pub pending: Option<i32>,
+}
+
+/// A mutator's place in the collector's lists.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Enrolment {
+    /// The world's number.
+    pub world: u64,
+    /// Its record.
+    pub record: Record,
+}
+
+/// What a thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunState {
+    /// It runs, or sleeps in a system call.
+    Running,
+    /// It stands because the user wants it.
+    Frozen,
+    /// It stands for a collection.
+    StoppedForCollection,
+    /// It collects, and is held at a phase.
+    HeldAtPhase,
+    /// Its job is stopped.
+    GroupStopped,
+    /// It has something to tell that is not served yet.
+    Notifying,
+    /// It is about to end.
+    Exiting,
+}
+
+impl RunState {
+    fn of(tracee: &Tracee) -> Self {
+        match tracee {
+            t if t.exiting => Self::Exiting,
+            t if t.at_phase => Self::HeldAtPhase,
+            t if t.by_user => Self::Frozen,
+            t if t.by_world => Self::StoppedForCollection,
+            t => match t.stop {
+                Stop::Group(_) | Stop::Listening(_) => Self::GroupStopped,
+                Stop::Notification(_) => Self::Notifying,
+                _ => Self::Running,
+            },
+        }
+    }
+}
+
+/// The general registers of a thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Registers(General);
+
+/// Their names, in the kernel's order.
+const NAMES: [&str; 27] = [
+    "r15", "r14", "r13", "r12", "rbp", "rbx", "r11", "r10", "r9", "r8", "rax", "rcx", "rdx", "rsi", "rdi", "orig_rax",
+    "rip", "cs", "eflags", "rsp", "ss", "fs_base", "gs_base", "ds", "es", "fs", "gs",
+];
+
+impl Registers {
+    /// The instruction pointer.
+    pub fn rip(&self) -> Address {
+        Address(self.0.rip)
+    }
+
+    /// The stack pointer.
+    pub fn rsp(&self) -> Address {
+        Address(self.0.rsp)
+    }
+
+    /// The frame pointer, where one is used.
+    pub fn rbp(&self) -> Address {
+        Address(self.0.rbp)
+    }
+
+    /// By name.
+    pub fn get(&self, name: &str) -> Option<u64> {
+        self.iter().find(|(n, _)| *n == name).map(|(_, value)| value)
+    }
+
+    /// All, in the kernel's order.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        NAMES.into_iter().zip(sys::general_words(&self.0).iter().copied())
+    }
+}
+
+impl PartialEq for Registers {
+    fn eq(&self, other: &Self) -> bool {
+        sys::general_words(&self.0) == sys::general_words(&other.0)
+    }
+}
+
+impl Eq for Registers {}
+
+/// Whether each thread runs, and all registers of those that stand: two of them that are equal are the same state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// By thread.
+    pub threads: BTreeMap<Tid, ThreadSnapshot>,
+}
+
+/// One thread's part of a [`Snapshot`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadSnapshot {
+    /// Whether the user holds it.
+    pub frozen: bool,
+    /// What it does.
+    pub run: RunState,
+    /// General registers, extended state, blocked signals and the 128 bytes of the red zone, if it stands.
+    pub registers: Option<(Registers, Vec<u8>, u64, Vec<u8>)>,
+}
+
+impl Debugger {
+    /// The process.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// What has become of it.
+    pub fn state(&self) -> TargetState {
+        self.state
+    }
+
+    /// How it is debugged.
+    pub fn options(&self) -> Options {
+        self.options
+    }
+
+    /// The copies of the collector that were found.
+    pub fn libraries(&self) -> &[Library] {
+        &self.libraries
+    }
+
+    /// What was done so far.
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    /// Looks for copies of the collector now, also if there is one already. Says how many are new.
+    ///
+    /// # Errors
+    /// There is no process any more.
+    pub fn rescan(&mut self) -> Result<usize, DebuggerError> {
+        self.must_be_alive()?;
+        Ok(self.search())
+    }
+
+    /// The worlds of all copies, newest first.
+    ///
+    /// # Errors
+    /// A list is damaged.
+    pub fn worlds(&mut self) -> Result<Vec<WorldState>, DebuggerError> {
+        self.must_be_alive()?;
+        let mut worlds = Vec::new();
+        for library in &self.libraries {
+            worlds.extend(library.worlds(&self.memory)?);
+        }
+        Ok(worlds)
+    }
+
+    /// All threads of the process.
+    ///
+    /// # Errors
+    /// A list is damaged.
+    pub fn threads(&mut self) -> Result<Vec<ThreadState>, DebuggerError> {
+        self.must_be_alive()?;
+        let mut managed = self.managed()?;
+        let threads = self.tracees.iter().map(|(tid, tracee)| {
+            let pending = match tracee.stop {
+                Stop::Signal(signal) => Some(signal),
+                _ => None,
+            };
+            ThreadState {
+                tid: Tid(*tid),
+                comm: proc::comm(self.pid, *tid),
+                run: RunState::of(tracee),
+                frozen: tracee.by_user,
+                managed: managed.remove(tid),
+                pending,
+            }
+        });
+        Ok(threads.collect())
+    }
+
+    /// One thread of the process.
+    ///
+    /// # Errors
+    /// There is no such thread, or a list is damaged.
+    pub fn thread(&mut self, tid: Tid) -> Result<ThreadState, DebuggerError> {
+        let found = self.threads()?.into_iter().find(|thread| thread.tid == tid);
+        found.ok_or(DebuggerError::NoThread(tid))
+    }
+
+    fn managed(&self) -> Result<HashMap<i32, Enrolment>, DebuggerError> {
+        let mut managed = HashMap::new();
+        for library in &self.libraries {
+            for world in library.worlds(&self.memory)? {
+                let guesses: Vec<_> = self.tracees.values().filter_map(|t| Some(t.enrolled?.record)).collect();
+                for record in library.records(&self.memory, world.threads, &guesses, self.tracees.len())? {
+                    managed.insert(record.tid.0, Enrolment { world: world.number, record });
+                }
+            }
+        }
+        Ok(managed)
+    }
+
+    /// Reads memory. The process may run.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn read(&self, at: Address, into: &mut [u8]) -> Result<(), MemoryError> {
+        self.memory.read(at, into)
+    }
+
+    /// Reads as much memory as there is at an address, at most the buffer's length. Says how much.
+    pub fn read_some(&self, at: Address, into: &mut [u8]) -> usize {
+        self.memory.read_some(at, into)
+    }
+
+    /// Reads a word.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn read_word(&self, at: Address) -> Result<u64, MemoryError> {
+        self.memory.word(at)
+    }
+
+    /// Writes memory, read-only text too. The process may run.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn write(&self, at: Address, bytes: &[u8]) -> Result<(), MemoryError> {
+        self.memory.write(at, bytes)
+    }
+
+    /// The mappings, as /proc/PID/maps has them.
+    ///
+    /// # Errors
+    /// There is no process any more.
+    pub fn maps(&self) -> Result<String, DebuggerError> {
+        modules::read_maps(self.pid, self.memory.live()).map_err(system("reading the mappings"))
+    }
+
+    /// Where the file of a mapping can be opened by us.
+    pub fn module_path(&self, mapped: &str) -> PathBuf {
+        modules::file_of(self.pid, self.memory.live(), mapped)
+    }
+
+    /// The room for results of functions that are called: where, and how much.
+    pub fn scratch(&self) -> Option<(Address, usize)> {
+        self.libraries.first().map(|library| (library.scratch, library.scratch_size))
+    }
+
+    fn standing(&self, tid: Tid) -> Result<&Tracee, DebuggerError> {
+        let tracee = self.tracees.get(&tid.0).ok_or(DebuggerError::NoThread(tid))?;
+        if tracee.stands() { Ok(tracee) } else { Err(DebuggerError::NotStanding(tid)) }
+    }
+
+    /// The registers of a thread that stands, as the program has them, also while it is set aside for a collection.
+    ///
+    /// # Errors
+    /// It runs, or does not exist.
+    pub fn registers(&self, tid: Tid) -> Result<Registers, DebuggerError> {
+        match &self.standing(tid)?.saved {
+            Some(saved) => Ok(Registers(saved.general)),
+            None => sys::general(tid.0).map(Registers).map_err(system("reading registers")),
+        }
+    }
+
+    /// The extended state of a thread that stands: an XSAVE image in the standard format.
+    ///
+    /// # Errors
+    /// It runs, or does not exist.
+    pub fn extended_state(&self, tid: Tid) -> Result<Vec<u8>, DebuggerError> {
+        self.standing(tid)?;
+        let mut image = Vec::new();
+        sys::extended(tid.0, self.extended_room, &mut image).map_err(system("reading the extended state"))?;
+        Ok(image)
+    }
+
+    /// The state of each thread, to be compared with a later one.
+    ///
+    /// # Errors
+    /// The kernel refused something.
+    pub fn snapshot(&mut self) -> Result<Snapshot, DebuggerError> {
+        self.must_be_alive()?;
+        let mut threads = BTreeMap::new();
+        for (&tid, tracee) in &self.tracees {
+            let registers = if tracee.stands() && !tracee.exiting { Some(self.all_of(Tid(tid))?) } else { None };
+            let one = ThreadSnapshot { frozen: tracee.by_user, run: RunState::of(tracee), registers };
+            threads.insert(Tid(tid), one);
+        }
+        Ok(Snapshot { threads })
+    }
+
+    fn all_of(&self, tid: Tid) -> Result<(Registers, Vec<u8>, u64, Vec<u8>), DebuggerError> {
+        let general = self.registers(tid)?;
+        let kept = self.standing(tid)?.saved.as_ref().and_then(|saved| saved.blocked);
+        let blocked = match kept {
+            Some(blocked) => blocked,
+            None => sys::blocked(tid.0).map_err(system("reading a signal mask"))?,
+        };
+        let mut red_zone = vec![0; super::frame::RED_ZONE as usize];
+        let zone = general.0.rsp.wrapping_sub(super::frame::RED_ZONE);
+        // A thread whose stack pointer leads nowhere has no red zone.
+        let known = self.memory.read_some(Address(zone), &mut red_zone);
+        red_zone.truncate(known);
+        Ok((general, self.extended_state(tid)?, blocked, red_zone))
+    }
+}

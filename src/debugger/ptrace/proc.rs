@@ -1,0 +1,90 @@
+//! What /proc says about the target.
+
+use std::fmt;
+use std::fs;
+use std::io;
+
+/// The process's threads at the moment, by its leader's id.
+pub(super) fn threads(pid: i32) -> io::Result<Vec<i32>> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task"))?;
+    Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
+}
+
+/// Whether the thread is one of the process's.
+pub(super) fn has_thread(pid: i32, tid: i32) -> bool {
+    fs::metadata(format!("/proc/{pid}/task/{tid}")).is_ok()
+}
+
+/// The thread's name as the kernel knows it.
+pub(super) fn comm(pid: i32, tid: i32) -> String {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default();
+    text.trim_end().to_owned()
+}
+
+/// One line of the thread's status.
+fn status(pid: i32, tid: i32, field: &str) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
+    let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+    Some(value.trim().to_owned())
+}
+
+/// Who traces the thread; 0: nobody.
+pub(super) fn tracer(pid: i32, tid: i32) -> i32 {
+    status(pid, tid, "TracerPid").and_then(|value| value.parse().ok()).unwrap_or(0)
+}
+
+/// The process's parent.
+pub(super) fn parent(pid: i32) -> i32 {
+    status(pid, pid, "PPid").and_then(|value| value.parse().ok()).unwrap_or(0)
+}
+
+/// Whether the thread has ended and is only still listed.
+pub(super) fn is_zombie(pid: i32, tid: i32) -> bool {
+    status(pid, tid, "State").is_none_or(|state| state.starts_with(['Z', 'X']))
+}
+
+/// Why a thread does not stand although it was asked to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Silence {
+    /// It has made a process by vfork and sleeps until that has ended or become another program.
+    Vfork,
+    /// It sleeps in the kernel where nothing wakes it; in this function, if the kernel tells.
+    Uninterruptible(String),
+    /// It has ended, and is still listed.
+    Zombie,
+    /// It would answer, but has not yet.
+    Slow(String),
+}
+
+impl Silence {
+    pub(super) fn of(pid: i32, tid: i32) -> Self {
+        let state = status(pid, tid, "State").unwrap_or_else(|| "Z".to_owned());
+        let place = fs::read_to_string(format!("/proc/{pid}/task/{tid}/wchan")).unwrap_or_default();
+        match state.as_bytes().first() {
+            Some(b'Z' | b'X') => Self::Zombie,
+            // Some kernels tell the function only of other users' threads; the children are there in any case.
+            Some(b'D') if place.contains("vfork") || has_vfork_child(pid, tid) => Self::Vfork,
+            Some(b'D') => Self::Uninterruptible(place),
+            _ => Self::Slow(state),
+        }
+    }
+}
+
+fn has_vfork_child(pid: i32, tid: i32) -> bool {
+    let call = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).unwrap_or_default();
+    let number = call.split(' ').next().and_then(|word| word.parse::<i64>().ok());
+    [libc::SYS_vfork, libc::SYS_clone, libc::SYS_clone3].into_iter().any(|call| number == Some(call))
+}
+
+impl fmt::Display for Silence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Vfork => write!(f, "waits for the child of its vfork to end or to run another program"),
+            Self::Uninterruptible(place) if place.is_empty() || place == "0" => write!(f, "sleeps uninterruptibly"),
+            Self::Uninterruptible(place) => write!(f, "sleeps uninterruptibly in {place}"),
+            Self::Zombie => write!(f, "has ended"),
+            Self::Slow(state) => write!(f, "has not answered yet, state {state}"),
+        }
+    }
+}

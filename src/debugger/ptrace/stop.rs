@@ -1,0 +1,608 @@
+//! Serving notifications: the stop and the start of a world in both modes, births and ends of mutators, phases.
+//!
+//! # Full
+//!
+//! ```text
+//!   interrupt all that run ─> wait for each, by its id ─> again, until nobody runs (threads are born meanwhile)
+//!     ─> walk the world's list ─> registers of each mutator into a frame below its red zone, `stack_ptr` to the frame
+//!     ─> all that in one batch of writes ─> [send each to `park`, for the case that we die] ─> acknowledge
+//! ```
+//!
+//! At the start every register of each thread that was sent anywhere is written back, `orig_rax` and the blocked signals included, so
+//! that the kernel restarts an interrupted call as if the thread had never stood elsewhere (`.vtable.exact-restore`). Who was
+//! stopped by the user before stays stopped.
+//!
+//! The list of mutators is the collector's own, read while all stand; what the notifications of births and ends said is only used to
+//! read the records in one go. So nobody is missed who came into the list before we were in control.
+//!
+//! Each thread is waited for by its id: to wait for any of hundreds, the kernel walks all of them each time.
+//!
+//! # Assisted
+//!
+//! The collector stops its threads itself. Only for those that the user holds the registers are written, into the record's save area and not on the
+//! stack: the thread may be let go in mid-collection, and then the kernel puts the suspend signal's frame where they would lie.
+//!
+//! # When a thread does not stand
+//!
+//! A thread in uninterruptible sleep (the parent of a vfork, a hung file system) can't be stopped by anybody. Then all others are
+//! let go, the request stays unacknowledged, and the collector goes on by its own signals, whose error names the thread; control is
+//! taken again when the thread has come back.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use super::death::Step;
+use super::error::{DebuggerError, system};
+use super::event::{Event, Held, HeldPhase, Statistics};
+use super::frame;
+use super::memory::Address;
+use super::proc::Silence;
+use super::sys::{self, Piece, Ticking, Waited};
+use super::target::{Record, Request, Standing, TargetError, WorldState};
+use super::tracee::{Enrolled, Notification, Saved, Stop};
+use super::{Debugger, Mode, OnDeath};
+use crate::debugger::notify::Notice;
+use crate::os::Tid;
+use crate::world::Phase;
+
+/// The world that stands because we have stopped it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FullStop {
+    pub(super) world: Address,
+    pub(super) collecting: i32,
+}
+
+/// The answer of a full stop: each thread waits in `park` if we die.
+const PARKED_ON_DEATH: u64 = 1;
+
+/// A signal mask in which nothing of the program's gets through.
+const EVERYTHING: u64 = u64::MAX;
+
+/// What was gathered for the one batch of writes.
+#[derive(Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    /// Where each piece goes, and which of the bytes it is.
+    pieces: Vec<(u64, std::ops::Range<usize>)>,
+}
+
+impl Batch {
+    fn add(&mut self, at: Address, bytes: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        self.pieces.push((at.0, start..self.bytes.len()));
+    }
+
+    /// The registers into the save area of a record, whose word of how much is used is at `used`.
+    fn add_to_save_area(
+        &mut self,
+        record: &Record,
+        general: &sys::General,
+        image: &[u8],
+        used: usize,
+    ) -> Result<(), TargetError> {
+        let bytes = sys::general_bytes(general);
+        let len = bytes.len() + image.len();
+        if record.save_area.is_null() || record.save_area_size < len {
+            let (what, at, found) = ("the save area", record.save_area, record.save_area_size as u64);
+            return Err(TargetError::Size { what, at, found, least: len, most: usize::MAX });
+        }
+        self.add(record.save_area, bytes);
+        self.add(record.save_area.offset(bytes.len()), image);
+        self.add(record.address.offset(used), &(len as u32).to_le_bytes());
+        Ok(())
+    }
+
+    fn write(&self, debugger: &Debugger) -> Result<(), DebuggerError> {
+        let pieces = self.pieces.iter().map(|(at, range)| Piece { at: *at, bytes: &self.bytes[range.clone()] });
+        Ok(debugger.memory.write_all(&pieces.collect::<Vec<_>>())?)
+    }
+}
+
+/// A thread that is to be sent to `park`.
+struct Parking {
+    tid: i32,
+    saved: Saved,
+}
+
+impl Debugger {
+    /// Serves the notification before which a thread stands, and lets it go on.
+    pub(super) fn serve(&mut self, tid: i32, notification: Notification) -> Result<(), DebuggerError> {
+        let arrived = Instant::now();
+        let library = notification.library;
+        let request = match self.libraries[library].request(&self.memory, Tid(tid), notification.at) {
+            Ok(request) => request,
+            Err(error) => {
+                self.refuse(error);
+                self.done(tid);
+                return Ok(());
+            }
+        };
+        let served = match request.event {
+            event if event == Notice::StopWorld as u32 => self.stop_requested(tid, library, &request, arrived),
+            event if event == Notice::StartWorld as u32 => self.start_requested(tid, library, &request, arrived),
+            event if event == Notice::ThreadCreated as u32 => self.mutator_created(library, &request),
+            event if event == Notice::ThreadExited as u32 => self.mutator_exited(library, &request),
+            event if event == Notice::Phase as u32 => self.phase(tid, library, &request),
+            event if event == Notice::Again as u32 => self.again(library, &request),
+            // One that later versions know: acknowledged, and otherwise left alone.
+            _ => Ok(Served::Acknowledge),
+        };
+        match served {
+            Ok(Served::Acknowledge) => self.acknowledge(&request, 0)?,
+            Ok(Served::Acknowledged | Served::LeftAlone) => {}
+            Err(DebuggerError::Target(error)) => self.refuse(error),
+            Err(error) => {
+                self.done(tid);
+                return Err(error);
+            }
+        }
+        let step = match request.event {
+            event if event == Notice::StopWorld as u32 => Step::StopAcknowledged,
+            event if event == Notice::StartWorld as u32 => Step::StartAcknowledged,
+            _ => {
+                self.done(tid);
+                return Ok(());
+            }
+        };
+        self.death.reached(step);
+        self.done(tid);
+        if step == Step::StopAcknowledged {
+            self.death.reached(Step::Collecting);
+        }
+        Ok(())
+    }
+
+    /// There is nothing more to do for the thread's notification. It goes on, unless it is held.
+    fn done(&mut self, tid: i32) {
+        if let Some(tracee) = self.tracees.get_mut(&tid) {
+            tracee.stop = Stop::Plain;
+            if !tracee.is_held() {
+                self.let_go(tid);
+            }
+        }
+    }
+
+    fn acknowledge(&self, request: &Request, answer: u64) -> Result<(), DebuggerError> {
+        let mut batch = Batch::default();
+        batch.add(request.answer, &answer.to_le_bytes());
+        batch.add(request.acknowledged, &request.sequence.to_le_bytes());
+        batch.write(self)
+    }
+
+    /// The mode of this very stop: the collector has latched it, and the control word may have been changed since.
+    fn mode_of(&self, request: &Request) -> Mode {
+        match request.detail {
+            1 => Mode::Full,
+            2 => Mode::Assisted,
+            _ => self.options.mode,
+        }
+    }
+
+    fn stop_requested(
+        &mut self,
+        tid: i32,
+        library: usize,
+        request: &Request,
+        arrived: Instant,
+    ) -> Result<Served, DebuggerError> {
+        self.death.reached(Step::StopNotified);
+        let world = self.libraries[library].world(&self.memory, request.world)?;
+        let (number, epoch, by) = (world.number, request.epoch, Tid(tid));
+        // What is left of an earlier stop whose start was not told.
+        self.release_answered(request.world);
+        let (stopped, frozen) = match self.mode_of(request) {
+            Mode::Full => match self.stop_all_others(tid, library, &world, request, arrived) {
+                Ok(Some(stopped)) => {
+                    (stopped, self.tracees.values().filter(|t| t.by_user && t.saved.is_some()).count())
+                }
+                Ok(None) => return Ok(Served::LeftAlone),
+                Err(error) => {
+                    self.end_full_stop();
+                    return Err(error);
+                }
+            },
+            Mode::Assisted => {
+                let frozen = self.serve_frozen(library, &world, request.epoch)?;
+                self.acknowledge(request, 0)?;
+                (0, frozen)
+            }
+        };
+        self.statistics.stops += 1;
+        Statistics::sample(&mut self.statistics.stop_ns, arrived.elapsed());
+        self.events.push_back(Event::WorldStopped { world: number, epoch, by, stopped, frozen });
+        Ok(Served::Acknowledged)
+    }
+
+    /// Stops everybody else and writes what the collector scans. `None`: somebody does not stand, and nobody is stopped.
+    fn stop_all_others(
+        &mut self,
+        collecting: i32,
+        library: usize,
+        world: &WorldState,
+        request: &Request,
+        arrived: Instant,
+    ) -> Result<Option<usize>, DebuggerError> {
+        self.stop = Some(FullStop { world: world.address, collecting });
+        let silent = self.halt(|tid, _| tid != collecting);
+        if !silent.is_empty() {
+            self.end_full_stop();
+            self.give_up(silent);
+            return Ok(None);
+        }
+        let mut stopped = 0;
+        for (tid, tracee) in &mut self.tracees {
+            if *tid != collecting {
+                tracee.by_world = true;
+                stopped += 1;
+            }
+        }
+        Statistics::sample(&mut self.statistics.standing_ns, arrived.elapsed());
+        self.death.reached(Step::AllStopped);
+        let records = self.records_of(library, world)?;
+        let mut batch = Batch::default();
+        let (parking, answer) = self.push_registers(library, world.address, &records, collecting, &mut batch)?;
+        if answer & PARKED_ON_DEATH == 0 {
+            // No frame leads anywhere: the one batch has everything.
+            batch.add(request.answer, &answer.to_le_bytes());
+            batch.add(request.acknowledged, &request.sequence.to_le_bytes());
+        }
+        batch.write(self)?;
+        self.death.reached(Step::RegistersWritten);
+        self.park(library, parking, answer)?;
+        if answer & PARKED_ON_DEATH != 0 {
+            self.statistics.parked_stops += 1;
+            self.acknowledge(request, answer)?;
+        }
+        Ok(Some(stopped))
+    }
+
+    /// Makes all threads stand that are wanted, and waits until they do. Who does not in time is the result.
+    pub(super) fn halt(&mut self, wanted: impl Fn(i32, &super::tracee::Tracee) -> bool) -> Vec<(Tid, Silence)> {
+        // A second owner of the alarm, so that `self` can be changed while it ticks.
+        let alarm = std::rc::Rc::clone(&self.alarm);
+        let ticking = alarm.ticking();
+        let until = Instant::now() + self.options.stop_within;
+        loop {
+            // Threads may be born while we stop the others: again, until a pass finds nobody running.
+            let is_running = |tid: i32, t: &super::tracee::Tracee| !t.stands() && !t.exiting && wanted(tid, t);
+            let running: Vec<i32> =
+                self.tracees.iter().filter(|(tid, t)| is_running(**tid, t)).map(|(tid, _)| *tid).collect();
+            if running.is_empty() {
+                return Vec::new();
+            }
+            for tid in &running {
+                self.ask(*tid);
+            }
+            let mut silent = Vec::new();
+            for tid in running {
+                if self.wait_until_it_stands(tid, &ticking, until) == Answered::No {
+                    silent.push((Tid(tid), Silence::of(self.pid, tid)));
+                }
+                self.death.reached(Step::SomeStopped);
+            }
+            // One that has ended, and is still listed, will never answer.
+            for (tid, _) in silent.extract_if(.., |(_, why)| *why == Silence::Zombie) {
+                if let Some(tracee) = self.tracees.get_mut(&tid.0) {
+                    tracee.exiting = true;
+                }
+            }
+            if !silent.is_empty() {
+                return silent;
+            }
+        }
+    }
+
+    fn ask(&mut self, tid: i32) {
+        if let Some(tracee) = self.tracees.get_mut(&tid)
+            && (!tracee.asked || matches!(tracee.stop, Stop::Listening(_)))
+        {
+            // A thread that can't be asked has ended, which the wait will tell.
+            let _ = sys::interrupt(tid);
+            tracee.asked = true;
+        }
+    }
+
+    fn wait_until_it_stands(&mut self, tid: i32, ticking: &Ticking<'_>, until: Instant) -> Answered {
+        loop {
+            match ticking.wait(tid, until) {
+                Waited::Reported(tid, report) => self.settle(tid, report),
+                Waited::Nothing => return Answered::No,
+                Waited::Nobody => {
+                    self.tracees.remove(&tid);
+                }
+            }
+            match self.tracees.get(&tid) {
+                Some(tracee) if !tracee.stands() && !tracee.exiting => {}
+                _ => return Answered::Yes,
+            }
+        }
+    }
+
+    /// The stop is the collector's own affair now.
+    fn give_up(&mut self, silent: Vec<(Tid, Silence)>) {
+        self.statistics.given_up += 1;
+        self.silent.extend(silent.iter().map(|(tid, _)| tid.0));
+        self.events.push_back(Event::Silent { threads: silent });
+    }
+
+    /// The records of the world's threads.
+    fn records_of(&self, library: usize, world: &WorldState) -> Result<Vec<Record>, TargetError> {
+        let is_in = |e: &&Enrolled| e.library == library && e.world == world.address;
+        let guesses = self.tracees.values().filter_map(|t| t.enrolled.as_ref());
+        let guesses: Vec<Address> = guesses.filter(is_in).map(|e| e.record).collect();
+        self.libraries[library].records(&self.memory, world.threads, &guesses, self.tracees.len())
+    }
+
+    /// Gathers the registers of all mutators but the collecting one. The result has what is needed to send them to `park`, if all of them
+    /// can be.
+    fn push_registers(
+        &mut self,
+        library: usize,
+        world: Address,
+        records: &[Record],
+        collecting: i32,
+        batch: &mut Batch,
+    ) -> Result<(Vec<Parking>, u64), DebuggerError> {
+        let room = self.extended_room;
+        let used = self.libraries[library].thread.save_area_used;
+        let mut image = Vec::with_capacity(room);
+        let mut parking = Vec::with_capacity(records.len());
+        let mut answer = if self.options.on_death == OnDeath::Park { PARKED_ON_DEATH } else { 0 };
+        for record in records {
+            let tid = record.tid.0;
+            let Some(tracee) = self.tracees.get_mut(&tid).filter(|t| t.stands() && tid != collecting) else { continue };
+            tracee.enrolled = Some(Enrolled { library, world, record: record.address });
+            let stop = tracee.stop;
+            let general = sys::general(tid).map_err(system("reading registers"))?;
+            image.clear();
+            sys::extended(tid, room, &mut image).map_err(system("reading the extended state"))?;
+            let blocked = if answer == 0 { 0 } else { sys::blocked(tid).map_err(system("reading a signal mask"))? };
+            let places = frame::Places::below(general.rsp, image.len());
+            let room = record.stack.0.0 <= places.frame && general.rsp <= record.stack.1.0;
+            let lowest = if room {
+                let start = batch.bytes.len();
+                frame::build(&general, &image, blocked, &mut batch.bytes);
+                batch.pieces.push((places.frame, start..batch.bytes.len()));
+                places.frame
+            } else {
+                batch.add_to_save_area(record, &general, &image, used)?;
+                general.rsp.wrapping_sub(frame::RED_ZONE)
+            };
+            batch.add(record.slot, &lowest.to_le_bytes());
+            self.statistics.slots_written += 1;
+            let has_room_to_park = room && record.stack.0.0 + frame::PARKING_ROOM <= places.frame;
+            if !has_room_to_park || !self.dies_quietly(stop) {
+                answer = 0;
+            }
+            parking.push(Parking { tid, saved: Saved { general, lowest, blocked: Some(blocked) } });
+        }
+        Ok((parking, answer))
+    }
+
+    /// Whether a thread that stands so does nothing of the program's when we die, before it comes to `park`. A signal that is half
+    /// delivered is delivered then, and its handler would run in mid-scan; unless it is ignored, or the collector's.
+    fn dies_quietly(&self, stop: Stop) -> bool {
+        match stop {
+            Stop::Signal(signal) => self.libraries.iter().any(|known| known.suspend_signal == signal),
+            Stop::Notification(_) => self.options.channel == super::Channel::Signal,
+            _ => true,
+        }
+    }
+
+    /// Sends the threads to `park`, where they stay while they stand, and which they only see if we die.
+    fn park(&mut self, library: usize, parking: Vec<Parking>, answer: u64) -> Result<(), DebuggerError> {
+        let park = self.libraries[library].park;
+        for Parking { tid, mut saved } in parking {
+            let Some(tracee) = self.tracees.get_mut(&tid) else { continue };
+            if answer & PARKED_ON_DEATH == 0 {
+                saved.blocked = None;
+                tracee.saved = Some(Box::new(saved));
+                continue;
+            }
+            // Kept first: whatever fails below, these are the registers to go back to.
+            tracee.saved = Some(Box::new(saved));
+            let parked = frame::at_park(&saved.general, park.0, saved.lowest);
+            sys::set_blocked(tid, EVERYTHING).map_err(system("writing a signal mask"))?;
+            sys::set_general(tid, &parked).map_err(system("writing registers"))?;
+        }
+        Ok(())
+    }
+
+    fn start_requested(
+        &mut self,
+        tid: i32,
+        library: usize,
+        request: &Request,
+        arrived: Instant,
+    ) -> Result<Served, DebuggerError> {
+        self.death.reached(Step::StartNotified);
+        let world = self.libraries[library].world(&self.memory, request.world)?;
+        if self.stop.is_some_and(|stop| stop.collecting == tid && stop.world == request.world) {
+            self.end_full_stop();
+        }
+        self.release_answered(request.world);
+        self.statistics.starts += 1;
+        Statistics::sample(&mut self.statistics.start_ns, arrived.elapsed());
+        let (world, epoch) = (world.number, request.epoch);
+        self.events.push_back(Event::WorldStarted { world, epoch, by: Tid(tid) });
+        Ok(Served::Acknowledge)
+    }
+
+    /// Restores every register, then lets those go on that nobody else holds.
+    pub(super) fn end_full_stop(&mut self) {
+        self.stop = None;
+        let mut going = Vec::with_capacity(self.tracees.len());
+        for (&tid, tracee) in &mut self.tracees {
+            if let Some(saved) = tracee.saved.take()
+                && let Some(blocked) = saved.blocked
+            {
+                // A thread that has been killed meanwhile has no registers any more, and needs none.
+                let _ = sys::set_general(tid, &saved.general);
+                let _ = sys::set_blocked(tid, blocked);
+            }
+            if std::mem::take(&mut tracee.by_world) {
+                if tracee.by_user {
+                    self.statistics.kept_frozen += 1;
+                } else {
+                    going.push(tid);
+                }
+            }
+            self.death.reached(Step::SomeRestored);
+        }
+        for tid in going {
+            // A notification waits: it is served by the loop, one after the other.
+            let waits = self.tracees.get(&tid).is_some_and(|t| matches!(t.stop, Stop::Notification(_)) || t.is_held());
+            if !waits {
+                self.let_go(tid);
+            }
+        }
+    }
+
+    /// Writes the registers of those whom the user holds. Says how many they are.
+    fn serve_frozen(&mut self, library: usize, world: &WorldState, epoch: u64) -> Result<usize, DebuggerError> {
+        if !self.tracees.values().any(|t| t.by_user && t.stands()) {
+            self.death.reached(Step::FrozenServed);
+            return Ok(0);
+        }
+        let records = self.records_of(library, world)?;
+        let offsets = self.libraries[library].thread;
+        let mut batch = Batch::default();
+        let mut served = 0;
+        let unanswered = |record: &&Record| record.standing() == Standing::Running && record.frozen != epoch;
+        for record in records.iter().filter(unanswered) {
+            let tid = record.tid.0;
+            let Some(tracee) = self.tracees.get_mut(&tid).filter(|t| t.by_user && t.stands()) else { continue };
+            tracee.enrolled = Some(Enrolled { library, world: world.address, record: record.address });
+            let general = sys::general(tid).map_err(system("reading registers"))?;
+            let mut image = Vec::new();
+            sys::extended(tid, self.extended_room, &mut image).map_err(system("reading the extended state"))?;
+            batch.add_to_save_area(record, &general, &image, offsets.save_area_used)?;
+            let stack_ptr = general.rsp.wrapping_sub(frame::RED_ZONE);
+            batch.add(record.slot, &stack_ptr.to_le_bytes());
+            batch.add(record.address.offset(offsets.frozen), &epoch.to_le_bytes());
+            tracee.by_world = true;
+            self.answered.push((world.address, tid));
+            served += 1;
+        }
+        batch.write(self)?;
+        self.statistics.frozen_served += served as u64;
+        self.statistics.slots_written += served as u64;
+        self.death.reached(Step::FrozenServed);
+        Ok(served)
+    }
+
+    /// The world runs: who was answered for goes on if the user has let it go meanwhile.
+    fn release_answered(&mut self, world: Address) {
+        let mut going = Vec::new();
+        let all = std::mem::take(&mut self.answered);
+        let (answered, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|(of, _)| *of == world);
+        self.answered = others;
+        for (_, tid) in answered {
+            // A thread is a mutator of one world, but the record that said so may have been damaged.
+            let elsewhere = self.answered.iter().any(|(_, other)| *other == tid);
+            if let Some(tracee) = self.tracees.get_mut(&tid).filter(|_| !elsewhere)
+                && std::mem::take(&mut tracee.by_world)
+            {
+                self.statistics.kept_frozen += u64::from(tracee.by_user);
+                going.push(tid);
+            }
+        }
+        for tid in going {
+            let goes = self.tracees.get(&tid).is_some_and(|t| !t.is_held() && !matches!(t.stop, Stop::Notification(_)));
+            if goes {
+                self.let_go(tid);
+            }
+        }
+    }
+
+    fn again(&mut self, library: usize, request: &Request) -> Result<Served, DebuggerError> {
+        self.death.reached(Step::AgainNotified);
+        self.statistics.again += 1;
+        let world = self.libraries[library].world(&self.memory, request.world)?;
+        self.serve_frozen(library, &world, request.epoch)?;
+        Ok(Served::Acknowledge)
+    }
+
+    fn mutator_created(&mut self, library: usize, request: &Request) -> Result<Served, DebuggerError> {
+        let world = self.libraries[library].world(&self.memory, request.world)?;
+        let record = self.libraries[library].record(&self.memory, request.thread)?;
+        self.statistics.mutators_created += 1;
+        if let Some(tracee) = self.tracees.get_mut(&request.tid.0) {
+            tracee.enrolled = Some(Enrolled { library, world: request.world, record: request.thread });
+        }
+        let (tid, world) = (request.tid, world.number);
+        self.events.push_back(Event::MutatorCreated { tid, world, name: record.name });
+        Ok(Served::Acknowledge)
+    }
+
+    fn mutator_exited(&mut self, library: usize, request: &Request) -> Result<Served, DebuggerError> {
+        let world = self.libraries[library].world(&self.memory, request.world)?;
+        self.statistics.mutators_exited += 1;
+        if let Some(tracee) = self.tracees.get_mut(&request.tid.0) {
+            tracee.enrolled = None;
+        }
+        self.events.push_back(Event::MutatorExited { tid: request.tid, world: world.number });
+        Ok(Served::Acknowledge)
+    }
+
+    fn phase(&mut self, tid: i32, library: usize, request: &Request) -> Result<Served, DebuggerError> {
+        self.death.reached(Step::Phase);
+        let world = self.libraries[library].world(&self.memory, request.world)?.number;
+        let phase = Phase::of(request.detail).ok_or(request.detail);
+        let mut held = Held::No;
+        if let Ok(phase) = phase
+            && self.hold_at.has(phase)
+            && self.held.is_none()
+            && let Some(tracee) = self.tracees.get_mut(&tid)
+        {
+            tracee.at_phase = true;
+            held = Held::Yes;
+            self.held = Some(HeldPhase { world, phase, tid: Tid(tid) });
+        }
+        self.events.push_back(Event::Phase { world, phase, by: Tid(tid), held });
+        Ok(Served::Acknowledge)
+    }
+
+    /// What is known of who is a mutator, from the lists themselves. All should stand.
+    pub(super) fn enroll(&mut self) {
+        let mut found = HashMap::new();
+        for library in 0..self.libraries.len() {
+            match self.enrolled_in(library) {
+                Ok(enrolled) => found.extend(enrolled),
+                Err(error) => self.refuse(error),
+            }
+        }
+        for (tid, tracee) in &mut self.tracees {
+            tracee.enrolled = found.get(tid).copied();
+        }
+    }
+
+    fn enrolled_in(&self, library: usize) -> Result<Vec<(i32, Enrolled)>, TargetError> {
+        let mut enrolled = Vec::new();
+        for world in self.libraries[library].worlds(&self.memory)? {
+            for record in self.records_of(library, &world)? {
+                let place = Enrolled { library, world: world.address, record: record.address };
+                enrolled.push((record.tid.0, place));
+            }
+        }
+        Ok(enrolled)
+    }
+}
+
+/// What has become of a request.
+enum Served {
+    /// It is to be acknowledged.
+    Acknowledge,
+    /// It is.
+    Acknowledged,
+    /// It must not be: the collector is to go on without us.
+    LeftAlone,
+}
+
+/// Whether a thread has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answered {
+    Yes,
+    No,
+}

@@ -1,0 +1,555 @@
+//! The system calls of a tracer, and nothing else: the one file of the debugger with `unsafe` in it.
+//!
+//! By libc, not by nix: a stop by a real-time signal is a status like any other here, while nix's `waitpid` has no value for it
+//! and loses the status. Each function is one system call (waiting aside) and says in its result what the kernel said.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::FromRawFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::sync::{AtomicBool, AtomicI32, Ordering};
+
+// What libc does not name, from <linux/ptrace.h> and <linux/elf.h>.
+const PTRACE_GETSIGMASK: libc::c_uint = 0x420a;
+const PTRACE_SETSIGMASK: libc::c_uint = 0x420b;
+const NT_PRSTATUS: usize = 1;
+const NT_X86_XSTATE: usize = 0x202;
+
+/// Options of each tracee: births, ends and execs are reported, by a status of their own.
+const OPTIONS: i32 = libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEEXIT | libc::PTRACE_O_TRACEEXEC;
+
+/// No machine has a larger extended state: with AMX it is 11 KiB.
+const LARGEST_XSTATE: usize = 64 << 10;
+
+/// The general registers, as the kernel shows them.
+pub(super) type General = libc::user_regs_struct;
+
+/// What a thread that is being waited for has reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Report {
+    /// It has ended; for the leader, the process has.
+    Exited(i32),
+    /// A signal has killed it; for the leader, the process.
+    Killed(i32),
+    /// A signal is about to be delivered.
+    Signal(i32),
+    /// The job is stopped by this signal.
+    Group(i32),
+    /// It stands because it was asked to, because it was just born, or because its group stop has ended.
+    Interrupted,
+    /// It has made a thread.
+    Clone,
+    /// It has become another program.
+    Exec,
+    /// It is about to end.
+    Exit,
+    /// Something else that needs nothing but to go on.
+    Other,
+}
+
+impl Report {
+    fn of(status: i32) -> Self {
+        if libc::WIFEXITED(status) {
+            return Self::Exited(libc::WEXITSTATUS(status));
+        }
+        if libc::WIFSIGNALED(status) {
+            return Self::Killed(libc::WTERMSIG(status));
+        }
+        let signal = libc::WSTOPSIG(status);
+        match status >> 16 & 0xff {
+            0 => Self::Signal(signal),
+            libc::PTRACE_EVENT_STOP if signal == libc::SIGTRAP => Self::Interrupted,
+            libc::PTRACE_EVENT_STOP => Self::Group(signal),
+            libc::PTRACE_EVENT_CLONE => Self::Clone,
+            libc::PTRACE_EVENT_EXEC => Self::Exec,
+            libc::PTRACE_EVENT_EXIT => Self::Exit,
+            _ => Self::Other,
+        }
+    }
+
+    /// Whether the thread exists no more.
+    pub(super) fn is_end(self) -> bool {
+        matches!(self, Self::Exited(_) | Self::Killed(_))
+    }
+}
+
+/// What is known of a signal that is about to be delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SignalInfo {
+    pub(super) signal: i32,
+    pub(super) code: i32,
+    pub(super) sender: i32,
+    /// The value of a queued signal.
+    pub(super) value: u64,
+}
+
+fn check(result: libc::c_long) -> io::Result<()> {
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// A request whose data is a number.
+fn plain(request: libc::c_uint, tid: i32, data: usize) -> io::Result<()> {
+    // SAFETY: none of the requests that come here makes the kernel write to this process.
+    check(unsafe { libc::ptrace(request, tid, std::ptr::null_mut::<u8>(), data) })
+}
+
+/// Begins to trace a thread, which runs on.
+pub(super) fn seize(tid: i32) -> io::Result<()> {
+    plain(libc::PTRACE_SEIZE, tid, OPTIONS as usize)
+}
+
+/// Asks a thread to stand. It reports that later.
+pub(super) fn interrupt(tid: i32) -> io::Result<()> {
+    plain(libc::PTRACE_INTERRUPT, tid, 0)
+}
+
+/// Leaves a thread in its group stop, from which SIGCONT wakes it.
+pub(super) fn listen(tid: i32) -> io::Result<()> {
+    plain(libc::PTRACE_LISTEN, tid, 0)
+}
+
+/// Lets a standing thread go on, with a signal or with none (0).
+pub(super) fn go_on(tid: i32, signal: i32) -> io::Result<()> {
+    plain(libc::PTRACE_CONT, tid, signal as usize)
+}
+
+/// Lets a standing thread go for good.
+pub(super) fn detach(tid: i32, signal: i32) -> io::Result<()> {
+    plain(libc::PTRACE_DETACH, tid, signal as usize)
+}
+
+fn regset(request: libc::c_uint, tid: i32, which: usize, at: *mut libc::c_void, len: usize) -> io::Result<usize> {
+    let mut piece = libc::iovec { iov_base: at, iov_len: len };
+    // SAFETY: the callers pass a buffer of theirs and its length; the kernel stays within it and stores how much it used.
+    check(unsafe { libc::ptrace(request, tid, which, &raw mut piece) })?;
+    Ok(piece.iov_len)
+}
+
+/// The general registers of a standing thread.
+pub(super) fn general(tid: i32) -> io::Result<General> {
+    // SAFETY: numbers; all zeroes is a value.
+    let mut registers: General = unsafe { std::mem::zeroed() };
+    let len = size_of::<General>();
+    regset(libc::PTRACE_GETREGSET, tid, NT_PRSTATUS, (&raw mut registers).cast(), len)?;
+    Ok(registers)
+}
+
+/// Writes the general registers of a standing thread.
+pub(super) fn set_general(tid: i32, registers: &General) -> io::Result<()> {
+    let at = std::ptr::from_ref(registers).cast_mut().cast();
+    regset(libc::PTRACE_SETREGSET, tid, NT_PRSTATUS, at, size_of::<General>()).map(drop)
+}
+
+/// The bytes of the general registers, in the kernel's order.
+pub(super) fn general_bytes(registers: &General) -> &[u8] {
+    // SAFETY: 27 words without padding.
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(registers).cast(), size_of::<General>()) }
+}
+
+/// The general registers as words, in the kernel's order.
+pub(super) fn general_words(registers: &General) -> &[u64] {
+    // SAFETY: 27 words without padding.
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(registers).cast(), size_of::<General>() / 8) }
+}
+
+/// Appends the whole extended state (x87, xmm, ymm, zmm …) of a standing thread: an XSAVE image in the standard format.
+pub(super) fn extended(tid: i32, room: usize, into: &mut Vec<u8>) -> io::Result<usize> {
+    let start = into.len();
+    into.resize(start + room.clamp(512, LARGEST_XSTATE), 0);
+    let rest = &mut into[start..];
+    let len = regset(libc::PTRACE_GETREGSET, tid, NT_X86_XSTATE, rest.as_mut_ptr().cast(), rest.len());
+    into.truncate(start + *len.as_ref().unwrap_or(&0));
+    len
+}
+
+/// Writes the extended state of a standing thread.
+pub(super) fn set_extended(tid: i32, image: &[u8]) -> io::Result<()> {
+    regset(libc::PTRACE_SETREGSET, tid, NT_X86_XSTATE, image.as_ptr().cast_mut().cast(), image.len()).map(drop)
+}
+
+/// Room for the extended state of any thread of this machine.
+pub(super) fn extended_room() -> usize {
+    // The kernel's own size can't be asked for before there is a tracee; sub-leaf 0 of leaf 13 gives, in ecx, what all that
+    // the processor supports would take.
+    match std::arch::x86_64::__cpuid(0).eax {
+        0..13 => 512,
+        _ => (std::arch::x86_64::__cpuid_count(13, 0).ecx as usize).clamp(512, LARGEST_XSTATE),
+    }
+}
+
+/// Where a component of the extended state ends in the standard format.
+pub(super) fn component_end(component: u32) -> usize {
+    let leaf = std::arch::x86_64::__cpuid_count(13, component);
+    leaf.ebx as usize + leaf.eax as usize
+}
+
+/// Which signals a standing thread blocks.
+pub(super) fn blocked(tid: i32) -> io::Result<u64> {
+    let mut mask = 0u64;
+    // SAFETY: the address is the size of a mask, the data a mask of that size.
+    check(unsafe { libc::ptrace(PTRACE_GETSIGMASK, tid, size_of::<u64>(), &raw mut mask) })?;
+    Ok(mask)
+}
+
+/// Sets which signals a standing thread blocks.
+pub(super) fn set_blocked(tid: i32, mut mask: u64) -> io::Result<()> {
+    // SAFETY: as above; the kernel only reads.
+    check(unsafe { libc::ptrace(PTRACE_SETSIGMASK, tid, size_of::<u64>(), &raw mut mask) })
+}
+
+/// What is known of the signal that a thread stands before.
+pub(super) fn signal_info(tid: i32) -> io::Result<SignalInfo> {
+    // SAFETY: numbers; all zeroes is a value.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel fills one siginfo_t.
+    check(unsafe { libc::ptrace(libc::PTRACE_GETSIGINFO, tid, std::ptr::null_mut::<u8>(), &raw mut info) })?;
+    // SAFETY: all bytes of it are initialised; whether sender and value mean something is the caller's question (by the code).
+    let (sender, value) = unsafe { (info.si_pid(), info.si_value().sival_ptr as u64) };
+    Ok(SignalInfo { signal: info.si_signo, code: info.si_code, sender, value })
+}
+
+/// A signal's whole information, to be given back as it was.
+pub(super) struct RawSignalInfo(libc::siginfo_t);
+
+/// The whole information of the signal that a thread stands before.
+pub(super) fn raw_signal_info(tid: i32) -> io::Result<RawSignalInfo> {
+    // SAFETY: numbers; all zeroes is a value.
+    let mut info = RawSignalInfo(unsafe { std::mem::zeroed() });
+    // SAFETY: the kernel fills one siginfo_t.
+    check(unsafe { libc::ptrace(libc::PTRACE_GETSIGINFO, tid, std::ptr::null_mut::<u8>(), &raw mut info.0) })?;
+    Ok(info)
+}
+
+/// Makes the signal that a thread stands before another one.
+pub(super) fn set_signal_info(tid: i32, info: &RawSignalInfo) -> io::Result<()> {
+    let at = (&raw const info.0).cast_mut();
+    // SAFETY: the kernel reads one siginfo_t.
+    check(unsafe { libc::ptrace(libc::PTRACE_SETSIGINFO, tid, std::ptr::null_mut::<u8>(), at) })
+}
+
+/// The message of an event: the new thread, the former id.
+pub(super) fn event_message(tid: i32) -> io::Result<i32> {
+    let mut message: libc::c_ulong = 0;
+    // SAFETY: the kernel stores one long.
+    check(unsafe { libc::ptrace(libc::PTRACE_GETEVENTMSG, tid, std::ptr::null_mut::<u8>(), &raw mut message) })?;
+    Ok(message as i32)
+}
+
+/// How one wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waited {
+    Reported(i32, Report),
+    /// Nothing yet, or a signal for this process came between.
+    Nothing,
+    /// There is nobody to wait for.
+    Nobody,
+}
+
+/// Whether a wait may sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    Sleep,
+    Look,
+}
+
+/// Waits for one thread, and takes its report.
+pub(super) fn wait(tid: i32, patience: Patience) -> Waited {
+    let mut status = 0;
+    let flags = libc::__WALL | if patience == Patience::Look { libc::WNOHANG } else { 0 };
+    // SAFETY: the kernel stores one int.
+    match unsafe { libc::waitpid(tid, &mut status, flags) } {
+        0 => Waited::Nothing,
+        -1 => match io::Error::last_os_error().raw_os_error() {
+            Some(libc::EINTR) => Waited::Nothing,
+            _ => Waited::Nobody,
+        },
+        reporter => Waited::Reported(reporter, Report::of(status)),
+    }
+}
+
+/// Who among the tracees and children of this thread has something to report, and how it has ended if that is what it reports. The
+/// report stays where it is. `Err`: there is nobody.
+pub(super) fn peek(patience: Patience) -> io::Result<Option<(i32, Option<Report>)>> {
+    // Of this thread only: another thread of this process may have children and tracees of its own.
+    let flags = libc::WEXITED | libc::WNOWAIT | libc::__WALL | libc::__WNOTHREAD;
+    let flags = flags | if patience == Patience::Look { libc::WNOHANG } else { 0 };
+    // SAFETY: numbers; all zeroes is a value.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel fills one siginfo_t, or leaves it zero.
+    if unsafe { libc::waitid(libc::P_ALL, 0, &raw mut info, flags) } == -1 {
+        let error = io::Error::last_os_error();
+        return if error.raw_os_error() == Some(libc::EINTR) { Ok(None) } else { Err(error) };
+    }
+    // SAFETY: filled by waitid, or zero.
+    let (reporter, status) = unsafe { (info.si_pid(), info.si_status()) };
+    let end = match info.si_code {
+        libc::CLD_EXITED => Some(Report::Exited(status)),
+        libc::CLD_KILLED | libc::CLD_DUMPED => Some(Report::Killed(status & 0x7f)),
+        _ => None,
+    };
+    Ok((reporter != 0).then_some((reporter, end)))
+}
+
+/// A piece of another process's memory, and the buffer for it or from it.
+pub(super) struct Piece<T> {
+    pub(super) at: u64,
+    pub(super) bytes: T,
+}
+
+/// As many pieces as one call takes.
+pub(super) const PIECES: usize = 1024;
+
+/// Writes up to [`PIECES`] pieces; says how many bytes were written.
+pub(super) fn write_pieces(tid: i32, pieces: &[Piece<&[u8]>]) -> io::Result<usize> {
+    let local: Vec<_> = pieces.iter().map(|p| piece(p.bytes.as_ptr() as usize, p.bytes.len())).collect();
+    let remote: Vec<_> = pieces.iter().map(|p| piece(p.at as usize, p.bytes.len())).collect();
+    let (count, far) = (local.len() as u64, remote.len() as u64);
+    // SAFETY: the local pieces are slices of this process, which are read.
+    let written = unsafe { libc::process_vm_writev(tid, local.as_ptr(), count, remote.as_ptr(), far, 0) };
+    usize::try_from(written).map_err(|_| io::Error::last_os_error())
+}
+
+/// Reads up to [`PIECES`] pieces; says how many bytes were read.
+pub(super) fn read_pieces(tid: i32, pieces: &mut [Piece<&mut [u8]>]) -> io::Result<usize> {
+    let remote: Vec<_> = pieces.iter().map(|p| piece(p.at as usize, p.bytes.len())).collect();
+    let local: Vec<_> = pieces.iter_mut().map(|p| piece(p.bytes.as_mut_ptr() as usize, p.bytes.len())).collect();
+    let (count, far) = (local.len() as u64, remote.len() as u64);
+    // SAFETY: the local pieces are mutable slices of this process, borrowed for the call.
+    let read = unsafe { libc::process_vm_readv(tid, local.as_ptr(), count, remote.as_ptr(), far, 0) };
+    usize::try_from(read).map_err(|_| io::Error::last_os_error())
+}
+
+fn piece(at: usize, len: usize) -> libc::iovec {
+    libc::iovec { iov_base: at as *mut _, iov_len: len }
+}
+
+/// The calling thread's id.
+pub(super) fn this_thread() -> i32 {
+    // SAFETY: no arguments, no failure.
+    unsafe { libc::gettid() }
+}
+
+/// Kills a process.
+pub(super) fn kill(pid: i32) -> io::Result<()> {
+    // SAFETY: a system call on another process.
+    check(unsafe { libc::kill(pid, libc::SIGKILL) }.into())
+}
+
+/// Kills this process, as a debugger dies that somebody kills.
+pub(super) fn die() -> ! {
+    let _ = kill(std::process::id() as i32);
+    // SIGKILL to oneself does not return; `abort` satisfies the compiler.
+    std::process::abort()
+}
+
+/// A child that waits to become a program: forked, not yet exec'ed, so that it can be seized without any signal.
+pub(super) struct Launched {
+    pub(super) pid: i32,
+    go: File,
+    failed: File,
+}
+
+/// Forks a child that waits for [`Launched::go`] and then becomes `program`.
+pub(super) fn launch(program: &CString, arguments: &[CString]) -> io::Result<Launched> {
+    let (wait_for, go) = pipe()?;
+    let (failed, tell) = pipe()?;
+    let mut argv: Vec<*const libc::c_char> = arguments.iter().map(|a| a.as_ptr()).collect();
+    argv.push(std::ptr::null());
+    // SAFETY: the child calls async-signal-safe functions only: read, execvp (which in glibc uses the stack), write, _exit.
+    match unsafe { libc::fork() } {
+        -1 => {
+            let error = io::Error::last_os_error();
+            // SAFETY: descriptors of our own that nobody else has.
+            let _ = unsafe { [wait_for, go, failed, tell].map(|fd| libc::close(fd)) };
+            Err(error)
+        }
+        0 => {
+            // SAFETY: as above; the strings were made before the fork.
+            unsafe {
+                libc::close(go);
+                let mut byte = 0u8;
+                if libc::read(wait_for, (&raw mut byte).cast(), 1) == 1 {
+                    libc::execvp(program.as_ptr(), argv.as_ptr());
+                    let code = *libc::__errno_location();
+                    libc::write(tell, (&raw const code).cast(), size_of::<i32>());
+                }
+                libc::_exit(127)
+            }
+        }
+        pid => {
+            // SAFETY: descriptors of our own; two are closed, two given to their owners.
+            unsafe {
+                libc::close(wait_for);
+                libc::close(tell);
+                Ok(Launched { pid, go: File::from_raw_fd(go), failed: File::from_raw_fd(failed) })
+            }
+        }
+    }
+}
+
+impl Launched {
+    /// Lets the child become its program.
+    pub(super) fn go(&mut self) -> io::Result<()> {
+        io::Write::write_all(&mut self.go, &[1])
+    }
+
+    /// Why it did not become the program. Asked when it has ended.
+    pub(super) fn error(mut self) -> Option<io::Error> {
+        let mut code = [0; 4];
+        io::Read::read_exact(&mut self.failed, &mut code).ok()?;
+        Some(io::Error::from_raw_os_error(i32::from_ne_bytes(code)))
+    }
+}
+
+fn pipe() -> io::Result<(i32, i32)> {
+    let mut ends = [0; 2];
+    // SAFETY: the kernel stores two ints.
+    check(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }.into())?;
+    Ok((ends[0], ends[1]))
+}
+
+/// The signal that ends a wait of a tracer thread; 0: not chosen yet.
+static NUDGE: AtomicI32 = AtomicI32::new(0);
+
+extern "C" fn nothing(_: libc::c_int) {}
+
+/// Installs an empty handler for a real-time signal that nobody uses, once in the process.
+fn nudge_signal() -> io::Result<i32> {
+    static CHOOSING: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _one = CHOOSING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let chosen = NUDGE.load(Ordering::Relaxed);
+    if chosen != 0 {
+        return Ok(chosen);
+    }
+    for signal in (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev() {
+        // SAFETY: asks for the present action, then sets a handler that does nothing; SA_RESTART is absent on purpose.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            if libc::sigaction(signal, std::ptr::null(), &mut action) == 0 && action.sa_sigaction == libc::SIG_DFL {
+                action = std::mem::zeroed();
+                action.sa_sigaction = nothing as *const () as usize;
+                check(libc::sigaction(signal, &action, std::ptr::null_mut()).into())?;
+                NUDGE.store(signal, Ordering::Relaxed);
+                return Ok(signal);
+            }
+        }
+    }
+    Err(io::Error::other("every real-time signal of this process is in use"))
+}
+
+/// Ends the waits of one tracer thread. A wait for a tracee has no time limit of its own, so a timer of the thread interrupts
+/// it; a nudge that comes just before the wait begins is made good by the timer's next tick.
+pub(super) struct Alarm {
+    timer: libc::timer_t,
+    nudge: Arc<Nudge>,
+    _this_thread: PhantomData<*const ()>,
+}
+
+/// The part of an alarm that other threads have.
+pub(super) struct Nudge {
+    signal: i32,
+    thread: i32,
+    wanted: AtomicBool,
+    over: AtomicBool,
+}
+
+/// How often a wait looks around.
+const TICK: Duration = Duration::from_millis(10);
+
+impl Alarm {
+    /// For the calling thread.
+    pub(super) fn new() -> io::Result<Self> {
+        let signal = nudge_signal()?;
+        // SAFETY: gettid has no failure; the event names this thread; the timer's id is stored by the kernel.
+        unsafe {
+            let thread = libc::gettid();
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&mut set);
+            libc::sigaddset(&mut set, signal);
+            libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut());
+            let mut event: libc::sigevent = std::mem::zeroed();
+            event.sigev_notify = libc::SIGEV_THREAD_ID;
+            event.sigev_signo = signal;
+            event.sigev_notify_thread_id = thread;
+            let mut timer: libc::timer_t = std::ptr::null_mut();
+            check(libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer).into())?;
+            let nudge = Nudge { signal, thread, wanted: AtomicBool::new(false), over: AtomicBool::new(false) };
+            Ok(Self { timer, nudge: Arc::new(nudge), _this_thread: PhantomData })
+        }
+    }
+
+    pub(super) fn nudge(&self) -> Arc<Nudge> {
+        Arc::clone(&self.nudge)
+    }
+
+    /// Whether somebody has nudged since this was asked last.
+    pub(super) fn was_nudged(&self) -> bool {
+        // Acquire: pairs with the Release in `Nudge::nudge`; what was done before the nudge is seen.
+        self.nudge.wanted.swap(false, Ordering::Acquire)
+    }
+
+    fn set(&self, tick: Duration) {
+        let tick = libc::timespec { tv_sec: 0, tv_nsec: tick.as_nanos() as i64 };
+        let every = libc::itimerspec { it_interval: tick, it_value: tick };
+        // SAFETY: our own timer; a failure would need a wrong id or time.
+        unsafe { libc::timer_settime(self.timer, 0, &every, std::ptr::null_mut()) };
+    }
+
+    /// Waits of this thread end at least every few milliseconds while the result lives.
+    pub(super) fn ticking(&self) -> Ticking<'_> {
+        self.set(TICK);
+        Ticking(self)
+    }
+}
+
+/// See [`Alarm::ticking`].
+pub(super) struct Ticking<'a>(&'a Alarm);
+
+impl Ticking<'_> {
+    /// Waits for one thread until a time.
+    pub(super) fn wait(&self, tid: i32, until: Instant) -> Waited {
+        loop {
+            match wait(tid, Patience::Sleep) {
+                Waited::Nothing if Instant::now() < until => {}
+                waited => return waited,
+            }
+        }
+    }
+}
+
+impl Drop for Ticking<'_> {
+    fn drop(&mut self) {
+        self.0.set(Duration::ZERO);
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        self.nudge.over.store(true, Ordering::Relaxed);
+        // SAFETY: our own timer, deleted once.
+        unsafe { libc::timer_delete(self.timer) };
+    }
+}
+
+impl Nudge {
+    /// Makes the thread's wait end.
+    pub(super) fn nudge(&self) {
+        // Release: pairs with the Acquire in `was_nudged`.
+        self.wanted.store(true, Ordering::Release);
+        if !self.over.load(Ordering::Relaxed) {
+            // SAFETY: a thread of this process, or of nobody; the handler does nothing.
+            unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), self.thread, self.signal) };
+        }
+    }
+}
+
+/// Registers that are all zero.
+#[cfg(test)]
+pub(super) fn no_registers() -> General {
+    // SAFETY: numbers; all zeroes is a value.
+    unsafe { std::mem::zeroed() }
+}

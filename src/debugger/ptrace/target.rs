@@ -1,0 +1,658 @@
+//! What the target says about itself, believed in nothing that can be checked.
+//!
+//! The descriptor, the worlds, the records of threads and the requests lie in memory that the target can write at any time. A program
+//! with a wild pointer may have damaged them, another program may only look like ours. So each size is held against a bound, each offset
+//! against the size of the structure it is an offset of, each address of code against the executable mappings, and a list
+//! against the number of threads that the *kernel* says there are: what is wrong is one error that says what and where; nothing here
+//! loops or allocates by a number that the target chose.
+
+use std::collections::{HashMap, HashSet};
+
+use memoffset::offset_of;
+
+use super::memory::{Address, Memory, MemoryError, u32_at, u64_at};
+use super::modules::{Candidate, Mapping};
+use super::sys::Piece;
+use crate::debugger::contract::{Calls, Descriptor, MAGIC, VERSION};
+use crate::debugger::notify::{REQUEST_MAGIC, RequestOffsets};
+use crate::os::Tid;
+use crate::world::{Phase, StopInfoOffsets, WorldOffsets};
+
+/// What is wrong with the target's data.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TargetError {
+    /// No descriptor at all.
+    #[error("the process has no collector of this project's: no module has the note or the symbol stopworld_debugger")]
+    NotFound,
+    /// The note or symbol leads to something else.
+    #[error("at {at} (of {module}) there is no descriptor: it begins with {found:02x?}")]
+    Magic {
+        /// Where it should be.
+        at: Address,
+        /// The module that says so.
+        module: String,
+        /// What is there.
+        found: [u8; 8],
+    },
+    /// Another version of the contract.
+    #[error("the descriptor at {at} is of version {found}, this debugger knows version {known}")]
+    Version {
+        /// Where.
+        at: Address,
+        /// Its version.
+        found: u32,
+        /// Ours.
+        known: u32,
+    },
+    /// A size that can't be.
+    #[error("{what} at {at} says that it has {found} bytes; possible are {least} to {most}")]
+    Size {
+        /// Of what.
+        what: &'static str,
+        /// Where.
+        at: Address,
+        /// What it says.
+        found: u64,
+        /// The least possible.
+        least: usize,
+        /// The most possible.
+        most: usize,
+    },
+    /// An offset outside of its structure.
+    #[error("the offset {offset} of {what}'s {field} is outside of its {size} bytes, or not aligned")]
+    Offset {
+        /// Of what.
+        what: &'static str,
+        /// Which field.
+        field: &'static str,
+        /// The offset.
+        offset: u64,
+        /// The structure's size.
+        size: usize,
+    },
+    /// A pointer to nowhere.
+    #[error("{what} is said to be at {at}, where nothing can be read")]
+    Nowhere {
+        /// What.
+        what: &'static str,
+        /// Where.
+        at: Address,
+    },
+    /// The address of a function that is none.
+    #[error("{what} at {at} is not that function")]
+    NotCode {
+        /// Which.
+        what: &'static str,
+        /// Where.
+        at: Address,
+    },
+    /// A list that comes back to itself.
+    #[error("the list of {what} comes back to {at} after {after}")]
+    Cycle {
+        /// Of what.
+        what: &'static str,
+        /// Where.
+        at: Address,
+        /// How many came before.
+        after: usize,
+    },
+    /// A list that is longer than it can be.
+    #[error("the list of {what} has more than {limit} entries, which can't be")]
+    TooLong {
+        /// Of what.
+        what: &'static str,
+        /// The bound.
+        limit: usize,
+    },
+    /// A notification that is none.
+    #[error("thread {tid} notified of a request at {at}, where there is none")]
+    Request {
+        /// Who.
+        tid: Tid,
+        /// Where.
+        at: Address,
+    },
+    /// A notification about a world that does not exist.
+    #[error("a request speaks of a world at {at}, which is in no list")]
+    World {
+        /// Where.
+        at: Address,
+    },
+}
+
+/// One copy of the collector in the target.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Library {
+    /// Where its descriptor is.
+    pub descriptor: Address,
+    /// The file that it was loaded from.
+    pub module: String,
+    /// The version of its contract.
+    pub version: u32,
+    /// The signal of its notifications; 0 before its first world.
+    pub notify_signal: i32,
+    /// The signal by which it suspends threads; 0 if there is none.
+    pub suspend_signal: i32,
+    /// The place for a breakpoint; 0 while the module is not relocated yet, as all that follow.
+    pub notify: Address,
+    /// Where threads wait for the end of a collection when their debugger has died.
+    pub park: Address,
+    /// Where an inferior call returns to.
+    pub call_return: Address,
+    /// Room for the results of inferior calls.
+    pub scratch: Address,
+    /// How much.
+    pub scratch_size: usize,
+    /// The functions for inferior calls, in the contract's order.
+    pub calls: Vec<Address>,
+    pub(super) request: RequestOffsets,
+    pub(super) world: WorldOffsets,
+    pub(super) thread: StopInfoOffsets,
+    pub(super) is_ready: Ready,
+}
+
+/// Whether a module's pointers are what they will be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ready {
+    Yes,
+    /// It is mapped, and nothing more.
+    NotRelocated,
+}
+
+/// No descriptor is larger.
+const LARGEST_DESCRIPTOR: usize = 64 << 10;
+/// No published structure is.
+const LARGEST_STRUCTURE: usize = 4 << 10;
+/// No scratch memory is.
+const LARGEST_SCRATCH: usize = 64 << 20;
+/// Functions for inferior calls that we know of.
+const MOST_CALLS: usize = size_of::<Calls>() / 8 - 1;
+/// A process with more worlds does not exist.
+const MOST_WORLDS: usize = 4096;
+/// Records may be more than threads: those of threads that ended without a word are buried by the next collection.
+const MOST_DEAD: usize = 1024;
+
+/// Bytes of a record's or a stopper's name, with the byte of its length.
+const NAME: usize = 32;
+
+impl Library {
+    /// Reads and checks the descriptor of a candidate.
+    pub(super) fn read(memory: &Memory, maps: &[Mapping], candidate: &Candidate) -> Result<Self, TargetError> {
+        let at = candidate.descriptor;
+        let mut bytes = vec![0; size_of::<Descriptor>()];
+        let known = memory.read_some(at, &mut bytes);
+        let found: [u8; 8] = std::array::from_fn(|i| bytes[i]);
+        if known < 16 {
+            return Err(TargetError::Nowhere { what: "the descriptor", at });
+        }
+        if found != MAGIC {
+            return Err(TargetError::Magic { at, module: candidate.module.clone(), found });
+        }
+        let version = u32_at(&bytes, offset_of!(Descriptor, version));
+        if version != VERSION {
+            return Err(TargetError::Version { at, found: version, known: VERSION });
+        }
+        let size = u32_at(&bytes, offset_of!(Descriptor, size)).into();
+        check_size("the descriptor", at, size, size_of::<Descriptor>(), LARGEST_DESCRIPTOR)?;
+        if known < bytes.len() {
+            return Err(TargetError::Nowhere { what: "the descriptor's end", at: at.offset(known) });
+        }
+        let word = |offset: usize| u64_at(&bytes, offset);
+        let mut library = Self {
+            descriptor: at,
+            module: candidate.module.clone(),
+            version,
+            notify_signal: u32_at(&bytes, offset_of!(Descriptor, notify_signal)) as i32,
+            suspend_signal: u32_at(&bytes, offset_of!(Descriptor, suspend_signal)) as i32,
+            notify: Address(word(offset_of!(Descriptor, notify))),
+            park: Address(word(offset_of!(Descriptor, park))),
+            call_return: Address(word(offset_of!(Descriptor, call_return))),
+            scratch: Address(word(offset_of!(Descriptor, scratch))),
+            scratch_size: word(offset_of!(Descriptor, scratch_size)) as usize,
+            calls: Vec::new(),
+            request: table(&bytes, offset_of!(Descriptor, request), REQUEST, at)?.into_request(),
+            world: table(&bytes, offset_of!(Descriptor, world), WORLD, at)?.into_world(),
+            thread: table(&bytes, offset_of!(Descriptor, thread), THREAD, at)?.into_thread(),
+            is_ready: Ready::NotRelocated,
+        };
+        let calls = offset_of!(Descriptor, calls);
+        let count = (word(calls) as usize).min(MOST_CALLS);
+        library.calls = (1..=count).map(|i| Address(word(calls + 8 * i))).collect();
+        library.check_signals()?;
+        // Before its relocation a module's pointers are null, or not yet where it was loaded. A world exists only after it.
+        let functions = library.check_functions(memory, maps);
+        if functions.is_ok() {
+            library.is_ready = Ready::Yes;
+        } else if library.notify_signal != 0 {
+            functions?;
+        }
+        Ok(library)
+    }
+
+    fn check_signals(&self) -> Result<(), TargetError> {
+        for (what, signal) in
+            [("the notification signal", self.notify_signal), ("the suspend signal", self.suspend_signal)]
+        {
+            check_size(what, self.descriptor, signal as u64, 0, 64)?;
+        }
+        Ok(())
+    }
+
+    fn check_functions(&self, memory: &Memory, maps: &[Mapping]) -> Result<(), TargetError> {
+        let is_code = |at: Address| maps.iter().any(|m| m.executable && m.start <= at.0 && at.0 < m.end);
+        let begins = |what, at: Address, expected: &[&[u8]]| {
+            let mut code = [0; 2];
+            let good =
+                is_code(at) && memory.read(at, &mut code).is_ok() && expected.iter().any(|e| code.starts_with(e));
+            if good { Ok(()) } else { Err(TargetError::NotCode { what, at }) }
+        };
+        // `nop; ret`, or what a debugger that has died made of it.
+        begins("the notification function", self.notify, &[&[0x90, 0xc3], &[0xcc, 0xc3]])?;
+        begins("the place to return to", self.call_return, &[&[0xcc]])?;
+        begins("the parking place", self.park, &[&[]])?;
+        for &call in self.calls.iter().filter(|call| !call.is_null()) {
+            begins("a function for inferior calls", call, &[&[]])?;
+        }
+        check_size("the scratch memory", self.scratch, self.scratch_size as u64, 0, LARGEST_SCRATCH)
+    }
+
+    /// The address of the control word.
+    pub(super) fn control(&self) -> Address {
+        self.descriptor.offset(offset_of!(Descriptor, control))
+    }
+
+    /// The worlds, newest first.
+    pub(super) fn worlds(&self, memory: &Memory) -> Result<Vec<WorldState>, TargetError> {
+        let what = "worlds";
+        let head = self.descriptor.offset(offset_of!(Descriptor, worlds));
+        let nowhere = |at| move |_: MemoryError| TargetError::Nowhere { what: "a world", at };
+        let mut at = Address(memory.word(head).map_err(nowhere(head))?);
+        let mut seen = HashSet::new();
+        let mut worlds = Vec::new();
+        while !at.is_null() {
+            if !seen.insert(at) {
+                return Err(TargetError::Cycle { what, at, after: worlds.len() });
+            }
+            if worlds.len() == MOST_WORLDS {
+                return Err(TargetError::TooLong { what, limit: MOST_WORLDS });
+            }
+            let mut bytes = vec![0; self.world.size];
+            memory.read(at, &mut bytes).map_err(nowhere(at))?;
+            worlds.push(WorldState::parse(at, &bytes, &self.world));
+            at = Address(u64_at(&bytes, self.world.next));
+        }
+        Ok(worlds)
+    }
+
+    /// One world, by the address that a request gave.
+    pub(super) fn world(&self, memory: &Memory, at: Address) -> Result<WorldState, TargetError> {
+        let mut bytes = vec![0; self.world.size];
+        memory.read(at, &mut bytes).map_err(|_| TargetError::World { at })?;
+        Ok(WorldState::parse(at, &bytes, &self.world))
+    }
+
+    /// The records of a world's threads, newest first. `guesses` are addresses where records probably are: those are read at once, the list
+    /// alone says which of them count. `alive` is how many threads the process has.
+    pub(super) fn records(
+        &self,
+        memory: &Memory,
+        head: Address,
+        guesses: &[Address],
+        alive: usize,
+    ) -> Result<Vec<Record>, TargetError> {
+        let what = "managed threads";
+        let limit = alive + MOST_DEAD;
+        let mut known = self.read_records(memory, &guesses[..guesses.len().min(limit)]);
+        let mut seen = HashSet::with_capacity(known.len());
+        let mut records = Vec::with_capacity(known.len());
+        let mut at = head;
+        while !at.is_null() {
+            if !seen.insert(at) {
+                return Err(TargetError::Cycle { what, at, after: records.len() });
+            }
+            if records.len() == limit {
+                return Err(TargetError::TooLong { what, limit });
+            }
+            let record = match known.remove(&at) {
+                Some(record) => record,
+                None => self.record(memory, at)?,
+            };
+            at = record.next;
+            records.push(record);
+        }
+        Ok(records)
+    }
+
+    /// One record.
+    pub(super) fn record(&self, memory: &Memory, at: Address) -> Result<Record, TargetError> {
+        let mut bytes = vec![0; self.thread.size];
+        memory.read(at, &mut bytes).map_err(|_| TargetError::Nowhere { what: "a thread's record", at })?;
+        Ok(Record::parse(at, &bytes, &self.thread))
+    }
+
+    fn read_records(&self, memory: &Memory, guesses: &[Address]) -> HashMap<Address, Record> {
+        let size = self.thread.size;
+        let mut bytes = vec![0; size * guesses.len()];
+        let places = guesses.iter().zip(bytes.chunks_exact_mut(size));
+        let failed = memory.read_all(&mut places.map(|(at, bytes)| Piece { at: at.0, bytes }).collect::<Vec<_>>());
+        let read = guesses.iter().zip(bytes.chunks_exact(size)).enumerate();
+        let read = read.filter(|(i, _)| !failed.contains(i));
+        read.map(|(_, (at, bytes))| (*at, Record::parse(*at, bytes, &self.thread))).collect()
+    }
+
+    /// The request that a notification leads to.
+    pub(super) fn request(&self, memory: &Memory, tid: Tid, at: Address) -> Result<Request, TargetError> {
+        let mut bytes = vec![0; self.request.size];
+        let read = memory.read(at, &mut bytes);
+        if read.is_err() || u64_at(&bytes, self.request.magic) != REQUEST_MAGIC {
+            return Err(TargetError::Request { tid, at });
+        }
+        let offsets = &self.request;
+        Ok(Request {
+            acknowledged: at.offset(offsets.acknowledged),
+            answer: at.offset(offsets.answer),
+            sequence: u64_at(&bytes, offsets.sequence),
+            event: u32_at(&bytes, offsets.event),
+            detail: u32_at(&bytes, offsets.detail),
+            tid: Tid(u32_at(&bytes, offsets.tid) as i32),
+            world: Address(u64_at(&bytes, offsets.world)),
+            thread: Address(u64_at(&bytes, offsets.thread)),
+            epoch: u64_at(&bytes, offsets.epoch),
+        })
+    }
+}
+
+fn check_size(what: &'static str, at: Address, found: u64, least: usize, most: usize) -> Result<(), TargetError> {
+    let fits = (least as u64..=most as u64).contains(&found);
+    if fits { Ok(()) } else { Err(TargetError::Size { what, at, found, least, most }) }
+}
+
+/// A table of offsets: what it is of, and for each field its name and its width. The first number is the structure's size.
+struct Shape {
+    what: &'static str,
+    fields: &'static [(&'static str, usize)],
+}
+
+const REQUEST: Shape = Shape {
+    what: "a request",
+    fields: &[
+        ("magic", 8),
+        ("sequence", 8),
+        ("acknowledged", 8),
+        ("answer", 8),
+        ("event", 4),
+        ("detail", 4),
+        ("tid", 4),
+        ("world", 8),
+        ("thread", 8),
+        ("slot", 8),
+        ("epoch", 8),
+    ],
+};
+
+const WORLD: Shape = Shape {
+    what: "a world",
+    fields: &[
+        ("next", 8),
+        ("number", 8),
+        ("threads", 8),
+        ("bridged", 4),
+        ("phase", 4),
+        ("collecting", 4),
+        ("epoch", 8),
+        ("collections", 8),
+        ("heap_low", 8),
+        ("heap_high", 8),
+        ("collector", 8),
+        ("stopper", 0),
+    ],
+};
+
+const THREAD: Shape = Shape {
+    what: "a thread's record",
+    fields: &[
+        ("stack_ptr", 8),
+        ("saved_sp", 8),
+        ("state", 4),
+        ("tid", 4),
+        ("stack_low", 8),
+        ("stack_high", 8),
+        ("save_area", 8),
+        ("save_area_size", 8),
+        ("save_area_used", 4),
+        ("name", 0),
+        ("frozen", 8),
+        ("next", 8),
+        ("serial", 8),
+    ],
+};
+
+/// The numbers of a checked table.
+struct Table(Vec<usize>);
+
+fn table(bytes: &[u8], at: usize, shape: Shape, descriptor: Address) -> Result<Table, TargetError> {
+    let number = |i: usize| u64_at(bytes, at + 8 * i);
+    check_size(shape.what, descriptor.offset(at), number(0), 8, LARGEST_STRUCTURE)?;
+    let size = number(0) as usize;
+    let mut numbers = vec![size];
+    for (i, &(field, width)) in shape.fields.iter().enumerate() {
+        let offset = number(i + 1);
+        // A name is a byte of length and what follows.
+        let (bytes, align) = if width == 0 { (NAME, 1) } else { (width, width) };
+        let fits = offset.checked_add(bytes as u64).is_some_and(|end| end <= size as u64);
+        if !fits || !offset.is_multiple_of(align as u64) {
+            return Err(TargetError::Offset { what: shape.what, field, offset, size });
+        }
+        numbers.push(offset as usize);
+    }
+    Ok(Table(numbers))
+}
+
+// One shape has as many fields as the structure it is turned into: the lengths are constants.
+const _: () = {
+    assert!(size_of::<RequestOffsets>() == 8 * (REQUEST.fields.len() + 1));
+    assert!(size_of::<WorldOffsets>() == 8 * (WORLD.fields.len() + 1));
+    assert!(size_of::<StopInfoOffsets>() == 8 * (THREAD.fields.len() + 1));
+};
+
+impl Table {
+    fn into_request(self) -> RequestOffsets {
+        let n = &self.0;
+        RequestOffsets {
+            size: n[0],
+            magic: n[1],
+            sequence: n[2],
+            acknowledged: n[3],
+            answer: n[4],
+            event: n[5],
+            detail: n[6],
+            tid: n[7],
+            world: n[8],
+            thread: n[9],
+            slot: n[10],
+            epoch: n[11],
+        }
+    }
+
+    fn into_world(self) -> WorldOffsets {
+        let n = &self.0;
+        WorldOffsets {
+            size: n[0],
+            next: n[1],
+            number: n[2],
+            threads: n[3],
+            bridged: n[4],
+            phase: n[5],
+            collecting: n[6],
+            epoch: n[7],
+            collections: n[8],
+            heap_low: n[9],
+            heap_high: n[10],
+            collector: n[11],
+            stopper: n[12],
+        }
+    }
+
+    fn into_thread(self) -> StopInfoOffsets {
+        let n = &self.0;
+        StopInfoOffsets {
+            size: n[0],
+            stack_ptr: n[1],
+            saved_sp: n[2],
+            state: n[3],
+            tid: n[4],
+            stack_low: n[5],
+            stack_high: n[6],
+            save_area: n[7],
+            save_area_size: n[8],
+            save_area_used: n[9],
+            name: n[10],
+            frozen: n[11],
+            next: n[12],
+            serial: n[13],
+        }
+    }
+}
+
+/// A world as it was when somebody looked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WorldState {
+    /// Where it is.
+    pub address: Address,
+    /// Its number in the process.
+    pub number: u64,
+    /// Where its collection is; `Err` has a number that is no phase.
+    pub phase: Result<Phase, u32>,
+    /// Who collects.
+    pub collecting: Option<Tid>,
+    /// Numbers its stops.
+    pub epoch: u64,
+    /// Its finished collections.
+    pub collections: u64,
+    /// Where its heap lies.
+    pub heap: (Address, Address),
+    /// What its functions for inferior calls know it by.
+    pub collector: Address,
+    /// Whether its stops are told to debuggers.
+    pub bridged: bool,
+    /// The vtable in force.
+    pub stopper: String,
+    pub(super) threads: Address,
+}
+
+impl WorldState {
+    fn parse(address: Address, bytes: &[u8], offsets: &WorldOffsets) -> Self {
+        let word = |offset| u64_at(bytes, offset);
+        let phase = u32_at(bytes, offsets.phase);
+        let collecting = u32_at(bytes, offsets.collecting) as i32;
+        Self {
+            address,
+            number: word(offsets.number),
+            phase: Phase::of(phase).ok_or(phase),
+            collecting: (collecting != 0).then_some(Tid(collecting)),
+            epoch: word(offsets.epoch),
+            collections: word(offsets.collections),
+            heap: (Address(word(offsets.heap_low)), Address(word(offsets.heap_high))),
+            collector: Address(word(offsets.collector)),
+            bridged: u32_at(bytes, offsets.bridged) == 1,
+            stopper: name(&bytes[offsets.stopper..offsets.stopper + NAME]),
+            threads: Address(word(offsets.threads)),
+        }
+    }
+}
+
+/// Where a thread is in its handshake with the collector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// No mutator any more.
+    Detached,
+    /// It runs, or stands wherever it was stopped.
+    Running,
+    /// It is in a blocking region.
+    Blocking,
+    /// It has stopped itself for a collection.
+    Parked,
+}
+
+/// The record of a managed thread, as it was when somebody looked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Record {
+    /// Where it is.
+    pub address: Address,
+    /// Whose it is.
+    pub tid: Tid,
+    /// The name given at attach.
+    pub name: String,
+    /// Where the slot `stack_ptr` is.
+    pub slot: Address,
+    /// What is in it.
+    pub stack_ptr: Address,
+    /// What the thread published itself.
+    pub saved_sp: Address,
+    /// The handshake's word.
+    pub state: u32,
+    /// The stack's lowest address and its base.
+    pub stack: (Address, Address),
+    /// Tells the uses of one record apart.
+    pub serial: u64,
+    /// The epoch for which a debugger has answered.
+    pub frozen: u64,
+    pub(super) save_area: Address,
+    pub(super) save_area_size: usize,
+    pub(super) next: Address,
+}
+
+impl Record {
+    fn parse(address: Address, bytes: &[u8], offsets: &StopInfoOffsets) -> Self {
+        let word = |offset| u64_at(bytes, offset);
+        Self {
+            address,
+            tid: Tid(u32_at(bytes, offsets.tid) as i32),
+            name: name(&bytes[offsets.name..offsets.name + NAME]),
+            slot: address.offset(offsets.stack_ptr),
+            stack_ptr: Address(word(offsets.stack_ptr)),
+            saved_sp: Address(word(offsets.saved_sp)),
+            state: u32_at(bytes, offsets.state),
+            stack: (Address(word(offsets.stack_low)), Address(word(offsets.stack_high))),
+            serial: word(offsets.serial),
+            frozen: word(offsets.frozen),
+            save_area: Address(word(offsets.save_area)),
+            save_area_size: word(offsets.save_area_size) as usize,
+            next: Address(word(offsets.next)),
+        }
+    }
+
+    /// Where the thread is in its handshake.
+    pub fn standing(&self) -> Standing {
+        match self.state & 3 {
+            0 => Standing::Detached,
+            1 => Standing::Running,
+            2 => Standing::Blocking,
+            _ => Standing::Parked,
+        }
+    }
+}
+
+/// A byte of length, and a name of any bytes.
+fn name(bytes: &[u8]) -> String {
+    let length = usize::from(bytes[0]).min(bytes.len() - 1);
+    String::from_utf8_lossy(&bytes[1..=length]).into_owned()
+}
+
+/// What a notifying thread wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    pub(super) acknowledged: Address,
+    pub(super) answer: Address,
+    pub(super) sequence: u64,
+    pub(super) event: u32,
+    pub(super) detail: u32,
+    pub(super) tid: Tid,
+    pub(super) world: Address,
+    pub(super) thread: Address,
+    pub(super) epoch: u64,
+}

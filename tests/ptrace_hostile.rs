@@ -1,0 +1,183 @@
+//! `.debug.hostile`: a program whose descriptor, lists and notifications are damaged, or a trap for debuggers. The debugger says what is
+//! wrong, neither crashes nor hangs, and the program goes on.
+//!
+//! The program is this test, run as a process of its own; it damages itself through /proc/self/mem before it says that it is ready.
+#![cfg(feature = "debugger")]
+
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader};
+use std::mem::offset_of;
+use std::os::unix::fs::FileExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rstest::rstest;
+use stopworld::debugger::WORLD_OFFSETS;
+use stopworld::debugger::contract::{Descriptor, stopworld_debugger};
+use stopworld::debugger::ptrace::{Debugger, DebuggerError, Event, Options, TargetState};
+use stopworld::{StopInfoOffsets, World};
+
+const HOSTILE: &str = "STOPWORLD_HOSTILE";
+
+/// Writes into this very process, read-only memory too.
+fn poke(at: usize, bytes: &[u8]) {
+    OpenOptions::new().write(true).open("/proc/self/mem").unwrap().write_all_at(bytes, at as u64).unwrap();
+}
+
+fn descriptor() -> usize {
+    &raw const stopworld_debugger as usize
+}
+
+fn poke_word(at: usize, word: usize) {
+    poke(at, &word.to_le_bytes());
+}
+
+const WORLDS: usize = offset_of!(Descriptor, worlds);
+const THREAD: usize = offset_of!(Descriptor, thread);
+
+/// A world with nothing in it but a list of threads.
+fn lone_world(threads: usize) -> usize {
+    let world: &'static mut [usize] = Box::leak(vec![0; WORLD_OFFSETS.size / 8].into_boxed_slice());
+    world[WORLD_OFFSETS.threads / 8] = threads;
+    let at = world.as_ptr() as usize;
+    poke_word(descriptor() + WORLDS, at);
+    at
+}
+
+/// So many records, each linked to the next, the last one to `end`. Their shape is one of their own, as small as can be.
+fn records(count: usize, end: impl Fn(usize) -> usize) {
+    const BYTES: usize = 48;
+    let shape = |field: usize| match field {
+        // The fields one after the other as the table has them; those that do not matter lie over one another.
+        0 => BYTES,
+        13 if size_of::<StopInfoOffsets>() == 14 * 8 => 0,
+        _ => 0,
+    };
+    for field in 0..size_of::<StopInfoOffsets>() / 8 {
+        poke_word(descriptor() + THREAD + 8 * field, shape(field));
+    }
+    poke_word(descriptor() + THREAD + offset_of!(StopInfoOffsets, next), 40);
+    poke_word(descriptor() + THREAD + offset_of!(StopInfoOffsets, tid), 36);
+    let list: &'static mut [usize] = Box::leak(vec![0; count * BYTES / 8].into_boxed_slice());
+    let at = list.as_ptr() as usize;
+    for (i, record) in list.chunks_exact_mut(BYTES / 8).enumerate() {
+        record[5] = if i + 1 < count { at + (i + 1) * BYTES } else { end(at) };
+    }
+    lone_world(at);
+}
+
+fn notify_of(at: usize) {
+    let signal = u32::from_le_bytes(peek(descriptor() + offset_of!(Descriptor, notify_signal)));
+    std::thread::spawn(move || {
+        loop {
+            // SAFETY: the signal is ignored by this process.
+            unsafe { libc::sigqueue(libc::getpid(), signal as i32, libc::sigval { sival_ptr: at as *mut _ }) };
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+}
+
+fn peek<const N: usize>(at: usize) -> [u8; N] {
+    let mut bytes = [0; N];
+    OpenOptions::new().read(true).open("/proc/self/mem").unwrap().read_exact_at(&mut bytes, at as u64).unwrap();
+    bytes
+}
+
+/// Not a test by itself: the program.
+#[test]
+fn the_hostile_program() {
+    let Ok(kind) = std::env::var(HOSTILE) else { return };
+    let _world = World::builder().heap_limit(16 << 20).build().unwrap();
+    match kind.as_str() {
+        "magic" => poke(descriptor(), b"STOPWORD"),
+        "version" => poke(descriptor() + 8, &77u32.to_le_bytes()),
+        "small" => poke(descriptor() + 12, &16u32.to_le_bytes()),
+        "large" => poke(descriptor() + 12, &u32::MAX.to_le_bytes()),
+        "offset" => poke_word(descriptor() + THREAD + offset_of!(StopInfoOffsets, stack_ptr), 1 << 40),
+        "unaligned" => poke_word(descriptor() + THREAD + offset_of!(StopInfoOffsets, stack_ptr), 3),
+        "structure" => poke_word(descriptor() + THREAD, usize::MAX),
+        "notify" => poke_word(descriptor() + offset_of!(Descriptor, notify), descriptor()),
+        "nowhere" => poke_word(descriptor() + WORLDS, 0x10),
+        "circle of worlds" => {
+            let world = lone_world(0);
+            poke_word(world + WORLD_OFFSETS.next, world);
+        }
+        "threads nowhere" => drop(lone_world(0xdead_0000_0000)),
+        "circle of threads" => records(5, |first| first),
+        "a million threads" => records(1_000_000, |_| 0),
+        "request nowhere" => notify_of(0x1000),
+        "request elsewhere" => notify_of(descriptor()),
+        other => panic!("{other}"),
+    }
+    println!("ready");
+    std::thread::sleep(Duration::from_secs(30));
+}
+
+struct Program(Child);
+
+impl Program {
+    fn start(kind: &str) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "the_hostile_program", "--nocapture", "--test-threads=1"]).env(HOSTILE, kind);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        assert!(output.lines().any(|line| line.unwrap().contains("ready")), "{kind}");
+        Self(child)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What the debugger says of the program, by itself or when it is asked for the threads.
+fn said_of(kind: &str) -> (Vec<String>, bool) {
+    let program = Program::start(kind);
+    let mut debugger = Debugger::attach(program.0.id() as i32, Options::default()).unwrap();
+    let mut said = Vec::new();
+    let until = Instant::now() + Duration::from_millis(300);
+    while Instant::now() < until {
+        if let Some(Event::Refused(error)) = debugger.poll(Duration::from_millis(20)).unwrap() {
+            said.push(error.to_string());
+        }
+    }
+    for asked in [debugger.threads().map(drop), debugger.worlds().map(drop)] {
+        match asked {
+            Err(DebuggerError::Target(error)) => said.push(error.to_string()),
+            other => other.unwrap(),
+        }
+    }
+    let alive = debugger.state() == TargetState::Alive;
+    debugger.detach().unwrap();
+    said.sort();
+    said.dedup();
+    (said, alive)
+}
+
+#[rstest]
+#[case::magic("magic", "there is no descriptor")]
+#[case::version("version", "of version 77, this debugger knows version 1")]
+#[case::small("small", "says that it has 16 bytes")]
+#[case::large("large", "says that it has 4294967295 bytes")]
+#[case::offset("offset", "stack_ptr is outside of its")]
+#[case::unaligned("unaligned", "stack_ptr is outside of its")]
+#[case::structure("structure", "a thread's record at")]
+#[case::notify("notify", "is not that function")]
+#[case::worlds_nowhere("nowhere", "a world is said to be at 0x10, where nothing can be read")]
+#[case::circle_of_worlds("circle of worlds", "the list of worlds comes back to")]
+#[case::threads_nowhere("threads nowhere", "a thread's record is said to be at 0xdead00000000")]
+#[case::circle_of_threads("circle of threads", "the list of managed threads comes back to")]
+#[case::a_million_threads("a million threads", "the list of managed threads has more than")]
+#[case::request_nowhere("request nowhere", "notified of a request at 0x1000, where there is none")]
+#[case::request_elsewhere("request elsewhere", "where there is none")]
+fn a_damaged_program_is_told_of_and_harms_nobody(#[case] kind: &str, #[case] expected: &str) {
+    let begin = Instant::now();
+    let (said, alive) = said_of(kind);
+    assert_eq!(said.len(), 1, "one error each: {said:?}");
+    assert!(said[0].contains(expected), "{said:?}");
+    assert!(alive);
+    assert!(begin.elapsed() < Duration::from_secs(20));
+}
