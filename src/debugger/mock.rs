@@ -31,10 +31,16 @@
 //! has a handshake of the debugger's own with a hold for either, and runs only if it has neither: a frozen thread stays
 //! frozen after a collection (`.vtable.nested`), and what was running runs (`.vtable.exact-restore`).
 //!
+//! # The other contract
+//!
+//! [`assisted`](MockDebugger::assisted) makes a debugger of the second kind: the collector signals the threads itself, and the debugger answers for those that
+//! a user has frozen (`assisted.rs`).
+//!
 //! # Limits
 //!
 //! It can't stop a thread that masks its signal; a ptrace debugger could. Such a thread is named by the stop's error.
 
+mod assisted;
 mod handler;
 mod log;
 #[cfg(test)]
@@ -45,13 +51,15 @@ use std::sync::Arc;
 use crate::os::{Errno, Tid, thread};
 use crate::sabotage::{Guard, removed};
 use crate::sync::{Lock, LockGuard, Ordering, UnsafeCell};
+use crate::world::ask;
 use crate::world::handshake::{Abandoned, Handshake, Held, Holder, Place};
 use crate::world::inside;
 use crate::world::{
     ForkStep, SetupError, SilentThread, StopError, StopRequest, ThreadName, ThreadStopInfo, ThreadVtable,
 };
 
-use handler::Debuggee;
+use crate::debugger::contract::Mode;
+use handler::{Debuggee, Pushed};
 use log::Log;
 pub use log::MockEvent;
 
@@ -62,6 +70,7 @@ pub const DEFAULT_SIGNAL: i32 = 43;
 /// A debugger that lives in the process it debugs. See the module's text.
 pub struct MockDebugger {
     signal: i32,
+    mode: Mode,
     /// The debugger's global thread lock.
     thread_lock: Lock,
     /// Never freed: a handler that comes late may still look at it.
@@ -103,9 +112,14 @@ impl MockDebugger {
 
     /// A debugger that stops threads by this signal, which is one for all mock debuggers of the process.
     pub fn with_signal(signal: i32) -> Result<Arc<Self>, SetupError> {
+        Self::by(signal, Mode::Full)
+    }
+
+    fn by(signal: i32, mode: Mode) -> Result<Arc<Self>, SetupError> {
         handler::install(signal)?;
         Ok(Arc::new(Self {
             signal,
+            mode,
             thread_lock: Lock::new(),
             handshake: Box::leak(Box::new(Handshake::new())),
             inner: UnsafeCell::new(Inner { debuggees: Vec::new(), log: Log::new() }),
@@ -175,6 +189,11 @@ impl MockDebugger {
     pub fn clear_log(&self) {
         let _lock = self.thread_lock.lock();
         self.with(|inner| inner.log.clear());
+    }
+
+    /// Where it puts the registers of a thread that it stops.
+    fn pushes(&self) -> Pushed {
+        if self.mode == Mode::Full { Pushed::OnStack } else { Pushed::InRecord }
     }
 
     fn refuse(&self, what: String) -> StopError {
@@ -278,6 +297,7 @@ impl MockDebugger {
 }
 
 const NAME: &str = "mock-debugger";
+const ASSISTED: &str = "mock-debugger (assisted)";
 
 /// How long a freeze may take.
 const FREEZE_WITHIN: std::time::Duration = std::time::Duration::from_secs(10);
@@ -296,10 +316,13 @@ fn is_collecting(stop: &StopRequest<'_>, debuggee: &Debuggee) -> bool {
 // both of its holds are gone. Between stop and start only atomics, system calls and preallocated memory are used.
 unsafe impl ThreadVtable for MockDebugger {
     fn name(&self) -> &'static str {
-        NAME
+        if self.mode == Mode::Full { NAME } else { ASSISTED }
     }
 
     fn stop_world(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
+        if self.mode == Mode::Assisted {
+            return self.stop_assisted(stop);
+        }
         let lock = self.lock_for(stop)?;
         self.with(|inner| {
             inner.log.note(MockEvent::StopBegins { epoch: stop.epoch() });
@@ -319,7 +342,14 @@ unsafe impl ThreadVtable for MockDebugger {
         Ok(())
     }
 
+    fn still_holds(&self, stop: &StopRequest<'_>) -> bool {
+        self.mode == Mode::Full || self.holds_assisted(stop)
+    }
+
     fn start_world(&self, stop: &StopRequest<'_>) {
+        if self.mode == Mode::Assisted {
+            return ask::start(stop);
+        }
         self.with(|inner| {
             for debuggee in inner.debuggees.iter().filter(|d| !is_collecting(stop, d)) {
                 let tid = debuggee.tid();
@@ -337,7 +367,7 @@ unsafe impl ThreadVtable for MockDebugger {
 
     fn thread_created(&self, tid: Tid, slot: *mut usize) {
         let _lock = self.thread_lock.lock();
-        let debuggee = handler::enlist(tid, slot, self.handshake);
+        let debuggee = handler::enlist(tid, slot, self.handshake, self.pushes());
         self.with(|inner| {
             inner.debuggees.extend(debuggee);
             inner.log.note(MockEvent::Created { tid });
@@ -359,7 +389,7 @@ unsafe impl ThreadVtable for MockDebugger {
         self.with(|inner| {
             inner.log.note(MockEvent::Attached { threads: threads.len() as u32 });
             for thread in threads {
-                inner.debuggees.extend(handler::enlist(thread.tid(), thread.slot(), self.handshake));
+                inner.debuggees.extend(handler::enlist(thread.tid(), thread.slot(), self.handshake, self.pushes()));
                 inner.log.note(MockEvent::Announced { tid: thread.tid() });
             }
         });

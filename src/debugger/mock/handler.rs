@@ -31,6 +31,17 @@ pub(super) struct Debuggee {
     saved: AtomicUsize,
     instruction: AtomicUsize,
     stack: AtomicUsize,
+    /// 1: [`Pushed::InRecord`].
+    in_record: AtomicU32,
+}
+
+/// Where the registers of a stopped thread go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pushed {
+    /// Below the red zone, if there is room.
+    OnStack,
+    /// Into the save area of the thread's record.
+    InRecord,
 }
 
 /// All debuggees of the process, of whichever mock debugger.
@@ -128,7 +139,7 @@ impl Debuggee {
             sp
         } else if removed(Guard::StopRegisters) {
             sp - RED_ZONE
-        } else if on_alternate(sp) || !on_alternate(frame) {
+        } else if self.in_record.load(Ordering::Relaxed) == 0 && (on_alternate(sp) || !on_alternate(frame)) {
             // The kernel's frame lies below what it interrupted, on the same stack, and holds all registers.
             frame
         } else {
@@ -137,12 +148,12 @@ impl Debuggee {
             let (low, high) = info.stack();
             let own = StackBounds { low, high };
             let place = (sp - RED_ZONE - size) & !63;
-            if own.contains(sp) && own.contains(place) {
+            if self.in_record.load(Ordering::Relaxed) == 0 && own.contains(sp) && own.contains(place) {
                 // SAFETY: below the red zone of a stack whose thread is in this handler, on another stack; dead memory.
                 unsafe { write_registers(place as *mut u8, context, extended, length) };
                 place
             } else {
-                // No room, or a stack that we don't know (a coroutine's): into the record.
+                // No room, or a stack that we don't know (a coroutine's), or the other contract: into the record.
                 let (area, room) = info.save_area();
                 if size <= room {
                     // SAFETY: the area has room, and is this thread's own.
@@ -172,13 +183,19 @@ unsafe fn write_registers(place: *mut u8, context: &Context, extended: *const u8
 }
 
 /// Takes a thread on. `None` if there is no memory: then its slot stays empty and the stop says so.
-pub(super) fn enlist(tid: Tid, slot: *mut usize, handshake: &'static Handshake) -> Option<&'static Debuggee> {
+pub(super) fn enlist(
+    tid: Tid,
+    slot: *mut usize,
+    handshake: &'static Handshake,
+    pushed: Pushed,
+) -> Option<&'static Debuggee> {
     let debuggee = free_debuggee()?;
     debuggee.tid.store(tid.0, Ordering::Relaxed);
     debuggee.slot.store(slot, Ordering::Relaxed);
     debuggee.handshake.store(std::ptr::from_ref(handshake).cast_mut(), Ordering::Relaxed);
     debuggee.stack_ptr.store(0, Ordering::Relaxed);
     debuggee.saved.store(0, Ordering::Relaxed);
+    debuggee.in_record.store(u32::from(pushed == Pushed::InRecord), Ordering::Relaxed);
     debuggee.state.attach();
     DEBUGGEES.set(tid, std::ptr::from_ref(debuggee).cast_mut()).ok()?;
     Some(debuggee)

@@ -38,6 +38,13 @@ pub enum MockEvent {
         /// What was written.
         stack_ptr: usize,
     },
+    /// A frozen thread was answered for: its registers are in its record, its slot is written.
+    Answered {
+        /// Its id.
+        tid: Tid,
+        /// What was written.
+        stack_ptr: usize,
+    },
     /// All threads stand.
     WorldStopped {
         /// The world's number of the stop.

@@ -6,7 +6,9 @@ use rstest::rstest;
 
 use super::*;
 use crate::world::stop::StopBy;
-use crate::world::tests::{By, KEEPERS, Worker, budget, is_found, spin, stop, stop_within, threads, vtable};
+use crate::world::tests::{
+    By, KEEPERS, Worker, budget, is_found, is_found_between, spin, stop, stop_within, threads, vtable,
+};
 
 fn attached(threads: &crate::world::registry::Threads) -> Arc<MockDebugger> {
     let mock = MockDebugger::new().unwrap();
@@ -236,4 +238,60 @@ fn the_child_of_a_fork_goes_on_under_the_debugger() {
     threads.detach(info);
     assert_eq!(status, 0);
     stop(&threads).start();
+}
+
+/// `.vtable.nested`, `.vtable.exact-restore`: under the contract in which the collector signals the threads itself.
+#[rstest]
+fn a_debugger_that_assists_answers_for_whom_its_user_has_frozen(#[values(By::Signals, By::Safepoints)] by: By) {
+    let threads = threads(by);
+    let mock = MockDebugger::assisted().unwrap();
+    threads.set_vtable(mock.clone(), budget(10_000)).unwrap();
+    let workers: Vec<_> = (0..3).map(|i| Worker::new(&threads, &format!("w{i}"), spin)).collect();
+    let (frozen, others) = workers.split_first().unwrap();
+    for _ in 0..20 {
+        mock.freeze(frozen.info.tid()).unwrap();
+        let world = stop(&threads);
+        let (low, high) = frozen.info.stack();
+        assert!((low..high).contains(&frozen.info.stack_ptr()));
+        assert!(workers.iter().all(|worker| worker.info.stack_ptr() != 0));
+        assert!(world.is_still_held());
+        world.start();
+        assert!(frozen.stands(), "the collection has let go whom the user froze");
+        assert!(others.iter().all(Worker::runs));
+        assert!(mock.thaw(frozen.info.tid()));
+        assert!(frozen.runs());
+    }
+    let answered = mock.log().0.iter().filter(|event| matches!(event, MockEvent::Answered { .. })).count();
+    assert!(answered > 0, "it was never asked in earnest");
+}
+
+/// `.debug.counted-twice`: thawed in the middle of a collection, a thread meets its pending signal and parks.
+#[test]
+fn a_thread_that_is_thawed_in_the_middle_of_a_collection_stands_until_its_end() {
+    let threads = threads(By::Signals);
+    let mock = MockDebugger::assisted().unwrap();
+    threads.set_vtable(mock.clone(), budget(10_000)).unwrap();
+    let workers: Vec<_> = (0..3).map(|i| Worker::new(&threads, &format!("w{i}"), spin)).collect();
+    for round in 0..30 {
+        let worker = &workers[round % 3];
+        mock.freeze(worker.info.tid()).unwrap();
+        let world = stop(&threads);
+        assert!(mock.thaw(worker.info.tid()));
+        assert!(worker.stands());
+        assert!(world.is_still_held());
+        world.start();
+        assert!(worker.runs());
+    }
+}
+
+/// `.stop.registers`
+#[test]
+fn the_registers_of_a_thread_that_is_answered_for_are_scanned() {
+    let threads = threads(By::Signals);
+    let mock = MockDebugger::assisted().unwrap();
+    threads.set_vtable(mock.clone(), budget(10_000)).unwrap();
+    for (i, keeper) in KEEPERS.into_iter().enumerate() {
+        let thaw = |tid| assert!(mock.thaw(tid));
+        assert!(is_found_between(&threads, keeper, |tid| mock.freeze(tid).unwrap(), thaw), "keeper {i}");
+    }
 }

@@ -135,4 +135,4 @@ pub(crate) fn spin(info: &ThreadStopInfo) {
     info.safepoint();
 }
 
-pub(crate) use places::{ALL as KEEPERS, is_found};
+pub(crate) use places::{ALL as KEEPERS, is_found, is_found_between};

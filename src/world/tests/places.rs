@@ -53,6 +53,16 @@ pub(crate) type Keeper = extern "C" fn(u64, *const Flags);
 
 /// Runs a keeper on an attached thread, stops the world by what `threads` has in force, and looks for the word.
 pub(crate) fn is_found(threads: &Arc<Threads>, keeper: Keeper) -> bool {
+    is_found_between(threads, keeper, |_| {}, |_| {})
+}
+
+/// The same, with something done to the keeper before the stop and after the start.
+pub(crate) fn is_found_between(
+    threads: &Arc<Threads>,
+    keeper: Keeper,
+    before: impl FnOnce(Tid),
+    after: impl FnOnce(Tid),
+) -> bool {
     let word = 0x5709_0000_0000_0000_u64 | keeper as usize as u64;
     let inverted = !word;
     let flags = Arc::new([AtomicBool::new(false), AtomicBool::new(false)]);
@@ -68,6 +78,7 @@ pub(crate) fn is_found(threads: &Arc<Threads>, keeper: Keeper) -> bool {
     };
     let info = told.recv().unwrap();
     assert!(within(Duration::from_secs(20), || flags[1].load(Ordering::Acquire)));
+    before(info.tid());
     let world = stop(threads);
     let mut found = false;
     world.scan_ranges(info, |low, high| {
@@ -77,6 +88,7 @@ pub(crate) fn is_found(threads: &Arc<Threads>, keeper: Keeper) -> bool {
         }
     });
     world.start();
+    after(info.tid());
     flags[0].store(true, Ordering::Relaxed);
     handle.join().unwrap();
     found

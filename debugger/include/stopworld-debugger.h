@@ -1,0 +1,194 @@
+/* What a debugger finds in a process that uses stopworld: version 1 of the contract.
+ *
+ * How it is used, step by step: docs/debugger-contract.md. All structures are those of the process, x86-64, little-endian; a
+ * debugger reads them out of its memory. Offsets of worlds, threads and requests are in the descriptor, not here.
+ */
+#ifndef STOPWORLD_DEBUGGER_H
+#define STOPWORLD_DEBUGGER_H
+
+#include <stdint.h>
+
+#define STOPWORLD_DEBUGGER_SYMBOL "stopworld_debugger"
+#define STOPWORLD_DEBUGGER_MAGIC "STOPWRLD" /* 8 bytes, no zero behind */
+#define STOPWORLD_DEBUGGER_VERSION 1u
+
+/* The note that leads to the descriptor: section .note.stopworld, in a PT_NOTE segment. Its contents are one int64_t: the
+ * distance from that number to the descriptor. */
+#define STOPWORLD_NOTE_NAME "stopworld"
+#define STOPWORLD_NOTE_TYPE 1u
+
+/* The control word. */
+#define STOPWORLD_CONTROL_FULL 1ull
+#define STOPWORLD_CONTROL_ASSISTED 2ull
+#define STOPWORLD_CONTROL_MODE 0xffull
+#define STOPWORLD_CONTROL_BREAKPOINT (1ull << 8) /* notify by the breakpoint, not by the signal */
+#define STOPWORLD_CONTROL_PHASES (1ull << 9)     /* notify of each phase */
+#define STOPWORLD_CONTROL_WHO_SHIFT 32           /* a number that is new at each attach */
+
+/* Requests. */
+#define STOPWORLD_REQUEST_MAGIC "STOPREQ1" /* 8 bytes, no zero behind */
+
+enum stopworld_notice {
+    STOPWORLD_STOP_WORLD = 1,
+    STOPWORLD_START_WORLD = 2,
+    STOPWORLD_THREAD_CREATED = 3,
+    STOPWORLD_THREAD_EXITED = 4,
+    STOPWORLD_PHASE = 5,
+    STOPWORLD_AGAIN = 6
+};
+
+/* Answer to STOP_WORLD in full mode: whom my death lets go parks. */
+#define STOPWORLD_PARKED_ON_DEATH 1ull
+
+enum stopworld_phase {
+    STOPWORLD_RUNNING = 0,
+    STOPWORLD_SUSPEND_BEGIN = 1,
+    STOPWORLD_SUSPEND_END = 2,
+    STOPWORLD_GC_START = 3,
+    STOPWORLD_ROOTS_BEGIN = 4,
+    STOPWORLD_ROOTS_END = 5,
+    STOPWORLD_MARK_BEGIN = 6,
+    STOPWORLD_MARK_END = 7,
+    STOPWORLD_WEAK_END = 8,
+    STOPWORLD_SWEEP_BEGIN = 9,
+    STOPWORLD_SWEEP_END = 10,
+    STOPWORLD_GC_END = 11,
+    STOPWORLD_RESTART_BEGIN = 12,
+    STOPWORLD_RESTART_END = 13
+};
+
+/* A thread's state word. */
+#define STOPWORLD_PLACE 3ull
+#define STOPWORLD_DETACHED 0ull
+#define STOPWORLD_THREAD_RUNNING 1ull
+#define STOPWORLD_BLOCKING 2ull
+#define STOPWORLD_PARKED 3ull
+#define STOPWORLD_HELD_BY_COLLECTION 4ull
+#define STOPWORLD_HELD_BY_USER 8ull
+
+/* The first member of each: its size as the process knows it. Members that came later are at the end. */
+
+typedef struct stopworld_request_offsets {
+    uint64_t size;
+    uint64_t magic;        /* 8 bytes */
+    uint64_t sequence;     /* uint64_t */
+    uint64_t acknowledged; /* uint64_t */
+    uint64_t answer;       /* uint64_t */
+    uint64_t event;        /* uint32_t, enum stopworld_notice */
+    uint64_t detail;       /* uint32_t */
+    uint64_t tid;          /* int32_t */
+    uint64_t world;        /* pointer */
+    uint64_t thread;       /* pointer or 0 */
+    uint64_t slot;         /* pointer or 0: the thread's stack_ptr */
+    uint64_t epoch;        /* uint64_t */
+} stopworld_request_offsets;
+
+typedef struct stopworld_world_offsets {
+    uint64_t size;
+    uint64_t next;        /* pointer or 0 */
+    uint64_t number;      /* uint64_t */
+    uint64_t threads;     /* pointer or 0 */
+    uint64_t bridged;     /* uint32_t: 1 stopped by way of this contract, 0 otherwise */
+    uint64_t phase;       /* uint32_t, enum stopworld_phase */
+    uint64_t collecting;  /* int32_t: who has stopped it, or 0 */
+    uint64_t epoch;       /* uint64_t */
+    uint64_t collections; /* uint64_t */
+    uint64_t heap_low;    /* pointer */
+    uint64_t heap_high;   /* pointer */
+    uint64_t collector;   /* opaque */
+    uint64_t stopper;     /* one byte of length, then the name */
+} stopworld_world_offsets;
+
+typedef struct stopworld_thread_offsets {
+    uint64_t size;
+    uint64_t stack_ptr;      /* pointer: write the lowest address of the live stack */
+    uint64_t saved_sp;       /* pointer: what the thread published itself */
+    uint64_t state;          /* uint64_t, see above */
+    uint64_t tid;            /* int32_t */
+    uint64_t stack_low;      /* pointer */
+    uint64_t stack_high;     /* pointer */
+    uint64_t save_area;      /* pointer: room for registers */
+    uint64_t save_area_size; /* uint64_t */
+    uint64_t save_area_used; /* uint32_t: how many bytes of it hold registers */
+    uint64_t name;           /* one byte of length, then the name */
+    uint64_t frozen;         /* uint64_t: write the request's epoch, last */
+    uint64_t next;           /* pointer or 0 */
+    uint64_t serial;         /* uint64_t: grows with each use of the record */
+} stopworld_thread_offsets;
+
+/* Addresses of functions that may be called in a stopped thread; `count` of them are there. They return a count or 1/0, or a
+ * negative error. They read, allocate nothing, take no lock, and come to an end. */
+typedef struct stopworld_calls {
+    uint64_t count;
+    uint64_t describe;           /* (address, stopworld_object *) */
+    uint64_t fields;             /* (address, stopworld_field *, capacity) */
+    uint64_t referrers;          /* (address, uint64_t *, capacity) */
+    uint64_t path;               /* (address, stopworld_step *, capacity) */
+    uint64_t request_collection; /* (world, or 0 for all) */
+    uint64_t census;             /* (world, stopworld_census_row *, capacity) */
+} stopworld_calls;
+
+typedef struct stopworld_descriptor {
+    char magic[8];
+    uint32_t version;
+    uint32_t size;
+    uint64_t control;         /* written by the debugger, 8 bytes at once */
+    uint32_t notify_signal;   /* 0: no world yet */
+    uint32_t suspend_signal;  /* 0: none. To be passed on, always, at once, without a word to the user */
+    uint64_t notify;          /* code: nop; ret. The place for a breakpoint; rdi = the request */
+    uint64_t park;            /* code: where a pushed signal frame leads */
+    uint64_t call_return;     /* code: int3. The return address for inferior calls */
+    uint64_t worlds;          /* pointer or 0 */
+    uint64_t scratch;         /* memory for the results of inferior calls */
+    uint64_t scratch_size;
+    stopworld_request_offsets request;
+    stopworld_world_offsets world;
+    stopworld_thread_offsets thread;
+    stopworld_calls calls;
+} stopworld_descriptor;
+
+/* Results of calls. */
+
+typedef struct stopworld_object {
+    uint64_t base;
+    uint64_t bytes;
+    uint64_t cell_bytes;
+    uint64_t block;
+    uint64_t type_info;
+    uint64_t type_name; /* address */
+    uint64_t type_name_bytes;
+    uint64_t rust_name; /* address */
+    uint64_t rust_name_bytes;
+    uint64_t fields;
+    uint64_t length;
+    uint64_t world;
+    uint32_t space; /* 0 small, 1 pinned, 2 large */
+    uint32_t flags;
+    uint32_t marked;
+    uint32_t reserved;
+} stopworld_object;
+
+typedef struct stopworld_field {
+    uint64_t offset;
+    uint64_t value;
+    uint64_t target; /* the object it leads to, or 0 */
+} stopworld_field;
+
+typedef struct stopworld_step {
+    uint32_t kind; /* 0 field, 1 stack, 2 registers, 3 half-built, 4 registered stack, 5 range, 6 handle, 7 finalizer */
+    int32_t tid;
+    uint64_t slot;
+    uint64_t value;
+    uint64_t object;
+    uint64_t offset;
+} stopworld_step;
+
+typedef struct stopworld_census_row {
+    uint64_t type_info;
+    uint64_t type_name; /* address */
+    uint64_t type_name_bytes;
+    uint64_t objects;
+    uint64_t bytes;
+} stopworld_census_row;
+
+#endif

@@ -1,0 +1,117 @@
+//! The mock's other contract: the collector stops the threads, the debugger answers for those that its user has frozen.
+//!
+//! As a debugger outside of the process does it (`docs/debugger-contract.md`): it freezes and thaws single threads at any moment, also in the middle
+//! of a collection, and is asked. For a thread that it holds and that has not answered by itself it writes the registers into the record's save area, since
+//! a thread that is thawed in mid-collection takes its pending suspend signal, and the signal's frame lies where the other contract pushes them.
+//!
+//! The debugger's thread lock is not held during a collection. Who freezes a thread holds it until that thread stands, perhaps until the end of the collection
+//! in which it is parked; so the collector, which asks for answers, only tries to take it, and asks again.
+
+use super::{ASSISTED, MockDebugger, MockEvent, Mode};
+use crate::debugger::protocol::{self, Member, Standing};
+use crate::os::{Errno, signals, thread};
+use crate::world::ask::{self, Teller, Told};
+use crate::world::handshake::{Holder, Place};
+use crate::world::{SetupError, StopError, StopRequest, ThreadStopInfo, handler};
+
+impl MockDebugger {
+    /// A debugger that answers for whom it holds, and leaves the stopping to the collector's signals.
+    pub fn assisted() -> Result<std::sync::Arc<Self>, SetupError> {
+        handler::install(handler::installed().unwrap_or(signals::DEFAULT))?;
+        Self::by(super::DEFAULT_SIGNAL, Mode::Assisted)
+    }
+
+    pub(super) fn stop_assisted(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
+        stop.threads().for_each(|record| member(record).forget());
+        let asker = Asker { mock: self, epoch: stop.epoch() };
+        let epoch = ask::hold(stop, |record| asker.tell(record));
+        ask::wait(&asker, stop, epoch)
+    }
+
+    /// Whether whom it has answered for is still frozen, or has parked by now.
+    pub(super) fn holds_assisted(&self, stop: &StopRequest<'_>) -> bool {
+        // Nobody thaws between the two looks without the suspend signal pending for the thread.
+        stop.threads().all(|record| {
+            let stands = || {
+                record.stop_state().has_answered()
+                    || self.thread_lock.try_lock().is_ok_and(|_held| self.is_frozen(record))
+            };
+            member(record).standing(stop.epoch()) != Standing::Frozen
+                || (0..10_000).any(|_| {
+                    stands() || {
+                        thread::sleep_ns(100_000);
+                        false
+                    }
+                })
+        })
+    }
+
+    /// Under the thread lock.
+    fn is_frozen(&self, record: &ThreadStopInfo) -> bool {
+        self.find(record.tid()).is_some_and(|d| d.state.is_held_by(Holder::User) && d.state.place() == Place::Parked)
+    }
+
+    /// Answers for every thread that is frozen and runs, as far as the collector is concerned. Under the thread lock.
+    fn answer(&self, stop: &StopRequest<'_>) {
+        for record in stop.threads() {
+            let is_answered = member(record).standing(stop.epoch()) != Standing::No;
+            if is_answered || !self.is_frozen(record) {
+                continue;
+            }
+            let Some(debuggee) = self.find(record.tid()) else { continue };
+            let stack_ptr = debuggee.tell_stack_ptr();
+            member(record).freeze(stop.epoch());
+            self.with(|inner| inner.log.note(MockEvent::Answered { tid: record.tid(), stack_ptr }));
+        }
+    }
+}
+
+fn member(record: &ThreadStopInfo) -> Member<'_> {
+    Member {
+        state: record.stop_state(),
+        frozen: record.frozen_word(),
+        counted: record.counted_word(),
+        undisturbed: record.undisturbed_word(),
+    }
+}
+
+struct Asker<'a> {
+    mock: &'a MockDebugger,
+    epoch: u64,
+}
+
+impl Teller for Asker<'_> {
+    fn name(&self) -> &'static str {
+        ASSISTED
+    }
+
+    fn signal(&self) -> i32 {
+        handler::installed().unwrap_or(0)
+    }
+
+    fn tell(&self, record: &ThreadStopInfo) -> Told {
+        match handler::send(record, self.signal()) {
+            Err(Errno::ESRCH) => Told::Gone,
+            _ => Told::Maybe,
+        }
+    }
+
+    fn asks_again_after_ns(&self) -> u64 {
+        20_000_000
+    }
+
+    fn all_stand(&self, stop: &StopRequest<'_>, outstanding: u32) -> bool {
+        protocol::all_stand(stop.threads().map(member), self.epoch, outstanding)
+    }
+
+    fn stands(&self, record: &ThreadStopInfo) -> bool {
+        member(record).standing(self.epoch) != Standing::No
+    }
+
+    fn ask_for_answers(&self, stop: &StopRequest<'_>) -> u32 {
+        if let Ok(_held) = self.mock.thread_lock.try_lock() {
+            self.mock.answer(stop);
+        }
+        protocol::newly_frozen(stop.threads().map(member), self.epoch)
+    }
+}

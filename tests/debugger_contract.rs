@@ -1,0 +1,166 @@
+//! The contract with debuggers is found in every kind of program, and lies in C as it lies in Rust.
+
+use std::fmt::Write;
+use std::mem::offset_of;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use stopworld::debugger::contract::{Calls, Control, Descriptor, VERSION, stopworld_debugger};
+use stopworld::debugger::inspect::{CensusRow, FieldFacts, ObjectFacts, Step};
+use stopworld::debugger::notify::{Notice, RequestOffsets};
+use stopworld::debugger::{Phase, WorldOffsets};
+use stopworld::{StopInfoOffsets, World};
+
+/// Whether the tool is there; if not, the test is skipped with a word.
+fn have(tool: &str) -> bool {
+    let there = Command::new(tool).arg("--version").output().is_ok();
+    if !there {
+        println!("skipped: needs {tool}");
+    }
+    there
+}
+
+/// The header, `contract.rs` and what is published are three accounts of the same bytes.
+#[test]
+fn the_structures_lie_in_c_as_they_lie_in_rust() {
+    if !have("cc") {
+        return;
+    }
+    let mut checks = String::from("#include <stddef.h>\n#include \"stopworld-debugger.h\"\n");
+    macro_rules! same {
+        ($($rust:ty = $c:literal { $($member:ident),* })*) => {$(
+            writeln!(checks, "_Static_assert(sizeof({}) == {}, \"\");", $c, size_of::<$rust>()).unwrap();
+            let mut end = 0;
+            $(
+                let offset = offset_of!($rust, $member);
+                assert!(offset >= end, "the members of {} are not in order", $c);
+                end = offset + 1;
+                let name = stringify!($member);
+                writeln!(checks, "_Static_assert(offsetof({}, {name}) == {offset}, \"{name}\");", $c).unwrap();
+            )*
+            let _ = end;
+        )*};
+    }
+    same! {
+        Descriptor = "stopworld_descriptor" {
+            magic, version, size, control, notify_signal, suspend_signal, notify, park, call_return, worlds, scratch,
+            scratch_size, request, world, thread, calls
+        }
+        RequestOffsets = "stopworld_request_offsets" {
+            size, magic, sequence, acknowledged, answer, event, detail, tid, world, thread, slot, epoch
+        }
+        WorldOffsets = "stopworld_world_offsets" {
+            size, next, number, threads, bridged, phase, collecting, epoch, collections, heap_low, heap_high, collector,
+            stopper
+        }
+        StopInfoOffsets = "stopworld_thread_offsets" {
+            size, stack_ptr, saved_sp, state, tid, stack_low, stack_high, save_area, save_area_size, save_area_used, name,
+            frozen, next, serial
+        }
+        Calls = "stopworld_calls" { count, describe, fields, referrers, path, request_collection, census }
+        ObjectFacts = "stopworld_object" {
+            base, bytes, cell_bytes, block, type_info, type_name, type_name_bytes, rust_name, rust_name_bytes, fields,
+            length, world, space, flags, marked, reserved
+        }
+        FieldFacts = "stopworld_field" { offset, value, target }
+        Step = "stopworld_step" { kind, tid, slot, value, object, offset }
+        CensusRow = "stopworld_census_row" { type_info, type_name, type_name_bytes, objects, bytes }
+    }
+    let mut equal = |c: &str, value: u64| writeln!(checks, "_Static_assert({c} == {value}, \"{c}\");").unwrap();
+    equal("STOPWORLD_DEBUGGER_VERSION", u64::from(VERSION));
+    equal("STOPWORLD_CONTROL_FULL", Control::FULL);
+    equal("STOPWORLD_CONTROL_ASSISTED", Control::ASSISTED);
+    equal("STOPWORLD_CONTROL_BREAKPOINT", Control::BREAKPOINT);
+    equal("STOPWORLD_CONTROL_PHASES", Control::PHASES);
+    equal("STOPWORLD_STOP_WORLD", Notice::StopWorld as u64);
+    equal("STOPWORLD_AGAIN", Notice::Again as u64);
+    for phase in Phase::ALL {
+        equal(&format!("STOPWORLD_{}", phase.name().to_uppercase().replace('-', "_")), phase as u64);
+    }
+    writeln!(checks, "int main(void) {{ return 0; }}").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("layout.c");
+    std::fs::write(&source, checks).unwrap();
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("debugger/include");
+    let compiled = Command::new("cc")
+        .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I"])
+        .args([&include, &source])
+        .output()
+        .unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+}
+
+/// In the environment of the program that is looked into.
+const SHOWS: &str = "STOPWORLD_SHOWS";
+
+/// Not a test by itself: the program that is looked into says where its descriptor is.
+#[test]
+fn the_program_that_shows_its_descriptor() {
+    if std::env::var_os(SHOWS).is_none() {
+        return;
+    }
+    let world = World::builder().build().unwrap();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let exe = std::fs::read_link("/proc/self/exe").unwrap();
+    let line = maps.lines().find(|line| line.ends_with(exe.to_str().unwrap())).unwrap();
+    let base = usize::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
+    println!("\n:{}", std::ptr::from_ref(&stopworld_debugger) as usize - base);
+    drop(world);
+}
+
+/// Where the descriptor is by the note, as an address of the file: walks the program headers, as a debugger does in memory or in the
+/// file. No section headers.
+fn by_note(file: &[u8]) -> Option<u64> {
+    let word = |at: usize| u64::from_le_bytes(file[at..at + 8].try_into().unwrap());
+    let half = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
+    let (table, count) = (word(32) as usize, u16::from_le_bytes([file[56], file[57]]));
+    for header in (0..usize::from(count)).map(|i| table + 56 * i).filter(|at| half(*at) == 4) {
+        let (offset, address, size) = (word(header + 8) as usize, word(header + 16), word(header + 32) as usize);
+        let align = (word(header + 48) as usize).max(4);
+        let mut at = 0;
+        while at + 12 <= size {
+            let note = offset + at;
+            let (name, contents, kind) = (half(note) as usize, half(note + 4) as usize, half(note + 8));
+            let data = at + (12 + name).next_multiple_of(align);
+            if kind == 1 && &file[note + 12..note + 12 + name] == b"stopworld\0" {
+                return Some((address + data as u64).wrapping_add(word(offset + data)));
+            }
+            at = (data + contents).next_multiple_of(align);
+        }
+    }
+    None
+}
+
+/// By `.dynsym`.
+fn by_symbol(program: &Path) -> Option<u64> {
+    let said = Command::new("readelf").args(["-W", "--dyn-syms"]).arg(program).output().ok()?;
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let line = said.lines().find(|line| line.ends_with(" stopworld_debugger"))?;
+    u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok()
+}
+
+fn stripped(folder: &Path, program: &Path) -> PathBuf {
+    let copy = folder.join("stripped");
+    let done = Command::new("strip").arg("-o").args([&copy, &program.to_owned()]).status().unwrap();
+    assert!(done.success());
+    copy
+}
+
+/// This program, position-independent and stripped.
+#[test]
+fn a_stripped_program_leads_to_its_descriptor_by_symbol_and_by_note() {
+    if !have("strip") || !have("readelf") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = stripped(folder.path(), &std::env::current_exe().unwrap());
+    let said = Command::new(&program)
+        .args(["--exact", "the_program_that_shows_its_descriptor", "--nocapture"])
+        .env(SHOWS, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let at: u64 = said.lines().find_map(|line| line.strip_prefix(':')).unwrap().parse().unwrap();
+    assert_eq!(by_symbol(&program), Some(at));
+    assert_eq!(by_note(&std::fs::read(&program).unwrap()), Some(at));
+}
