@@ -35,7 +35,7 @@
 //!
 //! The look is not the end of the stop. What happens to a thread if the debugger dies between the two:
 //!
-//! * full, [`Answer::PARKED_ON_DEATH`]: it parks where the debugger has sent it;
+//! * full, PARKED_ON_DEATH: it parks where the debugger has sent it;
 //! * full without that: it takes the suspend signal, which the collecting thread has sent to all before it looked, and parks;
 //! * assisted: it takes the suspend signal that is pending since the stop began, and parks.
 //!
@@ -568,6 +568,9 @@ unsafe impl ThreadVtable for DebuggerBridge {
 /// It is entered as a signal handler is, with all signals blocked: rsp leads to the frame that the debugger has pushed, a word that is
 /// not used and then the kernel's `ucontext`. It stands as long as the collection holds the thread, and then returns to where the frame
 /// says, by `rt_sigreturn`, with the registers and the signal mask that are in the frame.
+///
+/// # Safety
+/// Nobody calls it: only a debugger sends a thread here, with such a frame.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stopworld_debugger_park() {

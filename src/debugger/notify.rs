@@ -147,13 +147,19 @@ pub(super) fn tell(control: Control, news: &News<'_>) -> Answer {
 }
 
 /// The place for a breakpoint: `nop; ret`. Called with each request, if the debugger wants to be told that way.
+///
+/// # Safety
+/// By itself it does nothing; a debugger that has a breakpoint here reads the request.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stopworld_debugger_notify(request: *const Request) {
     std::arch::naked_asm!("nop", "ret")
 }
 
-/// Where an inferior call returns to: a breakpoint instruction. Nobody in the process comes here by itself.
+/// Where an inferior call returns to: a breakpoint instruction.
+///
+/// # Safety
+/// Nobody in the process calls it: it traps.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stopworld_debugger_return() {

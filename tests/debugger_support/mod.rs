@@ -308,7 +308,7 @@ impl Tracer {
         let before = registers(tid);
         let extended = extended(tid);
         let mut mask = 0_u64;
-        ptrace(libc::PTRACE_GETSIGMASK as u32, tid, 8, &raw mut mask as usize);
+        ptrace(libc::PTRACE_GETSIGMASK, tid, 8, &raw mut mask as usize);
         // As the kernel does for a handler.
         let (mut rax, mut rip) = (before.rax, before.rip);
         if before.orig_rax as i64 >= 0 {
@@ -369,7 +369,7 @@ impl Tracer {
         self.write(area, &state);
         self.write(frame, &image);
         let all = u64::MAX;
-        ptrace(libc::PTRACE_SETSIGMASK as u32, tid, 8, &raw const all as usize);
+        ptrace(libc::PTRACE_SETSIGMASK, tid, 8, &raw const all as usize);
         let mut parked = before;
         parked.orig_rax = u64::MAX;
         parked.rip = self.word(self.descriptor + std::mem::offset_of!(Descriptor, park) as u64);
@@ -386,7 +386,7 @@ impl Tracer {
         for tid in tids {
             if let Some((before, mask)) = self.tracees.get_mut(&tid).unwrap().before.take() {
                 set_registers(tid, &before);
-                ptrace(libc::PTRACE_SETSIGMASK as u32, tid, 8, &raw const mask as usize);
+                ptrace(libc::PTRACE_SETSIGMASK, tid, 8, &raw const mask as usize);
                 self.step("some-restored");
             }
         }
