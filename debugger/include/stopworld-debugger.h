@@ -75,7 +75,7 @@ typedef struct stopworld_request_offsets {
     uint64_t acknowledged; /* uint64_t */
     uint64_t answer;       /* uint64_t */
     uint64_t event;        /* uint32_t, enum stopworld_notice */
-    uint64_t detail;       /* uint32_t */
+    uint64_t detail;       /* uint32_t: the phase; for stops the mode by which to serve them, 1 or 2 */
     uint64_t tid;          /* int32_t */
     uint64_t world;        /* pointer */
     uint64_t thread;       /* pointer or 0 */

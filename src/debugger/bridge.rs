@@ -145,9 +145,14 @@ impl DebuggerBridge {
     }
 
     fn tell_of_stop(&self, control: Control, notice: Notice, stop: &StopRequest<'_>) -> Answer {
+        let agreed = match (notice, self.agreed.control()) {
+            (Notice::Again, _) => Control(Control::ASSISTED),
+            (_, Control::NOBODY) => control,
+            (_, agreed) => agreed,
+        };
         let news = News {
             notice,
-            detail: 0,
+            detail: agreed.mode_number(),
             tid: thread::gettid(),
             world: Some(stop.world()),
             thread: stop.collecting(),
@@ -215,9 +220,14 @@ impl DebuggerBridge {
             self.tracer.store(tracer, Ordering::Relaxed);
             // Nobody is waited for any more.
             stop.handshake().close(Holder::Collection);
-            stop.threads()
-                .filter(|record| record.stack_ptr() == 0 && !thread::is_alive(record.tid()))
-                .for_each(ThreadStopInfo::mark_gone);
+            for record in stop.threads().filter(|record| record.stack_ptr() == 0) {
+                if record.stop_state().has_answered() {
+                    // It stood before, in a region or still parked, and the debugger has written only those that ran.
+                    record.use_saved_sp();
+                } else if !thread::is_alive(record.tid()) {
+                    record.mark_gone();
+                }
+            }
             return Ok(());
         }
         // As without a debugger, from here on. Some may have been stopped, and let go by its death.

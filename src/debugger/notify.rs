@@ -77,7 +77,7 @@ pub struct RequestOffsets {
     pub answer: usize,
     /// The [`Notice`], 32 bits. One that a debugger does not know is acknowledged and otherwise left alone.
     pub event: usize,
-    /// Belongs to the event, 32 bits.
+    /// Belongs to the event, 32 bits: the number of the phase; of what has to do with a stop, the mode in which it is to be served.
     pub detail: usize,
     /// Whom it is about, 32 bits.
     pub tid: usize,

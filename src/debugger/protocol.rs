@@ -61,6 +61,11 @@ impl Control {
     /// Notify of each phase.
     pub const PHASES: u64 = 1 << 9;
 
+    /// `mode`, as it is written.
+    pub fn mode_number(self) -> u32 {
+        (self.0 & 0xff) as u32
+    }
+
     /// The contract, if a debugger that knows one is in control.
     pub fn mode(self) -> Option<Mode> {
         match self.0 & 0xff {

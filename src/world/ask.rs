@@ -119,7 +119,7 @@ pub(crate) fn wait(teller: &impl Teller, stop: &StopRequest<'_>, epoch: Epoch) -
     // not answered itself, whoever did has written the slot.
     for thread in stop.threads() {
         if thread.state.has_answered() {
-            thread.stack_ptr.store(thread.saved_sp.load(Ordering::Relaxed), Ordering::Relaxed);
+            thread.use_saved_sp();
         }
     }
     Ok(())

@@ -166,6 +166,11 @@ impl ThreadStopInfo {
         self.stack_ptr.load(Ordering::Acquire)
     }
 
+    /// What the thread itself published last is where its live stack begins: for one that stands in a region, or parked.
+    pub(crate) fn use_saved_sp(&self) {
+        self.stack_ptr.store(self.saved_sp.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
     /// The address of `stack_ptr`: the slot that a vtable is told of.
     pub fn slot(&self) -> *mut usize {
         self.stack_ptr.as_ptr()
