@@ -174,17 +174,31 @@ enum Phase {
 /// Checks a stream in which nothing is missing from its first event on, which may be in the middle of a run; `filter` is what
 /// categories may be in it at any time.
 pub fn check(stream: &[u8], filter: u64) -> Told {
-    check_entries(entries(stream), filter)
+    if are_in_order(stream) {
+        return check_entries(entries(stream), filter);
+    }
+    let mut sorted: Vec<Entry> = entries(stream).collect();
+    sorted.sort_by_key(|entry| entry.clock);
+    check_entries(sorted.into_iter(), filter)
 }
 
-/// Checks a stream in which any event may be missing: the form of each record, and their times.
+/// Checks a stream in which any event may be missing: the form of each record, and their times. Says how many there are.
 pub fn check_gappy(stream: &[u8]) -> u64 {
+    are_in_order(stream);
+    entries(stream).count() as u64
+}
+
+/// Whether all records stand in the order of time. Who stood for long in the middle of firing has that one record late, with its
+/// own time; on a machine that has other things to do this is a thread now and then, and no more.
+fn are_in_order(stream: &[u8]) -> bool {
     let mut clock = 0;
-    let in_order = |entry: Entry| {
-        assert!(entry.clock >= clock, "{entry:x?}: the clock was {clock:x} before");
-        clock = entry.clock;
+    let is_late = |entry: &Entry| {
+        clock = clock.max(entry.clock);
+        entry.clock < clock
     };
-    entries(stream).map(in_order).count() as u64
+    let late: Vec<Entry> = entries(stream).filter(is_late).collect();
+    assert!(late.len() <= 4, "{} records are not in order of time: {late:x?}", late.len());
+    late.is_empty()
 }
 
 pub fn check_entries(entries: impl Iterator<Item = Entry>, filter: u64) -> Told {

@@ -9,6 +9,7 @@ mod stw;
 mod stwproto;
 mod threads;
 mod tracing_crate;
+mod volume;
 
 use std::io::BufRead;
 use std::process::ExitCode;
@@ -33,8 +34,9 @@ pub fn run(arguments: &[String]) -> ExitCode {
         ["events"] => events::run(rounds),
         ["recording", rest @ ..] => recording::run(rest, rounds),
         ["tracing", rest @ ..] => tracing_crate::run(rest, rounds),
+        ["volume", rest @ ..] => volume::run(rest, rounds),
         _ => {
-            Err("usage: compare --child gcbench|bintrees|alloc|pause|stw|stwproto|events|recording|tracing ARGUMENTS… [serve]"
+            Err("usage: compare --child gcbench|bintrees|alloc|pause|stw|stwproto|events|recording|tracing|volume ARGUMENTS… [serve]"
                 .into())
         }
     };
