@@ -246,12 +246,23 @@ impl Debugger {
                 self.statistics.late_events += 1;
             }
             tracee.asked = false;
+            if let Some(noted) = tracee.noted.take() {
+                tracee.stop = Stop::Notification(noted);
+            }
         }
+        if let (Stop::Notification(notification), true) = (stop, tracee.asked) {
+            // It was asked to stand, too, and does so before its next instruction. There it stands before no signal, which a
+            // call could lose, or our death deliver.
+            tracee.noted = Some(notification);
+            self.let_go(tid);
+            return;
+        }
+        let asked = tracee.asked;
         if in_time && self.silent.is_empty() {
             // Control was given up for the sake of this thread.
             self.take_control();
         }
-        if report == Report::Clone && self.tracees[&tid].asked {
+        if report == Report::Clone && asked {
             // In the middle of its system call. It was asked to stand, and does so at the end of it.
             self.let_go(tid);
         }
