@@ -147,7 +147,8 @@ impl DebuggerBridge {
     fn tell_of_stop(&self, control: Control, notice: Notice, stop: &StopRequest<'_>) -> Answer {
         let news = News {
             notice,
-            detail: 0,
+            // The mode that this stop has: the word may have been changed since.
+            detail: (control.0 & 0xff) as u32,
             tid: thread::gettid(),
             world: Some(stop.world()),
             thread: stop.collecting(),
