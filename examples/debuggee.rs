@@ -244,7 +244,8 @@ pub fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Er
     world.verify()?;
     let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     println!(
-        "collections {done} failed {failed} lost {} clobbered {} naps {} interrupted {} born {} verified {} longest-us {}",
+        "collections {done} of {} failed {failed} lost {} clobbered {} naps {} interrupted {} born {} verified {} longest-us {}",
+        world.totals().collections,
         get(&shared.lost),
         get(&shared.clobbered),
         get(&shared.naps),

@@ -15,8 +15,12 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rstest::rstest;
-use stopworld::Tid;
-use stopworld::debugger::ptrace::{Channel, Debugger, Event, Mode, OnDeath, Options, Phases, RunState, TargetState};
+use stopworld::debugger::Phase;
+use stopworld::debugger::ptrace::{
+    Address, CallError, Channel, Debugger, Event, Held, Inspect, Mode, OnDeath, Options, PhaseSet, Phases, RunState,
+    Snapshot, TargetState, ThreadState,
+};
+use stopworld::{Tid, World};
 
 /// In the environment of the program that is debugged: its arguments.
 const ARGUMENTS: &str = "STOPWORLD_DEBUGGEE";
@@ -25,7 +29,47 @@ const ARGUMENTS: &str = "STOPWORLD_DEBUGGEE";
 #[test]
 fn the_debuggee() {
     let Ok(arguments) = std::env::var(ARGUMENTS) else { return };
+    match arguments.as_str() {
+        "vfork" => return odd(vfork_again_and_again),
+        "no leader" => return odd(end_this_thread),
+        _ => {}
+    }
     debuggee::run(arguments.split_whitespace().map(str::to_owned)).unwrap();
+}
+
+/// Collects on a thread of its own while the first one does something odd.
+fn odd(what: impl FnOnce()) {
+    let world = World::builder().heap_limit(16 << 20).build().unwrap();
+    std::thread::spawn(move || {
+        println!("ready");
+        loop {
+            world.collect().unwrap();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    what();
+}
+
+/// The process's first thread ends, by itself and without a word; the others go on.
+fn end_this_thread() {
+    // SAFETY: nothing of this thread is used by another one.
+    unsafe { libc::syscall(libc::SYS_exit, 0) };
+}
+
+/// While its child lives, the parent of a vfork sleeps where nothing wakes it.
+fn vfork_again_and_again() {
+    std::thread::sleep(Duration::from_millis(200));
+    loop {
+        // SAFETY: the child only sleeps and leaves; it shares the parent's stack, whose frame stays as it is.
+        #[allow(deprecated, reason = "what a debugger must cope with")]
+        unsafe {
+            if libc::vfork() == 0 {
+                libc::syscall(libc::SYS_nanosleep, &libc::timespec { tv_sec: 0, tv_nsec: 500_000_000 }, 0);
+                libc::_exit(0);
+            }
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    }
 }
 
 /// A program that runs, and what it prints.
@@ -146,10 +190,373 @@ fn a_program_collects_under_the_debugger_and_nothing_is_lost_or_touched(
     assert!(statistics.mutators_created > 10 && statistics.mutators_exited > 10);
     assert_eq!(events.iter().filter(|e| matches!(e, Event::WorldStopped { .. })).count() as u64, statistics.stops);
     if mode == Mode::Full {
-        // Only collections before the debugger came cut naps short.
-        let before = outcome.get("collections") - statistics.stops;
-        assert!(outcome.get("interrupted") <= before, "{before}: {outcome:?}");
+        // Only collections before the debugger came cut naps short, and those in which not everybody had a place to wait: there the
+        // collector sends signals before it trusts the debugger to live.
+        let by_signals = outcome.get("of") - statistics.parked_stops;
+        assert!(outcome.get("interrupted") <= by_signals, "{by_signals}: {outcome:?}");
         assert!(statistics.slots_written > 7 * statistics.stops);
         assert_eq!(statistics.parked_stops > 0, on_death == OnDeath::Park);
     }
+}
+
+/// A generator of small numbers; tests say their seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % bound
+    }
+}
+
+/// How often a test does what it does: more on demand.
+fn times(few: usize) -> usize {
+    std::env::var("STOPWORLD_TIMES").ok().and_then(|times| times.parse().ok()).unwrap_or(few)
+}
+
+/// The mutators that live as long as the program.
+fn lasting(debugger: &mut Debugger) -> Vec<ThreadState> {
+    let threads = debugger.threads().unwrap();
+    threads.into_iter().filter(|t| t.managed.as_ref().is_some_and(|m| m.record.name != "child")).collect()
+}
+
+/// The part of a snapshot that is about these threads.
+fn part(snapshot: Snapshot, tids: &[Tid]) -> Vec<(Tid, String)> {
+    let of = |tid: &Tid| snapshot.threads.get(tid).map(|thread| (*tid, format!("{thread:?}")));
+    tids.iter().filter_map(of).collect()
+}
+
+/// `.vtable.exact-restore`, `.vtable.nested`: whoever the user has stopped is the same to the last bit after each collection, and stands; all
+/// others run.
+#[rstest]
+fn what_the_user_has_stopped_stays_as_it_is_through_collections(#[values(Mode::Full, Mode::Assisted)] mode: Mode) {
+    let program = Program::start("--threads 8 --milliseconds 100000");
+    let mut debugger = Debugger::attach(program.pid(), options(mode)).unwrap();
+    let mut dice = Dice(7);
+    let lasting: Vec<Tid> = lasting(&mut debugger).iter().map(|t| t.tid).collect();
+    assert_eq!(lasting.len(), 8);
+    let mut frozen: Vec<Tid> = Vec::new();
+    let mut before = Vec::new();
+    let (mut interleavings, mut collections) = (0, 0);
+    while interleavings < times(300) {
+        interleavings += 1;
+        match dice.below(3) {
+            0 => {
+                let tid = lasting[dice.below(lasting.len())];
+                debugger.freeze(tid).unwrap();
+                if !frozen.contains(&tid) {
+                    frozen.push(tid);
+                }
+                before = part(debugger.snapshot().unwrap(), &frozen);
+            }
+            1 if !frozen.is_empty() => {
+                let tid = frozen.swap_remove(dice.below(frozen.len()));
+                assert!(debugger.thaw(tid).unwrap());
+                before.retain(|(other, _)| *other != tid);
+            }
+            _ => {}
+        }
+        before.sort();
+        // Up to two collections, or as long as a frozen thread that holds a lock lets nobody collect.
+        let until = Instant::now() + Duration::from_millis(20);
+        let mut seen = 0;
+        while seen < 2 && Instant::now() < until {
+            if let Some(Event::WorldStarted { .. }) = debugger.poll(Duration::from_millis(5)).unwrap() {
+                seen += 1;
+                let mut after = part(debugger.snapshot().unwrap(), &frozen);
+                after.sort();
+                assert_eq!(before, after);
+                for thread in debugger.threads().unwrap() {
+                    let expected = frozen.contains(&thread.tid);
+                    assert_eq!(thread.frozen, expected, "{thread:?}");
+                    assert!(expected || !matches!(thread.run, RunState::Frozen | RunState::StoppedForCollection));
+                }
+            }
+        }
+        collections += seen;
+        if seen == 0 && frozen.len() > 2 {
+            debugger.cont_all().unwrap();
+            frozen.clear();
+            before.clear();
+        }
+    }
+    assert!(collections > times(300) / 4, "{collections} collections in {interleavings} interleavings");
+    let statistics = debugger.statistics().clone();
+    assert!(statistics.kept_frozen > 0);
+    if mode == Mode::Assisted {
+        assert!(statistics.frozen_served > 0);
+    }
+    debugger.cont_all().unwrap();
+    debugger.detach().unwrap();
+    assert_eq!(states(program.pid()).replace(['R', 'S', 'D'], ""), "", "somebody is left stopped");
+}
+
+/// The letters of the states of all threads.
+fn states(pid: i32) -> String {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let state = |path: std::path::PathBuf| {
+        let stat = std::fs::read_to_string(path.join("stat")).ok()?;
+        stat[stat.rfind(')')? + 2..].chars().next()
+    };
+    tasks.filter_map(|task| state(task.ok()?.path())).collect()
+}
+
+/// `.vtable.attach`, `.vtable.swap`
+#[rstest]
+fn debuggers_come_and_go_at_any_moment(#[values(Mode::Full, Mode::Assisted)] mode: Mode) {
+    let program = Program::start("--threads 8 --milliseconds 100000 --pause-us 0");
+    let mut dice = Dice(11);
+    for _ in 0..times(60) {
+        let mut debugger = Debugger::attach(program.pid(), options(mode)).unwrap();
+        let until = Instant::now() + Duration::from_micros(dice.below(4000) as u64);
+        while Instant::now() < until {
+            debugger.poll(Duration::from_micros(200)).unwrap();
+        }
+        if dice.below(3) == 0 {
+            let threads = lasting(&mut debugger);
+            debugger.freeze(threads[dice.below(threads.len())].tid).unwrap();
+        }
+        debugger.detach().unwrap();
+        let left: String = states(program.pid()).chars().filter(|state| !"RSDXZ".contains(*state)).collect();
+        assert_eq!(left, "", "somebody is left stopped");
+    }
+}
+
+/// In the middle of a stop, at each phase that is inside of it.
+#[rstest]
+fn a_debugger_that_leaves_in_mid_stop_leaves_a_collection_that_ends(
+    #[values(Mode::Full, Mode::Assisted)] mode: Mode,
+    #[values(Phase::SuspendBegin, Phase::RootsBegin, Phase::MarkEnd, Phase::RestartBegin)] phase: Phase,
+) {
+    let program = Program::start("--threads 8 --milliseconds 700");
+    let mut debugger = Debugger::attach(program.pid(), options(mode)).unwrap();
+    debugger.hold_at(PhaseSet::NONE.with(phase)).unwrap();
+    let held = serve_until(&mut debugger, |event| matches!(event, Event::Phase { held: Held::Yes, .. }));
+    assert!(held, "no collection came to {phase:?}");
+    assert_eq!(debugger.held().unwrap().phase, phase);
+    let threads = debugger.threads().unwrap();
+    let stopped = threads.iter().filter(|t| t.run == RunState::StoppedForCollection).count();
+    assert_eq!(stopped > 0, mode == Mode::Full && phase > Phase::SuspendBegin && phase <= Phase::RestartBegin);
+    debugger.detach().unwrap();
+    assert!(program.end().is_sound());
+}
+
+fn serve_until(debugger: &mut Debugger, wanted: impl Fn(&Event) -> bool) -> bool {
+    let until = Instant::now() + LONG;
+    while debugger.state() == TargetState::Alive && Instant::now() < until {
+        if debugger.poll(Duration::from_millis(100)).unwrap().is_some_and(|event| wanted(&event)) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Who is told to step goes from phase to phase.
+#[test]
+fn a_collection_is_stepped_through_phase_by_phase() {
+    let program = Program::start("--threads 4 --milliseconds 100000");
+    let options = Options { phases: Phases::Told, ..Options::default() };
+    let mut debugger = Debugger::attach(program.pid(), options).unwrap();
+    debugger.hold_at(PhaseSet::ALL).unwrap();
+    let mut seen = Vec::new();
+    while seen.len() < 40 {
+        if let Some(Event::Phase { phase, held: Held::Yes, .. }) = debugger.poll(Duration::from_secs(10)).unwrap() {
+            seen.push(phase.unwrap());
+            assert!(debugger.go_on().unwrap());
+        }
+    }
+    let begin = seen.iter().position(|phase| *phase == Phase::SuspendBegin).unwrap();
+    let one: Vec<Phase> = seen[begin..].iter().copied().take(13).collect();
+    assert_eq!(one, Phase::ALL[1..]);
+}
+
+/// A debugger of its own process: it attaches and serves until it dies.
+#[test]
+fn the_debugger() {
+    let Ok(plan) = std::env::var("STOPWORLD_DEBUGGER") else { return };
+    let words: Vec<&str> = plan.split(' ').collect();
+    let mode = if words[1] == "full" { Mode::Full } else { Mode::Assisted };
+    let options = Options { mode, phases: Phases::Told, ..Options::default() };
+    let mut debugger = Debugger::attach(words[0].parse().unwrap(), options).unwrap();
+    let frozen = lasting(&mut debugger)[1].tid;
+    debugger.freeze(frozen).unwrap();
+    let begin = Instant::now();
+    while debugger.poll(Duration::from_millis(10)).is_ok() {
+        if begin.elapsed() > Duration::from_millis(200) {
+            let _ = debugger.thaw(frozen);
+        }
+        let leaves = std::env::var("STOPWORLD_DEBUGGER_DIES_AT").is_ok_and(|step| step == "detaching");
+        if begin.elapsed() > if leaves { Duration::from_millis(300) } else { LONG } {
+            debugger.detach().unwrap();
+            return;
+        }
+    }
+}
+
+/// `.debug.dies`: the debugger is killed at each step of its protocol. The program runs on within a second, and everything that it holds is whole.
+#[rstest]
+fn a_debugger_that_is_killed_at_any_step_leaves_a_program_that_runs(
+    #[values("full", "assisted")] mode: &str,
+    #[values(
+        "attached",
+        "control-written",
+        "stop-notified",
+        "some-stopped",
+        "all-stopped",
+        "registers-written",
+        "frozen-served",
+        "stop-acknowledged",
+        "collecting",
+        "phase:20",
+        "start-notified",
+        "some-restored:3",
+        "start-acknowledged",
+        "detaching"
+    )]
+    step: &str,
+) {
+    let of_full = ["some-stopped", "all-stopped", "registers-written", "some-restored:3"];
+    if mode == "assisted" && of_full.contains(&step) || mode == "full" && step == "frozen-served" {
+        return;
+    }
+    let mut program = Program::start("--threads 8 --milliseconds 2000");
+    let mut debugger = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "the_debugger", "--nocapture"])
+        .env("STOPWORLD_DEBUGGER", format!("{} {mode}", program.pid()))
+        .env("STOPWORLD_DEBUGGER_DIES_AT", step)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let end = debugger.wait().unwrap();
+    let killed = std::os::unix::process::ExitStatusExt::signal(&end);
+    assert_eq!(killed, Some(libc::SIGKILL), "the debugger did not come to {step}");
+    std::thread::sleep(Duration::from_secs(1));
+    if program.child.try_wait().unwrap().is_none() {
+        let left: String = states(program.pid()).chars().filter(|state| !"RSDXZ".contains(*state)).collect();
+        assert_eq!(left, "", "somebody is left stopped");
+    }
+    let outcome = program.end();
+    assert!(outcome.is_sound(), "{outcome:?}");
+    assert!(outcome.get("collections") > 20, "{outcome:?}");
+}
+
+/// Where a function of this program is in another process that runs the same program.
+fn in_target(debugger: &Debugger, function: usize) -> Address {
+    let exe = std::env::current_exe().unwrap();
+    let base = |maps: &str| {
+        let line = maps.lines().find(|line| line.ends_with(exe.to_str().unwrap())).unwrap();
+        usize::from_str_radix(line.split('-').next().unwrap(), 16).unwrap()
+    };
+    let here = base(&std::fs::read_to_string("/proc/self/maps").unwrap());
+    Address((function - here + base(&debugger.maps().unwrap())) as u64)
+}
+
+extern "C" fn six(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64) -> u64 {
+    a + 10 * b + 100 * c + 1000 * d + 10_000 * e + 100_000 * f
+}
+
+extern "C" fn endless() {
+    loop {
+        std::hint::spin_loop();
+    }
+}
+
+extern "C" fn fault() {
+    // SAFETY: not at all, and that is the point: the debugger catches it.
+    unsafe { std::ptr::null_mut::<u8>().write_volatile(1) };
+}
+
+#[test]
+fn functions_are_called_in_threads_that_are_as_they_were_afterwards() {
+    let program = Program::start("--threads 8 --milliseconds 100000");
+    let options = Options { call_within: Duration::from_millis(100), ..Options::default() };
+    let mut debugger = Debugger::attach(program.pid(), options).unwrap();
+    for thread in lasting(&mut debugger) {
+        let tid = thread.tid;
+        debugger.freeze(tid).unwrap();
+        let before = debugger.snapshot().unwrap().threads[&tid].clone();
+        let at = in_target(&debugger, six as *const () as usize);
+        assert_eq!(debugger.call(tid, at, &[1, 2, 3, 4, 5, 6]).unwrap(), 654_321);
+        let at = in_target(&debugger, endless as *const () as usize);
+        assert!(matches!(debugger.call(tid, at, &[]), Err(CallError::TooLong(_))));
+        let at = in_target(&debugger, fault as *const () as usize);
+        let faulted = debugger.call(tid, at, &[]);
+        assert!(matches!(faulted, Err(CallError::Faulted { signal: libc::SIGSEGV, .. })), "{faulted:?}");
+        assert_eq!(debugger.snapshot().unwrap().threads[&tid], before);
+        debugger.thaw(tid).unwrap();
+    }
+    let heap = debugger.worlds().unwrap()[0].heap.0;
+    let (scratch, _) = debugger.scratch().unwrap();
+    let described = debugger.library_call(None, Inspect::Describe, &[heap.0, scratch.0]).unwrap();
+    assert!(described >= 0, "{described}");
+    assert!(serve_until(&mut debugger, |event| matches!(event, Event::WorldStarted { .. })));
+}
+
+#[test]
+fn a_program_is_run_under_the_debugger_from_its_first_instruction() {
+    let exe = std::env::current_exe().unwrap();
+    // By way of another program, which becomes this one.
+    let environment = format!("{ARGUMENTS}=--threads 4 --collections 100");
+    let arguments: Vec<OsString> =
+        [environment.into(), exe.into(), "--exact".into(), "the_debuggee".into(), "--nocapture".into()].into();
+    let mut debugger = Debugger::launch("env".as_ref(), &arguments, Options::default()).unwrap();
+    assert_eq!(debugger.threads().unwrap()[0].run, RunState::Frozen);
+    debugger.cont_all().unwrap();
+    let events = serve(&mut debugger, LONG);
+    assert_eq!(debugger.state(), TargetState::Exited(0));
+    assert!(events.iter().any(|event| matches!(event, Event::Executed)));
+    // Each collection of its life, the very first one included.
+    assert!(debugger.statistics().stops >= 100, "{:?}", debugger.statistics().stops);
+    let missing = Debugger::launch("/no/such/program".as_ref(), &[], Options::default());
+    assert!(missing.err().unwrap().to_string().contains("/no/such/program can't be run"));
+}
+
+#[test]
+fn a_stopped_job_stays_stopped_and_goes_on_with_its_signals() {
+    let program = Program::start("--threads 8 --milliseconds 2000");
+    let mut debugger = Debugger::attach(program.pid(), Options::default()).unwrap();
+    for _ in 0..3 {
+        serve(&mut debugger, Duration::from_millis(50));
+        // SAFETY: signals to the program.
+        unsafe { libc::kill(program.pid(), libc::SIGSTOP) };
+        assert!(serve_until(&mut debugger, |event| matches!(event, Event::GroupStopped { .. })));
+        serve(&mut debugger, Duration::from_millis(50));
+        let stops = debugger.statistics().stops;
+        serve(&mut debugger, Duration::from_millis(50));
+        assert_eq!(debugger.statistics().stops, stops, "a stopped job collects");
+        // SAFETY: as above.
+        unsafe { libc::kill(program.pid(), libc::SIGCONT) };
+        assert!(serve_until(&mut debugger, |event| matches!(event, Event::WorldStarted { .. })));
+    }
+    serve(&mut debugger, LONG);
+    assert!(program.end().is_sound());
+}
+
+#[test]
+fn a_thread_that_waits_for_its_vforks_child_is_named_and_the_collector_goes_on_by_itself() {
+    let program = Program::start("vfork");
+    let options = Options { stop_within: Duration::from_millis(100), ..Options::default() };
+    let mut debugger = Debugger::attach(program.pid(), options).unwrap();
+    let named =
+        |event: &Event| matches!(event, Event::Silent { threads } if threads[0].1.to_string().contains("vfork"));
+    assert!(serve_until(&mut debugger, named));
+    let given_up = debugger.statistics().given_up;
+    // When the child has ended, the debugger is in control again.
+    assert!(serve_until(&mut debugger, |event| matches!(event, Event::WorldStopped { .. })));
+    assert!(given_up >= 1);
+    debugger.kill().unwrap();
+    assert_eq!(debugger.state(), TargetState::Killed(libc::SIGKILL));
+}
+
+#[test]
+fn a_process_without_its_first_thread_is_debugged_like_any_other() {
+    let program = Program::start("no leader");
+    std::thread::sleep(Duration::from_millis(100));
+    let mut debugger = Debugger::attach(program.pid(), Options::default()).unwrap();
+    let begun = debugger.statistics().starts;
+    for _ in 0..20 {
+        assert!(serve_until(&mut debugger, |event| matches!(event, Event::WorldStarted { .. })));
+    }
+    assert!(debugger.statistics().starts >= begun + 20);
+    debugger.detach().unwrap();
 }

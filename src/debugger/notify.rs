@@ -30,7 +30,8 @@ pub const REQUEST_MAGIC: u64 = u64::from_le_bytes(*b"STOPREQ1");
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Notice {
-    /// The world is to be stopped, by the mode of the control word. `thread` is the collecting one, or null if that is
+    /// The world is to be stopped, by the mode `detail`, which is the control word's as it was when the stop began, and is told with
+    /// `StartWorld` and `Again`, too. `thread` is the collecting one, or null if that is
     /// none of the world's; `tid` is the collecting thread's.
     StopWorld = 1,
     /// The world is to be started.

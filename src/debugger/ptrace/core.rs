@@ -246,18 +246,40 @@ impl Debugger {
                 self.statistics.late_events += 1;
             }
             tracee.asked = false;
+            if let Some(noted) = tracee.noted.take() {
+                tracee.stop = Stop::Notification(noted);
+            }
+        }
+        // Any stop clears an interruption that was asked for before it: one that must not be lost is asked for again, while the thread
+        // stands, and then comes for certain.
+        let asked = std::mem::take(&mut tracee.asked);
+        if let (Stop::Notification(notification), true) = (stop, asked) {
+            // It was asked to stand, too, and does so before its next instruction. There it stands before no signal, which a
+            // call could lose, or our death deliver.
+            tracee.noted = Some(notification);
+            self.interrupt_and_let_go(tid);
+            return;
         }
         if in_time && self.silent.is_empty() {
             // Control was given up for the sake of this thread.
             self.take_control();
         }
-        if report == Report::Clone && self.tracees[&tid].asked {
-            // In the middle of its system call. It was asked to stand, and does so at the end of it.
-            self.let_go(tid);
+        if report == Report::Clone && asked {
+            // In the middle of its system call. It stands at the end of it.
+            self.interrupt_and_let_go(tid);
         }
         if report == Report::Exit {
             self.let_go(tid);
         }
+    }
+
+    /// Lets a thread go on that stands, but not to its next instruction.
+    fn interrupt_and_let_go(&mut self, tid: i32) {
+        let _ = sys::interrupt(tid);
+        if let Some(tracee) = self.tracees.get_mut(&tid) {
+            tracee.asked = true;
+        }
+        self.let_go(tid);
     }
 
     /// A thread that we have not known.

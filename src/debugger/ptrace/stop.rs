@@ -199,6 +199,7 @@ impl Debugger {
                 Ok(None) => return Ok(Served::LeftAlone),
                 Err(error) => {
                     self.end_full_stop();
+                    self.resume_unheld();
                     return Err(error);
                 }
             },
@@ -227,6 +228,8 @@ impl Debugger {
         let silent = self.halt(|tid, _| tid != collecting);
         if !silent.is_empty() {
             self.end_full_stop();
+            // Who stands already was not noted as one of the stop's yet.
+            self.resume_unheld();
             self.give_up(silent);
             return Ok(None);
         }

@@ -66,6 +66,8 @@ pub(super) struct Tracee {
     pub(super) at_phase: bool,
     /// It was asked to stand and has not yet said that it was; it will, also if it stood for another reason first.
     pub(super) asked: bool,
+    /// A notification that it stood before when it was asked to stand: it was sent on to where it stands for nothing else.
+    pub(super) noted: Option<Notification>,
     /// It is about to end, and is not stopped any more.
     pub(super) exiting: bool,
     pub(super) enrolled: Option<Enrolled>,
@@ -80,6 +82,7 @@ impl Tracee {
             by_world: false,
             at_phase: false,
             asked: false,
+            noted: None,
             exiting: false,
             enrolled: None,
             saved: None,
