@@ -186,6 +186,9 @@ fn values() {
     let nodes = m.alloc_array::<Option<Gc<Node>>>(3, |i| (i == 1).then_some(first)).unwrap();
     let weak = m.alloc_weak(second).unwrap();
     debugged_values(second, numbers, nodes, weak, None, &second.small);
+    for _ in 0..100 {
+        assert_eq!(count(build(&m, DEPTH).unwrap()), full(DEPTH));
+    }
     m.collect().unwrap();
     debugged_end();
     black_box((first, second, numbers, nodes, weak));

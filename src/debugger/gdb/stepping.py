@@ -10,8 +10,9 @@ class Stepping:
     """The step that is under way."""
 
     COMMANDS = ("next", "step", "stepi", "nexti", "until", "finish")
-    # A line that loops for long in code of its own function must not keep a collection waiting: its handler is shown then.
-    MOST = 4
+    # A line that loops for long in code of its own function must not keep a collection waiting for ever: after so
+    # many repetitions, two seconds at least, it ends in the handler.
+    MOST = 100
 
     def __init__(self):
         self.tid = self.function = None
