@@ -58,6 +58,10 @@ pub(super) enum Action {
     /// Print a telemetry stream of the Memory Pool System as text
     #[command(after_help = EVENTCNV_HELP)]
     Eventcnv(Eventcnv),
+    /// Print the script by which gdb takes part in collections (every program carries it, too)
+    GdbScript,
+    /// Print the script by which lldb takes part in collections
+    LldbScript,
 }
 
 const RUN_HELP: &str = "\

@@ -36,6 +36,7 @@ use arguments::{Action, Command};
 use clap::Parser;
 use complaint::{Complaint, USAGE};
 
+use crate::debugger::scripts;
 use crate::events::reference;
 use crate::workloads;
 
@@ -101,6 +102,14 @@ fn execute(action: Action) -> Result<u8, Failure> {
         Action::Run(run) => run::run(&run),
         Action::Repl(settings) => lisp::repl(&settings),
         Action::Eventcnv(arguments) => Ok(eventcnv::run(&arguments)),
+        Action::GdbScript => {
+            print(scripts::GDB);
+            Ok(0)
+        }
+        Action::LldbScript => {
+            print(scripts::LLDB);
+            Ok(0)
+        }
     }
 }
 

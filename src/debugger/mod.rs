@@ -6,6 +6,7 @@
 //! | how it is told | [`notify`] |
 //! | how its answers become a stop | [`bridge`], and the protocol, pure, as the model checker runs it, `protocol.rs` |
 //! | what it may ask inside the process | [`inspect`] |
+//! | what gdb and lldb make of it | [`scripts`] |
 //! | the same in one process, without ptrace | [`mock`] |
 //! | such a debugger, a process of its own | `ptrace` |
 
@@ -19,6 +20,7 @@ pub(crate) mod protocol;
 mod protocol_tests;
 #[cfg(feature = "debugger")]
 pub mod ptrace;
+pub mod scripts;
 
 pub use crate::world::{Phase, PublishedWorld, WORLD_OFFSETS, WorldList, WorldOffsets};
 
@@ -26,6 +28,7 @@ use crate::collector::Collector;
 
 /// From now on debuggers find this world.
 pub(crate) fn publish(collector: &Collector) {
+    scripts::keep();
     notify::choose_signal();
     contract::publish_suspend_signal();
     let memory = collector.heap.blocks.memory();

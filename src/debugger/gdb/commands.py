@@ -1,0 +1,277 @@
+# ---- calls of functions in the program
+
+def call(function, *arguments):
+    """Calls a function of the program in the selected thread, alone."""
+    thread = gdb.selected_thread()
+    if connection() == "core":
+        raise Trouble("a core file has no thread that could answer: only `threads` and `status` work on it")
+    if thread is None or not thread.is_stopped():
+        raise Trouble("select a thread that is stopped: it has to answer")
+    words = ", ".join("%#xul" % argument for argument in arguments)
+    kinds = ", ".join(["unsigned long"] * len(arguments))
+    try:
+        with gdb.with_parameter("language", "c"), gdb.with_parameter("unwindonsignal", True), OnlyThisThread():
+            return int(gdb.parse_and_eval("((long (*)(%s)) %#x)(%s)" % (kinds, function, words)))
+    except gdb.error as error:
+        raise Trouble("the call in thread %d failed: %s" % (thread.num, str(error).splitlines()[0])) from None
+
+
+class OnlyThisThread:
+    """Nobody else runs during the call: what it tells is of one moment."""
+
+    def __enter__(self):
+        self.before = gdb.parameter("scheduler-locking")
+        gdb.execute("set scheduler-locking on", to_string=True)
+
+    def __exit__(self, *_):
+        gdb.execute("set scheduler-locking " + self.before, to_string=True)
+
+
+class StackPointers:
+    """Registers and stack pointers of all threads that stand, for as long as somebody looks at stacks."""
+
+    def __init__(self, contract):
+        self.contract, self.written = contract, []
+
+    def __enter__(self):
+        for world in self.contract.worlds_now():
+            for thread in self.contract.threads_of(world):
+                found = registers_of(thread.tid) if thread.place == RUNNING else None
+                if found is not None:
+                    self.contract.give_registers(thread, *found)
+                    self.written.append(thread)
+
+    def __exit__(self, *_):
+        for thread in self.written:
+            self.contract.take_back(thread)
+
+
+def address_of(text):
+    """An address in the user's words: a number, a pointer, a variable that holds a `Gc`."""
+    if not text.strip():
+        raise Trouble("which object? an address, or a variable that holds a Gc")
+    try:
+        value = gdb.parse_and_eval(text)
+        if value.type.strip_typedefs().code in (gdb.TYPE_CODE_REF, gdb.TYPE_CODE_RVALUE_REF):
+            value = value.referenced_value()
+        if value.type.strip_typedefs().code == gdb.TYPE_CODE_STRUCT:
+            return word_in(value)
+        return int(value) & MASK
+    except gdb.error as error:
+        raise Trouble(str(error).splitlines()[0]) from None
+
+
+def word_in(value):
+    """The word that a one-word structure is: `Gc`, `Option<Gc>`, `GcCell` …"""
+    if value.type.sizeof != 8:
+        raise Trouble("a %s is no reference" % value.type)
+    if value.address is not None:
+        return struct.unpack("<Q", TARGET.read(int(value.address), 8))[0]
+    while value.type.strip_typedefs().code == gdb.TYPE_CODE_STRUCT:
+        value = next(value[field] for field in value.type.fields() if field.type.sizeof == 8)
+    return int(value) & MASK
+
+
+def contract_for(address):
+    """The copy of the library whose heap has the address; the first if none has."""
+    contracts = Session.current().found()
+    for contract in contracts:
+        if any(world.heap_low <= address < world.heap_high for world in contract.worlds_now()):
+            return contract
+    return contracts[0]
+
+
+def worlds():
+    return [(contract, world) for contract in Session.current().found() for world in contract.worlds_now()]
+
+
+def only_world(text):
+    """The world with this number, or the one there is."""
+    found = worlds()
+    if not found:
+        raise Trouble("the program has no world yet")
+    if not text.strip():
+        if len(found) > 1:
+            raise Trouble("which world? " + ", ".join(str(world.number) for _, world in found))
+        return found[0]
+    for contract, world in found:
+        if str(world.number) == text.strip():
+            return contract, world
+    raise Trouble("there is no world %s" % text.strip())
+
+
+# ---- commands
+
+def threads_command(_text):
+    """The threads of each world: who they are, where they stand, whether a collection or a user holds them."""
+    known = {thread.ptid[1]: thread for thread in gdb.selected_inferior().threads()}
+    selected = gdb.selected_thread()
+
+    def number_of(tid):
+        thread = known.pop(tid, None)
+        if thread is None:
+            return "  -"
+        return "%s%d%s" % ("* " if selected and thread.num == selected.num else "  ", thread.num,
+                           "" if thread.is_stopped() else " running")
+
+    for contract, world in worlds():
+        yield world.describe()
+        yield from thread_table(contract, world, number_of)
+    if known:
+        yield "not managed by a collector: " + ", ".join(
+            "%d (tid %d)" % (thread.num, thread.ptid[1]) for thread in sorted(known.values(), key=lambda t: t.num))
+
+
+def attach_command(_text):
+    """Takes part in the program's collections. It happens by itself when a program is found to have the collector in it."""
+    session = Session.current()
+    session.looked = False
+    session.attach()
+    yield SAY % ("attached to process %d, %s" % (session.pid, mode_name(session.mode)))
+
+
+def detach_command(_text):
+    """Leaves the program's collections alone. Threads that gdb holds will keep them waiting."""
+    session = Session.current()
+    session.found()
+    session.detach()
+    session.detached_by_user = True
+    yield SAY % ("detached from process %d" % session.pid)
+
+
+def mode_command(text):
+    """Shows how gdb takes part in collections, or sets it: assisted or full.
+
+assisted: the collector stops the threads, and gdb answers for those that it holds.
+full: gdb stops all threads and writes where their stacks begin; all-stop mode only, and a `next` over a
+collection ends in it."""
+    session = Session.current()
+    wanted = {"": None, "assisted": ASSISTED, "full": FULL}.get(text.strip(), 0)
+    if wanted == 0:
+        raise Trouble("the mode is assisted or full")
+    if wanted == FULL and gdb.parameter("non-stop"):
+        raise Trouble("full mode needs gdb's all-stop mode: `set non-stop off` before the program is started")
+    if wanted is not None:
+        session.mode = wanted
+        if session.attached and session.bootstrap is None:
+            session.write_control()
+        elif session.attached:
+            session.write_control(BREAKPOINT)
+    yield "%s%s" % (mode_name(session.mode), "" if session.attached else ", not attached")
+
+
+def phases_command(text):
+    """Shows the phases of collections as they come, or stops at some: on, off, stop NAME…
+
+`stopworld phases stop mark-end sweep-begin` stops at these two, `stopworld phases stop none` at none.
+The names: %s."""
+    session = Session.current()
+    words = text.split()
+    if words[:1] == ["stop"]:
+        unknown = [word for word in words[1:] if word not in PHASES and word != "none"]
+        if unknown or len(words) == 1:
+            raise Trouble("a phase is one of: none " + " ".join(PHASES[1:]))
+        session.stop_at = {PHASES.index(word) for word in words[1:] if word != "none"}
+    elif words in (["on"], ["off"]):
+        session.tell_phases = words == ["on"]
+    elif words:
+        raise Trouble("phases on, phases off, or phases stop NAME…")
+    if words and session.attached:
+        session.write_control(BREAKPOINT if session.bootstrap is not None else 0)
+    stops = ", ".join(PHASES[phase] for phase in sorted(session.stop_at)) or "none"
+    yield "phases are %s; gdb stops at: %s" % ("shown" if session.tell_phases else "not shown", stops)
+
+
+phases_command.__doc__ %= " ".join(PHASES[1:])
+
+
+def collect_command(text):
+    """Asks for a collection (of world NUMBER, if there are several). It happens when the program runs on."""
+    contract, world = only_world(text)
+    Inspection(contract, call).ask("request_collection", world.address)
+    yield "world %d collects when the program runs on" % world.number
+
+
+def object_command(text):
+    """What is at ADDR, inside an object too: type, size, mark, and where its fields lead. ADDR is an expression."""
+    address = address_of(text)
+    return Inspection(contract_for(address), call).describe(address)
+
+
+def fields_command(text):
+    """Where the fields of the object at ADDR lead."""
+    address = address_of(text)
+    return Inspection(contract_for(address), call).fields(address, 1 << 16)
+
+
+def referrers_command(text):
+    """The objects that refer to the one at ADDR."""
+    address = address_of(text)
+    return Inspection(contract_for(address), call).referrers(address)
+
+
+def why_alive_command(text):
+    """A shortest way from a root to the object at ADDR: what keeps it alive. In non-stop mode stop all threads first."""
+    address = address_of(text)
+    contract = contract_for(address)
+    names = {thread.tid: thread.name for world in contract.worlds_now() for thread in contract.threads_of(world)}
+    with StackPointers(contract):
+        return Inspection(contract, call).why_alive(address, names)
+
+
+def heap_command(text):
+    """How many objects of which type the heap holds, and their bytes (of world NUMBER, if there are several)."""
+    contract, world = only_world(text)
+    return Inspection(contract, call).heap(world)
+
+
+def status_command(_text):
+    """What gdb has to do with the program's collector now."""
+    session = Session.current()
+    for contract in session.found():
+        word = contract.control()
+        notify, suspend = contract.signals()
+        ours = " (this gdb)" if word and word >> 32 == session.who else ""
+        yield "collector at %#x: in control: %s%s" % (contract.address, mode_name(word), ours)
+        yield "  signals: notifications %s, suspension %s" % tuple(
+            signal_name(number) if number else "not chosen yet" for number in (notify, suspend))
+        for world in contract.worlds_now():
+            yield "  " + world.describe()
+    yield "%s taken, %s under way of which %s" % (
+        count(session.notifications, "notification"), count(session.stops, "stop"),
+        count(session.served, "held thread") + " answered for")
+
+
+COMMANDS = {
+    "threads": threads_command, "attach": attach_command, "detach": detach_command, "mode": mode_command,
+    "phases": phases_command, "collect": collect_command, "object": object_command, "fields": fields_command,
+    "referrers": referrers_command, "why-alive": why_alive_command, "heap": heap_command, "status": status_command,
+}
+TAKES_EXPRESSION = ("object", "fields", "referrers", "why-alive")
+
+
+class Prefix(gdb.Command):
+    """The stop-the-world collector of the program: its threads, its objects, its collections.
+
+gdb takes part in collections by itself; `stopworld status` says how."""
+
+    def __init__(self):
+        super().__init__("stopworld", gdb.COMMAND_RUNNING, gdb.COMPLETE_NONE, True)
+
+
+class Subcommand(gdb.Command):
+    """One of COMMANDS: prints its lines, and its trouble as one line."""
+
+    def __init__(self, name, action):
+        self.action = action
+        self.__doc__ = action.__doc__
+        complete = gdb.COMPLETE_EXPRESSION if name in TAKES_EXPRESSION else gdb.COMPLETE_NONE
+        super().__init__("stopworld " + name, gdb.COMMAND_RUNNING, complete)
+
+    def invoke(self, text, from_tty):
+        self.dont_repeat()
+        try:
+            for line in self.action(text):
+                print(line)
+        except (Trouble, gdb.error) as trouble:
+            raise gdb.GdbError(str(trouble).splitlines()[0] if str(trouble) else "it failed") from None

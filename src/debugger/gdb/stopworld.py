@@ -1,0 +1,521 @@
+"""stopworld in gdb: the collector of the debugged program lets gdb have its word.
+
+When the program is found to have the collector in it, gdb says so in the collector's control word (*attaches*).
+From then on the collector tells gdb when it stops its world. gdb's side of the *assisted* contract is small: for
+each thread that gdb holds (at a breakpoint in non-stop mode, or because `scheduler-locking` is on) it writes the
+registers into the thread's record, and so the collection does not wait for a thread that can't answer. All other threads
+stop by the collector's own signal. Nothing of this is a stop of gdb's: `next`, `finish` and calls of functions go on.
+
+How gdb is told. The program sends itself a real-time signal that it ignores; its value is the address of a request.
+`catch signal` with a condition catches it, the condition is a function of this script that does the work, acknowledges
+and says "don't stop"; the signal is not passed on. Without gdb the kernel drops it, so a gdb that is killed leaves
+nothing behind. A program that has not built a world yet has not chosen the signal: for its first notification gdb
+has a breakpoint instead.
+
+*Full* mode (all-stop only) is the original contract: gdb stops every thread of the process, writes all stack pointers,
+and lets the collecting thread run alone. It needs real stops of gdb, so a `next` over a collection ends in it.
+"""
+
+import ctypes
+import itertools
+import os
+import re
+import signal
+
+import gdb
+
+SAY = "[stopworld: %s]"
+
+
+def say(line):
+    print(SAY % line)
+
+
+class GdbTarget:
+    """The selected inferior's memory."""
+
+    @staticmethod
+    def read(address, size):
+        try:
+            return bytes(gdb.selected_inferior().read_memory(address, size))
+        except (gdb.error, OverflowError):
+            raise Trouble("can't read %d bytes at %#x" % (size, address)) from None
+
+    @staticmethod
+    def write(address, data):
+        try:
+            gdb.selected_inferior().write_memory(address, data)
+        except (gdb.error, OverflowError):
+            raise Trouble("can't write %d bytes at %#x" % (len(data), address)) from None
+
+    @staticmethod
+    def modules():
+        try:
+            return modules_of(gdb.selected_inferior().pid) if is_native() else []
+        except OSError:
+            return []
+
+
+TARGET = GdbTarget()
+
+
+def connection():
+    """How gdb reaches the program: native, core, remote … or None if there is none."""
+    inferior = gdb.selected_inferior()
+    if not inferior.pid or inferior.connection is None:
+        return None
+    return inferior.connection.type
+
+
+def is_native():
+    return connection() == "native"
+
+
+def descriptor_by_symbol():
+    """The descriptor's address by its name. A number: Rust's syntax has no word for the address of a C symbol."""
+    try:
+        with gdb.with_parameter("language", "c"):
+            return int(gdb.parse_and_eval("(unsigned long) &stopworld_debugger"))
+    except gdb.error:
+        return None
+
+
+def find_contracts():
+    """Every copy of the library in the program."""
+    addresses = [descriptor_by_symbol()] + descriptors_by_note(TARGET)
+    found, troubles = [], []
+    for address in dict.fromkeys(a for a in addresses if a is not None):
+        try:
+            found.append(Contract(TARGET, address))
+        except Trouble as trouble:
+            troubles.append(trouble)
+    if troubles and not found:
+        raise troubles[0]
+    return [contract for contract in found if contract.is_relocated]
+
+
+# ---- registers of a thread that stands
+
+class IoVec(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("size", ctypes.c_size_t)]
+
+
+PTRACE_GETREGSET, NT_PRSTATUS, NT_X86_XSTATE = 0x4204, 1, 0x202
+RSP_OFFSET, GENERAL_BYTES, XSTATE_BYTES = 19 * 8, 27 * 8, 1 << 14
+LIBC = ctypes.CDLL(None)
+
+
+def register_set(tid, kind, size):
+    """gdb is the tracer, and this is its main thread, so the kernel answers; None if the thread is not stopped."""
+    buffer = ctypes.create_string_buffer(size)
+    vector = IoVec(ctypes.addressof(buffer), size)
+    if LIBC.ptrace(PTRACE_GETREGSET, tid, ctypes.c_void_p(kind), ctypes.byref(vector)) != 0:
+        return None
+    return buffer.raw[:vector.size]
+
+
+def registers_by_kernel(tid):
+    general = register_set(tid, NT_PRSTATUS, GENERAL_BYTES)
+    extended = register_set(tid, NT_X86_XSTATE, XSTATE_BYTES)
+    if general is None or extended is None or len(general) != GENERAL_BYTES:
+        return None
+    return general + extended, struct.unpack_from("<Q", general, RSP_OFFSET)[0]
+
+
+GENERAL = "rax rbx rcx rdx rsi rdi rbp r8 r9 r10 r11 r12 r13 r14 r15 rip rsp fs_base gs_base".split()
+VECTORS = (("zmm%d", 32, "v8_int64", 8), ("ymm%d", 16, "v4_int64", 4), ("xmm%d", 16, "v2_int64", 2))
+
+
+def registers_by_gdb(thread):
+    """The same when gdb reaches the program through a server: slower, and without the registers of the x87."""
+    selected = gdb.selected_thread()
+    try:
+        thread.switch()
+        frame = gdb.newest_frame()
+        words = [int(frame.read_register(name)) & MASK for name in GENERAL]
+        for pattern, number, lanes, width in VECTORS:
+            try:
+                words += [int(frame.read_register(pattern % i)[lanes][lane]) & MASK
+                          for i in range(number) for lane in range(width)]
+                break
+            except (ValueError, gdb.error):
+                continue
+        return struct.pack("<%dQ" % len(words), *words), words[GENERAL.index("rsp")]
+    except gdb.error:
+        return None
+    finally:
+        selected.switch()
+
+
+MASK = (1 << 64) - 1
+
+
+def registers_of(tid):
+    """The registers of a thread that gdb's user holds; None of one that runs, or that gdb itself stops for a moment."""
+    thread = next((t for t in gdb.selected_inferior().threads() if t.ptid[1] == tid and t.is_stopped()), None)
+    if thread is None:
+        return None
+    return registers_by_kernel(tid) if is_native() else registers_by_gdb(thread)
+
+
+# ---- the session
+
+ATTACHED = itertools.count(1)
+
+
+def who():
+    """A number that no debugger had before, nor this one."""
+    return (os.getpid() ^ next(ATTACHED) << 22) & 0xffffffff
+
+
+class Session:
+    """gdb's part in one program, from its first look at it to its end. What the user has set is kept for the next run."""
+
+    def __init__(self, pid):
+        self.pid = pid
+        self.contracts = []
+        self.mode = ASSISTED
+        self.tell_phases = False
+        self.stop_at = set()
+        self.attached = False
+        self.detached_by_user = False
+        self.who = 0
+        self.looked = False
+        self.bootstrap = None
+        self.full_stop = None
+        self.stopped_fully = set()
+        self.notifications = self.served = self.stops = 0
+        self.complained = set()
+
+    @classmethod
+    def current(cls):
+        """The selected program's session; a new one when the program is a new one."""
+        inferior = gdb.selected_inferior()
+        session = SESSIONS.get(inferior.num)
+        if session is None or session.pid != inferior.pid:
+            before, session = session, cls(inferior.pid)
+            SESSIONS[inferior.num] = session
+            if before is not None:
+                session.mode, session.tell_phases, session.stop_at = before.mode, before.tell_phases, before.stop_at
+        return session
+
+    def look(self):
+        """Looks for the library, if that was not done since the last module came."""
+        if not self.looked and connection() is not None:
+            self.contracts = find_contracts()
+            self.looked = bool(self.contracts)
+
+    def found(self):
+        if connection() is None:
+            raise Trouble("no program is being debugged")
+        self.look()
+        if not self.contracts:
+            raise Trouble("the program has no stopworld collector in it, or not yet")
+        return self.contracts
+
+    def attach(self):
+        contracts = self.found()
+        if connection() == "core":
+            raise Trouble("a core file can be looked at, but nobody can attach to it")
+        ready = all(contract.signals()[0] for contract in contracts)
+        if ready:
+            self.catch_signals()
+        else:
+            self.set_bootstrap()
+        self.attached, self.detached_by_user = True, False
+        self.who = who()
+        self.write_control(0 if ready else BREAKPOINT)
+
+    def write_control(self, channel=0):
+        word = self.who << 32 | channel | self.mode
+        if self.tell_phases or self.stop_at:
+            word |= TELL_PHASES
+        for contract in self.contracts:
+            contract.set_control(word)
+
+    def detach(self):
+        for contract in self.contracts:
+            contract.set_control(0)
+        self.attached = False
+        self.drop_bootstrap()
+
+    def catch_signals(self):
+        for contract in self.contracts:
+            notify, suspend = contract.signals()
+            if suspend:
+                handle(suspend, "nostop noprint pass")
+                CATCHPOINT.watch_suspension(suspend)
+            handle(notify, "nostop noprint nopass")
+            CATCHPOINT.watch(notify)
+
+    def set_bootstrap(self):
+        if self.bootstrap is None:
+            self.bootstrap = [FirstNotification(contract) for contract in self.contracts]
+
+    def drop_bootstrap(self):
+        for breakpoint in self.bootstrap or []:
+            if breakpoint.is_valid():
+                breakpoint.delete()
+        self.bootstrap = None
+
+    def first_notification(self):
+        """The signals are chosen now: goes over to them."""
+        self.catch_signals()
+        self.write_control()
+        gdb.post_event(self.drop_bootstrap)
+        say("attached to process %d, %s" % (self.pid, mode_name(self.mode)))
+
+    # ---- notifications
+
+    def contract_of(self, world):
+        if len(self.contracts) == 1:
+            return self.contracts[0]
+        for contract in self.contracts:
+            if any(world == known.address for known in contract.worlds_now()):
+                return contract
+        raise Trouble("a notification comes from the unknown world at %#x" % world)
+
+    def notified(self, address):
+        """Does what a notification asks for. Whether gdb is to stop."""
+        request = self.contracts[0].request_at(address)
+        contract = self.contract_of(request.world)
+        self.notifications += 1
+        if self.is_full(request):
+            self.full_stop = (contract, request)
+            return True
+        stop = False
+        if request.event in (STOP_WORLD, AGAIN):
+            self.stops += request.event == STOP_WORLD
+            try:
+                self.served += contract.serve(
+                    request, lambda tid: registers_of(tid) if STEPPING.may_answer_for(contract, tid) else None)
+            except Trouble as trouble:
+                self.complain(trouble)
+        elif request.event == PHASE:
+            stop = self.phase(contract, request)
+        contract.acknowledge(request)
+        return stop
+
+    def is_full(self, request):
+        """Whether gdb has to stop for this: the start of a world goes by the contract by which it was stopped."""
+        if request.event == STOP_WORLD and (request.detail or self.mode) == FULL:
+            self.stopped_fully.add(request.world)
+            return True
+        if request.event == START_WORLD and request.world in self.stopped_fully:
+            self.stopped_fully.discard(request.world)
+            return True
+        return False
+
+    def phase(self, contract, request):
+        if self.tell_phases or request.detail in self.stop_at:
+            number = contract.world_at(request.world).number
+            say("world %d: %s" % (number, phase_name(request.detail)))
+        return request.detail in self.stop_at
+
+    def complain(self, trouble):
+        """Once for each kind of trouble: a collection comes hundreds of times in a second."""
+        if str(trouble) not in self.complained:
+            self.complained.add(str(trouble))
+            say(trouble)
+
+    # ---- the full contract
+
+    def perform(self):
+        """gdb has stopped all threads for this. Afterwards only the collecting one goes on, or all do."""
+        contract, request = self.full_stop
+        self.full_stop = None
+        if request.event == START_WORLD:
+            gdb.execute("set scheduler-locking " + self.locking)
+        else:
+            self.stops += 1
+            self.served += contract.serve_all(request, registers_of)
+            self.locking = gdb.parameter("scheduler-locking")
+            gdb.execute("set scheduler-locking on")
+        contract.acknowledge(request)
+
+
+SESSIONS = {}
+
+
+def after_stop():
+    """What gdb does when it has stopped for a notification."""
+    session = Session.current()
+    goes_on = session.full_stop is not None
+    gdb.set_convenience_variable("_stopworld_goes_on", int(goes_on))
+    if goes_on:
+        session.perform()
+    else:
+        gdb.execute("frame")
+
+
+def signal_name(number):
+    """gdb's name of a signal."""
+    if number >= 32:
+        return "SIG%d" % number
+    return signal.Signals(number).name
+
+
+def handle(number, how):
+    gdb.execute("handle %s %s" % (signal_name(number), how), to_string=True)
+
+
+class Catchpoint:
+    """The catchpoints on the two signals. A user's `delete` or `disable` of all breakpoints meets them too."""
+
+    STOPPED = """commands %d
+silent
+python sys.modules['stopworld'].after_stop()
+if $_stopworld_goes_on
+continue
+end
+end"""
+
+    def __init__(self):
+        self.notifications, self.suspensions = {}, {}
+
+    def watch(self, number):
+        """Catches a notification's signal."""
+        if number in self.notifications:
+            self.restore()
+            return
+        self.notifications[number] = self.catch(number, "$_stopworld_notified()")
+        gdb.execute(self.STOPPED % self.notifications[number], to_string=True)
+
+    @staticmethod
+    def catch(number, condition):
+        gdb.execute("catch signal " + signal_name(number), to_string=True)
+        catchpoint = int(gdb.convenience_variable("bpnum"))
+        gdb.execute("condition %d %s" % (catchpoint, condition), to_string=True)
+        return catchpoint
+
+    def watch_suspension(self, number):
+        """Prepares to catch the suspend signal."""
+        if self.suspensions.get(number) not in self.present():
+            self.suspensions[number] = self.catch(number, "$_stopworld_suspended()")
+            self.present()[self.suspensions[number]].enabled = False
+
+    def enable_suspensions(self, enabled):
+        for number in list(self.suspensions):
+            self.watch_suspension(number)
+            self.present()[self.suspensions[number]].enabled = enabled
+
+    @staticmethod
+    def present():
+        return {breakpoint.number: breakpoint for breakpoint in gdb.breakpoints()}
+
+    def restore(self):
+        present = self.present()
+        for number, catchpoint in list(self.notifications.items()):
+            if catchpoint not in present:
+                del self.notifications[number]
+                self.watch(number)
+            elif not present[catchpoint].enabled:
+                present[catchpoint].enabled = True
+
+
+CATCHPOINT = Catchpoint()
+
+
+class Notified(gdb.Function):
+    """The condition of the catchpoint: 1 if gdb is to stop. Not for users."""
+
+    def __init__(self):
+        super().__init__("_stopworld_notified")
+
+    def invoke(self):
+        session = Session.current()
+        try:
+            if not session.contracts:
+                return 0
+            value = gdb.convenience_variable("_siginfo")["_sifields"]["_rt"]["si_sigval"]["sival_ptr"]
+            return int(session.notified(int(value) & MASK))
+        except (Trouble, gdb.error) as trouble:
+            session.complain(trouble)
+            return 0
+
+
+class FirstNotification(gdb.Breakpoint):
+    """Where the collector calls before its signals are known."""
+
+    def __init__(self, contract):
+        super().__init__("*%#x" % contract.notify, internal=True)
+        self.silent = True
+
+    def stop(self):
+        session = Session.current()
+        try:
+            stop = session.notified(int(gdb.newest_frame().read_register("rdi")) & MASK)
+            if session.attached and all(contract.signals()[0] for contract in session.contracts):
+                session.first_notification()
+            return stop
+        except (Trouble, gdb.error) as trouble:
+            session.complain(trouble)
+            return False
+
+
+# ---- when to look: a program begins, a module comes, gdb stops
+
+def look_again(_event=None):
+    """A module came, or a program: what was not there may be there now."""
+    for session in SESSIONS.values():
+        session.looked = False
+    attach_when_found()
+
+
+def attach_when_found(_event=None):
+    if connection() in (None, "core"):
+        return
+    session = Session.current()
+    if session.attached:
+        CATCHPOINT.restore()
+        return
+    if session.detached_by_user or session.looked:
+        return
+    try:
+        session.look()
+        if session.contracts:
+            session.attach()
+            if session.bootstrap is None:
+                say("attached to process %d, %s" % (session.pid, mode_name(session.mode)))
+    except (Trouble, gdb.error) as trouble:
+        session.complain(trouble)
+
+
+def stopped(_event):
+    STEPPING.end()
+    attach_when_found()
+
+
+def exited(_event):
+    """The next program is another one; it may have the same pid."""
+    STEPPING.end()
+    session = SESSIONS.get(gdb.selected_inferior().num)
+    if session is not None:
+        session.pid, session.attached = None, False
+
+
+def leave(_event):
+    """gdb ends: a program that it leaves running needs nobody's answers."""
+    for session in SESSIONS.values():
+        try:
+            if session.attached:
+                session.detach()
+        except (Trouble, gdb.error):
+            continue
+
+
+def install():
+    Prefix()
+    for name, action in COMMANDS.items():
+        Subcommand(name, action)
+    Notified()
+    Suspended()
+    STEPPING.install()
+    gdb.events.new_objfile.connect(look_again)
+    gdb.events.cont.connect(attach_when_found)
+    gdb.events.stop.connect(stopped)
+    gdb.events.exited.connect(exited)
+    if hasattr(gdb.events, "gdb_exiting"):
+        gdb.events.gdb_exiting.connect(leave)
+    install_printers()
+    attach_when_found()

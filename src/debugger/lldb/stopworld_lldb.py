@@ -1,0 +1,508 @@
+# ---- lldb
+#
+# What the program's collector needs of lldb, and what lldb can ask of it. The program notifies by its breakpoint function:
+# lldb has a breakpoint there, whose callback does the work and says "don't stop". (A signal that lldb does not stop at is
+# passed by without a word to any script.) lldb stops every thread for a breakpoint, so in *assisted* mode the callback answers for
+# those that the user has suspended, and, when the collector asks again, for all that stand in their own code. In
+# *full* mode it suspends all threads but the collecting one itself, and resumes them at the end.
+#
+# `command script import stopworld_lldb.py` in a session that has its program already; `stopworld attach` if the program came
+# later. A program that is not running yet is attached to when it gets to its entry point.
+
+import itertools
+import os
+
+import lldb
+
+
+class LldbTarget:
+    """The memory of a process."""
+
+    def __init__(self, process):
+        self.process = process
+
+    def read(self, address, size):
+        error = lldb.SBError()
+        data = self.process.ReadMemory(address, size, error) if 0 < address < 1 << 63 else None
+        if data is None or not error.Success() or len(data) != size:
+            raise Trouble("can't read %d bytes at %#x" % (size, address))
+        return bytes(data)
+
+    def write(self, address, data):
+        error = lldb.SBError()
+        if not 0 < address < 1 << 63 or self.process.WriteMemory(address, data, error) != len(data):
+            raise Trouble("can't write %d bytes at %#x" % (len(data), address))
+
+    def modules(self):
+        target = self.process.GetTarget()
+        bases = (m.GetObjectFileHeaderAddress().GetLoadAddress(target) for m in target.module_iter())
+        return [base for base in bases if base != lldb.LLDB_INVALID_ADDRESS]
+
+
+def find_contracts(process):
+    memory, target = LldbTarget(process), process.GetTarget()
+    addresses = [context.GetSymbol().GetStartAddress().GetLoadAddress(target)
+                 for context in target.FindSymbols("stopworld_debugger")]
+    addresses = [a for a in addresses if a != lldb.LLDB_INVALID_ADDRESS] + descriptors_by_note(memory)
+    found, troubles = [], []
+    for address in dict.fromkeys(addresses):
+        try:
+            found.append(Contract(memory, address))
+        except Trouble as trouble:
+            troubles.append(trouble)
+    if troubles and not found:
+        raise troubles[0]
+    return [contract for contract in found if contract.is_relocated]
+
+
+# ---- registers
+
+GENERAL = "rax rbx rcx rdx rsi rdi rbp r8 r9 r10 r11 r12 r13 r14 r15 rip rsp fs_base gs_base".split()
+
+
+def registers_of(thread):
+    """All registers of a thread and its stack pointer."""
+    frame = thread.GetFrameAtIndex(0)
+    general = struct.pack("<%dQ" % len(GENERAL), *(frame.FindRegister(name).GetValueAsUnsigned() for name in GENERAL))
+    vectors = b"".join(raw(frame, pattern % i) for pattern, n in (("ymm%d", 16), ("zmm%d", 32), ("stmm%d", 8), ("k%d", 8))
+                       for i in range(n))
+    if not raw(frame, "ymm0"):
+        vectors += b"".join(raw(frame, "xmm%d" % i) for i in range(16))
+    return general + vectors + b"\0" * (-len(vectors) % 8), frame.GetSP()
+
+
+def raw(frame, name):
+    value, error = frame.FindRegister(name), lldb.SBError()
+    if not value.IsValid():
+        return b""
+    data = value.GetData()
+    return bytes(data.ReadRawData(error, 0, data.GetByteSize()) or b"")
+
+
+# ---- the session
+
+ATTACHED = itertools.count(1)
+
+
+class Session:
+    """lldb's part in one process."""
+
+    def __init__(self, process):
+        self.process = process
+        self.contracts = []
+        self.mode, self.who = ASSISTED, 0
+        self.tell_phases = False
+        self.stop_at = set()
+        self.breakpoints = []
+        self.suspended = []
+        self.notifications = self.served = self.stops = 0
+        self.complained = set()
+
+    def found(self):
+        if not self.contracts:
+            self.contracts = find_contracts(self.process)
+        if not self.contracts:
+            raise Trouble("the program has no stopworld collector in it, or not yet")
+        return self.contracts
+
+    def attach(self):
+        target = self.process.GetTarget()
+        if not self.breakpoints:
+            for contract in self.found():
+                here = target.BreakpointCreateByAddress(contract.notify)
+                here.SetScriptCallbackFunction(__name__ + ".notified")
+                here.AddName("stopworld")
+                self.breakpoints.append(here)
+        self.pass_signals()
+        # A number that no debugger had before, nor this one.
+        self.who = (os.getpid() ^ next(ATTACHED) << 22) & 0xffffffff
+        self.write_control()
+
+    def pass_signals(self):
+        for contract in self.contracts:
+            for number in filter(None, contract.signals()):
+                signals = self.process.GetUnixSignals()
+                signals.SetShouldStop(number, False)
+                signals.SetShouldNotify(number, False)
+
+    def write_control(self):
+        word = self.who << 32 | BREAKPOINT | self.mode
+        if self.tell_phases or self.stop_at:
+            word |= TELL_PHASES
+        for contract in self.contracts:
+            contract.set_control(word)
+
+    def detach(self):
+        for contract in self.found():
+            contract.set_control(0)
+        for here in self.breakpoints:
+            self.process.GetTarget().BreakpointDelete(here.GetID())
+        self.breakpoints = []
+
+    @property
+    def attached(self):
+        return bool(self.breakpoints)
+
+    def contract_of(self, world):
+        for contract in self.contracts:
+            if len(self.contracts) == 1 or any(world == known.address for known in contract.worlds_now()):
+                return contract
+        raise Trouble("a notification comes from the unknown world at %#x" % world)
+
+    def notified(self, address):
+        request = self.contracts[0].request_at(address)
+        contract = self.contract_of(request.world)
+        self.notifications += 1
+        if self.notifications == 1:
+            self.pass_signals()
+        stop = False
+        if request.event in (STOP_WORLD, AGAIN):
+            self.stops += request.event == STOP_WORLD
+            self.stop_world(contract, request)
+        elif request.event == START_WORLD:
+            self.start_world()
+        elif request.event == PHASE:
+            stop = self.phase(contract, request)
+        contract.acknowledge(request)
+        return stop
+
+    def stop_world(self, contract, request):
+        full = request.event == STOP_WORLD and (request.detail or self.mode) == FULL
+        collecting = self.process.GetSelectedThread().GetThreadID()
+        standing = {}
+        for thread in self.process:
+            tid = thread.GetThreadID()
+            if full or thread.IsSuspended() or request.event == AGAIN:
+                standing[tid] = thread
+            if full and not thread.IsSuspended() and tid not in (request.tid, collecting):
+                self.suspended.append(tid)
+        try:
+            serve = contract.serve_all if full else contract.serve
+            self.served += serve(request, lambda tid: registers_of(standing[tid]) if tid in standing else None)
+        finally:
+            for tid in self.suspended:
+                self.process.GetThreadByID(tid).Suspend()
+
+    def start_world(self):
+        for tid in self.suspended:
+            thread = self.process.GetThreadByID(tid)
+            if thread.IsValid():
+                thread.Resume()
+        self.suspended = []
+
+    def phase(self, contract, request):
+        if self.tell_phases or request.detail in self.stop_at:
+            print("[stopworld: world %d: %s]" % (
+                contract.world_at(request.world).number, phase_name(request.detail)))
+        return request.detail in self.stop_at
+
+    def complain(self, trouble):
+        if str(trouble) not in self.complained:
+            self.complained.add(str(trouble))
+            print("[stopworld: %s]" % trouble)
+
+
+SESSIONS = {}
+
+
+def session_of(process):
+    return SESSIONS.setdefault(process.GetUniqueID(), Session(process))
+
+
+def notified(frame, _location, _names):
+    """The callback of the breakpoint at the notification function: whether to stop."""
+    session = session_of(frame.GetThread().GetProcess())
+    try:
+        return session.notified(frame.FindRegister("rdi").GetValueAsUnsigned())
+    except Trouble as trouble:
+        session.complain(trouble)
+        return False
+
+
+def started(frame, _location, _names):
+    """The program is at its entry point: what it is linked with is in place."""
+    session = session_of(frame.GetThread().GetProcess())
+    try:
+        session.attach()
+    except Trouble as trouble:
+        session.complain(trouble)
+    return False
+
+
+# ---- calls of functions in the program
+
+def caller(process):
+    """Calls a function of the program in the selected thread, alone."""
+    def call(function, *arguments):
+        words = ", ".join("%#xUL" % argument for argument in arguments)
+        kinds = ", ".join(["unsigned long"] * len(arguments))
+        options = lldb.SBExpressionOptions()
+        options.SetLanguage(lldb.eLanguageTypeC_plus_plus)
+        options.SetIgnoreBreakpoints(True)
+        options.SetUnwindOnError(True)
+        options.SetTryAllThreads(False)
+        options.SetStopOthers(True)
+        frame = process.GetSelectedThread().GetFrameAtIndex(0)
+        value = frame.EvaluateExpression("((long (*)(%s)) %#xUL)(%s)" % (kinds, function, words), options)
+        if not value.GetError().Success():
+            raise Trouble("the call failed: %s" % str(value.GetError()).strip().splitlines()[0])
+        return value.GetValueAsSigned()
+    return call
+
+
+class StackPointers:
+    """Registers and stack pointers of all threads, for as long as somebody looks at stacks."""
+
+    def __init__(self, process, contract):
+        self.process, self.contract, self.written = process, contract, []
+
+    def __enter__(self):
+        for world in self.contract.worlds_now():
+            for thread in self.contract.threads_of(world):
+                standing = self.process.GetThreadByID(thread.tid)
+                if thread.place == RUNNING and standing.IsValid():
+                    self.contract.give_registers(thread, *registers_of(standing))
+                    self.written.append(thread)
+
+    def __exit__(self, *_):
+        for thread in self.written:
+            self.contract.take_back(thread)
+
+
+# ---- commands: each gets the session and its text, and gives lines
+
+def address_of(session, text):
+    if not text:
+        raise Trouble("which object? an address, or a variable that holds a Gc")
+    frame = session.process.GetSelectedThread().GetSelectedFrame()
+    try:
+        return int(text, 0)
+    except ValueError:
+        value = frame.GetValueForVariablePath(text) if not text.startswith("$") else frame.FindRegister(text[1:])
+    if not value.IsValid() or value.GetByteSize() != 8:
+        raise Trouble("`%s` is no variable, register or number that holds a reference" % text)
+    error = lldb.SBError()
+    return value.GetData().GetUnsignedInt64(error, 0)
+
+
+def inspection(session, address):
+    """Asks the copy of the library whose heap has the address."""
+    contracts = session.found()
+    holders = [contract for contract in contracts for world in contract.worlds_now()
+               if world.heap_low <= address < world.heap_high]
+    return Inspection((holders or contracts)[0], caller(session.process))
+
+
+def only_world(session, text):
+    found = [(contract, world) for contract in session.found() for world in contract.worlds_now()]
+    chosen = [pair for pair in found if not text or str(pair[1].number) == text]
+    if len(chosen) != 1:
+        raise Trouble("which world? " + (", ".join(str(world.number) for _, world in found) or "there is none yet"))
+    return chosen[0]
+
+
+def threads_command(session, _text):
+    """The threads of each world: who they are, where they stand, whether a collection or a user holds them."""
+    known = {thread.GetThreadID(): thread for thread in session.process}
+    selected = session.process.GetSelectedThread().GetThreadID()
+
+    def number_of(tid):
+        thread = known.pop(tid, None)
+        if thread is None:
+            return "  -"
+        return "%s%d%s" % ("* " if tid == selected else "  ", thread.GetIndexID(),
+                           " suspended" if thread.IsSuspended() else "")
+
+    for contract in session.found():
+        for world in contract.worlds_now():
+            yield world.describe()
+            yield from thread_table(contract, world, number_of)
+    if known:
+        yield "not managed by a collector: " + ", ".join(
+            "%d (tid %d)" % (thread.GetIndexID(), tid) for tid, thread in sorted(known.items()))
+
+
+def attach_command(session, _text):
+    """Takes part in the program's collections; from its entry point if it does not run yet."""
+    session.attach()
+    yield "attached to process %d, %s" % (session.process.GetProcessID(), mode_name(session.mode))
+
+
+def detach_command(session, _text):
+    """Leaves the program's collections alone. Threads that are suspended will keep them waiting."""
+    session.detach()
+    yield "detached from process %d" % session.process.GetProcessID()
+
+
+def mode_command(session, text):
+    """Shows how lldb takes part in collections, or sets it: assisted or full."""
+    wanted = {"": session.mode, "assisted": ASSISTED, "full": FULL}.get(text)
+    if wanted is None:
+        raise Trouble("the mode is assisted or full")
+    session.mode = wanted
+    if session.attached:
+        session.write_control()
+    yield "%s%s" % (mode_name(session.mode), "" if session.attached else ", not attached")
+
+
+def phases_command(session, text):
+    """Shows the phases of collections as they come (on, off), or stops at some (stop NAME…, stop none)."""
+    words = text.split()
+    if words[:1] == ["stop"] and len(words) > 1 and set(words[1:]) <= set(PHASES) | {"none"}:
+        session.stop_at = {PHASES.index(word) for word in words[1:] if word != "none"}
+    elif words in (["on"], ["off"]):
+        session.tell_phases = words == ["on"]
+    elif words:
+        raise Trouble("phases on, phases off, or phases stop with: none " + " ".join(PHASES[1:]))
+    if words and session.attached:
+        session.write_control()
+    stops = ", ".join(PHASES[phase] for phase in sorted(session.stop_at)) or "none"
+    yield "phases are %s; lldb stops at: %s" % ("shown" if session.tell_phases else "not shown", stops)
+
+
+def collect_command(session, text):
+    """Asks for a collection (of world NUMBER, if there are several). It happens when the program runs on."""
+    contract, world = only_world(session, text)
+    Inspection(contract, caller(session.process)).ask("request_collection", world.address)
+    yield "world %d collects when the program runs on" % world.number
+
+
+def object_command(session, text):
+    """What is at ADDR, inside an object too: type, size, mark, and where its fields lead."""
+    address = address_of(session, text)
+    return inspection(session, address).describe(address)
+
+
+def fields_command(session, text):
+    """Where the fields of the object at ADDR lead."""
+    address = address_of(session, text)
+    return inspection(session, address).fields(address, 1 << 16)
+
+
+def referrers_command(session, text):
+    """The objects that refer to the one at ADDR."""
+    address = address_of(session, text)
+    return inspection(session, address).referrers(address)
+
+
+def why_alive_command(session, text):
+    """A shortest way from a root to the object at ADDR: what keeps it alive."""
+    address = address_of(session, text)
+    asker = inspection(session, address)
+    contract = asker.contract
+    names = {thread.tid: thread.name for world in contract.worlds_now() for thread in contract.threads_of(world)}
+    with StackPointers(session.process, contract):
+        return asker.why_alive(address, names)
+
+
+def heap_command(session, text):
+    """How many objects of which type the heap holds, and their bytes (of world NUMBER, if there are several)."""
+    contract, world = only_world(session, text)
+    return Inspection(contract, caller(session.process)).heap(world)
+
+
+def status_command(session, _text):
+    """What lldb has to do with the program's collector now."""
+    for contract in session.found():
+        word = contract.control()
+        ours = " (this lldb)" if word and word >> 32 == session.who else ""
+        yield "collector at %#x: in control: %s%s" % (contract.address, mode_name(word), ours)
+        yield "  signals: notifications %s, suspension %s" % contract.signals()
+        for world in contract.worlds_now():
+            yield "  " + world.describe()
+    yield "%s taken, %s under way of which %s" % (
+        count(session.notifications, "notification"), count(session.stops, "stop"),
+        count(session.served, "held thread") + " answered for")
+
+
+COMMANDS = {
+    "threads": threads_command, "attach": attach_command, "detach": detach_command, "mode": mode_command,
+    "phases": phases_command, "collect": collect_command, "object": object_command, "fields": fields_command,
+    "referrers": referrers_command, "why-alive": why_alive_command, "heap": heap_command, "status": status_command,
+}
+
+
+def attach_at_entry(target):
+    """A program that does not run yet: at its entry point."""
+    entry = target.GetModuleAtIndex(0).GetObjectFileEntryPointAddress()
+    if not entry.IsValid():
+        raise Trouble("there is no program to attach to")
+    here = target.BreakpointCreateBySBAddress(entry)
+    here.SetScriptCallbackFunction(__name__ + ".started")
+    here.AddName("stopworld")
+
+
+def run_command(debugger, text, result, _names):
+    """The stop-the-world collector of the program: its threads, its objects, its collections."""
+    words = text.strip().split(None, 1)
+    action = COMMANDS.get(words[0]) if words else None
+    if action is None:
+        lines = ["%-10s %s" % (name, command.__doc__) for name, command in COMMANDS.items()]
+        result.AppendMessage("stopworld COMMAND:\n  " + "\n  ".join(lines))
+        return
+    target = debugger.GetSelectedTarget()
+    process = target.GetProcess()
+    try:
+        if not process.IsValid() or process.GetState() in (lldb.eStateExited, lldb.eStateDetached):
+            if action is not attach_command:
+                raise Trouble("no program is being debugged")
+            attach_at_entry(target)
+            result.AppendMessage("will attach when the program starts")
+            return
+        if process.GetState() != lldb.eStateStopped:
+            raise Trouble("the program runs: `process interrupt` first")
+        for line in action(session_of(process), words[1].strip() if len(words) > 1 else ""):
+            result.AppendMessage(line)
+    except Trouble as trouble:
+        result.SetError(str(trouble).splitlines()[0])
+
+
+# ---- values
+
+def gc_summary(value, _names):
+    """`Gc<T>`: the address, and the type's name."""
+    address = value.GetNonSyntheticValue().GetChildMemberWithName("payload").GetChildAtIndex(0)
+    return "%#x %s" % (address.GetValueAsUnsigned(), address.GetType().GetPointeeType().GetName())
+
+
+class GcChildren:
+    """`Gc<T>`: the object is its only child."""
+
+    def __init__(self, value, _names):
+        self.value = value
+
+    def update(self):
+        pointer = self.value.GetChildMemberWithName("payload").GetChildAtIndex(0)
+        self.object = pointer.Dereference()
+        return False
+
+    def num_children(self):
+        return 1
+
+    def has_children(self):
+        return True
+
+    def get_child_index(self, _name):
+        return 0
+
+    def get_child_at_index(self, _index):
+        return self.object.Clone("object") if hasattr(self.object, "Clone") else self.object
+
+
+def __lldb_init_module(debugger, _names):
+    debugger.HandleCommand("command script add -f %s.run_command stopworld" % __name__)
+    kind = '-x "^stopworld::heap::pointer::Gc<.+>$"'
+    debugger.HandleCommand("type summary add -w stopworld -e %s -F %s.gc_summary" % (kind, __name__))
+    debugger.HandleCommand("type synthetic add -w stopworld %s -l %s.GcChildren" % (kind, __name__))
+    debugger.HandleCommand("type category enable stopworld")
+    target = debugger.GetSelectedTarget()
+    if not target.IsValid():
+        return
+    process = target.GetProcess()
+    try:
+        if process.IsValid() and process.GetState() == lldb.eStateStopped:
+            session_of(process).attach()
+        elif target.GetNumModules():
+            attach_at_entry(target)
+    except Trouble as trouble:
+        print("[stopworld: %s]" % trouble)

@@ -1,0 +1,364 @@
+//! gdb takes part in collections by the script that every program carries (docs/gdb.md).
+
+mod debugged;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use debugged::{Talk, has_gdb};
+use rstest::rstest;
+
+/// Not a test by itself: the program that gdb runs.
+#[test]
+fn the_program_in_the_debugger() {
+    debugged::run();
+}
+
+fn this() -> PathBuf {
+    std::env::current_exe().unwrap()
+}
+
+/// The number behind `before` in what gdb said.
+fn number(said: &str, before: &str) -> u64 {
+    let at = said.find(before).unwrap_or_else(|| panic!("no `{before}` in:\n{said}")) + before.len();
+    said[at..].trim_start().chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap()
+}
+
+/// How many threads gdb has answered for.
+fn answered(gdb: &mut Talk) -> u64 {
+    let said = gdb.ask("stopworld status");
+    number(&said, "of which ")
+}
+
+fn counts(gdb: &mut Talk) -> String {
+    let said = gdb.ask("with language c -- output/d *(unsigned long (*)[4]) &DEBUGGED_COUNTS");
+    let from = said.rfind('{').unwrap_or_else(|| panic!("{said}"));
+    said[from..].split_inclusive('}').next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn two_hundred_collections_go_on_beside_threads_that_gdb_holds() {
+    if !has_gdb() {
+        return;
+    }
+    let mut gdb = Talk::gdb(&this(), "mutators 200 0 23", &["set breakpoint pending on"]);
+    gdb.ask("break debugged_begin");
+    gdb.ask("break debugged_halfway");
+    gdb.ask("break debugged_end");
+    gdb.say("run");
+    gdb.until("debugged_begin");
+    // The first half, two collections each: only the collecting thread runs.
+    gdb.ask("set scheduler-locking on");
+    let before = counts(&mut gdb);
+    gdb.say("continue");
+    gdb.until("debugged_halfway");
+    assert_eq!(counts(&mut gdb), before, "a held thread ran");
+    let held = answered(&mut gdb);
+    assert!(held >= 4 * 200, "{held}");
+    // The second: all run.
+    gdb.ask("set scheduler-locking off");
+    gdb.say("continue");
+    gdb.until("debugged_end");
+    assert_ne!(counts(&mut gdb), before);
+    gdb.say("continue");
+    let said = gdb.until("exited normally");
+    assert!(said.contains("all trees are whole: 200 collections"), "{said}");
+}
+
+#[test]
+fn a_thread_at_a_breakpoint_stays_there_while_others_collect() {
+    if !has_gdb() {
+        return;
+    }
+    let mut gdb = Talk::gdb(&this(), "mutators 1000000 2 23", &["set non-stop on"]);
+    gdb.ask("break debugged_reads if number == 2");
+    gdb.say("run &");
+    gdb.until("hit Breakpoint");
+    gdb.ask("delete 1");
+    gdb.ask("set language c");
+    let stands = "output ((unsigned long *) &DEBUGGED_COUNTS)[2]";
+    let at = collections(&mut gdb);
+    let before = last_word(&gdb.ask(stands));
+    wait_for(&mut gdb, |gdb| collections(gdb) > at + 200);
+    assert_eq!(last_word(&gdb.ask(stands)), before, "the held thread ran");
+    assert!(answered(&mut gdb) > 100);
+    // It shows as what it is, and others run.
+    let threads = gdb.ask("stopworld threads");
+    let line = threads.lines().find(|line| line.contains("reader-2")).unwrap();
+    assert!(!line.split("reader-2").next().unwrap().contains("running"), "{threads}");
+    assert!(threads.lines().any(|line| line.contains("reader-1") && line.contains(" running ")), "{threads}");
+    // Let go, it runs, and collections go on.
+    let at = collections(&mut gdb);
+    gdb.say("continue -a &");
+    wait_for(&mut gdb, |gdb| collections(gdb) > at + 20 && last_word(&gdb.ask(stands)) != before);
+    gdb.say("kill");
+}
+
+/// What was asked for; lines that came by themselves may stand before it.
+fn last_word(said: &str) -> String {
+    said.split_whitespace().last().unwrap_or_default().to_owned()
+}
+
+/// How many collections the program has had.
+fn collections(gdb: &mut Talk) -> u64 {
+    let said = gdb.ask("stopworld status");
+    let at = said.find(" collection").unwrap_or_else(|| panic!("{said}"));
+    said[..at].rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+fn wait_for(gdb: &mut Talk, mut holds: impl FnMut(&mut Talk) -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !holds(gdb) {
+        assert!(Instant::now() < end, "{}", gdb.ask("stopworld threads"));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[rstest]
+#[case::the_default(23)]
+#[case::one_at_which_gdb_stops_by_default(12)]
+#[case::a_real_time_signal(45)]
+fn next_finish_and_calls_go_on_through_collections(#[case] signal: i32) {
+    if !has_gdb() {
+        return;
+    }
+    let mut gdb = Talk::gdb(&this(), &format!("mutators 6 3 {signal}"), &[]);
+    gdb.ask("break debugged_steps");
+    gdb.say("run");
+    gdb.until("hit Breakpoint");
+    gdb.ask("delete");
+    // Line by line; two of the lines collect.
+    let first = number(&gdb.ask("info line"), "Line");
+    for line in first + 1..first + 5 {
+        let said = gdb.ask("next");
+        let shown = said.lines().last().and_then(|last| last.split_whitespace().next().map(str::to_owned));
+        assert_eq!(shown, Some(line.to_string()), "{said}");
+    }
+    gdb.ask("break debugged_collects");
+    gdb.ask("continue");
+    let said = gdb.ask("finish");
+    assert!(said.contains("Value returned is"), "{said}");
+    let mut last: u64 = last_word(&said).parse().unwrap();
+    // The user's `delete` meets the script's catchpoint too; it comes back.
+    gdb.ask("delete");
+    for _ in 0..6 {
+        let said = gdb.ask("next");
+        assert!(!said.contains("suspend"), "{said}");
+        let said = gdb.ask("print debugged_collects()");
+        let now = last_word(&said).parse().unwrap_or_else(|_| panic!("{said}"));
+        assert!(now > last, "{said}");
+        last = now;
+    }
+    gdb.say("continue");
+    let said = gdb.until("exited normally");
+    assert!(said.contains("all trees are whole: 6 collections"), "{said}");
+}
+
+#[rstest]
+#[case::assisted("assisted")]
+#[case::full("full")]
+fn a_killed_gdb_leaves_a_program_that_runs_and_collects(#[case] mode: &str) {
+    if !has_gdb() {
+        return;
+    }
+    let program = Talk::with(&mut debugged::program(&this(), "mutators 1000 2 23"));
+    let mut gdb = Command::new("sh");
+    gdb.args(["-c", "exec gdb \"$@\" 2>&1", "gdb", "-nx", "-q", "-iex", "set auto-load safe-path /"]);
+    let mut gdb = Talk::with(gdb.args(["-iex", "set confirm off", "-p", &program.id().to_string()]));
+    gdb.ask(&format!("stopworld mode {mode}"));
+    gdb.ask("stopworld phases on");
+    gdb.say("continue");
+    gdb.until("mark-begin");
+    gdb.kill();
+    let (right, said) = program.finish();
+    assert!(right && said.contains("all trees are whole: 1000 collections"), "{said}");
+}
+
+#[test]
+fn in_full_mode_gdb_stops_the_threads_itself() {
+    if !has_gdb() {
+        return;
+    }
+    let mut gdb = Talk::gdb(&this(), "mutators 30 2 23", &[]);
+    gdb.ask("break debugged_begin");
+    gdb.ask("break debugged_end");
+    gdb.say("run");
+    gdb.until("debugged_begin");
+    gdb.ask("stopworld mode full");
+    gdb.say("continue");
+    gdb.until("debugged_end");
+    assert!(answered(&mut gdb) >= 60 * 3);
+    gdb.ask("stopworld mode assisted");
+    gdb.say("continue");
+    let said = gdb.until("exited normally");
+    assert!(said.contains("all trees are whole: 30 collections"), "{said}");
+}
+
+#[test]
+fn gdb_stops_at_a_phase_and_shows_the_others() {
+    if !has_gdb() {
+        return;
+    }
+    let mut gdb = Talk::gdb(&this(), "mutators 6 0 23", &[]);
+    gdb.ask("break debugged_begin");
+    gdb.say("run");
+    gdb.until("debugged_begin");
+    assert!(gdb.ask("stopworld phases stop nonsense").contains("a phase is one of"));
+    gdb.ask("stopworld phases on");
+    gdb.ask("stopworld phases stop mark-end");
+    gdb.say("continue");
+    let said = gdb.until("mark-end]");
+    assert!(said.contains("[stopworld: world 1: mark-begin]"), "{said}");
+    let said = gdb.ask("stopworld threads");
+    assert!(said.contains("collecting (mark-end), by thread"), "{said}");
+    gdb.ask("stopworld phases off");
+    gdb.ask("stopworld phases stop none");
+    gdb.say("continue");
+    gdb.until("all trees are whole: 6 collections");
+}
+
+#[test]
+fn values_are_shown_as_what_they_mean() {
+    if !has_gdb() {
+        return;
+    }
+    let mut gdb = Talk::gdb(&this(), "values", &[]);
+    gdb.ask("break debugged_values");
+    gdb.say("run");
+    gdb.until("hit Breakpoint");
+    gdb.ask("finish");
+    gdb.ask("break debugged_values");
+    gdb.ask("kill");
+    gdb.say("run");
+    gdb.until("hit Breakpoint");
+    let node = gdb.ask("print node");
+    let parts = ["= Gc(0x", "debugged::Node = {next = Some(Gc(0x", "small = 7", "real = 1.5", "value = 2}"];
+    assert!(parts.iter().all(|part| node.contains(part)), "{node}");
+    let numbers = gdb.ask("print numbers");
+    assert!(numbers.ends_with("[u64; 5] = {0, 10, 20, 30, 40}"), "{numbers}");
+    let nodes = gdb.ask("print nodes");
+    assert!(nodes.contains("[Option<Gc<") && nodes.contains("; 3] = {None, Some(Gc(0x"), "{nodes}");
+    let weak = gdb.ask("print weak");
+    assert!(weak.contains("= Weak(0x") && weak.contains(") of Gc(0x"), "{weak}");
+    assert!(gdb.ask("print none").ends_with("= None"));
+    assert!(gdb.ask("print *small").ends_with("= 7"));
+    gdb.say("kill");
+}
+
+#[test]
+fn objects_are_explained() {
+    if !has_gdb() {
+        return;
+    }
+    let mut gdb = Talk::gdb(&this(), "values", &[]);
+    gdb.ask("break debugged_values");
+    gdb.say("run");
+    gdb.until("hit Breakpoint");
+    let threads = gdb.ask("stopworld threads");
+    assert!(threads.contains("world 1: running, 0 collections"), "{threads}");
+    assert!(threads.lines().any(|line| line.starts_with("* ") && line.contains("main")), "{threads}");
+    let object = gdb.ask("stopworld object node");
+    assert!(object.contains("debugged::Node\n"), "{object}");
+    assert!(object.contains("40 bytes in a cell of 48, small space") && object.contains("+0 "), "{object}");
+    let inside = gdb.ask("stopworld object node.payload.pointer as usize + 8");
+    assert!(inside.contains("is at +8)"), "{inside}");
+    let fields = gdb.ask("stopworld fields nodes");
+    assert!(fields.contains("null") && fields.contains("::Node"), "{fields}");
+    let referrers = gdb.ask("stopworld referrers node");
+    assert!(referrers.contains("1 object refers to 0x") && referrers.contains("::Node"), "{referrers}");
+    let why = gdb.ask("stopworld why-alive node");
+    assert!(why.contains("(main)") && why.contains("-> 0x"), "{why}");
+    let heap = gdb.ask("stopworld heap");
+    assert!(heap.lines().any(|line| line.contains("Node")) && heap.contains("in all"), "{heap}");
+    // Wrong words: one line each.
+    for wrong in ["object", "object nosuchthing", "object 16", "heap 7", "mode sideways"] {
+        let said = gdb.ask(&format!("stopworld {wrong}"));
+        assert!(!said.is_empty() && said.lines().count() == 1, "{wrong}: {said}");
+    }
+    let collect = gdb.ask("stopworld collect");
+    assert!(collect.contains("collects when the program runs on"), "{collect}");
+    gdb.ask("break debugged_end");
+    gdb.say("continue");
+    gdb.until("hit Breakpoint");
+    assert!(collections(&mut gdb) >= 2);
+    gdb.say("kill");
+}
+
+/// gdb's own output for a script of commands, without a prompt.
+fn batch(executable: &Path, program: &str, commands: &[&str]) -> String {
+    let mut gdb = Command::new("gdb");
+    gdb.args(["-nx", "-batch", "-q", "-iex", "set auto-load safe-path /", "-iex", "set print thread-events off"]);
+    for command in commands {
+        gdb.args(["-ex", command]);
+    }
+    let output = gdb.arg("--args").arg(executable).args(debugged::ARGUMENTS).env(debugged::PROGRAM, program);
+    let output = output.output().unwrap();
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[rstest]
+#[case::whole(None)]
+#[case::without_debug_information(Some("--strip-debug"))]
+#[case::without_symbols(Some("--strip-all"))]
+fn every_program_carries_the_script_and_is_found_by_it(#[case] strip: Option<&str>) {
+    if !has_gdb() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = match strip {
+        None => this(),
+        Some(how) => {
+            let stripped = folder.path().join("stripped");
+            let done = Command::new("strip").args([how, "-o"]).args([&stripped, &this()]).status();
+            if !done.is_ok_and(|status| status.success()) {
+                println!("skipped: needs strip");
+                return;
+            }
+            stripped
+        }
+    };
+    let commands =
+        ["stopworld phases stop mark-end", "run", "stopworld threads", "stopworld phases stop none", "continue"];
+    let said = batch(&program, "mutators 3 0 23", &commands);
+    assert!(said.contains("[stopworld: attached to process"), "{said}");
+    assert!(said.contains("collecting (mark-end), by thread") && said.contains("reader-3"), "{said}");
+    assert!(said.contains("all trees are whole: 3 collections"), "{said}");
+}
+
+#[test]
+fn full_mode_can_be_chosen_before_the_program_starts() {
+    if !has_gdb() {
+        return;
+    }
+    let said = batch(&this(), "mutators 3 0 23", &["stopworld mode full", "run"]);
+    assert!(said.contains(", full]") && said.contains("all trees are whole: 3 collections"), "{said}");
+}
+
+#[test]
+fn the_commands_say_what_they_need() {
+    if !has_gdb() {
+        return;
+    }
+    let said =
+        batch(&this(), "", &["stopworld threads", "stopworld object 1", "help stopworld mode", "help stopworld"]);
+    assert!(said.contains("no program is being debugged"), "{said}");
+    assert!(said.contains("Shows how gdb takes part in collections"), "{said}");
+    assert!(said.contains("stopworld why-alive -- A shortest way from a root"), "{said}");
+}
+
+#[rstest]
+#[case::gdb("gdb-script")]
+#[case::lldb("lldb-script")]
+fn the_command_prints_a_script_that_python_understands(#[case] which: &str) {
+    let output = Command::new(env!("CARGO_BIN_EXE_stopworld")).arg(which).output().unwrap();
+    assert!(output.status.success());
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("script.py");
+    std::fs::write(&script, &output.stdout).unwrap();
+    let Ok(compiled) = Command::new("python3").args(["-m", "py_compile"]).arg(&script).output() else {
+        println!("skipped: needs python3");
+        return;
+    };
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+}

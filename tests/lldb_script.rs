@@ -1,0 +1,134 @@
+//! lldb takes part in collections by the script that `stopworld lldb-script` prints (docs/gdb.md).
+
+mod debugged;
+
+use std::process::Command;
+
+/// Not a test by itself: the program that lldb runs.
+#[test]
+fn the_program_in_the_debugger() {
+    debugged::run();
+}
+
+/// The newest lldb whose Python works.
+fn lldb() -> Option<Command> {
+    for (name, modules) in
+        [("lldb", None), ("lldb-14", Some("/usr/lib/llvm-14/lib/python3.11/dist-packages")), ("lldb-14", None)]
+    {
+        let mut lldb = Command::new(name);
+        if let Some(modules) = modules {
+            lldb.env("PYTHONPATH", modules);
+        }
+        let probe = lldb.args(["--no-lldbinit", "--batch", "-o", "script import lldb; print(\"python\" + \" works\")"]);
+        if probe.output().is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("python works")) {
+            let mut lldb = Command::new(name);
+            if let Some(modules) = modules {
+                lldb.env("PYTHONPATH", modules);
+            }
+            lldb.args(["--no-lldbinit", "--no-use-colors", "--batch"]);
+            return Some(lldb);
+        }
+    }
+    println!("skipped: needs lldb with Python");
+    None
+}
+
+/// What lldb says when it runs `program` by these commands; `None` if there is no lldb.
+fn session(program: &str, commands: &[&str]) -> Option<String> {
+    let mut lldb = lldb()?;
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("stopworld_lldb.py");
+    let printed = Command::new(env!("CARGO_BIN_EXE_stopworld")).arg("lldb-script").output().unwrap();
+    std::fs::write(&script, printed.stdout).unwrap();
+    lldb.args(["-o", "settings set stop-line-count-before 0", "-o", "settings set stop-line-count-after 0"]);
+    lldb.args(["-o", &format!("command script import {}", script.display())]);
+    for command in commands {
+        lldb.args(["-o", command]);
+    }
+    let this = std::env::current_exe().unwrap();
+    let output = lldb.arg("--").arg(this).args(debugged::ARGUMENTS).env(debugged::PROGRAM, program).output().unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if said.contains("Operation not permitted") {
+        println!("skipped: needs lldb that may trace: {said}");
+        return None;
+    }
+    Some(said)
+}
+
+/// `N held threads answered for`, at each `stopworld status`.
+fn answered(said: &str) -> Vec<u64> {
+    let lines = said.lines().filter_map(|line| line.split_once("of which "));
+    lines.map(|(_, rest)| rest.split(' ').next().unwrap().parse().unwrap()).collect()
+}
+
+const SUSPEND: &str = "script [t for t in lldb.process if t.GetName().startswith('reader-1')][0].Suspend()";
+
+#[test]
+fn collections_go_on_beside_a_thread_that_lldb_holds_in_both_modes() {
+    let commands = [
+        "breakpoint set -n debugged_begin",
+        "breakpoint set -n debugged_halfway",
+        "breakpoint set -n debugged_end",
+        "run",
+        SUSPEND,
+        "script print('COUNT', lldb.target.FindFirstGlobalVariable('DEBUGGED_COUNTS').GetChildAtIndex(1))",
+        "continue",
+        "script print('COUNT', lldb.target.FindFirstGlobalVariable('DEBUGGED_COUNTS').GetChildAtIndex(1))",
+        "stopworld status",
+        "stopworld mode full",
+        "continue",
+        "stopworld status",
+        "script [t.Resume() for t in lldb.process]",
+        "stopworld mode assisted",
+        "continue",
+    ];
+    let Some(said) = session("mutators 40 0 23", &commands) else { return };
+    let counts: Vec<&str> =
+        said.split("COUNT ").skip(3).step_by(2).map(|rest| rest.split("(lldb)").next().unwrap()).collect();
+    assert!(counts.len() < 2 || counts[0] == counts[1], "the held thread ran: {said}");
+    let [assisted, full] = answered(&said)[..] else { panic!("{said}") };
+    // Two collections a round: one thread in the first half, all four readers in the second.
+    assert!(assisted >= 40 && full >= assisted + 160, "{said}");
+    assert!(said.contains("all trees are whole: 40 collections"), "{said}");
+}
+
+#[test]
+fn objects_and_phases_are_shown() {
+    let commands = [
+        "breakpoint set -n debugged_values",
+        "run",
+        "stopworld threads",
+        "stopworld object node",
+        "stopworld fields nodes",
+        "stopworld referrers node",
+        "stopworld why-alive node",
+        "stopworld heap",
+        "frame variable node",
+        "stopworld phases stop mark-end",
+        "continue",
+        "stopworld threads",
+        "stopworld phases stop none",
+        "continue",
+    ];
+    let Some(said) = session("values", &commands) else { return };
+    for part in [
+        "world 1: running, 0 collections",
+        "40 bytes in a cell of 48, small space",
+        "1 object refers to 0x",
+        "(main)",
+        " in all",
+        "debugged::Node",
+        "value = 2",
+        "[stopworld: world 1: mark-end]",
+        "collecting (mark-end), by thread",
+        "exited with status = 0",
+    ] {
+        assert!(said.contains(part), "no `{part}`: {said}");
+    }
+}
+
+#[test]
+fn what_goes_wrong_is_said_in_a_line() {
+    let Some(said) = session("values", &["stopworld threads"]) else { return };
+    assert!(said.contains("error: no program is being debugged"), "{said}");
+}
