@@ -3,7 +3,7 @@
 //! Each is a call of one of its functions in a thread that stands (`debugger/inspect.rs`); the answer is read out of the target's scratch
 //! memory. For as long as a question takes everybody stands.
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{anyhow, bail};
 
 use super::render::{self, Holder, Way};
 use super::session::Session;
@@ -136,13 +136,13 @@ impl Session {
             let shown = if fields.is_empty() { String::new() } else { format!("\n{}", render::fields(count, &fields)) };
             Ok(format!("{}{shown}", render::object(&facts, address, world)))
         });
-        let text = text.context("object")?;
+        let text = text?;
         self.say(text);
         Ok(())
     }
 
     pub(super) fn fields(&mut self, address: Address) -> anyhow::Result<()> {
-        let (count, fields) = self.all_standing(|session| session.fields_of(address, MOST_ROWS)).context("fields")?;
+        let (count, fields) = self.all_standing(|session| session.fields_of(address, MOST_ROWS))?;
         match count {
             0 => self.say("it has no fields that could hold references"),
             _ => self.say(render::fields(count, &fields)),
@@ -151,19 +151,17 @@ impl Session {
     }
 
     pub(super) fn referrers(&mut self, address: Address) -> anyhow::Result<()> {
-        let (count, holders) = self
-            .all_standing(|session| {
-                let base = session.describe(address)?.base;
-                let (count, found) = session.ask(Inspect::Referrers, address.0, size_of::<usize>())?;
-                let mut holders = Vec::new();
-                for holder in found.iter().take(MOST_ROWS).map(|words| Address(words[0])) {
-                    let (_, fields) = session.ask(Inspect::Fields, holder.0, size_of::<inspect::FieldFacts>())?;
-                    let offset = fields.iter().find(|field| field[2] == base.0).map(|field| field[0]);
-                    holders.push(Holder { address: holder, offset, name: session.type_of(holder) });
-                }
-                Ok((count, holders))
-            })
-            .context("referrers")?;
+        let (count, holders) = self.all_standing(|session| {
+            let base = session.describe(address)?.base;
+            let (count, found) = session.ask(Inspect::Referrers, address.0, size_of::<usize>())?;
+            let mut holders = Vec::new();
+            for holder in found.iter().take(MOST_ROWS).map(|words| Address(words[0])) {
+                let (_, fields) = session.ask(Inspect::Fields, holder.0, size_of::<inspect::FieldFacts>())?;
+                let offset = fields.iter().find(|field| field[2] == base.0).map(|field| field[0]);
+                holders.push(Holder { address: holder, offset, name: session.type_of(holder) });
+            }
+            Ok((count, holders))
+        })?;
         match count {
             0 => self.say("no object leads to it; `path` looks at the roots too"),
             _ => self.say(render::holders(count, &holders)),
@@ -172,27 +170,25 @@ impl Session {
     }
 
     pub(super) fn path(&mut self, address: Address) -> anyhow::Result<()> {
-        let steps = self
-            .all_standing(|session| {
-                session.debugger.show_stacks()?;
-                let (count, found) = session.ask(Inspect::Path, address.0, size_of::<inspect::Step>())?;
-                let names: Vec<(i32, String)> = session
-                    .debugger
-                    .threads()?
-                    .into_iter()
-                    .filter_map(|thread| Some((thread.tid.0, thread.managed?.record.name)))
-                    .collect();
-                let mut steps = Vec::new();
-                for step in &found {
-                    let tid = (step[0] >> 32) as i32;
-                    let name = names.iter().find(|(known, _)| *known == tid).map_or("", |(_, name)| name.as_str());
-                    let place = place_of(step[0] as u32, tid, name, step[1], step[4]);
-                    let object = Address(step[3]);
-                    steps.push(Way { place, object, name: session.type_of(object) });
-                }
-                Ok((count, steps))
-            })
-            .context("path")?;
+        let steps = self.all_standing(|session| {
+            session.debugger.show_stacks()?;
+            let (count, found) = session.ask(Inspect::Path, address.0, size_of::<inspect::Step>())?;
+            let names: Vec<(i32, String)> = session
+                .debugger
+                .threads()?
+                .into_iter()
+                .filter_map(|thread| Some((thread.tid.0, thread.managed?.record.name)))
+                .collect();
+            let mut steps = Vec::new();
+            for step in &found {
+                let tid = (step[0] >> 32) as i32;
+                let name = names.iter().find(|(known, _)| *known == tid).map_or("", |(_, name)| name.as_str());
+                let place = place_of(step[0] as u32, tid, name, step[1], step[4]);
+                let object = Address(step[3]);
+                steps.push(Way { place, object, name: session.type_of(object) });
+            }
+            Ok((count, steps))
+        })?;
         match steps {
             (0, _) => self.say("no root leads to it: it is garbage, which the next collection finds"),
             (count, steps) => self.say(render::way(count, &steps)),
@@ -201,15 +197,13 @@ impl Session {
     }
 
     pub(super) fn heap(&mut self, number: Option<u64>) -> anyhow::Result<()> {
-        let worlds = self.debugger.worlds().context("heap")?;
+        let worlds = self.debugger.worlds()?;
         let world = the_world(&worlds, number)?;
         let (at, number) = (world.address, world.number);
-        let rows = self
-            .all_standing(|session| {
-                let (_, rows) = session.ask(Inspect::Census, at.0, size_of::<inspect::CensusRow>())?;
-                Ok(rows.iter().map(|row| (session.text(row[1], row[2]), row[3], row[4])).collect::<Vec<_>>())
-            })
-            .context("heap")?;
+        let rows = self.all_standing(|session| {
+            let (_, rows) = session.ask(Inspect::Census, at.0, size_of::<inspect::CensusRow>())?;
+            Ok(rows.iter().map(|row| (session.text(row[1], row[2]), row[3], row[4])).collect::<Vec<_>>())
+        })?;
         self.say(render::census(number, rows));
         Ok(())
     }
@@ -217,16 +211,16 @@ impl Session {
 
 fn the_world(worlds: &[WorldState], number: Option<u64>) -> anyhow::Result<&WorldState> {
     match (worlds, number) {
-        ([], _) => bail!("heap: the process has no world yet; `wait 0.1` lets it come so far"),
+        ([], _) => bail!("the process has no world yet; `wait 0.1` lets it come so far"),
         ([one], None) => Ok(one),
         (several, None) => {
             let numbers: Vec<_> = several.iter().map(|world| world.number.to_string()).collect();
-            bail!("heap: there are the worlds {}: say which", numbers.join(", "))
+            bail!("there are the worlds {}: say which", numbers.join(", "))
         }
         (worlds, Some(number)) => worlds
             .iter()
             .find(|world| world.number == number)
-            .ok_or_else(|| anyhow!("heap: there is no world {number}: `status` lists them")),
+            .ok_or_else(|| anyhow!("there is no world {number}: `status` lists them")),
     }
 }
 

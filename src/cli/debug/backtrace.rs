@@ -6,12 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use addr2line::{Loader, demangle_auto};
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, Module as Unwindable, Unwinder};
-use object::{Object, ObjectSection, ObjectSegment, ReadCache};
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadCache};
 
 use crate::debugger::ptrace::{Address, Debugger, DebuggerError, Registers};
 
@@ -41,7 +41,37 @@ struct Module {
     /// What is added to the addresses in the file.
     bias: u64,
     file: PathBuf,
-    names: Option<Option<Loader>>,
+    names: Option<Names>,
+}
+
+/// What a module's file says of its functions.
+struct Names {
+    /// Its debugging information and symbols.
+    full: Option<Loader>,
+    /// What it exports, which stripped libraries have too: address, bytes, name; by address.
+    exports: Vec<(u64, u64, String)>,
+}
+
+impl Names {
+    fn read(file: &Path) -> Self {
+        Self { full: Loader::new(file).ok(), exports: exports(file).unwrap_or_default() }
+    }
+
+    fn export(&self, probe: u64) -> Option<&str> {
+        let next = self.exports.partition_point(|(address, ..)| *address <= probe);
+        let (address, bytes, name) = self.exports.get(next.checked_sub(1)?)?;
+        (probe - address < *bytes).then_some(name)
+    }
+}
+
+fn exports(file: &Path) -> Option<Vec<(u64, u64, String)>> {
+    let cache = ReadCache::new(File::open(file).ok()?);
+    let elf = object::File::parse(&cache).ok()?;
+    let functions = elf.dynamic_symbols().filter(|symbol| symbol.is_definition() && symbol.size() > 0);
+    let mut exports: Vec<_> =
+        functions.filter_map(|s| Some((s.address(), s.size(), s.name().ok()?.to_owned()))).collect();
+    exports.sort_unstable();
+    Some(exports)
 }
 
 /// A line of /proc/PID/maps.
@@ -115,10 +145,16 @@ impl Modules {
         let unknown = |place| Frame { address, inlined: false, function: "??".to_owned(), place };
         let Some(module) = module else { return frames.push(unknown(String::new())) };
         let probe = lookup.wrapping_sub(module.bias);
-        let names = module.names.get_or_insert_with(|| Loader::new(&module.file).ok());
+        let names = module.names.get_or_insert_with(|| Names::read(&module.file));
         let before = frames.len();
-        if let Some(names) = names {
-            name_by(names, probe, address, &module.path, frames);
+        if let Some(full) = &names.full {
+            name_by(full, probe, address, &module.path, frames);
+        }
+        if frames.len() == before
+            && let Some(function) = names.export(probe)
+        {
+            let (function, place) = (function.to_owned(), module.path.clone());
+            frames.push(Frame { address, inlined: false, function, place });
         }
         if frames.len() == before {
             frames.push(unknown(module.path.clone()));
@@ -167,7 +203,7 @@ fn without_hash(name: &str) -> &str {
 }
 
 /// What unwinding takes of a module's file, and what is added to its addresses.
-fn read_sections(file: &PathBuf, start: u64, offset: u64) -> Option<(u64, ExplicitModuleSectionInfo<Vec<u8>>)> {
+fn read_sections(file: &Path, start: u64, offset: u64) -> Option<(u64, ExplicitModuleSectionInfo<Vec<u8>>)> {
     let cache = ReadCache::new(File::open(file).ok()?);
     let elf = object::File::parse(&cache).ok()?;
     // The segment that this mapping is of: at its lowest address the file's bytes from a page's beginning on.

@@ -140,17 +140,17 @@ pub(super) fn find(name: &str) -> Option<&'static Entry> {
     })
 }
 
-/// The command of a line; `None` for an empty line or a remark.
+/// The command of a line, and its name; `None` for an empty line or a remark.
 ///
 /// # Errors
 /// One line: which word is wrong, and what it should be.
-pub(super) fn parse(line: &str) -> Result<Option<Command>, String> {
+pub(super) fn parse(line: &str) -> Result<Option<(&'static str, Command)>, String> {
     let line = line.split('#').next().unwrap_or_default();
     let mut words = line.split_whitespace();
     let Some(name) = words.next() else { return Ok(None) };
     let entry = find(name).ok_or_else(|| unknown(name))?;
     let arguments: Vec<&str> = words.collect();
-    read(entry, &arguments).map(Some)
+    read(entry, &arguments).map(|command| Some((entry.name, command)))
 }
 
 fn unknown(name: &str) -> String {
@@ -338,7 +338,7 @@ mod tests {
     #[case("mode assisted", Some(Command::Mode(Some(Mode::Assisted))))]
     #[case("q", Some(Command::Quit))]
     fn a_line_is_understood(#[case] line: &str, #[case] command: Option<Command>) {
-        assert_eq!(parse(line), Ok(command));
+        assert_eq!(parse(line).map(|parsed| parsed.map(|(_, command)| command)), Ok(command));
     }
 
     #[rstest]

@@ -36,7 +36,7 @@ use signal_hook::consts::SIGINT;
 
 use super::arguments::{Attach, Debug, DebugSettings};
 use super::{FAILED, Failure};
-use crate::debugger::ptrace::{Debugger, Options, TargetError};
+use crate::debugger::ptrace::{Debugger, DebuggerError, Options, TargetError};
 use crate::sync::AtomicBool;
 use prompt::{Prompt, Typed, print};
 use session::{Flow, Origin, Session, mode_of};
@@ -181,10 +181,18 @@ fn follow(
 }
 
 fn perform(session: &mut Session, line: &str) -> anyhow::Result<Flow> {
-    match command::parse(line).map_err(anyhow::Error::msg)? {
-        Some(command) => session.execute(command),
-        None => Ok(Flow::Next),
-    }
+    let Some((name, command)) = command::parse(line).map_err(anyhow::Error::msg)? else { return Ok(Flow::Next) };
+    session.execute(command).map_err(|error| explained(error, name))
+}
+
+/// An error of a command with its place, and what to do about it where the error alone does not say.
+fn explained(error: anyhow::Error, name: &'static str) -> anyhow::Error {
+    let remedy = match error.downcast_ref() {
+        Some(DebuggerError::NoThread(_)) => "; `threads` lists them",
+        Some(DebuggerError::Ended) => "; `quit`",
+        _ => "",
+    };
+    anyhow!("{name}: {error:#}{remedy}")
 }
 
 /// The prompt, and whether somebody is typing at it.

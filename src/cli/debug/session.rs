@@ -8,7 +8,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{anyhow, bail};
 
 use super::backtrace::Modules;
 use super::command::{COMMANDS, Command, Switch, Until, Watched, Whom, find};
@@ -198,8 +198,7 @@ impl Session {
         match about {
             None => self.say(render::help(&COMMANDS)),
             Some(name) => {
-                let entry =
-                    find(name).ok_or_else(|| anyhow!("help: there is no command '{name}': `help` lists them"))?;
+                let entry = find(name).ok_or_else(|| anyhow!("there is no command '{name}': `help` lists them"))?;
                 self.say(entry.explained());
             }
         }
@@ -231,7 +230,7 @@ impl Session {
     fn cont(&mut self, whom: Whom) -> anyhow::Result<()> {
         match whom {
             Whom::One(tid) if self.debugger.thaw(tid)? => {}
-            Whom::One(tid) => bail!("cont: thread {tid} was not stopped; `threads` tells what each does"),
+            Whom::One(tid) => bail!("thread {tid} was not stopped; `threads` tells what each does"),
             Whom::All => {
                 // A step holds at every phase: from here on only what the user has named.
                 self.debugger.hold_at(self.holds)?;
@@ -279,12 +278,12 @@ impl Session {
     }
 
     fn collect(&mut self) -> anyhow::Result<()> {
-        let before = self.collections().context("collect")?;
+        let before = self.collections()?;
         if before.is_empty() {
-            bail!("collect: the process has no world yet; `wait 0.1` lets it come so far");
+            bail!("the process has no world yet; `wait 0.1` lets it come so far");
         }
-        let asked = self.debugger.library_call(None, Inspect::RequestCollection, &[0]).context("collect")?;
-        super::ask::refused(asked).context("collect")?;
+        let asked = self.debugger.library_call(None, Inspect::RequestCollection, &[0])?;
+        super::ask::refused(asked)?;
         if self.debugger.threads()?.iter().all(|thread| thread.frozen) {
             self.say("asked for; it comes when threads run: `cont`");
             return Ok(());
@@ -296,8 +295,9 @@ impl Session {
             if self.debugger.held().is_some() {
                 return Ok(());
             }
+            let standing = self.debugger.worlds()?.iter().any(|world| world.collecting.is_some());
             let done: Vec<_> = self.collections()?.into_iter().filter(|now| !before.contains(now)).collect();
-            if !done.is_empty() {
+            if !done.is_empty() && !standing {
                 for (world, collections) in done {
                     self.say(format_args!("world {world}: collection {collections} is over"));
                 }
@@ -313,7 +313,7 @@ impl Session {
 
     fn step(&mut self) -> anyhow::Result<()> {
         if self.debugger.held().is_none() && self.debugger.threads()?.iter().all(|thread| thread.frozen) {
-            bail!("step: every thread is stopped, so no collection can come: `cont` first");
+            bail!("every thread is stopped, so no collection can come: `cont` first");
         }
         self.debugger.hold_at(PhaseSet::ALL)?;
         self.debugger.go_on()?;
@@ -323,7 +323,7 @@ impl Session {
             self.must_be_alive()?;
             if Instant::now() >= until || self.interrupted.load(Ordering::Relaxed) {
                 self.debugger.hold_at(self.holds)?;
-                bail!("step: no collection has come for {} s: `collect` asks for one", STEP_WITHIN.as_secs());
+                bail!("no collection has come for {} s: `collect` asks for one", STEP_WITHIN.as_secs());
             }
         }
         // What came with it.
@@ -353,11 +353,11 @@ impl Session {
         let mut bytes = vec![0; words * 8];
         let known = self.debugger.read_some(at, &mut bytes) / 8 * 8;
         if known == 0 {
-            bail!("x: there is no memory at {at}");
+            bail!("there is no memory at {at}");
         }
         self.say(render::memory(at, &bytes[..known]));
         if known < bytes.len() {
-            bail!("x: there is no memory at {}", at.offset(known));
+            bail!("there is no memory at {}", at.offset(known));
         }
         Ok(())
     }
