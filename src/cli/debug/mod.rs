@@ -20,7 +20,7 @@ mod prompt;
 mod render;
 mod session;
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufRead, IsTerminal, Read};
@@ -197,27 +197,27 @@ fn explained(error: anyhow::Error, name: &'static str) -> anyhow::Error {
 
 /// The prompt, and whether somebody is typing at it.
 struct Terminal {
-    ready: std::sync::mpsc::Sender<String>,
-    typed: Receiver<Typed>,
-    typing: Rc<RefCell<Typing>>,
+    prompt: Rc<Prompt>,
+    typing: Rc<Cell<Typing>>,
 }
 
-struct Typing {
-    now: bool,
-    above: prompt::Above,
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Typing {
+    Now,
+    NotNow,
 }
 
 impl Terminal {
     fn open(debugger: &Debugger) -> anyhow::Result<Self> {
-        let Prompt { ready, typed, above } = Prompt::start(debugger.waker())?;
-        Ok(Self { ready, typed, typing: Rc::new(RefCell::new(Typing { now: false, above })) })
+        let prompt = Rc::new(Prompt::start(debugger.waker())?);
+        Ok(Self { prompt, typing: Rc::new(Cell::new(Typing::NotNow)) })
     }
 
     fn say(&self) -> session::Say {
-        let typing = Rc::clone(&self.typing);
-        Box::new(move |text| {
-            let mut typing = typing.borrow_mut();
-            if typing.now { (typing.above)(format!("{text}\n")) } else { print(text) }
+        let (prompt, typing) = (Rc::clone(&self.prompt), Rc::clone(&self.typing));
+        Box::new(move |text| match typing.get() {
+            Typing::Now => prompt.print_above(text),
+            Typing::NotNow => print(text),
         })
     }
 
@@ -230,16 +230,16 @@ impl Terminal {
                 None => "(stopworld) ".to_owned(),
             };
             // A thread that has ended has said so.
-            let _ = self.ready.send(prompt);
-            self.typing.borrow_mut().now = true;
+            let _ = self.prompt.ready.send(prompt);
+            self.typing.set(Typing::Now);
             let typed = loop {
-                match self.typed.try_recv() {
+                match self.prompt.typed.try_recv() {
                     Ok(typed) => break typed,
                     Err(TryRecvError::Empty) => drop(session.serve(SERVE)?),
                     Err(TryRecvError::Disconnected) => break Typed::End,
                 }
             };
-            self.typing.borrow_mut().now = false;
+            self.typing.set(Typing::NotNow);
             let done = match typed {
                 Typed::Line(line) => perform(session, &line),
                 Typed::Interrupt => session.execute(command::Command::Stop(command::Whom::All)),

@@ -7,16 +7,17 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::Write;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use anyhow::Context;
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
-use rustyline::highlight::Highlighter;
+use rustyline::highlight::{CmdKind, Highlighter};
 use rustyline::hint::Hinter;
 use rustyline::history::DefaultHistory;
 use rustyline::validate::Validator;
-use rustyline::{Editor, ExternalPrinter, Helper};
+use rustyline::{Editor, Helper};
 
 use super::command::{COMMANDS, words_for};
 use crate::debugger::ptrace::Waker;
@@ -30,31 +31,37 @@ pub(super) enum Typed {
     End,
 }
 
-pub(super) type Above = Box<dyn FnMut(String) + Send>;
+/// What the terminal's last line shows: the prompt, and what was typed behind it.
+#[derive(Clone, Default)]
+struct LastLine(Arc<Mutex<(String, String)>>);
+
+impl LastLine {
+    fn change(&self, change: impl FnOnce(&mut (String, String))) {
+        // Two texts: whoever panicked in between left both whole.
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
 
 /// The thread with the terminal: it reads a line for each prompt that it is sent.
 pub(super) struct Prompt {
     pub(super) ready: Sender<String>,
     pub(super) typed: Receiver<Typed>,
-    /// Prints above what somebody types.
-    pub(super) above: Above,
+    last_line: LastLine,
 }
 
 impl Prompt {
     /// Starts the thread.
     pub(super) fn start(waker: Waker) -> anyhow::Result<Self> {
+        let last_line = LastLine::default();
         let mut editor: Editor<Words, DefaultHistory> =
             Editor::new().context("the terminal can't be used for a prompt; --script FILE needs none")?;
-        editor.set_helper(Some(Words));
-        let mut printer = editor.create_external_printer().context("the terminal can't be used for a prompt")?;
-        let above: Above = Box::new(move |line| {
-            // A terminal that is gone is noticed by whoever reads from it.
-            let _ = printer.print(line);
-        });
+        editor.set_helper(Some(Words(last_line.clone())));
         let (ready, asked) = channel::<String>();
         let (tell, typed) = channel();
+        let shown = last_line.clone();
         thread::Builder::new().name("prompt".to_owned()).spawn(move || {
             while let Ok(prompt) = asked.recv() {
+                shown.change(|line| *line = (prompt.clone(), String::new()));
                 let read = match editor.readline(&prompt) {
                     Ok(line) => {
                         // History is a comfort: without it the prompt works all the same.
@@ -65,14 +72,24 @@ impl Prompt {
                     Err(_) => Typed::End,
                 };
                 let is_end = matches!(read, Typed::End);
-                if tell.send(read).is_err() || is_end {
-                    waker.wake();
+                let told = tell.send(read);
+                waker.wake();
+                if told.is_err() || is_end {
                     return;
                 }
-                waker.wake();
             }
         })?;
-        Ok(Self { ready, typed, above })
+        Ok(Self { ready, typed, last_line })
+    }
+
+    /// Prints above what somebody types. (rustyline's own printer would do, but with one it overlooks what a paste has left in its buffer.)
+    pub(super) fn print_above(&self, text: &dyn Display) {
+        const TO_THE_LEFT_AND_CLEAR: &str = "\r\x1b[J";
+        self.last_line.change(|(prompt, typed)| {
+            let mut stdout = std::io::stdout().lock();
+            // A terminal that is gone is noticed by whoever reads from it.
+            let _ = write!(stdout, "{TO_THE_LEFT_AND_CLEAR}{text}\n{prompt}{typed}").and_then(|()| stdout.flush());
+        });
     }
 }
 
@@ -83,8 +100,8 @@ pub(super) fn print(text: &dyn Display) {
     let _ = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
 }
 
-/// Completes commands and the words that they take.
-struct Words;
+/// Completes commands and the words that they take, and keeps account of what the last line shows.
+struct Words(LastLine);
 
 impl Completer for Words {
     type Candidate = String;
@@ -115,8 +132,15 @@ impl Hinter for Words {
 }
 
 impl Highlighter for Words {
-    fn highlight_hint<'h>(&self, hint: &'h str) -> Cow<'h, str> {
-        Cow::Borrowed(hint)
+    /// Called with each line that is about to be shown.
+    fn highlight<'l>(&self, line: &'l str, _: usize) -> Cow<'l, str> {
+        self.0.change(|(_, typed)| line.clone_into(typed));
+        Cow::Borrowed(line)
+    }
+
+    /// The line is shown anew with each key: what was printed above may have taken its place.
+    fn highlight_char(&self, _: &str, _: usize, _: CmdKind) -> bool {
+        true
     }
 }
 

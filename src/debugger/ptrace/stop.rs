@@ -537,7 +537,7 @@ impl Debugger {
                     let general = sys::general(tid).map_err(system("reading registers"))?;
                     let mut image = Vec::new();
                     sys::extended(tid, self.extended_room, &mut image).map_err(system("reading the extended state"))?;
-                    self.into_save_area(record, &general, &image, &mut batch, used)?;
+                    batch.add_to_save_area(record, &general, &image, used)?;
                     let stack_ptr = general.rsp.wrapping_sub(frame::RED_ZONE);
                     batch.add(record.slot, &stack_ptr.to_le_bytes());
                     shown += 1;
