@@ -16,7 +16,7 @@ use super::render;
 use crate::Tid;
 use crate::debugger::Phase;
 use crate::debugger::ptrace::{
-    Debugger, DebuggerError, Event, Held, HeldPhase, Inspect, Mode, Passed, PhaseSet, Phases, TargetState,
+    Debugger, DebuggerError, Event, Held, HeldPhase, Inspect, Mode, Passed, PhaseSet, Phases, TargetState, ThreadState,
 };
 use crate::sync::{AtomicBool, Ordering};
 
@@ -304,11 +304,21 @@ impl Session {
                 return Ok(());
             }
             if Instant::now() >= until || self.interrupted.load(Ordering::Relaxed) {
-                bail!(
-                    "collect: asked for, but no thread of the world has allocated since: it comes with the next allocation"
-                );
+                return Err(self.none_came());
             }
         }
+    }
+
+    /// Why there may have been no collection.
+    fn none_came(&mut self) -> anyhow::Error {
+        let threads = self.debugger.threads().unwrap_or_default();
+        let frozen = |thread: &&ThreadState| thread.frozen && thread.managed.is_some();
+        let frozen: Vec<_> = threads.iter().filter(frozen).map(|thread| thread.tid.to_string()).collect();
+        let why = match frozen.is_empty() {
+            true => "no thread of the world has allocated since; it comes with the next allocation".to_owned(),
+            false => format!("thread {} may have a lock that it needs; `cont` lets it come", frozen.join(" or ")),
+        };
+        anyhow!("asked for, but there was none within {} s: {why}", COLLECT_WITHIN.as_secs())
     }
 
     fn step(&mut self) -> anyhow::Result<()> {
