@@ -163,7 +163,6 @@ fn the_end_of_a_program_is_told_with_its_code() {
     assert!(stdout.ends_with("the process has ended with 0\n"), "{stdout}");
 }
 
-/// `.debug.phases`
 #[rstest]
 fn a_collection_is_stepped_through_phase_by_phase(#[values("full", "assisted")] mode: &str) {
     let phases = [
@@ -225,6 +224,41 @@ fn an_object_is_found_and_why_it_is_alive() {
     let memory = talk.ask(&format!("x {place:#x} 1"));
     assert!(memory.trim_end().ends_with(target.trim_start_matches("0x")), "{memory} {target}");
     assert!(talk.end().is_some());
+}
+
+/// `.debug.inspect`: whoever was stopped where, and wherever the collection is.
+#[rstest]
+fn questions_are_answered_at_every_phase_of_a_collection(#[values("full", "assisted")] mode: &str) {
+    let mut talk = Conversation::with_graph();
+    talk.wait_for_a_collection();
+    talk.ask(&format!("mode {mode}"));
+    let phases =
+        ["suspend-end", "roots-begin", "mark-begin", "mark-end", "weak-end", "sweep-begin", "sweep-end", "gc-end"];
+    for phase in phases {
+        talk.ask(&format!("hold {phase}"));
+        let held = talk.ask("collect");
+        assert!(held.contains(&format!("{phase} ")) && held.contains("held"), "{phase}: {held}");
+        let heap = talk.ask("heap");
+        assert!(heap.contains("graph::Vertex"), "{phase}: {heap}");
+        let status = rows(&talk.ask("status"));
+        let world = status.iter().find(|row| row.len() == 6 && row[5].starts_with("0x")).expect("a world");
+        assert_eq!(world[2], phase);
+        let low = u64::from_str_radix(world[5].split('-').next().unwrap().trim_start_matches("0x"), 16).unwrap();
+        for block in 0..8 {
+            for command in ["object", "referrers", "path"] {
+                // There may be no object: that is an answer too.
+                talk.ask(&format!("{command} {:#x}", low + block * 16384 + 24));
+            }
+        }
+        talk.ask("cont");
+    }
+    talk.ask("hold off");
+    talk.ask("cont");
+    while let Ok(error) = talk.errors.try_recv() {
+        assert!(error.contains("no object is"), "{error}");
+    }
+    assert!(talk.ask("collect").contains("is over"));
+    talk.end();
 }
 
 /// `.vtable.nested`
