@@ -84,7 +84,8 @@ Commands come from the prompt, from --script, or from standard input if it is no
 the first command that fails ends the session, and # begins a remark. At the end a program that was started here is \
 killed, and a process that was attached to goes its own way.
 
-A program that is started shares standard input with the debugger: give the commands by --script if it reads its own.
+A program that is started shares the terminal and standard input with the debugger: give the commands by --script if it reads \
+its own. Ctrl-C at the prompt stops every thread; while a command waits it ends the wait, and goes to the program too.
 
 Exit code: 0, or 1 if a command failed or the process could not be debugged, 2 if the arguments are wrong.";
 
