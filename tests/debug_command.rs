@@ -87,8 +87,8 @@ impl Conversation {
         Self { input: child.stdin.take().unwrap(), child, lines, errors }
     }
 
-    fn with_graph() -> Self {
-        let mut talk = Self::begin(&format!("debug --keep-going -- {STOPWORLD} {GRAPH}"));
+    fn with_graph(mode: &str) -> Self {
+        let mut talk = Self::begin(&format!("debug --keep-going --mode {mode} -- {STOPWORLD} {GRAPH}"));
         talk.ask("cont");
         talk
     }
@@ -117,10 +117,17 @@ impl Conversation {
         rows(&self.ask("threads"))
     }
 
-    /// The id of the thread of this name.
+    /// The id of the thread of this name, which may not have begun yet.
     fn thread(&mut self, name: &str) -> String {
-        let threads = self.threads();
-        threads.iter().find(|row| row[1] == name).unwrap_or_else(|| panic!("no {name} in {threads:?}"))[0].clone()
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            let threads = self.threads();
+            if let Some(row) = threads.iter().find(|row| row[1] == name) {
+                return row[0].clone();
+            }
+            assert!(Instant::now() < deadline, "no {name} in {threads:?}");
+            self.ask("wait 0.01");
+        }
     }
 
     /// Waits until the program has come to its work.
@@ -180,8 +187,8 @@ fn a_collection_is_stepped_through_phase_by_phase(#[values("full", "assisted")] 
         "restart-begin",
         "restart-end",
     ];
-    let script = format!("cont\nwait 0.3\nmode {mode}\nhold suspend-begin\ncollect\nhold off\n{}", "step\n".repeat(12));
-    let stdout = told(&debugged(&script));
+    let script = format!("cont\nwait 0.3\nhold suspend-begin\ncollect\nhold off\n{}", "step\n".repeat(12));
+    let stdout = told(&scripted(&script, &format!("debug --mode {mode} -- {STOPWORLD} {GRAPH}")));
     let held: Vec<&str> =
         stdout.lines().filter(|line| line.contains(": held")).filter_map(|line| line.split(' ').nth(2)).collect();
     assert_eq!(held, phases, "{stdout}");
@@ -189,7 +196,7 @@ fn a_collection_is_stepped_through_phase_by_phase(#[values("full", "assisted")] 
 
 #[test]
 fn an_object_is_found_and_why_it_is_alive() {
-    let mut talk = Conversation::with_graph();
+    let mut talk = Conversation::with_graph("full");
     talk.wait_for_a_collection();
     talk.ask("stop");
     let status = rows(&talk.ask("status"));
@@ -229,9 +236,8 @@ fn an_object_is_found_and_why_it_is_alive() {
 /// `.debug.inspect`: whoever was stopped where, and wherever the collection is.
 #[rstest]
 fn questions_are_answered_at_every_phase_of_a_collection(#[values("full", "assisted")] mode: &str) {
-    let mut talk = Conversation::with_graph();
+    let mut talk = Conversation::with_graph(mode);
     talk.wait_for_a_collection();
-    talk.ask(&format!("mode {mode}"));
     let phases =
         ["suspend-end", "roots-begin", "mark-begin", "mark-end", "weak-end", "sweep-begin", "sweep-end", "gc-end"];
     for phase in phases {
@@ -264,9 +270,8 @@ fn questions_are_answered_at_every_phase_of_a_collection(#[values("full", "assis
 /// `.vtable.nested`
 #[rstest]
 fn a_thread_that_was_stopped_stays_so_across_a_collection(#[values("full", "assisted")] mode: &str) {
-    let mut talk = Conversation::with_graph();
+    let mut talk = Conversation::with_graph(mode);
     talk.wait_for_a_collection();
-    talk.ask(&format!("mode {mode}"));
     let tid = talk.thread("graph-0");
     // It may be stopped with a lock in its hands that every collection needs: then there is none (`.debug.frozen-owner`).
     let registers = (0..20).find_map(|_| {
@@ -285,7 +290,7 @@ fn a_thread_that_was_stopped_stays_so_across_a_collection(#[values("full", "assi
         threads.iter().find(|row| row[1] == name).map(|row| row[2].clone()).unwrap()
     };
     assert_eq!(state(&mut talk, "graph-0"), "stopped by you");
-    assert_eq!(state(&mut talk, "graph-1"), "runs");
+    assert_eq!(state(&mut talk, "main"), "runs");
     assert_eq!(talk.ask(&format!("registers {tid}")), registers);
     talk.ask(&format!("cont {tid}"));
     assert_eq!(state(&mut talk, "graph-0"), "runs");
@@ -295,7 +300,7 @@ fn a_thread_that_was_stopped_stays_so_across_a_collection(#[values("full", "assi
 
 #[test]
 fn a_backtrace_names_the_functions_of_the_program() {
-    let mut talk = Conversation::with_graph();
+    let mut talk = Conversation::with_graph("full");
     talk.wait_for_a_collection();
     let tid = talk.thread("main");
     let trace = talk.ask(&format!("backtrace {tid}"));
@@ -431,6 +436,14 @@ fn a_script_ends_at_the_first_line_that_fails_and_names_it(
     assert!(stderr.contains(&format!(":{line}: ")) && stderr.contains(told), "{stderr}");
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
     assert!(!stdout.contains("full: the debugger"), "the next line was not done: {stdout}");
+}
+
+#[test]
+fn the_mode_is_changed_between_two_collections() {
+    let stdout = told(&debugged("cont\nwait 0.2\nmode assisted\nmode\ncollect\nmode full\ncollect\nmode\n"));
+    assert!(stdout.contains("assisted: the collector") && stdout.contains("full: the debugger"), "{stdout}");
+    let output = debugged("cont\nwait 0.2\nhold mark-end\ncollect\nmode assisted\n");
+    assert!(text(&output.stderr).contains("mode: a collection is held"), "{}", text(&output.stderr));
 }
 
 #[test]

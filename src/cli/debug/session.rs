@@ -17,6 +17,7 @@ use crate::Tid;
 use crate::debugger::Phase;
 use crate::debugger::ptrace::{
     Debugger, DebuggerError, Event, Held, HeldPhase, Inspect, Mode, Passed, PhaseSet, Phases, TargetState, ThreadState,
+    WorldState,
 };
 use crate::sync::{AtomicBool, Ordering};
 
@@ -162,7 +163,7 @@ impl Session {
                 let mode = render::mode(self.debugger.options().mode);
                 self.say(mode);
             }
-            Command::Mode(Some(mode)) => self.debugger.set_mode(mode)?,
+            Command::Mode(Some(mode)) => self.set_mode(mode)?,
             Command::Detach => {
                 self.debugger.detach()?;
                 let pid = self.debugger.pid();
@@ -272,9 +273,11 @@ impl Session {
         answer
     }
 
-    /// Collections of all worlds.
-    fn collections(&mut self) -> anyhow::Result<Vec<(u64, u64)>> {
-        Ok(self.debugger.worlds()?.iter().map(|world| (world.number, world.collections)).collect())
+    /// The number and the collections of each world, and whether one is under way.
+    fn collections(&mut self) -> anyhow::Result<Vec<(u64, u64, bool)>> {
+        let is_under_way = |world: &WorldState| world.collecting.is_some() || world.phase != Ok(Phase::Running);
+        let worlds = self.debugger.worlds()?;
+        Ok(worlds.iter().map(|world| (world.number, world.collections, is_under_way(world))).collect())
     }
 
     fn collect(&mut self) -> anyhow::Result<()> {
@@ -282,23 +285,30 @@ impl Session {
         if before.is_empty() {
             bail!("the process has no world yet; `wait 0.1` lets it come so far");
         }
-        let asked = self.debugger.library_call(None, Inspect::RequestCollection, &[0])?;
-        super::ask::refused(asked)?;
+        // One that has begun already is not the one that is asked for.
+        let wanted = |world| {
+            let known = before.iter().find(|(number, ..)| *number == world);
+            known.map_or(u64::MAX, |(_, collections, is_under_way)| collections + 1 + u64::from(*is_under_way))
+        };
+        super::ask::refused(self.debugger.library_call(None, Inspect::RequestCollection, &[0])?)?;
         if self.debugger.threads()?.iter().all(|thread| thread.frozen) {
             self.say("asked for; it comes when threads run: `cont`");
             return Ok(());
         }
         let until = Instant::now() + COLLECT_WITHIN;
         loop {
-            self.serve(LOOK.min(Duration::from_millis(20)))?;
+            self.serve(Duration::from_millis(20))?;
             self.must_be_alive()?;
             if self.debugger.held().is_some() {
                 return Ok(());
             }
-            let standing = self.debugger.worlds()?.iter().any(|world| world.collecting.is_some());
-            let done: Vec<_> = self.collections()?.into_iter().filter(|now| !before.contains(now)).collect();
-            if !done.is_empty() && !standing {
-                for (world, collections) in done {
+            let now = self.collections()?;
+            let done: Vec<_> = now
+                .iter()
+                .filter(|(world, collections, under_way)| *collections >= wanted(*world) && !under_way)
+                .collect();
+            if !done.is_empty() {
+                for (world, collections, _) in done {
                     self.say(format_args!("world {world}: collection {collections} is over"));
                 }
                 return Ok(());
@@ -307,6 +317,22 @@ impl Session {
                 return Err(self.none_came());
             }
         }
+    }
+
+    /// Between two collections: the contract by which a world was stopped is the one by which it is started.
+    fn set_mode(&mut self, mode: Mode) -> anyhow::Result<()> {
+        let until = Instant::now() + COLLECT_WITHIN;
+        while self.collections()?.iter().any(|(.., is_under_way)| *is_under_way) {
+            if self.debugger.held().is_some() {
+                bail!("a collection is held: `cont` first");
+            }
+            if Instant::now() >= until {
+                bail!("a collection is under way, and has not ended for {} s", COLLECT_WITHIN.as_secs());
+            }
+            self.serve(Duration::from_millis(1))?;
+            self.must_be_alive()?;
+        }
+        Ok(self.debugger.set_mode(mode)?)
     }
 
     /// Why there may have been no collection.
