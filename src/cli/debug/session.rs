@@ -300,6 +300,7 @@ impl Session {
             self.serve(Duration::from_millis(20))?;
             self.must_be_alive()?;
             if self.debugger.held().is_some() {
+                self.drain();
                 return Ok(());
             }
             let now = self.collections()?;
@@ -340,6 +341,13 @@ impl Session {
         let threads = self.debugger.threads().unwrap_or_default();
         let frozen = |thread: &&ThreadState| thread.frozen && thread.managed.is_some();
         let frozen: Vec<_> = threads.iter().filter(frozen).map(|thread| thread.tid.to_string()).collect();
+        let worlds = self.debugger.worlds().unwrap_or_default();
+        let collecting = worlds.iter().find_map(|world| world.collecting).map(|tid| tid.to_string());
+        if let Some(tid) = collecting.filter(|tid| frozen.contains(tid)) {
+            return anyhow!(
+                "asked for, but thread {tid}, which collects, is stopped by you: `cont {tid}` lets it go on"
+            );
+        }
         let why = match frozen.is_empty() {
             true => "no thread of the world has allocated since; it comes with the next allocation".to_owned(),
             false => format!("thread {} may have a lock that it needs; `cont` lets it come", frozen.join(" or ")),
