@@ -4,6 +4,7 @@
 //! so that everything behind this file works with arguments that make sense one by one. What must fit *together* (a
 //! depth for a workload that has one, files for the one that reads them) is checked in [`super::run`].
 
+use std::ffi::OsString;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -41,6 +42,7 @@ Try:
   stopworld events GcStart                   what an event means, and what it becomes for other tools
   stopworld run graph --trace run.mps        its events, as a telemetry stream of the Memory Pool System
   stopworld eventcnv -f mpsio.log --txt      a telemetry stream of the Memory Pool System, readable
+  stopworld debug -- PROGRAM ARGUMENTS       a debugger that stops the program's world itself
 
 While it runs, Ctrl-C ends it and still prints the table; `kill -USR1` collects; `kill -USR2` brings a trace up to date.";
 
@@ -55,6 +57,12 @@ pub(super) enum Action {
     Events(Events),
     /// A Scheme prompt (the same as `run lisp` without files)
     Repl(Box<Settings>),
+    /// Run a program under the debugger, which takes the stopping of its world into its hands
+    #[command(after_help = DEBUG_HELP)]
+    Debug(Debug),
+    /// Debug a process that runs already
+    #[command(after_help = DEBUG_HELP)]
+    Attach(Attach),
     /// Print a telemetry stream of the Memory Pool System as text
     #[command(after_help = EVENTCNV_HELP)]
     Eventcnv(Eventcnv),
@@ -74,6 +82,60 @@ finalizers), sweep set-up and restart, with their total.
 
 Exit code: 0 if the workload's results were right, 1 if it failed or its trace is not complete, 2 if the arguments are wrong, 130 or 143 if it was \
 ended by Ctrl-C or SIGTERM.";
+
+const DEBUG_HELP: &str = "\
+Commands come from the prompt, from --script, or from standard input if it is no terminal; `help` lists them. In a script \
+the first command that fails ends the session, and # begins a remark. At the end a program that was started here is \
+killed, and a process that was attached to goes its own way.
+
+A program that is started shares the terminal and standard input with the debugger: give the commands by --script if it reads \
+its own. Ctrl-C at the prompt stops every thread; while a command waits it ends the wait, and goes to the program too.
+
+Exit code: 0, or 1 if a command failed or the process could not be debugged, 2 if the arguments are wrong.";
+
+#[derive(Debug, Args)]
+pub(super) struct Debug {
+    #[command(flatten)]
+    pub(super) settings: DebugSettings,
+
+    /// The program, and its arguments
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(super) program: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Attach {
+    /// The process
+    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..), allow_negative_numbers = true)]
+    pub(super) pid: i32,
+
+    #[command(flatten)]
+    pub(super) settings: DebugSettings,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct DebugSettings {
+    /// Do what this file says instead of asking (- for standard input)
+    #[arg(long, value_name = "FILE")]
+    pub(super) script: Option<PathBuf>,
+
+    /// In a script, go on after a command that failed
+    #[arg(long)]
+    pub(super) keep_going: bool,
+
+    /// Who stops the world
+    #[arg(long, value_name = "HOW", default_value = "full")]
+    pub(super) mode: DebugMode,
+}
+
+/// The values of `--mode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum DebugMode {
+    /// The debugger stops every thread itself
+    Full,
+    /// The collector's own signals do; the debugger answers for the threads that it holds
+    Assisted,
+}
 
 #[derive(Debug, Args)]
 pub(super) struct Events {

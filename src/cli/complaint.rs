@@ -30,6 +30,12 @@ impl Complaint {
         if action == Some(OsStr::new("eventcnv")) && !is_help {
             return Complaint::Eventcnv(one_line(&error.render().to_string()) + "; " + eventcnv::USAGE);
         }
+        let debugs = [("debug", "debug [OPTIONS] -- PROGRAM [ARGUMENTS]"), ("attach", "attach [OPTIONS] PID")];
+        if let Some((_, usage)) = debugs.iter().find(|(name, _)| action == Some(OsStr::new(name)))
+            && !is_help
+        {
+            return Complaint::Usage(format!("{}; usage: stopworld {usage}", one_line(&error.render().to_string())));
+        }
         Complaint::from(error)
     }
 }
@@ -87,6 +93,12 @@ mod tests {
     #[case(&["run", "churn", "--seconds", "1", "--collections", "1"], &["--seconds", "--collections", "cannot be used with"])]
     #[case(&["run", "churn", "--threads"], &["'--threads <N>'", "--help"])]
     #[case(&["run"], &["WORKLOAD", "stopworld workloads"])]
+    #[case(&["debug"], &["PROGRAM", "usage: stopworld debug"])]
+    #[case(&["debug", "--mod", "full", "x"], &["'--mod'", "'--mode'"])]
+    #[case(&["debug", "--mode", "half", "x"], &["'half'", "full", "assisted"])]
+    #[case(&["attach"], &["PID", "usage: stopworld attach"])]
+    #[case(&["attach", "init"], &["'init'", "usage: stopworld attach"])]
+    #[case(&["attach", "-1"], &["'-1'", "usage: stopworld attach"])]
     #[case(&["rum", "churn"], &["'rum'", "'run'"])]
     #[case(&["eventcnv", "-SX"], &["Unknown style code 'X'", "-SL", "usage: stopworld eventcnv"])]
     #[case(&["eventcnv", "-f"], &["'-f <FILE>'", "usage: stopworld eventcnv"])]

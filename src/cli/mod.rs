@@ -7,6 +7,7 @@
 //! | `run` | one run: which workload, for how long, what to say when it fails |
 //! | `lisp` | the workload that reads files, and the prompt |
 //! | `session` | the world with its listeners, and the end of a run, however it comes about |
+//! | `debug` | the debugger by ptrace: its commands, its prompt, its tables |
 //! | `eventcnv` | telemetry streams of the Memory Pool System as text |
 //! | `tracing` | the trace of a run, written however the run ends |
 //! | `control` | SIGINT and SIGTERM end the run, SIGUSR1 collects, SIGUSR2 writes the trace |
@@ -19,6 +20,7 @@
 mod arguments;
 mod complaint;
 mod control;
+mod debug;
 mod eventcnv;
 mod lisp;
 mod progress;
@@ -101,6 +103,8 @@ fn execute(action: Action) -> Result<u8, Failure> {
         }
         Action::Run(run) => run::run(&run),
         Action::Repl(settings) => lisp::repl(&settings),
+        Action::Debug(arguments) => debug::debug(&arguments),
+        Action::Attach(arguments) => debug::attach(&arguments),
         Action::Eventcnv(arguments) => Ok(eventcnv::run(&arguments)),
         Action::GdbScript => {
             print(scripts::GDB);

@@ -4,7 +4,7 @@
 //! in hand; or it calls a function in the stopped process and reads the answer, as it would for an expression of its user's. These
 //! are those functions. Their addresses stand in the descriptor's [`Calls`](super::contract::Calls), so that a stripped program has them too.
 //!
-//! # What makes them safe to call on any thread that is stopped anywhere
+//! # What makes them safe to call on any thread that is stopped anywhere (`.debug.inspect`)
 //! The thread may have been stopped in malloc, in the allocator, in the middle of a collection, with any lock in its hands.
 //! So they take no lock, allocate nothing from malloc, use no thread-local storage but `errno`, which they put back, do not unwind, and
 //! change nothing but the caller's buffer. What may be half done is read so that any state of it gives an answer: single words in

@@ -1,4 +1,4 @@
-//! The questions, asked in the process itself, of heaps whose answers are known.
+//! The questions, asked in the process itself, of heaps whose answers are known (`.debug.inspect`).
 
 use proptest::prelude::*;
 use rstest::rstest;

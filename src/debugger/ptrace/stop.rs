@@ -519,6 +519,38 @@ impl Debugger {
         }
     }
 
+    /// Shows the collector the stacks and registers of the mutators that the user holds in their own code, as for a stop, so that it can look
+    /// at them when it is asked for a way from a root. Worlds that stand need nothing. The next stop of a world begins by forgetting it.
+    /// Says for how many.
+    ///
+    /// # Errors
+    /// A list is damaged, or the kernel refused something.
+    pub fn show_stacks(&mut self) -> Result<usize, DebuggerError> {
+        self.must_be_alive()?;
+        let mut batch = Batch::default();
+        let mut shown = 0;
+        for library in 0..self.libraries.len() {
+            let used = self.libraries[library].thread.save_area_used;
+            for world in self.libraries[library].worlds(&self.memory)?.iter().filter(|w| w.collecting.is_none()) {
+                for record in self.records_of(library, world)?.iter().filter(|r| r.standing() == Standing::Running) {
+                    let tid = record.tid.0;
+                    if !self.tracees.get(&tid).is_some_and(|t| t.by_user && t.stands()) {
+                        continue;
+                    }
+                    let general = sys::general(tid).map_err(system("reading registers"))?;
+                    let mut image = Vec::new();
+                    sys::extended(tid, self.extended_room, &mut image).map_err(system("reading the extended state"))?;
+                    batch.add_to_save_area(record, &general, &image, used)?;
+                    let stack_ptr = general.rsp.wrapping_sub(frame::RED_ZONE);
+                    batch.add(record.slot, &stack_ptr.to_le_bytes());
+                    shown += 1;
+                }
+            }
+        }
+        batch.write(self)?;
+        Ok(shown)
+    }
+
     fn again(&mut self, library: usize, request: &Request) -> Result<Served, DebuggerError> {
         self.death.reached(Step::AgainNotified);
         self.statistics.again += 1;

@@ -1,0 +1,251 @@
+//! Questions about the heap, answered by the target's own collector.
+//!
+//! Each is a call of one of its functions in a thread that stands (`debugger/inspect.rs`); the answer is read out of the target's scratch
+//! memory. For as long as a question takes everybody stands.
+
+use anyhow::{anyhow, bail};
+
+use super::render::{self, Holder, Way};
+use super::session::Session;
+use crate::debugger::inspect::{self, FREE_BLOCK, FREE_CELL, HALF_BUILT, Refusal, StepKind};
+use crate::debugger::ptrace::{Address, Inspect, WorldState};
+
+/// Rows of a table, at most: the rest is counted.
+const MOST_ROWS: usize = 64;
+/// The longest name of a type that is read.
+const MOST_NAME: u64 = 512;
+
+/// [`inspect::ObjectFacts`], and its names.
+pub(super) struct Facts {
+    pub(super) is_object: bool,
+    pub(super) base: Address,
+    pub(super) bytes: u64,
+    pub(super) cell_bytes: u64,
+    pub(super) name: String,
+    pub(super) rust_name: String,
+    pub(super) fields: u64,
+    pub(super) length: u64,
+    pub(super) world: Address,
+    pub(super) space: u32,
+    pub(super) flags: u32,
+    pub(super) marked: bool,
+}
+
+/// [`inspect::FieldFacts`], and what the target is.
+pub(super) struct Field {
+    pub(super) offset: u64,
+    pub(super) value: u64,
+    pub(super) target: Address,
+    pub(super) target_type: String,
+}
+
+/// What a negative result of a call says.
+pub(super) fn refused(result: i64) -> anyhow::Result<u64> {
+    let why = match result {
+        0.. => return Ok(result as u64),
+        r if r == Refusal::NoWorld as i64 => "the address lies in no world's heap: `status` lists them",
+        r if r == Refusal::NoObject as i64 => "no object is there: it is free memory of the heap",
+        r if r == Refusal::NoMemory as i64 => "the process got no memory for the search",
+        r if r == Refusal::Changed as i64 => "the heap has changed meanwhile: ask again",
+        _ => "the collector in the process refused the question",
+    };
+    Err(anyhow!(why))
+}
+
+/// The words of an answer.
+fn words(bytes: &[u8]) -> Vec<u64> {
+    bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect()
+}
+
+impl Session {
+    /// Calls a function of the collector's that writes to the scratch memory; how many it found, and as many items as it wrote.
+    fn ask(&mut self, which: Inspect, about: u64, item: usize) -> anyhow::Result<(u64, Vec<Vec<u64>>)> {
+        let (scratch, room) =
+            self.debugger.scratch().ok_or_else(|| anyhow!("the process has no collector of this project's"))?;
+        let capacity = room / item;
+        let count = refused(self.debugger.library_call(None, which, &[about, scratch.0, capacity as u64])?)?;
+        let written = capacity.min(if which == Inspect::Describe { 1 } else { count as usize });
+        let mut bytes = vec![0; written * item];
+        self.debugger.read(scratch, &mut bytes)?;
+        Ok((count, bytes.chunks_exact(item).map(words).collect()))
+    }
+
+    fn text(&self, at: u64, bytes: u64) -> String {
+        let mut text = vec![0; bytes.min(MOST_NAME) as usize];
+        let known = self.debugger.read_some(Address(at), &mut text);
+        String::from_utf8_lossy(&text[..known]).into_owned()
+    }
+
+    fn describe(&mut self, address: Address) -> anyhow::Result<Facts> {
+        let (found, facts) = self.ask(Inspect::Describe, address.0, size_of::<inspect::ObjectFacts>())?;
+        let facts = facts.into_iter().next().ok_or_else(|| anyhow!("the collector's answer can't be read"))?;
+        Ok(Facts {
+            is_object: found == 1,
+            base: Address(facts[0]),
+            bytes: facts[1],
+            cell_bytes: facts[2],
+            name: self.text(facts[5], facts[6]),
+            rust_name: self.text(facts[7], facts[8]),
+            fields: facts[9],
+            length: facts[10],
+            world: Address(facts[11]),
+            space: facts[12] as u32,
+            flags: (facts[12] >> 32) as u32,
+            marked: facts[13] as u32 == 1,
+        })
+    }
+
+    fn type_of(&mut self, address: Address) -> String {
+        match self.describe(address) {
+            Ok(facts) if facts.is_object => render::type_name(&facts),
+            _ => "?".to_owned(),
+        }
+    }
+
+    fn fields_of(&mut self, address: Address, most: usize) -> anyhow::Result<(u64, Vec<Field>)> {
+        let (count, found) = self.ask(Inspect::Fields, address.0, size_of::<inspect::FieldFacts>())?;
+        let mut fields = Vec::new();
+        for field in found.iter().take(most) {
+            let target = Address(field[2]);
+            let target_type = if target.is_null() { String::new() } else { self.type_of(target) };
+            fields.push(Field { offset: field[0], value: field[1], target, target_type });
+        }
+        Ok((count, fields))
+    }
+
+    /// The number of the world that is published there.
+    fn world_at(&mut self, address: Address) -> anyhow::Result<u64> {
+        let worlds = self.debugger.worlds()?;
+        Ok(worlds.iter().find(|world| world.address == address).map_or(0, |world| world.number))
+    }
+
+    pub(super) fn object(&mut self, address: Address) -> anyhow::Result<()> {
+        let text = self.all_standing(|session| {
+            let facts = session.describe(address)?;
+            if !facts.is_object {
+                let what = match facts.flags {
+                    flags if flags & HALF_BUILT != 0 => "a thread is about to make an object there",
+                    flags if flags & FREE_CELL != 0 => "it lies in a free cell",
+                    flags if flags & FREE_BLOCK != 0 => "it lies in a block that holds no objects",
+                    _ => "it lies between objects",
+                };
+                bail!("no object is at {address}: {what}");
+            }
+            let world = session.world_at(facts.world)?;
+            let (count, fields) = session.fields_of(facts.base, MOST_ROWS)?;
+            let shown = if fields.is_empty() { String::new() } else { format!("\n{}", render::fields(count, &fields)) };
+            Ok(format!("{}{shown}", render::object(&facts, address, world)))
+        });
+        let text = text?;
+        self.say(text);
+        Ok(())
+    }
+
+    pub(super) fn fields(&mut self, address: Address) -> anyhow::Result<()> {
+        let (count, fields) = self.all_standing(|session| session.fields_of(address, MOST_ROWS))?;
+        match count {
+            0 => self.say("it has no fields that could hold references"),
+            _ => self.say(render::fields(count, &fields)),
+        }
+        Ok(())
+    }
+
+    pub(super) fn referrers(&mut self, address: Address) -> anyhow::Result<()> {
+        let (count, holders) = self.all_standing(|session| {
+            let base = session.describe(address)?.base;
+            let (count, found) = session.ask(Inspect::Referrers, address.0, size_of::<usize>())?;
+            let mut holders = Vec::new();
+            for holder in found.iter().take(MOST_ROWS).map(|words| Address(words[0])) {
+                let (_, fields) = session.ask(Inspect::Fields, holder.0, size_of::<inspect::FieldFacts>())?;
+                let offset = fields.iter().find(|field| field[2] == base.0).map(|field| field[0]);
+                holders.push(Holder { address: holder, offset, name: session.type_of(holder) });
+            }
+            Ok((count, holders))
+        })?;
+        match count {
+            0 => self.say("no object leads to it; `path` looks at the roots too"),
+            _ => self.say(render::holders(count, &holders)),
+        }
+        Ok(())
+    }
+
+    pub(super) fn path(&mut self, address: Address) -> anyhow::Result<()> {
+        let steps = self.all_standing(|session| {
+            session.debugger.show_stacks()?;
+            let (count, found) = session.ask(Inspect::Path, address.0, size_of::<inspect::Step>())?;
+            let names: Vec<(i32, String)> = session
+                .debugger
+                .threads()?
+                .into_iter()
+                .filter_map(|thread| Some((thread.tid.0, thread.managed?.record.name)))
+                .collect();
+            let mut steps = Vec::new();
+            for step in &found {
+                let tid = (step[0] >> 32) as i32;
+                let name = names.iter().find(|(known, _)| *known == tid).map_or("", |(_, name)| name.as_str());
+                let place = place_of(step[0] as u32, tid, name, step[1], step[4]);
+                let object = Address(step[3]);
+                steps.push(Way { place, object, name: session.type_of(object) });
+            }
+            Ok((count, steps))
+        })?;
+        match steps {
+            (0, _) => self.say("no root leads to it: it is garbage, which the next collection finds"),
+            (count, steps) => self.say(render::way(count, &steps)),
+        }
+        Ok(())
+    }
+
+    pub(super) fn heap(&mut self, number: Option<u64>) -> anyhow::Result<()> {
+        let worlds = self.debugger.worlds()?;
+        let world = the_world(&worlds, number)?;
+        let (at, number) = (world.address, world.number);
+        let rows = self.all_standing(|session| {
+            let (_, rows) = session.ask(Inspect::Census, at.0, size_of::<inspect::CensusRow>())?;
+            Ok(rows.iter().map(|row| (session.text(row[1], row[2]), row[3], row[4])).collect::<Vec<_>>())
+        })?;
+        self.say(render::census(number, rows));
+        Ok(())
+    }
+}
+
+fn the_world(worlds: &[WorldState], number: Option<u64>) -> anyhow::Result<&WorldState> {
+    match (worlds, number) {
+        ([], _) => bail!("the process has no world yet; `wait 0.1` lets it come so far"),
+        ([one], None) => Ok(one),
+        (several, None) => {
+            let numbers: Vec<_> = several.iter().map(|world| world.number.to_string()).collect();
+            bail!("there are the worlds {}: say which", numbers.join(", "))
+        }
+        (worlds, Some(number)) => worlds
+            .iter()
+            .find(|world| world.number == number)
+            .ok_or_else(|| anyhow!("there is no world {number}: `status` lists them")),
+    }
+}
+
+/// Where a step's word stands.
+fn place_of(kind: u32, tid: i32, name: &str, slot: u64, offset: u64) -> String {
+    let kinds = [
+        StepKind::Field,
+        StepKind::Stack,
+        StepKind::Registers,
+        StepKind::HalfBuilt,
+        StepKind::RegisteredStack,
+        StepKind::Range,
+        StepKind::Handle,
+        StepKind::Finalizer,
+    ];
+    let thread = if name.is_empty() { format!("thread {tid}") } else { format!("thread {tid} \"{name}\"") };
+    match kinds.into_iter().find(|known| *known as u32 == kind) {
+        Some(StepKind::Field) => format!("field at +{offset}"),
+        Some(StepKind::Stack) => format!("stack of {thread} at {slot:#x}"),
+        Some(StepKind::Registers) => format!("registers of {thread}"),
+        Some(StepKind::HalfBuilt) => format!("object that {thread} is making, at {slot:#x}"),
+        Some(StepKind::RegisteredStack) => format!("registered stack at {slot:#x}"),
+        Some(StepKind::Range) => format!("registered range at {slot:#x}"),
+        Some(StepKind::Handle) => format!("root handle at {slot:#x}"),
+        Some(StepKind::Finalizer) => "queue of the finalizer thread".to_owned(),
+        None => format!("root of kind {kind} at {slot:#x}"),
+    }
+}

@@ -1,0 +1,382 @@
+//! What can be typed at the debugger's prompt, from the words of a line to a [`Command`].
+
+use std::time::Duration;
+
+use crate::Tid;
+use crate::debugger::Phase;
+use crate::debugger::ptrace::{Address, Mode};
+use crate::suggest;
+
+/// A line's command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Command {
+    Help(Option<String>),
+    Status,
+    Threads,
+    Stop(Whom),
+    Cont(Whom),
+    Collect,
+    Phases(Switch),
+    Hold(Vec<Phase>),
+    Step,
+    Object(Address),
+    Fields(Address),
+    Referrers(Address),
+    Path(Address),
+    Heap(Option<u64>),
+    Registers(Tid),
+    Backtrace(Tid),
+    Watch(Watched, Switch),
+    Memory(Address, usize),
+    Wait(Until),
+    Mode(Option<Mode>),
+    Detach,
+    Kill,
+    Quit,
+}
+
+/// Which threads are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whom {
+    All,
+    One(Tid),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Switch {
+    On,
+    Off,
+}
+
+/// What is told of as it happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Watched {
+    Threads,
+    Collections,
+    Signals,
+}
+
+/// When a `wait` is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Until {
+    /// After this time.
+    Time(Duration),
+    /// When something has happened that is worth telling.
+    Event,
+    /// When the process has ended.
+    Exit,
+}
+
+/// A command as the help lists it.
+pub(super) struct Entry {
+    pub(super) name: &'static str,
+    /// Other names for it.
+    aliases: &'static [&'static str],
+    pub(super) arguments: &'static str,
+    pub(super) about: &'static str,
+}
+
+const fn entry(
+    name: &'static str,
+    aliases: &'static [&'static str],
+    arguments: &'static str,
+    about: &'static str,
+) -> Entry {
+    Entry { name, aliases, arguments, about }
+}
+
+/// All commands, in the order of the help.
+pub(super) const COMMANDS: [Entry; 23] = [
+    entry("help", &["h", "?"], "[COMMAND]", "this list, or one line of it"),
+    entry("status", &[], "", "the process, its worlds, and what the debugger has done"),
+    entry("threads", &["t"], "", "every thread: what it does, its state for the collector, its stack_ptr"),
+    entry("stop", &[], "[TID|all]", "stop a thread, or all; it stays stopped across collections"),
+    entry("cont", &["c", "continue"], "[TID|all]", "let a thread go on, or all and a collection that is held"),
+    entry("collect", &[], "", "ask each world for a collection, and wait until it is over or held"),
+    entry("phases", &[], "on|off", "tell each phase of each collection"),
+    entry("hold", &["break"], "PHASE…|all|off", "hold collections at these phases"),
+    entry("step", &["s"], "", "let the collection go on to its next phase and hold it there"),
+    entry("object", &["o"], "ADDR", "the object that has this address inside: type, size, mark, fields"),
+    entry("fields", &[], "ADDR", "what each of its fields leads to"),
+    entry("referrers", &["who"], "ADDR", "the objects that lead to it"),
+    entry("path", &["why-alive", "why"], "ADDR", "a shortest way to it from a root"),
+    entry("heap", &["census"], "[WORLD]", "how many objects of each type, and their bytes"),
+    entry("registers", &["r"], "TID", "a thread's registers"),
+    entry("backtrace", &["bt"], "TID", "the functions that a thread is in"),
+    entry("watch", &[], "threads|collections|signals on|off", "tell of these as they happen"),
+    entry("x", &["memory"], "ADDR [WORDS]", "memory, 8 words or as many as you say"),
+    entry(
+        "wait",
+        &["w"],
+        "[SECONDS|event|exit]",
+        "let time pass, until an event, or until the process ends (the default)",
+    ),
+    entry("mode", &[], "[full|assisted]", "who stops the world: the debugger, or the collector's own signals"),
+    entry("detach", &[], "", "let the process go its own way"),
+    entry("kill", &["k"], "", "kill the process"),
+    entry("quit", &["q", "exit"], "", "end: kills a process that was started here, detaches from others"),
+];
+
+/// Words that a command's arguments may be.
+pub(super) fn words_for(command: &str) -> Vec<&'static str> {
+    match find(command).map(|entry| entry.name) {
+        Some("help") => COMMANDS.iter().map(|entry| entry.name).collect(),
+        Some("stop" | "cont") => vec!["all"],
+        Some("phases") => vec!["on", "off"],
+        Some("hold") => Phase::ALL[1..].iter().map(|phase| phase.name()).chain(["all", "off"]).collect(),
+        Some("watch") => vec!["threads", "collections", "signals", "on", "off"],
+        Some("wait") => vec!["event", "exit"],
+        Some("mode") => vec!["full", "assisted"],
+        _ => Vec::new(),
+    }
+}
+
+/// The command of this name, also if it is only begun, as long as no other begins so.
+pub(super) fn find(name: &str) -> Option<&'static Entry> {
+    let exact = COMMANDS.iter().find(|entry| entry.name == name || entry.aliases.contains(&name));
+    exact.or_else(|| {
+        let mut begun = COMMANDS.iter().filter(|entry| entry.name.starts_with(name));
+        begun.next().filter(|_| begun.next().is_none())
+    })
+}
+
+/// The command of a line, and its name; `None` for an empty line or a remark.
+///
+/// # Errors
+/// One line: which word is wrong, and what it should be.
+pub(super) fn parse(line: &str) -> Result<Option<(&'static str, Command)>, String> {
+    let line = line.split('#').next().unwrap_or_default();
+    let mut words = line.split_whitespace();
+    let Some(name) = words.next() else { return Ok(None) };
+    let entry = find(name).ok_or_else(|| unknown(name))?;
+    let arguments: Vec<&str> = words.collect();
+    read(entry, &arguments).map(|command| Some((entry.name, command)))
+}
+
+fn unknown(name: &str) -> String {
+    let mut begun = COMMANDS.iter().filter(|entry| entry.name.starts_with(name)).map(|entry| entry.name).peekable();
+    if begun.peek().is_some() {
+        return format!("'{name}' could be {}: type more of it", begun.collect::<Vec<_>>().join(", "));
+    }
+    let guess = suggest::nearest(name, COMMANDS.iter().map(|entry| entry.name));
+    let guess = guess.map_or(String::new(), |name| format!("did you mean '{name}'? "));
+    format!("unknown command '{name}': {guess}`help` lists the commands")
+}
+
+fn read(entry: &Entry, arguments: &[&str]) -> Result<Command, String> {
+    let usage = || format!("{name}: write `{line}`", name = entry.name, line = entry.line());
+    let one = || match arguments {
+        [one] => Ok(*one),
+        _ => Err(usage()),
+    };
+    let optional = || match arguments {
+        [] => Ok(None),
+        [one] => Ok(Some(*one)),
+        _ => Err(usage()),
+    };
+    let none = |command| if arguments.is_empty() { Ok(command) } else { Err(usage()) };
+    let in_place = |error: String| format!("{}: {error}", entry.name);
+    let object = |make: fn(Address) -> Command| Ok(make(address(one()?).map_err(in_place)?));
+    match entry.name {
+        "help" => Ok(Command::Help(optional()?.map(str::to_owned))),
+        "status" => none(Command::Status),
+        "threads" => none(Command::Threads),
+        "stop" => Ok(Command::Stop(whom(optional()?).map_err(in_place)?)),
+        "cont" => Ok(Command::Cont(whom(optional()?).map_err(in_place)?)),
+        "collect" => none(Command::Collect),
+        "phases" => Ok(Command::Phases(switch(one()?).map_err(in_place)?)),
+        "hold" => phases(arguments).map_err(in_place).and_then(|phases| phases.ok_or_else(usage)).map(Command::Hold),
+        "step" => none(Command::Step),
+        "object" => object(Command::Object),
+        "fields" => object(Command::Fields),
+        "referrers" => object(Command::Referrers),
+        "path" => object(Command::Path),
+        "heap" => {
+            Ok(Command::Heap(optional()?.map(|word| number(word, "a world's number")).transpose().map_err(in_place)?))
+        }
+        "registers" => Ok(Command::Registers(thread(one()?).map_err(in_place)?)),
+        "backtrace" => Ok(Command::Backtrace(thread(one()?).map_err(in_place)?)),
+        "watch" => match arguments {
+            [what, how] => Ok(Command::Watch(watched(what).map_err(in_place)?, switch(how).map_err(in_place)?)),
+            _ => Err(usage()),
+        },
+        "x" => match arguments {
+            [at] => Ok(Command::Memory(address(at).map_err(in_place)?, 8)),
+            [at, words] => {
+                let words = number(words, "a number of words").map_err(in_place)?;
+                if !(1..=4096).contains(&words) {
+                    return Err(in_place(format!("'{words}' words: 1 to 4096 can be shown at a time")));
+                }
+                Ok(Command::Memory(address(at).map_err(in_place)?, words as usize))
+            }
+            _ => Err(usage()),
+        },
+        "wait" => Ok(Command::Wait(until(optional()?).map_err(in_place)?)),
+        "mode" => Ok(Command::Mode(optional()?.map(mode).transpose().map_err(in_place)?)),
+        "detach" => none(Command::Detach),
+        "kill" => none(Command::Kill),
+        _ => none(Command::Quit),
+    }
+}
+
+impl Entry {
+    /// The command with its arguments.
+    pub(super) fn line(&self) -> String {
+        let space = if self.arguments.is_empty() { "" } else { " " };
+        format!("{}{space}{}", self.name, self.arguments)
+    }
+
+    /// The line, and what else it is called.
+    pub(super) fn explained(&self) -> String {
+        let also = if self.aliases.is_empty() { String::new() } else { format!(" (also {})", self.aliases.join(", ")) };
+        format!("{}: {}{also}", self.line(), self.about)
+    }
+}
+
+fn address(word: &str) -> Result<Address, String> {
+    let digits = word.strip_prefix("0x").or_else(|| word.strip_prefix("0X"));
+    let number = digits.map_or_else(|| word.parse().ok(), |digits| u64::from_str_radix(digits, 16).ok());
+    number.map(Address).ok_or_else(|| format!("'{word}' is no address: write it as 0x7f0123456789"))
+}
+
+fn number(word: &str, what: &str) -> Result<u64, String> {
+    word.parse().map_err(|_| format!("'{word}' is not {what}"))
+}
+
+fn thread(word: &str) -> Result<Tid, String> {
+    let tid = word.parse().ok().filter(|tid| *tid > 0);
+    tid.map(Tid).ok_or_else(|| format!("'{word}' is no thread's id: `threads` lists them"))
+}
+
+fn whom(word: Option<&str>) -> Result<Whom, String> {
+    match word {
+        None | Some("all") => Ok(Whom::All),
+        Some(word) => thread(word).map(Whom::One),
+    }
+}
+
+fn switch(word: &str) -> Result<Switch, String> {
+    match word {
+        "on" => Ok(Switch::On),
+        "off" => Ok(Switch::Off),
+        _ => Err(format!("'{word}' is neither on nor off")),
+    }
+}
+
+fn watched(word: &str) -> Result<Watched, String> {
+    match word {
+        "threads" => Ok(Watched::Threads),
+        "collections" => Ok(Watched::Collections),
+        "signals" => Ok(Watched::Signals),
+        _ => Err(format!("'{word}' can't be watched: threads, collections and signals can")),
+    }
+}
+
+fn mode(word: &str) -> Result<Mode, String> {
+    match word {
+        "full" => Ok(Mode::Full),
+        "assisted" => Ok(Mode::Assisted),
+        _ => Err(format!("'{word}' is no mode: full and assisted are")),
+    }
+}
+
+fn until(word: Option<&str>) -> Result<Until, String> {
+    /// A day.
+    const LONGEST: f64 = 86_400.0;
+    match word {
+        None | Some("exit") => Ok(Until::Exit),
+        Some("event") => Ok(Until::Event),
+        Some(word) => match word.parse::<f64>() {
+            Ok(seconds) if (0.0..=LONGEST).contains(&seconds) => Ok(Until::Time(Duration::from_secs_f64(seconds))),
+            _ => Err(format!("'{word}' is not a number of seconds up to {LONGEST}, nor event, nor exit")),
+        },
+    }
+}
+
+/// The phases that were named; `None` if there were no words.
+fn phases(words: &[&str]) -> Result<Option<Vec<Phase>>, String> {
+    match words {
+        [] => Ok(None),
+        ["off"] => Ok(Some(Vec::new())),
+        ["all"] => Ok(Some(Phase::ALL[1..].to_vec())),
+        names => names.iter().map(|name| phase(name)).collect::<Result<_, _>>().map(Some),
+    }
+}
+
+fn phase(name: &str) -> Result<Phase, String> {
+    let phases = &Phase::ALL[1..];
+    phases.iter().copied().find(|phase| phase.name() == name).ok_or_else(|| {
+        let guess = suggest::nearest(name, phases.iter().map(|phase| phase.name()));
+        let guess = guess.map_or(String::new(), |name| format!("did you mean '{name}'? "));
+        let all: Vec<_> = phases.iter().map(|phase| phase.name()).collect();
+        format!("'{name}' is no phase: {guess}they are {}", all.join(", "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case("", None)]
+    #[case("   # a remark", None)]
+    #[case("threads", Some(Command::Threads))]
+    #[case("thr # those", Some(Command::Threads))]
+    #[case("stop", Some(Command::Stop(Whom::All)))]
+    #[case("stop 42", Some(Command::Stop(Whom::One(Tid(42)))))]
+    #[case("c all", Some(Command::Cont(Whom::All)))]
+    #[case("object 0x7f00", Some(Command::Object(Address(0x7f00))))]
+    #[case("why-alive 16", Some(Command::Path(Address(16))))]
+    #[case("x 0x10 3", Some(Command::Memory(Address(16), 3)))]
+    #[case("watch threads on", Some(Command::Watch(Watched::Threads, Switch::On)))]
+    #[case("hold mark-end gc-start", Some(Command::Hold(vec![Phase::MarkEnd, Phase::GcStart])))]
+    #[case("hold off", Some(Command::Hold(Vec::new())))]
+    #[case("wait 0.5", Some(Command::Wait(Until::Time(Duration::from_millis(500)))))]
+    #[case("wait", Some(Command::Wait(Until::Exit)))]
+    #[case("mode", Some(Command::Mode(None)))]
+    #[case("mode assisted", Some(Command::Mode(Some(Mode::Assisted))))]
+    #[case("q", Some(Command::Quit))]
+    fn a_line_is_understood(#[case] line: &str, #[case] command: Option<Command>) {
+        assert_eq!(parse(line).map(|parsed| parsed.map(|(_, command)| command)), Ok(command));
+    }
+
+    #[rstest]
+    #[case("thraeds", "did you mean 'threads'?")]
+    #[case("frobnicate", "`help` lists the commands")]
+    #[case("st", "could be status, stop, step")]
+    #[case("object", "object: write `object ADDR`")]
+    #[case("object here", "object: 'here' is no address: write it as 0x")]
+    #[case("object 0xgg", "is no address")]
+    #[case("object 0x1 0x2", "write `object ADDR`")]
+    #[case("threads all", "write `threads`")]
+    #[case("registers", "write `registers TID`")]
+    #[case("registers -1", "'-1' is no thread's id")]
+    #[case("stop main", "'main' is no thread's id: `threads` lists them")]
+    #[case("phases maybe", "phases: 'maybe' is neither on nor off")]
+    #[case("hold", "write `hold PHASE…|all|off`")]
+    #[case("hold mark", "'mark' is no phase: did you mean 'mark-")]
+    #[case("watch heap on", "'heap' can't be watched")]
+    #[case("x 0x10 0", "1 to 4096")]
+    #[case("wait soon", "not a number of seconds")]
+    #[case("wait -1", "not a number of seconds")]
+    #[case("mode half", "full and assisted are")]
+    #[case("heap one", "'one' is not a world's number")]
+    fn a_wrong_line_gets_one_line_with_the_place_and_the_remedy(#[case] line: &str, #[case] told: &str) {
+        let error = parse(line).expect_err("this is wrong");
+        assert_eq!(error.lines().count(), 1);
+        assert!(error.contains(told), "'{error}' does not say {told}");
+    }
+
+    #[test]
+    fn every_command_can_be_parsed_by_its_name() {
+        for entry in &COMMANDS {
+            for name in entry.aliases.iter().chain([&entry.name]) {
+                assert_eq!(find(name).map(|found| found.name), Some(entry.name));
+            }
+            if entry.arguments.is_empty() || entry.arguments.starts_with('[') {
+                assert!(parse(entry.name).is_ok(), "{}", entry.name);
+            }
+        }
+    }
+}

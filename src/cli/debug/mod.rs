@@ -1,0 +1,255 @@
+//! `stopworld debug` and `stopworld attach`: a debugger for people and for scripts.
+//!
+//! | file | part |
+//! |---|---|
+//! | `command` | what can be typed |
+//! | `session` | what each command does, and what is told as it happens |
+//! | `ask` | questions about the heap, answered by the collector in the target |
+//! | `backtrace` | from registers to functions |
+//! | `render` | what the answers look like |
+//! | `prompt` | the terminal |
+//!
+//! The thread of the process that is here is the tracer: it serves the target's collections whenever it is not busy with a command. Lines come
+//! from a prompt on another thread, from a script, or from standard input. In the latter two the first command that fails ends the session,
+//! unless it is to be kept going.
+
+mod ask;
+mod backtrace;
+mod command;
+mod prompt;
+mod render;
+mod session;
+
+use std::cell::Cell;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, BufRead, IsTerminal, Read};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use signal_hook::consts::SIGINT;
+
+use super::arguments::{Attach, Debug, DebugSettings};
+use super::{FAILED, Failure};
+use crate::debugger::ptrace::{Debugger, DebuggerError, Options, TargetError};
+use crate::sync::AtomicBool;
+use prompt::{Prompt, Typed, print};
+use session::{Flow, Origin, Session, mode_of};
+
+/// How long the target is served before somebody looks whether there is a new line; a new line does not wait for it.
+const SERVE: Duration = Duration::from_millis(500);
+
+/// `stopworld debug -- PROGRAM ARGUMENTS`.
+pub(super) fn debug(arguments: &Debug) -> Result<u8, Failure> {
+    let Some((program, rest)) = arguments.program.split_first() else {
+        return Err(Failure::Usage(
+            "debug: name the program to run: `stopworld debug -- PROGRAM ARGUMENTS`".to_owned(),
+        ));
+    };
+    let input = Input::of(&arguments.settings)?;
+    check_architecture(Path::new(program))?;
+    let debugger = Debugger::launch(program, rest, options(&arguments.settings))?;
+    if debugger.libraries().is_empty() {
+        let program = program.to_string_lossy();
+        eprintln!(
+            "note: {program} has no collector of this project's: unless it loads one later, only threads can be looked at"
+        );
+    }
+    converse(debugger, Origin::Launched, input, &arguments.settings)
+}
+
+/// `stopworld attach PID`.
+pub(super) fn attach(arguments: &Attach) -> Result<u8, Failure> {
+    let pid = arguments.pid;
+    let input = Input::of(&arguments.settings)?;
+    check_architecture(Path::new(&format!("/proc/{pid}/exe")))?;
+    let debugger = Debugger::attach(pid, options(&arguments.settings))?;
+    if debugger.libraries().is_empty() {
+        return Err(anyhow!(TargetError::NotFound).context(format!("process {pid}")).into());
+    }
+    converse(debugger, Origin::Attached, input, &arguments.settings)
+}
+
+fn options(settings: &DebugSettings) -> Options {
+    Options { mode: mode_of(settings.mode), call_within: Duration::from_secs(30), ..Options::default() }
+}
+
+/// A program for another processor can't be looked into. What is no ELF file at all is left to the kernel.
+fn check_architecture(program: &Path) -> anyhow::Result<()> {
+    const X86_64: [u8; 2] = [62, 0];
+    let mut head = [0; 20];
+    let read = File::open(program).and_then(|mut file| file.read_exact(&mut head));
+    if read.is_ok() && head.starts_with(b"\x7fELF") && (head[4] != 2 || head[18..20] != X86_64) {
+        let name = std::fs::read_link(program).unwrap_or_else(|_| program.to_owned());
+        bail!("{} is a program for another architecture: this debugger knows x86-64, 64 bits", name.display());
+    }
+    Ok(())
+}
+
+/// Where commands come from.
+enum Input {
+    Terminal,
+    /// Lines, and what their source is called.
+    Lines(String, Box<dyn BufRead + Send>),
+}
+
+impl Input {
+    fn of(settings: &DebugSettings) -> Result<Self, Failure> {
+        match &settings.script {
+            Some(path) if path.as_os_str() != OsStr::new("-") => {
+                let name = path.display().to_string();
+                let file = File::open(path)
+                    .map_err(|error| Failure::Usage(format!("{name}: {error}; give the path of a script")))?;
+                Ok(Self::Lines(name, Box::new(io::BufReader::new(file))))
+            }
+            None if io::stdin().is_terminal() => Ok(Self::Terminal),
+            _ => Ok(Self::Lines("standard input".to_owned(), Box::new(io::BufReader::new(io::stdin())))),
+        }
+    }
+}
+
+fn converse(debugger: Debugger, origin: Origin, input: Input, settings: &DebugSettings) -> Result<u8, Failure> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    match input {
+        Input::Terminal => {
+            // During a command that waits, Ctrl-C ends the wait; at the prompt it is a key.
+            signal_hook::flag::register(SIGINT, Arc::clone(&interrupted)).context("a handler for SIGINT")?;
+            let terminal = Terminal::open(&debugger)?;
+            let say = terminal.say();
+            let mut session = Session::new(debugger, origin, say, interrupted);
+            terminal.converse(&mut session)?;
+            session.end();
+            Ok(0)
+        }
+        Input::Lines(name, lines) => {
+            let waker = debugger.waker();
+            let mut session = Session::new(debugger, origin, Box::new(|text| print(text)), interrupted);
+            let (send, lines_read) = channel();
+            thread::Builder::new().name("script".to_owned()).spawn(move || {
+                for line in lines.lines() {
+                    if send.send(line).is_err() {
+                        return;
+                    }
+                    waker.wake();
+                }
+                drop(send);
+                waker.wake();
+            })?;
+            let code = follow(&mut session, &name, &lines_read, settings.keep_going);
+            session.end();
+            code
+        }
+    }
+}
+
+/// Does what the lines say, one after the other.
+fn follow(
+    session: &mut Session,
+    name: &str,
+    lines: &Receiver<io::Result<String>>,
+    keep_going: bool,
+) -> Result<u8, Failure> {
+    let mut code = 0;
+    let mut number = 0;
+    loop {
+        let line = match lines.try_recv() {
+            Ok(line) => line.with_context(|| format!("{name}:{}", number + 1))?,
+            Err(TryRecvError::Empty) => {
+                session.serve(SERVE)?;
+                continue;
+            }
+            Err(TryRecvError::Disconnected) => break,
+        };
+        number += 1;
+        session.drain();
+        match perform(session, &line) {
+            Ok(Flow::Next) => {}
+            Ok(Flow::Quit) => break,
+            Err(error) if keep_going => {
+                eprintln!("error: {name}:{number}: {error:#}");
+                code = FAILED;
+            }
+            Err(error) => return Err(Failure::Run(anyhow!("{name}:{number}: {error:#}"))),
+        }
+    }
+    Ok(code)
+}
+
+fn perform(session: &mut Session, line: &str) -> anyhow::Result<Flow> {
+    let Some((name, command)) = command::parse(line).map_err(anyhow::Error::msg)? else { return Ok(Flow::Next) };
+    session.execute(command).map_err(|error| explained(error, name))
+}
+
+/// An error of a command with its place, and what to do about it where the error alone does not say.
+fn explained(error: anyhow::Error, name: &'static str) -> anyhow::Error {
+    let remedy = match error.downcast_ref() {
+        Some(DebuggerError::NoThread(_)) => "; `threads` lists them",
+        Some(DebuggerError::Ended) => "; `quit`",
+        _ => "",
+    };
+    anyhow!("{name}: {error:#}{remedy}")
+}
+
+/// The prompt, and whether somebody is typing at it.
+struct Terminal {
+    prompt: Rc<Prompt>,
+    typing: Rc<Cell<Typing>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Typing {
+    Now,
+    NotNow,
+}
+
+impl Terminal {
+    fn open(debugger: &Debugger) -> anyhow::Result<Self> {
+        let prompt = Rc::new(Prompt::start(debugger.waker())?);
+        Ok(Self { prompt, typing: Rc::new(Cell::new(Typing::NotNow)) })
+    }
+
+    fn say(&self) -> session::Say {
+        let (prompt, typing) = (Rc::clone(&self.prompt), Rc::clone(&self.typing));
+        Box::new(move |text| match typing.get() {
+            Typing::Now => prompt.print_above(text),
+            Typing::NotNow => print(text),
+        })
+    }
+
+    fn converse(self, session: &mut Session) -> anyhow::Result<()> {
+        session.say(format_args!("process {}; `help` lists the commands", session.debugger.pid()));
+        loop {
+            session.drain();
+            let prompt = match session.held() {
+                Some(held) => format!("(stopworld: {}) ", held.phase.name()),
+                None => "(stopworld) ".to_owned(),
+            };
+            // A thread that has ended has said so.
+            let _ = self.prompt.ready.send(prompt);
+            self.typing.set(Typing::Now);
+            let typed = loop {
+                match self.prompt.typed.try_recv() {
+                    Ok(typed) => break typed,
+                    Err(TryRecvError::Empty) => drop(session.serve(SERVE)?),
+                    Err(TryRecvError::Disconnected) => break Typed::End,
+                }
+            };
+            self.typing.set(Typing::NotNow);
+            let done = match typed {
+                Typed::Line(line) => perform(session, &line),
+                Typed::Interrupt => session.execute(command::Command::Stop(command::Whom::All)),
+                Typed::End => return Ok(()),
+            };
+            match done {
+                Ok(Flow::Next) => {}
+                Ok(Flow::Quit) => return Ok(()),
+                Err(error) => eprintln!("error: {error:#}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The prompt on a terminal: line editing, history, completion, on a thread of its own.
+//!
+//! The target is served by the thread that traces it, which therefore can't wait for a line. So lines come from here by a channel, each
+//! when the one before has been done, and what happens in the target while somebody types is printed above what he types.
+
+use std::borrow::Cow;
+use std::fmt::Display;
+use std::io::Write;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use anyhow::Context;
+use rustyline::completion::Completer;
+use rustyline::error::ReadlineError;
+use rustyline::highlight::{CmdKind, Highlighter};
+use rustyline::hint::Hinter;
+use rustyline::history::DefaultHistory;
+use rustyline::validate::Validator;
+use rustyline::{Editor, Helper};
+
+use super::command::{COMMANDS, words_for};
+use crate::debugger::ptrace::Waker;
+
+/// What the user did.
+pub(super) enum Typed {
+    Line(String),
+    /// Ctrl-C.
+    Interrupt,
+    /// Ctrl-D, or the terminal is gone.
+    End,
+}
+
+/// What the terminal's last line shows: the prompt, and what was typed behind it.
+#[derive(Clone, Default)]
+struct LastLine(Arc<Mutex<(String, String)>>);
+
+impl LastLine {
+    fn change(&self, change: impl FnOnce(&mut (String, String))) {
+        // Two texts: whoever panicked in between left both whole.
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// The thread with the terminal: it reads a line for each prompt that it is sent.
+pub(super) struct Prompt {
+    pub(super) ready: Sender<String>,
+    pub(super) typed: Receiver<Typed>,
+    last_line: LastLine,
+}
+
+impl Prompt {
+    /// Starts the thread.
+    pub(super) fn start(waker: Waker) -> anyhow::Result<Self> {
+        let last_line = LastLine::default();
+        let mut editor: Editor<Words, DefaultHistory> =
+            Editor::new().context("the terminal can't be used for a prompt; --script FILE needs none")?;
+        editor.set_helper(Some(Words(last_line.clone())));
+        let (ready, asked) = channel::<String>();
+        let (tell, typed) = channel();
+        let shown = last_line.clone();
+        thread::Builder::new().name("prompt".to_owned()).spawn(move || {
+            while let Ok(prompt) = asked.recv() {
+                shown.change(|line| *line = (prompt.clone(), String::new()));
+                let read = match editor.readline(&prompt) {
+                    Ok(line) => {
+                        // History is a comfort: without it the prompt works all the same.
+                        let _ = editor.add_history_entry(line.as_str());
+                        Typed::Line(line)
+                    }
+                    Err(ReadlineError::Interrupted) => Typed::Interrupt,
+                    Err(_) => Typed::End,
+                };
+                let is_end = matches!(read, Typed::End);
+                let told = tell.send(read);
+                waker.wake();
+                if told.is_err() || is_end {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { ready, typed, last_line })
+    }
+
+    /// Prints above what somebody types. (rustyline's own printer would do, but with one it overlooks what a paste has left in its buffer.)
+    pub(super) fn print_above(&self, text: &dyn Display) {
+        const TO_THE_LEFT_AND_CLEAR: &str = "\r\x1b[J";
+        self.last_line.change(|(prompt, typed)| {
+            let mut stdout = std::io::stdout().lock();
+            // A terminal that is gone is noticed by whoever reads from it.
+            let _ = write!(stdout, "{TO_THE_LEFT_AND_CLEAR}{text}\n{prompt}{typed}").and_then(|()| stdout.flush());
+        });
+    }
+}
+
+/// Prints a line where nobody types.
+pub(super) fn print(text: &dyn Display) {
+    let mut stdout = std::io::stdout().lock();
+    // Whoever closed it has seen enough.
+    let _ = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
+}
+
+/// Completes commands and the words that they take, and keeps account of what the last line shows.
+struct Words(LastLine);
+
+impl Completer for Words {
+    type Candidate = String;
+
+    fn complete(
+        &self,
+        line: &str,
+        position: usize,
+        _: &rustyline::Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<String>)> {
+        Ok(complete(&line[..position]))
+    }
+}
+
+/// Where the word that is completed begins, and what it could be.
+fn complete(line: &str) -> (usize, Vec<String>) {
+    let start = line.rfind(char::is_whitespace).map_or(0, |at| at + 1);
+    let (before, word) = line.split_at(start);
+    let candidates: Vec<&str> = match before.split_whitespace().next() {
+        None => COMMANDS.iter().map(|entry| entry.name).collect(),
+        Some(command) => words_for(command),
+    };
+    (start, candidates.into_iter().filter(|name| name.starts_with(word)).map(str::to_owned).collect())
+}
+
+impl Hinter for Words {
+    type Hint = String;
+}
+
+impl Highlighter for Words {
+    /// Called with each line that is about to be shown.
+    fn highlight<'l>(&self, line: &'l str, _: usize) -> Cow<'l, str> {
+        self.0.change(|(_, typed)| line.clone_into(typed));
+        Cow::Borrowed(line)
+    }
+
+    /// The line is shown anew with each key: what was printed above may have taken its place.
+    fn highlight_char(&self, _: &str, _: usize, _: CmdKind) -> bool {
+        true
+    }
+}
+
+impl Validator for Words {}
+
+impl Helper for Words {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case("thr", 0, &["threads"])]
+    #[case("st", 0, &["status", "stop", "step"])]
+    #[case("hold mark-", 5, &["mark-begin", "mark-end"])]
+    #[case("mode ", 5, &["full", "assisted"])]
+    #[case("x ", 2, &[])]
+    fn a_word_is_completed_by_what_can_stand_there(#[case] line: &str, #[case] start: usize, #[case] words: &[&str]) {
+        assert_eq!(complete(line), (start, words.iter().map(|word| (*word).to_owned()).collect()));
+    }
+}

@@ -1,0 +1,284 @@
+//! What the debugger's answers look like: tables whose cells never wrap, so that `grep` and `awk` work on them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+
+use super::ask::{Facts, Field};
+use super::backtrace::Frame;
+use super::command::Entry;
+use crate::debugger::inspect::{ARRAY, DROPS, HALF_BUILT, LEAF, WEAK};
+use crate::debugger::ptrace::{
+    Address, Debugger, Enrolment, Mode, Registers, RunState, Standing, TargetState, ThreadState, WorldState,
+};
+use crate::report::{Bytes, Micros};
+
+/// An object that leads to the one that was asked for.
+pub(super) struct Holder {
+    pub(super) address: Address,
+    pub(super) offset: Option<u64>,
+    pub(super) name: String,
+}
+
+/// One step of a way from a root.
+pub(super) struct Way {
+    pub(super) place: String,
+    pub(super) object: Address,
+    pub(super) name: String,
+}
+
+fn table<const N: usize>(header: [&str; N]) -> Table {
+    let mut table = plain();
+    table.set_header(header);
+    table
+}
+
+fn plain() -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
+    table
+}
+
+fn right(table: &mut Table, columns: impl IntoIterator<Item = usize>) {
+    for index in columns {
+        if let Some(column) = table.column_mut(index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+}
+
+pub(super) fn help(commands: &[Entry]) -> String {
+    let width = commands.iter().map(|entry| entry.line().chars().count()).max().unwrap_or(0);
+    let lines: Vec<_> = commands
+        .iter()
+        .map(|entry| {
+            let line = entry.line();
+            let space = " ".repeat(width - line.chars().count());
+            format!("{line}{space}  {}", entry.about)
+        })
+        .collect();
+    lines.join("\n")
+}
+
+pub(super) fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Full => "full: the debugger stops the world",
+        Mode::Assisted => "assisted: the collector stops the world by its own signals",
+    }
+}
+
+fn run(state: RunState) -> &'static str {
+    match state {
+        RunState::Running => "runs",
+        RunState::Frozen => "stopped by you",
+        RunState::StoppedForCollection => "stopped for a collection",
+        RunState::HeldAtPhase => "collects, held",
+        RunState::GroupStopped => "job stopped",
+        RunState::Notifying => "notifies",
+        RunState::Exiting => "ends",
+    }
+}
+
+fn standing(enrolment: &Enrolment) -> String {
+    let place = match enrolment.record.standing() {
+        Standing::Detached => "detached",
+        Standing::Running => "running",
+        Standing::Blocking => "blocking",
+        Standing::Parked => "parked",
+    };
+    let held = |bit: u32, by: &'static str| if enrolment.record.state >> bit & 1 == 1 { by } else { "" };
+    format!("{place}{}{}", held(2, ", in a collection"), held(3, ", suspended"))
+}
+
+pub(super) fn threads(threads: &[ThreadState]) -> Table {
+    let mut table = table(["thread", "name", "", "world", "for the collector", "stack_ptr", "stack"]);
+    for thread in threads {
+        let managed = thread.managed.as_ref();
+        let of = |text: &dyn Fn(&Enrolment) -> String| managed.map_or(String::new(), text);
+        let pending = thread.pending.map_or(String::new(), |signal| format!(", before signal {signal}"));
+        // A user's hold is told also where a collection's is the reason to stand.
+        let held = if thread.frozen && thread.run != RunState::Frozen { ", and by you" } else { "" };
+        table.add_row([
+            thread.tid.to_string(),
+            managed.map_or(thread.comm.clone(), |managed| managed.record.name.clone()),
+            format!("{}{held}{pending}", run(thread.run)),
+            of(&|managed| managed.world.to_string()),
+            of(&standing),
+            of(&|managed| managed.record.stack_ptr.to_string()),
+            of(&|managed| format!("{}-{}", managed.record.stack.0, managed.record.stack.1)),
+        ]);
+    }
+    right(&mut table, [0]);
+    table
+}
+
+pub(super) fn status(debugger: &Debugger, worlds: &[WorldState]) -> String {
+    let mut lines = plain();
+    let mut row = |name: &str, value: String| {
+        lines.add_row([name.to_owned(), value]);
+    };
+    let state = match debugger.state() {
+        TargetState::Alive => "alive".to_owned(),
+        TargetState::Exited(code) => format!("has ended with {code}"),
+        TargetState::Killed(signal) => format!("was killed by signal {signal}"),
+        TargetState::Detached => "goes its own way".to_owned(),
+    };
+    row("process", format!("{} {state}", debugger.pid()));
+    row("mode", mode(debugger.options().mode).to_owned());
+    for library in debugger.libraries() {
+        let signals = format!("notifies by signal {}, suspends by {}", library.notify_signal, library.suspend_signal);
+        row("collector", format!("{}, descriptor at {}, {signals}", library.module, library.descriptor));
+    }
+    if debugger.libraries().is_empty() {
+        row("collector", "none was found in the process".to_owned());
+    }
+    if let Some(held) = debugger.held() {
+        row("held", format!("world {} at {}, by thread {}", held.world, held.phase.name(), held.tid));
+    }
+    let done = debugger.statistics();
+    row("stops served", format!("{}, {} starts", done.stops, done.starts));
+    if let Some(median) = median(&done.stop_ns) {
+        row("a stop takes", format!("{} µs (median)", Micros(median)));
+    }
+    row("threads", format!("{} came, {} went", done.created, done.exited));
+    row("signals", format!("{} passed on, {} kept for later", done.passed_signals, done.held_signals));
+    let mut text = lines.to_string();
+    if !worlds.is_empty() {
+        let _ = write!(text, "\n{}", self::worlds(worlds));
+    }
+    text
+}
+
+fn median(samples: &[u64]) -> Option<u64> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_unstable();
+    sorted.get(sorted.len() / 2).copied()
+}
+
+fn worlds(worlds: &[WorldState]) -> Table {
+    let mut table = table(["world", "collections", "phase", "stopped by", "stopper", "heap"]);
+    for world in worlds {
+        table.add_row([
+            world.number.to_string(),
+            world.collections.to_string(),
+            world.phase.map_or_else(|number| number.to_string(), |phase| phase.name().to_owned()),
+            world.collecting.map_or(String::new(), |tid| format!("thread {tid}")),
+            world.stopper.clone(),
+            format!("{}-{}", world.heap.0, world.heap.1),
+        ]);
+    }
+    table
+}
+
+/// An object's type in one word.
+pub(super) fn type_name(facts: &Facts) -> String {
+    if facts.flags & ARRAY != 0 { format!("[{}; {}]", facts.name, facts.length) } else { facts.name.clone() }
+}
+
+pub(super) fn object(facts: &Facts, asked: Address, world: u64) -> Table {
+    let mut table = plain();
+    let inside = asked.0.wrapping_sub(facts.base.0);
+    let inside = if inside == 0 { String::new() } else { format!(" ({asked} is {inside} bytes in)") };
+    table.add_row(["object".to_owned(), format!("{}{inside}", facts.base)]);
+    table.add_row(["type".to_owned(), type_name(facts)]);
+    table.add_row(["in Rust".to_owned(), facts.rust_name.clone()]);
+    table.add_row(["size".to_owned(), format!("{} bytes in a cell of {}", facts.bytes, facts.cell_bytes)]);
+    let space = ["small", "pinned", "large"].get(facts.space as usize).copied().unwrap_or("?");
+    table.add_row(["space".to_owned(), format!("{space}, world {world}")]);
+    table.add_row(["marked".to_owned(), if facts.marked { "yes" } else { "no" }.to_owned()]);
+    let notes: Vec<&str> = [
+        (LEAF, "holds no references"),
+        (WEAK, "does not keep its target alive"),
+        (HALF_BUILT, "is being made"),
+        (DROPS, "is dropped when found dead"),
+    ]
+    .into_iter()
+    .filter(|(flag, _)| facts.flags & flag != 0)
+    .map(|(_, note)| note)
+    .collect();
+    if !notes.is_empty() {
+        table.add_row(["note".to_owned(), notes.join(", ")]);
+    }
+    if facts.fields > 0 {
+        table.add_row(["fields".to_owned(), facts.fields.to_string()]);
+    }
+    table
+}
+
+fn with_rest(table: Table, count: u64, shown: usize) -> String {
+    let rest = count - (shown as u64).min(count);
+    if rest == 0 { table.to_string() } else { format!("{table}\nand {rest} more") }
+}
+
+pub(super) fn fields(count: u64, fields: &[Field]) -> String {
+    let mut table = table(["offset", "value", "leads to", "type"]);
+    for field in fields {
+        let target = if field.target.is_null() { String::new() } else { field.target.to_string() };
+        table.add_row([format!("+{}", field.offset), format!("{:#x}", field.value), target, field.target_type.clone()]);
+    }
+    right(&mut table, [0]);
+    with_rest(table, count, fields.len())
+}
+
+pub(super) fn holders(count: u64, holders: &[Holder]) -> String {
+    let mut table = table(["object", "at", "type"]);
+    for holder in holders {
+        let offset = holder.offset.map_or(String::new(), |offset| format!("+{offset}"));
+        table.add_row([holder.address.to_string(), offset, holder.name.clone()]);
+    }
+    with_rest(table, count, holders.len())
+}
+
+pub(super) fn way(count: u64, steps: &[Way]) -> String {
+    let mut table = table(["", "keeps", "type"]);
+    for step in steps {
+        table.add_row([step.place.clone(), step.object.to_string(), step.name.clone()]);
+    }
+    with_rest(table, count, steps.len())
+}
+
+pub(super) fn census(world: u64, found: Vec<(String, u64, u64)>) -> String {
+    // The compiler may have made several descriptions of one type.
+    let mut by_name: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    for (name, objects, bytes) in found {
+        let sum = by_name.entry(name).or_default();
+        *sum = (sum.0 + objects, sum.1 + bytes);
+    }
+    let mut rows: Vec<_> = by_name.into_iter().map(|(name, (objects, bytes))| (name, objects, bytes)).collect();
+    rows.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.0.cmp(&b.0)));
+    let (objects, bytes) = rows.iter().fold((0, 0), |(objects, bytes), row| (objects + row.1, bytes + row.2));
+    let mut table = table(["type", "objects", "bytes"]);
+    for (name, objects, bytes) in rows {
+        let name = if name.is_empty() { "(others)".to_owned() } else { name };
+        table.add_row([name, objects.to_string(), bytes.to_string()]);
+    }
+    right(&mut table, [1, 2]);
+    format!("{table}\nworld {world}: {objects} objects, {}", Bytes(bytes))
+}
+
+pub(super) fn registers(registers: &Registers) -> String {
+    let lines: Vec<_> = registers.iter().map(|(name, value)| format!("{name:<9}{value:#018x}")).collect();
+    let rows: Vec<_> = lines.chunks(3).map(|row| row.join("   ")).collect();
+    rows.join("\n")
+}
+
+pub(super) fn frames(frames: &[Frame]) -> String {
+    let mut number = 0;
+    let mut lines = Vec::new();
+    for frame in frames {
+        let address = if frame.inlined { " ".repeat(18) } else { format!("{:#018x}", frame.address) };
+        let at = if frame.place.is_empty() { String::new() } else { format!(" at {}", frame.place) };
+        lines.push(format!("#{number:<3}{address} {}{at}", frame.function));
+        number += u32::from(!frame.inlined);
+    }
+    lines.join("\n")
+}
+
+pub(super) fn memory(at: Address, bytes: &[u8]) -> String {
+    let words: Vec<_> =
+        bytes.as_chunks::<8>().0.iter().map(|word| format!("{:#018x}", u64::from_le_bytes(*word))).collect();
+    let rows = words.chunks(2).enumerate();
+    let lines: Vec<_> = rows.map(|(index, row)| format!("{}  {}", at.offset(index * 16), row.join(" "))).collect();
+    lines.join("\n")
+}

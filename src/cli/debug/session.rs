@@ -1,0 +1,460 @@
+//! One debugging session: the target, what its user has asked to be told of, and what each command does.
+//!
+//! Everything here is on one thread, that of the tracer. While a command waits, the target is served, and what happens meanwhile
+//! is told as it comes.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{anyhow, bail};
+
+use super::backtrace::Modules;
+use super::command::{COMMANDS, Command, Switch, Until, Watched, Whom, find};
+use super::render;
+use crate::Tid;
+use crate::debugger::Phase;
+use crate::debugger::ptrace::{
+    Debugger, DebuggerError, Event, Held, HeldPhase, Inspect, Mode, Passed, PhaseSet, Phases, TargetState, ThreadState,
+    WorldState,
+};
+use crate::sync::{AtomicBool, Ordering};
+
+/// How long one look at the target takes while a command waits for something else.
+const LOOK: Duration = Duration::from_millis(200);
+/// How long a collection that was asked for may take to come.
+const COLLECT_WITHIN: Duration = Duration::from_secs(5);
+/// How long the next phase of a collection may take to come.
+const STEP_WITHIN: Duration = Duration::from_secs(10);
+
+/// Where the target came from, which decides what becomes of it at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    Launched,
+    Attached,
+}
+
+/// What comes after a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    Next,
+    Quit,
+}
+
+/// Where lines for the user go.
+pub(super) type Say = Box<dyn FnMut(&dyn Display)>;
+
+/// See the module's text.
+pub(super) struct Session {
+    pub(super) debugger: Debugger,
+    pub(super) modules: Modules,
+    origin: Origin,
+    /// Where the user wants collections to be held.
+    holds: PhaseSet,
+    watches: Watches,
+    say: Say,
+    /// The user wants a wait to end.
+    interrupted: Arc<AtomicBool>,
+}
+
+#[derive(Clone, Copy)]
+struct Watches {
+    threads: Switch,
+    collections: Switch,
+    signals: Switch,
+    phases: Switch,
+}
+
+impl Session {
+    pub(super) fn new(debugger: Debugger, origin: Origin, say: Say, interrupted: Arc<AtomicBool>) -> Self {
+        let off = Switch::Off;
+        let watches = Watches { threads: off, collections: off, signals: Switch::On, phases: off };
+        Self { debugger, modules: Modules::default(), origin, holds: PhaseSet::NONE, watches, say, interrupted }
+    }
+
+    pub(super) fn say(&mut self, text: impl Display) {
+        (self.say)(&text);
+    }
+
+    /// Serves the target for at most this long, and tells what happens. Says whether something has.
+    pub(super) fn serve(&mut self, within: Duration) -> Result<bool, DebuggerError> {
+        let Some(event) = self.debugger.poll(within)? else { return Ok(false) };
+        self.tell(&event);
+        Ok(true)
+    }
+
+    fn tell(&mut self, event: &Event) {
+        let watches = self.watches;
+        let wanted = match event {
+            Event::ThreadCreated { .. }
+            | Event::ThreadExited { .. }
+            | Event::MutatorCreated { .. }
+            | Event::MutatorExited { .. } => watches.threads,
+            Event::WorldStopped { .. } | Event::WorldStarted { .. } => watches.collections,
+            Event::Phase { held: Held::No, .. } => watches.phases,
+            Event::Signal { .. } => watches.signals,
+            _ => Switch::On,
+        };
+        if wanted == Switch::On {
+            self.say(line_of(event));
+        }
+    }
+
+    fn must_be_alive(&self) -> anyhow::Result<()> {
+        match self.debugger.state() {
+            TargetState::Alive => Ok(()),
+            TargetState::Exited(code) => bail!("the process has ended with {code}; `quit`"),
+            TargetState::Killed(signal) => bail!("signal {signal} has killed the process; `quit`"),
+            TargetState::Detached => bail!("the process is not debugged any more; `quit`"),
+        }
+    }
+
+    /// Does what a command says.
+    pub(super) fn execute(&mut self, command: Command) -> anyhow::Result<Flow> {
+        self.interrupted.store(false, Ordering::Relaxed);
+        let needs_nothing = matches!(command, Command::Help(_) | Command::Status | Command::Quit | Command::Wait(_));
+        if !needs_nothing {
+            self.must_be_alive()?;
+        }
+        match command {
+            Command::Help(about) => self.help(about.as_deref())?,
+            Command::Status => self.status()?,
+            Command::Threads => {
+                let table = render::threads(&self.debugger.threads()?);
+                self.say(table);
+            }
+            Command::Stop(whom) => self.stop(whom)?,
+            Command::Cont(whom) => self.cont(whom)?,
+            Command::Collect => self.collect()?,
+            Command::Phases(switch) => {
+                self.watches.phases = switch;
+                self.debugger.set_phases(if switch == Switch::On { Phases::Told } else { Phases::Untold })?;
+            }
+            Command::Hold(phases) => {
+                self.holds = phases.into_iter().collect();
+                self.debugger.hold_at(self.holds)?;
+            }
+            Command::Step => self.step()?,
+            Command::Object(address) => self.object(address)?,
+            Command::Fields(address) => self.fields(address)?,
+            Command::Referrers(address) => self.referrers(address)?,
+            Command::Path(address) => self.path(address)?,
+            Command::Heap(world) => self.heap(world)?,
+            Command::Registers(tid) => {
+                let registers = self.standing(tid, |session| Ok(session.debugger.registers(tid)?))?;
+                self.say(render::registers(&registers));
+            }
+            Command::Backtrace(tid) => {
+                let frames = self.standing(tid, |session| {
+                    let registers = session.debugger.registers(tid)?;
+                    Ok(session.modules.backtrace(&session.debugger, &registers)?)
+                })?;
+                self.say(render::frames(&frames));
+            }
+            Command::Watch(what, switch) => match what {
+                Watched::Threads => self.watches.threads = switch,
+                Watched::Collections => self.watches.collections = switch,
+                Watched::Signals => self.watches.signals = switch,
+            },
+            Command::Memory(at, words) => self.memory(at, words)?,
+            Command::Wait(until) => self.wait(until)?,
+            Command::Mode(None) => {
+                let mode = render::mode(self.debugger.options().mode);
+                self.say(mode);
+            }
+            Command::Mode(Some(mode)) => self.set_mode(mode)?,
+            Command::Detach => {
+                self.debugger.detach()?;
+                let pid = self.debugger.pid();
+                self.say(format_args!("process {pid} goes its own way"));
+            }
+            Command::Kill => {
+                self.debugger.kill()?;
+                self.drain();
+            }
+            Command::Quit => return Ok(Flow::Quit),
+        }
+        Ok(Flow::Next)
+    }
+
+    /// Tells of what has come already.
+    pub(super) fn drain(&mut self) {
+        while self.serve(Duration::ZERO).is_ok_and(|something| something) {}
+    }
+
+    /// The end of the session: what was started here does not outlive it.
+    pub(super) fn end(&mut self) {
+        if self.debugger.state() != TargetState::Alive {
+            return;
+        }
+        // There is nobody left to tell of an error to: whoever quits wants to be gone.
+        let _ = match self.origin {
+            Origin::Launched => self.debugger.kill(),
+            Origin::Attached => self.debugger.detach(),
+        };
+    }
+
+    fn help(&mut self, about: Option<&str>) -> anyhow::Result<()> {
+        match about {
+            None => self.say(render::help(&COMMANDS)),
+            Some(name) => {
+                let entry = find(name).ok_or_else(|| anyhow!("there is no command '{name}': `help` lists them"))?;
+                self.say(entry.explained());
+            }
+        }
+        Ok(())
+    }
+
+    fn status(&mut self) -> anyhow::Result<()> {
+        let alive = self.debugger.state() == TargetState::Alive;
+        let worlds = if alive { self.debugger.worlds()? } else { Vec::new() };
+        let text = render::status(&self.debugger, &worlds);
+        self.say(text);
+        Ok(())
+    }
+
+    fn stop(&mut self, whom: Whom) -> anyhow::Result<()> {
+        match whom {
+            Whom::One(tid) => {
+                self.debugger.freeze(tid)?;
+                self.say(format_args!("thread {tid} is stopped"));
+            }
+            Whom::All => {
+                let new = self.debugger.stop_all()?;
+                self.say(format_args!("{new} threads are stopped"));
+            }
+        }
+        Ok(())
+    }
+
+    fn cont(&mut self, whom: Whom) -> anyhow::Result<()> {
+        match whom {
+            Whom::One(tid) if self.debugger.thaw(tid)? => {}
+            Whom::One(tid) => bail!("thread {tid} was not stopped; `threads` tells what each does"),
+            Whom::All => {
+                // A step holds at every phase: from here on only what the user has named.
+                self.debugger.hold_at(self.holds)?;
+                self.debugger.cont_all()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops one thread for the time of a question, unless it stands already.
+    fn standing<R>(&mut self, tid: Tid, question: impl FnOnce(&mut Self) -> anyhow::Result<R>) -> anyhow::Result<R> {
+        if self.debugger.registers(tid).is_ok() {
+            return question(self);
+        }
+        self.debugger.freeze(tid)?;
+        let answer = question(self);
+        self.debugger.thaw(tid)?;
+        answer
+    }
+
+    /// Stops everyone for the time of a question: an answer about a heap holds as long as nobody changes it.
+    pub(super) fn all_standing<R>(
+        &mut self,
+        question: impl FnOnce(&mut Self) -> anyhow::Result<R>,
+    ) -> anyhow::Result<R> {
+        let frozen = |session: &mut Self| -> anyhow::Result<BTreeSet<Tid>> {
+            let threads = session.debugger.threads()?;
+            Ok(threads.iter().filter(|thread| thread.frozen).map(|thread| thread.tid).collect())
+        };
+        let before = frozen(self)?;
+        let stopped = self.debugger.stop_all();
+        let answer = match stopped {
+            Ok(_) => question(self),
+            Err(error) => Err(error.into()),
+        };
+        for tid in frozen(self)?.difference(&before) {
+            self.debugger.thaw(*tid)?;
+        }
+        answer
+    }
+
+    /// The number and the collections of each world, and whether one is under way.
+    fn collections(&mut self) -> anyhow::Result<Vec<(u64, u64, bool)>> {
+        let is_under_way = |world: &WorldState| world.collecting.is_some() || world.phase != Ok(Phase::Running);
+        let worlds = self.debugger.worlds()?;
+        Ok(worlds.iter().map(|world| (world.number, world.collections, is_under_way(world))).collect())
+    }
+
+    fn collect(&mut self) -> anyhow::Result<()> {
+        let before = self.collections()?;
+        if before.is_empty() {
+            bail!("the process has no world yet; `wait 0.1` lets it come so far");
+        }
+        // One that has begun already is not the one that is asked for.
+        let wanted = |world| {
+            let known = before.iter().find(|(number, ..)| *number == world);
+            known.map_or(u64::MAX, |(_, collections, is_under_way)| collections + 1 + u64::from(*is_under_way))
+        };
+        super::ask::refused(self.debugger.library_call(None, Inspect::RequestCollection, &[0])?)?;
+        if self.debugger.threads()?.iter().all(|thread| thread.frozen) {
+            self.say("asked for; it comes when threads run: `cont`");
+            return Ok(());
+        }
+        let until = Instant::now() + COLLECT_WITHIN;
+        loop {
+            self.serve(Duration::from_millis(20))?;
+            self.must_be_alive()?;
+            if self.debugger.held().is_some() {
+                self.drain();
+                return Ok(());
+            }
+            let now = self.collections()?;
+            let done: Vec<_> = now
+                .iter()
+                .filter(|(world, collections, under_way)| *collections >= wanted(*world) && !under_way)
+                .collect();
+            if !done.is_empty() {
+                for (world, collections, _) in done {
+                    self.say(format_args!("world {world}: collection {collections} is over"));
+                }
+                return Ok(());
+            }
+            if Instant::now() >= until || self.interrupted.load(Ordering::Relaxed) {
+                return Err(self.none_came());
+            }
+        }
+    }
+
+    /// Between two collections: the contract by which a world was stopped is the one by which it is started.
+    fn set_mode(&mut self, mode: Mode) -> anyhow::Result<()> {
+        let until = Instant::now() + COLLECT_WITHIN;
+        while self.collections()?.iter().any(|(.., is_under_way)| *is_under_way) {
+            if self.debugger.held().is_some() {
+                bail!("a collection is held: `cont` first");
+            }
+            if Instant::now() >= until {
+                bail!("a collection is under way, and has not ended for {} s", COLLECT_WITHIN.as_secs());
+            }
+            self.serve(Duration::from_millis(1))?;
+            self.must_be_alive()?;
+        }
+        Ok(self.debugger.set_mode(mode)?)
+    }
+
+    /// Why there may have been no collection.
+    fn none_came(&mut self) -> anyhow::Error {
+        let threads = self.debugger.threads().unwrap_or_default();
+        let frozen = |thread: &&ThreadState| thread.frozen && thread.managed.is_some();
+        let frozen: Vec<_> = threads.iter().filter(frozen).map(|thread| thread.tid.to_string()).collect();
+        let worlds = self.debugger.worlds().unwrap_or_default();
+        let collecting = worlds.iter().find_map(|world| world.collecting).map(|tid| tid.to_string());
+        if let Some(tid) = collecting.filter(|tid| frozen.contains(tid)) {
+            return anyhow!(
+                "asked for, but thread {tid}, which collects, is stopped by you: `cont {tid}` lets it go on"
+            );
+        }
+        let why = match frozen.is_empty() {
+            true => "no thread of the world has allocated since; it comes with the next allocation".to_owned(),
+            false => format!("thread {} may have a lock that it needs; `cont` lets it come", frozen.join(" or ")),
+        };
+        anyhow!("asked for, but there was none within {} s: {why}", COLLECT_WITHIN.as_secs())
+    }
+
+    fn step(&mut self) -> anyhow::Result<()> {
+        if self.debugger.held().is_none() && self.debugger.threads()?.iter().all(|thread| thread.frozen) {
+            bail!("every thread is stopped, so no collection can come: `cont` first");
+        }
+        self.debugger.hold_at(PhaseSet::ALL)?;
+        self.debugger.go_on()?;
+        let until = Instant::now() + STEP_WITHIN;
+        while self.debugger.held().is_none() {
+            self.serve(LOOK)?;
+            self.must_be_alive()?;
+            if Instant::now() >= until || self.interrupted.load(Ordering::Relaxed) {
+                self.debugger.hold_at(self.holds)?;
+                bail!("no collection has come for {} s: `collect` asks for one", STEP_WITHIN.as_secs());
+            }
+        }
+        // What came with it.
+        self.drain();
+        Ok(())
+    }
+
+    fn wait(&mut self, until: Until) -> anyhow::Result<()> {
+        let begin = Instant::now();
+        while self.debugger.state() == TargetState::Alive && !self.interrupted.load(Ordering::Relaxed) {
+            let look = match until {
+                Until::Time(time) => match time.checked_sub(begin.elapsed()) {
+                    Some(left) => left.min(LOOK),
+                    None => break,
+                },
+                _ => LOOK,
+            };
+            if self.serve(look)? && until == Until::Event {
+                break;
+            }
+        }
+        self.drain();
+        Ok(())
+    }
+
+    fn memory(&mut self, at: crate::debugger::ptrace::Address, words: usize) -> anyhow::Result<()> {
+        let mut bytes = vec![0; words * 8];
+        let known = self.debugger.read_some(at, &mut bytes) / 8 * 8;
+        if known == 0 {
+            bail!("there is no memory at {at}");
+        }
+        self.say(render::memory(at, &bytes[..known]));
+        if known < bytes.len() {
+            bail!("there is no memory at {}", at.offset(known));
+        }
+        Ok(())
+    }
+
+    /// Whether a collection is held, for the prompt.
+    pub(super) fn held(&self) -> Option<HeldPhase> {
+        self.debugger.held()
+    }
+}
+
+/// An event in a line.
+fn line_of(event: &Event) -> String {
+    let phase_name = |phase: &Result<Phase, u32>| match phase {
+        Ok(phase) => phase.name().to_owned(),
+        Err(number) => format!("phase {number}"),
+    };
+    match event {
+        Event::LibraryFound { descriptor, version } => {
+            format!("a collector was found: descriptor at {descriptor}, contract version {version}")
+        }
+        Event::WorldStopped { world, epoch, by, stopped, frozen } => {
+            format!("world {world} stands (stop {epoch}, by thread {by}): {stopped} stopped for it, {frozen} by you")
+        }
+        Event::WorldStarted { world, epoch, by } => format!("world {world} runs again (stop {epoch}, by thread {by})"),
+        Event::Phase { world, phase, by, held } => {
+            let held = if *held == Held::Yes { ": held, `step` or `cont` goes on" } else { "" };
+            format!("world {world}: {} (thread {by}){held}", phase_name(phase))
+        }
+        Event::ThreadCreated { tid } => format!("thread {tid} has begun"),
+        Event::ThreadExited { tid } => format!("thread {tid} has ended"),
+        Event::MutatorCreated { tid, world, name } => format!("thread {tid} is mutator \"{name}\" of world {world}"),
+        Event::MutatorExited { tid, world } => format!("thread {tid} is no mutator of world {world} any more"),
+        Event::Signal { tid, signal, passed } => {
+            let passed = if *passed == Passed::On { "" } else { ", which it gets when it goes on" };
+            format!("signal {signal} for thread {tid}{passed}")
+        }
+        Event::GroupStopped { signal } => format!("the job is stopped by signal {signal}"),
+        Event::Continued => "the job goes on".to_owned(),
+        Event::Executed => "the process runs another program".to_owned(),
+        Event::Silent { threads } => {
+            let threads: Vec<_> = threads.iter().map(|(tid, why)| format!("thread {tid} {why}")).collect();
+            format!("a stop is left to the collector's own signals: {}", threads.join(", "))
+        }
+        Event::Refused(error) => format!("not believed: {error}"),
+        Event::Exited(code) => format!("the process has ended with {code}"),
+        Event::Killed(signal) => format!("signal {signal} has killed the process"),
+    }
+}
+
+/// The mode of that name on the command line.
+pub(super) fn mode_of(how: super::super::arguments::DebugMode) -> Mode {
+    match how {
+        super::super::arguments::DebugMode::Full => Mode::Full,
+        super::super::arguments::DebugMode::Assisted => Mode::Assisted,
+    }
+}

@@ -1,0 +1,479 @@
+//! `stopworld debug` and `stopworld attach`, used as a stranger would use them.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use assert_cmd::Command;
+use rstest::rstest;
+
+/// Far above what any of these takes, even on a machine that does other things.
+const LIMIT: Duration = Duration::from_secs(120);
+const STOPWORLD: &str = env!("CARGO_BIN_EXE_stopworld");
+/// A program that goes on until somebody ends it.
+const GRAPH: &str = "run graph --threads 2 --seconds 600 --heap-limit 64MiB";
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs the debugger with a script.
+fn scripted(script: &str, arguments: &str) -> Output {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), script).unwrap();
+    let (action, rest) = arguments.split_once(' ').unwrap();
+    Command::new(STOPWORLD)
+        .arg(action)
+        .arg("--script")
+        .arg(file.path())
+        .args(rest.split_whitespace())
+        .timeout(LIMIT)
+        .output()
+        .expect("stopworld starts")
+}
+
+fn debugged(script: &str) -> Output {
+    scripted(script, &format!("debug -- {STOPWORLD} {GRAPH}"))
+}
+
+/// What it prints, if it succeeded and said nothing else.
+fn told(output: &Output) -> String {
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!((output.status.code(), stderr.as_str()), (Some(0), ""), "{stdout}");
+    stdout
+}
+
+/// The rows of tables, cell by cell.
+fn rows(text: &str) -> Vec<Vec<String>> {
+    let cells = |line: &str| -> Vec<String> {
+        let cells: Vec<_> = line.split(['│', '┆']).map(|cell| cell.trim().to_owned()).collect();
+        cells[1..cells.len() - 1].to_vec()
+    };
+    text.lines().filter(|line| line.starts_with('│')).map(cells).collect()
+}
+
+/// A conversation with the debugger, one command at a time.
+struct Conversation {
+    child: Child,
+    input: ChildStdin,
+    lines: Receiver<String>,
+    errors: Receiver<String>,
+}
+
+fn lines_of(stream: impl Read + Send + 'static) -> Receiver<String> {
+    let (send, receive) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            if send.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receive
+}
+
+impl Conversation {
+    fn begin(arguments: &str) -> Self {
+        let mut child = std::process::Command::new(STOPWORLD)
+            .args(arguments.split_whitespace())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("stopworld starts");
+        let lines = lines_of(child.stdout.take().unwrap());
+        let errors = lines_of(child.stderr.take().unwrap());
+        Self { input: child.stdin.take().unwrap(), child, lines, errors }
+    }
+
+    fn with_graph(mode: &str) -> Self {
+        let mut talk = Self::begin(&format!("debug --keep-going --mode {mode} -- {STOPWORLD} {GRAPH}"));
+        talk.ask("cont");
+        talk
+    }
+
+    /// Says a line; what comes before the answer to a second one is the answer.
+    fn ask(&mut self, line: &str) -> String {
+        writeln!(self.input, "{line}\nhelp quit").unwrap();
+        let mut answer = String::new();
+        loop {
+            let line = self.lines.recv_timeout(LIMIT).unwrap_or_else(|_| panic!("no answer to {line}; {answer}"));
+            if line.starts_with("quit: ") {
+                return answer;
+            }
+            answer.push_str(&line);
+            answer.push('\n');
+        }
+    }
+
+    /// Says a line that is an error; the error.
+    fn wrong(&mut self, line: &str) -> String {
+        assert_eq!(self.ask(line), "");
+        self.errors.recv_timeout(LIMIT).unwrap_or_else(|_| panic!("{line} is no error"))
+    }
+
+    fn threads(&mut self) -> Vec<Vec<String>> {
+        rows(&self.ask("threads"))
+    }
+
+    /// The id of the thread of this name, which may not have begun yet.
+    fn thread(&mut self, name: &str) -> String {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            let threads = self.threads();
+            if let Some(row) = threads.iter().find(|row| row[1] == name) {
+                return row[0].clone();
+            }
+            assert!(Instant::now() < deadline, "no {name} in {threads:?}");
+            self.ask("wait 0.01");
+        }
+    }
+
+    /// Waits until the program has come to its work.
+    fn wait_for_a_collection(&mut self) {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            let status = rows(&self.ask("status"));
+            if status.iter().any(|row| row.len() == 6 && row[0] == "1" && row[1] != "0") {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{status:?}");
+            self.ask("wait 0.05");
+        }
+    }
+
+    fn end(mut self) -> Option<i32> {
+        drop(self.input);
+        self.child.wait().unwrap().code()
+    }
+}
+
+#[test]
+fn a_program_is_run_watched_and_killed_by_a_script() {
+    let stdout = told(&debugged(
+        "threads\ncont   # it stands at its beginning\nwait 1\nstatus\nstop\nthreads\ncont\ncollect\nmode\nheap\n",
+    ));
+    let rows = rows(&stdout);
+    assert!(rows.iter().any(|row| row[0] == "process" && row[1].ends_with("alive")), "{stdout}");
+    assert!(rows.iter().any(|row| row[1] == "main" && row[2] == "stopped by you" && row[3] == "1"), "{stdout}");
+    assert!(rows.iter().any(|row| row[0].ends_with("graph::Vertex") && row[1] != "0"), "{stdout}");
+    assert!(stdout.contains("is over"), "{stdout}");
+    assert!(stdout.contains("full: the debugger stops the world"), "{stdout}");
+}
+
+#[test]
+fn the_end_of_a_program_is_told_with_its_code() {
+    let output = scripted("cont\nwait\n", &format!("debug -- {STOPWORLD} run graph --heap-limit 64MiB"));
+    let stdout = told(&output);
+    assert!(stdout.contains("verified="), "the program's own output: {stdout}");
+    assert!(stdout.ends_with("the process has ended with 0\n"), "{stdout}");
+}
+
+#[rstest]
+fn a_collection_is_stepped_through_phase_by_phase(#[values("full", "assisted")] mode: &str) {
+    let phases = [
+        "suspend-begin",
+        "suspend-end",
+        "gc-start",
+        "roots-begin",
+        "roots-end",
+        "mark-begin",
+        "mark-end",
+        "weak-end",
+        "sweep-begin",
+        "sweep-end",
+        "gc-end",
+        "restart-begin",
+        "restart-end",
+    ];
+    let script = format!("cont\nwait 1\nhold suspend-begin\ncollect\nhold off\n{}", "step\n".repeat(12));
+    let stdout = told(&scripted(&script, &format!("debug --mode {mode} -- {STOPWORLD} {GRAPH}")));
+    let held: Vec<&str> =
+        stdout.lines().filter(|line| line.contains(": held")).filter_map(|line| line.split(' ').nth(2)).collect();
+    assert_eq!(held, phases, "{stdout}");
+}
+
+#[test]
+fn an_object_is_found_and_why_it_is_alive() {
+    let mut talk = Conversation::with_graph("full");
+    talk.wait_for_a_collection();
+    talk.ask("stop");
+    let status = rows(&talk.ask("status"));
+    let heap = status.iter().find(|row| row.len() == 6 && row[5].starts_with("0x")).expect("a world").clone();
+    let low = u64::from_str_radix(heap[5].split('-').next().unwrap().trim_start_matches("0x"), 16).unwrap();
+
+    // The first object with a field that leads to something which a root leads to, too: what is dead still stands there.
+    let mut found = None;
+    for block in 0..512_u64 {
+        let answer = talk.ask(&format!("object {:#x}", low + block * 16384 + 24));
+        let table = rows(&answer);
+        let Some(field) = table.iter().find(|row| row.len() == 4 && row[2].starts_with("0x")) else { continue };
+        let way = rows(&talk.ask(&format!("why-alive {}", field[2])));
+        if answer.contains("Vertex") && !way.is_empty() {
+            found = Some((table.clone(), field.clone(), way));
+            break;
+        }
+    }
+    while talk.errors.try_recv().is_ok() {}
+    let (table, field, way) = found.expect("an object with fields in the first blocks");
+    let object = table[0][1].split(' ').next().unwrap().to_owned();
+    assert!(table.iter().any(|row| row[0] == "marked"), "{table:?}");
+    let (offset, target) = (field[0].clone(), field[2].clone());
+    assert_eq!(field[1], target, "a reference is an address");
+    assert!(["stack of thread", "registers of", "root handle"].iter().any(|root| way[0][0].contains(root)), "{way:?}");
+    assert_eq!(way.last().unwrap()[1], target);
+
+    let referrers = talk.ask(&format!("referrers {target}"));
+    assert!(referrers.contains(&object) || referrers.contains(" more"), "{referrers}");
+    assert!(talk.ask(&format!("fields {object}")).contains(&target));
+
+    // Its word, read as memory.
+    let offset: u64 = offset.trim_start_matches('+').parse().unwrap();
+    let place = u64::from_str_radix(object.trim_start_matches("0x"), 16).unwrap() + offset;
+    let memory = talk.ask(&format!("x {place:#x} 1"));
+    assert!(memory.trim_end().ends_with(target.trim_start_matches("0x")), "{memory} {target}");
+    assert!(talk.end().is_some());
+}
+
+/// `.debug.inspect`: whoever was stopped where, and wherever the collection is.
+#[rstest]
+fn questions_are_answered_at_every_phase_of_a_collection(#[values("full", "assisted")] mode: &str) {
+    let mut talk = Conversation::with_graph(mode);
+    talk.wait_for_a_collection();
+    let phases =
+        ["suspend-end", "roots-begin", "mark-begin", "mark-end", "weak-end", "sweep-begin", "sweep-end", "gc-end"];
+    for phase in phases {
+        // One that comes by itself may be held there before it is asked for.
+        let held = talk.ask(&format!("hold {phase}")) + &talk.ask("collect");
+        assert!(held.contains(&format!("{phase} ")) && held.contains("held"), "{phase}: {held}");
+        let heap = talk.ask("heap");
+        assert!(heap.contains("graph::Vertex"), "{phase}: {heap}");
+        let status = rows(&talk.ask("status"));
+        let world = status.iter().find(|row| row.len() == 6 && row[5].starts_with("0x")).expect("a world");
+        assert_eq!(world[2], phase);
+        let low = u64::from_str_radix(world[5].split('-').next().unwrap().trim_start_matches("0x"), 16).unwrap();
+        for block in 0..8 {
+            for command in ["object", "referrers", "path"] {
+                // There may be no object: that is an answer too.
+                talk.ask(&format!("{command} {:#x}", low + block * 16384 + 24));
+            }
+        }
+        talk.ask("cont");
+    }
+    talk.ask("hold off");
+    talk.ask("cont");
+    while let Ok(error) = talk.errors.try_recv() {
+        assert!(error.contains("no object is"), "{error}");
+    }
+    assert!(talk.ask("collect").contains("is over"));
+    talk.end();
+}
+
+/// `.vtable.nested`
+#[rstest]
+fn a_thread_that_was_stopped_stays_so_across_a_collection(#[values("full", "assisted")] mode: &str) {
+    let mut talk = Conversation::with_graph(mode);
+    talk.wait_for_a_collection();
+    // It may be stopped with a lock in its hands that every collection needs, or in the middle of collecting: then there is no
+    // other (`.debug.frozen-owner`). Or it ends, and another one has its name.
+    let stopped = (0..20).find_map(|_| {
+        let tid = talk.thread("graph-0");
+        if talk.ask(&format!("stop {tid}")).contains("is stopped") {
+            let registers = talk.ask(&format!("registers {tid}"));
+            if talk.ask("collect").contains("is over") {
+                return Some((tid, registers));
+            }
+            talk.ask(&format!("cont {tid}"));
+            talk.ask("wait 0.1");
+        }
+        None
+    });
+    let (tid, registers) = stopped.expect("a collection while the thread is stopped");
+    while talk.errors.try_recv().is_ok() {}
+    let state = |talk: &mut Conversation, name: &str| {
+        let threads = talk.threads();
+        threads.iter().find(|row| row[1] == name).map(|row| row[2].clone()).unwrap()
+    };
+    assert_eq!(state(&mut talk, "graph-0"), "stopped by you");
+    assert_eq!(state(&mut talk, "main"), "runs");
+    assert_eq!(talk.ask(&format!("registers {tid}")), registers);
+    talk.ask(&format!("cont {tid}"));
+    assert_eq!(state(&mut talk, "graph-0"), "runs");
+    assert!(talk.wrong(&format!("cont {tid}")).contains("was not stopped"));
+    assert_eq!(talk.end(), Some(1));
+}
+
+#[test]
+fn a_backtrace_names_the_functions_of_the_program() {
+    let mut talk = Conversation::with_graph("full");
+    talk.wait_for_a_collection();
+    let tid = talk.thread("main");
+    let trace = talk.ask(&format!("backtrace {tid}"));
+    assert!(trace.starts_with("#0"), "{trace}");
+    assert!(trace.contains("stopworld::cli::execute at src/cli/mod.rs"), "{trace}");
+    assert!(!trace.contains("::h0"), "names are demangled: {trace}");
+    assert_eq!(talk.end(), Some(0));
+}
+
+#[test]
+fn births_and_ends_of_threads_are_told_to_whom_watches() {
+    let script = "watch threads on\ncont\nwait 2\nwatch threads off\nthreads\n";
+    let stdout = told(&scripted(script, &format!("debug -- {STOPWORLD} run churn --threads 2 --seconds 600")));
+    assert!(stdout.contains("is mutator \"main\" of world 1"), "{stdout}");
+    assert!(stdout.contains("has begun") && stdout.contains("has ended"), "{stdout}");
+}
+
+/// A program that runs already, ended with this.
+struct Running(Child);
+
+impl Running {
+    fn graph() -> Self {
+        let child = std::process::Command::new(STOPWORLD)
+            .args(GRAPH.split_whitespace())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("stopworld starts");
+        Self(child)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_process_that_was_attached_to_goes_on_by_itself() {
+    let mut running = Running::graph();
+    let pid = running.0.id();
+    // Until it has a world.
+    let deadline = Instant::now() + LIMIT;
+    while !told(&scripted("status\n", &format!("attach {pid}"))).contains("running") {
+        assert!(Instant::now() < deadline);
+    }
+    let stdout = told(&scripted("stop\nthreads\ncont\ncollect\ndetach\nstatus\n", &format!("attach {pid}")));
+    assert!(stdout.contains("is over") && stdout.contains("goes its own way"), "{stdout}");
+    assert!(told(&scripted("collect\n", &format!("attach {pid}"))).contains("is over"), "and again");
+    assert!(running.0.try_wait().unwrap().is_none(), "it runs on");
+}
+
+#[test]
+fn who_traces_a_process_already_is_named() {
+    let running = Running::graph();
+    let pid = running.0.id();
+    let mut first = Conversation::begin(&format!("attach {pid}"));
+    first.ask("mode");
+    let output = scripted("status\n", &format!("attach {pid}"));
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(stderr.contains(&format!("process {} traces it already", first.child.id())), "{stderr}");
+    assert_eq!(first.end(), Some(0));
+}
+
+/// The head of a program for another processor: AArch64.
+fn foreign_program() -> tempfile::TempPath {
+    use std::os::unix::fs::PermissionsExt;
+    let mut head = vec![0; 64];
+    head[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+    head[16..20].copy_from_slice(&[2, 0, 183, 0]);
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&head).unwrap();
+    file.as_file().set_permissions(std::fs::Permissions::from_mode(0o755)).unwrap();
+    file.into_temp_path()
+}
+
+#[rstest]
+#[case::no_process("attach 999999999", 1, "there is no process 999999999")]
+#[case::no_number("attach init", 2, "'init'")]
+#[case::no_such_program("debug -- /no/such/program", 1, "/no/such/program can't be run")]
+#[case::no_program("debug --", 2, "usage: stopworld debug")]
+#[case::not_executable("debug -- /etc/passwd", 1, "/etc/passwd can't be run")]
+#[case::wrong_option("debug --mode half -- true", 2, "'half'")]
+fn what_can_not_be_debugged_is_told_in_one_line(#[case] arguments: &str, #[case] code: i32, #[case] told: &str) {
+    let output = scripted("cont\n", arguments);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
+    assert!(stderr.starts_with("error: ") && stderr.lines().count() == 1, "{stderr}");
+    assert!(stderr.contains(told), "{stderr}");
+}
+
+#[test]
+fn a_program_for_another_architecture_is_refused() {
+    let program = foreign_program();
+    let output = scripted("cont\n", &format!("debug -- {}", program.display()));
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr.contains("is a program for another architecture"), "{stderr}");
+}
+
+#[test]
+fn a_process_without_a_collector_is_not_attached_to() {
+    let mut sleeper = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    let output = scripted("status\n", &format!("attach {}", sleeper.id()));
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr.contains("has no collector of this project's"), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+}
+
+#[rstest]
+#[case("thraeds\n", 1, "did you mean 'threads'?")]
+#[case("# nothing\n\nobject here\n", 3, "object: 'here' is no address")]
+#[case("object 0x10\n", 1, "object: ")]
+#[case("registers 1\n", 1, "registers: the process has no thread 1; `threads` lists them")]
+#[case("step\n", 1, "`cont` first")]
+#[case("heap\n", 1, "heap: the process has no world yet")]
+#[case("kill\nthreads\n", 2, "threads: signal 9 has killed the process")]
+fn a_script_ends_at_the_first_line_that_fails_and_names_it(
+    #[case] script: &str,
+    #[case] line: usize,
+    #[case] told: &str,
+) {
+    let output = debugged(&format!("{script}mode\n"));
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains(&format!(":{line}: ")) && stderr.contains(told), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(!stdout.contains("full: the debugger"), "the next line was not done: {stdout}");
+}
+
+#[test]
+fn the_mode_is_changed_between_two_collections() {
+    let stdout = told(&debugged("cont\nwait 1\nmode assisted\nmode\ncollect\nmode full\ncollect\nmode\n"));
+    assert!(stdout.contains("assisted: the collector") && stdout.contains("full: the debugger"), "{stdout}");
+    let output = debugged("cont\nwait 1\nhold mark-end\ncollect\nmode assisted\n");
+    assert!(text(&output.stderr).contains("mode: a collection is held"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn who_was_let_go_is_not_debugged_any_more() {
+    let output = scripted("detach\ncollect\n", &format!("debug -- {STOPWORLD} workloads"));
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr.contains(":2: collect: the process is not debugged any more"), "{stderr}");
+    assert!(text(&output.stdout).contains("binary-trees"), "it ran on by itself");
+}
+
+#[test]
+fn a_script_that_is_to_be_kept_going_is_done_to_its_end() {
+    let output = scripted("nonsense\nmode\n", &format!("debug --keep-going -- {STOPWORLD} {GRAPH}"));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("full: the debugger"));
+}
+
+/// What the README shows.
+#[test]
+fn the_commands_of_the_readme_do_what_it_says() {
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
+    let section = readme.split("\n## With a debugger\n").nth(1).expect("the section");
+    let script = section.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a script");
+    let stdout = told(&debugged(script));
+    assert!(stdout.contains("stopped by you") && stdout.contains("is over"), "{stdout}");
+}
