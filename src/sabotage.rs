@@ -64,6 +64,8 @@ guards! {
     DebugDies = "debug.dies",
     DebugAcknowledged = "debug.acknowledged",
     DebugCountedTwice = "debug.counted-twice",
+    DebugControl = "debug.control",
+    DebugLost = "debug.lost",
     EventGate = "event.gate",
     EventExact = "event.exact",
     EventObjects = "event.objects",

@@ -12,6 +12,8 @@
 //! inside the interrupted step; the signal itself is blocked meanwhile. A signal that is pending twice is delivered
 //! once.
 //!
+//! **ptrace.** A thread that a tracer has stopped stands at its next step, or where it sleeps: see [`ptrace`].
+//!
 //! The lock orders more than the real port promises (a waker's past before the woken thread's future). Protocols may
 //! not rely on that; loom sees them also in all executions in which nobody had to sleep, where it does not help.
 
@@ -21,9 +23,10 @@ use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use loom::sync::{Condvar, Mutex};
-use loom::thread;
+use crate::checker::atomic::{AtomicU32, Ordering};
+use crate::checker::{Condvar, Mutex, thread, thread_local};
+
+pub(crate) mod ptrace;
 
 /// Why [`wait`] came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,12 +41,17 @@ pub(crate) enum FutexWait {
 pub(crate) struct Kernel {
     sleepers: Mutex<Sleepers>,
     tasks: Vec<Task>,
+    tracer_waits: Condvar,
+    may_be_traced: bool,
 }
 
 #[derive(Default)]
 struct Sleepers {
     queue: Vec<Sleeper>,
     time_is_up: bool,
+    ticks: u32,
+    time_has_passed: bool,
+    ptrace: ptrace::Ptrace,
 }
 
 struct Sleeper {
@@ -55,8 +63,15 @@ struct Sleeper {
 
 struct Task {
     wakeup: Condvar,
-    pending: AtomicBool,
+    flags: AtomicU32,
 }
+
+/// A task's flag: a signal is pending.
+const PENDING: u32 = 1;
+/// A task's flag: a tracer has stopped it.
+const STOPPED: u32 = 2;
+/// A task's flag: its registers lead to `park`, which it enters when it is let go.
+const AT_PARK: u32 = 4;
 
 type Handler = Rc<dyn Fn()>;
 
@@ -66,18 +81,32 @@ struct Current {
     tid: Cell<u32>,
     handler: RefCell<Option<Handler>>,
     in_handler: Cell<bool>,
+    traced: Cell<bool>,
 }
 
-loom::thread_local! {
+thread_local! {
     static CURRENT: Current = Current::default();
 }
 
 impl Kernel {
     /// A machine for this many threads, the calling one among them: it is number 1.
     pub(crate) fn boot(threads: u32) -> Arc<Self> {
-        let task = |_| Task { wakeup: Condvar::new(), pending: AtomicBool::new(false) };
-        let kernel =
-            Arc::new(Self { sleepers: Mutex::new(Sleepers::default()), tasks: (0..threads).map(task).collect() });
+        Self::boot_for(threads, false)
+    }
+
+    /// The same, for a process that tracers come to.
+    pub(crate) fn boot_for_tracers(threads: u32) -> Arc<Self> {
+        Self::boot_for(threads, true)
+    }
+
+    fn boot_for(threads: u32, may_be_traced: bool) -> Arc<Self> {
+        let task = |_| Task { wakeup: Condvar::new(), flags: AtomicU32::new(0) };
+        let kernel = Arc::new(Self {
+            sleepers: Mutex::new(Sleepers::default()),
+            tasks: (0..threads).map(task).collect(),
+            tracer_waits: Condvar::new(),
+            may_be_traced,
+        });
         kernel.enter(1);
         kernel
     }
@@ -88,6 +117,9 @@ impl Kernel {
         thread::spawn(move || {
             kernel.enter(tid);
             body();
+            if kernel.may_be_traced {
+                kernel.ended(tid);
+            }
         })
     }
 
@@ -106,7 +138,7 @@ impl Kernel {
     pub(crate) fn signal(&self, tid: u32) {
         let sleepers = self.sleepers.lock().expect("no panic goes on");
         // Release: pairs with the Acquire in `interrupt_point`; the kernel's locks do that for a real signal.
-        self.task(tid).pending.store(true, Ordering::Release);
+        self.task(tid).flags.fetch_or(PENDING, Ordering::Release);
         if sleepers.queue.iter().any(|s| s.tid == tid) {
             self.task(tid).wakeup.notify_one();
         }
@@ -122,12 +154,16 @@ pub(crate) fn current_tid() -> u32 {
     CURRENT.with(|current| current.tid.get())
 }
 
-/// What the calling thread does when it gets a signal. Threads that never say so ignore signals.
+/// What the calling thread does when it gets a signal. Threads that never say so ignore signals, and no tracer stops them.
 pub(crate) fn on_signal(handler: impl Fn() + 'static) {
-    CURRENT.with(|current| *current.handler.borrow_mut() = Some(Rc::new(handler)));
+    let may_be_traced = kernel().may_be_traced;
+    CURRENT.with(|current| {
+        *current.handler.borrow_mut() = Some(Rc::new(handler));
+        current.traced.set(may_be_traced);
+    });
 }
 
-/// A step of a protocol: the handler may run here.
+/// A step of a protocol: the handler may run here, and a tracer may stop the thread.
 #[track_caller]
 pub(crate) fn interrupt_point() {
     let here = Location::caller();
@@ -135,15 +171,29 @@ pub(crate) fn interrupt_point() {
         true => None,
         false => current.handler.borrow().clone(),
     });
-    let Some(handler) = handler else { return };
-    let kernel = kernel();
-    let pending = &kernel.task(current_tid()).pending;
-    if pending.load(Ordering::Relaxed) && pending.swap(false, Ordering::Acquire) {
-        INTERRUPTED.lock().expect("no panic goes on").insert((here.file(), here.line()));
-        CURRENT.with(|current| current.in_handler.set(true));
-        handler();
-        CURRENT.with(|current| current.in_handler.set(false));
+    let traced = CURRENT.with(|current| current.traced.get());
+    if handler.is_none() && !traced {
+        return;
     }
+    let kernel = kernel();
+    let flags = &kernel.task(current_tid()).flags;
+    // Under a tracer the latest value: that a flag is seen late is what the thread's being late is, too.
+    let seen = if traced { flags.fetch_or(0, Ordering::AcqRel) } else { flags.load(Ordering::Relaxed) };
+    let seen = if seen & (STOPPED | AT_PARK) != 0 { ptrace::stand() } else { seen };
+    let is_pending = |flags: u32| flags & PENDING != 0;
+    if let Some(handler) = handler
+        && is_pending(seen)
+        && is_pending(flags.fetch_and(!PENDING, Ordering::Acquire))
+    {
+        INTERRUPTED.lock().expect("no panic goes on").insert((here.file(), here.line()));
+        run_as_handler(&handler);
+    }
+}
+
+fn run_as_handler(handler: &Handler) {
+    let outer = CURRENT.with(|current| current.in_handler.replace(true));
+    handler();
+    CURRENT.with(|current| current.in_handler.set(outer));
 }
 
 /// The steps (file, line) at which a handler has run so far, in all models of this process.
@@ -153,8 +203,10 @@ pub(crate) fn interrupted_steps() -> BTreeSet<(&'static str, u32)> {
 
 static INTERRUPTED: std::sync::Mutex<BTreeSet<(&'static str, u32)>> = std::sync::Mutex::new(BTreeSet::new());
 
-fn can_be_interrupted() -> bool {
-    CURRENT.with(|current| !current.in_handler.get() && current.handler.borrow().is_some())
+/// Whether a sleeping thread with these flags has something to do.
+fn is_interrupted(flags: u32) -> bool {
+    let takes_signals = CURRENT.with(|current| !current.in_handler.get() && current.handler.borrow().is_some());
+    flags & STOPPED == 0 && (takes_signals && flags & PENDING != 0 || flags & AT_PARK != 0)
 }
 
 /// FUTEX_WAIT.
@@ -168,16 +220,23 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout_ns: Option<u64>) -> 
     }
     let word = std::ptr::from_ref(word) as usize;
     let timed = timeout_ns.is_some_and(|ns| ns < u64::MAX);
-    if timed && sleepers.time_is_up {
+    if timeout_ns == Some(0) {
+        return FutexWait::TimedOut;
+    }
+    if timed && (sleepers.time_is_up || sleepers.ticks > 0) {
+        sleepers.ticks = sleepers.ticks.saturating_sub(1);
         return FutexWait::TimedOut;
     }
     sleepers.queue.push(Sleeper { word, tid, timed, ended: None });
+    if kernel.may_be_traced {
+        kernel.tracer_waits.notify_all();
+    }
     // A thread sleeps at most twice: once itself, and once in its handler.
     let mine = |queue: &[Sleeper]| queue.iter().rposition(|s| s.tid == tid).expect("queued above");
     loop {
         let at = mine(&sleepers.queue);
         let ended = match sleepers.queue[at].ended {
-            None if can_be_interrupted() && task.pending.load(Ordering::Relaxed) => Some(FutexWait::Interrupted),
+            None if is_interrupted(task.flags.load(Ordering::Relaxed)) => Some(FutexWait::Interrupted),
             ended => ended,
         };
         if let Some(ended) = ended {
@@ -202,14 +261,35 @@ pub(crate) fn time_is_up() {
     end(u32::MAX, FutexWait::TimedOut, |s| s.timed);
 }
 
+/// Whether a timed wait has run out of time since this was asked last.
+pub(crate) fn time_has_passed() -> bool {
+    std::mem::take(&mut kernel().sleepers.lock().expect("no panic goes on").time_has_passed)
+}
+
+/// One timed wait, one that sleeps now or the next one, runs out of time.
+pub(crate) fn tick() {
+    let kernel = kernel();
+    let mut sleepers = kernel.sleepers.lock().expect("no panic goes on");
+    sleepers.time_has_passed = true;
+    if kernel.end_some(&mut sleepers, 1, FutexWait::TimedOut, |s| s.timed) == 0 {
+        sleepers.ticks += 1;
+    }
+}
+
 fn end(most: u32, how: FutexWait, which: impl Fn(&Sleeper) -> bool) -> u32 {
     let kernel = kernel();
     let mut sleepers = kernel.sleepers.lock().expect("no panic goes on");
-    let mut count = 0;
-    for sleeper in sleepers.queue.iter_mut().filter(|s| s.ended.is_none() && which(s)).take(most as usize) {
-        sleeper.ended = Some(how);
-        kernel.task(sleeper.tid).wakeup.notify_one();
-        count += 1;
+    kernel.end_some(&mut sleepers, most, how, which)
+}
+
+impl Kernel {
+    fn end_some(&self, sleepers: &mut Sleepers, most: u32, how: FutexWait, which: impl Fn(&Sleeper) -> bool) -> u32 {
+        let mut count = 0;
+        for sleeper in sleepers.queue.iter_mut().filter(|s| s.ended.is_none() && which(s)).take(most as usize) {
+            sleeper.ended = Some(how);
+            self.task(sleeper.tid).wakeup.notify_one();
+            count += 1;
+        }
+        count
     }
-    count
 }

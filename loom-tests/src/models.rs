@@ -1,6 +1,9 @@
 //! The models, by what they are about.
 
+mod assisted;
+mod attach_detach;
 mod coming_and_going;
+mod full;
 mod futex;
 mod handler;
 mod late;

@@ -21,7 +21,9 @@ guards! {
     StopLate StopExitRace StopCreateRace StopTwoCollectors StopPublish StopBlocking StopStalePermit StopInterrupted
     SyncLostWake SyncTimedOut EventGate EventExact EventRecheck EventBarrier EventPublish EventBell
     MarkTermination MarkGlance
-    VtableNested VtableSwap VtableCreatedUnderLock DebugFrozenWaiter
+    VtableNested VtableSwap VtableCreatedUnderLock DebugFrozenWaiter DebugAcknowledged DebugCountedTwice DebugDies
+    DebugControl DebugLost
+    DebugLatched DebugTracerFirst DebugAskedLate DebugAgain DebugNumber DebugSignalledBefore DebugParks
 }
 
 /// Whether this process runs without the guard.

@@ -105,6 +105,10 @@ pub(crate) fn in_control(word: &AtomicU64) -> Control {
 
 /// Nobody answered for this word: nobody is in control, unless somebody else has taken over. Says whether it was still this one's.
 pub(crate) fn vacate(word: &AtomicU64, seen: Control) -> bool {
+    if removed(Guard::DebugControl) {
+        word.store(0, Ordering::Relaxed);
+        return true;
+    }
     word.compare_exchange(seen.0, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
 }
 
@@ -163,7 +167,7 @@ impl Receipt {
 /// The contract by which the present stop of a world was begun, and whether the debugger has been lost since.
 ///
 /// A debugger that is lost in mid-stop does not make the stop one without a debugger: what was scanned on its word may not be used
-/// (`.debug.dies`). So the word stays until the stop is over.
+/// (`.debug.dies`, `.debug.lost`). So the word stays until the stop is over.
 #[derive(Debug)]
 pub(crate) struct Agreed {
     word: AtomicU64,
@@ -191,6 +195,9 @@ impl Agreed {
 
     /// The debugger did not answer.
     pub(crate) fn lose(&self) {
+        if removed(Guard::DebugLost) {
+            self.word.store(0, Ordering::Relaxed);
+        }
         self.lost.store(1, Ordering::Relaxed);
     }
 

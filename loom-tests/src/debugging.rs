@@ -1,0 +1,715 @@
+//! A process with a bridge, and a debugger, for the models.
+//!
+//! The words that the two exchange are the shipped ones (`debugger/protocol.rs`, `world/handshake.rs`). What the bridge does with
+//! them is played here in the order of `debugger/bridge.rs`: that file stops real threads and can't run under a model checker.
+//!
+//! What a model wants to know:
+//!
+//! * **Nobody runs during a scan whose result is used.** Each thread counts its steps; the scan notes the counts, and whoever uses what was
+//!   marked finds them unchanged. From then on to the start the collector owns a cell of each thread's that the thread touches
+//!   with every step: the model checker reports an access that nothing orders.
+//! * **Nobody is left stopped, nobody waits for ever.** Every thread comes to its end, or the checker finds a deadlock.
+//! * **What was stopped stays stopped**, until its user lets it go.
+//!
+//! The debugger dies at the step that the model says; what the other threads are at by then is up to the checker.
+
+use std::cell::Cell;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::checker::thread;
+use crate::debugger::protocol::{
+    Agreed, Answer, Control, Member, Mode, Receipt, Standing, all_stand, in_control, newly_frozen, vacate,
+};
+use crate::kernel::{self, Kernel, ptrace};
+use crate::sabotage::{Guard, removed};
+use crate::sync::lock::Patience;
+use crate::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell};
+use crate::world::handshake::{Epoch, Handshake, Held, Holder, Parked, Place, StopState};
+use crate::world::locks::WorldLocks;
+
+/// What `stack_ptr` and `saved_sp` say here.
+const BY_ITSELF: u32 = 1;
+const BY_DEBUGGER: u32 = 2;
+
+/// A managed thread.
+pub(crate) struct Thread {
+    pub(crate) tid: u32,
+    pub(crate) state: StopState,
+    frozen: AtomicU64,
+    counted: AtomicU32,
+    undisturbed: AtomicU32,
+    stack_ptr: AtomicU32,
+    saved_sp: AtomicU32,
+    registers: UnsafeCell<u32>,
+    heap: UnsafeCell<u32>,
+    steps: AtomicU32,
+    listed: AtomicU32,
+}
+
+/// The process.
+pub(crate) struct Process {
+    pub(crate) kernel: Arc<Kernel>,
+    pub(crate) threads: Vec<Thread>,
+    list_changes: bool,
+    locks: WorldLocks,
+    handshake: Handshake,
+    control: AtomicU64,
+    agreed: Agreed,
+    tracer: Cell<u32>,
+    answer: Cell<u64>,
+    answered: Cell<bool>,
+    epoch: Cell<u64>,
+    sequence: AtomicU64,
+    /// How many collections have used what they marked, and how many could not.
+    pub(crate) used: Cell<u32>,
+    pub(crate) discarded: Cell<u32>,
+}
+
+// SAFETY: the cells of `std` belong to the collecting thread; the others are the checker's, which looks for accesses that nothing
+// orders.
+unsafe impl Sync for Process {}
+// SAFETY: as above.
+unsafe impl Send for Process {}
+
+/// Who waits as long as it takes.
+struct Forever;
+
+impl Patience for Forever {
+    fn slice(&mut self, wait: &mut dyn FnMut(u64)) -> bool {
+        wait(u64::MAX);
+        true
+    }
+}
+
+/// What a debugger is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Notice {
+    StopWorld,
+    StartWorld,
+    Again,
+    Phase,
+    Created,
+    Exited,
+}
+
+struct Request {
+    receipt: Receipt,
+    notice: Notice,
+    mode: Option<Mode>,
+    epoch: u64,
+}
+
+/// The process of one execution; every thread of the model has a clone.
+#[derive(Clone)]
+pub(crate) struct Target(Arc<Process>);
+
+impl Deref for Target {
+    type Target = Process;
+
+    fn deref(&self) -> &Process {
+        &self.0
+    }
+}
+
+impl Target {
+    /// A process with these many managed threads, all attached. Thread 1 is the calling one, which collects; `others` more are no
+    /// managed ones.
+    pub(crate) fn new(others: u32, threads: u32) -> Self {
+        Self::with_attached(others, threads, threads)
+    }
+
+    /// The same, of which only the first are attached.
+    pub(crate) fn with_attached(others: u32, threads: u32, attached: u32) -> Self {
+        let thread = |i| Thread {
+            tid: 2 + others + i,
+            state: StopState::new(),
+            frozen: AtomicU64::new(0),
+            counted: AtomicU32::new(0),
+            undisturbed: AtomicU32::new(0),
+            stack_ptr: AtomicU32::new(0),
+            saved_sp: AtomicU32::new(0),
+            registers: UnsafeCell::new(0),
+            heap: UnsafeCell::new(0),
+            steps: AtomicU32::new(0),
+            listed: AtomicU32::new(u32::from(i < attached)),
+        };
+        let threads: Vec<Thread> = (0..threads).map(thread).collect();
+        threads[..attached as usize].iter().for_each(|thread| thread.state.attach());
+        Self(Arc::new(Process {
+            kernel: Kernel::boot_for_tracers(1 + others + threads.len() as u32),
+            list_changes: attached as usize != threads.len(),
+            threads,
+            locks: WorldLocks::new(),
+            handshake: Handshake::new(),
+            control: AtomicU64::new(0),
+            agreed: Agreed::new(),
+            tracer: Cell::new(0),
+            answer: Cell::new(0),
+            answered: Cell::new(false),
+            epoch: Cell::new(0),
+            sequence: AtomicU64::new(1),
+            used: Cell::new(0),
+            discarded: Cell::new(0),
+        }))
+    }
+
+    /// Runs managed thread `i`. At its end it is in a blocking region, for good.
+    pub(crate) fn run(&self, i: usize, body: impl FnOnce(&Target) + Send + 'static) -> thread::JoinHandle<()> {
+        let target = self.clone();
+        self.kernel.spawn(self.threads[i].tid, move || {
+            let inner = target.clone();
+            kernel::on_signal(move || inner.handler(i));
+            body(&target);
+        })
+    }
+
+    /// Runs a thread that is not managed: a debugger.
+    pub(crate) fn outside(&self, tid: u32, body: impl FnOnce(&Target) + Send + 'static) -> thread::JoinHandle<()> {
+        let target = self.clone();
+        self.kernel.spawn(tid, move || body(&target))
+    }
+}
+
+// What managed thread `i` does.
+impl Process {
+    fn publish(&self, i: usize) {
+        self.threads[i].saved_sp.store(BY_ITSELF, Ordering::Relaxed);
+        self.threads[i].stack_ptr.store(BY_ITSELF, Ordering::Relaxed);
+    }
+
+    /// The suspend signal's handler, and `park`.
+    fn handler(&self, i: usize) {
+        let _: Parked = self.threads[i].state.park_if_held(&self.handshake, || self.publish(i));
+    }
+
+    /// Touches collected memory.
+    pub(crate) fn work(&self, i: usize) {
+        let thread = &self.threads[i];
+        kernel::interrupt_point();
+        thread.steps.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the checker looks whether somebody else is at it.
+        thread.heap.with_mut(|heap| unsafe { *heap += 1 });
+        kernel::interrupt_point();
+    }
+
+    /// Becomes a managed thread.
+    pub(crate) fn attach(&self, i: usize) {
+        let enlist = || {
+            self.threads[i].state.attach();
+            self.threads[i].listed.store(1, Ordering::Release);
+        };
+        self.locks.thread_created(enlist, |()| self.tell_whoever(Notice::Created));
+    }
+
+    /// Is none any more.
+    pub(crate) fn exit(&self, i: usize) {
+        let delist = || {
+            self.threads[i].listed.store(0, Ordering::Release);
+            self.threads[i].state.detach(&self.handshake);
+        };
+        let gone = self.locks.thread_exited(|| false, || self.tell_whoever(Notice::Exited), delist);
+        assert!(gone.is_some(), "nobody suspends it by the handshake");
+    }
+
+    /// Enters a blocking region.
+    pub(crate) fn block(&self, i: usize) {
+        self.threads[i].state.enter_blocking(&self.handshake, || self.publish(i));
+    }
+
+    fn steps(&self, i: usize) -> u32 {
+        // The latest value, whatever is ordered.
+        self.threads[i].steps.fetch_add(0, Ordering::AcqRel)
+    }
+}
+
+// What the collecting thread does.
+impl Process {
+    fn listed(&self) -> impl Iterator<Item = usize> + '_ {
+        let listed = |i: &usize| !self.list_changes || self.threads[*i].listed.load(Ordering::Acquire) != 0;
+        (0..self.threads.len()).filter(listed)
+    }
+
+    fn members(&self) -> impl Iterator<Item = Member<'_>> {
+        self.listed().map(|i| self.member(i))
+    }
+
+    fn member(&self, i: usize) -> Member<'_> {
+        let Thread { state, frozen, counted, undisturbed, .. } = &self.threads[i];
+        Member { state, frozen, counted, undisturbed }
+    }
+
+    fn tell(&self, control: Control, notice: Notice) -> Answer {
+        let receipt = Receipt::new(self.sequence.fetch_add(1, Ordering::Relaxed));
+        let is_of_a_stop = !matches!(notice, Notice::Created | Notice::Exited);
+        let epoch = if is_of_a_stop { self.epoch.get() } else { 0 };
+        let request = Request { receipt, notice, mode: control.mode(), epoch };
+        ptrace::notify(std::ptr::from_ref(&request) as usize);
+        request.receipt.answer()
+    }
+}
+
+/// Any length of time that ends.
+const A_WHILE: u64 = 1;
+
+/// Whom the collector asks in a stop.
+struct Asker {
+    first: Cell<bool>,
+    counts: Cell<bool>,
+}
+
+// The bridge, in the order of `debugger/bridge.rs` and `world/ask.rs`.
+impl Process {
+    fn lose(&self, control: Control) {
+        if self.agreed.control().is_of_the_same(control) {
+            self.agreed.lose();
+        }
+        vacate(&self.control, control);
+    }
+
+    fn tell_or_lose(&self, control: Control, notice: Notice) -> Answer {
+        let answer = self.tell(control, notice);
+        if answer == Answer::Nobody {
+            self.lose(control);
+        }
+        answer
+    }
+
+    /// Tells whoever is in control, if anybody is.
+    pub(crate) fn tell_whoever(&self, notice: Notice) {
+        let control = in_control(&self.control);
+        if control.mode().is_some() {
+            self.tell_or_lose(control, notice);
+        }
+    }
+
+    fn look_for_tracer(&self, control: Control) -> Option<u32> {
+        let tracer = self.kernel.tracer();
+        if tracer == 0 {
+            self.lose(control);
+        }
+        (tracer != 0).then_some(tracer)
+    }
+
+    fn hold(&self, tell: impl Fn(usize)) -> Epoch {
+        let listed: Vec<usize> = self.listed().collect();
+        let epoch = self.handshake.begin(Holder::Collection, listed.len() as u32);
+        let mut satisfied = 0;
+        for i in listed {
+            match self.threads[i].state.hold(Holder::Collection, epoch) {
+                Held::Already => satisfied += 1,
+                Held::MustPark => tell(i),
+            }
+        }
+        self.handshake.satisfied(Holder::Collection, epoch, satisfied);
+        epoch
+    }
+
+    fn signal(&self, i: usize) {
+        self.kernel.signal(self.threads[i].tid);
+    }
+
+    fn stop_world(&self, with_contract: bool) {
+        self.epoch.set(self.epoch.get() + 1);
+        self.listed().for_each(|i| self.threads[i].stack_ptr.store(0, Ordering::Relaxed));
+        let control = if with_contract { in_control(&self.control) } else { Control::NOBODY };
+        self.agreed.begin(if control.mode().is_some() { control } else { Control::NOBODY });
+        self.tracer.set(0);
+        match control.mode() {
+            Some(Mode::Full) => self.stop_full(control),
+            _ => {
+                let epoch = self.hold(|i| self.signal(i));
+                self.wait(epoch);
+            }
+        }
+    }
+
+    fn stop_full(&self, control: Control) {
+        let epoch = self.hold(|_| ());
+        if let Some(tracer) = self.look_for_tracer(control)
+            && let Answer::Acknowledged(answer) = self.tell_or_lose(control, Notice::StopWorld)
+        {
+            self.answer.set(answer);
+            self.tracer.set(if removed(Guard::DebugTracerFirst) { self.kernel.tracer() } else { tracer });
+            self.handshake.close(Holder::Collection);
+            return;
+        }
+        // As without a debugger, from here on. Some may have been stopped, and let go by its death.
+        self.agreed.end();
+        self.listed().filter(|i| !self.threads[*i].state.has_answered()).for_each(|i| self.signal(i));
+        self.wait(epoch);
+    }
+
+    /// Waits until all stand, and asks a debugger for those who can't answer.
+    fn wait(&self, epoch: Epoch) {
+        let asker = Asker { first: Cell::new(true), counts: Cell::new(false) };
+        let answered = self.ask_for_answers(&asker);
+        self.handshake.satisfied(Holder::Collection, epoch, answered);
+        let mut slice = A_WHILE;
+        loop {
+            let outstanding = self.handshake.wait_slice(Holder::Collection, slice);
+            slice = A_WHILE;
+            if self.all_stand(&asker, outstanding) {
+                break;
+            }
+            if outstanding == 0 {
+                // A glance.
+                thread::yield_now();
+            }
+            if kernel::time_has_passed() && !removed(Guard::DebugAgain) {
+                self.listed().filter(|i| !self.stands(&asker, *i)).for_each(|i| self.signal(i));
+                let answered = self.ask_for_answers(&asker);
+                self.handshake.satisfied(Holder::Collection, epoch, answered);
+                // Slices end by themselves; here it is enough if this one does.
+                slice = 0;
+            }
+        }
+        for thread in self.listed().map(|i| &self.threads[i]).filter(|thread| thread.state.has_answered()) {
+            thread.stack_ptr.store(thread.saved_sp.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
+    fn stands(&self, asker: &Asker, i: usize) -> bool {
+        match self.member(i).standing(self.epoch.get()) {
+            Standing::ByItself => true,
+            Standing::Frozen => asker.counts.get(),
+            Standing::No => false,
+        }
+    }
+
+    fn all_stand(&self, asker: &Asker, outstanding: u32) -> bool {
+        if asker.counts.get() {
+            all_stand(self.members(), self.epoch.get(), outstanding)
+        } else {
+            outstanding == 0 && (!self.answered.get() || self.listed().all(|i| self.stands(asker, i)))
+        }
+    }
+
+    fn ask_for_answers(&self, asker: &Asker) -> u32 {
+        let first = asker.first.replace(false);
+        if first && self.answered.replace(false) {
+            self.members().for_each(|member| member.forget());
+        }
+        if first && self.agreed.control().mode() != Some(Mode::Assisted) {
+            return 0;
+        }
+        asker.counts.set(false);
+        let control = in_control(&self.control);
+        if control.mode().is_none() {
+            return 0;
+        }
+        let Some(tracer) = self.look_for_tracer(control) else { return 0 };
+        let notice = if first { Notice::StopWorld } else { Notice::Again };
+        if self.tell_or_lose(control, notice) == Answer::Nobody {
+            return 0;
+        }
+        asker.counts.set(true);
+        self.tracer.set(tracer);
+        let newly = newly_frozen(self.members(), self.epoch.get());
+        self.answered.set(self.answered.get() || newly != 0);
+        newly
+    }
+
+    /// Asked after marking.
+    fn still_holds(&self) -> bool {
+        if self.tracer.get() == 0 {
+            return true;
+        }
+        let agreed = if removed(Guard::DebugLatched) { in_control(&self.control) } else { self.agreed.control() };
+        match agreed.mode() {
+            Some(Mode::Full) => self.holds_full(),
+            _ => self.holds_assisted(),
+        }
+    }
+
+    fn holds_full(&self) -> bool {
+        if self.answer.get() & Answer::PARKED_ON_DEATH == 0 && !removed(Guard::DebugSignalledBefore) {
+            // Before the look: should the debugger die after it, they take the signal and park.
+            self.listed().for_each(|i| self.signal(i));
+        }
+        if self.is_still_traced() {
+            return true;
+        }
+        self.until(|| self.listed().all(|i| self.threads[i].state.has_answered()));
+        false
+    }
+
+    fn is_still_traced(&self) -> bool {
+        let same = self.kernel.tracer() == self.tracer.get();
+        let agreed = self.agreed.control();
+        let stands = same && (agreed == Control::NOBODY || self.agreed.stands(&self.control));
+        if !stands && agreed != Control::NOBODY {
+            self.lose(agreed);
+        }
+        stands || removed(Guard::DebugDies)
+    }
+
+    fn holds_assisted(&self) -> bool {
+        if !self.answered.get() {
+            return true;
+        }
+        let frozen = |i: &usize| self.member(*i).standing(self.epoch.get()) == Standing::Frozen;
+        let stands = |i: usize| {
+            let Thread { state, tid, .. } = &self.threads[i];
+            state.has_answered() || self.kernel.is_stopped(*tid)
+        };
+        if !self.is_still_traced() {
+            return false;
+        }
+        self.listed().filter(frozen).for_each(|i| self.until(|| stands(i)));
+        true
+    }
+
+    fn until(&self, holds: impl Fn() -> bool) {
+        while !holds() {
+            thread::yield_now();
+        }
+    }
+
+    fn start_world(&self) {
+        let control = self.agreed.end();
+        self.listed().for_each(|i| self.threads[i].state.release(Holder::Collection));
+        if control != Control::NOBODY {
+            self.tell_or_lose(control, Notice::StartWorld);
+        }
+    }
+
+    /// A collection: stop, mark, use what was marked if the stop still holds, start; if it does not, once more.
+    pub(crate) fn collect(&self) {
+        let _locks = self.list_changes.then(|| {
+            let locks = self.locks.for_stop(|take| take(), &mut Forever);
+            locks.expect("patient forever")
+        });
+        if !self.collect_once(true) {
+            assert!(self.collect_once(false), "the repeat is not used");
+        }
+    }
+
+    fn collect_once(&self, with_contract: bool) -> bool {
+        self.stop_world(with_contract);
+        let listed: Vec<usize> = self.listed().collect();
+        let marked: Vec<u32> = listed.iter().map(|i| self.mark(*i)).collect();
+        let control = in_control(&self.control);
+        if control.wants_phases() && self.agreed.stands(&self.control) {
+            self.tell_or_lose(control, Notice::Phase);
+        }
+        let held = removed(Guard::DebugAskedLate) || self.still_holds();
+        if held {
+            // Weak references are cleared, caches taken back.
+            for (i, steps) in listed.iter().zip(marked) {
+                assert_eq!(self.steps(*i), steps, "a mutator ran during a scan whose result is used");
+                // SAFETY: the checker looks whether somebody else is at it.
+                self.threads[*i].heap.with_mut(|heap| unsafe { *heap += 100 });
+            }
+        }
+        let held = held && (!removed(Guard::DebugAskedLate) || self.still_holds());
+        let count = if held { &self.used } else { &self.discarded };
+        count.set(count.get() + 1);
+        self.start_world();
+        held
+    }
+
+    /// Scans a thread's stack and registers; says how many steps it had made.
+    fn mark(&self, i: usize) -> u32 {
+        let thread = &self.threads[i];
+        let steps = self.steps(i);
+        let stack_ptr = thread.stack_ptr.load(Ordering::Relaxed);
+        if stack_ptr == 0 && self.kernel.has_ended(thread.tid) {
+            return steps;
+        }
+        assert!(stack_ptr != 0, "nobody has written the stack pointer of a standing thread");
+        if stack_ptr == BY_DEBUGGER {
+            // SAFETY: the checker looks whether somebody writes it.
+            assert!(thread.registers.with(|registers| unsafe { *registers }) != 0);
+        }
+        steps
+    }
+}
+
+/// A debugger: what it does next is up to the model.
+pub(crate) struct Debugger {
+    target: Target,
+    process: u32,
+    control: Control,
+    /// Those that its user has stopped.
+    pub(crate) user_stopped: Vec<usize>,
+    /// Those that it has stopped for a collection.
+    stopped: Vec<usize>,
+    answer: u64,
+    steps_to_live: u32,
+}
+
+/// It was killed.
+#[derive(Debug)]
+pub(crate) struct Killed;
+
+/// Lives as long as it wants.
+pub(crate) const IMMORTAL: u32 = u32::MAX;
+
+impl Debugger {
+    /// A debugger with this number, which is its process id and what it writes in its word. It dies before its step number `steps`.
+    pub(crate) fn new(target: &Target, mode: u64, number: u32, answer: u64, steps: u32) -> Self {
+        Self {
+            target: target.clone(),
+            process: number,
+            control: Control(mode | u64::from(number) << 32),
+            user_stopped: Vec::new(),
+            stopped: Vec::new(),
+            answer,
+            steps_to_live: steps,
+        }
+    }
+
+    /// A step of its protocol, before which it may die.
+    fn step(&mut self) -> Result<(), Killed> {
+        if self.steps_to_live == 0 {
+            self.target.kernel.tracer_dies();
+            return Err(Killed);
+        }
+        self.steps_to_live -= 1;
+        Ok(())
+    }
+
+    /// Seizes the process, and says that it is in control.
+    pub(crate) fn attach(&mut self) -> Result<(), Killed> {
+        self.step()?;
+        while !self.target.kernel.attach_tracer(self.process) {
+            thread::yield_now();
+        }
+        self.step()?;
+        // A swap: to loom, a store that comes before a compare-exchange in time may be overwritten by it all the same.
+        self.target.control.swap(self.control.0, Ordering::AcqRel);
+        self.step()
+    }
+
+    /// Whether the process says so.
+    pub(crate) fn is_in_control(&self) -> bool {
+        in_control(&self.target.control) == self.control
+    }
+
+    /// How many steps a thread has made.
+    pub(crate) fn steps_of(&self, i: usize) -> u32 {
+        self.target.steps(i)
+    }
+
+    /// Its user stops a thread.
+    pub(crate) fn freeze(&mut self, i: usize) -> Result<(), Killed> {
+        if self.target.kernel.stop_thread(self.target.threads[i].tid) {
+            self.user_stopped.push(i);
+        }
+        self.step()
+    }
+
+    /// Its user lets it go.
+    pub(crate) fn thaw(&mut self, i: usize) -> Result<(), Killed> {
+        self.user_stopped.retain(|stopped| *stopped != i);
+        self.target.kernel.continue_thread(self.target.threads[i].tid);
+        self.step()
+    }
+
+    /// Lets it go, sees it stop by its signal, and is killed before it passes that on.
+    pub(crate) fn thaw_and_die_with_its_signal(&mut self, i: usize) -> Killed {
+        self.target.kernel.swallow_signal(self.target.threads[i].tid);
+        self.target.kernel.tracer_dies();
+        Killed
+    }
+
+    /// Waits for a notification, and says which it is; the notifying thread stands until it is served.
+    pub(crate) fn wait(&mut self) -> Result<Option<Notice>, Killed> {
+        let Some((_, address)) = self.target.kernel.next_notification() else { return Ok(None) };
+        // SAFETY: the notifying thread stands until we let it go on.
+        let request = unsafe { &*(address as *const Request) };
+        Ok(Some(request.notice))
+    }
+
+    /// Serves one notification, and says which it was; `None`: there will be none.
+    pub(crate) fn serve(&mut self) -> Result<Option<Notice>, Killed> {
+        let Some((tid, address)) = self.target.kernel.next_notification() else { return Ok(None) };
+        // SAFETY: the notifying thread stands until we let it go on.
+        let request = unsafe { &*(address as *const Request) };
+        self.step()?;
+        match (request.notice, request.mode) {
+            (Notice::StopWorld, Some(Mode::Full)) => self.stop_all()?,
+            (Notice::StopWorld | Notice::Again, _) => self.answer_for_the_frozen(request.epoch)?,
+            (Notice::StartWorld, Some(Mode::Full)) => self.restore_all()?,
+            _ => {}
+        }
+        request.receipt.sign(self.answer);
+        self.step()?;
+        let notice = request.notice;
+        self.target.kernel.end_notification(tid);
+        self.step()?;
+        Ok(Some(notice))
+    }
+
+    fn write_registers(&self, i: usize) {
+        let thread = &self.target.threads[i];
+        // SAFETY: the checker looks whether somebody else is at it.
+        thread.registers.with_mut(|registers| unsafe { *registers += 1 });
+        thread.stack_ptr.store(BY_DEBUGGER, Ordering::Relaxed);
+    }
+
+    fn stop_all(&mut self) -> Result<(), Killed> {
+        for i in self.target.clone().listed() {
+            let tid = self.target.threads[i].tid;
+            if self.user_stopped.contains(&i) || self.target.kernel.stop_thread(tid) {
+                self.stopped.push(i);
+            }
+            self.step()?;
+        }
+        for i in self.stopped.clone() {
+            self.write_registers(i);
+            if self.answer & Answer::PARKED_ON_DEATH != 0 && !removed(Guard::DebugParks) {
+                self.target.kernel.point_at_park(self.target.threads[i].tid);
+            }
+        }
+        self.step()
+    }
+
+    fn restore_all(&mut self) -> Result<(), Killed> {
+        for i in std::mem::take(&mut self.stopped) {
+            let tid = self.target.threads[i].tid;
+            self.target.kernel.point_back(tid);
+            if !self.user_stopped.contains(&i) {
+                self.target.kernel.continue_thread(tid);
+            }
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    fn answer_for_the_frozen(&mut self, epoch: u64) -> Result<(), Killed> {
+        for i in self.user_stopped.clone() {
+            let member = self.target.member(i);
+            if member.state.place() == Place::Running {
+                self.write_registers(i);
+                member.freeze(epoch);
+            }
+        }
+        self.step()
+    }
+
+    /// Is killed; another debugger, of this number, has seized the process at once, and has not said yet that it is in control.
+    pub(crate) fn is_replaced_by(&mut self, number: u32) {
+        self.target.kernel.tracer_dies();
+        assert!(self.target.kernel.attach_tracer(number), "there is nobody else");
+        self.process = number;
+        self.control = Control(self.control.0 & 0xffff_ffff | u64::from(number) << 32);
+        self.stopped.clear();
+        self.user_stopped.clear();
+    }
+
+    /// Attaches once more, under another contract and another number; the same process as before.
+    pub(crate) fn comes_again_as(&mut self, mode: u64, number: u32) -> Result<(), Killed> {
+        self.stopped.clear();
+        self.user_stopped.clear();
+        self.control = Control(mode | u64::from(number) << 32);
+        self.attach()
+    }
+
+    /// Gives up control, and lets all go.
+    pub(crate) fn detach(&mut self) {
+        vacate(&self.target.control, self.control);
+        self.target.kernel.tracer_dies();
+    }
+}

@@ -1,0 +1,187 @@
+//! The assisted contract: a debugger answers for the threads that its user holds frozen.
+
+use crate::check::Preemptions::{self, AtMost};
+use crate::check::{Fault, explore, must_fail_without};
+use crate::debugger::protocol::Control;
+use crate::debugging::{Debugger, IMMORTAL, Killed, Notice, Target};
+use crate::kernel;
+use crate::sabotage::Guard;
+
+fn debugger(target: &Target, wishes: u64, steps: u32) -> Debugger {
+    Debugger::new(target, Control::ASSISTED | wishes, 7, 0, steps)
+}
+
+/// Threads that work, a debugger that goes on with `then` when it has attached and frozen the first, and so many collections, all of
+/// which use what they mark.
+fn frozen_first(
+    threads: usize,
+    collections: u32,
+    wishes: u64,
+    steps: u32,
+    then: impl FnOnce(&mut Debugger) -> Result<(), Killed> + Send + 'static,
+) {
+    let target = Target::new(1, threads as u32);
+    let spawn = |i| {
+        target.run(i, move |target| {
+            if i == 0 {
+                target.work(i);
+            }
+            target.block(i);
+        })
+    };
+    let handles: Vec<_> = (0..threads).map(spawn).collect();
+    let mut debugger = debugger(&target, wishes, steps);
+    let attached = debugger.attach().and_then(|()| debugger.freeze(0));
+    let debugger = target.outside(2, move |_| {
+        let _: Result<(), Killed> = attached.and_then(|()| then(&mut debugger));
+    });
+    (0..collections).for_each(|_| target.collect());
+    target.kernel.no_more_notifications();
+    assert_eq!(target.used.get(), collections);
+    debugger.join().expect("the checker reports what fails");
+    handles.into_iter().for_each(|h| h.join().expect("the checker reports what fails"));
+}
+
+fn serves_to_the_end(debugger: &mut Debugger) -> Result<(), Killed> {
+    while debugger.serve()?.is_some() {}
+    debugger.detach();
+    Ok(())
+}
+
+/// It acknowledges late.
+fn let_go_in_mid_stop(debugger: &mut Debugger) -> Result<(), Killed> {
+    assert_eq!(debugger.serve()?, Some(Notice::StopWorld));
+    debugger.thaw(0)?;
+    serves_to_the_end(debugger)
+}
+
+#[test]
+fn a_frozen_thread_that_is_let_go_in_mid_stop() {
+    explore("assisted, a frozen thread is let go in mid-stop", AtMost(2), || {
+        frozen_first(1, 1, 0, IMMORTAL, let_go_in_mid_stop);
+    });
+}
+
+/// The acknowledgement of the first stop may come in the second.
+#[test]
+fn a_frozen_thread_that_is_let_go_and_two_stops() {
+    explore("assisted, a frozen thread is let go, 2 stops", AtMost(1), || {
+        frozen_first(1, 2, 0, IMMORTAL, let_go_in_mid_stop);
+    });
+}
+
+/// When it has been counted for sure.
+#[test]
+fn a_frozen_thread_that_is_let_go_while_another_one_runs() {
+    explore("assisted, a frozen thread is let go, another one runs", AtMost(1), || {
+        frozen_first(2, 1, 0, IMMORTAL, |debugger| {
+            assert_eq!(debugger.serve()?, Some(Notice::StopWorld));
+            kernel::tick();
+            debugger.serve()?;
+            debugger.thaw(0)?;
+            serves_to_the_end(debugger)
+        });
+    });
+}
+
+#[test]
+fn a_late_acknowledgement_that_counts_twice_is_caught() {
+    must_fail_without(
+        Guard::DebugCountedTwice,
+        "models::assisted::a_frozen_thread_that_is_let_go_while_another_one_runs",
+        Fault::Claim("nobody has written the stack pointer of a standing thread"),
+    );
+}
+
+/// What was stopped stays stopped.
+#[test]
+fn a_frozen_thread_stays_frozen_from_stop_to_start() {
+    explore("assisted, a thread stays frozen", AtMost(2), || {
+        frozen_first(1, 1, 0, IMMORTAL, |debugger| {
+            let before = debugger.steps_of(0);
+            assert_eq!(debugger.serve()?, Some(Notice::StopWorld));
+            assert_eq!(debugger.serve()?, Some(Notice::StartWorld));
+            assert_eq!(debugger.steps_of(0), before, "a frozen thread ran");
+            debugger.thaw(0)?;
+            serves_to_the_end(debugger)
+        });
+    });
+}
+
+/// At each step of its protocol.
+#[test]
+fn a_debugger_that_dies() {
+    for steps in 0..12 {
+        explore(&format!("assisted, death before step {steps}"), AtMost(1), move || {
+            frozen_first(1, 1, 0, steps, serves_to_the_end);
+        });
+    }
+}
+
+/// The kernel forgets a signal by which a thread has stopped for a tracer that then dies. Here that happens when all is marked and the
+/// collector has not looked yet; if it happens after that, the thread runs (a limit that the bridge documents).
+#[test]
+fn a_debugger_that_dies_with_the_signal_in_its_hand() {
+    explore("assisted, death with the signal in its hand", AtMost(2), || {
+        let lives = |debugger: &mut Debugger| {
+            while debugger.wait()? != Some(Notice::Phase) {
+                debugger.serve()?;
+            }
+            Err(debugger.thaw_and_die_with_its_signal(0))
+        };
+        frozen_first(1, 1, Control::PHASES, IMMORTAL, lives);
+    });
+}
+
+#[test]
+fn a_death_that_nobody_looks_for_is_caught() {
+    let model = "models::assisted::a_debugger_that_dies_with_the_signal_in_its_hand";
+    must_fail_without(Guard::DebugDies, model, Fault::RanInScan);
+}
+
+/// A debugger that freezes a thread when the stop has begun already; or that comes only then.
+fn frozen_in_mid_stop(attach_first: bool, preemptions: Preemptions, name: &'static str) {
+    explore(name, preemptions, move || {
+        let target = Target::new(1, 1);
+        let mutator = target.run(0, |target| {
+            target.work(0);
+            target.block(0);
+        });
+        let mut debugger = debugger(&target, 0, IMMORTAL);
+        let attached = if attach_first { debugger.attach() } else { Ok(()) };
+        let debugger = target.outside(2, move |_| {
+            let mut lives = || {
+                match attach_first {
+                    true => assert_eq!(debugger.serve()?, Some(Notice::StopWorld)),
+                    false => debugger.attach()?,
+                }
+                debugger.freeze(0)?;
+                // The collector's patience ends, if it waits.
+                kernel::tick();
+                while debugger.serve()?.is_some() {}
+                debugger.thaw(0)
+            };
+            let _: Result<(), Killed> = attached.and_then(|()| lives());
+        });
+        target.collect();
+        target.kernel.no_more_notifications();
+        debugger.join().expect("the checker reports what fails");
+        mutator.join().expect("the checker reports what fails");
+    });
+}
+
+#[test]
+fn a_thread_that_is_frozen_in_mid_stop() {
+    frozen_in_mid_stop(true, AtMost(2), "assisted, frozen in mid-stop");
+}
+
+#[test]
+fn a_debugger_that_comes_and_freezes_in_mid_stop() {
+    frozen_in_mid_stop(false, AtMost(2), "assisted, attach and freeze in mid-stop");
+}
+
+#[test]
+fn a_collector_that_asks_only_once_is_caught() {
+    let model = "models::assisted::a_thread_that_is_frozen_in_mid_stop";
+    must_fail_without(Guard::DebugAgain, model, Fault::Deadlock);
+}

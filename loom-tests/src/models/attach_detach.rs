@@ -1,0 +1,163 @@
+//! Debuggers that come, go and die at any moment, and threads that do the same.
+
+use crate::check::Preemptions::AtMost;
+use crate::check::{Fault, explore, must_fail_without};
+use crate::debugger::protocol::{Answer, Control};
+use crate::debugging::{Debugger, IMMORTAL, Killed, Notice, Target};
+use crate::kernel;
+use crate::sabotage::{Guard, removed};
+
+const FULL: u64 = Control::FULL;
+const ASSISTED: u64 = Control::ASSISTED;
+const PARKS: u64 = Answer::PARKED_ON_DEATH;
+
+fn serves_to_the_end(debugger: &mut Debugger) -> Result<(), Killed> {
+    while debugger.serve()?.is_some() {}
+    assert!(debugger.is_in_control(), "the word of a debugger that is there has been taken away");
+    debugger.detach();
+    Ok(())
+}
+
+/// A thread that works, a collection, and a debugger that lives as it says.
+fn meet(
+    live: impl FnOnce(&mut Debugger) -> Result<(), Killed> + Send + 'static,
+    target: &Target,
+    mut debugger: Debugger,
+) {
+    let mutator = target.run(0, |target| {
+        target.work(0);
+        target.block(0);
+    });
+    let debugger = target.outside(2, move |_| {
+        let _: Result<(), Killed> = live(&mut debugger);
+    });
+    target.collect();
+    target.kernel.no_more_notifications();
+    assert_eq!(target.used.get(), 1);
+    debugger.join().expect("the checker reports what fails");
+    mutator.join().expect("the checker reports what fails");
+}
+
+#[test]
+fn a_debugger_that_comes_at_any_moment() {
+    for (name, mode) in [("full", FULL), ("assisted", ASSISTED)] {
+        explore(&format!("{name}, attach at any moment"), AtMost(2), move || {
+            let target = Target::new(1, 1);
+            let debugger = Debugger::new(&target, mode, 7, PARKS, IMMORTAL);
+            let live = |debugger: &mut Debugger| {
+                debugger.attach()?;
+                serves_to_the_end(debugger)
+            };
+            meet(live, &target, debugger);
+        });
+    }
+}
+
+/// It detaches in the middle of a stop, with a thread frozen.
+#[test]
+fn a_debugger_that_goes_in_mid_stop() {
+    for (name, mode, answer) in [("full", FULL, 0), ("full, parks", FULL, PARKS), ("assisted", ASSISTED, 0)] {
+        explore(&format!("{name}, detach in mid-stop"), AtMost(2), move || {
+            let target = Target::new(1, 1);
+            let debugger = Debugger::new(&target, mode, 7, answer, IMMORTAL);
+            let live = |debugger: &mut Debugger| {
+                debugger.attach()?;
+                debugger.freeze(0)?;
+                // If the collector waits for that thread, it asks.
+                kernel::tick();
+                debugger.serve()?;
+                debugger.detach();
+                Ok(())
+            };
+            meet(live, &target, debugger);
+        });
+    }
+}
+
+/// One debugger has died and left its word; the next one comes while the collector finds that out.
+#[test]
+fn a_debugger_that_comes_after_a_dead_one() {
+    explore("a dead debugger's word, and the next debugger", AtMost(2), || {
+        let target = Target::new(1, 1);
+        let mut dead = Debugger::new(&target, ASSISTED, 7, 0, 2);
+        dead.attach().expect_err("it dies when it has written its word");
+        let number = if removed(Guard::DebugNumber) { 7 } else { 8 };
+        let debugger = Debugger::new(&target, ASSISTED, number, 0, IMMORTAL);
+        let live = |debugger: &mut Debugger| {
+            debugger.attach()?;
+            serves_to_the_end(debugger)
+        };
+        meet(live, &target, debugger);
+    });
+}
+
+#[test]
+fn a_word_that_is_wiped_is_caught() {
+    let claim = Fault::Claim("the word of a debugger that is there has been taken away");
+    for guard in [Guard::DebugControl, Guard::DebugNumber] {
+        must_fail_without(guard, "models::attach_detach::a_debugger_that_comes_after_a_dead_one", claim);
+    }
+}
+
+/// A thread that becomes a managed one, works, and is none any more, while a debugger comes.
+fn thread_and_debugger(steps: u32) {
+    let target = Target::with_attached(1, 1, 0);
+    let thread = target.run(0, |target| {
+        target.attach(0);
+        target.work(0);
+        target.exit(0);
+    });
+    let mut debugger = Debugger::new(&target, FULL, 7, PARKS, steps);
+    let debugger = target.outside(2, move |_| {
+        let mut live = || {
+            debugger.attach()?;
+            while debugger.serve()?.is_some() {}
+            Ok(())
+        };
+        let _: Result<(), Killed> = live();
+    });
+    target.collect();
+    thread.join().expect("the checker reports what fails");
+    target.kernel.no_more_notifications();
+    debugger.join().expect("the checker reports what fails");
+}
+
+#[test]
+fn a_thread_that_comes_and_goes_when_a_debugger_comes() {
+    explore("a thread and a debugger come and go", AtMost(1), || thread_and_debugger(IMMORTAL));
+}
+
+#[test]
+fn a_debugger_that_dies_while_a_thread_tells_it_of_itself() {
+    for steps in 3..12 {
+        explore(&format!("a thread comes and goes, death before step {steps}"), AtMost(1), move || {
+            thread_and_debugger(steps);
+        });
+    }
+}
+
+/// A thread that the user stops in its exit, wherever that is, and lets go.
+#[test]
+fn a_thread_that_is_frozen_in_its_exit() {
+    explore("frozen in its exit", AtMost(1), || {
+        let target = Target::with_attached(1, 2, 1);
+        let thread = target.run(0, |target| target.exit(0));
+        let mut debugger = Debugger::new(&target, ASSISTED, 7, 0, IMMORTAL);
+        let attached = debugger.attach();
+        let debugger = target.outside(2, move |_| {
+            let live = || {
+                attached?;
+                debugger.freeze(0)?;
+                debugger.thaw(0)?;
+                while !matches!(debugger.serve()?, None | Some(Notice::Exited)) {}
+                while debugger.serve()?.is_some() {}
+                Ok(())
+            };
+            let _: Result<(), Killed> = live();
+        });
+        target.collect();
+        thread.join().expect("the checker reports what fails");
+        target.kernel.no_more_notifications();
+        debugger.join().expect("the checker reports what fails");
+    });
+}

@@ -1,0 +1,162 @@
+//! The full contract: the debugger stops all threads itself, and restores them.
+
+use crate::check::Preemptions::{self, AtMost};
+use crate::check::{Fault, explore, must_fail_without};
+use crate::debugger::protocol::{Answer, Control};
+use crate::debugging::{Debugger, IMMORTAL, Killed, Notice, Target};
+use crate::sabotage::Guard;
+
+const PARKS: u64 = Answer::PARKED_ON_DEATH;
+const RUNS_ON: u64 = 0;
+
+/// What comes of a collection whose debugger does `then` when it has attached: how often what was marked was used, and how often not.
+fn collection(
+    threads: usize,
+    mut debugger: impl FnMut(&Target) -> Debugger,
+    then: impl FnOnce(&mut Debugger) -> Result<(), Killed> + Send + 'static,
+) -> (u32, u32) {
+    let target = Target::new(1, threads as u32);
+    let spawn = |i| {
+        target.run(i, move |target| {
+            target.work(i);
+            target.block(i);
+        })
+    };
+    let handles: Vec<_> = (0..threads).map(spawn).collect();
+    let mut debugger = debugger(&target);
+    let attached = debugger.attach();
+    let debugger = target.outside(2, move |_| {
+        let _: Result<(), Killed> = attached.and_then(|()| then(&mut debugger));
+    });
+    target.collect();
+    target.kernel.no_more_notifications();
+    debugger.join().expect("the checker reports what fails");
+    handles.into_iter().for_each(|h| h.join().expect("the checker reports what fails"));
+    (target.used.get(), target.discarded.get())
+}
+
+fn serves_to_the_end(debugger: &mut Debugger) -> Result<(), Killed> {
+    while debugger.serve()?.is_some() {}
+    debugger.detach();
+    Ok(())
+}
+
+#[test]
+fn stop_and_start() {
+    explore("full, 1 thread", AtMost(2), || {
+        let by = |target: &Target| Debugger::new(target, Control::FULL, 7, PARKS, IMMORTAL);
+        assert_eq!(collection(1, by, serves_to_the_end), (1, 0));
+    });
+}
+
+/// What was stopped stays stopped, and what ran runs.
+#[test]
+fn a_thread_that_the_user_stopped_stays_stopped() {
+    explore("full, one stopped by the user, one runs", AtMost(1), || {
+        let by = |target: &Target| Debugger::new(target, Control::FULL, 7, PARKS, IMMORTAL);
+        let then = |debugger: &mut Debugger| {
+            debugger.freeze(0)?;
+            let before = debugger.steps_of(0);
+            while !matches!(debugger.serve()?, None | Some(Notice::StartWorld)) {}
+            assert_eq!(debugger.steps_of(0), before, "a thread that the user stopped ran");
+            debugger.thaw(0)?;
+            serves_to_the_end(debugger)
+        };
+        assert_eq!(collection(2, by, then), (1, 0));
+    });
+}
+
+/// At each step, whatever the collector and the thread are at by then.
+fn dies(name: &str, answer: u64, wishes: u64, steps: impl Iterator<Item = u32>, preemptions: Preemptions) {
+    for steps in steps {
+        explore(&format!("{name}, death before step {steps}"), preemptions, move || {
+            let by = move |target: &Target| Debugger::new(target, Control::FULL | wishes, 7, answer, steps);
+            let (used, discarded) = collection(1, by, serves_to_the_end);
+            assert!(used == 1 && discarded <= 1, "the repeat is not used");
+        });
+    }
+}
+
+#[test]
+fn a_debugger_that_parks_all_when_it_dies() {
+    dies("full, parks", PARKS, 0, 0..14, AtMost(1));
+}
+
+/// When the collecting thread goes on, it is alone with its debugger: before the collector looks, and after.
+const COLLECTING: u32 = 7;
+
+#[test]
+fn a_debugger_that_parks_all_when_it_dies_at_any_moment_of_a_collection() {
+    dies("full, parks, any moment", PARKS, 0, COLLECTING..COLLECTING + 1, AtMost(3));
+}
+
+#[test]
+fn a_thread_that_is_not_left_at_park_is_caught() {
+    let model = "models::full::a_debugger_that_parks_all_when_it_dies_at_any_moment_of_a_collection";
+    must_fail_without(Guard::DebugParks, model, Fault::RanInScan);
+}
+
+/// Without `park` the threads run on until they take the signal that the collector sends before it looks.
+#[test]
+fn a_debugger_that_parks_nobody_when_it_dies() {
+    dies("full, runs on", RUNS_ON, Control::PHASES, 0..16, AtMost(1));
+}
+
+#[test]
+fn a_debugger_that_parks_nobody_when_it_dies_at_any_moment_of_a_collection() {
+    dies("full, runs on, any moment", RUNS_ON, 0, COLLECTING..COLLECTING + 1, AtMost(3));
+}
+
+#[test]
+fn a_stop_that_is_not_looked_at_again_is_caught() {
+    for guard in [Guard::DebugDies, Guard::DebugLost, Guard::DebugAcknowledged, Guard::DebugAskedLate] {
+        must_fail_without(guard, "models::full::a_debugger_that_parks_nobody_when_it_dies", Fault::RanInScan);
+    }
+}
+
+#[test]
+fn a_look_before_the_signals_are_sent_is_caught() {
+    let model = "models::full::a_debugger_that_parks_nobody_when_it_dies_at_any_moment_of_a_collection";
+    must_fail_without(Guard::DebugSignalledBefore, model, Fault::RanInScan);
+}
+
+/// It has stopped the world, dies, and before the collector looks, another one has seized the process.
+#[test]
+fn another_debugger_comes_right_after_a_death() {
+    explore("full, death, and another one has seized the process", AtMost(2), || {
+        let by = |target: &Target| Debugger::new(target, Control::FULL | Control::PHASES, 7, RUNS_ON, IMMORTAL);
+        let (used, _) = collection(1, by, |debugger| {
+            assert_eq!(debugger.serve()?, Some(Notice::StopWorld));
+            debugger.is_replaced_by(8);
+            serves_to_the_end(debugger)
+        });
+        assert_eq!(used, 1);
+    });
+}
+
+#[test]
+fn a_tracer_that_is_looked_for_after_the_stop_is_caught() {
+    let model = "models::full::another_debugger_comes_right_after_a_death";
+    must_fail_without(Guard::DebugTracerFirst, model, Fault::RanInScan);
+}
+
+/// A full debugger goes in mid-stop, and comes again as an assisted one.
+#[test]
+fn a_debugger_that_changes_its_contract_in_mid_stop() {
+    explore("full, detach in mid-stop, attach as assisted", AtMost(2), || {
+        let by = |target: &Target| Debugger::new(target, Control::FULL, 7, RUNS_ON, IMMORTAL);
+        let (used, _) = collection(1, by, |debugger| {
+            assert_eq!(debugger.serve()?, Some(Notice::StopWorld));
+            debugger.detach();
+            debugger.comes_again_as(Control::ASSISTED, 7 + 1)?;
+            serves_to_the_end(debugger)
+        });
+        assert_eq!(used, 1);
+    });
+}
+
+#[test]
+fn a_contract_that_is_read_anew_is_caught() {
+    let model = "models::full::a_debugger_that_changes_its_contract_in_mid_stop";
+    must_fail_without(Guard::DebugLatched, model, Fault::RanInScan);
+}
