@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use stopworld::{Gc, GcCell, JoinHandle, Leaf, Mutator, OutOfMemory, Paranoid, World, traced};
+use stopworld::{CollectError, Gc, GcCell, JoinHandle, Leaf, Mutator, OutOfMemory, Paranoid, World, traced};
 
 traced! {
     struct Bead { next: GcCell<Option<Gc<Bead>>>, number: u64 }
@@ -30,6 +30,8 @@ struct Shared {
     over: AtomicBool,
     ready: AtomicU64,
     lost: AtomicU64,
+    repeated: AtomicU64,
+    failed: AtomicU64,
     clobbered: AtomicU64,
     naps: AtomicU64,
     interrupted: AtomicU64,
@@ -212,8 +214,16 @@ pub fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Er
     if collections == u64::MAX && limit.is_none() {
         collections = 1000;
     }
-    let world = World::builder().heap_limit(256 << 20).paranoid(Paranoid::On).trace_from_environment()?.build()?;
     let shared = Arc::new(Shared::default());
+    let inner = Arc::clone(&shared);
+    let builder = World::builder().heap_limit(256 << 20).paranoid(Paranoid::On).trace_from_environment()?;
+    let world = builder
+        .on_failure(move |error| {
+            eprintln!("{error}");
+            let counter = if matches!(error, CollectError::Discarded { .. }) { &inner.repeated } else { &inner.failed };
+            counter.fetch_add(1, Ordering::Relaxed);
+        })
+        .build()?;
     let roles = ROLES.into_iter().cycle().take(threads);
     let workers = roles.map(|role| start(&world, role, &shared)).collect::<Result<Vec<_>, _>>()?;
     while shared.ready.load(Ordering::Relaxed) < threads as u64 {
@@ -222,18 +232,13 @@ pub fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Er
     println!("ready {}", std::process::id());
     std::io::stdout().flush()?;
 
-    let (begin, mut done, mut failed, mut longest) = (Instant::now(), 0, 0, 0);
+    let (begin, mut done, mut longest) = (Instant::now(), 0, 0);
     while done < collections && limit.is_none_or(|limit| begin.elapsed() < limit) {
-        match world.collect() {
-            Ok(report) => {
-                shared.lost.fetch_add(report.weak_cleared as u64, Ordering::Relaxed);
-                longest = longest.max(report.pause_ns);
-                done += 1;
-            }
-            Err(error) => {
-                eprintln!("{error}");
-                failed += 1;
-            }
+        // A failure is counted by the listener.
+        if let Ok(report) = world.collect() {
+            shared.lost.fetch_add(report.weak_cleared as u64, Ordering::Relaxed);
+            longest = longest.max(report.pause_ns);
+            done += 1;
         }
         std::thread::sleep(pause);
     }
@@ -244,8 +249,10 @@ pub fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Er
     world.verify()?;
     let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     println!(
-        "collections {done} of {} failed {failed} lost {} clobbered {} naps {} interrupted {} born {} verified {} longest-us {}",
+        "collections {done} of {} repeated {} failed {} lost {} clobbered {} naps {} interrupted {} born {} verified {} longest-us {}",
         world.totals().collections,
+        get(&shared.repeated),
+        get(&shared.failed),
         get(&shared.lost),
         get(&shared.clobbered),
         get(&shared.naps),
