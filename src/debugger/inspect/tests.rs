@@ -499,7 +499,7 @@ fn questions_that_come_at_any_moment_are_answered() {
                 while !done.load(Ordering::Relaxed) {
                     list = Some(pair(m, list, list));
                     length += 1;
-                    if length % 2000 == 0 {
+                    if length.is_multiple_of(2000) {
                         list = None;
                         m.alloc_array(2000 + number, |_| GcCell::new(list)).unwrap();
                     }
