@@ -221,7 +221,7 @@ fn an_object_is_found_and_why_it_is_alive() {
     assert!(table.iter().any(|row| row[0] == "marked"), "{table:?}");
     let (offset, target) = (field[0].clone(), field[2].clone());
     assert_eq!(field[1], target, "a reference is an address");
-    assert!(["stack of thread", "registers of", "root handle"].iter().any(|root| way[0][0].contains(root)), "{way:?}");
+    assert!(["stack of thread", "registers of", "root handle"].iter().any(|root| way[1][0].contains(root)), "{way:?}");
     assert_eq!(way.last().unwrap()[1], target);
 
     let referrers = talk.ask(&format!("referrers {target}"));
@@ -248,7 +248,7 @@ fn questions_are_answered_at_every_phase_of_a_collection(#[values("full", "assis
         let held = talk.ask(&format!("hold {phase}")) + &talk.ask("collect");
         assert!(held.contains(&format!("{phase} ")) && held.contains("held"), "{phase}: {held}");
         let heap = talk.ask("heap");
-        assert!(heap.contains("graph::Vertex"), "{phase}: {heap}");
+        assert!(heap.contains(" objects, "), "{phase}: {heap}");
         let status = rows(&talk.ask("status"));
         let world = status.iter().find(|row| row.len() == 6 && row[5].starts_with("0x")).expect("a world");
         assert_eq!(world[2], phase);
@@ -259,10 +259,9 @@ fn questions_are_answered_at_every_phase_of_a_collection(#[values("full", "assis
                 talk.ask(&format!("{command} {:#x}", low + block * 16384 + 24));
             }
         }
+        talk.ask("hold off");
         talk.ask("cont");
     }
-    talk.ask("hold off");
-    talk.ask("cont");
     while let Ok(error) = talk.errors.try_recv() {
         assert!(error.contains("no object is"), "{error}");
     }
