@@ -120,10 +120,6 @@ impl Program {
         self.0.say(line)
     }
 
-    pub fn answer(&self) -> Told<Facts> {
-        self.0.answer()
-    }
-
     /// The answer to what takes minutes.
     pub fn long_answer(&self) -> Told<Facts> {
         Facts::answered(&self.0.line(PATIENCE * 20)?)

@@ -69,6 +69,11 @@ impl Mock {
                     facts.with(&thread.tid.to_string(), format!("{}/{}", thread.name, frozen(thread.frozen)))
                 }))
             }
+            // It is in force, so each stop is its own; in this mode it notes only those in which it had to answer.
+            ["stops"] if self.debugger()?.name().contains("assisted") => {
+                let stops: u64 = worlds.iter().map(|world| u64::from(world.totals().collections)).sum();
+                Ok(Facts::new().with("stops", stops))
+            }
             ["stops"] => {
                 let mock = self.debugger()?;
                 let is_stop = |event: &&MockEvent| matches!(event, MockEvent::WorldStopped { .. });
