@@ -14,92 +14,11 @@
 mod hazard;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
+use hazard::keepers::*;
 use hazard::{By, Flags, Hidden, PAYLOAD_BYTES, collection_kills, spawn, world};
 use rstest::rstest;
 use stopworld::Mutator;
-
-/// `(disguised, end, ready)`
-type Keeper = extern "C" fn(usize, *const AtomicBool, *const AtomicBool);
-
-/// A keeper that holds the address where `take` (from rdi) puts it, and forgets it by `forget`. rsi and rdx point to
-/// the flags, and rcx is free.
-macro_rules! keeper {
-    ($name:ident, [$($take:expr),*], [$($forget:expr),*]) => {
-        #[unsafe(naked)]
-        extern "C" fn $name(disguised: usize, end: *const AtomicBool, ready: *const AtomicBool) {
-            std::arch::naked_asm!(
-                "push rbx", "push rbp", "push r12", "push r13", "push r14", "push r15",
-                "not rdi",
-                $($take,)*
-                "xor edi, edi",
-                "mov byte ptr [rdx], 1",
-                "2: pause",
-                "cmp byte ptr [rsi], 0",
-                "je 2b",
-                $($forget,)*
-                "pop r15", "pop r14", "pop r13", "pop r12", "pop rbp", "pop rbx",
-                "ret",
-            )
-        }
-    };
-}
-
-macro_rules! general {
-    ($($name:ident = $register:literal),* $(,)?) => {
-        $(keeper!($name, [concat!("mov ", $register, ", rdi")], [concat!("xor ", $register, ", ", $register)]);)*
-    };
-}
-
-general! {
-    rax = "rax", rbx = "rbx", rcx = "rcx", rbp = "rbp", r8 = "r8", r9 = "r9", r10 = "r10", r11 = "r11", r12 = "r12",
-    r13 = "r13", r14 = "r14", r15 = "r15",
-}
-keeper!(xmm0, ["movq xmm0, rdi"], ["pxor xmm0, xmm0"]);
-keeper!(xmm0_high, ["movq xmm0, rdi", "pslldq xmm0, 8"], ["pxor xmm0, xmm0"]);
-keeper!(xmm7, ["movq xmm7, rdi"], ["pxor xmm7, xmm7"]);
-keeper!(xmm15, ["movq xmm15, rdi"], ["pxor xmm15, xmm15"]);
-keeper!(
-    ymm3_high,
-    ["vmovq xmm2, rdi", "vpxor xmm3, xmm3, xmm3", "vinsertf128 ymm3, ymm3, xmm2, 1", "vpxor xmm2, xmm2, xmm2"],
-    ["vzeroall"]
-);
-keeper!(
-    ymm12_high,
-    ["vmovq xmm2, rdi", "vpxor xmm12, xmm12, xmm12", "vinsertf128 ymm12, ymm12, xmm2, 1", "vpxor xmm2, xmm2, xmm2"],
-    ["vzeroall"]
-);
-keeper!(
-    zmm5_high,
-    ["vmovq xmm2, rdi", "vpxorq zmm5, zmm5, zmm5", "vinserti64x4 zmm5, zmm5, ymm2, 1", "vpxor xmm2, xmm2, xmm2"],
-    ["vzeroall"]
-);
-keeper!(
-    zmm20,
-    ["vmovq xmm2, rdi", "vpbroadcastq zmm20, xmm2", "vpxor xmm2, xmm2, xmm2"],
-    ["vpxorq zmm20, zmm20, zmm20"]
-);
-keeper!(red_zone_near, ["mov [rsp - 8], rdi"], ["mov qword ptr [rsp - 8], 0"]);
-keeper!(red_zone_far, ["mov [rsp - 128], rdi"], ["mov qword ptr [rsp - 128], 0"]);
-
-/// What a keeper needs of the processor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Needs {
-    Nothing,
-    Avx,
-    Avx512,
-}
-
-impl Needs {
-    fn are_met(self) -> bool {
-        match self {
-            Self::Nothing => true,
-            Self::Avx => std::arch::is_x86_feature_detected!("avx"),
-            Self::Avx512 => std::arch::is_x86_feature_detected!("avx512f"),
-        }
-    }
-}
 
 /// Collects while a thread keeps an object by a reference that points `offset` bytes into it; then once more when it
 /// has let go. Says whether the object survived, and whether it then died.

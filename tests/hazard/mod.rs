@@ -1,6 +1,8 @@
 //! What the hazard tests share: worlds, objects that nobody knows, and threads that hold them in odd places.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub mod keepers;
+
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

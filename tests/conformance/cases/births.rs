@@ -1,0 +1,119 @@
+//! Threads that come and go: `.vtable.created-under-lock`, `.vtable.exited-before-free`, `.debug.frozen-owner`, and processes that
+//! do.
+
+use super::{Session, equal, expect};
+use crate::facts::{Facts, Told};
+use crate::program::{Program, wait_for};
+
+/// Waits for a thread that stays in `thread_created`.
+fn being_born(s: &mut Session) -> Told<i32> {
+    s.program.ask("dwell")?;
+    s.program.ask("later birth birth being-born")?;
+    let mut tid = 0;
+    wait_for("somebody to be born", || {
+        tid = s.program.ask("dwelling")?.number("tid")?;
+        Ok(tid != 0)
+    })?;
+    Ok(tid)
+}
+
+/// A thread is announced under the allocation lock. One that the user freezes there keeps the world from collecting, and the
+/// error says who it is and why.
+pub fn created_under_lock(s: &mut Session) -> Told<()> {
+    s.program = Program::with_stop_timeout(std::time::Duration::from_millis(400))?;
+    s.program.start_mutator("free", "spinning")?;
+    s.attach()?;
+    let tid = being_born(s)?;
+    wait_for("the debugger to know who is being born", || Ok(s.threads()?.contains_key(&tid)))?;
+    s.freeze(tid)?;
+    s.program.ask("dwelt")?;
+    let error =
+        s.program.ask("collect").err().ok_or("a collection while the owner of the allocation lock is frozen")?;
+    let said = Facts::answered(&format!("ok {}", error.rsplit_once(": ").map_or(error.as_str(), |(_, facts)| facts)))?;
+    equal("the error", said.text("kind"), "lock-held").map_err(|e| format!("{e} ({error})"))?;
+    equal("the lock", said.text("lock"), "allocation")?;
+    equal("who holds it", said.number("tid")?, tid)?;
+    equal("its name", said.text("name"), "being-born")?;
+    s.program.runs("free")?;
+    s.thaw(tid)?;
+    s.program.ask("now birth")?;
+    s.collect(3)?;
+    s.ends_well()
+}
+
+/// What a debugger shows of threads that have ended is nothing, and their records serve new threads.
+pub fn exited_before_free(s: &mut Session) -> Told<()> {
+    s.attach()?;
+    for round in 0..4 {
+        for index in 0..4 {
+            s.program.start_mutator(&format!("t{round}-{index}"), "counting")?;
+        }
+        s.knows_all_threads()?;
+        s.collect(2)?;
+        for index in 0..4 {
+            s.program.ask(&format!("end t{round}-{index}"))?;
+        }
+        s.knows_all_threads()?;
+        s.collect(1)?;
+    }
+    s.ends_well()
+}
+
+/// Threads are born and end at any moment of a stop.
+pub fn during_stops(s: &mut Session) -> Told<()> {
+    s.program.start_mutator("m", "allocating")?;
+    s.attach()?;
+    s.program.ask("collectors start")?;
+    s.program.ask("births 60")?;
+    s.program.ask("collectors end")?;
+    s.knows_all_threads()?;
+    s.program.runs("m")?;
+    s.ends_well()
+}
+
+/// `.debug.frozen-waiter`: a thread that is frozen while it waits for the locks has none of them, and keeps nobody.
+pub fn frozen_waiter(s: &mut Session) -> Told<()> {
+    let waiter = s.program.start_mutator("waiter", "waiting")?;
+    s.attach()?;
+    being_born(s)?;
+    // It wants memory, and waits for the lock that the other has.
+    s.program.ask("go waiter")?;
+    wait_for("the waiter to wait", || Ok(s.program.stands("waiter").is_ok()))?;
+    s.freeze(waiter)?;
+    s.program.ask("dwelt")?;
+    s.program.ask("now birth")?;
+    s.collect(3)?;
+    s.program.stands("waiter")?;
+    s.thaw(waiter)?;
+    s.program.runs("waiter")?;
+    s.ends_well()
+}
+
+/// The child of a fork knows no debugger, and the parent goes on with its own.
+pub fn fork(s: &mut Session) -> Told<()> {
+    s.program.start_mutator("a", "allocating")?;
+    s.program.start_mutator("b", "spinning")?;
+    s.attach()?;
+    for _ in 0..3 {
+        equal("how the child ended", s.program.ask("fork")?.number::<i32>("code")?, 0)?;
+        s.collect(3)?;
+    }
+    s.program.runs("a")?;
+    s.program.runs("b")?;
+    s.ends_well()
+}
+
+/// The next program in the process has its own collector, and the debugger finds it.
+pub fn exec(s: &mut Session) -> Told<()> {
+    s.program.start_mutator("a", "allocating")?;
+    s.attach()?;
+    s.collect(2)?;
+    s.program.say("exec")?;
+    s.program.is_ready()?;
+    let tid = s.program.start_mutator("b", "spinning")?;
+    wait_for("the debugger to find the new program's threads", || Ok(s.threads()?.contains_key(&tid)))?;
+    s.collect(5)?;
+    expect(s.threads()?.len() <= 2, || "threads of the program that is gone".into())?;
+    s.program.runs("b")?;
+    s.ends_well()
+}

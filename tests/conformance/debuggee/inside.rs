@@ -1,0 +1,210 @@
+//! What the program does to itself: the debugger inside of it, the vtable that dwells, fork and exec.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use stopworld::debugger::mock::{MockDebugger, MockEvent};
+use stopworld::debugger::{Phase, PublishedWorld};
+use stopworld::{
+    DebuggerNews, ForkStep, SafepointStopper, StopError, StopRequest, ThreadStopInfo, ThreadVtable, Tid, World,
+};
+
+use super::number;
+use crate::facts::{Facts, Told};
+
+/// The vtable that is out of force for a while.
+static TAKEN_OUT: Mutex<Option<Arc<dyn ThreadVtable>>> = Mutex::new(None);
+
+pub fn take_out(vtable: Arc<dyn ThreadVtable>) {
+    *TAKEN_OUT.lock().unwrap() = Some(vtable);
+}
+
+pub fn taken_out() -> Told<Arc<dyn ThreadVtable>> {
+    TAKEN_OUT.lock().unwrap().take().ok_or_else(|| "no vtable was taken out".into())
+}
+
+/// The debugger inside, and what was in force before it.
+#[derive(Default)]
+pub struct Mock {
+    debugger: Option<Arc<MockDebugger>>,
+    outgoing: Vec<Arc<dyn ThreadVtable>>,
+    stops: AtomicU64,
+}
+
+impl Mock {
+    pub fn obey(&mut self, worlds: &[World], words: &[&str]) -> Told<Facts> {
+        match words {
+            ["attach", mode] => {
+                let mock = if *mode == "full" { MockDebugger::new() } else { MockDebugger::assisted() };
+                let mock = mock.map_err(|error| error.to_string())?;
+                for world in worlds {
+                    let outgoing = world.set_thread_vtable(mock.clone()).map_err(|error| error.to_string())?;
+                    self.outgoing.push(outgoing);
+                }
+                self.debugger = Some(mock);
+                Ok(Facts::new())
+            }
+            ["detach"] => {
+                for (world, outgoing) in worlds.iter().zip(std::mem::take(&mut self.outgoing)) {
+                    world.set_thread_vtable(outgoing).map_err(|error| error.to_string())?;
+                }
+                self.debugger = None;
+                Ok(Facts::new())
+            }
+            ["freeze", tid] => {
+                self.debugger()?.freeze(Tid(number(tid)?)).map_err(|error| error.to_string())?;
+                Ok(Facts::new())
+            }
+            ["thaw", tid] => match self.debugger()?.thaw(Tid(number(tid)?)) {
+                true => Ok(Facts::new()),
+                false => Err(format!("{tid} was not frozen")),
+            },
+            ["threads"] => {
+                let threads = self.debugger()?.threads().into_iter();
+                let frozen = |frozen| if frozen { "frozen" } else { "running" };
+                Ok(threads.fold(Facts::new(), |facts, thread| {
+                    facts.with(&thread.tid.to_string(), format!("{}/{}", thread.name, frozen(thread.frozen)))
+                }))
+            }
+            // It is in force, so each stop is its own; in this mode it notes only those in which it had to answer.
+            ["stops"] if self.debugger()?.name().contains("assisted") => {
+                let stops: u64 = worlds.iter().map(|world| u64::from(world.totals().collections)).sum();
+                Ok(Facts::new().with("stops", stops))
+            }
+            ["stops"] => {
+                let mock = self.debugger()?;
+                let is_stop = |event: &&MockEvent| matches!(event, MockEvent::WorldStopped { .. });
+                let new = mock.log().0.iter().filter(is_stop).count() as u64;
+                mock.clear_log();
+                Ok(Facts::new().with("stops", self.stops.fetch_add(new, Ordering::Relaxed) + new))
+            }
+            _ => Err(format!("the debugger inside does not know {words:?}")),
+        }
+    }
+
+    fn debugger(&self) -> Told<&MockDebugger> {
+        self.debugger.as_deref().ok_or_else(|| "the debugger inside is not attached".into())
+    }
+}
+
+/// A vtable around the one in force in which threads stay that are being born: under the allocation lock.
+pub struct Dwelling {
+    around: Arc<dyn ThreadVtable>,
+    closed: AtomicBool,
+    inside: AtomicI32,
+}
+
+impl Dwelling {
+    pub fn over_the_one_in_force(world: &World) -> Told<Arc<Self>> {
+        let swap = |vtable| world.set_thread_vtable(vtable).map_err(|error: StopError| error.to_string());
+        let around = swap(Arc::new(SafepointStopper))?;
+        let dwelling = Arc::new(Self { around, closed: AtomicBool::new(false), inside: AtomicI32::new(0) });
+        swap(dwelling.clone())?;
+        Ok(dwelling)
+    }
+
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    pub fn open(&self) {
+        self.closed.store(false, Ordering::Relaxed);
+    }
+
+    /// Who is inside, or 0.
+    pub fn inside(&self) -> i32 {
+        self.inside.load(Ordering::Relaxed)
+    }
+}
+
+// SAFETY: all is done by the vtable inside; what is added is a wait where a wait is allowed.
+unsafe impl ThreadVtable for Dwelling {
+    fn name(&self) -> &'static str {
+        "dwelling"
+    }
+
+    fn stop_world(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
+        self.around.stop_world(stop)
+    }
+
+    fn start_world(&self, stop: &StopRequest<'_>) {
+        self.around.start_world(stop);
+    }
+
+    fn stops_whole_process(&self) -> bool {
+        self.around.stops_whole_process()
+    }
+
+    fn still_holds(&self, stop: &StopRequest<'_>) -> bool {
+        self.around.still_holds(stop)
+    }
+
+    fn handshake_signal(&self) -> Option<i32> {
+        self.around.handshake_signal()
+    }
+
+    fn answers_debuggers(&self) -> bool {
+        self.around.answers_debuggers()
+    }
+
+    fn phase(&self, world: &PublishedWorld, phase: Phase) {
+        self.around.phase(world, phase);
+    }
+
+    fn debugger_news(&self) -> Option<DebuggerNews> {
+        self.around.debugger_news()
+    }
+
+    fn thread_created(&self, tid: Tid, slot: *mut usize) {
+        self.around.thread_created(tid, slot);
+        self.inside.store(tid.0, Ordering::Relaxed);
+        while self.closed.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.inside.store(0, Ordering::Relaxed);
+    }
+
+    fn thread_exited(&self, tid: Tid, slot: *mut usize) {
+        self.around.thread_exited(tid, slot);
+    }
+
+    fn add_all_threads(&self, threads: &[&'static ThreadStopInfo]) {
+        self.around.add_all_threads(threads);
+    }
+
+    fn remove_all_threads(&self, threads: &[&'static ThreadStopInfo]) {
+        self.around.remove_all_threads(threads);
+    }
+
+    fn nudge(&self, thread: &ThreadStopInfo) {
+        self.around.nudge(thread);
+    }
+
+    fn fork(&self, step: ForkStep) {
+        self.around.fork(step);
+    }
+}
+
+/// Forks; the child collects. How it ended: its code, or 1000 and its signal.
+pub fn fork(world: &World) -> Told<Facts> {
+    let code = crate::hazard::fork(|| {
+        for round in 1..=3 {
+            match world.collect() {
+                // Nobody but this thread is there.
+                Ok(report) if report.threads_stopped == 0 => {}
+                _ => return round,
+            }
+        }
+        if world.verify().is_ok() { 0 } else { 9 }
+    });
+    Ok(Facts::new().with("code", code))
+}
+
+/// Becomes another program: this one, from its beginning. Comes back if that fails.
+pub fn exec(timeout: Duration) -> String {
+    let Ok(me) = std::env::current_exe() else { return "who am I?".into() };
+    Command::new(me).arg("debuggee").arg(timeout.as_millis().to_string()).exec().to_string()
+}

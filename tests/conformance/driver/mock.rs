@@ -1,0 +1,50 @@
+//! The debugger inside the program: the program obeys for it.
+
+use std::collections::BTreeMap;
+
+use super::{Ability, Driver, Mode, Seen, seen};
+use crate::facts::Told;
+use crate::program::Program;
+
+pub struct Mock(pub Mode);
+
+impl Driver for Mock {
+    fn attach(&mut self, program: &mut Program) -> Told<()> {
+        program.ask(&format!("mock attach {}", self.0.name())).map(drop)
+    }
+
+    fn detach(&mut self, program: &mut Program) -> Told<()> {
+        program.ask("mock detach").map(drop)
+    }
+
+    fn die(&mut self) -> Told<()> {
+        Err("it can't".into())
+    }
+
+    fn freeze(&mut self, program: &mut Program, tid: i32) -> Told<()> {
+        program.ask(&format!("mock freeze {tid}")).map(drop)
+    }
+
+    fn thaw(&mut self, program: &mut Program, tid: i32) -> Told<()> {
+        program.ask(&format!("mock thaw {tid}")).map(drop)
+    }
+
+    fn threads(&mut self, program: &mut Program) -> Told<BTreeMap<i32, Seen>> {
+        Ok(seen(&program.ask("mock threads")?))
+    }
+
+    fn stops(&mut self, program: &mut Program) -> Told<u64> {
+        program.ask("mock stops")?.number("stops")
+    }
+
+    fn lacks(&self, ability: Ability) -> Option<&'static str> {
+        match ability {
+            Ability::FreezeOne | Ability::ManyWorlds => None,
+            Ability::Die => Some("it is a part of the program, and dies with it"),
+            Ability::LeaveCallsAlone => Some("it stops threads by a signal of its own"),
+            Ability::StayBesideAnother => Some("it is the vtable: another one in force is its end"),
+            Ability::ShowRegisters => Some("it shows no registers"),
+            Ability::FollowExec => Some("it is gone with the program's memory"),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Our own debugger: its library, in a process of its own, so that it can be killed.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::BufRead;
+use std::process::Command;
+use std::sync::mpsc::{TryRecvError, channel};
+use std::time::Duration;
+
+use stopworld::Tid;
+use stopworld::debugger::ptrace::{Debugger, DebuggerError, Options};
+
+use super::{Ability, Driver, Mode, Seen, seen};
+use crate::facts::{Facts, Told, answer};
+use crate::program::{Program, Talker};
+
+pub fn is_missing() -> Option<String> {
+    None
+}
+
+pub struct Ptrace {
+    mode: Mode,
+    engine: Option<Talker>,
+}
+
+impl Ptrace {
+    pub fn new(mode: Mode) -> Self {
+        Self { mode, engine: None }
+    }
+
+    fn ask(&mut self, line: &str) -> Told<Facts> {
+        self.engine.as_mut().ok_or("the debugger is not attached")?.ask(line)
+    }
+}
+
+impl Driver for Ptrace {
+    fn attach(&mut self, program: &mut Program) -> Told<()> {
+        if self.engine.is_none() {
+            let me = std::env::current_exe().map_err(|error| error.to_string())?;
+            self.engine = Some(Talker::start("the debugger", Command::new(me).args(["engine", self.mode.name()]))?);
+        }
+        self.ask(&format!("attach {}", program.pid())).map(drop)
+    }
+
+    fn detach(&mut self, _: &mut Program) -> Told<()> {
+        self.ask("detach").map(drop)
+    }
+
+    fn die(&mut self) -> Told<()> {
+        self.engine.take().map_or(Ok(()), |mut engine| engine.kill())
+    }
+
+    fn freeze(&mut self, _: &mut Program, tid: i32) -> Told<()> {
+        self.ask(&format!("freeze {tid}")).map(drop)
+    }
+
+    fn thaw(&mut self, _: &mut Program, tid: i32) -> Told<()> {
+        self.ask(&format!("thaw {tid}")).map(drop)
+    }
+
+    fn threads(&mut self, _: &mut Program) -> Told<BTreeMap<i32, Seen>> {
+        Ok(seen(&self.ask("threads")?))
+    }
+
+    fn fingerprint(&mut self, tid: i32) -> Told<String> {
+        Ok(self.ask(&format!("fingerprint {tid}"))?.text("fingerprint").into())
+    }
+
+    fn stops(&mut self, _: &mut Program) -> Told<u64> {
+        self.ask("stops")?.number("stops")
+    }
+
+    fn lacks(&self, ability: Ability) -> Option<&'static str> {
+        match (self.mode, ability) {
+            (Mode::Assisted, Ability::LeaveCallsAlone) => {
+                Some("in the assisted mode the collector's signal stops threads")
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The debugger's process: serves the program, and obeys.
+pub fn engine(arguments: &[String]) -> Told<()> {
+    let mode = match arguments.first().map(String::as_str) {
+        Some("full") => stopworld::debugger::ptrace::Mode::Full,
+        Some("assisted") => stopworld::debugger::ptrace::Mode::Assisted,
+        other => return Err(format!("{other:?} is no mode")),
+    };
+    let (sender, lines) = channel();
+    let mut engine = Engine { options: Options { mode, ..Options::default() }, debugger: None };
+    // Without a debugger nobody waits but for lines, and each debugger has a waker of its own.
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    loop {
+        match lines.try_recv() {
+            Ok(line) => answer(&engine.obey(&line.split_whitespace().collect::<Vec<_>>())),
+            Err(TryRecvError::Disconnected) => return Ok(()),
+            Err(TryRecvError::Empty) => engine.serve()?,
+        }
+    }
+}
+
+struct Engine {
+    options: Options,
+    debugger: Option<Debugger>,
+}
+
+/// What the debugger says as an error.
+fn text(error: DebuggerError) -> String {
+    error.to_string()
+}
+
+impl Engine {
+    /// Serves the program for a moment.
+    fn serve(&mut self) -> Told<()> {
+        match &mut self.debugger {
+            Some(debugger) => debugger.poll(Duration::from_millis(1)).map(drop).map_err(text),
+            None => {
+                std::thread::sleep(Duration::from_millis(1));
+                Ok(())
+            }
+        }
+    }
+
+    fn obey(&mut self, words: &[&str]) -> Told<Facts> {
+        if let ["attach", pid] = words {
+            let pid = pid.parse().map_err(|_| "no process id")?;
+            self.debugger = Some(Debugger::attach(pid, self.options).map_err(text)?);
+            return Ok(Facts::new());
+        }
+        let debugger = self.debugger.as_mut().ok_or("the debugger is not attached")?;
+        let tid = |word: &str| word.parse().map(Tid).map_err(|_| format!("{word:?} is no thread id"));
+        match words {
+            ["freeze", thread] => debugger.freeze(tid(thread)?).map_err(text).map(|()| Facts::new()),
+            ["thaw", thread] => match debugger.thaw(tid(thread)?).map_err(text)? {
+                true => Ok(Facts::new()),
+                false => Err(format!("{thread} was not frozen")),
+            },
+            ["threads"] => {
+                let mut facts = Facts::new();
+                for thread in debugger.threads().map_err(text)? {
+                    if let Some(managed) = &thread.managed {
+                        let frozen = if thread.frozen { "frozen" } else { "running" };
+                        facts = facts.with(&thread.tid.to_string(), format!("{}/{frozen}", managed.record.name));
+                    }
+                }
+                Ok(facts)
+            }
+            ["fingerprint", thread] => {
+                let snapshot = debugger.snapshot().map_err(text)?;
+                let of_thread = snapshot.threads.get(&tid(thread)?).and_then(|thread| thread.registers.as_ref());
+                let registers = of_thread.ok_or("it does not stand")?;
+                let mut hasher = DefaultHasher::new();
+                registers.0.iter().for_each(|register| register.hash(&mut hasher));
+                (&registers.1, registers.2, &registers.3).hash(&mut hasher);
+                Ok(Facts::new().with("fingerprint", hasher.finish()))
+            }
+            ["stops"] => Ok(Facts::new().with("stops", debugger.statistics().stops)),
+            ["detach"] => {
+                let done = debugger.detach().map_err(text);
+                self.debugger = None;
+                done.map(|()| Facts::new())
+            }
+            _ => Err(format!("the debugger does not know {words:?}")),
+        }
+    }
+}

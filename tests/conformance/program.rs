@@ -1,0 +1,198 @@
+//! A process that is asked and answers, line by line: the debugged program, or a debugger.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use crate::facts::{Facts, Told};
+
+/// How long an answer may take. On a loaded machine everything takes long; an answer that has not come by then never will.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A child with its lines. It is ended when this is dropped.
+pub struct Talker {
+    child: Child,
+    input: ChildStdin,
+    lines: Receiver<String>,
+    /// What errors call it.
+    name: &'static str,
+}
+
+impl Talker {
+    pub fn start(name: &'static str, command: &mut Command) -> Told<Self> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        // SAFETY: a plain system call between fork and exec: a child whose parent was ended ends too.
+        unsafe {
+            command.pre_exec(|| {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                Ok(())
+            })
+        };
+        let mut child = command.spawn().map_err(|error| format!("{name}: {error}"))?;
+        let (input, output) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines() {
+                let Ok(line) = line else { return };
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self { child, input, lines, name })
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    pub fn say(&mut self, line: &str) -> Told<()> {
+        let said = writeln!(self.input, "{line}").and_then(|()| self.input.flush());
+        said.map_err(|error| format!("{}: \"{line}\": {error}", self.name))
+    }
+
+    /// The next line that it prints.
+    pub fn line(&self, within: Duration) -> Told<String> {
+        self.lines.recv_timeout(within).map_err(|error| match error {
+            RecvTimeoutError::Timeout => format!("{} said nothing for {within:?}", self.name),
+            RecvTimeoutError::Disconnected => format!("{} is gone", self.name),
+        })
+    }
+
+    /// Asks and waits for the answer.
+    pub fn ask(&mut self, line: &str) -> Told<Facts> {
+        self.say(line)?;
+        self.answer().map_err(|error| format!("\"{line}\": {error}"))
+    }
+
+    pub fn answer(&self) -> Told<Facts> {
+        Facts::answered(&self.line(PATIENCE)?)
+    }
+
+    /// Ends it at once, whatever it does.
+    pub fn kill(&mut self) -> Told<()> {
+        self.child.kill().map_err(|error| error.to_string())?;
+        // A process that was traced by another thread of ours may have been reaped there.
+        let _ = self.child.wait();
+        Ok(())
+    }
+}
+
+impl Drop for Talker {
+    fn drop(&mut self) {
+        let _ = self.kill();
+    }
+}
+
+/// The debugged program.
+pub struct Program(Talker);
+
+impl Program {
+    pub fn start() -> Told<Self> {
+        Self::with_stop_timeout(Duration::from_secs(30))
+    }
+
+    pub fn with_stop_timeout(timeout: Duration) -> Told<Self> {
+        let me = std::env::current_exe().map_err(|error| error.to_string())?;
+        let mut command = Command::new(me);
+        let talker = Talker::start("the program", command.arg("debuggee").arg(timeout.as_millis().to_string()))?;
+        let program = Self(talker);
+        program.is_ready()?;
+        Ok(program)
+    }
+
+    /// Its first line.
+    pub fn is_ready(&self) -> Told<()> {
+        self.0.answer().map(drop)
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.0.pid()
+    }
+
+    pub fn ask(&mut self, line: &str) -> Told<Facts> {
+        self.0.ask(line)
+    }
+
+    pub fn say(&mut self, line: &str) -> Told<()> {
+        self.0.say(line)
+    }
+
+    /// The answer to what takes minutes.
+    pub fn long_answer(&self) -> Told<Facts> {
+        Facts::answered(&self.0.line(PATIENCE * 20)?)
+    }
+
+    /// Starts a mutator; its thread's id.
+    pub fn start_mutator(&mut self, name: &str, kind: &str) -> Told<i32> {
+        self.ask(&format!("start {name} {kind}"))?.number("tid")
+    }
+
+    pub fn count(&mut self, name: &str) -> Told<u64> {
+        self.ask(&format!("facts {name}"))?.number("count")
+    }
+
+    /// Whether a mutator goes on counting.
+    pub fn runs(&mut self, name: &str) -> Told<()> {
+        let before = self.count(name)?;
+        wait_for(&format!("{name} to run"), || Ok(self.count(name)? > before + 2))
+    }
+
+    /// Whether it does not.
+    pub fn stands(&mut self, name: &str) -> Told<()> {
+        let before = self.count(name)?;
+        std::thread::sleep(Duration::from_millis(30));
+        let now = self.count(name)?;
+        if now == before { Ok(()) } else { Err(format!("{name} should stand, and counted {}", now - before)) }
+    }
+
+    /// Collects so often; all must succeed. How many weak references were cleared.
+    pub fn collect(&mut self, times: u32) -> Told<u64> {
+        self.ask(&format!("collect {times}"))?.number("killed")
+    }
+
+    /// What /proc says of a thread: its state's letter and its tracer.
+    pub fn status(&self, tid: i32) -> Told<(char, i32)> {
+        let path = format!("/proc/{}/task/{tid}/status", self.pid());
+        let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+        let field = |name: &str| {
+            text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim).ok_or(format!("{path}: no {name}"))
+        };
+        let state = field("State:")?.chars().next().ok_or("no state")?;
+        Ok((state, field("TracerPid:")?.parse().map_err(|_| "no number")?))
+    }
+
+    /// Every thread of the process.
+    pub fn tids(&self) -> Told<Vec<i32>> {
+        let path = format!("/proc/{}/task", self.pid());
+        let entries = std::fs::read_dir(&path).map_err(|error| format!("{path}: {error}"))?;
+        Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
+    }
+
+    /// Nobody traces it and no thread of it is stopped.
+    pub fn is_left_alone(&self) -> Told<()> {
+        wait_for("the program to be left alone", || {
+            let mut alone = true;
+            for tid in self.tids()? {
+                // A thread may be gone by now.
+                let Ok((state, tracer)) = self.status(tid) else { continue };
+                alone &= tracer == 0 && !matches!(state, 't' | 'T');
+            }
+            Ok(alone)
+        })
+    }
+}
+
+/// Waits for something that must become true.
+pub fn wait_for(what: &str, mut is_so: impl FnMut() -> Told<bool>) -> Told<()> {
+    let begun = Instant::now();
+    while !is_so()? {
+        if begun.elapsed() > PATIENCE {
+            return Err(format!("waited {PATIENCE:?} for {what}"));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
