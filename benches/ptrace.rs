@@ -17,6 +17,8 @@ use stopworld::debugger::ptrace::{Debugger, Event, OnDeath, Options};
 /// What the protocol may cost, of the bare loop.
 const LIMIT: f64 = 1.3;
 const TURNS: usize = 5;
+/// Between two stops: until all have gone back to sleep.
+const PAUSE: Duration = Duration::from_millis(3);
 
 /// The program: as many sleeping mutators, and a thread that collects.
 fn target(threads: usize) -> ! {
@@ -29,7 +31,7 @@ fn target(threads: usize) -> ! {
     println!("ready");
     loop {
         world.collect().expect("a collection");
-        std::thread::sleep(Duration::from_micros(500));
+        std::thread::sleep(PAUSE);
     }
 }
 
@@ -84,7 +86,7 @@ fn bare(pid: i32, rounds: usize, into: &mut Vec<f64>) {
         bare::stop(&threads, &mut room);
         into.push(begin.elapsed().as_secs_f64() * 1e6);
         threads.iter().for_each(|tid| bare::go_on(*tid));
-        std::thread::sleep(Duration::from_micros(500));
+        std::thread::sleep(PAUSE);
     }
     bare::halt(&threads);
     threads.iter().chain([&pid]).for_each(|tid| bare::detach(*tid));
