@@ -14,8 +14,8 @@
 //!           │ XSAVE image                    │  a multiple of 64
 //!           ├────────────────────────────────┤
 //!           │ siginfo, 128 bytes             │  zeroes
-//!           │ ucontext, 304 bytes            │  rax … r15, rip, flags; the blocked signals
-//!           │ return address                 │  not used
+//!           │ ucontext, 304 bytes            │  rax … r15, rip, flags; room for the blocked signals
+//!           │ a word                         │  1: `park` is to block all signals, and to complete the frame's mask
 //!   stack_ptr ─> └────────────────────────────────┘  8 above a multiple of 16
 //! ```
 //!
@@ -28,6 +28,9 @@
 //! included, and the kernel restarts the call as if nothing had been.
 //!
 //! # Limits
+//!
+//! The signals that a thread blocks are neither read nor changed, since each costs a request: `park` does it. So a handler of the program's whose
+//! signal is pending when we die may run before the thread parks, as handlers may in blocking regions.
 //!
 //! `uc_stack` is not known to a tracer: its flags are a value that the kernel refuses, so that the thread's alternate stack stays what it is.
 //! A restartable sequence (rseq) that was interrupted is not aborted on the way over `park`.
@@ -72,7 +75,9 @@ const STACK_FLAGS: usize = 32;
 const REGISTERS: usize = 48;
 const SELECTORS: usize = 192;
 const IMAGE_POINTER: usize = 232;
-const MASK: usize = 304;
+
+/// The first word: the tracer has not read the mask, which costs a request for each thread, nor changed it, which costs another.
+const COMPLETE_THE_MASK: u64 = 1;
 
 /// Where in memory the parts are for this stack pointer: the frame, and the image above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,13 +101,14 @@ impl Places {
     }
 }
 
-/// Appends the frame to `into`. `image` is the extended state as ptrace has read it, `blocked` the thread's mask.
-pub(super) fn build(registers: &General, image: &[u8], blocked: u64, into: &mut Vec<u8>) -> Places {
+/// Appends the frame to `into`. `image` is the extended state as ptrace has read it.
+pub(super) fn build(registers: &General, image: &[u8], into: &mut Vec<u8>) -> Places {
     let places = Places::below(registers.rsp, image.len());
     let start = into.len();
     into.resize(start + places.len(image.len()), 0);
     let frame = &mut into[start..];
     let mut word = |at: usize, value: u64| frame[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    word(0, COMPLETE_THE_MASK);
     word(UCONTEXT, UC_FLAGS);
     word(STACK_FLAGS, NO_STACK_MODE.into());
     let r = after_the_call(registers);
@@ -116,7 +122,6 @@ pub(super) fn build(registers: &General, image: &[u8], blocked: u64, into: &mut 
     // cs, gs, fs, ss: 16 bits each. The kernel itself stores 0 for the two in the middle.
     word(SELECTORS, r.cs & 0xffff | (r.ss & 0xffff) << 48);
     word(IMAGE_POINTER, places.image);
-    word(MASK, blocked);
     let at = (places.image - places.frame) as usize;
     frame[at..at + image.len()].copy_from_slice(image);
     if image.len() >= SMALLEST_IMAGE {
@@ -220,13 +225,13 @@ mod tests {
         let mut image = vec![0xee; 832];
         image[SOFTWARE..SOFTWARE + 8].copy_from_slice(&7u64.to_le_bytes());
         let mut bytes = Vec::new();
-        let places = build(&registers(1, -1), &image, 0xabc, &mut bytes);
+        let places = build(&registers(1, -1), &image, &mut bytes);
         let at = (places.image - places.frame) as usize;
         let number = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
         assert_eq!([number(at + 464), number(at + 468), number(at + 472), number(at + 480)], [MAGIC1, 836, 7, 832]);
         assert_eq!(number(at + 832), MAGIC2);
         assert_eq!(bytes.len(), at + 836);
-        assert_eq!(number(MASK), 0xabc);
+        assert_eq!(number(0), 1);
         assert_eq!(u64::from(number(IMAGE_POINTER)), places.image);
     }
 }

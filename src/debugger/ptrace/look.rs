@@ -324,11 +324,7 @@ impl Debugger {
 
     fn all_of(&self, tid: Tid) -> Result<(Registers, Vec<u8>, u64, Vec<u8>), DebuggerError> {
         let general = self.registers(tid)?;
-        let kept = self.standing(tid)?.saved.as_ref().and_then(|saved| saved.blocked);
-        let blocked = match kept {
-            Some(blocked) => blocked,
-            None => sys::blocked(tid.0).map_err(system("reading a signal mask"))?,
-        };
+        let blocked = sys::blocked(tid.0).map_err(system("reading a signal mask"))?;
         let mut red_zone = vec![0; super::frame::RED_ZONE as usize];
         let zone = general.0.rsp.wrapping_sub(super::frame::RED_ZONE);
         // A thread whose stack pointer leads nowhere has no red zone.

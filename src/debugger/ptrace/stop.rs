@@ -4,13 +4,15 @@
 //!
 //! ```text
 //!   interrupt all that run ─> wait for each, by its id ─> again, until nobody runs (threads are born meanwhile)
-//!     ─> walk the world's list ─> registers of each mutator into a frame below its red zone, `stack_ptr` to the frame
-//!     ─> all that in one batch of writes ─> [send each to `park`, for the case that we die] ─> acknowledge
+//!     ─> walk the world's list
+//!     ─> some at a time: registers of each into a frame below its red zone, `stack_ptr` to the frame, all that in one batch of writes
+//!        ─> [send each to `park`, for the case that we die]
+//!     ─> acknowledge
 //! ```
 //!
-//! At the start every register of each thread that was sent anywhere is written back, `orig_rax` and the blocked signals included, so
-//! that the kernel restarts an interrupted call as if the thread had never stood elsewhere (`.vtable.exact-restore`). Who was
-//! stopped by the user before stays stopped.
+//! At the start every register of each thread that was sent anywhere is written back, `orig_rax` included, so that the kernel
+//! restarts an interrupted call as if the thread had never stood elsewhere (`.vtable.exact-restore`). Who was stopped by the
+//! user before stays stopped.
 //!
 //! The list of mutators is the collector's own, read while all stand; what the notifications of births and ends said is only used to
 //! read the records in one go. So nobody is missed who came into the list before we were in control.
@@ -39,7 +41,7 @@ use super::memory::Address;
 use super::proc::Silence;
 use super::sys::{self, Piece, Ticking, Waited};
 use super::target::{Record, Request, Standing, TargetError, WorldState};
-use super::tracee::{Enrolled, Notification, Saved, Stop};
+use super::tracee::{Enrolled, Notification, Place, Saved, Stop};
 use super::{Debugger, Mode, OnDeath};
 use crate::debugger::notify::Notice;
 use crate::os::Tid;
@@ -55,10 +57,10 @@ pub(super) struct FullStop {
 /// The answer of a full stop: each thread waits in `park` if we die.
 const PARKED_ON_DEATH: u64 = 1;
 
-/// A signal mask in which nothing of the program's gets through.
-const EVERYTHING: u64 = u64::MAX;
+/// How many threads are gone through together: what the kernel keeps of them is still in the cache when their registers are changed.
+const AT_ONCE: usize = 32;
 
-/// What was gathered for the one batch of writes.
+/// What was gathered for one batch of writes.
 #[derive(Default)]
 struct Batch {
     bytes: Vec<u8>,
@@ -243,20 +245,16 @@ impl Debugger {
         Statistics::sample(&mut self.statistics.standing_ns, arrived.elapsed());
         self.death.reached(Step::AllStopped);
         let records = self.records_of(library, world)?;
-        let mut batch = Batch::default();
-        let (parking, answer) = self.push_registers(library, world.address, &records, collecting, &mut batch)?;
-        if answer & PARKED_ON_DEATH == 0 {
-            // No frame leads anywhere: the one batch has everything.
-            batch.add(request.answer, &answer.to_le_bytes());
-            batch.add(request.acknowledged, &request.sequence.to_le_bytes());
+        let mut answer = if self.options.on_death == OnDeath::Park { PARKED_ON_DEATH } else { 0 };
+        for some in records.chunks(AT_ONCE) {
+            let mut batch = Batch::default();
+            let parking = self.push_registers(library, world.address, some, collecting, &mut batch, &mut answer)?;
+            batch.write(self)?;
+            self.death.reached(Step::RegistersWritten);
+            self.park(library, parking, answer)?;
         }
-        batch.write(self)?;
-        self.death.reached(Step::RegistersWritten);
-        self.park(library, parking, answer)?;
-        if answer & PARKED_ON_DEATH != 0 {
-            self.statistics.parked_stops += 1;
-            self.acknowledge(request, answer)?;
-        }
+        self.statistics.parked_stops += answer & PARKED_ON_DEATH;
+        self.acknowledge(request, answer)?;
         Ok(Some(stopped))
     }
 
@@ -337,8 +335,8 @@ impl Debugger {
         self.libraries[library].records(&self.memory, world.threads, &guesses, self.tracees.len())
     }
 
-    /// Gathers the registers of all mutators but the collecting one. The result has what is needed to send them to `park`, if all of them
-    /// can be.
+    /// Gathers the registers of these mutators, but not of the collecting one. The result has what is needed to send them to `park`; the answer
+    /// becomes 0 if one of them can't be.
     fn push_registers(
         &mut self,
         library: usize,
@@ -346,12 +344,12 @@ impl Debugger {
         records: &[Record],
         collecting: i32,
         batch: &mut Batch,
-    ) -> Result<(Vec<Parking>, u64), DebuggerError> {
+        answer: &mut u64,
+    ) -> Result<Vec<Parking>, DebuggerError> {
         let room = self.extended_room;
         let used = self.libraries[library].thread.save_area_used;
         let mut image = Vec::with_capacity(room);
         let mut parking = Vec::with_capacity(records.len());
-        let mut answer = if self.options.on_death == OnDeath::Park { PARKED_ON_DEATH } else { 0 };
         for record in records {
             let tid = record.tid.0;
             let Some(tracee) = self.tracees.get_mut(&tid).filter(|t| t.stands() && tid != collecting) else { continue };
@@ -360,12 +358,11 @@ impl Debugger {
             let general = sys::general(tid).map_err(system("reading registers"))?;
             image.clear();
             sys::extended(tid, room, &mut image).map_err(system("reading the extended state"))?;
-            let blocked = if answer == 0 { 0 } else { sys::blocked(tid).map_err(system("reading a signal mask"))? };
             let places = frame::Places::below(general.rsp, image.len());
             let room = record.stack.0.0 <= places.frame && general.rsp <= record.stack.1.0;
             let lowest = if room {
                 let start = batch.bytes.len();
-                frame::build(&general, &image, blocked, &mut batch.bytes);
+                frame::build(&general, &image, &mut batch.bytes);
                 batch.pieces.push((places.frame, start..batch.bytes.len()));
                 places.frame
             } else {
@@ -376,11 +373,11 @@ impl Debugger {
             self.statistics.slots_written += 1;
             let has_room_to_park = room && record.stack.0.0 + frame::PARKING_ROOM <= places.frame;
             if !has_room_to_park || !self.dies_quietly(stop) {
-                answer = 0;
+                *answer = 0;
             }
-            parking.push(Parking { tid, saved: Saved { general, lowest, blocked: Some(blocked) } });
+            parking.push(Parking { tid, saved: Saved { general, lowest, place: Place::Park } });
         }
-        Ok((parking, answer))
+        Ok(parking)
     }
 
     /// Whether a thread that stands so does nothing of the program's when we die, before it comes to `park`. A signal that is half
@@ -399,14 +396,13 @@ impl Debugger {
         for Parking { tid, mut saved } in parking {
             let Some(tracee) = self.tracees.get_mut(&tid) else { continue };
             if answer & PARKED_ON_DEATH == 0 {
-                saved.blocked = None;
+                saved.place = Place::Its;
                 tracee.saved = Some(Box::new(saved));
                 continue;
             }
             // Kept first: whatever fails below, these are the registers to go back to.
             tracee.saved = Some(Box::new(saved));
             let parked = frame::at_park(&saved.general, park.0, saved.lowest);
-            sys::set_blocked(tid, EVERYTHING).map_err(system("writing a signal mask"))?;
             sys::set_general(tid, &parked).map_err(system("writing registers"))?;
         }
         Ok(())
@@ -438,11 +434,10 @@ impl Debugger {
         let mut going = Vec::with_capacity(self.tracees.len());
         for (&tid, tracee) in &mut self.tracees {
             if let Some(saved) = tracee.saved.take()
-                && let Some(blocked) = saved.blocked
+                && saved.place == Place::Park
             {
                 // A thread that has been killed meanwhile has no registers any more, and needs none.
                 let _ = sys::set_general(tid, &saved.general);
-                let _ = sys::set_blocked(tid, blocked);
             }
             if std::mem::take(&mut tracee.by_world) {
                 if tracee.by_user {

@@ -50,8 +50,17 @@ pub(super) struct Saved {
     pub(super) general: General,
     /// The lowest address that was written below its stack pointer.
     pub(super) lowest: u64,
-    /// The blocked signals, if the thread was sent to `park`.
-    pub(super) blocked: Option<u64>,
+    /// Whether its registers were changed.
+    pub(super) place: Place,
+}
+
+/// Where a thread stands that a collection holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Where it was stopped.
+    Its,
+    /// In `park`, to which it was sent.
+    Park,
 }
 
 /// See the module's text.
