@@ -66,6 +66,7 @@ guards! {
     DebugCountedTwice = "debug.counted-twice",
     DebugControl = "debug.control",
     DebugLost = "debug.lost",
+    DebugStart = "debug.start",
     EventGate = "event.gate",
     EventExact = "event.exact",
     EventObjects = "event.objects",

@@ -1,11 +1,10 @@
-//! Runs a model, and runs it again without a guard.
+//! Explores a model.
 
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use crate::sabotage::{Guard, VARIABLE};
+pub(crate) use crate::known_bad::{Fault, must_fail_without};
 
 /// How many preemptions each execution may have: how often a thread that could run on is set aside for another one.
 /// Switches at waits are not counted.
@@ -36,47 +35,4 @@ pub(crate) fn explore(name: &str, preemptions: Preemptions, model: impl Fn() + S
     });
     let executions = executions.load(Ordering::Relaxed);
     println!("{name}: {executions} executions ({preemptions:?}) in {:.1} s", start.elapsed().as_secs_f64());
-}
-
-/// How loom words what it finds.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Fault {
-    /// No thread can go on.
-    Deadlock,
-    /// Two accesses to a cell, one of them a write, that nothing orders.
-    Race,
-    /// An assertion of the model.
-    Claim(&'static str),
-    /// A mutator ran while the collector believed that it stood: it is seen at an assertion, or as a race, whichever comes first.
-    RanInScan,
-}
-
-/// Runs the test `name` (its path in this crate) in a process of its own with the guard taken out: it must fail, and
-/// with that fault.
-pub(crate) fn must_fail_without(guard: Guard, name: &str, fault: Fault) {
-    let me = std::env::current_exe().expect("a running test has an executable");
-    let start = Instant::now();
-    let output = Command::new(me)
-        .args([name, "--exact", "--nocapture", "--test-threads=1"])
-        .env(VARIABLE, format!("{guard:?}"))
-        .output()
-        .expect("the test executable can be run again");
-    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(text.contains("running 1 test"), "no test is called {name}:\n{text}");
-    assert!(!output.status.success(), "{name} passes without {guard:?}: it proves nothing\n{text}");
-    let expected: &[&str] = match fault {
-        Fault::Deadlock => &["deadlock"],
-        Fault::Race => &["Causality violation"],
-        Fault::Claim(claim) => &[claim],
-        Fault::RanInScan => &[
-            "a mutator ran during a scan whose result is used",
-            "nobody has written the stack pointer of a standing thread",
-            "Causality violation",
-        ],
-    };
-    assert!(
-        expected.iter().any(|fault| text.contains(fault)),
-        "{name} without {guard:?} failed, but not by {fault:?}:\n{text}"
-    );
-    println!("{name} without {guard:?}: caught ({fault:?}) in {:.1} s", start.elapsed().as_secs_f64());
 }

@@ -212,6 +212,11 @@ impl Process {
         assert!(gone.is_some(), "nobody suspends it by the handshake");
     }
 
+    /// Leaves a blocking region.
+    pub(crate) fn unblock(&self, i: usize) {
+        let _: Parked = self.threads[i].state.leave_blocking();
+    }
+
     /// Enters a blocking region.
     pub(crate) fn block(&self, i: usize) {
         self.threads[i].state.enter_blocking(&self.handshake, || self.publish(i));
@@ -427,11 +432,8 @@ impl Process {
             // Before the look: should the debugger die after it, they take the signal and park.
             self.listed().for_each(|i| self.signal(i));
         }
-        if self.is_still_traced() {
-            return true;
-        }
-        self.until(|| self.listed().all(|i| self.threads[i].state.has_answered()));
-        false
+        // If it does not hold, the bridge gives the threads a second to park; nothing depends on it.
+        self.is_still_traced()
     }
 
     fn is_still_traced(&self) -> bool {
@@ -474,14 +476,16 @@ impl Process {
         }
     }
 
-    /// A collection: stop, mark, use what was marked if the stop still holds, start; if it does not, once more.
+    /// A collection: stop, mark, use what was marked if the stop still holds, start; if it does not, once more without a contract. (That one
+    /// is lost only if somebody comes in the middle of it, answers for a thread, and dies; the collector leaves it at that, here it tries again.)
     pub(crate) fn collect(&self) {
         let _locks = self.list_changes.then(|| {
             let locks = self.locks.for_stop(|take| take(), &mut Forever);
             locks.expect("patient forever")
         });
-        if !self.collect_once(true) {
-            assert!(self.collect_once(false), "the repeat is not used");
+        let mut used = self.collect_once(true);
+        while !used {
+            used = self.collect_once(false);
         }
     }
 
@@ -600,10 +604,12 @@ impl Debugger {
         self.step()
     }
 
-    /// Its user lets it go.
+    /// Its user lets it go: at once, or at the end of the stop that it has made.
     pub(crate) fn thaw(&mut self, i: usize) -> Result<(), Killed> {
         self.user_stopped.retain(|stopped| *stopped != i);
-        self.target.kernel.continue_thread(self.target.threads[i].tid);
+        if !self.stopped.contains(&i) || removed(Guard::DebugThawLater) {
+            self.target.kernel.continue_thread(self.target.threads[i].tid);
+        }
         self.step()
     }
 
@@ -612,6 +618,16 @@ impl Debugger {
         self.target.kernel.swallow_signal(self.target.threads[i].tid);
         self.target.kernel.tracer_dies();
         Killed
+    }
+
+    /// Whether a thread stands in a notification.
+    pub(crate) fn is_notified(&self) -> bool {
+        self.target.kernel.has_notification()
+    }
+
+    /// Whether it has stopped the world.
+    pub(crate) fn is_in_a_stop(&self) -> bool {
+        !self.stopped.is_empty()
     }
 
     /// Waits for a notification, and says which it is; the notifying thread stands until it is served.

@@ -26,6 +26,7 @@ use std::sync::Arc;
 use crate::checker::atomic::{AtomicU32, Ordering};
 use crate::checker::{Condvar, Mutex, thread, thread_local};
 
+#[path = "kernel/ptrace.rs"]
 pub(crate) mod ptrace;
 
 /// Why [`wait`] came back.
@@ -112,7 +113,7 @@ impl Kernel {
     }
 
     /// Starts a thread with this number, 2 or more.
-    pub(crate) fn spawn(self: &Arc<Self>, tid: u32, body: impl FnOnce() + 'static) -> thread::JoinHandle<()> {
+    pub(crate) fn spawn(self: &Arc<Self>, tid: u32, body: impl FnOnce() + Send + 'static) -> thread::JoinHandle<()> {
         let kernel = Arc::clone(self);
         thread::spawn(move || {
             kernel.enter(tid);

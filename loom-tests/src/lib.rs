@@ -30,6 +30,8 @@
 //! Not modelled: registers and what the debugger writes below the red zone (a cell stands for it), the notification by breakpoint, masked
 //! signals, forks, hostile words, time (a model says when a slice has run out), more than one world, more than one tracer at once (the
 //! kernel excludes it). A debugger keeps its contract here; what it may do wrong is not explored, but for dying.
+//!
+//! More threads and more cycles than loom can explore are in `shuttle-tests`: the same files under a random scheduler.
 
 #![cfg(test)]
 
@@ -40,6 +42,7 @@ mod debugger;
 mod debugging;
 mod events;
 mod kernel;
+mod known_bad;
 mod models;
 mod playground;
 mod recording;

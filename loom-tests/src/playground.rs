@@ -12,6 +12,7 @@ use std::ops::Deref;
 
 use std::sync::Arc;
 
+use crate::checker::thread;
 use crate::kernel::{self, Kernel};
 use crate::sync::UnsafeCell;
 use crate::sync::lock::Patience;
@@ -126,7 +127,7 @@ impl Playground {
     }
 
     /// Runs mutator `i`, with the signal handler installed.
-    pub(crate) fn mutator(&self, i: usize, body: impl FnOnce(&Playground) + 'static) -> loom::thread::JoinHandle<()> {
+    pub(crate) fn mutator(&self, i: usize, body: impl FnOnce(&Playground) + Send + 'static) -> thread::JoinHandle<()> {
         let world = self.clone();
         self.kernel.spawn(self.threads[i].tid, move || {
             if world.stopper == Stopper::Signals {
@@ -138,7 +139,7 @@ impl Playground {
     }
 
     /// Runs a thread that is no mutator.
-    pub(crate) fn other(&self, tid: u32, body: impl FnOnce(&Playground) + 'static) -> loom::thread::JoinHandle<()> {
+    pub(crate) fn other(&self, tid: u32, body: impl FnOnce(&Playground) + Send + 'static) -> thread::JoinHandle<()> {
         let world = self.clone();
         self.kernel.spawn(tid, move || body(&world))
     }

@@ -22,8 +22,8 @@ guards! {
     SyncLostWake SyncTimedOut EventGate EventExact EventRecheck EventBarrier EventPublish EventBell
     MarkTermination MarkGlance
     VtableNested VtableSwap VtableCreatedUnderLock DebugFrozenWaiter DebugAcknowledged DebugCountedTwice DebugDies
-    DebugControl DebugLost
-    DebugLatched DebugTracerFirst DebugAskedLate DebugAgain DebugNumber DebugSignalledBefore DebugParks
+    DebugControl DebugLost DebugStart
+    DebugLatched DebugTracerFirst DebugAskedLate DebugAgain DebugThawLater DebugNumber DebugSignalledBefore DebugParks
 }
 
 /// Whether this process runs without the guard.

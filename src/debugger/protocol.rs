@@ -211,9 +211,11 @@ impl Agreed {
         !self.is_lost() && in_control(word).is_of_the_same(self.control())
     }
 
-    /// The stop is over, or goes on without the debugger. Gives back the word, unless the debugger was lost.
+    /// The stop is over, or goes on without the debugger. Gives back the word, for the news of its end: also if the debugger was
+    /// lost, since another one may have served the stop, and waits for that news (`.debug.start`).
     pub(crate) fn end(&self) -> Control {
-        let control = if self.is_lost() { Control::NOBODY } else { self.control() };
+        let is_silent = self.is_lost() && removed(Guard::DebugStart);
+        let control = if is_silent { Control::NOBODY } else { self.control() };
         self.begin(Control::NOBODY);
         control
     }

@@ -107,6 +107,11 @@ impl Kernel {
         }
     }
 
+    /// Whether some thread stands in a notification.
+    pub(crate) fn has_notification(&self) -> bool {
+        !self.sleepers.lock().expect("no panic goes on").ptrace.notifying.is_empty()
+    }
+
     /// Lets a notifying thread go on, without the signal.
     pub(crate) fn end_notification(&self, tid: u32) {
         let mut inside = self.sleepers.lock().expect("no panic goes on");

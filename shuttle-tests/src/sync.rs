@@ -1,0 +1,23 @@
+//! What the shipped files know as `crate::sync`, made of shuttle.
+
+#![allow(dead_code, reason = "the models do not use everything that the library does")]
+
+#[path = "../../src/sync/lock.rs"]
+pub(crate) mod lock;
+pub(crate) use crate::kernel as port;
+#[path = "../../src/sync/semaphore.rs"]
+pub(crate) mod semaphore;
+
+pub(crate) use crate::cell::UnsafeCell;
+pub(crate) use crate::kernel::interrupt_point;
+pub(crate) use lock::{HeldBy, Lock, LockGuard};
+pub(crate) use semaphore::Semaphore;
+pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// shuttle's constructors are `const`, but nobody needs that here.
+macro_rules! const_new {
+    ($(#[$attribute:meta])* $visibility:vis fn $($rest:tt)*) => {
+        $(#[$attribute])* $visibility fn $($rest)*
+    };
+}
+pub(crate) use const_new;
