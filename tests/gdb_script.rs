@@ -115,6 +115,55 @@ fn wait_for(gdb: &mut Talk, mut holds: impl FnMut(&mut Talk) -> bool) {
     }
 }
 
+/// The command's own workloads, which check what they build, on eight threads, with one or another of them stopped by the user now and then, at the entry of a function that it calls in each step of its work.
+#[rstest]
+#[case::binary_trees(&["binary-trees", "--depth", "12", "--collections", "200"], "binary_trees::checked")]
+#[case::churn(&["churn", "--collections", "200"], "churn::link")]
+fn workloads_come_to_their_right_results_with_threads_stopped(#[case] workload: &[&str], #[case] function: &str) {
+    if !has_gdb() {
+        return;
+    }
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec gdb \"$@\" 2>&1", "gdb", "-nx", "-q", "-iex", "set auto-load safe-path /"]);
+    for setting in
+        ["set non-stop on", "set confirm off", "set pagination off", "set width 0", "set print thread-events off"]
+    {
+        command.args(["-iex", setting]);
+    }
+    command.args(["--args", env!("CARGO_BIN_EXE_stopworld"), "run"]).args(workload);
+    command.args(["--threads", "8", "--initial-heap", "1MiB", "--paranoid"]);
+    let mut gdb = Talk::with(&mut command);
+    gdb.say("run &");
+    gdb.until("attached to process");
+    let (mut held, mut over) = (0, false);
+    let end = Instant::now() + Duration::from_secs(90);
+    while !over {
+        assert!(Instant::now() < end, "{}", gdb.ask("stopworld threads"));
+        // All run for a while; then the next one that comes by stops.
+        std::thread::sleep(Duration::from_millis(200));
+        gdb.ask(&format!("tbreak stopworld::workloads::{function}"));
+        let before = collections_so_far(&mut gdb);
+        // Until others have collected beside it; or wait for it, as for a child that is to be buried.
+        let long_enough = Instant::now() + Duration::from_secs(1);
+        while collections_so_far(&mut gdb).is_some_and(|now| Some(now) < before.map(|n| n + 25))
+            && Instant::now() < long_enough
+        {}
+        held += u64::from(collections_so_far(&mut gdb) > before);
+        let said = gdb.ask("continue -a &");
+        over = said.contains("exited") || said.contains("not being run") || collections_so_far(&mut gdb).is_none();
+    }
+    let (_, said) = gdb.finish();
+    assert!(said.contains("exited normally"), "{said}");
+    assert!(held >= 1, "{held}: {said}");
+}
+
+/// `None` when the program is over.
+fn collections_so_far(gdb: &mut Talk) -> Option<u64> {
+    let said = gdb.ask("stopworld status");
+    let at = said.find(" collection")?;
+    said[..at].rsplit(' ').next()?.parse().ok()
+}
+
 #[rstest]
 #[case::the_default(23)]
 #[case::one_at_which_gdb_stops_by_default(12)]
