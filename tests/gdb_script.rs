@@ -119,6 +119,7 @@ fn wait_for(gdb: &mut Talk, mut holds: impl FnMut(&mut Talk) -> bool) {
 #[rstest]
 #[case::binary_trees(&["binary-trees", "--depth", "12", "--collections", "200"], "binary_trees::checked")]
 #[case::churn(&["churn", "--collections", "200"], "churn::link")]
+#[case::lisp(&["lisp", "examples/scheme/nqueens.scm", "--collections", "20"], "lisp::store::Store::cons")]
 fn workloads_come_to_their_right_results_with_threads_stopped(#[case] workload: &[&str], #[case] function: &str) {
     if !has_gdb() {
         return;
