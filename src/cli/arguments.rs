@@ -99,7 +99,7 @@ pub(super) struct Debug {
     pub(super) settings: DebugSettings,
 
     /// The program, and its arguments
-    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
     pub(super) program: Vec<OsString>,
 }
 
