@@ -4,7 +4,7 @@
 //! with each *driver* against the same program: the debugger inside the program (mock), our own debugger in both modes
 //! (ptrace), gdb and lldb. What comes out is a table of driver × case. `holds` and `FAILED` speak for themselves;
 //! `skipped` means that the driver could not be run here, and the note below the table says what it needs; `-` means that by its
-//! nature the driver has no such case.
+//! nature the driver has no such case; `OPEN` is known not to hold yet.
 //!
 //! ```text
 //!   this process                     driver's process                  debugged program

@@ -206,6 +206,9 @@ impl Driver for Gdb {
     fn lacks(&self, ability: Ability) -> Option<&'static str> {
         match (self.mode, ability) {
             (Mode::Full, Ability::FreezeOne) => Some("in its all-stop mode gdb stops all threads or none"),
+            (Mode::Full, Ability::LeaveCallsAlone) => {
+                Some("it leaves no frame to wait in should it die, so each thread gets the suspend signal, too")
+            }
             (Mode::Assisted, Ability::LeaveCallsAlone) => {
                 Some("in the assisted mode the collector's signal stops threads")
             }

@@ -15,8 +15,9 @@ use crate::program::{Program, Talker};
 /// Where Debian has the modules of lldb 14, which its own Python does not find.
 const MODULES: &str = "/usr/lib/llvm-14/lib/python3.11/dist-packages";
 
+/// The system's own: lldb's modules are made for it.
 fn python() -> Command {
-    let mut python = Command::new("python3");
+    let mut python = Command::new("/usr/bin/python3");
     python.env("PYTHONPATH", MODULES);
     python
 }
