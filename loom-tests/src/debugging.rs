@@ -248,7 +248,13 @@ impl Process {
         let receipt = Receipt::new(self.sequence.fetch_add(1, Ordering::Relaxed));
         let is_of_a_stop = !matches!(notice, Notice::Created | Notice::Exited);
         let epoch = if is_of_a_stop { self.epoch.get() } else { 0 };
-        let request = Request { receipt, notice, mode: control.mode(), epoch };
+        // The mode by which this stop is made, whoever hears of it.
+        let mode = match (notice, self.agreed.control()) {
+            (Notice::Again, _) => Some(Mode::Assisted),
+            (_, Control::NOBODY) => control.mode(),
+            (_, agreed) => agreed.mode(),
+        };
+        let request = Request { receipt, notice, mode, epoch };
         ptrace::notify(std::ptr::from_ref(&request) as usize);
         request.receipt.answer()
     }
@@ -337,6 +343,7 @@ impl Process {
             self.answer.set(answer);
             self.tracer.set(if removed(Guard::DebugTracerFirst) { self.kernel.tracer() } else { tracer });
             self.handshake.close(Holder::Collection);
+            self.believe_who_answered();
             return;
         }
         // As without a debugger, from here on. Some may have been stopped, and let go by its death.
@@ -369,6 +376,10 @@ impl Process {
                 slice = 0;
             }
         }
+        self.believe_who_answered();
+    }
+
+    fn believe_who_answered(&self) {
         for thread in self.listed().map(|i| &self.threads[i]).filter(|thread| thread.state.has_answered()) {
             thread.stack_ptr.store(thread.saved_sp.load(Ordering::Relaxed), Ordering::Relaxed);
         }
@@ -673,7 +684,9 @@ impl Debugger {
             }
             self.step()?;
         }
-        for i in self.stopped.clone() {
+        // Who stands already, parked or in a region, needs nothing.
+        let runs = |i: &usize| self.target.threads[*i].state.place() == Place::Running;
+        for i in self.stopped.clone().into_iter().filter(runs) {
             self.write_registers(i);
             if self.answer & Answer::PARKED_ON_DEATH != 0 && !removed(Guard::DebugParks) {
                 self.target.kernel.point_at_park(self.target.threads[i].tid);

@@ -39,8 +39,10 @@ mod check;
 mod checker;
 mod collector;
 mod debugger;
+#[allow(dead_code, reason = "shuttle's models use more of it")]
 mod debugging;
 mod events;
+#[allow(dead_code, reason = "shuttle's models use more of it")]
 mod kernel;
 mod known_bad;
 mod models;
