@@ -84,7 +84,8 @@ fn a_debugger_that_is_lost_in_mid_stop_does_not_turn_the_stop_into_another_one()
     agreed.lose();
     assert!(!agreed.stands(&word));
     assert_eq!(agreed.control().mode(), Some(Mode::Full));
-    assert_eq!(agreed.end(), Control::NOBODY);
+    // Whoever serves it now, or nobody, is told of its end (`.debug.start`).
+    assert_eq!(agreed.end().who(), 5);
     agreed.begin(in_control(&word));
     assert!(!agreed.is_lost());
     assert_eq!(agreed.end().who(), 5);
