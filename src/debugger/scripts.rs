@@ -6,7 +6,7 @@
 //! # Every program carries gdb's
 //! gdb looks for a section `.debug_gdb_scripts` in each program and library that it loads, and runs the Python text in it,
 //! if its user trusts the file (`add-auto-load-safe-path`). So the script always fits the library. The section is allocated, not debug
-//! information, although it is called so: `strip` in any of its ways leaves it alone. [`keep`] refers to it from code that
+//! information, although it is called so: `strip` in any of its ways leaves it alone. `keep` refers to it from code that
 //! every program with a world has, since `--gc-sections` throws out what nobody refers to. It costs its bytes on disk; pages of it
 //! that nobody reads are never loaded.
 //!
