@@ -61,8 +61,8 @@ fn every_requirement_is_cited_by_the_code_and_by_a_test() {
     assert!(tags.len() > 40, "the table of requirements was not found: {tags:?}");
     let code = text_of(&["src", "host/src"]);
     let guards = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(".ci/guards")).unwrap();
-    let tests = text_of(&["tests", "host/tests", "loom-tests"]);
-    let models = text_of(&["loom-tests"]);
+    let tests = text_of(&["tests", "host/tests", "loom-tests", "shuttle-tests"]);
+    let models = text_of(&["loom-tests", "shuttle-tests"]);
     for tag in &tags {
         let bare = &tag[1..];
         assert!(cites(&code, tag) || code.contains(&format!("\"{bare}\"")), "{tag}: no code cites it");
