@@ -208,7 +208,9 @@ impl Agreed {
 
     /// Whether the one under whose word the stop began is still in control, and not lost.
     pub(crate) fn stands(&self, word: &AtomicU64) -> bool {
-        !self.is_lost() && in_control(word).is_of_the_same(self.control())
+        let now = in_control(word);
+        // By which mode it wants the next stop to be served is its own affair.
+        !self.is_lost() && now.mode().is_some() && now.who() == self.control().who()
     }
 
     /// The stop is over, or goes on without the debugger. Gives back the word, for the news of its end: also if the debugger was

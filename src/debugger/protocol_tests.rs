@@ -75,10 +75,14 @@ fn a_debugger_that_is_lost_in_mid_stop_does_not_turn_the_stop_into_another_one()
     let agreed = Agreed::new();
     agreed.begin(in_control(&word));
     assert!(agreed.stands(&word));
-    // It may want to be told otherwise.
+    // It may want to be told otherwise, and serve the next stop otherwise.
     word.store(1 | Control::PHASES | 5 << 32, Ordering::Relaxed);
     assert!(agreed.stands(&word));
     word.store(2 | 5 << 32, Ordering::Relaxed);
+    assert!(agreed.stands(&word));
+    word.store(1 | 6 << 32, Ordering::Relaxed);
+    assert!(!agreed.stands(&word));
+    word.store(5 << 32, Ordering::Relaxed);
     assert!(!agreed.stands(&word));
     word.store(1 | 5 << 32, Ordering::Relaxed);
     agreed.lose();
