@@ -101,7 +101,7 @@ fn debuggers_of_either_kind() {
 
 #[test]
 fn what_is_known_to_be_bad_is_caught() {
-    for guard in [Guard::DebugDies, Guard::DebugAcknowledged, Guard::DebugLatched, Guard::DebugThawLater] {
+    for guard in [Guard::DebugDies, Guard::DebugAcknowledged, Guard::DebugThawLater] {
         must_fail_without(guard, "debuggers::debuggers_of_either_kind", Fault::RanInScan);
     }
 }
