@@ -263,16 +263,38 @@ impl Debugger {
         let mut tracees = std::mem::take(&mut self.tracees);
         // The collecting thread looks whether it is still traced: it goes last.
         let last = collecting.and_then(|tid| Some((tid, tracees.remove(&tid)?)));
+        let mut left = Vec::new();
         for (tid, tracee) in tracees.into_iter().chain(last) {
             let signal = match tracee.stop {
                 Stop::Signal(signal) => signal,
                 _ => 0,
             };
-            // Who does not stand can't be let go by request, nor who has ended.
-            let _ = sys::detach(tid, signal);
+            // Who does not stand can't be let go by request.
+            if sys::detach(tid, signal).is_err() {
+                left.push(tid);
+            }
         }
+        self.see_off(left);
         if self.state == TargetState::Alive {
             self.state = TargetState::Detached;
+        }
+    }
+
+    /// A thread that is about to end, or was born in the last moment, is still ours: if we did not take note of its end, then the
+    /// process's own end would wait for that as long as we live.
+    fn see_off(&self, mut left: Vec<i32>) {
+        let born = proc::threads(self.pid).unwrap_or_default();
+        left.extend(born.into_iter().filter(|tid| proc::tracer(self.pid, *tid) == self.tracer));
+        // The leader's end is for its parent to hear of.
+        left.retain(|tid| *tid != self.pid);
+        let until = Instant::now() + END_WITHIN;
+        while !left.is_empty() && Instant::now() < until {
+            left.retain(|&tid| match sys::wait(tid, Patience::Look) {
+                Waited::Reported(_, report) => !report.is_end() && sys::detach(tid, 0).is_err(),
+                Waited::Nothing => true,
+                Waited::Nobody => false,
+            });
+            std::thread::sleep(Duration::from_micros(200));
         }
     }
 
