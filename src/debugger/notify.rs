@@ -138,8 +138,13 @@ pub(super) fn tell(control: Control, news: &News<'_>) -> Answer {
     };
     if control.by_breakpoint() {
         heal_breakpoints();
+        // A trap that is masked kills.
+        let was_blocked = signals::unblock(signals::TRAP);
         // SAFETY: does nothing by itself.
         unsafe { stopworld_debugger_notify(&raw const request) };
+        if was_blocked {
+            std::mem::forget(signals::block(signals::TRAP));
+        }
     } else {
         let signal = stopworld_debugger.notify_signal.load(Ordering::Relaxed) as i32;
         signals::queue_to_myself(signal, &raw const request as usize);
@@ -256,6 +261,32 @@ mod tests {
         let _blocked = signals::block(signal);
         assert_eq!(tell(Control(Control::FULL), &news()), Answer::Nobody);
         assert!(signals::is_blocked(signal));
+    }
+
+    /// `.debug.dies`
+    #[test]
+    fn a_breakpoint_that_a_dead_debugger_left_is_healed_also_where_traps_are_masked() {
+        use std::os::unix::fs::FileExt;
+
+        heal_breakpoints();
+        let memory = std::fs::File::options().write(true).open("/proc/self/mem").unwrap();
+        let put = |byte: u8| memory.write_all_at(&[byte], stopworld_debugger_notify as *const () as u64).unwrap();
+        put(0xcc);
+        let told = tell(Control(Control::ASSISTED | Control::BREAKPOINT), &news());
+        let blocked = signals::block(signals::TRAP);
+        let told_masked = tell(Control(Control::ASSISTED | Control::BREAKPOINT), &news());
+        let is_blocked = signals::is_blocked(signals::TRAP);
+        drop(blocked);
+        put(0x90);
+        assert_eq!((told, told_masked, is_blocked), (Answer::Nobody, Answer::Nobody, true));
+    }
+
+    #[test]
+    fn a_signal_that_the_process_does_not_ignore_is_not_sent() {
+        // It would end the process.
+        let signal = signals::real_time().0 + 3;
+        assert!(signals::is_default_or_ignored(signal));
+        signals::queue_to_myself(signal, 0);
     }
 
     #[test]

@@ -155,6 +155,11 @@ pub(crate) fn is_default_or_ignored(signal: i32) -> bool {
     current(signal).is_ok_and(|now| !now.is_function())
 }
 
+/// Whether the process ignores the signal.
+fn is_ignored(signal: i32) -> bool {
+    super::preserving_errno(|| current(signal).is_ok_and(|now| now.0.sa_sigaction == libc::SIG_IGN))
+}
+
 /// From now on the process ignores the signal.
 pub(crate) fn ignore(signal: i32) -> io::Result<()> {
     let mut action = Previous::NONE;
@@ -171,9 +176,10 @@ pub(crate) fn put_back(signal: i32, previous: &Previous) {
 }
 
 /// Sends the calling thread a signal with a value, and lets it come now, also if the thread masks it. Whoever traces the thread has
-/// seen it when this returns. Async-signal-safe, errno preserved.
+/// seen it when this returns. Not sent unless the process ignores it: with nobody there to take it, it must do nothing.
+/// Async-signal-safe, errno preserved.
 pub(crate) fn queue_to_myself(signal: i32, value: usize) {
-    if !(1..=64).contains(&signal) {
+    if !(1..=64).contains(&signal) || !is_ignored(signal) {
         return;
     }
     /// As the kernel reads it: `si_signo`, `si_errno`, `si_code`, padding, `si_pid`, `si_uid`, `si_value`.
