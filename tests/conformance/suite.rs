@@ -34,8 +34,11 @@ impl Verdict {
 
 /// What is known not to hold. Nothing is to be here when the issue is closed.
 const OPEN: &[(Which, &str, &str)] = &[
-    (Which::Gdb(Mode::Assisted), "exec", "the script does not take part in the collections of the program that comes"),
-    (Which::Gdb(Mode::Full), "exec", "the script does not take part in the collections of the program that comes"),
+    (
+        Which::Gdb(Mode::Full),
+        "exec",
+        "now and then gdb stands for good at the first collection of the program that comes",
+    ),
     (
         Which::Gdb(Mode::Full),
         "detach in mid-stop",

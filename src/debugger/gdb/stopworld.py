@@ -233,6 +233,13 @@ class Session:
         for contract in self.contracts:
             contract.set_control(word)
 
+    def is_in_control(self):
+        """Whether the program's word is still what this session wrote."""
+        try:
+            return all(contract.control() >> 32 == self.who for contract in self.contracts)
+        except Trouble:
+            return False
+
     def detach(self):
         for contract in self.contracts:
             contract.set_control(0)
@@ -459,7 +466,16 @@ def look_again(_event=None):
     """A module came, or a program: what was not there may be there now."""
     for session in SESSIONS.values():
         session.looked = False
+    follow_exec()
     attach_when_found()
+
+
+def follow_exec():
+    """Another program in the same process has a word of its own, with nobody in control: it gets a session of its own."""
+    session = SESSIONS.get(gdb.selected_inferior().num)
+    if session is not None and session.attached and not session.is_in_control():
+        session.drop_bootstrap()
+        session.pid, session.attached = None, False
 
 
 def attach_when_found(_event=None):
