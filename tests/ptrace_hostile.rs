@@ -141,7 +141,9 @@ fn said_of(kind: &str) -> (Vec<String>, bool) {
     let until = Instant::now() + Duration::from_millis(300);
     while Instant::now() < until {
         if let Some(Event::Refused(error)) = debugger.poll(Duration::from_millis(20)).unwrap() {
-            said.push(error.to_string());
+            // Which thread was notified makes no other error of it.
+            let text = error.to_string();
+            said.push(text.trim_start_matches("thread ").trim_start_matches(|c: char| c.is_ascii_digit()).to_owned());
         }
     }
     for asked in [debugger.threads().map(drop), debugger.worlds().map(drop)] {

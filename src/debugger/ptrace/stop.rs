@@ -403,7 +403,7 @@ impl Debugger {
             // Kept first: whatever fails below, these are the registers to go back to.
             tracee.saved = Some(Box::new(saved));
             let parked = frame::at_park(&saved.general, park.0, saved.lowest);
-            sys::set_general(tid, &parked).map_err(system("writing registers"))?;
+            sys::redirect(tid, &parked).map_err(system("writing registers"))?;
         }
         Ok(())
     }
@@ -437,7 +437,7 @@ impl Debugger {
                 && saved.place == Place::Park
             {
                 // A thread that has been killed meanwhile has no registers any more, and needs none.
-                let _ = sys::set_general(tid, &saved.general);
+                let _ = sys::redirect(tid, &saved.general);
             }
             if std::mem::take(&mut tracee.by_world) {
                 if tracee.by_user {

@@ -144,6 +144,15 @@ pub(super) fn set_general(tid: i32, registers: &General) -> io::Result<()> {
     regset(libc::PTRACE_SETREGSET, tid, NT_PRSTATUS, at, size_of::<General>()).map(drop)
 }
 
+/// Bytes of the general registers up to rsp: all but the segments behind it, each of which the kernel checks.
+const UP_TO_RSP: usize = 20 * size_of::<u64>();
+
+/// Lets a standing thread go on elsewhere, or where it was: as [`set_general`], for one whose segments are what they were.
+pub(super) fn redirect(tid: i32, registers: &General) -> io::Result<()> {
+    let at = std::ptr::from_ref(registers).cast_mut().cast();
+    regset(libc::PTRACE_SETREGSET, tid, NT_PRSTATUS, at, UP_TO_RSP).map(drop)
+}
+
 /// The bytes of the general registers, in the kernel's order.
 pub(super) fn general_bytes(registers: &General) -> &[u8] {
     // SAFETY: 27 words without padding.
