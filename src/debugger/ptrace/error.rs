@@ -28,8 +28,7 @@ pub enum DebuggerError {
     Launch {
         /// Which.
         program: String,
-        /// What the kernel said.
-        #[source]
+        /// What the kernel said, which is part of the message.
         error: io::Error,
     },
     /// No such thread.
@@ -65,8 +64,7 @@ pub enum DebuggerError {
     System {
         /// What.
         doing: &'static str,
-        /// What the kernel said.
-        #[source]
+        /// What the kernel said, which is part of the message.
         error: io::Error,
     },
 }
