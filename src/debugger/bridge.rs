@@ -1,7 +1,7 @@
 //! The bridge: a thread vtable that asks the debugger that is in control, and does without if there is none.
 //!
 //! It is laid over a stopper of the world's own, and is what a world has in force unless told otherwise. With nobody in control
-//! it costs one load per collection, and one for each thread that comes or goes.
+//! it costs a load at each phase of a collection, and one for each thread that comes or goes.
 //!
 //! # Two contracts
 //!
@@ -191,11 +191,7 @@ impl DebuggerBridge {
     fn stop_assisted(&self, stop: &StopRequest<'_>, control: Control) -> Result<(), StopError> {
         self.have_signal();
         let stopped = self.stop_asking(stop);
-        if stopped.is_err() {
-            let control = match self.agreed.end() {
-                Control::NOBODY => return stopped,
-                _ => control,
-            };
+        if stopped.is_err() && self.agreed.end() != Control::NOBODY {
             self.tell_of_stop(control, Notice::StartWorld, stop);
         }
         stopped
@@ -205,7 +201,7 @@ impl DebuggerBridge {
     /// installation fail, then frozen threads are not believed to stand.
     fn have_signal(&self) {
         if handler::installed().is_none() {
-            let _ = handler::install(signals::DEFAULT);
+            handler::install_in_a_stop(signals::DEFAULT);
         }
         super::contract::publish_suspend_signal();
     }

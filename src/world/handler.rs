@@ -41,7 +41,7 @@
 use crate::os::signals::{self, HandlerStack, Previous};
 use crate::os::{clock, thread, ucontext::Context};
 use crate::sabotage::{Guard, removed};
-use crate::sync::{AtomicI32, Lock, Ordering, UnsafeCell};
+use crate::sync::{AtomicI32, Lock, LockGuard, Ordering, UnsafeCell};
 
 use super::error::SetupError;
 use super::stop_info::ThreadStopInfo;
@@ -66,14 +66,23 @@ pub(crate) fn install(signal: i32) -> Result<(), SetupError> {
     if !signals::is_usable(signal) {
         return Err(SetupError::UnusableSignal(signal));
     }
-    let _held = INSTALLING.lock();
+    install_holding(&INSTALLING.lock(), signal)
+}
+
+/// [`install`] for a stop that has begun: whoever holds the lock may stand, and is not waited for (`.stop.locks`). Says whether
+/// the process has this signal now.
+pub(crate) fn install_in_a_stop(signal: i32) -> bool {
+    INSTALLING.try_lock().is_ok_and(|held| install_holding(&held, signal).is_ok())
+}
+
+fn install_holding(_held: &LockGuard<'_>, signal: i32) -> Result<(), SetupError> {
     match INSTALLED.load(Ordering::Relaxed) {
         0 => {
             let previous = signals::current(signal)?;
             // SAFETY: under the lock, and `INSTALLED` is still 0, so no handler of ours reads it.
             PREVIOUS.0.with_mut(|slot| unsafe { *slot = previous });
             signals::install(signal, suspend, HandlerStack::Own)?;
-            // Release: pairs with the Acquire in `chain`.
+            // Release: pairs with the Acquire in `installed`.
             INSTALLED.store(signal, Ordering::Release);
             Ok(())
         }
@@ -84,6 +93,7 @@ pub(crate) fn install(signal: i32) -> Result<(), SetupError> {
 
 /// The suspend signal of the process, if one is installed.
 pub(crate) fn installed() -> Option<i32> {
+    // Acquire: pairs with the Release in `install_holding`.
     match INSTALLED.load(Ordering::Acquire) {
         0 => None,
         signal => Some(signal),

@@ -1,8 +1,8 @@
 //! What a world shows to debuggers: itself in a list of worlds, and its threads in a list of records.
 //!
 //! A debugger reads both out of the memory of a process that it may have stopped at any instruction, so each list is
-//! right at every instant: an entry is complete before the one store that links it, and one store unlinks it. Nobody
-//! in this process walks them.
+//! right at every instant: an entry is complete before the one store that links it, and one store unlinks it. In this process
+//! only the functions walk them that a debugger calls (`debugger/inspect.rs`).
 //!
 //! ```text
 //!   Descriptor.worlds ─> PublishedWorld ─next─> PublishedWorld ─next─> 0
@@ -146,6 +146,7 @@ impl WorldList {
 
     /// The first world for which `is_wanted` says so, newest first. No lock: for a debugger's question (`debugger/inspect.rs`).
     pub(crate) fn find(&self, mut is_wanted: impl FnMut(&PublishedWorld) -> bool) -> Option<&PublishedWorld> {
+        // Acquire, in all loads of links by who has no lock: pairs with the Release of whoever linked the entry.
         let mut entry = self.0.load(Ordering::Acquire);
         for _ in 0..MOST_ENTRIES {
             // SAFETY: linked as long as it exists; who asks sees to it that no world goes meanwhile.
@@ -336,6 +337,7 @@ impl PublishedWorld {
         for (place, byte) in self.stopper[1..].iter().zip(name.bytes()) {
             place.store(byte, Ordering::Relaxed);
         }
+        // Release: a debugger, which reads it from outside, sees the name that has this length.
         self.stopper[0].store(length as u8, Ordering::Release);
         self.bridged.store(u32::from(bridged), Ordering::Relaxed);
     }

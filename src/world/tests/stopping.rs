@@ -3,6 +3,7 @@
 use rstest::rstest;
 
 use super::*;
+use crate::world::handler;
 
 #[rstest]
 fn stopped_threads_stand_still_and_go_on_after_the_start(
@@ -219,4 +220,15 @@ fn threads_in_blocking_regions_cost_next_to_nothing() {
     handles.into_iter().for_each(|handle| handle.join().unwrap());
     eprintln!("stop and start of 128 threads in blocking regions: {} ns each", best / 128);
     assert!(best / 128 < 1000, "{} ns per thread", best / 128);
+}
+
+/// `.stop.locks`: a thread that a debugger holds may be in the middle of installing.
+#[test]
+fn an_installation_in_a_stop_waits_for_nobody() {
+    let held = handler::lock().lock();
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || tell.send(handler::install_in_a_stop(signals::DEFAULT)));
+    let installed = told.recv_timeout(Duration::from_secs(10));
+    drop(held);
+    assert_eq!(installed, Ok(false));
 }
