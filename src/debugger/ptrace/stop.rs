@@ -295,10 +295,9 @@ impl Debugger {
     }
 
     fn ask(&mut self, tid: i32) {
-        if let Some(tracee) = self.tracees.get_mut(&tid)
-            && (!tracee.asked || matches!(tracee.stop, Stop::Listening(_)))
-        {
-            // A thread that can't be asked has ended, which the wait will tell.
+        if let Some(tracee) = self.tracees.get_mut(&tid) {
+            // Also one that was asked already: to be asked twice is to be asked once, and a stop that it has reported since may have
+            // cleared the first time. A thread that can't be asked has ended, which the wait will tell.
             let _ = sys::interrupt(tid);
             tracee.asked = true;
         }
