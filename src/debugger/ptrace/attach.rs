@@ -26,7 +26,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use super::core::{Crowd, Debugger};
+use super::core::{Crowd, Debugger, new_number};
 use super::death::{Death, Step};
 use super::error::{DebuggerError, system};
 use super::event::{PhaseSet, Statistics};
@@ -34,7 +34,6 @@ use super::memory::Memory;
 use super::sys::{self, Alarm, Patience, Report, Waited};
 use super::tracee::{Stop, Tracee};
 use super::{Options, TargetState, proc};
-use crate::sync::{AtomicU32, Ordering};
 
 /// A list of threads that changes more often than this is not attached to.
 const MOST_PASSES: usize = 1000;
@@ -326,13 +325,6 @@ impl Debugger {
     pub(super) fn must_be_alive(&self) -> Result<(), DebuggerError> {
         if self.state == TargetState::Alive { Ok(()) } else { Err(DebuggerError::Ended) }
     }
-}
-
-/// A number that no attachment has had, in this process or in another one that lives.
-fn new_number() -> u32 {
-    static ATTACHMENTS: AtomicU32 = AtomicU32::new(1);
-    // Process ids have 22 bits.
-    std::process::id() & 0x3f_ffff | ATTACHMENTS.fetch_add(1, Ordering::Relaxed) << 22
 }
 
 impl Drop for Debugger {

@@ -19,6 +19,7 @@ use super::target::{Library, TargetError};
 use super::tracee::{Notification, Stop, Tracee};
 use super::{Channel, Mode, Options, TargetState, modules, proc};
 use crate::os::Tid;
+use crate::sync::{AtomicU32, Ordering};
 
 /// A debugger with its one process. See the [module's text](super).
 pub struct Debugger {
@@ -31,8 +32,8 @@ pub struct Debugger {
     pub(super) extended_room: usize,
     pub(super) tracees: BTreeMap<i32, Tracee>,
     pub(super) libraries: Vec<Library>,
-    /// The number in our control words. No two attachments have the same, or a collection that the first has begun might be taken for one
-    /// that the second holds.
+    /// The number in our control words. No two attachments have the same, nor two times in control of one of them, or a collection that the
+    /// first has begun might be taken for one that the second holds.
     pub(super) who: u32,
     /// The thread that is the tracer.
     pub(super) tracer: i32,
@@ -67,6 +68,13 @@ pub struct Debugger {
 pub(super) enum Crowd {
     OursOnly,
     Strangers,
+}
+
+/// A number that no time in control has had, of this process or of another one that lives.
+pub(super) fn new_number() -> u32 {
+    static TIMES: AtomicU32 = AtomicU32::new(1);
+    // Process ids have 22 bits.
+    std::process::id() & 0x3f_ffff | TIMES.fetch_add(1, Ordering::Relaxed) << 22
 }
 
 /// How often modules are looked through while no library is known.
@@ -211,7 +219,6 @@ impl Debugger {
         if !self.tracees.contains_key(&tid) {
             self.born(tid);
         }
-        let in_time = self.silent.remove(&tid);
         let stop = match report {
             Report::Signal(signal) => self.signal(tid, signal),
             Report::Group(signal) => self.group(tid, signal),
@@ -239,6 +246,7 @@ impl Debugger {
             }
             Report::Other | Report::Exited(_) | Report::Killed(_) => Stop::Plain,
         };
+        self.is_silent_no_more(tid);
         let Some(tracee) = self.tracees.get_mut(&tid) else { return };
         tracee.stop = stop;
         if matches!(report, Report::Interrupted | Report::Group(_)) {
@@ -260,16 +268,23 @@ impl Debugger {
             self.interrupt_and_let_go(tid);
             return;
         }
-        if in_time && self.silent.is_empty() {
-            // Control was given up for the sake of this thread.
-            self.take_control();
-        }
         if report == Report::Clone && asked {
             // In the middle of its system call. It stands at the end of it.
             self.interrupt_and_let_go(tid);
         }
         if report == Report::Exit {
             self.let_go(tid);
+        }
+    }
+
+    /// A thread has told something. When the last of those has for whose sake control was given up, it is taken again, and between two stops
+    /// under a new number: the collector may still be about to take the old one away.
+    fn is_silent_no_more(&mut self, tid: i32) {
+        if self.silent.remove(&tid) && self.silent.is_empty() {
+            if self.stop.is_none() && self.answered.is_empty() {
+                self.who = new_number();
+            }
+            self.take_control();
         }
     }
 
@@ -305,7 +320,7 @@ impl Debugger {
         if tid == self.pid {
             return self.ended(end);
         }
-        self.silent.remove(&tid);
+        self.is_silent_no_more(tid);
         if self.tracees.remove(&tid).is_some() {
             self.statistics.exited += 1;
             self.events.push_back(Event::ThreadExited { tid: Tid(tid) });

@@ -2,6 +2,7 @@
 
 use std::process::{Child, Command, Stdio};
 
+use super::sys::Report;
 use super::{Debugger, Options};
 use crate::os::Tid;
 
@@ -32,4 +33,17 @@ fn a_thread_that_is_thought_to_have_been_asked_is_asked() {
     // As a call leaves it that came back in the moment in which it was given up.
     debugger.tracees.get_mut(&sleeper.pid()).unwrap().asked = true;
     debugger.freeze(Tid(sleeper.pid())).unwrap();
+}
+
+#[test]
+fn control_is_taken_again_when_the_last_silent_thread_has_ended() {
+    let sleeper = Sleeper::new();
+    let mut debugger = Debugger::attach(sleeper.pid(), Options::default()).unwrap();
+    let who = debugger.who;
+    // Two that did not stand in time, and never will.
+    debugger.silent.extend([1, 2]);
+    debugger.settle(1, Report::Exited(0));
+    assert_eq!(debugger.who, who);
+    debugger.settle(2, Report::Killed(libc::SIGKILL));
+    assert_ne!(debugger.who, who);
 }
