@@ -31,7 +31,7 @@ use super::death::{Death, Step};
 use super::error::{DebuggerError, system};
 use super::event::{PhaseSet, Statistics};
 use super::memory::Memory;
-use super::sys::{self, Alarm, Patience, Report, Waited};
+use super::sys::{self, Alarm, Ends, Patience, Report, Waited};
 use super::tracee::{Stop, Tracee};
 use super::{Options, TargetState, proc};
 
@@ -99,7 +99,7 @@ impl Debugger {
         debugger.tracees.insert(pid, Tracee::new(Stop::Running));
         child.go().map_err(refused)?;
         loop {
-            match sys::wait(pid, Patience::Sleep) {
+            match sys::wait(pid, Patience::Sleep, Ends::Taken) {
                 Waited::Reported(_, Report::Exec) => break,
                 Waited::Reported(_, report) if report.is_end() => {
                     debugger.state = TargetState::Exited(127);
@@ -288,7 +288,7 @@ impl Debugger {
         left.retain(|tid| *tid != self.pid);
         let until = Instant::now() + END_WITHIN;
         while !left.is_empty() && Instant::now() < until {
-            left.retain(|&tid| match sys::wait(tid, Patience::Look) {
+            left.retain(|&tid| match sys::wait(tid, Patience::Look, Ends::Taken) {
                 Waited::Reported(_, report) => !report.is_end() && sys::detach(tid, 0).is_err(),
                 Waited::Nothing => true,
                 Waited::Nobody => false,

@@ -194,7 +194,7 @@ impl Debugger {
         until: Instant,
     ) -> Result<Ended, DebuggerError> {
         loop {
-            match ticking.wait(tid, until) {
+            match ticking.wait(tid, self.ends_of(tid), until) {
                 Waited::Reported(_, Report::Signal(signal)) => {
                     let registers = sys::general(tid).map_err(system("reading registers"))?;
                     if signal == libc::SIGTRAP && registers.rip == return_to.0.wrapping_add(1) {
@@ -221,7 +221,7 @@ impl Debugger {
         sys::interrupt(tid).map_err(system("interrupting a thread"))?;
         let until = Instant::now() + self.options.stop_within;
         loop {
-            match ticking.wait(tid, until) {
+            match ticking.wait(tid, self.ends_of(tid), until) {
                 Waited::Reported(_, Report::Interrupted) => {
                     let mut registers = sys::general(tid).map_err(system("reading registers"))?;
                     registers.rip = return_to.0;

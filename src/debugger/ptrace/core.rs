@@ -14,7 +14,7 @@ use super::error::DebuggerError;
 use super::event::{Event, Passed, PhaseSet, Statistics};
 use super::memory::{Address, Memory};
 use super::stop::FullStop;
-use super::sys::{self, Alarm, Nudge, Patience, Report, Waited};
+use super::sys::{self, Alarm, Ends, Nudge, Patience, Report, Waited};
 use super::target::{Library, TargetError};
 use super::tracee::{Notification, Stop, Tracee};
 use super::{Channel, Mode, Options, TargetState, modules, proc};
@@ -148,23 +148,34 @@ impl Debugger {
         let Some(reporter) = reporter else {
             return self.take_of_known();
         };
-        match sys::wait(reporter, Patience::Look) {
+        match sys::wait(reporter, Patience::Look, self.ends_of(reporter)) {
             Waited::Reported(tid, report) => self.handle(tid, report).map(|()| true),
             Waited::Nothing | Waited::Nobody => Ok(false),
         }
     }
 
-    /// Looks at each known thread in turn, because the kernel shows us a stranger first.
+    /// Looks at each known thread in turn, because the kernel shows us a stranger first. Who stands may have been killed.
     fn take_of_known(&mut self) -> Result<bool, DebuggerError> {
-        let running: Vec<i32> = self.tracees.iter().filter(|(_, t)| !t.stands()).map(|(tid, _)| *tid).collect();
+        if self.is_others_child
+            && let Some(end) = sys::end_of(self.pid)
+        {
+            self.ended(end);
+            return Ok(true);
+        }
+        let known: Vec<i32> = self.tracees.keys().copied().collect();
         let mut taken = false;
-        for tid in running {
-            if let Waited::Reported(tid, report) = sys::wait(tid, Patience::Look) {
+        for tid in known {
+            if let Waited::Reported(tid, report) = sys::wait(tid, Patience::Look, self.ends_of(tid)) {
                 self.handle(tid, report)?;
                 taken = true;
             }
         }
         Ok(taken)
+    }
+
+    /// Whether the thread's end is for us to hear of: that of a process which is somebody else's child is not.
+    pub(super) fn ends_of(&self, tid: i32) -> Ends {
+        if tid == self.pid && self.is_others_child { Ends::Left } else { Ends::Taken }
     }
 
     /// Whether a report is for us. The end of a process that is somebody else's child is noted and left to him.
@@ -301,7 +312,7 @@ impl Debugger {
     fn born(&mut self, tid: i32) {
         if !proc::has_thread(self.pid, tid) {
             // A task of its own process that shares memory with ours only: not ours.
-            if let Waited::Reported(..) = sys::wait(tid, Patience::Sleep) {
+            if let Waited::Reported(..) = sys::wait(tid, Patience::Sleep, Ends::Taken) {
                 let _ = sys::detach(tid, 0);
             }
             return;

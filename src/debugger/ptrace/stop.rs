@@ -305,7 +305,7 @@ impl Debugger {
 
     fn wait_until_it_stands(&mut self, tid: i32, ticking: &Ticking<'_>, until: Instant) -> Answered {
         loop {
-            match ticking.wait(tid, until) {
+            match ticking.wait(tid, self.ends_of(tid), until) {
                 Waited::Reported(tid, report) => self.settle(tid, report),
                 Waited::Nothing => return Answered::No,
                 Waited::Nobody => {

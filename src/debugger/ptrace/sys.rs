@@ -265,19 +265,71 @@ pub(super) enum Patience {
     Look,
 }
 
+/// What a wait does with the end of its thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ends {
+    /// It is a report like any other.
+    Taken,
+    /// It is left for somebody else to hear of; for us there is nobody.
+    Left,
+}
+
 /// Waits for one thread, and takes its report.
-pub(super) fn wait(tid: i32, patience: Patience) -> Waited {
-    let mut status = 0;
+pub(super) fn wait(tid: i32, patience: Patience, ends: Ends) -> Waited {
     let flags = libc::__WALL | if patience == Patience::Look { libc::WNOHANG } else { 0 };
-    // SAFETY: the kernel stores one int.
-    match unsafe { libc::waitpid(tid, &mut status, flags) } {
-        0 => Waited::Nothing,
-        -1 => match io::Error::last_os_error().raw_os_error() {
-            Some(libc::EINTR) => Waited::Nothing,
-            _ => Waited::Nobody,
-        },
-        reporter => Waited::Reported(reporter, Report::of(status)),
+    let waited = match ends {
+        Ends::Taken => {
+            let mut status = 0;
+            // SAFETY: the kernel stores one int.
+            let reporter = unsafe { libc::waitpid(tid, &mut status, flags) };
+            if reporter == -1 { Err(io::Error::last_os_error()) } else { Ok((reporter, status)) }
+        }
+        // As the other call has it: the signal behind the mark of a stop.
+        Ends::Left => {
+            look_at(libc::P_PID, tid, libc::WSTOPPED | flags).map(|info| (info.reporter, info.status << 8 | 0x7f))
+        }
+    };
+    match waited {
+        Ok((0, _)) => Waited::Nothing,
+        Ok((reporter, status)) => Waited::Reported(reporter, Report::of(status)),
+        Err(error) if error.raw_os_error() == Some(libc::EINTR) => Waited::Nothing,
+        Err(_) => Waited::Nobody,
     }
+}
+
+/// What `waitid` says.
+struct Looked {
+    /// 0: there is nothing.
+    reporter: i32,
+    status: i32,
+    code: i32,
+}
+
+impl Looked {
+    /// How it has ended, if it has.
+    fn end(&self) -> Option<Report> {
+        match self.code {
+            libc::CLD_EXITED => Some(Report::Exited(self.status)),
+            libc::CLD_KILLED | libc::CLD_DUMPED => Some(Report::Killed(self.status & 0x7f)),
+            _ => None,
+        }
+    }
+}
+
+fn look_at(which: libc::idtype_t, id: i32, flags: i32) -> io::Result<Looked> {
+    // SAFETY: numbers; all zeroes is a value.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel fills one siginfo_t, or leaves it zero.
+    check(unsafe { libc::waitid(which, id as libc::id_t, &raw mut info, flags) }.into())?;
+    // SAFETY: filled by waitid, or zero.
+    let (reporter, status) = unsafe { (info.si_pid(), info.si_status()) };
+    Ok(Looked { reporter, status, code: info.si_code })
+}
+
+/// How a process has ended, if it has. That stays to be heard by others.
+pub(super) fn end_of(pid: i32) -> Option<Report> {
+    let flags = libc::WEXITED | libc::WNOWAIT | libc::WNOHANG | libc::__WALL;
+    look_at(libc::P_PID, pid, flags).ok()?.end()
 }
 
 /// Who among the tracees and children of this thread has something to report, and how it has ended if that is what it reports. The
@@ -286,21 +338,11 @@ pub(super) fn peek(patience: Patience) -> io::Result<Option<(i32, Option<Report>
     // Of this thread only: another thread of this process may have children and tracees of its own.
     let flags = libc::WEXITED | libc::WNOWAIT | libc::__WALL | libc::__WNOTHREAD;
     let flags = flags | if patience == Patience::Look { libc::WNOHANG } else { 0 };
-    // SAFETY: numbers; all zeroes is a value.
-    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel fills one siginfo_t, or leaves it zero.
-    if unsafe { libc::waitid(libc::P_ALL, 0, &raw mut info, flags) } == -1 {
-        let error = io::Error::last_os_error();
-        return if error.raw_os_error() == Some(libc::EINTR) { Ok(None) } else { Err(error) };
+    match look_at(libc::P_ALL, 0, flags) {
+        Ok(looked) => Ok((looked.reporter != 0).then(|| (looked.reporter, looked.end()))),
+        Err(error) if error.raw_os_error() == Some(libc::EINTR) => Ok(None),
+        Err(error) => Err(error),
     }
-    // SAFETY: filled by waitid, or zero.
-    let (reporter, status) = unsafe { (info.si_pid(), info.si_status()) };
-    let end = match info.si_code {
-        libc::CLD_EXITED => Some(Report::Exited(status)),
-        libc::CLD_KILLED | libc::CLD_DUMPED => Some(Report::Killed(status & 0x7f)),
-        _ => None,
-    };
-    Ok((reporter != 0).then_some((reporter, end)))
 }
 
 /// A piece of another process's memory, and the buffer for it or from it.
@@ -520,9 +562,9 @@ pub(super) struct Ticking<'a>(&'a Alarm);
 
 impl Ticking<'_> {
     /// Waits for one thread until a time.
-    pub(super) fn wait(&self, tid: i32, until: Instant) -> Waited {
+    pub(super) fn wait(&self, tid: i32, ends: Ends, until: Instant) -> Waited {
         loop {
-            match wait(tid, Patience::Sleep) {
+            match wait(tid, Patience::Sleep, ends) {
                 Waited::Nothing if Instant::now() < until => {}
                 waited => return waited,
             }
