@@ -215,10 +215,8 @@ impl Debugger {
         let is_busy = |d: &Self| d.stop.is_some() || !d.answered.is_empty();
         while is_busy(self) && self.state == TargetState::Alive && Instant::now() < until {
             self.go_on()?;
-            if !self.take(Patience::Look)? {
-                let ticking = self.alarm.ticking();
-                let _ = sys::peek(Patience::Sleep);
-                drop(ticking);
+            if !self.take()? {
+                self.rest();
             }
         }
         self.must_be_alive()?;
@@ -313,10 +311,8 @@ impl Debugger {
             if Instant::now() >= until {
                 return Err(DebuggerError::NotKilled(self.pid));
             }
-            if !self.take(Patience::Look)? {
-                let ticking = self.alarm.ticking();
-                let _ = sys::peek(Patience::Sleep);
-                drop(ticking);
+            if !self.take()? {
+                self.rest();
             }
         }
         Ok(())

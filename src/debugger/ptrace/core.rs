@@ -107,23 +107,28 @@ impl Debugger {
             }
             self.search_again();
             self.serve_waiting()?;
-            if self.take(Patience::Look)? {
+            if self.take()? {
                 continue;
             }
             if self.alarm.was_nudged() || Instant::now() >= until {
                 return Ok(None);
             }
-            if self.crowd == Crowd::Strangers {
-                std::thread::sleep(Duration::from_micros(500));
-                continue;
-            }
-            let ticking = self.alarm.ticking();
-            // What is there now is taken in the next round.
-            let peeked = sys::peek(Patience::Sleep);
-            drop(ticking);
-            if peeked.is_err() {
-                self.nobody_left();
-            }
+            self.rest();
+        }
+    }
+
+    /// Sleeps until somebody may have something to report, and not for long. What it is is taken afterwards.
+    pub(super) fn rest(&mut self) {
+        if self.crowd == Crowd::Strangers {
+            // The kernel would show the stranger at once.
+            std::thread::sleep(Duration::from_micros(500));
+            return;
+        }
+        let ticking = self.alarm.ticking();
+        let peeked = sys::peek(Patience::Sleep);
+        drop(ticking);
+        if peeked.is_err() {
+            self.nobody_left();
         }
     }
 
@@ -133,9 +138,9 @@ impl Debugger {
     }
 
     /// Takes one report and does what it asks for. Says whether there was one.
-    pub(super) fn take(&mut self, patience: Patience) -> Result<bool, DebuggerError> {
+    pub(super) fn take(&mut self) -> Result<bool, DebuggerError> {
         let reporter = match self.crowd {
-            Crowd::OursOnly => match sys::peek(patience) {
+            Crowd::OursOnly => match sys::peek(Patience::Look) {
                 Ok(Some((reporter, end))) => self.is_ours(reporter, end).then_some(reporter),
                 Ok(None) => return Ok(false),
                 Err(_) => {
