@@ -205,7 +205,7 @@ impl Debugger {
     }
 
     /// The process has ended.
-    fn ended(&mut self, end: Report) {
+    pub(super) fn ended(&mut self, end: Report) {
         if self.state != TargetState::Alive {
             return;
         }
@@ -392,7 +392,7 @@ impl Debugger {
     }
 
     /// The notification, if the thread stands behind a breakpoint of ours.
-    fn at_breakpoint(&self, tid: i32) -> Option<Notification> {
+    pub(super) fn at_breakpoint(&self, tid: i32) -> Option<Notification> {
         if self.options.channel != Channel::Breakpoint {
             return None;
         }
