@@ -365,12 +365,12 @@ impl Debugger {
             return Stop::Notification(notification);
         }
         self.complete_libraries();
-        let queued = sys::signal_info(tid).ok().filter(|info| info.code == libc::SI_QUEUE);
+        let queued = sys::signal_info(tid).ok().and_then(|info| info.queued_value());
         for (library, known) in self.libraries.iter().enumerate() {
             if signal == known.notify_signal
-                && let Some(info) = queued
+                && let Some(value) = queued
             {
-                return Stop::Notification(Notification { library, at: Address(info.value) });
+                return Stop::Notification(Notification { library, at: Address(value) });
             }
         }
         if self.libraries.iter().any(|known| known.suspend_signal == signal) {

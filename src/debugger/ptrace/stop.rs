@@ -327,7 +327,7 @@ impl Debugger {
     }
 
     /// The records of the world's threads.
-    fn records_of(&self, library: usize, world: &WorldState) -> Result<Vec<Record>, TargetError> {
+    pub(super) fn records_of(&self, library: usize, world: &WorldState) -> Result<Vec<Record>, TargetError> {
         let is_in = |e: &&Enrolled| e.library == library && e.world == world.address;
         let guesses = self.tracees.values().filter_map(|t| t.enrolled.as_ref());
         let guesses: Vec<Address> = guesses.filter(is_in).map(|e| e.record).collect();
@@ -463,22 +463,21 @@ impl Debugger {
             return Ok(0);
         }
         let records = self.records_of(library, world)?;
-        let offsets = self.libraries[library].thread;
+        let frozen = self.libraries[library].thread.frozen;
         let mut batch = Batch::default();
         let mut served = 0;
         let unanswered = |record: &&Record| record.standing() == Standing::Running && record.frozen != epoch;
         for record in records.iter().filter(unanswered) {
             let tid = record.tid.0;
-            let Some(tracee) = self.tracees.get_mut(&tid).filter(|t| t.by_user && t.stands()) else { continue };
-            tracee.enrolled = Some(Enrolled { library, world: world.address, record: record.address });
-            let general = sys::general(tid).map_err(system("reading registers"))?;
-            let mut image = Vec::new();
-            sys::extended(tid, self.extended_room, &mut image).map_err(system("reading the extended state"))?;
-            batch.add_to_save_area(record, &general, &image, offsets.save_area_used)?;
-            let stack_ptr = general.rsp.wrapping_sub(frame::RED_ZONE);
-            batch.add(record.slot, &stack_ptr.to_le_bytes());
-            batch.add(record.address.offset(offsets.frozen), &epoch.to_le_bytes());
-            tracee.by_world = true;
+            if !self.tracees.get(&tid).is_some_and(|t| t.by_user && t.stands()) {
+                continue;
+            }
+            self.add_frozen(library, record, &mut batch)?;
+            batch.add(record.address.offset(frozen), &epoch.to_le_bytes());
+            if let Some(tracee) = self.tracees.get_mut(&tid) {
+                tracee.enrolled = Some(Enrolled { library, world: world.address, record: record.address });
+                tracee.by_world = true;
+            }
             self.answered.push((world.address, tid));
             served += 1;
         }
@@ -487,6 +486,17 @@ impl Debugger {
         self.statistics.slots_written += served as u64;
         self.death.reached(Step::FrozenServed);
         Ok(served)
+    }
+
+    /// Gathers what the collector needs of a thread that the user holds: its registers in its save area, and its `stack_ptr`.
+    fn add_frozen(&self, library: usize, record: &Record, batch: &mut Batch) -> Result<(), DebuggerError> {
+        let tid = record.tid.0;
+        let general = sys::general(tid).map_err(system("reading registers"))?;
+        let mut image = Vec::new();
+        sys::extended(tid, self.extended_room, &mut image).map_err(system("reading the extended state"))?;
+        batch.add_to_save_area(record, &general, &image, self.libraries[library].thread.save_area_used)?;
+        batch.add(record.slot, &general.rsp.wrapping_sub(frame::RED_ZONE).to_le_bytes());
+        Ok(())
     }
 
     /// The world runs: who was answered for goes on if the user has let it go meanwhile.
@@ -524,20 +534,12 @@ impl Debugger {
         let mut batch = Batch::default();
         let mut shown = 0;
         for library in 0..self.libraries.len() {
-            let used = self.libraries[library].thread.save_area_used;
             for world in self.libraries[library].worlds(&self.memory)?.iter().filter(|w| w.collecting.is_none()) {
                 for record in self.records_of(library, world)?.iter().filter(|r| r.standing() == Standing::Running) {
-                    let tid = record.tid.0;
-                    if !self.tracees.get(&tid).is_some_and(|t| t.by_user && t.stands()) {
-                        continue;
+                    if self.tracees.get(&record.tid.0).is_some_and(|t| t.by_user && t.stands()) {
+                        self.add_frozen(library, record, &mut batch)?;
+                        shown += 1;
                     }
-                    let general = sys::general(tid).map_err(system("reading registers"))?;
-                    let mut image = Vec::new();
-                    sys::extended(tid, self.extended_room, &mut image).map_err(system("reading the extended state"))?;
-                    batch.add_to_save_area(record, &general, &image, used)?;
-                    let stack_ptr = general.rsp.wrapping_sub(frame::RED_ZONE);
-                    batch.add(record.slot, &stack_ptr.to_le_bytes());
-                    shown += 1;
                 }
             }
         }

@@ -77,16 +77,6 @@ impl Report {
     }
 }
 
-/// What is known of a signal that is about to be delivered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SignalInfo {
-    pub(super) signal: i32,
-    pub(super) code: i32,
-    pub(super) sender: i32,
-    /// The value of a queued signal.
-    pub(super) value: u64,
-}
-
 fn check(result: libc::c_long) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -210,31 +200,28 @@ pub(super) fn set_blocked(tid: i32, mut mask: u64) -> io::Result<()> {
     check(unsafe { libc::ptrace(PTRACE_SETSIGMASK, tid, size_of::<u64>(), &raw mut mask) })
 }
 
+/// The whole information of a signal, to be given back as it was.
+pub(super) struct SignalInfo(libc::siginfo_t);
+
+impl SignalInfo {
+    /// The value of a signal that was queued.
+    pub(super) fn queued_value(&self) -> Option<u64> {
+        // SAFETY: all bytes of it are initialised, and the code says that this part of it is a value.
+        (self.0.si_code == libc::SI_QUEUE).then(|| unsafe { self.0.si_value() }.sival_ptr as u64)
+    }
+}
+
 /// What is known of the signal that a thread stands before.
 pub(super) fn signal_info(tid: i32) -> io::Result<SignalInfo> {
     // SAFETY: numbers; all zeroes is a value.
-    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel fills one siginfo_t.
-    check(unsafe { libc::ptrace(libc::PTRACE_GETSIGINFO, tid, std::ptr::null_mut::<u8>(), &raw mut info) })?;
-    // SAFETY: all bytes of it are initialised; whether sender and value mean something is the caller's question (by the code).
-    let (sender, value) = unsafe { (info.si_pid(), info.si_value().sival_ptr as u64) };
-    Ok(SignalInfo { signal: info.si_signo, code: info.si_code, sender, value })
-}
-
-/// A signal's whole information, to be given back as it was.
-pub(super) struct RawSignalInfo(libc::siginfo_t);
-
-/// The whole information of the signal that a thread stands before.
-pub(super) fn raw_signal_info(tid: i32) -> io::Result<RawSignalInfo> {
-    // SAFETY: numbers; all zeroes is a value.
-    let mut info = RawSignalInfo(unsafe { std::mem::zeroed() });
+    let mut info = SignalInfo(unsafe { std::mem::zeroed() });
     // SAFETY: the kernel fills one siginfo_t.
     check(unsafe { libc::ptrace(libc::PTRACE_GETSIGINFO, tid, std::ptr::null_mut::<u8>(), &raw mut info.0) })?;
     Ok(info)
 }
 
 /// Makes the signal that a thread stands before another one.
-pub(super) fn set_signal_info(tid: i32, info: &RawSignalInfo) -> io::Result<()> {
+pub(super) fn set_signal_info(tid: i32, info: &SignalInfo) -> io::Result<()> {
     let at = (&raw const info.0).cast_mut();
     // SAFETY: the kernel reads one siginfo_t.
     check(unsafe { libc::ptrace(libc::PTRACE_SETSIGINFO, tid, std::ptr::null_mut::<u8>(), at) })
