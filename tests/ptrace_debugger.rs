@@ -541,6 +541,27 @@ fn a_stopped_job_stays_stopped_and_goes_on_with_its_signals() {
     assert!(program.end().is_sound());
 }
 
+/// Also in the middle of a stop, when its threads have no registers to be read any more.
+#[rstest]
+fn a_program_that_is_killed_at_any_moment_has_ended_and_that_is_all(#[values(Mode::Full, Mode::Assisted)] mode: Mode) {
+    let mut dice = Dice(13);
+    for _ in 0..times(20) {
+        let program = Program::start("--threads 8 --milliseconds 100000 --pause-us 0");
+        let mut debugger = Debugger::attach(program.pid(), options(mode)).unwrap();
+        let frozen = lasting(&mut debugger)[2].tid;
+        debugger.freeze(frozen).unwrap();
+        let (pid, nap) = (program.pid(), Duration::from_micros(dice.below(20_000) as u64));
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(nap);
+            // SAFETY: a signal to the program.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        });
+        serve(&mut debugger, LONG);
+        assert_eq!(debugger.state(), TargetState::Killed(libc::SIGKILL));
+        killer.join().unwrap();
+    }
+}
+
 #[test]
 fn a_thread_that_waits_for_its_vforks_child_is_named_and_the_collector_goes_on_by_itself() {
     let program = Program::start("vfork");

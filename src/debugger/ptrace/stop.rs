@@ -108,51 +108,45 @@ struct Parking {
 }
 
 impl Debugger {
-    /// Serves the notification before which a thread stands, and lets it go on.
+    /// Serves the notification before which a thread stands, and lets it go on. If the thread is killed meanwhile, with the process or by
+    /// another program in it, then nobody waits for an answer, and what could not be done for it is no error.
     pub(super) fn serve(&mut self, tid: i32, notification: Notification) -> Result<(), DebuggerError> {
+        let served = self.try_to_serve(tid, notification);
+        let was_killed = served.is_err() && sys::unless_killed(sys::blocked(tid)).is_ok_and(|mask| mask.is_none());
+        self.done(tid);
+        match served {
+            Ok(Some(Step::StopAcknowledged)) => self.death.reached(Step::Collecting),
+            Err(DebuggerError::Target(error)) => self.refuse(error),
+            Err(error) if !was_killed => return Err(error),
+            Ok(_) | Err(_) => {}
+        }
+        Ok(())
+    }
+
+    fn try_to_serve(&mut self, tid: i32, notification: Notification) -> Result<Option<Step>, DebuggerError> {
         let arrived = Instant::now();
         let library = notification.library;
-        let request = match self.libraries[library].request(&self.memory, Tid(tid), notification.at) {
-            Ok(request) => request,
-            Err(error) => {
-                self.refuse(error);
-                self.done(tid);
-                return Ok(());
-            }
-        };
+        let request = self.libraries[library].request(&self.memory, Tid(tid), notification.at)?;
         let served = match request.event {
-            event if event == Notice::StopWorld as u32 => self.stop_requested(tid, library, &request, arrived),
-            event if event == Notice::StartWorld as u32 => self.start_requested(tid, library, &request, arrived),
-            event if event == Notice::ThreadCreated as u32 => self.mutator_created(library, &request),
-            event if event == Notice::ThreadExited as u32 => self.mutator_exited(library, &request),
-            event if event == Notice::Phase as u32 => self.phase(tid, library, &request),
-            event if event == Notice::Again as u32 => self.again(library, &request),
+            event if event == Notice::StopWorld as u32 => self.stop_requested(tid, library, &request, arrived)?,
+            event if event == Notice::StartWorld as u32 => self.start_requested(tid, library, &request, arrived)?,
+            event if event == Notice::ThreadCreated as u32 => self.mutator_created(library, &request)?,
+            event if event == Notice::ThreadExited as u32 => self.mutator_exited(library, &request)?,
+            event if event == Notice::Phase as u32 => self.phase(tid, library, &request)?,
+            event if event == Notice::Again as u32 => self.again(library, &request)?,
             // One that later versions know: acknowledged, and otherwise left alone.
-            _ => Ok(Served::Acknowledge),
+            _ => Served::Acknowledge,
         };
-        match served {
-            Ok(Served::Acknowledge) => self.acknowledge(&request, 0)?,
-            Ok(Served::Acknowledged | Served::LeftAlone) => {}
-            Err(DebuggerError::Target(error)) => self.refuse(error),
-            Err(error) => {
-                self.done(tid);
-                return Err(error);
-            }
+        if let Served::Acknowledge = served {
+            self.acknowledge(&request, 0)?;
         }
         let step = match request.event {
             event if event == Notice::StopWorld as u32 => Step::StopAcknowledged,
             event if event == Notice::StartWorld as u32 => Step::StartAcknowledged,
-            _ => {
-                self.done(tid);
-                return Ok(());
-            }
+            _ => return Ok(None),
         };
         self.death.reached(step);
-        self.done(tid);
-        if step == Step::StopAcknowledged {
-            self.death.reached(Step::Collecting);
-        }
-        Ok(())
+        Ok(Some(step))
     }
 
     /// There is nothing more to do for the thread's notification. It goes on, unless it is held.
@@ -345,18 +339,15 @@ impl Debugger {
         batch: &mut Batch,
         answer: &mut u64,
     ) -> Result<Vec<Parking>, DebuggerError> {
-        let room = self.extended_room;
         let used = self.libraries[library].thread.save_area_used;
-        let mut image = Vec::with_capacity(room);
+        let mut image = Vec::with_capacity(self.extended_room);
         let mut parking = Vec::with_capacity(records.len());
         for record in records {
             let tid = record.tid.0;
             let Some(tracee) = self.tracees.get_mut(&tid).filter(|t| t.stands() && tid != collecting) else { continue };
             tracee.enrolled = Some(Enrolled { library, world, record: record.address });
             let stop = tracee.stop;
-            let general = sys::general(tid).map_err(system("reading registers"))?;
-            image.clear();
-            sys::extended(tid, room, &mut image).map_err(system("reading the extended state"))?;
+            let Some(general) = self.all_registers(tid, &mut image)? else { continue };
             let places = frame::Places::below(general.rsp, image.len());
             let room = record.stack.0.0 <= places.frame && general.rsp <= record.stack.1.0;
             let lowest = if room {
@@ -402,7 +393,7 @@ impl Debugger {
             // Kept first: whatever fails below, these are the registers to go back to.
             tracee.saved = Some(Box::new(saved));
             let parked = frame::at_park(&saved.general, park.0, saved.lowest);
-            sys::redirect(tid, &parked).map_err(system("writing registers"))?;
+            sys::unless_killed(sys::redirect(tid, &parked)).map_err(system("writing registers"))?;
         }
         Ok(())
     }
@@ -472,7 +463,9 @@ impl Debugger {
             if !self.tracees.get(&tid).is_some_and(|t| t.by_user && t.stands()) {
                 continue;
             }
-            self.add_frozen(library, record, &mut batch)?;
+            if !self.add_frozen(library, record, &mut batch)? {
+                continue;
+            }
             batch.add(record.address.offset(frozen), &epoch.to_le_bytes());
             if let Some(tracee) = self.tracees.get_mut(&tid) {
                 tracee.enrolled = Some(Enrolled { library, world: world.address, record: record.address });
@@ -488,15 +481,24 @@ impl Debugger {
         Ok(served)
     }
 
-    /// Gathers what the collector needs of a thread that the user holds: its registers in its save area, and its `stack_ptr`.
-    fn add_frozen(&self, library: usize, record: &Record, batch: &mut Batch) -> Result<(), DebuggerError> {
-        let tid = record.tid.0;
-        let general = sys::general(tid).map_err(system("reading registers"))?;
+    /// Gathers what the collector needs of a thread that the user holds: its registers in its save area, and its `stack_ptr`. `false`: it has
+    /// been killed.
+    fn add_frozen(&self, library: usize, record: &Record, batch: &mut Batch) -> Result<bool, DebuggerError> {
         let mut image = Vec::new();
-        sys::extended(tid, self.extended_room, &mut image).map_err(system("reading the extended state"))?;
+        let Some(general) = self.all_registers(record.tid.0, &mut image)? else { return Ok(false) };
         batch.add_to_save_area(record, &general, &image, self.libraries[library].thread.save_area_used)?;
         batch.add(record.slot, &general.rsp.wrapping_sub(frame::RED_ZONE).to_le_bytes());
-        Ok(())
+        Ok(true)
+    }
+
+    /// The general registers of a thread that stands, and into `image` the extended ones. `None`: it has been killed, and needs nothing
+    /// any more.
+    fn all_registers(&self, tid: i32, image: &mut Vec<u8>) -> Result<Option<sys::General>, DebuggerError> {
+        image.clear();
+        let general = sys::unless_killed(sys::general(tid)).map_err(system("reading registers"))?;
+        let extended = sys::unless_killed(sys::extended(tid, self.extended_room, image));
+        let extended = extended.map_err(system("reading the extended state"))?;
+        Ok(general.filter(|_| extended.is_some()))
     }
 
     /// The world runs: who was answered for goes on if the user has let it go meanwhile.
@@ -537,8 +539,7 @@ impl Debugger {
             for world in self.libraries[library].worlds(&self.memory)?.iter().filter(|w| w.collecting.is_none()) {
                 for record in self.records_of(library, world)?.iter().filter(|r| r.standing() == Standing::Running) {
                     if self.tracees.get(&record.tid.0).is_some_and(|t| t.by_user && t.stands()) {
-                        self.add_frozen(library, record, &mut batch)?;
-                        shown += 1;
+                        shown += usize::from(self.add_frozen(library, record, &mut batch)?);
                     }
                 }
             }

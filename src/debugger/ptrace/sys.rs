@@ -81,6 +81,14 @@ fn check(result: libc::c_long) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// What a request about a thread that stands has got. `None`: it does not stand any more, because it has been killed.
+pub(super) fn unless_killed<T>(got: io::Result<T>) -> io::Result<Option<T>> {
+    match got {
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
+        got => got.map(Some),
+    }
+}
+
 /// A request whose data is a number.
 fn plain(request: libc::c_uint, tid: i32, data: usize) -> io::Result<()> {
     // SAFETY: none of the requests that come here makes the kernel write to this process.
