@@ -387,7 +387,17 @@ fn the_debugger() {
     let words: Vec<&str> = plan.split(' ').collect();
     let mode = if words[1] == "full" { Mode::Full } else { Mode::Assisted };
     let options = Options { mode, phases: Phases::Told, ..Options::default() };
-    let mut debugger = Debugger::attach(words[0].parse().unwrap(), options).unwrap();
+    let attach = || Debugger::attach(words[0].parse().unwrap(), options).unwrap();
+    if std::env::var("STOPWORLD_DEBUGGER_DIES_AT").is_ok_and(|step| step == "again-notified") {
+        // In a full stop nobody is asked again: one is, who comes in the middle of a stop that the collector has begun by itself.
+        let begin = Instant::now();
+        while begin.elapsed() < LONG {
+            serve(&mut attach(), Duration::from_millis(150));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        return;
+    }
+    let mut debugger = attach();
     let frozen = lasting(&mut debugger)[1].tid;
     debugger.freeze(frozen).unwrap();
     let begin = Instant::now();
@@ -417,6 +427,7 @@ fn a_debugger_that_is_killed_at_any_step_leaves_a_program_that_runs(
         "frozen-served",
         "stop-acknowledged",
         "collecting",
+        "again-notified",
         "phase:20",
         "start-notified",
         "some-restored:3",
@@ -429,7 +440,8 @@ fn a_debugger_that_is_killed_at_any_step_leaves_a_program_that_runs(
     if mode == "assisted" && of_full.contains(&step) || mode == "full" && step == "frozen-served" {
         return;
     }
-    let mut program = Program::start("--threads 8 --milliseconds 2000");
+    let masked = if step == "again-notified" { " --masked-ms 150" } else { "" };
+    let mut program = Program::start(&format!("--threads 8 --milliseconds 2000{masked}"));
     let mut debugger = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "the_debugger", "--nocapture"])
         .env("STOPWORLD_DEBUGGER", format!("{} {mode}", program.pid()))
