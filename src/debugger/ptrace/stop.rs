@@ -185,7 +185,10 @@ impl Debugger {
         self.death.reached(Step::StopNotified);
         let world = self.libraries[library].world(&self.memory, request.world)?;
         let (number, epoch, by) = (world.number, request.epoch, Tid(tid));
-        // What is left of an earlier stop whose start was not told.
+        // What is left of an earlier stop whose start was not told. Nobody else's: others wait for their turn.
+        if self.stop.is_some() {
+            self.end_full_stop();
+        }
         self.release_answered(request.world);
         let (stopped, frozen) = match self.mode_of(request) {
             Mode::Full => match self.stop_all_others(tid, library, &world, request, arrived) {
