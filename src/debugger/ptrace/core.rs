@@ -233,6 +233,9 @@ impl Debugger {
             return self.thread_ended(tid, report);
         }
         if !self.tracees.contains_key(&tid) {
+            if !proc::has_thread(self.pid, tid) {
+                return drop(sys::detach(tid, 0));
+            }
             self.born(tid);
         }
         let stop = match report {
@@ -246,7 +249,7 @@ impl Debugger {
                 if let Ok(child) = sys::event_message(tid)
                     && !self.tracees.contains_key(&child)
                 {
-                    self.born(child);
+                    if proc::has_thread(self.pid, child) { self.born(child) } else { Self::decline(child) }
                 }
                 Stop::Plain
             }
@@ -313,15 +316,20 @@ impl Debugger {
         self.let_go(tid);
     }
 
+    /// Lets a task go that shares memory with the process, and is traced for that, but is a process of its own: as soon as it stands.
+    fn decline(tid: i32) {
+        loop {
+            match sys::wait(tid, Patience::Sleep, Ends::Taken) {
+                // A tick came between.
+                Waited::Nothing => {}
+                Waited::Reported(..) => return drop(sys::detach(tid, 0)),
+                Waited::Nobody => return,
+            }
+        }
+    }
+
     /// A thread that we have not known.
     fn born(&mut self, tid: i32) {
-        if !proc::has_thread(self.pid, tid) {
-            // A task of its own process that shares memory with ours only: not ours.
-            if let Waited::Reported(..) = sys::wait(tid, Patience::Sleep, Ends::Taken) {
-                let _ = sys::detach(tid, 0);
-            }
-            return;
-        }
         let mut tracee = Tracee::new(Stop::Running);
         if self.stop.is_some() {
             tracee.by_world = true;
