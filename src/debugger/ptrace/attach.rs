@@ -186,15 +186,8 @@ impl Debugger {
                 break;
             }
         }
-        let dead_leader = !self.tracees.contains_key(&self.pid);
-        if self.tracees.is_empty() {
-            return Err(DebuggerError::NoProcess(self.pid));
-        }
-        if dead_leader {
-            // Its end comes with the last thread's, and it can't be seized any more.
-            self.is_others_child = proc::parent(self.pid) == std::process::id() as i32;
-        }
-        Ok(())
+        // A leader that has ended is not among them: its end comes with the last thread's.
+        if self.tracees.is_empty() { Err(DebuggerError::NoProcess(self.pid)) } else { Ok(()) }
     }
 
     /// Lets all go that nobody holds.

@@ -481,24 +481,18 @@ impl Debugger {
     /// Lets a thread go on, in the way of how it stands. That it is gone already is told by its end.
     pub(super) fn let_go(&mut self, tid: i32) {
         let Some(tracee) = self.tracees.get_mut(&tid) else { return };
-        let stop = tracee.stop;
-        tracee.stop = Stop::Running;
-        let gone = match stop {
-            Stop::Running => return,
-            Stop::Listening(_) => {
-                tracee.stop = stop;
+        let signal = match tracee.stop {
+            Stop::Running | Stop::Listening(_) => return,
+            Stop::Group(signal) => {
+                let listens = sys::listen(tid).is_ok();
+                tracee.stop = if listens { Stop::Listening(signal) } else { Stop::Running };
                 return;
             }
-            Stop::Group(signal) => {
-                tracee.stop = Stop::Listening(signal);
-                sys::listen(tid)
-            }
-            Stop::Signal(signal) => sys::go_on(tid, signal),
-            Stop::Plain | Stop::Notification(_) => sys::go_on(tid, 0),
+            Stop::Signal(signal) => signal,
+            Stop::Plain | Stop::Notification(_) => 0,
         };
-        if gone.is_err() && stop != Stop::Plain {
-            tracee.stop = Stop::Running;
-        }
+        tracee.stop = Stop::Running;
+        let _ = sys::go_on(tid, signal);
     }
 
     /// Says once what is wrong with the target.
