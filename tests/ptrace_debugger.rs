@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 use rstest::rstest;
 use stopworld::debugger::Phase;
 use stopworld::debugger::ptrace::{
-    Address, CallError, Channel, Debugger, DebuggerError, Event, Held, Inspect, Mode, OnDeath, Options, PhaseSet,
-    Phases, RunState, Snapshot, TargetState, ThreadState,
+    Address, CallError, Channel, Debugger, DebuggerError, Difference, Event, Held, Inspect, Mode, OnDeath, Options,
+    PhaseSet, Phases, Restored, RunState, Snapshot, TargetState, ThreadState,
 };
 use stopworld::{Tid, World};
 use tasks::{assert_nobody_is_traced, assert_nobody_stands};
@@ -192,7 +192,7 @@ fn a_program_collects_under_the_debugger_and_nothing_is_lost_or_touched(
     #[case] channel: Channel,
 ) {
     let program = Program::start("--threads 8 --collections 300");
-    let options = Options { mode, on_death, channel, ..Options::default() };
+    let options = Options { mode, on_death, channel, restored: Restored::Compared, ..Options::default() };
     let mut debugger = Debugger::attach(program.pid(), options).unwrap();
     assert_eq!(debugger.libraries().len(), 1);
     let events = serve(&mut debugger, LONG);
@@ -204,6 +204,8 @@ fn a_program_collects_under_the_debugger_and_nothing_is_lost_or_touched(
     assert!(statistics.stops >= 250 && statistics.stops <= statistics.starts + 1, "{statistics:?}");
     assert!(statistics.mutators_created > 10 && statistics.mutators_exited > 10);
     assert_eq!(events.iter().filter(|e| matches!(e, Event::WorldStopped { .. })).count() as u64, statistics.stops);
+    assert_eq!(statistics.changed, 0);
+    assert_eq!(statistics.compared > 7 * statistics.starts, mode == Mode::Full);
     if mode == Mode::Full {
         // Only collections before the debugger came cut naps short, and those in which not everybody had a place to wait: there the
         // collector sends signals before it trusts the debugger to live.
@@ -218,6 +220,29 @@ fn a_program_collects_under_the_debugger_and_nothing_is_lost_or_touched(
         assert!(statistics.slots_written > 7 * statistics.stops);
         assert_eq!(statistics.parked_stops > 0, on_death == OnDeath::Park);
     }
+}
+
+/// `.vtable.exact-restore`: that nothing was changed means something.
+#[test]
+fn a_thread_that_was_changed_in_a_stop_is_told_of() {
+    let program = Program::start("--threads 8 --milliseconds 100000");
+    let options = Options { restored: Restored::Compared, ..Options::default() };
+    let mut debugger = Debugger::attach(program.pid(), options).unwrap();
+    debugger.hold_at(PhaseSet::NONE.with(Phase::MarkEnd)).unwrap();
+    assert!(serve_until(&mut debugger, |event| matches!(event, Event::Phase { held: Held::Yes, .. })));
+    let sleeper = lasting(&mut debugger).into_iter().find(|t| t.comm == "sleeper").unwrap().tid;
+    let far = Address(debugger.registers(sleeper).unwrap().rsp().0 - 128);
+    let mut byte = [0];
+    debugger.read(far, &mut byte).unwrap();
+    debugger.write(far, &[!byte[0]]).unwrap();
+    debugger.hold_at(PhaseSet::NONE).unwrap();
+    debugger.go_on().unwrap();
+    let expected = |event: &Event| {
+        assert!(!matches!(event, Event::WorldStarted { .. }));
+        matches!(event, Event::Changed { tid, difference: Difference::RedZone } if *tid == sleeper)
+    };
+    assert!(serve_until(&mut debugger, expected));
+    assert_eq!(debugger.statistics().changed, 1);
 }
 
 /// A generator of small numbers; tests say their seed.
@@ -490,7 +515,7 @@ extern "C" fn fault() {
 #[test]
 fn functions_are_called_in_threads_that_are_as_they_were_afterwards() {
     let program = Program::start("--threads 8 --milliseconds 100000");
-    let options = Options { call_within: Duration::from_millis(100), ..Options::default() };
+    let options = Options { call_within: Duration::from_millis(500), ..Options::default() };
     let mut debugger = Debugger::attach(program.pid(), options).unwrap();
     for thread in lasting(&mut debugger) {
         let tid = thread.tid;
@@ -557,8 +582,8 @@ fn a_stopped_job_stays_stopped_and_goes_on_with_its_signals() {
 #[rstest]
 fn a_program_that_is_killed_at_any_moment_has_ended_and_that_is_all(#[values(Mode::Full, Mode::Assisted)] mode: Mode) {
     let mut dice = Dice(13);
-    for _ in 0..times(20) {
-        let program = Program::start("--threads 8 --milliseconds 100000 --pause-us 0");
+    for _ in 0..times(10) {
+        let program = Program::start("--threads 40 --milliseconds 100000 --pause-us 0");
         let mut debugger = Debugger::attach(program.pid(), options(mode)).unwrap();
         let frozen = lasting(&mut debugger)[2].tid;
         debugger.freeze(frozen).unwrap();

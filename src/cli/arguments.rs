@@ -126,6 +126,10 @@ pub(super) struct DebugSettings {
     /// Who stops the world
     #[arg(long, value_name = "HOW", default_value = "full")]
     pub(super) mode: DebugMode,
+
+    /// Compare every thread, before a full stop lets it go on, with what it was when the world stood
+    #[arg(long)]
+    pub(super) compare: bool,
 }
 
 /// The values of `--mode`.

@@ -36,7 +36,7 @@ use signal_hook::consts::SIGINT;
 
 use super::arguments::{Attach, Debug, DebugSettings};
 use super::{FAILED, Failure};
-use crate::debugger::ptrace::{Debugger, DebuggerError, Options, TargetError};
+use crate::debugger::ptrace::{Debugger, DebuggerError, Options, Restored, TargetError};
 use crate::sync::AtomicBool;
 use prompt::{Prompt, Typed, print};
 use session::{Flow, Origin, Session, mode_of};
@@ -76,7 +76,8 @@ pub(super) fn attach(arguments: &Attach) -> Result<u8, Failure> {
 }
 
 fn options(settings: &DebugSettings) -> Options {
-    Options { mode: mode_of(settings.mode), call_within: Duration::from_secs(30), ..Options::default() }
+    let restored = if settings.compare { Restored::Compared } else { Restored::Trusted };
+    Options { mode: mode_of(settings.mode), restored, call_within: Duration::from_secs(30), ..Options::default() }
 }
 
 /// A program for another processor can't be looked into. What is no ELF file at all is left to the kernel.

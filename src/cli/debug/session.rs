@@ -445,6 +445,7 @@ fn line_of(event: &Event) -> String {
             let threads: Vec<_> = threads.iter().map(|(tid, why)| format!("thread {tid} {why}")).collect();
             format!("a stop is left to the collector's own signals: {}", threads.join(", "))
         }
+        Event::Changed { tid, difference } => format!("the stop has changed thread {tid}: {difference}"),
         Event::Refused(error) => format!("not believed: {error}"),
         Event::Exited(code) => format!("the process has ended with {code}"),
         Event::Killed(signal) => format!("signal {signal} has killed the process"),

@@ -35,6 +35,7 @@ use super::death::{Death, Step};
 use super::error::{DebuggerError, system};
 use super::event::{PhaseSet, Statistics};
 use super::memory::Memory;
+use super::stop::Batch;
 use super::sys::{self, Alarm, Ends, Patience, Report, Waited};
 use super::tracee::{Stop, Tracee};
 use super::{Options, Silence, TargetState, proc};
@@ -134,6 +135,7 @@ impl Debugger {
             memory,
             alarm: Rc::new(alarm),
             extended_room: sys::extended_room(),
+            batch: Batch::default(),
             tracees: BTreeMap::new(),
             libraries: Vec::new(),
             who: new_number(),
@@ -142,6 +144,7 @@ impl Debugger {
             in_control: HashSet::new(),
             breakpoints: BTreeMap::new(),
             stop: None,
+            originals: Vec::new(),
             hold_at: PhaseSet::NONE,
             held: None,
             events: VecDeque::new(),
@@ -265,6 +268,7 @@ impl Debugger {
     fn let_all_go_for_good(&mut self) -> Result<(), DebuggerError> {
         let collecting = self.stop.take().map(|stop| stop.collecting);
         self.answered.clear();
+        self.originals.clear();
         let mut tracees = std::mem::take(&mut self.tracees);
         // The collecting thread looks whether it is still traced: it goes last.
         let last = collecting.and_then(|tid| Some((tid, tracees.remove(&tid)?)));

@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use super::death::{Death, Step};
 use super::error::DebuggerError;
 use super::event::{Event, Passed, PhaseSet, Statistics};
+use super::look::ThreadRegisters;
 use super::memory::{Address, Memory};
-use super::stop::FullStop;
+use super::stop::{Batch, FullStop};
 use super::sys::{self, Alarm, Ends, Nudge, Patience, Report, Waited};
 use super::target::{Library, TargetError};
 use super::tracee::{Notification, Stop, Tracee};
@@ -28,8 +29,10 @@ pub struct Debugger {
     pub(super) state: TargetState,
     pub(super) memory: Memory,
     pub(super) alarm: Rc<Alarm>,
-    /// Room for a thread's extended state.
+    /// Bytes of a thread's extended state: at first the room that is enough for it.
     pub(super) extended_room: usize,
+    /// What is written in one go; the memory is kept from stop to stop.
+    pub(super) batch: Batch,
     pub(super) tracees: BTreeMap<i32, Tracee>,
     pub(super) libraries: Vec<Library>,
     /// The number in our control words. No two attachments have the same, nor two times in control of one of them, or a collection that the
@@ -44,6 +47,8 @@ pub struct Debugger {
     /// The text under each breakpoint of ours.
     pub(super) breakpoints: BTreeMap<u64, u8>,
     pub(super) stop: Option<FullStop>,
+    /// The threads as they were when the world stood, to be compared with what they are when it goes on.
+    pub(super) originals: Vec<(i32, ThreadRegisters)>,
     pub(super) hold_at: PhaseSet,
     pub(super) held: Option<super::event::HeldPhase>,
     pub(super) events: VecDeque<Event>,
@@ -98,6 +103,9 @@ impl Debugger {
     /// The kernel refused something; the target's own faults are events.
     pub fn poll(&mut self, timeout: Duration) -> Result<Option<Event>, DebuggerError> {
         let until = Instant::now() + timeout;
+        // From the first sleep on: the world's stops that come after it are served without setting the timer again.
+        let alarm = Rc::clone(&self.alarm);
+        let mut ticking = None;
         loop {
             if let Some(event) = self.events.pop_front() {
                 return Ok(Some(event));
@@ -113,6 +121,7 @@ impl Debugger {
             if self.alarm.was_nudged() || Instant::now() >= until {
                 return Ok(None);
             }
+            ticking.get_or_insert_with(|| alarm.ticking());
             self.rest();
         }
     }
@@ -429,6 +438,7 @@ impl Debugger {
     fn executed(&mut self, tid: i32) {
         self.tracees.retain(|other, _| *other == tid);
         self.stop = None;
+        self.originals.clear();
         self.held = None;
         self.libraries.clear();
         self.in_control.clear();

@@ -1,5 +1,6 @@
 //! What the debugger tells its user.
 
+use super::look::Difference;
 use super::memory::Address;
 use super::proc::Silence;
 use super::target::TargetError;
@@ -98,6 +99,13 @@ pub enum Event {
     Silent {
         /// Which, and why.
         threads: Vec<(Tid, Silence)>,
+    },
+    /// A thread that a full stop has held is not as it was, only seen with [`Restored::Compared`](super::Restored). It goes on like that.
+    Changed {
+        /// Which.
+        tid: Tid,
+        /// In what.
+        difference: Difference,
     },
     /// Something that the target says was not believed.
     Refused(TargetError),
@@ -216,6 +224,10 @@ pub struct Statistics {
     pub group_stops: u64,
     /// Stops in which each thread had a frame to wait with, should the debugger die.
     pub parked_stops: u64,
+    /// Threads that were compared, at starts, with what they were at the stop.
+    pub compared: u64,
+    /// Of these, those that were not the same.
+    pub changed: u64,
     /// Stops that were left to the collector's signals.
     pub given_up: u64,
     /// Things in the target that were not believed.

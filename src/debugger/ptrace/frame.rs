@@ -35,6 +35,8 @@
 //! `uc_stack` is not known to a tracer: its flags are a value that the kernel refuses, so that the thread's alternate stack stays what it is.
 //! A restartable sequence (rseq) that was interrupted is not aborted on the way over `park`.
 
+use std::ops::Range;
+
 use super::sys::{self, General};
 
 /// The interrupted function's own: 128 bytes below its stack pointer.
@@ -103,11 +105,11 @@ impl Places {
     }
 }
 
-/// Appends the frame to `into`. `image` is the extended state as ptrace has read it.
-pub(super) fn build(registers: &General, image: &[u8], into: &mut Vec<u8>) -> Places {
-    let places = Places::below(registers.rsp, image.len());
+/// Appends the frame to `into`, but for its image of so many bytes. Says where in `into` that belongs; it must be [signed](sign).
+pub(super) fn build(registers: &General, image: usize, into: &mut Vec<u8>) -> Range<usize> {
+    let places = Places::below(registers.rsp, image);
     let start = into.len();
-    into.resize(start + places.len(image.len()), 0);
+    into.resize(start + places.len(image), 0);
     let frame = &mut into[start..];
     let mut word = |at: usize, value: u64| frame[at..at + 8].copy_from_slice(&value.to_le_bytes());
     word(0, COMPLETE_THE_MASK);
@@ -124,16 +126,16 @@ pub(super) fn build(registers: &General, image: &[u8], into: &mut Vec<u8>) -> Pl
     // cs, gs, fs, ss: 16 bits each. The kernel itself stores 0 for the two in the middle.
     word(SELECTORS, r.cs & 0xffff | (r.ss & 0xffff) << 48);
     word(IMAGE_POINTER, places.image);
-    let at = (places.image - places.frame) as usize;
-    frame[at..at + image.len()].copy_from_slice(image);
-    if image.len() >= SMALLEST_IMAGE {
-        sign(&mut frame[at..]);
-    }
-    places
+    let at = start + (places.image - places.frame) as usize;
+    at..at + image
 }
 
-/// Writes the kernel's words into the image, by which it recognises it.
-fn sign(image: &mut [u8]) {
+/// Writes the kernel's words into an image in its frame, and behind it, by which the kernel recognises it.
+pub(super) fn sign(frame: &mut [u8], image: Range<usize>) {
+    if image.len() < SMALLEST_IMAGE {
+        return;
+    }
+    let image = &mut frame[image.start..image.end + 4];
     let number = |image: &[u8], at: usize| u64::from_le_bytes(std::array::from_fn(|i| image[at + i]));
     let mut features = number(image, SOFTWARE);
     let mut size = image.len() - 4;
@@ -226,13 +228,15 @@ mod tests {
         let mut image = vec![0xee; 832];
         image[SOFTWARE..SOFTWARE + 8].copy_from_slice(&7u64.to_le_bytes());
         let mut bytes = Vec::new();
-        let places = build(&registers(1, -1), &image, &mut bytes);
-        let at = (places.image - places.frame) as usize;
+        let place = build(&registers(1, -1), image.len(), &mut bytes);
+        let at = place.start;
+        bytes[place.clone()].copy_from_slice(&image);
+        sign(&mut bytes, place);
         let number = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
         assert_eq!([number(at + 464), number(at + 468), number(at + 472), number(at + 480)], [MAGIC1, 836, 7, 832]);
         assert_eq!(number(at + 832), MAGIC2);
         assert_eq!(bytes.len(), at + 836);
         assert_eq!(number(0), 1);
-        assert_eq!(u64::from(number(IMAGE_POINTER)), places.image);
+        assert_eq!(u64::from(number(IMAGE_POINTER)), Places::below(0x7fff_0123, image.len()).image);
     }
 }

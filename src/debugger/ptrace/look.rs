@@ -1,16 +1,17 @@
 //! What the user sees of the target.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::path::PathBuf;
 
 use super::core::Debugger;
 use super::error::{DebuggerError, system};
-use super::event::Statistics;
+use super::event::{Event, Statistics};
 use super::memory::{Address, MemoryError};
 use super::sys::{self, General};
 use super::target::{Library, Record, WorldState};
 use super::tracee::{Stop, Tracee};
-use super::{Options, TargetState, modules, proc};
+use super::{Options, Restored, TargetState, modules, proc};
 use crate::os::Tid;
 
 /// A thread as it was when somebody looked.
@@ -135,8 +136,63 @@ pub struct ThreadSnapshot {
     pub frozen: bool,
     /// What it does.
     pub run: RunState,
-    /// General registers, extended state, blocked signals and the 128 bytes of the red zone, if it stands.
-    pub registers: Option<(Registers, Vec<u8>, u64, Vec<u8>)>,
+    /// Everything of it that a stop must not change, if it stands.
+    pub registers: Option<ThreadRegisters>,
+}
+
+/// Everything of a thread that a stop must not change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadRegisters {
+    /// The general registers.
+    pub general: Registers,
+    /// The extended state: an XSAVE image.
+    pub extended: Vec<u8>,
+    /// Which signals it blocks.
+    pub blocked: u64,
+    /// The 128 bytes below its stack pointer; fewer, if there is no memory.
+    pub red_zone: Vec<u8>,
+}
+
+/// In what a thread is not as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Difference {
+    /// This general register.
+    Register(&'static str),
+    /// The extended state, first at this byte.
+    Extended(usize),
+    /// The blocked signals.
+    Blocked,
+    /// The red zone.
+    RedZone,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Register(name) => f.write_str(name),
+            Self::Extended(at) => write!(f, "its extended state, at byte {at}"),
+            Self::Blocked => f.write_str("the signals that it blocks"),
+            Self::RedZone => f.write_str("its red zone"),
+        }
+    }
+}
+
+impl ThreadRegisters {
+    /// The first difference.
+    pub fn difference(&self, other: &Self) -> Option<Difference> {
+        let mut registers = self.general.iter().zip(other.general.iter());
+        if let Some(((name, _), _)) = registers.find(|(one, another)| one != another) {
+            return Some(Difference::Register(name));
+        }
+        if self.extended != other.extended {
+            let same = self.extended.iter().zip(&other.extended).take_while(|(one, another)| one == another);
+            return Some(Difference::Extended(same.count()));
+        }
+        if self.blocked != other.blocked {
+            return Some(Difference::Blocked);
+        }
+        (self.red_zone != other.red_zone).then_some(Difference::RedZone)
+    }
 }
 
 impl Debugger {
@@ -321,7 +377,7 @@ impl Debugger {
         Ok(Snapshot { threads })
     }
 
-    fn all_of(&self, tid: Tid) -> Result<(Registers, Vec<u8>, u64, Vec<u8>), DebuggerError> {
+    fn all_of(&self, tid: Tid) -> Result<ThreadRegisters, DebuggerError> {
         let general = self.registers(tid)?;
         let blocked = sys::blocked(tid.0).map_err(system("reading a signal mask"))?;
         let mut red_zone = vec![0; super::frame::RED_ZONE as usize];
@@ -329,6 +385,37 @@ impl Debugger {
         // A thread whose stack pointer leads nowhere has no red zone.
         let known = self.memory.read_some(Address(zone), &mut red_zone);
         red_zone.truncate(known);
-        Ok((general, self.extended_state(tid)?, blocked, red_zone))
+        Ok(ThreadRegisters { general, extended: self.extended_state(tid)?, blocked, red_zone })
+    }
+
+    /// All that stand but the collecting thread, as they are: for the comparison.
+    pub(super) fn note_originals(&mut self, collecting: i32) {
+        self.originals.clear();
+        if self.options.restored == Restored::Trusted {
+            return;
+        }
+        for (&tid, tracee) in &self.tracees {
+            if tid != collecting
+                && tracee.stands()
+                && !tracee.exiting
+                && let Ok(all) = self.all_of(Tid(tid))
+            {
+                self.originals.push((tid, all));
+            }
+        }
+    }
+
+    /// Compares those that are still there with what they were, and tells of each that is not the same.
+    pub(super) fn compare_with_originals(&mut self) {
+        for (tid, original) in std::mem::take(&mut self.originals) {
+            let is_there = self.tracees.get(&tid).is_some_and(|t| t.stands() && !t.exiting);
+            // One that has been killed can't be read.
+            let Some(now) = is_there.then(|| self.all_of(Tid(tid)).ok()).flatten() else { continue };
+            self.statistics.compared += 1;
+            if let Some(difference) = original.difference(&now) {
+                self.statistics.changed += 1;
+                self.events.push_back(Event::Changed { tid: Tid(tid), difference });
+            }
+        }
     }
 }

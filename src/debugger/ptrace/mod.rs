@@ -55,7 +55,7 @@ pub use self::core::{Debugger, Waker};
 pub use call::Inspect;
 pub use error::{CallError, DebuggerError};
 pub use event::{Event, Held, HeldPhase, Passed, PhaseSet, Statistics};
-pub use look::{Enrolment, Registers, RunState, Snapshot, ThreadSnapshot, ThreadState};
+pub use look::{Difference, Enrolment, Registers, RunState, Snapshot, ThreadRegisters, ThreadSnapshot, ThreadState};
 pub use memory::{Address, MemoryError};
 pub use proc::Silence;
 pub use target::{Library, Record, Standing, TargetError, WorldState};
@@ -92,6 +92,17 @@ pub enum OnDeath {
     RunOn,
 }
 
+/// Whether the debugger looks after itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Restored {
+    /// Before a full stop's threads go on, each is compared with what it was when the world stood: all registers, the extended ones too,
+    /// which signals it blocks, and its red zone. It makes stops several times as long.
+    Compared,
+    /// They are not compared.
+    #[default]
+    Trusted,
+}
+
 /// How to debug.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -103,6 +114,8 @@ pub struct Options {
     pub channel: Channel,
     /// For the case that the debugger dies.
     pub on_death: OnDeath,
+    /// Whether threads are compared with what they were.
+    pub restored: Restored,
     /// How long it may take until a thread stands.
     pub stop_within: Duration,
     /// How long a function of the target that is called may take.
@@ -116,6 +129,7 @@ impl Default for Options {
             phases: Phases::default(),
             channel: Channel::default(),
             on_death: OnDeath::default(),
+            restored: Restored::default(),
             stop_within: Duration::from_secs(2),
             call_within: Duration::from_secs(2),
         }

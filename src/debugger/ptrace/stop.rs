@@ -3,10 +3,10 @@
 //! # Full
 //!
 //! ```text
-//!   interrupt all that run ─> wait for each, by its id ─> again, until nobody runs (threads are born meanwhile)
-//!     ─> walk the world's list
-//!     ─> some at a time: registers of each into a frame below its red zone, `stack_ptr` to the frame, all that in one batch of writes
-//!        ─> [send each to `park`, for the case that we die]
+//!   interrupt all that run ─> walk the world's list ─> wait for each, by its id, and read its registers
+//!     ─> again, until nobody runs (threads are born meanwhile)
+//!     ─> a frame with its registers below each one's red zone, `stack_ptr` to the frame, all that in one batch of writes
+//!     ─> [send each to `park`, for the case that we die]
 //!     ─> acknowledge
 //! ```
 //!
@@ -14,7 +14,7 @@
 //! restarts an interrupted call as if the thread had never stood elsewhere (`.vtable.exact-restore`). Who was stopped by the
 //! user before stays stopped.
 //!
-//! The list of mutators is the collector's own, read while all stand; what the notifications of births and ends said is only used to
+//! The list of mutators is the collector's own, read while the collecting thread holds its lock; what the notifications of births and ends said is only used to
 //! read the records in one go. So nobody is missed who came into the list before we were in control.
 //!
 //! Each thread is waited for by its id: to wait for any of hundreds, the kernel walks all of them each time.
@@ -37,7 +37,7 @@ use super::death::Step;
 use super::error::{DebuggerError, system};
 use super::event::{Event, Held, HeldPhase, Statistics};
 use super::frame;
-use super::memory::Address;
+use super::memory::{Address, Memory};
 use super::proc::Silence;
 use super::sys::{self, Piece, Ticking, Waited};
 use super::target::{Record, Request, Standing, TargetError, WorldState};
@@ -57,12 +57,9 @@ pub(super) struct FullStop {
 /// The answer of a full stop: each thread waits in `park` if we die.
 const PARKED_ON_DEATH: u64 = 1;
 
-/// How many threads are gone through together: what the kernel keeps of them is still in the cache when their registers are changed.
-const AT_ONCE: usize = 32;
-
 /// What was gathered for one batch of writes.
-#[derive(Default)]
-struct Batch {
+#[derive(Debug, Default)]
+pub(super) struct Batch {
     bytes: Vec<u8>,
     /// Where each piece goes, and which of the bytes it is.
     pieces: Vec<(u64, std::ops::Range<usize>)>,
@@ -95,10 +92,110 @@ impl Batch {
         Ok(())
     }
 
-    fn write(&self, debugger: &Debugger) -> Result<(), DebuggerError> {
+    fn write(&self, memory: &Memory) -> Result<(), DebuggerError> {
         let pieces = self.pieces.iter().map(|(at, range)| Piece { at: *at, bytes: &self.bytes[range.clone()] });
-        Ok(debugger.memory.write_all(&pieces.collect::<Vec<_>>())?)
+        Ok(memory.write_all(&pieces.collect::<Vec<_>>())?)
     }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.pieces.clear();
+    }
+}
+
+/// What a full stop writes, gathered while its threads come to stand: who stands is read while the others are still on their way.
+///
+/// The list of mutators is read as soon as all have been asked: from the notification to that of the start the collecting thread holds the
+/// lock of the list.
+struct Gathering {
+    library: usize,
+    world: Address,
+    collecting: i32,
+    /// The world's number, when the list has been read.
+    begun: Option<Result<u64, TargetError>>,
+    /// Who is still to be gathered.
+    records: HashMap<i32, Record>,
+    parking: Vec<Parking>,
+    /// Whether each of them has room to wait in `park`.
+    all_park: bool,
+    failed: Option<DebuggerError>,
+}
+
+impl Gathering {
+    fn of(library: usize, world: Address, collecting: i32) -> Self {
+        let (records, parking) = (HashMap::new(), Vec::new());
+        Self { library, world, collecting, begun: None, records, parking, all_park: true, failed: None }
+    }
+
+    /// Reads the world and its list, once.
+    fn begin(&mut self, debugger: &mut Debugger) {
+        if self.begun.is_some() {
+            return;
+        }
+        debugger.batch.clear();
+        let world = debugger.libraries[self.library].world(&debugger.memory, self.world);
+        self.begun = Some(world.and_then(|world| {
+            let records = debugger.records_of(self.library, &world)?;
+            self.parking.reserve(records.len());
+            self.records = records.into_iter().map(|record| (record.tid.0, record)).collect();
+            Ok(world.number)
+        }));
+    }
+
+    /// Reads the registers of a thread that stands, if it is a mutator that has not been read yet.
+    fn add(&mut self, debugger: &mut Debugger, tid: i32) {
+        let stands = debugger.tracees.get(&tid).is_some_and(|t| t.stands() && tid != self.collecting);
+        if !stands || self.failed.is_some() {
+            return;
+        }
+        let Some(record) = self.records.remove(&tid) else { return };
+        if let Err(error) = self.try_to_add(debugger, &record) {
+            self.failed = Some(error);
+        }
+    }
+
+    fn try_to_add(&mut self, debugger: &mut Debugger, record: &Record) -> Result<(), DebuggerError> {
+        let tid = record.tid.0;
+        let Some(pushed) = debugger.push(self.library, record)? else { return Ok(()) };
+        let Some(tracee) = debugger.tracees.get_mut(&tid) else { return Ok(()) };
+        tracee.enrolled = Some(Enrolled { library: self.library, world: self.world, record: record.address });
+        let stop = tracee.stop;
+        self.all_park &= pushed.parks == Parks::Yes && debugger.dies_quietly(stop);
+        debugger.batch.add(record.slot, &pushed.lowest.to_le_bytes());
+        debugger.statistics.slots_written += 1;
+        let Pushed { general, lowest, .. } = pushed;
+        self.parking.push(Parking { tid, saved: Saved { general, lowest, place: Place::Park } });
+        Ok(())
+    }
+
+    /// Those that stood already, and what has come of it: the world's number, who is to be sent to `park`, and whether all can be.
+    fn finish(mut self, debugger: &mut Debugger) -> Result<(u64, Vec<Parking>, bool), DebuggerError> {
+        self.begin(debugger);
+        for tid in self.records.keys().copied().collect::<Vec<_>>() {
+            self.add(debugger, tid);
+        }
+        match (self.begun, self.failed) {
+            (Some(Ok(number)), None) => Ok((number, self.parking, self.all_park)),
+            (Some(Err(error)), _) => Err(error.into()),
+            (_, Some(error)) => Err(error),
+            (None, None) => Err(TargetError::World { at: self.world }.into()),
+        }
+    }
+}
+
+/// A thread whose registers were gathered.
+struct Pushed {
+    general: sys::General,
+    /// The lowest address of what is written for it, or of its own.
+    lowest: u64,
+    parks: Parks,
+}
+
+/// Whether there is room on a thread's stack to wait in `park`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Parks {
+    Yes,
+    No,
 }
 
 /// A thread that is to be sent to `park`.
@@ -163,7 +260,7 @@ impl Debugger {
         let mut batch = Batch::default();
         batch.add(request.answer, &answer.to_le_bytes());
         batch.add(request.acknowledged, &request.sequence.to_le_bytes());
-        batch.write(self)
+        batch.write(&self.memory)
     }
 
     /// The mode of this very stop: the collector has latched it, and the control word may have been changed since.
@@ -183,17 +280,15 @@ impl Debugger {
         arrived: Instant,
     ) -> Result<Served, DebuggerError> {
         self.death.reached(Step::StopNotified);
-        let world = self.libraries[library].world(&self.memory, request.world)?;
-        let (number, epoch, by) = (world.number, request.epoch, Tid(tid));
         // What is left of an earlier stop whose start was not told. Nobody else's: others wait for their turn.
         if self.stop.is_some() {
             self.end_full_stop();
         }
         self.release_answered(request.world);
-        let (stopped, frozen) = match self.mode_of(request) {
-            Mode::Full => match self.stop_all_others(tid, library, &world, request, arrived) {
-                Ok(Some(stopped)) => {
-                    (stopped, self.tracees.values().filter(|t| t.by_user && t.saved.is_some()).count())
+        let (number, stopped, frozen) = match self.mode_of(request) {
+            Mode::Full => match self.stop_all_others(tid, library, request, arrived) {
+                Ok(Some((number, stopped))) => {
+                    (number, stopped, self.tracees.values().filter(|t| t.by_user && t.saved.is_some()).count())
                 }
                 Ok(None) => return Ok(Served::LeftAlone),
                 Err(error) => {
@@ -203,28 +298,31 @@ impl Debugger {
                 }
             },
             Mode::Assisted => {
+                let world = self.libraries[library].world(&self.memory, request.world)?;
                 let frozen = self.serve_frozen(library, &world, request.epoch)?;
                 self.acknowledge(request, 0)?;
-                (0, frozen)
+                (world.number, 0, frozen)
             }
         };
         self.statistics.stops += 1;
         Statistics::sample(&mut self.statistics.stop_ns, arrived.elapsed());
-        self.events.push_back(Event::WorldStopped { world: number, epoch, by, stopped, frozen });
+        let (world, epoch, by) = (number, request.epoch, Tid(tid));
+        self.events.push_back(Event::WorldStopped { world, epoch, by, stopped, frozen });
         Ok(Served::Acknowledged)
     }
 
-    /// Stops everybody else and writes what the collector scans. `None`: somebody does not stand, and nobody is stopped.
+    /// Stops everybody else and writes what the collector scans. Says the world's number, and how many are stopped. `None`: somebody does not
+    /// stand, and nobody is stopped.
     fn stop_all_others(
         &mut self,
         collecting: i32,
         library: usize,
-        world: &WorldState,
         request: &Request,
         arrived: Instant,
-    ) -> Result<Option<usize>, DebuggerError> {
-        self.stop = Some(FullStop { world: world.address, collecting });
-        let silent = self.halt(|tid, _| tid != collecting);
+    ) -> Result<Option<(u64, usize)>, DebuggerError> {
+        self.stop = Some(FullStop { world: request.world, collecting });
+        let mut gathering = Gathering::of(library, request.world, collecting);
+        let silent = self.halt_and(|tid, _| tid != collecting, Some(&mut gathering));
         if !silent.is_empty() {
             self.end_full_stop();
             // Who stands already was not noted as one of the stop's yet.
@@ -241,22 +339,28 @@ impl Debugger {
         }
         Statistics::sample(&mut self.statistics.standing_ns, arrived.elapsed());
         self.death.reached(Step::AllStopped);
-        let records = self.records_of(library, world)?;
-        let mut answer = if self.options.on_death == OnDeath::Park { PARKED_ON_DEATH } else { 0 };
-        for some in records.chunks(AT_ONCE) {
-            let mut batch = Batch::default();
-            let parking = self.push_registers(library, world.address, some, collecting, &mut batch, &mut answer)?;
-            batch.write(self)?;
-            self.death.reached(Step::RegistersWritten);
-            self.park(library, parking, answer)?;
-        }
+        let (number, parking, all_park) = gathering.finish(self)?;
+        self.note_originals(collecting);
+        self.batch.write(&self.memory)?;
+        self.death.reached(Step::RegistersWritten);
+        let answer = if all_park && self.options.on_death == OnDeath::Park { PARKED_ON_DEATH } else { 0 };
+        self.park(library, parking, answer)?;
         self.statistics.parked_stops += answer & PARKED_ON_DEATH;
         self.acknowledge(request, answer)?;
-        Ok(Some(stopped))
+        Ok(Some((number, stopped)))
     }
 
     /// Makes all threads stand that are wanted, and waits until they do. Who does not in time is the result.
     pub(super) fn halt(&mut self, wanted: impl Fn(i32, &super::tracee::Tracee) -> bool) -> Vec<(Tid, Silence)> {
+        self.halt_and(wanted, None)
+    }
+
+    /// As [`halt`](Self::halt), and gathers what is to be known while the threads come to stand.
+    fn halt_and(
+        &mut self,
+        wanted: impl Fn(i32, &super::tracee::Tracee) -> bool,
+        mut gathering: Option<&mut Gathering>,
+    ) -> Vec<(Tid, Silence)> {
         // A second owner of the alarm, so that `self` can be changed while it ticks.
         let alarm = std::rc::Rc::clone(&self.alarm);
         let ticking = alarm.ticking();
@@ -272,10 +376,15 @@ impl Debugger {
             for tid in &running {
                 self.ask(*tid);
             }
+            if let Some(gathering) = &mut gathering {
+                gathering.begin(self);
+            }
             let mut silent = Vec::new();
             for tid in running {
                 if self.wait_until_it_stands(tid, &ticking, until) == Answered::No {
                     silent.push((Tid(tid), Silence::of(self.pid, tid)));
+                } else if let Some(gathering) = &mut gathering {
+                    gathering.add(self, tid);
                 }
                 self.death.reached(Step::SomeStopped);
             }
@@ -331,46 +440,44 @@ impl Debugger {
         self.libraries[library].records(&self.memory, world.threads, &guesses, self.tracees.len())
     }
 
-    /// Gathers the registers of these mutators, but not of the collecting one. The result has what is needed to send them to `park`; the answer
-    /// becomes 0 if one of them can't be.
-    fn push_registers(
-        &mut self,
-        library: usize,
-        world: Address,
-        records: &[Record],
-        collecting: i32,
-        batch: &mut Batch,
-        answer: &mut u64,
-    ) -> Result<Vec<Parking>, DebuggerError> {
-        let used = self.libraries[library].thread.save_area_used;
-        let mut image = Vec::with_capacity(self.extended_room);
-        let mut parking = Vec::with_capacity(records.len());
-        for record in records {
-            let tid = record.tid.0;
-            let Some(tracee) = self.tracees.get_mut(&tid).filter(|t| t.stands() && tid != collecting) else { continue };
-            tracee.enrolled = Some(Enrolled { library, world, record: record.address });
-            let stop = tracee.stop;
-            let Some(general) = self.all_registers(tid, &mut image)? else { continue };
-            let places = frame::Places::below(general.rsp, image.len());
-            let room = record.stack.0.0 <= places.frame && general.rsp <= record.stack.1.0;
-            let lowest = if room {
-                let start = batch.bytes.len();
-                frame::build(&general, &image, &mut batch.bytes);
-                batch.pieces.push((places.frame, start..batch.bytes.len()));
-                places.frame
-            } else {
-                batch.add_to_save_area(record, &general, &image, used)?;
-                general.rsp.wrapping_sub(frame::RED_ZONE)
-            };
-            batch.add(record.slot, &lowest.to_le_bytes());
-            self.statistics.slots_written += 1;
-            let has_room_to_park = room && record.stack.0.0 + frame::PARKING_ROOM <= places.frame;
-            if !has_room_to_park || !self.dies_quietly(stop) {
-                *answer = 0;
+    /// Gathers the registers of one mutator, in a frame on its stack if there is room, else in its save area. `None`: it has been killed.
+    fn push(&mut self, library: usize, record: &Record) -> Result<Option<Pushed>, DebuggerError> {
+        let tid = record.tid.0;
+        let general = sys::unless_killed(sys::general(tid)).map_err(system("reading registers"))?;
+        let Some(general) = general else { return Ok(None) };
+        loop {
+            let size = self.extended_room;
+            let places = frame::Places::below(general.rsp, size);
+            if places.frame < record.stack.0.0 || general.rsp > record.stack.1.0 {
+                break;
             }
-            parking.push(Parking { tid, saved: Saved { general, lowest, place: Place::Park } });
+            // The kernel writes the image to where it belongs in the frame.
+            let start = self.batch.bytes.len();
+            let image = frame::build(&general, size, &mut self.batch.bytes);
+            let read = sys::unless_killed(sys::extended_into(tid, &mut self.batch.bytes[image.clone()]));
+            let read = read.map_err(system("reading the extended state"))?;
+            if read == Some(size) {
+                frame::sign(&mut self.batch.bytes, image);
+                self.batch.pieces.push((places.frame, start..self.batch.bytes.len()));
+                let has_room = record.stack.0.0 + frame::PARKING_ROOM <= places.frame;
+                let parks = if has_room { Parks::Yes } else { Parks::No };
+                return Ok(Some(Pushed { general, lowest: places.frame, parks }));
+            }
+            self.batch.bytes.truncate(start);
+            match read {
+                // The first one tells how large it is, which is the same for all.
+                Some(read) => self.extended_room = read,
+                None => return Ok(None),
+            }
         }
-        Ok(parking)
+        let mut image = Vec::new();
+        let read = sys::unless_killed(sys::extended(tid, self.extended_room, &mut image));
+        if read.map_err(system("reading the extended state"))?.is_none() {
+            return Ok(None);
+        }
+        let used = self.libraries[library].thread.save_area_used;
+        self.batch.add_to_save_area(record, &general, &image, used)?;
+        Ok(Some(Pushed { general, lowest: general.rsp.wrapping_sub(frame::RED_ZONE), parks: Parks::No }))
     }
 
     /// Whether a thread that stands so does nothing of the program's when we die, before it comes to `park`. A signal that is half
@@ -441,6 +548,7 @@ impl Debugger {
             }
             self.death.reached(Step::SomeRestored);
         }
+        self.compare_with_originals();
         for tid in going {
             // A notification waits: it is served by the loop, one after the other.
             let waits = self.tracees.get(&tid).is_some_and(|t| matches!(t.stop, Stop::Notification(_)) || t.is_held());
@@ -477,7 +585,7 @@ impl Debugger {
             self.answered.push((world.address, tid));
             served += 1;
         }
-        batch.write(self)?;
+        batch.write(&self.memory)?;
         self.statistics.frozen_served += served as u64;
         self.statistics.slots_written += served as u64;
         self.death.reached(Step::FrozenServed);
@@ -547,7 +655,7 @@ impl Debugger {
                 }
             }
         }
-        batch.write(self)?;
+        batch.write(&self.memory)?;
         Ok(shown)
     }
 

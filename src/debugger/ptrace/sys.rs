@@ -3,6 +3,7 @@
 //! By libc, not by nix: a stop by a real-time signal is a status like any other here, while nix's `waitpid` has no value for it
 //! and loses the status. Each function is one system call (waiting aside) and says in its result what the kernel said.
 
+use std::cell::Cell;
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
@@ -163,12 +164,16 @@ pub(super) fn general_words(registers: &General) -> &[u64] {
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(registers).cast(), size_of::<General>() / 8) }
 }
 
-/// Appends the whole extended state (x87, xmm, ymm, zmm …) of a standing thread: an XSAVE image in the standard format.
+/// Reads the whole extended state (x87, xmm, ymm, zmm …) of a standing thread: an XSAVE image in the standard format. Says how much it is.
+pub(super) fn extended_into(tid: i32, room: &mut [u8]) -> io::Result<usize> {
+    regset(libc::PTRACE_GETREGSET, tid, NT_X86_XSTATE, room.as_mut_ptr().cast(), room.len())
+}
+
+/// As [`extended_into`], and appends it.
 pub(super) fn extended(tid: i32, room: usize, into: &mut Vec<u8>) -> io::Result<usize> {
     let start = into.len();
     into.resize(start + room.clamp(512, LARGEST_XSTATE), 0);
-    let rest = &mut into[start..];
-    let len = regset(libc::PTRACE_GETREGSET, tid, NT_X86_XSTATE, rest.as_mut_ptr().cast(), rest.len());
+    let len = extended_into(tid, &mut into[start..]);
     into.truncate(start + *len.as_ref().unwrap_or(&0));
     len
 }
@@ -491,6 +496,8 @@ fn nudge_signal() -> io::Result<i32> {
 /// it; a nudge that comes just before the wait begins is made good by the timer's next tick.
 pub(super) struct Alarm {
     timer: libc::timer_t,
+    /// How many want it to tick.
+    wanted_by: Cell<u32>,
     nudge: Arc<Nudge>,
     _this_thread: PhantomData<*const ()>,
 }
@@ -524,7 +531,7 @@ impl Alarm {
             let mut timer: libc::timer_t = std::ptr::null_mut();
             check(libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer).into())?;
             let nudge = Nudge { signal, thread, wanted: AtomicBool::new(false), over: AtomicBool::new(false) };
-            Ok(Self { timer, nudge: Arc::new(nudge), _this_thread: PhantomData })
+            Ok(Self { timer, wanted_by: Cell::new(0), nudge: Arc::new(nudge), _this_thread: PhantomData })
         }
     }
 
@@ -545,9 +552,12 @@ impl Alarm {
         unsafe { libc::timer_settime(self.timer, 0, &every, std::ptr::null_mut()) };
     }
 
-    /// Waits of this thread end at least every few milliseconds while the result lives.
+    /// Waits of this thread end at least every few milliseconds while the result lives. That there is one already costs nothing more: who
+    /// sleeps and serves in turns keeps one over all of it.
     pub(super) fn ticking(&self) -> Ticking<'_> {
-        self.set(TICK);
+        if self.wanted_by.replace(self.wanted_by.get() + 1) == 0 {
+            self.set(TICK);
+        }
         Ticking(self)
     }
 }
@@ -569,7 +579,10 @@ impl Ticking<'_> {
 
 impl Drop for Ticking<'_> {
     fn drop(&mut self) {
-        self.0.set(Duration::ZERO);
+        self.0.wanted_by.set(self.0.wanted_by.get() - 1);
+        if self.0.wanted_by.get() == 0 {
+            self.0.set(Duration::ZERO);
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::mpsc::{TryRecvError, channel};
 use std::time::Duration;
 
 use stopworld::Tid;
-use stopworld::debugger::ptrace::{Debugger, DebuggerError, Options};
+use stopworld::debugger::ptrace::{Debugger, DebuggerError, Event, Options, Restored};
 
 use super::{Ability, Driver, Mode, Seen, seen};
 use crate::facts::{Facts, Told, answer};
@@ -88,7 +88,8 @@ pub fn engine(arguments: &[String]) -> Told<()> {
         other => return Err(format!("{other:?} is no mode")),
     };
     let (sender, lines) = channel();
-    let mut engine = Engine { options: Options { mode, ..Options::default() }, debugger: None };
+    let options = Options { mode, restored: Restored::Compared, ..Options::default() };
+    let mut engine = Engine { options, debugger: None };
     // Without a debugger nobody waits but for lines, and each debugger has a waker of its own.
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
@@ -120,7 +121,13 @@ impl Engine {
     /// Serves the program for a moment.
     fn serve(&mut self) -> Told<()> {
         match &mut self.debugger {
-            Some(debugger) => debugger.poll(Duration::from_millis(1)).map(drop).map_err(text),
+            Some(debugger) => match debugger.poll(Duration::from_millis(1)).map_err(text)? {
+                // In a full stop each thread of the process is compared, not only those that the user holds.
+                Some(Event::Changed { tid, difference }) => {
+                    Err(format!("a stop has changed thread {tid}: {difference}"))
+                }
+                _ => Ok(()),
+            },
             None => {
                 std::thread::sleep(Duration::from_millis(1));
                 Ok(())
@@ -157,11 +164,19 @@ impl Engine {
                 let of_thread = snapshot.threads.get(&tid(thread)?).and_then(|thread| thread.registers.as_ref());
                 let registers = of_thread.ok_or("it does not stand")?;
                 let mut hasher = DefaultHasher::new();
-                registers.0.iter().for_each(|register| register.hash(&mut hasher));
-                (&registers.1, registers.2, &registers.3).hash(&mut hasher);
+                registers.general.iter().for_each(|register| register.hash(&mut hasher));
+                (&registers.extended, registers.blocked, &registers.red_zone).hash(&mut hasher);
                 Ok(Facts::new().with("fingerprint", hasher.finish()))
             }
-            ["stops"] => Ok(Facts::new().with("stops", debugger.statistics().stops)),
+            ["stops"] => {
+                let statistics = debugger.statistics();
+                // In each full stop there is at least the thread that asked for it.
+                let is_full = self.options.mode == stopworld::debugger::ptrace::Mode::Full;
+                if is_full && statistics.compared < statistics.starts {
+                    return Err(format!("{} threads compared in {} stops", statistics.compared, statistics.starts));
+                }
+                Ok(Facts::new().with("stops", statistics.stops))
+            }
             ["detach"] => {
                 let done = debugger.detach().map_err(text);
                 self.debugger = None;
