@@ -568,3 +568,29 @@ fn a_collection_that_is_asked_for_comes_by_the_finalizer_thread_where_nobody_all
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }
+
+/// The second request comes when the first one's collection is over, and its thread has not come back to its loop yet.
+#[test]
+fn a_collection_that_is_asked_for_during_another_comes_too() {
+    let published = std::sync::Arc::new(AtomicUsize::new(0));
+    let asked = std::sync::Arc::clone(&published);
+    let again = move |report: &crate::CollectionReport| {
+        if report.number == 1 {
+            // SAFETY: the world is there as long as it collects.
+            let woken = unsafe { request_collection(asked.load(Ordering::Relaxed), 0, 0, 0) };
+            assert_eq!(woken, 1);
+        }
+    };
+    let world = World::builder().heap_limit(64 << 20).markers(1).on_collection(again).build().unwrap();
+    built(&world, |m| {
+        m.alloc(Leaf(String::from("it has a finalizer, so the thread runs"))).unwrap();
+    });
+    let collector = world.collector();
+    published.store(std::ptr::from_ref(collector.threads.published()) as usize, Ordering::Relaxed);
+    assert!(request_in(collector));
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while world.totals().collections < 2 {
+        assert!(std::time::Instant::now() < deadline, "the second request was lost");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
