@@ -36,7 +36,7 @@ use super::PublishedWorld;
 use super::contract::stopworld_debugger;
 use crate::collector::Collector;
 use crate::heap::blocks::Cell;
-use crate::heap::layout::{BINS, CELL_BYTES, HEADER_BYTES, Space, class_of_size};
+use crate::heap::layout::{BINS, CELL_BYTES, CLASSES, HEADER_BYTES, MAX_ALIGN, Space, class_of_size};
 use crate::heap::pointer::Array;
 use crate::heap::trace::{Shape, TypeInfo};
 use crate::sync::Ordering::Relaxed;
@@ -416,7 +416,8 @@ fn facts_of(view: &View<'_>, object: Object) -> ObjectFacts {
 /// Whether objects of this leaf type have a size of their own each, which the type does not tell: one that fills a smaller cell than
 /// the object has, or none at all.
 fn is_of_any_size(info: &TypeInfo, room: usize) -> bool {
-    let class = class_of_size(info.size(), info.align());
+    // No collected type is aligned more strictly: then what is known of the type is damaged, and says nothing of sizes.
+    let class = if info.align() <= MAX_ALIGN { class_of_size(info.size(), info.align()) } else { CLASSES };
     info.size() == 0 || CELL_BYTES.get(class).is_some_and(|bytes| bytes - HEADER_BYTES != room)
 }
 

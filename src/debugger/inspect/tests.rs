@@ -166,6 +166,21 @@ fn a_header_that_is_no_type_makes_no_object_and_no_fault(#[case] header: usize) 
     drop(root);
 }
 
+/// No collected type asks for so much: the place of its size among the classes is not looked for.
+#[test]
+fn a_type_with_an_alignment_that_no_type_has_is_described_all_the_same() {
+    let world = world();
+    let number = built(&world, |m| m.alloc(5_u64).unwrap().addr());
+    let info = Box::leak(Box::new(TypeInfo::of_described("damaged", 8, 1 << 40, Shape::Leaf)));
+    // SAFETY: the header of a live object, put back below; nobody else looks.
+    let word = unsafe { &*((number - HEADER_BYTES) as *const AtomicUsize) };
+    let sound = word.swap(std::ptr::from_ref(info) as usize, Ordering::Relaxed);
+    let (found, facts) = describe_in(&view(world.collector()), number);
+    word.store(sound, Ordering::Relaxed);
+    assert!(found);
+    assert_eq!((facts.base, facts.bytes, facts.flags), (number, 8, LEAF));
+}
+
 /// A length that is not to be believed.
 #[test]
 fn an_array_is_no_longer_than_its_cell() {
