@@ -16,7 +16,6 @@ use super::caches;
 use super::finalize::Finalizers;
 use super::mark::{Marker, Rank};
 use crate::heap::Heap;
-use crate::heap::layout::{BINS, CELL_BYTES, CLASSES};
 use crate::heap::slots::SlotTable;
 use crate::os::memory::Reservation;
 use crate::sabotage::{Guard, removed};
@@ -78,15 +77,11 @@ impl<'a, 'm> RootScan<'a, 'm> {
             return;
         }
         for cache in caches(stopped) {
-            for bin in (0..BINS).filter(|&bin| cache.block(bin).is_some()) {
-                let cell = cache.building(bin);
-                debug_assert!(cell == 0 || heap.blocks.cell_containing(cell).is_some());
-                if cell != 0 {
-                    let bytes = CELL_BYTES[bin % CLASSES];
-                    // SAFETY: the cell belongs to a stopped thread.
-                    unsafe { self.marker.conservative_range(cell, cell + bytes) };
-                    self.marker.events.fire_root_scanned(cell, RootKind::HalfBuilt as u32, bytes);
-                }
+            for (cell, bytes) in cache.half_built() {
+                debug_assert!(heap.blocks.cell_containing(cell).is_some());
+                // SAFETY: the cell belongs to a stopped thread.
+                unsafe { self.marker.conservative_range(cell, cell + bytes) };
+                self.marker.events.fire_root_scanned(cell, RootKind::HalfBuilt as u32, bytes);
             }
         }
     }

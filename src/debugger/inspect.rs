@@ -36,7 +36,7 @@ use super::PublishedWorld;
 use super::contract::stopworld_debugger;
 use crate::collector::Collector;
 use crate::heap::blocks::Cell;
-use crate::heap::layout::{BINS, CELL_BYTES, CLASSES, HEADER_BYTES, MAX_ALIGN, Space, class_of_size};
+use crate::heap::layout::{CELL_BYTES, CLASSES, HEADER_BYTES, MAX_ALIGN, Space, class_of_size};
 use crate::heap::pointer::Array;
 use crate::heap::trace::{Shape, TypeInfo};
 use crate::sync::Ordering::Relaxed;
@@ -426,7 +426,7 @@ fn is_half_built(view: &View<'_>, cell: Cell) -> bool {
     let mut found = false;
     view.for_each_record(|record| {
         let cache = crate::collector::cache_of(record);
-        found |= cache.is_some_and(|cache| (0..BINS).any(|bin| cache.building(bin) == cell.header));
+        found |= cache.is_some_and(|cache| cache.half_built().any(|(header, _)| header == cell.header));
     });
     found
 }

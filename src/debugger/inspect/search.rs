@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use super::objects::{Object, View};
 use super::{Refusal, Step, StepKind};
 use crate::collector::cache_of;
-use crate::heap::layout::{BINS, CELL_BYTES, CLASSES, MARKS_PER_BLOCK};
+use crate::heap::layout::MARKS_PER_BLOCK;
 use crate::os::memory::Reservation;
 use crate::os::preserving_errno;
 use crate::world::stacks::{self, FoundIn};
@@ -21,11 +21,11 @@ const ROOT: usize = 1;
 
 /// A word outside the heap that keeps an object.
 #[derive(Clone, Copy)]
-struct Root {
-    kind: StepKind,
-    tid: i32,
-    slot: usize,
-    word: usize,
+pub(super) struct Root {
+    pub(super) kind: StepKind,
+    pub(super) tid: i32,
+    pub(super) slot: usize,
+    pub(super) word: usize,
 }
 
 /// A shortest way from a root to `target`; the number of steps, of which `write` gets each with its index. 0: there is none.
@@ -171,7 +171,10 @@ fn place(object: Object) -> usize {
 }
 
 /// Calls `visit` with every root and the object that it keeps, in the order of the collector's own scan.
-fn for_each_root<B>(view: &View<'_>, mut visit: impl FnMut(Root, Object) -> ControlFlow<B>) -> ControlFlow<B> {
+pub(super) fn for_each_root<B>(
+    view: &View<'_>,
+    mut visit: impl FnMut(Root, Object) -> ControlFlow<B>,
+) -> ControlFlow<B> {
     // The walks below know no way to end early; what comes after the end is not visited.
     let mut outcome = ControlFlow::Continue(());
     let mut keeps = |root: Root, object: Option<Object>| {
@@ -216,10 +219,5 @@ fn kind_of(found_in: FoundIn) -> StepKind {
 /// The cells that a thread may have been building when it was stopped (`.stop.mid-alloc`).
 fn half_built(record: &ThreadStopInfo, mut scan: impl FnMut(usize, usize)) {
     let Some(cache) = cache_of(record) else { return };
-    for bin in (0..BINS).filter(|&bin| cache.block(bin).is_some()) {
-        let cell = cache.building(bin);
-        if cell != 0 {
-            scan(cell, cell + CELL_BYTES[bin % CLASSES]);
-        }
-    }
+    cache.half_built().for_each(|(cell, bytes)| scan(cell, cell.saturating_add(bytes)));
 }

@@ -418,7 +418,7 @@ fn a_way_begins_at_an_object_that_is_being_built() {
     let world = world();
     let collector = world.collector();
     let target = built(&world, |m| !pair(m, None, None).addr());
-    let seen = std::sync::Mutex::new((Vec::new(), 0));
+    let seen = std::sync::Mutex::new(None);
     // SAFETY: every `Gc` is a local variable.
     let m = unsafe { world.attach("builder") }.unwrap();
     crate::testing::alloc_with_a_pause::<Pair>(
@@ -427,29 +427,30 @@ fn a_way_begins_at_an_object_that_is_being_built() {
         |place| unsafe { place.cast::<usize>().write(!target) },
         || {
             let v = view(collector);
-            let cursor = collector::cursor_of(collector);
-            let mut kinds = Vec::new();
-            for step in way_to(collector, !target) {
-                kinds.push(step.kind);
-            }
-            *seen.lock().unwrap() = (kinds, describe_in(&v, cursor).1.flags);
+            let cell = half_built_cell(collector);
+            // The stack of this thread may keep the object, too: of all roots, those that are of this kind.
+            let mut kept_by = Vec::new();
+            let _ = search::for_each_root(&v, |root, object| {
+                if object.payload() == !target && root.kind == StepKind::HalfBuilt {
+                    kept_by.push((root.tid, root.slot, root.word));
+                }
+                ControlFlow::<()>::Continue(())
+            });
+            let begins = way_to(collector, !target)[0].kind;
+            *seen.lock().unwrap() = Some((cell, kept_by, begins, describe_in(&v, cell).1.flags));
         },
     )
     .unwrap();
-    let (kinds, flags) = seen.into_inner().unwrap();
-    assert!(kinds[0] == StepKind::HalfBuilt as u32 || kinds[0] == StepKind::Stack as u32);
+    let (cell, kept_by, begins, flags) = seen.into_inner().unwrap().expect("the pause");
+    assert_eq!(kept_by, [(m.tid().0, cell + HEADER_BYTES, !target)], "its first word");
+    assert!(begins == StepKind::HalfBuilt as u32 || begins == StepKind::Stack as u32);
     assert_eq!(flags & HALF_BUILT, HALF_BUILT);
 }
 
-/// Finds the cell that a thread is about to give out.
-mod collector {
-    use crate::collector::{Collector, cache_of};
-    use crate::heap::layout::BINS;
-
-    pub(super) fn cursor_of(collector: &Collector) -> usize {
-        let cache = cache_of(super::record_of(collector)).expect("a thread that allocates");
-        (0..BINS).map(|bin| cache.building(bin)).find(|cursor| *cursor != 0).expect("it allocates")
-    }
+/// The cell that the only thread is about to give out.
+fn half_built_cell(collector: &Collector) -> usize {
+    let cache = crate::collector::cache_of(record_of(collector)).expect("a thread that allocates");
+    cache.half_built().next().expect("it allocates").0
 }
 
 /// As a debugger calls them: by the descriptor, with addresses.
