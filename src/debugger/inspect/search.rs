@@ -34,7 +34,7 @@ pub(super) fn way_to(target: Object, view: &View<'_>, mut write: impl FnMut(usiz
     if !search.run(target) {
         return Ok(0);
     }
-    let steps = search.length(target);
+    let steps = search.length(target).ok_or(Refusal::Changed)?;
     let mut object = target;
     for index in (0..steps).rev() {
         let step = match search.parent(object) {
@@ -153,16 +153,17 @@ impl<'v, 'a> Search<'v, 'a> {
         None
     }
 
-    /// Objects on the way to this one, which was reached, itself included.
-    fn length(&self, target: Object) -> usize {
-        let mut steps = 1;
+    /// Objects on the way to this one, which was reached, itself included. None if what led to one of them is not there any more: then
+    /// its place may be another's, and the way go round in a circle.
+    fn length(&self, target: Object) -> Option<usize> {
         let mut at = target;
-        while let Some(parent) = Some(self.parent(at)).filter(|parent| *parent != ROOT) {
-            let Some(parent) = self.view.object_at(parent) else { break };
-            at = parent;
-            steps += 1;
+        for steps in 1..=self.end {
+            match self.parent(at) {
+                ROOT => return Some(steps),
+                parent => at = self.view.object_at(parent)?,
+            }
         }
-        steps
+        None
     }
 }
 
@@ -220,4 +221,25 @@ fn kind_of(found_in: FoundIn) -> StepKind {
 fn half_built(record: &ThreadStopInfo, mut scan: impl FnMut(usize, usize)) {
     let Some(cache) = cache_of(record) else { return };
     cache.half_built().for_each(|(cell, bytes)| scan(cell, cell.saturating_add(bytes)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{built, view, world};
+    use super::*;
+
+    /// As it can become where other threads run, and cells get to other places in their blocks.
+    #[test]
+    fn a_way_that_goes_round_in_a_circle_is_none() {
+        let world = world();
+        let addresses = built(&world, |m| [1, 2, 3_u64].map(|number| m.alloc(number).unwrap().addr()));
+        let view = view(world.collector());
+        let [first, second, other] = addresses.map(|address| view.object_at(address).unwrap());
+        let mut search = Search::new(&view).unwrap();
+        assert!(search.reach(first, second.payload(), other).is_continue());
+        assert!(search.reach(second, first.payload(), other).is_continue());
+        assert!(search.reach(other, ROOT, other).is_break());
+        assert_eq!(search.length(other), Some(1));
+        assert_eq!(search.length(first), None);
+    }
 }

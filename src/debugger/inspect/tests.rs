@@ -34,12 +34,12 @@ unsafe impl crate::Word for Tagged {
 
 type Words = Array<GcCell<Tagged>>;
 
-fn world() -> World {
+pub(super) fn world() -> World {
     World::builder().heap_limit(64 << 20).markers(1).build().unwrap()
 }
 
 /// Runs `build` on a mutator that has detached when this returns: nothing is on a stack then.
-fn built<R: Send + 'static>(world: &World, build: impl FnOnce(&Mutator) -> R + Send + 'static) -> R {
+pub(super) fn built<R: Send + 'static>(world: &World, build: impl FnOnce(&Mutator) -> R + Send + 'static) -> R {
     // SAFETY: every `Gc` is a local variable or in a collected object.
     unsafe { world.spawn("builder", build) }.unwrap().join().unwrap()
 }
@@ -48,7 +48,7 @@ fn pair(m: &Mutator, head: Option<Gc<Pair>>, tail: Option<Gc<Pair>>) -> Gc<Pair>
     m.alloc(Pair { head: GcCell::new(head), tail: GcCell::new(tail), key: 7 }).unwrap()
 }
 
-fn view(collector: &Collector) -> View<'_> {
+pub(super) fn view(collector: &Collector) -> View<'_> {
     View::of(collector)
 }
 
@@ -196,6 +196,52 @@ fn an_array_is_no_longer_than_its_cell() {
     let facts = describe_in(&view(world.collector()), array).1;
     assert_eq!((facts.length, facts.fields, facts.bytes), (3, 3, 32));
     length.store(3, Ordering::Relaxed);
+}
+
+/// A word of the block table that is not to be believed: the block is cut into cells that no block is cut into.
+#[rstest]
+#[case::across_words(12)]
+#[case::smaller_than_any(8)]
+#[case::bytes(1)]
+#[case::larger_than_a_block(40_000)]
+fn cells_that_no_block_has_make_no_object_and_no_fault(#[case] cell_bytes: usize) {
+    let world = world();
+    let pairs = built(&world, |m| (0..400).map(|_| pair(m, None, None).addr()).collect::<Vec<_>>());
+    let collector = world.collector();
+    let blocks = &collector.heap.blocks;
+    let block = ((pairs[0] - blocks.base()) / BLOCK_BYTES) as u32;
+    assert_eq!(pairs.last().unwrap() / BLOCK_BYTES, pairs[0] / BLOCK_BYTES, "more than half of the block");
+    blocks.set_cells(block, cell_bytes);
+    let start = blocks.start(block);
+    let v = view(collector);
+    for address in start..start + BLOCK_BYTES {
+        assert!(!describe_in(&v, address).0, "{address:#x}");
+    }
+    let counted = v.for_each_object(|object| ControlFlow::Break(object.cell));
+    blocks.set_cells(block, 32);
+    assert_eq!(counted, ControlFlow::Continue(()));
+    assert!(describe_in(&v, pairs[0]).0);
+}
+
+/// A large object's size that is not to be believed, and its array's length.
+#[test]
+fn a_large_object_is_no_larger_than_the_heap() {
+    let world = world();
+    let array = built(&world, |m| m.alloc_array(5000, |_| GcCell::new(None::<Gc<Pair>>)).unwrap().addr());
+    let collector = world.collector();
+    let v = view(collector);
+    let object = v.object_at(array).unwrap();
+    let size = &collector.heap.blocks.info(object.cell.block).tail.large_bytes;
+    // SAFETY: the length of a live array; nobody looks at it but these questions.
+    let length = unsafe { &*(array as *const AtomicUsize) };
+    for damaged in [1 << 30, usize::MAX] {
+        let sound = (size.swap(damaged, Ordering::Relaxed), length.swap(usize::MAX, Ordering::Relaxed));
+        let (found, facts) = describe_in(&v, array + 5);
+        let last = fields_in(&v, v.object_at(array).unwrap(), |_, _| {});
+        size.store(sound.0, Ordering::Relaxed);
+        length.store(sound.1, Ordering::Relaxed);
+        assert!(found && facts.bytes <= CHUNK_BYTES && last <= CHUNK_BYTES / 8, "{facts:x?}, {last} fields");
+    }
 }
 
 /// Objects by number, and each word of each: which object it leads to, or what else it holds.
