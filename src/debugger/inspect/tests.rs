@@ -546,8 +546,9 @@ fn a_debugger_gets_its_answers_through_the_descriptor() {
     assert_eq!(call(calls.describe, head, &raw mut facts as usize, 0), refused(Refusal::NoWorld));
 }
 
-/// All questions, while threads allocate and collect as fast as they can. What is answered is out of date at once; that
-/// there is an answer, and that nobody is disturbed, is the claim.
+/// All questions, while threads allocate and collect as fast as they can: each moment is one at which a debugger may have stopped them
+/// all. Nobody detaches meanwhile, as nobody does who stands. What is answered is out of date at once; that there is an
+/// answer, and that nobody is disturbed, is the claim.
 #[test]
 fn questions_that_come_at_any_moment_are_answered() {
     let world = World::builder().heap_limit(64 << 20).initial_heap(1 << 20).build().unwrap();
