@@ -212,6 +212,12 @@ impl Debugger {
         Ok(threads.collect())
     }
 
+    /// The threads that the user holds. Needs none of the target's lists.
+    pub fn frozen(&self) -> Vec<Tid> {
+        let frozen = self.tracees.iter().filter(|(_, tracee)| tracee.by_user);
+        frozen.map(|(tid, _)| Tid(*tid)).collect()
+    }
+
     /// One thread of the process.
     ///
     /// # Errors
