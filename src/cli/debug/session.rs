@@ -73,6 +73,11 @@ impl Session {
         Self { debugger, modules: Modules::default(), origin, holds: PhaseSet::NONE, watches, say, interrupted }
     }
 
+    /// From now on what is told goes there.
+    pub(super) fn tell_by(&mut self, say: Say) {
+        self.say = say;
+    }
+
     pub(super) fn say(&mut self, text: impl Display) {
         (self.say)(&text);
     }
