@@ -229,10 +229,9 @@ impl Debugger {
 
     fn managed(&self) -> Result<HashMap<i32, Enrolment>, DebuggerError> {
         let mut managed = HashMap::new();
-        for library in &self.libraries {
+        for (index, library) in self.libraries.iter().enumerate() {
             for world in library.worlds(&self.memory)? {
-                let guesses: Vec<_> = self.tracees.values().filter_map(|t| Some(t.enrolled?.record)).collect();
-                for record in library.records(&self.memory, world.threads, &guesses, self.tracees.len())? {
+                for record in self.records_of(index, &world)? {
                     managed.insert(record.tid.0, Enrolment { world: world.number, record });
                 }
             }

@@ -44,6 +44,8 @@ mod proc;
 mod stop;
 mod sys;
 mod target;
+#[cfg(test)]
+mod tests;
 mod tracee;
 mod user;
 
