@@ -36,11 +36,14 @@
 //! | `tables`, `labels` | what events refer to by number: threads, stacks, labels |
 //! | `order` | the events of many threads, by time |
 //! | `reader` | a whole file, from its first byte to a summary |
+//! | `clr` | what the payloads of the runtime's own events consist of |
 //! | `damage` | what can be wrong with a file |
 //! | `bytes` | numbers and strings out of bytes that may be anything |
 
 #[cfg(feature = "readers")]
 mod bytes;
+#[cfg(feature = "readers")]
+pub mod clr;
 #[cfg(feature = "readers")]
 mod container;
 #[cfg(feature = "readers")]
