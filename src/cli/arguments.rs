@@ -42,6 +42,7 @@ Try:
   stopworld events GcStart                   what an event means, and what it becomes for other tools
   stopworld run graph --trace run.mps        its events, as a telemetry stream of the Memory Pool System
   stopworld eventcnv -f mpsio.log --txt      a telemetry stream of the Memory Pool System, readable
+  stopworld dump app.nettrace                the events of a trace of .NET or of ours
   stopworld debug -- PROGRAM ARGUMENTS       a debugger that stops the program's world itself
 
 While it runs, Ctrl-C ends it and still prints the table; `kill -USR1` collects; `kill -USR2` brings a trace up to date.";
@@ -66,6 +67,9 @@ pub(super) enum Action {
     /// Print a telemetry stream of the Memory Pool System as text
     #[command(after_help = EVENTCNV_HELP)]
     Eventcnv(Eventcnv),
+    /// List the events of a .nettrace file
+    #[command(after_help = DUMP_HELP)]
+    Dump(Dump),
     /// Print the script by which gdb takes part in collections (every program carries it, too)
     GdbScript,
     /// Print the script by which lldb takes part in collections
@@ -216,6 +220,44 @@ pub(super) struct Eventcnv {
     /// The same as -h
     #[arg(short = '?', action = ArgAction::HelpShort, hide = true)]
     question: Option<bool>,
+}
+
+const DUMP_HELP: &str = "\
+A line has the time in milliseconds since the trace began, provider and name, the thread and the fields, in the order of \
+time. Versions 4 to 6 of the format are read, and memory stays below 100 MiB however long the file is. What is wrong with \
+the file is told on standard error with the byte at which it is; everything that can be read is listed.
+
+Exit code: 0 if the file could be read to its end, 1 if not, 2 if the arguments are wrong, 141 if standard output was closed.";
+
+#[derive(Debug, Args)]
+pub(super) struct Dump {
+    /// The file; `-` is standard input
+    #[arg(value_name = "FILE")]
+    pub(super) file: PathBuf,
+
+    /// Only events of this provider
+    #[arg(long, value_name = "NAME")]
+    pub(super) provider: Option<String>,
+
+    /// Only events of this name (GC/Start) or number
+    #[arg(long, value_name = "NAME|ID")]
+    pub(super) event: Option<String>,
+
+    /// Only events from this time on, in milliseconds
+    #[arg(long, value_name = "MS", allow_negative_numbers = true)]
+    pub(super) from: Option<f64>,
+
+    /// Only events up to this time, in milliseconds
+    #[arg(long, value_name = "MS", allow_negative_numbers = true)]
+    pub(super) to: Option<f64>,
+
+    /// How many events of each name there are, instead of the events
+    #[arg(long)]
+    pub(super) counts: bool,
+
+    /// An object of JSON in each line
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 /// The values of `--mps-version`.

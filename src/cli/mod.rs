@@ -9,6 +9,7 @@
 //! | `session` | the world with its listeners, and the end of a run, however it comes about |
 //! | `debug` | the debugger by ptrace: its commands, its prompt, its tables |
 //! | `eventcnv` | telemetry streams of the Memory Pool System as text |
+//! | `dump` | the events of .nettrace files, a line each |
 //! | `tracing` | the trace of a run, written however the run ends |
 //! | `control` | SIGINT and SIGTERM end the run, SIGUSR1 collects, SIGUSR2 writes the trace |
 //! | `progress` | the bar on a terminal |
@@ -21,6 +22,7 @@ mod arguments;
 mod complaint;
 mod control;
 mod debug;
+mod dump;
 mod eventcnv;
 mod lisp;
 mod progress;
@@ -106,6 +108,7 @@ fn execute(action: Action) -> Result<u8, Failure> {
         Action::Debug(arguments) => debug::debug(&arguments),
         Action::Attach(arguments) => debug::attach(&arguments),
         Action::Eventcnv(arguments) => Ok(eventcnv::run(&arguments)),
+        Action::Dump(arguments) => Ok(dump::run(&arguments)),
         Action::GdbScript => {
             print(scripts::GDB);
             Ok(0)
