@@ -70,11 +70,20 @@ pub(super) enum Action {
     /// List the events of a .nettrace file
     #[command(after_help = DUMP_HELP)]
     Dump(Dump),
+    /// Print the collections of a .NET trace (.nettrace)
+    #[command(after_help = GCSTATS_HELP)]
+    Gcstats(Gcstats),
     /// Print the script by which gdb takes part in collections (every program carries it, too)
     GdbScript,
     /// Print the script by which lldb takes part in collections
     LldbScript,
 }
+
+const GCSTATS_HELP: &str = "\
+The figures are those of PerfView's GCStats, but for some that PerfView has wrong; the documentation of the module gcstats \
+lists them. Times are milliseconds, MB are millions of bytes.
+
+Exit code: 0, 1 if the trace is damaged (what could be read of it is reported) or can't be read, 2 if the arguments are wrong.";
 
 const RUN_HELP: &str = "\
 Without --seconds and --collections the workload does its work once. Sizes are bytes, or a number with k, m, g or t \
@@ -193,6 +202,40 @@ which it is; everything before that is printed.
 
 Exit code: 0 if the stream could be read to its end, 1 if not or if the arguments are wrong, 141 if standard output was \
 closed.";
+
+#[derive(Debug, Args)]
+pub(super) struct Gcstats {
+    /// The trace; `-` is standard input
+    #[arg(value_name = "FILE")]
+    pub(super) file: PathBuf,
+
+    /// A line per collection, as PerfView exports it
+    #[arg(long, group = "gcstats_form")]
+    pub(super) csv: bool,
+
+    /// A line per collection with the figures of each generation, as PerfView exports it
+    #[arg(long, group = "gcstats_form")]
+    pub(super) pergen_csv: bool,
+
+    /// All that is known of each collection, as PerfView exports it
+    #[arg(long, group = "gcstats_form")]
+    pub(super) xml: bool,
+
+    /// The process, if the trace has several
+    #[arg(long, value_name = "PID")]
+    pub(super) process: Option<u64>,
+
+    /// PerfView's figures also where they are wrong
+    #[arg(long)]
+    pub(super) like_perfview: bool,
+}
+
+impl Gcstats {
+    /// Whether the output is for programs, and can be of one process only.
+    pub(super) fn is_export(&self) -> bool {
+        self.csv || self.pergen_csv || self.xml
+    }
+}
 
 #[derive(Debug, Args)]
 pub(super) struct Eventcnv {
