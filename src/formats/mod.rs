@@ -9,3 +9,4 @@
 //! the message about the damage names the byte at which it is.
 
 pub mod mps;
+pub mod nettrace;

@@ -6,6 +6,8 @@
 //! out for a terminal and [`json`] for a script. [`flexowriter`] prints each collection as it happens, in the words
 //! of the first garbage collector.
 
+#[cfg(feature = "readers")]
+pub mod collections;
 pub mod flexowriter;
 pub mod json;
 mod ledger;

@@ -8,6 +8,7 @@ use super::core::Debugger;
 use super::error::{DebuggerError, system};
 use super::event::{Event, Statistics};
 use super::memory::{Address, MemoryError};
+use super::modules::Mapping;
 use super::sys::{self, General};
 use super::target::{Library, Record, WorldState};
 use super::tracee::{Stop, Tracee};
@@ -267,6 +268,12 @@ impl Debugger {
         Ok(threads.collect())
     }
 
+    /// The threads that the user holds. Needs none of the target's lists.
+    pub fn frozen(&self) -> Vec<Tid> {
+        let frozen = self.tracees.iter().filter(|(_, tracee)| tracee.by_user);
+        frozen.map(|(tid, _)| Tid(*tid)).collect()
+    }
+
     /// One thread of the process.
     ///
     /// # Errors
@@ -323,6 +330,14 @@ impl Debugger {
     /// There is no process any more.
     pub fn maps(&self) -> Result<String, DebuggerError> {
         modules::read_maps(self.pid, self.memory.live()).map_err(system("reading the mappings"))
+    }
+
+    /// The mappings, in the order of their addresses; those that make no sense are left out.
+    ///
+    /// # Errors
+    /// There is no process any more.
+    pub fn mappings(&self) -> Result<Vec<Mapping>, DebuggerError> {
+        Ok(modules::parse_maps(&self.maps()?))
     }
 
     /// Where the file of a mapping can be opened by us.

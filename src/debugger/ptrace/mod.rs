@@ -57,6 +57,7 @@ pub use error::{CallError, DebuggerError};
 pub use event::{Event, Held, HeldPhase, Passed, PhaseSet, Statistics};
 pub use look::{Difference, Enrolment, Registers, RunState, Snapshot, ThreadRegisters, ThreadSnapshot, ThreadState};
 pub use memory::{Address, MemoryError};
+pub use modules::Mapping;
 pub use proc::Silence;
 pub use target::{Library, Record, Standing, TargetError, WorldState};
 

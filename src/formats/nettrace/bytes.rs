@@ -1,0 +1,139 @@
+//! Numbers and strings out of bytes that may be too few, or anything.
+//!
+//! Who reads knows at each step which of two things went wrong: the bytes ran out ([`Stuck::Short`]: more of them may
+//! come), or those that are there can't be what they should be ([`Stuck::Wrong`]). Nothing is allocated for a length that
+//! the bytes themselves don't bear out (`.format.hostile`).
+
+use super::damage::DamageKind;
+
+/// Why something could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stuck {
+    /// The bytes end inside it.
+    Short,
+    /// It can't be read however many bytes follow.
+    Wrong(DamageKind),
+}
+
+/// Bytes of which the first are taken off.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bytes<'a> {
+    rest: &'a [u8],
+}
+
+macro_rules! little_endian {
+    ($($name:ident $number:ty)*) => { $(
+        #[inline]
+        pub(super) fn $name(&mut self) -> Result<$number, Stuck> {
+            self.array().map(<$number>::from_le_bytes)
+        }
+    )* };
+}
+
+impl<'a> Bytes<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Bytes<'a> {
+        Bytes { rest: bytes }
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.rest.len()
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    #[inline]
+    pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], Stuck> {
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or(Stuck::Short)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    /// The first so many as something of their own.
+    pub(super) fn part(&mut self, count: usize) -> Result<Bytes<'a>, Stuck> {
+        self.take(count).map(Bytes::new)
+    }
+
+    #[inline]
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Stuck> {
+        let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(Stuck::Short)?;
+        self.rest = rest;
+        Ok(*taken)
+    }
+
+    #[inline]
+    pub(super) fn byte(&mut self) -> Result<u8, Stuck> {
+        let (&first, rest) = self.rest.split_first().ok_or(Stuck::Short)?;
+        self.rest = rest;
+        Ok(first)
+    }
+
+    little_endian!(short u16  word u32  long u64);
+
+    /// Seven bits of each byte, the lowest first; the eighth bit says that another byte follows.
+    #[inline]
+    pub(super) fn var64(&mut self) -> Result<u64, Stuck> {
+        let (&first, rest) = self.rest.split_first().ok_or(Stuck::Short)?;
+        if first < 0x80 {
+            self.rest = rest;
+            return Ok(u64::from(first));
+        }
+        self.longer_var()
+    }
+
+    fn longer_var(&mut self) -> Result<u64, Stuck> {
+        let mut value = 0;
+        for (index, &byte) in self.rest.iter().enumerate().take(10) {
+            let bits = u64::from(byte & 0x7F);
+            // The tenth byte has room for one bit.
+            if index == 9 && byte > 1 {
+                return Err(Stuck::Wrong(DamageKind::Number));
+            }
+            value |= bits << (7 * index);
+            if byte < 0x80 {
+                self.rest = &self.rest[index + 1..];
+                return Ok(value);
+            }
+        }
+        Err(if self.rest.len() < 10 { Stuck::Short } else { Stuck::Wrong(DamageKind::Number) })
+    }
+
+    /// The same, of at most 32 bits.
+    #[inline]
+    pub(super) fn var32(&mut self) -> Result<u32, Stuck> {
+        u32::try_from(self.var64()?).map_err(|_| Stuck::Wrong(DamageKind::Number))
+    }
+
+    /// A string of version 6: how many bytes of UTF-8, and they. What is no UTF-8 is replaced.
+    pub(super) fn utf8(&mut self) -> Result<String, Stuck> {
+        let length = self.var32()?;
+        Ok(String::from_utf8_lossy(self.take(length as usize)?).into_owned())
+    }
+
+    /// A string of version 4: UTF-16 up to a NUL. What is no UTF-16 is replaced.
+    pub(super) fn utf16(&mut self) -> Result<String, Stuck> {
+        let units = self.utf16_units()?;
+        Ok(decode_utf16(units))
+    }
+
+    /// The bytes of such a string without its NUL.
+    pub(super) fn utf16_units(&mut self) -> Result<&'a [u8], Stuck> {
+        let units = self.rest.as_chunks::<2>().0.iter().position(|unit| *unit == [0, 0]).ok_or(Stuck::Short)?;
+        let text = self.take(2 * units)?;
+        self.take(2)?;
+        Ok(text)
+    }
+}
+
+/// Little-endian UTF-16 as text.
+pub(super) fn decode_utf16(bytes: &[u8]) -> String {
+    let units = bytes.as_chunks::<2>().0.iter().map(|unit| u16::from_le_bytes(*unit));
+    char::decode_utf16(units).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+}

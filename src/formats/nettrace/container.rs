@@ -1,0 +1,411 @@
+//! Blocks out of a file, in a buffer that grows only with what is really there.
+//!
+//! ```text
+//! version 4 (and "5")                                    version 6
+//!   "Nettrace" 20 "!FastSerialization.1"                   "Nettrace" 0 6 minor
+//!   5 5 1 version reader length name 6 ┐                   size:24 kind:8 ┐
+//!     size, 0 to 3 zeros, size bytes   │ an object           size bytes   ┘ a block
+//!   6                                  ┘                   …
+//!   … 1                                                    0:24 0:8
+//! ```
+//!
+//! The zeros bring an object's bytes to a multiple of four in the file. The description of the trace has neither size nor zeros:
+//! it is always 48 bytes.
+//!
+//! A block is never asked to be in memory as a whole: it is gone through in *windows*, as much of it as the buffer
+//! has, and what is read from a window is one or more whole items (events, descriptions, stacks). The buffer begins with
+//! [`BUFFER`] bytes and is doubled for an item that does not fit, up to [`LARGEST_ITEM`]; and an item is compared with what is
+//! left of its block first. So a length in the file moves no memory, and a file of a few bytes costs what a few bytes cost
+//! (`.format.hostile`).
+
+use std::io::{self, Read};
+
+use super::bytes::Stuck;
+use super::damage::{Damage, DamageKind};
+
+/// The bytes that are read at once. Large enough that the system calls don't show, small enough for the second cache.
+const BUFFER: usize = 256 << 10;
+/// The largest item that is read: the size of the largest block of version 6.
+const LARGEST_ITEM: usize = 16 << 20;
+
+const MAGIC: &[u8; 8] = b"Nettrace";
+const SERIALIZER: &[u8; 24] = b"\x14\0\0\0!FastSerialization.1";
+/// The description of a trace in version 4.
+const TRACE_4: u64 = 48;
+
+/// Which container a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Container {
+    /// Objects with tags: .NET Core 3.0 and all that came after.
+    V4,
+    /// Blocks with kinds: traces of whole machines.
+    V6,
+}
+
+/// What a block has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Trace,
+    Event,
+    Metadata,
+    SequencePoint,
+    Stack,
+    Thread,
+    RemoveThread,
+    LabelList,
+    Unknown,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Trace => "the description of the trace",
+            Kind::Event => "a block of events",
+            Kind::Metadata => "a block of descriptions",
+            Kind::SequencePoint => "a sequence point",
+            Kind::Stack => "a block of stacks",
+            Kind::Thread => "a block of threads",
+            Kind::RemoveThread => "a block of ended threads",
+            Kind::LabelList => "a block of labels",
+            Kind::Unknown => "a block of an unknown kind",
+        }
+    }
+}
+
+/// The block that is being read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block {
+    pub(super) kind: Kind,
+    /// Where its header begins.
+    pub(super) began: u64,
+}
+
+/// What keeps a block from being read to its end.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Trouble {
+    /// The rest of the block can't be read; where the next one begins is known.
+    Block(Damage),
+    /// Nothing more can be read.
+    File(Damage),
+}
+
+/// The bytes of a file, as far as they are in memory.
+#[derive(Debug)]
+struct Source<R> {
+    input: R,
+    buffer: Vec<u8>,
+    /// The first byte that is not read yet.
+    at: usize,
+    /// The byte after the last one that is here.
+    end: usize,
+    /// Where in the file the buffer's first byte is.
+    base: u64,
+}
+
+/// A file, block by block.
+#[derive(Debug)]
+pub(super) struct File<R> {
+    source: Source<R>,
+    container: Container,
+    block: Block,
+    /// What is left of the block.
+    left: u64,
+    /// Blocks that were begun.
+    pub(super) blocks: u64,
+}
+
+impl<R: Read> Source<R> {
+    fn offset(&self) -> u64 {
+        self.base + self.at as u64
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.buffer[self.at..self.end]
+    }
+
+    /// Reads more behind what is here. False at the end of the file.
+    fn more(&mut self) -> Result<bool, Damage> {
+        self.buffer.copy_within(self.at..self.end, 0);
+        self.base += self.at as u64;
+        self.end -= self.at;
+        self.at = 0;
+        if self.end == self.buffer.len() {
+            self.grow();
+        }
+        loop {
+            match self.input.read(&mut self.buffer[self.end..]) {
+                Ok(read) => {
+                    self.end += read;
+                    return Ok(read > 0);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    return Err(Damage { offset: self.base + self.end as u64, kind: DamageKind::Input(error.kind()) });
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        if self.buffer.is_empty() {
+            // Zeros from the system, which costs nothing for what a small file never touches.
+            self.buffer = vec![0; BUFFER];
+        } else {
+            self.buffer.resize(2 * self.end, 0);
+        }
+    }
+
+    /// Whether so many bytes are here, or could be read.
+    fn has(&mut self, count: usize) -> Result<bool, Damage> {
+        while self.end - self.at < count {
+            if !self.more()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl<R: Read> File<R> {
+    /// Begins a file: its first bytes say which container it is.
+    pub(super) fn open(input: R) -> (File<R>, Result<(), Damage>) {
+        let source = Source { input, buffer: Vec::new(), at: 0, end: 0, base: 0 };
+        let block = Block { kind: Kind::Unknown, began: 0 };
+        let mut file = File { source, container: Container::V4, block, left: 0, blocks: 0 };
+        let opened = file.first_bytes();
+        (file, opened)
+    }
+
+    fn first_bytes(&mut self) -> Result<(), Damage> {
+        const WHAT: &str = "the file's header";
+        let here = |kind| Err(Damage { offset: 0, kind });
+        self.source.has(MAGIC.len() + SERIALIZER.len())?;
+        let bytes = self.source.bytes();
+        if bytes.starts_with(SERIALIZER) {
+            return here(DamageKind::NetPerf);
+        }
+        if !MAGIC.starts_with(&bytes[..bytes.len().min(MAGIC.len())]) || bytes.is_empty() {
+            return here(DamageKind::Magic);
+        }
+        self.take_header(MAGIC.len(), 0, WHAT)?;
+        let [first] = self.number(0, WHAT)?;
+        if first != 0 {
+            let offset = self.source.offset() - 4;
+            let name: [u8; 20] = self.header_bytes(0, WHAT)?;
+            if first != 20 || name != SERIALIZER[4..] {
+                return Err(Damage { offset, kind: DamageKind::Serializer });
+            }
+            return Ok(());
+        }
+        let offset = self.source.offset();
+        let [major, _minor] = self.number(0, WHAT)?;
+        if major != 6 {
+            return Err(Damage { offset, kind: DamageKind::Version(major) });
+        }
+        self.container = Container::V6;
+        Ok(())
+    }
+
+    pub(super) fn container(&self) -> Container {
+        self.container
+    }
+
+    /// Where in the file the next byte is.
+    pub(super) fn offset(&self) -> u64 {
+        self.source.offset()
+    }
+
+    /// The next block, after what is left of the one before. None at the mark of the end.
+    pub(super) fn next(&mut self) -> Result<Option<Block>, Damage> {
+        self.finish()?;
+        let began = self.source.offset();
+        if !self.source.has(1)? {
+            return Err(Damage { offset: began, kind: DamageKind::NoEnd });
+        }
+        let kind = match self.container {
+            Container::V4 => self.object(began)?,
+            Container::V6 => self.block(began)?,
+        };
+        Ok(kind.map(|kind| {
+            self.block = Block { kind, began };
+            self.blocks += 1;
+            self.block
+        }))
+    }
+
+    /// Skips what is left of the block, and the tag behind it.
+    fn finish(&mut self) -> Result<(), Damage> {
+        let Block { kind, began } = self.block;
+        while self.left > 0 {
+            if self.source.bytes().is_empty() && !self.source.more()? {
+                return Err(self.cut(self.left, began, kind.name()));
+            }
+            let here = self.left.min(self.source.bytes().len() as u64);
+            self.source.at += here as usize;
+            self.left -= here;
+        }
+        if self.container == Container::V4 && self.blocks > 0 {
+            self.tag(6, began, "the end of an object")?;
+        }
+        Ok(())
+    }
+
+    /// The header of an object of version 4.
+    fn object(&mut self, began: u64) -> Result<Option<Kind>, Damage> {
+        const WHAT: &str = "an object's header";
+        if self.source.bytes()[0] == 1 {
+            self.source.at += 1;
+            return Ok(None);
+        }
+        self.tag(5, began, "the beginning of an object, or 1 for the end of the file")?;
+        self.tag(5, began, "the beginning of an object's type")?;
+        self.tag(1, began, "no type of the type")?;
+        let versions = self.source.offset();
+        let [version, needs, length] = self.number(began, WHAT)?;
+        let names = self.source.offset() - 4;
+        let kind = match length {
+            5 => (self.header_bytes::<5>(began, WHAT)? == *b"Trace").then_some(Kind::Trace),
+            7 => (self.header_bytes::<7>(began, WHAT)? == *b"SPBlock").then_some(Kind::SequencePoint),
+            10 => match &self.header_bytes::<10>(began, WHAT)? {
+                b"EventBlock" => Some(Kind::Event),
+                b"StackBlock" => Some(Kind::Stack),
+                _ => None,
+            },
+            13 => (self.header_bytes::<13>(began, WHAT)? == *b"MetadataBlock").then_some(Kind::Metadata),
+            _ => None,
+        };
+        let kind = kind.ok_or(Damage { offset: names, kind: DamageKind::ObjectType })?;
+        let newest = if kind == Kind::Trace { 4 } else { 2 };
+        if version != newest || needs > newest {
+            let unknown = if needs > newest { needs } else { version };
+            return Err(Damage { offset: versions, kind: DamageKind::ObjectVersion(unknown as i32) });
+        }
+        self.tag(6, began, "the end of an object's type")?;
+        if kind == Kind::Trace {
+            self.left = TRACE_4;
+            return Ok(Some(kind));
+        }
+        let [size] = self.number(began, WHAT)?;
+        let padding = (self.source.offset().wrapping_neg() & 3) as usize;
+        self.take_header(padding, began, WHAT)?;
+        self.left = u64::from(size);
+        Ok(Some(kind))
+    }
+
+    /// The header of a block of version 6.
+    fn block(&mut self, began: u64) -> Result<Option<Kind>, Damage> {
+        let [header] = self.number(began, "a block's header")?;
+        self.left = u64::from(header & 0xFF_FFFF);
+        Ok(match header >> 24 {
+            0 => return Ok(None),
+            1 => Some(Kind::Trace),
+            2 => Some(Kind::Event),
+            3 => Some(Kind::Metadata),
+            4 => Some(Kind::SequencePoint),
+            5 => Some(Kind::Stack),
+            6 => Some(Kind::Thread),
+            7 => Some(Kind::RemoveThread),
+            8 => Some(Kind::LabelList),
+            _ => Some(Kind::Unknown),
+        })
+    }
+
+    /// Goes on in the block: `each` gets a window of it (with the file's offset of its first byte, and how much is left of the
+    /// block from there), and says how many bytes it has read. False when nothing is left.
+    #[inline]
+    pub(super) fn window(
+        &mut self,
+        what: &'static str,
+        each: impl FnOnce(&[u8], u64, u64) -> Result<usize, Stuck>,
+    ) -> Result<bool, Trouble> {
+        if self.left == 0 {
+            return Ok(false);
+        }
+        let bytes = self.source.bytes();
+        let bytes = &bytes[..bytes.len().min(usize::try_from(self.left).unwrap_or(usize::MAX))];
+        let offset = self.source.offset();
+        let stuck = match each(bytes, offset, self.left) {
+            Ok(read) => {
+                debug_assert!(0 < read && read <= bytes.len());
+                self.source.at += read;
+                self.left -= read as u64;
+                return Ok(true);
+            }
+            Err(stuck) => stuck,
+        };
+        let present = bytes.len();
+        match stuck {
+            Stuck::Wrong(kind) => Err(Trouble::Block(Damage { offset, kind })),
+            Stuck::Short if present as u64 == self.left => {
+                Err(Trouble::Block(Damage { offset, kind: DamageKind::Overrun(what) }))
+            }
+            Stuck::Short if present >= LARGEST_ITEM => {
+                Err(Trouble::Block(Damage { offset, kind: DamageKind::TooLarge(what) }))
+            }
+            Stuck::Short => {
+                if self.source.more().map_err(Trouble::File)? {
+                    return Ok(true);
+                }
+                let missing = self.left - present as u64;
+                Err(Trouble::File(self.cut(missing, self.block.began, self.block.kind.name())))
+            }
+        }
+    }
+
+    /// Exactly so many bytes of the block, which are few.
+    pub(super) fn fixed<T>(
+        &mut self,
+        what: &'static str,
+        mut read: impl FnMut(&mut super::bytes::Bytes<'_>) -> Result<T, Stuck>,
+    ) -> Result<T, Trouble> {
+        let mut value = None;
+        while value.is_none() {
+            let went_on = self.window(what, |window, _, _| {
+                let mut bytes = super::bytes::Bytes::new(window);
+                value = Some(read(&mut bytes)?);
+                Ok(window.len() - bytes.len())
+            })?;
+            if !went_on {
+                let damage = Damage { offset: self.offset(), kind: DamageKind::Overrun(what) };
+                return Err(Trouble::Block(damage));
+            }
+        }
+        value.ok_or(Trouble::Block(Damage { offset: self.offset(), kind: DamageKind::Overrun(what) }))
+    }
+
+    fn cut(&self, missing: u64, began: u64, what: &'static str) -> Damage {
+        let offset = self.source.base + self.source.end as u64;
+        Damage { offset, kind: DamageKind::Cut { what, began, missing } }
+    }
+
+    fn take_header(&mut self, count: usize, began: u64, what: &'static str) -> Result<(), Damage> {
+        if !self.source.has(count)? {
+            let missing = count - self.source.bytes().len();
+            return Err(self.cut(missing as u64, began, what));
+        }
+        self.source.at += count;
+        Ok(())
+    }
+
+    fn header_bytes<const N: usize>(&mut self, began: u64, what: &'static str) -> Result<[u8; N], Damage> {
+        self.take_header(N, began, what)?;
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(&self.source.buffer[self.source.at - N..self.source.at]);
+        Ok(bytes)
+    }
+
+    fn number<const N: usize>(&mut self, began: u64, what: &'static str) -> Result<[u32; N], Damage> {
+        let mut numbers = [0; N];
+        for number in &mut numbers {
+            *number = u32::from_le_bytes(self.header_bytes(began, what)?);
+        }
+        Ok(numbers)
+    }
+
+    fn tag(&mut self, expected: u8, began: u64, what: &'static str) -> Result<(), Damage> {
+        let offset = self.source.offset();
+        let [found] = self.header_bytes(began, what)?;
+        if found == expected { Ok(()) } else { Err(Damage { offset, kind: DamageKind::Tag { expected, found, what } }) }
+    }
+}

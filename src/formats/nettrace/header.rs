@@ -1,0 +1,142 @@
+//! What stands before an event's payload.
+//!
+//! Three layouts: fixed fields in version 4 and in version 6, which hardly anybody writes, and the compressed one, which is
+//! nearly the same in both. Compressed, a first byte says which fields follow; those that don't are as in the event before
+//! it in the block (all zero before the first), and the time is always a difference:
+//!
+//! | bit | fields | if clear |
+//! |---|---|---|
+//! | 01 | type | as before |
+//! | 02 | difference of the sequence number less 1, capturing thread, processor | number one higher, rest as before |
+//! | 04 | thread | as before |
+//! | 08 | stack | as before |
+//! | | difference of the time | |
+//! | 10 | activity (version 6: label list) | as before |
+//! | 20 | related activity (version 6: nothing) | as before |
+//! | 40 | no later event of the file is older | not so |
+//! | 80 | size of the payload | as before |
+
+use super::bytes::{Bytes, Stuck};
+use super::container::Container;
+use super::damage::DamageKind;
+
+/// The longest header in any layout is shorter than this.
+pub(super) const LONGEST: usize = 96;
+
+/// How the headers of a block are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub(super) container: Container,
+    pub(super) compressed: bool,
+}
+
+/// The header of one event; in a block, what the next one is a difference to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Header {
+    pub(super) kind: u32,
+    pub(super) sequence: u32,
+    pub(super) capture: u64,
+    pub(super) processor: u32,
+    /// Of the system in version 4, of the file's table in version 6.
+    pub(super) thread: u64,
+    pub(super) stack: u32,
+    pub(super) time: i64,
+    pub(super) labels: u32,
+    pub(super) sorted: bool,
+    pub(super) payload: u32,
+    /// The zeros after the payload in the layout with fixed fields.
+    pub(super) padding: u32,
+    pub(super) activity: [u8; 16],
+    pub(super) related: [u8; 16],
+}
+
+impl Header {
+    /// Reads the next header over the one before it.
+    #[inline]
+    pub(super) fn read(&mut self, layout: Layout, bytes: &mut Bytes<'_>) -> Result<(), Stuck> {
+        if layout.compressed { self.compressed(layout.container, bytes) } else { self.fixed(layout.container, bytes) }
+    }
+
+    #[inline]
+    fn compressed(&mut self, container: Container, bytes: &mut Bytes<'_>) -> Result<(), Stuck> {
+        let flags = bytes.byte()?;
+        if flags & 0x01 != 0 {
+            self.kind = bytes.var32()?;
+        }
+        if flags & 0x02 != 0 {
+            self.sequence = self.sequence.wrapping_add(bytes.var32()?).wrapping_add(1);
+            self.capture = bytes.var64()?;
+            self.processor = bytes.var32()?;
+        } else if self.kind != 0 || container == Container::V6 {
+            self.sequence = self.sequence.wrapping_add(1);
+        }
+        if flags & 0x04 != 0 {
+            self.thread = bytes.var64()?;
+        }
+        if flags & 0x08 != 0 {
+            self.stack = bytes.var32()?;
+        }
+        // A step back in time is a difference that wraps.
+        self.time = self.time.wrapping_add(bytes.var64()? as i64);
+        if flags & 0x30 != 0 {
+            self.activities(flags, container, bytes)?;
+        }
+        self.sorted = flags & 0x40 != 0;
+        if flags & 0x80 != 0 {
+            self.payload = bytes.var32()?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn activities(&mut self, flags: u8, container: Container, bytes: &mut Bytes<'_>) -> Result<(), Stuck> {
+        match container {
+            Container::V4 => {
+                if flags & 0x10 != 0 {
+                    self.activity = bytes.array()?;
+                }
+                if flags & 0x20 != 0 {
+                    self.related = bytes.array()?;
+                }
+            }
+            Container::V6 => {
+                if flags & 0x10 != 0 {
+                    self.labels = bytes.var32()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The layout whose fields have fixed sizes. Its size must be what its payload makes it: with up to three zeros, or (a
+    /// reader may have been content with that) without.
+    #[cold]
+    fn fixed(&mut self, container: Container, bytes: &mut Bytes<'_>) -> Result<(), Stuck> {
+        let size = bytes.word()?;
+        let before = bytes.len();
+        let kind = bytes.word()?;
+        self.kind = kind & 0x7FFF_FFFF;
+        // The high bit says the opposite of what its name says.
+        self.sorted = kind >> 31 == 0;
+        self.sequence = bytes.word()?;
+        self.thread = bytes.long()?;
+        self.capture = bytes.long()?;
+        self.processor = bytes.word()?;
+        self.stack = bytes.word()?;
+        self.time = bytes.long()? as i64;
+        match container {
+            Container::V4 => {
+                self.activity = bytes.array()?;
+                self.related = bytes.array()?;
+            }
+            Container::V6 => self.labels = bytes.word()?,
+        }
+        self.payload = bytes.word()?;
+        let header = (before - bytes.len()) as u64;
+        self.padding = match u64::from(size).checked_sub(header + u64::from(self.payload)) {
+            Some(padding @ 0..=3) => padding as u32,
+            _ => return Err(Stuck::Wrong(DamageKind::EventSize { size, payload: self.payload })),
+        };
+        Ok(())
+    }
+}

@@ -1,0 +1,79 @@
+//! The trace files of .NET: .nettrace, versions 4 to 6.
+//!
+//! A file is a description of the trace, and then blocks: of events, of descriptions of their types, of stacks, and
+//! *sequence points*, between which everything that is referred to by a number lives. An event is a small header
+//! (type, thread, time, its number within its thread) and a payload, whose fields are packed and are known from its type. All
+//! numbers are little-endian.
+//!
+//! Two containers hold the same things: version 4 wraps each block into an "object" of a serializer with tags and type names,
+//! version 6 has blocks with a kind and a size, threads of many processes, and strings in UTF-8. (What is called version
+//! 5 is version 4 whose descriptions may have more behind their fields.)
+//!
+//! ```
+//! use stopworld::formats::nettrace::{NetEvent, Reader, Visitor};
+//!
+//! #[derive(Default)]
+//! struct Count(u64);
+//!
+//! impl Visitor for Count {
+//!     fn event(&mut self, event: &NetEvent<'_>) {
+//!         println!("{} {} on thread {}", event.time, event.kind.provider, event.thread);
+//!         self.0 += 1;
+//!     }
+//! }
+//!
+//! let mut count = Count::default();
+//! let summary = Reader::new(&b"Nettrace"[..]).read(&mut count);
+//! assert_eq!(count.0, 0);
+//! assert!(summary.damage.unwrap().to_string().starts_with("at byte 8: the file ends here"));
+//! ```
+//!
+//! | file | part |
+//! |---|---|
+//! | `container` | blocks out of a file of either container, in a buffer that grows with what is there |
+//! | `header` | what stands before a payload |
+//! | `metadata` | descriptions: of the trace, of types and their fields |
+//! | `tables`, `labels` | what events refer to by number: threads, stacks, labels |
+//! | `order` | the events of many threads, by time |
+//! | `reader` | a whole file, from its first byte to a summary |
+//! | `clr` | what the payloads of the runtime's own events consist of |
+//! | `fields` | a payload, decoded by what the file says of its type |
+//! | `names` | what native events of the runtime are called, whose names are not in the file |
+//! | `damage` | what can be wrong with a file |
+//! | `bytes` | numbers and strings out of bytes that may be anything |
+
+#[cfg(feature = "readers")]
+mod bytes;
+#[cfg(feature = "readers")]
+pub mod clr;
+#[cfg(feature = "readers")]
+mod container;
+#[cfg(feature = "readers")]
+mod damage;
+#[cfg(feature = "readers")]
+pub mod fields;
+#[cfg(feature = "readers")]
+mod header;
+#[cfg(feature = "readers")]
+mod labels;
+#[cfg(feature = "readers")]
+mod metadata;
+#[cfg(feature = "readers")]
+pub mod names;
+#[cfg(feature = "readers")]
+mod order;
+#[cfg(feature = "readers")]
+mod reader;
+#[cfg(feature = "readers")]
+mod tables;
+
+#[cfg(feature = "readers")]
+pub use container::Container;
+#[cfg(feature = "readers")]
+pub use damage::{Damage, DamageKind};
+#[cfg(feature = "readers")]
+pub use labels::{Label, Labels, LabelsIter};
+#[cfg(feature = "readers")]
+pub use metadata::{EventType, FieldType, TraceInfo, Type, Utc};
+#[cfg(feature = "readers")]
+pub use reader::{Interest, NetEvent, Reader, Stack, Summary, ThreadInfo, Visitor};
