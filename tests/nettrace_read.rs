@@ -99,7 +99,7 @@ fn kind(id: u32) -> Type {
         version: id % 4,
         level: id % 6,
         keywords: 1 << id,
-        opcode: (id % 3 == 0).then_some(id as u8),
+        opcode: id.is_multiple_of(3).then_some(id as u8),
         fields: vec![("first".into(), 10), ("second".into(), 18)],
     }
 }
@@ -242,7 +242,10 @@ fn stacks_are_those_of_their_part_of_the_file(
 }
 
 #[derive(Default)]
-struct Labelled(Vec<(Vec<String>, u32, u64, u32, Option<u8>, [u8; 16])>);
+struct Labelled(Vec<WithLabels>);
+
+/// The labels, and the event's version, keywords, level, opcode and activity.
+type WithLabels = (Vec<String>, u32, u64, u32, Option<u8>, [u8; 16]);
 
 impl Visitor for Labelled {
     fn event(&mut self, event: &NetEvent<'_>) {
