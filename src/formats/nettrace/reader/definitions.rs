@@ -182,10 +182,9 @@ impl<V: Visitor> Reading<'_, V> {
                     Container::V4 => (bytes.long()?, bytes.word()?),
                     Container::V6 => (bytes.var64()?, bytes.var32()?),
                 };
-                let place = self.threads.find(id).or_else(|| self.unknown_thread(id, sequence, offset));
-                if let Some(place) = place {
-                    self.follow(place, sequence, sequence);
-                }
+                let found = self.threads.find(id);
+                let place = found.unwrap_or_else(|| self.unknown_thread(id, sequence, offset));
+                self.follow(place, sequence, sequence);
                 count -= 1;
                 Ok(window.len() - bytes.len())
             })?

@@ -28,6 +28,10 @@ impl<V: Visitor> Reading<'_, V> {
         let layout = self.block_header(file)?;
         let mut place = Place { layout, header: Header::default(), began: None };
         while file.window("an event", |window, offset, left| self.some_events(window, offset, left, &mut place))? {}
+        if place.began.is_some() {
+            let kind = DamageKind::Overrun("the payload of an event");
+            return Err(Trouble::Block(Damage { offset: file.offset(), kind }));
+        }
         Ok(())
     }
 
@@ -60,8 +64,8 @@ impl<V: Visitor> Reading<'_, V> {
         place: &mut Place,
     ) -> Result<usize, Stuck> {
         let mut at = at;
-        let began = match place.began {
-            Some(began) => began,
+        let (began, is_new) = match place.began {
+            Some(began) => (began, false),
             None => {
                 let mut bytes = Bytes::new(&window[at..]);
                 if bytes.len() >= LONGEST {
@@ -75,12 +79,13 @@ impl<V: Visitor> Reading<'_, V> {
                 let began = offset + at as u64;
                 at = window.len() - bytes.len();
                 place.began = Some(began);
-                began
+                (began, true)
             }
         };
         let size = u64::from(place.header.payload) + u64::from(place.header.padding);
         if size > left - at as u64 {
-            return Err(Stuck::Wrong(DamageKind::Overrun("the payload of an event")));
+            // Told when all before the payload has been taken off, so that its offset is the payload's.
+            return if is_new { Ok(at) } else { Err(Stuck::Wrong(DamageKind::Overrun("the payload of an event"))) };
         }
         let Some(payload) = window[at..].get(..size as usize) else {
             return Ok(at);
@@ -92,10 +97,12 @@ impl<V: Visitor> Reading<'_, V> {
 
     #[inline]
     fn event(&mut self, header: &Header, offset: u64, payload: &[u8]) {
+        // What it is may be unknown; that it is there is not.
+        let capture = self.capture(header, offset);
         let kind = match self.last_type {
             Some((id, kind)) if id == header.kind => kind,
-            _ => match self.by_id.get(&header.kind) {
-                Some(&kind) => {
+            _ => match self.by_id.get(header.kind) {
+                Some(kind) => {
                     self.last_type = Some((header.kind, kind));
                     kind
                 }
@@ -103,7 +110,6 @@ impl<V: Visitor> Reading<'_, V> {
             },
         };
         self.summary.events += 1;
-        let Some(capture) = self.capture(header, offset) else { return };
         let wanted = self.tables.types[kind as usize].interest == Interest::Deliver;
         if self.delivery == Delivery::ByTime && header.sorted && !self.order.is_empty() {
             self.release(Some(header.time));
@@ -126,13 +132,12 @@ impl<V: Visitor> Reading<'_, V> {
 
     /// The thread that wrote an event, whose losses this event may tell of.
     #[inline]
-    fn capture(&mut self, header: &Header, offset: u64) -> Option<u32> {
-        let place = match self.threads.find(header.capture) {
-            Some(place) => place,
-            None => self.unknown_thread(header.capture, header.sequence.wrapping_sub(1), offset)?,
-        };
-        self.follow(place, header.sequence.wrapping_sub(1), header.sequence);
-        Some(place)
+    fn capture(&mut self, header: &Header, offset: u64) -> u32 {
+        let expected = header.sequence.wrapping_sub(1);
+        let found = self.threads.find(header.capture);
+        let place = found.unwrap_or_else(|| self.unknown_thread(header.capture, expected, offset));
+        self.follow(place, expected, header.sequence);
+        place
     }
 
     /// A thread's numbers have come this far: its last one should have been `expected`, and is `now` from here on.
@@ -162,7 +167,7 @@ impl<V: Visitor> Reading<'_, V> {
 
     /// A thread that is met for the first time. In version 6 it should have been introduced.
     #[cold]
-    pub(super) fn unknown_thread(&mut self, id: u64, sequence: u32, offset: u64) -> Option<u32> {
+    pub(super) fn unknown_thread(&mut self, id: u64, sequence: u32, offset: u64) -> u32 {
         if self.threads.is_full() {
             self.release(None);
             self.threads.forget_half();
@@ -174,7 +179,7 @@ impl<V: Visitor> Reading<'_, V> {
                 (0, 0)
             }
         };
-        Some(self.threads.add(id, thread, process, sequence))
+        self.threads.add(id, thread, process, sequence)
     }
 
     #[inline]
@@ -194,6 +199,9 @@ impl<V: Visitor> Reading<'_, V> {
                 }
             },
         };
+        if header.labels != 0 && self.tables.labels.get(header.labels).is_none() {
+            self.damaged(Damage { offset, kind: DamageKind::UnknownLabels(header.labels) });
+        }
         Fixed {
             time: header.time,
             offset,

@@ -16,7 +16,6 @@
 mod definitions;
 mod events;
 
-use std::collections::HashMap;
 use std::io::Read;
 
 use super::bytes::Stuck;
@@ -26,7 +25,7 @@ use super::header::Layout;
 use super::labels::{Label, Labels};
 use super::metadata::{EventType, TraceInfo};
 use super::order::{Fixed, Order};
-use super::tables::{Rows, Threads};
+use super::tables::{Ids, Rows, Threads};
 use super::visitor::{Interest, NetEvent, Stack, Summary, Visitor};
 
 /// The processor of an event whose processor is not known.
@@ -108,7 +107,7 @@ struct Reading<'v, V> {
     container: Container,
     tables: Tables,
     /// The types by their ids.
-    by_id: HashMap<u32, u32>,
+    by_id: Ids,
     last_type: Option<(u32, u32)>,
     types_cost: usize,
     /// Types whose numbers are used up, because the file has told to forget them.
@@ -129,7 +128,7 @@ impl<'v, V: Visitor> Reading<'v, V> {
             keeps_stacks,
             container,
             tables: Tables { types: Vec::new(), stacks: Rows::default(), labels: Rows::default(), pointer_bytes: 8 },
-            by_id: HashMap::new(),
+            by_id: Ids::default(),
             last_type: None,
             types_cost: 0,
             forgotten: 0,
