@@ -137,7 +137,7 @@ fn a_damaged_block_costs_itself_only(
             let payload = second + if form.is_v6() { 48 } else { 76 };
             bytes[second + 1] = 1;
             bytes[payload + 1] = 1;
-            (second, 3, DamageKind::Overrun("the payload of an event"))
+            (payload + 4, 3, DamageKind::Overrun("the payload of an event"))
         }
         "size" if fixed => {
             bytes[body] += 9;
@@ -148,7 +148,7 @@ fn a_damaged_block_costs_itself_only(
             // The first event's size, which stands before its payload.
             let payload = bytes[body..].windows(3).position(|window| window == [7; 3]).unwrap() + body;
             bytes[payload - 1] = 100;
-            (body, 2, DamageKind::Overrun("the payload of an event"))
+            (payload, 2, DamageKind::Overrun("the payload of an event"))
         }
         "number" if !fixed => {
             bytes[body + 1..body + 12].fill(0xFF);
@@ -164,9 +164,10 @@ fn a_damaged_block_costs_itself_only(
     let (record, summary) = read(&bytes);
     let damage = summary.damage.unwrap();
     assert_eq!(damage.kind, expected);
-    if how != "overrun" {
-        assert_eq!(damage.offset, at as u64);
-    }
+    // What is left out is missing by its number, except events whose type only is unknown.
+    let missing = if how == "type" { 0 } else { 4 - events as u64 };
+    assert_eq!(summary.lost, missing);
+    assert_eq!(damage.offset, at as u64);
     assert_eq!(record.events.len(), events, "{damage}");
     assert_eq!(record.events.last().unwrap().sequence, 4);
     assert!(summary.ended_orderly);
@@ -191,6 +192,33 @@ fn another_minor_version_is_read() {
     let mut bytes = file(Form::V6, 8, &[threads(), one_type(), Block::Events(vec![event(1, 10)])]);
     bytes[16] = 9;
     assert_eq!((read(&bytes).0.events.len(), read(&bytes).1.damage), (1, None));
+}
+
+/// A block that ends behind a header.
+#[rstest]
+fn a_block_that_ends_before_a_payload_is_damaged(#[values(Form::V4, Form::V6)] form: Form) {
+    let whole = around_one_event(form);
+    let mut writer = Writer::new(form, 8);
+    if form.is_v6() {
+        writer.add(&threads());
+    }
+    writer.add(&one_type());
+    let body = &whole[..whole.len() - 3];
+    writer.block("EventBlock", 2, body);
+    let end = writer.bytes.len() - usize::from(!form.is_v6());
+    let (record, summary) = read(&writer.end());
+    let damage = summary.damage.unwrap();
+    assert_eq!((damage.offset, damage.kind), (end as u64, DamageKind::Overrun("the payload of an event")));
+    assert!(record.events.is_empty() && summary.ended_orderly);
+}
+
+/// The inside of a block with one event.
+fn around_one_event(form: Form) -> Vec<u8> {
+    let mut writer = Writer::new(form, 8);
+    writer.add(&Block::Events(vec![event(1, 10)]));
+    let end = writer.bytes.len() - usize::from(!form.is_v6());
+    let begin = writer.bytes.windows(4).position(|window| window == [0xEE; 4]).unwrap() - 20;
+    writer.bytes[begin..end].to_vec()
 }
 
 proptest! {

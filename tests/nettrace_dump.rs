@@ -101,7 +101,7 @@ fn is_same(theirs: &str, ours: &Value) -> bool {
         // The one enumeration of which they have only the number.
         Value::String(text) if text == "MarkStack" => theirs == "0",
         Value::String(text) => text.trim() == theirs,
-        Value::Array(_) => ours.to_string() == theirs,
+        Value::Array(_) => serde_json::from_str(theirs).is_ok_and(|theirs: Value| theirs == *ours),
         Value::Bool(value) => theirs.eq_ignore_ascii_case(&value.to_string()),
         // The highest bit says that there is a reason, the others which: the second is this.
         Value::Number(ours) if theirs == "compact_high_frag" => ours.as_u64() == Some(1 << 31 | 1 << 1),

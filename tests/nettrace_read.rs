@@ -10,7 +10,7 @@ use nettrace_support::{
 use proptest::prelude::*;
 use proptest::sample::Index;
 use rstest::rstest;
-use stopworld::formats::nettrace::{Container, EventType, Interest, Label, NetEvent, Reader, Utc, Visitor};
+use stopworld::formats::nettrace::{Container, DamageKind, EventType, Interest, Label, NetEvent, Reader, Utc, Visitor};
 
 /// How many events and types each file has was counted by a script that knows no more than the layout of version 4.
 #[rstest]
@@ -99,7 +99,7 @@ fn kind(id: u32) -> Type {
         version: id % 4,
         level: id % 6,
         keywords: 1 << id,
-        opcode: (id % 3 == 0).then_some(id as u8),
+        opcode: id.is_multiple_of(3).then_some(id as u8),
         fields: vec![("first".into(), 10), ("second".into(), 18)],
     }
 }
@@ -242,7 +242,10 @@ fn stacks_are_those_of_their_part_of_the_file(
 }
 
 #[derive(Default)]
-struct Labelled(Vec<(Vec<String>, u32, u64, u32, Option<u8>, [u8; 16])>);
+struct Labelled(Vec<WithLabels>);
+
+/// The labels, and the event's version, keywords, level, opcode and activity.
+type WithLabels = (Vec<String>, u32, u64, u32, Option<u8>, [u8; 16]);
 
 impl Visitor for Labelled {
     fn event(&mut self, event: &NetEvent<'_>) {
@@ -269,7 +272,9 @@ fn labels_are_shown_and_replace_what_the_type_says() {
     ];
     let mut labelled = Labelled::default();
     let summary = Reader::new(&around(Form::V6, &blocks)[..]).read(&mut labelled);
-    assert_eq!(summary.damage, None);
+    // The last event's list was forgotten with the sequence point.
+    assert_eq!(summary.damage.map(|damage| damage.kind), Some(DamageKind::UnknownLabels(1)));
+    assert_eq!(summary.damages, 1);
     let [none, all, level, forgotten] = &labelled.0[..] else { panic!("{:?}", labelled.0) };
     assert_eq!((none.0.len(), none.1, none.2, none.3, none.4), (0, 1, 2, 1, None));
     assert_eq!((all.1, all.2, all.3, all.4, all.5), (42, 0xF0, 1, Some(99), [7; 16]));

@@ -144,7 +144,7 @@ impl Writer {
         self.bytes.push(6);
         if name != "Trace" {
             self.bytes.extend((body.len() as u32).to_le_bytes());
-            while self.bytes.len() % 4 != 0 {
+            while !self.bytes.len().is_multiple_of(4) {
                 self.bytes.push(0);
             }
         }
@@ -347,7 +347,7 @@ impl Writer {
         blob.extend((event.payload.len() as u32).to_le_bytes());
         blob.extend_from_slice(&event.payload);
         if !self.form.is_v6() {
-            while blob.len() % 4 != 0 {
+            while !blob.len().is_multiple_of(4) {
                 blob.push(0);
             }
         }

@@ -161,14 +161,10 @@ impl<'a> Decoder<'a> {
     /// Elements of fixed size somewhere in the payload: as many as so many bytes have.
     fn elsewhere(&mut self, kind: &'a Type, start: usize, size: u32) -> Result<Value<'a>, Stuck> {
         let mut bytes = Bytes::new(self.payload.get(start..).ok_or(Stuck::Short)?).part(size as usize)?;
-        let unit = match kind {
-            Type::Utf16Unit => 2,
-            Type::Utf8Unit | Type::Unsigned(1) => 1,
-            _ => 0,
-        };
-        if unit > 0 {
-            let count = bytes.len() / unit;
-            return self.elements(kind, count, &mut bytes);
+        match kind {
+            Type::Utf16Unit => return self.elements(kind, bytes.len() / 2, &mut bytes),
+            Type::Utf8Unit | Type::Unsigned(1) => return self.elements(kind, bytes.len(), &mut bytes),
+            _ => {}
         }
         let mut elements = Vec::new();
         while !bytes.is_empty() {

@@ -35,6 +35,7 @@
 //! | `metadata` | descriptions: of the trace, of types and their fields |
 //! | `tables`, `labels` | what events refer to by number: threads, stacks, labels |
 //! | `order` | the events of many threads, by time |
+//! | `visitor` | who is told, and what |
 //! | `reader` | a whole file, from its first byte to a summary |
 //! | `clr` | what the payloads of the runtime's own events consist of |
 //! | `fields` | a payload, decoded by what the file says of its type |
@@ -66,6 +67,8 @@ mod order;
 mod reader;
 #[cfg(feature = "readers")]
 mod tables;
+#[cfg(feature = "readers")]
+mod visitor;
 
 #[cfg(feature = "readers")]
 pub use container::Container;
@@ -76,4 +79,6 @@ pub use labels::{Label, Labels, LabelsIter};
 #[cfg(feature = "readers")]
 pub use metadata::{EventType, FieldType, TraceInfo, Type, Utc};
 #[cfg(feature = "readers")]
-pub use reader::{Interest, NetEvent, Reader, Stack, Summary, ThreadInfo, Visitor};
+pub use reader::Reader;
+#[cfg(feature = "readers")]
+pub use visitor::{Interest, NetEvent, Stack, Summary, ThreadInfo, Visitor};

@@ -12,6 +12,41 @@ const MOST_ROW_BYTES: usize = 24 << 20;
 const MOST_ROWS: usize = 1 << 18;
 /// Threads that are remembered at once.
 const MOST_THREADS: usize = 1 << 16;
+/// Ids of types below this have a table.
+const LOW_IDS: usize = 1 << 12;
+
+/// The types by their ids, which are small numbers in every file that a runtime writes.
+#[derive(Debug, Default)]
+pub(super) struct Ids {
+    /// One more than the place of a type, 0 for none.
+    low: Vec<u32>,
+    high: HashMap<u32, u32>,
+}
+
+impl Ids {
+    #[inline]
+    pub(super) fn get(&self, id: u32) -> Option<u32> {
+        match self.low.get(id as usize) {
+            Some(place) => place.checked_sub(1),
+            None => self.high.get(&id).copied(),
+        }
+    }
+
+    /// The place that this id had before.
+    pub(super) fn insert(&mut self, id: u32, place: u32) -> Option<u32> {
+        if id as usize >= LOW_IDS {
+            return self.high.insert(id, place);
+        }
+        if self.low.is_empty() {
+            self.low = vec![0; LOW_IDS];
+        }
+        std::mem::replace(&mut self.low[id as usize], place + 1).checked_sub(1)
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Ids::default();
+    }
+}
 
 /// Rows of bytes by number.
 #[derive(Debug, Default)]

@@ -1,0 +1,220 @@
+//! What events refer to, as the file defines it: types, threads, stacks, labels; and the sequence points, at which some of
+//! it is forgotten.
+
+use std::io::Read;
+
+use super::super::bytes::{Bytes, Stuck};
+use super::super::container::{Container, File, Trouble};
+use super::super::damage::{Damage, DamageKind};
+use super::super::header::Header;
+use super::super::labels::Labels;
+use super::super::metadata::EventType;
+use super::super::visitor::{ThreadInfo, Visitor};
+use super::{Known, Reading, Stacks};
+
+/// The most bytes of a description, and of all of them as they are kept.
+const LARGEST_TYPE: u32 = 1 << 20;
+const ALL_TYPES: usize = 16 << 20;
+
+impl<V: Visitor> Reading<'_, V> {
+    /// Descriptions in version 4 have the headers of events.
+    pub(super) fn types_4<R: Read>(&mut self, file: &mut File<R>) -> Result<(), Trouble> {
+        let layout = self.block_header(file)?;
+        let mut header = Header::default();
+        while file.window("a description", |window, offset, left| {
+            let mut bytes = Bytes::new(window);
+            let mut next = header.clone();
+            next.read(layout, &mut bytes)?;
+            let size = next.payload;
+            if u64::from(size) + (window.len() - bytes.len()) as u64 > left {
+                return Err(Stuck::Wrong(DamageKind::Overrun("a description")));
+            }
+            if size > LARGEST_TYPE {
+                return Err(Stuck::Wrong(DamageKind::Type("it is too long")));
+            }
+            let payload = bytes.take(size as usize)?;
+            bytes.take(next.padding as usize)?;
+            header = next;
+            self.described(EventType::read_4(&mut Bytes::new(payload)), offset);
+            Ok(window.len() - bytes.len())
+        })? {}
+        Ok(())
+    }
+
+    pub(super) fn types_6<R: Read>(&mut self, file: &mut File<R>) -> Result<(), Trouble> {
+        file.fixed("a block's header", |bytes| {
+            let size = bytes.short()?;
+            bytes.take(usize::from(size)).map(|_| ())
+        })?;
+        while file.window("a description", |window, offset, _| {
+            let mut bytes = Bytes::new(window);
+            let size = bytes.short()?;
+            let mut row = bytes.part(usize::from(size))?;
+            self.described(EventType::read_6(&mut row), offset);
+            Ok(window.len() - bytes.len())
+        })? {}
+        Ok(())
+    }
+
+    /// A type was described, well or not.
+    fn described(&mut self, read: Result<(EventType, Option<DamageKind>), Stuck>, offset: u64) {
+        let (mut kind, wrong) = match read {
+            Ok(read) => read,
+            Err(Stuck::Wrong(kind)) => return self.damaged(Damage { offset, kind }),
+            Err(Stuck::Short) => {
+                let kind = DamageKind::Type("it ends before it has said what it is");
+                return self.damaged(Damage { offset, kind });
+            }
+        };
+        if let Some(wrong) = wrong {
+            self.damaged(Damage { offset, kind: wrong });
+        }
+        let cost = kind.cost();
+        if self.types_cost + cost > ALL_TYPES {
+            return self.damaged(Damage { offset, kind: DamageKind::TooMany("descriptions of types") });
+        }
+        self.types_cost += cost;
+        let place = self.tables.types.len() as u32;
+        kind.index = self.forgotten + place;
+        if self.by_id.insert(kind.id, place).is_some() {
+            self.damaged(Damage { offset, kind: DamageKind::TypeAgain(kind.id) });
+        }
+        self.last_type = None;
+        let interest = self.visitor.event_type(&kind);
+        self.tables.types.push(Known { kind, interest });
+    }
+
+    pub(super) fn stacks<R: Read>(&mut self, file: &mut File<R>) -> Result<(), Trouble> {
+        if self.keeps_stacks == Stacks::LeaveOut {
+            return Ok(());
+        }
+        let (mut id, mut count) = file.fixed("a block's header", |bytes| Ok((bytes.word()?, bytes.word()?)))?;
+        while count > 0
+            && file.window("a stack", |window, offset, left| {
+                let mut bytes = Bytes::new(window);
+                let size = bytes.word()?;
+                if u64::from(size) + 4 > left {
+                    return Err(Stuck::Wrong(DamageKind::Overrun("a stack")));
+                }
+                let row = bytes.take(size as usize)?;
+                if !self.tables.stacks.add(id, row) {
+                    self.damaged(Damage { offset, kind: DamageKind::TooMany("stacks") });
+                }
+                (id, count) = (id.wrapping_add(1), count - 1);
+                Ok(window.len() - bytes.len())
+            })?
+        {}
+        Ok(())
+    }
+
+    pub(super) fn label_lists<R: Read>(&mut self, file: &mut File<R>) -> Result<(), Trouble> {
+        let (mut id, mut count) = file.fixed("a block's header", |bytes| Ok((bytes.word()?, bytes.word()?)))?;
+        while count > 0
+            && file.window("a label list", |window, offset, _| {
+                let length = Labels::length_of_list(window)?;
+                if !self.tables.labels.add(id, &window[..length]) {
+                    self.damaged(Damage { offset, kind: DamageKind::TooMany("label lists") });
+                }
+                (id, count) = (id.wrapping_add(1), count - 1);
+                Ok(length)
+            })?
+        {}
+        Ok(())
+    }
+
+    pub(super) fn new_threads<R: Read>(&mut self, file: &mut File<R>) -> Result<(), Trouble> {
+        while file.window("a thread", |window, offset, _| {
+            let mut bytes = Bytes::new(window);
+            let size = bytes.short()?;
+            let mut row = bytes.part(usize::from(size))?;
+            match thread_row(&mut row, self.process) {
+                Ok(info) => self.introduce(&info, offset),
+                Err(_) => self.damaged(Damage { offset, kind: DamageKind::Overrun("a thread") }),
+            }
+            Ok(window.len() - bytes.len())
+        })? {}
+        Ok(())
+    }
+
+    fn introduce(&mut self, info: &ThreadInfo<'_>, offset: u64) {
+        if self.threads.find(info.index).is_some() {
+            self.damaged(Damage { offset, kind: DamageKind::ThreadAgain(info.index) });
+        } else if self.threads.is_full() {
+            self.release(None);
+            self.threads.forget_half();
+        }
+        self.threads.add(info.index, info.thread, info.process, 0);
+        self.visitor.thread(info);
+    }
+
+    pub(super) fn ended_threads<R: Read>(&mut self, file: &mut File<R>) -> Result<(), Trouble> {
+        while file.window("an ended thread", |window, offset, _| {
+            let mut bytes = Bytes::new(window);
+            let (index, sequence) = (bytes.var64()?, bytes.var32()?);
+            match self.threads.find(index) {
+                Some(place) => {
+                    self.follow(place, sequence, sequence);
+                    self.threads.remove(index);
+                }
+                None => self.damaged(Damage { offset, kind: DamageKind::UnknownThread(index) }),
+            }
+            Ok(window.len() - bytes.len())
+        })? {}
+        Ok(())
+    }
+
+    /// Nothing before this belongs behind it: all that waits goes, and what was numbered is forgotten.
+    pub(super) fn sequence_point<R: Read>(&mut self, file: &mut File<R>) -> Result<(), Trouble> {
+        self.release(None);
+        self.threads.settle();
+        self.tables.stacks.clear();
+        self.tables.labels.clear();
+        let container = self.container;
+        let (flags, mut count) = file.fixed("a sequence point", |bytes| {
+            let _time = bytes.long()?;
+            let flags = if container == Container::V6 { bytes.word()? } else { 0 };
+            Ok((flags, bytes.word()?))
+        })?;
+        while count > 0
+            && file.window("a thread's number", |window, offset, _| {
+                let mut bytes = Bytes::new(window);
+                let (id, sequence) = match container {
+                    Container::V4 => (bytes.long()?, bytes.word()?),
+                    Container::V6 => (bytes.var64()?, bytes.var32()?),
+                };
+                let found = self.threads.find(id);
+                let place = found.unwrap_or_else(|| self.unknown_thread(id, sequence, offset));
+                self.follow(place, sequence, sequence);
+                count -= 1;
+                Ok(window.len() - bytes.len())
+            })?
+        {}
+        if flags & 1 != 0 {
+            self.threads.clear();
+        }
+        if flags & 2 != 0 {
+            self.forgotten += self.tables.types.len() as u32;
+            self.tables.types.clear();
+            self.by_id.clear();
+            self.last_type = None;
+            self.types_cost = 0;
+        }
+        Ok(())
+    }
+}
+
+/// What stands in the row of a thread.
+fn thread_row<'a>(row: &mut Bytes<'a>, process: u64) -> Result<ThreadInfo<'a>, Stuck> {
+    let mut info = ThreadInfo { index: row.var64()?, process, ..ThreadInfo::default() };
+    while !row.is_empty() {
+        match row.byte()? {
+            1 => info.name = row.utf8()?.into(),
+            2 => info.process = row.var64()?,
+            3 => info.thread = row.var64()?,
+            4 => drop((row.utf8()?, row.utf8()?)),
+            // How long it is nobody knows; what was read counts.
+            _ => break,
+        }
+    }
+    Ok(info)
+}

@@ -1,0 +1,220 @@
+//! The events of a block: each with its type, its thread and its place in the order; and what their numbers say about
+//! those that are not there.
+
+use std::io::Read;
+
+use super::super::bytes::{Bytes, Stuck};
+use super::super::container::{Container, File, Trouble};
+use super::super::damage::{Damage, DamageKind};
+use super::super::header::{Header, LONGEST, Layout};
+use super::super::order::Fixed;
+use super::super::tables::Thread;
+use super::super::visitor::{Interest, Visitor};
+use super::{Delivery, Reading, show};
+
+/// Threads whose losses are counted one by one.
+const MOST_LOSERS: usize = 1 << 16;
+
+/// Where the reading of a block of events is.
+struct Place {
+    layout: Layout,
+    header: Header,
+    /// The header of the event whose payload comes next began here.
+    began: Option<u64>,
+}
+
+impl<V: Visitor> Reading<'_, V> {
+    pub(super) fn events<R: Read>(&mut self, file: &mut File<R>) -> Result<(), Trouble> {
+        let layout = self.block_header(file)?;
+        let mut place = Place { layout, header: Header::default(), began: None };
+        while file.window("an event", |window, offset, left| self.some_events(window, offset, left, &mut place))? {}
+        if place.began.is_some() {
+            let kind = DamageKind::Overrun("the payload of an event");
+            return Err(Trouble::Block(Damage { offset: file.offset(), kind }));
+        }
+        Ok(())
+    }
+
+    /// The events of a window, as many as are in it as a whole; and the header of the next if it is.
+    fn some_events(&mut self, window: &[u8], offset: u64, left: u64, place: &mut Place) -> Result<usize, Stuck> {
+        let mut at = 0;
+        while at < window.len() {
+            let stuck = match self.one_event(window, at, offset, left, place) {
+                Ok(next) if next == at => Stuck::Short,
+                Ok(next) => {
+                    at = next;
+                    continue;
+                }
+                Err(stuck) => stuck,
+            };
+            // What is wrong is told when it is the first of its window, so that its offset is known.
+            return if at > 0 { Ok(at) } else { Err(stuck) };
+        }
+        if at > 0 { Ok(at) } else { Err(Stuck::Short) }
+    }
+
+    /// The event that begins here, or the rest of it. Where the next one begins.
+    #[inline]
+    fn one_event(
+        &mut self,
+        window: &[u8],
+        at: usize,
+        offset: u64,
+        left: u64,
+        place: &mut Place,
+    ) -> Result<usize, Stuck> {
+        let mut at = at;
+        let (began, is_new) = match place.began {
+            Some(began) => (began, false),
+            None => {
+                let mut bytes = Bytes::new(&window[at..]);
+                if bytes.len() >= LONGEST {
+                    place.header.read(place.layout, &mut bytes)?;
+                } else {
+                    // It may be cut, and then it is read again from its beginning.
+                    let mut header = place.header.clone();
+                    header.read(place.layout, &mut bytes)?;
+                    place.header = header;
+                }
+                let began = offset + at as u64;
+                at = window.len() - bytes.len();
+                place.began = Some(began);
+                (began, true)
+            }
+        };
+        let size = u64::from(place.header.payload) + u64::from(place.header.padding);
+        if size > left - at as u64 {
+            // Told when all before the payload has been taken off, so that its offset is the payload's.
+            return if is_new { Ok(at) } else { Err(Stuck::Wrong(DamageKind::Overrun("the payload of an event"))) };
+        }
+        let Some(payload) = window[at..].get(..size as usize) else {
+            return Ok(at);
+        };
+        place.began = None;
+        self.event(&place.header, began, &payload[..place.header.payload as usize]);
+        Ok(at + payload.len())
+    }
+
+    #[inline]
+    fn event(&mut self, header: &Header, offset: u64, payload: &[u8]) {
+        // What it is may be unknown; that it is there is not.
+        let capture = self.capture(header, offset);
+        let kind = match self.last_type {
+            Some((id, kind)) if id == header.kind => kind,
+            _ => match self.by_id.get(header.kind) {
+                Some(kind) => {
+                    self.last_type = Some((header.kind, kind));
+                    kind
+                }
+                None => return self.damaged(Damage { offset, kind: DamageKind::UnknownType(header.kind) }),
+            },
+        };
+        self.summary.events += 1;
+        let wanted = self.tables.types[kind as usize].interest == Interest::Deliver;
+        if self.delivery == Delivery::ByTime && header.sorted && !self.order.is_empty() {
+            self.release(Some(header.time));
+        }
+        if !wanted {
+            return;
+        }
+        let fixed = self.fixed(header, kind, capture, offset);
+        if self.delivery == Delivery::AsInFile || header.sorted {
+            show(self.visitor, &self.tables, &mut self.newest, &mut self.summary, &fixed, payload);
+            return;
+        }
+        if self.order.is_full() {
+            let (visitor, tables, newest, summary) =
+                (&mut *self.visitor, &self.tables, &mut self.newest, &mut self.summary);
+            self.order.release_half(|fixed, payload| show(visitor, tables, newest, summary, fixed, payload));
+        }
+        self.order.push(capture, fixed, payload);
+    }
+
+    /// The thread that wrote an event, whose losses this event may tell of.
+    #[inline]
+    fn capture(&mut self, header: &Header, offset: u64) -> u32 {
+        let expected = header.sequence.wrapping_sub(1);
+        let found = self.threads.find(header.capture);
+        let place = found.unwrap_or_else(|| self.unknown_thread(header.capture, expected, offset));
+        self.follow(place, expected, header.sequence);
+        place
+    }
+
+    /// A thread's numbers have come this far: its last one should have been `expected`, and is `now` from here on.
+    #[inline]
+    pub(super) fn follow(&mut self, place: u32, expected: u32, now: u32) {
+        let thread = self.threads.at(place);
+        let before = std::mem::replace(&mut thread.sequence, now);
+        if expected != before && (before != 0 || self.container == Container::V6) {
+            let thread = thread.thread;
+            self.gap(thread, expected.wrapping_sub(before) as i32);
+        }
+    }
+
+    #[cold]
+    fn gap(&mut self, thread: u64, step: i32) {
+        let Ok(count) = u64::try_from(step) else {
+            self.summary.steps_back += 1;
+            return;
+        };
+        self.summary.lost += count;
+        let losers = &mut self.summary.lost_by_thread;
+        if losers.len() < MOST_LOSERS || losers.contains_key(&thread) {
+            *losers.entry(thread).or_default() += count;
+        }
+        self.visitor.lost(thread, count);
+    }
+
+    /// A thread that is met for the first time. In version 6 it should have been introduced.
+    #[cold]
+    pub(super) fn unknown_thread(&mut self, id: u64, sequence: u32, offset: u64) -> u32 {
+        if self.threads.is_full() {
+            self.release(None);
+            self.threads.forget_half();
+        }
+        let (thread, process) = match self.container {
+            Container::V4 => (id, self.process),
+            Container::V6 => {
+                self.damaged(Damage { offset, kind: DamageKind::UnknownThread(id) });
+                (0, 0)
+            }
+        };
+        self.threads.add(id, thread, process, sequence)
+    }
+
+    #[inline]
+    fn fixed(&mut self, header: &Header, kind: u32, capture: u32, offset: u64) -> Fixed {
+        let &mut Thread { thread: capture_thread, process, .. } = self.threads.at(capture);
+        let (thread, process) = match self.container {
+            Container::V4 => (header.thread, self.process),
+            Container::V6 if header.thread == header.capture => (capture_thread, process),
+            Container::V6 => match self.threads.find(header.thread) {
+                Some(place) => {
+                    let thread = self.threads.at(place);
+                    (thread.thread, thread.process)
+                }
+                None => {
+                    self.damaged(Damage { offset, kind: DamageKind::UnknownThread(header.thread) });
+                    (0, 0)
+                }
+            },
+        };
+        if header.labels != 0 && self.tables.labels.get(header.labels).is_none() {
+            self.damaged(Damage { offset, kind: DamageKind::UnknownLabels(header.labels) });
+        }
+        Fixed {
+            time: header.time,
+            offset,
+            thread,
+            capture: capture_thread,
+            process,
+            kind,
+            sequence: header.sequence,
+            processor: header.processor,
+            stack: header.stack,
+            labels: header.labels,
+            activity: header.activity,
+            related: header.related,
+        }
+    }
+}
