@@ -51,7 +51,7 @@ impl Stream {
     }
 
     /// How many bytes of event blocks there are.
-    pub fn bytes(&self) -> u64 {
+    pub fn event_bytes(&self) -> u64 {
         self.blocks * self.block.bytes.len() as u64
     }
 
