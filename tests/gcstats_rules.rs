@@ -5,6 +5,7 @@ mod gcstats_support;
 use gcstats_support::{
     BACKGROUND, BLOCKING, FOR_GC, FOR_OTHER, FOR_PREPARATION, FOREGROUND, PRIVATE, PROVISIONAL, SMALL, Story, bytes,
 };
+use proptest::prelude::*;
 use rstest::rstest;
 use stopworld::gcstats::Rules;
 
@@ -295,7 +296,12 @@ fn what_was_allocated_is_what_came_between_two_collections() {
         story.heap_history(&[young, [0; 10], [0; 10], large, pinned]).wait(100).end().heap_stats(SIZES).restart_end();
     };
     collect(2, generation(MB, 0, 105_000), generation(500_000, 0, 205_000), generation(0, 0, 0));
-    collect(0, generation(2 * MB, 0, 5_000), [801_000, 100_000, 1_000, 0, 0, 0, 0, 0, 0, 0], [300_000, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    collect(
+        0,
+        generation(2 * MB, 0, 5_000),
+        [801_000, 100_000, 1_000, 0, 0, 0, 0, 0, 0, 0],
+        [300_000, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+    );
     collect(0, generation(3 * MB, 0, 5_000), generation(901_000, 0, 0), generation(301_000, 0, 0));
     let (process, all) = story.told();
     let figures = all[1].1;
@@ -416,5 +422,69 @@ fn the_head_tells_who_it_is() {
         "CommandLine=\"a &lt;b&gt; &quot;c&quot;\">",
     ] {
         assert!(xml.contains(part), "no {part} in {xml}");
+    }
+}
+
+/// The events that mean something, by provider and number.
+const KNOWN: [(&str, u32); 22] = [
+    (gcstats_support::RUNTIME, 1),
+    (gcstats_support::RUNTIME, 2),
+    (gcstats_support::RUNTIME, 3),
+    (gcstats_support::RUNTIME, 4),
+    (gcstats_support::RUNTIME, 8),
+    (gcstats_support::RUNTIME, 9),
+    (gcstats_support::RUNTIME, 10),
+    (gcstats_support::RUNTIME, 33),
+    (gcstats_support::RUNTIME, 39),
+    (gcstats_support::RUNTIME, 187),
+    (gcstats_support::RUNTIME, 202),
+    (gcstats_support::RUNTIME, 204),
+    (gcstats_support::RUNTIME, 205),
+    (gcstats_support::RUNTIME, 208),
+    (gcstats_support::RUNTIME, 209),
+    (PRIVATE, 7),
+    (PRIVATE, 8),
+    (PRIVATE, 10),
+    (PRIVATE, 199),
+    (gcstats_support::RUNDOWN, 10),
+    (gcstats_support::RUNDOWN, 187),
+    (gcstats_support::PIPE, 1),
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    /// Whatever events say, in whatever order: there is a report, and it has as many collections as it counts.
+    #[test]
+    fn any_events_make_a_report(
+        events in proptest::collection::vec(
+            (0..KNOWN.len(), 0_u32..6, 0_u64..4, 0_i64..2_000, proptest::collection::vec(any::<u8>(), 0..600)),
+            0..120,
+        ),
+        // Small numbers are reasons and kinds more often than any bytes are.
+        small in any::<bool>(),
+        like_perfview in any::<bool>(),
+        pointer in prop_oneof![Just(4_u8), Just(8)],
+    ) {
+        let rules = if like_perfview { Rules::LikePerfView } else { Rules::Ours };
+        let mut story = Story::with_pointers(rules, pointer);
+        for (which, version, thread, time, mut payload) in events {
+            if small {
+                payload.iter_mut().enumerate().for_each(|(at, byte)| *byte = if at % 4 == 0 { *byte % 8 } else { 0 });
+            }
+            let (provider, event) = KNOWN[which];
+            story.on(thread).wait(time).event_of(provider, event, version, &bytes().all(&payload));
+        }
+        // Of a process in which only the pipe speaks nothing is known.
+        story.event(35, 0, &bytes().u32(0).u16(0));
+        let (process, all) = story.told();
+        prop_assert_eq!(process.begun(), all.len() as u64);
+        let complete = all.iter().filter(|(collection, _)| collection.complete).count();
+        prop_assert_eq!(process.all.count, complete as u64);
+        let mut csv = Vec::new();
+        process.write_csv(&mut csv)?;
+        prop_assert_eq!(csv.split(|byte| *byte == b'\n').count(), complete + 2);
+        process.write_per_generation_csv(&mut csv)?;
+        process.write_xml(&mut csv)?;
     }
 }

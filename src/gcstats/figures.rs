@@ -45,8 +45,11 @@ pub struct Figures {
 
 /// The heap at its largest, for each background collection in order.
 pub(super) fn peaks(store: &Store, rules: Rules) -> io::Result<Vec<f64>> {
-    let mut walk = Walk::new(rules, &[]);
     let mut peaks = Vec::new();
+    if !store.has_background() {
+        return Ok(peaks);
+    }
+    let mut walk = Walk::new(rules, &[]);
     // Those whose time the next collections may lie in: which of the background, and until when.
     let mut open: Vec<(usize, f64)> = Vec::new();
     store.for_each(|collection| {

@@ -38,14 +38,15 @@ impl Pack for u64 {
 
     fn unpack(from: &mut Unpacker<'_>) -> u64 {
         let mut value = 0;
-        for shift in (0..64).step_by(7) {
+        let mut shift = 0;
+        loop {
             let byte = from.byte();
             value |= u64::from(byte & 0x7F) << shift;
-            if byte < 0x80 {
-                break;
+            shift += 7;
+            if byte < 0x80 || shift >= 64 {
+                return value;
             }
         }
-        value
     }
 }
 
@@ -87,9 +88,9 @@ impl Pack for f64 {
     }
 
     fn unpack(from: &mut Unpacker<'_>) -> f64 {
-        let mut bytes = [0; 8];
-        bytes.fill_with(|| from.byte());
-        f64::from_le_bytes(bytes)
+        let Some((bytes, rest)) = from.bytes.split_first_chunk() else { return 0.0 };
+        from.bytes = rest;
+        f64::from_le_bytes(*bytes)
     }
 }
 

@@ -38,6 +38,11 @@ impl Store {
         self.count += 1;
     }
 
+    /// Whether any collection ran in the background.
+    pub(super) fn has_background(&self) -> bool {
+        self.background.in_file > 0 || !self.background.memory.is_empty()
+    }
+
     /// Shows all collections in the order in which they began.
     ///
     /// # Errors
