@@ -40,11 +40,13 @@ pub(crate) struct RootScan<'a, 'm> {
     marker: &'a mut Marker<'m>,
     stack_bytes: u64,
     roots: u64,
+    /// Handles among the roots.
+    pub(crate) handles: u64,
 }
 
 impl<'a, 'm> RootScan<'a, 'm> {
     pub(crate) fn new(marker: &'a mut Marker<'m>) -> Self {
-        Self { marker, stack_bytes: 0, roots: 0 }
+        Self { marker, stack_bytes: 0, roots: 0, handles: 0 }
     }
 
     /// Every stack of every thread, the collecting one's own from where its registers were pushed; and the stacks
@@ -108,6 +110,7 @@ impl<'a, 'm> RootScan<'a, 'm> {
             self.marker.precise(slot, object, Rank::Exact);
             self.roots += 1;
         });
+        self.handles = self.roots - before;
         self.scanned_table(handles.address(0), RootKind::Handles, before);
     }
 

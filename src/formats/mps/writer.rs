@@ -33,11 +33,12 @@ use std::io;
 use std::sync::Arc;
 
 use super::blocks::{ARENA, Blocks, Held, SEG};
-use super::buffer::{Buffer, Complaint};
+use super::buffer::Buffer;
 use super::codes as event;
 use super::format::{HEADER, Version};
 use super::switchboard::{Facts, Switchboard};
 use crate::Space;
+use crate::formats::complaint::Complaint;
 use crate::events::clock::{Clock, Relation};
 use crate::events::labels::Named;
 use crate::events::record::{Consumer, Lost, MAX_WORLDS, Recorded};

@@ -58,6 +58,8 @@ mod reader;
 #[cfg(feature = "readers")]
 mod tables;
 
+pub mod write;
+
 #[cfg(feature = "readers")]
 pub use container::Container;
 #[cfg(feature = "readers")]
