@@ -22,6 +22,7 @@ use parallel::{Company, Markers, Marking};
 use report::{CollectionReport, Reason};
 use roots::RootScan;
 
+use crate::events::clock::Clock;
 use crate::events::{EventId, Events};
 use crate::heap::Heap;
 use crate::heap::cache::AllocationCache;
@@ -182,10 +183,11 @@ impl Collector {
         self.wait_for_sweeps(&mut budget)?;
         let number = self.collections.load(Ordering::Relaxed) + 1;
         self.heap.forget_request();
-        let mut clock = PhaseClock::start();
 
         // Suspend.
         self.events.fire_suspend_begin(number, reason as u32);
+        let begun = self.events.recorded_at(EventId::SuspendBegin);
+        let mut clock = PhaseClock::start();
         self.threads.enter_phase(Phase::SuspendBegin);
         let stopped = match self.threads.stop(locks, who.own, by, budget) {
             Ok(stopped) => stopped,
@@ -219,10 +221,16 @@ impl Collector {
         self.threads.enter_phase(Phase::RestartBegin);
         clock.lap();
         let restart_ns = stopped.start();
-        let pause_ns = clock.total() + restart_ns;
+        let mut pause_ns = clock.total() + restart_ns;
+        // With these locks held, for which the next collection waits before it says anything: it begins when this one has
+        // ended, for those who listen too.
+        self.events.fire_restart_end(number);
+        if let (Some(begun), Some(ended)) = (begun, self.events.recorded_at(EventId::RestartEnd)) {
+            // Whoever computes the pause from a trace gets what the report says.
+            pause_ns = Clock::of_process().span_ns(begun, ended);
+        }
         drop(handles);
         drop(finalizer_tables);
-        self.events.fire_restart_end(number);
         self.threads.tell_phase(Phase::RestartEnd);
         self.tell_of_debuggers();
 

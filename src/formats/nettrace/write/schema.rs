@@ -10,7 +10,7 @@
 //! before the array.
 
 use crate::events::table::{Field, FieldKind, Unit};
-use crate::events::{EventId, Group, Keywords, Level, Provider};
+use crate::events::{EventId, Group, Keywords, Level};
 
 /// The names of providers.
 pub(super) const DEFAULT: &str = "Microsoft-Windows-DotNETRuntime";
@@ -359,19 +359,19 @@ macro_rules! per_heap {
 
 const PER_HEAP_HISTORY: &[(&str, Type)] = per_heap!(0, 1, 2, 3, 4);
 
-/// The provider of the table that an event of .NET belongs to, if the table has it.
-pub(super) fn provider_of(definition: &Definition) -> Option<Provider> {
-    match definition.provider {
-        DEFAULT => Some(Provider::Default),
-        PRIVATE => Some(Provider::Private),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::DESCRIPTORS;
+    use crate::events::{DESCRIPTORS, Provider};
+
+    /// The provider of the table that an event of .NET belongs to, if the table has it.
+    fn provider_of(definition: &Definition) -> Option<Provider> {
+        match definition.provider {
+            DEFAULT => Some(Provider::Default),
+            PRIVATE => Some(Provider::Private),
+            _ => None,
+        }
+    }
 
     /// One table: what it says of .NET is what is written, and nothing else is.
     #[test]

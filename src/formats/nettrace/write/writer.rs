@@ -303,12 +303,14 @@ impl Writer {
     fn allocation_tick(
         &mut self,
         record: &Recorded,
-        [bytes, object, of_type, object_bytes, kind]: [u64; 5],
+        [bytes, object, of_type, object_bytes, space]: [u64; 5],
     ) -> io::Result<()> {
+        // .NET counts them small, large, pinned.
+        let kind = [0, 2, 1].get(space as usize).copied().unwrap_or(0);
         let name = self.names.of(of_type);
         self.pen.write(Kind::Net(Net::AllocationTick), record.ticks, record.thread, |to| {
             to.u32(u32::try_from(bytes).unwrap_or(u32::MAX));
-            to.u32(kind as u32);
+            to.u32(kind);
             to.u16(record.world.0);
             to.u64(bytes);
             to.u64(of_type);
