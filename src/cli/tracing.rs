@@ -292,7 +292,8 @@ mod tests {
         let line = ["stopworld", "--trace", &file, "--flight-recorder", "1m"];
         let settings = Line::parse_from(line.iter().chain(more)).settings;
         let threads = NonZeroUsize::MIN;
-        Session::begin(&settings, Plan { threads, until: Until::OnePass, depth: 1 }).unwrap()
+        let asked = Asked::by(&settings).unwrap_or(Asked::Mps(None));
+        Session::begin(&settings, &asked, Plan { threads, until: Until::OnePass, depth: 1 }).unwrap()
     }
 
     fn objects(m: &Mutator) -> Gc<Leaf<u64>> {

@@ -5,6 +5,7 @@
 //! the finalizer tables, the sweep gate, all memory. From "all stopped" to "restart" nothing allocates from malloc,
 //! prints, or waits for a lock that a stopped thread could hold (`.stop.no-malloc`, `.stop.locks`).
 
+mod dump;
 pub(crate) mod finalize;
 pub(crate) mod mark;
 pub(crate) mod pacing;
@@ -16,6 +17,7 @@ pub(crate) mod termination;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use dump::Dump;
 use finalize::Finalizers;
 use pacing::Pacing;
 use parallel::{Company, Markers, Marking};
@@ -327,6 +329,13 @@ impl Collector {
         self.events.fire_weak_end(number, outcome.cleared as usize, outcome.queued as usize);
         self.threads.enter_phase(Phase::WeakEnd);
         outcome.weak_ns = clock.lap();
+
+        if Dump::is_wanted(&self.events) {
+            let dump = Dump::new(&self.heap, &self.events);
+            dump.roots(stopped, &self.ranges, &self.roots, &self.finalizers);
+            dump.objects();
+            clock.lap();
+        }
 
         // Sweep set-up.
         self.events.fire_sweep_begin(number);

@@ -26,7 +26,7 @@ use crate::world::stop::StoppedWorld;
 /// What a root is, as events give it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-enum RootKind {
+pub(super) enum RootKind {
     Stack = 0,
     HalfBuilt = 1,
     RegisteredStack = 2,

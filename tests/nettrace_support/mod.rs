@@ -711,3 +711,107 @@ pub fn check(trace: &Trace) -> Vec<Seen> {
     assert!(trace.points >= 1, "a sequence point near the end");
     check_collections(trace)
 }
+
+/// A heap dump, as its bulk events tell it.
+#[derive(Debug, Default)]
+pub struct Dumped {
+    /// Address, size, type, number of edges.
+    pub nodes: Vec<[u64; 4]>,
+    /// Target, and where in the object it stands.
+    pub edges: Vec<(u64, u32)>,
+    /// Object, kind, flags, where the root stands.
+    pub roots: Vec<(u64, u8, u32, u64)>,
+    /// Where it stands, object, type.
+    pub statics: Vec<[u64; 3]>,
+    pub types: HashMap<u64, String>,
+    /// Live bytes as GCHeapStats says.
+    pub live: u64,
+    next: HashMap<u32, u64>,
+}
+
+/// The dumps of a trace, one for each collection.
+pub fn dumps(trace: &Trace) -> Vec<Dumped> {
+    let mut all = Vec::new();
+    let mut dump = Dumped::default();
+    for event in trace.events.iter().filter(|event| event.kind.provider == DEFAULT) {
+        if event.kind.id == 4 {
+            dump.live = (0..5).map(|gen_| event.number(&format!("GenerationSize{gen_}"))).sum();
+            all.push(std::mem::take(&mut dump));
+        }
+        if !["BulkType", "GCBulkNode", "GCBulkEdge", "GCBulkRootEdge", "GCBulkRootStaticVar"].contains(&event.kind.name.as_str()) {
+            continue;
+        }
+        assert!(event.payload.len() < 64 << 10);
+        if let Some((_, Value::Number(index))) = event.fields().0.iter().find(|(name, _)| name == "Index") {
+            let next = dump.next.entry(event.kind.id).or_default();
+            assert_eq!(index, next, "{}", event.kind.name);
+            *next += 1;
+        }
+        let count = event.number("Count");
+        let rest = event.fields().1;
+        let mut rows = Bytes { all: rest, at: 0, base: event.offset };
+        for _ in 0..count {
+            match event.kind.id {
+                15 => {
+                    let id = rows.u64();
+                    rows.take(8 + 4 + 4 + 1);
+                    let name = rows.utf16();
+                    assert_eq!(rows.u32(), 0, "type parameters");
+                    dump.types.insert(id, name);
+                }
+                16 => dump.roots.push((rows.u64(), rows.u8(), rows.u32(), rows.u64())),
+                18 => dump.nodes.push(std::array::from_fn(|_| rows.u64())),
+                19 => dump.edges.push((rows.u64(), rows.u32())),
+                _ => {
+                    dump.statics.push(std::array::from_fn(|_| rows.u64()));
+                    rows.take(4);
+                    rows.utf16();
+                }
+            }
+        }
+        assert!(rows.is_over(), "{}: {} rows", event.kind.name, count);
+    }
+    all
+}
+
+/// Nodes times sizes are the live bytes; each edge leads to a node; each type has a name; the edges are those of the nodes, in order.
+pub fn check_dump(dump: &Dumped) {
+    assert_eq!(dump.nodes.iter().map(|node| node[1]).sum::<u64>(), dump.live);
+    let nodes: HashMap<u64, [u64; 4]> = dump.nodes.iter().map(|node| (node[0], *node)).collect();
+    assert_eq!(nodes.len(), dump.nodes.len(), "a node twice");
+    let mut edges = dump.edges.iter();
+    for [address, bytes, kind, count] in &dump.nodes {
+        assert!(dump.types.get(kind).is_some_and(|name| !name.is_empty()), "{address:#x} has the type {kind:#x}");
+        for _ in 0..*count {
+            let (target, offset) = edges.next().expect("as many edges as the nodes say");
+            assert!(nodes.contains_key(target), "{target:#x} is no node");
+            assert!(u64::from(*offset) < *bytes, "an edge of {address:#x} stands at {offset}");
+        }
+    }
+    assert_eq!(edges.next(), None, "edges of nobody");
+    for (object, kind, _, _) in &dump.roots {
+        assert!(nodes.contains_key(object) && *kind <= 2, "a root leads to {object:#x}");
+    }
+    for [_, object, kind] in &dump.statics {
+        assert_eq!(nodes[object][2], *kind);
+    }
+    // Nothing lives for no reason.
+    let mut reached: std::collections::HashSet<u64> = dump.roots.iter().map(|root| root.0).collect();
+    reached.extend(dump.statics.iter().map(|row| row[1]));
+    let mut edges = dump.edges.as_slice();
+    let mut of: HashMap<u64, Vec<u64>> = HashMap::new();
+    for [address, _, _, count] in &dump.nodes {
+        let (mine, rest) = edges.split_at(*count as usize);
+        of.insert(*address, mine.iter().map(|edge| edge.0).collect());
+        edges = rest;
+    }
+    let mut todo: Vec<u64> = reached.iter().copied().collect();
+    while let Some(object) = todo.pop() {
+        for target in &of[&object] {
+            if reached.insert(*target) {
+                todo.push(*target);
+            }
+        }
+    }
+    assert_eq!(reached.len(), dump.nodes.len(), "nodes that nothing reaches");
+}

@@ -40,6 +40,7 @@ mod consumer;
 mod drain;
 pub(super) mod fire;
 mod flight_recorder;
+mod keep_up;
 pub(crate) mod ring;
 mod stream;
 mod wanted;
@@ -54,6 +55,7 @@ pub use consumer::{
     WorldNumber,
 };
 pub(crate) use fire::{Surroundings, as_blocking, catch_up, set_surroundings};
+pub(crate) use keep_up::keep_up;
 pub use flight_recorder::FlightRecorder;
 pub(super) use worlds::RecordedWorld;
 

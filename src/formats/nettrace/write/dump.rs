@@ -167,6 +167,10 @@ impl Dump {
 
     #[inline(always)]
     fn put_if_full(&mut self, pen: &mut Pen, ticks: u64) -> io::Result<()> {
+        if self.nodes.rows.room() < MOST_ROW {
+            // A reader knows a node's type when it comes.
+            Self::put(&mut self.types, pen, self.of, ticks)?;
+        }
         for bulk in [&mut self.nodes, &mut self.edges, &mut self.roots, &mut self.statics] {
             if bulk.rows.room() < MOST_ROW {
                 Self::put(bulk, pen, self.of, ticks)?;
