@@ -46,7 +46,8 @@ fn a_dump_is_what_lives(
     {
         // SAFETY: the workloads keep their references where the collector looks.
         let m = unsafe { world.attach("main") }.unwrap();
-        let plan = Plan { threads: NonZeroUsize::new(2).unwrap(), until: Until::Collections(2.try_into().unwrap()), depth: 8 };
+        let until = if workload == "hammer" { Until::Time(Duration::from_millis(100)) } else { Until::OnePass };
+        let plan = Plan { threads: NonZeroUsize::new(2).unwrap(), until, depth: 8 };
         workloads::run(&m, workloads::find(workload).unwrap(), &Shift::new(plan)).unwrap();
         m.collect().unwrap();
     }
@@ -70,7 +71,9 @@ traced! {
 /// What is asked for without its types has none, and nothing is dumped for who asks for collections only.
 #[test]
 fn a_dump_is_made_for_who_asked_for_it() {
-    for (keywords, nodes, types) in [("1:4", false, false), ("100001:4", true, false), ("180001:4", true, true), ("180001:3", false, false)] {
+    for (keywords, nodes, types) in
+        [("1:4", false, false), ("100001:4", true, false), ("180001:4", true, true), ("180001:3", false, false)]
+    {
         let directory = tempfile::tempdir().unwrap();
         let trace = start(&directory, &format!("Microsoft-Windows-DotNETRuntime:{keywords}"), Container::V4);
         let world = World::builder().recorded_in(&trace).build().unwrap();

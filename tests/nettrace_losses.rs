@@ -37,14 +37,14 @@ impl Destination for Gated {
 
 /// Sequence numbers: what a reader misses is what the recorder has dropped.
 #[rstest]
-fn losses_are_gaps_of_as_many(#[values(Container::V4, Container::V6)] container: Container, #[values(0, 5)] after: usize) {
+fn losses_are_gaps_of_as_many(
+    #[values(Container::V4, Container::V6)] container: Container,
+    #[values(0, 5)] after: usize,
+) {
     const FIRED: usize = 200_000;
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let gated = Gated {
-        bytes: Arc::default(),
-        gate: Arc::new((Barrier::new(2), Barrier::new(2))),
-        calls: Arc::default(),
-    };
+    let gated =
+        Gated { bytes: Arc::default(), gate: Arc::new((Barrier::new(2), Barrier::new(2))), calls: Arc::default() };
     // Its keyword is that of objects.
     let trace = Options::to(Box::new(gated.clone()))
         .providers(Providers::parse("stopworld:8:5").unwrap())

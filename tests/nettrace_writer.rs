@@ -20,7 +20,8 @@ use stopworld::{CollectionReport, Gc, GcCell, Stopper, World, WorldBuilder, trac
 
 const WORKLOADS: [&str; 6] = ["binary-trees", "gcbench", "churn", "graph", "hammer", "lisp"];
 const COLLECTIONS: &str = "Microsoft-Windows-DotNETRuntime:0x1:4,Microsoft-Windows-DotNETRuntimePrivate:0x1:4";
-const VERBOSE: &str = "Microsoft-Windows-DotNETRuntime:0x2200003:5,Microsoft-Windows-DotNETRuntimePrivate:0x1:5,stopworld";
+const VERBOSE: &str =
+    "Microsoft-Windows-DotNETRuntime:0x2200003:5,Microsoft-Windows-DotNETRuntimePrivate:0x1:5,stopworld";
 
 /// A place for a file that goes with the test.
 struct File(tempfile::TempDir);
@@ -212,7 +213,9 @@ fn what_dotnet_has_no_event_for_is_told_by_our_own_provider() {
     for descriptor in DESCRIPTORS.iter().filter(|row| !row.net.is_empty()) {
         assert!(!counts.contains_key(&(OWN.to_owned(), descriptor.name.to_owned())), "{} is .NET's", descriptor.name);
     }
-    for name in ["ThreadAttached", "RootsBegin", "HeapAfter", "ObjectAllocated", "BlockAcquired", "Labelled", "WorldClosed"] {
+    for name in
+        ["ThreadAttached", "RootsBegin", "HeapAfter", "ObjectAllocated", "BlockAcquired", "Labelled", "WorldClosed"]
+    {
         assert!(counts.contains_key(&(OWN.to_owned(), name.to_owned())), "{name} in {counts:?}");
     }
     let attached = parsed.named("ThreadAttached").find(|event| event.text("label") == "worker").unwrap();
@@ -244,7 +247,10 @@ fn what_has_a_counterpart_is_told_in_its_words() {
     assert_eq!(set, destroyed);
     assert_eq!(page("SetGCHandle").number("ObjectID"), pinned.number("ObjectID"));
     let last = seen.last().unwrap();
-    assert!(last.reason == 1 && last.handles >= 1 && last.pinned_objects >= 1 && last.generations[3] > 80_000, "{last:?}");
+    assert!(
+        last.reason == 1 && last.handles >= 1 && last.pinned_objects >= 1 && last.generations[3] > 80_000,
+        "{last:?}"
+    );
     assert!(page("GCSampledObjectAllocationHigh").number("TotalSizeForTypeSample") > 0);
     let settings = page("GCSettingsRundown");
     assert_eq!((settings.number("HardLimit"), settings.number("BitSettings")), (256 << 20, 8));
@@ -320,7 +326,8 @@ fn a_trace_may_begin_in_the_middle() {
 #[test]
 fn sessions_are_not_mixed() {
     let (few, many) = (File::new(), File::new());
-    let traces = [start(&few, "Microsoft-Windows-DotNETRuntime:2:4", Container::V6), start(&many, VERBOSE, Container::V4)];
+    let traces =
+        [start(&few, "Microsoft-Windows-DotNETRuntime:2:4", Container::V6), start(&many, VERBOSE, Container::V4)];
     let world = small().recorded_in(&traces[0]).recorded_in(&traces[1]).build().unwrap();
     work(&world, 50_000);
     drop(world);

@@ -21,13 +21,13 @@ use anyhow::Context;
 
 use super::arguments::Settings;
 use super::asked::Asked;
+use crate::WorldBuilder;
 use crate::events::record::{RecordError, stopworld_telemetry_flush};
 use crate::events::{Categories, Category};
 use crate::formats::mps::control::{CONTROL_VARIABLE, Environment};
 use crate::formats::nettrace::write::{Container, Providers};
 use crate::formats::{Finished, mps, nettrace};
 use crate::os::exit::at_exit;
-use crate::WorldBuilder;
 
 /// How long the world may take to end before the trace is finished without its end.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -121,11 +121,7 @@ pub(super) enum Trace {
 const ANOTHER: &str = "--trace FILE";
 
 impl Trace {
-    fn start_mps(
-        settings: &Settings,
-        asked: Option<Categories>,
-        flight: Flight,
-    ) -> anyhow::Result<Option<Trace>> {
+    fn start_mps(settings: &Settings, asked: Option<Categories>, flight: Flight) -> anyhow::Result<Option<Trace>> {
         let environment = Environment::read();
         environment.unknown.iter().for_each(|word| eprintln!("stopworld: {CONTROL_VARIABLE}: {word}"));
         let from_environment = environment.categories.filter(|categories| *categories != Categories::NONE);

@@ -426,9 +426,8 @@ impl Collector {
 
     /// What was there before, and what is there now.
     fn fire_heap_figures(&self, number: u32, budget: u64, outcome: &Outcome) {
-        let [before, after] = [outcome.before, outcome.live].map(|spaces| {
-            [spaces.small as usize, spaces.large as usize, spaces.pinned as usize]
-        });
+        let [before, after] = [outcome.before, outcome.live]
+            .map(|spaces| [spaces.small as usize, spaces.large as usize, spaces.pinned as usize]);
         let [small, large, pinned] = before;
         self.events.fire_heap_before(number, small, large, pinned, outcome.allocated as usize, budget as usize);
         let [small, large, pinned] = after;

@@ -63,13 +63,7 @@ pub fn fire_everything(events: &Events, mut value: impl FnMut() -> u64) {
     events.fire_cache_refilled(value() as usize, value() as usize, value() as usize, value() as usize);
     events.fire_allocation_failed(value() as usize, value() as usize, value() as usize);
     events.fire_emergency_set(value() as u32, value() as usize);
-    events.fire_allocation_tick(
-        value() as usize,
-        value() as usize,
-        value() as usize,
-        value() as usize,
-        value() as u32,
-    );
+    events.fire_allocation_tick(value() as usize, value() as usize, value() as usize, value() as usize, value() as u32);
     events.fire_object_sampled(value() as usize, value() as usize, value() as usize, value() as usize);
     events.fire_large_allocated(value() as usize, value() as usize, value() as usize);
     events.fire_object_allocated(value() as usize, value() as usize);

@@ -358,7 +358,10 @@ impl State {
     }
 
     fn point(&mut self, time: u64, threads: &[(u64, u32)]) {
-        assert!(time >= self.time && !(self.after_point && time == self.time), "a sequence point before what it follows");
+        assert!(
+            time >= self.time && !(self.after_point && time == self.time),
+            "a sequence point before what it follows"
+        );
         (self.time, self.after_point) = (time, true);
         for (thread, sequence) in threads {
             let last = self.sequences.entry(*thread).or_insert(*sequence);
@@ -583,7 +586,8 @@ const LENGTHS: [(&str, u32, u32, usize); 19] = [
 ];
 
 /// Events whose fields end with what is before an array.
-const OPEN: [&str; 6] = ["GCDynamicEvent", "BulkType", "GCBulkNode", "GCBulkEdge", "GCBulkRootEdge", "GCBulkRootStaticVar"];
+const OPEN: [&str; 6] =
+    ["GCDynamicEvent", "BulkType", "GCBulkNode", "GCBulkEdge", "GCBulkRootEdge", "GCBulkRootStaticVar"];
 
 /// Every event is described to its last byte, and those of .NET have .NET's lengths.
 pub fn check_payloads(trace: &Trace) {
@@ -663,8 +667,12 @@ pub fn check_collections(trace: &Trace) -> Vec<Seen> {
                 seen.after = sum("SizeAfter");
             }
             205 => {
-                assert_eq!((event.number("NumHeaps"), event.number("CondemnedGeneration"), event.number("Count")), (1, 2, 7));
-                let names = ["Init", "MarkRoots", "MarkShortWeak", "MarkScanFinalization", "MarkLongWeak", "Plan", "Sweep"];
+                assert_eq!(
+                    (event.number("NumHeaps"), event.number("CondemnedGeneration"), event.number("Count")),
+                    (1, 2, 7)
+                );
+                let names =
+                    ["Init", "MarkRoots", "MarkShortWeak", "MarkScanFinalization", "MarkLongWeak", "Plan", "Sweep"];
                 seen.times_us = names.iter().map(|name| event.number(&format!("Time{name}"))).collect();
             }
             4 => {
@@ -697,7 +705,8 @@ pub fn check_collections(trace: &Trace) -> Vec<Seen> {
 
 /// Who the process is comes first.
 pub fn check_identity(trace: &Trace) {
-    let first: Vec<_> = trace.events.iter().take(2).map(|event| (event.kind.provider.as_str(), event.kind.id)).collect();
+    let first: Vec<_> =
+        trace.events.iter().take(2).map(|event| (event.kind.provider.as_str(), event.kind.id)).collect();
     assert_eq!(first, [(EVENT_PIPE, 1), (RUNDOWN, 187)]);
     assert!(trace.events[0].text("CommandLine").len() > 3);
     let version = ["VMMajorVersion", "VMMinorVersion"].map(|field| trace.events[1].number(field).to_string()).join(".");
@@ -738,7 +747,9 @@ pub fn dumps(trace: &Trace) -> Vec<Dumped> {
             dump.live = (0..5).map(|gen_| event.number(&format!("GenerationSize{gen_}"))).sum();
             all.push(std::mem::take(&mut dump));
         }
-        if !["BulkType", "GCBulkNode", "GCBulkEdge", "GCBulkRootEdge", "GCBulkRootStaticVar"].contains(&event.kind.name.as_str()) {
+        if !["BulkType", "GCBulkNode", "GCBulkEdge", "GCBulkRootEdge", "GCBulkRootStaticVar"]
+            .contains(&event.kind.name.as_str())
+        {
             continue;
         }
         assert!(event.payload.len() < 64 << 10);

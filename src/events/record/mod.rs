@@ -55,8 +55,8 @@ pub use consumer::{
     WorldNumber,
 };
 pub(crate) use fire::{Surroundings, as_blocking, catch_up, set_surroundings};
-pub(crate) use keep_up::keep_up;
 pub use flight_recorder::FlightRecorder;
+pub(crate) use keep_up::keep_up;
 pub(super) use worlds::RecordedWorld;
 
 use self::drain::{Drain, Outcome, PATIENCE_NS, Place};

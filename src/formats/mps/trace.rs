@@ -18,12 +18,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::blocks::Held;
-use crate::formats::Finished;
-use crate::formats::complaint::Complaint;
 use super::switchboard::{Facts, Switchboard};
 use super::writer::{CLASSES, History, Writer};
 use crate::events::record::{Consumer, ConsumerId, ConsumerTotals, FlightRecorder, RecordError, Recorder, as_blocking};
 use crate::events::{Categories, Category, EventId, EventSet, Events, Labels, Selection};
+use crate::formats::Finished;
+use crate::formats::complaint::Complaint;
 use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES, Space};
 use crate::runtime::Inner;
 use crate::sync::{AtomicU64, Ordering};

@@ -38,11 +38,11 @@ use super::codes as event;
 use super::format::{HEADER, Version};
 use super::switchboard::{Facts, Switchboard};
 use crate::Space;
-use crate::formats::complaint::Complaint;
 use crate::events::clock::{Clock, Relation};
 use crate::events::labels::Named;
 use crate::events::record::{Consumer, Lost, MAX_WORLDS, Recorded};
 use crate::events::{Category, EventId, Label, Labels};
+use crate::formats::complaint::Complaint;
 use crate::os::clock::process_cpu_us;
 use crate::sync::Ordering;
 

@@ -116,7 +116,9 @@ impl Collection {
         for generation in generations {
             let Generation { before, after, pinned_survivors, survivors, budget } = generation;
             // Cells that nobody uses belong to no generation: neither free lists nor free objects.
-            [before, 0, 0, after, 0, 0, 0, pinned_survivors, survivors, budget].into_iter().for_each(|word| to.u64(word));
+            [before, 0, 0, after, 0, 0, 0, pinned_survivors, survivors, budget]
+                .into_iter()
+                .for_each(|word| to.u64(word));
         }
     }
 

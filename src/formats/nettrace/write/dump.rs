@@ -190,12 +190,7 @@ impl Dump {
         Ok(())
     }
 
-    fn put(
-        bulk: &mut Bulk,
-        pen: &mut Pen,
-        of: Option<(RecordingThread, u16)>,
-        ticks: u64,
-    ) -> io::Result<()> {
+    fn put(bulk: &mut Bulk, pen: &mut Pen, of: Option<(RecordingThread, u16)>, ticks: u64) -> io::Result<()> {
         let Some((thread, world)) = of.filter(|_| bulk.count > 0) else { return Ok(()) };
         let (count, index) = (std::mem::take(&mut bulk.count), bulk.index);
         bulk.index += 1;

@@ -21,11 +21,11 @@
 
 use std::io;
 
+use super::Container;
 use super::bytes::Bytes;
 use super::output::Outlet;
 use super::schema::{Definition, Kind, Type};
 use super::threads::{Meeting, Threads};
-use super::Container;
 use crate::events::record::RecordingThread;
 
 /// The size of a block, at most.
@@ -158,13 +158,7 @@ impl Encoder {
 
     /// Writes an event. Says at which time: not before the one before.
     #[inline]
-    pub(super) fn event(
-        &mut self,
-        kind: Kind,
-        ticks: u64,
-        thread: RecordingThread,
-        payload: &[u8],
-    ) -> io::Result<u64> {
+    pub(super) fn event(&mut self, kind: Kind, ticks: u64, thread: RecordingThread, payload: &[u8]) -> io::Result<u64> {
         debug_assert!(payload.len() <= MOST_PAYLOAD);
         if self.events.room() < payload.len() + MOST_HEADER {
             self.end_block()?;

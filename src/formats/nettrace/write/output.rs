@@ -9,8 +9,8 @@
 use std::ffi::CString;
 use std::io;
 
-use super::bytes::Bytes;
 use super::Destination;
+use super::bytes::Bytes;
 use crate::formats::complaint::Complaint;
 use crate::os::file::Output;
 

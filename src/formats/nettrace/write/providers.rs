@@ -9,7 +9,9 @@
 //! keywords needs only the level. That is decided for each event of a session by itself, once: a trace has
 //! exactly what was asked for, and nothing because another session asked for it.
 
-use super::schema::{DEFAULT, Definition, EVENT_PIPE, Kind, Net, OWN, PRIVATE, RUNDOWN, is_own, own_keyword, own_level};
+use super::schema::{
+    DEFAULT, Definition, EVENT_PIPE, Kind, Net, OWN, PRIVATE, RUNDOWN, is_own, own_keyword, own_level,
+};
 use crate::events::{EventId, EventSet, Keywords};
 use crate::suggest;
 
@@ -122,7 +124,9 @@ impl Providers {
             keywords |= keyword(name).map_err(ProvidersError)?;
         }
         if keywords == 0 {
-            return Err(ProvidersError(format!("'{text}' names no keyword: GC@Informational is what one wants as a rule")));
+            return Err(ProvidersError(format!(
+                "'{text}' names no keyword: GC@Informational is what one wants as a rule"
+            )));
         }
         Ok(Providers::of_runtime(keywords, wanted))
     }

@@ -35,7 +35,10 @@ pub(super) enum Meeting {
     /// Seen for the first time.
     New,
     /// Another thread had this kernel's id, and had come so far.
-    InPlaceOf { owner: u32, sequence: u32 },
+    InPlaceOf {
+        owner: u32,
+        sequence: u32,
+    },
 }
 
 /// See the module's text.

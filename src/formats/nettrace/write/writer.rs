@@ -429,7 +429,8 @@ impl Writer {
                 collection.sweep_end = ticks;
                 let (of, world, hz) = (*collection, record.world.0, self.pen.encoder.head().hz);
                 let thread = record.thread;
-                self.pen.write(Kind::Net(Net::GlobalHeapHistory), ticks, thread, |to| of.global_history(to, world, hz))?;
+                self.pen
+                    .write(Kind::Net(Net::GlobalHeapHistory), ticks, thread, |to| of.global_history(to, world, hz))?;
                 self.pen.write(Kind::Net(Net::PerHeapHistory), ticks, thread, |to| of.heap_history(to, world))?;
             }
             EventId::GcEnd => {
@@ -444,7 +445,8 @@ impl Writer {
             }
             EventId::HeapStats => {
                 let of = *collection;
-                self.pen.write(Kind::Net(Net::HeapStats), ticks, record.thread, |to| of.heap_stats(to, record.world.0))?;
+                self.pen
+                    .write(Kind::Net(Net::HeapStats), ticks, record.thread, |to| of.heap_stats(to, record.world.0))?;
             }
             _ => {}
         }
