@@ -1,7 +1,7 @@
 //! Traces of .NET's format through the command, as a stranger sees it: what can be asked for, files that fail, runs that do not end by
 //! themselves.
 
-mod nettrace_support;
+mod nettrace_rules;
 
 use std::fs;
 use std::io::Read;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use nettrace_support::{DEFAULT, OWN, PRIVATE, Trace as Parsed, check, check_collections};
+use nettrace_rules::{DEFAULT, OWN, PRIVATE, Trace as Parsed, check, check_collections};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rstest::rstest;

@@ -1,13 +1,13 @@
 //! A trace whose writer stands still while threads go on, in a process in which nobody else records: who loses events there finds as
 //! many numbers missing in the trace.
 
-mod nettrace_support;
+mod nettrace_rules;
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 
-use nettrace_support::{OWN, Trace as Parsed};
+use nettrace_rules::{OWN, Trace as Parsed};
 use rstest::rstest;
 use stopworld::World;
 use stopworld::events::record::Policy;

@@ -1,14 +1,14 @@
 //! Traces of .NET's format that worlds write, held against a reader of the tests' own, the collector's reports, and the rules that .NET's
 //! tools insist on.
 
-mod nettrace_support;
+mod nettrace_rules;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use nettrace_support::{DEFAULT, EVENT_PIPE, OWN, PRIVATE, RUNDOWN, Seen, Trace as Parsed, check};
+use nettrace_rules::{DEFAULT, EVENT_PIPE, OWN, PRIVATE, RUNDOWN, Seen, Trace as Parsed, check};
 use rstest::rstest;
 use stopworld::debugger::mock::MockDebugger;
 use stopworld::events::{DESCRIPTORS, EventId, Provider};

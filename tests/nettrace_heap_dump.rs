@@ -1,12 +1,12 @@
 //! Heap dumps: every live object once, every reference, every root; and no more memory than the rings have, however large
 //! the heap is.
 
-mod nettrace_support;
+mod nettrace_rules;
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use nettrace_support::{Trace as Parsed, check_collections, check_dump, check_payloads, dumps};
+use nettrace_rules::{Trace as Parsed, check_collections, check_dump, check_payloads, dumps};
 use rstest::rstest;
 use stopworld::debugger::mock::MockDebugger;
 use stopworld::formats::nettrace::write::{Container, Options, Providers, Trace};
@@ -100,7 +100,7 @@ fn status(field: &str) -> u64 {
 }
 
 /// The whole of it for as many objects as `DUMP_OBJECTS` says. Alone in its process, or its neighbours' memory counts too:
-/// `cargo test --test nettrace_dump -- --ignored`.
+/// `cargo test --test nettrace_heap_dump -- --ignored`.
 #[test]
 #[ignore = "measures the process's memory, and wants it for itself"]
 fn a_dump_takes_no_memory_for_its_objects() {
