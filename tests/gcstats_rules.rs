@@ -295,7 +295,12 @@ fn what_was_allocated_is_what_came_between_two_collections() {
         story.heap_history(&[young, [0; 10], [0; 10], large, pinned]).wait(100).end().heap_stats(SIZES).restart_end();
     };
     collect(2, generation(MB, 0, 105_000), generation(500_000, 0, 205_000), generation(0, 0, 0));
-    collect(0, generation(2 * MB, 0, 5_000), [801_000, 100_000, 1_000, 0, 0, 0, 0, 0, 0, 0], [300_000, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    collect(
+        0,
+        generation(2 * MB, 0, 5_000),
+        [801_000, 100_000, 1_000, 0, 0, 0, 0, 0, 0, 0],
+        [300_000, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+    );
     collect(0, generation(3 * MB, 0, 5_000), generation(901_000, 0, 0), generation(301_000, 0, 0));
     let (process, all) = story.told();
     let figures = all[1].1;

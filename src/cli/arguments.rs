@@ -221,6 +221,10 @@ pub(super) struct Gcstats {
     #[arg(long, group = "gcstats_form")]
     pub(super) xml: bool,
 
+    /// A page for a browser that needs nothing but itself
+    #[arg(long, group = "gcstats_form")]
+    pub(super) html: bool,
+
     /// The process, if the trace has several
     #[arg(long, value_name = "PID")]
     pub(super) process: Option<u64>,
@@ -233,7 +237,7 @@ pub(super) struct Gcstats {
 impl Gcstats {
     /// Whether the output is for programs, and can be of one process only.
     pub(super) fn is_export(&self) -> bool {
-        self.csv || self.pergen_csv || self.xml
+        self.csv || self.pergen_csv || self.xml || self.html
     }
 }
 

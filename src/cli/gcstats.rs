@@ -12,7 +12,7 @@ use super::arguments::Gcstats;
 use super::{FAILED, Failure};
 use crate::formats::nettrace::{Reader, Summary};
 use crate::gcstats::{Process, Rules, analyse};
-use crate::report::collections;
+use crate::report::{collections, page};
 
 /// 128 and SIGPIPE's number.
 const PIPE_CLOSED: u8 = 141;
@@ -86,6 +86,8 @@ fn write(process: &Process, arguments: &Gcstats, out: &mut dyn Write) -> io::Res
         process.write_per_generation_csv(out)
     } else if arguments.xml {
         process.write_xml(out)
+    } else if arguments.html {
+        out.write_all(page::render(process)?.as_bytes())
     } else {
         writeln!(out, "{}", collections::render(process)?)
     }

@@ -308,12 +308,13 @@ impl Traced {
     }
 
     pub(super) fn heap_history(&mut self, event: &Event<'_>) {
-        if event.version < 3 {
+        // Older versions have another layout; and the runtime has had four generations at least, ever since.
+        let whole = 2 + 7 * 4 + (7 + 4 * 10) * event.payload.pointer();
+        if event.version < 3 || event.payload.bytes().len() < whole {
             return;
         }
         let view = PerHeapHistory::new(event.version, event.payload);
         if let Some(current) = self.machine.current()
-            && view.count().is_some()
             && current.heaps.len() < MOST_ROWS
         {
             current.heaps.push(HeapHistory { generations: view.generations().take(MOST_GENERATIONS).collect() });

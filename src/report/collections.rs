@@ -15,7 +15,60 @@ use crate::gcstats::number::{Fixed, Grouped, GroupedInteger};
 use crate::gcstats::{Figures, Process, Rollup, Rules};
 
 /// The most collections that are shown, as on PerfView's page.
-const MOST_ROWS: usize = 1000;
+pub(super) const MOST_ROWS: usize = 1000;
+
+/// The columns of the sums and extremes.
+pub(super) const ROLLUP_COLUMNS: [&str; 13] = [
+    "gen",
+    "count",
+    "max pause, ms",
+    "mean pause",
+    "total pause",
+    "max suspend",
+    "max peak, MB",
+    "mean after, MB",
+    "allocated, MB",
+    "max MB/s",
+    "alloc MB/ms paused",
+    "promoted, MB",
+    "induced",
+];
+
+/// The columns of the collections.
+pub(super) const COLUMNS: [&str; 32] = [
+    "gc",
+    "pause start, ms",
+    "reason",
+    "gen",
+    "suspend, ms",
+    "pause, ms",
+    "pause %",
+    "alloc, MB",
+    "MB/s",
+    "peak, MB",
+    "after, MB",
+    "ratio",
+    "promoted, MB",
+    "gen0, MB",
+    "surv %",
+    "frag %",
+    "gen1, MB",
+    "surv %",
+    "frag %",
+    "gen2, MB",
+    "surv %",
+    "frag %",
+    "LOH, MB",
+    "surv %",
+    "frag %",
+    "POH, MB",
+    "surv %",
+    "frag %",
+    "fin. surv., MB",
+    "pinned",
+    "pinned bytes",
+    "pinned %",
+];
 
 /// The tables of a process, ready to print; ends without a newline.
 ///
@@ -50,21 +103,7 @@ fn header(process: &Process) -> Table {
 /// Sums and extremes over all collections and by generation.
 fn rollup(process: &Process) -> Table {
     let mut table = empty();
-    table.set_header([
-        "gen",
-        "count",
-        "max pause, ms",
-        "mean pause",
-        "total pause",
-        "max suspend",
-        "max peak, MB",
-        "mean after, MB",
-        "allocated, MB",
-        "max MB/s",
-        "alloc MB/ms paused",
-        "promoted, MB",
-        "induced",
-    ]);
+    table.set_header(ROLLUP_COLUMNS);
     table.add_row(rollup_row("all", &process.all, process.all.total_allocated));
     for (number, generation) in process.generations.iter().enumerate() {
         // PerfView divides all that was allocated by the pauses of one generation.
@@ -77,19 +116,19 @@ fn rollup(process: &Process) -> Table {
     align(table)
 }
 
-fn rollup_row(name: &str, rollup: &Rollup, allocated: f64) -> [String; 13] {
+pub(super) fn rollup_row(name: &str, rollup: &Rollup, allocated: f64) -> [String; 13] {
     [
         name.to_owned(),
         rollup.count.to_string(),
         Grouped(rollup.max_pause, 3).to_string(),
-        Grouped(rollup.mean_pause(), 3).to_string(),
+        known(rollup.mean_pause(), 3),
         Grouped(rollup.total_pause, 3).to_string(),
         Grouped(rollup.max_suspend, 3).to_string(),
         Grouped(rollup.max_peak, 3).to_string(),
-        Grouped(rollup.mean_after(), 3).to_string(),
+        known(rollup.mean_after(), 3),
         Grouped(rollup.total_allocated, 3).to_string(),
         Grouped(rollup.max_rate, 3).to_string(),
-        Grouped(allocated / rollup.total_pause, 3).to_string(),
+        known(allocated / rollup.total_pause, 3),
         Grouped(rollup.total_promoted, 3).to_string(),
         rollup.induced.to_string(),
     ]
@@ -109,45 +148,12 @@ fn collections(process: &Process) -> io::Result<Table> {
     let mut table = empty();
     let left_out = process.all.count as usize - rows.len();
     let first = if left_out == 0 { "gc".to_owned() } else { format!("gc ({left_out} before)") };
-    let figures = [
-        "pause start, ms",
-        "reason",
-        "gen",
-        "suspend, ms",
-        "pause, ms",
-        "pause %",
-        "alloc, MB",
-        "MB/s",
-        "peak, MB",
-        "after, MB",
-        "ratio",
-        "promoted, MB",
-        "gen0, MB",
-        "surv %",
-        "frag %",
-        "gen1, MB",
-        "surv %",
-        "frag %",
-        "gen2, MB",
-        "surv %",
-        "frag %",
-        "LOH, MB",
-        "surv %",
-        "frag %",
-        "POH, MB",
-        "surv %",
-        "frag %",
-        "fin. surv., MB",
-        "pinned",
-        "pinned bytes",
-        "pinned %",
-    ];
-    table.set_header(std::iter::once(first.as_str()).chain(figures));
+    table.set_header(std::iter::once(first.as_str()).chain(COLUMNS.into_iter().skip(1)));
     table.add_rows(rows);
     Ok(align(table))
 }
 
-fn row(collection: &Collection, figures: &Figures) -> Vec<String> {
+pub(super) fn row(collection: &Collection, figures: &Figures) -> Vec<String> {
     let after = collection.after_mb();
     let stats = collection.stats.as_ref();
     let mut row = vec![

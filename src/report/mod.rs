@@ -11,6 +11,8 @@ pub mod collections;
 pub mod flexowriter;
 pub mod json;
 mod ledger;
+#[cfg(feature = "readers")]
+pub mod page;
 mod pauses;
 pub mod table;
 
