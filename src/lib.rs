@@ -56,6 +56,8 @@ mod collector;
 pub mod debugger;
 pub mod events;
 pub mod formats;
+#[cfg(feature = "readers")]
+pub mod gcstats;
 mod heap;
 mod os;
 #[cfg(feature = "report")]

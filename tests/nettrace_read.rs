@@ -1,45 +1,445 @@
-//! Traces of real runtimes and made by hand, read to their end.
+//! Traces of real runtimes, traces made by hand, and random ones written by an encoder of the tests', read to their end.
 
-use std::collections::BTreeMap;
+mod nettrace_support;
 
+use std::collections::{BTreeMap, HashMap};
+
+use nettrace_support::{
+    Block, Drops, Event, FORMS, Form, Record, Seen, Type, file, index_of, read, read_in_file_order,
+};
+use proptest::prelude::*;
+use proptest::sample::Index;
 use rstest::rstest;
-use stopworld::formats::nettrace::{NetEvent, Reader, Summary, TraceInfo, Visitor};
+use stopworld::formats::nettrace::{Container, EventType, Interest, Label, NetEvent, Reader, Utc, Visitor};
 
-#[derive(Default)]
-struct Counts {
-    trace: Option<TraceInfo>,
-    by_kind: BTreeMap<(String, u32), u64>,
-    times: Vec<i64>,
+/// How many events and types each file has was counted by a script that knows no more than the layout of version 4.
+#[rstest]
+#[case("tiny", Container::V4, 2, 1)]
+#[case("handmade-v4-3gcs", Container::V4, 34, 15)]
+#[case("handmade-v6-3gcs", Container::V6, 34, 15)]
+#[case("gcapp-3.1-gc-info", Container::V4, 1081, 22)]
+#[case("gcapp-3.1-collect-default", Container::V4, 750, 34)]
+#[case("gcapp-3.1-gcheap-all", Container::V4, 2695, 30)]
+fn a_trace_is_read_to_its_end(
+    #[case] name: &str,
+    #[case] container: Container,
+    #[case] events: usize,
+    #[case] types: usize,
+) {
+    let bytes = std::fs::read(format!("tests/fixtures/nettrace/{name}.nettrace")).unwrap();
+    let (record, summary) = read(&bytes);
+    assert_eq!((summary.damage, summary.ended_orderly, summary.late, summary.steps_back), (None, true, 0, 0));
+    assert_eq!((summary.lost, summary.bytes), (0, bytes.len() as u64));
+    assert_eq!(record.trace.unwrap().container, container);
+    assert!(record.events.is_sorted_by_key(|event| event.time));
+    assert_eq!((summary.events, record.events.len(), record.types.len()), (events as u64, events, types));
+    // The same events, in whatever order they are asked for and however the file comes.
+    let mut by_place = record.events.clone();
+    by_place.sort_by_key(|event| event.offset);
+    assert_eq!(read_in_file_order(&bytes).0.events, by_place);
+    let mut dropped = Record::default();
+    let summary_of_drops = Reader::new(Drops(&bytes)).with_stacks().read(&mut dropped);
+    assert_eq!((summary_of_drops, dropped.events), (summary, record.events));
 }
 
-impl Visitor for Counts {
-    fn trace(&mut self, trace: &TraceInfo) {
-        self.trace = Some(trace.clone());
-    }
-
-    fn event(&mut self, event: &NetEvent<'_>) {
-        *self.by_kind.entry((event.kind.provider.clone(), event.kind.event)).or_default() += 1;
-        self.times.push(event.time);
-    }
-}
-
-fn read(path: &str) -> (Counts, Summary) {
-    let mut counts = Counts::default();
-    let summary = Reader::new(std::fs::File::open(path).unwrap()).read(&mut counts);
-    (counts, summary)
+#[test]
+fn the_smallest_file_says_what_the_sheet_says() {
+    let (record, _) = read(&std::fs::read("tests/fixtures/nettrace/tiny.nettrace").unwrap());
+    let trace = record.trace.unwrap();
+    let start = Utc { year: 2026, month: 1, day_of_week: 3, day: 7, hour: 12, ..Utc::default() };
+    assert_eq!((trace.start, trace.start_ticks, trace.ticks_per_second), (start, 1000, 1_000_000_000));
+    assert_eq!((trace.pointer_bytes, trace.process_id, trace.processors), (8, 7, 4));
+    assert_eq!(start.since_1970_ns(), Some(1_767_787_200_000_000_000));
+    let [one, two] = &record.events[..] else { panic!("{:?}", record.events) };
+    assert_eq!((one.time, one.thread, one.sequence, one.processor, one.offset), (2000, 77, 1, Some(1), 0x134));
+    assert_eq!((two.time, two.thread, two.sequence, two.offset), (2300, 77, 2, 0x147));
+    assert_eq!(
+        (&one.payload[..], &two.payload[..]),
+        (&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0][..], &[2, 0, 0, 0, 1, 0, 0, 0, 0, 0][..])
+    );
+    assert_eq!(trace.milliseconds(one.time), 0.001);
 }
 
 #[rstest]
-#[case("tiny", 2, 0)]
-#[case("handmade-v4-3gcs", 34, 0)]
-#[case("handmade-v6-3gcs", 34, 0)]
-#[case("gcapp-3.1-gc-info", 0, 0)]
-#[case("gcapp-3.1-collect-default", 0, 0)]
-#[case("gcapp-3.1-gcheap-all", 0, 0)]
-fn a_trace_is_read_to_its_end(#[case] name: &str, #[case] events: u64, #[case] lost: u64) {
-    let (counts, summary) = read(&format!("tests/fixtures/nettrace/{name}.nettrace"));
-    println!("{:?} {summary:?} {:#?}", counts.trace, counts.by_kind);
-    assert_eq!((summary.damage, summary.ended_orderly, summary.late), (None, true, 0));
-    assert_eq!((summary.events, summary.lost), (events, lost));
-    assert!(counts.times.is_sorted());
+#[case(Utc { year: 1970, month: 1, day: 1, ..Utc::default() }, Some(0))]
+#[case(Utc { year: 2000, month: 2, day: 29, hour: 23, minute: 59, second: 59, millisecond: 999, ..Utc::default() }, Some(951_868_799_999_000_000))]
+#[case(Utc { year: 1969, month: 12, day: 31, ..Utc::default() }, Some(-86_400_000_000_000))]
+#[case(Utc { year: 2000, month: 13, day: 1, ..Utc::default() }, None)]
+#[case(Utc { year: 2000, month: 0, day: 1, ..Utc::default() }, None)]
+#[case(Utc { year: u16::MAX, month: 1, day: 1, ..Utc::default() }, None)]
+fn moments_have_a_time_if_there_is_one(#[case] utc: Utc, #[case] expected: Option<i64>) {
+    assert_eq!(utc.since_1970_ns(), expected);
+}
+
+/// The handmade files hold the same events in the two containers.
+#[test]
+fn both_containers_tell_the_same() {
+    let events = |name: &str| {
+        let (record, _) = read(&std::fs::read(format!("tests/fixtures/nettrace/{name}.nettrace")).unwrap());
+        let types = record.types;
+        let name = |event: &Seen| {
+            let kind = types.iter().find(|kind| kind.id == event.kind).unwrap();
+            (kind.provider.clone(), kind.event, kind.version)
+        };
+        record
+            .events
+            .iter()
+            .map(|event| (name(event), event.time, event.thread, event.sequence, event.payload.clone()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(events("handmade-v4-3gcs"), events("handmade-v6-3gcs"));
+}
+
+fn kind(id: u32) -> Type {
+    Type {
+        id,
+        provider: format!("Provider{}", id % 2),
+        event: 10 * id,
+        name: format!("N\u{e4}me {id}"),
+        version: id % 4,
+        level: id % 6,
+        keywords: 1 << id,
+        opcode: (id % 3 == 0).then_some(id as u8),
+        fields: vec![("first".into(), 10), ("second".into(), 18)],
+    }
+}
+
+fn event(thread: u64, sequence: u32, time: i64) -> Event {
+    Event { kind: 1, sequence, thread, capture: thread, time, sorted: true, ..Event::default() }
+}
+
+fn introduced(threads: &[u64]) -> Block {
+    let row = |&thread: &u64| (index_of(thread), format!("thread {thread}"), 1000 + thread, thread);
+    Block::Threads(threads.iter().map(row).collect())
+}
+
+/// A file with this, whatever is needed before it added.
+fn around(form: Form, blocks: &[Block]) -> Vec<u8> {
+    let mut all = vec![Block::Types(vec![kind(1)])];
+    if form.is_v6() {
+        all.insert(0, introduced(&[2, 4, 6]));
+    }
+    all.extend_from_slice(blocks);
+    file(form, 8, &all)
+}
+
+#[rstest]
+fn descriptions_say_all_that_was_written(#[values(Form::V4, Form::V4Fixed, Form::V6, Form::V6Fixed)] form: Form) {
+    let kinds: Vec<Type> = (1..7).map(kind).collect();
+    let (record, summary) = read(&file(form, 4, &[Block::Types(kinds.clone())]));
+    assert_eq!(summary.damage, None);
+    assert_eq!(record.trace.unwrap().pointer_bytes, 4);
+    for (ours, written) in record.types.iter().zip(&kinds) {
+        let read = Type {
+            id: ours.id,
+            provider: ours.provider.clone(),
+            event: ours.event,
+            name: ours.name.clone(),
+            version: ours.version,
+            level: ours.level,
+            keywords: ours.keywords,
+            opcode: ours.opcode,
+            fields: written.fields.clone(),
+        };
+        assert_eq!(read, *written);
+        let names: Vec<&str> = ours.fields.iter().map(|field| &*field.name).collect();
+        assert_eq!(names, ["first", "second"]);
+        assert_eq!(ours.message.is_some() && ours.provider_guid == Some([9; 16]), form.is_v6());
+    }
+    assert_eq!(record.types.len(), kinds.len());
+}
+
+/// Who is lost, by the numbers.
+#[rstest]
+#[case::none(&[1, 2, 3], Some(3), [0, 0], 0)]
+#[case::between(&[1, 2, 5], None, [2, 2], 0)]
+#[case::at_the_end(&[1, 2, 3], Some(8), [5, 5], 0)]
+#[case::before_the_first(&[4, 5], Some(5), [0, 3], 0)]
+#[case::all(&[], Some(9), [0, 9], 0)]
+#[case::over_the_end_of_the_numbers(&[u32::MAX - 1, u32::MAX, 0, 1], Some(1), [0, 0], 1)]
+#[case::back(&[5, 3, 4], None, [0, 4], 1)]
+fn losses_are_what_the_numbers_say(
+    #[case] sequences: &[u32],
+    #[case] point: Option<u32>,
+    #[case] lost: [u64; 2],
+    #[case] steps_back: u64,
+    #[values(Form::V4, Form::V6, Form::V4Fixed, Form::V6Fixed)] form: Form,
+) {
+    let events = sequences.iter().enumerate().map(|(time, &sequence)| event(4, sequence, time as i64)).collect();
+    let mut blocks = vec![Block::Events(events)];
+    blocks.extend(point.map(|sequence| Block::Point(100, 0, vec![(4, sequence)])));
+    let (record, summary) = read(&around(form, &blocks));
+    let lost = lost[usize::from(form.is_v6())];
+    assert_eq!((summary.lost, summary.damage), (lost, None));
+    assert_eq!(
+        record
+            .lost
+            .iter()
+            .map(|&(thread, count)| {
+                assert_eq!(thread, 4);
+                count
+            })
+            .sum::<u64>(),
+        lost
+    );
+    assert_eq!(summary.lost_by_thread.get(&4).copied().unwrap_or_default(), lost);
+    // A thread of version 6 begins with 0, so that a first number in the upper half is a step back.
+    let steps_back = match (sequences.first(), form.is_v6()) {
+        (Some(first), false) if *first > 1 << 31 => steps_back - 1,
+        _ => steps_back,
+    };
+    assert_eq!(summary.steps_back, steps_back);
+}
+
+/// In version 4 a thread whose last number is 0 is a new one with an old id.
+#[test]
+fn a_thread_id_that_is_used_again_has_lost_nothing() {
+    let blocks =
+        [Block::Events(vec![event(4, 1, 1)]), Block::Point(5, 0, vec![(4, 0)]), Block::Events(vec![event(4, 7, 10)])];
+    let (_, summary) = read(&around(Form::V4, &blocks));
+    assert_eq!((summary.lost, summary.steps_back), (0, 1));
+}
+
+#[test]
+fn a_thread_that_ended_tells_of_its_losses_and_its_index_is_free() {
+    let blocks = [
+        Block::Events(vec![Event { sorted: false, ..event(4, 1, 1) }]),
+        Block::Ended(vec![(index_of(4), 3)]),
+        Block::Threads(vec![(index_of(4), "again".into(), 8, 44)]),
+        Block::Events(vec![Event { sorted: false, ..event(4, 1, 2) }]),
+    ];
+    let (record, summary) = read(&around(Form::V6, &blocks));
+    assert_eq!((summary.lost, summary.damage), (2, None));
+    let threads: Vec<_> = record.events.iter().map(|event| (event.thread, event.process)).collect();
+    assert_eq!(threads, [(4, 1004), (44, 8)]);
+    assert_eq!(record.threads.last().unwrap(), &(index_of(4), 44, 8, "again".to_owned()));
+}
+
+#[rstest]
+fn stacks_are_those_of_their_part_of_the_file(
+    #[values(Form::V4, Form::V6)] form: Form,
+    #[values(4, 8)] pointer_bytes: u8,
+) {
+    let stack = |addresses: &[u64]| -> Vec<u8> {
+        addresses.iter().flat_map(|address| address.to_le_bytes()[..usize::from(pointer_bytes)].to_vec()).collect()
+    };
+    let with = |stack, sequence, time| Event { stack, sorted: false, ..event(4, sequence, time) };
+    let blocks = [
+        introduced(&[4]),
+        Block::Types(vec![kind(1)]),
+        Block::Stacks(1, vec![stack(&[1, 2, 3]), stack(&[]), stack(&[0xFFFF_FFF0])]),
+        Block::Events(vec![with(1, 1, 1), with(2, 2, 2), with(3, 3, 3), with(4, 4, 4), with(0, 5, 5)]),
+        Block::Point(6, 0, vec![]),
+        Block::Stacks(1, vec![stack(&[7])]),
+        Block::Events(vec![with(1, 6, 7), with(2, 7, 8)]),
+    ];
+    let blocks = if form.is_v6() { &blocks[..] } else { &blocks[1..] };
+    let (record, summary) = read(&file(form, pointer_bytes, blocks));
+    assert_eq!(summary.damage, None);
+    let stacks: Vec<Vec<u64>> = record.events.into_iter().map(|event| event.addresses).collect();
+    let expected: [&[u64]; 7] = [&[1, 2, 3], &[], &[0xFFFF_FFF0], &[], &[], &[7], &[]];
+    assert_eq!(stacks, expected);
+}
+
+#[derive(Default)]
+struct Labelled(Vec<(Vec<String>, u32, u64, u32, Option<u8>, [u8; 16])>);
+
+impl Visitor for Labelled {
+    fn event(&mut self, event: &NetEvent<'_>) {
+        let labels = event.labels.into_iter().map(|label: Label<'_>| format!("{label:?}")).collect();
+        self.0.push((labels, event.version(), event.keywords(), event.level(), event.opcode(), event.activity));
+    }
+}
+
+#[test]
+fn labels_are_shown_and_replace_what_the_type_says() {
+    let mut all = vec![vec![1]];
+    all[0].extend([7; 16]);
+    all[0].extend([4, 1, 2, 3, 4, 5, 6, 7, 8, 5, 1, b'k', 1, b'v', 6, 1, b'n', 3, 7, 99, 8]);
+    all[0].extend(0xF0u64.to_le_bytes());
+    all[0].extend([9, 1, 10 | 0x80, 42]);
+    all.push(vec![9 | 0x80, 3]);
+    let with = |labels, sequence| Event { labels, ..event(4, sequence, sequence.into()) };
+    let blocks = [
+        Block::Labels(1, all),
+        Block::Unknown(9, vec![1, 2, 3]),
+        Block::Events(vec![with(0, 1), with(1, 2), with(2, 3)]),
+        Block::Point(9, 0, vec![]),
+        Block::Events(vec![with(1, 4)]),
+    ];
+    let mut labelled = Labelled::default();
+    let summary = Reader::new(&around(Form::V6, &blocks)[..]).read(&mut labelled);
+    assert_eq!(summary.damage, None);
+    let [none, all, level, forgotten] = &labelled.0[..] else { panic!("{:?}", labelled.0) };
+    assert_eq!((none.0.len(), none.1, none.2, none.3, none.4), (0, 1, 2, 1, None));
+    assert_eq!((all.1, all.2, all.3, all.4, all.5), (42, 0xF0, 1, Some(99), [7; 16]));
+    assert_eq!(all.0[1..4], ["SpanId(578437695752307201)", "Text([107], [118])", "Number([110], -2)"]);
+    assert_eq!((level.0.len(), level.1, level.3), (1, 1, 3));
+    assert_eq!(forgotten.0.len(), 0);
+}
+
+#[test]
+fn a_sequence_point_may_let_types_and_threads_be_forgotten() {
+    let again = Type { event: 99, ..kind(1) };
+    let blocks = [
+        Block::Events(vec![event(4, 1, 1)]),
+        Block::Point(2, 3, vec![(4, 1)]),
+        Block::Threads(vec![(index_of(4), "another".into(), 9, 444)]),
+        Block::Types(vec![again]),
+        Block::Events(vec![event(4, 1, 3)]),
+    ];
+    let (record, summary) = read(&around(Form::V6, &blocks));
+    assert_eq!((summary.damage, summary.lost), (None, 0));
+    assert_eq!(record.events.iter().map(|event| event.thread).collect::<Vec<_>>(), [4, 444]);
+    assert_eq!(record.types.iter().map(|kind| (kind.index, kind.event)).collect::<Vec<_>>(), [(0, 10), (1, 99)]);
+}
+
+struct Only(u32, u64);
+
+impl Visitor for Only {
+    fn event_type(&mut self, kind: &EventType) -> Interest {
+        if kind.id == self.0 { Interest::Deliver } else { Interest::Skip }
+    }
+
+    fn event(&mut self, event: &NetEvent<'_>) {
+        assert_eq!(event.kind.id, self.0);
+        self.1 += 1;
+    }
+}
+
+#[test]
+fn what_is_not_wanted_is_counted_and_not_delivered() {
+    let blocks = [
+        Block::Types(vec![kind(2)]),
+        Block::Events(vec![event(4, 1, 1), Event { kind: 2, ..event(4, 2, 2) }, event(4, 3, 3)]),
+    ];
+    let mut only = Only(2, 0);
+    let summary = Reader::new(&around(Form::V4, &blocks)[..]).read(&mut only);
+    assert_eq!((only.1, summary.events, summary.lost), (1, 3, 0));
+}
+
+/// A trace of some threads: what each writes, how it is cut into sections, blocks and flags, and what got lost.
+#[derive(Clone, Debug)]
+struct Plan {
+    form: Form,
+    /// For each section: thread, steps of time, size of payload, whether it got lost.
+    sections: Vec<Vec<(u8, u8, u8, bool)>>,
+    /// Which of the events that may be flagged are.
+    flags: Vec<bool>,
+    /// After how many events a block ends.
+    blocks: Vec<u8>,
+    order: Vec<Index>,
+}
+
+fn plan() -> impl Strategy<Value = Plan> {
+    let step = (0..4u8, 0..5u8, prop_oneof![Just(3u8), 0..40u8], prop::bool::weighted(0.1));
+    let sections = prop::collection::vec(prop::collection::vec(step, 0..40), 1..4);
+    let flags = prop::collection::vec(any::<bool>(), 20);
+    (0..4usize, sections, flags, prop::collection::vec(1..12u8, 1..10), prop::collection::vec(any::<Index>(), 20))
+        .prop_map(|(form, sections, flags, blocks, order)| Plan { form: FORMS[form], sections, flags, blocks, order })
+}
+
+/// The file, its events in the order of the file, and the losses that its numbers tell of.
+fn written(plan: &Plan) -> (Vec<u8>, Vec<Event>, u64) {
+    let mut blocks = vec![Block::Types(vec![kind(1), kind(2), kind(3)])];
+    if plan.form.is_v6() {
+        blocks.insert(0, introduced(&[0, 2, 4, 6]));
+    }
+    let (mut all, mut lost, mut now) = (Vec::new(), 0, 0i64);
+    let mut sequences = HashMap::new();
+    // The last number of each thread that the reader knows.
+    let mut known: HashMap<u64, u32> =
+        if plan.form.is_v6() { (0..4).map(|n| (n * 2, 0)).collect() } else { HashMap::new() };
+    let mut picks = plan.order.iter().cycle();
+    let mut sizes = plan.blocks.iter().cycle();
+    for section in &plan.sections {
+        // What each thread writes, by time; then the threads take turns of any length.
+        let mut queues: BTreeMap<u64, Vec<Event>> = BTreeMap::new();
+        let mut newest = now;
+        for &(thread, step, size, is_lost) in section {
+            let thread = u64::from(thread) * 2;
+            let queue = queues.entry(thread).or_default();
+            let time = queue.last().map_or(now, |last| last.time) + i64::from(step);
+            let sequence = sequences.entry(thread).or_insert(0u32);
+            *sequence += 1;
+            newest = newest.max(time);
+            let number = (all.len() + queue.len()) as u8;
+            let mut event = Event { kind: 1 + u32::from(size % 3), ..self::event(thread, *sequence, time) };
+            event.processor = u32::from(step);
+            event.payload = vec![number; usize::from(size)];
+            event.activity = if plan.form.is_v6() { [0; 16] } else { [step; 16] };
+            if !is_lost {
+                queue.push(event);
+            }
+        }
+        let mut events = Vec::new();
+        while let Some(pick) = {
+            queues.retain(|_, queue| !queue.is_empty());
+            (!queues.is_empty()).then(|| picks.next().unwrap().index(queues.len()))
+        } {
+            let queue = queues.values_mut().nth(pick).unwrap();
+            let turn = 1 + picks.next().unwrap().index(queue.len());
+            events.extend(queue.drain(..turn));
+        }
+        let mut oldest = i64::MAX;
+        for (index, event) in events.iter_mut().enumerate().rev() {
+            event.sorted = event.time <= oldest && plan.flags[index % plan.flags.len()];
+            oldest = oldest.min(event.time);
+        }
+        for event in &events {
+            let before = known.insert(event.capture, event.sequence).unwrap_or(event.sequence - 1);
+            lost += u64::from(event.sequence - 1 - before);
+        }
+        let mut rest = &events[..];
+        while !rest.is_empty() {
+            let (block, after) = rest.split_at(rest.len().min(usize::from(*sizes.next().unwrap())));
+            blocks.push(Block::Events(block.to_vec()));
+            rest = after;
+        }
+        now = newest + 1;
+        let point: Vec<(u64, u32)> = sequences.iter().map(|(&thread, &sequence)| (thread, sequence)).collect();
+        for &(thread, sequence) in &point {
+            let before = known.insert(thread, sequence).unwrap_or(sequence);
+            lost += u64::from(sequence - before);
+        }
+        blocks.push(Block::Point(now, 0, point));
+        all.extend(events);
+    }
+    (file(plan.form, 8, &blocks), all, lost)
+}
+
+fn as_seen(event: &Event) -> (u32, u32, u64, i64, u32, [u8; 16], Vec<u8>) {
+    let Event { kind, sequence, thread, time, processor, activity, payload, .. } = event.clone();
+    (kind, sequence, thread, time, processor, activity, payload)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_written_is_read_by_time_and_nothing_else_is_lost(plan in plan()) {
+        let (bytes, written, lost) = written(&plan);
+        let (record, summary) = read(&bytes);
+        prop_assert_eq!(summary.damage, None);
+        prop_assert_eq!((summary.lost, summary.late, summary.steps_back), (lost, 0, 0));
+        let seen = |events: &[Seen]| {
+            events.iter().map(|event| (event.kind, event.sequence, event.thread, event.time, event.processor.unwrap(), event.activity, event.payload.clone())).collect::<Vec<_>>()
+        };
+        // In the order of the file, all as it was written.
+        let in_file = read_in_file_order(&bytes).0.events;
+        prop_assert_eq!(seen(&in_file), written.iter().map(as_seen).collect::<Vec<_>>());
+        // By time, the naive way; which of two events of one time goes first is left open, but a thread keeps its order.
+        let by_time = seen(&record.events);
+        prop_assert!(by_time.is_sorted_by_key(|event| event.3));
+        let sort = |mut events: Vec<_>| { events.sort_by_key(|event: &(u32, u32, u64, i64, u32, [u8; 16], Vec<u8>)| (event.3, event.2, event.1)); events };
+        prop_assert_eq!(sort(by_time.clone()), sort(written.iter().map(as_seen).collect()));
+        for thread in 0..4u64 {
+            let numbers: Vec<u32> = by_time.iter().filter(|event| event.2 == thread * 2).map(|event| event.1).collect();
+            prop_assert!(numbers.is_sorted(), "{:?}", numbers);
+        }
+        // However the file comes.
+        let mut dropped = Record::default();
+        let of_drops = Reader::new(Drops(&bytes)).with_stacks().read(&mut dropped);
+        prop_assert_eq!((of_drops, dropped.events), (summary, record.events));
+    }
 }

@@ -43,6 +43,7 @@ Try:
   stopworld run graph --trace run.mps        its events, as a telemetry stream of the Memory Pool System
   stopworld run graph --trace run.nettrace   the same for PerfView, dotnet-trace and their kin
   stopworld eventcnv -f mpsio.log --txt      a telemetry stream of the Memory Pool System, readable
+  stopworld dump app.nettrace                the events of a trace of .NET or of ours
   stopworld debug -- PROGRAM ARGUMENTS       a debugger that stops the program's world itself
 
 While it runs, Ctrl-C ends it and still prints the table; `kill -USR1` collects; `kill -USR2` brings a trace up to date.";
@@ -67,11 +68,23 @@ pub(super) enum Action {
     /// Print a telemetry stream of the Memory Pool System as text
     #[command(after_help = EVENTCNV_HELP)]
     Eventcnv(Eventcnv),
+    /// List the events of a .nettrace file
+    #[command(after_help = DUMP_HELP)]
+    Dump(Dump),
+    /// Print the collections of a .NET trace (.nettrace)
+    #[command(after_help = GCSTATS_HELP)]
+    Gcstats(Gcstats),
     /// Print the script by which gdb takes part in collections (every program carries it, too)
     GdbScript,
     /// Print the script by which lldb takes part in collections
     LldbScript,
 }
+
+const GCSTATS_HELP: &str = "\
+The figures are those of PerfView's GCStats, but for some that PerfView has wrong; the documentation of the module gcstats \
+lists them. Times are milliseconds, MB are millions of bytes.
+
+Exit code: 0, 1 if the trace is damaged (what could be read of it is reported) or can't be read, 2 if the arguments are wrong.";
 
 const RUN_HELP: &str = "\
 Without --seconds and --collections the workload does its work once. Sizes are bytes, or a number with k, m, g or t \
@@ -192,6 +205,44 @@ Exit code: 0 if the stream could be read to its end, 1 if not or if the argument
 closed.";
 
 #[derive(Debug, Args)]
+pub(super) struct Gcstats {
+    /// The trace; `-` is standard input
+    #[arg(value_name = "FILE")]
+    pub(super) file: PathBuf,
+
+    /// A line per collection, as PerfView exports it
+    #[arg(long, group = "gcstats_form")]
+    pub(super) csv: bool,
+
+    /// A line per collection with the figures of each generation, as PerfView exports it
+    #[arg(long, group = "gcstats_form")]
+    pub(super) pergen_csv: bool,
+
+    /// All that is known of each collection, as PerfView exports it
+    #[arg(long, group = "gcstats_form")]
+    pub(super) xml: bool,
+
+    /// A page for a browser that needs nothing but itself
+    #[arg(long, group = "gcstats_form")]
+    pub(super) html: bool,
+
+    /// The process, if the trace has several
+    #[arg(long, value_name = "PID")]
+    pub(super) process: Option<u64>,
+
+    /// PerfView's figures also where they are wrong
+    #[arg(long)]
+    pub(super) like_perfview: bool,
+}
+
+impl Gcstats {
+    /// Whether the output is for programs, and can be of one process only.
+    pub(super) fn is_export(&self) -> bool {
+        self.csv || self.pergen_csv || self.xml || self.html
+    }
+}
+
+#[derive(Debug, Args)]
 pub(super) struct Eventcnv {
     /// The stream to read; `-` is standard input [default: mpsio.log; with --cnv and --txt the environment's
     /// MPS_TELEMETRY_FILENAME comes first]
@@ -217,6 +268,44 @@ pub(super) struct Eventcnv {
     /// The same as -h
     #[arg(short = '?', action = ArgAction::HelpShort, hide = true)]
     question: Option<bool>,
+}
+
+const DUMP_HELP: &str = "\
+A line has the time in milliseconds since the trace began, provider and name, the thread and the fields, in the order of \
+time. Versions 4 to 6 of the format are read, and memory stays below 100 MiB however long the file is. What is wrong with \
+the file is told on standard error with the byte at which it is; everything that can be read is listed.
+
+Exit code: 0 if the file could be read to its end, 1 if not, 2 if the arguments are wrong, 141 if standard output was closed.";
+
+#[derive(Debug, Args)]
+pub(super) struct Dump {
+    /// The file; `-` is standard input
+    #[arg(value_name = "FILE")]
+    pub(super) file: PathBuf,
+
+    /// Only events of this provider
+    #[arg(long, value_name = "NAME")]
+    pub(super) provider: Option<String>,
+
+    /// Only events of this name (GC/Start) or number
+    #[arg(long, value_name = "NAME|ID")]
+    pub(super) event: Option<String>,
+
+    /// Only events from this time on, in milliseconds
+    #[arg(long, value_name = "MS", allow_negative_numbers = true)]
+    pub(super) from: Option<f64>,
+
+    /// Only events up to this time, in milliseconds
+    #[arg(long, value_name = "MS", allow_negative_numbers = true)]
+    pub(super) to: Option<f64>,
+
+    /// How many events of each name there are, instead of the events
+    #[arg(long)]
+    pub(super) counts: bool,
+
+    /// An object of JSON in each line
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 /// The values of `--mps-version`.

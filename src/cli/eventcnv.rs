@@ -22,7 +22,7 @@ pub(super) const USAGE: &str =
     "usage: stopworld eventcnv [-f FILE] [-S[LC] | --cnv | --txt] [--mps-version 1.0.0|2.0.0] [-h]";
 
 /// 128 and SIGPIPE's number.
-const PIPE_CLOSED: u8 = 141;
+pub(super) const PIPE_CLOSED: u8 = 141;
 
 /// `stopworld eventcnv`.
 pub(super) fn run(arguments: &Eventcnv) -> u8 {

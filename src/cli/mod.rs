@@ -9,6 +9,8 @@
 //! | `session` | the world with its listeners, and the end of a run, however it comes about |
 //! | `debug` | the debugger by ptrace: its commands, its prompt, its tables |
 //! | `eventcnv` | telemetry streams of the Memory Pool System as text |
+//! | `dump` | the events of .nettrace files, a line each |
+//! | `gcstats` | the collections of a .NET trace |
 //! | `tracing` | the trace of a run, written however the run ends |
 //! | `control` | SIGINT and SIGTERM end the run, SIGUSR1 collects, SIGUSR2 writes the trace |
 //! | `progress` | the bar on a terminal |
@@ -22,7 +24,9 @@ mod asked;
 mod complaint;
 mod control;
 mod debug;
+mod dump;
 mod eventcnv;
+mod gcstats;
 mod lisp;
 mod progress;
 mod run;
@@ -107,6 +111,8 @@ fn execute(action: Action) -> Result<u8, Failure> {
         Action::Debug(arguments) => debug::debug(&arguments),
         Action::Attach(arguments) => debug::attach(&arguments),
         Action::Eventcnv(arguments) => Ok(eventcnv::run(&arguments)),
+        Action::Dump(arguments) => Ok(dump::run(&arguments)),
+        Action::Gcstats(arguments) => gcstats::run(&arguments),
         Action::GdbScript => {
             print(scripts::GDB);
             Ok(0)

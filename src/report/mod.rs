@@ -6,9 +6,13 @@
 //! out for a terminal and [`json`] for a script. [`flexowriter`] prints each collection as it happens, in the words
 //! of the first garbage collector.
 
+#[cfg(feature = "readers")]
+pub mod collections;
 pub mod flexowriter;
 pub mod json;
 mod ledger;
+#[cfg(feature = "readers")]
+pub mod page;
 mod pauses;
 pub mod table;
 

@@ -45,6 +45,10 @@ impl<'a> Bytes<'a> {
         self.rest.is_empty()
     }
 
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     #[inline]
     pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], Stuck> {
         let (taken, rest) = self.rest.split_at_checked(count).ok_or(Stuck::Short)?;

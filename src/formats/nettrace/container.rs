@@ -130,7 +130,7 @@ impl<R: Read> Source<R> {
         self.end -= self.at;
         self.at = 0;
         if self.end == self.buffer.len() {
-            self.buffer.resize((2 * self.end).max(BUFFER), 0);
+            self.grow();
         }
         loop {
             match self.input.read(&mut self.buffer[self.end..]) {
@@ -143,6 +143,16 @@ impl<R: Read> Source<R> {
                     return Err(Damage { offset: self.base + self.end as u64, kind: DamageKind::Input(error.kind()) });
                 }
             }
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        if self.buffer.is_empty() {
+            // Zeros from the system, which costs nothing for what a small file never touches.
+            self.buffer = vec![0; BUFFER];
+        } else {
+            self.buffer.resize(2 * self.end, 0);
         }
     }
 

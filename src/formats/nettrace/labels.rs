@@ -5,6 +5,7 @@
 
 use super::bytes::{Bytes, Stuck};
 use super::damage::DamageKind;
+use super::fields::unfold;
 
 /// The labels of an event.
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,8 +68,7 @@ fn label<'a>(bytes: &mut Bytes<'a>) -> Result<(Label<'a>, bool), Stuck> {
         5 => Label::Text(word(bytes)?, word(bytes)?),
         6 => {
             let key = word(bytes)?;
-            let folded = bytes.var64()?;
-            Label::Number(key, (folded >> 1) as i64 ^ -((folded & 1) as i64))
+            Label::Number(key, unfold(bytes.var64()?))
         }
         7 => Label::Opcode(bytes.byte()?),
         8 => Label::Keywords(bytes.long()?),

@@ -36,21 +36,30 @@
 //! | `tables`, `labels` | what events refer to by number: threads, stacks, labels |
 //! | `order` | the events of many threads, by time |
 //! | `reader` | a whole file, from its first byte to a summary |
+//! | `clr` | what the payloads of the runtime's own events consist of |
+//! | `fields` | a payload, decoded by what the file says of its type |
+//! | `names` | what native events of the runtime are called, whose names are not in the file |
 //! | `damage` | what can be wrong with a file |
 //! | `bytes` | numbers and strings out of bytes that may be anything |
 
 #[cfg(feature = "readers")]
 mod bytes;
 #[cfg(feature = "readers")]
+pub mod clr;
+#[cfg(feature = "readers")]
 mod container;
 #[cfg(feature = "readers")]
 mod damage;
+#[cfg(feature = "readers")]
+pub mod fields;
 #[cfg(feature = "readers")]
 mod header;
 #[cfg(feature = "readers")]
 mod labels;
 #[cfg(feature = "readers")]
 mod metadata;
+#[cfg(feature = "readers")]
+pub mod names;
 #[cfg(feature = "readers")]
 mod order;
 #[cfg(feature = "readers")]

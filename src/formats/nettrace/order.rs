@@ -7,9 +7,9 @@
 //! 3. between two sequence points in the file there is nothing that belongs before the first or after the second.
 //!
 //! So every thread has a queue, whose first event is its oldest (1). An event without the flag goes to the end of its thread's
-//! queue. One with the flag lets go all that is older than it, taken from whichever queue has the oldest first (2), and then
-//! goes itself: it needs no queue. A sequence point lets go all (3), and so does the end. Events of one time go in the order
-//! of the file, a flagged one before those that were waiting.
+//! queue. One with the flag lets go all that is not newer than it, taken from whichever queue has the oldest first (2), and
+//! then goes itself: it needs no queue. A sequence point lets go all (3), and so does the end. Events of one time go in the
+//! order of the file.
 //!
 //! ```text
 //!   file:    A10* A15 A20   B12* B13 B14   A21* …          * flagged
@@ -164,9 +164,9 @@ impl Order {
         place as u32
     }
 
-    /// Lets go what is older than this, oldest first.
-    pub(super) fn release(&mut self, before: Option<i64>, mut each: impl FnMut(&Fixed, &[u8])) {
-        self.release_some(usize::MAX, before, &mut each);
+    /// Lets go what is not newer than this, oldest first.
+    pub(super) fn release(&mut self, until: Option<i64>, mut each: impl FnMut(&Fixed, &[u8])) {
+        self.release_some(usize::MAX, until, &mut each);
     }
 
     /// Lets go the older half, without a promise that nothing older comes.
@@ -180,10 +180,10 @@ impl Order {
         }
     }
 
-    fn release_some(&mut self, most: usize, before: Option<i64>, each: &mut impl FnMut(&Fixed, &[u8])) {
+    fn release_some(&mut self, most: usize, until: Option<i64>, each: &mut impl FnMut(&Fixed, &[u8])) {
         let mut left = most;
         while let Some(&Reverse((time, _, thread))) = self.firsts.peek()
-            && before.is_none_or(|before| time < before)
+            && until.is_none_or(|until| time <= until)
             && left > 0
         {
             self.firsts.pop();
@@ -194,7 +194,7 @@ impl Order {
                 let waiting = &self.slab[place as usize];
                 let fixed = &waiting.fixed;
                 let is_oldest = others.is_none_or(|others| (fixed.time, fixed.offset) < others);
-                if !is_oldest || before.is_some_and(|before| fixed.time >= before) {
+                if !is_oldest || until.is_some_and(|until| fixed.time > until) {
                     break;
                 }
                 let segment = &mut self.segments[waiting.segment as usize];

@@ -174,6 +174,7 @@ pub struct Summary {
     /// How often a thread's numbers went back, so that nothing can be said about losses.
     pub steps_back: u64,
     /// Events that were delivered after a newer one, because the file breaks its promises or has too many events between two.
+    /// 0 if the file's order was asked for.
     pub late: u64,
     /// Blocks of all kinds.
     pub blocks: u64,
@@ -234,7 +235,8 @@ impl<R: Read> Reader<R> {
         if let Err(damage) = read {
             reading.damaged(damage);
         }
-        Summary { blocks: file.blocks, bytes: file.offset(), ..reading.summary }
+        let late = if reading.delivery == Delivery::ByTime { reading.summary.late } else { 0 };
+        Summary { late, blocks: file.blocks, bytes: file.offset(), ..reading.summary }
     }
 }
 
@@ -565,11 +567,11 @@ impl<'v, V: Visitor> Reading<'v, V> {
         }
     }
 
-    /// Shows what has been waiting: all of it, or what is older than this.
-    fn release(&mut self, before: Option<i64>) {
+    /// Shows what has been waiting: all of it, or what is not newer than this.
+    fn release(&mut self, until: Option<i64>) {
         let (visitor, tables, newest, summary) =
             (&mut *self.visitor, &self.tables, &mut self.newest, &mut self.summary);
-        self.order.release(before, |fixed, payload| show(visitor, tables, newest, summary, fixed, payload));
+        self.order.release(until, |fixed, payload| show(visitor, tables, newest, summary, fixed, payload));
     }
 
     /// Descriptions in version 4 have the headers of events.

@@ -1,0 +1,59 @@
+//! How fast collections come out of a .NET trace: `cargo bench --bench gcstats`.
+//!
+//! The trace is made while it is read: for each collection all events that the runtime fires at level 4, and so many ticks
+//! of the allocation as the name says. What must hold is 300 MB/s on one core, and less than 100 MB of memory for a trace
+//! of 10 GB. The latter is shown at the end, for as many GB as `GCSTATS_GB` says (1 if it says nothing), with the most
+//! memory that the process ever had.
+
+#[path = "../tests/gcstats_stream/mod.rs"]
+mod gcstats_stream;
+
+use std::hint::black_box;
+use std::io::Read;
+use std::time::Instant;
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group};
+use gcstats_stream::Stream;
+use stopworld::formats::nettrace::Reader;
+use stopworld::gcstats::{Rules, analyse};
+
+fn collections(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("gcstats");
+    group.sample_size(10);
+    for ticks in [0, 40, 400] {
+        let mut trace = Vec::new();
+        Stream::new(32 << 20, ticks).read_to_end(&mut trace).expect("memory is readable");
+        group.throughput(Throughput::Bytes(trace.len() as u64));
+        group.bench_function(BenchmarkId::from_parameter(format!("{ticks} ticks")), |bencher| {
+            bencher.iter(|| black_box(analyse(Reader::new(&trace[..]), Rules::Ours).expect("files can be read")));
+        });
+    }
+    group.finish();
+}
+
+fn memory() {
+    let gigabytes: u64 = std::env::var("GCSTATS_GB").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    for ticks in [0, 40] {
+        let stream = Stream::new(gigabytes * 1_000_000_000, ticks);
+        let (bytes, expected) = (stream.bytes(), stream.collections());
+        let start = Instant::now();
+        let (processes, _) = analyse(Reader::new(stream), Rules::Ours).expect("temporary files can be read");
+        let seconds = start.elapsed().as_secs_f64();
+        assert_eq!(processes[0].all.count, expected, "collections");
+        let speed = bytes as f64 / 1e6 / seconds;
+        println!("{gigabytes} GB, {ticks} ticks: {expected} collections, {speed:.0} MB/s (limit 300)");
+    }
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
+    let most = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("VmHWM: unknown");
+    println!("{most} (limit 100 MB; the bench's own traces in memory are 34 MB of it)");
+}
+
+criterion_group!(benches, collections);
+
+fn main() {
+    if std::env::var_os("GCSTATS_GB").is_none() {
+        benches();
+        Criterion::default().configure_from_args().final_summary();
+    }
+    memory();
+}

@@ -1,0 +1,198 @@
+//! `stopworld dump`: the events of a .nettrace file, a line each.
+//!
+//! Events go to standard output; what there is to say about the file goes to standard error: what is damaged and at which
+//! byte, how many events are lost. Exit codes: 0 for a file that was read to its end, 1 for one that can't be read
+//! or is damaged (everything that can be read is listed before), 141 if whoever reads our output has seen enough.
+//!
+//! What an event's fields are called is in the file, or (the runtime's own events) in the templates; of an event of which
+//! nobody knows the fields the bytes are shown.
+
+mod payload;
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
+
+use super::FAILED;
+use super::arguments::Dump;
+use super::eventcnv::PIPE_CLOSED;
+use payload::Quoted;
+
+use crate::formats::nettrace::{EventType, Interest, NetEvent, Reader, Summary, TraceInfo, Visitor};
+
+/// `stopworld dump`.
+pub(super) fn run(arguments: &Dump) -> u8 {
+    let input: Box<dyn Read> = if arguments.file.as_os_str() == OsStr::new("-") {
+        Box::new(io::stdin().lock())
+    } else {
+        match File::open(&arguments.file) {
+            Ok(file) => Box::new(file),
+            Err(error) => {
+                say(format_args!("{} can't be opened: {error}", arguments.file.display()));
+                return FAILED;
+            }
+        }
+    };
+    let mut dumper = Dumper::new(arguments, io::stdout().lock());
+    let reader = Reader::new(input);
+    // Counts are the same in any order.
+    let summary = if arguments.counts { reader.in_file_order().read(&mut dumper) } else { reader.read(&mut dumper) };
+    match dumper.finish() {
+        Ok(()) => report(&arguments.file.display(), &summary),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => PIPE_CLOSED,
+        Err(error) => {
+            say(format_args!("the events can't be written: {error}"));
+            FAILED
+        }
+    }
+}
+
+/// Says what the reader found beside events.
+fn report(file: &dyn fmt::Display, summary: &Summary) -> u8 {
+    if summary.lost > 0 {
+        say(format_args!("{file}: {} events are lost, as the numbers of those that are there say", summary.lost));
+    }
+    if summary.steps_back > 0 {
+        say(format_args!("{file}: the numbers of events go back {} times", summary.steps_back));
+    }
+    if summary.late > 0 {
+        say(format_args!("{file}: {} events are listed behind newer ones", summary.late));
+    }
+    let Some(damage) = summary.damage else { return 0 };
+    say(format_args!("{file}, {damage}"));
+    if summary.damages > 1 {
+        say(format_args!("{file}: {} more places are damaged", summary.damages - 1));
+    }
+    FAILED
+}
+
+/// A line on standard error. If that is closed, nothing can be said.
+fn say(line: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "dump: {line}");
+}
+
+/// Lists or counts events.
+struct Dumper<'a, W: Write> {
+    arguments: &'a Dump,
+    output: BufWriter<W>,
+    trace: Option<TraceInfo>,
+    /// The titles of the types, by their index, and which row counts them.
+    titles: Vec<(String, usize)>,
+    /// How many events there are, by provider and title: types that differ in their version only are one row.
+    counts: Vec<(String, String, u64)>,
+    rows: HashMap<(String, String), usize>,
+    line: String,
+    failed: Option<io::Error>,
+}
+
+impl<'a, W: Write> Dumper<'a, W> {
+    fn new(arguments: &'a Dump, output: W) -> Dumper<'a, W> {
+        Dumper {
+            arguments,
+            output: BufWriter::with_capacity(64 << 10, output),
+            trace: None,
+            titles: Vec::new(),
+            counts: Vec::new(),
+            rows: HashMap::new(),
+            line: String::new(),
+            failed: None,
+        }
+    }
+
+    fn finish(mut self) -> io::Result<()> {
+        self.counts.retain(|&(_, _, count)| count > 0);
+        self.counts.sort();
+        for (provider, title, count) in &self.counts {
+            let line = if self.arguments.json {
+                format!("{{\"provider\":{},\"event\":{},\"count\":{count}}}\n", Quoted(provider), Quoted(title))
+            } else {
+                format!("{count:>10}  {provider}/{title}\n")
+            };
+            if let Err(error) = self.output.write_all(line.as_bytes()) {
+                self.failed.get_or_insert(error);
+                break;
+            }
+        }
+        match self.failed {
+            Some(error) => Err(error),
+            None => self.output.flush(),
+        }
+    }
+
+    fn milliseconds(&self, event: &NetEvent<'_>) -> f64 {
+        self.trace.as_ref().map_or(0.0, |trace| trace.milliseconds(event.time))
+    }
+
+    fn is_wanted(&self, milliseconds: f64) -> bool {
+        self.arguments.from.is_none_or(|from| milliseconds >= from)
+            && self.arguments.to.is_none_or(|to| milliseconds <= to)
+    }
+
+    fn print(&mut self, event: &NetEvent<'_>, milliseconds: f64) {
+        let pointer_bytes = self.trace.as_ref().map_or(8, |trace| trace.pointer_bytes);
+        let title = self.titles.get(event.kind.index as usize).map_or("", |(title, _)| title);
+        let shown = payload::shown(event, pointer_bytes);
+        self.line.clear();
+        if self.arguments.json {
+            payload::json(&mut self.line, event, title, milliseconds, &shown);
+        } else {
+            payload::text(&mut self.line, event, title, milliseconds, &shown);
+        }
+        self.line.push('\n');
+        if let Err(error) = self.output.write_all(self.line.as_bytes()) {
+            self.failed = Some(error);
+        }
+    }
+}
+
+impl<W: Write> Visitor for Dumper<'_, W> {
+    fn trace(&mut self, trace: &TraceInfo) {
+        self.trace = Some(trace.clone());
+    }
+
+    fn event_type(&mut self, kind: &EventType) -> Interest {
+        let title = kind.title().into_owned();
+        let is_provider =
+            self.arguments.provider.as_ref().is_none_or(|wanted| kind.provider.eq_ignore_ascii_case(wanted));
+        let is_event = self.arguments.event.as_ref().is_none_or(|wanted| {
+            title.eq_ignore_ascii_case(wanted)
+                || kind.name.eq_ignore_ascii_case(wanted)
+                || wanted.parse() == Ok(kind.event)
+        });
+        if !is_provider || !is_event {
+            return Interest::Skip;
+        }
+        let rows = self.counts.len();
+        let row = *self.rows.entry((kind.provider.clone(), title.clone())).or_insert(rows);
+        if row == rows {
+            self.counts.push((kind.provider.clone(), title.clone(), 0));
+        }
+        let index = kind.index as usize;
+        if index >= self.titles.len() {
+            self.titles.resize(index + 1, (String::new(), 0));
+        }
+        self.titles[index] = (title, row);
+        Interest::Deliver
+    }
+
+    fn event(&mut self, event: &NetEvent<'_>) {
+        if self.failed.is_some() {
+            return;
+        }
+        let milliseconds = self.milliseconds(event);
+        if !self.is_wanted(milliseconds) {
+            return;
+        }
+        if !self.arguments.counts {
+            return self.print(event, milliseconds);
+        }
+        let (_, row) = self.titles[event.kind.index as usize];
+        self.counts[row].2 += 1;
+    }
+
+    fn is_done(&self) -> bool {
+        self.failed.is_some()
+    }
+}

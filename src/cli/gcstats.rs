@@ -1,0 +1,94 @@
+//! `stopworld gcstats`: the collections of a .NET trace.
+//!
+//! The report goes to standard output; what there is to say about the trace goes to standard error. A trace that is
+//! damaged is reported as far as it could be read, with the byte at which it could not, and the exit code is 1.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
+
+use anyhow::Context;
+
+use super::arguments::Gcstats;
+use super::{FAILED, Failure};
+use crate::formats::nettrace::{Reader, Summary};
+use crate::gcstats::{Process, Rules, analyse};
+use crate::report::{collections, page};
+
+/// 128 and SIGPIPE's number.
+const PIPE_CLOSED: u8 = 141;
+
+/// `stopworld gcstats`.
+pub(super) fn run(arguments: &Gcstats) -> Result<u8, Failure> {
+    let name = arguments.file.display();
+    let input: Box<dyn Read> = if arguments.file.as_os_str() == "-" {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(File::open(&arguments.file).with_context(|| format!("can't open {name}"))?)
+    };
+    let rules = if arguments.like_perfview { Rules::LikePerfView } else { Rules::Ours };
+    let (processes, summary) = analyse(Reader::new(input), rules).context("a temporary file can't be read")?;
+    let code = notes(&name, &summary);
+    let processes = choose(&processes, arguments)?;
+    if processes.is_empty() {
+        eprintln!("gcstats: {name}: no .NET runtime tells of itself in it");
+        return Ok(FAILED);
+    }
+    let mut out = BufWriter::new(io::stdout().lock());
+    let written =
+        processes.iter().try_for_each(|process| write(process, arguments, &mut out)).and_then(|()| out.flush());
+    match written {
+        Ok(()) => Ok(code),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(PIPE_CLOSED),
+        Err(error) => Err(anyhow::Error::new(error).context("the report can't be written").into()),
+    }
+}
+
+/// Says what is wrong with the trace; the exit code.
+fn notes(name: &dyn std::fmt::Display, summary: &Summary) -> u8 {
+    if summary.lost > 0 {
+        eprintln!("gcstats: {name}: {} events were lost when it was recorded", summary.lost);
+    }
+    match &summary.damage {
+        Some(damage) => {
+            eprintln!("gcstats: {name}: {damage}; the report is of what comes before");
+            FAILED
+        }
+        None => 0,
+    }
+}
+
+/// The process that was asked for, or all that can be shown.
+fn choose<'a>(processes: &'a [Process], arguments: &Gcstats) -> Result<Vec<&'a Process>, Failure> {
+    let list = || {
+        let lines = processes.iter().map(|process| {
+            let identity = &process.identity;
+            format!("{} ({}, {} collections)", identity.process, identity.name(Rules::Ours), process.all.count)
+        });
+        lines.collect::<Vec<_>>().join(", ")
+    };
+    match arguments.process {
+        Some(wanted) => match processes.iter().find(|process| process.identity.process == wanted) {
+            Some(process) => Ok(vec![process]),
+            None if processes.is_empty() => Ok(Vec::new()),
+            None => Err(Failure::Usage(format!("the trace has no process {wanted}; it has {}", list()))),
+        },
+        None if arguments.is_export() && processes.len() > 1 => {
+            Err(Failure::Usage(format!("the trace has several processes, choose one with --process: {}", list())))
+        }
+        None => Ok(processes.iter().collect()),
+    }
+}
+
+fn write(process: &Process, arguments: &Gcstats, out: &mut dyn Write) -> io::Result<()> {
+    if arguments.csv {
+        process.write_csv(out)
+    } else if arguments.pergen_csv {
+        process.write_per_generation_csv(out)
+    } else if arguments.xml {
+        process.write_xml(out)
+    } else if arguments.html {
+        out.write_all(page::render(process)?.as_bytes())
+    } else {
+        writeln!(out, "{}", collections::render(process)?)
+    }
+}

@@ -1,0 +1,276 @@
+//! What a collection did: per heap and in whole, its phases, its joins, its marks.
+
+use super::template::{accessors, fields, read, templates, value_of};
+
+templates! {
+    /// A marker has finished with roots of a sort.
+    MarkWithType = Runtime [202] 0 "GC/MarkWithType" {
+        0 heap_num "HeapNum" I32;
+        0 clr_instance_id "ClrInstanceID" U16;
+        0 kind "Type" U32 as MARK_ROOT;
+        0 promoted "Promoted" I64;
+    }
+
+    /// Collecting threads wait for each other.
+    Join = Runtime [203] 0 "GC/Join" {
+        0 heap "Heap" I32;
+        0 join_time "JoinTime" U32 as JOIN_TIME;
+        0 join_type "JoinType" U32 as JOIN_TYPE;
+        1 clr_instance_id "ClrInstanceID" U16;
+        2 join_id "ID" I32;
+    }
+
+    /// What a collection did to one heap. Older versions than 3 were fired by the .NET Framework only and have another
+    /// layout.
+    PerHeapHistory = Runtime [204] 3 "GC/PerHeapHistory" {
+        3 clr_instance_id "ClrInstanceID" U16;
+        3 free_list_allocated "FreeListAllocated" Word;
+        3 free_list_rejected "FreeListRejected" Word;
+        3 end_of_seg_allocated "EndOfSegAllocated" Word;
+        3 condemned_allocated "CondemnedAllocated" Word;
+        3 pinned_allocated "PinnedAllocated" Word;
+        3 pinned_allocated_advance "PinnedAllocatedAdvance" Word;
+        3 running_free_list_efficiency "RunningFreeListEfficiency" I32;
+        3 condemn_reasons0 "CondemnReasons0" U32;
+        3 condemn_reasons1 "CondemnReasons1" U32;
+        3 compact_mechanisms "CompactMechanisms" U32;
+        3 expand_mechanisms "ExpandMechanisms" U32;
+        3 heap_index "HeapIndex" I32;
+        3 extra_gen0_commit "ExtraGen0Commit" Word;
+        3 count "Count" U32;
+        rows {
+            3 size_before "SizeBefore" Word;
+            3 free_list_before "FreeListSpaceBefore" Word;
+            3 free_objects_before "FreeObjSpaceBefore" Word;
+            3 size_after "SizeAfter" Word;
+            3 free_list_after "FreeListSpaceAfter" Word;
+            3 free_objects_after "FreeObjSpaceAfter" Word;
+            3 into "In" Word;
+            3 pinned_survivors "PinnedSurv" Word;
+            3 other_survivors "NonePinnedSurv" Word;
+            3 budget "NewAllocation" Word;
+        }
+    }
+
+    /// What a collection was, over all heaps. Times of phases, in microseconds, are those that the version has.
+    GlobalHeapHistory = Runtime [205] 0 "GC/GlobalHeapHistory" {
+        0 final_youngest_desired "FinalYoungestDesired" U64;
+        0 num_heaps "NumHeaps" I32;
+        0 condemned_generation "CondemnedGeneration" I32;
+        0 gen0_reduction_count "Gen0ReductionCount" I32;
+        0 reason "Reason" U32 as REASON;
+        0 global_mechanisms "GlobalMechanisms" U32 as MECHANISMS;
+        1 clr_instance_id "ClrInstanceID" U16;
+        2 pause_mode "PauseMode" U32 as PAUSE_MODE;
+        2 memory_pressure "MemoryPressure" I32;
+        3 condemn_reasons0 "CondemnReasons0" U32;
+        3 condemn_reasons1 "CondemnReasons1" U32;
+        4 count "Count" U32;
+        rows {
+            4 time "Time" U32;
+        }
+    }
+
+    /// A collection that somebody wants to look into generation by generation begins.
+    GenAwareBegin = Runtime [206] 0 "GC/GenAwareBegin" {
+        0 count "Count" U32;
+        0 clr_instance_id "ClrInstanceID" U16;
+    }
+
+    /// Such a collection ends.
+    GenAwareEnd = Runtime [207] 0 "GC/GenAwareEnd" {
+        0 count "Count" U32;
+        0 clr_instance_id "ClrInstanceID" U16;
+    }
+
+    /// Large objects were moved; a row per heap, times in microseconds.
+    LohCompact = Runtime [208] 0 "GC/LOHCompact" {
+        0 clr_instance_id "ClrInstanceID" U16;
+        0 count "Count" U16;
+        rows {
+            0 time_plan "TimePlan" U32;
+            0 time_compact "TimeCompact" U32;
+            0 time_relocate "TimeRelocate" U32;
+            0 padding "" Pad;
+            0 total_refs "TotalRefs" Word;
+            0 zero_refs "ZeroRefs" Word;
+        }
+    }
+
+    /// Free places and what had to fit into them, by size.
+    FitBucketInfo = Runtime [209] 0 "GC/FitBucketInfo" {
+        0 clr_instance_id "ClrInstanceID" U16;
+        0 bucket_kind "BucketKind" U16;
+        0 total_size "TotalSize" U64;
+        0 count "Count" U16;
+        rows {
+            0 index "Index" U32;
+            0 items "Count" U32;
+            0 size "Size" Word;
+        }
+    }
+}
+
+/// What a collection did to a generation of a heap; bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GenerationData {
+    /// Its size, with what was free.
+    pub size_before: i64,
+    /// Free in lists, before.
+    pub free_list_before: i64,
+    /// Free between objects, before.
+    pub free_objects_before: i64,
+    /// Its size, with what is free.
+    pub size_after: i64,
+    /// Free in lists, after.
+    pub free_list_after: i64,
+    /// Free between objects, after.
+    pub free_objects_after: i64,
+    /// What came into the generation.
+    pub into: i64,
+    /// What survived because it is pinned.
+    pub pinned_survivors: i64,
+    /// What survived otherwise.
+    pub other_survivors: i64,
+    /// What may be allocated until the next collection.
+    pub budget: i64,
+}
+
+impl GenerationData {
+    /// What the objects took before. Sums of numbers from a file wrap, as the real reader's do.
+    pub fn objects_before(&self) -> i64 {
+        self.size_before.wrapping_sub(self.free_list_before).wrapping_sub(self.free_objects_before)
+    }
+
+    /// What is free after.
+    pub fn fragmentation(&self) -> i64 {
+        self.free_list_after.wrapping_add(self.free_objects_after)
+    }
+
+    /// What the objects take after.
+    pub fn objects_after(&self) -> i64 {
+        self.size_after.wrapping_sub(self.fragmentation())
+    }
+
+    /// What survived.
+    pub fn out(&self) -> i64 {
+        self.pinned_survivors.wrapping_add(self.other_survivors)
+    }
+
+    /// Per cent of the objects that survived, cut to a whole number; 0 where there were none.
+    pub fn survival(&self) -> i64 {
+        match self.objects_before() {
+            0 => 0,
+            before => (self.out() as f64 * 100.0 / before as f64) as i64,
+        }
+    }
+
+    /// The ten numbers of a row, in the payload's order.
+    pub fn from_row(row: [u64; 10]) -> GenerationData {
+        let [size_before, free_list_before, free_objects_before, size_after, free_list_after, rest @ ..] =
+            row.map(|number| number as i64);
+        let [free_objects_after, into, pinned_survivors, other_survivors, budget] = rest;
+        GenerationData {
+            size_before,
+            free_list_before,
+            free_objects_before,
+            size_after,
+            free_list_after,
+            free_objects_after,
+            into,
+            pinned_survivors,
+            other_survivors,
+            budget,
+        }
+    }
+}
+
+impl<'a> PerHeapHistory<'a> {
+    /// The generations, as many as there are bytes for.
+    pub fn generations(&self) -> impl Iterator<Item = GenerationData> + use<'a> {
+        let PerHeapHistory { payload, .. } = *self;
+        let row_bytes = 10 * payload.pointer();
+        let (start, count) = match (self.rows_at(), self.count()) {
+            (Some(start), Some(count)) => (start, count as usize),
+            _ => (0, 0),
+        };
+        (0..count).map_while(move |row| {
+            let at = start + row * row_bytes;
+            let mut numbers = [0; 10];
+            for (index, number) in numbers.iter_mut().enumerate() {
+                *number = payload.word(at + index * payload.pointer())?;
+            }
+            Some(GenerationData::from_row(numbers))
+        })
+    }
+}
+
+impl GlobalHeapHistory<'_> {
+    /// The time of a phase in microseconds; the numbers are those of the runtime: 1 roots, 2 short weak references, 3
+    /// finalization, 4 long weak references, 5 plan, 6 relocation or sweep, 7 compaction.
+    pub fn time(&self, phase: u32) -> Option<u32> {
+        if phase >= self.count()? {
+            return None;
+        }
+        self.payload.u32(self.rows_at()? + 4 * phase as usize)
+    }
+}
+
+/// How large objects of one heap were moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LohCompaction {
+    /// Planning, µs.
+    pub plan: i32,
+    /// Moving, µs.
+    pub compact: i32,
+    /// Relocating references, µs.
+    pub relocate: i32,
+    /// References that were looked at.
+    pub references: i64,
+    /// References that were null.
+    pub nulls: i64,
+}
+
+impl<'a> LohCompact<'a> {
+    /// The heaps, as many as there are bytes for.
+    pub fn heaps(&self) -> impl Iterator<Item = LohCompaction> + use<'a> {
+        let LohCompact { payload, .. } = *self;
+        let pointer = payload.pointer();
+        let (start, count) = (4, self.count().unwrap_or(0) as usize);
+        // Three numbers of four bytes, filled up to a pointer's alignment, and two pointers.
+        let references_at = if pointer == 8 { 16 } else { 12 };
+        (0..count).map_while(move |row| {
+            let at = start + row * (references_at + 2 * pointer);
+            Some(LohCompaction {
+                plan: payload.i32(at)?,
+                compact: payload.i32(at + 4)?,
+                relocate: payload.i32(at + 8)?,
+                references: payload.word(at + references_at)? as i64,
+                nulls: payload.word(at + references_at + pointer)? as i64,
+            })
+        })
+    }
+}
+
+/// Free places, or plugs that wanted one, of a range of sizes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FitBucket {
+    /// Which range.
+    pub index: i32,
+    /// How many.
+    pub count: i32,
+    /// Their bytes.
+    pub size: i64,
+}
+
+impl<'a> FitBucketInfo<'a> {
+    /// The buckets, as many as there are bytes for.
+    pub fn buckets(&self) -> impl Iterator<Item = FitBucket> + use<'a> {
+        let FitBucketInfo { payload, .. } = *self;
+        let (start, count) = (14, self.count().unwrap_or(0) as usize);
+        (0..count).map_while(move |row| {
+            let at = start + row * (8 + payload.pointer());
+            Some(FitBucket { index: payload.i32(at)?, count: payload.i32(at + 4)?, size: payload.word(at + 8)? as i64 })
+        })
+    }
+}

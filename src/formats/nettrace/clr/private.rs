@@ -1,0 +1,158 @@
+//! The private provider: background collections from inside, pins as the collector sees them.
+
+use super::template::{accessors, fields, read, templates, value_of};
+
+templates! {
+    /// With what the collector was set up.
+    Settings = Private [2] 0 "GC/Settings" {
+        0 segment_size "SegmentSize" U64;
+        0 large_segment_size "LargeObjectSegmentSize" U64;
+        0 server "ServerGC" U32;
+        1 clr_instance_id "ClrInstanceID" U16;
+    }
+
+    /// Collecting threads wait for each other.
+    PrivateJoin = Private [6] 0 "GC/Join" {
+        0 heap "Heap" I32;
+        0 join_time "JoinTime" U32 as JOIN_TIME;
+        0 join_type "JoinType" U32 as JOIN_TYPE;
+        1 clr_instance_id "ClrInstanceID" U16;
+        2 join_id "ID" I32;
+    }
+
+    /// A heap's roots on stacks are marked.
+    PrivateMarkStackRoots = Private [7] 0 "GC/MarkStackRoots" {
+        0 heap_num "HeapNum" I32;
+        0 clr_instance_id "ClrInstanceID" U16;
+    }
+
+    /// A heap's roots in the queue of finalizers are marked.
+    PrivateMarkFinalizeQueueRoots = Private [8] 0 "GC/MarkFinalizeQueueRoots" {
+        0 heap_num "HeapNum" I32;
+        0 clr_instance_id "ClrInstanceID" U16;
+    }
+
+    /// A heap's roots in handles are marked.
+    PrivateMarkHandles = Private [9] 0 "GC/MarkHandles" {
+        0 heap_num "HeapNum" I32;
+        0 clr_instance_id "ClrInstanceID" U16;
+    }
+
+    /// A heap's roots in older generations are marked.
+    PrivateMarkCards = Private [10] 0 "GC/MarkCards" {
+        0 heap_num "HeapNum" I32;
+        0 clr_instance_id "ClrInstanceID" U16;
+    }
+
+    /// A background collection begins.
+    BackgroundBegin = Private [11] 0 "GC/BGCStart" {
+        0 clr_instance_id "ClrInstanceID" U16;
+    }
+
+    /// Its first pause ends.
+    BackgroundFirstPauseEnd = Private [12] 0 "GC/BGC1stNonCondStop" {
+        0 clr_instance_id "ClrInstanceID" U16;
+    }
+
+    /// Its first concurrent part ends.
+    BackgroundFirstConcurrentEnd = Private [13] 0 "GC/BGC1stConStop" {
+        0 clr_instance_id "ClrInstanceID" U16;
+    }
+
+    /// Its second pause begins.
+    BackgroundSecondPauseBegin = Private [14] 0 "GC/BGC2ndNonConStart" {
+        0 clr_instance_id "ClrInstanceID" U16;
+    }
+
+    /// Its second pause ends.
+    BackgroundSecondPauseEnd = Private [15] 0 "GC/BGC2ndNonConStop" {
+        0 clr_instance_id "ClrInstanceID" U16;
+    }
+
+    /// Its second concurrent part begins.
+    BackgroundSecondConcurrentBegin = Private [16] 0 "GC/BGC2ndConStart" {
+        0 clr_instance_id "ClrInstanceID" U16;
+    }
+
+    /// Its second concurrent part ends.
+    BackgroundSecondConcurrentEnd = Private [17] 0 "GC/BGC2ndConStop" {
+        0 clr_instance_id "ClrInstanceID" U16;
+    }
+
+    /// Its plan is made.
+    BackgroundPlanEnd = Private [18] 0 "GC/BGCPlanStop" {
+        0 clr_instance_id "ClrInstanceID" U16;
+    }
+
+    /// It has swept.
+    BackgroundSweepEnd = Private [19] 0 "GC/BGCSweepStop" {
+        0 clr_instance_id "ClrInstanceID" U16;
+    }
+
+    /// It has worked its mark list off.
+    BackgroundDrainMark = Private [20] 0 "GC/BGCDrainMark" {
+        0 objects "Objects" U64;
+        0 clr_instance_id "ClrInstanceID" U16;
+    }
+
+    /// It has looked again at pages that were written.
+    BackgroundRevisit = Private [21] 0 "GC/BGCRevisit" {
+        0 pages "Pages" U64;
+        0 objects "Objects" U64;
+        0 is_large "IsLarge" U32;
+        0 clr_instance_id "ClrInstanceID" U16;
+    }
+
+    /// Its mark list was too small.
+    BackgroundOverflow = Private [22] 0 "GC/BGCOverflow" {
+        0 lowest "Min" U64;
+        0 highest "Max" U64;
+        0 objects "Objects" U64;
+        0 is_large "IsLarge" U32;
+        0 clr_instance_id "ClrInstanceID" U16;
+        1 generation "GenNumber" U32;
+    }
+
+    /// An allocation waits for it.
+    BackgroundAllocWaitBegin = Private [23] 0 "GC/BGCAllocWaitStart" {
+        0 reason "Reason" U32;
+        0 clr_instance_id "ClrInstanceID" U16;
+    }
+
+    /// An allocation waits no longer.
+    BackgroundAllocWaitEnd = Private [24] 0 "GC/BGCAllocWaitStop" {
+        0 reason "Reason" U32;
+        0 clr_instance_id "ClrInstanceID" U16;
+    }
+
+    /// A full collection is near, of which the program wants to know.
+    FullNotify = Private [25] 0 "GC/FullNotify" {
+        0 generation "GenNumber" U32;
+        0 is_alloc "IsAlloc" U32;
+        0 clr_instance_id "ClrInstanceID" U16;
+    }
+
+    /// A handle holds an object.
+    PrivateSetHandle = Private [194] 0 "GC/SetGCHandle" {
+        0 handle_id "HandleID" Word;
+        0 object_id "ObjectID" Word;
+        0 kind "Kind" U32 as HANDLE;
+        0 generation "Generation" U32;
+        0 app_domain_id "AppDomainID" U64;
+        0 clr_instance_id "ClrInstanceID" U16;
+    }
+
+    /// A handle is gone.
+    PrivateDestroyHandle = Private [195] 0 "GC/DestroyGCHandle" {
+        0 handle_id "HandleID" Word;
+        0 clr_instance_id "ClrInstanceID" U16;
+    }
+
+    /// Neighbours that can't move because one of them can't.
+    PinPlug = Private [199] 0 "GC/PinPlugAtGCTime" {
+        0 start "PlugStart" Word;
+        0 end "PlugEnd" Word;
+        0 gap_before "GapBeforeSize" Word;
+        0 clr_instance_id "ClrInstanceID" U16;
+    }
+}

@@ -1,0 +1,192 @@
+//! Figures of a collection that need its neighbours: how much was allocated since the one before, how large the heap was
+//! at most.
+//!
+//! Allocation is what a generation's objects take before a collection, less what they took after the one before. Into
+//! generation 0, the large and the pinned ones only the program allocates. A collection updates the figures of the
+//! generations that it touches: after one of generation 0 the large and the pinned objects have no size "after", and
+//! theirs from before it is taken. Where histories are missing, and for the first collection of a trace, the ticks of
+//! the allocation must do.
+//!
+//! A heap is at its largest as a collection begins; a background collection may see it larger in those that run
+//! meanwhile, which are only known later. So [`peaks`] goes over all of them once, before [`Walk`] does.
+//!
+//! The sums are formed in the order in which the real reader forms them, so that they agree to the last digit.
+
+use std::io;
+
+use super::Rules;
+use super::collection::{Collection, GENERATIONS, HeapHistory, HeapStats, Kind, LARGE, PINNED, megabytes};
+use super::store::Store;
+
+/// What [`Walk`] finds out about a collection; MB unless it says something else.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// Allocated since the collection before, in generation 0.
+    pub allocated_young: f64,
+    /// Among large objects.
+    pub allocated_large: f64,
+    /// Among pinned objects.
+    pub allocated_pinned: f64,
+    /// In all.
+    pub allocated: f64,
+    /// MB per second since the collection before.
+    pub rate: f64,
+    /// Each generation as the collection began.
+    pub before: [f64; GENERATIONS],
+    /// All generations as it began.
+    pub heap_before: f64,
+    /// The heap at its largest.
+    pub peak: f64,
+    /// That by what is left after it.
+    pub peak_by_after: f64,
+    /// The pause in per cent of the time since the collection before.
+    pub pause_percent: f64,
+}
+
+/// The heap at its largest, for each background collection in order.
+pub(super) fn peaks(store: &Store, rules: Rules) -> io::Result<Vec<f64>> {
+    let mut walk = Walk::new(rules, &[]);
+    let mut peaks = Vec::new();
+    // Those whose time the next collections may lie in: which of the background, and until when.
+    let mut open: Vec<(usize, f64)> = Vec::new();
+    store.for_each(|collection| {
+        let before = walk.figures(collection).heap_before;
+        open.retain(|&(which, until)| {
+            let inside = collection.pause_start <= until;
+            if inside {
+                peaks[which] = f64::max(peaks[which], before);
+            }
+            inside
+        });
+        if collection.kind == Kind::BACKGROUND {
+            if collection.complete {
+                open.push((peaks.len(), collection.pause_start + collection.duration));
+            }
+            peaks.push(before);
+        }
+        Ok::<_, io::Error>(())
+    })?;
+    Ok(peaks)
+}
+
+/// Goes from collection to collection and looks back.
+pub(super) struct Walk<'a> {
+    rules: Rules,
+    /// What is left of the peaks of background collections.
+    peaks: &'a [f64],
+    previous: Option<Previous>,
+    /// The last known statistics, but for those of the first collection, at which the real reader never looks.
+    stats: Option<HeapStats>,
+}
+
+/// What must be known of the collection before.
+struct Previous {
+    heaps: Vec<HeapHistory>,
+    generation: i32,
+    end: f64,
+}
+
+impl<'a> Walk<'a> {
+    /// Begins before the first collection.
+    pub(super) fn new(rules: Rules, peaks: &'a [f64]) -> Walk<'a> {
+        Walk { rules, peaks, previous: None, stats: None }
+    }
+
+    /// The figures of the next collection.
+    pub(super) fn figures(&mut self, collection: &Collection) -> Figures {
+        let mut figures = Figures::default();
+        figures.before = std::array::from_fn(|generation| self.before(collection, generation));
+        figures.heap_before = figures.before.iter().fold(0.0, |sum, part| sum + part);
+        figures.peak = figures.heap_before;
+        if collection.kind == Kind::BACKGROUND
+            && let Some((peak, rest)) = self.peaks.split_first()
+        {
+            figures.peak = *peak;
+            self.peaks = rest;
+        }
+        figures.allocated_young = self.allocated(collection, 0);
+        figures.allocated_large = self.allocated(collection, LARGE);
+        figures.allocated_pinned = self.allocated(collection, PINNED);
+        figures.allocated = figures.allocated_young + figures.allocated_large + figures.allocated_pinned;
+        figures.rate = figures.allocated * 1000.0 / collection.since_last;
+        let after = collection.after_mb();
+        figures.peak_by_after = if after == 0.0 { 0.0 } else { figures.peak / after };
+        figures.pause_percent = self.pause_percent(collection);
+        self.step(collection);
+        if collection.complete { figures } else { Figures { heap_before: figures.heap_before, ..Figures::default() } }
+    }
+
+    fn step(&mut self, collection: &Collection) {
+        if collection.index > 0 && collection.stats.is_some() {
+            self.stats.clone_from(&collection.stats);
+        }
+        let previous = self.previous.get_or_insert(Previous { heaps: Vec::new(), generation: 0, end: 0.0 });
+        previous.heaps.clone_from(&collection.heaps);
+        previous.generation = collection.generation;
+        previous.end = collection.start + collection.duration;
+    }
+
+    /// A generation's size as the collection began.
+    fn before(&self, collection: &Collection, generation: usize) -> f64 {
+        if collection.has_history_of(generation) {
+            return collection.sum_mb(generation, |data| data.size_before);
+        }
+        let ticked = if generation == 0 { collection.ticked[0] } else { 0.0 };
+        if collection.index == 0 {
+            return ticked;
+        }
+        let Some(last) = &self.stats else { return 0.0 };
+        let size = match generation {
+            LARGE | PINNED => {
+                let now = collection.stats.as_ref().map_or(i64::MIN, |stats| stats.sizes[generation]);
+                last.sizes[generation].max(now)
+            }
+            _ => last.sizes[generation],
+        };
+        f64::max(megabytes(size), ticked)
+    }
+
+    fn allocated(&self, collection: &Collection, generation: usize) -> f64 {
+        let ticked = match (generation, self.rules) {
+            (0, _) => collection.ticked[0],
+            // The real reader counts the large ones again.
+            (PINNED, Rules::Ours) => collection.ticked[2],
+            _ => collection.ticked[1],
+        };
+        if generation == 0 && collection.kind == Kind::BACKGROUND {
+            return ticked;
+        }
+        let Some(previous) = &self.previous else { return ticked };
+        if collection.heaps.is_empty() || previous.heaps.is_empty() {
+            return ticked;
+        }
+        if !collection.has_history_of(generation) {
+            return 0.0;
+        }
+        collection.heaps.iter().enumerate().fold(0.0, |sum, (heap, history)| {
+            let now = history.generations.get(generation).map_or(0, |data| data.objects_before());
+            sum + now.wrapping_sub(previous.objects(heap, generation)) as f64 / 1_000_000.0
+        })
+    }
+
+    fn pause_percent(&self, collection: &Collection) -> f64 {
+        let Collection { pause, since_last, start, duration, .. } = *collection;
+        let time = if collection.kind == Kind::BACKGROUND {
+            start + duration - self.previous.as_ref().map_or(start, |previous| previous.end)
+        } else {
+            pause + since_last
+        };
+        pause * 100.0 / time
+    }
+}
+
+impl Previous {
+    /// What the objects of a generation took when that collection was over.
+    fn objects(&self, heap: usize, generation: usize) -> i64 {
+        let Some(data) = self.heaps.get(heap).and_then(|heap| heap.generations.get(generation)) else { return 0 };
+        match data.objects_after() {
+            0 if generation >= LARGE && self.generation < 1 => data.objects_before(),
+            after => after,
+        }
+    }
+}

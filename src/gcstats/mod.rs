@@ -1,0 +1,208 @@
+//! The collections of a trace, and what there is to say about them: the page that the .NET people call GCStats.
+//!
+//! ```text
+//!   events ─► Traced ──► Machine ──────► Store ─────────► Walk ───────► Rollup, exports, tables
+//!             by process  collections     final ones,      figures that
+//!                         take shape      bounded memory   need neighbours
+//! ```
+//!
+//! [`Analysis`] is a [`Visitor`]: it wants the few types of events that matter here and drops each at once, so a trace may
+//! be of any length. The figures agree with those of PerfView to the last digit (`machine` and `figures` have the rules),
+//! but for those that PerfView has wrong. With [`Rules::LikePerfView`] they are wrong in the same way, for whoever
+//! compares the two:
+//!
+//! | | here | there |
+//! |---|---|---|
+//! | a collection shorter than a tick of the clock | counts | is never over |
+//! | pinned objects by ticks of the allocation (no histories) | counted | the large ones instead, a second time |
+//! | column `Peak/After Ratio` | the ratio | always `2` |
+//! | allocated MB per ms of pause, of a generation | its own allocation | that of all generations |
+//! | suspension without an end | ends as the collection begins | ends where some other did |
+//! | a program's name in quotes | without them | with one of them |
+//!
+//! One defect can't be had: from a `HeapStats` that is shorter than its version says PerfView takes bytes of whatever lies
+//! behind it in memory. Here, what isn't there is zero.
+//!
+//! | file | part |
+//! |---|---|
+//! | `process` | what each event means for its process; the process with its results |
+//! | `machine` | from events to collections |
+//! | `collection` | a collection as its events tell of it |
+//! | `store`, `pack` | many collections in memory of a fixed size |
+//! | `figures`, `rollup` | what needs neighbours; sums and extremes |
+//! | `csv`, `pergen`, `xml`, `number` | the files that PerfView exports, and its numbers |
+
+pub mod collection;
+mod csv;
+pub mod figures;
+mod machine;
+pub mod number;
+mod pack;
+mod pergen;
+mod process;
+mod rollup;
+mod store;
+mod xml;
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+
+pub use collection::{Collection, HeapStats};
+pub use figures::Figures;
+pub use process::{Identity, Process, Settings};
+pub use rollup::Rollup;
+
+use crate::formats::nettrace::clr::{Payload, Provider};
+use crate::formats::nettrace::{Container, EventType, Interest, NetEvent, Reader, Summary, TraceInfo, Visitor};
+use process::{Event, Handler, Traced};
+
+/// Whose figures these are to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rules {
+    /// Ours: right.
+    #[default]
+    Ours,
+    /// PerfView's, with its defects.
+    LikePerfView,
+}
+
+/// The most processes of a trace that are told apart.
+const MOST_PROCESSES: usize = 1024;
+/// How many types of events are remembered with their handlers.
+const REMEMBERED: usize = 256;
+
+/// Reads a trace to its end and returns the processes with a .NET runtime, by their identifiers.
+///
+/// # Errors
+///
+/// A temporary file could not be read back. Damage of the trace is no error: it is in the summary, and the collections
+/// before it are there.
+pub fn analyse<R: Read>(input: Reader<R>, rules: Rules) -> io::Result<(Vec<Process>, Summary)> {
+    let mut analysis = Analysis::new(rules);
+    let summary = input.read(&mut analysis);
+    Ok((analysis.finish()?, summary))
+}
+
+/// Collects the collections of a trace while it is read.
+pub struct Analysis {
+    rules: Rules,
+    container: Container,
+    start_ticks: i64,
+    ticks_per_second: i64,
+    pointer_bytes: u8,
+    processes: BTreeMap<u64, Traced>,
+    /// What to do with the types of events that were seen last, each in the place of its number's last digits.
+    handlers: Box<[(u32, Option<Handler>); REMEMBERED]>,
+}
+
+impl Analysis {
+    /// An analysis that has seen nothing.
+    pub fn new(rules: Rules) -> Analysis {
+        Analysis {
+            rules,
+            container: Container::V4,
+            start_ticks: 0,
+            ticks_per_second: 1,
+            pointer_bytes: 8,
+            processes: BTreeMap::new(),
+            handlers: Box::new([(u32::MAX, None); REMEMBERED]),
+        }
+    }
+
+    /// The processes that have a runtime, by their identifiers.
+    ///
+    /// # Errors
+    ///
+    /// A temporary file could not be read back.
+    pub fn finish(self) -> io::Result<Vec<Process>> {
+        let processes = self.processes.into_values().map(|process| process.finish(self.rules));
+        processes.filter_map(io::Result::transpose).collect()
+    }
+
+    /// The process, if there are not too many of them.
+    fn process(&mut self, process: u64) -> Option<&mut Traced> {
+        if self.processes.len() >= MOST_PROCESSES && !self.processes.contains_key(&process) {
+            return None;
+        }
+        Some(self.processes.entry(process).or_insert_with(|| Traced::new(process, self.rules)))
+    }
+
+    fn handler(&mut self, kind: &EventType) -> Option<Handler> {
+        let remembered = &mut self.handlers[kind.index as usize % REMEMBERED];
+        if remembered.0 != kind.index {
+            *remembered = (kind.index, handler_of(kind));
+        }
+        remembered.1
+    }
+
+    /// Milliseconds since the trace began, as the real reader computes them; nothing happens before.
+    fn milliseconds(&self, ticks: i64) -> f64 {
+        let since = ticks.saturating_sub(self.start_ticks).max(0);
+        since as f64 * 1000.0 / self.ticks_per_second as f64
+    }
+}
+
+impl Visitor for Analysis {
+    fn trace(&mut self, trace: &TraceInfo) {
+        self.container = trace.container;
+        self.start_ticks = trace.start_ticks;
+        self.ticks_per_second = trace.ticks_per_second;
+        self.pointer_bytes = trace.pointer_bytes;
+        if self.container == Container::V4 {
+            self.process(trace.process_id.into());
+        }
+    }
+
+    fn event_type(&mut self, kind: &EventType) -> Interest {
+        // Any event of the runtime makes its process one of .NET. Where there is one process only, its type tells that.
+        let of_runtime = matches!(Provider::named(&kind.provider), Some(Provider::Runtime | Provider::Private));
+        if self.container == Container::V4 {
+            self.processes.values_mut().filter(|_| of_runtime).for_each(Traced::is_managed);
+        }
+        let wanted = handler_of(kind).is_some() || (of_runtime && self.container != Container::V4);
+        if wanted { Interest::Deliver } else { Interest::Skip }
+    }
+
+    fn event(&mut self, event: &NetEvent<'_>) {
+        let now = self.milliseconds(event.time);
+        let payload = Payload::new(event.payload, self.pointer_bytes);
+        let handler = self.handler(event.kind);
+        let is_of_pipe = Provider::named(&event.kind.provider) == Some(Provider::EventPipe);
+        let Some(process) = self.process(event.process) else { return };
+        if !is_of_pipe {
+            process.is_managed();
+        }
+        if let Some(handler) = handler {
+            handler(process, &Event { now, thread: event.thread, version: event.version(), payload });
+        }
+    }
+}
+
+/// What to do with events of a type.
+fn handler_of(kind: &EventType) -> Option<Handler> {
+    Some(match (Provider::named(&kind.provider)?, kind.event) {
+        (Provider::Runtime, 1) => Traced::start,
+        (Provider::Runtime, 2) => Traced::end,
+        (Provider::Runtime, 3) => Traced::restart_end,
+        (Provider::Runtime, 4) => Traced::heap_stats,
+        (Provider::Runtime, 8) => Traced::suspend_end,
+        (Provider::Runtime, 9) => Traced::suspend_begin,
+        (Provider::Runtime, 10) => Traced::allocation,
+        (Provider::Runtime, 33) => Traced::pinned,
+        (Provider::Runtime, 39) => Traced::dynamic,
+        (Provider::Runtime, 202) => Traced::mark,
+        (Provider::Runtime, 204) => Traced::heap_history,
+        (Provider::Runtime, 205) => Traced::global_history,
+        (Provider::Runtime, 208) => Traced::loh_compact,
+        (Provider::Runtime, 209) => Traced::fit_buckets,
+        (Provider::Private, 7) => Traced::mark_stack,
+        (Provider::Private, 8) => Traced::mark_finalize_queue,
+        (Provider::Private, 9) => Traced::mark_handles,
+        (Provider::Private, 10) => Traced::mark_cards,
+        (Provider::Private, 199) => Traced::plug,
+        (Provider::Rundown, 10) => Traced::settings,
+        (Provider::Rundown | Provider::Runtime, 187) => Traced::runtime_start,
+        (Provider::EventPipe, 1) => Traced::process_info,
+        _ => return None,
+    })
+}

@@ -1,0 +1,171 @@
+//! A collection as bytes, and back. Small numbers take few bytes; the order of the fields is the whole format, since
+//! only this process reads what it wrote.
+
+use super::collection::{Collection, GlobalHistory, HeapHistory, HeapStats, Kind, Marks, Phases, Reason};
+use crate::formats::nettrace::clr::gc::CommittedUsage;
+use crate::formats::nettrace::clr::history::{FitBucket, GenerationData, LohCompaction};
+
+/// What can be packed.
+pub(super) trait Pack: Sized {
+    fn pack(&self, to: &mut Vec<u8>);
+    fn unpack(from: &mut Unpacker<'_>) -> Self;
+}
+
+/// Packed bytes, as far as they are still to be read. What isn't there reads as zeros.
+pub(super) struct Unpacker<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Unpacker<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Unpacker<'a> {
+        Unpacker { bytes }
+    }
+
+    fn byte(&mut self) -> u8 {
+        self.bytes.split_off_first().copied().unwrap_or(0)
+    }
+}
+
+impl Pack for u64 {
+    fn pack(&self, to: &mut Vec<u8>) {
+        let mut rest = *self;
+        while rest >= 0x80 {
+            to.push(rest as u8 | 0x80);
+            rest >>= 7;
+        }
+        to.push(rest as u8);
+    }
+
+    fn unpack(from: &mut Unpacker<'_>) -> u64 {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = from.byte();
+            value |= u64::from(byte & 0x7F) << shift;
+            if byte < 0x80 {
+                break;
+            }
+        }
+        value
+    }
+}
+
+impl Pack for i64 {
+    fn pack(&self, to: &mut Vec<u8>) {
+        // Negative numbers are rare and small.
+        ((*self << 1) ^ (*self >> 63)).cast_unsigned().pack(to);
+    }
+
+    fn unpack(from: &mut Unpacker<'_>) -> i64 {
+        let value = u64::unpack(from);
+        (value >> 1).cast_signed() ^ -(value & 1).cast_signed()
+    }
+}
+
+impl Pack for i32 {
+    fn pack(&self, to: &mut Vec<u8>) {
+        i64::from(*self).pack(to);
+    }
+
+    fn unpack(from: &mut Unpacker<'_>) -> i32 {
+        i64::unpack(from) as i32
+    }
+}
+
+impl Pack for bool {
+    fn pack(&self, to: &mut Vec<u8>) {
+        to.push(u8::from(*self));
+    }
+
+    fn unpack(from: &mut Unpacker<'_>) -> bool {
+        from.byte() != 0
+    }
+}
+
+impl Pack for f64 {
+    fn pack(&self, to: &mut Vec<u8>) {
+        to.extend(self.to_le_bytes());
+    }
+
+    fn unpack(from: &mut Unpacker<'_>) -> f64 {
+        let mut bytes = [0; 8];
+        bytes.fill_with(|| from.byte());
+        f64::from_le_bytes(bytes)
+    }
+}
+
+impl<T: Pack> Pack for Option<T> {
+    fn pack(&self, to: &mut Vec<u8>) {
+        self.is_some().pack(to);
+        if let Some(value) = self {
+            value.pack(to);
+        }
+    }
+
+    fn unpack(from: &mut Unpacker<'_>) -> Option<T> {
+        bool::unpack(from).then(|| T::unpack(from))
+    }
+}
+
+impl<T: Pack> Pack for Vec<T> {
+    fn pack(&self, to: &mut Vec<u8>) {
+        (self.len() as u64).pack(to);
+        self.iter().for_each(|item| item.pack(to));
+    }
+
+    fn unpack(from: &mut Unpacker<'_>) -> Vec<T> {
+        (0..u64::unpack(from)).map(|_| T::unpack(from)).collect()
+    }
+}
+
+impl<T: Pack, const N: usize> Pack for [T; N] {
+    fn pack(&self, to: &mut Vec<u8>) {
+        self.iter().for_each(|item| item.pack(to));
+    }
+
+    fn unpack(from: &mut Unpacker<'_>) -> [T; N] {
+        std::array::from_fn(|_| T::unpack(from))
+    }
+}
+
+/// Field after field.
+macro_rules! pack {
+    ($($type:ident { $($field:tt),* $(,)? })*) => {$(
+        impl Pack for $type {
+            fn pack(&self, to: &mut Vec<u8>) {
+                // Taken apart so that no field is forgotten.
+                let $type { $($field: _),* } = self;
+                $(self.$field.pack(to);)*
+            }
+
+            fn unpack(from: &mut Unpacker<'_>) -> $type {
+                $type { $($field: Pack::unpack(from)),* }
+            }
+        }
+    )*};
+}
+
+pack! {
+    Collection {
+        index, number, kind, reason, generation, pause_start, start, duration, pause, suspend, final_pause, since_last,
+        complete, ticked, stats, global, heaps, marks, committed_before, committed_after, loh, free_buckets,
+        plug_buckets, pinned_bytes, plug_bytes,
+    }
+    Kind { 0 }
+    Reason { 0 }
+    HeapStats {
+        sizes, promoted, finalization_promoted, finalization_count, pinned_objects, sink_blocks, handles,
+    }
+    GlobalHistory {
+        final_youngest_desired, heaps, condemned_generation, gen0_reductions, reason, mechanisms, memory_pressure, phases,
+    }
+    Phases { roots, short_weak, finalization, long_weak, plan, relocate, compact, sweep }
+    HeapHistory { generations }
+    Marks { heap, times, promoted }
+    CommittedUsage { in_use, in_global_decommit, in_free, in_global_free, bookkeeping }
+    LohCompaction { plan, compact, relocate, references, nulls }
+    FitBucket { index, count, size }
+    GenerationData {
+        size_before, free_list_before, free_objects_before, size_after, free_list_after, free_objects_after, into,
+        pinned_survivors, other_survivors, budget,
+    }
+}

@@ -1,0 +1,471 @@
+//! A process in a trace: who it is, and its collections.
+
+use std::io;
+
+use super::Rules;
+use super::collection::Collection;
+use super::figures::{Figures, Walk, peaks};
+use super::machine::{Machine, Stop};
+use super::rollup::Rollup;
+use super::store::Store;
+use crate::formats::nettrace::clr::gc::{
+    AllocationTick, CommittedUsage, Dynamic, End, EndV0, PinObject, Start, StartV0, SuspendBegin, SuspendBeginV0,
+};
+use crate::formats::nettrace::clr::history::{
+    FitBucketInfo, GlobalHeapHistory, LohCompact, MarkWithType, PerHeapHistory,
+};
+use crate::formats::nettrace::clr::runtime::{GcSettings, ProcessInfo, RuntimeStart};
+use crate::formats::nettrace::clr::{Payload, Z16};
+use crate::formats::nettrace::clr::{gc, private};
+
+use super::collection::{GlobalHistory, HeapHistory, HeapStats, Kind, MOST_ROWS, Phases, Reason};
+
+/// The most generations of a heap that are kept.
+const MOST_GENERATIONS: usize = 64;
+/// The longest text that is kept.
+const LONGEST_TEXT: usize = 64 << 10;
+
+/// A process as its events tell of it, while they are read.
+pub(super) struct Traced {
+    pub(super) identity: Identity,
+    /// Whether the runtime itself has told of it, and not only the pipe.
+    managed: bool,
+    machine: Machine,
+}
+
+/// Who a process is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// Its identifier.
+    pub process: u64,
+    /// Its command line, as the runtime told it to the pipe.
+    pub command_line: Option<String>,
+    /// The command line in the runtime's own event; mostly empty.
+    pub runtime_command_line: String,
+    /// The runtime's version; four zeros if nobody told.
+    pub version: [u16; 4],
+    /// With which flags the runtime was started.
+    pub startup_flags: i32,
+    /// How the collector was set.
+    pub settings: Option<Settings>,
+    /// Heaps of the collector.
+    pub heaps: Option<i32>,
+}
+
+/// How a collector was set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are the settings'")]
+pub struct Settings {
+    pub hard_limit: i64,
+    pub loh_threshold: i64,
+    pub physical_memory: i64,
+    pub gen0_min: i64,
+    pub gen0_max: i64,
+    pub high_memory_percent: i32,
+    pub bits: u32,
+}
+
+impl Identity {
+    /// The name of the program: of the command line's first word what is behind the last separator, without `.exe` or
+    /// `.dll`. The real reader doesn't know that a first word in quotes may have spaces, and leaves a quote at its end.
+    pub fn name(&self, rules: Rules) -> String {
+        let nobody = || format!("Process({})", self.process);
+        let Some(line) = self.command_line.as_deref().filter(|line| !line.is_empty()) else { return nobody() };
+        let quoted = line.strip_prefix('"').filter(|_| rules == Rules::Ours);
+        let image = match (quoted, line.find(' ')) {
+            (Some(rest), _) => rest.split('"').next().unwrap_or(rest),
+            (None, None | Some(0)) => line,
+            (None, Some(end)) => &line[..end],
+        };
+        let file = image.rsplit(['\\', '/']).next().unwrap_or(image);
+        let extension = file
+            .rfind('.')
+            .filter(|&dot| dot > 0 && [".dll", ".exe"].iter().any(|known| file[dot..].eq_ignore_ascii_case(known)));
+        let name = &file[..extension.unwrap_or(file.len())];
+        if name.is_empty() { nobody() } else { name.to_owned() }
+    }
+
+    /// The runtime's version as reports show it.
+    pub fn version_text(&self) -> String {
+        let [major, minor, build, revision] = self.version;
+        format!("V {major}.{minor}.{build}.{revision}")
+    }
+}
+
+/// What is done with an event of a process.
+pub(super) type Handler = fn(&mut Traced, &Event<'_>);
+
+/// An event with what the handlers need.
+pub(super) struct Event<'a> {
+    /// Milliseconds since the trace began.
+    pub(super) now: f64,
+    pub(super) thread: u64,
+    pub(super) version: u32,
+    pub(super) payload: Payload<'a>,
+}
+
+impl Traced {
+    pub(super) fn new(process: u64, rules: Rules) -> Traced {
+        Traced {
+            identity: Identity { process, ..Identity::default() },
+            managed: false,
+            machine: Machine::new(rules, Store::default()),
+        }
+    }
+
+    /// The runtime in it has told of itself.
+    pub(super) fn is_managed(&mut self) {
+        self.managed = true;
+    }
+
+    /// The process with its collections; none if nothing is known of a runtime in it.
+    pub(super) fn finish(self, rules: Rules) -> io::Result<Option<Process>> {
+        if !self.managed {
+            return Ok(None);
+        }
+        let last_stats = self.machine.last_stats;
+        let store = self.machine.finish();
+        let peaks = peaks(&store, rules)?;
+        let mut process = Process {
+            identity: self.identity,
+            all: Rollup::default(),
+            generations: Default::default(),
+            detailed: false,
+            duration: 0.0,
+            rules,
+            store,
+            peaks,
+        };
+        process.roll_up(last_stats)?;
+        Ok(Some(process))
+    }
+}
+
+/// A process of a trace with its collections.
+#[derive(Debug)]
+pub struct Process {
+    /// Who it is.
+    pub identity: Identity,
+    /// Over all collections.
+    pub all: Rollup,
+    /// Over those of generations 0, 1 and 2.
+    pub generations: [Rollup; 3],
+    /// Whether any collection tells what it did to each heap.
+    pub detailed: bool,
+    /// From the first pause to the last collection's statistics, in milliseconds.
+    pub duration: f64,
+    rules: Rules,
+    store: Store,
+    peaks: Vec<f64>,
+}
+
+impl Process {
+    /// How many collections began, with those that never ended.
+    pub fn begun(&self) -> u64 {
+        self.store.count
+    }
+
+    /// By which rules the figures are.
+    pub fn rules(&self) -> Rules {
+        self.rules
+    }
+
+    /// Shows all collections in order, also those that never ended.
+    ///
+    /// # Errors
+    ///
+    /// What `each` returns; and if the file into which many collections were put can't be read.
+    pub fn for_each<E: From<io::Error>>(
+        &self,
+        mut each: impl FnMut(&Collection, &Figures) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut walk = Walk::new(self.rules, &self.peaks);
+        self.store.for_each(|collection| each(collection, &walk.figures(collection)))
+    }
+
+    /// The pauses in per cent of the process's duration.
+    pub fn pause_percent(&self) -> f64 {
+        if self.duration == 0.0 { 0.0 } else { self.all.total_pause * 100.0 / self.duration }
+    }
+
+    fn roll_up(&mut self, last_stats: f64) -> io::Result<()> {
+        let (mut all, mut generations) = (Rollup::default(), <[Rollup; 3]>::default());
+        let (mut detailed, mut first) = (false, 0.0);
+        self.for_each(|collection, figures| {
+            if collection.complete {
+                if all.count == 0 {
+                    first = collection.pause_start;
+                }
+                detailed |= !collection.heaps.is_empty();
+                all.add(collection, figures);
+                let generation = usize::try_from(collection.generation).ok();
+                if let Some(rollup) = generation.and_then(|generation| generations.get_mut(generation)) {
+                    rollup.add(collection, figures);
+                }
+            }
+            Ok::<_, io::Error>(())
+        })?;
+        self.duration = if first == 0.0 { 0.0 } else { last_stats - first };
+        (self.all, self.generations, self.detailed) = (all, generations, detailed);
+        Ok(())
+    }
+}
+
+/// What the handlers of the events do. Each takes what the payload has; an event without its first fields is none.
+impl Traced {
+    pub(super) fn start(&mut self, event: &Event<'_>) {
+        let view = Start::new(event.version, event.payload);
+        let (number, reason) = match event.version {
+            0 => {
+                let view = StartV0::new(0, event.payload);
+                (view.count(), view.reason())
+            }
+            _ => (view.count(), view.reason()),
+        };
+        let (Some(number), Some(reason)) = (number, reason) else { return };
+        let generation = view.depth().unwrap_or(0) as i32;
+        let kind = Kind(view.kind().unwrap_or(0) as i32);
+        self.machine.start(event.now, number, generation, Reason(reason as i32), kind);
+    }
+
+    pub(super) fn end(&mut self, event: &Event<'_>) {
+        let number = match event.version {
+            0 => EndV0::new(0, event.payload).count(),
+            _ => End::new(event.version, event.payload).count(),
+        };
+        if number.is_some() {
+            self.machine.end(event.now);
+        }
+    }
+
+    pub(super) fn suspend_begin(&mut self, event: &Event<'_>) {
+        let reason = match event.version {
+            0 => SuspendBeginV0::new(0, event.payload).reason().map(u32::from),
+            _ => SuspendBegin::new(event.version, event.payload).reason(),
+        };
+        if let Some(reason) = reason {
+            self.machine.suspend_begin(event.now, event.thread, Stop::of(reason));
+        }
+    }
+
+    pub(super) fn suspend_end(&mut self, event: &Event<'_>) {
+        self.machine.suspend_end(event.now, event.thread);
+    }
+
+    pub(super) fn restart_end(&mut self, event: &Event<'_>) {
+        self.machine.restart_end(event.now, event.thread);
+    }
+
+    pub(super) fn heap_stats(&mut self, event: &Event<'_>) {
+        if let Some(stats) = heap_stats(&gc::HeapStats::new(event.version, event.payload)) {
+            self.machine.heap_stats(event.now, stats);
+        }
+    }
+
+    pub(super) fn allocation(&mut self, event: &Event<'_>) {
+        let tick = AllocationTick::new(event.version, event.payload);
+        if let (Some(bytes), Some(kind)) = (tick.bytes(), tick.kind()) {
+            self.machine.allocation(kind, bytes);
+        }
+    }
+
+    pub(super) fn mark(&mut self, event: &Event<'_>) {
+        let mark = MarkWithType::new(event.version, event.payload);
+        if let (Some(heap), Some(sort), Some(bytes)) = (mark.heap_num(), mark.kind(), mark.promoted()) {
+            self.machine.mark(event.now, heap, sort, Some(bytes));
+        }
+    }
+
+    pub(super) fn mark_stack(&mut self, event: &Event<'_>) {
+        self.private_mark(event, 0);
+    }
+
+    pub(super) fn mark_finalize_queue(&mut self, event: &Event<'_>) {
+        self.private_mark(event, 1);
+    }
+
+    pub(super) fn mark_handles(&mut self, event: &Event<'_>) {
+        self.private_mark(event, 2);
+    }
+
+    pub(super) fn mark_cards(&mut self, event: &Event<'_>) {
+        self.private_mark(event, 3);
+    }
+
+    fn private_mark(&mut self, event: &Event<'_>, sort: u32) {
+        // The four have one layout.
+        if let Some(heap) = private::PrivateMarkStackRoots::new(event.version, event.payload).heap_num() {
+            self.machine.mark(event.now, heap, sort, None);
+        }
+    }
+
+    pub(super) fn global_history(&mut self, event: &Event<'_>) {
+        let Some(history) = global_history(&GlobalHeapHistory::new(event.version, event.payload)) else { return };
+        self.identity.heaps.get_or_insert(history.heaps);
+        if let Some(current) = self.machine.current() {
+            current.global = Some(history);
+        }
+    }
+
+    pub(super) fn heap_history(&mut self, event: &Event<'_>) {
+        // Older versions have another layout; and the runtime has had four generations at least, ever since.
+        let whole = 2 + 7 * 4 + (7 + 4 * 10) * event.payload.pointer();
+        if event.version < 3 || event.payload.bytes().len() < whole {
+            return;
+        }
+        let view = PerHeapHistory::new(event.version, event.payload);
+        if let Some(current) = self.machine.current()
+            && current.heaps.len() < MOST_ROWS
+        {
+            current.heaps.push(HeapHistory { generations: view.generations().take(MOST_GENERATIONS).collect() });
+        }
+    }
+
+    pub(super) fn pinned(&mut self, event: &Event<'_>) {
+        let pin = PinObject::new(event.version, event.payload);
+        if let (Some(object), Some(bytes)) = (pin.object_id(), pin.object_size()) {
+            self.machine.pinned(object, bytes as i64);
+        }
+    }
+
+    pub(super) fn plug(&mut self, event: &Event<'_>) {
+        let plug = private::PinPlug::new(event.version, event.payload);
+        if let (Some(current), Some(start), Some(end)) = (self.machine.current(), plug.start(), plug.end()) {
+            current.plug_bytes = current.plug_bytes.wrapping_add(end.wrapping_sub(start) as i64);
+        }
+    }
+
+    pub(super) fn dynamic(&mut self, event: &Event<'_>) {
+        if let Some(usage) = CommittedUsage::of(&Dynamic::new(event.version, event.payload))
+            && let Some(current) = self.machine.current()
+        {
+            match current.committed_before {
+                None => current.committed_before = Some(usage),
+                Some(_) => current.committed_after = Some(usage),
+            }
+        }
+    }
+
+    pub(super) fn loh_compact(&mut self, event: &Event<'_>) {
+        if let Some(current) = self.machine.current() {
+            let room = MOST_ROWS - current.loh.len();
+            current.loh.extend(LohCompact::new(event.version, event.payload).heaps().take(room));
+        }
+    }
+
+    pub(super) fn fit_buckets(&mut self, event: &Event<'_>) {
+        let view = FitBucketInfo::new(event.version, event.payload);
+        if let Some(current) = self.machine.current() {
+            let rows = match view.bucket_kind() {
+                Some(0) => &mut current.free_buckets,
+                Some(1) => &mut current.plug_buckets,
+                _ => return,
+            };
+            let room = MOST_ROWS - rows.len();
+            rows.extend(view.buckets().take(room));
+        }
+    }
+
+    pub(super) fn process_info(&mut self, event: &Event<'_>) {
+        if let Some(line) = ProcessInfo::new(event.version, event.payload).command_line()
+            && !line.bytes().is_empty()
+        {
+            self.identity.command_line = Some(text(line));
+        }
+    }
+
+    pub(super) fn runtime_start(&mut self, event: &Event<'_>) {
+        let view = RuntimeStart::new(event.version, event.payload);
+        let version = (view.vm_major(), view.vm_minor(), view.vm_build(), view.vm_qfe());
+        let (Some(major), Some(minor), Some(build), Some(qfe)) = version else { return };
+        let identity = &mut self.identity;
+        if identity.version[0] == 0 || qfe > 0 {
+            identity.version = [major, minor, build, qfe];
+        }
+        identity.startup_flags = view.startup_flags().unwrap_or(0) as i32;
+        if identity.runtime_command_line.is_empty() {
+            identity.runtime_command_line = view.command_line().map(text).unwrap_or_default();
+        }
+    }
+
+    pub(super) fn settings(&mut self, event: &Event<'_>) {
+        if let Some(settings) = settings(&GcSettings::new(event.version, event.payload)) {
+            self.identity.settings = Some(settings);
+        }
+    }
+}
+
+fn text(text: Z16<'_>) -> String {
+    text.chars().take(LONGEST_TEXT).collect()
+}
+
+fn heap_stats(view: &gc::HeapStats<'_>) -> Option<HeapStats> {
+    let sizes = [
+        view.generation_size0()?,
+        view.generation_size1()?,
+        view.generation_size2()?,
+        view.generation_size3()?,
+        // Before version 2 there was no heap of pinned objects.
+        view.generation_size4().unwrap_or(0),
+    ];
+    let promoted = [
+        view.total_promoted_size0()?,
+        view.total_promoted_size1()?,
+        view.total_promoted_size2()?,
+        view.total_promoted_size3()?,
+        view.total_promoted_size4().unwrap_or(0),
+    ];
+    Some(HeapStats {
+        sizes: sizes.map(|size| size as i64),
+        promoted: promoted.map(|size| size as i64),
+        finalization_promoted: view.finalization_promoted_size()? as i64,
+        finalization_count: view.finalization_promoted_count()? as i64,
+        pinned_objects: view.pinned_object_count()? as i32,
+        sink_blocks: view.sink_block_count()? as i32,
+        handles: view.gc_handle_count()? as i32,
+    })
+}
+
+fn global_history(view: &GlobalHeapHistory<'_>) -> Option<GlobalHistory> {
+    let mechanisms = view.global_mechanisms()? as i32;
+    Some(GlobalHistory {
+        final_youngest_desired: view.final_youngest_desired()? as i64,
+        heaps: view.num_heaps()?,
+        condemned_generation: view.condemned_generation()?,
+        gen0_reductions: view.gen0_reduction_count()?,
+        reason: Reason(view.reason()? as i32),
+        mechanisms,
+        memory_pressure: view.memory_pressure(),
+        phases: phases(view, mechanisms),
+    })
+}
+
+/// The times, if there are any. Background collections have only the first five (the first of all is none).
+fn phases(view: &GlobalHeapHistory<'_>, mechanisms: i32) -> Option<Phases> {
+    /// The bit of a collection that moves objects.
+    const COMPACTION: i32 = 2;
+    let time = |phase| view.time(phase).map(|time| time as i32);
+    let compacts = mechanisms & COMPACTION != 0;
+    Some(Phases {
+        roots: time(1)?,
+        short_weak: time(2)?,
+        finalization: time(3)?,
+        long_weak: time(4)?,
+        plan: time(5),
+        relocate: time(6).filter(|_| compacts),
+        compact: time(7).filter(|_| compacts),
+        sweep: time(6).filter(|_| !compacts),
+    })
+}
+
+fn settings(view: &GcSettings<'_>) -> Option<Settings> {
+    Some(Settings {
+        hard_limit: view.hard_limit()?,
+        loh_threshold: view.loh_threshold()?,
+        physical_memory: view.physical_memory()?,
+        gen0_min: view.gen0_min()?,
+        gen0_max: view.gen0_max()?,
+        high_memory_percent: view.high_memory_percent()?,
+        bits: view.bits()?,
+    })
+}

@@ -1,0 +1,203 @@
+//! The collections of a trace, for a terminal.
+//!
+//! Three tables: what the process is and what its collections cost in all, sums per generation, and a line per
+//! collection. The last one is wide, since its columns are those of PerfView's page (and one that PerfView lacks: the heap
+//! of pinned objects). A cell never wraps, so that `grep` and `awk` work on it.
+
+use std::collections::VecDeque;
+use std::io;
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+
+use crate::formats::nettrace::clr::{Enumeration, label};
+use crate::gcstats::collection::{Collection, LARGE, PINNED};
+use crate::gcstats::number::{Fixed, Grouped, GroupedInteger};
+use crate::gcstats::{Figures, Process, Rollup, Rules};
+
+/// The most collections that are shown, as on PerfView's page.
+pub(super) const MOST_ROWS: usize = 1000;
+
+/// The columns of the sums and extremes.
+pub(super) const ROLLUP_COLUMNS: [&str; 13] = [
+    "gen",
+    "count",
+    "max pause, ms",
+    "mean pause",
+    "total pause",
+    "max suspend",
+    "max peak, MB",
+    "mean after, MB",
+    "allocated, MB",
+    "max MB/s",
+    "alloc MB/ms paused",
+    "promoted, MB",
+    "induced",
+];
+
+/// The columns of the collections.
+pub(super) const COLUMNS: [&str; 32] = [
+    "gc",
+    "pause start, ms",
+    "reason",
+    "gen",
+    "suspend, ms",
+    "pause, ms",
+    "pause %",
+    "alloc, MB",
+    "MB/s",
+    "peak, MB",
+    "after, MB",
+    "ratio",
+    "promoted, MB",
+    "gen0, MB",
+    "surv %",
+    "frag %",
+    "gen1, MB",
+    "surv %",
+    "frag %",
+    "gen2, MB",
+    "surv %",
+    "frag %",
+    "LOH, MB",
+    "surv %",
+    "frag %",
+    "POH, MB",
+    "surv %",
+    "frag %",
+    "fin. surv., MB",
+    "pinned",
+    "pinned bytes",
+    "pinned %",
+];
+
+/// The tables of a process, ready to print; ends without a newline.
+///
+/// # Errors
+///
+/// The file into which many collections were put can't be read.
+pub fn render(process: &Process) -> io::Result<String> {
+    let name = process.identity.name(process.rules());
+    let tables = [header(process), rollup(process), collections(process)?];
+    let tables: Vec<String> = tables.iter().map(Table::to_string).collect();
+    Ok(format!("{name}, process {}\n{}", process.identity.process, tables.join("\n")))
+}
+
+fn header(process: &Process) -> Table {
+    let Process { identity, all, .. } = process;
+    let mut table = empty();
+    let line = identity.command_line.as_deref().filter(|line| !line.is_empty());
+    table.add_row(["command line", line.unwrap_or("not told")]);
+    table.add_row(["runtime version", &identity.version_text()]);
+    table.add_row(["startup flags", &label(Enumeration::StartupFlags, identity.startup_flags)]);
+    table.add_row(["heaps", &identity.heaps.map_or("not told".to_owned(), |heaps| heaps.to_string())]);
+    let unfinished = process.begun() - all.count;
+    let unfinished = if unfinished == 0 { String::new() } else { format!(", and {unfinished} without an end") };
+    table.add_row(["collections", &format!("{}{unfinished}", all.count)]);
+    table.add_row(["allocated", &format!("{} MB", Grouped(all.total_allocated, 3))]);
+    let percent = Fixed(process.pause_percent(), 1);
+    table.add_row(["paused", &format!("{} ms, {percent} % of the time", Grouped(all.total_pause, 4))]);
+    table.add_row(["largest heap", &format!("{} MB", Grouped(all.max_peak, 3))]);
+    table
+}
+
+/// Sums and extremes over all collections and by generation.
+fn rollup(process: &Process) -> Table {
+    let mut table = empty();
+    table.set_header(ROLLUP_COLUMNS);
+    table.add_row(rollup_row("all", &process.all, process.all.total_allocated));
+    for (number, generation) in process.generations.iter().enumerate() {
+        // PerfView divides all that was allocated by the pauses of one generation.
+        let allocated = match process.rules() {
+            Rules::Ours => generation.total_allocated,
+            Rules::LikePerfView => process.all.total_allocated,
+        };
+        table.add_row(rollup_row(&number.to_string(), generation, allocated));
+    }
+    align(table)
+}
+
+pub(super) fn rollup_row(name: &str, rollup: &Rollup, allocated: f64) -> [String; 13] {
+    [
+        name.to_owned(),
+        rollup.count.to_string(),
+        Grouped(rollup.max_pause, 3).to_string(),
+        known(rollup.mean_pause(), 3),
+        Grouped(rollup.total_pause, 3).to_string(),
+        Grouped(rollup.max_suspend, 3).to_string(),
+        Grouped(rollup.max_peak, 3).to_string(),
+        known(rollup.mean_after(), 3),
+        Grouped(rollup.total_allocated, 3).to_string(),
+        Grouped(rollup.max_rate, 3).to_string(),
+        known(allocated / rollup.total_pause, 3),
+        Grouped(rollup.total_promoted, 3).to_string(),
+        rollup.induced.to_string(),
+    ]
+}
+
+fn collections(process: &Process) -> io::Result<Table> {
+    let mut rows = VecDeque::new();
+    process.for_each(|collection, figures| {
+        if collection.complete {
+            if rows.len() == MOST_ROWS {
+                rows.pop_front();
+            }
+            rows.push_back(row(collection, figures));
+        }
+        Ok::<_, io::Error>(())
+    })?;
+    let mut table = empty();
+    let left_out = process.all.count as usize - rows.len();
+    let first = if left_out == 0 { "gc".to_owned() } else { format!("gc ({left_out} before)") };
+    table.set_header(std::iter::once(first.as_str()).chain(COLUMNS.into_iter().skip(1)));
+    table.add_rows(rows);
+    Ok(align(table))
+}
+
+pub(super) fn row(collection: &Collection, figures: &Figures) -> Vec<String> {
+    let after = collection.after_mb();
+    let stats = collection.stats.as_ref();
+    let mut row = vec![
+        collection.number.to_string(),
+        Grouped(collection.pause_start, 3).to_string(),
+        label(Enumeration::Reason, collection.reason.0),
+        collection.generation_name(),
+        Grouped(collection.suspend, 3).to_string(),
+        Grouped(collection.pause, 3).to_string(),
+        Grouped(figures.pause_percent, 1).to_string(),
+        Grouped(figures.allocated, 3).to_string(),
+        Grouped(figures.rate, 2).to_string(),
+        Grouped(figures.peak, 3).to_string(),
+        Grouped(after, 3).to_string(),
+        Grouped(figures.peak / after, 2).to_string(),
+        Grouped(collection.promoted_mb(), 3).to_string(),
+    ];
+    for generation in [0, 1, 2, LARGE, PINNED] {
+        row.push(Grouped(collection.size_after_mb(generation), 3).to_string());
+        row.push(known(collection.survival_percent(generation), 0));
+        row.push(known(collection.fragmentation_percent(generation), 2));
+    }
+    row.push(stats.map_or(String::new(), |stats| Grouped(stats.finalization_promoted as f64 / 1e6, 2).to_string()));
+    row.push(stats.map_or(String::new(), |stats| stats.pinned_objects.to_string()));
+    let pinned = (collection.pinned_bytes != 0).then(|| GroupedInteger(collection.pinned_bytes).to_string());
+    row.push(pinned.unwrap_or_default());
+    row.push(collection.pinned_percent().map(|percent| percent.to_string()).unwrap_or_default());
+    row
+}
+
+/// A number, or nothing where there is none.
+fn known(value: f64, decimals: usize) -> String {
+    if value.is_nan() { String::new() } else { Grouped(value, decimals).to_string() }
+}
+
+fn align(mut table: Table) -> Table {
+    for column in table.column_iter_mut() {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn empty() -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
+    table
+}

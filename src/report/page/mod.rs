@@ -1,0 +1,104 @@
+//! The collections of a trace as one page for a browser.
+//!
+//! The page needs nothing but itself: styles, pictures and the little script are in it, so it can be kept beside the
+//! trace or sent to somebody. Its colours follow the reader's choice of light or dark. Each picture is an SVG with the
+//! same figures as text: a title and a description for who can't see it, and each point can be reached by the arrow
+//! keys, which read it out.
+//!
+//! A trace may have millions of collections. A picture has [`series::COLUMNS`] places along its time axis, each with what
+//! is worst in it, and the table has the last thousand collections; so the page stays some hundred kilobytes.
+//!
+//! | file | part |
+//! |---|---|
+//! | `series` | from collections to what a picture shows |
+//! | `picture` | the pictures |
+//! | `table` | the tables |
+//! | `style.css`, `keys.js` | how it looks; the arrow keys |
+
+mod picture;
+mod series;
+mod table;
+
+use std::io;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use crate::formats::nettrace::clr::{Enumeration, label};
+use crate::gcstats::Process;
+use crate::gcstats::number::{Fixed, Grouped};
+
+/// The page of a process.
+///
+/// # Errors
+///
+/// The file into which many collections were put can't be read.
+pub fn render(process: &Process) -> io::Result<String> {
+    let series = series::Series::of(process)?;
+    let rows = table::collections(process)?;
+    let name = process.identity.name(process.rules());
+    let title = format!("Collections of {name} ({})", process.identity.process);
+    let sections: [(&str, &str, Markup); 6] = [
+        ("rollup", "By generation", table::rollup(process)),
+        ("pauses", "Pauses over time", picture::pauses(&series)),
+        ("heap", "Heap after each collection", picture::heap(&series)),
+        ("histogram", "How long the pauses are", picture::histogram(&series)),
+        ("rate", "Allocation rate", picture::rate(&series)),
+        ("collections", "Each collection", rows),
+    ];
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) }
+                style { (PreEscaped(include_str!("style.css"))) }
+            }
+            body {
+                a.skip href="#main" { "To the figures" }
+                header {
+                    h1 { (title) }
+                    (about(process))
+                    nav aria-label="Parts of this page" {
+                        @for (id, heading, _) in &sections { a href={ "#" (id) } { (heading) } }
+                    }
+                }
+                main id="main" {
+                    @for (id, heading, body) in &sections {
+                        section id=(id) aria-labelledby={ (id) "-heading" } {
+                            h2 id={ (id) "-heading" } { (heading) }
+                            (body)
+                        }
+                    }
+                }
+                p.says id="says" role="status" aria-live="polite" {}
+                script { (PreEscaped(include_str!("keys.js"))) }
+            }
+        }
+    };
+    Ok(page.into_string())
+}
+
+/// What the process is, and what its collections cost in all.
+fn about(process: &Process) -> Markup {
+    let identity = &process.identity;
+    let all = &process.all;
+    let line = identity.command_line.as_deref().filter(|line| !line.is_empty());
+    let heaps = identity.heaps.map_or("not told".to_owned(), |heaps| heaps.to_string());
+    let unfinished = process.begun() - all.count;
+    let facts = [
+        ("command line", line.unwrap_or("not told").to_owned()),
+        ("runtime", identity.version_text()),
+        ("startup flags", label(Enumeration::StartupFlags, identity.startup_flags)),
+        ("heaps", heaps),
+        ("collections", format!("{} ({} induced, {unfinished} without an end)", all.count, all.induced)),
+        ("paused", format!("{} ms, {} % of the time", Grouped(all.total_pause, 3), Fixed(process.pause_percent(), 1))),
+        ("longest pause", format!("{} ms", Grouped(all.max_pause, 3))),
+        ("allocated", format!("{} MB", Grouped(all.total_allocated, 3))),
+        ("largest heap", format!("{} MB", Grouped(all.max_peak, 3))),
+    ];
+    html! {
+        dl { @for (name, value) in &facts { div { dt { (name) } dd { (value) } } } }
+    }
+}

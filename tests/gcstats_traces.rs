@@ -1,0 +1,149 @@
+//! `stopworld gcstats` against what PerfView exports of the same traces.
+//!
+//! The traces under `fixtures/nettrace` were written by real runtimes or by hand; beside each lie PerfView's exports, with
+//! the process in their names. More such traces, which are not ours to carry, lie in `../shared/data/third-party`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::time::Duration;
+
+use assert_cmd::Command;
+use rstest::rstest;
+
+const LIMIT: Duration = Duration::from_secs(120);
+const OURS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/nettrace");
+const THIRD_PARTY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data/third-party/nettrace");
+
+fn gcstats(trace: &Path, options: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stopworld"));
+    command.arg("gcstats").arg(trace).args(options).timeout(LIMIT).output().expect("stopworld starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The third-party traces, if they are here.
+fn third_party() -> Option<PathBuf> {
+    // From a worktree the data may lie one folder higher.
+    let near = Path::new(THIRD_PARTY);
+    let found = [near.to_owned(), Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/third-party/nettrace")];
+    let found = found.into_iter().find(|folder| folder.is_dir());
+    if found.is_none() {
+        eprintln!("skipped: needs ../shared/data/third-party");
+    }
+    found
+}
+
+/// The exports of a folder: trace, option, and what PerfView says.
+fn exports(folder: &Path) -> Vec<(PathBuf, &'static str, String)> {
+    let mut exports = Vec::new();
+    for entry in fs::read_dir(folder).expect("the folder is there") {
+        let path = entry.expect("it can be listed").path();
+        let name = path.file_name().expect("it has a name").to_string_lossy().into_owned();
+        let kinds = [(".pergen.csv", "--pergen-csv"), (".csv", "--csv"), (".xml", "--xml")];
+        let Some((stem, option)) =
+            kinds.iter().find_map(|(ending, option)| name.strip_suffix(ending).map(|stem| (stem, *option)))
+        else {
+            continue;
+        };
+        // The process stands behind the trace's name, if it is there.
+        let traces = [stem, stem.rsplit_once('.').map_or(stem, |(stem, _)| stem)];
+        let trace = traces.iter().map(|stem| folder.join(format!("{stem}.nettrace"))).find(|trace| trace.is_file());
+        let trace = trace.unwrap_or_else(|| panic!("no trace for {name}"));
+        let said = text(&fs::read(&path).expect("it can be read")).replace('\r', "");
+        exports.push((trace, option, said.trim_start_matches('\u{feff}').to_owned()));
+    }
+    exports.sort();
+    exports
+}
+
+#[track_caller]
+fn assert_same(found: &str, expected: &str, what: &str) {
+    for (number, (found, expected)) in found.lines().zip(expected.lines()).enumerate() {
+        assert_eq!(found, expected, "{what}, line {}", number + 1);
+    }
+    assert_eq!(found.len(), expected.len(), "{what}");
+}
+
+fn exports_are_those_of_perfview(folder: &Path, expected: usize) {
+    let exports = exports(folder);
+    assert_eq!(exports.len(), expected, "exports in {}", folder.display());
+    for (trace, option, expected) in exports {
+        let what = format!("{} {option}", trace.display());
+        let output = gcstats(&trace, &[option, "--like-perfview"]);
+        assert_eq!(text(&output.stderr), "", "{what}");
+        assert_same(&text(&output.stdout), &expected, &what);
+        let right = text(&gcstats(&trace, &[option]).stdout);
+        match option {
+            // PerfView's column of the ratio is always 2.
+            "--csv" => assert_same(&without_column(&right, 10), &without_column(&expected, 10), &what),
+            // And the name of a program that was started with quotes ends with one.
+            _ => assert_same(&right.replacen("\"CoreConsoleAp\"", "\"CoreConsoleAp.exe\"\"", 1), &expected, &what),
+        }
+    }
+}
+
+fn without_column(csv: &str, column: usize) -> String {
+    let lines = csv.lines().map(|line| {
+        let cells = line.split(',').enumerate().filter(|(index, _)| *index != column).map(|(_, cell)| cell);
+        cells.collect::<Vec<_>>().join(",") + "\n"
+    });
+    lines.collect()
+}
+
+#[test]
+fn exports_of_our_traces_are_those_of_perfview() {
+    exports_are_those_of_perfview(Path::new(OURS), 11);
+}
+
+#[test]
+fn exports_of_third_party_traces_are_those_of_perfview() {
+    if let Some(folder) = third_party() {
+        exports_are_those_of_perfview(&folder, 9);
+    }
+}
+
+#[rstest]
+#[case::only_samples("only_managed_samples", 0, "0.0000")]
+#[case::one_in_the_background("Jacobh2_RobotCleaner__27058b75", 2, "1.9402")]
+#[case::of_windows("eventpipe-dotnetcore3.0-win-x64-objver4", 478, "7,730.3399")]
+fn third_party_traces_have_so_many_collections(#[case] name: &str, #[case] count: u64, #[case] paused: &str) {
+    let Some(folder) = third_party() else { return };
+    let output = gcstats(&folder.join(format!("{name}.nettrace")), &[]);
+    let table = text(&output.stdout);
+    let figure = |name: &str| {
+        let line = table.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("no {name}: {table}"));
+        line.split('┆').nth(1).expect("a second column").trim_matches([' ', '│']).to_owned()
+    };
+    assert_eq!(figure("collections"), count.to_string());
+    assert!(figure("paused").starts_with(&format!("{paused} ms")), "{}", figure("paused"));
+}
+
+#[test]
+fn a_trace_that_breaks_off_is_reported_as_far_as_it_goes() {
+    let whole = fs::read(format!("{OURS}/gcapp-3.1-gc-info.nettrace")).expect("the fixture is there");
+    let folder = tempfile::tempdir().expect("a folder");
+    let broken = folder.path().join("broken.nettrace");
+    fs::write(&broken, &whole[..whole.len() * 2 / 3]).expect("it can be written");
+    let all = text(&gcstats(Path::new(&format!("{OURS}/gcapp-3.1-gc-info.nettrace")), &["--csv"]).stdout);
+    let output = gcstats(&broken, &["--csv"]);
+    let told = text(&output.stdout);
+    assert!(told.lines().count() > 5 && all.starts_with(&told), "{told}");
+    assert!(text(&output.stderr).contains("at byte "), "{}", text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[rstest]
+#[case::no_such_file(&["no-such.nettrace"], 1, "can't open no-such.nettrace")]
+#[case::two_forms(&["x", "--csv", "--xml"], 2, "cannot be used with")]
+#[case::another_process(&["tests/fixtures/nettrace/tiny.nettrace", "--process", "8"], 2, "it has 7 (Process(7), 0 collections)")]
+fn what_is_wrong_is_said(#[case] arguments: &[&str], #[case] code: i32, #[case] said: &str) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stopworld"));
+    command.current_dir(env!("CARGO_MANIFEST_DIR"));
+    let output = command.arg("gcstats").args(arguments).timeout(LIMIT).output().expect("stopworld starts");
+    let error = text(&output.stderr);
+    assert!(error.contains(said), "{error}");
+    assert_eq!(output.status.code(), Some(code), "{error}");
+}

@@ -1,0 +1,281 @@
+//! `stopworld dump`, held against what PerfView's library lists of real traces.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use assert_cmd::cargo::cargo_bin;
+use rstest::rstest;
+use serde_json::Value;
+
+const THIRD_PARTY: &str = "shared/data/third-party/nettrace";
+
+/// The traces that are not ours to carry, if they are beside the repository or beside its worktrees.
+fn third_party() -> Option<PathBuf> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let found =
+        [here.join("..").join(THIRD_PARTY), here.join("../..").join(THIRD_PARTY)].into_iter().find(|at| at.exists());
+    if found.is_none() {
+        println!("skipped: needs ../{THIRD_PARTY}");
+    }
+    found
+}
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/nettrace").join(name)
+}
+
+struct Ran {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+fn dump(file: &Path, arguments: &[&str]) -> Ran {
+    let output = Command::new(cargo_bin("stopworld")).arg("dump").arg(file).args(arguments).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+/// A line of PerfView's list: how many events there are of a name, and the first of them.
+struct Listed {
+    provider: String,
+    event: String,
+    count: u64,
+    attributes: Attributes,
+    /// What is repeated in it: generations, ranges.
+    rows: Vec<Attributes>,
+}
+
+type Attributes = Vec<(String, String)>;
+
+/// `provider/event, count, <Event name="value" … </Event>`.
+fn listed(line: &str) -> Listed {
+    let mut cells = line.trim_start_matches('\u{feff}').splitn(3, ", ");
+    let (provider, event) = cells.next().unwrap().split_once('/').unwrap();
+    let count = cells.next().unwrap().parse().unwrap();
+    let mut elements = cells.next().unwrap().split('<').filter(|element| element.contains('='));
+    let attributes = attributes(elements.next().unwrap());
+    let rows = elements.map(self::attributes).collect();
+    Listed { provider: provider.to_owned(), event: event.to_owned(), count, attributes, rows }
+}
+
+/// `Event name="value" name="value"/>…`.
+fn attributes(element: &str) -> Attributes {
+    let end = element.find('>').unwrap_or(element.len());
+    let mut rest = &element[..end];
+    let mut attributes = Vec::new();
+    while let Some(equals) = rest.find('=') {
+        let name = rest[..equals].trim().rsplit(' ').next().unwrap().to_owned();
+        let opened = &rest[equals..][rest[equals..].find('"').unwrap() + 1..];
+        let closed = opened.find('"').unwrap_or(opened.len());
+        let value = opened[..closed].trim().replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"");
+        attributes.push((name, value.replace("&apos;", "'").replace("&amp;", "&")));
+        rest = opened.get(closed + 1..).unwrap_or_default();
+    }
+    attributes
+}
+
+/// The numbers of the runtime whose names PerfView takes from elsewhere.
+fn as_listed(event: &str) -> &str {
+    match event {
+        "GC/IncreaseMemoryPressure" | "GC/DecreaseMemoryPressure" => "GC",
+        other => other,
+    }
+}
+
+/// What PerfView's list leaves out because the library has used it up.
+const LEFT_OUT: [&str; 3] = ["Method/ILToNativeMap", "Method/ILToNativeMapDCStop", "Method/DCStopVerbose"];
+
+/// A value as PerfView prints it is this value of ours.
+fn is_same(theirs: &str, ours: &Value) -> bool {
+    let number = || {
+        let digits = theirs.replace(',', "");
+        match digits.strip_prefix("0x") {
+            Some(hex) => i128::from_str_radix(hex, 16).ok(),
+            None => digits.parse().ok(),
+        }
+    };
+    match ours {
+        // The one enumeration of which they have only the number.
+        Value::String(text) if text == "MarkStack" => theirs == "0",
+        Value::String(text) => text.trim() == theirs,
+        Value::Array(_) => ours.to_string() == theirs,
+        Value::Bool(value) => theirs.eq_ignore_ascii_case(&value.to_string()),
+        // The highest bit says that there is a reason, the others which: the second is this.
+        Value::Number(ours) if theirs == "compact_high_frag" => ours.as_u64() == Some(1 << 31 | 1 << 1),
+        Value::Number(ours) if theirs == "not_specified" => ours.as_u64() == Some(0),
+        Value::Number(ours) => match (ours.as_i64(), ours.as_u64()) {
+            (Some(ours), _) => number() == Some(i128::from(ours)) || number() == Some(i128::from(ours as u32)),
+            (_, Some(ours)) => number() == Some(i128::from(ours)),
+            _ => theirs.parse::<f64>().is_ok_and(|theirs| {
+                let ours = ours.as_f64().unwrap();
+                (theirs - ours).abs() <= ours.abs() * 1e-12
+            }),
+        },
+        _ => false,
+    }
+}
+
+#[rstest]
+#[case("eventpipe-dotnetcore3.0-win-x64-objver4", 18)]
+#[case("eventpipe-dotnetcore5.0-win-x64-arraytypes", 0)]
+#[case("eventpipe-dotnetcore6.0-win-x64-executioncheckpoints", 0)]
+fn counts_and_payloads_are_those_that_perfview_lists(#[case] name: &str, #[case] gc_events: usize) {
+    let Some(folder) = third_party() else { return };
+    let trace = folder.join(format!("{name}.nettrace"));
+    let baseline = std::fs::read_to_string(folder.join(format!("{name}.nettrace.baseline.txt"))).unwrap();
+    let baseline: Vec<Listed> = baseline.lines().filter(|line| !line.trim().is_empty()).map(listed).collect();
+
+    let mut counts = BTreeMap::new();
+    let ran = dump(&trace, &["--counts", "--json"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    for line in ran.stdout.lines() {
+        let row: Value = serde_json::from_str(line).unwrap();
+        let text = |name: &str| row[name].as_str().unwrap().to_owned();
+        let event = as_listed(&text("event")).to_owned();
+        if !LEFT_OUT.contains(&event.as_str()) {
+            *counts.entry((text("provider"), event)).or_insert(0) += row["count"].as_u64().unwrap();
+        }
+    }
+    let expected: BTreeMap<_, _> =
+        baseline.iter().map(|row| ((row.provider.clone(), row.event.clone()), row.count)).collect();
+    assert_eq!(counts, expected);
+
+    let ran = dump(&trace, &["--json"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    let mut firsts: BTreeMap<(String, String), Value> = BTreeMap::new();
+    for line in ran.stdout.lines() {
+        let event: Value = serde_json::from_str(line).unwrap();
+        let key =
+            (event["provider"].as_str().unwrap().to_owned(), as_listed(event["event"].as_str().unwrap()).to_owned());
+        firsts.entry(key).or_insert(event);
+    }
+    let (mut compared, mut gc_compared) = (0, 0);
+    for Listed { provider, event, attributes, rows, .. } in &baseline {
+        let ours = &firsts[&(provider.clone(), event.clone())];
+        if let Some(our_rows) = ours["rows"].as_array() {
+            // Their lines have an end, which cuts the last row.
+            let whole = if rows.len() < our_rows.len() { rows.len() - 1 } else { our_rows.len() };
+            for (ours, theirs) in our_rows.iter().zip(&rows[..whole]) {
+                let mut seen = 0;
+                for (name, theirs) in theirs {
+                    let Some(value) = ours.get(name) else { continue };
+                    assert!(is_same(theirs, value), "{event}, {name}: {theirs} but {value}");
+                    seen += 1;
+                }
+                assert!(seen >= 3, "{event}: {ours} but {theirs:?}");
+                compared += seen;
+            }
+        }
+        let fields = ours["fields"].as_object().unwrap();
+        let mut seen = 0;
+        for (name, theirs) in attributes {
+            match name.as_str() {
+                "MSec" => assert_eq!(format!("{:.4}", ours["ms"].as_f64().unwrap()), *theirs, "{event}"),
+                "PID" => assert_eq!(ours["process"].to_string(), *theirs, "{event}"),
+                "TID" => assert_eq!(ours["thread"].to_string(), *theirs, "{event}"),
+                _ => {
+                    let Some(value) = fields.get(name) else { continue };
+                    // Of the events that are not the collector's they know names for numbers that we show as they are.
+                    let is_name = !event.starts_with("GC/")
+                        && value.is_number()
+                        && !theirs.starts_with(|c: char| c.is_ascii_digit());
+                    assert!(is_name || is_same(theirs, value), "{event}.{name}: {theirs} but {value}");
+                    seen += 1;
+                }
+            }
+        }
+        compared += seen;
+        if event.starts_with("GC/") {
+            // All that we have is in theirs, too, or (where they show nothing) in a table or an addition of ours.
+            assert!(seen >= fields.len().min(1), "{event}: {fields:?} but {attributes:?}");
+            assert!(!fields.is_empty() && ours.get("bytes").is_none(), "{event}: {ours}");
+            gc_compared += 1;
+        }
+    }
+    println!("{name}: {} names, {compared} values compared, {gc_compared} events of the collector", baseline.len());
+    assert_eq!(gc_compared, gc_events);
+}
+
+const LINES: &str = concat!(
+    "       0.0010  Microsoft-Windows-DotNETRuntime/GC/Stop  thread=77 Count=1 Depth=0 ClrInstanceID=0\n",
+    "       0.0013  Microsoft-Windows-DotNETRuntime/GC/Stop  thread=77 Count=2 Depth=1 ClrInstanceID=0\n",
+);
+
+#[rstest]
+#[case::all(&[], LINES)]
+#[case::of_its_provider(&["--provider", "microsoft-windows-dotnetruntime"], LINES)]
+#[case::of_another_provider(&["--provider", "Other"], "")]
+#[case::by_name(&["--event", "gc/stop"], LINES)]
+#[case::by_number(&["--event", "2"], LINES)]
+#[case::of_another_name(&["--event", "GC/Start"], "")]
+#[case::from(&["--from", "0.0012"], &LINES[LINES.len() / 2..])]
+#[case::to(&["--to", "0.0012"], &LINES[..LINES.len() / 2])]
+#[case::counts(&["--counts"], "         2  Microsoft-Windows-DotNETRuntime/GC/Stop\n")]
+#[case::counts_in_time(&["--counts", "--to", "0.0012"], "         1  Microsoft-Windows-DotNETRuntime/GC/Stop\n")]
+#[case::counts_of_nothing(&["--counts", "--event", "9"], "")]
+#[case::counts_as_json(
+    &["--counts", "--json"],
+    "{\"provider\":\"Microsoft-Windows-DotNETRuntime\",\"event\":\"GC/Stop\",\"count\":2}\n"
+)]
+#[case::as_json(
+    &["--json", "--from", "0.0012"],
+    "{\"ms\":0.0013,\"provider\":\"Microsoft-Windows-DotNETRuntime\",\"event\":\"GC/Stop\",\"id\":2,\"version\":1,\
+     \"process\":7,\"thread\":77,\"processor\":1,\"fields\":{\"Count\":2,\"Depth\":1,\"ClrInstanceID\":0}}\n"
+)]
+fn events_are_listed_as_asked_for(#[case] arguments: &[&str], #[case] expected: &str) {
+    let ran = dump(&fixture("tiny.nettrace"), arguments);
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str(), ran.code), (expected, "", Some(0)));
+}
+
+#[test]
+fn a_file_that_is_cut_is_listed_as_far_as_it_goes_and_ends_with_1() {
+    let whole = std::fs::read(fixture("tiny.nettrace")).unwrap();
+    let mut cut = tempfile::NamedTempFile::new().unwrap();
+    std::io::Write::write_all(&mut cut, &whole[..0x150]).unwrap();
+    let ran = dump(cut.path(), &[]);
+    assert_eq!((ran.stdout.as_str(), ran.code), (&LINES[..LINES.len() / 2], Some(1)));
+    let told = format!(
+        "dump: {}, at byte 336: the file ends here, inside a block of events that begins at byte 255: 4 bytes more were expected\n",
+        cut.path().display()
+    );
+    assert_eq!(ran.stderr, told);
+}
+
+#[test]
+fn events_come_from_standard_input_too() {
+    let file = std::fs::File::open(fixture("tiny.nettrace")).unwrap();
+    let output = Command::new(cargo_bin("stopworld")).args(["dump", "-"]).stdin(file).output().unwrap();
+    assert_eq!((String::from_utf8(output.stdout).unwrap().as_str(), output.status.code()), (LINES, Some(0)));
+}
+
+#[test]
+fn who_closes_the_pipe_has_seen_enough() {
+    let mut child = Command::new(cargo_bin("stopworld"))
+        .arg("dump")
+        .arg(fixture("gcapp-3.1-collect-default.nettrace"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    assert!(first.contains("Microsoft-"), "{first}");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), String::from_utf8(output.stderr).unwrap().as_str()), (Some(141), ""));
+}
+
+#[rstest]
+#[case(&["dump"], 2)]
+#[case(&["dump", "/does/not/exist"], 1)]
+#[case(&["dump", "/"], 1)]
+#[case(&["dump", "Cargo.toml"], 1)]
+#[case(&["dump", "x", "--from", "now"], 2)]
+fn what_can_not_be_listed_is_told_in_one_line(#[case] arguments: &[&str], #[case] code: i32) {
+    let output = Command::new(cargo_bin("stopworld")).args(arguments).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), stderr.lines().count()), (Some(code), 1), "{stderr}");
+    assert!(output.stdout.is_empty());
+}

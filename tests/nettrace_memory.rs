@@ -1,0 +1,223 @@
+//! Memory does not depend on what a file says, nor on how long it is (`.format.hostile`).
+
+mod nettrace_support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::{self, Read};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use nettrace_support::{Block, Event, Form, Type, Writer};
+use stopworld::formats::nettrace::{NetEvent, Reader, Summary, Visitor};
+
+/// Counts what is allocated, and the most there was at once.
+struct Counting;
+
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: everything is done by the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let now = NOW.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        MOST.fetch_max(now, Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// One measurement at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+const LIMIT: usize = 96 << 20;
+
+#[derive(Default)]
+struct Count {
+    events: u64,
+    bytes: u64,
+}
+
+impl Visitor for Count {
+    fn event(&mut self, event: &NetEvent<'_>) {
+        self.events += 1;
+        self.bytes += event.payload.len() as u64;
+    }
+}
+
+/// Reads, and returns the most memory that it took.
+fn measured(input: impl Read) -> (Count, Summary, usize) {
+    let before = NOW.load(Ordering::Relaxed);
+    MOST.store(before, Ordering::Relaxed);
+    let mut count = Count::default();
+    let summary = Reader::new(input).with_stacks().read(&mut count);
+    (count, summary, MOST.load(Ordering::Relaxed) - before)
+}
+
+/// A file that is made while it is read: its beginning, and then pieces.
+struct Endless<F> {
+    piece: Vec<u8>,
+    at: usize,
+    next: F,
+}
+
+impl<F: FnMut() -> Option<Vec<u8>>> Read for Endless<F> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.piece.len() {
+            match (self.next)() {
+                Some(piece) => (self.piece, self.at) = (piece, 0),
+                None => return Ok(0),
+            }
+        }
+        let count = buffer.len().min(self.piece.len() - self.at);
+        buffer[..count].copy_from_slice(&self.piece[self.at..self.at + count]);
+        self.at += count;
+        Ok(count)
+    }
+}
+
+fn one_type() -> Block {
+    Block::Types(vec![Type { id: 1, provider: "P".into(), event: 5, ..Type::default() }])
+}
+
+fn event(sequence: u32, thread: u64, time: i64, payload: usize) -> Event {
+    let payload = vec![7; payload];
+    Event { kind: 1, sequence, thread, capture: thread, time, payload, ..Event::default() }
+}
+
+/// A file of version 6, whose blocks don't depend on where they are.
+fn blocks(mut next: impl FnMut(u32) -> Block, count: u32) -> impl Read {
+    let mut begin = Writer::new(Form::V6, 8);
+    begin.add(&one_type());
+    begin.add(&Block::Threads((0..4).map(|n| (nettrace_support::index_of(n * 2), String::new(), 7, n * 2)).collect()));
+    let mut done = 0;
+    Endless {
+        piece: begin.bytes,
+        at: 0,
+        next: move || {
+            done += 1;
+            if done > count {
+                return (done == count + 1).then(|| vec![0; 4]);
+            }
+            let mut writer = Writer::new(Form::V6, 8);
+            let begin = writer.bytes.len();
+            writer.add(&next(done - 1));
+            Some(writer.bytes.split_off(begin))
+        },
+    }
+}
+
+#[test]
+fn sizes_that_are_not_borne_out_take_no_memory() {
+    let _alone = ALONE.lock().unwrap();
+    let mut writer = Writer::new(Form::V4, 8);
+    writer.add(&one_type());
+    writer.add(&Block::Events(vec![event(1, 4, 10, 3)]));
+    let mut bytes = writer.bytes;
+    // The block's size and the event's become as large as they can be.
+    let body = bytes.windows(4).rposition(|window| window == [0xEE; 4]).unwrap() - 20;
+    let size = body / 4 * 4 - 4 - (body - body / 4 * 4);
+    bytes[size..size + 4].copy_from_slice(&(u32::MAX).to_le_bytes());
+    let (_, summary, most) = measured(&bytes[..]);
+    assert!(summary.damage.is_some());
+    assert!(most < 1 << 20, "{most}");
+}
+
+/// No flags, no sequence points: nothing ever says that an event may go.
+#[test]
+fn a_file_that_promises_nothing_is_not_kept_in_memory() {
+    let _alone = ALONE.lock().unwrap();
+    let mut sequence = 0;
+    let next = |block: u32| {
+        let events = (0..1000u32).map(|index| {
+            let thread = u64::from(index / 250 * 2);
+            if index % 250 == 0 {
+                sequence = block * 250;
+            }
+            sequence += 1;
+            event(sequence, thread, i64::from(block * 1000 + index % 250), 60)
+        });
+        Block::Events(events.collect())
+    };
+    let (count, summary, most) = measured(blocks(next, 2000));
+    assert_eq!((count.events, summary.damage, summary.lost), (2_000_000, None, 0));
+    // It is sorted as if it had promised everything, since what is far apart in it is far apart in time.
+    assert_eq!(summary.late, 0);
+    assert!(most < LIMIT, "{most}");
+}
+
+#[test]
+fn large_payloads_that_wait_are_bounded() {
+    let _alone = ALONE.lock().unwrap();
+    let (count, summary, most) =
+        measured(blocks(|block| Block::Events(vec![event(block + 1, 0, block.into(), 1 << 20)]), 200));
+    assert_eq!((count.events, count.bytes, summary.damage), (200, 200 << 20, None));
+    assert!(most < LIMIT, "{most}");
+}
+
+#[test]
+fn stacks_labels_types_and_threads_without_end_are_bounded() {
+    let _alone = ALONE.lock().unwrap();
+    let stacks = |block: u32| Block::Stacks(1 + block * 1000, vec![vec![1; 80]; 1000]);
+    let labels = |block: u32| Block::Labels(1 + block * 1000, vec![[&[0x81][..], &[5; 16]].concat(); 1000]);
+    let types = |block: u32| {
+        let kind = |id| Type { id, provider: "Provider".into(), fields: vec![("f".into(), 8); 50], ..Type::default() };
+        Block::Types((2 + block * 100..102 + block * 100).map(kind).collect())
+    };
+    let threads = |block: u32| {
+        let first = 1000 + u64::from(block) * 1000;
+        Block::Threads((first..first + 1000).map(|index| (index, "a name".into(), 7, index)).collect())
+    };
+    for (what, most) in [
+        ("stacks", measured(blocks(stacks, 1000))),
+        ("label lists", measured(blocks(labels, 1000))),
+        ("descriptions of types", measured(blocks(types, 1000))),
+        ("threads", measured(blocks(threads, 1000))),
+    ]
+    .map(|(what, (_, summary, most))| {
+        assert!(summary.ended_orderly, "{what}");
+        assert_eq!(summary.damage.is_some(), what != "threads", "{what}");
+        (what, most)
+    }) {
+        assert!(most < LIMIT, "{what}: {most}");
+    }
+}
+
+/// Version 4 has no way to say that a thread has ended.
+#[test]
+fn threads_that_come_and_go_are_bounded() {
+    let _alone = ALONE.lock().unwrap();
+    let mut writer = Writer::new(Form::V4, 8);
+    writer.add(&one_type());
+    for block in 0..300u64 {
+        let events = (0..1000).map(|index| event(1, block * 1000 + index, (block * 1000 + index) as i64, 4));
+        writer.add(&Block::Events(events.collect()));
+    }
+    let bytes = writer.end();
+    let (count, summary, most) = measured(&bytes[..]);
+    assert_eq!((count.events, summary.damage, summary.lost, summary.late), (300_000, None, 0, 0));
+    assert!(most < LIMIT, "{most}");
+}
+
+/// A field has at least three bytes in the file; a description of a mebibyte is the most there is.
+#[test]
+fn descriptions_of_many_fields_are_bounded() {
+    let _alone = ALONE.lock().unwrap();
+    let mut writer = Writer::new(Form::V4, 8);
+    for id in 1..60 {
+        let fields = vec![(String::new(), 8); 170_000];
+        writer.add(&Block::Types(vec![Type { id, provider: "P".into(), fields, ..Type::default() }]));
+    }
+    let bytes = writer.end();
+    let (_, summary, most) = measured(&bytes[..]);
+    assert!(summary.damage.is_some());
+    assert!(most < LIMIT, "{most}");
+}
