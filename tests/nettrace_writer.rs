@@ -14,6 +14,8 @@ use stopworld::debugger::mock::MockDebugger;
 use stopworld::events::{DESCRIPTORS, EventId, Provider};
 use stopworld::formats::Finished;
 use stopworld::formats::nettrace::write::{Container, Options, Providers, Trace};
+use stopworld::formats::nettrace::{NetEvent, Reader, Visitor};
+use stopworld::gcstats::{Rules, analyse};
 use stopworld::workloads::lisp::Interpreter;
 use stopworld::workloads::{self, Plan, Shift, Until};
 use stopworld::{CollectionReport, Gc, GcCell, Stopper, World, WorldBuilder, traced};
@@ -105,6 +107,54 @@ fn are_the_reports(trace: &Parsed, seen: &[Seen], reports: &Reports) {
     }
 }
 
+#[derive(Default)]
+struct Counting(u64);
+
+impl Visitor for Counting {
+    fn event(&mut self, _: &NetEvent<'_>) {
+        self.0 += 1;
+    }
+}
+
+/// Our own reader finds every event and nothing wrong, and its GCStats are the collector's own figures.
+fn are_the_statistics(file: &File, parsed: &Parsed, reports: &Reports) {
+    let bytes = std::fs::read(file.path()).unwrap();
+    let mut count = Counting::default();
+    let summary = Reader::new(&bytes[..]).read(&mut count);
+    assert_eq!((summary.damage, summary.ended_orderly, summary.late, summary.steps_back), (None, true, 0, 0));
+    assert_eq!((summary.lost, summary.events, count.0), (0, parsed.events.len() as u64, count.0));
+    assert_eq!(count.0, summary.events);
+
+    let mut reports = reports.lock().unwrap().clone();
+    reports.sort_unstable_by_key(|report| report.number);
+    let (processes, _) = analyse(Reader::new(&bytes[..]), Rules::Ours).unwrap();
+    let [process] = &processes[..] else { panic!("{} processes", processes.len()) };
+    assert_eq!(process.identity.process, u64::from(std::process::id()));
+    assert!(process.identity.command_line.as_ref().is_some_and(|line| line.contains("nettrace_writer")));
+    assert_eq!(process.identity.settings.map(|settings| settings.hard_limit), Some(256 << 20));
+    assert_eq!(process.all.count as usize, reports.len());
+    let mut rest = reports.iter();
+    let is_same = |megabytes: f64, bytes: u64| (megabytes * 1e6).round() as u64 == bytes;
+    process
+        .for_each(|collection, figures| {
+            let report = rest.next().expect("no more collections than reports");
+            assert_eq!(collection.number as u32, report.number);
+            assert!(collection.complete, "{collection:?}");
+            let live = report.live.total();
+            assert!(is_same(collection.promoted_mb(), live) && is_same(collection.after_mb(), live), "{collection:?}");
+            assert!(is_same(figures.heap_before, live + report.freed_bytes), "{figures:?} {report:?}");
+            assert!(is_same(figures.peak, live + report.freed_bytes), "{figures:?} {report:?}");
+            if report.number > reports[0].number {
+                assert!(is_same(figures.allocated, report.allocated_bytes), "{figures:?} {report:?}");
+            }
+            let pause = collection.pause * 1e6;
+            assert!((pause - report.pause_ns as f64).abs() < 2.0, "{pause} {report:?}");
+            Ok::<_, std::io::Error>(())
+        })
+        .unwrap();
+    assert_eq!(rest.next().map(|report| report.number), None);
+}
+
 /// The events of .NET under §6's rules, in either container, whatever runs and however it is stopped.
 #[rstest]
 fn traces_of_all_workloads_obey_the_rules(
@@ -134,6 +184,7 @@ fn traces_of_all_workloads_obey_the_rules(
         assert_eq!(parsed.pid, std::process::id());
         let seen = check(&parsed);
         are_the_reports(&parsed, &seen, &reports);
+        are_the_statistics(&file, &parsed, &reports);
         assert!(!seen.is_empty());
     }
 }

@@ -70,8 +70,6 @@ mod tables;
 pub mod write;
 
 #[cfg(feature = "readers")]
-pub use container::Container;
-#[cfg(feature = "readers")]
 pub use damage::{Damage, DamageKind};
 #[cfg(feature = "readers")]
 pub use labels::{Label, Labels, LabelsIter};
@@ -79,3 +77,12 @@ pub use labels::{Label, Labels, LabelsIter};
 pub use metadata::{EventType, FieldType, TraceInfo, Type, Utc};
 #[cfg(feature = "readers")]
 pub use reader::{Interest, NetEvent, Reader, Stack, Summary, ThreadInfo, Visitor};
+
+/// Which container a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Container {
+    /// Objects with tags: .NET Core 3.0 and all that came after.
+    V4,
+    /// Blocks with kinds: traces of whole machines.
+    V6,
+}

@@ -16,8 +16,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 
+use super::Container;
 use super::bytes::{Bytes, Stuck};
-use super::container::{Container, File, Kind, Trouble};
+use super::container::{File, Kind, Trouble};
 use super::damage::{Damage, DamageKind};
 use super::header::{Header, LONGEST, Layout};
 use super::labels::{Label, Labels};

@@ -29,20 +29,11 @@ mod writer;
 
 use std::{fmt, io};
 
+pub use super::Container;
 pub use providers::{ProviderRequest, Providers, ProvidersError};
 pub use trace::{Options, Trace, TraceError};
 
 pub use crate::formats::Finished;
-
-/// The version of the container.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Container {
-    /// What .NET writes.
-    #[default]
-    V4,
-    /// What its newest tools write.
-    V6,
-}
 
 /// Where the bytes of a trace go that are not for a file.
 ///
