@@ -124,7 +124,7 @@ fn all_threads_records_come_in_order_of_time_and_none_is_lost(#[case] threads: u
                     match number % 3 {
                         0 => events.fire_object_allocated(thread as usize, number as usize),
                         1 => events.fire_heap_stats(thread as u32, number as usize, 1, 2, 3, 4),
-                        _ => events.fire_allocation_tick(thread as usize, number as usize, 5),
+                        _ => events.fire_allocation_tick(thread as usize, number as usize, 5, 6, 7),
                     }
                 }
             });
@@ -239,7 +239,7 @@ fn after_a_change_has_returned_nothing_disabled_is_later_and_what_stayed_on_is_c
                     }
                     events.fire_object_allocated(thread as usize, !thread as usize);
                     events.fire_gc_start(thread as u32, !thread as u32);
-                    events.fire_allocation_tick(thread as usize, !thread as usize, thread as usize);
+                    events.fire_allocation_tick(thread as usize, !thread as usize, thread as usize, 0, 0);
                     if number < 20_000 {
                         events.fire_object_freed(thread as usize, number as usize);
                         number += 1;

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
+use super::asked::{Format, Wanted};
 use super::size::Size;
-use crate::events::Categories;
-use crate::events::filter::Filter;
 use crate::formats::mps::decode::Style;
+use crate::formats::nettrace::write::Providers;
 
 /// The most threads a workload is started with: well below what a Linux machine takes, well above what teaches.
 const MOST_THREADS: usize = 4096;
@@ -41,6 +41,7 @@ Try:
   stopworld repl                             a Scheme prompt whose cells are collected
   stopworld events GcStart                   what an event means, and what it becomes for other tools
   stopworld run graph --trace run.mps        its events, as a telemetry stream of the Memory Pool System
+  stopworld run graph --trace run.nettrace   the same for PerfView, dotnet-trace and their kin
   stopworld eventcnv -f mpsio.log --txt      a telemetry stream of the Memory Pool System, readable
   stopworld dump app.nettrace                the events of a trace of .NET or of ours
   stopworld debug -- PROGRAM ARGUMENTS       a debugger that stops the program's world itself
@@ -357,15 +358,25 @@ pub(super) struct Settings {
     #[arg(long)]
     pub(super) flexowriter: bool,
 
-    /// Write a telemetry stream of the Memory Pool System [default: MPS_TELEMETRY_FILENAME, mpsio.log, if the next option
-    /// or MPS_TELEMETRY_CONTROL asks for a stream]
-    #[arg(long, value_name = "FILE.mps")]
+    /// Write a trace: of .NET's format if the name ends in .nettrace, else a telemetry stream of the Memory Pool System
+    /// [default: MPS_TELEMETRY_FILENAME, mpsio.log, if --events or MPS_TELEMETRY_CONTROL asks for a stream]
+    #[arg(long, value_name = "FILE")]
     pub(super) trace: Option<PathBuf>,
 
-    /// What the stream has: a number, or categories out of Arena Pool Trace Seg Ref Object User, or all
-    /// [default: MPS_TELEMETRY_CONTROL, else all but Ref and Object, which have a record for each reference and each object]
-    #[arg(long, value_name = "CATEGORIES", value_parser = categories)]
-    pub(super) events: Option<Categories>,
+    /// The trace's format, whatever its name is
+    #[arg(long, value_name = "FORMAT")]
+    pub(super) format: Option<Format>,
+
+    /// What the trace has. Of a telemetry stream: a number, or categories out of Arena Pool Trace Seg Ref Object User, or all
+    /// [default: MPS_TELEMETRY_CONTROL, else all but Ref and Object, which have a record for each reference and each object].
+    /// Of a .nettrace: keywords and a level, as GC+GCHandle@Verbose [default: GC@Informational]
+    #[arg(long, value_name = "EVENTS", value_parser = Wanted::parse)]
+    pub(super) events: Option<Wanted>,
+
+    /// What a .nettrace has, as dotnet-trace takes it: NAME[:KEYWORDS[:LEVEL]], with commas between; `stopworld` is the
+    /// provider of what .NET has no events for
+    #[arg(long, value_name = "LIST", value_parser = providers)]
+    pub(super) providers: Option<Providers>,
 
     /// Keep the last so many bytes of events in memory, and write the stream only on SIGUSR2, on a panic, and when the
     /// world can't be stopped (then --events is all if not given)
@@ -399,12 +410,8 @@ fn between(text: &str, least: u64, most: u64, what: &str) -> Result<u64, String>
     }
 }
 
-fn categories(text: &str) -> Result<Categories, String> {
-    let filter = Filter::parse(text);
-    match filter.unknown.first() {
-        Some(word) => Err(word.to_string()),
-        None => Ok(filter.categories),
-    }
+fn providers(text: &str) -> Result<Providers, String> {
+    Providers::parse(text).map_err(|error| error.to_string())
 }
 
 fn threads(text: &str) -> Result<NonZeroUsize, String> {

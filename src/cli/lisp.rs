@@ -14,6 +14,7 @@ use rustyline::error::ReadlineError;
 
 use super::Failure;
 use super::arguments::{Run, Settings};
+use super::asked::Asked;
 use super::progress::Chatter;
 use super::run::{perform, smallest_heap, until};
 use super::session::Session;
@@ -46,7 +47,8 @@ pub(super) fn run(run: &Run) -> Result<u8, Failure> {
     let programs: Vec<Program> = run.files.iter().map(|file| read(file)).collect::<Result<_, _>>()?;
     let programs: Arc<[Program]> = programs.into();
     let plan = Plan { threads: run.threads, until: until(run), depth: 0 };
-    let session = Session::begin(&run.settings, plan).map_err(|error| smallest_heap(error, ENOUGH))?;
+    let session = Session::begin(&run.settings, &Asked::by(&run.settings)?, plan)
+        .map_err(|error| smallest_heap(error, ENOUGH))?;
     let mut exit_code = 0;
     let shift = session.shift.clone();
     let ended = perform(session, NAME, Chatter::Talks, |m| {
@@ -207,7 +209,8 @@ impl Write for Lines {
 /// `stopworld repl`: with line editing on a terminal, else from the lines of standard input.
 pub(super) fn repl(settings: &Settings) -> Result<u8, Failure> {
     let plan = Plan { threads: std::num::NonZeroUsize::MIN, until: Until::OnePass, depth: 0 };
-    let session = Session::begin(settings, plan).map_err(|error| smallest_heap(error, ENOUGH))?;
+    let session =
+        Session::begin(settings, &Asked::by(settings)?, plan).map_err(|error| smallest_heap(error, ENOUGH))?;
     let mut exit_code = 0;
     let ended = perform(session, NAME, Chatter::Talks, |m| {
         let interpreter = Interpreter::new(m).map_err(explained)?;

@@ -20,6 +20,7 @@
 //! for one that a signal ended. `eventcnv` has those of the tool whose name it bears, which ends with 1 for either.
 
 mod arguments;
+mod asked;
 mod complaint;
 mod control;
 mod debug;

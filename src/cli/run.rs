@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 
 use super::arguments::Run;
+use super::asked::Asked;
 use super::control::Control;
 use super::progress::{Chatter, Progress};
 use super::session::Session;
@@ -28,8 +29,8 @@ pub(super) fn run(run: &Run) -> Result<u8, Failure> {
             workload.name
         )));
     }
-    let session =
-        Session::begin(&run.settings, plan).map_err(|error| smallest_heap(error, &enough(workload, &plan)))?;
+    let session = Session::begin(&run.settings, &Asked::by(&run.settings)?, plan)
+        .map_err(|error| smallest_heap(error, &enough(workload, &plan)))?;
     let chatter = if workload.name == hammer::WORKLOAD.name || run.settings.flexowriter {
         Chatter::Talks
     } else {

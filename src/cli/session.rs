@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 
 use super::arguments::{Settings, Stop};
+use super::asked::Asked;
 use super::tracing::{self, Tracing};
 use crate::debugger::mock::MockDebugger;
-use crate::formats::mps::Finished;
+use crate::formats::Finished;
 use crate::report::{self, Ledger, flexowriter, json, table};
 use crate::workloads::{Plan, Shift};
 use crate::{CollectError, CollectionReport, Paranoid, Stopper, World};
@@ -40,10 +41,10 @@ pub(super) struct Session {
 
 impl Session {
     /// Builds the world that the settings describe.
-    pub(super) fn begin(settings: &Settings, plan: Plan) -> anyhow::Result<Arc<Session>> {
+    pub(super) fn begin(settings: &Settings, asked: &Asked, plan: Plan) -> anyhow::Result<Arc<Session>> {
         let shift = Shift::new(plan);
         let ledger = Arc::new(Mutex::new(Ledger::default()));
-        let tracing = Tracing::start(settings)?;
+        let tracing = Tracing::start(settings, asked)?;
         let world = build(settings, tracing.as_ref(), listener(settings, shift.clone(), Arc::clone(&ledger)))?;
         Ok(Arc::new(Session {
             world: Some(world),
@@ -201,7 +202,7 @@ fn build(
         builder = builder.markers(markers.get());
     }
     if let Some(tracing) = tracing {
-        builder = builder.traced_by(&tracing.trace);
+        builder = tracing.trace.of_world(builder);
     }
     if let Some(limit) = settings.heap_limit {
         builder = builder.heap_limit(limit.bytes());

@@ -11,6 +11,7 @@
 //! With `--flight-recorder` the file is written instead when somebody asks (SIGUSR2), on a panic, and when the world could not be
 //! stopped: each time all that the recorder has, in place of what was there.
 
+use std::io;
 use std::panic;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -19,10 +20,13 @@ use std::time::Duration;
 use anyhow::Context;
 
 use super::arguments::Settings;
-use crate::events::record::stopworld_telemetry_flush;
+use super::asked::Asked;
+use crate::WorldBuilder;
+use crate::events::record::{RecordError, stopworld_telemetry_flush};
 use crate::events::{Categories, Category};
 use crate::formats::mps::control::{CONTROL_VARIABLE, Environment};
-use crate::formats::mps::{Finished, Options, Trace};
+use crate::formats::nettrace::write::{Container, Providers};
+use crate::formats::{Finished, mps, nettrace};
 use crate::os::exit::at_exit;
 
 /// How long the world may take to end before the trace is finished without its end.
@@ -55,31 +59,18 @@ fn by_default() -> Categories {
 
 impl Tracing {
     /// Starts the trace that is asked for, if one is.
-    pub(super) fn start(settings: &Settings) -> anyhow::Result<Option<Tracing>> {
-        let environment = Environment::read();
-        environment.unknown.iter().for_each(|word| eprintln!("stopworld: {CONTROL_VARIABLE}: {word}"));
-        let from_environment = environment.categories.filter(|categories| *categories != Categories::NONE);
+    pub(super) fn start(settings: &Settings, asked: &Asked) -> anyhow::Result<Option<Tracing>> {
         let flight = match (settings.flight_recorder, settings.flight_at_end) {
             (None, _) => Flight::No,
             (Some(_), false) => Flight::OnDemand,
             (Some(_), true) => Flight::AndAtTheEnd,
         };
-        let is_asked = settings.trace.is_some() || settings.events.is_some() || flight != Flight::No;
-        let otherwise = match (is_asked, flight) {
-            (false, _) => Categories::NONE,
-            (true, Flight::No) => by_default(),
-            (true, _) => Categories::ALL,
+        let trace = match asked {
+            Asked::Mps(categories) => Trace::start_mps(settings, *categories, flight)?,
+            Asked::Nettrace(container, providers) => Some(Trace::start_nettrace(settings, *container, providers)?),
         };
-        let categories = settings.events.or(from_environment).unwrap_or(otherwise);
-        if categories == Categories::NONE {
-            return Ok(None);
-        }
-        let file = settings.trace.clone().unwrap_or_else(|| environment.file());
-        let mut options = Options::new(file, categories).tell_failures("--trace FILE");
-        if let Some(size) = settings.flight_recorder {
-            options = options.flight_recorder(size.bytes());
-        }
-        let tracing = Tracing { trace: options.start().context("the trace could not be started")?, flight };
+        let Some(trace) = trace else { return Ok(None) };
+        let tracing = Tracing { trace, flight };
         let tracing = TRACING.get_or_init(|| tracing).clone();
         flush_on_panic();
         at_exit(flush_at_exit).context("the trace could not be made safe for the end of the process")?;
@@ -118,6 +109,96 @@ impl Tracing {
         }
     }
 }
+
+/// The trace itself, in one of the formats.
+#[derive(Clone, Debug)]
+pub(super) enum Trace {
+    Mps(mps::Trace),
+    Nettrace(nettrace::write::Trace),
+}
+
+/// How one names another file.
+const ANOTHER: &str = "--trace FILE";
+
+impl Trace {
+    fn start_mps(settings: &Settings, asked: Option<Categories>, flight: Flight) -> anyhow::Result<Option<Trace>> {
+        let environment = Environment::read();
+        environment.unknown.iter().for_each(|word| eprintln!("stopworld: {CONTROL_VARIABLE}: {word}"));
+        let from_environment = environment.categories.filter(|categories| *categories != Categories::NONE);
+        let is_asked = settings.trace.is_some() || asked.is_some() || flight != Flight::No;
+        let otherwise = match (is_asked, flight) {
+            (false, _) => Categories::NONE,
+            (true, Flight::No) => by_default(),
+            (true, _) => Categories::ALL,
+        };
+        let categories = asked.or(from_environment).unwrap_or(otherwise);
+        if categories == Categories::NONE {
+            return Ok(None);
+        }
+        let file = settings.trace.clone().unwrap_or_else(|| environment.file());
+        let mut options = mps::Options::new(file, categories).tell_failures(ANOTHER);
+        if let Some(size) = settings.flight_recorder {
+            options = options.flight_recorder(size.bytes());
+        }
+        Ok(Some(Trace::Mps(options.start().context(NOT_STARTED)?)))
+    }
+
+    fn start_nettrace(settings: &Settings, container: Container, providers: &Providers) -> anyhow::Result<Trace> {
+        let file = settings.trace.clone().unwrap_or_default();
+        let options = nettrace::write::Options::new(file).container(container).providers(providers.clone());
+        let mut options = options.tell_failures(ANOTHER);
+        if let Some(size) = settings.flight_recorder {
+            options = options.flight_recorder(size.bytes());
+        }
+        Ok(Trace::Nettrace(options.start().context(NOT_STARTED)?))
+    }
+
+    /// All events of the world that is built here belong to it.
+    pub(super) fn of_world(&self, builder: WorldBuilder) -> WorldBuilder {
+        match self {
+            Trace::Mps(trace) => builder.traced_by(trace),
+            Trace::Nettrace(trace) => builder.recorded_in(trace),
+        }
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Trace::Mps(trace) => trace.path(),
+            // It was started with one.
+            Trace::Nettrace(trace) => trace.path().unwrap_or(Path::new("")),
+        }
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        match self {
+            Trace::Mps(trace) => trace.flush(),
+            Trace::Nettrace(trace) => trace.flush(),
+        }
+    }
+
+    fn write_flight(&self) -> io::Result<u64> {
+        match self {
+            Trace::Mps(trace) => trace.write_flight(),
+            Trace::Nettrace(trace) => trace.write_flight(),
+        }
+    }
+
+    fn wait_for_worlds(&self, within: Duration) {
+        match self {
+            Trace::Mps(trace) => trace.wait_for_worlds(within),
+            Trace::Nettrace(trace) => trace.wait_for_worlds(within),
+        }
+    }
+
+    fn finish(&self) -> Result<Finished, RecordError> {
+        match self {
+            Trace::Mps(trace) => trace.finish(),
+            Trace::Nettrace(trace) => trace.finish(),
+        }
+    }
+}
+
+const NOT_STARTED: &str = "the trace could not be started";
 
 /// A trace that was written, and its numbers.
 pub(super) struct Ended {
@@ -207,7 +288,8 @@ mod tests {
         let line = ["stopworld", "--trace", &file, "--flight-recorder", "1m"];
         let settings = Line::parse_from(line.iter().chain(more)).settings;
         let threads = NonZeroUsize::MIN;
-        Session::begin(&settings, Plan { threads, until: Until::OnePass, depth: 1 }).unwrap()
+        let asked = Asked::by(&settings).unwrap_or(Asked::Mps(None));
+        Session::begin(&settings, &asked, Plan { threads, until: Until::OnePass, depth: 1 }).unwrap()
     }
 
     fn objects(m: &Mutator) -> Gc<Leaf<u64>> {

@@ -5,6 +5,7 @@
 //! the finalizer tables, the sweep gate, all memory. From "all stopped" to "restart" nothing allocates from malloc,
 //! prints, or waits for a lock that a stopped thread could hold (`.stop.no-malloc`, `.stop.locks`).
 
+mod dump;
 pub(crate) mod finalize;
 pub(crate) mod mark;
 pub(crate) mod pacing;
@@ -16,12 +17,14 @@ pub(crate) mod termination;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use dump::Dump;
 use finalize::Finalizers;
 use pacing::Pacing;
 use parallel::{Company, Markers, Marking};
 use report::{CollectionReport, Reason};
 use roots::RootScan;
 
+use crate::events::clock::Clock;
 use crate::events::{EventId, Events};
 use crate::heap::Heap;
 use crate::heap::cache::AllocationCache;
@@ -87,6 +90,8 @@ pub(crate) struct Collector {
     pub(crate) collections: AtomicU32,
     /// What was alive after the last one, and what was then unused in the threads' blocks.
     live_bytes: AtomicU64,
+    /// The former, by space.
+    live_spaces: LiveSpaces,
     unused_bytes: AtomicU64,
     /// Bytes allocated up to the last collection.
     pub(crate) allocated_total: AtomicU64,
@@ -119,6 +124,7 @@ impl Collector {
             stop_timeout: parts.stop_timeout,
             collections: AtomicU32::new(0),
             live_bytes: AtomicU64::new(0),
+            live_spaces: LiveSpaces::default(),
             unused_bytes: AtomicU64::new(0),
             allocated_total: AtomicU64::new(0),
             on_collection: parts.on_collection,
@@ -179,10 +185,11 @@ impl Collector {
         self.wait_for_sweeps(&mut budget)?;
         let number = self.collections.load(Ordering::Relaxed) + 1;
         self.heap.forget_request();
-        let mut clock = PhaseClock::start();
 
         // Suspend.
         self.events.fire_suspend_begin(number, reason as u32);
+        let begun = self.events.recorded_at(EventId::SuspendBegin);
+        let mut clock = PhaseClock::start();
         self.threads.enter_phase(Phase::SuspendBegin);
         let stopped = match self.threads.stop(locks, who.own, by, budget) {
             Ok(stopped) => stopped,
@@ -216,10 +223,16 @@ impl Collector {
         self.threads.enter_phase(Phase::RestartBegin);
         clock.lap();
         let restart_ns = stopped.start();
-        let pause_ns = clock.total() + restart_ns;
+        let mut pause_ns = clock.total() + restart_ns;
+        // With these locks held, for which the next collection waits before it says anything: it begins when this one has
+        // ended, for those who listen too.
+        self.events.fire_restart_end(number);
+        if let (Some(begun), Some(ended)) = (begun, self.events.recorded_at(EventId::RestartEnd)) {
+            // Whoever computes the pause from a trace gets what the report says.
+            pause_ns = Clock::of_process().span_ns(begun, ended);
+        }
         drop(handles);
         drop(finalizer_tables);
-        self.events.fire_restart_end(number);
         self.threads.tell_phase(Phase::RestartEnd);
         self.tell_of_debuggers();
 
@@ -282,6 +295,7 @@ impl Collector {
         scan.ranges(&self.ranges);
         scan.handles(&self.roots);
         scan.waiting_for_finalizers(&self.finalizers);
+        outcome.handles = scan.handles;
         (outcome.stack_bytes, outcome.roots) = scan.finish();
         self.events.fire_roots_end(number, outcome.stack_bytes as usize, outcome.roots as usize);
         self.threads.enter_phase(Phase::RootsEnd);
@@ -316,6 +330,13 @@ impl Collector {
         self.threads.enter_phase(Phase::WeakEnd);
         outcome.weak_ns = clock.lap();
 
+        if Dump::is_wanted(&self.events) {
+            let dump = Dump::new(&self.heap, &self.events);
+            dump.roots(stopped, &self.ranges, &self.roots, &self.finalizers);
+            dump.objects();
+            clock.lap();
+        }
+
         // Sweep set-up.
         self.events.fire_sweep_begin(number);
         self.threads.enter_phase(Phase::SweepBegin);
@@ -323,11 +344,14 @@ impl Collector {
         let live = self.heap.set_up_sweep(caches(stopped), &self.events);
         outcome.live = live.bytes;
         outcome.live_objects = live.objects;
+        outcome.pinned_objects = live.pinned_objects;
         self.account(stopped, &mut outcome);
         let (live_bytes, mutators) = (live.bytes.total(), crowd.threads as usize);
         let resident = self.heap.resident_bytes();
-        self.heap.end_collection(self.pacing.budget(live_bytes, mutators, self.heap.limit_bytes(), resident));
+        let budget = self.pacing.budget(live_bytes, mutators, self.heap.limit_bytes(), resident);
+        self.heap.end_collection(budget);
         outcome.surplus = self.pacing.surplus(live_bytes, mutators, resident);
+        self.fire_heap_figures(number, budget, &outcome);
         self.events.fire_sweep_end(number, live.bytes.total() as usize, outcome.freed as usize);
         self.threads.enter_phase(Phase::SweepEnd);
         outcome.sweep_ns = clock.lap();
@@ -388,6 +412,7 @@ impl Collector {
         outcome.allocated =
             (state.acquired_bytes + unused_before).saturating_sub(unused + std::mem::take(&mut state.returned_bytes));
         self.allocated_total.fetch_add(outcome.allocated, Ordering::Relaxed);
+        outcome.before = self.live_spaces.replace(outcome.live);
         let live = outcome.live.total();
         let live_before = self.live_bytes.swap(live, Ordering::Relaxed);
         outcome.freed = (live_before + outcome.allocated).saturating_sub(live);
@@ -397,6 +422,17 @@ impl Collector {
     fn lock_finalizers(&self, budget: &mut Budget) -> Result<LockGuard<'_>, StopError> {
         let held = |HeldBy(tid), within| self.threads.lock_denied("finalizer", Tid(tid as i32), within);
         self.finalizers.lock.lock_within(budget).map_err(|holder| held(holder, budget.total()))
+    }
+
+    /// What was there before, and what is there now.
+    fn fire_heap_figures(&self, number: u32, budget: u64, outcome: &Outcome) {
+        let [before, after] = [outcome.before, outcome.live]
+            .map(|spaces| [spaces.small as usize, spaces.large as usize, spaces.pinned as usize]);
+        let [small, large, pinned] = before;
+        self.events.fire_heap_before(number, small, large, pinned, outcome.allocated as usize, budget as usize);
+        let [small, large, pinned] = after;
+        let (pinned_objects, handles) = (outcome.pinned_objects as usize, outcome.handles as usize);
+        self.events.fire_heap_after(number, small, large, pinned, pinned_objects, handles);
     }
 
     fn fire_heap_stats(&self, number: u32, outcome: &Outcome) {
@@ -534,6 +570,19 @@ pub(crate) fn cache_of(record: &ThreadStopInfo) -> Option<&AllocationCache> {
     (!cache.is_null()).then(|| unsafe { &*cache })
 }
 
+/// What the last collection left in each space. The collecting thread's alone.
+#[derive(Default)]
+struct LiveSpaces([AtomicU64; 3]);
+
+impl LiveSpaces {
+    /// What it was until now.
+    fn replace(&self, live: SpaceBytes) -> SpaceBytes {
+        let now = [live.small, live.large, live.pinned];
+        let [small, large, pinned] = std::array::from_fn(|space| self.0[space].swap(now[space], Ordering::Relaxed));
+        SpaceBytes { small, large, pinned }
+    }
+}
+
 /// What the stopped part of a collection found.
 #[derive(Default)]
 struct Outcome {
@@ -543,8 +592,12 @@ struct Outcome {
     sweep_ns: u64,
     stack_bytes: u64,
     roots: u64,
+    handles: u64,
     live: SpaceBytes,
     live_objects: u64,
+    pinned_objects: u64,
+    /// What the collection before left.
+    before: SpaceBytes,
     allocated: u64,
     freed: u64,
     cleared: u32,

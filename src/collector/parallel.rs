@@ -106,6 +106,18 @@ const OFFERS_ALONE: u32 = 16;
 /// takes twice as long, and a busy marker shares within 2 µs of seeing a hungry one.
 const LOOKS: u32 = 1000;
 
+/// The collecting thread's number among the markers, as events give it.
+const COLLECTING: u32 = 0;
+
+/// What becomes of a marker, as events give it.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+enum Moment {
+    Begins = 0,
+    RanDry = 1,
+    AllDone = 2,
+}
+
 /// What the markers of a world share.
 pub(crate) struct Shared {
     pool: Pool,
@@ -317,7 +329,10 @@ impl Marking<'_> {
         // The paranoid want all the races that there can be.
         shared.offers_alone.store(if self.heap.paranoid { 0 } else { OFFERS_ALONE }, Ordering::Relaxed);
         self.marker.share = Some(shared);
+        let events = self.marker.events;
+        events.fire_marker_joined(COLLECTING, Moment::Begins as u32);
         shared.mark_until_the_end(&mut self.marker);
+        events.fire_marker_joined(COLLECTING, Moment::RanDry as u32);
         self.marker.share = None;
         if shared.asleep.swap(0, Ordering::Relaxed) > 0 {
             // There was not enough to do to call anybody.
@@ -332,6 +347,7 @@ impl Marking<'_> {
             }
             futex::wait(&shared.working, working, None);
         }
+        events.fire_marker_joined(COLLECTING, Moment::AllDone as u32);
         let (mut overflowed, mut high) = (false, 0);
         for result in self.results() {
             overflowed |= result.overflowed;
@@ -395,7 +411,9 @@ fn help(shared: &Shared, index: usize, mut stack: MarkStack) {
         let events = unsafe { &**shared.events.get() };
         inside::enter();
         let mut marker = Marker::new(heap, &mut stack, Some(shared), events);
+        events.fire_marker_joined(index as u32 + 1, Moment::Begins as u32);
         shared.mark_until_the_end(&mut marker);
+        events.fire_marker_joined(index as u32 + 1, Moment::RanDry as u32);
         let (objects, overflowed, weak_cells) = (marker.marked, marker.overflowed, marker.weak_cells);
         // SAFETY: this thread's own result, read only after `working` was counted down.
         unsafe {

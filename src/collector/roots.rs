@@ -25,7 +25,7 @@ use crate::world::stop::StoppedWorld;
 /// What a root is, as events give it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-enum RootKind {
+pub(super) enum RootKind {
     Stack = 0,
     HalfBuilt = 1,
     RegisteredStack = 2,
@@ -39,11 +39,13 @@ pub(crate) struct RootScan<'a, 'm> {
     marker: &'a mut Marker<'m>,
     stack_bytes: u64,
     roots: u64,
+    /// Handles among the roots.
+    pub(crate) handles: u64,
 }
 
 impl<'a, 'm> RootScan<'a, 'm> {
     pub(crate) fn new(marker: &'a mut Marker<'m>) -> Self {
-        Self { marker, stack_bytes: 0, roots: 0 }
+        Self { marker, stack_bytes: 0, roots: 0, handles: 0 }
     }
 
     /// Every stack of every thread, the collecting one's own from where its registers were pushed; and the stacks
@@ -103,6 +105,7 @@ impl<'a, 'm> RootScan<'a, 'm> {
             self.marker.precise(slot, object, Rank::Exact);
             self.roots += 1;
         });
+        self.handles = self.roots - before;
         self.scanned_table(handles.address(0), RootKind::Handles, before);
     }
 

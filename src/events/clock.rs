@@ -102,6 +102,12 @@ impl Clock {
         self.hz
     }
 
+    /// From one reading to a later one, in nanoseconds.
+    pub fn span_ns(self, from: u64, until: u64) -> u64 {
+        let since = Relation { ticks: from, ns: 0, hz: self.hz };
+        since.ns_of(until.max(from))
+    }
+
     /// What it reads now.
     pub fn now(self) -> u64 {
         match self.source {

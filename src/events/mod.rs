@@ -232,6 +232,12 @@ impl Events {
         self.listeners.record(Record { timestamp: now_ns(), tid, id, words });
     }
 
+    /// The time of the record of this event, in ticks of the recorder's clock, if the calling thread has recorded it just
+    /// now and nothing since.
+    pub(crate) fn recorded_at(&self, id: EventId) -> Option<u64> {
+        record::fire::time_of_last(self.recorded_world()?, id)
+    }
+
     #[inline(always)]
     fn recorded_world(&self) -> Option<&'static RecordedWorld> {
         // SAFETY: null or a static. Acquire: pairs with the release of `enroll`; it costs nothing.

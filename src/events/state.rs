@@ -76,6 +76,10 @@ impl Keywords {
     pub const TYPE: Keywords = Keywords(0x8_0000);
     /// Heap dumps.
     pub const GC_HEAP_DUMP: Keywords = Keywords(0x10_0000);
+    /// Samples of what is allocated, many.
+    pub const GC_SAMPLED_HIGH: Keywords = Keywords(0x20_0000);
+    /// Samples of what is allocated, few.
+    pub const GC_SAMPLED_LOW: Keywords = Keywords(0x200_0000);
     /// Every keyword.
     pub const ALL: Keywords = Keywords(KEYWORD_BITS);
 }

@@ -556,7 +556,7 @@ events! {
 
     /// The roots have been scanned.
     RootsEnd / fire_roots_end in Collection {
-        net [GCMarkWithType = 202 v 0 op 202: Default GC Informational]
+        net []
         mps [TraceFlipEnd = 0x4C: Trace]
         ghc []
         usdt [roots_end]
@@ -614,6 +614,17 @@ events! {
         }
     }
 
+    /// Several threads mark: one of them begins, has run dry, or the collecting one has seen all others through.
+    MarkerJoined / fire_marker_joined in Collection {
+        net [GCJoin = 203 v 2 op 203: Default GC Verbose]
+        mps []
+        ghc []
+        fields {
+            marker: u32 [Code] "which: 0 the collecting thread, then the service threads",
+            moment: u32 [Code] "0 it begins, 1 it has run dry, 2 all have",
+        }
+    }
+
     /// Everything that the roots reach is marked.
     MarkEnd / fire_mark_end in Collection {
         net [GCMarkWithType = 202 v 0 op 202: Default GC Informational]
@@ -642,7 +653,7 @@ events! {
 
     /// Weak references to the dead are cleared, and the dead that want a last word are queued.
     WeakEnd / fire_weak_end in Collection {
-        net []
+        net [GCMarkWithType = 202 v 0 op 202: Default GC Informational]
         mps [TraceBandAdvance = 0x42: Trace]
         ghc []
         usdt [weak_end]
@@ -661,6 +672,49 @@ events! {
         usdt [sweep_begin]
         fields {
             number: u32 [Ordinal] "which collection",
+        }
+    }
+
+    /// An object of the pinned space lives. One event for each in each collection: expect many.
+    ObjectPinned / fire_object_pinned in Object {
+        net [PinObjectAtGCTime = 33 v 0 op 36: Default GC Verbose]
+        mps []
+        ghc []
+        fields {
+            addr: usize [Address] "the object",
+            bytes: usize [Bytes] "what it takes of the heap",
+            type_addr: usize [Address] "its type",
+        }
+    }
+
+    /// What the heap held before a collection, told when it is known: what the one before left alive, by space, and what was
+    /// allocated since, in whichever space.
+    HeapBefore / fire_heap_before in Collection {
+        net []
+        mps []
+        ghc []
+        fields {
+            number: u32 [Ordinal] "which collection",
+            small_bytes: usize [Bytes] "left alive in size-class blocks",
+            large_bytes: usize [Bytes] "large objects that were left alive",
+            pinned_bytes: usize [Bytes] "left alive in the pinned object space",
+            allocated_bytes: usize [Bytes] "allocated since",
+            budget_bytes: usize [Bytes] "what may be allocated until the next collection",
+        }
+    }
+
+    /// What a collection leaves alive, by space, and what it counted on the way.
+    HeapAfter / fire_heap_after in Collection {
+        net []
+        mps []
+        ghc []
+        fields {
+            number: u32 [Ordinal] "which collection",
+            small_bytes: usize [Bytes] "lives in size-class blocks",
+            large_bytes: usize [Bytes] "large objects that live",
+            pinned_bytes: usize [Bytes] "lives in the pinned object space",
+            pinned_objects: usize [Count] "objects that live in the pinned object space",
+            handles: usize [Count] "root handles that are held",
         }
     }
 
@@ -852,13 +906,31 @@ events! {
 
     /// So many bytes were allocated since the last tick: a sample of the allocation, by bytes.
     AllocationTick / fire_allocation_tick in Memory {
-        net [GCAllocationTick = 10 v 4 op 11: Default GC Verbose]
+        net [
+            GCAllocationTick = 10 v 4 op 11: Default GC Verbose,
+            GCSampledObjectAllocation = 32 v 0 op 24: Default GC_SAMPLED_LOW Informational,
+        ]
         mps []
         ghc []
         fields {
             bytes: usize [Bytes] "allocated since the last tick of this thread",
             object_addr: usize [Address] "the object that made the clock tick",
             type_addr: usize [Address] "its type",
+            object_bytes: usize [Bytes] "what it takes of the heap" since 2,
+            space: u32 [Code] "where it lies: 0 small, 1 pinned, 2 large" since 2,
+        }
+    }
+
+    /// A thread got cells to allocate from, or a large object: the first object in them is a sample of what is allocated.
+    ObjectSampled / fire_object_sampled in Memory {
+        net [GCSampledObjectAllocation = 20 v 0 op 24: Default GC_SAMPLED_HIGH Informational]
+        mps []
+        ghc []
+        fields {
+            addr: usize [Address] "the object",
+            type_addr: usize [Address] "its type",
+            objects: usize [Count] "objects that it stands for",
+            bytes: usize [Bytes] "bytes that it stands for",
         }
     }
 
@@ -982,20 +1054,12 @@ events! {
         }
     }
 
-    /// A heap dump tells of a type that its objects have.
-    DumpType / fire_dump_type in Profile {
-        net [BulkType = 15 v 0 op 10: Default TYPE Informational]
-        mps []
-        ghc []
-        fields {
-            type_addr: usize [Address] "the type",
-            label: u64 [Label] "its name",
-        }
-    }
-
     /// A heap dump tells of an object. Its references follow, in order.
     DumpNode / fire_dump_node in Profile {
-        net [GCBulkNode = 18 v 0 op 22: Default GC_HEAP_DUMP Informational]
+        net [
+            BulkType = 15 v 0 op 10: Default TYPE Informational,
+            GCBulkNode = 18 v 0 op 22: Default GC_HEAP_DUMP Informational,
+        ]
         mps []
         ghc []
         fields {
@@ -1019,13 +1083,28 @@ events! {
 
     /// A heap dump tells of a root.
     DumpRoot / fire_dump_root in Profile {
-        net [GCBulkRootEdge = 16 v 0 op 20: Default GC_HEAP_DUMP Informational]
+        net [
+            GCBulkRootEdge = 16 v 0 op 20: Default GC_HEAP_DUMP Informational,
+            GCBulkRootStaticVar = 38 v 0 op 40: Default GC_HEAP_DUMP Informational,
+        ]
         mps []
         ghc []
         fields {
             object_addr: usize [Address] "the object that it keeps alive",
             kind: u32 [Code] "as of a root that was scanned",
             root_addr: usize [Address] "where the root stands",
+            type_addr: usize [Address] "the object's type" since 2,
+        }
+    }
+
+    /// A heap dump is complete.
+    DumpEnd / fire_dump_end in Profile {
+        net []
+        mps []
+        ghc []
+        fields {
+            objects: usize [Count] "objects that it told of",
+            bytes: usize [Bytes] "what they take of the heap together",
         }
     }
 

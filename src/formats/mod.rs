@@ -8,5 +8,9 @@
 //! memory is bounded by constants and not by numbers from the file, what was readable before damage comes out, and
 //! the message about the damage names the byte at which it is.
 
+mod complaint;
+mod finished;
 pub mod mps;
 pub mod nettrace;
+
+pub use finished::Finished;

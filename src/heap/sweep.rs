@@ -55,6 +55,8 @@ impl SpaceBytes {
 pub(crate) struct LiveCount {
     pub(crate) bytes: SpaceBytes,
     pub(crate) objects: u64,
+    /// Of these, how many in the pinned space.
+    pub(crate) pinned_objects: u64,
 }
 
 impl Heap {
@@ -109,6 +111,12 @@ impl Heap {
                     let marked = count_equal(self.blocks.marks(block, cells), epoch);
                     info.set_live(marked as u32);
                     live.objects += marked as u64;
+                    if space == Space::Pinned {
+                        live.pinned_objects += marked as u64;
+                        if marked > 0 && events.is_enabled(EventId::ObjectPinned) {
+                            self.tell_of_the_pinned(block, CELL_BYTES[class], epoch, events);
+                        }
+                    }
                     live.bytes.add(space, (marked * CELL_BYTES[class]) as u64);
                     events.fire_block_reclaimed(self.blocks.start(block), space as u32, marked * CELL_BYTES[class]);
                     if info.tail.cached.swap(0, Relaxed) == 1 {
@@ -157,6 +165,16 @@ impl Heap {
                     events.fire_object_freed(cell.payload(), cell_bytes);
                 }
                 self.bury(cell, cell_bytes);
+            }
+        }
+    }
+
+    /// Tells of each object in a block of the pinned space that lives.
+    fn tell_of_the_pinned(&self, block: BlockIndex, cell_bytes: usize, epoch: u8, events: &Events) {
+        for (index, mark) in self.blocks.marks(block, cells_per_block(cell_bytes)).iter().enumerate() {
+            if mark.load(Relaxed) == epoch {
+                let cell = self.blocks.cell(block, cell_bytes, index as u32);
+                events.fire_object_pinned(cell.payload(), cell_bytes, cell.header_word());
             }
         }
     }

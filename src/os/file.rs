@@ -57,6 +57,29 @@ impl Output {
         Ok(())
     }
 
+    /// Whether what was written can be written over: it is a file, and not a pipe or a terminal.
+    pub(crate) fn has_positions(&self) -> bool {
+        // SAFETY: two numbers.
+        unsafe { libc::lseek(self.fd, 0, libc::SEEK_CUR) >= 0 }
+    }
+
+    /// Writes all of it from this byte of the file on.
+    pub(crate) fn write_all_at(&self, bytes: &[u8], at: u64) -> Result<(), Cut> {
+        let mut written = 0;
+        while written < bytes.len() {
+            let (rest, at) = (&bytes[written..], (at + written as u64) as libc::off_t);
+            // SAFETY: the bytes are readable, as many as are said.
+            let result = Errno::result(unsafe { libc::pwrite(self.fd, rest.as_ptr().cast(), rest.len(), at) });
+            match result {
+                Ok(0) => return Err(Cut { written, error: io::ErrorKind::WriteZero.into() }),
+                Ok(count) => written += count as usize,
+                Err(Errno::EINTR) => {}
+                Err(error) => return Err(Cut { written, error: error.into() }),
+            }
+        }
+        Ok(())
+    }
+
     /// Makes it this long, if it is a file that has a length.
     pub(crate) fn truncate(&self, bytes: u64) {
         // SAFETY: a number and a number. What has no length stays as it is.

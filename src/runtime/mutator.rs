@@ -59,7 +59,7 @@ pub struct Mutator {
     /// On the malloc heap, because the collector knows its address; freed when the thread has detached.
     cache: Box<AllocationCache>,
     world: World,
-    until_tick: Cell<usize>,
+    since_tick: Cell<usize>,
     /// The record's use: a record that was given to another thread is not ours any more.
     serial: u64,
     _stays_on_its_thread: PhantomData<*mut ()>,
@@ -76,7 +76,7 @@ impl Mutator {
             record,
             cache,
             serial: record.serial(),
-            until_tick: Cell::new(TICK_BYTES),
+            since_tick: Cell::new(0),
             _stays_on_its_thread: PhantomData,
             world,
         })
@@ -345,7 +345,7 @@ impl Mutator {
             }
         })?;
         self.tell_of_refill(bin);
-        self.tick(bin, info);
+        self.tell_of_allocation(bin, info);
         self.world.inner().tell_of_type(info);
         Ok(())
     }
@@ -406,7 +406,10 @@ impl Mutator {
             }
         });
         record::catch_up();
-        events.fire_large_allocated(payload as usize, bytes, ptr::from_ref(info) as usize);
+        let of_type = ptr::from_ref(info) as usize;
+        events.fire_large_allocated(payload as usize, bytes, of_type);
+        events.fire_object_sampled(payload as usize, of_type, 1, footprint);
+        self.tick(footprint, payload as usize, of_type, footprint, Space::Large);
         self.world.inner().tell_of_type(info);
         Ok(payload)
     }
@@ -479,16 +482,24 @@ impl Mutator {
         OutOfMemory { requested, live, limit }
     }
 
-    fn tick(&self, bin: usize, info: &'static TypeInfo) {
-        let bytes = self.cache.unused_bytes(bin);
-        let left = self.until_tick.get();
-        if bytes < left {
-            self.until_tick.set(left - bytes);
+    /// A run of cells counts as allocated when the thread gets it; its first object, which is about to be made, speaks for it.
+    fn tell_of_allocation(&self, bin: usize, info: &'static TypeInfo) {
+        let ((_, bytes), cell_bytes) = (self.cache.run(bin), CELL_BYTES[bin % CLASSES]);
+        let (next, of_type) = (self.cache.building(bin) + HEADER_BYTES, ptr::from_ref(info) as usize);
+        self.world.collector().events.fire_object_sampled(next, of_type, bytes / cell_bytes, bytes);
+        let space = if bin < CLASSES { Space::Small } else { Space::Pinned };
+        self.tick(bytes, next, of_type, cell_bytes, space);
+    }
+
+    fn tick(&self, bytes: usize, object: usize, of_type: usize, object_bytes: usize, space: Space) {
+        let allocated = self.since_tick.get() + bytes;
+        if allocated < TICK_BYTES {
+            self.since_tick.set(allocated);
             return;
         }
-        self.until_tick.set(TICK_BYTES);
-        let next = self.cache.building(bin) + HEADER_BYTES;
-        self.world.collector().events.fire_allocation_tick(TICK_BYTES, next, ptr::from_ref(info) as usize);
+        self.since_tick.set(0);
+        let events = &self.world.collector().events;
+        events.fire_allocation_tick(allocated, object, of_type, object_bytes, space as u32);
     }
 
     #[cold]

@@ -30,10 +30,17 @@ pub fn fire_everything(events: &Events, mut value: impl FnMut() -> u64) {
     events.fire_area_scanned(value() as usize, value() as usize);
     events.fire_reference_fixed(value() as usize, value() as usize, value() as u32);
     events.fire_mark_begin(value() as u32);
+    events.fire_marker_joined(value() as u32, value() as u32);
     events.fire_mark_end(value() as u32, value() as usize, value() as usize);
     events.fire_block_scanned(value() as usize, value() as u32, value() as usize);
     events.fire_weak_end(value() as u32, value() as usize, value() as usize);
     events.fire_sweep_begin(value() as u32);
+    events.fire_object_pinned(value() as usize, value() as usize, value() as usize);
+    for fire in [Events::fire_heap_before, Events::fire_heap_after] {
+        let number = value() as u32;
+        let [small, large, pinned, fourth, fifth] = std::array::from_fn(|_| value() as usize);
+        fire(events, number, small, large, pinned, fourth, fifth);
+    }
     events.fire_sweep_end(value() as u32, value() as usize, value() as usize);
     events.fire_block_reclaimed(value() as usize, value() as u32, value() as usize);
     events.fire_gc_end(value() as u32);
@@ -56,7 +63,8 @@ pub fn fire_everything(events: &Events, mut value: impl FnMut() -> u64) {
     events.fire_cache_refilled(value() as usize, value() as usize, value() as usize, value() as usize);
     events.fire_allocation_failed(value() as usize, value() as usize, value() as usize);
     events.fire_emergency_set(value() as u32, value() as usize);
-    events.fire_allocation_tick(value() as usize, value() as usize, value() as usize);
+    events.fire_allocation_tick(value() as usize, value() as usize, value() as usize, value() as usize, value() as u32);
+    events.fire_object_sampled(value() as usize, value() as usize, value() as usize, value() as usize);
     events.fire_large_allocated(value() as usize, value() as usize, value() as usize);
     events.fire_object_allocated(value() as usize, value() as usize);
     events.fire_object_freed(value() as usize, value() as usize);
@@ -68,10 +76,10 @@ pub fn fire_everything(events: &Events, mut value: impl FnMut() -> u64) {
     events.fire_root_dropped(value() as usize);
     events.fire_interned(value());
     events.fire_labelled(value() as usize, value());
-    events.fire_dump_type(value() as usize, value());
     events.fire_dump_node(value() as usize, value() as usize, value() as usize, value() as usize);
     events.fire_dump_edge(value() as usize, value() as u32);
-    events.fire_dump_root(value() as usize, value() as u32, value() as usize);
+    events.fire_dump_root(value() as usize, value() as u32, value() as usize, value() as usize);
+    events.fire_dump_end(value() as usize, value() as usize);
     events.fire_census_profile_begin(value(), value() as u32);
     events.fire_cost_centre(value() as u32, value(), value(), value(), value() as u32);
     events.fire_census_begin(value(), value());

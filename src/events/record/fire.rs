@@ -96,6 +96,16 @@ pub(in crate::events) fn fire<const N: usize>(world: &RecordedWorld, id: EventId
     slowly(world, id, head, &payload());
 }
 
+/// The time of the record that this thread made last, if it is this event's of this world: for who wants to say of what he has
+/// just fired what its record says.
+pub(in crate::events) fn time_of_last(world: &RecordedWorld, id: EventId) -> Option<u64> {
+    let words = id.descriptor().fields.len();
+    let rings = ring::own()?;
+    // SAFETY: our own ring.
+    let last = unsafe { rings.main.stream.last_written(words) }?;
+    (last.head == Head::new(id, words, world.number()).0).then_some(last.ticks)
+}
+
 /// What became of a fire in flight.
 enum Done {
     /// It is over: recorded, dropped and counted, or not wanted.

@@ -40,6 +40,7 @@ mod consumer;
 mod drain;
 pub(super) mod fire;
 mod flight_recorder;
+mod keep_up;
 pub(crate) mod ring;
 mod stream;
 mod wanted;
@@ -55,6 +56,7 @@ pub use consumer::{
 };
 pub(crate) use fire::{Surroundings, as_blocking, catch_up, set_surroundings};
 pub use flight_recorder::FlightRecorder;
+pub(crate) use keep_up::keep_up;
 pub(super) use worlds::RecordedWorld;
 
 use self::drain::{Drain, Outcome, PATIENCE_NS, Place};

@@ -182,6 +182,21 @@ impl<const WORDS: usize> Stream<WORDS> {
         });
     }
 
+    /// The head and the time of the record that was written last, if it has this many payload words. (If it has others, what
+    /// is returned is no record: the caller looks at the head.)
+    ///
+    /// # Safety
+    /// The caller is the producer.
+    pub(super) unsafe fn last_written(&self, payload_words: usize) -> Option<Next> {
+        let position = self.published.load(Ordering::Relaxed);
+        // SAFETY: only the producer touches the tail.
+        let (chunk, start) = self.tail.with(|tail| unsafe { ((*tail).chunk, (*tail).start) });
+        let first = (position - start).checked_sub((HEAD_WORDS + payload_words) as u64)? as usize;
+        // SAFETY: the last chunk, which the drain does not give back before it has a next one, and words before the cursor.
+        let word = |at: usize| unsafe { (*chunk).words.get_unchecked(first + at).with(|word| *word) };
+        Some(Next { head: word(0), ticks: word(1) })
+    }
+
     /// From now on there is no room in this chunk, whatever fits: the producer wants to be asked.
     ///
     /// # Safety

@@ -8,28 +8,19 @@
 //! out is cut back to its last whole record, the rest is counted, and one line on standard error says so if the
 //! owner wants that (`.event.full-disk`). All of this without allocating.
 
-use std::ffi::{CStr, CString};
-use std::fmt::{self, Write};
+use std::ffi::CString;
+use std::fmt;
 use std::io;
 use std::ptr::NonNull;
 
-use crate::os::Errno;
-use crate::os::file::{Cut, Output, say};
+use crate::formats::complaint::Complaint;
+use crate::os::file::{Cut, Output};
 use crate::os::memory::{map_anonymous, unmap};
 
 /// What goes to the file at once, at least.
 const BLOCK_WORDS: usize = (512 << 10) / 8;
 /// Behind the block there is room for one more record, whatever it is.
 const SLACK_WORDS: usize = 64;
-
-/// How the failure of a file is told.
-#[derive(Clone, Debug)]
-pub(super) enum Complaint {
-    /// Whoever asks gets the error.
-    Returned,
-    /// At once, on standard error; the text says what names another file.
-    Told(&'static str),
-}
 
 /// Records on their way to a file.
 pub(super) struct Buffer {
@@ -127,7 +118,7 @@ impl Buffer {
             }
             Err(cut) => {
                 self.give_up(cut.written);
-                self.complain(&cut.error);
+                self.complaint.tell(&self.path, &cut.error);
                 Err(cut.error)
             }
         }
@@ -165,56 +156,6 @@ impl Buffer {
         self.lost = (u128::from(self.events) * u128::from(all - records)).div_ceil(u128::from(all.max(1))) as u64;
         self.records -= all - records;
         self.len = 0;
-    }
-
-    fn complain(&self, error: &io::Error) {
-        let Complaint::Told(another) = self.complaint else { return };
-        let mut line = Line { bytes: [0; 1024], len: 0 };
-        // A line that is too long for its place ends there.
-        let _ = write!(line, "stopworld: no more trace in {}: ", Path(&self.path));
-        let _ = match error.raw_os_error().map(Errno::from_raw) {
-            Some(errno) => write!(line, "{}; {}", errno.desc(), remedy(errno)),
-            None => write!(line, "nothing could be written; make room"),
-        };
-        let _ = write!(line, ", or name another file ({another}); the program goes on");
-        line.len = line.len.min(line.bytes.len() - 1);
-        line.bytes[line.len] = b'\n';
-        say(&line.bytes[..=line.len]);
-    }
-}
-
-fn remedy(errno: Errno) -> &'static str {
-    match errno {
-        Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG => "make room",
-        Errno::EPIPE => "its reader has gone: let it read to the end",
-        Errno::EISDIR => "it is a directory: name a file in it",
-        Errno::EACCES | Errno::EPERM | Errno::EROFS => "make it writable",
-        Errno::ENOENT | Errno::ENOTDIR => "make its directory",
-        _ => "look at the device",
-    }
-}
-
-struct Path<'a>(&'a CStr);
-
-impl fmt::Display for Path<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.to_bytes().utf8_chunks().try_for_each(|chunk| f.write_str(chunk.valid()))
-    }
-}
-
-/// A line that is put together without allocating.
-struct Line {
-    bytes: [u8; 1024],
-    len: usize,
-}
-
-impl Write for Line {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = self.bytes.len() - self.len;
-        let text = &text.as_bytes()[..text.len().min(room)];
-        self.bytes[self.len..self.len + text.len()].copy_from_slice(text);
-        self.len += text.len();
-        Ok(())
     }
 }
 

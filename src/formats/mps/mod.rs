@@ -67,4 +67,6 @@ mod trace;
 mod writer;
 
 pub use format::{Layout, Param, Sort, Version};
-pub use trace::{Finished, Options, Trace, TraceError};
+pub use trace::{Options, Trace, TraceError};
+
+pub use super::Finished;

@@ -18,11 +18,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::blocks::Held;
-use super::buffer::Complaint;
 use super::switchboard::{Facts, Switchboard};
 use super::writer::{CLASSES, History, Writer};
 use crate::events::record::{Consumer, ConsumerId, ConsumerTotals, FlightRecorder, RecordError, Recorder, as_blocking};
 use crate::events::{Categories, Category, EventId, EventSet, Events, Labels, Selection};
+use crate::formats::Finished;
+use crate::formats::complaint::Complaint;
 use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES, Space};
 use crate::runtime::Inner;
 use crate::sync::{AtomicU64, Ordering};
@@ -50,26 +51,6 @@ pub enum TraceError {
     /// No memory.
     #[error("the system gave no memory for a trace: {0}")]
     System(#[from] io::Error),
-}
-
-/// How a trace ended.
-#[derive(Debug)]
-pub struct Finished {
-    /// The events that it was to have: `fired` = `written` + `lost` + `dropped`.
-    pub totals: ConsumerTotals,
-    /// Records in the file: some events are several, some none.
-    pub records: u64,
-    /// Bytes in the file.
-    pub bytes: u64,
-    /// Why the file is not complete.
-    pub error: Option<io::Error>,
-}
-
-impl Finished {
-    /// Whether everything that was fired is in the file.
-    pub fn is_complete(&self) -> bool {
-        self.error.is_none() && self.totals.lost == 0 && self.totals.dropped == 0
-    }
 }
 
 /// A stream that is being written. Cheap to clone; clones are the same stream.

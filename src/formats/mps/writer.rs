@@ -33,7 +33,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::blocks::{ARENA, Blocks, Held, SEG};
-use super::buffer::{Buffer, Complaint};
+use super::buffer::Buffer;
 use super::codes as event;
 use super::format::{HEADER, Version};
 use super::switchboard::{Facts, Switchboard};
@@ -42,6 +42,7 @@ use crate::events::clock::{Clock, Relation};
 use crate::events::labels::Named;
 use crate::events::record::{Consumer, Lost, MAX_WORLDS, Recorded};
 use crate::events::{Category, EventId, Label, Labels};
+use crate::formats::complaint::Complaint;
 use crate::os::clock::process_cpu_us;
 use crate::sync::Ordering;
 

@@ -20,6 +20,7 @@
 
 use std::io::{self, Read};
 
+use super::Container;
 use super::bytes::Stuck;
 use super::damage::{Damage, DamageKind};
 
@@ -32,15 +33,6 @@ const MAGIC: &[u8; 8] = b"Nettrace";
 const SERIALIZER: &[u8; 24] = b"\x14\0\0\0!FastSerialization.1";
 /// The description of a trace in version 4.
 const TRACE_4: u64 = 48;
-
-/// Which container a file is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Container {
-    /// Objects with tags: .NET Core 3.0 and all that came after.
-    V4,
-    /// Blocks with kinds: traces of whole machines.
-    V6,
-}
 
 /// What a block has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,8 +16,8 @@
 //! | 40 | no later event of the file is older | not so |
 //! | 80 | size of the payload | as before |
 
+use super::Container;
 use super::bytes::{Bytes, Stuck};
-use super::container::Container;
 use super::damage::DamageKind;
 
 /// The longest header in any layout is shorter than this.

@@ -8,8 +8,8 @@
 //! by the bytes that are there (a field has at least three) and by [`DEEPEST`]; how much all descriptions together may take is
 //! bounded by the reader.
 
+use super::Container;
 use super::bytes::{Bytes, Stuck};
-use super::container::Container;
 use super::damage::DamageKind;
 
 /// Objects in objects in objects.

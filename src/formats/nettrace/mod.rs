@@ -70,8 +70,8 @@ mod tables;
 #[cfg(feature = "readers")]
 mod visitor;
 
-#[cfg(feature = "readers")]
-pub use container::Container;
+pub mod write;
+
 #[cfg(feature = "readers")]
 pub use damage::{Damage, DamageKind};
 #[cfg(feature = "readers")]
@@ -82,3 +82,12 @@ pub use metadata::{EventType, FieldType, TraceInfo, Type, Utc};
 pub use reader::Reader;
 #[cfg(feature = "readers")]
 pub use visitor::{Interest, NetEvent, Stack, Summary, ThreadInfo, Visitor};
+
+/// Which container a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Container {
+    /// Objects with tags: .NET Core 3.0 and all that came after.
+    V4,
+    /// Blocks with kinds: traces of whole machines.
+    V6,
+}

@@ -3,8 +3,9 @@
 
 use std::io::Read;
 
+use super::super::Container;
 use super::super::bytes::{Bytes, Stuck};
-use super::super::container::{Container, File, Trouble};
+use super::super::container::{File, Trouble};
 use super::super::damage::{Damage, DamageKind};
 use super::super::header::Header;
 use super::super::labels::Labels;

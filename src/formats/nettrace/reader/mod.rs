@@ -18,8 +18,9 @@ mod events;
 
 use std::io::Read;
 
+use super::Container;
 use super::bytes::Stuck;
-use super::container::{Container, File, Kind, Trouble};
+use super::container::{File, Kind, Trouble};
 use super::damage::{Damage, DamageKind};
 use super::header::Layout;
 use super::labels::{Label, Labels};

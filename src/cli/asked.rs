@@ -1,0 +1,111 @@
+//! Which trace the arguments of a run ask for: the format, and what is in it in that format's own words.
+//!
+//! | format | `--events` | what else |
+//! |---|---|---|
+//! | mps | categories: `Arena Pool Trace`, or a number | the environment, as the Memory Pool System's own programs read it |
+//! | nettrace, nettrace6 | keywords and a level: `GC+GCHandle@Verbose` | `--providers`, as dotnet-trace takes it |
+
+use std::path::Path;
+
+use clap::ValueEnum;
+
+use super::Failure;
+use super::arguments::Settings;
+use crate::events::Categories;
+use crate::events::filter::Filter;
+use crate::formats::nettrace::write::{Container, Providers};
+
+/// The values of `--format`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// A telemetry stream of the Memory Pool System
+    Mps,
+    /// A trace as .NET writes it, for PerfView and dotnet-trace
+    Nettrace,
+    /// The same in the newer container
+    Nettrace6,
+}
+
+impl Format {
+    /// The format that a file's name says, or the one that is asked for.
+    fn of(settings: &Settings) -> Format {
+        let by_name = |path: &Path| path.extension().is_some_and(|extension| extension == "nettrace");
+        let named = settings.trace.as_deref().is_some_and(by_name);
+        settings.format.unwrap_or(if named { Format::Nettrace } else { Format::Mps })
+    }
+
+    fn container(self) -> Option<Container> {
+        match self {
+            Format::Mps => None,
+            Format::Nettrace => Some(Container::V4),
+            Format::Nettrace6 => Some(Container::V6),
+        }
+    }
+}
+
+/// What `--events` says, in each format's words.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    categories: Result<Categories, String>,
+    keywords: Result<Providers, String>,
+}
+
+impl Wanted {
+    /// Something that at least one format understands.
+    pub(super) fn parse(text: &str) -> Result<Wanted, String> {
+        let filter = Filter::parse(text);
+        let categories = match filter.unknown.first() {
+            Some(word) => Err(word.to_string()),
+            None => Ok(filter.categories),
+        };
+        let keywords = Providers::parse_keywords(text).map_err(|error| error.to_string());
+        match (&categories, &keywords) {
+            (Err(_), Err(error)) if text.contains('@') => Err(error.clone()),
+            (Err(error), Err(_)) => Err(error.clone()),
+            _ => Ok(Wanted { categories, keywords }),
+        }
+    }
+}
+
+/// What is to be written.
+#[derive(Clone, Debug)]
+pub(super) enum Asked {
+    /// In the Memory Pool System's format; the categories if they are named.
+    Mps(Option<Categories>),
+    /// In .NET's.
+    Nettrace(Container, Providers),
+}
+
+impl Asked {
+    /// What the arguments say, if they fit together.
+    pub(super) fn by(settings: &Settings) -> Result<Asked, Failure> {
+        let usage = |line: String| Failure::Usage(line);
+        let format = Format::of(settings);
+        let wanted = settings.events.as_ref();
+        let Some(container) = format.container() else {
+            if settings.providers.is_some() {
+                return Err(usage("--providers: only .NET's format has them: name a FILE.nettrace".to_owned()));
+            }
+            return match wanted.map(|wanted| wanted.categories.clone()).transpose() {
+                Ok(categories) => Ok(Asked::Mps(categories)),
+                Err(error) => Err(usage(format!("--events: {error}; .NET's keywords want a FILE.nettrace"))),
+            };
+        };
+        if settings.trace.is_none() {
+            return Err(usage("--format: name the file with --trace FILE.nettrace".to_owned()));
+        }
+        let by_keywords = wanted.map(|wanted| wanted.keywords.clone()).transpose();
+        let by_keywords = by_keywords.map_err(|error| usage(format!("--events: {error}")))?;
+        let mut providers = match (by_keywords, &settings.providers) {
+            (Some(keywords), None) => keywords,
+            (None, Some(providers)) => providers.clone(),
+            (None, None) => Providers::default(),
+            (Some(mut both), Some(providers)) => {
+                both.requests.extend(providers.requests.iter().cloned());
+                both
+            }
+        };
+        providers.rundown = true;
+        Ok(Asked::Nettrace(container, providers))
+    }
+}

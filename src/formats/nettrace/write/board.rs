@@ -1,0 +1,31 @@
+//! What the owner of a trace and its writer know of each other: numbers, each by itself.
+
+use crate::events::record::MAX_WORLDS;
+use crate::sync::{AtomicU64, Ordering};
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Board {
+    /// The heap limit of each world. A world's first record comes after it was noted: who notes records after that.
+    limits: [AtomicU64; MAX_WORLDS],
+    /// What is in the file.
+    pub(super) events: AtomicU64,
+    pub(super) bytes: AtomicU64,
+    /// Worlds that have ended.
+    pub(super) ended: AtomicU64,
+}
+
+impl Board {
+    pub(super) fn new() -> Board {
+        let limits = [const { AtomicU64::new(0) }; MAX_WORLDS];
+        Board { limits, events: AtomicU64::new(0), bytes: AtomicU64::new(0), ended: AtomicU64::new(0) }
+    }
+
+    pub(super) fn note_limit(&self, world: usize, bytes: u64) {
+        self.limits[world].store(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn limit(&self, world: usize) -> u64 {
+        self.limits[world].load(Ordering::Relaxed)
+    }
+}

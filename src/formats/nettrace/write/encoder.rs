@@ -1,0 +1,589 @@
+//! The container: events become blobs, blobs become blocks, blocks become a file.
+//!
+//! ```text
+//!   version 4                                            version 6
+//!   "Nettrace" "!FastSerialization.1"                    "Nettrace" 0 6 0
+//!   05 05 01 version least name 06 … 06  per object      size|kind<<24 …          per block
+//!     Trace                                                1 Trace
+//!     MetadataBlock  StackBlock  EventBlock  SPBlock       6 Thread  3 Metadata  5 Stack  2 Event  4 SequencePoint
+//!   01                                                   0 End
+//! ```
+//!
+//! Each block is put together in a place of its own and goes to the outlet when it is full or somebody flushes, what is
+//! referred to before what refers to it: threads, metadata, events. The events of a block have short headers: what is as in
+//! the event before is left out. Every event bears the flag that says that none that is older comes later.
+//!
+//! **Sequence points** come with each flush in which anything was written, and when many threads have been met. They tell the
+//! last number of each thread that had one since the last point, so that a loss shows even if nothing came after it. No event
+//! before one is later, none after it is as early.
+//!
+//! **Stacks.** The collector takes none, and every event has stack 0, which is none. (The block is for whoever will.)
+
+use std::io;
+
+use super::Container;
+use super::bytes::Bytes;
+use super::output::Outlet;
+use super::schema::{Definition, Kind, Type};
+use super::threads::{Meeting, Threads};
+use crate::events::record::RecordingThread;
+
+/// The size of a block, at most.
+pub(super) const BLOCK_BYTES: usize = 100 << 10;
+/// A header of an event is not longer.
+const MOST_HEADER: usize = 64;
+/// A payload is not longer: a reader counts them in 16 bits here and there.
+pub(super) const MOST_PAYLOAD: usize = 64_000;
+const BLOCK_HEADER: u16 = 20;
+const COMPRESSED: u16 = 1;
+
+const SORTED: u8 = 0x40;
+const METADATA: u8 = 0x01;
+const SEQUENCE: u8 = 0x02;
+const THREAD: u8 = 0x04;
+const LENGTH: u8 = 0x80;
+/// On which processor it was is not known.
+const NO_PROCESSOR: u64 = 0xffff_ffff;
+
+const END_V4: [u8; 1] = [1];
+const END_V6: [u8; 4] = [0; 4];
+
+/// What the head of a trace says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Head {
+    /// UTC, in nanoseconds since 1970, and the clock of the events at that moment.
+    pub(super) utc_ns: u64,
+    pub(super) ticks: u64,
+    pub(super) hz: u64,
+    pub(super) pid: u32,
+    pub(super) processors: u32,
+}
+
+/// The kinds of blocks: the number in version 6, and the name in version 4.
+#[derive(Clone, Copy)]
+enum Block {
+    Trace = 1,
+    Event = 2,
+    Metadata = 3,
+    SequencePoint = 4,
+    Thread = 6,
+    RemoveThread = 7,
+}
+
+impl Block {
+    fn name(self) -> &'static str {
+        match self {
+            Block::Trace => "Trace",
+            Block::Event => "EventBlock",
+            Block::Metadata => "MetadataBlock",
+            Block::SequencePoint => "SPBlock",
+            Block::Thread | Block::RemoveThread => "",
+        }
+    }
+}
+
+/// The header of the event before, in this block.
+#[derive(Clone, Copy, Debug, Default)]
+struct Previous {
+    metadata: u32,
+    sequence: u32,
+    thread: u64,
+    processor: u64,
+    time: u64,
+    length: u64,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Encoder {
+    version: Container,
+    head: Head,
+    pub(super) out: Outlet,
+    threads: Threads,
+    /// Blocks in the making.
+    events: Bytes,
+    metadata: Bytes,
+    thread_rows: Bytes,
+    removed: Bytes,
+    previous: Previous,
+    first_time: u64,
+    metadata_time: u64,
+    /// Records of which something is in the block in the making.
+    records: u64,
+    /// A bit for each kind of event that the file knows.
+    defined: [u64; Kind::MOST / 64],
+    /// The time of the latest event, and what the next one may have at least.
+    last: u64,
+    floor: u64,
+    /// Something came after the last sequence point.
+    points_due: bool,
+    /// Events that were encoded.
+    pub(super) count: u64,
+}
+
+impl Encoder {
+    pub(super) fn new(version: Container, head: Head, out: Outlet) -> io::Result<Encoder> {
+        Ok(Encoder {
+            version,
+            head,
+            out,
+            threads: Threads::new()?,
+            events: Bytes::with_capacity(BLOCK_BYTES),
+            metadata: Bytes::with_capacity(BLOCK_BYTES),
+            thread_rows: Bytes::with_capacity(BLOCK_BYTES),
+            removed: Bytes::with_capacity(BLOCK_BYTES),
+            previous: Previous::default(),
+            first_time: 0,
+            metadata_time: 0,
+            records: 0,
+            defined: [0; _],
+            last: 0,
+            floor: 0,
+            points_due: false,
+            count: 0,
+        })
+    }
+
+    pub(super) fn head(&self) -> Head {
+        self.head
+    }
+
+    // ---- Events --------------------------------------------------------------------------------------------------------
+
+    /// The time that an event of this time gets: a late one can't be put before what is written.
+    #[inline(always)]
+    pub(super) fn time(&self, ticks: u64) -> u64 {
+        ticks.max(self.floor)
+    }
+
+    /// Writes an event. Says at which time: not before the one before.
+    #[inline]
+    pub(super) fn event(&mut self, kind: Kind, ticks: u64, thread: RecordingThread, payload: &[u8]) -> io::Result<u64> {
+        debug_assert!(payload.len() <= MOST_PAYLOAD);
+        if self.events.room() < payload.len() + MOST_HEADER {
+            self.end_block()?;
+        }
+        if self.threads.is_full() {
+            self.sequence_point(ticks)?;
+        }
+        self.know(thread)?;
+        let id = kind.id();
+        if self.defined[id as usize / 64] & 1 << (id % 64) == 0 {
+            self.define(kind)?;
+        }
+        let time = self.time(ticks);
+        let sequence = self.threads.advance(thread.tid, 1);
+        self.header(id, sequence, thread, time, payload.len() as u64);
+        self.events.put(payload);
+        (self.last, self.floor) = (time, time);
+        self.count += 1;
+        self.points_due = true;
+        Ok(time)
+    }
+
+    #[inline(always)]
+    fn header(&mut self, id: u32, sequence: u32, thread: RecordingThread, time: u64, length: u64) {
+        if self.events.is_empty() {
+            self.first_time = time;
+            self.previous = Previous::default();
+            block_header(&mut self.events);
+        }
+        let thread = self.thread_name(thread);
+        let before = self.previous;
+        // The step of the number is always one in version 6, and in version 4 always one for an event.
+        let step = sequence.wrapping_sub(before.sequence).wrapping_sub(1);
+        let mut flags = SORTED;
+        flags |= if id != before.metadata { METADATA } else { 0 };
+        let moved = thread != before.thread || step != 0 || before.processor != NO_PROCESSOR;
+        flags |= if moved { SEQUENCE } else { 0 };
+        flags |= if thread != before.thread { THREAD } else { 0 };
+        flags |= if length != before.length { LENGTH } else { 0 };
+        let events = &mut self.events;
+        events.u8(flags);
+        if flags & METADATA != 0 {
+            events.varint(u64::from(id));
+        }
+        if flags & SEQUENCE != 0 {
+            events.varint(u64::from(step));
+            events.varint(thread);
+            events.varint(NO_PROCESSOR);
+        }
+        if flags & THREAD != 0 {
+            events.varint(thread);
+        }
+        events.varint(time - before.time);
+        if flags & LENGTH != 0 {
+            events.varint(length);
+        }
+        self.previous = Previous { metadata: id, sequence, thread, processor: NO_PROCESSOR, time, length };
+    }
+
+    /// Records of this thread were lost: they have had their numbers.
+    pub(super) fn lose(&mut self, thread: RecordingThread, count: u64) -> io::Result<()> {
+        if self.threads.is_full() {
+            self.sequence_point(self.last)?;
+        }
+        self.know(thread)?;
+        self.threads.advance(thread.tid, count as u32);
+        self.points_due = true;
+        Ok(())
+    }
+
+    // ---- Who -----------------------------------------------------------------------------------------------------------
+
+    /// What events call a thread.
+    #[inline(always)]
+    fn thread_name(&self, thread: RecordingThread) -> u64 {
+        match self.version {
+            Container::V4 => u64::from(thread.tid),
+            Container::V6 => index_of(thread.index),
+        }
+    }
+
+    #[inline(always)]
+    fn know(&mut self, thread: RecordingThread) -> io::Result<()> {
+        match self.threads.meet(thread, self.version == Container::V6) {
+            Meeting::Known => Ok(()),
+            meeting => self.introduce(thread, meeting),
+        }
+    }
+
+    #[cold]
+    fn introduce(&mut self, thread: RecordingThread, meeting: Meeting) -> io::Result<()> {
+        if self.version == Container::V4 {
+            return Ok(());
+        }
+        if let Meeting::InPlaceOf { owner, sequence } = meeting {
+            // Its last events come first.
+            self.end_block()?;
+            self.removed.varint(index_of(owner));
+            self.removed.varint(u64::from(sequence));
+            self.block(Block::RemoveThread)?;
+        }
+        if self.thread_rows.room() < 64 {
+            self.end_block()?;
+        }
+        let at = self.thread_rows.len();
+        self.thread_rows.u16(0);
+        self.thread_rows.varint(index_of(thread.index));
+        self.thread_rows.u8(2);
+        self.thread_rows.varint(u64::from(self.head.pid));
+        self.thread_rows.u8(3);
+        self.thread_rows.varint(u64::from(thread.tid));
+        let length = self.thread_rows.len() - at - 2;
+        self.thread_rows.set(at, &(length as u16).to_le_bytes());
+        Ok(())
+    }
+
+    // ---- What ----------------------------------------------------------------------------------------------------------
+
+    #[cold]
+    fn define(&mut self, kind: Kind) -> io::Result<()> {
+        let id = kind.id();
+        self.defined[id as usize / 64] |= 1 << (id % 64);
+        let definition = kind.definition();
+        // A row of version 6 is shorter.
+        let length = v4_length(&definition);
+        debug_assert!(length + MOST_HEADER < BLOCK_BYTES, "{}", definition.name);
+        if self.metadata.room() < length + MOST_HEADER {
+            self.block(Block::Metadata)?;
+        }
+        if self.metadata.is_empty() {
+            self.metadata_time = self.floor.max(self.head.ticks);
+            match self.version {
+                Container::V4 => block_header(&mut self.metadata),
+                // No more of a head than its length.
+                Container::V6 => self.metadata.u16(0),
+            }
+        }
+        match self.version {
+            Container::V4 => self.define_v4(id, &definition, length),
+            Container::V6 => self.define_v6(id, &definition),
+        }
+        Ok(())
+    }
+
+    /// A blob whose header gives a time, the first one's, and a length, all else being 0.
+    fn define_v4(&mut self, id: u32, definition: &Definition, length: usize) {
+        let to = &mut self.metadata;
+        let is_first = to.len() == usize::from(BLOCK_HEADER);
+        to.u8(SORTED | LENGTH);
+        to.varint(if is_first { self.metadata_time } else { 0 });
+        to.varint(length as u64);
+        let begin = to.len();
+        to.u32(id);
+        to.utf16(definition.provider, usize::MAX);
+        to.u32(definition.id);
+        to.utf16(definition.name, usize::MAX);
+        to.u64(definition.keywords);
+        to.u32(definition.version.into());
+        to.u32(definition.level.into());
+        to.u32(definition.fields.count() as u32);
+        definition.fields.each(|name, kind| {
+            to.u32(kind as u32);
+            to.utf16(name, usize::MAX);
+        });
+        if definition.opcode != 0 {
+            to.u32(1);
+            to.u8(1);
+            to.u8(definition.opcode);
+        }
+        debug_assert_eq!(to.len() - begin, length, "{}", definition.name);
+    }
+
+    fn define_v6(&mut self, id: u32, definition: &Definition) {
+        let to = &mut self.metadata;
+        let row = to.len();
+        to.u16(0);
+        to.varint(u64::from(id));
+        to.utf8(definition.provider);
+        to.varint(u64::from(definition.id));
+        to.utf8(definition.name);
+        to.u16(definition.fields.count() as u16);
+        definition.fields.each(|name, kind| {
+            to.u16((name.len() + 2) as u16);
+            to.utf8(name);
+            to.u8(kind as u8);
+        });
+        let options = to.len();
+        to.u16(0);
+        if definition.opcode != 0 {
+            to.u8(1);
+            to.u8(definition.opcode);
+        }
+        to.u8(3);
+        to.u64(definition.keywords);
+        to.u8(8);
+        to.u8(definition.level);
+        to.u8(9);
+        to.u8(definition.version);
+        let end = to.len();
+        to.set(options, &((end - options - 2) as u16).to_le_bytes());
+        to.set(row, &((end - row - 2) as u16).to_le_bytes());
+    }
+
+    // ---- Blocks --------------------------------------------------------------------------------------------------------
+
+    /// The beginning of the file. Allocates.
+    pub(super) fn begin(&mut self) {
+        let Head { ticks, hz, pid, processors, .. } = self.head;
+        let out = self.out.bytes();
+        out.put(b"Nettrace");
+        match self.version {
+            Container::V4 => {
+                out.u32(20);
+                out.put(b"!FastSerialization.1");
+            }
+            Container::V6 => [0, 6, 0].into_iter().for_each(|word| out.u32(word)),
+        }
+        let mut body = Bytes::with_capacity(256);
+        date(self.head.utc_ns).into_iter().for_each(|part| body.u16(part));
+        body.u64(ticks);
+        body.u64(hz);
+        body.u32(8);
+        match self.version {
+            Container::V4 => {
+                body.u32(pid);
+                body.u32(processors);
+                body.u32(1_000_000);
+            }
+            Container::V6 => {
+                body.u32(2);
+                for (key, value) in [("ProcessId", pid), ("HardwareThreadCount", processors)] {
+                    body.utf8(key);
+                    body.utf8(&value.to_string());
+                }
+            }
+        }
+        self.put_block(Block::Trace, body.as_slice());
+    }
+
+    /// Puts the block of this kind that is in the making into the outlet.
+    fn block(&mut self, kind: Block) -> io::Result<()> {
+        let source = match kind {
+            Block::Event => &mut self.events,
+            Block::Metadata => &mut self.metadata,
+            Block::Thread => &mut self.thread_rows,
+            Block::RemoveThread => &mut self.removed,
+            Block::Trace | Block::SequencePoint => return Ok(()),
+        };
+        if source.is_empty() {
+            return Ok(());
+        }
+        match kind {
+            Block::Event => {
+                source.set(4, &self.first_time.to_le_bytes());
+                source.set(12, &self.last.to_le_bytes());
+                self.out.count_records(std::mem::take(&mut self.records));
+            }
+            Block::Metadata if self.version == Container::V4 => {
+                source.set(4, &self.metadata_time.to_le_bytes());
+                source.set(12, &self.metadata_time.to_le_bytes());
+            }
+            _ => {}
+        }
+        let body = std::mem::replace(source, Bytes::with_capacity(0));
+        self.put_block(kind, body.as_slice());
+        let source = match kind {
+            Block::Event => &mut self.events,
+            Block::Metadata => &mut self.metadata,
+            Block::Thread => &mut self.thread_rows,
+            _ => &mut self.removed,
+        };
+        *source = body;
+        source.clear();
+        if self.out.is_full() { self.out.write_out(self.end(), false) } else { Ok(()) }
+    }
+
+    fn put_block(&mut self, kind: Block, body: &[u8]) {
+        match self.version {
+            Container::V4 => {
+                let numbers = if matches!(kind, Block::Trace) { [4, 4] } else { [2, 2] };
+                let out = self.out.bytes();
+                out.put(&[5, 5, 1]);
+                numbers.into_iter().for_each(|number| out.u32(number));
+                out.u32(kind.name().len() as u32);
+                out.put(kind.name().as_bytes());
+                out.u8(6);
+                if !matches!(kind, Block::Trace) {
+                    out.u32(body.len() as u32);
+                    while !self.out.offset().is_multiple_of(4) {
+                        self.out.bytes().u8(0);
+                    }
+                }
+                let out = self.out.bytes();
+                out.put(body);
+                out.u8(6);
+            }
+            Container::V6 => {
+                let out = self.out.bytes();
+                out.u32(body.len() as u32 | (kind as u32) << 24);
+                out.put(body);
+            }
+        }
+    }
+
+    /// Ends the blocks that are in the making.
+    fn end_block(&mut self) -> io::Result<()> {
+        self.block(Block::Thread)?;
+        self.block(Block::Metadata)?;
+        self.block(Block::Event)
+    }
+
+    /// Everything up to now is written, and nothing that is older comes.
+    #[cold]
+    fn sequence_point(&mut self, ticks: u64) -> io::Result<()> {
+        self.end_block()?;
+        let time = self.time(ticks);
+        let mut body = [0; 16];
+        body[..8].copy_from_slice(&time.to_le_bytes());
+        let mut row = Bytes::with_capacity(0);
+        std::mem::swap(&mut row, &mut self.removed);
+        row.put(&body[..8]);
+        if self.version == Container::V6 {
+            row.u32(0);
+        }
+        let touched = self.threads.touched();
+        row.u32(touched.len() as u32);
+        for (tid, index, sequence) in touched {
+            match self.version {
+                Container::V4 => {
+                    row.u64(u64::from(tid));
+                    row.u32(sequence);
+                }
+                Container::V6 => {
+                    row.varint(index_of(index));
+                    row.varint(u64::from(sequence));
+                }
+            }
+        }
+        self.put_block(Block::SequencePoint, row.as_slice());
+        row.clear();
+        self.removed = row;
+        self.threads.point();
+        self.points_due = false;
+        self.floor = time + 1;
+        if self.out.is_full() { self.out.write_out(self.end(), false) } else { Ok(()) }
+    }
+
+    fn end(&self) -> &'static [u8] {
+        match self.version {
+            Container::V4 => &END_V4,
+            Container::V6 => &END_V6,
+        }
+    }
+
+    /// Brings everything out: a file is whole up to there. Everything up to `ticks` has come.
+    pub(super) fn flush(&mut self, ticks: u64, is_last: bool) -> io::Result<()> {
+        if self.points_due {
+            self.sequence_point(ticks)?;
+        }
+        self.out.write_out(self.end(), is_last)
+    }
+
+    /// A record has been taken; what it becomes follows.
+    #[inline(always)]
+    pub(super) fn count_record(&mut self) {
+        self.records += 1;
+    }
+
+    /// Records that did not go out, after an error.
+    pub(super) fn lost(&self) -> u64 {
+        self.out.lost() + self.records
+    }
+}
+
+/// The index of no thread that records: who started the trace.
+pub(super) const NOBODY: u32 = u32::MAX - 1;
+
+/// What version 6 calls a thread: 1 is who started the trace, then come those of the recorder.
+fn index_of(index: u32) -> u64 {
+    if index == NOBODY { 1 } else { u64::from(index) + 2 }
+}
+
+/// Of a block of events or of metadata; its times are set at its end.
+fn block_header(to: &mut Bytes) {
+    to.u16(BLOCK_HEADER);
+    to.u16(COMPRESSED);
+    to.u64(0);
+    to.u64(0);
+}
+
+fn v4_length(definition: &Definition) -> usize {
+    let text = |text: &str| 2 * text.encode_utf16().count() + 2;
+    let mut length = 4 + text(definition.provider) + 4 + text(definition.name) + 8 + 4 + 4 + 4;
+    definition.fields.each(|name, _: Type| length += 4 + text(name));
+    length + if definition.opcode != 0 { 6 } else { 0 }
+}
+
+/// Year, month, day of the week from Sunday, day, hour, minute, second, millisecond.
+fn date(utc_ns: u64) -> [u16; 8] {
+    let (ms, days) = (utc_ns / 1_000_000, utc_ns / 86_400_000_000_000);
+    // Years that begin in March, in eras of 400 of them, so that the leap day is the last of each.
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * march_month + 2) / 5 + 1;
+    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (ms / 3_600_000 % 24, ms / 60_000 % 60, ms / 1_000 % 60);
+    [year, month, (days + 4) % 7, day, hour, minute, second, ms % 1_000].map(|part| part as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case(0, [1970, 1, 4, 1, 0, 0, 0, 0])]
+    #[case(951_826_154_321, [2000, 2, 2, 29, 12, 9, 14, 321])]
+    #[case(1_767_787_200_000, [2026, 1, 3, 7, 12, 0, 0, 0])]
+    #[case(4_107_542_399_999, [2100, 2, 0, 28, 23, 59, 59, 999])]
+    fn a_date_is_that_of_the_calendar(#[case] ms: u64, #[case] expected: [u16; 8]) {
+        assert_eq!(date(ms * 1_000_000), expected);
+    }
+}

@@ -1,0 +1,146 @@
+//! Where the bytes of a trace go: a file that is whole after each write, or somebody's own place.
+//!
+//! A reader of version 4 takes a file without its end tag for broken, and a process may end at any moment. So each write
+//! to a file ends with the end tag, and the next one begins by writing over it: however a run ends, what was flushed is a
+//! trace with an end (`.event.crash`). A pipe can't be written over; it gets the tag when the trace ends in order.
+//!
+//! A write that fails is the end: the file is cut back to what was whole before, and gets its tag (`.event.full-disk`).
+
+use std::ffi::CString;
+use std::io;
+
+use super::Destination;
+use super::bytes::Bytes;
+use crate::formats::complaint::Complaint;
+use crate::os::file::Output;
+
+/// What goes out at once, at least.
+const WRITE_BYTES: usize = 512 << 10;
+/// Room for a block behind that, and for the end.
+const SLACK_BYTES: usize = 128 << 10;
+
+/// Bytes on their way out.
+#[derive(Debug)]
+pub(super) struct Outlet {
+    bytes: Bytes,
+    to: To,
+    complaint: Complaint,
+    /// Bytes that have gone out, without an end tag.
+    pub(super) written: u64,
+    /// Records that are among the bytes, and what became of them after an error.
+    records: u64,
+    lost: u64,
+    failed: bool,
+}
+
+#[derive(Debug)]
+enum To {
+    File { path: CString, open: Option<(Output, bool)> },
+    Other(Box<dyn Destination>),
+}
+
+impl Outlet {
+    pub(super) fn to_file(path: CString, complaint: Complaint) -> Outlet {
+        Outlet::new(To::File { path, open: None }, complaint)
+    }
+
+    pub(super) fn to(destination: Box<dyn Destination>) -> Outlet {
+        Outlet::new(To::Other(destination), Complaint::Returned)
+    }
+
+    fn new(to: To, complaint: Complaint) -> Outlet {
+        let bytes = Bytes::with_capacity(WRITE_BYTES + SLACK_BYTES);
+        Outlet { bytes, to, complaint, written: 0, records: 0, lost: 0, failed: false }
+    }
+
+    /// The place of the next byte in the file.
+    pub(super) fn offset(&self) -> u64 {
+        self.written + self.bytes.len() as u64
+    }
+
+    /// Where the next bytes are put.
+    pub(super) fn bytes(&mut self) -> &mut Bytes {
+        &mut self.bytes
+    }
+
+    /// So many records have been put.
+    pub(super) fn count_records(&mut self, records: u64) {
+        self.records += records;
+    }
+
+    /// Records that were put and never went out.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes.len() >= WRITE_BYTES
+    }
+
+    /// Writes everything out, and the end behind it; for good, or to be written over.
+    #[cold]
+    pub(super) fn write_out(&mut self, end: &[u8], is_last: bool) -> io::Result<()> {
+        if self.failed || (self.bytes.is_empty() && !is_last) {
+            return Ok(());
+        }
+        let len = self.bytes.len();
+        let result = self.attempt(end, is_last);
+        self.bytes.truncate(len);
+        match result {
+            Ok(()) => {
+                self.written += len as u64;
+                self.records = 0;
+            }
+            Err(_) => {
+                (self.lost, self.failed) = (self.records, true);
+            }
+        }
+        self.bytes.clear();
+        result
+    }
+
+    fn attempt(&mut self, end: &[u8], is_last: bool) -> io::Result<()> {
+        let at = self.written;
+        match &mut self.to {
+            To::Other(destination) => {
+                if is_last {
+                    self.bytes.put(end);
+                }
+                destination.write_all(self.bytes.as_slice())
+            }
+            To::File { path, open } => {
+                if open.is_none() {
+                    match Output::create(path) {
+                        Ok(output) => {
+                            let can_be_written_over = output.has_positions();
+                            *open = Some((output, can_be_written_over));
+                        }
+                        Err(error) => {
+                            self.complaint.tell(path, &error);
+                            return Err(error);
+                        }
+                    }
+                }
+                let Some((output, can_be_written_over)) = open else { return Ok(()) };
+                let written = if *can_be_written_over {
+                    self.bytes.put(end);
+                    output.write_all_at(self.bytes.as_slice(), at)
+                } else {
+                    if is_last {
+                        self.bytes.put(end);
+                    }
+                    output.write_all(self.bytes.as_slice())
+                };
+                written.map_err(|cut| {
+                    output.truncate(at);
+                    if *can_be_written_over && at > 0 {
+                        // What stood here before the write; if there is no room for it either, that is all that is missing.
+                        let _ = output.write_all_at(end, at);
+                    }
+                    self.complaint.tell(path, &cut.error);
+                    cut.error
+                })
+            }
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! What a session asks for: providers, and of each the keywords and the level, as .NET's tools say it.
+//!
+//! ```text
+//!   Microsoft-Windows-DotNETRuntime:0x1:4,stopworld        what dotnet-trace takes: name[:keywords[:level[:arguments]]],…
+//!   GC+GCHandle@Verbose                                    keywords of the runtime's provider by name, and a level
+//! ```
+//!
+//! An event is asked for when its level is not above the session's and the session has one of its keywords; one without
+//! keywords needs only the level. That is decided for each event of a session by itself, once: a trace has
+//! exactly what was asked for, and nothing because another session asked for it.
+
+use super::schema::{
+    DEFAULT, Definition, EVENT_PIPE, Kind, Net, OWN, PRIVATE, RUNDOWN, is_own, own_keyword, own_level,
+};
+use crate::events::{EventId, EventSet, Keywords};
+use crate::suggest;
+
+/// The level that is above all of ours, as who gives none asks for.
+const VERBOSE: u32 = 5;
+const INFORMATIONAL: u32 = 4;
+
+/// The names of the keywords of the runtime's provider that mean something here.
+const KEYWORDS: [(&str, Keywords); 10] = [
+    ("GC", Keywords::GC),
+    ("GCHandle", Keywords::GC_HANDLE),
+    ("Type", Keywords::TYPE),
+    ("GCHeapDump", Keywords::GC_HEAP_DUMP),
+    ("GCSampledObjectAllocationHigh", Keywords::GC_SAMPLED_HIGH),
+    ("GCSampledObjectAllocationLow", Keywords::GC_SAMPLED_LOW),
+    ("GCHeapSurvivalAndMovement", Keywords(0x40_0000)),
+    ("GCHeapCollect", Keywords(0x80_0000)),
+    ("GCHeapAndTypeNames", Keywords(0x100_0000)),
+    ("all", Keywords::ALL),
+];
+
+const LEVELS: [(&str, u32); 6] =
+    [("LogAlways", 0), ("Critical", 1), ("Error", 2), ("Warning", 3), ("Informational", 4), ("Verbose", 5)];
+
+/// One provider of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderRequest {
+    /// Its name. Those that are not ours give no events.
+    pub name: String,
+    /// The keywords: an event with any of them.
+    pub keywords: u64,
+    /// Events up to this level; 6 and more are all.
+    pub level: u32,
+}
+
+/// What a session asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Providers {
+    /// The providers. One that is named twice is asked for both ways.
+    pub requests: Vec<ProviderRequest>,
+    /// Whether the process tells of itself, its version and its settings, which no provider needs to ask for.
+    pub rundown: bool,
+}
+
+impl Default for Providers {
+    /// The collections: GC at Informational, of both of the runtime's providers.
+    fn default() -> Providers {
+        Providers::of_runtime(Keywords::GC.0, INFORMATIONAL)
+    }
+}
+
+/// What a text that asks for providers gets wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ProvidersError(String);
+
+impl Providers {
+    /// Asks for nothing.
+    pub fn none() -> Providers {
+        Providers { requests: Vec::new(), rundown: true }
+    }
+
+    fn of_runtime(keywords: u64, level: u32) -> Providers {
+        let requests = [DEFAULT, PRIVATE].map(|name| ProviderRequest { name: name.to_owned(), keywords, level });
+        Providers { requests: requests.into(), rundown: true }
+    }
+
+    /// A list as dotnet-trace takes it. Without keywords all are meant; without a level Verbose, or Informational for our own
+    /// provider, which has an event for each object and reference.
+    ///
+    /// # Errors
+    /// A name is missing, or what should be a number is none.
+    pub fn parse(list: &str) -> Result<Providers, ProvidersError> {
+        let wrong = |what: String| ProvidersError(what);
+        let mut providers = Providers::none();
+        for entry in list.split(',') {
+            let mut parts = entry.trim().splitn(4, ':');
+            let name = parts.next().unwrap_or_default().trim();
+            if name.is_empty() {
+                return Err(wrong(format!("'{list}': a provider needs a name: {DEFAULT}:0x1:4")));
+            }
+            let keywords = match parts.next().map(str::trim) {
+                None | Some("") => u64::MAX,
+                Some(text) => number(text).map_err(|()| {
+                    wrong(format!("'{text}' is no set of keywords: they are a hexadecimal number, as in {name}:0x1"))
+                })?,
+            };
+            let level = match parts.next().map(str::trim) {
+                None | Some("") if name == OWN => INFORMATIONAL,
+                None | Some("") => VERBOSE,
+                Some(text) => level(text).map_err(wrong)?,
+            };
+            providers.requests.push(ProviderRequest { name: name.to_owned(), keywords, level });
+        }
+        Ok(providers)
+    }
+
+    /// Keywords of the runtime's providers by name, and a level: `GC`, `GC+GCHandle@Verbose`. Without a level it is
+    /// Informational.
+    ///
+    /// # Errors
+    /// A name means nothing.
+    pub fn parse_keywords(text: &str) -> Result<Providers, ProvidersError> {
+        let (names, wanted) = match text.split_once('@') {
+            Some((names, wanted)) => (names, level(wanted.trim()).map_err(ProvidersError)?),
+            None => (text, INFORMATIONAL),
+        };
+        let mut keywords = 0;
+        for name in names.split(['+', ' ', ',']).filter(|name| !name.is_empty()) {
+            keywords |= keyword(name).map_err(ProvidersError)?;
+        }
+        if keywords == 0 {
+            return Err(ProvidersError(format!(
+                "'{text}' names no keyword: GC@Informational is what one wants as a rule"
+            )));
+        }
+        Ok(Providers::of_runtime(keywords, wanted))
+    }
+
+    fn asks_for(&self, definition: &Definition) -> bool {
+        self.requests.iter().any(|request| {
+            let has_keyword = definition.keywords == 0 || request.keywords & definition.keywords != 0;
+            request.name == definition.provider && has_keyword && u32::from(definition.level) <= request.level
+        })
+    }
+
+    /// Whether the trace is to have this.
+    pub(super) fn wants(&self, kind: Kind) -> bool {
+        let definition = kind.definition();
+        match definition.provider {
+            EVENT_PIPE | RUNDOWN => self.rundown || self.asks_for(&definition),
+            _ => self.asks_for(&definition),
+        }
+    }
+
+    /// Whether the trace is to have this one of our own events.
+    pub(super) fn wants_own(&self, id: EventId) -> bool {
+        let group = id.descriptor().group;
+        is_own(id)
+            && self.requests.iter().any(|request| {
+                request.name == OWN
+                    && request.keywords & own_keyword(group) != 0
+                    && own_level(group) as u32 <= request.level
+            })
+    }
+
+    /// The events that are recorded for it.
+    pub(super) fn selection(&self) -> EventSet {
+        let mut events: EventSet = EventId::all().filter(|id| self.wants_own(*id)).collect();
+        for net in Net::ALL.iter().filter(|net| self.wants(Kind::Net(**net))) {
+            sources(*net).iter().for_each(|id| events.insert(*id));
+        }
+        // Tells that a number is another world's from now on.
+        events.insert(EventId::WorldClosed);
+        events
+    }
+}
+
+/// What an event of .NET is made of.
+fn sources(net: Net) -> &'static [EventId] {
+    use EventId as Id;
+    const BOUNDS: &[Id] = &[Id::SuspendBegin, Id::GcStart, Id::GcEnd, Id::RestartEnd];
+    const HEAP: &[Id] = &[
+        Id::SuspendBegin,
+        Id::GcStart,
+        Id::RootsBegin,
+        Id::MarkEnd,
+        Id::WeakEnd,
+        Id::SweepBegin,
+        Id::HeapBefore,
+        Id::HeapAfter,
+        Id::SweepEnd,
+        Id::GcEnd,
+        Id::HeapStats,
+        Id::CollectionDiscarded,
+    ];
+    match net {
+        Net::ProcessInfo | Net::RuntimeStart | Net::SettingsRundown => &[],
+        Net::Settings => &[Id::WorldCreated],
+        Net::SuspendBegin => &[Id::SuspendBegin],
+        Net::SuspendEnd => &[Id::SuspendBegin, Id::SuspendEnd],
+        Net::Triggered | Net::Start | Net::End => BOUNDS,
+        Net::MarkWithType => &[Id::GcStart, Id::MarkEnd, Id::WeakEnd, Id::GcEnd],
+        Net::GlobalHeapHistory | Net::PerHeapHistory | Net::HeapStats => HEAP,
+        Net::RestartBegin => &[Id::SuspendBegin, Id::RestartBegin],
+        Net::RestartEnd => &[Id::SuspendBegin, Id::RestartEnd],
+        Net::CreateSegment => &[Id::SegmentCreated],
+        Net::FreeSegment => &[Id::SegmentFreed],
+        Net::AllocationTick | Net::SampledLow => &[Id::AllocationTick],
+        Net::SampledHigh => &[Id::ObjectSampled],
+        Net::FinalizersBegin => &[Id::FinalizerBegin],
+        Net::FinalizersEnd => &[Id::FinalizerEnd],
+        Net::FinalizeObject => &[Id::FinalizeObject],
+        Net::SetHandle => &[Id::RootCreated],
+        Net::DestroyHandle => &[Id::RootDropped],
+        Net::PinObject => &[Id::ObjectPinned],
+        Net::Join => &[Id::MarkerJoined],
+        Net::Dynamic => &[
+            Id::StopAbandoned,
+            Id::CollectionDiscarded,
+            Id::VtableSwapped,
+            Id::AllocationFailed,
+            Id::DebuggerAttached,
+            Id::DebuggerDetached,
+            Id::DebuggerLost,
+        ],
+        Net::BulkType | Net::BulkNode => &[Id::DumpNode, Id::DumpEnd],
+        Net::BulkEdge => &[Id::DumpEdge, Id::DumpEnd],
+        Net::BulkRootEdge | Net::BulkRootStaticVar => &[Id::DumpRoot, Id::DumpEnd],
+    }
+}
+
+fn number(text: &str) -> Result<u64, ()> {
+    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
+    u64::from_str_radix(digits, 16).map_err(|_| ())
+}
+
+fn level(text: &str) -> Result<u32, String> {
+    if let Ok(number) = text.parse() {
+        return Ok(number);
+    }
+    let known = LEVELS.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
+    known.map(|(_, level)| *level).ok_or_else(|| {
+        let names: Vec<&str> = LEVELS.iter().map(|(name, _)| *name).collect();
+        let guess = suggest::nearest(text, names.iter().copied());
+        let guess = guess.map_or(String::new(), |name| format!(": did you mean '{name}'?"));
+        format!("'{text}' is no level: it is a number or one of {}{guess}", names.join(" "))
+    })
+}
+
+fn keyword(name: &str) -> Result<u64, String> {
+    if name.starts_with("0x") || name.starts_with("0X") {
+        return number(name).map_err(|()| format!("'{name}' is no number of keywords"));
+    }
+    let known = KEYWORDS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+    known.map(|(_, keywords)| keywords.0).ok_or_else(|| {
+        let names: Vec<&str> = KEYWORDS.iter().map(|(name, _)| *name).collect();
+        let guess = suggest::nearest(name, names.iter().copied());
+        let guess = guess.map_or(String::new(), |name| format!(": did you mean '{name}'?"));
+        format!("'{name}' is none of the keywords {}{guess}", names.join(" "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn wants(providers: &Providers) -> Vec<Net> {
+        Net::ALL.iter().copied().filter(|net| providers.wants(Kind::Net(*net))).collect()
+    }
+
+    #[rstest]
+    #[case("Microsoft-Windows-DotNETRuntime:0x1:4", Net::Start, true)]
+    #[case("Microsoft-Windows-DotNETRuntime:0x1:4", Net::AllocationTick, false)]
+    #[case("Microsoft-Windows-DotNETRuntime:1:5", Net::AllocationTick, true)]
+    #[case("Microsoft-Windows-DotNETRuntime:0x1:Verbose", Net::AllocationTick, true)]
+    #[case("Microsoft-Windows-DotNETRuntime", Net::BulkEdge, true)]
+    #[case("Microsoft-Windows-DotNETRuntime:0x2:4,stopworld", Net::Start, false)]
+    #[case("Microsoft-Windows-DotNETRuntime:0x2:4,stopworld", Net::SetHandle, true)]
+    #[case("Microsoft-Windows-DotNETRuntime:0x1:3", Net::Start, false)]
+    #[case("Microsoft-Windows-DotNETRuntimePrivate:0x1:4", Net::Start, false)]
+    #[case("Microsoft-Windows-DotNETRuntimePrivate:0x1:4", Net::Settings, true)]
+    #[case("Others", Net::Start, false)]
+    #[case("Others", Net::ProcessInfo, true)]
+    fn a_list_of_providers_asks_for_its_events(#[case] list: &str, #[case] net: Net, #[case] expected: bool) {
+        assert_eq!(Providers::parse(list).unwrap().wants(Kind::Net(net)), expected);
+    }
+
+    #[test]
+    fn two_requests_of_one_provider_are_not_mixed() {
+        let providers = Providers::parse(&format!("{DEFAULT}:0x1:5,{DEFAULT}:0x200000:3")).unwrap();
+        assert!(providers.wants(Kind::Net(Net::AllocationTick)));
+        assert!(!providers.wants(Kind::Net(Net::SampledHigh)), "0x200000 was asked for up to Warning only");
+    }
+
+    #[test]
+    fn keywords_have_names() {
+        assert_eq!(Providers::parse_keywords("GC@Informational").unwrap(), Providers::default());
+        assert_eq!(Providers::parse_keywords("gc").unwrap(), Providers::default());
+        let both = Providers::parse_keywords("GC+GCHandle@5").unwrap();
+        assert!(wants(&both).contains(&Net::SetHandle) && wants(&both).contains(&Net::AllocationTick));
+        let error = Providers::parse_keywords("GCHandel").unwrap_err().to_string();
+        assert!(error.contains("did you mean 'GCHandle'"), "{error}");
+        assert!(Providers::parse_keywords("GC@Loud").is_err() && Providers::parse_keywords("@4").is_err());
+    }
+
+    #[rstest]
+    #[case("")]
+    #[case("a,,b")]
+    #[case("a:green")]
+    #[case("a:1:loud")]
+    fn what_is_no_list_of_providers_is_refused(#[case] list: &str) {
+        assert!(Providers::parse(list).is_err());
+    }
+
+    #[test]
+    fn our_own_provider_has_what_dotnet_has_no_counterpart_for() {
+        let own = Providers::parse("stopworld").unwrap();
+        assert!(own.wants_own(EventId::RootsBegin) && own.wants_own(EventId::ThreadAttached));
+        assert!(!own.wants_own(EventId::GcStart), "that is .NET's");
+        assert!(!own.wants_own(EventId::ObjectAllocated), "Verbose");
+        assert!(Providers::parse("stopworld:8:5").unwrap().wants_own(EventId::ObjectAllocated));
+        assert!(!Providers::parse("stopworld:8:5").unwrap().wants_own(EventId::RootsBegin), "another keyword");
+    }
+}

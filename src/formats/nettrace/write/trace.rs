@@ -1,0 +1,319 @@
+//! A trace that is being written: which worlds it is of, what it has, and how it ends.
+//!
+//! A process may have several at once, each with its own providers; none gets what only another asked for. A trace
+//! outlives its worlds: one that is built later can join it, and its end is said by who started it.
+
+use std::ffi::CString;
+use std::fmt;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::board::Board;
+use super::encoder::{Head, NOBODY};
+use super::output::Outlet;
+use super::providers::Providers;
+use super::writer::{Plan, Writer};
+use super::{Container, Destination};
+use crate::events::clock::Clock;
+use crate::events::record::{
+    Consumer, ConsumerId, ConsumerTotals, FlightRecorder, Policy, RecordError, Recorder, RecordingThread, as_blocking,
+};
+use crate::events::{Events, Selection};
+use crate::formats::Finished;
+use crate::formats::complaint::Complaint;
+use crate::os::thread::{getpid, gettid};
+use crate::runtime::Inner;
+use crate::sync::Ordering;
+use crate::{World, WorldBuilder};
+
+/// How a trace is to be.
+#[derive(Debug)]
+pub struct Options {
+    to: To,
+    providers: Providers,
+    container: Container,
+    policy: Policy,
+    flight_bytes: Option<usize>,
+    complaint: Complaint,
+}
+
+#[derive(Debug)]
+enum To {
+    File(PathBuf),
+    Other(Box<dyn Destination>),
+}
+
+/// Why a trace could not be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TraceError {
+    /// The name holds a byte 0.
+    #[error("{0:?} can't be the name of a file: it holds the byte 0")]
+    Path(PathBuf),
+    /// A flight recorder is written to a file again and again.
+    #[error("a flight recorder needs a file: name one instead of a destination")]
+    FlightWithoutFile,
+    /// Its events could not be recorded.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// No memory.
+    #[error("the system gave no memory for a trace: {0}")]
+    System(#[from] io::Error),
+}
+
+impl Options {
+    /// A trace of the collections, as .NET's tools ask for them, into this file.
+    pub fn new(path: impl Into<PathBuf>) -> Options {
+        Options::with(To::File(path.into()))
+    }
+
+    /// The same to a place of one's own.
+    pub fn to(destination: Box<dyn Destination>) -> Options {
+        Options::with(To::Other(destination))
+    }
+
+    fn with(to: To) -> Options {
+        Options {
+            to,
+            providers: Providers::default(),
+            container: Container::V4,
+            policy: Policy::Lossless,
+            flight_bytes: None,
+            complaint: Complaint::Returned,
+        }
+    }
+
+    /// What the trace has.
+    #[must_use]
+    pub fn providers(self, providers: Providers) -> Options {
+        Options { providers, ..self }
+    }
+
+    /// In which container.
+    #[must_use]
+    pub fn container(self, container: Container) -> Options {
+        Options { container, ..self }
+    }
+
+    /// Whether threads wait when the writer is behind, or events are lost; as many as there are gaps in the trace.
+    #[must_use]
+    pub fn policy(self, policy: Policy) -> Options {
+        Options { policy, ..self }
+    }
+
+    /// Keeps the last so many bytes of records in memory; [`Trace::write_flight`] writes them.
+    #[must_use]
+    pub fn flight_recorder(self, bytes: usize) -> Options {
+        Options { flight_bytes: Some(bytes), ..self }
+    }
+
+    /// Tells on standard error, in one line and at once, when the file fails. `another` says what names another file.
+    #[must_use]
+    pub fn tell_failures(self, another: &'static str) -> Options {
+        Options { complaint: Complaint::Told(another), ..self }
+    }
+
+    /// Starts the trace. It has no world yet.
+    ///
+    /// # Errors
+    /// The path is none, or recording is not possible here.
+    pub fn start(self) -> Result<Trace, TraceError> {
+        let Options { to, providers, container, policy, flight_bytes, complaint } = self;
+        let clock = Clock::of_process();
+        let utc = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let head = Head {
+            ticks: clock.now(),
+            utc_ns: utc.as_nanos() as u64,
+            hz: clock.hz(),
+            pid: getpid() as u32,
+            processors: std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
+        };
+        let anchor = Events::new();
+        let path = match &to {
+            To::File(path) => Some(path.clone()),
+            To::Other(_) => None,
+        };
+        let template = Template { providers, container, policy, head, complaint, board: Arc::new(Board::new()) };
+        let consumer: Box<dyn Consumer> = match (to, flight_bytes) {
+            (To::File(path), Some(bytes)) => {
+                c_path(&path)?;
+                Box::new(FlightRecorder::with_capacity(bytes)?)
+            }
+            (To::Other(_), Some(_)) => return Err(TraceError::FlightWithoutFile),
+            (To::File(path), None) => {
+                Box::new(template.writer(Outlet::to_file(c_path(&path)?, template.complaint.clone()))?)
+            }
+            (To::Other(destination), None) => Box::new(template.writer(Outlet::to(destination))?),
+        };
+        let consumer = anchor.record_to(consumer, Selection::nothing())?;
+        let owned = Mutex::new(Owned { worlds: Vec::new(), joined: 0 });
+        Ok(Trace(Arc::new(Parts { anchor, consumer, template, path, keeps: flight_bytes.is_some(), owned })))
+    }
+}
+
+fn c_path(path: &Path) -> Result<CString, TraceError> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| TraceError::Path(path.to_owned()))
+}
+
+/// What every writer of a trace is made of.
+#[derive(Debug)]
+struct Template {
+    providers: Providers,
+    container: Container,
+    policy: Policy,
+    head: Head,
+    complaint: Complaint,
+    board: Arc<Board>,
+}
+
+impl Template {
+    fn writer(&self, outlet: Outlet) -> io::Result<Writer> {
+        // Who opens it fires nothing: it has no number of the recorder's.
+        let opener = RecordingThread { tid: gettid().0 as u32, index: NOBODY };
+        let plan = Plan {
+            container: self.container,
+            providers: &self.providers,
+            policy: self.policy,
+            head: self.head,
+            opener,
+        };
+        Writer::new(&plan, Arc::clone(&self.board), outlet)
+    }
+}
+
+/// A trace that is being written. Cheap to clone; clones are the same trace.
+#[derive(Clone)]
+pub struct Trace(Arc<Parts>);
+
+struct Parts {
+    /// A source of no events: it keeps the consumer when the last world has gone.
+    anchor: Events,
+    consumer: ConsumerId,
+    template: Template,
+    path: Option<PathBuf>,
+    /// Records go to memory, and to the file on demand.
+    keeps: bool,
+    owned: Mutex<Owned>,
+}
+
+struct Owned {
+    worlds: Vec<Weak<Inner>>,
+    /// All worlds that ever joined.
+    joined: u64,
+}
+
+impl Trace {
+    /// The file, if it is one.
+    pub fn path(&self) -> Option<&Path> {
+        self.0.path.as_deref()
+    }
+
+    /// From now on the world's events are in the trace. Who builds a world and wants all of its events says
+    /// [`WorldBuilder::recorded_in`].
+    ///
+    /// # Errors
+    /// The trace has ended, or too many worlds are recorded.
+    pub fn record(&self, world: &World) -> Result<(), RecordError> {
+        self.with_owned(|owned| {
+            let inner = world.inner();
+            let events = &inner.collector.events;
+            if events.recorded_selection(self.0.consumer).is_ok() {
+                return Ok(());
+            }
+            events.record_also_to(self.0.consumer, Selection::nothing())?;
+            owned.worlds.retain(|world| world.strong_count() > 0);
+            owned.joined += 1;
+            owned.worlds.push(Arc::downgrade(inner));
+            let number = events.world_number().ok_or(RecordError::Ended)?;
+            let template = &self.0.template;
+            template.board.note_limit(usize::from(number.0), inner.collector.heap.limit_bytes());
+            events.select_recorded(self.0.consumer, Selection::of(template.providers.selection()))
+        })
+    }
+
+    /// Brings everything that was fired before to the trace.
+    ///
+    /// # Errors
+    /// The first error of the file, once.
+    pub fn flush(&self) -> io::Result<()> {
+        Recorder::of_process().flush()
+    }
+
+    /// Writes what the flight recorder has into the file, in place of what is there. Says how many events those were.
+    ///
+    /// # Errors
+    /// There is no flight recorder, or the file failed.
+    pub fn write_flight(&self) -> io::Result<u64> {
+        let Parts { path: Some(path), template, .. } = &*self.0 else { return Err(io::ErrorKind::Unsupported.into()) };
+        let path = c_path(path).map_err(io::Error::other)?;
+        let mut writer = template.writer(Outlet::to_file(path, template.complaint.clone()))?;
+        let recorder = Recorder::of_process();
+        let events = recorder.replay(self.0.consumer, &mut writer)?;
+        writer.close(&recorder.clock().relation())?;
+        Ok(events)
+    }
+
+    /// The numbers so far.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn totals(&self) -> Result<ConsumerTotals, RecordError> {
+        Recorder::of_process().totals_of(self.0.consumer)
+    }
+
+    /// Waits until the ends of all its worlds are in the trace, those whose last handle has gone.
+    pub fn wait_for_worlds(&self, within: Duration) {
+        let deadline = Instant::now() + within;
+        while !self.has_seen_all_ends() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+            // An error is told where the trace ends.
+            let _ = self.flush();
+        }
+    }
+
+    fn has_seen_all_ends(&self) -> bool {
+        self.with_owned(|owned| {
+            let have_gone = owned.worlds.iter().all(|world| world.strong_count() == 0);
+            have_gone && (self.0.keeps || self.0.template.board.ended.load(Ordering::Relaxed) >= owned.joined)
+        })
+    }
+
+    /// Ends the trace: everything is in it, or counted.
+    ///
+    /// # Errors
+    /// It has ended already.
+    pub fn finish(&self) -> Result<Finished, RecordError> {
+        let ended = self.0.anchor.end_recording(self.0.consumer)?;
+        let board = &self.0.template.board;
+        Ok(Finished {
+            totals: ended.totals,
+            records: board.events.load(Ordering::Relaxed),
+            bytes: board.bytes.load(Ordering::Relaxed),
+            error: ended.error,
+        })
+    }
+
+    /// Runs `f` with what the threads that have the trace share, all of it as a blocking region: a stop need not wait for it,
+    /// and who is suspended meanwhile stands when it is over, with no lock (`.debug.frozen-waiter`).
+    fn with_owned<R>(&self, f: impl FnOnce(&mut Owned) -> R) -> R {
+        as_blocking(|| f(&mut self.0.owned.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+impl WorldBuilder {
+    /// Lets the world's events, from its first on, go to this trace.
+    #[must_use]
+    pub fn recorded_in(self, trace: &Trace) -> Self {
+        let trace = trace.clone();
+        self.before_first_event(move |world| Ok(trace.record(world)?))
+    }
+}
+
+impl fmt::Debug for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trace").field("path", &self.0.path).field("keeps", &self.0.keeps).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,73 @@
+//! A trace whose writer stands still while threads go on, in a process in which nobody else records: who loses events there finds as
+//! many numbers missing in the trace.
+
+mod nettrace_rules;
+
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, Mutex, PoisonError};
+
+use nettrace_rules::{OWN, Trace as Parsed};
+use rstest::rstest;
+use stopworld::World;
+use stopworld::events::record::Policy;
+use stopworld::formats::nettrace::write::{Container, Destination, Options, Providers};
+
+/// A lossless consumer of another test would make threads wait here.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// A place that takes nothing until it may.
+#[derive(Debug, Clone)]
+struct Gated {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    gate: Arc<(Barrier, Barrier)>,
+    calls: Arc<AtomicUsize>,
+}
+
+impl Destination for Gated {
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.calls.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.gate.0.wait();
+            self.gate.1.wait();
+        }
+        self.bytes.lock().unwrap().extend(bytes);
+        Ok(())
+    }
+}
+
+/// Sequence numbers: what a reader misses is what the recorder has dropped.
+#[rstest]
+fn losses_are_gaps_of_as_many(
+    #[values(Container::V4, Container::V6)] container: Container,
+    #[values(0, 5)] after: usize,
+) {
+    const FIRED: usize = 200_000;
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let gated =
+        Gated { bytes: Arc::default(), gate: Arc::new((Barrier::new(2), Barrier::new(2))), calls: Arc::default() };
+    // Its keyword is that of objects.
+    let trace = Options::to(Box::new(gated.clone()))
+        .providers(Providers::parse("stopworld:8:5").unwrap())
+        .policy(Policy::Dropping)
+        .container(container)
+        .start()
+        .unwrap();
+    let world = World::builder().recorded_in(&trace).build().unwrap();
+    let events = world.events();
+    events.fire_object_freed(8, 8);
+    // The writer brings it out within a tenth of a second, and stands.
+    gated.gate.0.wait();
+    (0..FIRED).for_each(|number| events.fire_object_allocated(number, 16));
+    gated.gate.1.wait();
+    (0..after).for_each(|number| events.fire_object_freed(number, 16));
+    trace.flush().unwrap();
+    drop(world);
+    let finished = trace.finish().unwrap();
+    let parsed = Parsed::parse(&gated.bytes.lock().unwrap());
+    assert!(finished.totals.dropped > FIRED as u64 / 4, "{finished:?}");
+    assert_eq!(parsed.lost, finished.totals.dropped);
+    let own = parsed.events.iter().filter(|event| event.kind.provider == OWN).count() as u64;
+    // The world's end is taken, and is no event of this trace.
+    assert_eq!(own + 1, finished.totals.written);
+    assert_eq!(own + finished.totals.dropped, FIRED as u64 + 1 + after as u64);
+}

@@ -1,0 +1,828 @@
+//! A reader of .nettrace of its own, for tests of the writer: it shares no code with the product's and believes nothing.
+//!
+//! [`Trace::parse`] reads a whole file and panics, with the byte at which it is, at anything that the format forbids or that we
+//! promise more strictly than it: alignments, the sizes and times of blocks, what is defined before it is used, times that never go
+//! back, numbers without gaps that are not told, sequence points that hold. [`check_collections`] then looks at the events
+//! as a reader of collections does.
+
+#![allow(dead_code, reason = "each test program uses its part")]
+
+use std::collections::{BTreeMap, HashMap};
+
+pub const DEFAULT: &str = "Microsoft-Windows-DotNETRuntime";
+pub const PRIVATE: &str = "Microsoft-Windows-DotNETRuntimePrivate";
+pub const RUNDOWN: &str = "Microsoft-Windows-DotNETRuntimeRundown";
+pub const EVENT_PIPE: &str = "Microsoft-DotNETCore-EventPipe";
+pub const OWN: &str = "stopworld";
+
+const MOST_BLOCK: usize = 100 << 10;
+
+/// A kind of event, as a file describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kind {
+    pub provider: String,
+    pub id: u32,
+    pub name: String,
+    pub version: u32,
+    pub level: u32,
+    pub keywords: u64,
+    pub opcode: Option<u8>,
+    pub fields: Vec<(String, u32)>,
+}
+
+/// An event.
+#[derive(Clone, Debug)]
+pub struct Event {
+    pub kind: std::rc::Rc<Kind>,
+    pub time: u64,
+    pub thread: u64,
+    pub sequence: u32,
+    pub payload: Vec<u8>,
+    pub offset: usize,
+}
+
+/// A field's value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    Number(u64),
+    Text(String),
+    Guid([u8; 16]),
+}
+
+impl Event {
+    pub fn is(&self, name: &str) -> bool {
+        self.kind.name == name
+    }
+
+    /// The fields by their description, and what is behind them.
+    pub fn fields(&self) -> (Vec<(String, Value)>, &[u8]) {
+        let mut rest = Bytes { all: &self.payload, at: 0, base: self.offset };
+        let fields = self.kind.fields.iter().map(|(name, kind)| {
+            let value = match kind {
+                6 => Value::Number(rest.u8().into()),
+                8 => Value::Number(rest.u16().into()),
+                9 | 10 => Value::Number(rest.u32().into()),
+                11 | 12 => Value::Number(rest.u64()),
+                17 => Value::Guid(rest.take(16).try_into().unwrap()),
+                18 => Value::Text(rest.utf16()),
+                other => panic!("{}.{name} has the type {other}", self.kind.name),
+            };
+            (name.clone(), value)
+        });
+        let fields = fields.collect();
+        (fields, &rest.all[rest.at..])
+    }
+
+    /// A number by its field's name.
+    pub fn number(&self, name: &str) -> u64 {
+        match self.value(name) {
+            Value::Number(number) => number,
+            other => panic!("{}.{name} is {other:?}", self.kind.name),
+        }
+    }
+
+    pub fn text(&self, name: &str) -> String {
+        match self.value(name) {
+            Value::Text(text) => text,
+            other => panic!("{}.{name} is {other:?}", self.kind.name),
+        }
+    }
+
+    fn value(&self, name: &str) -> Value {
+        let (fields, _) = self.fields();
+        let found = fields.into_iter().find(|(field, _)| field == name);
+        found.unwrap_or_else(|| panic!("{} has no field {name}", self.kind.name)).1
+    }
+
+    /// Which world it is of, by its last two bytes or the field.
+    pub fn world(&self) -> u16 {
+        let (fields, _) = self.fields();
+        let clr = fields.iter().find(|(name, _)| name == "ClrInstanceID");
+        match clr {
+            Some((_, Value::Number(world))) => *world as u16,
+            _ => u16::from_le_bytes(self.payload[self.payload.len() - 2..].try_into().unwrap()),
+        }
+    }
+}
+
+/// A whole trace.
+#[derive(Debug, Default)]
+pub struct Trace {
+    pub version: u32,
+    pub utc: [u16; 8],
+    pub start: u64,
+    pub hz: u64,
+    pub pid: u32,
+    pub processors: u32,
+    pub kinds: HashMap<u32, std::rc::Rc<Kind>>,
+    pub events: Vec<Event>,
+    pub points: usize,
+    pub lost: u64,
+    pub lost_by_thread: BTreeMap<u64, u64>,
+    pub blocks: usize,
+}
+
+struct Bytes<'a> {
+    all: &'a [u8],
+    at: usize,
+    base: usize,
+}
+
+impl<'a> Bytes<'a> {
+    fn take(&mut self, count: usize) -> &'a [u8] {
+        let end = self.at + count;
+        assert!(end <= self.all.len(), "byte {}: {count} bytes are wanted and the end is there", self.base + self.at);
+        let taken = &self.all[self.at..end];
+        self.at = end;
+        taken
+    }
+
+    fn is_over(&self) -> bool {
+        self.at == self.all.len()
+    }
+
+    fn offset(&self) -> usize {
+        self.base + self.at
+    }
+
+    fn u8(&mut self) -> u8 {
+        self.take(1)[0]
+    }
+
+    fn u16(&mut self) -> u16 {
+        u16::from_le_bytes(self.take(2).try_into().unwrap())
+    }
+
+    fn u32(&mut self) -> u32 {
+        u32::from_le_bytes(self.take(4).try_into().unwrap())
+    }
+
+    fn u64(&mut self) -> u64 {
+        u64::from_le_bytes(self.take(8).try_into().unwrap())
+    }
+
+    fn varint(&mut self) -> u64 {
+        let (mut value, mut shift) = (0, 0);
+        loop {
+            let byte = self.u8();
+            assert!(shift < 64, "byte {}: a number of more than 64 bits", self.offset());
+            value |= u64::from(byte & 0x7f) << shift;
+            shift += 7;
+            if byte & 0x80 == 0 {
+                return value;
+            }
+        }
+    }
+
+    fn utf16(&mut self) -> String {
+        let mut units = Vec::new();
+        loop {
+            match self.u16() {
+                0 => return String::from_utf16(&units).expect("UTF-16"),
+                unit => units.push(unit),
+            }
+        }
+    }
+
+    fn utf8(&mut self) -> String {
+        let length = self.varint() as usize;
+        String::from_utf8(self.take(length).to_vec()).expect("UTF-8")
+    }
+
+    fn part(&mut self, count: usize) -> Bytes<'a> {
+        let base = self.offset();
+        Bytes { all: self.take(count), at: 0, base }
+    }
+}
+
+/// What is remembered while reading.
+#[derive(Default)]
+struct State {
+    trace: Trace,
+    /// The last time of an event or a sequence point, and whether it was the latter.
+    time: u64,
+    after_point: bool,
+    /// The last number of each thread, by what the file calls it.
+    sequences: HashMap<u64, u32>,
+    /// Version 6: the kernel's ids of the threads that the file knows.
+    threads: HashMap<u64, u64>,
+}
+
+impl Trace {
+    /// Reads a whole file that has its end.
+    pub fn parse(bytes: &[u8]) -> Trace {
+        let mut file = Bytes { all: bytes, at: 0, base: 0 };
+        assert_eq!(file.take(8), b"Nettrace");
+        let mut state = State::default();
+        match file.u32() {
+            20 => {
+                assert_eq!(file.take(20), b"!FastSerialization.1");
+                state.trace.version = 4;
+                state.objects(&mut file);
+            }
+            0 => {
+                assert_eq!((file.u32(), file.u32()), (6, 0));
+                state.trace.version = 6;
+                state.blocks(&mut file);
+            }
+            other => panic!("byte 8: {other:#x}"),
+        }
+        assert!(file.is_over(), "byte {}: something behind the end", file.offset());
+        state.trace
+    }
+
+    pub fn read(path: &std::path::Path) -> Trace {
+        let bytes = std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        Trace::parse(&bytes)
+    }
+
+    pub fn named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Event> {
+        self.events.iter().filter(move |event| event.is(name))
+    }
+
+    /// How many events of each provider and name there are.
+    pub fn counts(&self) -> BTreeMap<(String, String), usize> {
+        let mut counts = BTreeMap::new();
+        for event in &self.events {
+            *counts.entry((event.kind.provider.clone(), event.kind.name.clone())).or_default() += 1;
+        }
+        counts
+    }
+
+    pub fn ns(&self, ticks: u64) -> u64 {
+        (u128::from(ticks) * 1_000_000_000 / u128::from(self.hz)) as u64
+    }
+}
+
+impl State {
+    // ---- Version 4 -----------------------------------------------------------------------------------------------------
+
+    fn objects(&mut self, file: &mut Bytes<'_>) {
+        loop {
+            let at = file.offset();
+            match file.u8() {
+                1 => return,
+                5 => assert_eq!(file.take(2), [5, 1], "byte {at}"),
+                other => panic!("byte {at}: tag {other}"),
+            }
+            let numbers = (file.u32(), file.u32());
+            let length = file.u32() as usize;
+            let name = String::from_utf8(file.take(length).to_vec()).unwrap();
+            assert_eq!(file.u8(), 6, "byte {}", file.offset());
+            if name == "Trace" {
+                assert_eq!(numbers, (4, 4));
+                let mut body = file.part(48);
+                self.head(&mut body);
+                self.trace.pid = body.u32();
+                self.trace.processors = body.u32();
+                assert!(body.u32() > 0);
+            } else {
+                assert!(self.trace.hz > 0, "byte {at}: {name} before the trace's own object");
+                assert_eq!(numbers, (2, 2), "{name}");
+                let size = file.u32() as usize;
+                assert!(size <= MOST_BLOCK, "byte {at}: a block of {size}");
+                while file.offset() % 4 != 0 {
+                    assert_eq!(file.u8(), 0, "byte {}: padding", file.offset());
+                }
+                let mut body = file.part(size);
+                match name.as_str() {
+                    "EventBlock" => self.events(&mut body),
+                    "MetadataBlock" => self.metadata_v4(&mut body),
+                    "SPBlock" => self.point_v4(&mut body),
+                    "StackBlock" => self.stacks(&mut body),
+                    other => panic!("byte {at}: {other}"),
+                }
+                assert!(body.is_over(), "byte {}: more in {name} than it holds", body.offset());
+            }
+            assert_eq!(file.u8(), 6, "byte {}: the object's end", file.offset());
+            self.trace.blocks += 1;
+        }
+    }
+
+    fn head(&mut self, body: &mut Bytes<'_>) {
+        assert_eq!(self.trace.hz, 0, "the trace's own object twice");
+        self.trace.utc = std::array::from_fn(|_| body.u16());
+        let [year, month, weekday, day, hour, minute, second, ms] = self.trace.utc;
+        assert!(year > 2000 && (1..=12).contains(&month) && weekday < 7 && (1..=31).contains(&day));
+        assert!(hour < 24 && minute < 60 && second < 60 && ms < 1000);
+        self.trace.start = body.u64();
+        self.trace.hz = body.u64();
+        assert!(self.trace.hz > 0);
+        assert_eq!(body.u32(), 8, "the size of a pointer");
+    }
+
+    fn metadata_v4(&mut self, body: &mut Bytes<'_>) {
+        let (first, last) = block_head(body);
+        let mut time = 0_u64;
+        while !body.is_over() {
+            assert_eq!(body.u8(), 0xc0, "byte {}: sorted, with a length", body.offset());
+            time += body.varint();
+            assert!((first..=last).contains(&time), "byte {}: time {time}", body.offset());
+            let length = body.varint() as usize;
+            let mut blob = body.part(length);
+            let id = blob.u32();
+            let provider = blob.utf16();
+            let event = blob.u32();
+            let name = blob.utf16();
+            let keywords = blob.u64();
+            let (version, level, count) = (blob.u32(), blob.u32(), blob.u32());
+            let fields = (0..count)
+                .map(|_| {
+                    let kind = blob.u32();
+                    (blob.utf16(), kind)
+                })
+                .collect();
+            let mut opcode = None;
+            while !blob.is_over() {
+                let length = blob.u32() as usize;
+                let kind = blob.u8();
+                assert_eq!((length, kind), (1, 1), "the opcode's tag is the only one");
+                opcode = Some(blob.u8());
+            }
+            self.define(id, Kind { provider, id: event, name, version, level, keywords, opcode, fields });
+        }
+    }
+
+    fn define(&mut self, id: u32, kind: Kind) {
+        assert!(id >= 1);
+        assert!(!kind.name.is_empty() && !kind.provider.is_empty());
+        let before = self.trace.kinds.insert(id, kind.into());
+        assert_eq!(before, None, "{id} is defined twice");
+    }
+
+    fn point_v4(&mut self, body: &mut Bytes<'_>) {
+        let time = body.u64();
+        let count = body.u32();
+        let threads: Vec<_> = (0..count).map(|_| (body.u64(), body.u32())).collect();
+        self.point(time, &threads);
+    }
+
+    fn point(&mut self, time: u64, threads: &[(u64, u32)]) {
+        assert!(
+            time >= self.time && !(self.after_point && time == self.time),
+            "a sequence point before what it follows"
+        );
+        (self.time, self.after_point) = (time, true);
+        for (thread, sequence) in threads {
+            let last = self.sequences.entry(*thread).or_insert(*sequence);
+            let lost = sequence.wrapping_sub(*last);
+            assert!(lost < 1 << 31, "thread {thread}: {sequence} after {last}");
+            self.trace.lost += u64::from(lost);
+            *self.trace.lost_by_thread.entry(*thread).or_default() += u64::from(lost);
+            *last = *sequence;
+        }
+        self.trace.points += 1;
+    }
+
+    fn stacks(&mut self, body: &mut Bytes<'_>) {
+        let _first = body.u32();
+        for _ in 0..body.u32() {
+            let length = body.u32() as usize;
+            assert!(length % 8 == 0 && length < 65_528);
+            body.take(length);
+        }
+    }
+
+    // ---- Version 6 -----------------------------------------------------------------------------------------------------
+
+    fn blocks(&mut self, file: &mut Bytes<'_>) {
+        loop {
+            let at = file.offset();
+            let head = file.u32();
+            let (size, kind) = ((head & 0xff_ffff) as usize, head >> 24);
+            assert!(size <= MOST_BLOCK, "byte {at}: a block of {size}");
+            let mut body = file.part(size);
+            match kind {
+                0 => {
+                    assert_eq!(size, 0);
+                    return;
+                }
+                1 => {
+                    self.head(&mut body);
+                    for _ in 0..body.u32() {
+                        let (key, value) = (body.utf8(), body.utf8());
+                        match key.as_str() {
+                            "ProcessId" => self.trace.pid = value.parse().unwrap(),
+                            "HardwareThreadCount" => self.trace.processors = value.parse().unwrap(),
+                            other => panic!("{other}"),
+                        }
+                    }
+                }
+                2 => self.events(&mut body),
+                3 => self.metadata_v6(&mut body),
+                4 => {
+                    let time = body.u64();
+                    assert_eq!(body.u32(), 0, "flags");
+                    let count = body.u32();
+                    let threads: Vec<_> = (0..count).map(|_| (body.varint(), body.varint() as u32)).collect();
+                    assert!(threads.iter().all(|(index, _)| self.threads.contains_key(index)), "byte {at}: a stranger");
+                    self.point(time, &threads);
+                }
+                6 => self.threads(&mut body),
+                7 => {
+                    let (index, sequence) = (body.varint(), body.varint() as u32);
+                    assert!(self.threads.remove(&index).is_some(), "byte {at}: thread {index} is not known");
+                    let last = self.sequences.remove(&index);
+                    let lost = last.map_or(0, |last| sequence.wrapping_sub(last));
+                    self.trace.lost += u64::from(lost);
+                }
+                other => panic!("byte {at}: a block of the kind {other}"),
+            }
+            assert!(body.is_over(), "byte {}: more in the block than it holds", body.offset());
+            self.trace.blocks += 1;
+        }
+    }
+
+    fn threads(&mut self, body: &mut Bytes<'_>) {
+        while !body.is_over() {
+            let length = body.u16() as usize;
+            let mut row = body.part(length);
+            let index = row.varint();
+            assert!(index >= 1);
+            let (mut pid, mut tid) = (0, 0);
+            while !row.is_over() {
+                match row.u8() {
+                    2 => pid = row.varint(),
+                    3 => tid = row.varint(),
+                    other => panic!("byte {}: {other}", row.offset()),
+                }
+            }
+            assert_eq!(pid, u64::from(self.trace.pid));
+            assert_eq!(self.threads.insert(index, tid), None, "thread {index} twice");
+        }
+    }
+
+    fn metadata_v6(&mut self, body: &mut Bytes<'_>) {
+        assert_eq!(body.u16(), 0);
+        while !body.is_over() {
+            let length = body.u16() as usize;
+            let mut row = body.part(length);
+            let id = row.varint() as u32;
+            let provider = row.utf8();
+            let event = row.varint() as u32;
+            let name = row.utf8();
+            let fields = (0..row.u16())
+                .map(|_| {
+                    let length = row.u16() as usize;
+                    let mut field = row.part(length);
+                    let (name, kind) = (field.utf8(), field.u8());
+                    assert!(field.is_over());
+                    (name, u32::from(kind))
+                })
+                .collect();
+            let length = row.u16() as usize;
+            let mut options = row.part(length);
+            let (mut opcode, mut keywords, mut level, mut version) = (None, 0, 0, 0);
+            while !options.is_over() {
+                match options.u8() {
+                    1 => opcode = Some(options.u8()),
+                    3 => keywords = options.u64(),
+                    8 => level = options.u8().into(),
+                    9 => version = options.u8().into(),
+                    other => panic!("byte {}: {other}", options.offset()),
+                }
+            }
+            assert!(row.is_over());
+            self.define(id, Kind { provider, id: event, name, version, level, keywords, opcode, fields });
+        }
+    }
+
+    // ---- Events --------------------------------------------------------------------------------------------------------
+
+    fn events(&mut self, body: &mut Bytes<'_>) {
+        let (first, last) = block_head(body);
+        let is_v6 = self.trace.version == 6;
+        let (mut id, mut sequence, mut capture, mut thread, mut time, mut length) = (0, 0_u32, 0, 0, 0_u64, 0);
+        let mut times = (u64::MAX, 0);
+        assert!(!body.is_over(), "byte {}: a block without events", body.offset());
+        while !body.is_over() {
+            let offset = body.offset();
+            let flags = body.u8();
+            assert_eq!(flags & 0x40, 0x40, "byte {offset}: every event is sorted");
+            assert_eq!(flags & 0x38, 0, "byte {offset}: neither stacks nor activities");
+            if flags & 1 != 0 {
+                id = body.varint() as u32;
+            }
+            if flags & 2 != 0 {
+                sequence = sequence.wrapping_add(body.varint() as u32);
+                capture = body.varint();
+                assert_eq!(body.varint(), 0xffff_ffff, "byte {offset}: no processor is known");
+            }
+            if id != 0 || is_v6 {
+                sequence = sequence.wrapping_add(1);
+            }
+            if flags & 4 != 0 {
+                thread = body.varint();
+            }
+            time += body.varint();
+            if flags & 0x80 != 0 {
+                length = body.varint() as usize;
+            }
+            assert_eq!(capture, thread, "byte {offset}");
+            assert!(length <= 64_000, "byte {offset}");
+            let payload = body.take(length).to_vec();
+            let kind = self.trace.kinds.get(&id).unwrap_or_else(|| panic!("byte {offset}: {id} is not defined"));
+            assert!(
+                if self.after_point { time > self.time } else { time >= self.time },
+                "byte {offset}: {} at {time} after {}",
+                kind.name,
+                self.time
+            );
+            (self.time, self.after_point) = (time, false);
+            times = (times.0.min(time), times.1.max(time));
+            let kind = kind.clone();
+            self.number(thread, sequence, offset);
+            let thread = if is_v6 {
+                *self.threads.get(&thread).unwrap_or_else(|| panic!("byte {offset}: thread {thread} is not known"))
+            } else {
+                thread
+            };
+            assert!(thread > 0);
+            self.trace.events.push(Event { kind, time, thread, sequence, payload, offset });
+        }
+        assert_eq!((first, last), times, "the block's times");
+    }
+
+    fn number(&mut self, thread: u64, sequence: u32, offset: usize) {
+        match self.sequences.insert(thread, sequence) {
+            None => assert_eq!(sequence, 1, "byte {offset}: a thread's first event"),
+            Some(last) => {
+                let lost = sequence.wrapping_sub(last).wrapping_sub(1);
+                assert!(lost < 1 << 31, "byte {offset}: number {sequence} after {last}");
+                self.trace.lost += u64::from(lost);
+                *self.trace.lost_by_thread.entry(thread).or_default() += u64::from(lost);
+            }
+        }
+    }
+}
+
+/// Of a block of events or metadata: its times.
+fn block_head(body: &mut Bytes<'_>) -> (u64, u64) {
+    assert_eq!((body.u16(), body.u16()), (20, 1));
+    (body.u64(), body.u64())
+}
+
+/// What .NET's own files have: length of the payload by name, where it is fixed.
+const LENGTHS: [(&str, u32, u32, usize); 19] = [
+    ("GCStart", 1, 2, 26),
+    ("GCEnd", 2, 1, 10),
+    ("GCRestartEEEnd", 3, 1, 2),
+    ("GCHeapStats", 4, 2, 110),
+    ("GCCreateSegment", 5, 1, 22),
+    ("GCFreeSegment", 6, 1, 10),
+    ("GCRestartEEBegin", 7, 1, 2),
+    ("GCSuspendEEEnd", 8, 1, 2),
+    ("GCSuspendEEBegin", 9, 1, 10),
+    ("GCFinalizersEnd", 13, 1, 6),
+    ("GCFinalizersBegin", 14, 1, 2),
+    ("FinalizeObject", 29, 0, 18),
+    ("SetGCHandle", 30, 0, 34),
+    ("DestroyGCHandle", 31, 0, 10),
+    ("GCTriggered", 35, 0, 6),
+    ("GCMarkWithType", 202, 0, 18),
+    ("GCJoin", 203, 2, 18),
+    ("GCPerHeapHistory", 204, 3, 486),
+    ("GCGlobalHeapHistory", 205, 4, 78),
+];
+
+/// Events whose fields end with what is before an array.
+const OPEN: [&str; 6] =
+    ["GCDynamicEvent", "BulkType", "GCBulkNode", "GCBulkEdge", "GCBulkRootEdge", "GCBulkRootStaticVar"];
+
+/// Every event is described to its last byte, and those of .NET have .NET's lengths.
+pub fn check_payloads(trace: &Trace) {
+    for event in &trace.events {
+        let name = event.kind.name.as_str();
+        let (_, rest) = event.fields();
+        assert!(rest.is_empty() || OPEN.contains(&name), "{name}: {} bytes behind its fields", rest.len());
+        if event.kind.provider == DEFAULT
+            && let Some((_, id, version, length)) = LENGTHS.iter().find(|row| row.0 == name)
+        {
+            assert_eq!((event.kind.id, event.kind.version), (*id, *version), "{name}");
+            assert_eq!(event.payload.len(), *length, "{name}");
+        }
+    }
+}
+
+/// One collection, as a reader sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    pub world: u16,
+    pub number: u64,
+    pub reason: u64,
+    pub thread: u64,
+    pub suspend_begin: u64,
+    pub suspend_end: u64,
+    pub restart_end: u64,
+    pub before: u64,
+    pub after: u64,
+    pub promoted: u64,
+    pub allocated: u64,
+    /// Bytes after by generation.
+    pub generations: [u64; 5],
+    pub handles: u64,
+    pub pinned_objects: u64,
+    pub queued: u64,
+    pub times_us: Vec<u64>,
+}
+
+/// The collections of a trace, each in the order that .NET's readers want, on the thread that suspended.
+pub fn check_collections(trace: &Trace) -> Vec<Seen> {
+    const IDS: [u32; 11] = [9, 8, 35, 1, 202, 205, 204, 2, 4, 7, 3];
+    let mut open: HashMap<u16, (Vec<u32>, Seen)> = HashMap::new();
+    let mut all = Vec::new();
+    for event in trace.events.iter().filter(|event| event.kind.provider == DEFAULT && IDS.contains(&event.kind.id)) {
+        let (id, world) = (event.kind.id, event.world());
+        let entry = open.entry(world).or_default();
+        if id == 9 {
+            // What was abandoned has no more than a beginning.
+            assert!(entry.0.is_empty() || entry.0 == [9], "world {world} is stopped twice: {:?}", entry.0);
+            *entry = (vec![9], Seen { world, thread: event.thread, suspend_begin: event.time, ..Seen::default() });
+            assert_eq!(event.number("Reason"), 1);
+            entry.1.number = event.number("Count") + 1;
+            continue;
+        }
+        let (ids, seen) = entry;
+        assert!(!ids.is_empty(), "{} of world {world} without a suspension", event.kind.name);
+        assert_eq!(event.thread, seen.thread, "{} is not of the thread that suspended", event.kind.name);
+        ids.push(id);
+        match id {
+            8 => seen.suspend_end = event.time,
+            1 => {
+                assert_eq!((event.number("Count"), event.number("Depth"), event.number("Type")), (seen.number, 2, 0));
+                seen.reason = event.number("Reason");
+                // Not a field of .NET's: for the comparison with the end.
+                seen.restart_end = event.time;
+            }
+            2 => {
+                assert_eq!((event.number("Count"), event.number("Depth")), (seen.number, 2));
+                assert!(event.time > seen.restart_end, "a collection without length");
+            }
+            204 => {
+                assert_eq!(event.number("Count"), 5);
+                let sum = |field: &str| (0..5).map(|gen_| event.number(&format!("Gen{gen_}{field}"))).sum::<u64>();
+                seen.before = sum("SizeBefore");
+                seen.allocated = event.number("Gen0SizeBefore");
+                assert_eq!(sum("SizeAfter"), sum("PinnedSurv") + sum("NonePinnedSurv"));
+                seen.after = sum("SizeAfter");
+            }
+            205 => {
+                assert_eq!(
+                    (event.number("NumHeaps"), event.number("CondemnedGeneration"), event.number("Count")),
+                    (1, 2, 7)
+                );
+                let names =
+                    ["Init", "MarkRoots", "MarkShortWeak", "MarkScanFinalization", "MarkLongWeak", "Plan", "Sweep"];
+                seen.times_us = names.iter().map(|name| event.number(&format!("Time{name}"))).collect();
+            }
+            4 => {
+                seen.generations = std::array::from_fn(|gen_| event.number(&format!("GenerationSize{gen_}")));
+                assert_eq!(seen.generations.iter().sum::<u64>(), seen.after);
+                seen.promoted = (0..5).map(|gen_| event.number(&format!("TotalPromotedSize{gen_}"))).sum();
+                seen.handles = event.number("GCHandleCount");
+                seen.pinned_objects = event.number("PinnedObjectCount");
+                seen.queued = event.number("FinalizationPromotedCount");
+            }
+            3 => {
+                seen.restart_end = event.time;
+                let marks = ids.iter().filter(|id| **id == 202).count();
+                assert!((3..=4).contains(&marks), "{ids:?}");
+                ids.dedup();
+                let (ids, seen) = open.remove(&world).unwrap_or_default();
+                if ids != [9, 8, 35, 1, 202, 2, 7, 3] {
+                    assert_eq!(ids, [9, 8, 35, 1, 202, 205, 204, 2, 4, 7, 3]);
+                    all.push(seen);
+                }
+            }
+            _ => {}
+        }
+    }
+    for pair in all.windows(2).filter(|pair| pair[0].world == pair[1].world) {
+        assert!(pair[0].number < pair[1].number, "{pair:?}");
+    }
+    all
+}
+
+/// Who the process is comes first.
+pub fn check_identity(trace: &Trace) {
+    let first: Vec<_> =
+        trace.events.iter().take(2).map(|event| (event.kind.provider.as_str(), event.kind.id)).collect();
+    assert_eq!(first, [(EVENT_PIPE, 1), (RUNDOWN, 187)]);
+    assert!(trace.events[0].text("CommandLine").len() > 3);
+    let version = ["VMMajorVersion", "VMMinorVersion"].map(|field| trace.events[1].number(field).to_string()).join(".");
+    assert!(env!("CARGO_PKG_VERSION").starts_with(&version));
+}
+
+/// Everything about a trace of collections.
+pub fn check(trace: &Trace) -> Vec<Seen> {
+    check_payloads(trace);
+    check_identity(trace);
+    assert!(trace.points >= 1, "a sequence point near the end");
+    check_collections(trace)
+}
+
+/// A heap dump, as its bulk events tell it.
+#[derive(Debug, Default)]
+pub struct Dumped {
+    /// Address, size, type, number of edges.
+    pub nodes: Vec<[u64; 4]>,
+    /// Target, and where in the object it stands.
+    pub edges: Vec<(u64, u32)>,
+    /// Object, kind, flags, where the root stands.
+    pub roots: Vec<(u64, u8, u32, u64)>,
+    /// Where it stands, object, type.
+    pub statics: Vec<[u64; 3]>,
+    pub types: HashMap<u64, String>,
+    /// Live bytes as GCHeapStats says.
+    pub live: u64,
+    next: HashMap<u32, u64>,
+}
+
+/// The dumps of a trace, one for each collection.
+pub fn dumps(trace: &Trace) -> Vec<Dumped> {
+    let mut all = Vec::new();
+    let mut dump = Dumped::default();
+    for event in trace.events.iter().filter(|event| event.kind.provider == DEFAULT) {
+        if event.kind.id == 4 {
+            dump.live = (0..5).map(|gen_| event.number(&format!("GenerationSize{gen_}"))).sum();
+            all.push(std::mem::take(&mut dump));
+        }
+        if !["BulkType", "GCBulkNode", "GCBulkEdge", "GCBulkRootEdge", "GCBulkRootStaticVar"]
+            .contains(&event.kind.name.as_str())
+        {
+            continue;
+        }
+        assert!(event.payload.len() < 64 << 10);
+        if let Some((_, Value::Number(index))) = event.fields().0.iter().find(|(name, _)| name == "Index") {
+            let next = dump.next.entry(event.kind.id).or_default();
+            assert_eq!(index, next, "{}", event.kind.name);
+            *next += 1;
+        }
+        let count = event.number("Count");
+        let rest = event.fields().1;
+        let mut rows = Bytes { all: rest, at: 0, base: event.offset };
+        for _ in 0..count {
+            match event.kind.id {
+                15 => {
+                    let id = rows.u64();
+                    rows.take(8 + 4 + 4 + 1);
+                    let name = rows.utf16();
+                    assert_eq!(rows.u32(), 0, "type parameters");
+                    dump.types.insert(id, name);
+                }
+                16 => dump.roots.push((rows.u64(), rows.u8(), rows.u32(), rows.u64())),
+                18 => dump.nodes.push(std::array::from_fn(|_| rows.u64())),
+                19 => dump.edges.push((rows.u64(), rows.u32())),
+                _ => {
+                    dump.statics.push(std::array::from_fn(|_| rows.u64()));
+                    rows.take(4);
+                    rows.utf16();
+                }
+            }
+        }
+        assert!(rows.is_over(), "{}: {} rows", event.kind.name, count);
+    }
+    all
+}
+
+/// Nodes times sizes are the live bytes; each edge leads to a node; each type has a name; the edges are those of the nodes, in order.
+pub fn check_dump(dump: &Dumped) {
+    assert_eq!(dump.nodes.iter().map(|node| node[1]).sum::<u64>(), dump.live);
+    let nodes: HashMap<u64, [u64; 4]> = dump.nodes.iter().map(|node| (node[0], *node)).collect();
+    assert_eq!(nodes.len(), dump.nodes.len(), "a node twice");
+    let mut edges = dump.edges.iter();
+    for [address, bytes, kind, count] in &dump.nodes {
+        assert!(dump.types.get(kind).is_some_and(|name| !name.is_empty()), "{address:#x} has the type {kind:#x}");
+        for _ in 0..*count {
+            let (target, offset) = edges.next().expect("as many edges as the nodes say");
+            assert!(nodes.contains_key(target), "{target:#x} is no node");
+            assert!(u64::from(*offset) < *bytes, "an edge of {address:#x} stands at {offset}");
+        }
+    }
+    assert_eq!(edges.next(), None, "edges of nobody");
+    for (object, kind, _, _) in &dump.roots {
+        assert!(nodes.contains_key(object) && *kind <= 2, "a root leads to {object:#x}");
+    }
+    for [_, object, kind] in &dump.statics {
+        assert_eq!(nodes[object][2], *kind);
+    }
+    // Nothing lives for no reason.
+    let mut reached: std::collections::HashSet<u64> = dump.roots.iter().map(|root| root.0).collect();
+    reached.extend(dump.statics.iter().map(|row| row[1]));
+    let mut edges = dump.edges.as_slice();
+    let mut of: HashMap<u64, Vec<u64>> = HashMap::new();
+    for [address, _, _, count] in &dump.nodes {
+        let (mine, rest) = edges.split_at(*count as usize);
+        of.insert(*address, mine.iter().map(|edge| edge.0).collect());
+        edges = rest;
+    }
+    let mut todo: Vec<u64> = reached.iter().copied().collect();
+    while let Some(object) = todo.pop() {
+        for target in &of[&object] {
+            if reached.insert(*target) {
+                todo.push(*target);
+            }
+        }
+    }
+    assert_eq!(reached.len(), dump.nodes.len(), "nodes that nothing reaches");
+}

@@ -1,0 +1,404 @@
+//! Traces of .NET's format that worlds write, held against a reader of the tests' own, the collector's reports, and the rules that .NET's
+//! tools insist on.
+
+mod nettrace_rules;
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use nettrace_rules::{DEFAULT, EVENT_PIPE, OWN, PRIVATE, RUNDOWN, Seen, Trace as Parsed, check};
+use rstest::rstest;
+use stopworld::debugger::mock::MockDebugger;
+use stopworld::events::{DESCRIPTORS, EventId, Provider};
+use stopworld::formats::Finished;
+use stopworld::formats::nettrace::write::{Container, Options, Providers, Trace};
+use stopworld::formats::nettrace::{NetEvent, Reader, Visitor};
+use stopworld::gcstats::{Rules, analyse};
+use stopworld::workloads::lisp::Interpreter;
+use stopworld::workloads::{self, Plan, Shift, Until};
+use stopworld::{CollectionReport, Gc, GcCell, Stopper, World, WorldBuilder, traced};
+
+const WORKLOADS: [&str; 6] = ["binary-trees", "gcbench", "churn", "graph", "hammer", "lisp"];
+const COLLECTIONS: &str = "Microsoft-Windows-DotNETRuntime:0x1:4,Microsoft-Windows-DotNETRuntimePrivate:0x1:4";
+const VERBOSE: &str =
+    "Microsoft-Windows-DotNETRuntime:0x2200003:5,Microsoft-Windows-DotNETRuntimePrivate:0x1:5,stopworld";
+
+/// A place for a file that goes with the test.
+struct File(tempfile::TempDir);
+
+impl File {
+    fn new() -> File {
+        File(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("trace.nettrace")
+    }
+
+    fn parsed(&self) -> Parsed {
+        Parsed::read(&self.path())
+    }
+}
+
+fn start(file: &File, providers: &str, container: Container) -> Trace {
+    let providers = Providers::parse(providers).unwrap();
+    Options::new(file.path()).providers(providers).container(container).start().unwrap()
+}
+
+fn small() -> WorldBuilder {
+    World::builder().heap_limit(256 << 20).initial_heap(1 << 20)
+}
+
+fn run(world: &World, workload: &str, threads: usize) {
+    // SAFETY: the workloads keep their references where the collector looks.
+    let m = unsafe { world.attach("main") }.unwrap();
+    let threads = NonZeroUsize::new(threads).unwrap();
+    if workload == "lisp" {
+        let text = include_str!("../examples/scheme/gc-bench.scm");
+        let interpreter = Interpreter::new(&m).unwrap();
+        interpreter.run_until(&m, "nqueens", text, &mut Vec::new(), None).unwrap();
+    } else {
+        let until = if workload == "hammer" { Until::Time(Duration::from_millis(150)) } else { Until::OnePass };
+        let plan = Plan { threads, until, depth: 10 };
+        workloads::run(&m, workloads::find(workload).unwrap(), &Shift::new(plan)).unwrap();
+    }
+    m.collect().unwrap();
+}
+
+fn finish(trace: &Trace) -> Finished {
+    trace.wait_for_worlds(Duration::from_secs(10));
+    let finished = trace.finish().unwrap();
+    assert!(finished.is_complete(), "{finished:?}");
+    finished
+}
+
+/// What the collector itself says of its collections.
+type Reports = Arc<Mutex<Vec<CollectionReport>>>;
+
+fn reporting(builder: WorldBuilder) -> (WorldBuilder, Reports) {
+    let reports = Reports::default();
+    let kept = Arc::clone(&reports);
+    (builder.on_collection(move |report| kept.lock().unwrap().push(*report)), reports)
+}
+
+/// A trace's collections are the collector's, figure by figure.
+fn are_the_reports(trace: &Parsed, seen: &[Seen], reports: &Reports) {
+    // Each comes from the thread that collected, after the restart: two may change places.
+    let mut reports = reports.lock().unwrap().clone();
+    reports.sort_unstable_by_key(|report| report.number);
+    let numbers: Vec<u64> = seen.iter().map(|seen| seen.number).collect();
+    assert_eq!(numbers, reports.iter().map(|report| u64::from(report.number)).collect::<Vec<_>>());
+    for (seen, report) in seen.iter().zip(&reports) {
+        assert_eq!(seen.number, u64::from(report.number));
+        assert_eq!(seen.reason, [0, 1, 5][report.reason as usize]);
+        assert_eq!((seen.promoted, seen.after), (report.live.total(), report.live.total()), "{report:?}");
+        assert_eq!(seen.generations, [0, 0, report.live.small, report.live.large, report.live.pinned]);
+        assert_eq!(seen.allocated, report.allocated_bytes);
+        assert_eq!(seen.before, report.live.total() + report.freed_bytes, "{report:?}");
+        assert_eq!(seen.queued, u64::from(report.finalizers_queued));
+        let pause = trace.ns(seen.restart_end - seen.suspend_begin);
+        assert_eq!(pause, report.pause_ns, "{report:?}");
+        let stop = trace.ns(seen.suspend_end - seen.suspend_begin);
+        assert!(stop <= pause, "{seen:?}");
+        let phases: u64 = seen.times_us.iter().sum();
+        assert!(phases * 1_000 <= pause + 10_000, "{seen:?}");
+    }
+}
+
+#[derive(Default)]
+struct Counting(u64);
+
+impl Visitor for Counting {
+    fn event(&mut self, _: &NetEvent<'_>) {
+        self.0 += 1;
+    }
+}
+
+/// Our own reader finds every event and nothing wrong, and its GCStats are the collector's own figures.
+fn are_the_statistics(file: &File, parsed: &Parsed, reports: &Reports) {
+    let bytes = std::fs::read(file.path()).unwrap();
+    let mut count = Counting::default();
+    let summary = Reader::new(&bytes[..]).read(&mut count);
+    assert_eq!((summary.damage, summary.ended_orderly, summary.late, summary.steps_back), (None, true, 0, 0));
+    assert_eq!((summary.lost, summary.events, count.0), (0, parsed.events.len() as u64, count.0));
+    assert_eq!(count.0, summary.events);
+
+    let mut reports = reports.lock().unwrap().clone();
+    reports.sort_unstable_by_key(|report| report.number);
+    let (processes, _) = analyse(Reader::new(&bytes[..]), Rules::Ours).unwrap();
+    let [process] = &processes[..] else { panic!("{} processes", processes.len()) };
+    assert_eq!(process.identity.process, u64::from(std::process::id()));
+    assert!(process.identity.command_line.as_ref().is_some_and(|line| line.contains("nettrace_writer")));
+    assert_eq!(process.identity.settings.map(|settings| settings.hard_limit), Some(256 << 20));
+    assert_eq!(process.all.count as usize, reports.len());
+    let mut rest = reports.iter();
+    let is_same = |megabytes: f64, bytes: u64| (megabytes * 1e6).round() as u64 == bytes;
+    process
+        .for_each(|collection, figures| {
+            let report = rest.next().expect("no more collections than reports");
+            assert_eq!(collection.number as u32, report.number);
+            assert!(collection.complete, "{collection:?}");
+            let live = report.live.total();
+            assert!(is_same(collection.promoted_mb(), live) && is_same(collection.after_mb(), live), "{collection:?}");
+            assert!(is_same(figures.heap_before, live + report.freed_bytes), "{figures:?} {report:?}");
+            assert!(is_same(figures.peak, live + report.freed_bytes), "{figures:?} {report:?}");
+            if report.number > reports[0].number {
+                assert!(is_same(figures.allocated, report.allocated_bytes), "{figures:?} {report:?}");
+            }
+            let pause = collection.pause * 1e6;
+            assert!((pause - report.pause_ns as f64).abs() < 2.0, "{pause} {report:?}");
+            Ok::<_, std::io::Error>(())
+        })
+        .unwrap();
+    assert_eq!(rest.next().map(|report| report.number), None);
+}
+
+/// The events of .NET under §6's rules, in either container, whatever runs and however it is stopped.
+#[rstest]
+fn traces_of_all_workloads_obey_the_rules(
+    #[values("signals", "safepoints", "mock")] stopper: &str,
+    #[values(0, 1, 2, 3, 4, 5)] workload: usize,
+) {
+    let workload = WORKLOADS[workload];
+    for (container, providers) in [(Container::V4, COLLECTIONS), (Container::V6, VERBOSE)] {
+        let file = File::new();
+        let trace = start(&file, providers, container);
+        let (builder, reports) = reporting(small().recorded_in(&trace));
+        let builder = match stopper {
+            "safepoints" => builder.stopper(Stopper::Safepoints),
+            _ => builder,
+        };
+        let world = builder.markers(2).build().unwrap();
+        if stopper == "mock" {
+            world.set_thread_vtable(MockDebugger::new().unwrap()).unwrap();
+        }
+        run(&world, workload, 2);
+        world.close(Duration::from_secs(10)).unwrap();
+        drop(world);
+        let finished = finish(&trace);
+        let parsed = file.parsed();
+        assert_eq!(parsed.lost, 0);
+        assert_eq!(parsed.events.len() as u64, finished.records);
+        assert_eq!(parsed.pid, std::process::id());
+        let seen = check(&parsed);
+        are_the_reports(&parsed, &seen, &reports);
+        are_the_statistics(&file, &parsed, &reports);
+        assert!(!seen.is_empty());
+    }
+}
+
+traced! {
+    struct Link {
+        next: GcCell<Option<Gc<Link>>>,
+    }
+}
+
+/// Something of each: small, large and pinned objects, handles, and a collection that somebody wants.
+fn work(world: &World, links: usize) {
+    // SAFETY: references are locals here.
+    let m = unsafe { world.attach("worker") }.unwrap();
+    let mut list = None;
+    for number in 0..links {
+        list = Some(m.alloc(Link { next: GcCell::new(list.filter(|_| number % 1_000 != 0)) }).unwrap());
+    }
+    let pinned = m.alloc_pinned(Link { next: GcCell::new(list) }).unwrap();
+    let root = m.root(pinned);
+    m.alloc_array::<u64>(20_000, |_| 0).unwrap();
+    m.collect().unwrap();
+    drop(root);
+}
+
+/// Runs [`work`] in a world whose events go where these providers ask.
+fn traced(providers: &str, container: Container) -> Parsed {
+    let file = File::new();
+    let trace = start(&file, providers, container);
+    let world = small().recorded_in(&trace).build().unwrap();
+    work(&world, 100_000);
+    world.close(Duration::from_secs(10)).unwrap();
+    drop(world);
+    finish(&trace);
+    file.parsed()
+}
+
+/// The point 3: each row of the table that has a .NET event, by its keyword and level.
+#[rstest]
+fn a_trace_has_what_was_asked_for_and_nothing_else(
+    #[values("1:4", "1:5", "2:4", "2:3", "80000:4", "200000:4", "2000000:5", "1:0")] asked: &str,
+    #[values(DEFAULT, PRIVATE)] provider: &str,
+    #[values(Container::V4, Container::V6)] container: Container,
+) {
+    let parsed = traced(&format!("{provider}:{asked}"), container);
+    let (keywords, level) = asked.split_once(':').unwrap();
+    let (keywords, level) = (u64::from_str_radix(keywords, 16).unwrap(), level.parse::<u32>().unwrap());
+    for event in &parsed.events {
+        let kind = &event.kind;
+        match kind.provider.as_str() {
+            EVENT_PIPE | RUNDOWN => {}
+            name => {
+                assert_eq!(name, provider);
+                assert!(kind.keywords & keywords != 0 && kind.level <= level, "{kind:?}");
+            }
+        }
+    }
+    // And all that this work can't but fire.
+    let known = if provider == DEFAULT { Provider::Default } else { Provider::Private };
+    let rows = DESCRIPTORS.iter().flat_map(|row| row.net.iter().map(move |net| (row.id, net)));
+    let fired = [EventId::GcStart, EventId::SuspendBegin, EventId::AllocationTick, EventId::RootCreated];
+    let more = [EventId::RootDropped, EventId::WorldCreated, EventId::ObjectSampled, EventId::ObjectPinned];
+    for (id, net) in rows.filter(|(id, _)| fired.contains(id) || more.contains(id)) {
+        let is_asked = net.provider == known && net.keyword.0 & keywords != 0 && net.level as u32 <= level;
+        let mut of_it = parsed.events.iter().filter(|event| {
+            event.kind.provider == provider && event.kind.id == u32::from(net.id) && net.provider == known
+        });
+        assert_eq!(of_it.next().is_some(), is_asked, "{id:?} {net:?}");
+    }
+}
+
+#[test]
+fn what_dotnet_has_no_event_for_is_told_by_our_own_provider() {
+    let parsed = traced("stopworld:ffffffff:5", Container::V4);
+    let counts = parsed.counts();
+    assert!(counts.keys().all(|(provider, _)| [OWN, EVENT_PIPE, RUNDOWN].contains(&provider.as_str())), "{counts:?}");
+    for descriptor in DESCRIPTORS.iter().filter(|row| !row.net.is_empty()) {
+        assert!(!counts.contains_key(&(OWN.to_owned(), descriptor.name.to_owned())), "{} is .NET's", descriptor.name);
+    }
+    for name in
+        ["ThreadAttached", "RootsBegin", "HeapAfter", "ObjectAllocated", "BlockAcquired", "Labelled", "WorldClosed"]
+    {
+        assert!(counts.contains_key(&(OWN.to_owned(), name.to_owned())), "{name} in {counts:?}");
+    }
+    let attached = parsed.named("ThreadAttached").find(|event| event.text("label") == "worker").unwrap();
+    assert_eq!(attached.number("tid"), attached.thread);
+    let after = parsed.named("HeapAfter").last().unwrap();
+    assert!(after.number("pinned_objects") >= 1 && after.number("handles") >= 1);
+    // Each object that is told of is as large as the heap says.
+    let sum = |name: &str| parsed.named(name).map(|event| event.number("bytes")).sum::<u64>();
+    let live: u64 = ["small_bytes", "large_bytes", "pinned_bytes"].iter().map(|field| after.number(field)).sum();
+    assert_eq!(sum("ObjectAllocated") - sum("ObjectFreed"), live);
+}
+
+#[test]
+fn what_has_a_counterpart_is_told_in_its_words() {
+    let parsed = traced(VERBOSE, Container::V4);
+    let seen = check(&parsed);
+    let page = |name: &'static str| parsed.named(name).next().unwrap_or_else(|| panic!("no {name}"));
+    let tick = page("GCAllocationTick");
+    assert!(tick.number("AllocationAmount64") >= 100 << 10);
+    assert_eq!(tick.number("AllocationAmount"), tick.number("AllocationAmount64"));
+    assert_eq!((tick.text("TypeName").as_str(), tick.number("AllocationKind")), ("nettrace_writer::Link", 0));
+    let ticks = parsed.named("GCAllocationTick").map(|tick| tick.number("AllocationAmount64")).sum::<u64>();
+    let allocated = seen.iter().map(|seen| seen.allocated).sum::<u64>();
+    assert!(ticks.abs_diff(allocated) < allocated / 2 + (1 << 20), "{ticks} by ticks, {allocated} by collections");
+    assert!(parsed.named("GCAllocationTick").any(|tick| tick.number("AllocationKind") == 1), "a large object ticks");
+    let pinned = page("PinObjectAtGCTime");
+    assert_eq!(pinned.text("TypeName"), "nettrace_writer::Link");
+    let [set, destroyed] = [page("SetGCHandle"), page("DestroyGCHandle")].map(|event| event.number("HandleID"));
+    assert_eq!(set, destroyed);
+    assert_eq!(page("SetGCHandle").number("ObjectID"), pinned.number("ObjectID"));
+    let last = seen.last().unwrap();
+    assert!(
+        last.reason == 1 && last.handles >= 1 && last.pinned_objects >= 1 && last.generations[3] > 80_000,
+        "{last:?}"
+    );
+    assert!(page("GCSampledObjectAllocationHigh").number("TotalSizeForTypeSample") > 0);
+    let settings = page("GCSettingsRundown");
+    assert_eq!((settings.number("HardLimit"), settings.number("BitSettings")), (256 << 20, 8));
+    assert_eq!(page("Settings").number("SegmentSize"), 2 << 20);
+    let segment = page("GCCreateSegment");
+    assert!(segment.number("Size") >= 2 << 20 && segment.number("Address") > 0);
+}
+
+/// `.event.crash`: after each flush the file is a trace with an end.
+#[rstest]
+fn each_flush_leaves_a_whole_file(#[values(Container::V4, Container::V6)] container: Container) {
+    let file = File::new();
+    let trace = start(&file, VERBOSE, container);
+    let world = small().recorded_in(&trace).build().unwrap();
+    let mut events = 0;
+    for round in 0..6 {
+        work(&world, 20_000 * (round % 2));
+        trace.flush().unwrap();
+        let parsed = file.parsed();
+        assert!(parsed.events.len() > events, "round {round}");
+        assert!(parsed.points > 0);
+        events = parsed.events.len();
+        check(&parsed);
+    }
+    drop(world);
+    finish(&trace);
+}
+
+#[test]
+fn a_trace_without_a_world_is_a_trace() {
+    let file = File::new();
+    finish(&start(&file, VERBOSE, Container::V4));
+    let parsed = file.parsed();
+    assert_eq!(parsed.counts().values().sum::<usize>(), 2, "who the process is: {:?}", parsed.counts());
+}
+
+#[test]
+fn worlds_share_a_trace_and_are_told_apart() {
+    let file = File::new();
+    let trace = start(&file, COLLECTIONS, Container::V4);
+    let worlds: Vec<_> = (0..3).map(|_| small().recorded_in(&trace).build().unwrap()).collect();
+    std::thread::scope(|scope| worlds.iter().for_each(|world| drop(scope.spawn(|| work(world, 50_000)))));
+    drop(worlds);
+    finish(&trace);
+    let parsed = file.parsed();
+    let seen = check(&parsed);
+    let mut numbers: Vec<u16> = seen.iter().map(|seen| seen.world).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), 3);
+    assert_eq!(parsed.named("GCSettingsRundown").count(), 3);
+}
+
+/// A world that is there already is told of from then on, and its first collection is whole or not there.
+#[test]
+fn a_trace_may_begin_in_the_middle() {
+    let world = small().build().unwrap();
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| (0..30).for_each(|_| work(&world, 5_000)));
+        for _ in 0..10 {
+            let file = File::new();
+            let trace = start(&file, COLLECTIONS, Container::V4);
+            trace.record(&world).unwrap();
+            std::thread::sleep(Duration::from_millis(5));
+            assert!(trace.finish().unwrap().is_complete());
+            check(&file.parsed());
+        }
+        worker.join().unwrap();
+    });
+}
+
+/// Two at once: neither has what only the other asked for.
+#[test]
+fn sessions_are_not_mixed() {
+    let (few, many) = (File::new(), File::new());
+    let traces =
+        [start(&few, "Microsoft-Windows-DotNETRuntime:2:4", Container::V6), start(&many, VERBOSE, Container::V4)];
+    let world = small().recorded_in(&traces[0]).recorded_in(&traces[1]).build().unwrap();
+    work(&world, 50_000);
+    drop(world);
+    traces.iter().for_each(|trace| drop(finish(trace)));
+    let counts = few.parsed().counts();
+    let of_runtime: Vec<_> = counts.keys().filter(|(provider, _)| provider == DEFAULT).map(|(_, name)| name).collect();
+    assert_eq!(of_runtime, ["DestroyGCHandle", "SetGCHandle"]);
+    assert!(!check(&many.parsed()).is_empty());
+}
+
+#[test]
+fn a_flight_recorder_is_written_as_a_whole_trace() {
+    let file = File::new();
+    let options = Options::new(file.path()).flight_recorder(8 << 20);
+    let trace = options.providers(Providers::parse(VERBOSE).unwrap()).start().unwrap();
+    let world = small().recorded_in(&trace).build().unwrap();
+    work(&world, 50_000);
+    for _ in 0..2 {
+        assert!(trace.write_flight().unwrap() > 100);
+        assert!(!check(&file.parsed()).is_empty());
+        work(&world, 5_000);
+    }
+}
