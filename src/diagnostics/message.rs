@@ -15,8 +15,6 @@
 pub(crate) const MAGIC: [u8; 14] = *b"DOTNET_IPC_V1\0";
 /// The bytes before the payload.
 pub(crate) const HEADER_BYTES: usize = 20;
-/// The longest message: its size is a number of 16 bits.
-pub(crate) const LONGEST: usize = u16::MAX as usize;
 
 /// The sets of commands.
 pub(crate) mod set {
@@ -131,10 +129,6 @@ impl<'a> Payload<'a> {
         Ok(self.take::<1>()?[0])
     }
 
-    pub(crate) fn u16(&mut self) -> Read<u16> {
-        self.take().map(u16::from_le_bytes)
-    }
-
     pub(crate) fn u32(&mut self) -> Read<u32> {
         self.take().map(u32::from_le_bytes)
     }
@@ -218,8 +212,8 @@ mod tests {
 
     #[test]
     fn a_message_that_is_too_long_is_none() {
-        assert!(message(4, 0, &[0; LONGEST - HEADER_BYTES]).is_some());
-        assert!(message(4, 0, &[0; LONGEST - HEADER_BYTES + 1]).is_none());
+        assert!(message(4, 0, &[0; 65_535 - HEADER_BYTES]).is_some());
+        assert!(message(4, 0, &[0; 65_536 - HEADER_BYTES]).is_none());
     }
 
     proptest! {

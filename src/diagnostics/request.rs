@@ -13,7 +13,8 @@
 //! P is an array of {u64 keywords, u32 level, string name, string arguments}; the filter adds {bool only, array of u32 event ids}.
 //! What follows the last field is not looked at, as the runtime does not.
 //!
-//! The collector has no rundown and takes no stacks, so it reads these and does nothing about them. A session that is asked to
+//! The collector takes no stacks, and has no more of a rundown than its version and its settings; so it does not look at which is asked
+//! for. A session that is asked to
 //! *block* rather than lose events loses them all the same: no client may make a collection wait.
 
 use super::message::{Payload, Refusal};
@@ -37,6 +38,8 @@ const NETTRACE: u32 = 1;
 pub(crate) struct Collect {
     /// How much may wait for the client to read it.
     pub(crate) megabytes: u32,
+    /// Whether it is to be told, too, what was there before.
+    pub(crate) rundown: bool,
     pub(crate) providers: Vec<Wanted>,
 }
 
@@ -83,7 +86,7 @@ impl Collect {
             }
         }
         let (megabytes, format) = (payload.u32()?, payload.u32()?);
-        let (_rundown, _stacks) = match version {
+        let (rundown, _stacks) = match version {
             1 => (true, true),
             2 => (payload.bool()?, true),
             3 => (payload.bool()?, payload.bool()?),
@@ -96,7 +99,7 @@ impl Collect {
             return Err(Refusal::BadEncoding);
         }
         match format {
-            NETTRACE if count > 0 && megabytes > 0 => Ok(Collect { megabytes, providers }),
+            NETTRACE if count > 0 && megabytes > 0 => Ok(Collect { megabytes, rundown, providers }),
             NETPERF if count > 0 && megabytes > 0 => Err(Refusal::NotSupported),
             _ => Err(Refusal::BadEncoding),
         }

@@ -28,7 +28,6 @@ pub(crate) mod barrier;
 pub(crate) mod clock;
 #[cfg(feature = "workloads")]
 pub(crate) mod dynamic;
-#[cfg(feature = "cli")]
 pub(crate) mod exit;
 pub(crate) mod file;
 pub(crate) mod futex;
