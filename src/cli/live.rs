@@ -45,8 +45,9 @@ pub(super) fn trace(arguments: &LiveTrace) -> Result<u8, Failure> {
     };
     let client = Client::of_process(arguments.pid).map_err(anyhow::Error::from)?;
     let path = arguments.output.display();
-    let mut file = File::create(&arguments.output).with_context(|| format!("{path}"))?;
     let session = client.collect(&providers, MEGABYTES, Rundown::Wanted).map_err(anyhow::Error::from)?;
+    // After it: no file for a trace that never was. Without a file we hang up, which ends the session.
+    let mut file = File::create(&arguments.output).with_context(|| format!("{path}"))?;
     let (id, stream) = (session.id, session.stream);
     let (send, news) = mpsc::channel();
     watch_signals(send.clone())?;

@@ -10,7 +10,8 @@
 //!
 //! **Who is slow loses.** The drain puts records into the session's [queue](super::queue) and goes on. If the client does not read,
 //! the session's thread waits in its write, the queue fills, and records are lost and counted: the client sees gaps in the numbers of
-//! the threads. A client that takes nothing for [`STALLED`] is gone.
+//! the threads. A client that takes nothing for [`STALLED`] is gone. Threads that fire may wait for the drain, as for a trace
+//! in a file; the drain waits for no client, and in the stopped world nobody waits for the drain.
 //!
 //! **The end.** Whoever wants it to end says so ([`Control::stop`]) and waits; the session takes its consumer out of the recorder,
 //! which drains everything that was fired before, writes that, the last sequence point and the end tag, and closes the
@@ -29,7 +30,7 @@ use super::worlds::Worlds;
 use crate::collector::Collecting;
 use crate::events::clock::{Clock, Relation};
 use crate::events::record::bell::Bell;
-use crate::events::record::{Consumer, ConsumerId, Lost, Policy, RecordError, Recorded, as_blocking};
+use crate::events::record::{Consumer, ConsumerId, Lost, RecordError, Recorded, as_blocking};
 use crate::events::{EventSet, Events, Selection};
 use crate::os::clock::now_ns;
 use crate::os::signals;
@@ -150,10 +151,6 @@ impl Consumer for Tap {
     fn close(&mut self, now: &Relation) -> io::Result<()> {
         self.losses.tell(&self.queue, now.ticks);
         Ok(())
-    }
-
-    fn policy(&self) -> Policy {
-        Policy::Dropping
     }
 }
 
