@@ -172,8 +172,8 @@ impl Client {
 
     fn ask(&self, set: u8, id: u8, payload: &[u8]) -> Result<(UnixStream, Vec<u8>), ClientError> {
         let request = message(set, id, payload).ok_or(ClientError::TooLong)?;
-        let mut stream = UnixStream::connect(&self.path)
-            .map_err(|error| ClientError::Connect { path: self.path.clone(), error })?;
+        let mut stream =
+            UnixStream::connect(&self.path).map_err(|error| ClientError::Connect { path: self.path.clone(), error })?;
         stream.set_read_timeout(Some(REPLY_TIME))?;
         stream.set_write_timeout(Some(REPLY_TIME))?;
         stream.write_all(&request)?;
@@ -209,7 +209,6 @@ fn info(id: u8, reply: &[u8]) -> Result<ProcessInfo, Refusal> {
     let pid = reply.u64()?;
     reply.bytes::<16>()?;
     let (command_line, system, architecture) = (reply.string()?, reply.string()?, reply.string()?);
-    let (name, version) =
-        if id == PROCESS_INFO { Default::default() } else { (reply.string()?, reply.string()?) };
+    let (name, version) = if id == PROCESS_INFO { Default::default() } else { (reply.string()?, reply.string()?) };
     Ok(ProcessInfo { pid, command_line, system, architecture, name, version })
 }

@@ -85,8 +85,7 @@ impl Sampler {
     /// Begins to count, with what is there.
     pub(crate) fn new(worlds: &[Source<'_>]) -> Sampler {
         let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-        let mut sampler =
-            Sampler { before: Vec::new(), cpu_ns: process_cpu_ns(), processors, fresh: 0, threads: 0 };
+        let mut sampler = Sampler { before: Vec::new(), cpu_ns: process_cpu_ns(), processors, fresh: 0, threads: 0 };
         sampler.sample(worlds, Duration::from_secs(1));
         sampler
     }
@@ -132,8 +131,7 @@ impl Sampler {
         let cpu_percent = share(busy, elapsed.as_nanos() as f64 * self.processors).min(100.0);
         let survivors: u64 = live.iter().sum();
         let mean = |name, display, value, units| Counter { name, display, value: Value::Mean(value), units };
-        let sum =
-            |name, display, value, per, units| Counter { name, display, value: Value::Sum(value, per), units };
+        let sum = |name, display, value, per, units| Counter { name, display, value: Value::Sum(value, per), units };
         let collections = grown.collections as f64;
         vec![
             mean("cpu-usage", "CPU Usage", cpu_percent, "%"),
@@ -317,8 +315,7 @@ mod tests {
 
     #[test]
     fn a_mean_has_the_documented_bytes() {
-        let counter =
-            Counter { name: "gc-heap-size", display: "GC Heap Size", value: Value::Mean(52.0), units: "MB" };
+        let counter = Counter { name: "gc-heap-size", display: "GC Heap Size", value: Value::Mean(52.0), units: "MB" };
         let bytes = counter.payload(MEASURED, "Interval=1000");
         assert_eq!(bytes.len(), 138);
         let numbers = [

@@ -189,7 +189,8 @@ mod tests {
         losses.put(&queue, 1000, record(1, 1000));
         // SAFETY: as above.
         items.extend(std::iter::from_fn(|| unsafe { queue.take() }));
-        let kinds: Vec<bool> = items[slots as usize - PLACES..].iter().map(|item| matches!(item, Item::Lost(_))).collect();
+        let kinds: Vec<bool> =
+            items[slots as usize - PLACES..].iter().map(|item| matches!(item, Item::Lost(_))).collect();
         assert_eq!(kinds, [true, true, true, false], "the losses come before the next record");
         assert_eq!(balance(items).values().sum::<u64>(), slots + 11);
     }

@@ -93,8 +93,7 @@ impl Collect {
             _ => (payload.u64()? != 0, payload.bool()?),
         };
         let count = payload.count(PROVIDER_BYTES, MOST_PROVIDERS)?;
-        let providers: Vec<Wanted> =
-            (0..count).map(|_| provider(&mut payload, version)).collect::<Result<_, _>>()?;
+        let providers: Vec<Wanted> = (0..count).map(|_| provider(&mut payload, version)).collect::<Result<_, _>>()?;
         if version >= 6 && payload.u32()? > 1 {
             return Err(Refusal::BadEncoding);
         }

@@ -23,6 +23,7 @@ use super::process;
 use super::request::Collect;
 use super::session::{Control, Session, collect_if_asked, locked};
 use super::worlds::Worlds;
+use crate::events::record::{RecordError, as_blocking};
 use crate::os::signals;
 use crate::os::socket::Socket;
 use crate::os::thread::getpid;
@@ -94,8 +95,7 @@ impl Server {
     }
 
     fn unlink(&self) {
-        let is_the_same =
-            fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.file);
+        let is_the_same = fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.file);
         if is_the_same {
             // Whoever removed it meanwhile has done our work.
             let _ = fs::remove_file(&self.path);
@@ -124,9 +124,11 @@ impl Server {
         locked(&self.sessions, |sessions| sessions.running.values().for_each(|control| control.stop()));
         let deadline = Instant::now() + within;
         // Acquire: pairs with the release of `Connection`'s drop; what it did is done.
-        while self.connections.load(Ordering::Acquire) > 0 && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        as_blocking(|| {
+            while self.connections.load(Ordering::Acquire) > 0 && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
     }
 
     fn listen(self: Arc<Server>) {
@@ -281,7 +283,7 @@ impl Connection {
         }
     }
 
-    fn begin(&self, collect: &Collect) -> Result<Session, crate::events::record::RecordError> {
+    fn begin(&self, collect: &Collect) -> Result<Session, RecordError> {
         let id = locked(&self.server.sessions, |sessions| {
             sessions.begun += 1;
             sessions.begun

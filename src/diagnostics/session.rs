@@ -27,6 +27,7 @@ use super::queue::{Item, Losses, Queue};
 use super::request::{Collect, argument};
 use super::stream::Stream;
 use super::worlds::Worlds;
+use crate::Reason;
 use crate::collector::Collecting;
 use crate::events::clock::{Clock, Relation};
 use crate::events::record::bell::Bell;
@@ -37,7 +38,6 @@ use crate::os::signals;
 use crate::os::socket::Socket;
 use crate::runtime::Inner;
 use crate::sync::{AtomicBool, Ordering};
-use crate::Reason;
 
 /// The client sees an event this much later, at most, if it reads.
 const FLUSH_NS: u64 = 100_000_000;
@@ -47,6 +47,8 @@ const STALLED: Duration = Duration::from_secs(30);
 const STALLED_AT_THE_END: Duration = Duration::from_secs(2);
 /// How long a wait for the client lasts before it is looked whether the session is to end.
 const SLICE_MS: i32 = 50;
+/// So many records are written before it is looked at the time, the client, and who wants an end.
+const AT_A_TIME: usize = 10_000;
 /// What may wait in the queue, whatever the client asks for.
 const MOST_WAITING: usize = 64 << 20;
 
@@ -192,8 +194,7 @@ impl Session {
         let recording = if needs == EventSet::NONE {
             None
         } else {
-            let tap =
-                Tap { queue: Arc::clone(&queue), losses: Losses::none(), bell: Arc::clone(&bell), came: false };
+            let tap = Tap { queue: Arc::clone(&queue), losses: Losses::none(), bell: Arc::clone(&bell), came: false };
             let anchor = Events::new();
             let consumer = anchor.record_to(Box::new(tap), Selection::nothing())?;
             Some(Recording { anchor, consumer, needs })
@@ -228,7 +229,7 @@ impl Session {
         let last = self.leave();
         // Who is gone needs no end.
         let _ = served.and_then(|()| {
-            self.write_what_came()?;
+            self.write_what_came(usize::MAX)?;
             self.stream.end(last.max(self.reached))
         });
         socket.end();
@@ -236,8 +237,9 @@ impl Session {
 
     fn serve_while_wanted(&mut self, socket: &Socket) -> io::Result<()> {
         while !self.control.is_stopping() {
-            self.control.bell.wait(Some(self.patience()));
-            self.write_what_came()?;
+            if !self.write_what_came(AT_A_TIME)? {
+                self.control.bell.wait(Some(self.patience()));
+            }
             self.write_counters()?;
             let now = now_ns();
             if now.saturating_sub(self.flushed_ns) >= FLUSH_NS {
@@ -258,16 +260,18 @@ impl Session {
         until_counters.unwrap_or(FLUSH_NS).clamp(1_000_000, FLUSH_NS)
     }
 
-    fn write_what_came(&mut self) -> io::Result<()> {
-        // SAFETY: this thread is the queue's only reader: a session is one thread's.
-        while let Some(item) = unsafe { self.queue.take() } {
-            match item {
-                Item::Record(record) => self.stream.record(&record)?,
-                Item::Lost(lost) => self.stream.lost(&lost)?,
-                Item::Reached(relation) => self.reached = self.reached.max(relation.ticks),
+    /// Writes so many records at most. Says whether there may be more.
+    fn write_what_came(&mut self, most: usize) -> io::Result<bool> {
+        for _ in 0..most {
+            // SAFETY: this thread is the queue's only reader: a session is one thread's.
+            match unsafe { self.queue.take() } {
+                Some(Item::Record(record)) => self.stream.record(&record)?,
+                Some(Item::Lost(lost)) => self.stream.lost(&lost)?,
+                Some(Item::Reached(relation)) => self.reached = self.reached.max(relation.ticks),
+                None => return Ok(false),
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     fn write_counters(&mut self) -> io::Result<()> {

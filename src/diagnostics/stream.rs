@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use super::counters::{Counter, definitions};
 use super::request::Collect;
-use crate::events::{EventId, EventSet};
 use crate::events::record::{Lost, Recorded};
+use crate::events::{EventId, EventSet};
 use crate::formats::nettrace::write::live::Live;
 use crate::formats::nettrace::write::{Destination, ProviderRequest, Providers};
 
@@ -65,13 +65,7 @@ impl Stream {
         self.live.lost(lost)
     }
 
-    pub(super) fn counter(
-        &mut self,
-        counter: &Counter,
-        elapsed: Duration,
-        series: &str,
-        ticks: u64,
-    ) -> io::Result<()> {
+    pub(super) fn counter(&mut self, counter: &Counter, elapsed: Duration, series: &str, ticks: u64) -> io::Result<()> {
         let layout = counter.layout();
         self.live.own_event(layout as u32, &self.definitions[layout], ticks, &counter.payload(elapsed, series))
     }

@@ -22,8 +22,7 @@ use crate::sync::{AtomicI32, Lock, Ordering};
 pub(crate) const MOST: usize = 256;
 
 /// The longest path, without its final 0.
-pub(crate) const LONGEST_PATH: usize =
-    size_of::<libc::sockaddr_un>() - offset_of!(libc::sockaddr_un, sun_path) - 1;
+pub(crate) const LONGEST_PATH: usize = size_of::<libc::sockaddr_un>() - offset_of!(libc::sockaddr_un, sun_path) - 1;
 
 /// No descriptor has this place.
 const FREE: i32 = -1;
@@ -52,9 +51,7 @@ pub(crate) struct Ready {
 impl Socket {
     /// Gives a new descriptor its place. Under the lock.
     fn adopt(fd: i32) -> io::Result<Socket> {
-        let free = |place: &AtomicI32| {
-            place.compare_exchange(FREE, fd, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-        };
+        let free = |place: &AtomicI32| place.compare_exchange(FREE, fd, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         match TABLE.iter().position(free) {
             Some(place) => Ok(Socket { fd, place, pid: getpid() }),
             None => {

@@ -68,13 +68,7 @@ impl Live {
 
     /// Writes an event of the sender's own. `definition` is what a metadata blob of version 4 has behind the id, always the same
     /// for the same `number`.
-    pub(crate) fn own_event(
-        &mut self,
-        number: u32,
-        definition: &[u8],
-        ticks: u64,
-        payload: &[u8],
-    ) -> io::Result<()> {
+    pub(crate) fn own_event(&mut self, number: u32, definition: &[u8], ticks: u64, payload: &[u8]) -> io::Result<()> {
         self.writer.foreign(number, definition, ticks, self.sender, payload)
     }
 
