@@ -43,6 +43,7 @@ fn pairs(stream: &Stream) -> BTreeMap<(String, u32), usize> {
 
 // ---- Where it is ---------------------------------------------------------------------------------------------------------
 
+/// `.live.owner`
 #[test]
 fn the_socket_is_its_owners_only_and_named_after_the_process() {
     let subject = Subject::start();
@@ -257,6 +258,7 @@ fn events_come_while_the_session_runs() {
     subject.client.stop(id);
 }
 
+/// `.live.exact`
 #[test]
 fn two_sessions_have_each_what_they_ask_for() {
     let mut subject = Subject::start();
@@ -344,6 +346,7 @@ fn a_client_that_vanishes_ends_its_session() {
     assert_eq!(read(&subject.client.end(session)).counts(RUNTIME)[&GC_START], 1);
 }
 
+/// `.live.no-wait`
 #[test]
 fn a_client_that_does_not_read_delays_nobody_and_loses_events() {
     const OBJECTS: u64 = 300_000;
@@ -437,6 +440,7 @@ fn a_thousand_connects_leak_nothing() {
 
 // ---- The end -------------------------------------------------------------------------------------------------------------
 
+/// `.live.end`
 #[rstest]
 #[case("exit")]
 #[case("close")]
@@ -465,7 +469,7 @@ fn a_killed_process_leaves_a_stream_without_end() {
     assert_eq!(sockets(subject.directory.path()).len(), 1);
 }
 
-/// `.fork.services`: the child has neither the server nor the connections, and does not remove its parent's file.
+/// `.fork.services`, `.live.end`: the child has neither the server nor the connections, and does not remove its parent's file.
 #[test]
 fn the_child_of_a_fork_has_no_part_in_it() {
     let mut subject = Subject::start();

@@ -163,7 +163,7 @@ pub(super) fn counters(arguments: &LiveCounters) -> Result<u8, Failure> {
     let Session { id, stream } = session;
     let (send, news) = mpsc::channel();
     watch_signals(send.clone())?;
-    let board = Arc::new(Mutex::new(Board::new(format!("process {} {name}", arguments.pid))));
+    let board = Arc::new(Mutex::new(Board::new(title(arguments.pid, &name))));
     let painted = Arc::clone(&board);
     thread::Builder::new().name("painter".into()).spawn(move || {
         loop {
@@ -179,6 +179,16 @@ pub(super) fn counters(arguments: &LiveCounters) -> Result<u8, Failure> {
     })?;
     wait(&news, arguments.duration, || client.stop(id))?;
     Ok(0)
+}
+
+/// One line, also on a narrow terminal.
+fn title(pid: u32, name: &str) -> String {
+    const WIDEST: usize = 60;
+    let title = format!("process {pid} {name}");
+    match title.char_indices().nth(WIDEST) {
+        Some((end, _)) => format!("{}…", &title[..end]),
+        None => title,
+    }
 }
 
 fn of(board: &Mutex<Board>) -> MutexGuard<'_, Board> {

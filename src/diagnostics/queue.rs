@@ -1,4 +1,4 @@
-//! From the drain to a session: a place for records that nobody ever waits for.
+//! From the drain to a session: a place for records that nobody ever waits for (`.live.no-wait`).
 //!
 //! The drain runs under the recorder's lock, perhaps while other threads stand still, so it may neither allocate nor wait; a
 //! session encodes and writes to a client that may take its time. Between them is a ring of fixed size with one writer (who
@@ -11,7 +11,7 @@
 //!   ──────────┴────────────────────────────┴──────────────
 //! ```
 //!
-//! **When it is full, records are lost, and counted by thread**: what a client is told must add up. The counts wait on the writer's
+//! **When it is full, records are lost, and counted by thread** (`.live.exact`): what a client is told must add up. The counts wait on the writer's
 //! side until a quarter of the ring is free again, and go in before the next record: so they are where the gap is. As many slots
 //! as there can be counts are kept for those of the end. For more threads than the table has places the last place counts for all
 //! of them.

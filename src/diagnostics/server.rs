@@ -1,12 +1,12 @@
 //! Who listens at the socket, and what is done with each message.
 //!
 //! A thread accepts; each connection has a thread of its own, which reads one message, answers, and closes, or becomes
-//! the sender of a session. So a client that sends half a message, or stops reading, keeps nobody waiting but itself: a message
+//! the sender of a session. So a client that sends half a message, or stops reading, keeps nobody waiting but itself (`.live.no-wait`): a message
 //! must be there within [`REQUEST_TIME`], and there are at most [`MOST_CONNECTIONS`] connections.
 //!
 //! The threads are the process's, not a world's: no mutators, never stopped, with all signals blocked, so that no handler runs there.
 //!
-//! **What is refused.** Whoever can connect can do all of this: there is no more access control than the mode of the socket's
+//! **What is refused** (`.live.owner`). Whoever can connect can do all of this: there is no more access control than the mode of the socket's
 //! file. So only what watches is done. Dumps of memory, profilers, environment variables (to read or to set), start-up hooks are answered
 //! with the protocol's "not supported".
 
@@ -114,7 +114,7 @@ impl Server {
         }
     }
 
-    /// Ends all sessions in order, removes the file, and waits so long for clients to take their ends.
+    /// `.live.end`: ends all sessions in order, removes the file, and waits so long for clients to take their ends.
     pub(super) fn close(&self, within: Duration) {
         if !self.is_ours() || self.ending.swap(true, Ordering::Relaxed) {
             return;

@@ -8,7 +8,7 @@
 //! A session is a consumer of the recorder with a selection of its own: the rows of the table that what its providers ask
 //! for is made of. All sessions together, and the traces, decide what is recorded at all; each is handed its own.
 //!
-//! **Who is slow loses.** The drain puts records into the session's [queue](super::queue) and goes on. If the client does not read,
+//! **Who is slow loses** (`.live.no-wait`). The drain puts records into the session's [queue](super::queue) and goes on. If the client does not read,
 //! the session's thread waits in its write, the queue fills, and records are lost and counted: the client sees gaps in the numbers of
 //! the threads. A client that takes nothing for [`STALLED`] is gone. Threads that fire may wait for the drain, as for a trace
 //! in a file; the drain waits for no client, and in the stopped world nobody waits for the drain.

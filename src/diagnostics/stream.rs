@@ -1,6 +1,6 @@
 //! What a session's client gets: a .nettrace stream of version 4.
 //!
-//! The encoder is that of trace files. Of each event it is asked once whether the session's providers want it, by keywords, level
+//! The encoder is that of trace files. Of each event it is asked once (`.live.exact`) whether the session's providers want it, by keywords, level
 //! and the filter of event numbers; who wants none of an event's provider gets nothing of it. The process itself is told of
 //! (ProcessInfo) in each stream, its version and settings if the client asked for a rundown.
 

@@ -5,7 +5,7 @@
 //! its is open in the child of a fork as well, where nobody serves it: a client of the parent would wait there for an end that
 //! the parent's close does not bring.
 //!
-//! So each descriptor here has a place in a table that the child of a fork empties (`.fork.services`). The table's lock is held
+//! So each descriptor here has a place in a table that the child of a fork empties (`.fork.services`, `.live.end`). The table's lock is held
 //! while one is made and while the process forks, so none is missed; it is never held while waiting.
 
 use std::io;
@@ -16,6 +16,7 @@ use std::sync::OnceLock;
 
 use super::Errno;
 use super::thread::getpid;
+use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicI32, Lock, Ordering};
 
 /// How many of them can be open at once.
@@ -62,7 +63,7 @@ impl Socket {
         }
     }
 
-    /// Listens at `path`, where nothing may be. Who is not its owner finds it closed from the first moment on.
+    /// Listens at `path`, where nothing may be (`.live.owner`). Who is not its owner finds it closed from the first moment on.
     pub(crate) fn listen(path: &Path) -> io::Result<Socket> {
         forget_in_children()?;
         let address = address(path)?;
@@ -199,6 +200,9 @@ unsafe extern "C" fn after_fork_in_parent() {
 
 unsafe extern "C" fn after_fork_in_child() {
     LOCK.reset_in_child();
+    if removed(Guard::ForkServices) {
+        return;
+    }
     for place in &TABLE {
         let fd = place.swap(FREE, Ordering::Relaxed);
         if fd != FREE {
