@@ -63,7 +63,7 @@ fn a_stale_socket_of_its_own_name_is_removed_and_nothing_else() {
     let other = subject.directory.path().join("dotnet-diagnostic-1-1-socket");
     drop(UnixListener::bind(&other).unwrap());
     subject.tell("close");
-    assert_eq!(sockets(subject.directory.path()), [other.clone()], "it goes with its last handle");
+    assert_eq!(sockets(subject.directory.path()), std::slice::from_ref(&other), "it goes with its last handle");
     drop(UnixListener::bind(&path).unwrap());
     assert_eq!(subject.tell("open"), path.display().to_string());
     assert_eq!(subject.client.exchange(&message(4, 1, &[])), message(0xff, 0, &[]));
@@ -79,7 +79,9 @@ fn a_stale_socket_of_its_own_name_is_removed_and_nothing_else() {
 fn the_environment_turns_it_off(
     #[values("DOTNET_EnableDiagnostics", "DOTNET_EnableDiagnostics_IPC", "COMPlus_EnableDiagnostics")] name: &str,
 ) {
-    let mut subject = Subject::start_with(|command| drop(command.env(name, "0")));
+    let mut subject = Subject::start_with(|command| {
+        command.env(name, "0");
+    });
     assert_eq!(
         subject.client.0.to_str().unwrap(),
         format!("{name}=0 in the environment turns the diagnostics socket off")
@@ -93,7 +95,9 @@ fn a_path_that_is_too_long_is_one_line_and_the_program_runs_on() {
     let directory = tempfile::tempdir().unwrap();
     let deep = directory.path().join("d".repeat(100));
     fs::create_dir(&deep).unwrap();
-    let mut subject = Subject::start_with(|command| drop(command.env("TMPDIR", &deep)));
+    let mut subject = Subject::start_with(|command| {
+        command.env("TMPDIR", &deep);
+    });
     let line = subject.client.0.to_str().unwrap().to_owned();
     assert!(line.contains("TMPDIR") && line.contains("107"), "{line}");
     assert_eq!(subject.tell("collect"), "done");

@@ -18,7 +18,7 @@
 //! | `request` | what a session is to have |
 //! | `process` | what the process says of itself |
 //! | `server` | who listens, answers, refuses |
-//! | `session`, `queue`, `stream` | one client's events, from the recorder to its connection |
+//! | `session`, `queue`, `ring`, `stream` | one client's events, from the recorder to its connection |
 //! | `counters` | the numbers that `dotnet-counters` shows |
 //! | `worlds` | the worlds that are served |
 //! | `client`, `watched` | the other end, for the command: asking a process, reading its counters |
@@ -31,6 +31,7 @@ mod message;
 mod process;
 mod queue;
 mod request;
+mod ring;
 mod server;
 mod session;
 mod stream;

@@ -150,11 +150,23 @@ pub fn live() {
         let (order, count) = line.split_once(' ').unwrap_or((&line, "1"));
         let count: u64 = count.parse().unwrap();
         match order {
-            "collect" => (0..count).for_each(|_| drop(m.collect().unwrap())),
-            "allocate" => (0..count).for_each(|number| drop(m.alloc(Leaf(number)).unwrap())),
+            "collect" => {
+                for _ in 0..count {
+                    m.collect().unwrap();
+                }
+            }
+            "allocate" => {
+                for number in 0..count {
+                    m.alloc(Leaf(number)).unwrap();
+                }
+            }
             "root" => (0..count).for_each(|number| drop(m.root(m.alloc(Leaf(number)).unwrap()))),
             "world" => more.push(build(&diagnostics)),
-            "collect-more" => more.iter().for_each(|world| drop(world.collect().unwrap())),
+            "collect-more" => {
+                for world in &more {
+                    world.collect().unwrap();
+                }
+            }
             "collections" => {
                 say(world.totals().collections.to_string());
                 continue;
