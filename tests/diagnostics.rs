@@ -314,6 +314,26 @@ fn who_enables_the_keyword_for_it_gets_a_collection() {
     assert_eq!(stream.counts(RUNTIME)[&GC_START], 1);
 }
 
+/// As dotnet-gcdump asks: the collection is made for it, and tells of the heap.
+#[test]
+fn a_heap_dump_is_had_by_asking_for_a_collection() {
+    const BULK_NODE: u32 = 18;
+    let mut subject = Subject::start();
+    subject.tell("keep 3000");
+    let session = subject.client.watch(&[ask(RUNTIME, GC | 0x8_0000 | 0x10_0000 | 0x80_0000, VERBOSE)]);
+    until("it has collected", || subject.tell("collections") == "1");
+    let stream = read(&subject.client.end(session));
+    assert_eq!((stream.counts(RUNTIME)[&GC_END], stream.all_lost()), (1, 0));
+    let nodes = stream.events.iter().filter(|event| event.kind.provider == RUNTIME && event.kind.event == BULK_NODE);
+    let counts = nodes.map(|event| {
+        let count = u32::from_le_bytes(event.payload[4..8].try_into().unwrap());
+        assert_eq!(event.payload.len(), 10 + 32 * count as usize);
+        count
+    });
+    let nodes: u32 = counts.sum();
+    assert!((3000..3200).contains(&nodes), "{nodes} objects");
+}
+
 #[test]
 fn at_most_as_many_sessions_as_the_recorder_has_places_for() {
     let mut subject = Subject::start();

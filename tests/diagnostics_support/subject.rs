@@ -141,7 +141,7 @@ pub fn live() {
     let world = build(&diagnostics);
     // SAFETY: objects are kept nowhere.
     let m = unsafe { world.attach("main") }.unwrap();
-    let mut more = Vec::new();
+    let (mut more, mut kept) = (Vec::new(), Vec::new());
     if let Some(diagnostics) = &diagnostics {
         say(diagnostics.path().display().to_string());
     }
@@ -160,6 +160,7 @@ pub fn live() {
                     m.alloc(Leaf(number)).unwrap();
                 }
             }
+            "keep" => (0..count).for_each(|number| kept.push(m.root(m.alloc(Leaf(number)).unwrap()))),
             "root" => (0..count).for_each(|number| drop(m.root(m.alloc(Leaf(number)).unwrap()))),
             "world" => more.push(build(&diagnostics)),
             "collect-more" => {
