@@ -20,32 +20,27 @@ fn what_is_taken_is_whole_and_in_order() {
         let kernel = Kernel::boot(2);
         let slots = (0..2).map(|_| UnsafeCell::new(MaybeUninit::uninit())).collect();
         let ring: Arc<Ring<u32>> = Arc::new(Ring::over(slots));
-        let put = Arc::new(AtomicU32::new(0));
-        let (same, count) = (Arc::clone(&ring), Arc::clone(&put));
-        let writing = kernel.spawn(2, move || {
-            let mut put = 0;
-            for _ in 0..4 {
-                if same.room() > 0 {
-                    put += 1;
-                    // SAFETY: there is room, and this thread is the only writer.
-                    unsafe { same.put(put) };
-                }
-            }
-            count.store(put, Ordering::Relaxed);
-        });
-        let mut next = 1;
-        let mut take = || {
-            // SAFETY: this thread is the only reader.
-            let value = unsafe { ring.take() };
-            if let Some(value) = value {
-                assert_eq!(value, next, "out of order");
-                next += 1;
-            }
+        let next = Arc::new(AtomicU32::new(1));
+        let (same, expected) = (Arc::clone(&ring), Arc::clone(&next));
+        let take = move || {
+            // SAFETY: one thread at a time takes: the one that is spawned, and then this one.
+            let Some(value) = (unsafe { same.take() }) else { return };
+            assert_eq!(value, expected.load(Ordering::Relaxed), "out of order");
+            expected.store(value + 1, Ordering::Relaxed);
         };
-        (0..3).for_each(|_| take());
-        writing.join().expect("loom reports what fails");
+        let taking = take.clone();
+        let reading = kernel.spawn(2, move || (0..3).for_each(|_| taking()));
+        let mut put = 0;
+        for _ in 0..4 {
+            if ring.room() > 0 {
+                put += 1;
+                // SAFETY: there is room, and this thread is the only writer.
+                unsafe { ring.put(put) };
+            }
+        }
+        reading.join().expect("loom reports what fails");
         (0..4).for_each(|_| take());
-        assert_eq!(next, put.load(Ordering::Relaxed) + 1, "something is missing");
+        assert_eq!(next.load(Ordering::Relaxed), put + 1, "something is missing");
     });
 }
 
