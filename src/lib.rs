@@ -54,6 +54,7 @@
 pub mod cli;
 mod collector;
 pub mod debugger;
+pub mod diagnostics;
 pub mod events;
 pub mod formats;
 #[cfg(feature = "readers")]

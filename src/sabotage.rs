@@ -76,6 +76,7 @@ guards! {
     EventBell = "event.bell",
     EventNoBlock = "event.no-block-in-handler",
     EventNested = "event.nested",
+    LiveRing = "live.ring",
     HostBounded = "host.bounded",
     HostOwnThread = "host.own-thread",
 }

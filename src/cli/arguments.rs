@@ -44,6 +44,7 @@ Try:
   stopworld run graph --trace run.nettrace   the same for PerfView, dotnet-trace and their kin
   stopworld eventcnv -f mpsio.log --txt      a telemetry stream of the Memory Pool System, readable
   stopworld dump app.nettrace                the events of a trace of .NET or of ours
+  stopworld run graph --seconds 60 --diagnostics   then: stopworld counters PID, stopworld trace PID -o run.nettrace
   stopworld debug -- PROGRAM ARGUMENTS       a debugger that stops the program's world itself
 
 While it runs, Ctrl-C ends it and still prints the table; `kill -USR1` collects; `kill -USR2` brings a trace up to date.";
@@ -74,6 +75,12 @@ pub(super) enum Action {
     /// Print the collections of a .NET trace (.nettrace)
     #[command(after_help = GCSTATS_HELP)]
     Gcstats(Gcstats),
+    /// Write a trace of a process that runs, through its diagnostics socket
+    #[command(after_help = LIVE_HELP)]
+    Trace(LiveTrace),
+    /// Show the counters of a process that runs, through its diagnostics socket
+    #[command(after_help = LIVE_HELP)]
+    Counters(LiveCounters),
     /// Print the script by which gdb takes part in collections (every program carries it, too)
     GdbScript,
     /// Print the script by which lldb takes part in collections
@@ -96,6 +103,47 @@ finalizers), sweep set-up and restart, with their total.
 
 Exit code: 0 if the workload's results were right, 1 if it failed or its trace is not complete, 2 if the arguments are wrong, 130 or 143 if it was \
 ended by Ctrl-C or SIGTERM.";
+
+const LIVE_HELP: &str = "\
+The process is one that `stopworld run --diagnostics` started, a program that opens the socket by itself, or one of .NET's. \
+Ctrl-C stops the session in order.
+
+Exit code: 0, 1 if the process can't be asked or the trace has no end, 2 if the arguments are wrong.";
+
+#[derive(Debug, Args)]
+pub(super) struct LiveTrace {
+    /// The process
+    #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
+    pub(super) pid: u32,
+
+    /// Where the trace is written
+    #[arg(short = 'o', long, value_name = "FILE", default_value = "trace.nettrace")]
+    pub(super) output: PathBuf,
+
+    /// What it has, as dotnet-trace takes it: NAME[:KEYWORDS[:LEVEL[:ARGUMENTS]]],… [default: the collections, that is
+    /// Microsoft-Windows-DotNETRuntime:0x1:4 and the same of its private provider]
+    #[arg(long, value_name = "LIST")]
+    pub(super) providers: Option<String>,
+
+    /// Stop after this many seconds (fractions allowed) [default: when the process ends, or with Ctrl-C]
+    #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
+    pub(super) duration: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct LiveCounters {
+    /// The process
+    #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
+    pub(super) pid: u32,
+
+    /// How often they are read, in seconds (fractions allowed)
+    #[arg(long, value_name = "S", default_value = "1", value_parser = seconds, allow_negative_numbers = true)]
+    pub(super) interval: Duration,
+
+    /// Stop after this many seconds (fractions allowed) [default: when the process ends, or with Ctrl-C]
+    #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
+    pub(super) duration: Option<Duration>,
+}
 
 const DEBUG_HELP: &str = "\
 Commands come from the prompt, from --script, or from standard input if it is no terminal; `help` lists them. In a script \
@@ -386,6 +434,10 @@ pub(super) struct Settings {
     /// Write what the flight recorder has at the end, too
     #[arg(long, requires = "flight_recorder")]
     pub(super) flight_at_end: bool,
+
+    /// Open the diagnostics socket, at which `stopworld trace`, `stopworld counters`, dotnet-trace and dotnet-counters can see the run
+    #[arg(long)]
+    pub(super) diagnostics: bool,
 
     /// Print the figures as one JSON object instead of the table (times in nanoseconds, sizes in bytes)
     #[arg(long)]

@@ -11,6 +11,7 @@
 //! | `eventcnv` | telemetry streams of the Memory Pool System as text |
 //! | `dump` | the events of .nettrace files, a line each |
 //! | `gcstats` | the collections of a .NET trace |
+//! | `live` | tracing and counting a process that runs, through its diagnostics socket |
 //! | `tracing` | the trace of a run, written however the run ends |
 //! | `control` | SIGINT and SIGTERM end the run, SIGUSR1 collects, SIGUSR2 writes the trace |
 //! | `progress` | the bar on a terminal |
@@ -28,6 +29,7 @@ mod dump;
 mod eventcnv;
 mod gcstats;
 mod lisp;
+mod live;
 mod progress;
 mod run;
 mod session;
@@ -113,6 +115,8 @@ fn execute(action: Action) -> Result<u8, Failure> {
         Action::Eventcnv(arguments) => Ok(eventcnv::run(&arguments)),
         Action::Dump(arguments) => Ok(dump::run(&arguments)),
         Action::Gcstats(arguments) => gcstats::run(&arguments),
+        Action::Trace(arguments) => live::trace(&arguments),
+        Action::Counters(arguments) => live::counters(&arguments),
         Action::GdbScript => {
             print(scripts::GDB);
             Ok(0)

@@ -13,6 +13,7 @@ use super::arguments::{Settings, Stop};
 use super::asked::Asked;
 use super::tracing::{self, Tracing};
 use crate::debugger::mock::MockDebugger;
+use crate::diagnostics::Diagnostics;
 use crate::formats::Finished;
 use crate::report::{self, Ledger, flexowriter, json, table};
 use crate::workloads::{Plan, Shift};
@@ -30,6 +31,7 @@ pub(super) struct Session {
     world: Option<World>,
     pub(super) shift: Shift,
     pub(super) tracing: Option<Tracing>,
+    diagnostics: Option<Diagnostics>,
     ledger: Arc<Mutex<Ledger>>,
     begun: Instant,
     heap_limit: Option<u64>,
@@ -45,11 +47,14 @@ impl Session {
         let shift = Shift::new(plan);
         let ledger = Arc::new(Mutex::new(Ledger::default()));
         let tracing = Tracing::start(settings, asked)?;
-        let world = build(settings, tracing.as_ref(), listener(settings, shift.clone(), Arc::clone(&ledger)))?;
+        let diagnostics = open(settings);
+        let listener = listener(settings, shift.clone(), Arc::clone(&ledger));
+        let world = build(settings, tracing.as_ref(), diagnostics.as_ref(), listener)?;
         Ok(Arc::new(Session {
             world: Some(world),
             shift,
             tracing,
+            diagnostics,
             ledger,
             begun: Instant::now(),
             heap_limit: settings.heap_limit.map(|limit| limit.bytes() as u64),
@@ -112,6 +117,8 @@ impl Session {
         if unprinted.take().is_none() {
             return TraceEnd::Complete;
         }
+        // Clients get the end of the world, too.
+        self.diagnostics.iter().for_each(Diagnostics::close);
         let ended = self.tracing.as_ref().and_then(Tracing::finish);
         let trace = ended.as_ref().map(|ended| report::Trace {
             file: ended.path().display().to_string(),
@@ -181,9 +188,18 @@ fn listener(
     }
 }
 
+/// The diagnostics socket, if it is asked for. A run goes on without, as a runtime of .NET's does; but we say so.
+fn open(settings: &Settings) -> Option<Diagnostics> {
+    if !settings.diagnostics {
+        return None;
+    }
+    Diagnostics::open().map_err(|error| eprintln!("stopworld: --diagnostics: {error}")).ok()
+}
+
 fn build(
     settings: &Settings,
     tracing: Option<&Tracing>,
+    diagnostics: Option<&Diagnostics>,
     listener: impl Fn(&CollectionReport) + Send + Sync + 'static,
 ) -> anyhow::Result<World> {
     let stopper = match settings.stop {
@@ -203,6 +219,9 @@ fn build(
     }
     if let Some(tracing) = tracing {
         builder = tracing.trace.of_world(builder);
+    }
+    if let Some(diagnostics) = diagnostics {
+        builder = builder.diagnosed_by(diagnostics);
     }
     if let Some(limit) = settings.heap_limit {
         builder = builder.heap_limit(limit.bytes());

@@ -6,6 +6,7 @@
 //! prints, or waits for a lock that a stopped thread could hold (`.stop.no-malloc`, `.stop.locks`).
 
 mod dump;
+pub(crate) mod figures;
 pub(crate) mod finalize;
 pub(crate) mod mark;
 pub(crate) mod pacing;
@@ -18,6 +19,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use dump::Dump;
+use figures::Figures;
 use finalize::Finalizers;
 use pacing::Pacing;
 use parallel::{Company, Markers, Marking};
@@ -95,6 +97,7 @@ pub(crate) struct Collector {
     unused_bytes: AtomicU64,
     /// Bytes allocated up to the last collection.
     pub(crate) allocated_total: AtomicU64,
+    pub(crate) figures: Figures,
     pub(crate) on_collection: Option<report::Listener>,
     pub(crate) on_failure: Option<FailureListener>,
     /// What the paranoid mode found first: a thread that collected because it allocated has nobody to tell it to.
@@ -127,6 +130,7 @@ impl Collector {
             live_spaces: LiveSpaces::default(),
             unused_bytes: AtomicU64::new(0),
             allocated_total: AtomicU64::new(0),
+            figures: Figures::new(),
             on_collection: parts.on_collection,
             on_failure: parts.on_failure,
             damage: OnceLock::new(),
@@ -158,6 +162,9 @@ impl Collector {
         by: StopBy,
     ) -> Result<Option<CollectionReport>, CollectError> {
         let result = self.collect_once(who, reason, by);
+        if let Ok(Some(report)) = &result {
+            self.figures.note(report);
+        }
         match (&result, &self.on_collection, &self.on_failure) {
             (Ok(Some(report)), Some(listener), _) => listener(report),
             (Err(error), _, Some(listener)) => listener(error),
@@ -537,6 +544,13 @@ impl Collector {
         let found = self.heap.verify();
         drop(stopped);
         found.map_err(|error| CollectError::Damaged { number: self.collections.load(Ordering::Relaxed), error })
+    }
+
+    /// Bytes handed to threads since the last collection. `None` if somebody allocates or collects at this moment.
+    pub(crate) fn acquired_bytes(&self) -> Option<u64> {
+        let _held = self.threads.locks().allocation.try_lock().ok()?;
+        // SAFETY: the allocation lock is held.
+        Some(unsafe { self.heap.state() }.acquired_bytes)
     }
 
     /// What was alive after the last collection.

@@ -26,9 +26,14 @@ pub(crate) fn now_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// The processor time of the process so far, in microseconds: what C's `clock` says.
+/// The processor time of the process so far.
+pub(crate) fn process_cpu_ns() -> u64 {
+    read(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+/// The same in microseconds: what C's `clock` says.
 pub(crate) fn process_cpu_us() -> u64 {
-    read(libc::CLOCK_PROCESS_CPUTIME_ID) / 1_000
+    process_cpu_ns() / 1_000
 }
 
 /// The longest slice of a [`Budget`].

@@ -20,6 +20,13 @@ pub(crate) fn physical_memory() -> usize {
     usize::try_from(pages).unwrap_or(0).saturating_mul(page_size())
 }
 
+/// Bytes of physical memory that this process has at present. 0 where /proc does not tell. Allocates.
+pub(crate) fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok();
+    let pages = pages.and_then(|line| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok());
+    pages.unwrap_or(0) * page_size() as u64
+}
+
 fn round_up(n: usize, to: usize) -> usize {
     n.div_ceil(to) * to
 }

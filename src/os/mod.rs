@@ -18,6 +18,7 @@
 //! | [`thread`] | thread ids, stacks, tgkill, exit keys, atfork | `gettid`, `tgkill` | `gettid`, `tgkill` |
 //! | [`registers`] | push the callee-saved registers | yes | yes |
 //! | [`signals`] | handlers and masks | what the handler calls: see there | masks only |
+//! | [`socket`] | sockets in the file system | no | **no** |
 //! | [`tracer`] | whether a debugger holds us | yes, errno preserved | yes |
 //! | [`tsc`] | the processor's own clock | `read` | `read` |
 //! | [`ucontext`] | read an interrupted context | yes | yes |
@@ -27,7 +28,6 @@ pub(crate) mod barrier;
 pub(crate) mod clock;
 #[cfg(feature = "workloads")]
 pub(crate) mod dynamic;
-#[cfg(feature = "cli")]
 pub(crate) mod exit;
 pub(crate) mod file;
 pub(crate) mod futex;
@@ -36,6 +36,7 @@ pub(crate) mod probe;
 pub(crate) mod proc_status;
 pub(crate) mod registers;
 pub(crate) mod signals;
+pub(crate) mod socket;
 pub(crate) mod thread;
 #[cfg(feature = "workloads")]
 pub(crate) mod timer;

@@ -243,6 +243,13 @@ impl Pulse {
     }
 }
 
+/// Random bytes. May fail early in the life of a machine.
+pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
+    // SAFETY: the bytes are writable, as many as are said.
+    let count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), libc::GRND_NONBLOCK) };
+    if count == bytes.len() as isize { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Registers the three functions that libc calls around each fork of this process. Can't be undone.
 pub(crate) fn at_fork(
     prepare: unsafe extern "C" fn(),

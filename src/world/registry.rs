@@ -321,6 +321,12 @@ impl Threads {
         look(self.live_while_locked())
     }
 
+    /// How many threads there are. `None` if the list is in use at this moment.
+    pub(crate) fn count_now(&self) -> Option<usize> {
+        let _list = self.locks.list.try_lock().ok()?;
+        Some(self.live_while_locked().len())
+    }
+
     /// A coroutine's stack, all of which is scanned in each collection until it is unregistered.
     pub(crate) fn register_stack(&self, low: usize, high: usize) -> u64 {
         let id = self.next_stack.fetch_add(1, Ordering::Relaxed);

@@ -35,7 +35,7 @@
 //! **In the child of a fork** the rings of other threads, the writer, and the file consumers are gone (`.fork.services`); those that
 //! go on are drained by who finds its ring full, or flushes, until the next consumer starts a writer.
 
-pub(in crate::events) mod bell;
+pub(crate) mod bell;
 mod consumer;
 mod drain;
 pub(super) mod fire;

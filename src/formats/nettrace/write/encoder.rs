@@ -112,6 +112,8 @@ pub(super) struct Encoder {
     records: u64,
     /// A bit for each kind of event that the file knows.
     defined: [u64; Kind::MOST / 64],
+    /// The same for those that are none of the table's.
+    defined_foreign: u64,
     /// The time of the latest event, and what the next one may have at least.
     last: u64,
     floor: u64,
@@ -137,6 +139,7 @@ impl Encoder {
             metadata_time: 0,
             records: 0,
             defined: [0; _],
+            defined_foreign: 0,
             last: 0,
             floor: 0,
             points_due: false,
@@ -159,18 +162,53 @@ impl Encoder {
     /// Writes an event. Says at which time: not before the one before.
     #[inline]
     pub(super) fn event(&mut self, kind: Kind, ticks: u64, thread: RecordingThread, payload: &[u8]) -> io::Result<u64> {
-        debug_assert!(payload.len() <= MOST_PAYLOAD);
-        if self.events.room() < payload.len() + MOST_HEADER {
+        self.make_room(ticks, thread, payload.len())?;
+        let id = kind.id();
+        if self.defined[id as usize / 64] & 1 << (id % 64) == 0 {
+            self.define(kind)?;
+        }
+        Ok(self.put_event(id, ticks, thread, payload))
+    }
+
+    /// Writes an event that is none of the table's: in version 4 only. `definition` is what a metadata blob has behind the id, the
+    /// same for the same `number`, of which there are 64.
+    #[cold]
+    pub(super) fn foreign(
+        &mut self,
+        number: u32,
+        definition: &[u8],
+        ticks: u64,
+        thread: RecordingThread,
+        payload: &[u8],
+    ) -> io::Result<()> {
+        debug_assert!(number < 64 && self.version == Container::V4);
+        self.make_room(ticks, thread, payload.len())?;
+        let id = Kind::MOST as u32 + number;
+        if self.defined_foreign & 1 << number == 0 {
+            self.defined_foreign |= 1 << number;
+            let length = 4 + definition.len();
+            self.begin_definition(length)?;
+            self.begin_blob(id, length);
+            self.metadata.put(definition);
+        }
+        self.put_event(id, ticks, thread, payload);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn make_room(&mut self, ticks: u64, thread: RecordingThread, payload: usize) -> io::Result<()> {
+        debug_assert!(payload <= MOST_PAYLOAD);
+        if self.events.room() < payload + MOST_HEADER {
             self.end_block()?;
         }
         if self.threads.is_full() {
             self.sequence_point(ticks)?;
         }
-        self.know(thread)?;
-        let id = kind.id();
-        if self.defined[id as usize / 64] & 1 << (id % 64) == 0 {
-            self.define(kind)?;
-        }
+        self.know(thread)
+    }
+
+    #[inline(always)]
+    fn put_event(&mut self, id: u32, ticks: u64, thread: RecordingThread, payload: &[u8]) -> u64 {
         let time = self.time(ticks);
         let sequence = self.threads.advance(thread.tid, 1);
         self.header(id, sequence, thread, time, payload.len() as u64);
@@ -178,7 +216,7 @@ impl Encoder {
         (self.last, self.floor) = (time, time);
         self.count += 1;
         self.points_due = true;
-        Ok(time)
+        time
     }
 
     #[inline(always)]
@@ -284,7 +322,17 @@ impl Encoder {
         let definition = kind.definition();
         // A row of version 6 is shorter.
         let length = v4_length(&definition);
-        debug_assert!(length + MOST_HEADER < BLOCK_BYTES, "{}", definition.name);
+        self.begin_definition(length)?;
+        match self.version {
+            Container::V4 => self.define_v4(id, &definition, length),
+            Container::V6 => self.define_v6(id, &definition),
+        }
+        Ok(())
+    }
+
+    /// Makes room for a definition of so many bytes, as version 4 has it.
+    fn begin_definition(&mut self, length: usize) -> io::Result<()> {
+        debug_assert!(length + MOST_HEADER < BLOCK_BYTES);
         if self.metadata.room() < length + MOST_HEADER {
             self.block(Block::Metadata)?;
         }
@@ -296,22 +344,23 @@ impl Encoder {
                 Container::V6 => self.metadata.u16(0),
             }
         }
-        match self.version {
-            Container::V4 => self.define_v4(id, &definition, length),
-            Container::V6 => self.define_v6(id, &definition),
-        }
         Ok(())
     }
 
     /// A blob whose header gives a time, the first one's, and a length, all else being 0.
-    fn define_v4(&mut self, id: u32, definition: &Definition, length: usize) {
+    fn begin_blob(&mut self, id: u32, length: usize) {
         let to = &mut self.metadata;
         let is_first = to.len() == usize::from(BLOCK_HEADER);
         to.u8(SORTED | LENGTH);
         to.varint(if is_first { self.metadata_time } else { 0 });
         to.varint(length as u64);
-        let begin = to.len();
         to.u32(id);
+    }
+
+    fn define_v4(&mut self, id: u32, definition: &Definition, length: usize) {
+        self.begin_blob(id, length);
+        let to = &mut self.metadata;
+        let begin = to.len() - 4;
         to.utf16(definition.provider, usize::MAX);
         to.u32(definition.id);
         to.utf16(definition.name, usize::MAX);

@@ -18,6 +18,7 @@ mod bytes;
 mod collection;
 mod dump;
 mod encoder;
+pub(crate) mod live;
 mod output;
 mod process;
 mod providers;

@@ -115,12 +115,19 @@ pub(super) struct Plan<'a> {
 impl Writer {
     /// Not in a drain: it allocates what it will need.
     pub(super) fn new(plan: &Plan<'_>, board: Arc<Board>, outlet: Outlet) -> io::Result<Writer> {
+        let mut writer = Writer::without_head(plan, board, outlet)?;
+        writer.begin()?;
+        Ok(writer)
+    }
+
+    /// The same, which has to [begin](Self::begin) yet.
+    pub(super) fn without_head(plan: &Plan<'_>, board: Arc<Board>, outlet: Outlet) -> io::Result<Writer> {
         let Plan { container, providers, policy, head, opener } = *plan;
         let is_wanted = |net: &&Net| providers.wants(Kind::Net(**net));
         let wanted = Net::ALL.iter().filter(is_wanted).fold(0, |bits, net| bits | 1 << *net as u64);
         let bulk = [Net::BulkType, Net::BulkNode, Net::BulkEdge, Net::BulkRootEdge, Net::BulkRootStaticVar];
         let encoder = Encoder::new(container, head, outlet)?;
-        let mut writer = Writer {
+        Ok(Writer {
             pen: Pen { encoder, payload: Bytes::with_capacity(MOST_PAYLOAD), wanted },
             own: EventId::all().filter(|id| providers.wants_own(*id)).collect(),
             board,
@@ -131,13 +138,51 @@ impl Writer {
             reached: head.ticks,
             rundown: providers.rundown,
             opener,
+        })
+    }
+
+    /// Leaves out what `wants` does not: by an event's provider, number, keywords and level.
+    pub(super) fn keep_only(&mut self, wants: impl Fn(&str, u32, u64, u8) -> bool) {
+        let wants = |kind: Kind| {
+            let of = kind.definition();
+            wants(of.provider, of.id, of.keywords, of.level)
         };
-        writer.begin()?;
-        Ok(writer)
+        let kept = Net::ALL.iter().filter(|net| wants(Kind::Net(**net))).fold(0, |bits, net| bits | 1 << *net as u64);
+        self.pen.wanted &= kept;
+        self.own = EventId::all().filter(|id| self.own.contains(*id) && wants(Kind::Own(*id))).collect();
+    }
+
+    /// Writes an event that is none of the collector's.
+    pub(super) fn foreign(
+        &mut self,
+        number: u32,
+        definition: &[u8],
+        ticks: u64,
+        thread: RecordingThread,
+        payload: &[u8],
+    ) -> io::Result<()> {
+        self.pen.encoder.foreign(number, definition, ticks, thread, payload)
+    }
+
+    /// Brings everything out. Everything up to `ticks` has come.
+    pub(super) fn flush_up_to(&mut self, ticks: u64) -> io::Result<()> {
+        self.reached = self.reached.max(ticks);
+        self.flush()
+    }
+
+    /// The end, at this time.
+    pub(super) fn close_at(&mut self, ticks: u64) -> io::Result<()> {
+        self.reached = self.reached.max(ticks);
+        if let Some(dump) = &mut self.dump {
+            dump.end(&mut self.pen, ticks)?;
+        }
+        let closed = self.pen.encoder.flush(self.reached, true);
+        self.tell_the_board();
+        closed
     }
 
     /// The head of the file, and who we are.
-    fn begin(&mut self) -> io::Result<()> {
+    pub(super) fn begin(&mut self) -> io::Result<()> {
         self.pen.encoder.begin();
         if !self.rundown {
             return Ok(());
@@ -501,13 +546,7 @@ impl Consumer for Writer {
     }
 
     fn close(&mut self, now: &Relation) -> io::Result<()> {
-        self.drained(now)?;
-        if let Some(dump) = &mut self.dump {
-            dump.end(&mut self.pen, now.ticks)?;
-        }
-        let closed = self.pen.encoder.flush(self.reached, true);
-        self.tell_the_board();
-        closed
+        self.close_at(now.ticks)
     }
 
     fn unwritten(&self) -> u64 {

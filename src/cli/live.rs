@@ -1,0 +1,268 @@
+//! `stopworld trace` and `stopworld counters`: watching a process that runs, ours or one of .NET's.
+//!
+//! Both start a session at the process's diagnostics socket and read its stream to the end, which comes when the process ends, or when
+//! the session is stopped, on a second connection. Ctrl-C and SIGTERM stop the session; a second one ends us at once.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::arguments::{LiveCounters, LiveTrace};
+use super::{FAILED, Failure};
+use crate::diagnostics::client::{Client, Provider, Rundown, Session};
+use crate::diagnostics::watched::{Told, Watching};
+use crate::formats::nettrace::Reader;
+use crate::formats::nettrace::write::{Providers, ProvidersError};
+use crate::report::Bytes;
+
+/// What the process sets aside for a session, in megabytes: as dotnet-trace asks for.
+const MEGABYTES: u32 = 256;
+/// The end of a stream: of an object, and of all.
+const END: [u8; 2] = [6, 1];
+/// How often the table is drawn anew, if anything came.
+const REPAINT: Duration = Duration::from_millis(200);
+
+/// What makes us stop a session.
+enum News {
+    Signal,
+    /// The stream has come to its end.
+    Over,
+}
+
+/// `stopworld trace`.
+pub(super) fn trace(arguments: &LiveTrace) -> Result<u8, Failure> {
+    let providers = match &arguments.providers {
+        Some(list) => parse(list).map_err(|error| Failure::Usage(format!("--providers: {error}")))?,
+        None => from(&Providers::default(), &[]),
+    };
+    let client = Client::of_process(arguments.pid).map_err(anyhow::Error::from)?;
+    let path = arguments.output.display();
+    let session = client.collect(&providers, MEGABYTES, Rundown::Wanted).map_err(anyhow::Error::from)?;
+    // After it: no file for a trace that never was. Without a file we hang up, which ends the session.
+    let mut file = File::create(&arguments.output).with_context(|| format!("{path}"))?;
+    let (id, stream) = (session.id, session.stream);
+    let (send, news) = mpsc::channel();
+    watch_signals(send.clone())?;
+    let copying = thread::Builder::new().name("stream".into()).spawn(move || {
+        let copied = copy(stream, &mut file);
+        // If nobody listens, who waited for us has gone.
+        let _ = send.send(News::Over);
+        copied
+    })?;
+    wait(&news, arguments.duration, || client.stop(id))?;
+    let Ok(copied) = copying.join() else { bail_out("the thread that copies panicked")? };
+    let (bytes, last) = copied.with_context(|| format!("{path}"))?;
+    let size = Bytes(bytes);
+    if last == END {
+        eprintln!("stopworld: {size} in {path}");
+        return Ok(0);
+    }
+    eprintln!("stopworld: {size} in {path}: the process ended without the trace's end; what came before is readable");
+    Ok(FAILED)
+}
+
+fn bail_out<T>(what: &'static str) -> anyhow::Result<T> {
+    bail!(what)
+}
+
+/// The list as dotnet-trace takes it, arguments included.
+fn parse(list: &str) -> Result<Vec<Provider>, ProvidersError> {
+    let providers = Providers::parse(list)?;
+    let arguments: Vec<&str> = list.split(',').map(|entry| entry.splitn(4, ':').nth(3).unwrap_or_default()).collect();
+    Ok(from(&providers, &arguments))
+}
+
+fn from(providers: &Providers, arguments: &[&str]) -> Vec<Provider> {
+    let each = providers.requests.iter().enumerate().map(|(index, request)| Provider {
+        name: request.name.clone(),
+        keywords: request.keywords,
+        level: request.level.min(5),
+        arguments: arguments.get(index).copied().unwrap_or_default().to_owned(),
+    });
+    each.collect()
+}
+
+fn watch_signals(send: mpsc::Sender<News>) -> anyhow::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("the handlers for SIGINT and SIGTERM")?;
+    thread::Builder::new().name("signals".into()).spawn(move || {
+        let mut came = false;
+        for signal in signals.forever() {
+            if std::mem::replace(&mut came, true) {
+                std::process::exit(128 + signal);
+            }
+            // If nobody listens we are at the end anyway.
+            let _ = send.send(News::Signal);
+        }
+    })?;
+    Ok(())
+}
+
+/// Waits for a signal, the end of the time, or the end of the stream, and in the first two cases stops the session and goes on to
+/// its end.
+fn wait<E: Into<anyhow::Error>>(
+    news: &mpsc::Receiver<News>,
+    duration: Option<Duration>,
+    stop: impl FnOnce() -> Result<(), E>,
+) -> anyhow::Result<()> {
+    let first = match duration {
+        Some(duration) => news.recv_timeout(duration),
+        None => news.recv().map_err(|_| RecvTimeoutError::Disconnected),
+    };
+    if let Ok(News::Over) | Err(RecvTimeoutError::Disconnected) = first {
+        return Ok(());
+    }
+    let stopped = stop().map_err(Into::into);
+    // If it is gone, its stream is at its end, and that is no error.
+    let over = news.recv_timeout(Duration::from_secs(if stopped.is_ok() { 30 } else { 1 }));
+    if over.is_err() { stopped.context("the session could not be stopped") } else { Ok(()) }
+}
+
+/// Copies to the end; how much that was, and its last two bytes.
+fn copy(mut stream: UnixStream, file: &mut File) -> io::Result<(u64, [u8; 2])> {
+    let (mut bytes, mut last) = (0, [0; 2]);
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let count = match stream.read(&mut buffer) {
+            Ok(0) => return Ok((bytes, last)),
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            // It was killed.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok((bytes, last)),
+            Err(error) => return Err(error),
+        };
+        file.write_all(&buffer[..count])?;
+        bytes += count as u64;
+        last = match buffer[..count] {
+            [.., before, end] => [before, end],
+            [end] => [last[1], end],
+            [] => last,
+        };
+    }
+}
+
+/// `stopworld counters`.
+pub(super) fn counters(arguments: &LiveCounters) -> Result<u8, Failure> {
+    let client = Client::of_process(arguments.pid).map_err(anyhow::Error::from)?;
+    let seconds = arguments.interval.as_secs_f64();
+    let provider = Provider {
+        name: "System.Runtime".into(),
+        keywords: 0,
+        level: 4,
+        arguments: format!("EventCounterIntervalSec={seconds}"),
+    };
+    let name = client.process_info().map_or_else(|_| String::new(), |info| info.command_line);
+    let session = client.collect(&[provider], MEGABYTES, Rundown::LeftOut).map_err(anyhow::Error::from)?;
+    let Session { id, stream } = session;
+    let (send, news) = mpsc::channel();
+    watch_signals(send.clone())?;
+    let board = Arc::new(Mutex::new(Board::new(title(arguments.pid, &name))));
+    let painted = Arc::clone(&board);
+    thread::Builder::new().name("painter".into()).spawn(move || {
+        loop {
+            thread::sleep(REPAINT);
+            of(&painted).show();
+        }
+    })?;
+    thread::Builder::new().name("stream".into()).spawn(move || {
+        Reader::new(stream).read(&mut Watching { told: |told| of(&board).take(told) });
+        of(&board).show();
+        // If nobody listens, who waited for us has gone.
+        let _ = send.send(News::Over);
+    })?;
+    wait(&news, arguments.duration, || client.stop(id))?;
+    Ok(0)
+}
+
+/// One line, also on a narrow terminal.
+fn title(pid: u32, name: &str) -> String {
+    const WIDEST: usize = 60;
+    let title = format!("process {pid} {name}");
+    match title.char_indices().nth(WIDEST) {
+        Some((end, _)) => format!("{}…", &title[..end]),
+        None => title,
+    }
+}
+
+fn of(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
+    // A panic under it leaves a row that is a round behind.
+    board.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Shows what is told: on a terminal a table that stays in its place; else a line for each.
+struct Board {
+    title: String,
+    stays: bool,
+    /// In the order in which they came first.
+    rows: Vec<Told>,
+    lines: usize,
+    changed: bool,
+    begun: Instant,
+}
+
+impl Board {
+    fn new(title: String) -> Board {
+        let stays = io::stdout().is_terminal();
+        Board { title, stays, rows: Vec::new(), lines: 0, changed: false, begun: Instant::now() }
+    }
+
+    fn take(&mut self, told: Told) {
+        if !self.stays {
+            let after = self.begun.elapsed().as_secs_f64();
+            super::print(format_args!("{after:9.3}  {:<34}{:>18}\n", label(&told), number(&told)));
+            return;
+        }
+        self.changed = true;
+        let is_same = |row: &&mut Told| row.provider == told.provider && row.name == told.name;
+        match self.rows.iter_mut().find(is_same) {
+            Some(row) => *row = told,
+            None => self.rows.push(told),
+        }
+    }
+
+    fn show(&mut self) {
+        if !std::mem::take(&mut self.changed) {
+            return;
+        }
+        let mut text = String::new();
+        if self.lines > 0 {
+            // Up to where the table begins, and away with it.
+            text.push_str(&format!("\x1b[{}A\x1b[J", self.lines));
+        }
+        text.push_str(&format!("{}   (Ctrl-C ends)\n", self.title));
+        for told in &self.rows {
+            text.push_str(&format!("  {:<34}{:>18}\n", label(told), number(told)));
+        }
+        self.lines = self.rows.len() + 1;
+        super::print(text);
+    }
+}
+
+/// What is shown before the number.
+fn label(told: &Told) -> String {
+    let name = if told.display.is_empty() { &told.name } else { &told.display };
+    let per = told.grown_in.map_or(String::new(), |time| format!(" / {} s", short(time.as_secs_f64())));
+    match told.units.as_str() {
+        "" if told.grown_in.is_some() => format!("{name} (count{per})"),
+        "" => name.clone(),
+        units if name.contains(units) && per.is_empty() => name.clone(),
+        units => format!("{name} ({units}{per})"),
+    }
+}
+
+fn short(number: f64) -> String {
+    let text = format!("{number:.1}");
+    text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)
+}
+
+fn number(told: &Told) -> String {
+    let value = told.value;
+    if value.fract() == 0.0 && value.abs() < 1e15 { format!("{value:.0}") } else { format!("{value:.3}") }
+}

@@ -1,0 +1,80 @@
+//! What a world's collections came to, for who asks now and then: counters, not events.
+//!
+//! Written after a collection, when the world runs again; read by anybody at any time, without a lock. Who reads in the middle of
+//! an update sees numbers of two collections, each of them right.
+
+use super::report::CollectionReport;
+use crate::heap::sweep::SpaceBytes;
+use crate::os::clock::now_ns;
+use crate::sync::{AtomicU64, Ordering::Relaxed};
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct Figures {
+    pause_total_ns: AtomicU64,
+    /// Of the last collection: its pause, and the time from the end of the one before to its end.
+    pause_ns: AtomicU64,
+    period_ns: AtomicU64,
+    ended_ns: AtomicU64,
+    small: AtomicU64,
+    large: AtomicU64,
+    pinned: AtomicU64,
+    /// What the heap held then.
+    committed: AtomicU64,
+}
+
+/// The figures as they were when somebody looked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// All pauses so far.
+    pub(crate) pause_total_ns: u64,
+    /// The last pause.
+    pub(crate) pause_ns: u64,
+    /// The time from the end of the pause before to the end of the last one.
+    pub(crate) period_ns: u64,
+    /// What the last collection left alive.
+    pub(crate) live: SpaceBytes,
+    /// The memory that the heap held then.
+    pub(crate) committed_bytes: u64,
+}
+
+impl Figures {
+    pub(crate) fn new() -> Figures {
+        let zero = || AtomicU64::new(0);
+        Figures {
+            pause_total_ns: zero(),
+            pause_ns: zero(),
+            period_ns: zero(),
+            ended_ns: AtomicU64::new(now_ns()),
+            small: zero(),
+            large: zero(),
+            pinned: zero(),
+            committed: zero(),
+        }
+    }
+
+    /// A collection is over.
+    pub(super) fn note(&self, report: &CollectionReport) {
+        let now = now_ns();
+        let period = now.saturating_sub(self.ended_ns.swap(now, Relaxed));
+        self.pause_total_ns.fetch_add(report.pause_ns, Relaxed);
+        self.pause_ns.store(report.pause_ns, Relaxed);
+        self.period_ns.store(period.max(report.pause_ns), Relaxed);
+        self.small.store(report.live.small, Relaxed);
+        self.large.store(report.live.large, Relaxed);
+        self.pinned.store(report.live.pinned, Relaxed);
+        self.committed.store(report.committed_bytes, Relaxed);
+    }
+
+    /// What they are now.
+    pub(crate) fn see(&self) -> Seen {
+        let read = |figure: &AtomicU64| figure.load(Relaxed);
+        Seen {
+            pause_total_ns: read(&self.pause_total_ns),
+            pause_ns: read(&self.pause_ns),
+            period_ns: read(&self.period_ns),
+            live: SpaceBytes { small: read(&self.small), large: read(&self.large), pinned: read(&self.pinned) },
+            committed_bytes: read(&self.committed),
+        }
+    }
+}

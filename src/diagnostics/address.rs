@@ -1,0 +1,177 @@
+//! Where the socket of a process is, and what stands in the way of one.
+//!
+//! ```text
+//!   $TMPDIR or /tmp  /  dotnet-diagnostic-{pid}-{start}-socket
+//! ```
+//!
+//! `start` is when the process was started, in clock ticks since boot: field 22 of `/proc/PID/stat`. It tells a process from an
+//! earlier one that had its number. Tools do not look at it; they take any name of the process's.
+//!
+//! A tool looks in the directory that was the *process's* TMPDIR when it started, read from its environment in /proc; for
+//! a process in a container, below `/proc/PID/root`, by the number that it has in there.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use std::{env, fs, io};
+
+const OTHERWISE: &str = "/tmp";
+
+/// The path of this process's own socket.
+pub(crate) fn of_this_process() -> io::Result<PathBuf> {
+    let directory = env::var_os("TMPDIR").filter(|value| !value.is_empty()).unwrap_or_else(|| OTHERWISE.into());
+    let stat = fs::read("/proc/self/stat")?;
+    let start = start_time(&stat).ok_or(io::ErrorKind::InvalidData)?;
+    Ok(Path::new(&directory).join(name(std::process::id(), start)))
+}
+
+fn name(pid: u32, start: u64) -> String {
+    format!("dotnet-diagnostic-{pid}-{start}-socket")
+}
+
+/// Field 22 of a stat file. The second field is the program's name in parentheses, which may hold anything: counted from the last
+/// parenthesis on.
+fn start_time(stat: &[u8]) -> Option<u64> {
+    let behind = stat.iter().rposition(|byte| *byte == b')')? + 1;
+    let rest = std::str::from_utf8(&stat[behind..]).ok()?;
+    // The first here is field 3.
+    rest.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+/// Why a process can't be asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoSocket {
+    /// It does not exist.
+    #[error("there is no process {0}")]
+    Process(u32),
+    /// It belongs to somebody else.
+    #[error("process {0} is not ours: only its own user and root can reach its socket")]
+    NotOurs(u32),
+    /// It has none.
+    #[error(
+        "process {pid} has no diagnostics socket in {directory}: start it with `stopworld run --diagnostics`, or have it \
+         build its worlds `.diagnosed_by(..)`",
+        directory = .directory.display()
+    )]
+    None {
+        /// The process.
+        pid: u32,
+        /// Where it would be.
+        directory: PathBuf,
+    },
+}
+
+/// The socket of another process.
+///
+/// # Errors
+/// There is none, as far as we can see.
+pub fn of_process(pid: u32) -> Result<PathBuf, NoSocket> {
+    let proc = PathBuf::from(format!("/proc/{pid}"));
+    let stat = fs::read(proc.join("stat")).map_err(|_| NoSocket::Process(pid))?;
+    let environment = match fs::read(proc.join("environ")) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(NoSocket::NotOurs(pid)),
+        // One that ends just now.
+        Err(_) => return Err(NoSocket::Process(pid)),
+        Ok(environment) => environment,
+    };
+    let directory = temporary(&environment);
+    let inner = innermost(&fs::read(proc.join("status")).unwrap_or_default()).unwrap_or(pid);
+    // What is a path there is one here, unless it has a file system of its own.
+    let root = proc.join("root");
+    let directory = if inner == pid && !differ(&root, Path::new("/")) {
+        directory
+    } else {
+        root.join(directory.strip_prefix("/").unwrap_or(&directory))
+    };
+    let exact = start_time(&stat).map(|start| directory.join(name(inner, start)));
+    match exact.filter(|path| is_socket(path)) {
+        Some(path) => Ok(path),
+        None => newest(&directory, inner).ok_or(NoSocket::None { pid, directory }),
+    }
+}
+
+/// TMPDIR of an environment as /proc shows it.
+fn temporary(environment: &[u8]) -> PathBuf {
+    let value = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(b"TMPDIR="));
+    match value {
+        Some(value) if !value.is_empty() => OsString::from_vec(value.to_vec()).into(),
+        _ => OTHERWISE.into(),
+    }
+}
+
+/// The process's number in the innermost namespace that it is in.
+fn innermost(status: &[u8]) -> Option<u32> {
+    let status = String::from_utf8_lossy(status);
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    line.split_ascii_whitespace().last()?.parse().ok()
+}
+
+/// As far as we can see.
+fn differ(one: &Path, other: &Path) -> bool {
+    let identity = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino()));
+    matches!((identity(one), identity(other)), (Ok(one), Ok(other)) if one != other)
+}
+
+fn is_socket(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.file_type().is_socket())
+}
+
+/// The newest socket of a process, whatever start its name tells.
+fn newest(directory: &Path, pid: u32) -> Option<PathBuf> {
+    let candidates = fs::read_dir(directory).ok()?.flatten().filter_map(|entry| {
+        let path = entry.path();
+        let fits = is_name_of(entry.file_name().as_bytes(), pid) && is_socket(&path);
+        fits.then(|| (entry.metadata().and_then(|found| found.modified()).unwrap_or(SystemTime::UNIX_EPOCH), path))
+    });
+    candidates.max().map(|(_, path)| path)
+}
+
+fn is_name_of(name: &[u8], pid: u32) -> bool {
+    let key = name
+        .strip_prefix(format!("dotnet-diagnostic-{pid}-").as_bytes())
+        .and_then(|rest| rest.strip_suffix(b"-socket"));
+    key.is_some_and(|key| !key.is_empty() && key.iter().all(u8::is_ascii_digit))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("30431 (demo) S 1 30431 30431 0 -1 4194304 900 0 0 0 5 2 0 0 20 0 6 0 747587 2904 7 8 9", Some(747_587))]
+    #[case("7 (a) b) c) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 99 20 21", Some(99))]
+    #[case("7 (short) S 1 2", None)]
+    #[case("", None)]
+    fn the_start_is_field_22_whatever_the_program_is_called(#[case] stat: &str, #[case] start: Option<u64>) {
+        assert_eq!(start_time(stat.as_bytes()), start);
+    }
+
+    #[rstest]
+    #[case("dotnet-diagnostic-7-1-socket", true)]
+    #[case("dotnet-diagnostic-7-747587-socket", true)]
+    #[case("dotnet-diagnostic-77-1-socket", false)]
+    #[case("dotnet-diagnostic-7--socket", false)]
+    #[case("dotnet-diagnostic-7-1a-socket", false)]
+    #[case("dotnet-diagnostic-7-1-socket.old", false)]
+    fn only_its_own_names_are_a_processes(#[case] name: &str, #[case] fits: bool) {
+        assert_eq!(is_name_of(name.as_bytes(), 7), fits);
+    }
+
+    #[test]
+    fn the_directory_and_the_number_are_those_of_the_process() {
+        assert_eq!(temporary(b"A=b\0TMPDIR=/var/tmp\0C=d"), Path::new("/var/tmp"));
+        assert_eq!(temporary(b"XTMPDIR=/var/tmp\0TMPDIR=\0"), Path::new("/tmp"));
+        assert_eq!(innermost(b"Name:\tx\nNSpid:\t4711\t12\t1\nNSpgid:\t1\n"), Some(1));
+    }
+
+    #[test]
+    fn who_is_not_there_is_named() {
+        let error = of_process(u32::MAX).unwrap_err();
+        assert_eq!(error.to_string(), format!("there is no process {}", u32::MAX));
+    }
+}

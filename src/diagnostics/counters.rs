@@ -1,0 +1,363 @@
+//! The numbers that `dotnet-counters` shows: the provider System.Runtime's EventCounters.
+//!
+//! A session that enables the provider with `EventCounterIntervalSec=N` gets one event per counter each N seconds, the first
+//! ones after N seconds. All events are called `EventCounters`; a reader finds the fields by their names, in one of two
+//! layouts:
+//!
+//! * **Mean**, a value as it is now (a size, a share of time);
+//! * **Sum**, by how much a value has grown since the last time (collections, bytes allocated).
+//!
+//! Readers are strict about two fields: `Series` must say the interval that was asked for, in milliseconds, and the *measured* one
+//! goes into `IntervalSec`.
+//!
+//! All worlds of the process together are one heap here. A collection collects everything, so it counts for each
+//! generation. New objects are generation 0 until they have survived, ordinary survivors generation 2, and there is no 1.
+//! The provider's other form, Metrics, stays silent: a tool that hears nothing of it shows these.
+
+use std::time::Duration;
+
+use crate::collector::Collector;
+use crate::os::clock::process_cpu_ns;
+use crate::os::memory::resident_bytes;
+use crate::sync::Ordering;
+
+/// The provider.
+pub(crate) const PROVIDER: &str = "System.Runtime";
+/// The provider's argument that turns counters on.
+pub(crate) const INTERVAL_KEY: &str = "EventCounterIntervalSec";
+/// No more often than this, whatever is asked for.
+const SHORTEST: Duration = Duration::from_millis(10);
+/// As they are usually printed.
+const MB: f64 = 1e6;
+const PER_SECOND: &str = "00:00:01";
+const PER_MINUTE: &str = "00:01:00";
+
+/// How often, as an argument says it. `None` is never.
+pub(crate) fn interval(text: &str) -> Option<Duration> {
+    let seconds: f64 = text.trim().parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok().filter(|interval| interval.as_millis() > 0)
+}
+
+/// What an event carries.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Value {
+    Mean(f64),
+    /// How much more, and over which time a reader divides.
+    Sum(f64, &'static str),
+}
+
+/// One counter at one moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Counter {
+    name: &'static str,
+    display: &'static str,
+    value: Value,
+    units: &'static str,
+}
+
+/// What was seen of one world.
+#[derive(Clone, Copy, Debug, Default)]
+struct Snapshot {
+    collections: u64,
+    allocated: u64,
+    pause_ns: u64,
+}
+
+/// What keeps the differences between one time and the next.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    /// By the serial numbers of the worlds.
+    before: Vec<(u64, Snapshot)>,
+    cpu_ns: u64,
+    processors: f64,
+    /// The last numbers of what can't always be read.
+    fresh: u64,
+    threads: usize,
+}
+
+/// A world, and what tells it from those that were before it.
+pub(crate) struct Source<'a> {
+    pub(crate) serial: u64,
+    pub(crate) collector: &'a Collector,
+}
+
+impl Sampler {
+    /// Begins to count, with what is there.
+    pub(crate) fn new(worlds: &[Source<'_>]) -> Sampler {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+        let mut sampler = Sampler { before: Vec::new(), cpu_ns: process_cpu_ns(), processors, fresh: 0, threads: 0 };
+        sampler.sample(worlds, Duration::from_secs(1));
+        sampler
+    }
+
+    /// The counters, after so much time since they were read last.
+    pub(crate) fn sample(&mut self, worlds: &[Source<'_>], elapsed: Duration) -> Vec<Counter> {
+        let mut grown = Snapshot::default();
+        let (mut live, mut committed, mut committed_then) = ([0u64; 3], 0, 0);
+        let (mut pause, mut period) = (0.0, 0.0);
+        let (mut fresh, mut threads) = (Some(0), Some(0));
+        let before = std::mem::take(&mut self.before);
+        for Source { serial, collector } in worlds {
+            let seen = collector.figures.see();
+            let acquired = collector.acquired_bytes();
+            let then = before.iter().find(|(one, _)| one == serial).map_or_else(Snapshot::default, |(_, then)| *then);
+            let total = collector.allocated_total.load(Ordering::Relaxed) + acquired.unwrap_or(0);
+            let now = Snapshot {
+                collections: collector.collections.load(Ordering::Relaxed).into(),
+                // What threads had not used of theirs is taken back from it at a collection.
+                allocated: total.max(then.allocated),
+                pause_ns: seen.pause_total_ns,
+            };
+            grown.collections += now.collections.saturating_sub(then.collections);
+            grown.allocated += now.allocated - then.allocated;
+            grown.pause_ns += now.pause_ns.saturating_sub(then.pause_ns);
+            self.before.push((*serial, now));
+            live[0] += seen.live.small;
+            live[1] += seen.live.large;
+            live[2] += seen.live.pinned;
+            committed += collector.heap.committed_bytes();
+            committed_then += seen.committed_bytes;
+            // Of several worlds, the one with the longest last pause.
+            if seen.pause_ns as f64 > pause {
+                (pause, period) = (seen.pause_ns as f64, seen.period_ns as f64);
+            }
+            fresh = fresh.zip(acquired).map(|(sum, more)| sum + more);
+            threads = threads.zip(collector.threads.count_now()).map(|(sum, more)| sum + more);
+        }
+        self.fresh = fresh.unwrap_or(self.fresh);
+        self.threads = threads.unwrap_or(self.threads);
+        let cpu = process_cpu_ns();
+        let busy = cpu.saturating_sub(std::mem::replace(&mut self.cpu_ns, cpu)) as f64;
+        let cpu_percent = share(busy, elapsed.as_nanos() as f64 * self.processors).min(100.0);
+        let survivors: u64 = live.iter().sum();
+        let mean = |name, display, value, units| Counter { name, display, value: Value::Mean(value), units };
+        let sum = |name, display, value, per, units| Counter { name, display, value: Value::Sum(value, per), units };
+        let collections = grown.collections as f64;
+        vec![
+            mean("cpu-usage", "CPU Usage", cpu_percent, "%"),
+            mean("working-set", "Working Set", resident_bytes() as f64 / MB, "MB"),
+            mean("gc-heap-size", "GC Heap Size", (survivors + self.fresh) as f64 / MB, "MB"),
+            sum("gen-0-gc-count", "Gen 0 GC Count", collections, PER_MINUTE, ""),
+            sum("gen-1-gc-count", "Gen 1 GC Count", collections, PER_MINUTE, ""),
+            sum("gen-2-gc-count", "Gen 2 GC Count", collections, PER_MINUTE, ""),
+            mean("time-in-gc", "% Time in GC since last GC", share(pause, period), "%"),
+            mean("gen-0-size", "Gen 0 Size", self.fresh as f64, "B"),
+            mean("gen-1-size", "Gen 1 Size", 0.0, "B"),
+            mean("gen-2-size", "Gen 2 Size", live[0] as f64, "B"),
+            mean("loh-size", "LOH Size", live[1] as f64, "B"),
+            mean("poh-size", "POH (Pinned Object Heap) Size", live[2] as f64, "B"),
+            sum("alloc-rate", "Allocation Rate", grown.allocated as f64, PER_SECOND, "B"),
+            mean(
+                "gc-fragmentation",
+                "GC Fragmentation",
+                share(committed_then.saturating_sub(survivors) as f64, committed_then as f64),
+                "%",
+            ),
+            mean("gc-committed", "GC Committed Bytes", committed as f64 / MB, "MB"),
+            sum("total-pause-time-by-gc", "Time paused by GC", grown.pause_ns as f64 / 1e6, PER_SECOND, "ms"),
+            mean("thread-count", "Threads of the Heap", self.threads as f64, ""),
+        ]
+    }
+}
+
+/// In percent; of nothing it is nothing.
+fn share(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { 100.0 * part / whole } else { 0.0 }
+}
+
+/// When the counters of a session are due.
+#[derive(Debug)]
+pub(crate) struct Schedule {
+    interval: Duration,
+    last_ns: u64,
+    next_ns: u64,
+}
+
+impl Schedule {
+    /// The first time is one interval from now.
+    pub(crate) fn new(interval: Duration, now_ns: u64) -> Schedule {
+        Schedule { interval, last_ns: now_ns, next_ns: now_ns + step(interval) }
+    }
+
+    pub(crate) fn next_ns(&self) -> u64 {
+        self.next_ns
+    }
+
+    /// If it is time: how long it has been since the last. Times that were missed are not made up for.
+    pub(crate) fn due(&mut self, now_ns: u64) -> Option<Duration> {
+        if now_ns < self.next_ns {
+            return None;
+        }
+        let elapsed = now_ns - std::mem::replace(&mut self.last_ns, now_ns);
+        let step = step(self.interval);
+        self.next_ns += step * ((now_ns - self.next_ns) / step + 1);
+        Some(Duration::from_nanos(elapsed))
+    }
+
+    /// What readers compare with what they asked for.
+    pub(crate) fn series(&self) -> String {
+        format!("Interval={}", self.interval.as_millis())
+    }
+}
+
+fn step(interval: Duration) -> u64 {
+    interval.max(SHORTEST).as_nanos() as u64
+}
+
+// ---- The two layouts -----------------------------------------------------------------------------------------------------
+
+const OBJECT: u32 = 1;
+const INT32: u32 = 9;
+const SINGLE: u32 = 13;
+const DOUBLE: u32 = 14;
+const STRING: u32 = 18;
+
+const MEAN_FIELDS: &[(u32, &str)] = &[
+    (STRING, "Name"),
+    (STRING, "DisplayName"),
+    (DOUBLE, "Mean"),
+    (DOUBLE, "StandardDeviation"),
+    (INT32, "Count"),
+    (DOUBLE, "Min"),
+    (DOUBLE, "Max"),
+    (SINGLE, "IntervalSec"),
+    (STRING, "Series"),
+    (STRING, "CounterType"),
+    (STRING, "Metadata"),
+    (STRING, "DisplayUnits"),
+];
+
+const SUM_FIELDS: &[(u32, &str)] = &[
+    (STRING, "Name"),
+    (STRING, "DisplayName"),
+    (STRING, "DisplayRateTimeScale"),
+    (DOUBLE, "Increment"),
+    (SINGLE, "IntervalSec"),
+    (STRING, "Metadata"),
+    (STRING, "Series"),
+    (STRING, "CounterType"),
+    (STRING, "DisplayUnits"),
+];
+
+/// The definitions of the two events, as a metadata blob has them behind the id: Mean, then Sum.
+pub(crate) fn definitions() -> [Vec<u8>; 2] {
+    [definition(2, MEAN_FIELDS), definition(3, SUM_FIELDS)]
+}
+
+/// An event with one object without a name, in which one named Payload has the fields.
+fn definition(event: u32, fields: &[(u32, &str)]) -> Vec<u8> {
+    let mut to = Vec::new();
+    let number = |to: &mut Vec<u8>, number: u32| to.extend_from_slice(&number.to_le_bytes());
+    z16(&mut to, PROVIDER);
+    number(&mut to, event);
+    z16(&mut to, "EventCounters");
+    // Keywords; version; level.
+    to.extend_from_slice(&[0; 8 + 4 + 4]);
+    [1, OBJECT, 1, OBJECT, fields.len() as u32].into_iter().for_each(|one| number(&mut to, one));
+    for (kind, name) in fields {
+        number(&mut to, *kind);
+        z16(&mut to, name);
+    }
+    z16(&mut to, "Payload");
+    z16(&mut to, "");
+    to
+}
+
+impl Counter {
+    /// Which of [`definitions`] it is.
+    pub(crate) fn layout(&self) -> usize {
+        match self.value {
+            Value::Mean(_) => 0,
+            Value::Sum(..) => 1,
+        }
+    }
+
+    /// The event's payload.
+    pub(crate) fn payload(&self, elapsed: Duration, series: &str) -> Vec<u8> {
+        let mut to = Vec::with_capacity(160);
+        let elapsed = elapsed.as_secs_f32().to_le_bytes();
+        z16(&mut to, self.name);
+        z16(&mut to, self.display);
+        match self.value {
+            Value::Mean(value) => {
+                let value = value.to_le_bytes();
+                to.extend_from_slice(&value);
+                to.extend_from_slice(&[0; 8]);
+                to.extend_from_slice(&1u32.to_le_bytes());
+                to.extend_from_slice(&value);
+                to.extend_from_slice(&value);
+                to.extend_from_slice(&elapsed);
+                [series, "Mean", "", self.units].into_iter().for_each(|text| z16(&mut to, text));
+            }
+            Value::Sum(value, per) => {
+                z16(&mut to, per);
+                to.extend_from_slice(&value.to_le_bytes());
+                to.extend_from_slice(&elapsed);
+                ["", series, "Sum", self.units].into_iter().for_each(|text| z16(&mut to, text));
+            }
+        }
+        to
+    }
+}
+
+fn z16(to: &mut Vec<u8>, text: &str) {
+    text.encode_utf16().chain([0]).for_each(|unit| to.extend_from_slice(&unit.to_le_bytes()));
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    /// As it was seen on the wire: 0.9999573 s.
+    const MEASURED: Duration = Duration::from_nanos(999_957_323);
+
+    #[test]
+    fn a_mean_has_the_documented_bytes() {
+        let counter = Counter { name: "gc-heap-size", display: "GC Heap Size", value: Value::Mean(52.0), units: "MB" };
+        let bytes = counter.payload(MEASURED, "Interval=1000");
+        assert_eq!(bytes.len(), 138);
+        let numbers = [
+            &[0, 0, 0, 0, 0, 0, 0x4a, 0x40][..],
+            &[0; 8],
+            &[1, 0, 0, 0],
+            &[0, 0, 0, 0, 0, 0, 0x4a, 0x40],
+            &[0, 0, 0, 0, 0, 0, 0x4a, 0x40],
+            &[0x34, 0xfd, 0x7f, 0x3f],
+        ];
+        assert_eq!(bytes[52..52 + 40], numbers.concat());
+    }
+
+    #[test]
+    fn a_sum_has_the_documented_bytes() {
+        let value = Value::Sum(9.0, PER_MINUTE);
+        let counter = Counter { name: "gen-0-gc-count", display: "Gen 0 GC Count", value, units: "" };
+        let bytes = counter.payload(MEASURED, "Interval=1000");
+        assert_eq!(bytes.len(), 130);
+        assert_eq!(bytes[78..90], [0, 0, 0, 0, 0, 0, 0x22, 0x40, 0x34, 0xfd, 0x7f, 0x3f]);
+    }
+
+    #[rstest]
+    #[case("1", Some(1000))]
+    #[case("0.5", Some(500))]
+    #[case("0", None)]
+    #[case("-1", None)]
+    #[case("NaN", None)]
+    #[case("1e300", None)]
+    #[case("often", None)]
+    fn an_interval_is_a_number_of_seconds(#[case] text: &str, #[case] ms: Option<u64>) {
+        assert_eq!(interval(text), ms.map(Duration::from_millis));
+    }
+
+    #[test]
+    fn a_schedule_keeps_its_beat_and_makes_up_for_nothing() {
+        let mut schedule = Schedule::new(Duration::from_millis(500), 0);
+        assert_eq!(schedule.due(499_999_999), None);
+        assert_eq!(schedule.due(520_000_000), Some(Duration::from_millis(520)));
+        assert_eq!(schedule.next_ns(), 1_000_000_000);
+        assert_eq!(schedule.due(2_700_000_000), Some(Duration::from_millis(2180)));
+        assert_eq!(schedule.next_ns(), 3_000_000_000);
+        assert_eq!(schedule.series(), "Interval=500");
+    }
+}

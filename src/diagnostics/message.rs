@@ -1,0 +1,237 @@
+//! The messages of the protocol, both ways.
+//!
+//! ```text
+//!   0                                14      16   17  18       20
+//!   ├─ "DOTNET_IPC_V1" and a NUL ────┼─ size ┼─ set ┼─ id ┼─ 0 ─┼─ payload … ─┤ to `size`, which counts all of it
+//! ```
+//!
+//! All numbers are little-endian. A string is its length in UTF-16 units, with the final NUL, as 32 bits, then the units; length
+//! 0 is a string that is absent. An array is the number of its items, then these. There is no padding.
+//!
+//! A client may send anything. [`Payload`] hands out numbers, strings and items one by one and never looks beyond the bytes
+//! that came; nothing is reserved for what a length promises before that much is known to be there.
+
+/// How a message begins.
+pub(crate) const MAGIC: [u8; 14] = *b"DOTNET_IPC_V1\0";
+/// The bytes before the payload.
+pub(crate) const HEADER_BYTES: usize = 20;
+
+/// The sets of commands.
+pub(crate) mod set {
+    pub(crate) const DUMP: u8 = 1;
+    pub(crate) const EVENT_PIPE: u8 = 2;
+    pub(crate) const PROFILER: u8 = 3;
+    pub(crate) const PROCESS: u8 = 4;
+    /// Of replies: 0 is well, 0xff is an error.
+    pub(crate) const SERVER: u8 = 0xff;
+}
+
+/// The ids of [`set::EVENT_PIPE`]; 2 to 7 are the six versions of CollectTracing.
+pub(crate) const STOP_TRACING: u8 = 1;
+pub(crate) const COLLECT_TRACING: std::ops::RangeInclusive<u8> = 2..=7;
+/// The id of an error among replies.
+const ERROR: u8 = 0xff;
+
+/// What a server answers if it does not do what it was asked: the protocol's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[repr(u32)]
+pub enum Refusal {
+    /// The message is too short, or what is in it makes no sense.
+    #[error("the request could not be understood")]
+    BadEncoding = 0x8013_1384,
+    /// There is no such command.
+    #[error("this runtime does not know the command")]
+    UnknownCommand = 0x8013_1385,
+    /// It does not begin as messages of this protocol do.
+    #[error("this runtime speaks another version of the protocol")]
+    UnknownMagic = 0x8013_1386,
+    /// It could not be done.
+    #[error("the runtime could not do it")]
+    Fail = 0x8000_4005,
+    /// This runtime does not do that.
+    #[error("this runtime does not do that")]
+    NotSupported = 0x8013_1515,
+}
+
+/// The bytes of a message with this payload. `None` if they are too many.
+pub(crate) fn message(set: u8, id: u8, payload: &[u8]) -> Option<Vec<u8>> {
+    let size = u16::try_from(HEADER_BYTES + payload.len()).ok()?;
+    let mut bytes = Vec::with_capacity(size.into());
+    bytes.extend_from_slice(&MAGIC);
+    bytes.extend_from_slice(&size.to_le_bytes());
+    bytes.extend_from_slice(&[set, id, 0, 0]);
+    bytes.extend_from_slice(payload);
+    Some(bytes)
+}
+
+/// The reply that all is well.
+pub(crate) fn well(payload: &[u8]) -> Vec<u8> {
+    // Replies are short: the longest has a command line, which is cut.
+    message(set::SERVER, 0, payload).unwrap_or_else(|| refused(Refusal::Fail))
+}
+
+/// The reply that it is not.
+pub(crate) fn refused(why: Refusal) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + 4);
+    bytes.extend_from_slice(&MAGIC);
+    bytes.extend_from_slice(&((HEADER_BYTES + 4) as u16).to_le_bytes());
+    bytes.extend_from_slice(&[set::SERVER, ERROR, 0, 0]);
+    bytes.extend_from_slice(&(why as u32).to_le_bytes());
+    bytes
+}
+
+/// The head of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) set: u8,
+    pub(crate) id: u8,
+    /// How many bytes of payload follow.
+    pub(crate) payload: usize,
+}
+
+impl Header {
+    /// Reads a head, in the order in which the runtime's own server judges it.
+    pub(crate) fn parse(bytes: &[u8; HEADER_BYTES]) -> Result<Header, Refusal> {
+        // The final NUL is not looked at, nor are the two bytes that are reserved.
+        if bytes[..13] != MAGIC[..13] {
+            return Err(Refusal::UnknownMagic);
+        }
+        let size = usize::from(u16::from_le_bytes([bytes[14], bytes[15]]));
+        let payload = size.checked_sub(HEADER_BYTES).ok_or(Refusal::BadEncoding)?;
+        Ok(Header { set: bytes[16], id: bytes[17], payload })
+    }
+
+    /// The error number of a reply, if it is one.
+    pub(crate) fn is_error(&self) -> bool {
+        self.set == set::SERVER && self.id != 0
+    }
+}
+
+/// What is still to be read of a payload.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Payload<'a>(&'a [u8]);
+
+/// What could be read is not what should be there.
+type Read<T> = Result<T, Refusal>;
+
+impl<'a> Payload<'a> {
+    pub(crate) fn of(bytes: &'a [u8]) -> Payload<'a> {
+        Payload(bytes)
+    }
+
+    fn take<const N: usize>(&mut self) -> Read<[u8; N]> {
+        let (first, rest) = self.0.split_first_chunk().ok_or(Refusal::BadEncoding)?;
+        self.0 = rest;
+        Ok(*first)
+    }
+
+    pub(crate) fn u8(&mut self) -> Read<u8> {
+        Ok(self.take::<1>()?[0])
+    }
+
+    pub(crate) fn u32(&mut self) -> Read<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    pub(crate) fn u64(&mut self) -> Read<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    pub(crate) fn bytes<const N: usize>(&mut self) -> Read<[u8; N]> {
+        self.take()
+    }
+
+    /// A truth value: one byte.
+    pub(crate) fn bool(&mut self) -> Read<bool> {
+        Ok(self.u8()? != 0)
+    }
+
+    /// A string; one that is absent is empty.
+    pub(crate) fn string(&mut self) -> Read<String> {
+        let units = self.u32()? as usize;
+        if units == 0 {
+            return Ok(String::new());
+        }
+        let bytes = units.checked_mul(2).filter(|bytes| *bytes <= self.0.len()).ok_or(Refusal::BadEncoding)?;
+        let (text, rest) = self.0.split_at(bytes);
+        self.0 = rest;
+        let mut units: Vec<u16> = text.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
+        if units.pop() != Some(0) {
+            return Err(Refusal::BadEncoding);
+        }
+        Ok(String::from_utf16_lossy(&units))
+    }
+
+    /// The number of items of an array, each of which takes so many bytes at least: one that the rest can't hold is none.
+    pub(crate) fn count(&mut self, least: usize, most: usize) -> Read<usize> {
+        let count = self.u32()? as usize;
+        let fits = count <= most && count.checked_mul(least).is_some_and(|bytes| bytes <= self.0.len());
+        if fits { Ok(count) } else { Err(Refusal::BadEncoding) }
+    }
+}
+
+/// Adds a string with its NUL. An empty one has length 1: real clients take no 0 in a reply.
+pub(crate) fn put_string(to: &mut Vec<u8>, text: &str) {
+    let units: Vec<u16> = text.encode_utf16().filter(|unit| *unit != 0).chain([0]).collect();
+    to.extend_from_slice(&(units.len() as u32).to_le_bytes());
+    units.iter().for_each(|unit| to.extend_from_slice(&unit.to_le_bytes()));
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The worked bytes of the protocol's description.
+    #[test]
+    fn replies_are_the_documented_bytes() {
+        let begin = b"DOTNET_IPC_V1\0";
+        assert_eq!(well(&[]), [&begin[..], &[0x14, 0, 0xff, 0, 0, 0]].concat());
+        assert_eq!(
+            refused(Refusal::UnknownCommand),
+            [&begin[..], &[0x18, 0, 0xff, 0xff, 0, 0, 0x85, 0x13, 0x13, 0x80]].concat()
+        );
+    }
+
+    #[test]
+    fn an_absent_string_and_an_empty_one_are_both_empty() {
+        assert_eq!(Payload::of(&[0; 4]).string(), Ok(String::new()));
+        assert_eq!(Payload::of(&[1, 0, 0, 0, 0, 0]).string(), Ok(String::new()));
+        let mut written = Vec::new();
+        put_string(&mut written, "");
+        assert_eq!(written, [1, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_string_that_promises_more_than_there_is_is_refused() {
+        for bytes in [&[2, 0, 0, 0, 0, 0][..], &[0xff; 8], &[0, 0, 0, 0x80, 0, 0], &[1, 0, 0, 0, 0x61, 0]] {
+            assert_eq!(Payload::of(bytes).string(), Err(Refusal::BadEncoding), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_is_none() {
+        assert!(message(4, 0, &[0; 65_535 - HEADER_BYTES]).is_some());
+        assert!(message(4, 0, &[0; 65_536 - HEADER_BYTES]).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(text in "[^\0]{0,40}", number: u64) {
+            let mut bytes = Vec::new();
+            put_string(&mut bytes, &text);
+            bytes.extend_from_slice(&number.to_le_bytes());
+            let mut payload = Payload::of(&bytes);
+            prop_assert_eq!(payload.string(), Ok(text));
+            prop_assert_eq!(payload.u64(), Ok(number));
+            prop_assert_eq!(payload.u8(), Err(Refusal::BadEncoding));
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+            let mut payload = Payload::of(&bytes);
+            while payload.string().is_ok() && payload.count(12, 1000).is_ok() && payload.u8().is_ok() {}
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! From the drain to a session: a place for records that nobody ever waits for (`.live.no-wait`).
+//!
+//! The drain runs under the recorder's lock, perhaps while other threads stand still, so it may neither allocate nor wait; a
+//! session encodes and writes to a client that may take its time. Between them is a [ring](super::ring) of fixed size with one
+//! writer (who holds the recorder's lock) and one reader (the session's thread).
+//!
+//! **When it is full, records are lost, and counted by thread** (`.live.exact`): what a client is told must add up. The counts wait
+//! on the writer's side until a quarter of the ring is free again, and go in before the next record: so they are where the gap is.
+//! As many slots as there can be counts are kept for those of the end. For more threads than the table has places the last place
+//! counts for all of them.
+
+use super::ring::{Ring, Slot};
+use crate::events::clock::Relation;
+use crate::events::record::{Lost, Recorded, RecordingThread};
+
+/// The threads whose losses are told apart.
+const PLACES: usize = 64;
+
+/// What a session gets, in this order.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Item {
+    Record(Recorded),
+    Lost(Lost),
+    /// Everything up to this moment has come.
+    Reached(Relation),
+}
+
+/// See the module's text.
+pub(super) type Queue = Ring<Item>;
+
+/// A queue of about this many bytes, which the system gives as they are first used.
+pub(super) fn queue(bytes: usize) -> Queue {
+    let slots = (bytes / size_of::<Item>()).max(8 * PLACES);
+    let slots = Box::<[Slot<Item>]>::new_uninit_slice(slots);
+    // SAFETY: a slot is a cell of what need not be initialised.
+    Ring::over(unsafe { slots.assume_init() })
+}
+
+/// What the writer knows: losses that have not been told.
+#[derive(Debug)]
+pub(super) struct Losses {
+    by_thread: [(RecordingThread, u64); PLACES],
+    used: usize,
+}
+
+impl Losses {
+    pub(super) fn none() -> Losses {
+        Losses { by_thread: [(RecordingThread { tid: 0, index: 0 }, 0); PLACES], used: 0 }
+    }
+
+    fn count(&mut self, thread: RecordingThread, count: u64) {
+        let known = self.by_thread[..self.used].iter().position(|(one, _)| *one == thread);
+        let place = known.unwrap_or_else(|| {
+            if self.used < PLACES {
+                self.by_thread[self.used] = (thread, 0);
+                self.used += 1;
+            }
+            self.used - 1
+        });
+        self.by_thread[place].1 += count;
+    }
+
+    /// Puts an item in, with the losses before it; or counts it.
+    ///
+    /// # Safety
+    /// The caller is the queue's only writer.
+    pub(super) unsafe fn put(&mut self, queue: &Queue, ticks: u64, item: Item) {
+        let slots = queue.slots();
+        let least = if self.used > 0 { slots / 4 } else { 1 };
+        if queue.room() < least + PLACES as u64 {
+            match item {
+                Item::Record(record) => self.count(record.thread, 1),
+                Item::Lost(lost) => self.count(lost.thread, lost.count),
+                Item::Reached(_) => {}
+            }
+            return;
+        }
+        // SAFETY: by the caller; there is room for the losses and one more.
+        unsafe {
+            self.tell(queue, ticks);
+            queue.put(item);
+        }
+    }
+
+    /// Tells the losses. There is room that was kept for them.
+    ///
+    /// # Safety
+    /// As for [`put`](Self::put).
+    pub(super) unsafe fn tell(&mut self, queue: &Queue, ticks: u64) {
+        for (thread, count) in &self.by_thread[..self.used] {
+            // SAFETY: by the caller.
+            unsafe { queue.put(Item::Lost(Lost { ticks, thread: *thread, count: *count })) };
+        }
+        self.used = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::events::EventId;
+    use crate::events::record::WorldNumber;
+
+    fn record(tid: u32, ticks: u64) -> Item {
+        let thread = RecordingThread { tid, index: tid };
+        Item::Record(Recorded::new(EventId::GcEnd, ticks, thread, WorldNumber(0), &[7]))
+    }
+
+    /// Who came and who was counted, by thread.
+    fn balance(items: impl IntoIterator<Item = Item>) -> BTreeMap<u32, u64> {
+        let mut seen = BTreeMap::new();
+        for item in items {
+            match item {
+                Item::Record(record) => *seen.entry(record.thread.tid).or_default() += 1,
+                Item::Lost(lost) => *seen.entry(lost.thread.tid).or_default() += lost.count,
+                Item::Reached(_) => {}
+            }
+        }
+        seen
+    }
+
+    #[test]
+    fn what_finds_no_room_is_counted_where_it_is_missing() {
+        let queue = super::queue(0);
+        let mut losses = Losses::none();
+        let slots = queue.slots();
+        for ticks in 0..slots + 10 {
+            // SAFETY: one thread, here and below.
+            unsafe { losses.put(&queue, ticks, record(1 + ticks as u32 % 3, ticks)) };
+        }
+        // SAFETY: one thread.
+        let mut items: Vec<Item> = std::iter::from_fn(|| unsafe { queue.take() }).collect();
+        assert_eq!(items.len() as u64, slots - PLACES as u64);
+        // SAFETY: as above.
+        unsafe { losses.put(&queue, 1000, record(1, 1000)) };
+        // SAFETY: as above.
+        items.extend(std::iter::from_fn(|| unsafe { queue.take() }));
+        let kinds: Vec<bool> =
+            items[slots as usize - PLACES..].iter().map(|item| matches!(item, Item::Lost(_))).collect();
+        assert_eq!(kinds, [true, true, true, false], "the losses come before the next record");
+        assert_eq!(balance(items).values().sum::<u64>(), slots + 11);
+    }
+
+    #[test]
+    fn with_more_threads_than_places_the_sum_is_right_all_the_same() {
+        let queue = super::queue(0);
+        let mut losses = Losses::none();
+        let slots = queue.slots() as u32;
+        // SAFETY: one thread, here and below.
+        (0..slots + 200).for_each(|tid| unsafe { losses.put(&queue, 1, record(tid, 1)) });
+        // SAFETY: as above.
+        unsafe { losses.tell(&queue, 2) };
+        // SAFETY: one thread.
+        let items: Vec<Item> = std::iter::from_fn(|| unsafe { queue.take() }).collect();
+        assert_eq!(balance(items).values().sum::<u64>(), u64::from(slots) + 200);
+    }
+
+    #[test]
+    fn between_two_threads_everything_comes_in_order_or_is_counted() {
+        const RECORDS: u64 = 200_000;
+        let queue = Arc::new(super::queue(0));
+        let from = Arc::clone(&queue);
+        let writer = std::thread::spawn(move || {
+            let mut losses = Losses::none();
+            for ticks in 1..=RECORDS {
+                // SAFETY: the only writer.
+                unsafe { losses.put(&from, ticks, record(5, ticks)) };
+            }
+            // SAFETY: as above.
+            unsafe { losses.tell(&from, RECORDS) };
+        });
+        let (mut last, mut seen) = (0, 0);
+        loop {
+            let over = writer.is_finished();
+            // SAFETY: the only reader.
+            match unsafe { queue.take() } {
+                Some(Item::Record(record)) => {
+                    assert!(record.ticks > last && record.fields() == [7]);
+                    (last, seen) = (record.ticks, seen + 1);
+                }
+                Some(Item::Lost(lost)) => seen += lost.count,
+                Some(Item::Reached(_)) => {}
+                None if over => break,
+                None => std::thread::yield_now(),
+            }
+        }
+        writer.join().unwrap();
+        assert_eq!(seen, RECORDS);
+    }
+}

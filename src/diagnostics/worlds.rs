@@ -1,0 +1,57 @@
+//! The worlds that clients hear of.
+
+use std::sync::{Arc, Mutex, Weak};
+
+use super::counters::Source;
+use super::session::locked;
+use crate::runtime::Inner;
+
+/// The worlds of the process that are served, and a number for each that no other ever has.
+#[derive(Default)]
+pub(super) struct Worlds(Mutex<List>);
+
+#[derive(Default)]
+struct List {
+    met: u64,
+    worlds: Vec<(u64, Weak<Inner>)>,
+}
+
+impl Worlds {
+    /// Adds a world. False if it is there already.
+    pub(super) fn add(&self, world: &Arc<Inner>) -> bool {
+        locked(&self.0, |list| {
+            list.worlds.retain(|(_, world)| world.strong_count() > 0);
+            if list.worlds.iter().any(|(_, known)| std::ptr::eq(known.as_ptr(), Arc::as_ptr(world))) {
+                return false;
+            }
+            list.met += 1;
+            list.worlds.push((list.met, Arc::downgrade(world)));
+            true
+        })
+    }
+
+    fn numbered(&self) -> Vec<(u64, Arc<Inner>)> {
+        locked(&self.0, |list| {
+            list.worlds.iter().filter_map(|(serial, world)| Some((*serial, world.upgrade()?))).collect()
+        })
+    }
+
+    /// Those that live. A world whose last owner goes meanwhile ends where the result is dropped.
+    pub(super) fn living(&self) -> Vec<Arc<Inner>> {
+        self.numbered().into_iter().map(|(_, world)| world).collect()
+    }
+
+    /// Calls `look` with those that live, as counters see them.
+    pub(super) fn with_sources<R>(&self, look: impl FnOnce(&[Source<'_>]) -> R) -> R {
+        let worlds = self.numbered();
+        let sources: Vec<Source<'_>> =
+            worlds.iter().map(|(serial, world)| Source { serial: *serial, collector: &world.collector }).collect();
+        look(&sources)
+    }
+}
+
+impl std::fmt::Debug for Worlds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Worlds").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,84 @@
+//! A trace that is sent to somebody while it is made.
+//!
+//! It is written on the sender's own thread, from records that a consumer of the sender's has put aside, so the destination may
+//! make it wait. What it has is decided event by event by the sender, and beside the collector's events it takes
+//! such as the sender makes itself.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::board::Board;
+use super::encoder::{Head, NOBODY};
+use super::output::Outlet;
+use super::writer::{Plan, Writer};
+use super::{Container, Destination, Providers};
+use crate::events::EventSet;
+use crate::events::clock::Clock;
+use crate::events::record::{Consumer, Lost, Policy, Recorded, RecordingThread};
+use crate::os::thread::{getpid, gettid};
+
+/// See the module's text. To be used on the thread that has made it.
+#[derive(Debug)]
+pub(crate) struct Live {
+    writer: Writer,
+    /// Its thread, as the events that it makes itself name it.
+    sender: RecordingThread,
+}
+
+impl Live {
+    /// What must be recorded for a trace of these providers.
+    pub(crate) fn needs(providers: &Providers) -> EventSet {
+        providers.selection()
+    }
+
+    /// A trace of what these providers have, as far as `wants` says so: of an event's provider, number, keywords and level. Its
+    /// head goes out with the first flush.
+    pub(crate) fn new(
+        providers: &Providers,
+        wants: impl Fn(&str, u32, u64, u8) -> bool,
+        destination: Box<dyn Destination>,
+    ) -> io::Result<Live> {
+        let clock = Clock::of_process();
+        let utc = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let head = Head {
+            ticks: clock.now(),
+            utc_ns: utc.as_nanos() as u64,
+            hz: clock.hz(),
+            pid: getpid() as u32,
+            processors: std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
+        };
+        let sender = RecordingThread { tid: gettid().0 as u32, index: NOBODY };
+        let plan = Plan { container: Container::V4, providers, policy: Policy::Dropping, head, opener: sender };
+        let mut writer = Writer::without_head(&plan, Arc::new(Board::new()), Outlet::to(destination))?;
+        writer.keep_only(wants);
+        writer.begin()?;
+        Ok(Live { writer, sender })
+    }
+
+    /// Takes a record.
+    pub(crate) fn record(&mut self, record: &Recorded) -> io::Result<()> {
+        self.writer.record(record)
+    }
+
+    /// Records were lost.
+    pub(crate) fn lost(&mut self, lost: &Lost) -> io::Result<()> {
+        self.writer.lost(lost)
+    }
+
+    /// Writes an event of the sender's own. `definition` is what a metadata blob of version 4 has behind the id, always the same
+    /// for the same `number`.
+    pub(crate) fn own_event(&mut self, number: u32, definition: &[u8], ticks: u64, payload: &[u8]) -> io::Result<()> {
+        self.writer.foreign(number, definition, ticks, self.sender, payload)
+    }
+
+    /// Sends everything. Everything up to `ticks` has come.
+    pub(crate) fn flush(&mut self, ticks: u64) -> io::Result<()> {
+        self.writer.flush_up_to(ticks)
+    }
+
+    /// Sends everything, and the end.
+    pub(crate) fn end(&mut self, ticks: u64) -> io::Result<()> {
+        self.writer.close_at(ticks)
+    }
+}
