@@ -275,7 +275,8 @@ fn reading(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// What a file takes that is ten times as long. Its clock begins again with each round, so that all has to wait.
+/// What a file takes that is ten times as long. Its clock begins again with each round, as no file's should: that costs order,
+/// not memory.
 fn flat(file: &[u8]) {
     // So that the most counts from here.
     std::fs::write("/proc/self/clear_refs", "5").expect("the process may ask for this of itself");
