@@ -154,7 +154,7 @@ proptest! {
         let _ = LohCompact::new(version, payload).heaps().count();
         let _ = FitBucketInfo::new(version, payload).buckets().count();
         let _ = CommittedUsage::of(&Dynamic::new(version, payload));
-        let _ = (0..9).map(|phase| GlobalHeapHistory::new(version, payload).time(phase)).count();
+        let _ = (0..9).filter_map(|phase| GlobalHeapHistory::new(version, payload).time(phase)).count();
         let pin = PinObject::new(version, payload);
         let _ = (pin.type_name().map(|name| name.to_string()), pin.clr_instance_id());
         let tick = AllocationTick::new(version, payload);
