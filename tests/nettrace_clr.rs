@@ -154,7 +154,7 @@ proptest! {
         let _ = LohCompact::new(version, payload).heaps().count();
         let _ = FitBucketInfo::new(version, payload).buckets().count();
         let _ = CommittedUsage::of(&Dynamic::new(version, payload));
-        (0..9).for_each(|phase| _ = GlobalHeapHistory::new(version, payload).time(phase));
+        let _ = (0..9).filter_map(|phase| GlobalHeapHistory::new(version, payload).time(phase)).count();
         let pin = PinObject::new(version, payload);
         let _ = (pin.type_name().map(|name| name.to_string()), pin.clr_instance_id());
         let tick = AllocationTick::new(version, payload);
