@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use hazard::{By, build, builder, collect, handle, spawn};
 use rstest::rstest;
 use stopworld::events::{MemorySink, Selection};
+use stopworld::formats::nettrace::write::{Container, Options, Providers};
 use stopworld::{Gc, GcCell, Leaf, Mutator, testing, traced};
 
 /// How often malloc was called by anybody.
@@ -215,6 +216,32 @@ fn a_collection_with_everything_in_it_calls_no_malloc(
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     assert!(sink.stored() > 0);
     collect(&world);
+}
+
+/// The collecting thread drains while it dumps the heap: whatever a trace's writer does there it does without malloc.
+#[rstest]
+fn a_heap_dump_and_the_writer_of_its_trace_call_no_malloc(
+    #[values(By::Signals, By::Safepoints, By::Debugger)] by: By,
+    #[values(Container::V4, Container::V6)] container: Container,
+) {
+    let directory = tempfile::tempdir().unwrap();
+    let everything = Providers::parse("Microsoft-Windows-DotNETRuntime,stopworld:ff:5").unwrap();
+    let options = Options::new(directory.path().join("t.nettrace")).container(container);
+    let trace = options.providers(everything).start().unwrap();
+    let world = build(builder().markers(2).recorded_in(&trace), by);
+    let allocator = spawn(&world, "allocator", move |m| {
+        for _ in 0..20 {
+            allocate(m, 3_000);
+            m.blocking(|| std::thread::sleep(Duration::from_micros(200)));
+        }
+    });
+    for _ in 0..10 {
+        collect(&world);
+    }
+    allocator.join().unwrap();
+    drop(world);
+    let finished = trace.finish().unwrap();
+    assert!(finished.is_complete() && finished.records > 10_000, "{finished:?}");
 }
 
 /// `.stop.lost`: the error is made when the world runs again.
