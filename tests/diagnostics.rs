@@ -294,6 +294,21 @@ fn ask_filtered(like: &Ask, enable: bool, ids: &[u32]) -> Ask {
     Ask { filter: (enable, ids.to_vec()), ..like.clone() }
 }
 
+/// The limit of the subject's heap, which is in the settings that a rundown has.
+#[test]
+fn a_rundown_has_the_version_and_the_settings() {
+    const SETTINGS: u32 = 10;
+    let mut subject = Subject::start();
+    let session = subject.client.begin(2, &collect(2, 16, true, &[ask(RUNTIME, GC, INFORMATIONAL)]));
+    subject.tell("collect");
+    let stream = read(&subject.client.end(session));
+    let rundown = "Microsoft-Windows-DotNETRuntimeRundown";
+    assert_eq!(stream.providers(), [RUNTIME, rundown]);
+    let settings =
+        stream.events.iter().find(|event| event.kind.provider == rundown && event.kind.event == SETTINGS).unwrap();
+    assert_eq!(settings.payload[..8], (64u64 << 20).to_le_bytes());
+}
+
 #[test]
 fn a_world_that_comes_later_is_seen_from_its_first_event_on() {
     let mut subject = Subject::start();
