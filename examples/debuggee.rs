@@ -148,6 +148,21 @@ fn sleep(m: &Mutator, shared: &Shared) -> Outcome {
     Ok(())
 }
 
+/// Blocks all signals for so long, again and again, and so keeps every collection waiting that is stopped by them.
+fn mask(nap: Duration, shared: &Shared) -> Outcome {
+    while !shared.over.load(Ordering::Relaxed) {
+        // SAFETY: masks of this thread; numbers, for which all zeroes is a value.
+        unsafe {
+            let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
+            libc::sigfillset(&mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+            std::thread::sleep(nap);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        }
+    }
+    Ok(())
+}
+
 /// Makes and drops lists.
 fn allocate(m: &Mutator, shared: &Shared) -> Outcome {
     shared.ready.fetch_add(1, Ordering::Relaxed);
@@ -201,12 +216,14 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// The whole program.
 pub fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
     let (mut threads, mut collections, mut pause, mut limit) = (8, u64::MAX, Duration::from_micros(200), None);
+    let mut masked = None;
     while let Some(option) = arguments.next() {
         let value: u64 = arguments.next().ok_or("each option has a value")?.parse()?;
         match option.as_str() {
             "--threads" => threads = value as usize,
             "--collections" => collections = value,
             "--pause-us" => pause = Duration::from_micros(value),
+            "--masked-ms" => masked = Some(Duration::from_millis(value)),
             "--milliseconds" => limit = Some(Duration::from_millis(value)),
             _ => return Err(format!("{option} is no option").into()),
         }
@@ -225,7 +242,12 @@ pub fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Er
         })
         .build()?;
     let roles = ROLES.into_iter().cycle().take(threads);
-    let workers = roles.map(|role| start(&world, role, &shared)).collect::<Result<Vec<_>, _>>()?;
+    let mut workers = roles.map(|role| start(&world, role, &shared)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(nap) = masked {
+        let inner = Arc::clone(&shared);
+        // SAFETY: the thread has no references.
+        workers.push(unsafe { world.spawn("masked", move |_| mask(nap, &inner)) }?);
+    }
     while shared.ready.load(Ordering::Relaxed) < threads as u64 {
         std::thread::yield_now();
     }

@@ -241,6 +241,8 @@ fn an_object_is_found_and_why_it_is_alive() {
 fn questions_are_answered_at_every_phase_of_a_collection(#[values("full", "assisted")] mode: &str) {
     let mut talk = Conversation::with_graph(mode);
     talk.wait_for_a_collection();
+    const QUESTIONS: [&str; 3] = ["object", "referrers", "path"];
+    let mut answered = [0_u32; QUESTIONS.len()];
     let phases =
         ["suspend-end", "roots-begin", "mark-begin", "mark-end", "weak-end", "sweep-begin", "sweep-end", "gc-end"];
     for phase in phases {
@@ -254,9 +256,10 @@ fn questions_are_answered_at_every_phase_of_a_collection(#[values("full", "assis
         assert_eq!(world[2], phase);
         let low = u64::from_str_radix(world[5].split('-').next().unwrap().trim_start_matches("0x"), 16).unwrap();
         for block in 0..8 {
-            for command in ["object", "referrers", "path"] {
-                // There may be no object: that is an answer too.
-                talk.ask(&format!("{command} {:#x}", low + block * 16384 + 24));
+            for (command, answers) in QUESTIONS.iter().zip(&mut answered) {
+                // There may be no object: that is an error.
+                let answer = talk.ask(&format!("{command} {:#x}", low + block * 16384 + 24));
+                *answers += u32::from(!answer.is_empty());
             }
         }
         talk.ask("hold off");
@@ -265,6 +268,7 @@ fn questions_are_answered_at_every_phase_of_a_collection(#[values("full", "assis
     while let Ok(error) = talk.errors.try_recv() {
         assert!(error.contains("no object is"), "{error}");
     }
+    assert!(answered.iter().all(|answers| *answers > 0), "{QUESTIONS:?}: {answered:?} answers");
     assert!(talk.ask("collect").contains("is over"));
     talk.end();
 }
@@ -345,6 +349,14 @@ impl Drop for Running {
     }
 }
 
+/// The lines of the threads that the kernel calls stopped, or stopped by a tracer.
+fn stopped_threads(pid: u32) -> Vec<String> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("a process");
+    let lines = threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("stat")).ok());
+    let is_stopped = |line: &String| line.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['t', 'T']));
+    lines.filter(is_stopped).collect()
+}
+
 #[test]
 fn a_process_that_was_attached_to_goes_on_by_itself() {
     let mut running = Running::graph();
@@ -358,6 +370,10 @@ fn a_process_that_was_attached_to_goes_on_by_itself() {
     assert!(stdout.contains("is over") && stdout.contains("goes its own way"), "{stdout}");
     assert!(told(&scripted("collect\n", &format!("attach {pid}"))).contains("is over"), "and again");
     assert!(running.0.try_wait().unwrap().is_none(), "it runs on");
+    let deadline = Instant::now() + LIMIT;
+    while !stopped_threads(pid).is_empty() {
+        assert!(Instant::now() < deadline, "nobody debugs it any more, and these stand: {:?}", stopped_threads(pid));
+    }
 }
 
 #[test]

@@ -100,8 +100,9 @@ const PART: &str = "STOPWORLD_PART";
 #[test]
 fn the_program_under_the_debugger() {
     let Ok(part) = std::env::var(PART) else { return };
-    let Some(stopper) = part.strip_prefix("target ") else { return };
-    let stopper = if stopper == "Safepoints" { Stopper::Safepoints } else { Stopper::Signals };
+    let Some(part) = part.strip_prefix("target ") else { return };
+    let stopper = if part.starts_with("Safepoints") { Stopper::Safepoints } else { Stopper::Signals };
+    let masks = part.ends_with("masked");
     let world = World::builder().stopper(stopper).paranoid(Paranoid::On).build().unwrap();
     let sink = Arc::new(MemorySink::with_capacity(1024).unwrap());
     let wanted = [EventId::DebuggerAttached, EventId::DebuggerDetached, EventId::DebuggerLost];
@@ -128,7 +129,12 @@ fn the_program_under_the_debugger() {
         // SAFETY: every reference is in a local variable.
         unsafe { world.spawn("worker", work) }.unwrap()
     };
-    let workers: Vec<_> = (0..3).map(worker).collect();
+    let mut workers: Vec<_> = (0..3).map(worker).collect();
+    if masks {
+        let done = Arc::clone(&done);
+        // SAFETY: the thread has no references.
+        workers.push(unsafe { world.spawn("masked", move |_: &Mutator| mask_again_and_again(&done)) }.unwrap());
+    }
     // SAFETY: this thread has no references.
     let collector = unsafe {
         let done = Arc::clone(&done);
@@ -155,6 +161,20 @@ fn the_program_under_the_debugger() {
     println!("\n:told {}", told.join(" "));
 }
 
+/// A thread that answers nobody for most of the time.
+fn mask_again_and_again(done: &AtomicBool) {
+    while !done.load(Ordering::Relaxed) {
+        // SAFETY: masks of this thread, put back at once.
+        unsafe {
+            let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
+            libc::sigfillset(&mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+            std::thread::sleep(Duration::from_millis(150));
+            libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        }
+    }
+}
+
 /// Not a test by itself: the debugger, in a process of its own that may be killed.
 #[test]
 fn the_debugger_of_the_program() {
@@ -166,10 +186,18 @@ fn the_debugger_of_the_program() {
     let dies_at = orders.next().map(|step| (step.to_owned(), 3));
     let phases = dies_at.as_ref().is_some_and(|(step, _)| step == "phase");
     let dies_at = dies_at.map(|(step, times)| {
-        let once = ["attached", "control-written"].contains(&&*step);
+        let once = ["attached", "control-written", "again-notified"].contains(&&*step);
         (step, if once { 1 } else { times })
     });
-    let mut tracer = Tracer::attach(pid, mode, if phases { Control::PHASES } else { 0 }, dies_at);
+    let attach = || Tracer::attach(pid, mode, if phases { Control::PHASES } else { 0 }, dies_at.clone());
+    let mut tracer = attach();
+    // In a full stop nobody is asked again: one is, who comes in the middle of a stop that the collector has begun by itself.
+    for _ in 0..if dies_at.as_ref().is_some_and(|(step, _)| step == "again-notified") { 100 } else { 0 } {
+        tracer.serve(Duration::from_millis(150));
+        tracer.detach();
+        std::thread::sleep(Duration::from_millis(20));
+        tracer = attach();
+    }
     for round in 0..10 {
         tracer.serve(Duration::from_millis(20));
         let frozen = tracer.freeze_one(round);
@@ -226,7 +254,8 @@ impl Drop for Player {
 
 /// Runs the program, has a debugger come and go or die, and says what the program told of it.
 fn under_a_debugger(stopper: Stopper, mode: Mode, dies_at: Option<&str>) -> (String, Option<String>) {
-    let mut target = Player::new("the_program_under_the_debugger", &format!("target {stopper:?}"));
+    let masked = if dies_at == Some("again-notified") { " masked" } else { "" };
+    let mut target = Player::new("the_program_under_the_debugger", &format!("target {stopper:?}{masked}"));
     assert_eq!(target.hear().as_deref(), Some("ready"));
     let orders = format!("debugger {} {mode:?} {}", target.child.id(), dies_at.unwrap_or_default());
     let mut debugger = Player::new("the_debugger_of_the_program", orders.trim_end());
@@ -276,6 +305,7 @@ fn a_debugger_that_is_killed_leaves_nothing_behind(
         "frozen-served",
         "stop-acknowledged",
         "collecting",
+        "again-notified",
         "phase",
         "start-notified",
         "some-restored",

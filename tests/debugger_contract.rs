@@ -1,5 +1,7 @@
 //! The contract with debuggers is found in every kind of program, and lies in C as it lies in Rust.
 
+mod tools;
+
 use std::fmt::Write;
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
@@ -10,20 +12,12 @@ use stopworld::debugger::inspect::{CensusRow, FieldFacts, ObjectFacts, Step};
 use stopworld::debugger::notify::{Notice, RequestOffsets};
 use stopworld::debugger::{Phase, WorldOffsets};
 use stopworld::{StopInfoOffsets, World};
-
-/// Whether the tool is there; if not, the test is skipped with a word.
-fn have(tool: &str) -> bool {
-    let there = Command::new(tool).arg("--version").output().is_ok();
-    if !there {
-        println!("skipped: needs {tool}");
-    }
-    there
-}
+use tools::has;
 
 /// The header, `contract.rs` and what is published are three accounts of the same bytes.
 #[test]
 fn the_structures_lie_in_c_as_they_lie_in_rust() {
-    if !have("cc") {
+    if !has("cc") {
         return;
     }
     let mut checks = String::from("#include <stddef.h>\n#include \"stopworld-debugger.h\"\n");
@@ -149,7 +143,7 @@ fn stripped(folder: &Path, program: &Path) -> PathBuf {
 /// This program, position-independent and stripped.
 #[test]
 fn a_stripped_program_leads_to_its_descriptor_by_symbol_and_by_note() {
-    if !have("strip") || !have("readelf") {
+    if !has("strip") || !has("readelf") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
 //! A debugger breaks where an event is told of, by a name that does not change, and finds the event's fields in the
 //! argument registers: in an optimised program without debug information.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+mod tools;
+
 use std::sync::Arc;
 
 use stopworld::World;
@@ -30,29 +30,14 @@ fn the_program_in_the_debugger() {
     }
 }
 
-/// This program without its debug information, as it would be shipped; as it is if nobody can take it out.
-fn stripped(folder: &Path) -> PathBuf {
-    let this = std::env::current_exe().unwrap();
-    let copy = folder.join("stripped");
-    let strip = Command::new("strip").arg("--strip-debug").arg("-o").args([&copy, &this]).status();
-    if strip.is_ok_and(|status| status.success()) { copy } else { this }
-}
-
 #[test]
 fn a_debugger_breaks_at_an_event_and_reads_its_arguments() {
-    if Command::new("gdb").arg("--version").output().is_err() {
-        println!("skipped: needs gdb");
-        return;
-    }
+    // Without debug information, as it would be shipped; as it is if nobody can take it out.
     let folder = tempfile::tempdir().unwrap();
+    let stripped = tools::stripped(folder.path(), "--strip-debug");
+    let program = stripped.unwrap_or_else(|| std::env::current_exe().unwrap());
     // The System V ABI: the world's events in rdi, then the fields in rsi, rdx …
-    let script = folder.path().join("script");
-    std::fs::write(
-        &script,
-        r#"
-set pagination off
-set confirm off
-set language c
+    let script = r#"
 set breakpoint pending on
 break *&stopworld_fire_gc_start
 commands
@@ -67,29 +52,16 @@ commands
   continue
 end
 run
-"#,
-    )
-    .unwrap();
-    let output = Command::new("gdb")
-        .args(["-nx", "-batch", "-x"])
-        .arg(&script)
-        .arg("--args")
-        .arg(stripped(folder.path()))
-        .args(["--exact", "the_program_in_the_debugger", "--test-threads", "1"])
-        .env(IN_GDB, "1")
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    if ["ptrace: Operation not permitted", "Could not trace"].iter().any(|denied| errors.contains(denied)) {
-        println!("skipped: needs gdb that may trace: {errors}");
+"#;
+    let arguments = ["--exact", "the_program_in_the_debugger", "--test-threads", "1"];
+    let Some(tools::InGdb { said, may_trace: true }) = tools::in_gdb(script, &program, &arguments, IN_GDB) else {
         return;
-    }
+    };
     // An explicit collection has reason 1.
     let starts: Vec<&str> = said.lines().filter(|line| line.starts_with("start ")).collect();
-    assert_eq!(starts, ["start 1 for 1", "start 2 for 1", "start 3 for 1"], "{said}\n{errors}");
+    assert_eq!(starts, ["start 1 for 1", "start 2 for 1", "start 3 for 1"], "{said}");
     let stats: Vec<&str> = said.lines().filter(|line| line.starts_with("stats of ")).collect();
-    assert_eq!(stats.len(), COLLECTIONS as usize, "{said}\n{errors}");
+    assert_eq!(stats.len(), COLLECTIONS as usize, "{said}");
     for (number, line) in (1..).zip(stats) {
         let large: u64 = line
             .strip_prefix(&format!("stats of {number}: "))

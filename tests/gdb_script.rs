@@ -1,13 +1,15 @@
 //! gdb takes part in collections by the script that every program carries (docs/gdb.md).
 
 mod debugged;
+mod tools;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use debugged::{Talk, has_gdb};
+use debugged::Talk;
 use rstest::rstest;
+use tools::has_gdb;
 
 /// Not a test by itself: the program that gdb runs.
 #[test]

@@ -7,20 +7,24 @@
 #[allow(dead_code, reason = "its main function is the example's")]
 #[path = "../examples/debuggee.rs"]
 mod debuggee;
+#[allow(dead_code, reason = "each test uses a part of it")]
+mod tasks;
 
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rstest::rstest;
 use stopworld::debugger::Phase;
 use stopworld::debugger::ptrace::{
-    Address, CallError, Channel, Debugger, Event, Held, Inspect, Mode, OnDeath, Options, PhaseSet, Phases, RunState,
-    Snapshot, TargetState, ThreadState,
+    Address, CallError, Channel, Debugger, DebuggerError, Event, Held, Inspect, Mode, OnDeath, Options, PhaseSet,
+    Phases, RunState, Snapshot, TargetState, ThreadState,
 };
 use stopworld::{Tid, World};
+use tasks::{assert_nobody_is_traced, assert_nobody_stands};
 
 /// In the environment of the program that is debugged: its arguments.
 const ARGUMENTS: &str = "STOPWORLD_DEBUGGEE";
@@ -29,13 +33,23 @@ const ARGUMENTS: &str = "STOPWORLD_DEBUGGEE";
 #[test]
 fn the_debuggee() {
     let Ok(arguments) = std::env::var(ARGUMENTS) else { return };
-    match arguments.as_str() {
-        "vfork" => return odd(vfork_again_and_again),
-        "no leader" => return odd(end_this_thread),
-        _ => {}
-    }
     debuggee::run(arguments.split_whitespace().map(str::to_owned)).unwrap();
 }
+
+/// What the process's first thread is to do is done before `main`: there the harness of tests keeps that thread for itself.
+extern "C" fn on_the_first_thread() {
+    match std::env::var(ARGUMENTS).as_deref() {
+        Ok("vfork") => odd(|| vfork_again_and_again(500)),
+        Ok("long vfork") => odd(|| vfork_again_and_again(3500)),
+        Ok("no leader") => odd(end_this_thread),
+        _ => {}
+    }
+}
+
+// SAFETY: an array of such functions, which the C library calls in their turn; ours needs nothing that comes later.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEFORE_MAIN: extern "C" fn() = on_the_first_thread;
 
 /// Collects on a thread of its own while the first one does something odd.
 fn odd(what: impl FnOnce()) {
@@ -57,14 +71,15 @@ fn end_this_thread() {
 }
 
 /// While its child lives, the parent of a vfork sleeps where nothing wakes it.
-fn vfork_again_and_again() {
+fn vfork_again_and_again(milliseconds: i64) {
+    let nap = libc::timespec { tv_sec: milliseconds / 1000, tv_nsec: milliseconds % 1000 * 1_000_000 };
     std::thread::sleep(Duration::from_millis(200));
     loop {
         // SAFETY: the child only sleeps and leaves; it shares the parent's stack, whose frame stays as it is.
         #[allow(deprecated, reason = "what a debugger must cope with")]
         unsafe {
             if libc::vfork() == 0 {
-                libc::syscall(libc::SYS_nanosleep, &libc::timespec { tv_sec: 0, tv_nsec: 500_000_000 }, 0);
+                libc::syscall(libc::SYS_nanosleep, &nap, 0);
                 libc::_exit(0);
             }
         }
@@ -294,17 +309,7 @@ fn what_the_user_has_stopped_stays_as_it_is_through_collections(#[values(Mode::F
     }
     debugger.cont_all().unwrap();
     debugger.detach().unwrap();
-    assert_eq!(states(program.pid()).replace(['R', 'S', 'D'], ""), "", "somebody is left stopped");
-}
-
-/// The letters of the states of all threads.
-fn states(pid: i32) -> String {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    let state = |path: std::path::PathBuf| {
-        let stat = std::fs::read_to_string(path.join("stat")).ok()?;
-        stat[stat.rfind(')')? + 2..].chars().next()
-    };
-    tasks.filter_map(|task| state(task.ok()?.path())).collect()
+    assert_nobody_stands(program.pid());
 }
 
 /// `.vtable.attach`, `.vtable.swap`
@@ -323,8 +328,7 @@ fn debuggers_come_and_go_at_any_moment(#[values(Mode::Full, Mode::Assisted)] mod
             debugger.freeze(threads[dice.below(threads.len())].tid).unwrap();
         }
         debugger.detach().unwrap();
-        let left: String = states(program.pid()).chars().filter(|state| !"RSDXZ".contains(*state)).collect();
-        assert_eq!(left, "", "somebody is left stopped");
+        assert_nobody_stands(program.pid());
     }
 }
 
@@ -383,7 +387,17 @@ fn the_debugger() {
     let words: Vec<&str> = plan.split(' ').collect();
     let mode = if words[1] == "full" { Mode::Full } else { Mode::Assisted };
     let options = Options { mode, phases: Phases::Told, ..Options::default() };
-    let mut debugger = Debugger::attach(words[0].parse().unwrap(), options).unwrap();
+    let attach = || Debugger::attach(words[0].parse().unwrap(), options).unwrap();
+    if std::env::var("STOPWORLD_DEBUGGER_DIES_AT").is_ok_and(|step| step == "again-notified") {
+        // In a full stop nobody is asked again: one is, who comes in the middle of a stop that the collector has begun by itself.
+        let begin = Instant::now();
+        while begin.elapsed() < LONG {
+            serve(&mut attach(), Duration::from_millis(150));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        return;
+    }
+    let mut debugger = attach();
     let frozen = lasting(&mut debugger)[1].tid;
     debugger.freeze(frozen).unwrap();
     let begin = Instant::now();
@@ -413,6 +427,7 @@ fn a_debugger_that_is_killed_at_any_step_leaves_a_program_that_runs(
         "frozen-served",
         "stop-acknowledged",
         "collecting",
+        "again-notified",
         "phase:20",
         "start-notified",
         "some-restored:3",
@@ -425,7 +440,8 @@ fn a_debugger_that_is_killed_at_any_step_leaves_a_program_that_runs(
     if mode == "assisted" && of_full.contains(&step) || mode == "full" && step == "frozen-served" {
         return;
     }
-    let mut program = Program::start("--threads 8 --milliseconds 2000");
+    let masked = if step == "again-notified" { " --masked-ms 150" } else { "" };
+    let mut program = Program::start(&format!("--threads 8 --milliseconds 2000{masked}"));
     let mut debugger = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "the_debugger", "--nocapture"])
         .env("STOPWORLD_DEBUGGER", format!("{} {mode}", program.pid()))
@@ -438,8 +454,7 @@ fn a_debugger_that_is_killed_at_any_step_leaves_a_program_that_runs(
     assert_eq!(killed, Some(libc::SIGKILL), "the debugger did not come to {step}");
     std::thread::sleep(Duration::from_secs(1));
     if program.child.try_wait().unwrap().is_none() {
-        let left: String = states(program.pid()).chars().filter(|state| !"RSDXZ".contains(*state)).collect();
-        assert_eq!(left, "", "somebody is left stopped");
+        assert_nobody_stands(program.pid());
     }
     let outcome = program.end();
     assert!(outcome.is_sound(), "{outcome:?}");
@@ -538,6 +553,27 @@ fn a_stopped_job_stays_stopped_and_goes_on_with_its_signals() {
     assert!(program.end().is_sound());
 }
 
+/// Also in the middle of a stop, when its threads have no registers to be read any more.
+#[rstest]
+fn a_program_that_is_killed_at_any_moment_has_ended_and_that_is_all(#[values(Mode::Full, Mode::Assisted)] mode: Mode) {
+    let mut dice = Dice(13);
+    for _ in 0..times(20) {
+        let program = Program::start("--threads 8 --milliseconds 100000 --pause-us 0");
+        let mut debugger = Debugger::attach(program.pid(), options(mode)).unwrap();
+        let frozen = lasting(&mut debugger)[2].tid;
+        debugger.freeze(frozen).unwrap();
+        let (pid, nap) = (program.pid(), Duration::from_micros(dice.below(20_000) as u64));
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(nap);
+            // SAFETY: a signal to the program.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        });
+        serve(&mut debugger, LONG);
+        assert_eq!(debugger.state(), TargetState::Killed(libc::SIGKILL));
+        killer.join().unwrap();
+    }
+}
+
 #[test]
 fn a_thread_that_waits_for_its_vforks_child_is_named_and_the_collector_goes_on_by_itself() {
     let program = Program::start("vfork");
@@ -552,6 +588,49 @@ fn a_thread_that_waits_for_its_vforks_child_is_named_and_the_collector_goes_on_b
     assert!(given_up >= 1);
     debugger.kill().unwrap();
     assert_eq!(debugger.state(), TargetState::Killed(libc::SIGKILL));
+}
+
+/// `.vtable.attach`: a thread that does not stand can't be let go, and would stand for nobody as soon as it could.
+#[rstest]
+#[case::in_time("vfork", 1)]
+#[case::late("long vfork", 2)]
+fn a_thread_that_waits_for_its_vforks_child_is_let_go_when_it_stands(#[case] program: &str, #[case] tries: usize) {
+    let program = Program::start(program);
+    let options = Options { stop_within: Duration::from_millis(100), ..Options::default() };
+    let mut debugger = Debugger::attach(program.pid(), options).unwrap();
+    assert!(serve_until(&mut debugger, |event| matches!(event, Event::Silent { .. })));
+    for _ in 1..tries {
+        let silent = debugger.detach().unwrap_err();
+        assert!(matches!(silent, DebuggerError::Silent { tid: Tid(tid), .. } if tid == program.pid()), "{silent}");
+    }
+    debugger.detach().unwrap();
+    assert_nobody_is_traced(program.pid());
+    assert_nobody_stands(program.pid());
+}
+
+#[test]
+fn an_attach_that_comes_too_late_leaves_nobody_behind() {
+    let program = Program::start("--threads 8 --milliseconds 100000");
+    let pid = program.pid();
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().map(|task| task.unwrap().path());
+    let is_sleeper = |path: &PathBuf| std::fs::read_to_string(path.join("comm")).is_ok_and(|name| name == "sleeper\n");
+    let path = threads.into_iter().find(is_sleeper).unwrap();
+    let other: i32 = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
+    // SAFETY: a system call that writes nothing here.
+    assert_eq!(unsafe { libc::ptrace(libc::PTRACE_SEIZE, other, 0usize, 0usize) }, 0);
+    // On a thread of its own, which looks while it lives: its end would let go whoever it traces.
+    let attempt = std::thread::spawn(move || {
+        let refused = Debugger::attach(pid, Options::default()).err().unwrap();
+        (refused, tasks::tracers(pid))
+    });
+    let (refused, tracers) = attempt.join().unwrap();
+    // SAFETY: a signal to the program; and an end of which we, who trace the thread, must take note before anybody hears of the program's.
+    unsafe {
+        libc::kill(pid, libc::SIGKILL);
+        while libc::waitpid(other, std::ptr::null_mut(), libc::__WALL) == other {}
+    }
+    assert!(matches!(refused, DebuggerError::NotAllowed { tracer, .. } if tracer != 0), "{refused}");
+    assert_eq!(tracers.len(), 1, "{tracers:?}");
 }
 
 #[test]

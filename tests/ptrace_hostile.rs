@@ -4,6 +4,9 @@
 //! The program is this test, run as a process of its own; it damages itself through /proc/self/mem before it says that it is ready.
 #![cfg(feature = "debugger")]
 
+#[allow(dead_code, reason = "each test uses a part of it")]
+mod tasks;
+
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
 use std::mem::offset_of;
@@ -14,6 +17,7 @@ use std::time::{Duration, Instant};
 use rstest::rstest;
 use stopworld::debugger::WORLD_OFFSETS;
 use stopworld::debugger::contract::{Descriptor, stopworld_debugger};
+use stopworld::debugger::notify::{Notice, REQUEST_MAGIC, REQUEST_OFFSETS};
 use stopworld::debugger::ptrace::{Debugger, DebuggerError, Event, Options, TargetState};
 use stopworld::{StopInfoOffsets, World};
 
@@ -47,14 +51,10 @@ fn lone_world(threads: usize) -> usize {
 /// So many records, each linked to the next, the last one to `end`. Their shape is one of their own, as small as can be.
 fn records(count: usize, end: impl Fn(usize) -> usize) {
     const BYTES: usize = 48;
-    let shape = |field: usize| match field {
-        // The fields one after the other as the table has them; those that do not matter lie over one another.
-        0 => BYTES,
-        13 if size_of::<StopInfoOffsets>() == 14 * 8 => 0,
-        _ => 0,
-    };
-    for field in 0..size_of::<StopInfoOffsets>() / 8 {
-        poke_word(descriptor() + THREAD + 8 * field, shape(field));
+    // First the size. Fields that do not matter lie over one another.
+    poke_word(descriptor() + THREAD, BYTES);
+    for field in 1..size_of::<StopInfoOffsets>() / 8 {
+        poke_word(descriptor() + THREAD + 8 * field, 0);
     }
     poke_word(descriptor() + THREAD + offset_of!(StopInfoOffsets, next), 40);
     poke_word(descriptor() + THREAD + offset_of!(StopInfoOffsets, tid), 36);
@@ -77,6 +77,34 @@ fn notify_of(at: usize) {
     });
 }
 
+/// Says that the world is to be stopped, says so again, and only then that it goes on. Meanwhile a mutator sleeps, and the process dies if that is
+/// ever interrupted.
+fn stop_twice(world: &World) {
+    let sleep = || -> () {
+        let nap = libc::timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+        // SAFETY: a system call without effects.
+        while unsafe { libc::nanosleep(&nap, std::ptr::null_mut()) } == 0 {}
+        std::process::abort();
+    };
+    // SAFETY: the thread has no references.
+    std::mem::forget(unsafe { world.spawn("sleeper", move |_| sleep()) }.unwrap());
+    let signal = u32::from_le_bytes(peek(descriptor() + offset_of!(Descriptor, notify_signal))) as i32;
+    std::thread::spawn(move || {
+        let mut request = vec![0u64; REQUEST_OFFSETS.size / 8];
+        for notice in [Notice::StopWorld, Notice::StopWorld, Notice::StartWorld].into_iter().cycle() {
+            request[REQUEST_OFFSETS.magic / 8] = REQUEST_MAGIC;
+            request[REQUEST_OFFSETS.sequence / 8] += 1;
+            request[REQUEST_OFFSETS.world / 8] = u64::from_le_bytes(peek(descriptor() + WORLDS));
+            // The event, and behind it the mode.
+            request[REQUEST_OFFSETS.event / 8] = notice as u64 | 1 << 32;
+            std::thread::sleep(Duration::from_millis(1));
+            let value = libc::sigval { sival_ptr: request.as_mut_ptr().cast() };
+            // SAFETY: the signal is ignored by this process.
+            unsafe { libc::pthread_sigqueue(libc::pthread_self(), signal, value) };
+        }
+    });
+}
+
 fn peek<const N: usize>(at: usize) -> [u8; N] {
     let mut bytes = [0; N];
     OpenOptions::new().read(true).open("/proc/self/mem").unwrap().read_exact_at(&mut bytes, at as u64).unwrap();
@@ -87,7 +115,7 @@ fn peek<const N: usize>(at: usize) -> [u8; N] {
 #[test]
 fn the_hostile_program() {
     let Ok(kind) = std::env::var(HOSTILE) else { return };
-    let _world = World::builder().heap_limit(16 << 20).build().unwrap();
+    let world = World::builder().heap_limit(16 << 20).build().unwrap();
     match kind.as_str() {
         "magic" => poke(descriptor(), b"STOPWORD"),
         "version" => poke(descriptor() + 8, &77u32.to_le_bytes()),
@@ -105,6 +133,7 @@ fn the_hostile_program() {
         "threads nowhere" => drop(lone_world(0xdead_0000_0000)),
         "circle of threads" => records(5, |first| first),
         "a million threads" => records(1_000_000, |_| 0),
+        "stopped twice" => stop_twice(&world),
         "request nowhere" => notify_of(0x1000),
         "request elsewhere" => notify_of(descriptor()),
         other => panic!("{other}"),
@@ -134,8 +163,8 @@ impl Drop for Program {
 }
 
 /// What the debugger says of the program, by itself or when it is asked for the threads.
-fn said_of(kind: &str) -> (Vec<String>, bool) {
-    let program = Program::start(kind);
+fn said_of(kind: &str) -> Vec<String> {
+    let mut program = Program::start(kind);
     let mut debugger = Debugger::attach(program.0.id() as i32, Options::default()).unwrap();
     let mut said = Vec::new();
     let until = Instant::now() + Duration::from_millis(300);
@@ -152,11 +181,15 @@ fn said_of(kind: &str) -> (Vec<String>, bool) {
             other => other.unwrap(),
         }
     }
-    let alive = debugger.state() == TargetState::Alive;
+    assert_eq!(debugger.state(), TargetState::Alive);
     debugger.detach().unwrap();
+    // It goes on, all of it.
+    tasks::assert_nobody_is_traced(program.0.id() as i32);
+    tasks::assert_nobody_stands(program.0.id() as i32);
+    assert!(program.0.try_wait().unwrap().is_none());
     said.sort();
     said.dedup();
-    (said, alive)
+    said
 }
 
 #[rstest]
@@ -177,9 +210,24 @@ fn said_of(kind: &str) -> (Vec<String>, bool) {
 #[case::request_elsewhere("request elsewhere", "where there is none")]
 fn a_damaged_program_is_told_of_and_harms_nobody(#[case] kind: &str, #[case] expected: &str) {
     let begin = Instant::now();
-    let (said, alive) = said_of(kind);
+    let said = said_of(kind);
     assert_eq!(said.len(), 1, "one error each: {said:?}");
     assert!(said[0].contains(expected), "{said:?}");
-    assert!(alive);
     assert!(begin.elapsed() < Duration::from_secs(20));
+}
+
+/// `.vtable.exact-restore`
+#[test]
+fn threads_that_are_stopped_twice_and_started_once_are_as_they_were() {
+    let mut program = Program::start("stopped twice");
+    let mut debugger = Debugger::attach(program.0.id() as i32, Options::default()).unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    while debugger.statistics().starts < 20 && Instant::now() < until {
+        debugger.poll(Duration::from_millis(20)).unwrap();
+    }
+    let (stops, starts) = (debugger.statistics().stops, debugger.statistics().starts);
+    assert_eq!((debugger.state(), starts), (TargetState::Alive, 20));
+    assert!(stops >= 2 * starts - 1, "{stops} stops");
+    debugger.detach().unwrap();
+    assert!(program.0.try_wait().unwrap().is_none());
 }

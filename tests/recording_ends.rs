@@ -1,6 +1,7 @@
 //! Recording where it gets difficult: in the stopped world, in the child of a fork, under a debugger, and at a violent end.
 
 mod hazard;
+mod tools;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -326,8 +327,7 @@ fn a_killed_process_leaves_whole_records_up_to_a_moment_before() {
 /// A debugger has stopped all threads, and calls `stopworld_telemetry_flush` on one of them.
 #[test]
 fn a_debugger_can_flush_while_all_threads_stand_still() {
-    if Command::new("gdb").arg("--version").stdout(Stdio::null()).status().is_err() {
-        println!("skipped: needs gdb");
+    if !tools::has("gdb") {
         return;
     }
     // SAFETY: allows gdb to trace our child, where a security module asks for it.

@@ -1,7 +1,7 @@
 //! Every workload under every stopper with 1, 2, 8 and 64 threads, with freed cells poisoned and the whole heap
 //! verified after each collection: no finding, no wrong result, no crash, no hang.
 //!
-//! Each cell of the table is a process of its own, which runs for `STOPWORLD_SOUNDNESS_SECONDS` (3 if nobody says;
+//! Each cell of the table is a process of its own, which runs for `STOPWORLD_SOUNDNESS_SECONDS` (2 if nobody says;
 //! 60 for a thorough look: an hour of machine time for the 72 cells). The test runner starts as many at a time as
 //! there are cores, so that threads are also descheduled in odd places. A process that hangs is looked at by gdb, if
 //! there is one, before it is killed.
@@ -20,7 +20,7 @@ const SCHEME: [&str; 6] = ["nqueens", "metacircular", "strings", "gc-bench", "to
 
 fn seconds() -> f64 {
     let asked = std::env::var("STOPWORLD_SOUNDNESS_SECONDS").ok();
-    asked.map_or(3.0, |seconds| seconds.parse().expect("STOPWORLD_SOUNDNESS_SECONDS is a number of seconds"))
+    asked.map_or(2.0, |seconds| seconds.parse().expect("STOPWORLD_SOUNDNESS_SECONDS is a number of seconds"))
 }
 
 #[rstest]

@@ -4,6 +4,7 @@
 //! Who has other files that they should be in, as linked in other ways, names them in `STOPWORLD_PROBES_IN`, with colons
 //! between them.
 
+mod tools;
 mod usdt_support;
 
 use std::path::{Path, PathBuf};
@@ -12,10 +13,14 @@ use std::process::{Command, Output};
 use rstest::rstest;
 use stopworld::World;
 use stopworld::events::DESCRIPTORS;
+use tools::{InGdb, has, said};
 use usdt_support::hold_against_the_table;
 
 /// In the environment of the program that is traced.
 const TRACED: &str = "STOPWORLD_TRACED";
+
+/// In the environment of who has other files.
+const FILES: &str = "STOPWORLD_PROBES_IN";
 
 const COLLECTIONS: usize = 3;
 
@@ -45,34 +50,18 @@ enum Made {
     Stripped,
 }
 
-/// This program. `None` if it can't be made so.
+/// This program. `None`, and says so, if it can't be made so.
 fn program(folder: &Path, made: Made) -> Option<PathBuf> {
-    let this = std::env::current_exe().unwrap();
-    let Made::Stripped = made else { return Some(this) };
-    let copy = folder.join("stripped");
-    match Command::new("strip").arg("--strip-all").arg("-o").args([&copy, &this]).status() {
-        Ok(status) => {
-            assert!(status.success());
-            Some(copy)
-        }
-        Err(_) => {
-            println!("skipped: needs strip");
-            None
+    match made {
+        Made::AsItIs => Some(std::env::current_exe().unwrap()),
+        Made::Stripped => {
+            let stripped = tools::stripped(folder, "--strip-all");
+            if stripped.is_none() {
+                tools::skipped("strip");
+            }
+            stripped
         }
     }
-}
-
-/// Whether a tool is there; says so if not.
-fn has(tool: &str) -> bool {
-    let is_there = Command::new(tool).arg("--version").output().is_ok();
-    if !is_there {
-        println!("skipped: needs {tool}");
-    }
-    is_there
-}
-
-fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 /// What a tracer was told to print, perhaps behind what the program has printed.
@@ -98,7 +87,10 @@ fn the_notes_in_the_file_say_what_the_table_says(#[case] made: Made) {
 
 #[test]
 fn so_they_do_in_files_that_were_linked_in_other_ways() {
-    for file in std::env::var("STOPWORLD_PROBES_IN").iter().flat_map(|files| files.split(':')) {
+    let Ok(files) = std::env::var(FILES) else {
+        return tools::skipped(&format!("{FILES}, which names such files"));
+    };
+    for file in files.split(':') {
         hold_against_the_table(Path::new(file));
     }
 }
@@ -124,14 +116,8 @@ fn a_probe_is_called_as_the_function_that_fires_its_event_and_is_in_the_document
 #[case::stripped(Made::Stripped)]
 fn gdb_lists_the_probes_and_breaks_at_them(#[case] made: Made) {
     let folder = tempfile::tempdir().unwrap();
-    let Some(program) = program(folder.path(), made).filter(|_| has("gdb")) else { return };
-    let script = folder.path().join("script");
-    std::fs::write(
-        &script,
-        r#"
-set pagination off
-set confirm off
-set language c
+    let Some(program) = program(folder.path(), made) else { return };
+    let script = r#"
 info probes stap stopworld
 break -probe-stap stopworld:gc_start
 commands
@@ -146,25 +132,13 @@ commands
   continue
 end
 run
-"#,
-    )
-    .unwrap();
-    let output = Command::new("gdb")
-        .args(["-nx", "-batch", "-x"])
-        .arg(&script)
-        .arg("--args")
-        .arg(program)
-        .args(THE_PROGRAM)
-        .env(TRACED, "1")
-        .output()
-        .unwrap();
-    let said = said(&output);
+"#;
+    let Some(InGdb { said, may_trace }) = tools::in_gdb(script, &program, &THE_PROGRAM, TRACED) else { return };
     for probe in DESCRIPTORS.iter().filter_map(|descriptor| descriptor.probe) {
         let is_listed = |line: &str| line.split_whitespace().take(3).eq(["stap", "stopworld", probe]);
         assert!(said.lines().any(is_listed), "{probe}: {said}");
     }
-    if ["ptrace: Operation not permitted", "Could not trace"].iter().any(|denied| said.contains(denied)) {
-        println!("skipped: needs gdb that may trace: {said}");
+    if !may_trace {
         return;
     }
     assert_eq!(told(&said), expected(), "{said}");
@@ -185,7 +159,7 @@ fn bpftrace_sees_the_phases() {
     if !output.status.success() {
         let denied = ["as the root user", "not permitted", "ermission denied", "BTF", "debugfs", "tracefs"];
         assert!(denied.iter().any(|word| said.contains(word)), "{said}");
-        println!("skipped: needs bpftrace that may trace: {said}");
+        tools::skipped(&format!("bpftrace that may trace: {said}"));
         return;
     }
     assert_eq!(told(&said), expected(), "{said}");
@@ -244,7 +218,7 @@ fn perf_records_the_phases() {
     }
     for name in ["gc_start", "gc_end"] {
         if let Err(said) = perf.define(name) {
-            println!("skipped: needs perf that may define probes: {said}");
+            tools::skipped(&format!("perf that may define probes: {said}"));
             return;
         }
     }
@@ -257,7 +231,7 @@ fn perf_records_the_phases() {
     record.extend(THE_PROGRAM);
     let recorded = perf.run(&record);
     if !recorded.status.success() {
-        println!("skipped: needs perf that may record: {}", said(&recorded));
+        tools::skipped(&format!("perf that may record: {}", said(&recorded)));
         return;
     }
     // `sdt_stopworld:gc_start: (55d6ce24a2b3) arg1=1 arg2=1`

@@ -117,7 +117,7 @@ typedef struct stopworld_thread_offsets {
 } stopworld_thread_offsets;
 
 /* Addresses of functions that may be called in a stopped thread; `count` of them are there. They return a count or 1/0, or a
- * negative error. They read, allocate nothing, take no lock, and come to an end. */
+ * negative error. They read, allocate nothing, take no lock, and come to an end. All other threads stand meanwhile. */
 typedef struct stopworld_calls {
     uint64_t count;
     uint64_t describe;           /* (address, stopworld_object *) */

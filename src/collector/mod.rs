@@ -575,11 +575,12 @@ fn caches<'a>(stopped: &'a StoppedWorld<'_>) -> impl Iterator<Item = &'a Allocat
     stopped.live().iter().filter_map(|record| cache_of(record))
 }
 
-/// A thread's allocation cache, for one who holds the allocation and the list lock as long as he looks at it.
+/// A thread's allocation cache, for one who holds the allocation and the list lock as long as he looks at it; or for a debugger's
+/// question, as long as every thread stands where it was stopped.
 pub(crate) fn cache_of(record: &ThreadStopInfo) -> Option<&AllocationCache> {
     let cache = record.user().cast::<AllocationCache>();
     // SAFETY: a mutator sets its record's user word to its cache after attach and clears it under the allocation lock
-    // before the cache goes.
+    // before the cache goes: it does not go while the caller has the lock, nor while its thread stands, wherever that is.
     (!cache.is_null()).then(|| unsafe { &*cache })
 }
 

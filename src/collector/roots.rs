@@ -16,7 +16,6 @@ use super::caches;
 use super::finalize::Finalizers;
 use super::mark::{Marker, Rank};
 use crate::heap::Heap;
-use crate::heap::layout::{BINS, CELL_BYTES, CLASSES};
 use crate::heap::slots::SlotTable;
 use crate::os::memory::Reservation;
 use crate::sabotage::{Guard, removed};
@@ -80,15 +79,11 @@ impl<'a, 'm> RootScan<'a, 'm> {
             return;
         }
         for cache in caches(stopped) {
-            for bin in (0..BINS).filter(|&bin| cache.block(bin).is_some()) {
-                let cell = cache.building(bin);
-                debug_assert!(cell == 0 || heap.blocks.cell_containing(cell).is_some());
-                if cell != 0 {
-                    let bytes = CELL_BYTES[bin % CLASSES];
-                    // SAFETY: the cell belongs to a stopped thread.
-                    unsafe { self.marker.conservative_range(cell, cell + bytes) };
-                    self.marker.events.fire_root_scanned(cell, RootKind::HalfBuilt as u32, bytes);
-                }
+            for (cell, bytes) in cache.half_built() {
+                debug_assert!(heap.blocks.cell_containing(cell).is_some());
+                // SAFETY: the cell belongs to a stopped thread.
+                unsafe { self.marker.conservative_range(cell, cell + bytes) };
+                self.marker.events.fire_root_scanned(cell, RootKind::HalfBuilt as u32, bytes);
             }
         }
     }
@@ -191,15 +186,34 @@ impl Ranges {
         unsafe { (&raw mut (*self.slot(index))[1]).write_volatile(0) };
     }
 
+    /// Every range. Takes no lock: for the stopped world, whose collector holds it, and for a debugger's question at any moment,
+    /// also about damaged memory: it never goes beyond the table.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(usize, usize)) {
         // SAFETY: nobody runs; see `add` for a thread stopped in the middle of it.
         let used = unsafe { self.used.get().read_volatile() };
-        for index in 0..used {
-            // SAFETY: in bounds, written by `add`.
+        for index in 0..used.min(MOST_RANGES) {
+            // SAFETY: in bounds; any bytes are two words, and those that `add` has not written are 0.
             let [low, high] = unsafe { self.slot(index).read_volatile() };
             if high != 0 {
                 visit(low, high);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `.debug.inspect`
+    #[test]
+    fn ranges_whose_count_is_damaged_end_where_their_table_does() {
+        let ranges = Ranges::new().unwrap();
+        assert_eq!(ranges.add(16, 32, || ranges.lock.lock()), Some(0));
+        // SAFETY: nobody else has it.
+        unsafe { *ranges.used.get() = usize::MAX / 2 };
+        let mut seen = Vec::new();
+        ranges.for_each(|low, high| seen.push((low, high)));
+        assert_eq!(seen, [(16, 32)]);
     }
 }

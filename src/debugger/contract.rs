@@ -81,7 +81,8 @@ pub struct Descriptor {
 /// A function for inferior calls: C calling convention, returns a count or 1/0, or a negative error.
 pub type Call = unsafe extern "C" fn(usize, usize, usize, usize) -> i64;
 
-/// Functions that a debugger may call in a stopped thread. They only read, take no lock, allocate nothing, and come to an end.
+/// Functions that a debugger may call in a stopped thread while all others stand, too. They only read, take no lock, allocate nothing,
+/// and come to an end.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Calls {

@@ -11,8 +11,12 @@
 //! the order in which they are written. What may not be there at all is read by a system call that fails instead of faulting. Each
 //! loop has a bound that does not lie in the memory that it reads.
 //!
-//! The answer holds for the moment. While other threads run it may be out of date when it is read, and that is all: heaps and
-//! records are not unmapped while their world exists. Call only while nobody can drop a world.
+//! # What the caller must see to
+//! **Every thread of the process stands until the answer is there**, wherever each was stopped, but the one that answers. Heaps and
+//! records are not unmapped while their world exists; but a world goes when its last handle is dropped, a thread's allocation
+//! cache, which tells what it was building, when its mutator is, and the list of registered stacks moves when it grows. Debuggers let
+//! all threads run during a call unless they are told otherwise. Only [`request_collection`] looks at nothing that goes before its world
+//! does: for it others may run, as long as nobody can drop a world.
 //!
 //! # How to call
 //! C calling convention, addresses and sizes as 64-bit words; the result is a number of things, or negative, a [`Refusal`]. More may
@@ -36,7 +40,7 @@ use super::PublishedWorld;
 use super::contract::stopworld_debugger;
 use crate::collector::Collector;
 use crate::heap::blocks::Cell;
-use crate::heap::layout::{BINS, CELL_BYTES, HEADER_BYTES, Space, class_of_size};
+use crate::heap::layout::{CELL_BYTES, CLASSES, HEADER_BYTES, MAX_ALIGN, Space, class_of_size};
 use crate::heap::pointer::Array;
 use crate::heap::trace::{Shape, TypeInfo};
 use crate::sync::Ordering::Relaxed;
@@ -54,7 +58,7 @@ pub enum Refusal {
     NoMemory = -3,
     /// The buffer is null and the capacity is not 0, or the buffer is not aligned to 8.
     NoBuffer = -4,
-    /// Other threads ran, and what had been found was not there any more.
+    /// What had been found was not there any more: other threads ran, or memory is damaged.
     Changed = -5,
 }
 
@@ -191,7 +195,7 @@ pub struct CensusRow {
 /// the facts tell of the cell.
 ///
 /// # Safety
-/// As the module's text says: the buffer is one's own, and no world goes meanwhile. The same holds for the others.
+/// As the module's text says: the buffer is one's own, and all other threads stand meanwhile.
 pub unsafe extern "C" fn describe(address: usize, out: usize, _: usize, _: usize) -> i64 {
     answer(|| {
         let (world, view) = around(address)?;
@@ -246,7 +250,7 @@ pub unsafe extern "C" fn path(address: usize, out: usize, capacity: usize, _: us
 /// Once the target runs. Where nobody allocates and no object has a finalizer, nobody collects.
 ///
 /// # Safety
-/// As for [`describe`].
+/// No world goes meanwhile.
 pub unsafe extern "C" fn request_collection(world: usize, _: usize, _: usize, _: usize) -> i64 {
     answer(|| {
         let (mut met, mut woken) = (0, 0);
@@ -416,7 +420,8 @@ fn facts_of(view: &View<'_>, object: Object) -> ObjectFacts {
 /// Whether objects of this leaf type have a size of their own each, which the type does not tell: one that fills a smaller cell than
 /// the object has, or none at all.
 fn is_of_any_size(info: &TypeInfo, room: usize) -> bool {
-    let class = class_of_size(info.size(), info.align());
+    // No collected type is aligned more strictly: then what is known of the type is damaged, and says nothing of sizes.
+    let class = if info.align() <= MAX_ALIGN { class_of_size(info.size(), info.align()) } else { CLASSES };
     info.size() == 0 || CELL_BYTES.get(class).is_some_and(|bytes| bytes - HEADER_BYTES != room)
 }
 
@@ -425,7 +430,7 @@ fn is_half_built(view: &View<'_>, cell: Cell) -> bool {
     let mut found = false;
     view.for_each_record(|record| {
         let cache = crate::collector::cache_of(record);
-        found |= cache.is_some_and(|cache| (0..BINS).any(|bin| cache.building(bin) == cell.header));
+        found |= cache.is_some_and(|cache| cache.half_built().any(|(header, _)| header == cell.header));
     });
     found
 }

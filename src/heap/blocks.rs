@@ -409,13 +409,13 @@ impl Blocks {
         let mut block = (offset >> BLOCK_SHIFT) as BlockIndex;
         let mut word = self.word(block);
         if word.is_large_tail() {
-            block -= word.reciprocal();
+            block = block.checked_sub(word.reciprocal())?;
             word = self.word(block);
         }
         let start = self.start(block);
         if word.is_large_head() {
             let header = start + FIRST_CELL;
-            let end = header + HEADER_BYTES + self.info(block).tail.large_bytes.load(Relaxed);
+            let end = (header + HEADER_BYTES).saturating_add(self.info(block).tail.large_bytes.load(Relaxed));
             return (address >= header && address < end.max(header + HEADER_BYTES + 1)).then_some(Cell {
                 header,
                 block,
@@ -436,5 +436,23 @@ impl Blocks {
     #[inline(always)]
     pub(crate) fn cell(&self, block: BlockIndex, cell_bytes: usize, index: u32) -> Cell {
         Cell { header: self.start(block) + FIRST_CELL + index as usize * cell_bytes, block, index }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `.debug.inspect`
+    #[test]
+    fn damaged_words_of_large_objects_lead_nowhere() {
+        let blocks = Blocks::reserve(16).unwrap();
+        blocks.set_large(2, 3);
+        blocks.info(2).tail.large_bytes.store(usize::MAX, Relaxed);
+        let inside = blocks.start(4) + 100;
+        let head = Cell { header: blocks.start(2) + FIRST_CELL, block: 2, index: 0 };
+        assert_eq!(blocks.cell_containing(inside), Some(head));
+        blocks.word_cell(4).store(BlockWord::large_tail(5).0, Relaxed);
+        assert_eq!(blocks.cell_containing(inside), None);
     }
 }

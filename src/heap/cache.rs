@@ -25,7 +25,7 @@
 
 use super::blocks::{BlockIndex, Blocks, NO_BLOCK, NO_CELL};
 use super::large::BlockRun;
-use super::layout::{BINS, BLOCK_BYTES, HEADER_BYTES};
+use super::layout::{BINS, BLOCK_BYTES, CELL_BYTES, CLASSES, HEADER_BYTES};
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
 /// The free cells that a thread takes next, `[cursor, limit)`.
@@ -332,6 +332,13 @@ impl AllocationCache {
         if cursor < self.runs[bin].limit.load(Ordering::Relaxed) { cursor } else { 0 }
     }
 
+    /// The cells that the thread may be building right now (`.stop.mid-alloc`), by their headers' addresses, and their bytes. In a bin
+    /// without a block nothing is built.
+    pub(crate) fn half_built(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let bins = (0..BINS).filter(|&bin| self.block(bin).is_some());
+        bins.map(|bin| (self.building(bin), CELL_BYTES[bin % CLASSES])).filter(|&(cell, _)| cell != 0)
+    }
+
     /// Bytes that the thread may still take in this bin without asking.
     pub(crate) fn unused_bytes(&self, bin: usize) -> usize {
         let cursor = self.runs[bin].cursor.load(Ordering::Relaxed);
@@ -343,5 +350,26 @@ impl AllocationCache {
     pub(crate) fn all_unused_bytes(&self) -> usize {
         let on_its_way = if self.on_its_way().is_some() { BLOCK_BYTES } else { 0 };
         (0..BINS).map(|bin| self.unused_bytes(bin)).sum::<usize>() + on_its_way
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `.stop.mid-alloc`
+    #[test]
+    fn nothing_is_half_built_in_a_bin_without_a_block() {
+        let cache = AllocationCache::new(1);
+        for bin in [3, 3 + CLASSES] {
+            cache.runs[bin].cursor.store(4096 + bin, Ordering::Relaxed);
+            cache.runs[bin].limit.store(8192, Ordering::Relaxed);
+        }
+        assert_eq!(cache.half_built().count(), 0, "its thread is giving up the block, or getting one");
+        cache.blocks[3].block.store(7, Ordering::Relaxed);
+        cache.blocks[3 + CLASSES].block.store(8, Ordering::Relaxed);
+        cache.blocks[4].block.store(9, Ordering::Relaxed);
+        let found: Vec<_> = cache.half_built().collect();
+        assert_eq!(found, [(4099, CELL_BYTES[3]), (4099 + CLASSES, CELL_BYTES[3])]);
     }
 }

@@ -78,9 +78,11 @@ impl SlotTable {
         std::ptr::from_ref(self.slot(index)) as usize
     }
 
-    /// Every word in use, with the address of its slot. Takes no lock: for the stopped world, whose collector holds it.
+    /// Every word in use, with the address of its slot. Takes no lock: for the stopped world, whose collector holds it, and for a
+    /// debugger's question at any moment, also about damaged memory: it never goes beyond the table.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(usize, usize)) {
-        for index in 0..self.used.load(Ordering::Relaxed) {
+        let capacity = self.capacity.min(self.memory.len() / size_of::<AtomicUsize>());
+        for index in 0..self.used.load(Ordering::Relaxed).min(capacity) {
             let word = self.slot(index).load(Ordering::Relaxed);
             if word & FREE_TAG == 0 && word != 0 {
                 visit(self.address(index), word);
@@ -93,6 +95,17 @@ impl SlotTable {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// `.debug.inspect`
+    #[test]
+    fn a_table_whose_count_is_damaged_ends_where_its_memory_does() {
+        let table = SlotTable::new(256).unwrap();
+        table.take(6, || table.lock.lock()).unwrap();
+        table.used.store(usize::MAX / 2, Ordering::Relaxed);
+        let mut seen = Vec::new();
+        table.for_each(|_, word| seen.push(word));
+        assert_eq!(seen, [6]);
+    }
 
     proptest! {
         #[test]

@@ -123,9 +123,11 @@ fn work(mutator: &Mutator) {
         let news = finalizers.news.load(Ordering::Acquire);
         let mut run = 0;
         if collector.heap.is_collection_requested() {
-            // A debugger's, which has nobody to tell of an error: the failure listener hears of it.
-            let _ = mutator.collect();
-            collector.heap.forget_request();
+            // A debugger's, which has nobody to tell of an error: the failure listener hears of it. A collection takes the
+            // request at its beginning; one that comes after that is another.
+            if mutator.collect().is_err() {
+                collector.heap.forget_request();
+            }
         }
         let due = finalizers.due(|| mutator.lock(&finalizers.lock)) as u32;
         if due > 0 {

@@ -444,12 +444,12 @@ impl Threads {
 
     /// The registered stacks, for one who holds the list lock as long as he looks at them.
     pub(super) fn registered_while_locked(&self) -> &[RegisteredStack] {
-        // SAFETY: as above.
+        // SAFETY: as above; or nobody has the lock and nobody can take it, since all threads stand.
         self.roster.with(|roster| unsafe { &(*roster).stacks })
     }
 
-    /// The registered stacks, for a debugger's question on a thread that it has stopped, whatever the others were doing; none
-    /// if one of them was caught with the list in its hands. Only a collecting thread holds it without changing it.
+    /// The registered stacks, for a debugger's question while every thread stands, whatever each was doing; none if one of them was
+    /// caught with the list in its hands. Only a collecting thread holds it without changing it.
     pub(super) fn registered_if_unchanging(&self) -> &[RegisteredStack] {
         let list = self.locks.list.holder();
         let unchanging = list.is_none() || list == self.locks.collection.holder();

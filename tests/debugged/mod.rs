@@ -316,18 +316,3 @@ impl Drop for Talk {
         self.kill();
     }
 }
-
-/// Whether gdb is there and may trace; prints that the test is skipped, if not.
-pub fn has_gdb() -> bool {
-    let probe = ["-nx", "-batch", "-ex", "starti", "--args", "/bin/true"];
-    let Ok(output) = Command::new("gdb").args(probe).output() else {
-        println!("skipped: needs gdb");
-        return false;
-    };
-    let errors = String::from_utf8_lossy(&output.stderr);
-    if ["Operation not permitted", "Could not trace"].iter().any(|denied| errors.contains(denied)) {
-        println!("skipped: needs gdb that may trace: {errors}");
-        return false;
-    }
-    true
-}

@@ -92,11 +92,13 @@ fn at_exit() {
 }
 
 #[test]
+#[ignore = "takes a minute or two; every_step_is_interrupted explores it with two preemptions"]
 fn blocking_regions() {
     explore("handler inside the steps of blocking regions", AtMost(3), in_blocking_regions);
 }
 
 #[test]
+#[ignore = "takes a minute or two; every_step_is_interrupted explores it with two preemptions"]
 fn waits_in_a_region() {
     explore("handler inside the steps of a wait in a region", AtMost(3), waiting_in_a_region);
 }

@@ -7,13 +7,14 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use addr2line::{Loader, demangle_auto};
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, Module as Unwindable, Unwinder};
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadCache};
 
-use crate::debugger::ptrace::{Address, Debugger, DebuggerError, Registers};
+use crate::debugger::ptrace::{Address, Debugger, DebuggerError, Mapping, Registers};
 
 /// Deeper stacks are cut.
 const MOST_FRAMES: usize = 256;
@@ -31,17 +32,34 @@ pub(super) struct Frame {
 /// The modules of a target, as far as they were read.
 #[derive(Default)]
 pub(super) struct Modules {
-    /// By the address at which the first of each is mapped.
+    /// By the address at which the first mapping of each is.
     known: BTreeMap<u64, Module>,
 }
 
 struct Module {
+    /// The first of its mappings.
+    mapping: Mapping,
     end: u64,
-    path: String,
     /// What is added to the addresses in the file.
     bias: u64,
     file: PathBuf,
+    sections: Sections,
     names: Option<Names>,
+}
+
+type Sections = ExplicitModuleSectionInfo<Rc<[u8]>>;
+
+impl Module {
+    fn read(mapping: &Mapping, file: PathBuf) -> Option<Self> {
+        let (bias, sections) = read_sections(&file, mapping.start, mapping.offset)?;
+        Some(Self { mapping: mapping.clone(), end: mapping.end, bias, file, sections, names: None })
+    }
+
+    /// Whether this mapping is of the same file, at the same place: then what is added to its addresses is the same.
+    fn is_of(&self, mapping: &Mapping) -> bool {
+        let place = |mapping: &Mapping| (mapping.start, mapping.offset, mapping.inode);
+        place(&self.mapping) == place(mapping) && self.mapping.path == mapping.path
+    }
 }
 
 /// What a module's file says of its functions.
@@ -74,22 +92,31 @@ fn exports(file: &Path) -> Option<Vec<(u64, u64, String)>> {
     Some(exports)
 }
 
-/// A line of /proc/PID/maps.
-struct Mapping<'a> {
-    start: u64,
+/// The mappings of a file that lie side by side, as loading leaves them.
+struct Span<'a> {
+    first: &'a Mapping,
+    /// Where in the file the last of them begins.
+    last_offset: u64,
     end: u64,
-    offset: u64,
-    path: &'a str,
 }
 
-fn mapping(line: &str) -> Option<Mapping<'_>> {
-    let mut words = line.splitn(6, ' ');
-    let (start, end) = words.next()?.split_once('-')?;
-    let offset = words.nth(1)?;
-    let path = words.nth(2)?.trim();
-    let number = |text| u64::from_str_radix(text, 16).ok();
-    path.starts_with('/').then_some(())?;
-    Some(Mapping { start: number(start)?, end: number(end)?, offset: number(offset)?, path })
+/// A file that is mapped twice, as by one who reads it, makes two. What has no name in between belongs to the module, too.
+fn spans(mappings: &[Mapping]) -> Vec<Span<'_>> {
+    let mut spans: Vec<Span<'_>> = Vec::new();
+    let mut before = "";
+    for mapping in mappings.iter().filter(|mapping| !mapping.path.is_empty()) {
+        match spans.last_mut() {
+            Some(span) if [before, &span.first.path] == [&mapping.path; 2] && mapping.offset >= span.last_offset => {
+                (span.last_offset, span.end) = (mapping.offset, mapping.end);
+            }
+            _ if mapping.path.starts_with('/') => {
+                spans.push(Span { first: mapping, last_offset: mapping.offset, end: mapping.end });
+            }
+            _ => {}
+        }
+        before = &mapping.path;
+    }
+    spans
 }
 
 impl Modules {
@@ -99,7 +126,8 @@ impl Modules {
         debugger: &Debugger,
         registers: &Registers,
     ) -> Result<Vec<Frame>, DebuggerError> {
-        let unwinder = self.unwinder(debugger)?;
+        self.update(&debugger.mappings()?, |path| debugger.module_path(path));
+        let unwinder = self.unwinder();
         let mut cache = CacheX86_64::new();
         let mut read = |address| debugger.read_word(Address(address)).map_err(|_| ());
         let word = |name| registers.get(name).unwrap_or(0);
@@ -115,29 +143,25 @@ impl Modules {
         Ok(frames)
     }
 
-    fn unwinder(&mut self, debugger: &Debugger) -> Result<UnwinderX86_64<Vec<u8>>, DebuggerError> {
-        let maps = debugger.maps()?;
-        let mut ranges: BTreeMap<&str, (u64, u64, u64)> = BTreeMap::new();
-        for Mapping { start, end, offset, path } in maps.lines().filter_map(mapping) {
-            // The mappings of a module lie side by side, in the order of addresses.
-            let range = ranges.entry(path).or_insert((start, end, offset));
-            range.1 = end;
+    /// Takes note of what is mapped now. What was read of a module is kept if the same file is at the same place still: libraries come
+    /// and go, and after an exec everything may be another's.
+    fn update(&mut self, mappings: &[Mapping], file_of: impl Fn(&str) -> PathBuf) {
+        let mut before = std::mem::take(&mut self.known);
+        for Span { first, end, .. } in spans(mappings) {
+            let known = before.remove(&first.start).filter(|module| module.is_of(first));
+            if let Some(module) = known.or_else(|| Module::read(first, file_of(&first.path))) {
+                self.known.insert(first.start, Module { end, ..module });
+            }
         }
+    }
+
+    fn unwinder(&self) -> UnwinderX86_64<Rc<[u8]>> {
         let mut unwinder = UnwinderX86_64::new();
-        for (path, (start, end, offset)) in ranges {
-            let file = debugger.module_path(path);
-            let Some((bias, sections)) = read_sections(&file, start, offset) else { continue };
-            unwinder.add_module(Unwindable::new(path.to_owned(), start..end, bias, sections));
-            let module = self.known.entry(start).or_insert_with(|| Module {
-                end,
-                path: path.to_owned(),
-                bias,
-                file,
-                names: None,
-            });
-            module.end = end;
+        for (start, module) in &self.known {
+            let (path, sections) = (module.mapping.path.clone(), module.sections.clone());
+            unwinder.add_module(Unwindable::new(path, *start..module.end, module.bias, sections));
         }
-        Ok(unwinder)
+        unwinder
     }
 
     fn name(&mut self, address: u64, lookup: u64, frames: &mut Vec<Frame>) {
@@ -148,16 +172,16 @@ impl Modules {
         let names = module.names.get_or_insert_with(|| Names::read(&module.file));
         let before = frames.len();
         if let Some(full) = &names.full {
-            name_by(full, probe, address, &module.path, frames);
+            name_by(full, probe, address, &module.mapping.path, frames);
         }
         if frames.len() == before
             && let Some(function) = names.export(probe)
         {
-            let (function, place) = (function.to_owned(), module.path.clone());
+            let (function, place) = (function.to_owned(), module.mapping.path.clone());
             frames.push(Frame { address, inlined: false, function, place });
         }
         if frames.len() == before {
-            frames.push(unknown(module.path.clone()));
+            frames.push(unknown(module.mapping.path.clone()));
         } else {
             let last = frames.len() - 1;
             frames[before..last].iter_mut().for_each(|frame| frame.inlined = true);
@@ -203,7 +227,7 @@ fn without_hash(name: &str) -> &str {
 }
 
 /// What unwinding takes of a module's file, and what is added to its addresses.
-fn read_sections(file: &Path, start: u64, offset: u64) -> Option<(u64, ExplicitModuleSectionInfo<Vec<u8>>)> {
+fn read_sections(file: &Path, start: u64, offset: u64) -> Option<(u64, Sections)> {
     let cache = ReadCache::new(File::open(file).ok()?);
     let elf = object::File::parse(&cache).ok()?;
     // The segment that this mapping is of: at its lowest address the file's bytes from a page's beginning on.
@@ -211,8 +235,8 @@ fn read_sections(file: &Path, start: u64, offset: u64) -> Option<(u64, ExplicitM
     let first = segment.address().wrapping_sub(segment.file_range().0.wrapping_sub(offset));
     let section = |name: &str| elf.section_by_name(name);
     let range = |name: &str| section(name).map(|section| section.address()..section.address() + section.size());
-    let data = |name: &str| section(name).and_then(|section| section.data().ok().map(<[u8]>::to_vec));
-    let sections = ExplicitModuleSectionInfo {
+    let data = |name: &str| section(name).and_then(|section| section.data().ok().map(Rc::from));
+    let sections = Sections {
         base_svma: 0,
         text_svma: range(".text"),
         got_svma: range(".got"),
@@ -238,12 +262,62 @@ mod tests {
         assert_eq!(short("d.rs"), "d.rs");
     }
 
+    /// As a program is loaded at an address: its headers, and a mapping at another place of the file.
+    fn loaded(start: u64, path: &str, inode: u64) -> Vec<Mapping> {
+        let mapping = |offset| Mapping {
+            start: start + offset,
+            end: start + offset + 0x1000,
+            readable: true,
+            executable: offset > 0,
+            offset,
+            inode,
+            path: path.to_owned(),
+        };
+        vec![mapping(0), mapping(0x3000)]
+    }
+
     #[test]
-    fn a_line_of_the_mappings_is_read() {
-        let line = "55d0-55e0 r-xp 00001000 fd:00 123   /usr/bin/a name";
-        let found = mapping(line).unwrap();
-        assert_eq!((found.start, found.end, found.offset, found.path), (0x55d0, 0x55e0, 0x1000, "/usr/bin/a name"));
-        assert!(mapping("55d0-55e0 r-xp 00000000 00:00 0 [vdso]").is_none());
-        assert!(mapping("55d0-55e0 r-xp 00000000 00:00 0").is_none());
+    fn mappings_of_a_file_that_lie_side_by_side_are_one_module() {
+        let nameless = |start| Mapping { offset: 0, ..loaded(start, "", 0).remove(0) };
+        let mappings = [
+            loaded(0x10_000, "/a", 1),
+            vec![nameless(0x14_000)],
+            loaded(0x20_000, "/b", 2),
+            loaded(0x30_000, "[heap]", 0),
+            loaded(0x40_000, "/b", 2),
+            // The same file once more, by somebody who reads it.
+            loaded(0x50_000, "/b", 2),
+        ]
+        .concat();
+        let found: Vec<_> = spans(&mappings).iter().map(|span| (span.first.start, span.end)).collect();
+        assert_eq!(found, [(0x10_000, 0x14_000), (0x20_000, 0x24_000), (0x40_000, 0x44_000), (0x50_000, 0x54_000)]);
+    }
+
+    #[test]
+    fn a_module_is_kept_as_long_as_the_same_file_is_at_the_same_place() {
+        let this = std::env::current_exe().unwrap();
+        let mut modules = Modules::default();
+        let mut update = |mappings: &[Mapping]| {
+            modules.update(mappings, |_| this.clone());
+            let known = modules.known.values().map(|module| {
+                let read = module.sections.eh_frame.clone().expect("a program that can be unwound");
+                (module.mapping.path.clone(), module.end, read)
+            });
+            known.collect::<Vec<_>>()
+        };
+        let first = update(&loaded(0x10_0000, "/a", 1));
+        assert_eq!((first.len(), first[0].0.as_str(), first[0].1), (1, "/a", 0x10_4000));
+        let mut grown = loaded(0x10_0000, "/a", 1);
+        grown[1].end += 0x1000;
+        let again = update(&grown);
+        assert!(Rc::ptr_eq(&first[0].2, &again[0].2), "it is not read again");
+        assert_eq!(again[0].1, 0x10_5000);
+        let replaced = update(&loaded(0x10_0000, "/a", 2));
+        assert!(!Rc::ptr_eq(&first[0].2, &replaced[0].2), "another file of this name");
+        let other = update(&loaded(0x10_0000, "/b", 2));
+        assert_eq!((other.len(), other[0].0.as_str()), (1, "/b"), "after an exec another program is there");
+        let elsewhere = update(&loaded(0x20_0000, "/b", 2));
+        assert_eq!(elsewhere.len(), 1, "and nothing where it was before");
+        assert_eq!(update(&[]).len(), 0);
     }
 }

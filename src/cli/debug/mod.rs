@@ -38,7 +38,7 @@ use super::arguments::{Attach, Debug, DebugSettings};
 use super::{FAILED, Failure};
 use crate::debugger::ptrace::{Debugger, DebuggerError, Options, TargetError};
 use crate::sync::AtomicBool;
-use prompt::{Prompt, Typed, print};
+use prompt::{LineEditor, Prompt, Typed, print};
 use session::{Flow, Origin, Session, mode_of};
 
 /// How long the target is served before somebody looks whether there is a new line; a new line does not wait for it.
@@ -93,7 +93,7 @@ fn check_architecture(program: &Path) -> anyhow::Result<()> {
 
 /// Where commands come from.
 enum Input {
-    Terminal,
+    Terminal(Box<LineEditor>),
     /// Lines, and what their source is called.
     Lines(String, Box<dyn BufRead + Send>),
 }
@@ -107,7 +107,7 @@ impl Input {
                     .map_err(|error| Failure::Usage(format!("{name}: {error}; give the path of a script")))?;
                 Ok(Self::Lines(name, Box::new(io::BufReader::new(file))))
             }
-            None if io::stdin().is_terminal() => Ok(Self::Terminal),
+            None if io::stdin().is_terminal() => Ok(Self::Terminal(Box::new(LineEditor::new()?))),
             _ => Ok(Self::Lines("standard input".to_owned(), Box::new(io::BufReader::new(io::stdin())))),
         }
     }
@@ -115,36 +115,44 @@ impl Input {
 
 fn converse(debugger: Debugger, origin: Origin, input: Input, settings: &DebugSettings) -> Result<u8, Failure> {
     let interrupted = Arc::new(AtomicBool::new(false));
-    match input {
-        Input::Terminal => {
-            // During a command that waits, Ctrl-C ends the wait; at the prompt it is a key.
-            signal_hook::flag::register(SIGINT, Arc::clone(&interrupted)).context("a handler for SIGINT")?;
-            let terminal = Terminal::open(&debugger)?;
-            let say = terminal.say();
-            let mut session = Session::new(debugger, origin, say, interrupted);
-            terminal.converse(&mut session)?;
-            session.end();
-            Ok(0)
+    let mut session = Session::new(debugger, origin, Box::new(|text| print(text)), Arc::clone(&interrupted));
+    let outcome = match input {
+        Input::Terminal(editor) => at_a_prompt(&mut session, *editor, interrupted),
+        Input::Lines(name, lines) => by_lines(&mut session, &name, lines, settings.keep_going),
+    };
+    // Whatever has gone wrong: what was started here does not outlive it.
+    session.end();
+    outcome
+}
+
+fn at_a_prompt(session: &mut Session, editor: LineEditor, interrupted: Arc<AtomicBool>) -> Result<u8, Failure> {
+    // During a command that waits, Ctrl-C ends the wait; at the prompt it is a key.
+    signal_hook::flag::register(SIGINT, interrupted).context("a handler for SIGINT")?;
+    let terminal = Terminal::open(&session.debugger, editor)?;
+    session.tell_by(terminal.say());
+    terminal.converse(session)?;
+    Ok(0)
+}
+
+fn by_lines(
+    session: &mut Session,
+    name: &str,
+    lines: Box<dyn BufRead + Send>,
+    keep_going: bool,
+) -> Result<u8, Failure> {
+    let waker = session.debugger.waker();
+    let (send, lines_read) = channel();
+    thread::Builder::new().name("script".to_owned()).spawn(move || {
+        for line in lines.lines() {
+            if send.send(line).is_err() {
+                return;
+            }
+            waker.wake();
         }
-        Input::Lines(name, lines) => {
-            let waker = debugger.waker();
-            let mut session = Session::new(debugger, origin, Box::new(|text| print(text)), interrupted);
-            let (send, lines_read) = channel();
-            thread::Builder::new().name("script".to_owned()).spawn(move || {
-                for line in lines.lines() {
-                    if send.send(line).is_err() {
-                        return;
-                    }
-                    waker.wake();
-                }
-                drop(send);
-                waker.wake();
-            })?;
-            let code = follow(&mut session, &name, &lines_read, settings.keep_going);
-            session.end();
-            code
-        }
-    }
+        drop(send);
+        waker.wake();
+    })?;
+    follow(session, name, &lines_read, keep_going)
 }
 
 /// Does what the lines say, one after the other.
@@ -208,8 +216,8 @@ enum Typing {
 }
 
 impl Terminal {
-    fn open(debugger: &Debugger) -> anyhow::Result<Self> {
-        let prompt = Rc::new(Prompt::start(debugger.waker())?);
+    fn open(debugger: &Debugger, editor: LineEditor) -> anyhow::Result<Self> {
+        let prompt = Rc::new(Prompt::start(editor, debugger.waker())?);
         Ok(Self { prompt, typing: Rc::new(Cell::new(Typing::NotNow)) })
     }
 

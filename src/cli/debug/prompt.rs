@@ -42,6 +42,22 @@ impl LastLine {
     }
 }
 
+/// What lines are typed into. There before any process is started or stopped: a terminal that is of no use has cost nothing then.
+pub(super) struct LineEditor {
+    editor: Editor<Words, DefaultHistory>,
+    last_line: LastLine,
+}
+
+impl LineEditor {
+    /// For the terminal of this process.
+    pub(super) fn new() -> anyhow::Result<Self> {
+        let last_line = LastLine::default();
+        let mut editor = Editor::new().context("the terminal can't be used for a prompt; --script FILE needs none")?;
+        editor.set_helper(Some(Words(last_line.clone())));
+        Ok(Self { editor, last_line })
+    }
+}
+
 /// The thread with the terminal: it reads a line for each prompt that it is sent.
 pub(super) struct Prompt {
     pub(super) ready: Sender<String>,
@@ -51,11 +67,8 @@ pub(super) struct Prompt {
 
 impl Prompt {
     /// Starts the thread.
-    pub(super) fn start(waker: Waker) -> anyhow::Result<Self> {
-        let last_line = LastLine::default();
-        let mut editor: Editor<Words, DefaultHistory> =
-            Editor::new().context("the terminal can't be used for a prompt; --script FILE needs none")?;
-        editor.set_helper(Some(Words(last_line.clone())));
+    pub(super) fn start(editor: LineEditor, waker: Waker) -> anyhow::Result<Self> {
+        let LineEditor { mut editor, last_line } = editor;
         let (ready, asked) = channel::<String>();
         let (tell, typed) = channel();
         let shown = last_line.clone();

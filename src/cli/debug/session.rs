@@ -73,6 +73,11 @@ impl Session {
         Self { debugger, modules: Modules::default(), origin, holds: PhaseSet::NONE, watches, say, interrupted }
     }
 
+    /// From now on what is told goes there.
+    pub(super) fn tell_by(&mut self, say: Say) {
+        self.say = say;
+    }
+
     pub(super) fn say(&mut self, text: impl Display) {
         (self.say)(&text);
     }
@@ -248,8 +253,10 @@ impl Session {
         }
         self.debugger.freeze(tid)?;
         let answer = question(self);
-        self.debugger.thaw(tid)?;
-        answer
+        let thawed = self.thaw([tid]);
+        let answer = answer?;
+        thawed?;
+        Ok(answer)
     }
 
     /// Stops everyone for the time of a question: an answer about a heap holds as long as nobody changes it.
@@ -257,20 +264,28 @@ impl Session {
         &mut self,
         question: impl FnOnce(&mut Self) -> anyhow::Result<R>,
     ) -> anyhow::Result<R> {
-        let frozen = |session: &mut Self| -> anyhow::Result<BTreeSet<Tid>> {
-            let threads = session.debugger.threads()?;
-            Ok(threads.iter().filter(|thread| thread.frozen).map(|thread| thread.tid).collect())
-        };
-        let before = frozen(self)?;
-        let stopped = self.debugger.stop_all();
-        let answer = match stopped {
+        let before = BTreeSet::from_iter(self.debugger.frozen());
+        let answer = match self.debugger.stop_all() {
             Ok(_) => question(self),
             Err(error) => Err(error.into()),
         };
-        for tid in frozen(self)?.difference(&before) {
-            self.debugger.thaw(*tid)?;
+        let thawed = self.thaw(self.debugger.frozen().into_iter().filter(|tid| !before.contains(tid)));
+        let answer = answer?;
+        thawed?;
+        Ok(answer)
+    }
+
+    /// Lets threads go that stood for a question: every one of them, whatever becomes of another.
+    ///
+    /// # Errors
+    /// The first.
+    fn thaw(&mut self, threads: impl IntoIterator<Item = Tid>) -> Result<(), DebuggerError> {
+        let mut outcome = Ok(());
+        for tid in threads {
+            let thawed = self.debugger.thaw(tid);
+            outcome = outcome.and(thawed.map(drop));
         }
-        answer
+        outcome
     }
 
     /// The number and the collections of each world, and whether one is under way.
@@ -456,5 +471,66 @@ pub(super) fn mode_of(how: super::super::arguments::DebugMode) -> Mode {
     match how {
         super::super::arguments::DebugMode::Full => Mode::Full,
         super::super::arguments::DebugMode::Assisted => Mode::Assisted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::{OsStr, OsString};
+
+    use super::*;
+    use crate::debugger::ptrace::Options;
+
+    /// In the environment of the program that is debugged.
+    const DEBUGGED: &str = "STOPWORLD_DEBUGGED_BY_A_SESSION";
+
+    /// Not a test by itself: a program with a world.
+    #[test]
+    fn the_program_of_a_session() {
+        if std::env::var_os(DEBUGGED).is_none() {
+            return;
+        }
+        let world = crate::World::builder().heap_limit(8 << 20).build().unwrap();
+        // SAFETY: this thread keeps no reference.
+        let m = unsafe { world.attach("main") }.unwrap();
+        m.blocking(|| std::thread::sleep(Duration::from_secs(120)));
+    }
+
+    fn session() -> Session {
+        let this = module_path!().split_once("::").unwrap().1;
+        let environment: OsString = format!("{DEBUGGED}=1").into();
+        let test = format!("{this}::the_program_of_a_session");
+        let arguments = [environment, std::env::current_exe().unwrap().into(), "--exact".into(), test.into()];
+        let debugger = Debugger::launch(OsStr::new("/usr/bin/env"), &arguments, Options::default()).unwrap();
+        let mut session = Session::new(debugger, Origin::Launched, Box::new(|_| {}), Arc::default());
+        session.debugger.cont_all().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while session.debugger.worlds().unwrap().is_empty() {
+            session.serve(LOOK).unwrap();
+            assert!(Instant::now() < deadline, "{:?}", session.debugger.state());
+        }
+        session
+    }
+
+    /// Who was stopped for a question does not stay so because the question has found the target's lists damaged.
+    #[test]
+    fn all_go_on_after_a_question_whatever_became_of_it() {
+        let mut session = session();
+        let mut undo = None;
+        let answer: anyhow::Result<()> = session.all_standing(|session| {
+            assert!(!session.debugger.frozen().is_empty());
+            let world = session.debugger.worlds()?[0].address;
+            let mut link = [0; 8];
+            session.debugger.read(world, &mut link)?;
+            session.debugger.write(world, &[0x55; 8])?;
+            undo = Some((world, link));
+            Err(session.debugger.threads().expect_err("a damaged list").into())
+        });
+        answer.expect_err("a damaged list");
+        assert_eq!(session.debugger.frozen(), []);
+        let (world, link) = undo.expect("the question was asked");
+        session.debugger.write(world, &link).unwrap();
+        assert!(session.debugger.threads().unwrap().iter().all(|thread| !thread.frozen));
+        session.end();
     }
 }

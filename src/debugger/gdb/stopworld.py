@@ -91,7 +91,7 @@ def find_contracts():
             troubles.append(trouble)
     if troubles and not found:
         raise troubles[0]
-    return [contract for contract in found if contract.is_relocated]
+    return found
 
 
 # ---- registers of a thread that stands
@@ -182,8 +182,10 @@ class Session:
         self.who = 0
         self.looked = False
         self.bootstrap = None
+        self.start = None
         self.full_stop = None
         self.stopped_fully = set()
+        self.locking = None
         self.notifications = self.served = self.stops = 0
         self.complained = set()
 
@@ -202,8 +204,11 @@ class Session:
     def look(self):
         """Looks for the library, if that was not done since the last module came."""
         if not self.looked and connection() is not None:
-            self.contracts = find_contracts()
+            found = find_contracts()
+            self.contracts = [contract for contract in found if contract.is_relocated]
             self.looked = bool(self.contracts)
+            if found and not self.contracts and self.start is None and is_native():
+                self.start = Start.of(self.pid)
 
     def found(self):
         if connection() is None:
@@ -260,10 +265,10 @@ class Session:
             self.bootstrap = [FirstNotification(contract) for contract in self.contracts]
 
     def drop_bootstrap(self):
-        for breakpoint in self.bootstrap or []:
-            if breakpoint.is_valid():
+        for breakpoint in (self.bootstrap or []) + [self.start]:
+            if breakpoint is not None and breakpoint.is_valid():
                 breakpoint.delete()
-        self.bootstrap = None
+        self.bootstrap = self.start = None
 
     def first_notification(self):
         """The signals are chosen now: goes over to them."""
@@ -328,17 +333,37 @@ class Session:
     # ---- the full contract
 
     def perform(self):
-        """gdb has stopped all threads for this. Afterwards only the collecting one goes on, or all do."""
+        """gdb has stopped all threads for this. Afterwards only the collecting one goes on, or all do. Whether somebody waited for it."""
         contract, request = self.full_stop
         self.full_stop = None
-        if request.event == START_WORLD:
-            gdb.execute("set scheduler-locking " + self.locking)
-        else:
-            self.stops += 1
-            self.served += contract.serve_all(request, registers_of)
+        try:
+            if request.event == START_WORLD:
+                self.let_all_run()
+            else:
+                self.stops += 1
+                self.served += contract.serve_all(request, registers_of)
+                self.let_only_one_run()
+            contract.acknowledge(request)
+            return True
+        except (Trouble, gdb.error) as trouble:
+            # What is not acknowledged the collector does without gdb. While gdb stopped the threads the process may have become
+            # another program, or come to its end: then nobody waits for an answer.
+            self.let_all_run()
+            there = self.is_in_control()
+            if there:
+                self.complain(trouble)
+            return there
+
+    def let_only_one_run(self):
+        if self.locking is None:
             self.locking = gdb.parameter("scheduler-locking")
-            gdb.execute("set scheduler-locking on")
-        contract.acknowledge(request)
+        gdb.execute("set scheduler-locking on", to_string=True)
+
+    def let_all_run(self):
+        """As it was before the stop, whatever became of that."""
+        if self.locking is not None:
+            gdb.execute("set scheduler-locking " + self.locking, to_string=True)
+            self.locking = None
 
 
 SESSIONS = {}
@@ -348,11 +373,43 @@ def after_stop():
     """What gdb does when it has stopped for a notification."""
     session = Session.current()
     goes_on = session.full_stop is not None
-    gdb.set_convenience_variable("_stopworld_goes_on", int(goes_on))
     if goes_on:
-        session.perform()
+        if not session.perform() and an_exec_ended_threads():
+            gdb.post_event(attach_anew)
+            goes_on = False
     else:
         gdb.execute("frame")
+    gdb.set_convenience_variable("_stopworld_goes_on", int(goes_on))
+
+
+def an_exec_ended_threads():
+    """Whether threads that gdb has just stopped are gone while the process lives on."""
+    pid = gdb.selected_inferior().pid
+    tids = [thread.ptid[1] for thread in gdb.selected_inferior().threads()]
+    try:
+        with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as stat:
+            lives = stat.read().rpartition(")")[2].split()[0] not in "ZX"
+        return lives and not all(os.path.exists("/proc/%d/task/%d" % (pid, tid)) for tid in tids)
+    except OSError:
+        return False
+
+
+def attach_anew():
+    """Goes on with a process that became another program while gdb stopped its threads.
+
+    gdb 13 keeps the threads that the exec ended in a list of its own, for ever: it misses the next stop, and crashes when it
+    detaches later. Now, before it has taken note of the exec, it still detaches well.
+    """
+    pid = gdb.selected_inferior().pid
+
+    def attached(_event):
+        gdb.events.stop.disconnect(attached)
+        gdb.post_event(lambda: gdb.execute("continue &"))
+
+    gdb.execute("detach")
+    say("process %d became another program while gdb stopped it: attaching to it anew" % pid)
+    gdb.events.stop.connect(attached)
+    gdb.execute("attach %d" % pid)
 
 
 def signal_name(number):
@@ -460,6 +517,27 @@ class FirstNotification(gdb.Breakpoint):
             return False
 
 
+class Start(gdb.Breakpoint):
+    """Where the dynamic linker jumps when all is relocated. A gdb that attaches before may hear of no module afterwards."""
+
+    @classmethod
+    def of(cls, pid):
+        try:
+            with open("/proc/%d/auxv" % pid, "rb") as auxv:
+                entries = dict(struct.iter_unpack("<QQ", auxv.read()))
+            return cls("*%#x" % entries[AT_ENTRY], internal=True)
+        except (OSError, KeyError, gdb.error):
+            return None
+
+    def stop(self):
+        self.enabled = False
+        look_again()
+        return False
+
+
+AT_ENTRY = 9
+
+
 # ---- when to look: a program begins, a module comes, gdb stops
 
 def look_again(_event=None):
@@ -507,6 +585,7 @@ def exited(_event):
     STEPPING.end()
     session = SESSIONS.get(gdb.selected_inferior().num)
     if session is not None:
+        session.drop_bootstrap()
         session.pid, session.attached = None, False
 
 

@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use crate::collector::Collector;
 use crate::heap::Heap;
 use crate::heap::blocks::{BlockIndex, Cell};
-use crate::heap::layout::{BLOCK_BYTES, FIRST_CELL, HEADER_BYTES, cells_per_block};
+use crate::heap::layout::{BLOCK_BYTES, CELL_BYTES, FIRST_CELL, HEADER_BYTES, cells_per_block};
 use crate::heap::pointer::ARRAY_HEAD_BYTES;
 use crate::heap::trace::{Shape, TypeInfo};
 use crate::os::memory;
@@ -122,19 +122,32 @@ impl<'a> View<'a> {
 
     /// The object in a cell.
     pub(super) fn object_in(&self, cell: Cell) -> Option<Object> {
-        if cell.block as usize >= self.blocks() || !self.heap.is_alive(cell) {
+        if cell.block as usize >= self.blocks() || !self.is_possible(cell) || !self.heap.is_alive(cell) {
             return None;
         }
         let info = self.type_of(cell.header_word())?;
         Some(Object { info, cell, room: self.room(cell) })
     }
 
-    /// Bytes behind the header of a cell.
-    pub(super) fn room(&self, cell: Cell) -> usize {
+    /// Whether a block can be cut so that this is one of its cells: then the cell is aligned and lies in its block, and its index has
+    /// a mark, and a place among those of the block's objects. A damaged word cuts otherwise.
+    fn is_possible(&self, cell: Cell) -> bool {
         let word = self.heap.blocks.word(cell.block);
+        let (bytes, index) = (word.cell_bytes(), cell.index as usize);
         match word.is_large_head() {
-            true => self.heap.blocks.info(cell.block).tail.large_bytes.load(Relaxed),
-            false => word.cell_bytes().saturating_sub(HEADER_BYTES),
+            true => index == 0,
+            false => is_size_of_cells(bytes) && index < cells_per_block(bytes),
+        }
+    }
+
+    /// Bytes behind the header of a cell, as far as there is memory.
+    pub(super) fn room(&self, cell: Cell) -> usize {
+        let blocks = &self.heap.blocks;
+        let word = blocks.word(cell.block);
+        let memory = (blocks.base() + self.blocks() * BLOCK_BYTES).saturating_sub(cell.payload());
+        match word.is_large_head() {
+            true => blocks.info(cell.block).tail.large_bytes.load(Relaxed).min(memory),
+            false => word.cell_bytes().saturating_sub(HEADER_BYTES).min(memory),
         }
     }
 
@@ -171,7 +184,7 @@ impl<'a> View<'a> {
             if !word.has_objects() {
                 continue;
             }
-            let cells = if word.is_large_head() { 1 } else { cells_per_block(word.cell_bytes().max(HEADER_BYTES)) };
+            let cells = if word.is_large_head() { 1 } else { cells_per_block(word.cell_bytes().max(CELL_BYTES[0])) };
             for index in 0..cells as u32 {
                 let header = blocks.start(block) + FIRST_CELL + index as usize * word.cell_bytes();
                 if let Some(object) = self.object_in(Cell { header, block, index }) {
@@ -208,7 +221,7 @@ impl<'a> View<'a> {
     /// Calls `visit` with the address and the value of each word of a range, as far as it can be read.
     pub(super) fn for_each_word(&self, low: usize, high: usize, mut visit: impl FnMut(usize, usize)) {
         const WORD: usize = size_of::<usize>();
-        let mut at = low.next_multiple_of(WORD);
+        let mut at = low.saturating_add(WORD - 1) / WORD * WORD;
         let mut holes = 0;
         let mut piece = [0_u8; PIECE_BYTES];
         while at.saturating_add(WORD) <= high && holes < MOST_HOLES {
@@ -228,6 +241,11 @@ impl<'a> View<'a> {
             }
         }
     }
+}
+
+/// Whether a block may be cut into cells of so many bytes.
+fn is_size_of_cells(bytes: usize) -> bool {
+    bytes >= CELL_BYTES[0] && bytes.is_multiple_of(size_of::<usize>())
 }
 
 /// Reads without care, where the system allows nothing else.

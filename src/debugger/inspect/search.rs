@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use super::objects::{Object, View};
 use super::{Refusal, Step, StepKind};
 use crate::collector::cache_of;
-use crate::heap::layout::{BINS, CELL_BYTES, CLASSES, MARKS_PER_BLOCK};
+use crate::heap::layout::MARKS_PER_BLOCK;
 use crate::os::memory::Reservation;
 use crate::os::preserving_errno;
 use crate::world::stacks::{self, FoundIn};
@@ -21,11 +21,11 @@ const ROOT: usize = 1;
 
 /// A word outside the heap that keeps an object.
 #[derive(Clone, Copy)]
-struct Root {
-    kind: StepKind,
-    tid: i32,
-    slot: usize,
-    word: usize,
+pub(super) struct Root {
+    pub(super) kind: StepKind,
+    pub(super) tid: i32,
+    pub(super) slot: usize,
+    pub(super) word: usize,
 }
 
 /// A shortest way from a root to `target`; the number of steps, of which `write` gets each with its index. 0: there is none.
@@ -34,7 +34,7 @@ pub(super) fn way_to(target: Object, view: &View<'_>, mut write: impl FnMut(usiz
     if !search.run(target) {
         return Ok(0);
     }
-    let steps = search.length(target);
+    let steps = search.length(target).ok_or(Refusal::Changed)?;
     let mut object = target;
     for index in (0..steps).rev() {
         let step = match search.parent(object) {
@@ -153,16 +153,17 @@ impl<'v, 'a> Search<'v, 'a> {
         None
     }
 
-    /// Objects on the way to this one, which was reached, itself included.
-    fn length(&self, target: Object) -> usize {
-        let mut steps = 1;
+    /// Objects on the way to this one, which was reached, itself included. None if what led to one of them is not there any more: then
+    /// its place may be another's, and the way go round in a circle.
+    fn length(&self, target: Object) -> Option<usize> {
         let mut at = target;
-        while let Some(parent) = Some(self.parent(at)).filter(|parent| *parent != ROOT) {
-            let Some(parent) = self.view.object_at(parent) else { break };
-            at = parent;
-            steps += 1;
+        for steps in 1..=self.end {
+            match self.parent(at) {
+                ROOT => return Some(steps),
+                parent => at = self.view.object_at(parent)?,
+            }
         }
-        steps
+        None
     }
 }
 
@@ -171,7 +172,10 @@ fn place(object: Object) -> usize {
 }
 
 /// Calls `visit` with every root and the object that it keeps, in the order of the collector's own scan.
-fn for_each_root<B>(view: &View<'_>, mut visit: impl FnMut(Root, Object) -> ControlFlow<B>) -> ControlFlow<B> {
+pub(super) fn for_each_root<B>(
+    view: &View<'_>,
+    mut visit: impl FnMut(Root, Object) -> ControlFlow<B>,
+) -> ControlFlow<B> {
     // The walks below know no way to end early; what comes after the end is not visited.
     let mut outcome = ControlFlow::Continue(());
     let mut keeps = |root: Root, object: Option<Object>| {
@@ -216,10 +220,26 @@ fn kind_of(found_in: FoundIn) -> StepKind {
 /// The cells that a thread may have been building when it was stopped (`.stop.mid-alloc`).
 fn half_built(record: &ThreadStopInfo, mut scan: impl FnMut(usize, usize)) {
     let Some(cache) = cache_of(record) else { return };
-    for bin in (0..BINS).filter(|&bin| cache.block(bin).is_some()) {
-        let cell = cache.building(bin);
-        if cell != 0 {
-            scan(cell, cell + CELL_BYTES[bin % CLASSES]);
-        }
+    cache.half_built().for_each(|(cell, bytes)| scan(cell, cell.saturating_add(bytes)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{built, view, world};
+    use super::*;
+
+    /// As it can become where other threads run, and cells get to other places in their blocks.
+    #[test]
+    fn a_way_that_goes_round_in_a_circle_is_none() {
+        let world = world();
+        let addresses = built(&world, |m| [1, 2, 3_u64].map(|number| m.alloc(number).unwrap().addr()));
+        let view = view(world.collector());
+        let [first, second, other] = addresses.map(|address| view.object_at(address).unwrap());
+        let mut search = Search::new(&view).unwrap();
+        assert!(search.reach(first, second.payload(), other).is_continue());
+        assert!(search.reach(second, first.payload(), other).is_continue());
+        assert!(search.reach(other, ROOT, other).is_break());
+        assert_eq!(search.length(other), Some(1));
+        assert_eq!(search.length(first), None);
     }
 }

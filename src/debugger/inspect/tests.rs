@@ -34,12 +34,12 @@ unsafe impl crate::Word for Tagged {
 
 type Words = Array<GcCell<Tagged>>;
 
-fn world() -> World {
+pub(super) fn world() -> World {
     World::builder().heap_limit(64 << 20).markers(1).build().unwrap()
 }
 
 /// Runs `build` on a mutator that has detached when this returns: nothing is on a stack then.
-fn built<R: Send + 'static>(world: &World, build: impl FnOnce(&Mutator) -> R + Send + 'static) -> R {
+pub(super) fn built<R: Send + 'static>(world: &World, build: impl FnOnce(&Mutator) -> R + Send + 'static) -> R {
     // SAFETY: every `Gc` is a local variable or in a collected object.
     unsafe { world.spawn("builder", build) }.unwrap().join().unwrap()
 }
@@ -48,7 +48,7 @@ fn pair(m: &Mutator, head: Option<Gc<Pair>>, tail: Option<Gc<Pair>>) -> Gc<Pair>
     m.alloc(Pair { head: GcCell::new(head), tail: GcCell::new(tail), key: 7 }).unwrap()
 }
 
-fn view(collector: &Collector) -> View<'_> {
+pub(super) fn view(collector: &Collector) -> View<'_> {
     View::of(collector)
 }
 
@@ -166,6 +166,21 @@ fn a_header_that_is_no_type_makes_no_object_and_no_fault(#[case] header: usize) 
     drop(root);
 }
 
+/// No collected type asks for so much: the place of its size among the classes is not looked for.
+#[test]
+fn a_type_with_an_alignment_that_no_type_has_is_described_all_the_same() {
+    let world = world();
+    let number = built(&world, |m| m.alloc(5_u64).unwrap().addr());
+    let info = Box::leak(Box::new(TypeInfo::of_described("damaged", 8, 1 << 40, Shape::Leaf)));
+    // SAFETY: the header of a live object, put back below; nobody else looks.
+    let word = unsafe { &*((number - HEADER_BYTES) as *const AtomicUsize) };
+    let sound = word.swap(std::ptr::from_ref(info) as usize, Ordering::Relaxed);
+    let (found, facts) = describe_in(&view(world.collector()), number);
+    word.store(sound, Ordering::Relaxed);
+    assert!(found);
+    assert_eq!((facts.base, facts.bytes, facts.flags), (number, 8, LEAF));
+}
+
 /// A length that is not to be believed.
 #[test]
 fn an_array_is_no_longer_than_its_cell() {
@@ -181,6 +196,52 @@ fn an_array_is_no_longer_than_its_cell() {
     let facts = describe_in(&view(world.collector()), array).1;
     assert_eq!((facts.length, facts.fields, facts.bytes), (3, 3, 32));
     length.store(3, Ordering::Relaxed);
+}
+
+/// A word of the block table that is not to be believed: the block is cut into cells that no block is cut into.
+#[rstest]
+#[case::across_words(12)]
+#[case::smaller_than_any(8)]
+#[case::bytes(1)]
+#[case::larger_than_a_block(40_000)]
+fn cells_that_no_block_has_make_no_object_and_no_fault(#[case] cell_bytes: usize) {
+    let world = world();
+    let pairs = built(&world, |m| (0..400).map(|_| pair(m, None, None).addr()).collect::<Vec<_>>());
+    let collector = world.collector();
+    let blocks = &collector.heap.blocks;
+    let block = ((pairs[0] - blocks.base()) / BLOCK_BYTES) as u32;
+    assert_eq!(pairs.last().unwrap() / BLOCK_BYTES, pairs[0] / BLOCK_BYTES, "more than half of the block");
+    blocks.set_cells(block, cell_bytes);
+    let start = blocks.start(block);
+    let v = view(collector);
+    for address in start..start + BLOCK_BYTES {
+        assert!(!describe_in(&v, address).0, "{address:#x}");
+    }
+    let counted = v.for_each_object(|object| ControlFlow::Break(object.cell));
+    blocks.set_cells(block, 32);
+    assert_eq!(counted, ControlFlow::Continue(()));
+    assert!(describe_in(&v, pairs[0]).0);
+}
+
+/// A large object's size that is not to be believed, and its array's length.
+#[test]
+fn a_large_object_is_no_larger_than_the_heap() {
+    let world = world();
+    let array = built(&world, |m| m.alloc_array(5000, |_| GcCell::new(None::<Gc<Pair>>)).unwrap().addr());
+    let collector = world.collector();
+    let v = view(collector);
+    let object = v.object_at(array).unwrap();
+    let size = &collector.heap.blocks.info(object.cell.block).tail.large_bytes;
+    // SAFETY: the length of a live array; nobody looks at it but these questions.
+    let length = unsafe { &*(array as *const AtomicUsize) };
+    for damaged in [1 << 30, usize::MAX] {
+        let sound = (size.swap(damaged, Ordering::Relaxed), length.swap(usize::MAX, Ordering::Relaxed));
+        let (found, facts) = describe_in(&v, array + 5);
+        let last = fields_in(&v, v.object_at(array).unwrap(), |_, _| {});
+        size.store(sound.0, Ordering::Relaxed);
+        length.store(sound.1, Ordering::Relaxed);
+        assert!(found && facts.bytes <= CHUNK_BYTES && last <= CHUNK_BYTES / 8, "{facts:x?}, {last} fields");
+    }
 }
 
 /// Objects by number, and each word of each: which object it leads to, or what else it holds.
@@ -403,7 +464,7 @@ fn a_way_begins_at_an_object_that_is_being_built() {
     let world = world();
     let collector = world.collector();
     let target = built(&world, |m| !pair(m, None, None).addr());
-    let seen = std::sync::Mutex::new((Vec::new(), 0));
+    let seen = std::sync::Mutex::new(None);
     // SAFETY: every `Gc` is a local variable.
     let m = unsafe { world.attach("builder") }.unwrap();
     crate::testing::alloc_with_a_pause::<Pair>(
@@ -412,29 +473,30 @@ fn a_way_begins_at_an_object_that_is_being_built() {
         |place| unsafe { place.cast::<usize>().write(!target) },
         || {
             let v = view(collector);
-            let cursor = collector::cursor_of(collector);
-            let mut kinds = Vec::new();
-            for step in way_to(collector, !target) {
-                kinds.push(step.kind);
-            }
-            *seen.lock().unwrap() = (kinds, describe_in(&v, cursor).1.flags);
+            let cell = half_built_cell(collector);
+            // The stack of this thread may keep the object, too: of all roots, those that are of this kind.
+            let mut kept_by = Vec::new();
+            let _ = search::for_each_root(&v, |root, object| {
+                if object.payload() == !target && root.kind == StepKind::HalfBuilt {
+                    kept_by.push((root.tid, root.slot, root.word));
+                }
+                ControlFlow::<()>::Continue(())
+            });
+            let begins = way_to(collector, !target)[0].kind;
+            *seen.lock().unwrap() = Some((cell, kept_by, begins, describe_in(&v, cell).1.flags));
         },
     )
     .unwrap();
-    let (kinds, flags) = seen.into_inner().unwrap();
-    assert!(kinds[0] == StepKind::HalfBuilt as u32 || kinds[0] == StepKind::Stack as u32);
+    let (cell, kept_by, begins, flags) = seen.into_inner().unwrap().expect("the pause");
+    assert_eq!(kept_by, [(m.tid().0, cell + HEADER_BYTES, !target)], "its first word");
+    assert!(begins == StepKind::HalfBuilt as u32 || begins == StepKind::Stack as u32);
     assert_eq!(flags & HALF_BUILT, HALF_BUILT);
 }
 
-/// Finds the cell that a thread is about to give out.
-mod collector {
-    use crate::collector::{Collector, cache_of};
-    use crate::heap::layout::BINS;
-
-    pub(super) fn cursor_of(collector: &Collector) -> usize {
-        let cache = cache_of(super::record_of(collector)).expect("a thread that allocates");
-        (0..BINS).map(|bin| cache.building(bin)).find(|cursor| *cursor != 0).expect("it allocates")
-    }
+/// The cell that the only thread is about to give out.
+fn half_built_cell(collector: &Collector) -> usize {
+    let cache = crate::collector::cache_of(record_of(collector)).expect("a thread that allocates");
+    cache.half_built().next().expect("it allocates").0
 }
 
 /// As a debugger calls them: by the descriptor, with addresses.
@@ -484,8 +546,9 @@ fn a_debugger_gets_its_answers_through_the_descriptor() {
     assert_eq!(call(calls.describe, head, &raw mut facts as usize, 0), refused(Refusal::NoWorld));
 }
 
-/// All questions, while threads allocate and collect as fast as they can. What is answered is out of date at once; that
-/// there is an answer, and that nobody is disturbed, is the claim.
+/// All questions, while threads allocate and collect as fast as they can: each moment is one at which a debugger may have stopped them
+/// all. Nobody detaches meanwhile, as nobody does who stands. What is answered is out of date at once; that there is an
+/// answer, and that nobody is disturbed, is the claim.
 #[test]
 fn questions_that_come_at_any_moment_are_answered() {
     let world = World::builder().heap_limit(64 << 20).initial_heap(1 << 20).build().unwrap();
@@ -565,6 +628,32 @@ fn a_collection_that_is_asked_for_comes_by_the_finalizer_thread_where_nobody_all
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
     while world.totals().collections == 0 {
         assert!(std::time::Instant::now() < deadline, "nobody collected for 30 s");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+/// The second request comes when the first one's collection is over, and its thread has not come back to its loop yet.
+#[test]
+fn a_collection_that_is_asked_for_during_another_comes_too() {
+    let published = std::sync::Arc::new(AtomicUsize::new(0));
+    let asked = std::sync::Arc::clone(&published);
+    let again = move |report: &crate::CollectionReport| {
+        if report.number == 1 {
+            // SAFETY: the world is there as long as it collects.
+            let woken = unsafe { request_collection(asked.load(Ordering::Relaxed), 0, 0, 0) };
+            assert_eq!(woken, 1);
+        }
+    };
+    let world = World::builder().heap_limit(64 << 20).markers(1).on_collection(again).build().unwrap();
+    built(&world, |m| {
+        m.alloc(Leaf(String::from("it has a finalizer, so the thread runs"))).unwrap();
+    });
+    let collector = world.collector();
+    published.store(std::ptr::from_ref(collector.threads.published()) as usize, Ordering::Relaxed);
+    assert!(request_in(collector));
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while world.totals().collections < 2 {
+        assert!(std::time::Instant::now() < deadline, "the second request was lost");
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }

@@ -18,6 +18,10 @@
 //! At any moment. A stop of the world that is under way is let come to its end; if it does not in time, the threads are left as a dead
 //! debugger would leave them, but in order: in `park`, where they wait for the end of the collection, each seizure ended by a request
 //! and no signal sent. A notification that nobody has served is not acknowledged, and the collector goes on by itself.
+//!
+//! The kernel lets a thread go by request only where it stands. One that does not stand (it is about to end, is in uninterruptible
+//! sleep, or was born in the last moment) is waited for, let go as soon as it does, and named if that takes too long: then it is still ours,
+//! and is let go by another try.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ffi::{CString, OsStr, OsString};
@@ -26,15 +30,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use super::core::{Crowd, Debugger};
+use super::core::{Crowd, Debugger, new_number};
 use super::death::{Death, Step};
 use super::error::{DebuggerError, system};
 use super::event::{PhaseSet, Statistics};
 use super::memory::Memory;
-use super::sys::{self, Alarm, Patience, Report, Waited};
+use super::sys::{self, Alarm, Ends, Patience, Report, Waited};
 use super::tracee::{Stop, Tracee};
-use super::{Options, TargetState, proc};
-use crate::sync::{AtomicU32, Ordering};
+use super::{Options, Silence, TargetState, proc};
+use crate::os::Tid;
 
 /// A list of threads that changes more often than this is not attached to.
 const MOST_PASSES: usize = 1000;
@@ -63,7 +67,8 @@ impl Debugger {
         let mut debugger = Self::new(pid, options, memory, alarm);
         debugger.is_others_child = proc::parent(pid) == std::process::id() as i32;
         if let Err(error) = debugger.seize_all() {
-            debugger.let_all_go_for_good();
+            // Who can't be let go now, is when the debugger is dropped, or with our end.
+            let _ = debugger.leave();
             return Err(error);
         }
         debugger.death.reached(Step::Attached);
@@ -100,7 +105,7 @@ impl Debugger {
         debugger.tracees.insert(pid, Tracee::new(Stop::Running));
         child.go().map_err(refused)?;
         loop {
-            match sys::wait(pid, Patience::Sleep) {
+            match sys::wait(pid, Patience::Sleep, Ends::Taken) {
                 Waited::Reported(_, Report::Exec) => break,
                 Waited::Reported(_, report) if report.is_end() => {
                     debugger.state = TargetState::Exited(127);
@@ -181,15 +186,8 @@ impl Debugger {
                 break;
             }
         }
-        let dead_leader = !self.tracees.contains_key(&self.pid);
-        if self.tracees.is_empty() {
-            return Err(DebuggerError::NoProcess(self.pid));
-        }
-        if dead_leader {
-            // Its end comes with the last thread's, and it can't be seized any more.
-            self.is_others_child = proc::parent(self.pid) == std::process::id() as i32;
-        }
-        Ok(())
+        // A leader that has ended is not among them: its end comes with the last thread's.
+        if self.tracees.is_empty() { Err(DebuggerError::NoProcess(self.pid)) } else { Ok(()) }
     }
 
     /// Lets all go that nobody holds.
@@ -206,24 +204,28 @@ impl Debugger {
     /// Lets the process go its own way, at any moment. Nobody is left stopped; what the user held runs.
     ///
     /// # Errors
-    /// There is nothing to let go. What the kernel refuses on the way is not an error: it refuses to let go what is gone.
+    /// There is nothing to let go. A thread does not stand in time, and so can't be let go: it is debugged on, and can be let go later.
+    /// What else the kernel refuses on the way is not an error: it refuses to let go what is gone.
     pub fn detach(&mut self) -> Result<(), DebuggerError> {
         self.must_be_alive()?;
         self.death.reached(Step::Detaching);
         self.hold_at = PhaseSet::NONE;
         self.release_user_holds();
+        // What can't be served is not acknowledged: the collector does without us, as it does in any case from now on.
+        let _ = self.let_stops_end();
+        self.must_be_alive()?;
+        self.leave()
+    }
+
+    fn let_stops_end(&mut self) -> Result<(), DebuggerError> {
         let until = Instant::now() + END_WITHIN;
         let is_busy = |d: &Self| d.stop.is_some() || !d.answered.is_empty();
         while is_busy(self) && self.state == TargetState::Alive && Instant::now() < until {
             self.go_on()?;
-            if !self.take(Patience::Look)? {
-                let ticking = self.alarm.ticking();
-                let _ = sys::peek(Patience::Sleep);
-                drop(ticking);
+            if !self.take()? {
+                self.rest();
             }
         }
-        self.must_be_alive()?;
-        self.leave();
         Ok(())
     }
 
@@ -241,9 +243,9 @@ impl Debugger {
         }
     }
 
-    /// Stops all, takes back what was written, and lets all go for good.
-    fn leave(&mut self) {
-        // A thread that does not stand is let go by the kernel when we end; nothing of ours is in its way.
+    /// Stops all, takes back what was written, and lets all go for good. The error names one that is still ours.
+    fn leave(&mut self) -> Result<(), DebuggerError> {
+        // Who does not stand is waited for once more, when the others are gone; nothing of ours is in its way.
         let _ = self.halt(|_, _| true);
         for library in &self.libraries {
             if self.in_control.contains(&library.descriptor)
@@ -255,11 +257,14 @@ impl Debugger {
         for (at, byte) in std::mem::take(&mut self.breakpoints) {
             let _ = self.memory.write(super::Address(at), &[byte]);
         }
-        self.let_all_go_for_good();
+        // Nobody is waited for to take control again.
+        self.silent.clear();
+        self.let_all_go_for_good()
     }
 
-    fn let_all_go_for_good(&mut self) {
+    fn let_all_go_for_good(&mut self) -> Result<(), DebuggerError> {
         let collecting = self.stop.take().map(|stop| stop.collecting);
+        self.answered.clear();
         let mut tracees = std::mem::take(&mut self.tracees);
         // The collecting thread looks whether it is still traced: it goes last.
         let last = collecting.and_then(|tid| Some((tid, tracees.remove(&tid)?)));
@@ -274,27 +279,61 @@ impl Debugger {
                 left.push(tid);
             }
         }
-        self.see_off(left);
-        if self.state == TargetState::Alive {
-            self.state = TargetState::Detached;
+        let left = self.see_off(left);
+        if self.state != TargetState::Alive {
+            return Ok(());
         }
+        if let Some(&tid) = left.first() {
+            self.tracees.extend(left.into_iter().map(|tid| (tid, Tracee::new(Stop::Running))));
+            return Err(DebuggerError::Silent { tid: Tid(tid), within: END_WITHIN, why: Silence::of(self.pid, tid) });
+        }
+        self.state = TargetState::Detached;
+        Ok(())
     }
 
     /// A thread that is about to end, or was born in the last moment, is still ours: if we did not take note of its end, then the
-    /// process's own end would wait for that as long as we live.
-    fn see_off(&self, mut left: Vec<i32>) {
+    /// process's own end would wait for that as long as we live. And one that runs would stand some day, for nobody. The result are those
+    /// whom neither has happened to in time.
+    fn see_off(&mut self, mut left: Vec<i32>) -> Vec<i32> {
         let born = proc::threads(self.pid).unwrap_or_default();
         left.extend(born.into_iter().filter(|tid| proc::tracer(self.pid, *tid) == self.tracer));
-        // The leader's end is for its parent to hear of.
-        left.retain(|tid| *tid != self.pid);
+        left.sort_unstable();
+        left.dedup();
+        for tid in &left {
+            let _ = sys::interrupt(*tid);
+        }
         let until = Instant::now() + END_WITHIN;
         while !left.is_empty() && Instant::now() < until {
-            left.retain(|&tid| match sys::wait(tid, Patience::Look) {
-                Waited::Reported(_, report) => !report.is_end() && sys::detach(tid, 0).is_err(),
+            let mut born = Vec::new();
+            left.retain(|&tid| match sys::wait(tid, Patience::Look, self.ends_of(tid)) {
+                Waited::Reported(_, report) if report.is_end() => {
+                    if tid == self.pid {
+                        self.ended(report);
+                    }
+                    false
+                }
+                Waited::Reported(_, report) => {
+                    if report == Report::Clone {
+                        born.extend(sys::event_message(tid));
+                    }
+                    sys::detach(tid, self.belongs_to_it(tid, report)).is_err()
+                }
                 Waited::Nothing => true,
                 Waited::Nobody => false,
             });
+            left.append(&mut born);
             std::thread::sleep(Duration::from_micros(200));
+        }
+        left
+    }
+
+    /// The signal with which a thread that has reported this is let go: one of the program's. Notifications and our breakpoints are not.
+    fn belongs_to_it(&self, tid: i32, report: Report) -> i32 {
+        match report {
+            Report::Signal(libc::SIGTRAP) if self.at_breakpoint(tid).is_some() => 0,
+            Report::Signal(signal) if self.libraries.iter().any(|known| known.notify_signal == signal) => 0,
+            Report::Signal(signal) => signal,
+            _ => 0,
         }
     }
 
@@ -314,10 +353,8 @@ impl Debugger {
             if Instant::now() >= until {
                 return Err(DebuggerError::NotKilled(self.pid));
             }
-            if !self.take(Patience::Look)? {
-                let ticking = self.alarm.ticking();
-                let _ = sys::peek(Patience::Sleep);
-                drop(ticking);
+            if !self.take()? {
+                self.rest();
             }
         }
         Ok(())
@@ -328,17 +365,11 @@ impl Debugger {
     }
 }
 
-/// A number that no attachment has had, in this process or in another one that lives.
-fn new_number() -> u32 {
-    static ATTACHMENTS: AtomicU32 = AtomicU32::new(1);
-    // Process ids have 22 bits.
-    std::process::id() & 0x3f_ffff | ATTACHMENTS.fetch_add(1, Ordering::Relaxed) << 22
-}
-
 impl Drop for Debugger {
     fn drop(&mut self) {
-        if self.state == TargetState::Alive && self.detach().is_err() {
-            self.let_all_go_for_good();
+        if self.state == TargetState::Alive {
+            // Who can't be let go, is with our end.
+            let _ = self.detach();
         }
     }
 }

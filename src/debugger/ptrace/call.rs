@@ -18,9 +18,9 @@ use std::time::Instant;
 
 use super::core::Debugger;
 use super::error::{CallError, DebuggerError, system};
-use super::frame::RED_ZONE;
+use super::frame::{RED_ZONE, TRAP_AND_DIRECTION};
 use super::memory::Address;
-use super::sys::{self, General, RawSignalInfo, Report, Ticking, Waited};
+use super::sys::{self, General, Report, SignalInfo, Ticking, Waited};
 use super::tracee::Stop;
 use crate::os::Tid;
 
@@ -51,7 +51,7 @@ struct Aside {
     extended: Vec<u8>,
     blocked: u64,
     stop: Stop,
-    signal: Option<RawSignalInfo>,
+    signal: Option<SignalInfo>,
 }
 
 /// How a call ended.
@@ -126,7 +126,7 @@ impl Debugger {
         }
         let signal = match stop {
             Stop::Signal(_) | Stop::Notification(_) => {
-                Some(sys::raw_signal_info(tid.0).map_err(system("reading a signal's information"))?)
+                Some(sys::signal_info(tid.0).map_err(system("reading a signal's information"))?)
             }
             _ => None,
         };
@@ -150,7 +150,6 @@ impl Debugger {
         arguments: &[u64],
         return_to: Address,
     ) -> Result<Ended, CallError> {
-        const TRAP_AND_DIRECTION: u64 = 0x100 | 0x400;
         let mut registers = aside.general;
         let mut argument = arguments.iter().copied();
         for register in [
@@ -194,7 +193,7 @@ impl Debugger {
         until: Instant,
     ) -> Result<Ended, DebuggerError> {
         loop {
-            match ticking.wait(tid, until) {
+            match ticking.wait(tid, self.ends_of(tid), until) {
                 Waited::Reported(_, Report::Signal(signal)) => {
                     let registers = sys::general(tid).map_err(system("reading registers"))?;
                     if signal == libc::SIGTRAP && registers.rip == return_to.0.wrapping_add(1) {
@@ -221,7 +220,7 @@ impl Debugger {
         sys::interrupt(tid).map_err(system("interrupting a thread"))?;
         let until = Instant::now() + self.options.stop_within;
         loop {
-            match ticking.wait(tid, until) {
+            match ticking.wait(tid, self.ends_of(tid), until) {
                 Waited::Reported(_, Report::Interrupted) => {
                     let mut registers = sys::general(tid).map_err(system("reading registers"))?;
                     registers.rip = return_to.0;

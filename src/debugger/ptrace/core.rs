@@ -14,11 +14,12 @@ use super::error::DebuggerError;
 use super::event::{Event, Passed, PhaseSet, Statistics};
 use super::memory::{Address, Memory};
 use super::stop::FullStop;
-use super::sys::{self, Alarm, Nudge, Patience, Report, Waited};
+use super::sys::{self, Alarm, Ends, Nudge, Patience, Report, Waited};
 use super::target::{Library, TargetError};
 use super::tracee::{Notification, Stop, Tracee};
 use super::{Channel, Mode, Options, TargetState, modules, proc};
 use crate::os::Tid;
+use crate::sync::{AtomicU32, Ordering};
 
 /// A debugger with its one process. See the [module's text](super).
 pub struct Debugger {
@@ -31,8 +32,8 @@ pub struct Debugger {
     pub(super) extended_room: usize,
     pub(super) tracees: BTreeMap<i32, Tracee>,
     pub(super) libraries: Vec<Library>,
-    /// The number in our control words. No two attachments have the same, or a collection that the first has begun might be taken for one
-    /// that the second holds.
+    /// The number in our control words. No two attachments have the same, nor two times in control of one of them, or a collection that the
+    /// first has begun might be taken for one that the second holds.
     pub(super) who: u32,
     /// The thread that is the tracer.
     pub(super) tracer: i32,
@@ -69,6 +70,13 @@ pub(super) enum Crowd {
     Strangers,
 }
 
+/// A number that no time in control has had, of this process or of another one that lives.
+pub(super) fn new_number() -> u32 {
+    static TIMES: AtomicU32 = AtomicU32::new(1);
+    // Process ids have 22 bits.
+    std::process::id() & 0x3f_ffff | TIMES.fetch_add(1, Ordering::Relaxed) << 22
+}
+
 /// How often modules are looked through while no library is known.
 const SEARCH_EVERY: Duration = Duration::from_millis(50);
 
@@ -99,23 +107,28 @@ impl Debugger {
             }
             self.search_again();
             self.serve_waiting()?;
-            if self.take(Patience::Look)? {
+            if self.take()? {
                 continue;
             }
             if self.alarm.was_nudged() || Instant::now() >= until {
                 return Ok(None);
             }
-            if self.crowd == Crowd::Strangers {
-                std::thread::sleep(Duration::from_micros(500));
-                continue;
-            }
-            let ticking = self.alarm.ticking();
-            // What is there now is taken in the next round.
-            let peeked = sys::peek(Patience::Sleep);
-            drop(ticking);
-            if peeked.is_err() {
-                self.nobody_left();
-            }
+            self.rest();
+        }
+    }
+
+    /// Sleeps until somebody may have something to report, and not for long. What it is is taken afterwards.
+    pub(super) fn rest(&mut self) {
+        if self.crowd == Crowd::Strangers {
+            // The kernel would show the stranger at once.
+            std::thread::sleep(Duration::from_micros(500));
+            return;
+        }
+        let ticking = self.alarm.ticking();
+        let peeked = sys::peek(Patience::Sleep);
+        drop(ticking);
+        if peeked.is_err() {
+            self.nobody_left();
         }
     }
 
@@ -125,9 +138,9 @@ impl Debugger {
     }
 
     /// Takes one report and does what it asks for. Says whether there was one.
-    pub(super) fn take(&mut self, patience: Patience) -> Result<bool, DebuggerError> {
+    pub(super) fn take(&mut self) -> Result<bool, DebuggerError> {
         let reporter = match self.crowd {
-            Crowd::OursOnly => match sys::peek(patience) {
+            Crowd::OursOnly => match sys::peek(Patience::Look) {
                 Ok(Some((reporter, end))) => self.is_ours(reporter, end).then_some(reporter),
                 Ok(None) => return Ok(false),
                 Err(_) => {
@@ -140,23 +153,34 @@ impl Debugger {
         let Some(reporter) = reporter else {
             return self.take_of_known();
         };
-        match sys::wait(reporter, Patience::Look) {
+        match sys::wait(reporter, Patience::Look, self.ends_of(reporter)) {
             Waited::Reported(tid, report) => self.handle(tid, report).map(|()| true),
             Waited::Nothing | Waited::Nobody => Ok(false),
         }
     }
 
-    /// Looks at each known thread in turn, because the kernel shows us a stranger first.
+    /// Looks at each known thread in turn, because the kernel shows us a stranger first. Who stands may have been killed.
     fn take_of_known(&mut self) -> Result<bool, DebuggerError> {
-        let running: Vec<i32> = self.tracees.iter().filter(|(_, t)| !t.stands()).map(|(tid, _)| *tid).collect();
+        if self.is_others_child
+            && let Some(end) = sys::end_of(self.pid)
+        {
+            self.ended(end);
+            return Ok(true);
+        }
+        let known: Vec<i32> = self.tracees.keys().copied().collect();
         let mut taken = false;
-        for tid in running {
-            if let Waited::Reported(tid, report) = sys::wait(tid, Patience::Look) {
+        for tid in known {
+            if let Waited::Reported(tid, report) = sys::wait(tid, Patience::Look, self.ends_of(tid)) {
                 self.handle(tid, report)?;
                 taken = true;
             }
         }
         Ok(taken)
+    }
+
+    /// Whether the thread's end is for us to hear of: that of a process which is somebody else's child is not.
+    pub(super) fn ends_of(&self, tid: i32) -> Ends {
+        if tid == self.pid && self.is_others_child { Ends::Left } else { Ends::Taken }
     }
 
     /// Whether a report is for us. The end of a process that is somebody else's child is noted and left to him.
@@ -181,7 +205,7 @@ impl Debugger {
     }
 
     /// The process has ended.
-    fn ended(&mut self, end: Report) {
+    pub(super) fn ended(&mut self, end: Report) {
         if self.state != TargetState::Alive {
             return;
         }
@@ -209,9 +233,11 @@ impl Debugger {
             return self.thread_ended(tid, report);
         }
         if !self.tracees.contains_key(&tid) {
+            if !proc::has_thread(self.pid, tid) {
+                return drop(sys::detach(tid, 0));
+            }
             self.born(tid);
         }
-        let in_time = self.silent.remove(&tid);
         let stop = match report {
             Report::Signal(signal) => self.signal(tid, signal),
             Report::Group(signal) => self.group(tid, signal),
@@ -223,7 +249,7 @@ impl Debugger {
                 if let Ok(child) = sys::event_message(tid)
                     && !self.tracees.contains_key(&child)
                 {
-                    self.born(child);
+                    if proc::has_thread(self.pid, child) { self.born(child) } else { Self::decline(child) }
                 }
                 Stop::Plain
             }
@@ -239,6 +265,7 @@ impl Debugger {
             }
             Report::Other | Report::Exited(_) | Report::Killed(_) => Stop::Plain,
         };
+        self.is_silent_no_more(tid);
         let Some(tracee) = self.tracees.get_mut(&tid) else { return };
         tracee.stop = stop;
         if matches!(report, Report::Interrupted | Report::Group(_)) {
@@ -260,16 +287,23 @@ impl Debugger {
             self.interrupt_and_let_go(tid);
             return;
         }
-        if in_time && self.silent.is_empty() {
-            // Control was given up for the sake of this thread.
-            self.take_control();
-        }
         if report == Report::Clone && asked {
             // In the middle of its system call. It stands at the end of it.
             self.interrupt_and_let_go(tid);
         }
         if report == Report::Exit {
             self.let_go(tid);
+        }
+    }
+
+    /// A thread has told something. When the last of those has for whose sake control was given up, it is taken again, and between two stops
+    /// under a new number: the collector may still be about to take the old one away.
+    fn is_silent_no_more(&mut self, tid: i32) {
+        if self.silent.remove(&tid) && self.silent.is_empty() {
+            if self.stop.is_none() && self.answered.is_empty() {
+                self.who = new_number();
+            }
+            self.take_control();
         }
     }
 
@@ -282,15 +316,20 @@ impl Debugger {
         self.let_go(tid);
     }
 
+    /// Lets a task go that shares memory with the process, and is traced for that, but is a process of its own: as soon as it stands.
+    fn decline(tid: i32) {
+        loop {
+            match sys::wait(tid, Patience::Sleep, Ends::Taken) {
+                // A tick came between.
+                Waited::Nothing => {}
+                Waited::Reported(..) => return drop(sys::detach(tid, 0)),
+                Waited::Nobody => return,
+            }
+        }
+    }
+
     /// A thread that we have not known.
     fn born(&mut self, tid: i32) {
-        if !proc::has_thread(self.pid, tid) {
-            // A task of its own process that shares memory with ours only: not ours.
-            if let Waited::Reported(..) = sys::wait(tid, Patience::Sleep) {
-                let _ = sys::detach(tid, 0);
-            }
-            return;
-        }
         let mut tracee = Tracee::new(Stop::Running);
         if self.stop.is_some() {
             tracee.by_world = true;
@@ -305,7 +344,7 @@ impl Debugger {
         if tid == self.pid {
             return self.ended(end);
         }
-        self.silent.remove(&tid);
+        self.is_silent_no_more(tid);
         if self.tracees.remove(&tid).is_some() {
             self.statistics.exited += 1;
             self.events.push_back(Event::ThreadExited { tid: Tid(tid) });
@@ -334,12 +373,12 @@ impl Debugger {
             return Stop::Notification(notification);
         }
         self.complete_libraries();
-        let queued = sys::signal_info(tid).ok().filter(|info| info.code == libc::SI_QUEUE);
+        let queued = sys::signal_info(tid).ok().and_then(|info| info.queued_value());
         for (library, known) in self.libraries.iter().enumerate() {
             if signal == known.notify_signal
-                && let Some(info) = queued
+                && let Some(value) = queued
             {
-                return Stop::Notification(Notification { library, at: Address(info.value) });
+                return Stop::Notification(Notification { library, at: Address(value) });
             }
         }
         if self.libraries.iter().any(|known| known.suspend_signal == signal) {
@@ -361,7 +400,7 @@ impl Debugger {
     }
 
     /// The notification, if the thread stands behind a breakpoint of ours.
-    fn at_breakpoint(&self, tid: i32) -> Option<Notification> {
+    pub(super) fn at_breakpoint(&self, tid: i32) -> Option<Notification> {
         if self.options.channel != Channel::Breakpoint {
             return None;
         }
@@ -442,24 +481,18 @@ impl Debugger {
     /// Lets a thread go on, in the way of how it stands. That it is gone already is told by its end.
     pub(super) fn let_go(&mut self, tid: i32) {
         let Some(tracee) = self.tracees.get_mut(&tid) else { return };
-        let stop = tracee.stop;
-        tracee.stop = Stop::Running;
-        let gone = match stop {
-            Stop::Running => return,
-            Stop::Listening(_) => {
-                tracee.stop = stop;
+        let signal = match tracee.stop {
+            Stop::Running | Stop::Listening(_) => return,
+            Stop::Group(signal) => {
+                let listens = sys::listen(tid).is_ok();
+                tracee.stop = if listens { Stop::Listening(signal) } else { Stop::Running };
                 return;
             }
-            Stop::Group(signal) => {
-                tracee.stop = Stop::Listening(signal);
-                sys::listen(tid)
-            }
-            Stop::Signal(signal) => sys::go_on(tid, signal),
-            Stop::Plain | Stop::Notification(_) => sys::go_on(tid, 0),
+            Stop::Signal(signal) => signal,
+            Stop::Plain | Stop::Notification(_) => 0,
         };
-        if gone.is_err() && stop != Stop::Plain {
-            tracee.stop = Stop::Running;
-        }
+        tracee.stop = Stop::Running;
+        let _ = sys::go_on(tid, signal);
     }
 
     /// Says once what is wrong with the target.

@@ -39,6 +39,8 @@ use super::sys::{self, General};
 
 /// The interrupted function's own: 128 bytes below its stack pointer.
 pub(super) const RED_ZONE: u64 = 128;
+/// Flags that a function must not be entered with: stepping, and going downwards.
+pub(super) const TRAP_AND_DIRECTION: u64 = 0x100 | 0x400;
 /// A frame without the extended state.
 const FRAME: u64 = 440;
 /// What `park` and the functions that it calls may need below the frame.
@@ -167,7 +169,6 @@ fn after_the_call(registers: &General) -> General {
 
 /// The registers of a thread that goes on at `park` with this frame.
 pub(super) fn at_park(registers: &General, park: u64, frame: u64) -> General {
-    const TRAP_AND_DIRECTION: u64 = 0x100 | 0x400;
     let mut r = *registers;
     r.rip = park;
     r.rsp = frame;

@@ -7,6 +7,7 @@ use super::core::Debugger;
 use super::error::{DebuggerError, system};
 use super::event::Statistics;
 use super::memory::{Address, MemoryError};
+use super::modules::Mapping;
 use super::sys::{self, General};
 use super::target::{Library, Record, WorldState};
 use super::tracee::{Stop, Tracee};
@@ -211,6 +212,12 @@ impl Debugger {
         Ok(threads.collect())
     }
 
+    /// The threads that the user holds. Needs none of the target's lists.
+    pub fn frozen(&self) -> Vec<Tid> {
+        let frozen = self.tracees.iter().filter(|(_, tracee)| tracee.by_user);
+        frozen.map(|(tid, _)| Tid(*tid)).collect()
+    }
+
     /// One thread of the process.
     ///
     /// # Errors
@@ -222,10 +229,9 @@ impl Debugger {
 
     fn managed(&self) -> Result<HashMap<i32, Enrolment>, DebuggerError> {
         let mut managed = HashMap::new();
-        for library in &self.libraries {
+        for (index, library) in self.libraries.iter().enumerate() {
             for world in library.worlds(&self.memory)? {
-                let guesses: Vec<_> = self.tracees.values().filter_map(|t| Some(t.enrolled?.record)).collect();
-                for record in library.records(&self.memory, world.threads, &guesses, self.tracees.len())? {
+                for record in self.records_of(index, &world)? {
                     managed.insert(record.tid.0, Enrolment { world: world.number, record });
                 }
             }
@@ -268,6 +274,14 @@ impl Debugger {
     /// There is no process any more.
     pub fn maps(&self) -> Result<String, DebuggerError> {
         modules::read_maps(self.pid, self.memory.live()).map_err(system("reading the mappings"))
+    }
+
+    /// The mappings, in the order of their addresses; those that make no sense are left out.
+    ///
+    /// # Errors
+    /// There is no process any more.
+    pub fn mappings(&self) -> Result<Vec<Mapping>, DebuggerError> {
+        Ok(modules::parse_maps(&self.maps()?))
     }
 
     /// Where the file of a mapping can be opened by us.

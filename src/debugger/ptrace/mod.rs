@@ -44,6 +44,8 @@ mod proc;
 mod stop;
 mod sys;
 mod target;
+#[cfg(test)]
+mod tests;
 mod tracee;
 mod user;
 
@@ -55,6 +57,7 @@ pub use error::{CallError, DebuggerError};
 pub use event::{Event, Held, HeldPhase, Passed, PhaseSet, Statistics};
 pub use look::{Enrolment, Registers, RunState, Snapshot, ThreadSnapshot, ThreadState};
 pub use memory::{Address, MemoryError};
+pub use modules::Mapping;
 pub use proc::Silence;
 pub use target::{Library, Record, Standing, TargetError, WorldState};
 

@@ -34,13 +34,22 @@ const MOST_HEADERS: usize = 256;
 
 /// One mapping of the target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mapping {
-    pub(super) start: u64,
-    pub(super) end: u64,
-    pub(super) readable: bool,
-    pub(super) executable: bool,
-    pub(super) offset: u64,
-    pub(super) path: String,
+#[non_exhaustive]
+pub struct Mapping {
+    /// Its first address.
+    pub start: u64,
+    /// The address behind its last byte.
+    pub end: u64,
+    /// The target can read it.
+    pub readable: bool,
+    /// The target can run what is in it.
+    pub executable: bool,
+    /// Where in the file it begins, in bytes.
+    pub offset: u64,
+    /// The file's number, by which it is told from another that has its path later; 0 if there is no file.
+    pub inode: u64,
+    /// The file, as the target calls it, or a name in brackets, or nothing.
+    pub path: String,
 }
 
 /// A place where a descriptor is said to be.
@@ -67,13 +76,15 @@ fn parse_mapping(line: &str) -> Option<Mapping> {
     let (start, end) = words.next()?.split_once('-')?;
     let access = words.next()?;
     let offset = words.next()?;
-    let path = words.nth(2).unwrap_or("").trim_start();
+    let inode = words.nth(1)?;
+    let path = words.next().unwrap_or("").trim_start();
     Some(Mapping {
         start: u64::from_str_radix(start, 16).ok()?,
         end: u64::from_str_radix(end, 16).ok()?,
         readable: access.starts_with('r'),
         executable: access.contains('x'),
         offset: u64::from_str_radix(offset, 16).ok()?,
+        inode: inode.parse().ok()?,
         path: path.to_owned(),
     })
 }
@@ -238,7 +249,7 @@ mod tests {
         let maps = parse_maps(text);
         assert_eq!(maps.len(), 3);
         assert_eq!((maps[0].start, maps[0].end, maps[0].executable), (0x400000, 0x40b000, true));
-        assert_eq!(maps[0].path, "/bin/a b (deleted)");
+        assert_eq!((maps[0].inode, maps[0].path.as_str()), (131, "/bin/a b (deleted)"));
         assert_eq!((maps[1].path.as_str(), maps[1].executable), ("[stack]", false));
         assert_eq!((maps[2].offset, maps[2].readable, maps[2].path.as_str()), (0x1000, false, ""));
     }

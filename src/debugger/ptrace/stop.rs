@@ -108,51 +108,45 @@ struct Parking {
 }
 
 impl Debugger {
-    /// Serves the notification before which a thread stands, and lets it go on.
+    /// Serves the notification before which a thread stands, and lets it go on. If the thread is killed meanwhile, with the process or by
+    /// another program in it, then nobody waits for an answer, and what could not be done for it is no error.
     pub(super) fn serve(&mut self, tid: i32, notification: Notification) -> Result<(), DebuggerError> {
+        let served = self.try_to_serve(tid, notification);
+        let was_killed = served.is_err() && sys::unless_killed(sys::blocked(tid)).is_ok_and(|mask| mask.is_none());
+        self.done(tid);
+        match served {
+            Ok(Some(Step::StopAcknowledged)) => self.death.reached(Step::Collecting),
+            Err(DebuggerError::Target(error)) => self.refuse(error),
+            Err(error) if !was_killed => return Err(error),
+            Ok(_) | Err(_) => {}
+        }
+        Ok(())
+    }
+
+    fn try_to_serve(&mut self, tid: i32, notification: Notification) -> Result<Option<Step>, DebuggerError> {
         let arrived = Instant::now();
         let library = notification.library;
-        let request = match self.libraries[library].request(&self.memory, Tid(tid), notification.at) {
-            Ok(request) => request,
-            Err(error) => {
-                self.refuse(error);
-                self.done(tid);
-                return Ok(());
-            }
-        };
+        let request = self.libraries[library].request(&self.memory, Tid(tid), notification.at)?;
         let served = match request.event {
-            event if event == Notice::StopWorld as u32 => self.stop_requested(tid, library, &request, arrived),
-            event if event == Notice::StartWorld as u32 => self.start_requested(tid, library, &request, arrived),
-            event if event == Notice::ThreadCreated as u32 => self.mutator_created(library, &request),
-            event if event == Notice::ThreadExited as u32 => self.mutator_exited(library, &request),
-            event if event == Notice::Phase as u32 => self.phase(tid, library, &request),
-            event if event == Notice::Again as u32 => self.again(library, &request),
+            event if event == Notice::StopWorld as u32 => self.stop_requested(tid, library, &request, arrived)?,
+            event if event == Notice::StartWorld as u32 => self.start_requested(tid, library, &request, arrived)?,
+            event if event == Notice::ThreadCreated as u32 => self.mutator_created(library, &request)?,
+            event if event == Notice::ThreadExited as u32 => self.mutator_exited(library, &request)?,
+            event if event == Notice::Phase as u32 => self.phase(tid, library, &request)?,
+            event if event == Notice::Again as u32 => self.again(library, &request)?,
             // One that later versions know: acknowledged, and otherwise left alone.
-            _ => Ok(Served::Acknowledge),
+            _ => Served::Acknowledge,
         };
-        match served {
-            Ok(Served::Acknowledge) => self.acknowledge(&request, 0)?,
-            Ok(Served::Acknowledged | Served::LeftAlone) => {}
-            Err(DebuggerError::Target(error)) => self.refuse(error),
-            Err(error) => {
-                self.done(tid);
-                return Err(error);
-            }
+        if let Served::Acknowledge = served {
+            self.acknowledge(&request, 0)?;
         }
         let step = match request.event {
             event if event == Notice::StopWorld as u32 => Step::StopAcknowledged,
             event if event == Notice::StartWorld as u32 => Step::StartAcknowledged,
-            _ => {
-                self.done(tid);
-                return Ok(());
-            }
+            _ => return Ok(None),
         };
         self.death.reached(step);
-        self.done(tid);
-        if step == Step::StopAcknowledged {
-            self.death.reached(Step::Collecting);
-        }
-        Ok(())
+        Ok(Some(step))
     }
 
     /// There is nothing more to do for the thread's notification. It goes on, unless it is held.
@@ -191,7 +185,10 @@ impl Debugger {
         self.death.reached(Step::StopNotified);
         let world = self.libraries[library].world(&self.memory, request.world)?;
         let (number, epoch, by) = (world.number, request.epoch, Tid(tid));
-        // What is left of an earlier stop whose start was not told.
+        // What is left of an earlier stop whose start was not told. Nobody else's: others wait for their turn.
+        if self.stop.is_some() {
+            self.end_full_stop();
+        }
         self.release_answered(request.world);
         let (stopped, frozen) = match self.mode_of(request) {
             Mode::Full => match self.stop_all_others(tid, library, &world, request, arrived) {
@@ -295,10 +292,9 @@ impl Debugger {
     }
 
     fn ask(&mut self, tid: i32) {
-        if let Some(tracee) = self.tracees.get_mut(&tid)
-            && (!tracee.asked || matches!(tracee.stop, Stop::Listening(_)))
-        {
-            // A thread that can't be asked has ended, which the wait will tell.
+        if let Some(tracee) = self.tracees.get_mut(&tid) {
+            // Also one that was asked already: to be asked twice is to be asked once, and a stop that it has reported since may have
+            // cleared the first time. A thread that can't be asked has ended, which the wait will tell.
             let _ = sys::interrupt(tid);
             tracee.asked = true;
         }
@@ -306,7 +302,7 @@ impl Debugger {
 
     fn wait_until_it_stands(&mut self, tid: i32, ticking: &Ticking<'_>, until: Instant) -> Answered {
         loop {
-            match ticking.wait(tid, until) {
+            match ticking.wait(tid, self.ends_of(tid), until) {
                 Waited::Reported(tid, report) => self.settle(tid, report),
                 Waited::Nothing => return Answered::No,
                 Waited::Nobody => {
@@ -328,7 +324,7 @@ impl Debugger {
     }
 
     /// The records of the world's threads.
-    fn records_of(&self, library: usize, world: &WorldState) -> Result<Vec<Record>, TargetError> {
+    pub(super) fn records_of(&self, library: usize, world: &WorldState) -> Result<Vec<Record>, TargetError> {
         let is_in = |e: &&Enrolled| e.library == library && e.world == world.address;
         let guesses = self.tracees.values().filter_map(|t| t.enrolled.as_ref());
         let guesses: Vec<Address> = guesses.filter(is_in).map(|e| e.record).collect();
@@ -346,18 +342,15 @@ impl Debugger {
         batch: &mut Batch,
         answer: &mut u64,
     ) -> Result<Vec<Parking>, DebuggerError> {
-        let room = self.extended_room;
         let used = self.libraries[library].thread.save_area_used;
-        let mut image = Vec::with_capacity(room);
+        let mut image = Vec::with_capacity(self.extended_room);
         let mut parking = Vec::with_capacity(records.len());
         for record in records {
             let tid = record.tid.0;
             let Some(tracee) = self.tracees.get_mut(&tid).filter(|t| t.stands() && tid != collecting) else { continue };
             tracee.enrolled = Some(Enrolled { library, world, record: record.address });
             let stop = tracee.stop;
-            let general = sys::general(tid).map_err(system("reading registers"))?;
-            image.clear();
-            sys::extended(tid, room, &mut image).map_err(system("reading the extended state"))?;
+            let Some(general) = self.all_registers(tid, &mut image)? else { continue };
             let places = frame::Places::below(general.rsp, image.len());
             let room = record.stack.0.0 <= places.frame && general.rsp <= record.stack.1.0;
             let lowest = if room {
@@ -403,7 +396,7 @@ impl Debugger {
             // Kept first: whatever fails below, these are the registers to go back to.
             tracee.saved = Some(Box::new(saved));
             let parked = frame::at_park(&saved.general, park.0, saved.lowest);
-            sys::redirect(tid, &parked).map_err(system("writing registers"))?;
+            sys::unless_killed(sys::redirect(tid, &parked)).map_err(system("writing registers"))?;
         }
         Ok(())
     }
@@ -464,22 +457,23 @@ impl Debugger {
             return Ok(0);
         }
         let records = self.records_of(library, world)?;
-        let offsets = self.libraries[library].thread;
+        let frozen = self.libraries[library].thread.frozen;
         let mut batch = Batch::default();
         let mut served = 0;
         let unanswered = |record: &&Record| record.standing() == Standing::Running && record.frozen != epoch;
         for record in records.iter().filter(unanswered) {
             let tid = record.tid.0;
-            let Some(tracee) = self.tracees.get_mut(&tid).filter(|t| t.by_user && t.stands()) else { continue };
-            tracee.enrolled = Some(Enrolled { library, world: world.address, record: record.address });
-            let general = sys::general(tid).map_err(system("reading registers"))?;
-            let mut image = Vec::new();
-            sys::extended(tid, self.extended_room, &mut image).map_err(system("reading the extended state"))?;
-            batch.add_to_save_area(record, &general, &image, offsets.save_area_used)?;
-            let stack_ptr = general.rsp.wrapping_sub(frame::RED_ZONE);
-            batch.add(record.slot, &stack_ptr.to_le_bytes());
-            batch.add(record.address.offset(offsets.frozen), &epoch.to_le_bytes());
-            tracee.by_world = true;
+            if !self.tracees.get(&tid).is_some_and(|t| t.by_user && t.stands()) {
+                continue;
+            }
+            if !self.add_frozen(library, record, &mut batch)? {
+                continue;
+            }
+            batch.add(record.address.offset(frozen), &epoch.to_le_bytes());
+            if let Some(tracee) = self.tracees.get_mut(&tid) {
+                tracee.enrolled = Some(Enrolled { library, world: world.address, record: record.address });
+                tracee.by_world = true;
+            }
             self.answered.push((world.address, tid));
             served += 1;
         }
@@ -488,6 +482,26 @@ impl Debugger {
         self.statistics.slots_written += served as u64;
         self.death.reached(Step::FrozenServed);
         Ok(served)
+    }
+
+    /// Gathers what the collector needs of a thread that the user holds: its registers in its save area, and its `stack_ptr`. `false`: it has
+    /// been killed.
+    fn add_frozen(&self, library: usize, record: &Record, batch: &mut Batch) -> Result<bool, DebuggerError> {
+        let mut image = Vec::new();
+        let Some(general) = self.all_registers(record.tid.0, &mut image)? else { return Ok(false) };
+        batch.add_to_save_area(record, &general, &image, self.libraries[library].thread.save_area_used)?;
+        batch.add(record.slot, &general.rsp.wrapping_sub(frame::RED_ZONE).to_le_bytes());
+        Ok(true)
+    }
+
+    /// The general registers of a thread that stands, and into `image` the extended ones. `None`: it has been killed, and needs nothing
+    /// any more.
+    fn all_registers(&self, tid: i32, image: &mut Vec<u8>) -> Result<Option<sys::General>, DebuggerError> {
+        image.clear();
+        let general = sys::unless_killed(sys::general(tid)).map_err(system("reading registers"))?;
+        let extended = sys::unless_killed(sys::extended(tid, self.extended_room, image));
+        let extended = extended.map_err(system("reading the extended state"))?;
+        Ok(general.filter(|_| extended.is_some()))
     }
 
     /// The world runs: who was answered for goes on if the user has let it go meanwhile.
@@ -525,20 +539,11 @@ impl Debugger {
         let mut batch = Batch::default();
         let mut shown = 0;
         for library in 0..self.libraries.len() {
-            let used = self.libraries[library].thread.save_area_used;
             for world in self.libraries[library].worlds(&self.memory)?.iter().filter(|w| w.collecting.is_none()) {
                 for record in self.records_of(library, world)?.iter().filter(|r| r.standing() == Standing::Running) {
-                    let tid = record.tid.0;
-                    if !self.tracees.get(&tid).is_some_and(|t| t.by_user && t.stands()) {
-                        continue;
+                    if self.tracees.get(&record.tid.0).is_some_and(|t| t.by_user && t.stands()) {
+                        shown += usize::from(self.add_frozen(library, record, &mut batch)?);
                     }
-                    let general = sys::general(tid).map_err(system("reading registers"))?;
-                    let mut image = Vec::new();
-                    sys::extended(tid, self.extended_room, &mut image).map_err(system("reading the extended state"))?;
-                    batch.add_to_save_area(record, &general, &image, used)?;
-                    let stack_ptr = general.rsp.wrapping_sub(frame::RED_ZONE);
-                    batch.add(record.slot, &stack_ptr.to_le_bytes());
-                    shown += 1;
                 }
             }
         }

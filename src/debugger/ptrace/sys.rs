@@ -77,18 +77,16 @@ impl Report {
     }
 }
 
-/// What is known of a signal that is about to be delivered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SignalInfo {
-    pub(super) signal: i32,
-    pub(super) code: i32,
-    pub(super) sender: i32,
-    /// The value of a queued signal.
-    pub(super) value: u64,
-}
-
 fn check(result: libc::c_long) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// What a request about a thread that stands has got. `None`: it does not stand any more, because it has been killed.
+pub(super) fn unless_killed<T>(got: io::Result<T>) -> io::Result<Option<T>> {
+    match got {
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
+        got => got.map(Some),
+    }
 }
 
 /// A request whose data is a number.
@@ -210,31 +208,28 @@ pub(super) fn set_blocked(tid: i32, mut mask: u64) -> io::Result<()> {
     check(unsafe { libc::ptrace(PTRACE_SETSIGMASK, tid, size_of::<u64>(), &raw mut mask) })
 }
 
+/// The whole information of a signal, to be given back as it was.
+pub(super) struct SignalInfo(libc::siginfo_t);
+
+impl SignalInfo {
+    /// The value of a signal that was queued.
+    pub(super) fn queued_value(&self) -> Option<u64> {
+        // SAFETY: all bytes of it are initialised, and the code says that this part of it is a value.
+        (self.0.si_code == libc::SI_QUEUE).then(|| unsafe { self.0.si_value() }.sival_ptr as u64)
+    }
+}
+
 /// What is known of the signal that a thread stands before.
 pub(super) fn signal_info(tid: i32) -> io::Result<SignalInfo> {
     // SAFETY: numbers; all zeroes is a value.
-    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel fills one siginfo_t.
-    check(unsafe { libc::ptrace(libc::PTRACE_GETSIGINFO, tid, std::ptr::null_mut::<u8>(), &raw mut info) })?;
-    // SAFETY: all bytes of it are initialised; whether sender and value mean something is the caller's question (by the code).
-    let (sender, value) = unsafe { (info.si_pid(), info.si_value().sival_ptr as u64) };
-    Ok(SignalInfo { signal: info.si_signo, code: info.si_code, sender, value })
-}
-
-/// A signal's whole information, to be given back as it was.
-pub(super) struct RawSignalInfo(libc::siginfo_t);
-
-/// The whole information of the signal that a thread stands before.
-pub(super) fn raw_signal_info(tid: i32) -> io::Result<RawSignalInfo> {
-    // SAFETY: numbers; all zeroes is a value.
-    let mut info = RawSignalInfo(unsafe { std::mem::zeroed() });
+    let mut info = SignalInfo(unsafe { std::mem::zeroed() });
     // SAFETY: the kernel fills one siginfo_t.
     check(unsafe { libc::ptrace(libc::PTRACE_GETSIGINFO, tid, std::ptr::null_mut::<u8>(), &raw mut info.0) })?;
     Ok(info)
 }
 
 /// Makes the signal that a thread stands before another one.
-pub(super) fn set_signal_info(tid: i32, info: &RawSignalInfo) -> io::Result<()> {
+pub(super) fn set_signal_info(tid: i32, info: &SignalInfo) -> io::Result<()> {
     let at = (&raw const info.0).cast_mut();
     // SAFETY: the kernel reads one siginfo_t.
     check(unsafe { libc::ptrace(libc::PTRACE_SETSIGINFO, tid, std::ptr::null_mut::<u8>(), at) })
@@ -265,19 +260,71 @@ pub(super) enum Patience {
     Look,
 }
 
+/// What a wait does with the end of its thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ends {
+    /// It is a report like any other.
+    Taken,
+    /// It is left for somebody else to hear of; for us there is nobody.
+    Left,
+}
+
 /// Waits for one thread, and takes its report.
-pub(super) fn wait(tid: i32, patience: Patience) -> Waited {
-    let mut status = 0;
+pub(super) fn wait(tid: i32, patience: Patience, ends: Ends) -> Waited {
     let flags = libc::__WALL | if patience == Patience::Look { libc::WNOHANG } else { 0 };
-    // SAFETY: the kernel stores one int.
-    match unsafe { libc::waitpid(tid, &mut status, flags) } {
-        0 => Waited::Nothing,
-        -1 => match io::Error::last_os_error().raw_os_error() {
-            Some(libc::EINTR) => Waited::Nothing,
-            _ => Waited::Nobody,
-        },
-        reporter => Waited::Reported(reporter, Report::of(status)),
+    let waited = match ends {
+        Ends::Taken => {
+            let mut status = 0;
+            // SAFETY: the kernel stores one int.
+            let reporter = unsafe { libc::waitpid(tid, &mut status, flags) };
+            if reporter == -1 { Err(io::Error::last_os_error()) } else { Ok((reporter, status)) }
+        }
+        // As the other call has it: the signal behind the mark of a stop.
+        Ends::Left => {
+            look_at(libc::P_PID, tid, libc::WSTOPPED | flags).map(|info| (info.reporter, info.status << 8 | 0x7f))
+        }
+    };
+    match waited {
+        Ok((0, _)) => Waited::Nothing,
+        Ok((reporter, status)) => Waited::Reported(reporter, Report::of(status)),
+        Err(error) if error.raw_os_error() == Some(libc::EINTR) => Waited::Nothing,
+        Err(_) => Waited::Nobody,
     }
+}
+
+/// What `waitid` says.
+struct Looked {
+    /// 0: there is nothing.
+    reporter: i32,
+    status: i32,
+    code: i32,
+}
+
+impl Looked {
+    /// How it has ended, if it has.
+    fn end(&self) -> Option<Report> {
+        match self.code {
+            libc::CLD_EXITED => Some(Report::Exited(self.status)),
+            libc::CLD_KILLED | libc::CLD_DUMPED => Some(Report::Killed(self.status & 0x7f)),
+            _ => None,
+        }
+    }
+}
+
+fn look_at(which: libc::idtype_t, id: i32, flags: i32) -> io::Result<Looked> {
+    // SAFETY: numbers; all zeroes is a value.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel fills one siginfo_t, or leaves it zero.
+    check(unsafe { libc::waitid(which, id as libc::id_t, &raw mut info, flags) }.into())?;
+    // SAFETY: filled by waitid, or zero.
+    let (reporter, status) = unsafe { (info.si_pid(), info.si_status()) };
+    Ok(Looked { reporter, status, code: info.si_code })
+}
+
+/// How a process has ended, if it has. That stays to be heard by others.
+pub(super) fn end_of(pid: i32) -> Option<Report> {
+    let flags = libc::WEXITED | libc::WNOWAIT | libc::WNOHANG | libc::__WALL;
+    look_at(libc::P_PID, pid, flags).ok()?.end()
 }
 
 /// Who among the tracees and children of this thread has something to report, and how it has ended if that is what it reports. The
@@ -286,21 +333,11 @@ pub(super) fn peek(patience: Patience) -> io::Result<Option<(i32, Option<Report>
     // Of this thread only: another thread of this process may have children and tracees of its own.
     let flags = libc::WEXITED | libc::WNOWAIT | libc::__WALL | libc::__WNOTHREAD;
     let flags = flags | if patience == Patience::Look { libc::WNOHANG } else { 0 };
-    // SAFETY: numbers; all zeroes is a value.
-    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel fills one siginfo_t, or leaves it zero.
-    if unsafe { libc::waitid(libc::P_ALL, 0, &raw mut info, flags) } == -1 {
-        let error = io::Error::last_os_error();
-        return if error.raw_os_error() == Some(libc::EINTR) { Ok(None) } else { Err(error) };
+    match look_at(libc::P_ALL, 0, flags) {
+        Ok(looked) => Ok((looked.reporter != 0).then(|| (looked.reporter, looked.end()))),
+        Err(error) if error.raw_os_error() == Some(libc::EINTR) => Ok(None),
+        Err(error) => Err(error),
     }
-    // SAFETY: filled by waitid, or zero.
-    let (reporter, status) = unsafe { (info.si_pid(), info.si_status()) };
-    let end = match info.si_code {
-        libc::CLD_EXITED => Some(Report::Exited(status)),
-        libc::CLD_KILLED | libc::CLD_DUMPED => Some(Report::Killed(status & 0x7f)),
-        _ => None,
-    };
-    Ok((reporter != 0).then_some((reporter, end)))
 }
 
 /// A piece of another process's memory, and the buffer for it or from it.
@@ -520,9 +557,9 @@ pub(super) struct Ticking<'a>(&'a Alarm);
 
 impl Ticking<'_> {
     /// Waits for one thread until a time.
-    pub(super) fn wait(&self, tid: i32, until: Instant) -> Waited {
+    pub(super) fn wait(&self, tid: i32, ends: Ends, until: Instant) -> Waited {
         loop {
-            match wait(tid, Patience::Sleep) {
+            match wait(tid, Patience::Sleep, ends) {
                 Waited::Nothing if Instant::now() < until => {}
                 waited => return waited,
             }

@@ -1,0 +1,34 @@
+//! What the kernel says about the threads of a process.
+
+/// A part of each thread's file in /proc, of those that are still there.
+fn each(pid: i32, file: &str, part: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let read = |path: std::path::PathBuf| part(&std::fs::read_to_string(path.join(file)).ok()?);
+    tasks.filter_map(|task| read(task.ok()?.path())).collect()
+}
+
+/// The letters of the states of all threads.
+pub fn states(pid: i32) -> String {
+    each(pid, "stat", |stat| stat.get(stat.rfind(')')? + 2..)?.get(..1).map(str::to_owned)).concat()
+}
+
+/// Nobody is left stopped.
+pub fn assert_nobody_stands(pid: i32) {
+    let left: String = states(pid).chars().filter(|state| !"RSDXZ".contains(*state)).collect();
+    assert_eq!(left, "", "somebody is left stopped");
+}
+
+/// Who traces the threads that have not ended, one for each that is traced.
+pub fn tracers(pid: i32) -> Vec<String> {
+    let tracer = |status: &str| {
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let has_ended = field("State:")?.starts_with(['X', 'Z']);
+        field("TracerPid:").filter(|tracer| !has_ended && *tracer != "0").map(str::to_owned)
+    };
+    each(pid, "status", tracer)
+}
+
+/// Nobody traces any of its threads, but for those that end.
+pub fn assert_nobody_is_traced(pid: i32) {
+    assert_eq!(tracers(pid), Vec::<String>::new(), "somebody is still traced");
+}
