@@ -101,7 +101,8 @@ impl Header {
         Ok(Header { set: bytes[16], id: bytes[17], payload })
     }
 
-    /// The error number of a reply, if it is one.
+    /// Whether it is that of a reply that says no.
+    #[cfg(feature = "readers")]
     pub(crate) fn is_error(&self) -> bool {
         self.set == set::SERVER && self.id != 0
     }
@@ -137,6 +138,7 @@ impl<'a> Payload<'a> {
         self.take().map(u64::from_le_bytes)
     }
 
+    #[cfg(any(test, feature = "readers"))]
     pub(crate) fn bytes<const N: usize>(&mut self) -> Read<[u8; N]> {
         self.take()
     }

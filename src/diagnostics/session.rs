@@ -33,6 +33,7 @@ use crate::events::clock::{Clock, Relation};
 use crate::events::record::bell::Bell;
 use crate::events::record::{Consumer, ConsumerId, Lost, RecordError, Recorded, as_blocking};
 use crate::events::{EventSet, Events, Selection};
+use crate::formats::nettrace::write::live::Limits;
 use crate::os::clock::now_ns;
 use crate::os::signals;
 use crate::os::socket::Socket;
@@ -75,6 +76,9 @@ struct Recording {
     anchor: Events,
     consumer: ConsumerId,
     needs: EventSet,
+    limits: Limits,
+    /// Held while a world joins.
+    joining: Mutex<()>,
 }
 
 impl Control {
@@ -98,14 +102,19 @@ impl Control {
         self.over.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on the session has this world's events.
+    /// From now on the session has this world's events. A world that it has already stays as it is.
     pub(super) fn join(&self, world: &Inner) -> Result<(), RecordError> {
-        match &self.recording {
-            Some(Recording { consumer, needs, .. }) => {
-                world.collector.events.record_also_to(*consumer, Selection::of(*needs))
+        let Some(Recording { consumer, needs, limits, joining, .. }) = &self.recording else { return Ok(()) };
+        let events = &world.collector.events;
+        locked(joining, |()| {
+            if events.recorded_selection(*consumer).is_ok() {
+                return Ok(());
             }
-            None => Ok(()),
-        }
+            events.record_also_to(*consumer, Selection::nothing())?;
+            let number = events.world_number().ok_or(RecordError::Ended)?;
+            limits.note(number, world.collector.heap.limit_bytes());
+            events.select_recorded(*consumer, Selection::of(*needs))
+        })
     }
 }
 
@@ -192,14 +201,14 @@ impl Session {
         let bytes = (collect.megabytes as usize).saturating_mul(1 << 20).min(MOST_WAITING);
         let needs = Stream::needs(collect);
         let queue = Arc::new(queue(if needs == EventSet::NONE { 0 } else { bytes }));
-        let bell = Arc::new(Bell::new());
+        let (bell, limits) = (Arc::new(Bell::new()), Limits::new());
         let recording = if needs == EventSet::NONE {
             None
         } else {
             let tap = Tap { queue: Arc::clone(&queue), losses: Losses::none(), bell: Arc::clone(&bell), came: false };
             let anchor = Events::new();
             let consumer = anchor.record_to(Box::new(tap), Selection::nothing())?;
-            Some(Recording { anchor, consumer, needs })
+            Some(Recording { anchor, consumer, needs, limits: limits.clone(), joining: Mutex::new(()) })
         };
         let control = Arc::new(Control {
             id,
@@ -215,7 +224,7 @@ impl Session {
             Counting { schedule, sampler: worlds.with_sources(Sampler::new), series }
         });
         let to = ToClient { socket: Arc::clone(socket), control: Arc::clone(&control) };
-        let stream = Stream::new(collect, Box::new(to))?;
+        let stream = Stream::new(collect, limits, Box::new(to))?;
         let worlds = Arc::clone(worlds);
         Ok(Session { control, queue, stream, counting, worlds, reached: clock.now(), flushed_ns: 0 })
     }

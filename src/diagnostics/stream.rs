@@ -11,7 +11,7 @@ use super::counters::{Counter, definitions};
 use super::request::Collect;
 use crate::events::record::{Lost, Recorded};
 use crate::events::{EventId, EventSet};
-use crate::formats::nettrace::write::live::Live;
+use crate::formats::nettrace::write::live::{Limits, Live};
 use crate::formats::nettrace::write::{Destination, ProviderRequest, Providers};
 
 /// The provider by which the process tells of itself, and the one of what was there before the session.
@@ -43,13 +43,13 @@ impl Stream {
     }
 
     /// Nothing goes out yet.
-    pub(super) fn new(collect: &Collect, destination: Box<dyn Destination>) -> io::Result<Stream> {
+    pub(super) fn new(collect: &Collect, limits: Limits, destination: Box<dyn Destination>) -> io::Result<Stream> {
         let wants = |provider: &str, event, keywords, level| match provider {
             EVENT_PIPE => true,
             RUNDOWN => collect.rundown || collect.wants(provider, event, keywords, level),
             _ => collect.wants(provider, event, keywords, level),
         };
-        Ok(Stream { live: Live::new(&providers(collect), wants, destination)?, definitions: definitions() })
+        Ok(Stream { live: Live::new(&providers(collect), wants, limits, destination)?, definitions: definitions() })
     }
 
     /// Sends the head.

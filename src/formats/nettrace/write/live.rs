@@ -15,8 +15,23 @@ use super::writer::{Plan, Writer};
 use super::{Container, Destination, Providers};
 use crate::events::EventSet;
 use crate::events::clock::Clock;
-use crate::events::record::{Consumer, Lost, Policy, Recorded, RecordingThread};
+use crate::events::record::{Consumer, Lost, Policy, Recorded, RecordingThread, WorldNumber};
 use crate::os::thread::{getpid, gettid};
+
+/// The heap limits of the worlds of a trace, which its settings tell of.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits(Arc<Board>);
+
+impl Limits {
+    pub(crate) fn new() -> Limits {
+        Limits(Arc::new(Board::new()))
+    }
+
+    /// A world that the trace is to have. Before its first record.
+    pub(crate) fn note(&self, world: WorldNumber, bytes: u64) {
+        self.0.note_limit(usize::from(world.0), bytes);
+    }
+}
 
 /// See the module's text. To be used on the thread that has made it.
 #[derive(Debug)]
@@ -37,6 +52,7 @@ impl Live {
     pub(crate) fn new(
         providers: &Providers,
         wants: impl Fn(&str, u32, u64, u8) -> bool,
+        limits: Limits,
         destination: Box<dyn Destination>,
     ) -> io::Result<Live> {
         let clock = Clock::of_process();
@@ -50,7 +66,7 @@ impl Live {
         };
         let sender = RecordingThread { tid: gettid().0 as u32, index: NOBODY };
         let plan = Plan { container: Container::V4, providers, policy: Policy::Dropping, head, opener: sender };
-        let mut writer = Writer::without_head(&plan, Arc::new(Board::new()), Outlet::to(destination))?;
+        let mut writer = Writer::without_head(&plan, limits.0, Outlet::to(destination))?;
         writer.keep_only(wants);
         writer.begin()?;
         Ok(Live { writer, sender })
