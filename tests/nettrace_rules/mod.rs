@@ -281,7 +281,7 @@ impl State {
                 assert_eq!(numbers, (2, 2), "{name}");
                 let size = file.u32() as usize;
                 assert!(size <= MOST_BLOCK, "byte {at}: a block of {size}");
-                while file.offset() % 4 != 0 {
+                while !file.offset().is_multiple_of(4) {
                     assert_eq!(file.u8(), 0, "byte {}: padding", file.offset());
                 }
                 let mut body = file.part(size);
@@ -378,7 +378,7 @@ impl State {
         let _first = body.u32();
         for _ in 0..body.u32() {
             let length = body.u32() as usize;
-            assert!(length % 8 == 0 && length < 65_528);
+            assert!(length.is_multiple_of(8) && length < 65_528);
             body.take(length);
         }
     }
