@@ -8,7 +8,7 @@
 //! the allocation must do.
 //!
 //! A heap is at its largest as a collection begins; a background collection may see it larger in those that run
-//! meanwhile, which are only known later. So [`peaks`] goes over all of them once, before [`Walk`] does.
+//! meanwhile, which are only known later. So `peaks` goes over all of them once, before `Walk` does.
 //!
 //! The sums are formed in the order in which the real reader forms them, so that they agree to the last digit.
 
@@ -18,7 +18,7 @@ use super::Rules;
 use super::collection::{Collection, GENERATIONS, HeapHistory, HeapStats, Kind, LARGE, PINNED, megabytes};
 use super::store::Store;
 
-/// What [`Walk`] finds out about a collection; MB unless it says something else.
+/// What `Walk` finds out about a collection; MB unless it says something else.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
     /// Allocated since the collection before, in generation 0.
