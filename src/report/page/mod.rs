@@ -5,7 +5,7 @@
 //! same figures as text: a title and a description for who can't see it, and each point can be reached by the arrow
 //! keys, which read it out.
 //!
-//! A trace may have millions of collections. A picture has `series::COLUMNS` places along its time axis, each with what
+//! A trace may have millions of collections. A picture has 600 places along its time axis, each with what
 //! is worst in it, and the table has the last thousand collections; so the page stays some hundred kilobytes.
 //!
 //! | file | part |

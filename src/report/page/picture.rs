@@ -96,12 +96,12 @@ fn area(series: &Series, columns: &[&Column], below: &[usize], generation: usize
     path
 }
 
-/// How often pauses of each length are, lengths growing by half; and the length that so many don't exceed.
+/// How often pauses of each length are, lengths growing by a quarter; and the length that so many don't exceed.
 pub(super) fn histogram(series: &Series) -> Markup {
     let pauses = &series.pauses;
     let mut classes: Vec<(f64, f64, u64)> = Vec::new();
     // From 1 µs on.
-    for bucket in pauses.iter_log(1_000, 1.5) {
+    for bucket in pauses.iter_log(1_000, 1.25) {
         let until = bucket.value_iterated_to() as f64 / 1e6;
         let from = classes.last().map_or(0.0, |class| class.1);
         classes.push((from, until, bucket.count_since_last_iteration()));
@@ -118,7 +118,7 @@ pub(super) fn histogram(series: &Series) -> Markup {
                 path.block d={ "M" (at(left)) "," (at(y_of_zero())) "V" (at(y(*count as f64 / top))) "H" (at(right)) "V" (at(y_of_zero())) "Z" } {}
             }
             @if index % (classes.len() / 8 + 1) == 0 {
-                text.tick x=(at(left)) y=(at(HEIGHT - 6.0)) { (ms(*until)) " ms" }
+                text.tick x=(at(left)) y=(at(HEIGHT - 6.0)) { (short(*from)) " ms" }
             }
         }
     };
@@ -131,12 +131,17 @@ pub(super) fn histogram(series: &Series) -> Markup {
             tbody {
                 tr {
                     @for percentile in percentiles {
-                        td { @if pauses.is_empty() { "–" } @else { (ms(pauses.value_at_percentile(percentile) as f64 / 1e6)) } }
+                        td { @if pauses.is_empty() { "–" } @else { (ms(at_percentile(series, percentile))) } }
                     }
                 }
             }
         }
     }
+}
+
+/// The pause in milliseconds that so many per cent don't exceed. The histogram has three digits, the longest has all.
+fn at_percentile(series: &Series, percentile: f64) -> f64 {
+    (series.pauses.value_at_percentile(percentile) as f64 / 1e6).min(series.longest)
 }
 
 fn name(percentile: f64) -> String {

@@ -21,6 +21,8 @@ pub(super) struct Series {
     pub(super) columns: Vec<Option<Column>>,
     /// The pauses in nanoseconds.
     pub(super) pauses: Histogram<u64>,
+    /// The longest of them, in milliseconds.
+    pub(super) longest: f64,
     pub(super) any_pinned: bool,
 }
 
@@ -60,7 +62,14 @@ impl Series {
             (from, to) = (0.0, 0.0);
         }
         let pauses = Histogram::new_with_max(LONGEST, 3).expect("the limits are sensible");
-        let mut series = Series { from, to, columns: vec![None; COLUMNS], pauses, any_pinned: false };
+        let mut series = Series {
+            from,
+            to,
+            columns: vec![None; COLUMNS],
+            pauses,
+            longest: process.all.max_pause,
+            any_pinned: false,
+        };
         each(process, |collection, figures| series.add(collection, figures))?;
         Ok(series)
     }
