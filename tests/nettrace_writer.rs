@@ -351,7 +351,7 @@ fn worlds_share_a_trace_and_are_told_apart() {
     let mut numbers: Vec<u16> = seen.iter().map(|seen| seen.world).collect();
     numbers.sort_unstable();
     numbers.dedup();
-    assert_eq!(numbers.len(), 3);
+    assert_eq!(numbers, [0, 1, 2]);
     assert_eq!(parsed.named("GCSettingsRundown").count(), 3);
 }
 

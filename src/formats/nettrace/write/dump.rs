@@ -81,7 +81,7 @@ impl Dump {
 
     /// Two worlds that dump at once are told of one after the other, chunk by chunk.
     fn begin(&mut self, pen: &mut Pen, record: &Recorded) -> io::Result<()> {
-        let of = Some((record.thread, record.world.0));
+        let of = Some((record.thread, pen.world));
         if self.of != of {
             self.put_rest(pen, record.ticks)?;
             self.of = of;

@@ -50,6 +50,8 @@ pub(super) struct Pen {
     encoder: Encoder,
     payload: Bytes,
     wanted: u64,
+    /// `ClrInstanceID`: which world of the trace the event is of, from 0.
+    pub(super) world: u16,
 }
 
 const _: () = assert!(Net::COUNT <= 64);
@@ -83,6 +85,8 @@ impl Pen {
 #[derive(Clone, Debug, Default)]
 struct World {
     met: bool,
+    /// Its number among those that the trace has met.
+    ordinal: u16,
     collection: Collection,
 }
 
@@ -94,6 +98,8 @@ pub(super) struct Writer {
     board: Arc<Board>,
     policy: Policy,
     worlds: Box<[World]>,
+    /// Worlds that it has met.
+    met: u16,
     names: Names,
     dump: Option<Dump>,
     reached: u64,
@@ -128,11 +134,12 @@ impl Writer {
         let bulk = [Net::BulkType, Net::BulkNode, Net::BulkEdge, Net::BulkRootEdge, Net::BulkRootStaticVar];
         let encoder = Encoder::new(container, head, outlet)?;
         Ok(Writer {
-            pen: Pen { encoder, payload: Bytes::with_capacity(MOST_PAYLOAD), wanted },
+            pen: Pen { encoder, payload: Bytes::with_capacity(MOST_PAYLOAD), wanted, world: 0 },
             own: EventId::all().filter(|id| providers.wants_own(*id)).collect(),
             board,
             policy,
             worlds: vec![World::default(); MAX_WORLDS].into(),
+            met: 0,
             names: Names::new(),
             dump: bulk.iter().any(|net| wanted & 1 << *net as u64 != 0).then(Dump::new),
             reached: head.ticks,
@@ -197,22 +204,26 @@ impl Writer {
     /// The first event of a world that the trace has.
     #[cold]
     fn meet(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
-        self.worlds[number].met = true;
+        let world = &mut self.worlds[number];
+        (world.met, world.ordinal) = (true, self.met);
+        self.pen.world = self.met;
+        self.met = self.met.wrapping_add(1);
         if !self.rundown {
             return Ok(());
         }
-        let limit = self.board.limit(number);
+        let (limit, world) = (self.board.limit(number), self.pen.world);
         self.pen.write(Kind::Net(Net::SettingsRundown), record.ticks, record.thread, |to| {
-            process::settings(to, limit, record.world.0);
+            process::settings(to, limit, world);
         })?;
         Ok(())
     }
 
     #[inline(always)]
     fn net(&mut self, net: Net, record: &Recorded, fill: impl FnOnce(&mut Bytes)) -> io::Result<()> {
+        let world = self.pen.world;
         self.pen.write(Kind::Net(net), record.ticks, record.thread, |to| {
             fill(to);
-            to.u16(record.world.0);
+            to.u16(world);
         })?;
         Ok(())
     }
@@ -352,11 +363,11 @@ impl Writer {
     ) -> io::Result<()> {
         // .NET counts them small, large, pinned.
         let kind = [0, 2, 1].get(space as usize).copied().unwrap_or(0);
-        let name = self.names.of(of_type);
+        let (name, world) = (self.names.of(of_type), self.pen.world);
         self.pen.write(Kind::Net(Net::AllocationTick), record.ticks, record.thread, |to| {
             to.u32(u32::try_from(bytes).unwrap_or(u32::MAX));
             to.u32(kind);
-            to.u16(record.world.0);
+            to.u16(world);
             to.u64(bytes);
             to.u64(of_type);
             to.utf16(name, MOST_NAME);
@@ -388,6 +399,7 @@ impl Writer {
         const LAST_JOIN: u32 = 0;
         const JOIN: u32 = 1;
         const RESTART: u32 = 2;
+        let world = self.pen.world;
         let (time, kind) = match moment {
             0 => (TIME_END, RESTART),
             1 => (TIME_BEGIN, JOIN),
@@ -397,7 +409,7 @@ impl Writer {
             to.u32(marker);
             to.u32(time);
             to.u32(kind);
-            to.u16(record.world.0);
+            to.u16(world);
             to.u32(0);
         })?;
         Ok(())
@@ -430,11 +442,11 @@ impl Writer {
     }
 
     fn started(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
-        let (count, reason) = (record.field::<0>() as u32, reason(record.field::<1>()));
+        let (count, reason, world) = (record.field::<0>() as u32, reason(record.field::<1>()), self.pen.world);
         self.net(Net::Triggered, record, |to| to.u32(reason))?;
         let at = self.pen.write(Kind::Net(Net::Start), record.ticks, record.thread, |to| {
             [count, CONDEMNED, reason, 0].into_iter().for_each(|word| to.u32(word));
-            to.u16(record.world.0);
+            to.u16(world);
             to.u64(0);
         })?;
         let collection = &mut self.worlds[number].collection;
@@ -443,7 +455,7 @@ impl Writer {
     }
 
     fn in_collection(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
-        let ticks = record.ticks;
+        let (ticks, world) = (record.ticks, self.pen.world);
         let collection = &mut self.worlds[number].collection;
         match record.id {
             EventId::RootsBegin => collection.roots_begin = ticks,
@@ -472,7 +484,7 @@ impl Writer {
             }
             EventId::SweepEnd => {
                 collection.sweep_end = ticks;
-                let (of, world, hz) = (*collection, record.world.0, self.pen.encoder.head().hz);
+                let (of, hz) = (*collection, self.pen.encoder.head().hz);
                 let thread = record.thread;
                 self.pen
                     .write(Kind::Net(Net::GlobalHeapHistory), ticks, thread, |to| of.global_history(to, world, hz))?;
@@ -481,7 +493,7 @@ impl Writer {
             EventId::GcEnd => {
                 // Of equal times a reader would make no collection.
                 let at = ticks.max(collection.started_at + 1);
-                let (count, world) = (collection.number, record.world.0);
+                let count = collection.number;
                 self.pen.write(Kind::Net(Net::End), at, record.thread, |to| {
                     to.u32(count);
                     to.u32(CONDEMNED);
@@ -490,8 +502,7 @@ impl Writer {
             }
             EventId::HeapStats => {
                 let of = *collection;
-                self.pen
-                    .write(Kind::Net(Net::HeapStats), ticks, record.thread, |to| of.heap_stats(to, record.world.0))?;
+                self.pen.write(Kind::Net(Net::HeapStats), ticks, record.thread, |to| of.heap_stats(to, world))?;
             }
             _ => {}
         }
@@ -500,9 +511,10 @@ impl Writer {
 
     /// What was marked from roots of this sort. Marking goes over all at once, so nobody knows how many bytes that were.
     fn marked(&mut self, record: &Recorded, from: u32) -> io::Result<()> {
+        let world = self.pen.world;
         self.pen.write(Kind::Net(Net::MarkWithType), record.ticks, record.thread, |to| {
             to.u32(0);
-            to.u16(record.world.0);
+            to.u16(world);
             to.u32(from);
             to.u64(0);
         })?;
@@ -520,6 +532,7 @@ impl Consumer for Writer {
     fn record(&mut self, record: &Recorded) -> io::Result<()> {
         self.pen.encoder.count_record();
         let number = usize::from(record.world.0) % MAX_WORLDS;
+        self.pen.world = self.worlds[number].ordinal;
         if !self.worlds[number].met {
             self.meet(record, number)?;
         }
