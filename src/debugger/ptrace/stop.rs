@@ -40,7 +40,7 @@ use super::frame;
 use super::memory::{Address, Memory};
 use super::proc::Silence;
 use super::sys::{self, Piece, Ticking, Waited};
-use super::target::{Record, Request, Standing, TargetError, WorldState};
+use super::target::{Record, Request, SaveArea, Stack, Standing, TargetError, WorldState};
 use super::tracee::{Enrolled, Notification, Place, Saved, Stop};
 use super::{Debugger, Mode, OnDeath};
 use crate::debugger::notify::Notice;
@@ -72,23 +72,17 @@ impl Batch {
         self.pieces.push((at.0, start..self.bytes.len()));
     }
 
-    /// The registers into the save area of a record, whose word of how much is used is at `used`.
-    fn add_to_save_area(
-        &mut self,
-        record: &Record,
-        general: &sys::General,
-        image: &[u8],
-        used: usize,
-    ) -> Result<(), TargetError> {
+    /// The registers into the save area of a record.
+    fn add_to_save_area(&mut self, area: SaveArea, general: &sys::General, image: &[u8]) -> Result<(), TargetError> {
         let bytes = sys::general_bytes(general);
         let len = bytes.len() + image.len();
-        if record.save_area.is_null() || record.save_area_size < len {
-            let (what, at, found) = ("the save area", record.save_area, record.save_area_size as u64);
+        if area.at.is_null() || area.size < len {
+            let (what, at, found) = ("the save area", area.at, area.size as u64);
             return Err(TargetError::Size { what, at, found, least: len, most: usize::MAX });
         }
-        self.add(record.save_area, bytes);
-        self.add(record.save_area.offset(bytes.len()), image);
-        self.add(record.address.offset(used), &(len as u32).to_le_bytes());
+        self.add(area.at, bytes);
+        self.add(area.at.offset(bytes.len()), image);
+        self.add(area.used, &(len as u32).to_le_bytes());
         Ok(())
     }
 
@@ -113,8 +107,8 @@ struct Gathering {
     collecting: i32,
     /// The world's number, when the list has been read.
     begun: Option<Result<u64, TargetError>>,
-    /// Who is still to be gathered.
-    records: HashMap<i32, Record>,
+    /// Who is still to be gathered, by thread id.
+    stacks: Vec<Stack>,
     parking: Vec<Parking>,
     /// Whether each of them has room to wait in `park`.
     all_park: bool,
@@ -123,8 +117,8 @@ struct Gathering {
 
 impl Gathering {
     fn of(library: usize, world: Address, collecting: i32) -> Self {
-        let (records, parking) = (HashMap::new(), Vec::new());
-        Self { library, world, collecting, begun: None, records, parking, all_park: true, failed: None }
+        let (stacks, parking) = (Vec::new(), Vec::new());
+        Self { library, world, collecting, begun: None, stacks, parking, all_park: true, failed: None }
     }
 
     /// Reads the world and its list, once.
@@ -135,9 +129,9 @@ impl Gathering {
         debugger.batch.clear();
         let world = debugger.libraries[self.library].world(&debugger.memory, self.world);
         self.begun = Some(world.and_then(|world| {
-            let records = debugger.records_of(self.library, &world)?;
-            self.parking.reserve(records.len());
-            self.records = records.into_iter().map(|record| (record.tid.0, record)).collect();
+            self.stacks = debugger.stacks_of(self.library, &world)?;
+            self.stacks.sort_unstable_by_key(|stack| stack.tid);
+            self.parking.reserve(self.stacks.len());
             Ok(world.number)
         }));
     }
@@ -148,20 +142,24 @@ impl Gathering {
         if !stands || self.failed.is_some() {
             return;
         }
-        let Some(record) = self.records.remove(&tid) else { return };
-        if let Err(error) = self.try_to_add(debugger, &record) {
+        // Two with one id are the target's mistake: one of them counts.
+        let Ok(index) = self.stacks.binary_search_by_key(&tid, |stack| stack.tid) else { return };
+        if std::mem::replace(&mut self.stacks[index].is_done, true) {
+            return;
+        }
+        if let Err(error) = self.try_to_add(debugger, self.stacks[index]) {
             self.failed = Some(error);
         }
     }
 
-    fn try_to_add(&mut self, debugger: &mut Debugger, record: &Record) -> Result<(), DebuggerError> {
-        let tid = record.tid.0;
-        let Some(pushed) = debugger.push(self.library, record)? else { return Ok(()) };
+    fn try_to_add(&mut self, debugger: &mut Debugger, stack: Stack) -> Result<(), DebuggerError> {
+        let tid = stack.tid;
+        let Some(pushed) = debugger.push(&stack)? else { return Ok(()) };
         let Some(tracee) = debugger.tracees.get_mut(&tid) else { return Ok(()) };
-        tracee.enrolled = Some(Enrolled { library: self.library, world: self.world, record: record.address });
+        tracee.enrolled = Some(Enrolled { library: self.library, world: self.world, record: stack.record });
         let stop = tracee.stop;
         self.all_park &= pushed.parks == Parks::Yes && debugger.dies_quietly(stop);
-        debugger.batch.add(record.slot, &pushed.lowest.to_le_bytes());
+        debugger.batch.add(stack.slot, &pushed.lowest.to_le_bytes());
         debugger.statistics.slots_written += 1;
         let Pushed { general, lowest, .. } = pushed;
         self.parking.push(Parking { tid, saved: Saved { general, lowest, place: Place::Park } });
@@ -171,8 +169,8 @@ impl Gathering {
     /// Those that stood already, and what has come of it: the world's number, who is to be sent to `park`, and whether all can be.
     fn finish(mut self, debugger: &mut Debugger) -> Result<(u64, Vec<Parking>, bool), DebuggerError> {
         self.begin(debugger);
-        for tid in self.records.keys().copied().collect::<Vec<_>>() {
-            self.add(debugger, tid);
+        for index in 0..self.stacks.len() {
+            self.add(debugger, self.stacks[index].tid);
         }
         match (self.begun, self.failed) {
             (Some(Ok(number)), None) => Ok((number, self.parking, self.all_park)),
@@ -434,21 +432,31 @@ impl Debugger {
 
     /// The records of the world's threads.
     pub(super) fn records_of(&self, library: usize, world: &WorldState) -> Result<Vec<Record>, TargetError> {
-        let is_in = |e: &&Enrolled| e.library == library && e.world == world.address;
-        let guesses = self.tracees.values().filter_map(|t| t.enrolled.as_ref());
-        let guesses: Vec<Address> = guesses.filter(is_in).map(|e| e.record).collect();
+        let guesses = self.guesses(library, world);
         self.libraries[library].records(&self.memory, world.threads, &guesses, self.tracees.len())
     }
 
+    fn stacks_of(&self, library: usize, world: &WorldState) -> Result<Vec<Stack>, TargetError> {
+        let guesses = self.guesses(library, world);
+        self.libraries[library].stacks(&self.memory, world.threads, &guesses, self.tracees.len())
+    }
+
+    /// Where the world's records probably are.
+    fn guesses(&self, library: usize, world: &WorldState) -> Vec<Address> {
+        let is_in = |e: &&Enrolled| e.library == library && e.world == world.address;
+        let enrolled = self.tracees.values().filter_map(|t| t.enrolled.as_ref());
+        enrolled.filter(is_in).map(|e| e.record).collect()
+    }
+
     /// Gathers the registers of one mutator, in a frame on its stack if there is room, else in its save area. `None`: it has been killed.
-    fn push(&mut self, library: usize, record: &Record) -> Result<Option<Pushed>, DebuggerError> {
-        let tid = record.tid.0;
+    fn push(&mut self, stack: &Stack) -> Result<Option<Pushed>, DebuggerError> {
+        let tid = stack.tid;
         let general = sys::unless_killed(sys::general(tid)).map_err(system("reading registers"))?;
         let Some(general) = general else { return Ok(None) };
         loop {
             let size = self.extended_room;
             let places = frame::Places::below(general.rsp, size);
-            if places.frame < record.stack.0.0 || general.rsp > record.stack.1.0 {
+            if places.frame < stack.low || general.rsp > stack.high {
                 break;
             }
             // The kernel writes the image to where it belongs in the frame.
@@ -459,7 +467,7 @@ impl Debugger {
             if read == Some(size) {
                 frame::sign(&mut self.batch.bytes, image);
                 self.batch.pieces.push((places.frame, start..self.batch.bytes.len()));
-                let has_room = record.stack.0.0 + frame::PARKING_ROOM <= places.frame;
+                let has_room = stack.low.saturating_add(frame::PARKING_ROOM) <= places.frame;
                 let parks = if has_room { Parks::Yes } else { Parks::No };
                 return Ok(Some(Pushed { general, lowest: places.frame, parks }));
             }
@@ -475,8 +483,7 @@ impl Debugger {
         if read.map_err(system("reading the extended state"))?.is_none() {
             return Ok(None);
         }
-        let used = self.libraries[library].thread.save_area_used;
-        self.batch.add_to_save_area(record, &general, &image, used)?;
+        self.batch.add_to_save_area(stack.save_area, &general, &image)?;
         Ok(Some(Pushed { general, lowest: general.rsp.wrapping_sub(frame::RED_ZONE), parks: Parks::No }))
     }
 
@@ -574,7 +581,7 @@ impl Debugger {
             if !self.tracees.get(&tid).is_some_and(|t| t.by_user && t.stands()) {
                 continue;
             }
-            if !self.add_frozen(library, record, &mut batch)? {
+            if !self.add_frozen(record, &mut batch)? {
                 continue;
             }
             batch.add(record.address.offset(frozen), &epoch.to_le_bytes());
@@ -594,10 +601,10 @@ impl Debugger {
 
     /// Gathers what the collector needs of a thread that the user holds: its registers in its save area, and its `stack_ptr`. `false`: it has
     /// been killed.
-    fn add_frozen(&self, library: usize, record: &Record, batch: &mut Batch) -> Result<bool, DebuggerError> {
+    fn add_frozen(&self, record: &Record, batch: &mut Batch) -> Result<bool, DebuggerError> {
         let mut image = Vec::new();
         let Some(general) = self.all_registers(record.tid.0, &mut image)? else { return Ok(false) };
-        batch.add_to_save_area(record, &general, &image, self.libraries[library].thread.save_area_used)?;
+        batch.add_to_save_area(record.save_area, &general, &image)?;
         batch.add(record.slot, &general.rsp.wrapping_sub(frame::RED_ZONE).to_le_bytes());
         Ok(true)
     }
@@ -650,7 +657,7 @@ impl Debugger {
             for world in self.libraries[library].worlds(&self.memory)?.iter().filter(|w| w.collecting.is_none()) {
                 for record in self.records_of(library, world)?.iter().filter(|r| r.standing() == Standing::Running) {
                     if self.tracees.get(&record.tid.0).is_some_and(|t| t.by_user && t.stands()) {
-                        shown += usize::from(self.add_frozen(library, record, &mut batch)?);
+                        shown += usize::from(self.add_frozen(record, &mut batch)?);
                     }
                 }
             }

@@ -6,7 +6,7 @@
 //! against the number of threads that the *kernel* says there are: what is wrong is one error that says what and where; nothing here
 //! loops or allocates by a number that the target chose.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use memoffset::offset_of;
 
@@ -302,44 +302,80 @@ impl Library {
         guesses: &[Address],
         alive: usize,
     ) -> Result<Vec<Record>, TargetError> {
-        let what = "managed threads";
+        self.walk(memory, head, guesses, alive, |at, bytes| Record::parse(at, bytes, &self.thread))
+    }
+
+    /// As [`records`](Self::records), but only what a stop needs of each.
+    pub(super) fn stacks(
+        &self,
+        memory: &Memory,
+        head: Address,
+        guesses: &[Address],
+        alive: usize,
+    ) -> Result<Vec<Stack>, TargetError> {
+        self.walk(memory, head, guesses, alive, |at, bytes| Stack::parse(at, bytes, &self.thread))
+    }
+
+    fn walk<T>(
+        &self,
+        memory: &Memory,
+        head: Address,
+        guesses: &[Address],
+        alive: usize,
+        parse: impl Fn(Address, &[u8]) -> T,
+    ) -> Result<Vec<T>, TargetError> {
         let limit = alive + MOST_DEAD;
-        let mut known = self.read_records(memory, &guesses[..guesses.len().min(limit)]);
-        let mut seen = HashSet::with_capacity(known.len());
-        let mut records = Vec::with_capacity(known.len());
-        let mut at = head;
+        let guesses = &guesses[..guesses.len().min(limit)];
+        let size = self.thread.size;
+        let mut bytes = vec![0; size * guesses.len()];
+        let places = guesses.iter().zip(bytes.chunks_exact_mut(size));
+        let failed = memory.read_all(&mut places.map(|(at, bytes)| Piece { at: at.0, bytes }).collect::<Vec<_>>());
+        let mut other = vec![0; size];
+        let mut found = Vec::with_capacity(guesses.len());
+        let (mut at, mut hint) = (head, guesses.len());
         while !at.is_null() {
-            if !seen.insert(at) {
-                return Err(TargetError::Cycle { what, at, after: records.len() });
+            if found.len() == limit {
+                return Err(self.endless(memory, head, limit));
             }
-            if records.len() == limit {
-                return Err(TargetError::TooLong { what, limit });
+            // The newest first in the list; the guesses are in the order of thread ids, so mostly the other way round.
+            hint = hint.wrapping_sub(1);
+            if guesses.get(hint) != Some(&at) {
+                hint = guesses.iter().position(|guess| *guess == at).unwrap_or(guesses.len());
             }
-            let record = match known.remove(&at) {
-                Some(record) => record,
-                None => self.record(memory, at)?,
+            let record = if hint < guesses.len() && !failed.contains(&hint) {
+                &bytes[hint * size..][..size]
+            } else {
+                memory.read(at, &mut other).map_err(|_| TargetError::Nowhere { what: RECORD, at })?;
+                &other
             };
-            at = record.next;
-            records.push(record);
+            found.push(parse(at, record));
+            at = Address(u64_at(record, self.thread.next));
         }
-        Ok(records)
+        Ok(found)
+    }
+
+    /// What is wrong with a list that has more than so many records.
+    fn endless(&self, memory: &Memory, head: Address, limit: usize) -> TargetError {
+        let what = "managed threads";
+        let mut seen = HashSet::new();
+        let mut at = head;
+        while seen.len() <= limit && !at.is_null() {
+            if !seen.insert(at) {
+                return TargetError::Cycle { what, at, after: seen.len() };
+            }
+            match memory.word(at.offset(self.thread.next)) {
+                Ok(next) => at = Address(next),
+                Err(_) => return TargetError::Nowhere { what: RECORD, at },
+            }
+        }
+        TargetError::TooLong { what, limit }
     }
 
     /// One record.
     pub(super) fn record(&self, memory: &Memory, at: Address) -> Result<Record, TargetError> {
         let mut bytes = vec![0; self.thread.size];
-        memory.read(at, &mut bytes).map_err(|_| TargetError::Nowhere { what: "a thread's record", at })?;
+        memory.read(at, &mut bytes).map_err(|_| TargetError::Nowhere { what: RECORD, at })?;
         Ok(Record::parse(at, &bytes, &self.thread))
-    }
-
-    fn read_records(&self, memory: &Memory, guesses: &[Address]) -> HashMap<Address, Record> {
-        let size = self.thread.size;
-        let mut bytes = vec![0; size * guesses.len()];
-        let places = guesses.iter().zip(bytes.chunks_exact_mut(size));
-        let failed = memory.read_all(&mut places.map(|(at, bytes)| Piece { at: at.0, bytes }).collect::<Vec<_>>());
-        let read = guesses.iter().zip(bytes.chunks_exact(size)).enumerate();
-        let read = read.filter(|(i, _)| !failed.contains(i));
-        read.map(|(_, (at, bytes))| (*at, Record::parse(*at, bytes, &self.thread))).collect()
     }
 
     /// The request that a notification leads to.
@@ -411,7 +447,7 @@ const WORLD: Shape = Shape {
 };
 
 const THREAD: Shape = Shape {
-    what: "a thread's record",
+    what: RECORD,
     fields: &[
         ("stack_ptr", 8),
         ("saved_sp", 8),
@@ -428,6 +464,9 @@ const THREAD: Shape = Shape {
         ("serial", 8),
     ],
 };
+
+/// What errors call a record.
+const RECORD: &str = "a thread's record";
 
 /// The numbers of a checked table.
 struct Table(Vec<usize>);
@@ -601,9 +640,7 @@ pub struct Record {
     pub serial: u64,
     /// The epoch for which a debugger has answered.
     pub frozen: u64,
-    pub(super) save_area: Address,
-    pub(super) save_area_size: usize,
-    pub(super) next: Address,
+    pub(super) save_area: SaveArea,
 }
 
 impl Record {
@@ -620,9 +657,7 @@ impl Record {
             stack: (Address(word(offsets.stack_low)), Address(word(offsets.stack_high))),
             serial: word(offsets.serial),
             frozen: word(offsets.frozen),
-            save_area: Address(word(offsets.save_area)),
-            save_area_size: word(offsets.save_area_size) as usize,
-            next: Address(word(offsets.next)),
+            save_area: SaveArea::parse(address, bytes, offsets),
         }
     }
 
@@ -633,6 +668,51 @@ impl Record {
             1 => Standing::Running,
             2 => Standing::Blocking,
             _ => Standing::Parked,
+        }
+    }
+}
+
+/// What a stop needs of a record.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stack {
+    pub(super) record: Address,
+    pub(super) tid: i32,
+    /// Where the slot `stack_ptr` is.
+    pub(super) slot: Address,
+    pub(super) low: u64,
+    pub(super) high: u64,
+    pub(super) save_area: SaveArea,
+    /// It has been gone through.
+    pub(super) is_done: bool,
+}
+
+/// A record's room for registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SaveArea {
+    pub(super) at: Address,
+    pub(super) size: usize,
+    /// Where it is noted how much of it is used.
+    pub(super) used: Address,
+}
+
+impl SaveArea {
+    fn parse(record: Address, bytes: &[u8], offsets: &StopInfoOffsets) -> Self {
+        let size = u64_at(bytes, offsets.save_area_size) as usize;
+        let used = record.offset(offsets.save_area_used);
+        Self { at: Address(u64_at(bytes, offsets.save_area)), size, used }
+    }
+}
+
+impl Stack {
+    fn parse(record: Address, bytes: &[u8], offsets: &StopInfoOffsets) -> Self {
+        Self {
+            record,
+            tid: u32_at(bytes, offsets.tid) as i32,
+            slot: record.offset(offsets.stack_ptr),
+            low: u64_at(bytes, offsets.stack_low),
+            high: u64_at(bytes, offsets.stack_high),
+            save_area: SaveArea::parse(record, bytes, offsets),
+            is_done: false,
         }
     }
 }

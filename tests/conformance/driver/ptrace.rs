@@ -88,7 +88,9 @@ pub fn engine(arguments: &[String]) -> Told<()> {
         other => return Err(format!("{other:?} is no mode")),
     };
     let (sender, lines) = channel();
-    let options = Options { mode, restored: Restored::Compared, ..Options::default() };
+    // A thread that gets no processor for seconds, on a machine that has too few, is not one that does not stand.
+    let stop_within = Duration::from_secs(20);
+    let options = Options { mode, stop_within, restored: Restored::Compared, ..Options::default() };
     let mut engine = Engine { options, debugger: None };
     // Without a debugger nobody waits but for lines, and each debugger has a waker of its own.
     std::thread::spawn(move || {
