@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::cases::{CASES, Case, Session};
-use crate::driver::{Mode, Which};
+use crate::driver::Which;
 
 /// How a case ended with a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,19 +33,7 @@ impl Verdict {
 }
 
 /// What is known not to hold. Nothing is to be here when the issue is closed.
-const OPEN: &[(Which, &str, &str)] = &[
-    (
-        Which::Gdb(Mode::Full),
-        "exec",
-        "now and then gdb stands for good at the first collection of the program that comes",
-    ),
-    (
-        Which::Gdb(Mode::Full),
-        "detach in mid-stop",
-        "gdb's prompt does not come back while collections follow each other",
-    ),
-    (Which::Gdb(Mode::Full), "death in mid-stop", "the next gdb does not get through its attach"),
-];
+const OPEN: &[(Which, &str, &str)] = &[];
 
 /// What the command line asks for.
 #[derive(Debug, Default)]
