@@ -21,6 +21,18 @@ fn this() -> PathBuf {
     std::env::current_exe().unwrap()
 }
 
+/// gdb with the program `what` of this executable, at the first breakpoint, which is at `place`. `None` if there is no gdb.
+fn stopped_at(place: &str, what: &str) -> Option<Talk> {
+    if !has_gdb() {
+        return None;
+    }
+    let mut gdb = Talk::gdb(&this(), what, &[]);
+    gdb.ask(&format!("break {place}"));
+    gdb.say("run");
+    gdb.until("hit Breakpoint");
+    Some(gdb)
+}
+
 /// The number behind `before` in what gdb said.
 fn number(said: &str, before: &str) -> u64 {
     let at = said.find(before).unwrap_or_else(|| panic!("no `{before}` in:\n{said}")) + before.len();
@@ -121,7 +133,7 @@ fn wait_for(gdb: &mut Talk, mut holds: impl FnMut(&mut Talk) -> bool) {
 #[rstest]
 #[case::binary_trees(&["binary-trees", "--depth", "12", "--collections", "200"], "binary_trees::checked")]
 #[case::churn(&["churn", "--collections", "200"], "churn::link")]
-#[case::lisp(&["lisp", "examples/scheme/nqueens.scm", "--collections", "20"], "lisp::store::Store::cons")]
+#[case::lisp(&["lisp", "examples/scheme/nqueens.scm", "--collections", "200", "--heap-limit", "12MiB"], "lisp::store::Store::cons")]
 fn workloads_come_to_their_right_results_with_threads_stopped(#[case] workload: &[&str], #[case] function: &str) {
     if !has_gdb() {
         return;
@@ -139,7 +151,7 @@ fn workloads_come_to_their_right_results_with_threads_stopped(#[case] workload: 
     gdb.say("run &");
     gdb.until("attached to process");
     let (mut held, mut over) = (0, false);
-    let end = Instant::now() + Duration::from_secs(90);
+    let end = Instant::now() + Duration::from_secs(300);
     while !over {
         assert!(Instant::now() < end, "{}", gdb.ask("stopworld threads"));
         // All run for a while; then the next one that comes by stops.
@@ -158,6 +170,17 @@ fn workloads_come_to_their_right_results_with_threads_stopped(#[case] workload: 
     let (_, said) = gdb.finish();
     assert!(said.contains("exited normally"), "{said}");
     assert!(held >= 1, "{held}: {said}");
+    // What checks itself prints nothing of its own; the Lisp programs print what a run prints that nobody disturbs.
+    let alone =
+        Command::new(env!("CARGO_BIN_EXE_stopworld")).arg("run").args(workload).args(["--threads", "8"]).output();
+    assert_eq!(printed(&said), printed(&String::from_utf8_lossy(&alone.unwrap().stdout)));
+}
+
+/// What the threads of a Lisp workload have printed, whoever was first. gdb's prompt may stand before it.
+fn printed(said: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = said.lines().filter_map(|line| line.find("[lisp-").map(|at| &line[at..])).collect();
+    lines.sort_unstable();
+    lines
 }
 
 /// `None` when the program is over.
@@ -172,13 +195,7 @@ fn collections_so_far(gdb: &mut Talk) -> Option<u64> {
 #[case::one_at_which_gdb_stops_by_default(12)]
 #[case::a_real_time_signal(45)]
 fn next_finish_and_calls_go_on_through_collections(#[case] signal: i32) {
-    if !has_gdb() {
-        return;
-    }
-    let mut gdb = Talk::gdb(&this(), &format!("mutators 6 3 {signal}"), &[]);
-    gdb.ask("break debugged_steps");
-    gdb.say("run");
-    gdb.until("hit Breakpoint");
+    let Some(mut gdb) = stopped_at("debugged_steps", &format!("mutators 6 3 {signal}")) else { return };
     gdb.ask("delete");
     // Line by line; two of the lines collect.
     let first = number(&gdb.ask("info line"), "Line");
@@ -207,19 +224,23 @@ fn next_finish_and_calls_go_on_through_collections(#[case] signal: i32) {
     assert!(said.contains("all trees are whole: 6 collections"), "{said}");
 }
 
-#[rstest]
-#[case::assisted("assisted")]
-#[case::full("full")]
-fn a_killed_gdb_leaves_a_program_that_runs_and_collects(#[case] mode: &str) {
-    if !has_gdb() {
-        return;
-    }
-    let program = Talk::with(&mut debugged::program(&this(), "mutators 1000 2 23"));
+/// gdb attached to a process that runs already, in a mode, with the script set to what a test wants of phases.
+fn attached_to(program: &Talk, mode: &str, phases: &str) -> Talk {
     let mut gdb = Command::new("sh");
     gdb.args(["-c", "exec gdb \"$@\" 2>&1", "gdb", "-nx", "-q", "-iex", "set auto-load safe-path /"]);
     let mut gdb = Talk::with(gdb.args(["-iex", "set confirm off", "-p", &program.id().to_string()]));
     gdb.ask(&format!("stopworld mode {mode}"));
-    gdb.ask("stopworld phases on");
+    gdb.ask(&format!("stopworld phases {phases}"));
+    gdb
+}
+
+#[rstest]
+fn a_killed_gdb_leaves_a_program_that_runs_and_collects(#[values("assisted", "full")] mode: &str) {
+    if !has_gdb() {
+        return;
+    }
+    let program = Talk::with(&mut debugged::program(&this(), "mutators 1000 2 23"));
+    let mut gdb = attached_to(&program, mode, "on");
     gdb.say("continue");
     gdb.until("mark-begin");
     gdb.kill();
@@ -227,16 +248,49 @@ fn a_killed_gdb_leaves_a_program_that_runs_and_collects(#[case] mode: &str) {
     assert!(right && said.contains("all trees are whole: 1000 collections"), "{said}");
 }
 
-#[test]
-fn in_full_mode_gdb_stops_the_threads_itself() {
+/// How gdb goes away in the middle of a stop.
+#[derive(Clone, Copy)]
+enum Leaves {
+    /// It says so to the collector first.
+    AsItShould,
+    /// By gdb's own command alone.
+    Unannounced,
+    Killed,
+}
+
+/// The world is stopped, everything is marked, nothing is freed yet: whoever goes on now runs on a heap that is being collected.
+#[rstest]
+fn gdb_can_leave_in_mid_stop(
+    #[values("assisted", "full")] mode: &str,
+    #[values("mark-begin", "mark-end")] phase: &str,
+    #[values(Leaves::AsItShould, Leaves::Unannounced, Leaves::Killed)] how: Leaves,
+) {
     if !has_gdb() {
         return;
     }
-    let mut gdb = Talk::gdb(&this(), "mutators 30 2 23", &[]);
-    gdb.ask("break debugged_begin");
+    let program = Talk::with(&mut debugged::program(&this(), "mutators 300 2 23"));
+    let mut gdb = attached_to(&program, mode, &format!("stop {phase}"));
+    gdb.say("continue");
+    gdb.until(&format!("{phase}]"));
+    let said = gdb.ask("stopworld threads");
+    assert!(said.contains(&format!("collecting ({phase}), by thread")), "{said}");
+    match how {
+        Leaves::AsItShould => drop((gdb.ask("stopworld detach"), gdb.ask("detach"))),
+        Leaves::Unannounced => drop(gdb.ask("detach")),
+        Leaves::Killed => gdb.kill(),
+    }
+    let (right, said) = program.finish();
+    assert!(right && said.contains("all trees are whole: 300 collections"), "{said}");
+    if !matches!(how, Leaves::Killed) {
+        let said = gdb.ask("show scheduler-locking");
+        assert!(said.contains("\"replay\""), "{said}");
+    }
+}
+
+#[test]
+fn in_full_mode_gdb_stops_the_threads_itself() {
+    let Some(mut gdb) = stopped_at("debugged_begin", "mutators 30 2 23") else { return };
     gdb.ask("break debugged_end");
-    gdb.say("run");
-    gdb.until("debugged_begin");
     gdb.ask("stopworld mode full");
     gdb.say("continue");
     gdb.until("debugged_end");
@@ -249,13 +303,7 @@ fn in_full_mode_gdb_stops_the_threads_itself() {
 
 #[test]
 fn gdb_stops_at_a_phase_and_shows_the_others() {
-    if !has_gdb() {
-        return;
-    }
-    let mut gdb = Talk::gdb(&this(), "mutators 6 0 23", &[]);
-    gdb.ask("break debugged_begin");
-    gdb.say("run");
-    gdb.until("debugged_begin");
+    let Some(mut gdb) = stopped_at("debugged_begin", "mutators 6 0 23") else { return };
     assert!(gdb.ask("stopworld phases stop nonsense").contains("a phase is one of"));
     gdb.ask("stopworld phases on");
     gdb.ask("stopworld phases stop mark-end");
@@ -272,13 +320,7 @@ fn gdb_stops_at_a_phase_and_shows_the_others() {
 
 #[test]
 fn values_are_shown_as_what_they_mean() {
-    if !has_gdb() {
-        return;
-    }
-    let mut gdb = Talk::gdb(&this(), "values", &[]);
-    gdb.ask("break debugged_values");
-    gdb.say("run");
-    gdb.until("hit Breakpoint");
+    let Some(mut gdb) = stopped_at("debugged_values", "values") else { return };
     gdb.ask("finish");
     gdb.ask("break debugged_values");
     gdb.ask("kill");
@@ -300,13 +342,7 @@ fn values_are_shown_as_what_they_mean() {
 
 #[test]
 fn objects_are_explained() {
-    if !has_gdb() {
-        return;
-    }
-    let mut gdb = Talk::gdb(&this(), "values", &[]);
-    gdb.ask("break debugged_values");
-    gdb.say("run");
-    gdb.until("hit Breakpoint");
+    let Some(mut gdb) = stopped_at("debugged_values", "values") else { return };
     let threads = gdb.ask("stopworld threads");
     assert!(threads.contains("world 1: running, 0 collections"), "{threads}");
     assert!(threads.lines().any(|line| line.starts_with("* ") && line.contains("main")), "{threads}");

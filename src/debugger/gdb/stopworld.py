@@ -250,6 +250,7 @@ class Session:
             contract.set_control(0)
         self.attached = False
         self.drop_bootstrap()
+        self.let_all_run()
 
     def catch_signals(self):
         for contract in self.contracts:
@@ -586,6 +587,7 @@ def exited(_event):
     session = SESSIONS.get(gdb.selected_inferior().num)
     if session is not None:
         session.drop_bootstrap()
+        session.let_all_run()
         session.pid, session.attached = None, False
 
 
