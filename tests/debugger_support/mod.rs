@@ -18,6 +18,8 @@ struct Tracee {
     signal: i32,
     /// By a user.
     frozen: bool,
+    /// It was answered for in a stop whose start is still to come.
+    answered: bool,
     /// An INTERRUPT whose stop is still to come.
     interrupted: bool,
     /// It stands in a notification that is not served yet.
@@ -119,6 +121,10 @@ impl Tracer {
 
     /// Thaws it.
     pub fn thaw(&mut self, tid: i32) {
+        // Whom we have answered for stays until the world goes on.
+        while self.tracees.get(&tid).is_some_and(|tracee| tracee.answered) {
+            self.look(-1, 0);
+        }
         let Some(tracee) = self.tracees.get_mut(&tid) else { return };
         tracee.frozen = false;
         self.go_on(tid);
@@ -126,7 +132,7 @@ impl Tracer {
 
     /// Gives control back and lets everything go, when no stop of ours is under way.
     pub fn detach(mut self) {
-        while self.in_stop {
+        while self.in_stop || self.tracees.values().any(|tracee| tracee.answered) {
             self.look(-1, 0);
         }
         let tids: Vec<_> = self.tracees.keys().copied().collect();
@@ -228,6 +234,10 @@ impl Tracer {
         let world = self.word(at(offsets.world));
         let mut answer = 0_u64;
         let mut after = "";
+        if event == 1 || event == 2 {
+            // The stop before is over.
+            self.tracees.values_mut().for_each(|tracee| tracee.answered = false);
+        }
         match (event, self.mode) {
             (1, Mode::Full) => {
                 self.step("stop-notified");
@@ -239,6 +249,8 @@ impl Tracer {
             (1 | 6, Mode::Assisted) | (6, _) => {
                 self.step(if event == 1 { "stop-notified" } else { "again-notified" });
                 self.answer(world, epoch);
+                // Who collects is wanted by nobody but itself.
+                self.tracees.get_mut(&tid).unwrap().answered = false;
                 self.step("frozen-served");
                 after = "stop-acknowledged";
             }
@@ -413,6 +425,7 @@ impl Tracer {
             self.write(at(offsets.stack_ptr), &(general.rsp - 128).to_le_bytes());
             self.write(at(offsets.frozen), &epoch.to_le_bytes());
             self.answered_for += 1;
+            self.tracees.get_mut(&tid).unwrap().answered = true;
         }
     }
 
