@@ -24,7 +24,7 @@ pub(crate) fn must_fail_without(guard: Guard, name: &str, fault: Fault) {
     let me = std::env::current_exe().expect("a running test has an executable");
     let start = Instant::now();
     let output = Command::new(me)
-        .args([name, "--exact", "--nocapture", "--test-threads=1"])
+        .args([name, "--exact", "--nocapture", "--test-threads=1", "--include-ignored"])
         .env(VARIABLE, format!("{guard:?}"))
         .output()
         .expect("the test executable can be run again");

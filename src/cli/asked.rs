@@ -61,7 +61,7 @@ impl Wanted {
         let keywords = Providers::parse_keywords(text).map_err(|error| error.to_string());
         match (&categories, &keywords) {
             (Err(_), Err(error)) if text.contains('@') => Err(error.clone()),
-            (Err(error), Err(_)) => Err(error.clone()),
+            (Err(of_mps), Err(of_net)) => Err(format!("{of_mps}; for a .nettrace, {of_net}")),
             _ => Ok(Wanted { categories, keywords }),
         }
     }

@@ -6,8 +6,10 @@
 
 use std::ffi::OsStr;
 
+use clap::CommandFactory;
 use clap::error::ErrorKind;
 
+use super::arguments::Command;
 use super::eventcnv;
 
 /// Exit code for arguments that can't be understood.
@@ -36,30 +38,26 @@ impl Complaint {
         {
             return Complaint::Usage(format!("{}; usage: stopworld {usage}", one_line(&error.render().to_string())));
         }
-        Complaint::from(error)
-    }
-}
-
-impl From<clap::Error> for Complaint {
-    fn from(error: clap::Error) -> Complaint {
+        // What stands first may be anything that somebody mistyped.
+        let action = action.and_then(OsStr::to_str).filter(|name| Command::command().find_subcommand(name).is_some());
         match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Complaint::Help(error),
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Complaint::Usage(
                 "error: say what to do: `stopworld run binary-trees` runs a workload, `stopworld --help` tells the rest"
                     .to_owned(),
             ),
-            ErrorKind::MissingRequiredArgument => Complaint::Usage(
+            ErrorKind::MissingRequiredArgument if action == Some("run") => Complaint::Usage(
                 one_line(&error.render().to_string()) + "; `stopworld workloads` lists what can be run",
             ),
-            _ => Complaint::Usage(with_remedy(one_line(&error.render().to_string()))),
+            _ => Complaint::Usage(with_remedy(one_line(&error.render().to_string()), action.unwrap_or("run"))),
         }
     }
 }
 
 /// The line, with a pointer to the help if it does not say what to do.
-fn with_remedy(line: String) -> String {
+fn with_remedy(line: String, action: &str) -> String {
     let says = ["; tip: ", "[possible values", "': "].iter().any(|remedy| line.contains(remedy));
-    if says { line } else { line + "; `stopworld run --help` explains the options" }
+    if says { line } else { format!("{line}; `stopworld {action} --help` explains the options") }
 }
 
 /// clap's message up to its usage paragraph, as one line.
@@ -78,7 +76,6 @@ fn one_line(rendered: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::arguments::Command;
     use clap::Parser;
     use rstest::rstest;
 
@@ -93,6 +90,9 @@ mod tests {
     #[case(&["run", "churn", "--seconds", "1", "--collections", "1"], &["--seconds", "--collections", "cannot be used with"])]
     #[case(&["run", "churn", "--threads"], &["'--threads <N>'", "--help"])]
     #[case(&["run"], &["WORKLOAD", "stopworld workloads"])]
+    #[case(&["gcstats"], &["FILE", "stopworld gcstats --help"])]
+    #[case(&["gcstats", "x", "--csv", "--xml"], &["'--csv'", "'--xml'", "stopworld gcstats --help"])]
+    #[case(&["run", "churn", "--events", "Bogus"], &["'Bogus'", "Arena Pool Trace", "GCHandle"])]
     #[case(&["debug"], &["PROGRAM", "usage: stopworld debug"])]
     #[case(&["debug", "--mod", "full", "x"], &["'--mod'", "'--mode'"])]
     #[case(&["debug", "--mode", "half", "x"], &["'half'", "full", "assisted"])]
