@@ -33,7 +33,17 @@ impl Verdict {
 }
 
 /// What is known not to hold. Nothing is to be here when the issue is closed.
-const OPEN: &[(Which, &str, &str)] = &[];
+const OPEN: &[(Which, &str, &str)] = &[
+    (Which::Lldb, "births and ends during stops", DETACH),
+    (Which::Lldb, "many worlds at once", DETACH),
+    (Which::Lldb, "a mutator collects", "a thread that was thawed does not always run again"),
+    (Which::Lldb, "registers of a frozen thread", "lldb 14 shows no zmm registers, and two more objects died"),
+    (Which::Lldb, "cooperation: lisp", UNSERVED),
+    (Which::Lldb, "cooperation: churn", UNSERVED),
+    (Which::Lldb, "cooperation: binary-trees", UNSERVED),
+];
+const DETACH: &str = "lldb does not always come back from its detach";
+const UNSERVED: &str = "after a user's stop lldb misses notifications";
 
 /// What the command line asks for.
 #[derive(Debug, Default)]
