@@ -167,8 +167,9 @@ fn workloads_come_to_their_right_results_with_threads_stopped(#[case] workload: 
         let said = gdb.ask("continue -a &");
         over = said.contains("exited") || said.contains("not being run") || collections_so_far(&mut gdb).is_none();
     }
-    let (_, said) = gdb.finish();
-    assert!(said.contains("exited normally"), "{said}");
+    // Its world is gone; what remains to be printed and the end of the process come after. gdb 13 may obey no more then.
+    let said = gdb.all_until("exited normally");
+    drop(gdb);
     assert!(held >= 1, "{held}: {said}");
     // What checks itself prints nothing of its own; the Lisp programs print what a run prints that nobody disturbs.
     let alone =

@@ -282,6 +282,14 @@ impl Talk {
         }
     }
 
+    /// Everything that it has said, up to a line that contains `what`, which it may have said already.
+    pub fn all_until(&mut self, what: &str) -> String {
+        if !self.heard.iter().any(|line| line.contains(what)) {
+            self.until(what);
+        }
+        self.heard.join("\n")
+    }
+
     /// gdb's answer to a command.
     pub fn ask(&mut self, command: &str) -> String {
         self.marks += 1;
