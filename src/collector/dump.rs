@@ -17,7 +17,7 @@ use super::roots::{Ranges, RootKind};
 use crate::events::{EventId, Events, record};
 use crate::heap::Heap;
 use crate::heap::blocks::{BlockIndex, BlockState, Cell};
-use crate::heap::layout::{BINS, CELL_BYTES, CLASSES, cells_per_block};
+use crate::heap::layout::{CELL_BYTES, cells_per_block};
 use crate::heap::pointer::ARRAY_HEAD_BYTES;
 use crate::heap::slots::SlotTable;
 use crate::heap::trace::{Shape, TypeInfo};
@@ -143,12 +143,9 @@ impl<'a> Dump<'a> {
             unsafe { self.conservative(low, high, RootKind::RegisteredStack) };
         });
         for cache in caches(stopped) {
-            for bin in (0..BINS).filter(|&bin| cache.block(bin).is_some()) {
-                let cell = cache.building(bin);
-                if cell != 0 {
-                    // SAFETY: the cell belongs to a stopped thread.
-                    unsafe { self.conservative(cell, cell + CELL_BYTES[bin % CLASSES], RootKind::HalfBuilt) };
-                }
+            for (cell, bytes) in cache.half_built() {
+                // SAFETY: the cell belongs to a stopped thread.
+                unsafe { self.conservative(cell, cell + bytes, RootKind::HalfBuilt) };
             }
         }
         ranges.for_each(|low, high| {
