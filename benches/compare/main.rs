@@ -22,7 +22,7 @@
 //! ```text
 //! cargo bench --bench compare                     every row, 30 rounds
 //! cargo bench --bench compare -- stop mark        the rows of these groups
-//! cargo bench --bench compare -- --quick          5 rounds: a smoke test, no verdict to quote
+//! cargo bench --bench compare -- --quick          3 rounds: a smoke test, no verdict to quote
 //! cargo bench --bench compare -- --list           the rows and what must hold
 //! ```
 //!

@@ -7,7 +7,7 @@ usage: cargo bench --bench compare -- [ROW...] [options]
 
   ROW             stop, restart, mark, allocate, programs, events, or a part of a row's name
   --rounds N      interleaved rounds (30)
-  --quick         5 rounds
+  --quick         3 rounds
   --spread        also show the middle half of the ratios
   --samples FILE  write every sample, tab-separated: row, round, side, key, value
   --calibrate     let the bare limit run in our place too: what noise alone makes of a ratio
@@ -49,7 +49,7 @@ impl Options {
                 // cargo bench passes it to every bench
                 "--bench" => {}
                 "--help" | "-h" => return Ok(Asked::Help),
-                "--quick" => options.rounds = 5,
+                "--quick" => options.rounds = 3,
                 "--spread" => options.spread = true,
                 "--calibrate" => options.calibrate = true,
                 "--strict" => options.strict = true,
