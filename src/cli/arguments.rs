@@ -44,6 +44,7 @@ Try:
   stopworld run graph --trace run.nettrace   the same for PerfView, dotnet-trace and their kin
   stopworld eventcnv -f mpsio.log --txt      a telemetry stream of the Memory Pool System, readable
   stopworld dump app.nettrace                the events of a trace of .NET or of ours
+  stopworld eventlog show app.eventlog       the events of GHC's runtime, or of ours
   stopworld run graph --seconds 60 --diagnostics   then: stopworld counters PID, stopworld trace PID -o run.nettrace
   stopworld debug -- PROGRAM ARGUMENTS       a debugger that stops the program's world itself
 
@@ -75,6 +76,8 @@ pub(super) enum Action {
     /// Print the collections of a .NET trace (.nettrace)
     #[command(after_help = GCSTATS_HELP)]
     Gcstats(Gcstats),
+    /// Read an eventlog of GHC's runtime, or of ours
+    Eventlog(Eventlog),
     /// Write a trace of a process that runs, through its diagnostics socket
     #[command(after_help = LIVE_HELP)]
     Trace(LiveTrace),
@@ -320,6 +323,37 @@ pub(super) struct Eventcnv {
     /// The same as -h
     #[arg(short = '?', action = ArgAction::HelpShort, hide = true)]
     question: Option<bool>,
+}
+
+const EVENTLOG_SHOW_HELP: &str = "\
+The text is that of `ghc-events show` to the last byte, with --inc that of `ghc-events inc`. A pipe is put into a file without \
+a name in TMPDIR (or /tmp) first, unless --inc is given; memory stays below 64 MiB however long the log is. What is wrong with \
+the log is told on standard error with the byte at which it is; everything that can be read is printed.
+
+Exit code: 0 if the log could be read to its end, 1 if not, 2 if the arguments are wrong, 141 if standard output was closed.";
+
+#[derive(Debug, Args)]
+pub(super) struct Eventlog {
+    #[command(subcommand)]
+    pub(super) action: EventlogAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum EventlogAction {
+    /// Print its types and events, by time
+    #[command(after_help = EVENTLOG_SHOW_HELP)]
+    Show(EventlogShow),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct EventlogShow {
+    /// The log; `-` is standard input
+    #[arg(value_name = "FILE")]
+    pub(super) file: PathBuf,
+
+    /// Events only, in the order of the file, as they come
+    #[arg(long)]
+    pub(super) inc: bool,
 }
 
 const DUMP_HELP: &str = "\

@@ -11,6 +11,7 @@
 //! | `eventcnv` | telemetry streams of the Memory Pool System as text |
 //! | `dump` | the events of .nettrace files, a line each |
 //! | `gcstats` | the collections of a .NET trace |
+//! | `eventlog` | logs of GHC's runtime as text |
 //! | `live` | tracing and counting a process that runs, through its diagnostics socket |
 //! | `tracing` | the trace of a run, written however the run ends |
 //! | `control` | SIGINT and SIGTERM end the run, SIGUSR1 collects, SIGUSR2 writes the trace |
@@ -27,6 +28,7 @@ mod control;
 mod debug;
 mod dump;
 mod eventcnv;
+mod eventlog;
 mod gcstats;
 mod lisp;
 mod live;
@@ -115,6 +117,7 @@ fn execute(action: Action) -> Result<u8, Failure> {
         Action::Eventcnv(arguments) => Ok(eventcnv::run(&arguments)),
         Action::Dump(arguments) => Ok(dump::run(&arguments)),
         Action::Gcstats(arguments) => gcstats::run(&arguments),
+        Action::Eventlog(arguments) => eventlog::run(&arguments),
         Action::Trace(arguments) => live::trace(&arguments),
         Action::Counters(arguments) => live::counters(&arguments),
         Action::GdbScript => {
