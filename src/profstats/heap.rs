@@ -100,15 +100,6 @@ impl Sample {
     pub fn total(&self) -> u64 {
         self.values.iter().fold(0, |sum, &(_, bytes)| sum.saturating_add(bytes))
     }
-
-    /// Adds bytes to a band.
-    fn add(&mut self, band: u32, bytes: u64) {
-        // GHC writes a band once, and a label twice only if two of its own are written alike.
-        match self.values.iter_mut().rev().find(|value| value.0 == band) {
-            Some(value) => value.1 = value.1.saturating_add(bytes),
-            None => self.values.push((band, bytes)),
-        }
-    }
 }
 
 /// A figure of the heap that is measured now and then.
@@ -170,6 +161,7 @@ pub struct HeapProfile {
     pub marks: Thinned<Mark>,
     by_label: HashMap<String, u32>,
     by_stack: HashMap<StackId, u32>,
+    places: Vec<usize>,
     names: usize,
     values: usize,
     current: Option<Sample>,
@@ -190,6 +182,7 @@ impl Default for HeapProfile {
             marks: Thinned::new(MOST_POINTS),
             by_label: HashMap::new(),
             by_stack: HashMap::new(),
+            places: Vec::new(),
             names: 0,
             values: 0,
             current: None,
@@ -217,54 +210,57 @@ impl HeapProfile {
 
     /// Bytes of the sample under a label.
     pub fn add_label(&mut self, label: &str, bytes: u64) {
-        let band = match self.by_label.get(label) {
-            Some(&band) => band,
-            None => {
-                let band = self.new_band(|| Band::Label(label.to_owned()), label.len());
-                self.by_label
-                    .insert(if self.has_room() { label.to_owned() } else { return self.add(band, bytes) }, band);
-                band
+        let known = self.by_label.get(label).copied();
+        let band = known.unwrap_or_else(|| {
+            let band = self.new_band(Band::Label(label.to_owned()), label.len());
+            if self.bands[band as usize] != Band::Others {
+                self.by_label.insert(label.to_owned(), band);
             }
-        };
+            band
+        });
         self.add(band, bytes);
     }
 
     /// Bytes of the sample under a stack.
     pub fn add_stack(&mut self, stack: StackId, bytes: u64) {
-        let band = match self.by_stack.get(&stack) {
-            Some(&band) => band,
-            None => {
-                let band = self.new_band(|| Band::Stack(stack), 0);
-                if self.has_room() {
-                    self.by_stack.insert(stack, band);
-                }
-                band
+        let known = self.by_stack.get(&stack).copied();
+        let band = known.unwrap_or_else(|| {
+            let band = self.new_band(Band::Stack(stack), 0);
+            if self.bands[band as usize] != Band::Others {
+                self.by_stack.insert(stack, band);
             }
-        };
+            band
+        });
         self.add(band, bytes);
     }
 
+    /// Adds bytes to a band of the sample. GHC writes two bands of its own alike now and then: they are one.
     fn add(&mut self, band: u32, bytes: u64) {
-        if let Some(sample) = &mut self.current {
-            sample.add(band, bytes);
+        let Some(sample) = &mut self.current else { return };
+        let index = band as usize;
+        if index >= self.places.len() {
+            self.places.resize(index + 1, 0);
+        }
+        // Where the band may be in this sample; what an earlier sample left there is told by the band's number.
+        match sample.values.get_mut(self.places[index]) {
+            Some((there, value)) if *there == band => *value = value.saturating_add(bytes),
+            _ => {
+                self.places[index] = sample.values.len();
+                sample.values.push((band, bytes));
+            }
         }
     }
 
-    fn has_room(&self) -> bool {
-        self.bands.len() < MOST_BANDS && self.names < MOST_NAMES
-    }
-
-    fn new_band(&mut self, make: impl FnOnce() -> Band, name: usize) -> u32 {
-        let last = self.bands.len() as u32;
-        if self.has_room() {
-            self.names += name;
-            self.bands.push(make());
-        } else if self.bands.last() != Some(&Band::Others) {
-            self.bands.push(Band::Others);
-        } else {
-            return last - 1;
+    /// The number of a new band, or of the one that has all that there is no room for.
+    fn new_band(&mut self, band: Band, name: usize) -> u32 {
+        let has_room = self.bands.len() < MOST_BANDS && self.names + name <= MOST_NAMES;
+        if !has_room && self.bands.last() == Some(&Band::Others) {
+            return self.bands.len() as u32 - 1;
         }
-        last
+        // Once there was no room, there is none for shorter names either.
+        self.names = if has_room { self.names + name } else { MOST_NAMES };
+        self.bands.push(if has_room { band } else { Band::Others });
+        self.bands.len() as u32 - 1
     }
 
     /// Brings everything into the order of time.

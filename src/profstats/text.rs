@@ -23,5 +23,7 @@ pub fn read(input: impl BufRead) -> (Profiles, Summary) {
         Line::Band(label, bytes) => heap.add_label(label, bytes),
     });
     heap.finish();
-    (Profiles { has_heap: summary.samples > 0, heap, end_ns, ..Profiles::default() }, summary)
+    let mut profiles = Profiles::default();
+    (profiles.has_heap, profiles.heap, profiles.end_ns) = (summary.samples > 0, heap, end_ns);
+    (profiles, summary)
 }
