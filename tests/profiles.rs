@@ -232,6 +232,18 @@ fn the_third_partys_profiles_are_read() {
     assert!(time.has_time && time.time.samples > 100);
 }
 
+/// `.format.hostile`: what a file says at length is kept in short.
+#[test]
+fn long_names_are_cut() {
+    let mut log = Log::new(&[(58, None, "m"), (161, None, "c")]);
+    log.variable(58, 1, &[b'x'; 60_000]);
+    log.variable(161, 2, &[&[0, 0, 0, 1][..], &[b'y'; 60_000], &[0, 0, 0, 0]].concat());
+    let (profiles, summary) = Profiles::read(&log.end()[..]);
+    assert_eq!(summary.damage, None);
+    assert_eq!(profiles.heap.marks.kept()[0].text.len(), 512);
+    assert_eq!(profiles.centres.get(1).unwrap().label.len(), 512);
+}
+
 /// Stacks that recur, a label twice in a sample, a sample that does not end.
 #[test]
 fn odd_logs_are_read_as_they_are_meant() {

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   JOB "program and arguments"            BEGIN_SAMPLE 0.009124
-//!   DATE "Sat Nov 21 00:56 2026"           main	64
-//!   SAMPLE_UNIT "seconds"                  build/main.long/main	4530848
+//!   DATE "Sat Nov 21 00:56 2026"           main ⇥ 64
+//!   SAMPLE_UNIT "seconds"                  build/main.long/main ⇥ 4530848
 //!   VALUE_UNIT "bytes"                     END_SAMPLE 0.009124
 //!   MARK 0.5                               …
 //! ```

@@ -30,8 +30,9 @@ impl Centre {
     }
 }
 
-/// The most centres that are kept.
-const MOST: usize = 1 << 20;
+/// The most centres that are kept, and the most stacks.
+const MOST_CENTRES: usize = 64 << 10;
+const MOST_STACKS: usize = 1 << 20;
 
 /// The cost centres of a log, by their numbers.
 #[derive(Clone, Debug, Default)]
@@ -42,7 +43,7 @@ pub struct Centres {
 impl Centres {
     /// Adds one; what is known of the number before is forgotten.
     pub fn insert(&mut self, id: u32, centre: Centre) {
-        if self.by_id.len() < MOST {
+        if self.by_id.len() < MOST_CENTRES {
             self.by_id.insert(id, centre);
         }
     }
@@ -106,7 +107,7 @@ impl Stacks {
         if let Some(known) = self.known.get(&(centre, around)) {
             return *known;
         }
-        if self.chain.len() >= MOST {
+        if self.chain.len() >= MOST_STACKS {
             return around;
         }
         self.chain.push((centre, around));

@@ -15,6 +15,8 @@ use crate::formats::eventlog::read::{Event, Summary, Visitor, in_file_order};
 
 /// The most info tables that are kept, for profiles that count by them.
 const MOST_TABLES: usize = 128 << 10;
+/// Longer than any name that is written by a program.
+const LONGEST_TEXT: usize = 512;
 /// The most capabilities whose collections are told apart.
 const MOST_CAPABILITIES: usize = 4096;
 
@@ -41,8 +43,24 @@ pub struct Profiles {
     collecting: HashMap<u16, u64>,
 }
 
+/// A text that is kept; what is behind [`LONGEST_TEXT`] bytes of it is cut.
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST_TEXT)]).into_owned()
+}
+
+/// A time of Unix as people write it.
+fn date(seconds: u64) -> String {
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // Years that begin in March, so that the day that some have is their last; 400 of them have as many days as any other 400.
+    let from_march = days + 719_468;
+    let (era, day) = (from_march / 146_097, from_march % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day_of_year = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let (month, year) = if month < 10 { (month + 3, year) } else { (month - 9, year + 1) };
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC", era * 400 + year)
 }
 
 impl Profiles {
@@ -87,8 +105,10 @@ impl Profiles {
             Record::HeapLive(bytes) => self.heap.figures[1].push((event.time, bytes)),
             Record::BlocksSize(bytes) => self.heap.figures[2].push((event.time, bytes)),
             Record::RtsIdentifier(name) => self.runtime = text(name),
-            Record::ProgramArgs(words) => self.heap.program = text(words).trim_end_matches('\0').replace('\0', " "),
-            Record::WallClock(seconds, _) => self.heap.date = format!("{seconds} s after 1970"),
+            Record::ProgramArgs(words) => {
+                self.heap.program = String::from_utf8_lossy(words).trim_end_matches('\0').replace('\0', " ")
+            }
+            Record::WallClock(seconds, _) => self.heap.date = date(seconds),
             Record::UserMarker(mark) => self.heap.marks.push(Mark { time_ns: event.time, text: text(mark) }),
             Record::CostCentre(centre) => {
                 let [label, module, place] = [centre.label, centre.module, centre.place].map(text);
@@ -143,5 +163,25 @@ impl Visitor for Profiles {
         if let Some(record) = Record::of(event) {
             self.record(event, record);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case(0, "1970-01-01 00:00:00 UTC")]
+    #[case(951_782_400, "2000-02-29 00:00:00 UTC")]
+    #[case(1_587_578_331, "2020-04-22 17:58:51 UTC")]
+    #[case(4_107_542_399, "2100-02-28 23:59:59 UTC")]
+    fn times_are_dates(#[case] seconds: u64, #[case] expected: &str) {
+        assert_eq!(date(seconds), expected);
+    }
+
+    #[test]
+    fn any_time_is_a_date() {
+        assert!(date(u64::MAX).ends_with("UTC"));
     }
 }

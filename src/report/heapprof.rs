@@ -114,6 +114,19 @@ impl Pictures {
                 }
             }
         }
+        // Between two samples there is what there was at the first.
+        let has_sample: Vec<bool> = {
+            let mut has_sample = vec![false; PLACES];
+            kept.iter().for_each(|sample| has_sample[(u128::from(sample.time_ns - first) / width) as usize] = true);
+            has_sample
+        };
+        for places in &mut most {
+            for place in 1..PLACES {
+                if !has_sample[place] {
+                    places[place] = places[place - 1];
+                }
+            }
+        }
         Pictures { most }
     }
 
