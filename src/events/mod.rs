@@ -164,6 +164,24 @@ impl Events {
         Ok(())
     }
 
+    /// Leaves a message of the program's in the trace.
+    ///
+    /// # Errors
+    /// As of [`telemetry_intern`](Self::telemetry_intern).
+    pub fn telemetry_message(&self, text: &str) -> Result<(), LabelError> {
+        self.fire_user_message(self.telemetry_intern(text)?.get());
+        Ok(())
+    }
+
+    /// Marks this moment in the trace, to be found again in a picture of it.
+    ///
+    /// # Errors
+    /// As of [`telemetry_intern`](Self::telemetry_intern).
+    pub fn telemetry_marker(&self, text: &str) -> Result<(), LabelError> {
+        self.fire_user_marker(self.telemetry_intern(text)?.get());
+        Ok(())
+    }
+
     /// Names an address, unless it has this name already. 0 if there is no room for names: then it has none.
     pub(crate) fn name(&self, address: usize, text: &str) -> u64 {
         let labels = Labels::of_the_process();

@@ -1054,6 +1054,26 @@ events! {
         }
     }
 
+    /// The program says something.
+    UserMessage / fire_user_message in User {
+        net []
+        mps []
+        ghc [USER_MSG = 19]
+        fields {
+            text: u64 [Label] "what it says",
+        }
+    }
+
+    /// The program marks a moment, to be found again in a picture.
+    UserMarker / fire_user_marker in User {
+        net []
+        mps []
+        ghc [USER_MARKER = 58]
+        fields {
+            text: u64 [Label] "what it calls it",
+        }
+    }
+
     /// A heap dump tells of an object. Its references follow, in order.
     DumpNode / fire_dump_node in Profile {
         net [
@@ -1116,6 +1136,17 @@ events! {
         fields {
             period_ns: u64 [Nanoseconds] "time between two censuses, 0 if they come with the collections",
             breakdown: u32 [Code] "what they count by: 1 cost centre, 2 module, 3 description, 4 type, 5 retainer, 6 biography, 7 closure type",
+        }
+    }
+
+    /// A filter of the censuses that are about to begin: only what passes all of them is counted.
+    CensusFilter / fire_census_filter in Profile {
+        net []
+        mps []
+        ghc []
+        fields {
+            kind: u32 [Code] "what it looks at: 0 module, 1 description, 2 type, 3 cost centre, 4 cost centre stack, 5 retainer, 6 biography",
+            text: u64 [Label] "what passes, separated by commas",
         }
     }
 

@@ -15,5 +15,6 @@ mod finished;
 pub mod hp;
 pub mod mps;
 pub mod nettrace;
+mod worlds;
 
 pub use finished::Finished;
