@@ -9,6 +9,7 @@
 //! the message about the damage names the byte at which it is.
 
 mod complaint;
+pub mod eventlog;
 mod finished;
 pub mod mps;
 pub mod nettrace;
