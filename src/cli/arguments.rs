@@ -42,6 +42,7 @@ Try:
   stopworld events GcStart                   what an event means, and what it becomes for other tools
   stopworld run graph --trace run.mps        its events, as a telemetry stream of the Memory Pool System
   stopworld run graph --trace run.nettrace   the same for PerfView, dotnet-trace and their kin
+  stopworld run graph --trace run.eventlog   the same for ThreadScope, ghc-events and eventlog2html
   stopworld eventcnv -f mpsio.log --txt      a telemetry stream of the Memory Pool System, readable
   stopworld dump app.nettrace                the events of a trace of .NET or of ours
   stopworld run graph --seconds 60 --diagnostics   then: stopworld counters PID, stopworld trace PID -o run.nettrace
@@ -406,7 +407,8 @@ pub(super) struct Settings {
     #[arg(long)]
     pub(super) flexowriter: bool,
 
-    /// Write a trace: of .NET's format if the name ends in .nettrace, else a telemetry stream of the Memory Pool System
+    /// Write a trace: of .NET's format if the name ends in .nettrace, of GHC's if it ends in .eventlog, else a telemetry stream
+    /// of the Memory Pool System
     /// [default: MPS_TELEMETRY_FILENAME, mpsio.log, if --events or MPS_TELEMETRY_CONTROL asks for a stream]
     #[arg(long, value_name = "FILE")]
     pub(super) trace: Option<PathBuf>,
@@ -417,8 +419,9 @@ pub(super) struct Settings {
 
     /// What the trace has. Of a telemetry stream: a number, or categories out of Arena Pool Trace Seg Ref Object User, or all
     /// [default: MPS_TELEMETRY_CONTROL, else all but Ref and Object, which have a record for each reference and each object].
-    /// Of a .nettrace: keywords and a level, as GC+GCHandle@Verbose [default: GC@Informational]
-    #[arg(long, value_name = "EVENTS", value_parser = Wanted::parse)]
+    /// Of a .nettrace: keywords and a level, as GC+GCHandle@Verbose [default: GC@Informational].
+    /// Of an .eventlog: letters, as behind GHC's -l: s threads, g collections, u messages, a all [default: a]
+    #[arg(long, value_name = "EVENTS", value_parser = Wanted::parse, allow_hyphen_values = true)]
     pub(super) events: Option<Wanted>,
 
     /// What a .nettrace has, as dotnet-trace takes it: NAME[:KEYWORDS[:LEVEL]], with commas between; `stopworld` is the

@@ -4,7 +4,9 @@
 //! |---|---|---|
 //! | mps | categories: `Arena Pool Trace`, or a number | the environment, as the Memory Pool System's own programs read it |
 //! | nettrace, nettrace6 | keywords and a level: `GC+GCHandle@Verbose` | `--providers`, as dotnet-trace takes it |
+//! | eventlog | classes, as behind GHC's `-l`: `gu`, `-s` | |
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use clap::ValueEnum;
@@ -13,6 +15,7 @@ use super::Failure;
 use super::arguments::Settings;
 use crate::events::Categories;
 use crate::events::filter::Filter;
+use crate::formats::eventlog::write::Classes;
 use crate::formats::nettrace::write::{Container, Providers};
 
 /// The values of `--format`.
@@ -24,22 +27,19 @@ pub(super) enum Format {
     Nettrace,
     /// The same in the newer container
     Nettrace6,
+    /// A log as GHC's runtime writes it, for ThreadScope, ghc-events and eventlog2html
+    Eventlog,
 }
 
 impl Format {
     /// The format that a file's name says, or the one that is asked for.
     fn of(settings: &Settings) -> Format {
-        let by_name = |path: &Path| path.extension().is_some_and(|extension| extension == "nettrace");
-        let named = settings.trace.as_deref().is_some_and(by_name);
-        settings.format.unwrap_or(if named { Format::Nettrace } else { Format::Mps })
-    }
-
-    fn container(self) -> Option<Container> {
-        match self {
-            Format::Mps => None,
-            Format::Nettrace => Some(Container::V4),
-            Format::Nettrace6 => Some(Container::V6),
-        }
+        let extension = settings.trace.as_deref().and_then(Path::extension).and_then(OsStr::to_str);
+        settings.format.unwrap_or(match extension {
+            Some("nettrace") => Format::Nettrace,
+            Some("eventlog") => Format::Eventlog,
+            _ => Format::Mps,
+        })
     }
 }
 
@@ -48,6 +48,7 @@ impl Format {
 pub(super) struct Wanted {
     categories: Result<Categories, String>,
     keywords: Result<Providers, String>,
+    classes: Result<Classes, String>,
 }
 
 impl Wanted {
@@ -59,10 +60,11 @@ impl Wanted {
             None => Ok(filter.categories),
         };
         let keywords = Providers::parse_keywords(text).map_err(|error| error.to_string());
-        match (&categories, &keywords) {
-            (Err(_), Err(error)) if text.contains('@') => Err(error.clone()),
-            (Err(of_mps), Err(of_net)) => Err(format!("{of_mps}; for a .nettrace, {of_net}")),
-            _ => Ok(Wanted { categories, keywords }),
+        let classes = Classes::parse(text).map_err(|error| error.to_string());
+        match (&categories, &keywords, &classes) {
+            (Err(_), Err(error), Err(_)) if text.contains('@') => Err(error.clone()),
+            (Err(of_mps), Err(of_net), Err(_)) => Err(format!("{of_mps}; for a .nettrace, {of_net}")),
+            _ => Ok(Wanted { categories, keywords, classes }),
         }
     }
 }
@@ -74,27 +76,44 @@ pub(super) enum Asked {
     Mps(Option<Categories>),
     /// In .NET's.
     Nettrace(Container, Providers),
+    /// In GHC's.
+    Eventlog(Classes),
 }
 
 impl Asked {
     /// What the arguments say, if they fit together.
     pub(super) fn by(settings: &Settings) -> Result<Asked, Failure> {
-        let usage = |line: String| Failure::Usage(line);
-        let format = Format::of(settings);
-        let wanted = settings.events.as_ref();
-        let Some(container) = format.container() else {
-            if settings.providers.is_some() {
-                return Err(usage("--providers: only .NET's format has them: name a FILE.nettrace".to_owned()));
-            }
-            return match wanted.map(|wanted| wanted.categories.clone()).transpose() {
-                Ok(categories) => Ok(Asked::Mps(categories)),
-                Err(error) => Err(usage(format!("--events: {error}; .NET's keywords want a FILE.nettrace"))),
-            };
-        };
+        match Format::of(settings) {
+            Format::Mps => Asked::mps(settings),
+            Format::Nettrace => Asked::nettrace(settings, Container::V4),
+            Format::Nettrace6 => Asked::nettrace(settings, Container::V6),
+            Format::Eventlog => Asked::eventlog(settings),
+        }
+    }
+
+    fn mps(settings: &Settings) -> Result<Asked, Failure> {
+        without_providers(settings)?;
+        match settings.events.as_ref().map(|wanted| wanted.categories.clone()).transpose() {
+            Ok(categories) => Ok(Asked::Mps(categories)),
+            Err(error) => Err(usage(format!("--events: {error}; .NET's keywords want a FILE.nettrace"))),
+        }
+    }
+
+    fn eventlog(settings: &Settings) -> Result<Asked, Failure> {
+        without_providers(settings)?;
+        if settings.trace.is_none() {
+            return Err(usage("--format: name the file with --trace FILE.eventlog".to_owned()));
+        }
+        let classes = settings.events.as_ref().map(|wanted| wanted.classes.clone()).transpose();
+        let classes = classes.map_err(|error| usage(format!("--events: {error}")))?;
+        Ok(Asked::Eventlog(classes.unwrap_or_default()))
+    }
+
+    fn nettrace(settings: &Settings, container: Container) -> Result<Asked, Failure> {
         if settings.trace.is_none() {
             return Err(usage("--format: name the file with --trace FILE.nettrace".to_owned()));
         }
-        let by_keywords = wanted.map(|wanted| wanted.keywords.clone()).transpose();
+        let by_keywords = settings.events.as_ref().map(|wanted| wanted.keywords.clone()).transpose();
         let by_keywords = by_keywords.map_err(|error| usage(format!("--events: {error}")))?;
         let mut providers = match (by_keywords, &settings.providers) {
             (Some(keywords), None) => keywords,
@@ -107,5 +126,16 @@ impl Asked {
         };
         providers.rundown = true;
         Ok(Asked::Nettrace(container, providers))
+    }
+}
+
+fn usage(line: String) -> Failure {
+    Failure::Usage(line)
+}
+
+fn without_providers(settings: &Settings) -> Result<(), Failure> {
+    match settings.providers {
+        None => Ok(()),
+        Some(_) => Err(usage("--providers: only .NET's format has them: name a FILE.nettrace".to_owned())),
     }
 }

@@ -283,6 +283,11 @@ impl Markers {
         Marking { heap, marker: Marker::new(heap, stack, None, events), shared: &self.shared, helpers, high: 0 }
     }
 
+    /// How many threads mark, the collecting one included.
+    pub(crate) fn count(&self) -> u32 {
+        self.helpers.load(Ordering::Relaxed) + 1
+    }
+
     /// In a forked child: the service threads are gone (`.fork.services`).
     pub(crate) fn forget_helpers(&self) {
         self.helpers.store(0, Ordering::Relaxed);

@@ -8,10 +8,12 @@
 //! memory is bounded by constants and not by numbers from the file, what was readable before damage comes out, and
 //! the message about the damage names the byte at which it is.
 
+mod bytes;
 mod complaint;
 pub mod eventlog;
 mod finished;
 pub mod mps;
 pub mod nettrace;
+mod outlet;
 
 pub use finished::Finished;

@@ -321,10 +321,10 @@ impl Threads {
         look(self.live_while_locked())
     }
 
-    /// How many threads there are. `None` if the list is in use at this moment.
-    pub(crate) fn count_now(&self) -> Option<usize> {
+    /// The same, without waiting. `None` if the list is in use at this moment.
+    pub(crate) fn with_live_now<R>(&self, look: impl FnOnce(&[&'static ThreadStopInfo]) -> R) -> Option<R> {
         let _list = self.locks.list.try_lock().ok()?;
-        Some(self.live_while_locked().len())
+        Some(look(self.live_while_locked()))
     }
 
     /// A coroutine's stack, all of which is scanned in each collection until it is unregistered.

@@ -6,3 +6,4 @@
 //! | `write` | our events as an eventlog |
 
 pub mod format;
+pub mod write;
