@@ -15,5 +15,6 @@ mod finished;
 pub mod mps;
 pub mod nettrace;
 mod outlet;
+mod worlds;
 
 pub use finished::Finished;
