@@ -81,8 +81,9 @@ struct Open {
 pub(super) struct Blocks {
     out: Outlet,
     open: Option<Open>,
-    /// The time of the last event, and of the next one.
+    /// The time of what comes now, and of the last event.
     time: u64,
+    last: u64,
     /// Events that were written, those of the blocks themselves not counted.
     pub(super) events: u64,
 }
@@ -91,17 +92,12 @@ impl Blocks {
     /// Of a file with the head of an eventlog.
     pub(super) fn new(mut out: Outlet) -> Blocks {
         head(out.bytes());
-        Blocks { out, open: None, time: 0, events: 0 }
+        Blocks { out, open: None, time: 0, last: 0, events: 0 }
     }
 
     /// What comes now happened then; or, if that is before what came last, with it.
     pub(super) fn set_time(&mut self, ns: u64) {
         self.time = self.time.max(ns);
-    }
-
-    /// The time of what comes now.
-    pub(super) fn time(&self) -> u64 {
-        self.time
     }
 
     /// Appends an event of a capability. A payload has the size that its type has, and below 64 KiB in any case.
@@ -111,6 +107,7 @@ impl Blocks {
         }
         self.turn_to(capability);
         let (time, bytes) = (self.time, self.out.bytes());
+        self.last = time;
         bytes.put(&id.to_be_bytes());
         bytes.put(&time.to_be_bytes());
         match EventType::of(id).map(|known| known.size) {
@@ -149,10 +146,10 @@ impl Blocks {
 
     fn end_block(&mut self) {
         let Some(Open { at, .. }) = self.open.take() else { return };
-        let (time, bytes) = (self.time, self.out.bytes());
+        let (last, bytes) = (self.last, self.out.bytes());
         let size = (bytes.len() - at) as u32;
         bytes.set(at + BLOCK_HEAD - 14, &size.to_be_bytes());
-        bytes.set(at + BLOCK_HEAD - 10, &time.to_be_bytes());
+        bytes.set(at + BLOCK_HEAD - 10, &last.to_be_bytes());
     }
 
     /// Brings everything out, with the end of the file behind it; the last time for good (`.event.crash`).

@@ -25,7 +25,9 @@ pub struct Classes {
 
 /// A letter that stands for no class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is none of the classes s (threads) g (collections) u (messages) a (all); - before a letter takes it out")]
+#[error(
+    "'{0}' is none of the classes s (threads) g (collections) u (messages) a (all); - before a letter takes it out"
+)]
 pub struct UnknownClass(pub char);
 
 impl Default for Classes {
@@ -99,13 +101,8 @@ const ALWAYS: [EventId; 17] = [
     EventId::Tick,
 ];
 
-const THREADS: [EventId; 5] = [
-    EventId::ThreadAttached,
-    EventId::ThreadDetached,
-    EventId::SuspendBegin,
-    EventId::SuspendEnd,
-    EventId::RestartEnd,
-];
+const THREADS: [EventId; 5] =
+    [EventId::ThreadAttached, EventId::ThreadDetached, EventId::SuspendBegin, EventId::SuspendEnd, EventId::RestartEnd];
 
 const COLLECTIONS: [EventId; 13] = [
     EventId::SuspendBegin,

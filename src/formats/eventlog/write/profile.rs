@@ -38,13 +38,7 @@ pub(super) fn text(label: u64) -> &'static str {
 
 impl Profile {
     /// Takes an event of the profiler's. `false` if it is of a profile for which there is no place.
-    pub(super) fn take(
-        &mut self,
-        record: &Recorded,
-        world: usize,
-        head: &Head,
-        to: &mut Blocks,
-    ) -> io::Result<bool> {
+    pub(super) fn take(&mut self, record: &Recorded, world: usize, head: &Head, to: &mut Blocks) -> io::Result<bool> {
         let [first, second, third, fourth] =
             [record.field::<0>(), record.field::<1>(), record.field::<2>(), record.field::<3>()];
         match record.id {

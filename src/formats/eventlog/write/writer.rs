@@ -310,9 +310,7 @@ impl Writer {
         if is_freed {
             let chunks = |bytes: u64| (bytes / CHUNK_BYTES as u64) as u32;
             self.blocks.put(seat, id::MEM_RETURN, |to| {
-                [set, chunks(committed), chunks(committed), chunks(bytes)]
-                    .into_iter()
-                    .for_each(|word| to.word32(word));
+                [set, chunks(committed), chunks(committed), chunks(bytes)].into_iter().for_each(|word| to.word32(word));
             })?;
         }
         self.heap_size(seat, number, committed)
@@ -346,7 +344,9 @@ impl Writer {
             EventId::StopAbandoned => self.log(
                 thread,
                 ticks,
-                format_args!("stopworld: the stop for collection {first} was given up: {second} threads did not answer"),
+                format_args!(
+                    "stopworld: the stop for collection {first} was given up: {second} threads did not answer"
+                ),
             ),
             EventId::CollectionDiscarded => self.log(
                 thread,
@@ -356,9 +356,7 @@ impl Writer {
             EventId::AllocationFailed => self.log(
                 thread,
                 ticks,
-                format_args!(
-                    "stopworld: no room for {first} bytes: {second} are alive, and the heap limit is {third}"
-                ),
+                format_args!("stopworld: no room for {first} bytes: {second} are alive, and the heap limit is {third}"),
             ),
             EventId::VtableSwapped => {
                 let name = |kind: u64| ["signals", "safepoints", "the mock debugger"].get(kind as usize).copied();
