@@ -14,6 +14,7 @@ pub(crate) mod parallel;
 pub(crate) mod report;
 pub(crate) mod roots;
 pub(crate) mod termination;
+pub(crate) mod timing;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -192,6 +193,7 @@ impl Collector {
         self.wait_for_sweeps(&mut budget)?;
         let number = self.collections.load(Ordering::Relaxed) + 1;
         self.heap.forget_request();
+        let _processor_time = self.markers.time().of_a_collection(who.own.map(OwnStack::record));
 
         // Suspend.
         self.events.fire_suspend_begin(number, reason as u32);
@@ -288,6 +290,7 @@ impl Collector {
             // The known-bad variant: one allocation, as any formatted message would make.
             drop(std::hint::black_box(Box::new(number)));
         }
+        caches(stopped).for_each(AllocationCache::charge_for_the_stopped);
         self.heap.begin_marking();
         let company = if stopped.is_whole_process() { Company::Alone } else { Company::All };
         // SAFETY: the collection lock is held and the world is stopped.

@@ -122,7 +122,7 @@ impl Sampler {
                 (pause, period) = (seen.pause_ns as f64, seen.period_ns as f64);
             }
             fresh = fresh.zip(acquired).map(|(sum, more)| sum + more);
-            threads = threads.zip(collector.threads.with_live_now(|live| live.len())).map(|(sum, more)| sum + more);
+            threads = threads.zip(collector.threads.count_now()).map(|(sum, more)| sum + more);
         }
         self.fresh = fresh.unwrap_or(self.fresh);
         self.threads = threads.unwrap_or(self.threads);

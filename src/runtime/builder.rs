@@ -13,9 +13,12 @@ use crate::debugger::bridge::{DebuggerBridge, WithoutContract};
 use crate::events::host::HostError;
 use crate::events::record::RecordError;
 use crate::events::{ListenError, Selection, Sink};
+use crate::heap::charges::Charging;
 use crate::heap::layout::BLOCK_BYTES;
 use crate::heap::{Heap, Paranoid};
 use crate::os::{memory, signals};
+use crate::profile::ticker::Ticker;
+use crate::profile::{TickError, TimeProfile};
 use crate::world::registry::Threads;
 use crate::world::vtable::ThreadVtable;
 use crate::world::{SafepointStopper, SetupError, SignalStopper};
@@ -86,6 +89,9 @@ pub enum BuildError {
     /// A host could not be served.
     #[error(transparent)]
     Host(#[from] HostError),
+    /// Its time could not be profiled.
+    #[error(transparent)]
+    Tick(#[from] TickError),
     /// The system gave no memory or no thread.
     #[error("the system refused memory or a thread for the world: {0}")]
     System(#[from] std::io::Error),
@@ -103,6 +109,8 @@ pub struct WorldBuilder {
     mark_stack_limit: usize,
     on_collection: Option<Listener>,
     on_failure: Option<FailureListener>,
+    charging: Charging,
+    time_profile: Option<TimeProfile>,
     before_first_event: Vec<Preparation>,
 }
 
@@ -127,6 +135,8 @@ impl Default for WorldBuilder {
             mark_stack_limit: 1 << 30,
             on_collection: None,
             on_failure: None,
+            charging: Charging::Off,
+            time_profile: None,
             before_first_event: Vec::new(),
         }
     }
@@ -189,6 +199,21 @@ impl WorldBuilder {
     #[must_use]
     pub fn paranoid(mut self, paranoid: Paranoid) -> Self {
         self.paranoid = paranoid;
+        self
+    }
+
+    /// Begins to [tick](World::start_ticking) as soon as the world is there.
+    #[must_use]
+    pub fn time_profile(mut self, profile: TimeProfile) -> Self {
+        self.time_profile = Some(profile);
+        self
+    }
+
+    /// Whether the world remembers of each object the [cost centre stack](crate::profile) that it was allocated under, as heap
+    /// profiles by cost centre or module want it. By default it does not.
+    #[must_use]
+    pub fn charge_allocations(mut self, charging: Charging) -> Self {
+        self.charging = charging;
         self
     }
 
@@ -262,7 +287,7 @@ impl WorldBuilder {
         let threads = Threads::with(bridge, without_contract)?;
         let inner = Arc::new(Inner {
             collector: Collector::new(Parts {
-                heap: Heap::new(self.heap_limit, self.paranoid)?,
+                heap: Heap::new(self.heap_limit, self.paranoid, self.charging)?,
                 threads: Arc::clone(&threads),
                 markers: Markers::new(self.markers, self.mark_stack_limit)?,
                 pacing: self.pacing,
@@ -270,6 +295,7 @@ impl WorldBuilder {
                 on_collection: self.on_collection,
                 on_failure: self.on_failure,
             })?,
+            ticker: Arc::new(Ticker::new()),
         });
         inner.collector.heap.set_first_budget(self.pacing.budget(0, 1, self.heap_limit as u64, 0));
         crate::debugger::publish(&inner.collector);
@@ -280,6 +306,9 @@ impl WorldBuilder {
             prepare(&world)?;
         }
         world.inner.tell_of_creation(self.heap_limit);
+        if let Some(profile) = self.time_profile {
+            world.start_ticking(profile)?;
+        }
         Ok(world)
     }
 }

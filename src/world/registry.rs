@@ -67,6 +67,11 @@ pub(crate) trait WorldHooks: Send + Sync {
         let _ = info;
     }
 
+    /// A cost centre of this number was defined, in the process and so in every world.
+    fn centre_defined(&self, number: u32) {
+        let _ = number;
+    }
+
     /// This process is about to fork. All three locks are held.
     fn fork_prepare(&self) {}
 
@@ -321,10 +326,19 @@ impl Threads {
         look(self.live_while_locked())
     }
 
-    /// The same, without waiting. `None` if the list is in use at this moment.
-    pub(crate) fn with_live_now<R>(&self, look: impl FnOnce(&[&'static ThreadStopInfo]) -> R) -> Option<R> {
+    /// Calls `look` with all threads, unless the list is in use at this moment. Says whether it did. `look` is short.
+    pub(crate) fn look_now(&self, look: impl FnOnce(&[&'static ThreadStopInfo])) -> bool {
+        let list = self.locks.list.try_lock();
+        if list.is_ok() {
+            look(self.live_while_locked());
+        }
+        list.is_ok()
+    }
+
+    /// How many threads there are. `None` if the list is in use at this moment.
+    pub(crate) fn count_now(&self) -> Option<usize> {
         let _list = self.locks.list.try_lock().ok()?;
-        Some(look(self.live_while_locked()))
+        Some(self.live_while_locked().len())
     }
 
     /// A coroutine's stack, all of which is scanned in each collection until it is unregistered.

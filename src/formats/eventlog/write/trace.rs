@@ -172,7 +172,7 @@ impl Trace {
             for inner in &living {
                 if let Some(number) = inner.collector.events.world_number() {
                     // Whoever has the list in his hands now may be the very thread that panics.
-                    let _ = inner.collector.threads.with_live_now(|live| self.note_threads(live, number));
+                    inner.collector.threads.look_now(|live| self.note_threads(live, number));
                 }
             }
             Writer::after(before, *head, *classes, Arc::clone(board), outlet)
