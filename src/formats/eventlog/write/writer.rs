@@ -19,7 +19,7 @@ use super::classes::Classes;
 use super::collection::Collection;
 use super::payload::Payload;
 use super::process::{self, CLOCK, FIRST_SET, Head, PROCESS};
-use super::profile::{self, Profile, text};
+use super::profile::{Profile, text};
 use crate::events::EventId;
 use crate::events::clock::Relation;
 use crate::events::record::{Consumer, Lost, MAX_WORLDS, Recorded, RecordingThread};
@@ -91,7 +91,7 @@ impl Writer {
             worlds: vec![World::default(); MAX_WORLDS].into(),
             next_set: FIRST_SET,
             collecting: None,
-            profile: Profile::default(),
+            profile: Profile::new(),
             read,
             reached: 0,
         })
@@ -531,7 +531,7 @@ impl Writer {
                 Ok(())
             }
             EventId::WorldClosed => self.closed(number),
-            EventId::TickerBegin => profile::ticker_begin(record.field::<0>(), &mut self.blocks),
+            EventId::TickerBegin => self.profile.begin_ticks(record.field::<0>(), &mut self.blocks),
             EventId::Tick => self.tick(record),
             EventId::CensusProfileBegin
             | EventId::CensusFilter
@@ -558,15 +558,14 @@ impl Writer {
     fn tick(&mut self, record: &Recorded) -> io::Result<()> {
         let [tick, tid, stack] = [record.field::<0>(), record.field::<1>(), record.field::<2>()];
         let seat = match self.capabilities.of_tid(tid as u32) {
+            // Threads that are none of the world's.
+            _ if tid == 0 => None,
             Some(seat) => Some(seat),
             None if self.capabilities.know(tid as u32, record.ticks) => self.appoint(tid as u32)?,
             // It has gone since.
             None => None,
         };
-        match seat {
-            Some(seat) => profile::tick(seat, tick, stack as u32, &mut self.blocks),
-            None => Ok(()),
-        }
+        self.profile.tick(seat, tick, stack as u32, &mut self.blocks)
     }
 
     fn tell_the_board(&self) {
