@@ -18,6 +18,7 @@
 
 pub(crate) mod blocks;
 pub(crate) mod cache;
+pub(crate) mod description;
 pub(crate) mod gate;
 pub(crate) mod large;
 pub(crate) mod layout;
@@ -25,6 +26,7 @@ pub(crate) mod pointer;
 pub(crate) mod slots;
 pub(crate) mod sweep;
 pub(crate) mod trace;
+pub(crate) mod uses;
 pub(crate) mod verify;
 
 use std::cell::UnsafeCell;

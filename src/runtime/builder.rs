@@ -16,6 +16,8 @@ use crate::events::{ListenError, Selection, Sink};
 use crate::heap::layout::BLOCK_BYTES;
 use crate::heap::{Heap, Paranoid};
 use crate::os::{memory, signals};
+use crate::profile::census::profiler::Profiler;
+use crate::profile::census::{HeapProfile, ProfileError};
 use crate::world::registry::Threads;
 use crate::world::vtable::ThreadVtable;
 use crate::world::{SafepointStopper, SetupError, SignalStopper};
@@ -86,6 +88,9 @@ pub enum BuildError {
     /// A host could not be served.
     #[error(transparent)]
     Host(#[from] HostError),
+    /// The heap can't be profiled as asked.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
     /// The system gave no memory or no thread.
     #[error("the system refused memory or a thread for the world: {0}")]
     System(#[from] std::io::Error),
@@ -104,6 +109,7 @@ pub struct WorldBuilder {
     on_collection: Option<Listener>,
     on_failure: Option<FailureListener>,
     before_first_event: Vec<Preparation>,
+    profile: Option<HeapProfile>,
 }
 
 /// What is done with a world before its first event.
@@ -128,6 +134,7 @@ impl Default for WorldBuilder {
             on_collection: None,
             on_failure: None,
             before_first_event: Vec::new(),
+            profile: None,
         }
     }
 }
@@ -238,6 +245,13 @@ impl WorldBuilder {
         self
     }
 
+    /// Takes censuses of the heap from the beginning on. See [`World::profile`].
+    #[must_use]
+    pub fn profile(mut self, profile: HeapProfile) -> Self {
+        self.profile = Some(profile);
+        self
+    }
+
     /// Builds the world.
     ///
     /// # Errors
@@ -260,7 +274,9 @@ impl WorldBuilder {
         let bridge = DebuggerBridge::over(vtable);
         let without_contract = Arc::new(WithoutContract(Arc::clone(&bridge)));
         let threads = Threads::with(bridge, without_contract)?;
+        let profiler = Arc::new(Profiler::new());
         let inner = Arc::new(Inner {
+            profiler: Arc::clone(&profiler),
             collector: Collector::new(Parts {
                 heap: Heap::new(self.heap_limit, self.paranoid)?,
                 threads: Arc::clone(&threads),
@@ -271,6 +287,7 @@ impl WorldBuilder {
                 on_failure: self.on_failure,
             })?,
         });
+        inner.collector.observing.set(profiler);
         inner.collector.heap.set_first_budget(self.pacing.budget(0, 1, self.heap_limit as u64, 0));
         crate::debugger::publish(&inner.collector);
         let weak = Arc::downgrade(&inner);
@@ -280,6 +297,9 @@ impl WorldBuilder {
             prepare(&world)?;
         }
         world.inner.tell_of_creation(self.heap_limit);
+        if let Some(profile) = self.profile {
+            world.profile(profile)?;
+        }
         Ok(world)
     }
 }

@@ -9,6 +9,7 @@ mod described;
 mod finalizer;
 mod handles;
 mod mutator;
+mod profiling;
 
 pub use builder::{BuildError, Stopper, WorldBuilder};
 pub use described::{DescribeError, Described, DescribedType};
@@ -18,6 +19,7 @@ pub use mutator::{Mutator, OutOfMemory};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::collector::observer::Observer;
 use crate::collector::report::{CollectionReport, Reason};
 use crate::collector::{CollectError, Collecting, Collector};
 use crate::events::{EventId, Events, Label, LabelError};
@@ -26,6 +28,7 @@ use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES, Space};
 use crate::heap::trace::TypeInfo;
 use crate::heap::verify::Verified;
 use crate::os::clock::{Budget, now_ns};
+use crate::profile::census::profiler::Profiler;
 use crate::sabotage::{Guard, removed};
 use crate::sync::Ordering;
 use crate::world::registry::{Threads, WorldHooks};
@@ -39,6 +42,7 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(5);
 /// What all handles of a world share.
 pub(crate) struct Inner {
     pub(crate) collector: Collector,
+    pub(crate) profiler: Arc<Profiler>,
 }
 
 /// Closes the world when the last handle that a program holds goes.
@@ -46,7 +50,9 @@ struct CloseOnDrop(Arc<Inner>);
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
-        // A finalizer that does not come to an end is reported by `close`; here there is nobody to tell.
+        // Neither a profile that can't be told in full nor a finalizer that does not come to an end: `end_profile` and `close`
+        // report them; here there is nobody to tell.
+        let _ = self.0.end_profile();
         let _ = self.0.close(CLOSE_WITHIN);
     }
 }
@@ -200,7 +206,7 @@ impl World {
     /// The world could not be stopped, or the heap is damaged.
     pub fn verify(&self) -> Result<Verified, CollectError> {
         let collector = self.collector();
-        collector.threads.with_own_stack(|own| collector.verify(Collecting { own, unless_after: None }))
+        collector.threads.with_own_stack(|own| collector.verify(Collecting::now(own)))
     }
 
     /// What the world has done so far.
@@ -360,13 +366,22 @@ impl Inner {
     }
 
     pub(crate) fn collect_as_anyone(self: &Arc<Self>, reason: Reason) -> Result<CollectionReport, CollectError> {
+        self.collect_observed(reason, None)
+    }
+
+    /// The same, with somebody who looks at what lives.
+    pub(crate) fn collect_observed(
+        self: &Arc<Self>,
+        reason: Reason,
+        observer: Option<&dyn Observer>,
+    ) -> Result<CollectionReport, CollectError> {
         // Not attached perhaps, and it fires in the stopped world, where nothing may be allocated on first use
         // (`.stop.no-malloc`): of a library that was loaded late, thread-local storage is.
         crate::events::record::ring::meet();
         let report = self
             .collector
             .threads
-            .with_own_stack(|own| self.collector.collect(Collecting { own, unless_after: None }, reason))?;
+            .with_own_stack(|own| self.collector.collect(Collecting { observer, ..Collecting::now(own) }, reason))?;
         finalizer::ensure_started_if_due(self);
         // Only who sets `unless_after` can be told that somebody else has collected.
         report.ok_or(CollectError::Closed)
@@ -431,12 +446,14 @@ impl WorldHooks for Inner {
         self.collector.finalizers.lock.acquire();
         self.collector.roots.lock.acquire();
         self.collector.ranges.lock.acquire();
+        self.collector.observing.lock.acquire();
         // Who is in the sweep gate is not waited for, it may be suspended: the child ends what it had begun.
         self.collector.events.before_fork();
     }
 
     fn fork_parent(&self) {
         self.collector.events.after_fork_in_parent();
+        self.collector.observing.lock.release();
         self.collector.ranges.lock.release();
         self.collector.roots.lock.release();
         self.collector.finalizers.lock.release();
@@ -444,6 +461,7 @@ impl WorldHooks for Inner {
 
     fn fork_child(&self) {
         self.collector.events.after_fork_in_child();
+        self.collector.observing.forget_in_child();
         self.collector.ranges.lock.reset_in_child();
         self.collector.roots.lock.reset_in_child();
         self.collector.finalizers.lock.reset_in_child();
