@@ -6,7 +6,6 @@
 //!
 //! Nothing here allocates, and all locks that it needs the collecting thread has (`.stop.no-malloc`, `.stop.locks`).
 
-use super::caches;
 use super::finalize::Finalizers;
 use super::roots::{Ranges, RootKind};
 use crate::heap::Heap;
@@ -102,11 +101,6 @@ impl<'a> Living<'a> {
     /// The address map, by value: a loop that has a copy has it in registers.
     pub(crate) fn map(&self) -> AddressMap {
         self.heap.blocks.map()
-    }
-
-    /// Where the heap begins, and how many bytes it may have.
-    pub(crate) fn bounds(&self) -> (usize, usize) {
-        (self.heap.blocks.base(), self.heap.blocks.reserved_bytes())
     }
 
     /// How many bytes from its beginning on may hold objects.
@@ -245,8 +239,7 @@ impl<'a> Living<'a> {
         };
         self.handles.for_each(|slot, object| exact(object, Root { place: slot, ..outside(RootKind::Handles) }));
         let queue = std::ptr::from_ref(self.finalizers) as usize;
-        self.finalizers
-            .for_each_ready(|object| exact(object, Root { place: queue, ..outside(RootKind::Finalizers) }));
+        self.finalizers.for_each_ready(|object| exact(object, Root { place: queue, ..outside(RootKind::Finalizers) }));
     }
 
     /// # Safety

@@ -101,7 +101,8 @@ impl Collector {
         if self.observing.armed.load(Relaxed)
             && let Some(observer) = self.observing.observer.get()
         {
-            let held = |HeldBy(tid)| self.threads.lock_denied("heap profile", Tid(tid as i32), budget.total());
+            let within = budget.total();
+            let held = |HeldBy(tid)| self.threads.lock_denied("heap profile", Tid(tid as i32), within);
             let taken = self.observing.lock.lock_within(budget);
             guard = Some(taken.map_err(held)?);
             let observer: &dyn Observer = &**observer;

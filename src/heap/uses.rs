@@ -18,9 +18,9 @@ use super::Heap;
 use crate::os::memory::{Reservation, page_size};
 #[cfg(feature = "biography")]
 use crate::sync::AtomicUsize;
-use crate::sync::{AtomicU16, Ordering::Relaxed};
 #[cfg(feature = "biography")]
 use crate::sync::{AtomicPtr, Ordering};
+use crate::sync::{AtomicU16, Ordering::Relaxed};
 
 /// Whether this build tracks uses.
 pub(crate) const TRACKED: bool = cfg!(feature = "biography");

@@ -246,7 +246,11 @@ impl Biography {
                 let mut part = |stage, late: Change, early| {
                     let late = late.map(|sum| sum.max(0) as u64);
                     by_stage.push((heading, stage, late));
-                    by_stage.push((heading, early, [count[0].saturating_sub(late[0]), count[1].saturating_sub(late[1])]));
+                    by_stage.push((
+                        heading,
+                        early,
+                        [count[0].saturating_sub(late[0]), count[1].saturating_sub(late[1])],
+                    ));
                 };
                 if so == So::NotUsed as u64 {
                     part(Stage::Void, at(&void, heading, taken.era), Stage::Lag);

@@ -155,9 +155,9 @@ impl Sets {
 
     /// The number of the set with these members, in their order.
     fn intern(&mut self, members: &[u32]) -> u32 {
-        let hash = members.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &member| {
-            (hash ^ u64::from(member)).wrapping_mul(0x0100_0000_01b3)
-        });
+        let hash = members
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &member| (hash ^ u64::from(member)).wrapping_mul(0x0100_0000_01b3));
         for same in 0.. {
             let key = Key(hash | 1, same);
             match self.by_members.get(key) {
@@ -331,9 +331,7 @@ impl Retainers {
                 let held = description(living, root.object);
                 self.alone(held.number(), Kind::Handle, || Retainer::Handle(held))
             }
-            (RootKind::Range, _) => {
-                self.alone(root.range as u64, Kind::Range, || Retainer::Range(root.range))
-            }
+            (RootKind::Range, _) => self.alone(root.range as u64, Kind::Range, || Retainer::Range(root.range)),
             (RootKind::RegisteredStack, _) => {
                 self.alone(root.range as u64, Kind::Stack, || Retainer::Stack(root.range))
             }

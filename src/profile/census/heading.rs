@@ -33,7 +33,15 @@ const ALL: u64 = 5;
 
 /// The kinds of objects, by space, in the order of their numbers, and form.
 const KINDS: [[&str; FORMS]; SPACES] = [
-    ["SMALL_OBJECT", "SMALL_MUTABLE", "SMALL_LEAF", "SMALL_ARRAY", "SMALL_MUTABLE_ARRAY", "SMALL_LEAF_ARRAY", "SMALL_WEAK"],
+    [
+        "SMALL_OBJECT",
+        "SMALL_MUTABLE",
+        "SMALL_LEAF",
+        "SMALL_ARRAY",
+        "SMALL_MUTABLE_ARRAY",
+        "SMALL_LEAF_ARRAY",
+        "SMALL_WEAK",
+    ],
     [
         "PINNED_OBJECT",
         "PINNED_MUTABLE",
@@ -43,7 +51,15 @@ const KINDS: [[&str; FORMS]; SPACES] = [
         "PINNED_LEAF_ARRAY",
         "PINNED_WEAK",
     ],
-    ["LARGE_OBJECT", "LARGE_MUTABLE", "LARGE_LEAF", "LARGE_ARRAY", "LARGE_MUTABLE_ARRAY", "LARGE_LEAF_ARRAY", "LARGE_WEAK"],
+    [
+        "LARGE_OBJECT",
+        "LARGE_MUTABLE",
+        "LARGE_LEAF",
+        "LARGE_ARRAY",
+        "LARGE_MUTABLE_ARRAY",
+        "LARGE_LEAF_ARRAY",
+        "LARGE_WEAK",
+    ],
 ];
 const FORMS: usize = 7;
 

@@ -160,7 +160,8 @@ impl Filters {
     /// Each filter that there is: its number in the event, and what passes, separated by commas.
     pub fn texts(&self) -> impl Iterator<Item = (u32, String)> + use<> {
         let stages: Vec<String> = self.biography.iter().map(|stage| stage.name().to_ascii_lowercase()).collect();
-        let lists = [&self.modules, &self.descriptions, &self.types, &self.centres, &self.stacks, &self.retainers, &stages];
+        let lists =
+            [&self.modules, &self.descriptions, &self.types, &self.centres, &self.stacks, &self.retainers, &stages];
         let texts = lists.map(|list| list.join(","));
         (0..).zip(texts).filter(|(_, text)| !text.is_empty())
     }
@@ -247,11 +248,7 @@ impl HeapProfile {
     }
 
     fn request(&self) -> CensusRequest {
-        CensusRequest {
-            breakdown: self.breakdown,
-            filters: self.filters.clone(),
-            most_retainers: self.most_retainers,
-        }
+        CensusRequest { breakdown: self.breakdown, filters: self.filters.clone(), most_retainers: self.most_retainers }
     }
 
     /// Nanoseconds between two censuses; 0 if they come with collections.
@@ -328,16 +325,22 @@ impl Census {
 #[non_exhaustive]
 pub enum ProfileError {
     /// Nobody notes who allocates what.
-    #[error("this world does not charge allocations to cost centres, so nothing can be told of them: build it with `charge_allocations`")]
+    #[error(
+        "this world does not charge allocations to cost centres, so nothing can be told of them: build it with `charge_allocations`"
+    )]
     NotCharged,
     /// Nobody notes what is used.
     #[error("this build does not track which objects are used: build it with the feature `biography`")]
     NotTracked,
     /// A biography is known at the end only.
-    #[error("what becomes of an object is known at its end: a biography needs a profile that runs, not a single census")]
+    #[error(
+        "what becomes of an object is known at its end: a biography needs a profile that runs, not a single census"
+    )]
     OnlyAtTheEnd,
     /// Retainers are known for the living, biographies for the dead.
-    #[error("retainers and biography can't be told together: who kept an object is not known any more when its life is over")]
+    #[error(
+        "retainers and biography can't be told together: who kept an object is not known any more when its life is over"
+    )]
     RetainersOfTheDead,
     /// There is no profile to take a sample of.
     #[error("no heap profile runs in this world: start one with `profile`")]

@@ -82,11 +82,7 @@ pub struct Finished {
 
 impl Profiler {
     pub(crate) fn new() -> Profiler {
-        Profiler {
-            state: UnsafeCell::new(State::default()),
-            due_ns: AtomicU64::new(0),
-            changes: AtomicU32::new(0),
-        }
+        Profiler { state: UnsafeCell::new(State::default()), due_ns: AtomicU64::new(0), changes: AtomicU32::new(0) }
     }
 
     #[allow(clippy::mut_from_ref, reason = "the lock makes it exclusive")]

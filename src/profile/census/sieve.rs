@@ -42,9 +42,8 @@ impl Sieve {
             (Looks::Retainers, &filters.retainers),
         ];
         let there_is = lists.into_iter().filter(|(_, names)| !names.is_empty());
-        let filters = there_is.map(|(looks, names)| {
-            Ok(Filter { looks, names: names.clone(), verdicts: Table::new()?, last: None })
-        });
+        let filters = there_is
+            .map(|(looks, names)| Ok(Filter { looks, names: names.clone(), verdicts: Table::new()?, last: None }));
         Ok(Sieve { filters: filters.collect::<io::Result<_>>()? })
     }
 
