@@ -77,6 +77,7 @@ mod world;
 pub use collector::CollectError;
 pub use collector::report::{CollectionReport, Reason};
 pub use heap::Paranoid;
+pub use heap::charges::Charging;
 pub use heap::description::Description;
 pub use heap::layout::Space;
 pub use heap::pointer::{Array, Gc, GcCell, Weak, WeakCell, keep_alive};

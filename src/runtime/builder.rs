@@ -13,6 +13,7 @@ use crate::debugger::bridge::{DebuggerBridge, WithoutContract};
 use crate::events::host::HostError;
 use crate::events::record::RecordError;
 use crate::events::{ListenError, Selection, Sink};
+use crate::heap::charges::Charging;
 use crate::heap::layout::BLOCK_BYTES;
 use crate::heap::{Heap, Paranoid};
 use crate::os::{memory, signals};
@@ -108,6 +109,7 @@ pub struct WorldBuilder {
     mark_stack_limit: usize,
     on_collection: Option<Listener>,
     on_failure: Option<FailureListener>,
+    charging: Charging,
     before_first_event: Vec<Preparation>,
     profile: Option<HeapProfile>,
 }
@@ -133,6 +135,7 @@ impl Default for WorldBuilder {
             mark_stack_limit: 1 << 30,
             on_collection: None,
             on_failure: None,
+            charging: Charging::Off,
             before_first_event: Vec::new(),
             profile: None,
         }
@@ -196,6 +199,14 @@ impl WorldBuilder {
     #[must_use]
     pub fn paranoid(mut self, paranoid: Paranoid) -> Self {
         self.paranoid = paranoid;
+        self
+    }
+
+    /// Whether the world remembers of each object the [cost centre stack](crate::profile) that it was allocated under, as heap
+    /// profiles by cost centre or module want it. By default it does not.
+    #[must_use]
+    pub fn charge_allocations(mut self, charging: Charging) -> Self {
+        self.charging = charging;
         self
     }
 
@@ -278,7 +289,7 @@ impl WorldBuilder {
         let inner = Arc::new(Inner {
             profiler: Arc::clone(&profiler),
             collector: Collector::new(Parts {
-                heap: Heap::new(self.heap_limit, self.paranoid)?,
+                heap: Heap::new(self.heap_limit, self.paranoid, self.charging)?,
                 threads: Arc::clone(&threads),
                 markers: Markers::new(self.markers, self.mark_stack_limit)?,
                 pacing: self.pacing,
