@@ -48,7 +48,7 @@ impl<'a> Dump<'a> {
     }
 
     fn object(&self, object: Object) {
-        let Object { payload, info, bytes, .. } = object;
+        let (payload, Object { info, bytes, .. }) = (object.payload(), object);
         let mut edges = 0;
         self.living.for_each_reference(payload, info, |_, _| edges += 1);
         self.events.fire_dump_node(payload, bytes, std::ptr::from_ref(info) as usize, edges);

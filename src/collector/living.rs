@@ -34,11 +34,19 @@ pub(crate) struct Living<'a> {
 /// An object, alive or just found dead.
 #[derive(Clone, Copy)]
 pub(crate) struct Object {
-    pub(crate) payload: usize,
+    pub(crate) cell: Cell,
     pub(crate) info: &'static TypeInfo,
     /// What it takes of the heap: its cell, or its blocks.
     pub(crate) bytes: usize,
     pub(crate) space: Space,
+}
+
+impl Object {
+    /// Where a `Gc` points to.
+    #[inline(always)]
+    pub(crate) fn payload(&self) -> usize {
+        self.cell.payload()
+    }
 }
 
 /// Something outside of the heap that keeps an object.
@@ -91,6 +99,11 @@ impl<'a> Living<'a> {
     /// Which collection this is.
     pub(crate) fn number(&self) -> u32 {
         self.number
+    }
+
+    /// The heap.
+    pub(crate) fn heap(&self) -> &Heap {
+        self.heap
     }
 
     /// What a live object's mark byte holds.
@@ -161,7 +174,7 @@ impl<'a> Living<'a> {
         // SAFETY: a header that is not 0 is the address of a description, which lives for ever; marking leaves no cell marked
         // whose header is 0, and one that was marked in the last collection has its header until the sweep after this one.
         let info = unsafe { &*(cell.header_word() as *const TypeInfo) };
-        Object { payload: cell.payload(), info, bytes: cells.bytes, space: cells.space }
+        Object { cell, info, bytes: cells.bytes, space: cells.space }
     }
 
     /// What lives at this payload address, if that is one's.

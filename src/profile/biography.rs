@@ -24,12 +24,14 @@
 
 use std::collections::HashMap;
 
+use super::StackId;
 use super::census::heading::Heading;
 use super::census::sieve::Sieve;
 use super::census::table::{Key, Table};
 use super::census::taker::{Bands, Count, NO_ROOM};
 use super::census::{Band, Breakdown, Census, CensusRequest, ProfileError, Stage};
 use crate::collector::living::{Living, Object};
+use crate::heap::Heap;
 use crate::heap::layout::Space;
 use crate::heap::uses::{LAST_ERA, Life, Tracking, Uses};
 use crate::os::clock::now_ns;
@@ -102,9 +104,6 @@ impl Biography {
         if request.breakdown == Breakdown::Retainer || !filters.retainers.is_empty() {
             return Err(ProfileError::RetainersOfTheDead);
         }
-        if matches!(request.breakdown, Breakdown::CostCentre | Breakdown::Module) {
-            return Err(ProfileError::NotCharged);
-        }
         let uses = tracking.uses();
         tracking.forget();
         let stages = if filters.biography.is_empty() { Stage::ALL.to_vec() } else { filters.biography.clone() };
@@ -125,13 +124,15 @@ impl Biography {
         Ok(biography)
     }
 
-    fn heading(breakdown: Breakdown, object: &Object) -> Heading {
+    fn heading(breakdown: Breakdown, object: &Object, heap: &Heap) -> Heading {
         match breakdown {
-            Breakdown::Description => Heading::description(object),
+            Breakdown::CostCentre => Heading::stack(object, heap),
+            Breakdown::Module => Heading::centre(object, heap),
+            Breakdown::Description => Heading::description(object.payload(), object.info),
             Breakdown::Type => Heading::of_type(object),
             Breakdown::Kind => Heading::kind(object),
-            // One array for all; `new` has refused the others.
-            _ => Heading::ALL,
+            // One array for all; `new` has refused retainers.
+            Breakdown::Biography | Breakdown::Retainer => Heading::ALL,
         }
     }
 
@@ -151,26 +152,26 @@ impl Biography {
                 let used = if life.used > self.era { 0 } else { life.used };
                 let life = Life { born: if life.born == 0 { self.era } else { life.born }, used };
                 uses.set_life(payload, life);
-                self.lives(&place.object(), life, look);
+                self.lives(&place.object(), living.heap(), life, look);
             } else if life != (Life { born: 0, used: 0 }) {
                 uses.set_life(payload, Life { born: 0, used: 0 });
                 // What no collection has seen alive was in no census.
                 if life.born != 0 {
-                    self.dies(&place.object(), life);
+                    self.dies(&place.object(), living.heap(), life);
                 }
             }
         });
         self.found.took_ns = now_ns() - begun;
     }
 
-    fn lives(&mut self, object: &Object, life: Life, look: Look) {
+    fn lives(&mut self, object: &Object, heap: &Heap, life: Life, look: Look) {
         match look {
             Look::Deaths => {}
-            Look::End => self.dies(object, life),
+            Look::End => self.dies(object, heap, life),
             Look::Census => {
                 let this = Count { bytes: object.bytes as u64, objects: 1 };
                 self.found.live.add(this);
-                if !self.sieve.passes(object, None) {
+                if !self.sieve.passes(object, heap, None) {
                     self.found.filtered.add(this);
                     return;
                 }
@@ -179,7 +180,7 @@ impl Biography {
                     0 => So::NotUsed,
                     _ => So::Used,
                 };
-                let key = Key(Self::heading(self.breakdown, object).number(), so as u64);
+                let key = Key(Self::heading(self.breakdown, object, heap).number(), so as u64);
                 match self.living.entry(key) {
                     Some(count) => *count = [count[0] + this.bytes, count[1] + 1],
                     None => self.found.no_room.add(this),
@@ -188,11 +189,11 @@ impl Biography {
         }
     }
 
-    fn dies(&mut self, object: &Object, life: Life) {
-        if is_inherently_used(object) || !self.sieve.passes(object, None) {
+    fn dies(&mut self, object: &Object, heap: &Heap, life: Life) {
+        if is_inherently_used(object) || !self.sieve.passes(object, heap, None) {
             return;
         }
-        let heading = Self::heading(self.breakdown, object).number();
+        let heading = Self::heading(self.breakdown, object, heap).number();
         // Without room for it, it counts as what it was at the censuses: lag or use.
         if let Some(count) = self.died.entry(Key(heading, u64::from(life.born) << 16 | u64::from(life.used))) {
             *count = [count[0] + object.bytes as u64, count[1] + 1];
@@ -276,11 +277,11 @@ impl Biography {
                 let sum = &mut stages[stage as usize];
                 *sum = [sum[0] + count[0], sum[1] + count[1]];
             } else if count[1] > 0 {
-                bands.add(heading.text(), count[0], count[1]);
+                bands.add(heading.text(), heading.as_stack().map(StackId::get), count[0], count[1]);
             }
         }
         if no_room.objects > 0 {
-            bands.add(NO_ROOM.to_owned(), no_room.bytes, no_room.objects);
+            bands.add(NO_ROOM.to_owned(), None, no_room.bytes, no_room.objects);
         }
         let mut all: Vec<Band> = Vec::new();
         if self.breakdown == Breakdown::Biography {

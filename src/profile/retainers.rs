@@ -36,11 +36,10 @@ use std::io;
 
 use super::census::heading::Heading;
 use super::census::table::{Key, List, Table};
-use crate::collector::living::{Living, Object, Root};
+use crate::collector::living::{Living, Root};
 use crate::collector::roots::RootKind;
 use crate::events::Labels;
 use crate::heap::Heap;
-use crate::heap::layout::Space;
 use crate::heap::trace::{Shape, TypeInfo};
 use crate::os::memory::{Reservation, page_size};
 use crate::sync::Ordering::Relaxed;
@@ -375,8 +374,8 @@ impl Retainers {
                 return;
             }
             living.for_each_object(|object| {
-                if *self.word(object.payload) & PENDING != 0 {
-                    self.pass_on(living, object.payload);
+                if *self.word(object.payload()) & PENDING != 0 {
+                    self.pass_on(living, object.payload());
                 }
             });
         }
@@ -423,8 +422,7 @@ fn refers(info: &TypeInfo) -> bool {
 
 /// What a live object is called.
 fn description(living: &Living<'_>, payload: usize) -> Heading {
-    // Neither its size nor where it lies says anything of that.
-    Heading::description(&Object { payload, info: living.type_of(payload), bytes: 0, space: Space::Small })
+    Heading::description(payload, living.type_of(payload))
 }
 
 /// What sets are called: `(number)member,member`. The number is the same in all censuses of a profile, so that a set is one

@@ -8,8 +8,10 @@
 
 use crate::collector::living::Object;
 use crate::events::{Label, Labels};
+use crate::heap::Heap;
 use crate::heap::layout::SPACES;
 use crate::heap::trace::{Shape, TypeInfo};
+use crate::profile::{CentreId, StackId, charge_of};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
 /// A heading. Not 0.
@@ -30,6 +32,10 @@ const KIND: u64 = 3;
 const RETAINERS: u64 = 4;
 /// All objects alike.
 const ALL: u64 = 5;
+/// A cost centre stack, by its number.
+const STACK: u64 = 6;
+/// A cost centre, by its number: all of whose objects are its module's.
+const CENTRE: u64 = 7;
 
 /// The kinds of objects, by space, in the order of their numbers, and form.
 const KINDS: [[&str; FORMS]; SPACES] = [
@@ -76,21 +82,27 @@ fn form(info: &TypeInfo) -> usize {
     }
 }
 
+/// Whom an object is charged to, in a world that charges.
+#[inline(always)]
+fn charged(object: &Object, heap: &Heap) -> StackId {
+    charge_of(heap, object.cell).unwrap_or(StackId::MAIN)
+}
+
 impl Heading {
     /// Everything under one.
     pub(crate) const ALL: Heading = Heading(ALL);
 
     /// By its own description, or else its type's name.
     #[inline(always)]
-    pub(crate) fn description(object: &Object) -> Heading {
-        if let Some(offset) = object.info.description {
+    pub(crate) fn description(payload: usize, info: &'static TypeInfo) -> Heading {
+        if let Some(offset) = info.description {
             // SAFETY: the type has promised that there is a `Description`, which is one atomic word.
-            let label = unsafe { (*((object.payload + offset) as *const AtomicU64)).load(Relaxed) };
+            let label = unsafe { (*((payload + offset) as *const AtomicU64)).load(Relaxed) };
             if label != 0 {
                 return Heading(label << TAG_BITS | DESCRIBED_BY_ITSELF);
             }
         }
-        Heading(std::ptr::from_ref(object.info) as u64 | DESCRIBED_BY_TYPE)
+        Heading(std::ptr::from_ref(info) as u64 | DESCRIBED_BY_TYPE)
     }
 
     /// By its type.
@@ -103,6 +115,28 @@ impl Heading {
     #[inline(always)]
     pub(crate) fn kind(object: &Object) -> Heading {
         Heading(((object.space as usize * FORMS + form(object.info)) as u64) << TAG_BITS | KIND)
+    }
+
+    /// By the cost centre stack that it is charged to.
+    #[inline(always)]
+    pub(crate) fn stack(object: &Object, heap: &Heap) -> Heading {
+        Heading(u64::from(charged(object, heap).get()) << TAG_BITS | STACK)
+    }
+
+    /// By the innermost centre of that.
+    #[inline(always)]
+    pub(crate) fn centre(object: &Object, heap: &Heap) -> Heading {
+        Heading(u64::from(charged(object, heap).centre().get()) << TAG_BITS | CENTRE)
+    }
+
+    /// The cost centre stack, if it is one.
+    pub(crate) fn as_stack(self) -> Option<StackId> {
+        (self.0 & TAG == STACK).then(|| StackId::from_raw((self.0 >> TAG_BITS) as u32))
+    }
+
+    /// The cost centre, if it is one.
+    pub(crate) fn as_centre(self) -> Option<CentreId> {
+        CentreId::from_raw((self.0 >> TAG_BITS) as u32).filter(|_| self.0 & TAG == CENTRE)
     }
 
     /// By a set of retainers of this census.
@@ -147,6 +181,15 @@ impl Heading {
                 let info = info();
                 if info.is_described() { visit(info.name()) } else { short(info.rust_name(), visit) }
             }
+            STACK => {
+                let stack = StackId::from_raw(value as u32);
+                visit(stack.centre().label());
+                for outer in stack.centres().skip(1) {
+                    visit("/");
+                    visit(outer.label());
+                }
+            }
+            CENTRE => visit(CentreId::from_raw(value as u32).map_or("?", CentreId::module)),
             KIND => visit(KINDS[value as usize / FORMS][value as usize % FORMS]),
             _ => visit("?"),
         }
@@ -192,6 +235,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+    use crate::heap::blocks::Cell;
     use crate::heap::layout::Space;
     use crate::heap::pointer::{Array, Gc, GcCell, WeakCell};
     use crate::heap::trace::{Described, Leaf, Trace};
@@ -211,7 +255,7 @@ mod tests {
     }
 
     fn object(info: &'static TypeInfo, space: Space) -> Object {
-        Object { payload: 0, info, bytes: 16, space }
+        Object { cell: Cell { header: 0, block: 0, index: 0 }, info, bytes: 16, space }
     }
 
     #[rstest]
@@ -233,7 +277,7 @@ mod tests {
         let object = object(info, space);
         for (heading, name) in [
             (Heading::kind(&object), kind),
-            (Heading::description(&object), description),
+            (Heading::description(0, info), description),
             (Heading::of_type(&object), of_type),
         ] {
             assert_eq!(heading.text(), name);
@@ -253,9 +297,9 @@ mod tests {
             const DESCRIPTION: Option<usize> = Some(8);
         }
         let named = Named(7, crate::Description::none());
-        let object = Object { payload: std::ptr::from_ref(&named) as usize, ..object(Named::INFO, Space::Small) };
-        assert_eq!((named.0, Heading::description(&object).text().as_str()), (7, "Named"));
+        let called = || Heading::description(std::ptr::from_ref(&named) as usize, Named::INFO).text();
+        assert_eq!((named.0, called().as_str()), (7, "Named"));
         named.1.set(Labels::of_the_process().intern("fibonacci").unwrap());
-        assert_eq!(Heading::description(&object).text(), "fibonacci");
+        assert_eq!(called(), "fibonacci");
     }
 }

@@ -273,7 +273,7 @@ impl fmt::Debug for HeapProfile {
 /// What lives under one heading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Band {
-    /// The heading: at most 255 bytes. Empty for a cost centre stack.
+    /// The heading: at most 255 bytes. Of a cost centre stack the labels of its centres, innermost first, between them a `/`.
     pub label: String,
     /// The cost centre stack, by its number, if that is what is counted by; 0 is the empty one.
     pub stack: Option<u32>,
@@ -304,7 +304,8 @@ pub struct Census {
     pub filtered_bytes: u64,
     /// How many they are.
     pub filtered_objects: u64,
-    /// The bands: the largest first, those of one size by name. No two have one name. A biography has its five, in their order.
+    /// The bands: the largest first, those of one size by name. No two have one name, but
+    /// for stacks of centres that have. A biography has its five, in their order.
     pub bands: Vec<Band>,
 }
 

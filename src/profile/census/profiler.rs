@@ -13,7 +13,7 @@
 use std::cell::UnsafeCell;
 use std::collections::HashMap;
 
-use super::taker::Taker;
+use super::taker::{Taker, check_charges};
 use super::{Census, Every, HeapProfile, ProfileError};
 use crate::collector::Collector;
 use crate::collector::living::Living;
@@ -115,6 +115,7 @@ impl Profiler {
             if state.tracking.is_none() {
                 state.tracking = Some(Tracking::begin(&collector.heap)?);
             }
+            check_charges(&request, collector)?;
             let tracking = state.tracking.as_ref().ok_or(ProfileError::NotTracked)?;
             Work::Biography(Box::new(Biography::new(&request, tracking)?))
         } else {

@@ -10,14 +10,35 @@ use super::Filters;
 use super::heading::Heading;
 use super::table::{Key, Table};
 use crate::collector::living::Object;
+use crate::heap::Heap;
 use crate::profile::retainers::Retainers;
 
 /// What a filter looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Looks {
+    Module,
+    Centre,
+    Stack,
     Description,
     Type,
     Retainers,
+}
+
+impl Looks {
+    /// Whether what has this heading is called so. Allocates nothing.
+    fn finds(self, name: &str, heading: Heading, retainers: Option<&Retainers>) -> bool {
+        match self {
+            Looks::Centre => heading.as_centre().is_some_and(|centre| centre.label() == name),
+            Looks::Stack => heading.as_stack().is_some_and(|stack| {
+                // Of the empty one too there is a centre.
+                stack.centre().label() == name || stack.centres().any(|centre| centre.label() == name)
+            }),
+            Looks::Retainers => {
+                heading.set().zip(retainers).is_some_and(|(set, retainers)| retainers.has_member_called(set, name))
+            }
+            Looks::Module | Looks::Description | Looks::Type => heading.is_called(name),
+        }
+    }
 }
 
 /// One list of names.
@@ -37,6 +58,9 @@ pub(crate) struct Sieve {
 impl Sieve {
     pub(crate) fn new(filters: &Filters) -> io::Result<Sieve> {
         let lists = [
+            (Looks::Module, &filters.modules),
+            (Looks::Centre, &filters.centres),
+            (Looks::Stack, &filters.stacks),
             (Looks::Description, &filters.descriptions),
             (Looks::Type, &filters.types),
             (Looks::Retainers, &filters.retainers),
@@ -57,17 +81,19 @@ impl Sieve {
 
     /// Whether an object passes.
     #[inline(always)]
-    pub(crate) fn passes(&mut self, object: &Object, retainers: Option<&Retainers>) -> bool {
-        self.filters.iter_mut().all(|filter| filter.passes(object, retainers))
+    pub(crate) fn passes(&mut self, object: &Object, heap: &Heap, retainers: Option<&Retainers>) -> bool {
+        self.filters.iter_mut().all(|filter| filter.passes(object, heap, retainers))
     }
 }
 
 impl Filter {
-    fn passes(&mut self, object: &Object, retainers: Option<&Retainers>) -> bool {
+    fn passes(&mut self, object: &Object, heap: &Heap, retainers: Option<&Retainers>) -> bool {
         let heading = match self.looks {
-            Looks::Description => Heading::description(object),
+            Looks::Module | Looks::Centre => Heading::centre(object, heap),
+            Looks::Stack => Heading::stack(object, heap),
+            Looks::Description => Heading::description(object.payload(), object.info),
             Looks::Type => Heading::of_type(object),
-            Looks::Retainers => Heading::retainers(retainers.map_or(0, |retainers| retainers.set_of(object.payload))),
+            Looks::Retainers => Heading::retainers(retainers.map_or(0, |retainers| retainers.set_of(object.payload()))),
         };
         if let Some((last, passes)) = self.last
             && last == heading
@@ -78,10 +104,7 @@ impl Filter {
         let passes = match self.verdicts.get(key) {
             Some([verdict, _]) => verdict == 1,
             None => {
-                let passes = self.names.iter().any(|name| match (heading.set(), retainers) {
-                    (Some(set), Some(retainers)) => retainers.has_member_called(set, name),
-                    _ => heading.is_called(name),
-                });
+                let passes = self.names.iter().any(|name| self.looks.finds(name, heading, retainers));
                 // Without room for it the names are compared again the next time.
                 if let Some(verdict) = self.verdicts.entry(key) {
                     verdict[0] = if passes { 1 } else { 2 };

@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use super::heading::Heading;
 use super::sieve::Sieve;
 use super::table::{Key, Table};
-use super::{Band, Breakdown, Census, CensusRequest, ProfileError};
+use super::{Band, Breakdown, Census, CensusRequest, Filters, ProfileError};
 use crate::collector::Collector;
 use crate::collector::living::{Living, Object};
 use crate::events::labels::MAX_LABEL_BYTES;
 use crate::os::clock::now_ns;
 use crate::profile::retainers::{Retainers, SetNames};
+use crate::profile::{self, StackId};
 
 /// The name of the band of what had no place in the table.
 pub(crate) const NO_ROOM: &str = "(no memory for more bands)";
@@ -51,15 +52,25 @@ impl Count {
     }
 }
 
+/// Whether what is asked for can be told of whom objects are charged to.
+pub(crate) fn check_charges(request: &CensusRequest, collector: &Collector) -> Result<(), ProfileError> {
+    let Filters { modules, centres, stacks, .. } = &request.filters;
+    let asks = matches!(request.breakdown, Breakdown::CostCentre | Breakdown::Module)
+        || [modules, centres, stacks].into_iter().any(|names| !names.is_empty());
+    if asks && collector.heap.charges().is_none() {
+        return Err(ProfileError::NotCharged);
+    }
+    // So that the built-in centres have their names in the stopped world.
+    drop(profile::centres());
+    Ok(())
+}
+
 impl Taker {
     /// # Errors
     /// What is asked for can't be told, or there is no memory.
     pub(crate) fn new(request: &CensusRequest, collector: &Collector) -> Result<Taker, ProfileError> {
         let filters = &request.filters;
-        let charged = !(filters.modules.is_empty() && filters.centres.is_empty() && filters.stacks.is_empty());
-        if charged || matches!(request.breakdown, Breakdown::CostCentre | Breakdown::Module) {
-            return Err(ProfileError::NotCharged);
-        }
+        check_charges(request, collector)?;
         if request.breakdown == Breakdown::Biography || !filters.biography.is_empty() {
             return Err(ProfileError::OnlyAtTheEnd);
         }
@@ -88,17 +99,20 @@ impl Taker {
         if let Some(retainers) = &mut self.retainers {
             retainers.trace(living);
         }
+        let heap = living.heap();
         match self.breakdown {
-            Breakdown::Description => self.count(living, |object, _| Heading::description(object)),
+            Breakdown::CostCentre => self.count(living, |object, _| Heading::stack(object, heap)),
+            Breakdown::Module => self.count(living, |object, _| Heading::centre(object, heap)),
+            Breakdown::Description => {
+                self.count(living, |object, _| Heading::description(object.payload(), object.info));
+            }
             Breakdown::Type => self.count(living, |object, _| Heading::of_type(object)),
             Breakdown::Kind => self.count(living, |object, _| Heading::kind(object)),
             Breakdown::Retainer => self.count(living, |object, retainers| {
-                Heading::retainers(retainers.map_or(0, |retainers| retainers.set_of(object.payload)))
+                Heading::retainers(retainers.map_or(0, |retainers| retainers.set_of(object.payload())))
             }),
-            // `new` has refused these.
-            Breakdown::CostCentre | Breakdown::Module | Breakdown::Biography => {
-                self.count(living, |_, _| Heading::ALL);
-            }
+            // `new` has refused it.
+            Breakdown::Biography => self.count(living, |_, _| Heading::ALL),
         }
         self.found.took_ns = now_ns() - begun;
     }
@@ -123,7 +137,7 @@ impl Taker {
         living.for_each_object(|object| {
             let this = Count { bytes: object.bytes as u64, objects: 1 };
             found.live.add(this);
-            if !sieve.passes(&object, retainers) {
+            if !sieve.passes(&object, living.heap(), retainers) {
                 found.filtered.add(this);
                 return;
             }
@@ -149,11 +163,11 @@ impl Taker {
                 (Some(set), Some(retainers)) => self.set_names.name(retainers, set),
                 _ => heading.text(),
             };
-            bands.add(label, bytes, objects);
+            bands.add(label, heading.as_stack().map(StackId::get), bytes, objects);
         }
         let Found { taken_ns, took_ns, collection, live, filtered, no_room } = self.found;
         if no_room.objects > 0 {
-            bands.add(NO_ROOM.to_owned(), no_room.bytes, no_room.objects);
+            bands.add(NO_ROOM.to_owned(), None, no_room.bytes, no_room.objects);
         }
         Census {
             era,
@@ -173,16 +187,16 @@ impl Taker {
 /// Bands in the making: one for each name.
 #[derive(Default)]
 pub(crate) struct Bands {
-    places: HashMap<String, usize>,
+    places: HashMap<(String, Option<u32>), usize>,
     bands: Vec<Band>,
 }
 
 impl Bands {
-    pub(crate) fn add(&mut self, mut label: String, bytes: u64, objects: u64) {
+    pub(crate) fn add(&mut self, mut label: String, stack: Option<u32>, bytes: u64, objects: u64) {
         cut(&mut label);
         let Bands { places, bands } = self;
-        let place = *places.entry(label).or_insert_with_key(|label| {
-            bands.push(Band { label: label.clone(), stack: None, bytes: 0, objects: 0 });
+        let place = *places.entry((label, stack)).or_insert_with_key(|(label, stack)| {
+            bands.push(Band { label: label.clone(), stack: *stack, bytes: 0, objects: 0 });
             bands.len() - 1
         });
         bands[place].bytes += bytes;
@@ -191,7 +205,10 @@ impl Bands {
 
     pub(crate) fn sorted(self) -> Vec<Band> {
         let mut bands = self.bands;
-        bands.sort_by(|one, other| other.bytes.cmp(&one.bytes).then_with(|| one.label.cmp(&other.label)));
+        let by_size = |one: &Band, other: &Band| other.bytes.cmp(&one.bytes);
+        bands.sort_by(|one, other| {
+            by_size(one, other).then_with(|| (&one.label, one.stack).cmp(&(&other.label, other.stack)))
+        });
         bands
     }
 }
