@@ -12,8 +12,11 @@ use heap_support::*;
 use proptest::prelude::*;
 use rstest::rstest;
 use stopworld::events::{Event, EventId, Labels, MemorySink, Selection};
+use stopworld::profile::StackId;
 use stopworld::profile::census::{Breakdown, Census, CensusRequest, Every, Filters, HeapProfile, ProfileError};
-use stopworld::{Array, DescribedType, Description, Gc, GcCell, Layout, Leaf, Mutator, Root, World, traced};
+use stopworld::{
+    Array, Charging, DescribedType, Description, Gc, GcCell, Layout, Leaf, Mutator, Root, World, cost_centre, traced,
+};
 
 traced! {
     /// 8 bytes of payload: a cell of 16.
@@ -400,7 +403,7 @@ proptest! {
             let sum = expected.entry(name).or_default();
             *sum = (sum.0 + bytes, sum.1 + 1);
         };
-        for &(kind, size) in &kinds {
+        for &(kind, _) in &kinds {
             match kind {
                 0 => add("One", 16),
                 1 => add("Fixed", 24),
@@ -438,6 +441,52 @@ proptest! {
         prop_assert_eq!(found.len(), expected.len());
         drop(roots);
     }
+}
+
+/// Two parts of a program allocate alike; one of them leaks.
+fn request(m: &Mutator, keep: bool) -> Option<Root<Fixed>> {
+    let _cost = cost_centre!("request");
+    let parsed = {
+        let _cost = cost_centre!("parse");
+        one(m)
+    };
+    let _cost = if keep { cost_centre!("cache") } else { cost_centre!("answer") };
+    let made = fixed(m, Some(parsed));
+    keep.then(|| m.root(made))
+}
+
+/// A leak by one cost centre, told to the byte, with those on whose behalf it allocated.
+#[test]
+fn who_leaks_is_told_by_cost_centre_stack_and_by_module() {
+    let world = paranoid().charge_allocations(Charging::On).build().unwrap();
+    let roots = on_a_thread(&world, |m| {
+        let outside = m.root(one(m));
+        let kept: Vec<_> = (0..3000).filter_map(|number| request(m, number % 3 == 0)).collect();
+        (outside, kept)
+    });
+    let by_stack = check(&world, &CensusRequest::by(Breakdown::CostCentre));
+    let expected = [("cache/request", (24 * 1000, 1000)), ("parse/request", (16 * 1000, 1000)), ("MAIN", (16, 1))];
+    assert_eq!(bands(&by_stack), expected.into());
+    for band in &by_stack.bands {
+        let stack = StackId::from_raw(band.stack.unwrap());
+        let labels: Vec<_> = stack.centres().map(|centre| centre.label()).collect();
+        assert!(band.label == labels.join("/") || (band.label == "MAIN" && labels.is_empty()));
+    }
+    let by_module = check(&world, &CensusRequest::by(Breakdown::Module));
+    assert_eq!(bands(&by_module), [("census", (40 * 1000, 2000)), ("MAIN", (16, 1))].into());
+    let some = |name: &str| vec![name.to_owned()];
+    for (filters, passes) in [
+        (Filters { centres: some("cache"), ..Filters::none() }, 24_000),
+        (Filters { centres: some("request"), ..Filters::none() }, 0),
+        (Filters { stacks: some("request"), ..Filters::none() }, 40_000),
+        (Filters { stacks: some("MAIN"), ..Filters::none() }, 16),
+        (Filters { modules: some("census"), ..Filters::none() }, 40_000),
+        (Filters { modules: some("census"), centres: some("parse"), ..Filters::none() }, 16_000),
+    ] {
+        let census = check(&world, &CensusRequest { filters: filters.clone(), ..CensusRequest::by(Breakdown::Type) });
+        assert_eq!(census.live_bytes - census.filtered_bytes, passes, "{filters:?}");
+    }
+    drop(roots);
 }
 
 /// The events of a profile are its censuses.
@@ -531,6 +580,9 @@ fn a_profile_on_demand_is_sampled_and_switched_while_the_world_runs() {
 fn what_cannot_be_told_is_refused() {
     let world = World::builder().build().unwrap();
     let refused = |request: CensusRequest| world.census(&request).unwrap_err();
+    for breakdown in [Breakdown::CostCentre, Breakdown::Module] {
+        assert!(matches!(refused(CensusRequest::by(breakdown)), ProfileError::NotCharged));
+    }
     assert!(matches!(refused(CensusRequest::by(Breakdown::Biography)), ProfileError::OnlyAtTheEnd));
     if !cfg!(feature = "biography") {
         let biography = world.profile(HeapProfile::by(Breakdown::Biography));
