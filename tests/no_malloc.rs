@@ -305,6 +305,24 @@ fn a_census_calls_no_malloc(
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
+/// Neither does what every collection does for a biography.
+#[cfg(feature = "biography")]
+#[rstest]
+fn a_biography_calls_no_malloc(#[values(By::Signals, By::Safepoints, By::Debugger)] by: By) {
+    let world = build(builder().markers(2), by);
+    world.profile(HeapProfile::by(Breakdown::Biography).every(Every::Collections(2))).unwrap();
+    let allocator = spawn(&world, "allocator", |m| (0..50).for_each(|_| allocate(m, 2_000)));
+    for _ in 0..20 {
+        collect(&world);
+    }
+    allocator.join().unwrap();
+    let finished = world.end_profile().unwrap().unwrap();
+    assert!(finished.censuses >= 10);
+    for census in finished.biography {
+        assert_eq!(census.bands.iter().map(|band| band.bytes).sum::<u64>(), census.live_bytes);
+    }
+}
+
 /// `.stop.lost`: the error is made when the world runs again.
 #[rstest]
 fn a_stop_that_fails_calls_no_malloc_while_threads_stand(#[values(By::Signals, By::Safepoints, By::Debugger)] by: By) {

@@ -304,12 +304,14 @@ impl World {
         RangeGuard::new(self, start as usize, bytes)
     }
 
-    /// Closes the world: no thread attaches any more, and the finalizers that are due run, for at most `within`. In a
+    /// Closes the world: its heap profile ends, no thread attaches any more, and the finalizers that are due run, for at most `within`. In a
     /// finalizer this does not wait: the others run when it returns.
     ///
     /// # Errors
     /// A finalizer did not come to an end in time.
     pub fn close(&self, within: Duration) -> Result<(), CloseError> {
+        // What it can't tell for want of a last collection, its caller could have asked of `end_profile`.
+        let _ = self.inner.end_profile();
         self.inner.close(within)
     }
 }

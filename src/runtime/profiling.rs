@@ -74,6 +74,12 @@ impl World {
         Ok(profiler.last(&collector.threads.lock(&collector.observing.lock)))
     }
 
+    /// The heap profile that runs: for who comes late and wants to know what the censuses that it hears of count.
+    pub fn heap_profile(&self) -> Option<HeapProfile> {
+        let Inner { collector, profiler } = &**self.inner();
+        profiler.profile(&collector.threads.lock(&collector.observing.lock))
+    }
+
     /// Ends the heap profile. A biography sees one more collection, and what became of the objects is known then: its
     /// censuses are told. Also done when the world closes. `None` if no profile runs.
     ///

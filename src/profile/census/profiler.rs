@@ -59,7 +59,7 @@ struct Running {
     asked: bool,
     /// Somebody asks for the end.
     ending: bool,
-    /// What this collection is looked at for.
+    /// What the next collection is looked at for.
     look: Look,
     /// The labels of the bands' names.
     labels: HashMap<String, u64>,
@@ -151,6 +151,11 @@ impl Profiler {
             }
             _ => false,
         }
+    }
+
+    /// What runs.
+    pub(crate) fn profile(&self, observing: &LockGuard<'_>) -> Option<HeapProfile> {
+        self.state(observing).running.as_ref().map(|running| running.profile.clone())
     }
 
     /// The last census.
@@ -247,11 +252,14 @@ impl Running {
 impl Observer for Profiler {
     fn begin(&self, _: &Collector) -> Attention {
         let Some(running) = self.running() else { return Attention::Passes };
-        running.look = match () {
-            () if std::mem::take(&mut running.ending) => Look::End,
-            () if running.is_due(&self.due_ns) => Look::Census,
-            () => Look::Deaths,
-        };
+        // Unless one is due still, because the world could not be stopped, or whoever stopped it let go.
+        if running.look == Look::Deaths {
+            running.look = match () {
+                () if std::mem::take(&mut running.ending) => Look::End,
+                () if running.is_due(&self.due_ns) => Look::Census,
+                () => Look::Deaths,
+            };
+        }
         match running.work {
             Work::Counting(_) if running.look != Look::Census => Attention::Passes,
             _ => Attention::Looks,
@@ -283,6 +291,7 @@ impl Observer for Profiler {
                 running.era = biography.eras();
             }
         }
+        running.look = Look::Deaths;
     }
 }
 
