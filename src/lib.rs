@@ -78,6 +78,7 @@ pub use collector::CollectError;
 pub use collector::report::{CollectionReport, Reason};
 pub use heap::Paranoid;
 pub use heap::charges::Charging;
+pub use heap::description::Description;
 pub use heap::layout::Space;
 pub use heap::pointer::{Array, Gc, GcCell, Weak, WeakCell, keep_alive};
 pub use heap::sweep::SpaceBytes;

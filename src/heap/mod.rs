@@ -19,6 +19,7 @@
 pub(crate) mod blocks;
 pub(crate) mod cache;
 pub(crate) mod charges;
+pub(crate) mod description;
 pub(crate) mod gate;
 pub(crate) mod large;
 pub(crate) mod layout;
@@ -26,6 +27,7 @@ pub(crate) mod pointer;
 pub(crate) mod slots;
 pub(crate) mod sweep;
 pub(crate) mod trace;
+pub(crate) mod uses;
 pub(crate) mod verify;
 
 use std::cell::UnsafeCell;

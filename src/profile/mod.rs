@@ -22,12 +22,18 @@
 //! | which stack an object was allocated under | `charge.rs`, `heap/charges.rs` |
 //! | which stack the time is charged to | `ticker.rs` |
 //!
+//! What lives is counted in [`census`]es, in the stopped world, exact to the byte: by whom it was allocated, by what it is, by
+//! who keeps it alive (`retainers.rs`), and by whether it is ever used (`biography.rs`).
+//!
 //! Centres and stacks belong to the process, as [labels](crate::events::labels) do: a number means the same in every world and in
 //! every file, from the moment that somebody saw it. Their stores are read without a lock, from the stopped world too.
 
+pub(crate) mod biography;
+pub mod census;
 mod centres;
 mod charge;
 mod mapped;
+pub(crate) mod retainers;
 mod scope;
 mod stacks;
 pub(crate) mod ticker;

@@ -17,6 +17,8 @@ use crate::heap::charges::Charging;
 use crate::heap::layout::BLOCK_BYTES;
 use crate::heap::{Heap, Paranoid};
 use crate::os::{memory, signals};
+use crate::profile::census::profiler::Profiler;
+use crate::profile::census::{HeapProfile, ProfileError};
 use crate::profile::ticker::Ticker;
 use crate::profile::{TickError, TimeProfile};
 use crate::world::registry::Threads;
@@ -92,6 +94,9 @@ pub enum BuildError {
     /// Its time could not be profiled.
     #[error(transparent)]
     Tick(#[from] TickError),
+    /// The heap can't be profiled as asked.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
     /// The system gave no memory or no thread.
     #[error("the system refused memory or a thread for the world: {0}")]
     System(#[from] std::io::Error),
@@ -112,6 +117,7 @@ pub struct WorldBuilder {
     charging: Charging,
     time_profile: Option<TimeProfile>,
     before_first_event: Vec<Preparation>,
+    profile: Option<HeapProfile>,
 }
 
 /// What is done with a world before its first event.
@@ -138,6 +144,7 @@ impl Default for WorldBuilder {
             charging: Charging::Off,
             time_profile: None,
             before_first_event: Vec::new(),
+            profile: None,
         }
     }
 }
@@ -263,6 +270,13 @@ impl WorldBuilder {
         self
     }
 
+    /// Takes censuses of the heap from the beginning on. See [`World::profile`].
+    #[must_use]
+    pub fn profile(mut self, profile: HeapProfile) -> Self {
+        self.profile = Some(profile);
+        self
+    }
+
     /// Builds the world.
     ///
     /// # Errors
@@ -285,7 +299,9 @@ impl WorldBuilder {
         let bridge = DebuggerBridge::over(vtable);
         let without_contract = Arc::new(WithoutContract(Arc::clone(&bridge)));
         let threads = Threads::with(bridge, without_contract)?;
+        let profiler = Arc::new(Profiler::new());
         let inner = Arc::new(Inner {
+            profiler: Arc::clone(&profiler),
             collector: Collector::new(Parts {
                 heap: Heap::new(self.heap_limit, self.paranoid, self.charging)?,
                 threads: Arc::clone(&threads),
@@ -297,6 +313,7 @@ impl WorldBuilder {
             })?,
             ticker: Arc::new(Ticker::new()),
         });
+        inner.collector.observing.set(profiler);
         inner.collector.heap.set_first_budget(self.pacing.budget(0, 1, self.heap_limit as u64, 0));
         crate::debugger::publish(&inner.collector);
         let weak = Arc::downgrade(&inner);
@@ -308,6 +325,9 @@ impl WorldBuilder {
         world.inner.tell_of_creation(self.heap_limit);
         if let Some(profile) = self.time_profile {
             world.start_ticking(profile)?;
+        }
+        if let Some(profile) = self.profile {
+            world.profile(profile)?;
         }
         Ok(world)
     }

@@ -9,6 +9,7 @@ mod described;
 mod finalizer;
 mod handles;
 mod mutator;
+mod profiling;
 
 pub use builder::{BuildError, Stopper, WorldBuilder};
 pub use described::{DescribeError, Described, DescribedType};
@@ -18,6 +19,7 @@ pub use mutator::{Mutator, OutOfMemory};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::collector::observer::Observer;
 use crate::collector::report::{CollectionReport, Reason};
 use crate::collector::{CollectError, Collecting, Collector};
 use crate::events::{EventId, Events, Label, LabelError};
@@ -27,6 +29,7 @@ use crate::heap::trace::TypeInfo;
 use crate::heap::verify::Verified;
 use crate::os::clock::{Budget, now_ns};
 use crate::os::signals;
+use crate::profile::census::profiler::Profiler;
 use crate::profile::ticker::Ticker;
 use crate::profile::{self, CentreId, TickError, TimeProfile};
 use crate::sabotage::{Guard, removed};
@@ -44,6 +47,7 @@ pub(crate) struct Inner {
     pub(crate) collector: Collector,
     /// Its thread has it too.
     pub(crate) ticker: Arc<Ticker>,
+    pub(crate) profiler: Arc<Profiler>,
 }
 
 /// Closes the world when the last handle that a program holds goes.
@@ -51,7 +55,9 @@ struct CloseOnDrop(Arc<Inner>);
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
-        // A finalizer that does not come to an end is reported by `close`; here there is nobody to tell.
+        // Neither a profile that can't be told in full nor a finalizer that does not come to an end: `end_profile` and `close`
+        // report them; here there is nobody to tell.
+        let _ = self.0.end_profile();
         let _ = self.0.close(CLOSE_WITHIN);
     }
 }
@@ -207,7 +213,7 @@ impl World {
     /// The world could not be stopped, or the heap is damaged.
     pub fn verify(&self) -> Result<Verified, CollectError> {
         let collector = self.collector();
-        collector.threads.with_own_stack(|own| collector.verify(Collecting { own, unless_after: None }))
+        collector.threads.with_own_stack(|own| collector.verify(Collecting::now(own)))
     }
 
     /// What the world has done so far.
@@ -325,12 +331,14 @@ impl World {
         RangeGuard::new(self, start as usize, bytes)
     }
 
-    /// Closes the world: no thread attaches any more, and the finalizers that are due run, for at most `within`. In a
+    /// Closes the world: its heap profile ends, no thread attaches any more, and the finalizers that are due run, for at most `within`. In a
     /// finalizer this does not wait: the others run when it returns.
     ///
     /// # Errors
     /// A finalizer did not come to an end in time.
     pub fn close(&self, within: Duration) -> Result<(), CloseError> {
+        // What it can't tell for want of a last collection, its caller could have asked of `end_profile`.
+        let _ = self.inner.end_profile();
         self.inner.close(within)
     }
 }
@@ -390,13 +398,22 @@ impl Inner {
     }
 
     pub(crate) fn collect_as_anyone(self: &Arc<Self>, reason: Reason) -> Result<CollectionReport, CollectError> {
+        self.collect_observed(reason, None)
+    }
+
+    /// The same, with somebody who looks at what lives.
+    pub(crate) fn collect_observed(
+        self: &Arc<Self>,
+        reason: Reason,
+        observer: Option<&dyn Observer>,
+    ) -> Result<CollectionReport, CollectError> {
         // Not attached perhaps, and it fires in the stopped world, where nothing may be allocated on first use
         // (`.stop.no-malloc`): of a library that was loaded late, thread-local storage is.
         crate::events::record::ring::meet();
         let report = self
             .collector
             .threads
-            .with_own_stack(|own| self.collector.collect(Collecting { own, unless_after: None }, reason))?;
+            .with_own_stack(|own| self.collector.collect(Collecting { observer, ..Collecting::now(own) }, reason))?;
         finalizer::ensure_started_if_due(self);
         // Only who sets `unless_after` can be told that somebody else has collected.
         report.ok_or(CollectError::Closed)
@@ -471,6 +488,7 @@ impl WorldHooks for Inner {
         self.collector.roots.lock.acquire();
         self.collector.ranges.lock.acquire();
         self.ticker.before_fork();
+        self.collector.observing.lock.acquire();
         // Who is in the sweep gate is not waited for, it may be suspended: the child ends what it had begun.
         self.collector.events.before_fork();
     }
@@ -478,6 +496,7 @@ impl WorldHooks for Inner {
     fn fork_parent(&self) {
         self.collector.events.after_fork_in_parent();
         self.ticker.after_fork_in_parent();
+        self.collector.observing.lock.release();
         self.collector.ranges.lock.release();
         self.collector.roots.lock.release();
         self.collector.finalizers.lock.release();
@@ -485,6 +504,7 @@ impl WorldHooks for Inner {
 
     fn fork_child(&self) {
         self.collector.events.after_fork_in_child();
+        self.collector.observing.forget_in_child();
         self.collector.ranges.lock.reset_in_child();
         self.collector.roots.lock.reset_in_child();
         self.collector.finalizers.lock.reset_in_child();

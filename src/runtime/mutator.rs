@@ -483,7 +483,7 @@ impl Mutator {
                 Need::Request => Reason::Explicit,
             };
             let collected = self.record.with_own_stack(|own| {
-                collector.collect(Collecting { own: Some(own), unless_after: Some(seen) }, reason)
+                collector.collect(Collecting { unless_after: Some(seen), ..Collecting::now(Some(own)) }, reason)
             });
             match collected {
                 Ok(_) => finalizer::ensure_started_if_due(self.world.inner()),
