@@ -288,6 +288,7 @@ impl Collector {
             // The known-bad variant: one allocation, as any formatted message would make.
             drop(std::hint::black_box(Box::new(number)));
         }
+        caches(stopped).for_each(AllocationCache::charge_for_the_stopped);
         self.heap.begin_marking();
         let company = if stopped.is_whole_process() { Company::Alone } else { Company::All };
         // SAFETY: the collection lock is held and the world is stopped.

@@ -13,6 +13,7 @@ use crate::debugger::bridge::{DebuggerBridge, WithoutContract};
 use crate::events::host::HostError;
 use crate::events::record::RecordError;
 use crate::events::{ListenError, Selection, Sink};
+use crate::heap::charges::Charging;
 use crate::heap::layout::BLOCK_BYTES;
 use crate::heap::{Heap, Paranoid};
 use crate::os::{memory, signals};
@@ -103,6 +104,7 @@ pub struct WorldBuilder {
     mark_stack_limit: usize,
     on_collection: Option<Listener>,
     on_failure: Option<FailureListener>,
+    charging: Charging,
     before_first_event: Vec<Preparation>,
 }
 
@@ -127,6 +129,7 @@ impl Default for WorldBuilder {
             mark_stack_limit: 1 << 30,
             on_collection: None,
             on_failure: None,
+            charging: Charging::Off,
             before_first_event: Vec::new(),
         }
     }
@@ -189,6 +192,14 @@ impl WorldBuilder {
     #[must_use]
     pub fn paranoid(mut self, paranoid: Paranoid) -> Self {
         self.paranoid = paranoid;
+        self
+    }
+
+    /// Whether the world remembers of each object the [cost centre stack](crate::profile) that it was allocated under, as heap
+    /// profiles by cost centre or module want it. By default it does not.
+    #[must_use]
+    pub fn charge_allocations(mut self, charging: Charging) -> Self {
+        self.charging = charging;
         self
     }
 
@@ -262,7 +273,7 @@ impl WorldBuilder {
         let threads = Threads::with(bridge, without_contract)?;
         let inner = Arc::new(Inner {
             collector: Collector::new(Parts {
-                heap: Heap::new(self.heap_limit, self.paranoid)?,
+                heap: Heap::new(self.heap_limit, self.paranoid, self.charging)?,
                 threads: Arc::clone(&threads),
                 markers: Markers::new(self.markers, self.mark_stack_limit)?,
                 pacing: self.pacing,

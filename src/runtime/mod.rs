@@ -26,6 +26,7 @@ use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES, Space};
 use crate::heap::trace::TypeInfo;
 use crate::heap::verify::Verified;
 use crate::os::clock::{Budget, now_ns};
+use crate::profile::{self, CentreId};
 use crate::sabotage::{Guard, removed};
 use crate::sync::Ordering;
 use crate::world::registry::{Threads, WorldHooks};
@@ -147,7 +148,7 @@ impl World {
 
     /// Starts a thread that is a mutator of this world while it runs `body`.
     ///
-    /// What `body` captures and returns lies in ordinary memory and is not scanned; the types see to it that no
+    /// It begins in the cost centre stack of the calling thread. What `body` captures and returns lies in ordinary memory and is not scanned; the types see to it that no
     /// `Gc` is among it.
     ///
     /// # Errors
@@ -163,11 +164,13 @@ impl World {
         let world = self.clone();
         let failed = |error| SpawnError { name: name.to_owned(), error };
         let own_name = name.to_owned();
+        let cost_stack = profile::current_stack();
         let (attached, attachment) = std::sync::mpsc::sync_channel(1);
         let thread = std::thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || match Mutator::attach(world, &own_name) {
                 Ok(mutator) => {
+                    mutator.set_cost_stack(cost_stack);
                     let _ = attached.send(Ok(()));
                     Some(body(&mutator))
                 }
@@ -425,6 +428,13 @@ impl WorldHooks for Inner {
     fn thread_lost(&self, record: &'static ThreadStopInfo) {
         self.release_cache(record);
         record.set_user(std::ptr::null_mut());
+    }
+
+    fn centre_defined(&self, number: u32) {
+        if let Some(centre) = CentreId::from_raw(number) {
+            let [label, module, place] = centre.labels();
+            self.collector.events.fire_cost_centre(number, label, module, place, u32::from(centre.is_caf()));
+        }
     }
 
     fn fork_prepare(&self) {

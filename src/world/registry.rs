@@ -67,6 +67,11 @@ pub(crate) trait WorldHooks: Send + Sync {
         let _ = info;
     }
 
+    /// A cost centre of this number was defined, in the process and so in every world.
+    fn centre_defined(&self, number: u32) {
+        let _ = number;
+    }
+
     /// This process is about to fork. All three locks are held.
     fn fork_prepare(&self) {}
 

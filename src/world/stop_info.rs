@@ -86,6 +86,8 @@ pub struct ThreadStopInfo {
     /// The list that debuggers walk (`published.rs`); changed under the thread list lock.
     pub(super) next: AtomicPtr<ThreadStopInfo>,
     pub(super) previous: AtomicPtr<ThreadStopInfo>,
+    /// The number of the cost centre stack that the thread is in.
+    cost_stack: AtomicU32,
 }
 
 /// `flags`: the process's first thread, whose stack grows on demand.
@@ -315,6 +317,25 @@ impl ThreadStopInfo {
         self.user.store(user, Ordering::Release);
     }
 
+    /// The number of the thread's cost centre stack.
+    #[inline(always)]
+    pub(crate) fn cost_stack(&self) -> u32 {
+        // Acquire: pairs with the Release in `set_cost_stack`: what the number stands for is there.
+        self.cost_stack.load(Ordering::Acquire)
+    }
+
+    /// Where that number stands.
+    pub(crate) fn cost_stack_word(&self) -> &AtomicU32 {
+        &self.cost_stack
+    }
+
+    /// The thread is in another cost centre stack. For the thread itself.
+    #[inline(always)]
+    pub(crate) fn set_cost_stack(&self, stack: u32) {
+        // Release: pairs with the Acquire in `cost_stack`.
+        self.cost_stack.store(stack, Ordering::Release);
+    }
+
     /// Makes a free record that of the calling thread. Under the thread list lock.
     pub(super) fn prepare(&self, tid: Tid, name: ThreadName, stack: StackBounds, flags: u32) {
         self.stack_ptr.store(0, Ordering::Relaxed);
@@ -330,6 +351,7 @@ impl ThreadStopInfo {
         self.counted.store(0, Ordering::Relaxed);
         self.stopped_at.store(0, Ordering::Relaxed);
         self.user.store(std::ptr::null_mut(), Ordering::Relaxed);
+        self.cost_stack.store(0, Ordering::Relaxed);
         self.flags.store(flags, Ordering::Relaxed);
         self.serial.fetch_add(1, Ordering::Relaxed);
         for (word, value) in self.name.iter().zip(name.to_words()) {
