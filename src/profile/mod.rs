@@ -20,6 +20,7 @@
 //! | what a stack is, and what becomes of recursion | `stacks.rs` |
 //! | how a thread comes to have one | `scope.rs` |
 //! | which stack an object was allocated under | `charge.rs`, `heap/charges.rs` |
+//! | which stack the time is charged to | `ticker.rs` |
 //!
 //! Centres and stacks belong to the process, as [labels](crate::events::labels) do: a number means the same in every world and in
 //! every file, from the moment that somebody saw it. Their stores are read without a lock, from the stopped world too.
@@ -29,10 +30,12 @@ mod charge;
 mod mapped;
 mod scope;
 mod stacks;
+pub(crate) mod ticker;
 
 pub use centres::CentreId;
 pub use scope::{CentrePlace, Scope, centre, current_stack};
 pub use stacks::StackId;
+pub use ticker::{TickClock, TickError, TimeProfile};
 
 #[allow(unused_imports, reason = "for censuses")]
 pub(crate) use charge::{charge_of, charged_to};

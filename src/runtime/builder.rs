@@ -17,6 +17,8 @@ use crate::heap::charges::Charging;
 use crate::heap::layout::BLOCK_BYTES;
 use crate::heap::{Heap, Paranoid};
 use crate::os::{memory, signals};
+use crate::profile::ticker::Ticker;
+use crate::profile::{TickError, TimeProfile};
 use crate::world::registry::Threads;
 use crate::world::vtable::ThreadVtable;
 use crate::world::{SafepointStopper, SetupError, SignalStopper};
@@ -87,6 +89,9 @@ pub enum BuildError {
     /// A host could not be served.
     #[error(transparent)]
     Host(#[from] HostError),
+    /// Its time could not be profiled.
+    #[error(transparent)]
+    Tick(#[from] TickError),
     /// The system gave no memory or no thread.
     #[error("the system refused memory or a thread for the world: {0}")]
     System(#[from] std::io::Error),
@@ -105,6 +110,7 @@ pub struct WorldBuilder {
     on_collection: Option<Listener>,
     on_failure: Option<FailureListener>,
     charging: Charging,
+    time_profile: Option<TimeProfile>,
     before_first_event: Vec<Preparation>,
 }
 
@@ -130,6 +136,7 @@ impl Default for WorldBuilder {
             on_collection: None,
             on_failure: None,
             charging: Charging::Off,
+            time_profile: None,
             before_first_event: Vec::new(),
         }
     }
@@ -192,6 +199,13 @@ impl WorldBuilder {
     #[must_use]
     pub fn paranoid(mut self, paranoid: Paranoid) -> Self {
         self.paranoid = paranoid;
+        self
+    }
+
+    /// Begins to [tick](World::start_ticking) as soon as the world is there.
+    #[must_use]
+    pub fn time_profile(mut self, profile: TimeProfile) -> Self {
+        self.time_profile = Some(profile);
         self
     }
 
@@ -281,6 +295,7 @@ impl WorldBuilder {
                 on_collection: self.on_collection,
                 on_failure: self.on_failure,
             })?,
+            ticker: Arc::new(Ticker::new()),
         });
         inner.collector.heap.set_first_budget(self.pacing.budget(0, 1, self.heap_limit as u64, 0));
         crate::debugger::publish(&inner.collector);
@@ -291,6 +306,9 @@ impl WorldBuilder {
             prepare(&world)?;
         }
         world.inner.tell_of_creation(self.heap_limit);
+        if let Some(profile) = self.time_profile {
+            world.start_ticking(profile)?;
+        }
         Ok(world)
     }
 }

@@ -26,7 +26,9 @@ use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES, Space};
 use crate::heap::trace::TypeInfo;
 use crate::heap::verify::Verified;
 use crate::os::clock::{Budget, now_ns};
-use crate::profile::{self, CentreId};
+use crate::os::signals;
+use crate::profile::ticker::Ticker;
+use crate::profile::{self, CentreId, TickError, TimeProfile};
 use crate::sabotage::{Guard, removed};
 use crate::sync::Ordering;
 use crate::world::registry::{Threads, WorldHooks};
@@ -40,6 +42,8 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(5);
 /// What all handles of a world share.
 pub(crate) struct Inner {
     pub(crate) collector: Collector,
+    /// Its thread has it too.
+    pub(crate) ticker: Arc<Ticker>,
 }
 
 /// Closes the world when the last handle that a program holds goes.
@@ -241,6 +245,29 @@ impl World {
         })
     }
 
+    /// Begins to profile the time: from now on each interval of it is a [`Tick`](crate::events::EventId::Tick) event, which says
+    /// where a thread was. The text of [`TickClock`](crate::profile::TickClock) and of its module says what counts.
+    ///
+    /// # Errors
+    /// The world ticks already, or the system gave no thread.
+    pub fn start_ticking(&self, profile: TimeProfile) -> Result<(), TickError> {
+        let spawn = || {
+            let (ticker, inner) = (Arc::clone(&self.inner.ticker), Arc::downgrade(&self.inner));
+            // The new thread has this one's mask from its first instruction on.
+            let _blocked = signals::block_all();
+            let thread = std::thread::Builder::new().name("stopworld-ticks".into()).spawn(move || {
+                ticker.run(|look| inner.upgrade().map(|inner| look(&inner.collector)).is_some());
+            });
+            thread.map(drop)
+        };
+        self.inner.ticker.start(profile, self.collector(), spawn)
+    }
+
+    /// Ends the ticks, if there are any. Those that are due come before this returns.
+    pub fn stop_ticking(&self) {
+        self.inner.ticker.stop(&self.collector().threads);
+    }
+
     /// Suspends one thread until [`resume`](Self::resume), across any number of collections.
     ///
     /// # Errors
@@ -378,6 +405,7 @@ impl Inner {
     fn close(&self, within: Duration) -> Result<(), CloseError> {
         let collector = &self.collector;
         collector.threads.close();
+        self.ticker.stop(&collector.threads);
         collector.finalizers.closing.store(true, Ordering::Relaxed);
         collector.finalizers.announce();
         let deadline = now_ns().saturating_add(within.as_nanos() as u64);
@@ -415,6 +443,7 @@ enum ThreadNews {
 
 impl WorldHooks for Inner {
     fn thread_exits(&self, threads: &Threads, record: &'static ThreadStopInfo) {
+        self.ticker.leaves(record, &self.collector.events);
         {
             let _guard = record.lock(&threads.locks().allocation);
             self.release_cache(record);
@@ -441,12 +470,14 @@ impl WorldHooks for Inner {
         self.collector.finalizers.lock.acquire();
         self.collector.roots.lock.acquire();
         self.collector.ranges.lock.acquire();
+        self.ticker.before_fork();
         // Who is in the sweep gate is not waited for, it may be suspended: the child ends what it had begun.
         self.collector.events.before_fork();
     }
 
     fn fork_parent(&self) {
         self.collector.events.after_fork_in_parent();
+        self.ticker.after_fork_in_parent();
         self.collector.ranges.lock.release();
         self.collector.roots.lock.release();
         self.collector.finalizers.lock.release();
@@ -458,6 +489,9 @@ impl WorldHooks for Inner {
         self.collector.roots.lock.reset_in_child();
         self.collector.finalizers.lock.reset_in_child();
         self.collector.heap.gate.reset();
+        if !removed(Guard::ForkServices) {
+            self.ticker.after_fork_in_child(self.collector.markers.time());
+        }
         if !removed(Guard::ForkServices) {
             self.collector.markers.forget_helpers();
         }
