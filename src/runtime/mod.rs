@@ -269,6 +269,11 @@ impl World {
         self.inner.ticker.start(profile, self.collector(), spawn)
     }
 
+    /// Whether it matters now in which cost centre stack a thread is.
+    pub(crate) fn is_profiled(&self) -> bool {
+        self.collector().heap.charges().is_some() || self.inner.ticker.is_on()
+    }
+
     /// Ends the ticks, if there are any. Those that are due come before this returns.
     pub fn stop_ticking(&self) {
         self.inner.ticker.stop(&self.collector().threads);
