@@ -12,6 +12,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use super::asked::{Format, Wanted};
+use super::profiling::Profiling;
 use super::size::Size;
 use crate::formats::mps::decode::Style;
 use crate::formats::nettrace::write::Providers;
@@ -43,6 +44,8 @@ Try:
   stopworld run graph --trace run.mps        its events, as a telemetry stream of the Memory Pool System
   stopworld run graph --trace run.nettrace   the same for PerfView, dotnet-trace and their kin
   stopworld run graph --trace run.eventlog   the same for ThreadScope, ghc-events and eventlog2html
+  stopworld run gcbench --profile hc --trace run.hp   what lives, by cost centre, for hp2ps
+  stopworld run gcbench --time-profile --trace run.prof   where the time goes
   stopworld eventcnv -f mpsio.log --txt      a telemetry stream of the Memory Pool System, readable
   stopworld dump app.nettrace                the events of a trace of .NET or of ours
   stopworld run graph --seconds 60 --diagnostics   then: stopworld counters PID, stopworld trace PID -o run.nettrace
@@ -408,7 +411,7 @@ pub(super) struct Settings {
     pub(super) flexowriter: bool,
 
     /// Write a trace: of .NET's format if the name ends in .nettrace, of GHC's if it ends in .eventlog, else a telemetry stream
-    /// of the Memory Pool System
+    /// of the Memory Pool System; or, if it ends in .hp or .prof, only the profile, as text
     /// [default: MPS_TELEMETRY_FILENAME, mpsio.log, if --events or MPS_TELEMETRY_CONTROL asks for a stream]
     #[arg(long, value_name = "FILE")]
     pub(super) trace: Option<PathBuf>,
@@ -437,6 +440,9 @@ pub(super) struct Settings {
     /// Write what the flight recorder has at the end, too
     #[arg(long, requires = "flight_recorder")]
     pub(super) flight_at_end: bool,
+
+    #[command(flatten)]
+    pub(super) profiling: Profiling,
 
     /// Open the diagnostics socket, at which `stopworld trace`, `stopworld counters`, dotnet-trace and dotnet-counters can see the run
     #[arg(long)]
@@ -488,7 +494,7 @@ fn depth(text: &str) -> Result<u32, String> {
     Ok(between(text, 1, u64::from(DEEPEST), "the depth of the trees")? as u32)
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(s) if s > 0.0 && s <= MOST_SECONDS => Ok(Duration::from_secs_f64(s)),
         _ => Err(format!("the time is a number of seconds above 0 and up to {MOST_SECONDS}")),

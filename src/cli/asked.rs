@@ -5,6 +5,7 @@
 //! | mps | categories: `Arena Pool Trace`, or a number | the environment, as the Memory Pool System's own programs read it |
 //! | nettrace, nettrace6 | keywords and a level: `GC+GCHandle@Verbose` | `--providers`, as dotnet-trace takes it |
 //! | eventlog | classes, as behind GHC's `-l`: `gu`, `-s` | |
+//! | hp, prof | | `--profile`, `--time-profile`: without them there is nothing to write |
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -13,10 +14,12 @@ use clap::ValueEnum;
 
 use super::Failure;
 use super::arguments::Settings;
+use super::profiling::Profiling;
 use crate::events::Categories;
 use crate::events::filter::Filter;
 use crate::formats::eventlog::write::Classes;
 use crate::formats::nettrace::write::{Container, Providers};
+use crate::formats::profile_text::Kind;
 
 /// The values of `--format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -29,6 +32,10 @@ pub(super) enum Format {
     Nettrace6,
     /// A log as GHC's runtime writes it, for ThreadScope, ghc-events and eventlog2html
     Eventlog,
+    /// The heap profile as text, for hp2ps
+    Hp,
+    /// The time profile as text
+    Prof,
 }
 
 impl Format {
@@ -38,6 +45,8 @@ impl Format {
         settings.format.unwrap_or(match extension {
             Some("nettrace") => Format::Nettrace,
             Some("eventlog") => Format::Eventlog,
+            Some("hp") => Format::Hp,
+            Some("prof") => Format::Prof,
             _ => Format::Mps,
         })
     }
@@ -78,12 +87,25 @@ pub(super) enum Asked {
     Nettrace(Container, Providers),
     /// In GHC's.
     Eventlog(Classes),
+    /// A profile as text.
+    Profile(Kind),
 }
 
 impl Asked {
     /// What the arguments say, if they fit together.
     pub(super) fn by(settings: &Settings) -> Result<Asked, Failure> {
-        match Format::of(settings) {
+        let format = Format::of(settings);
+        let Profiling { profile, time_profile, .. } = &settings.profiling;
+        let has_place = |format| matches!(format, Format::Eventlog | Format::Nettrace | Format::Nettrace6);
+        if profile.is_some() && format != Format::Hp && !has_place(format) {
+            return Err(usage("--profile: name the file with --trace FILE.eventlog or FILE.hp".to_owned()));
+        }
+        if time_profile.is_some() && format != Format::Prof && !has_place(format) {
+            return Err(usage("--time-profile: name the file with --trace FILE.eventlog or FILE.prof".to_owned()));
+        }
+        match format {
+            Format::Hp => Asked::profile(settings, Kind::Heap),
+            Format::Prof => Asked::profile(settings, Kind::Time),
             Format::Mps => Asked::mps(settings),
             Format::Nettrace => Asked::nettrace(settings, Container::V4),
             Format::Nettrace6 => Asked::nettrace(settings, Container::V6),
@@ -107,6 +129,25 @@ impl Asked {
         let classes = settings.events.as_ref().map(|wanted| wanted.classes.clone()).transpose();
         let classes = classes.map_err(|error| usage(format!("--events: {error}")))?;
         Ok(Asked::Eventlog(classes.unwrap_or_default()))
+    }
+
+    fn profile(settings: &Settings, kind: Kind) -> Result<Asked, Failure> {
+        without_providers(settings)?;
+        let (is_asked, option, file) = match kind {
+            Kind::Heap => (settings.profiling.profile.is_some(), "--profile", "FILE.hp"),
+            Kind::Time => (settings.profiling.time_profile.is_some(), "--time-profile", "FILE.prof"),
+        };
+        if settings.trace.is_none() {
+            return Err(usage(format!("--format: name the file with --trace {file}")));
+        }
+        if !is_asked {
+            return Err(usage(format!("--trace {file}: there is nothing to write without {option}")));
+        }
+        if settings.events.is_some() || settings.flight_recorder.is_some() {
+            let why = "it has the profile, and neither other events nor a flight recorder";
+            return Err(usage(format!("--trace {file}: {why}: name a FILE.eventlog")));
+        }
+        Ok(Asked::Profile(kind))
     }
 
     fn nettrace(settings: &Settings, container: Container) -> Result<Asked, Failure> {

@@ -12,6 +12,7 @@
 //! | `dump` | the events of .nettrace files, a line each |
 //! | `gcstats` | the collections of a .NET trace |
 //! | `live` | tracing and counting a process that runs, through its diagnostics socket |
+//! | `profiling` | what of a run is profiled |
 //! | `tracing` | the trace of a run, written however the run ends |
 //! | `control` | SIGINT and SIGTERM end the run, SIGUSR1 collects, SIGUSR2 writes the trace |
 //! | `progress` | the bar on a terminal |
@@ -30,6 +31,7 @@ mod eventcnv;
 mod gcstats;
 mod lisp;
 mod live;
+mod profiling;
 mod progress;
 mod run;
 mod session;

@@ -27,7 +27,8 @@ use crate::events::{Categories, Category};
 use crate::formats::eventlog::write::Classes;
 use crate::formats::mps::control::{CONTROL_VARIABLE, Environment};
 use crate::formats::nettrace::write::{Container, Providers};
-use crate::formats::{Finished, eventlog, mps, nettrace};
+use crate::formats::profile_text::Kind;
+use crate::formats::{Finished, eventlog, mps, nettrace, profile_text};
 use crate::os::exit::at_exit;
 
 /// How long the world may take to end before the trace is finished without its end.
@@ -70,6 +71,7 @@ impl Tracing {
             Asked::Mps(categories) => Trace::start_mps(settings, *categories, flight)?,
             Asked::Nettrace(container, providers) => Some(Trace::start_nettrace(settings, *container, providers)?),
             Asked::Eventlog(classes) => Some(Trace::start_eventlog(settings, *classes)?),
+            Asked::Profile(kind) => Some(Trace::start_profile(settings, *kind)?),
         };
         let Some(trace) = trace else { return Ok(None) };
         let tracing = Tracing { trace, flight };
@@ -118,6 +120,7 @@ pub(super) enum Trace {
     Mps(mps::Trace),
     Nettrace(nettrace::write::Trace),
     Eventlog(eventlog::write::Trace),
+    Profile(profile_text::Trace),
 }
 
 /// How one names another file.
@@ -165,12 +168,19 @@ impl Trace {
         Ok(Trace::Eventlog(options.start().context(NOT_STARTED)?))
     }
 
+    fn start_profile(settings: &Settings, kind: Kind) -> anyhow::Result<Trace> {
+        let file = settings.trace.clone().unwrap_or_default();
+        let options = profile_text::Options::new(file, kind).tell_failures(ANOTHER);
+        Ok(Trace::Profile(options.start().context(NOT_STARTED)?))
+    }
+
     /// All events of the world that is built here belong to it.
     pub(super) fn of_world(&self, builder: WorldBuilder) -> WorldBuilder {
         match self {
             Trace::Mps(trace) => builder.traced_by(trace),
             Trace::Nettrace(trace) => builder.recorded_in(trace),
             Trace::Eventlog(trace) => builder.logged_in(trace),
+            Trace::Profile(trace) => builder.profiled_in(trace),
         }
     }
 
@@ -180,6 +190,7 @@ impl Trace {
             // It was started with one.
             Trace::Nettrace(trace) => trace.path().unwrap_or(Path::new("")),
             Trace::Eventlog(trace) => trace.path(),
+            Trace::Profile(trace) => trace.path(),
         }
     }
 
@@ -188,6 +199,7 @@ impl Trace {
             Trace::Mps(trace) => trace.flush(),
             Trace::Nettrace(trace) => trace.flush(),
             Trace::Eventlog(trace) => trace.flush(),
+            Trace::Profile(trace) => trace.flush(),
         }
     }
 
@@ -196,6 +208,8 @@ impl Trace {
             Trace::Mps(trace) => trace.write_flight(),
             Trace::Nettrace(trace) => trace.write_flight(),
             Trace::Eventlog(trace) => trace.write_flight(),
+            // It has no flight recorder.
+            Trace::Profile(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -204,6 +218,7 @@ impl Trace {
             Trace::Mps(trace) => trace.wait_for_worlds(within),
             Trace::Nettrace(trace) => trace.wait_for_worlds(within),
             Trace::Eventlog(trace) => trace.wait_for_worlds(within),
+            Trace::Profile(trace) => trace.wait_for_worlds(within),
         }
     }
 
@@ -212,6 +227,7 @@ impl Trace {
             Trace::Mps(trace) => trace.finish(),
             Trace::Nettrace(trace) => trace.finish(),
             Trace::Eventlog(trace) => trace.finish(),
+            Trace::Profile(trace) => trace.finish(),
         }
     }
 }

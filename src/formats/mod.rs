@@ -15,6 +15,7 @@ mod finished;
 pub mod mps;
 pub mod nettrace;
 mod outlet;
+pub mod profile_text;
 mod worlds;
 
 pub use finished::Finished;

@@ -1,7 +1,7 @@
 //! What the owner of a log and its writer know of each other.
 //!
 //! Mostly numbers, each by itself. But who begins to log a world that runs already has missed the coming of its threads: then the
-//! owner leaves a note with all that are there. Notes are put in front of each other, never changed, and live as long as
+//! owner leaves a note with all that are there, and with the heap profile that runs. Notes are put in front of each other, never changed, and live as long as
 //! the board; the writer, which may take no lock, reads those that it has not seen.
 
 use std::ptr;
@@ -18,13 +18,23 @@ pub(super) struct Present {
     pub(super) label: u64,
 }
 
-/// Who was there when a world was met.
+/// A heap profile that began before anybody logged it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Begun {
+    pub(super) period_ns: u64,
+    pub(super) breakdown: u32,
+    /// The filters, by their kind: labels.
+    pub(super) filters: [u64; 7],
+}
+
+/// What was there when a world was met.
 #[derive(Debug)]
 pub(super) struct Note {
     pub(super) world: usize,
     /// When it was written, in ticks.
     pub(super) ticks: u64,
     pub(super) threads: Box<[Present]>,
+    pub(super) profile: Option<Begun>,
     before: *const Note,
 }
 
@@ -75,9 +85,9 @@ impl Board {
     }
 
     /// Leaves a note. One thread at a time.
-    pub(super) fn note_threads(&self, world: usize, ticks: u64, threads: Box<[Present]>) {
+    pub(super) fn note(&self, world: usize, ticks: u64, threads: Box<[Present]>, profile: Option<Begun>) {
         let before = self.notes.load(Ordering::Relaxed);
-        let note = Box::into_raw(Box::new(Note { world, ticks, threads, before }));
+        let note = Box::into_raw(Box::new(Note { world, ticks, threads, profile, before }));
         // Release: pairs with the Acquire in `last_note`: whoever sees the note sees what is in it.
         self.notes.store(note, Ordering::Release);
     }
@@ -85,7 +95,7 @@ impl Board {
     /// The last note, to be compared with the one that was the last before.
     #[inline(always)]
     pub(super) fn last_note(&self) -> *const Note {
-        // Acquire: pairs with the Release in `note_threads`.
+        // Acquire: pairs with the Release in `note`.
         self.notes.load(Ordering::Acquire)
     }
 
@@ -101,7 +111,7 @@ impl Drop for Board {
     fn drop(&mut self) {
         let mut at = self.notes.load(Ordering::Relaxed).cast_const();
         while !at.is_null() {
-            // SAFETY: made by `note_threads` from a box, and nobody's any more.
+            // SAFETY: made by `note` from a box, and nobody's any more.
             let note = unsafe { Box::from_raw(at.cast_mut()) };
             at = note.before;
         }

@@ -15,6 +15,7 @@
 use std::io;
 
 use super::blocks::Blocks;
+use super::board::Begun;
 use super::payload::Payload;
 use super::process::Head;
 use crate::events::record::Recorded;
@@ -83,6 +84,15 @@ impl Profile {
             _ => {}
         }
         Ok(true)
+    }
+
+    /// A world's profile that has begun before the log did.
+    pub(super) fn runs(&mut self, world: usize, begun: Begun, to: &mut Blocks) -> io::Result<()> {
+        if self.owner.is_some() {
+            return Ok(());
+        }
+        self.filters = begun.filters;
+        self.begin(world, begun.period_ns, begun.breakdown, to).map(drop)
     }
 
     fn begin(&mut self, world: usize, period_ns: u64, breakdown: u32, to: &mut Blocks) -> io::Result<bool> {

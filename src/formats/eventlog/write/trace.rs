@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::board::{Board, Facts, Present};
+use super::board::{Begun, Board, Facts, Present};
 use super::classes::Classes;
 use super::process::Head;
 use super::writer::Writer;
@@ -22,6 +22,7 @@ use crate::formats::Finished;
 use crate::formats::complaint::Complaint;
 use crate::formats::outlet::Outlet;
 use crate::formats::worlds::{Worlds, flush_until};
+use crate::profile::census::{Every, HeapProfile};
 use crate::sync::Ordering;
 use crate::world::stop_info::ThreadStopInfo;
 use crate::{World, WorldBuilder};
@@ -132,21 +133,22 @@ impl Trace {
             let (limit, markers) = (collector.heap.limit_bytes(), collector.markers.count().into());
             board.note_facts(usize::from(number.0), Facts { limit, markers });
             collector.events.select_recorded(recording.consumer(), Selection::of(classes.events()))?;
-            collector.threads.with_live(|live| self.note_threads(live, number));
+            let profile = world.heap_profile().map(|profile| begun(&profile));
+            collector.threads.with_live(|live| self.note(live, number, profile));
             Ok(())
         })
     }
 
-    /// Leaves a note of who is there, in case their coming is not recorded. With the list of threads locked: nobody has left who
+    /// Leaves a note of what is there, in case its coming is not recorded. With the list of threads locked: nobody has left who
     /// is noted.
-    fn note_threads(&self, live: &[&'static ThreadStopInfo], number: WorldNumber) {
+    fn note(&self, live: &[&'static ThreadStopInfo], number: WorldNumber, profile: Option<Begun>) {
         let present = live.iter().map(|record| {
             let label = Labels::of_the_process().label_of(std::ptr::from_ref(*record) as usize);
             Present { tid: record.tid().0 as u32, label: label.map_or(0, Label::get) }
         });
         let present: Box<[Present]> = present.collect();
-        if !present.is_empty() {
-            self.0.board.note_threads(usize::from(number.0), Clock::of_process().now(), present);
+        if !present.is_empty() || profile.is_some() {
+            self.0.board.note(usize::from(number.0), Clock::of_process().now(), present, profile);
         }
     }
 
@@ -172,7 +174,7 @@ impl Trace {
             for inner in &living {
                 if let Some(number) = inner.collector.events.world_number() {
                     // Whoever has the list in his hands now may be the very thread that panics.
-                    inner.collector.threads.look_now(|live| self.note_threads(live, number));
+                    inner.collector.threads.look_now(|live| self.note(live, number, None));
                 }
             }
             Writer::after(before, *head, *classes, Arc::clone(board), outlet)
@@ -218,6 +220,22 @@ impl Trace {
             error: ended.error,
         })
     }
+}
+
+/// A profile that runs, in labels.
+fn begun(profile: &HeapProfile) -> Begun {
+    let mut filters = [0; 7];
+    for (kind, text) in profile.filters.texts() {
+        if let Some(filter) = filters.get_mut(kind as usize) {
+            // Without room for it the profile has this filter, and the log does not say so.
+            *filter = Labels::of_the_process().intern(&text).map_or(0, Label::get);
+        }
+    }
+    let period_ns = match profile.every {
+        Every::Time(period) => period.as_nanos() as u64,
+        _ => 0,
+    };
+    Begun { period_ns, breakdown: profile.breakdown as u32, filters }
 }
 
 impl WorldBuilder {

@@ -234,7 +234,13 @@ impl Writer {
     fn read_notes(&mut self) -> io::Result<()> {
         let board = Arc::clone(&self.board);
         let last = board.last_note();
-        let unread = board.notes(last, std::mem::replace(&mut self.read, last));
+        let read = std::mem::replace(&mut self.read, last);
+        for note in board.notes(last, read) {
+            if let Some(begun) = note.profile {
+                self.profile.runs(note.world, begun, &mut self.blocks)?;
+            }
+        }
+        let unread = board.notes(last, read);
         if !self.classes.threads {
             return Ok(());
         }
