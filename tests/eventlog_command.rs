@@ -47,6 +47,16 @@ fn the_arguments_say_what_is_in_a_log(
 #[case("--trace t.mps --events gu", "'gu' is none of the categories")]
 #[case("--trace t.eventlog --providers stopworld", "name a FILE.nettrace")]
 #[case("--format eventlog", "--trace FILE.eventlog")]
+#[case("--profile hq --trace t.eventlog", "hc hm hd hy hr hb hT")]
+#[case("--profile hc", "--trace FILE.eventlog or FILE.hp")]
+#[case("--profile hc --trace t.mps", "--trace FILE.eventlog or FILE.hp")]
+#[case("--profile hc --trace t.prof", "--trace FILE.eventlog or FILE.hp")]
+#[case("--time-profile --trace t.hp", "--trace FILE.eventlog or FILE.prof")]
+#[case("--trace t.hp", "without --profile")]
+#[case("--trace t.prof", "without --time-profile")]
+#[case("--profile hc --trace t.hp --flight-recorder 1m", "name a FILE.eventlog")]
+#[case("--profile hT --only colour=red --trace t.hp", "'colour' is none of module")]
+#[case("--interval 5gc --trace t.eventlog", "--profile")]
 fn what_does_not_fit_together_is_told_in_a_line(#[case] arguments: &str, #[case] why: &str) {
     let directory = directory();
     let output = run(directory.path(), &format!("run binary-trees --depth 4 {arguments}"));
@@ -205,4 +215,32 @@ fn a_run_that_fails_ends_its_log() {
     let log = Log::read(&directory.path().join("t.eventlog"));
     check(&log);
     assert!(log.all(id::LOG_MSG).any(|event| event.text(0).contains("no room for")));
+}
+
+/// A run that is killed leaves the censuses that were taken, as a file that has no half sample.
+#[test]
+fn a_heap_profile_of_a_killed_run_ends_with_a_sample() {
+    let directory = directory();
+    let file = directory.path().join("t.hp");
+    let mut child = begin(directory.path(), "run churn --seconds 60 --threads 2 --profile hT --trace t.hp");
+    let samples = || fs::read_to_string(&file).unwrap_or_default().matches("END_SAMPLE").count();
+    wait_until("there are samples", || samples() > 10);
+    signal(&child, Signal::SIGKILL);
+    child.wait().unwrap();
+    let written = fs::read_to_string(&file).unwrap();
+    assert!(written.lines().last().unwrap().starts_with("END_SAMPLE "), "{written}");
+    assert!(written.ends_with('\n'));
+}
+
+#[test]
+fn a_filter_and_an_interval_are_those_of_the_profile() {
+    let directory = directory();
+    let arguments = "run graph --profile hy --only type=Vertex --interval 2gc --trace t.eventlog";
+    let output = run(directory.path(), arguments);
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+    let log = Log::read(&directory.path().join("t.eventlog"));
+    let collections = check(&log).len();
+    assert_eq!(log.count(id::HEAP_PROF_SAMPLE_BEGIN), collections / 2);
+    let begin = log.all(id::HEAP_PROF_BEGIN).next().unwrap();
+    assert_eq!(begin.texts(13), ["", "", "Vertex", "", "", "", ""]);
 }

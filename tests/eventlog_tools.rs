@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use command_support::{directory, run, text};
+use command_support::{begin, directory, run, signal, size, text, wait_until};
 use eventlog_rules::{Log, check};
+use nix::sys::signal::Signal;
 use rstest::rstest;
 use stopworld::formats::eventlog::format::id;
 
@@ -124,16 +125,50 @@ fn the_library_of_ghc_reads_every_log_and_counts_as_we_do() {
     }
 }
 
+/// Every breakdown, and ticks.
+#[test]
+fn the_library_of_ghc_reads_every_profile_and_counts_as_we_do() {
+    let directory = directory();
+    let Some(reader) = reader(directory.path()) else { return };
+    for by in ["hc", "hm", "hd", "hy", "hr", "hT"] {
+        let name = format!("{by}.eventlog");
+        let arguments = format!("run graph --threads 2 --profile {by} --time-profile --trace {name}");
+        let output = run(directory.path(), &arguments);
+        assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""), "{arguments}");
+        let log = is_what_we_wrote(&reader, &directory.path().join(name));
+        let collections = check(&log).len();
+        assert_eq!((log.count(id::HEAP_PROF_BEGIN), log.count(id::HEAP_PROF_SAMPLE_END)), (1, collections));
+        let by_stack = log.count(id::HEAP_PROF_SAMPLE_COST_CENTRE);
+        assert!(collections > 0 && (by_stack > 0) == (by == "hc"), "{by}: {by_stack}");
+    }
+}
+
+#[rstest]
+fn hp2ps_draws_our_heap_profiles(
+    #[values("hc", "hm", "hd", "hy", "hr", "hT")] by: &str,
+    #[values("graph --threads 2", "churn --collections 15")] workload: &str,
+) {
+    if !has("hp2ps") {
+        return;
+    }
+    let directory = directory();
+    let output = run(directory.path(), &format!("run {workload} --profile {by} --trace t.hp"));
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+    let output = Command::new("hp2ps").arg("t.hp").current_dir(directory.path()).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+    let picture = fs::read_to_string(directory.path().join("t.ps")).unwrap();
+    assert!(picture.starts_with("%!PS") && picture.contains("showpage"));
+}
+
 /// A run that was killed, too.
 #[test]
 fn the_library_of_ghc_reads_what_a_killed_run_has_left() {
     let directory = directory();
     let Some(reader) = reader(directory.path()) else { return };
     let file = directory.path().join("t.eventlog");
-    let mut child = command_support::stopworld(directory.path(), "run churn --seconds 60 --trace t.eventlog");
-    let mut child = child.stdout(Stdio::null()).spawn().unwrap();
-    command_support::wait_until("something is written", || command_support::size(&file) > 10_000);
-    child.kill().unwrap();
+    let mut child = begin(directory.path(), "run churn --seconds 60 --trace t.eventlog");
+    wait_until("something is written", || size(&file) > 10_000);
+    signal(&child, Signal::SIGKILL);
     child.wait().unwrap();
     assert!(counted(&reader, &file)["StartGC"] > 0);
 }
