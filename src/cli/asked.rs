@@ -4,16 +4,22 @@
 //! |---|---|---|
 //! | mps | categories: `Arena Pool Trace`, or a number | the environment, as the Memory Pool System's own programs read it |
 //! | nettrace, nettrace6 | keywords and a level: `GC+GCHandle@Verbose` | `--providers`, as dotnet-trace takes it |
+//! | eventlog | classes, as behind GHC's `-l`: `gu`, `-s` | |
+//! | hp, prof | | `--profile`, `--time-profile`: without them there is nothing to write |
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use clap::ValueEnum;
 
 use super::Failure;
 use super::arguments::Settings;
+use super::profiling::Profiling;
 use crate::events::Categories;
 use crate::events::filter::Filter;
+use crate::formats::eventlog::write::Classes;
 use crate::formats::nettrace::write::{Container, Providers};
+use crate::formats::profile_text::Kind;
 
 /// The values of `--format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -24,22 +30,25 @@ pub(super) enum Format {
     Nettrace,
     /// The same in the newer container
     Nettrace6,
+    /// A log as GHC's runtime writes it, for ThreadScope, ghc-events and eventlog2html
+    Eventlog,
+    /// The heap profile as text, for hp2ps
+    Hp,
+    /// The time profile as text
+    Prof,
 }
 
 impl Format {
     /// The format that a file's name says, or the one that is asked for.
     fn of(settings: &Settings) -> Format {
-        let by_name = |path: &Path| path.extension().is_some_and(|extension| extension == "nettrace");
-        let named = settings.trace.as_deref().is_some_and(by_name);
-        settings.format.unwrap_or(if named { Format::Nettrace } else { Format::Mps })
-    }
-
-    fn container(self) -> Option<Container> {
-        match self {
-            Format::Mps => None,
-            Format::Nettrace => Some(Container::V4),
-            Format::Nettrace6 => Some(Container::V6),
-        }
+        let extension = settings.trace.as_deref().and_then(Path::extension).and_then(OsStr::to_str);
+        settings.format.unwrap_or(match extension {
+            Some("nettrace") => Format::Nettrace,
+            Some("eventlog") => Format::Eventlog,
+            Some("hp") => Format::Hp,
+            Some("prof") => Format::Prof,
+            _ => Format::Mps,
+        })
     }
 }
 
@@ -48,6 +57,7 @@ impl Format {
 pub(super) struct Wanted {
     categories: Result<Categories, String>,
     keywords: Result<Providers, String>,
+    classes: Result<Classes, String>,
 }
 
 impl Wanted {
@@ -59,10 +69,11 @@ impl Wanted {
             None => Ok(filter.categories),
         };
         let keywords = Providers::parse_keywords(text).map_err(|error| error.to_string());
-        match (&categories, &keywords) {
-            (Err(_), Err(error)) if text.contains('@') => Err(error.clone()),
-            (Err(of_mps), Err(of_net)) => Err(format!("{of_mps}; for a .nettrace, {of_net}")),
-            _ => Ok(Wanted { categories, keywords }),
+        let classes = Classes::parse(text).map_err(|error| error.to_string());
+        match (&categories, &keywords, &classes) {
+            (Err(_), Err(error), Err(_)) if text.contains('@') => Err(error.clone()),
+            (Err(of_mps), Err(of_net), Err(_)) => Err(format!("{of_mps}; for a .nettrace, {of_net}")),
+            _ => Ok(Wanted { categories, keywords, classes }),
         }
     }
 }
@@ -74,27 +85,76 @@ pub(super) enum Asked {
     Mps(Option<Categories>),
     /// In .NET's.
     Nettrace(Container, Providers),
+    /// In GHC's.
+    Eventlog(Classes),
+    /// A profile as text.
+    Profile(Kind),
 }
 
 impl Asked {
     /// What the arguments say, if they fit together.
     pub(super) fn by(settings: &Settings) -> Result<Asked, Failure> {
-        let usage = |line: String| Failure::Usage(line);
         let format = Format::of(settings);
-        let wanted = settings.events.as_ref();
-        let Some(container) = format.container() else {
-            if settings.providers.is_some() {
-                return Err(usage("--providers: only .NET's format has them: name a FILE.nettrace".to_owned()));
-            }
-            return match wanted.map(|wanted| wanted.categories.clone()).transpose() {
-                Ok(categories) => Ok(Asked::Mps(categories)),
-                Err(error) => Err(usage(format!("--events: {error}; .NET's keywords want a FILE.nettrace"))),
-            };
+        let Profiling { profile, time_profile, .. } = &settings.profiling;
+        let has_place = |format| matches!(format, Format::Eventlog | Format::Nettrace | Format::Nettrace6);
+        if profile.is_some() && format != Format::Hp && !has_place(format) {
+            return Err(usage("--profile: name the file with --trace FILE.eventlog or FILE.hp".to_owned()));
+        }
+        if time_profile.is_some() && format != Format::Prof && !has_place(format) {
+            return Err(usage("--time-profile: name the file with --trace FILE.eventlog or FILE.prof".to_owned()));
+        }
+        match format {
+            Format::Hp => Asked::profile(settings, Kind::Heap),
+            Format::Prof => Asked::profile(settings, Kind::Time),
+            Format::Mps => Asked::mps(settings),
+            Format::Nettrace => Asked::nettrace(settings, Container::V4),
+            Format::Nettrace6 => Asked::nettrace(settings, Container::V6),
+            Format::Eventlog => Asked::eventlog(settings),
+        }
+    }
+
+    fn mps(settings: &Settings) -> Result<Asked, Failure> {
+        without_providers(settings)?;
+        match settings.events.as_ref().map(|wanted| wanted.categories.clone()).transpose() {
+            Ok(categories) => Ok(Asked::Mps(categories)),
+            Err(error) => Err(usage(format!("--events: {error}; .NET's keywords want a FILE.nettrace"))),
+        }
+    }
+
+    fn eventlog(settings: &Settings) -> Result<Asked, Failure> {
+        without_providers(settings)?;
+        if settings.trace.is_none() {
+            return Err(usage("--format: name the file with --trace FILE.eventlog".to_owned()));
+        }
+        let classes = settings.events.as_ref().map(|wanted| wanted.classes.clone()).transpose();
+        let classes = classes.map_err(|error| usage(format!("--events: {error}")))?;
+        Ok(Asked::Eventlog(classes.unwrap_or_default()))
+    }
+
+    fn profile(settings: &Settings, kind: Kind) -> Result<Asked, Failure> {
+        without_providers(settings)?;
+        let (is_asked, option, file) = match kind {
+            Kind::Heap => (settings.profiling.profile.is_some(), "--profile", "FILE.hp"),
+            Kind::Time => (settings.profiling.time_profile.is_some(), "--time-profile", "FILE.prof"),
         };
+        if settings.trace.is_none() {
+            return Err(usage(format!("--format: name the file with --trace {file}")));
+        }
+        if !is_asked {
+            return Err(usage(format!("--trace {file}: there is nothing to write without {option}")));
+        }
+        if settings.events.is_some() || settings.flight_recorder.is_some() {
+            let why = "it has the profile, and neither other events nor a flight recorder";
+            return Err(usage(format!("--trace {file}: {why}: name a FILE.eventlog")));
+        }
+        Ok(Asked::Profile(kind))
+    }
+
+    fn nettrace(settings: &Settings, container: Container) -> Result<Asked, Failure> {
         if settings.trace.is_none() {
             return Err(usage("--format: name the file with --trace FILE.nettrace".to_owned()));
         }
-        let by_keywords = wanted.map(|wanted| wanted.keywords.clone()).transpose();
+        let by_keywords = settings.events.as_ref().map(|wanted| wanted.keywords.clone()).transpose();
         let by_keywords = by_keywords.map_err(|error| usage(format!("--events: {error}")))?;
         let mut providers = match (by_keywords, &settings.providers) {
             (Some(keywords), None) => keywords,
@@ -107,5 +167,16 @@ impl Asked {
         };
         providers.rundown = true;
         Ok(Asked::Nettrace(container, providers))
+    }
+}
+
+fn usage(line: String) -> Failure {
+    Failure::Usage(line)
+}
+
+fn without_providers(settings: &Settings) -> Result<(), Failure> {
+    match settings.providers {
+        None => Ok(()),
+        Some(_) => Err(usage("--providers: only .NET's format has them: name a FILE.nettrace".to_owned())),
     }
 }

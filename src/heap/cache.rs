@@ -24,11 +24,13 @@
 //! stays its owner's across collections.
 
 use super::blocks::{BlockIndex, Blocks, NO_BLOCK, NO_CELL};
+use super::charges::Account;
 use super::large::BlockRun;
 use super::layout::{BINS, BLOCK_BYTES, CELL_BYTES, CLASSES, HEADER_BYTES};
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
-/// The free cells that a thread takes next, `[cursor, limit)`.
+/// The free cells that a thread takes next, `[cursor, limit)`. In a bin that is closed (`charges.rs`) the limit is at the cursor; where
+/// the cells really end is in the bin's [`OwnedBlock`].
 #[derive(Debug)]
 pub(crate) struct Run {
     cursor: AtomicUsize,
@@ -58,6 +60,10 @@ pub(crate) struct AllocationCache {
     large_to_tell: AtomicUsize,
     /// A block that the thread has taken and no event has told of, or `NO_BLOCK`.
     block_to_tell: AtomicU32,
+    /// In a world that charges its allocations: where, and to what.
+    account: Option<Account>,
+    /// Then: a bit for each bin in which the thread may have allocated since that changed last.
+    open: [AtomicU64; BINS.div_ceil(64)],
 }
 
 /// The block that a thread allocates from in one bin.
@@ -67,6 +73,10 @@ struct OwnedBlock {
     rest: AtomicUsize,
     /// Of the run's cells, those below this address are settled: events have told of them, or never will.
     settled: AtomicUsize,
+    /// Those below this address are charged.
+    charged: AtomicUsize,
+    /// Where the run's cells end.
+    end: AtomicUsize,
 }
 
 /// A free run as it lies in memory: this word is the first payload word of its first cell.
@@ -103,7 +113,7 @@ const fn run_of(word: u64) -> BlockRun {
 }
 
 impl AllocationCache {
-    pub(crate) fn new(tag: u8) -> Self {
+    pub(crate) fn new(tag: u8, account: Option<Account>) -> Self {
         Self {
             tag,
             reserve: AtomicU64::new(0),
@@ -116,11 +126,15 @@ impl AllocationCache {
                     block: AtomicUsize::new(NO_BLOCK as usize),
                     rest: AtomicUsize::new(0),
                     settled: AtomicUsize::new(0),
+                    charged: AtomicUsize::new(0),
+                    end: AtomicUsize::new(0),
                 }
             }; BINS],
             sweeping: AtomicU32::new(0),
             large_to_tell: AtomicUsize::new(0),
             block_to_tell: AtomicU32::new(NO_BLOCK),
+            account,
+            open: [const { AtomicU64::new(0) }; BINS.div_ceil(64)],
         }
     }
 
@@ -213,7 +227,8 @@ impl AllocationCache {
         // collector. What matters is the order of the stores in the program, which `compiler_fence` keeps; x86
         // keeps it for a signal handler on this very thread and for a debugger.
         let cell = run.cursor.load(Ordering::Relaxed);
-        if run.limit.load(Ordering::Relaxed) - cell < cell_bytes {
+        let next = cell + cell_bytes;
+        if run.limit.load(Ordering::Relaxed) < next {
             return None;
         }
         let payload = (cell + HEADER_BYTES) as *mut u8;
@@ -222,7 +237,7 @@ impl AllocationCache {
         // SAFETY: [cursor, limit) is this thread's own free memory within a committed block.
         unsafe { (*(cell as *const AtomicUsize)).store(header_word, Ordering::Relaxed) };
         compiler_fence(Ordering::SeqCst);
-        run.cursor.store(cell + cell_bytes, Ordering::Relaxed);
+        run.cursor.store(next, Ordering::Relaxed);
         Some(payload)
     }
 
@@ -231,6 +246,7 @@ impl AllocationCache {
     /// The collector may stop the thread anywhere in here: it changes neither the runs nor their links.
     pub(crate) fn next_run(&self, blocks: &Blocks, bin: usize, cell_bytes: usize) -> bool {
         let Some(block) = self.block(bin) else { return false };
+        self.charge(bin);
         let info = blocks.info(block);
         let first = info.tail.first_run.load(Ordering::Relaxed);
         if first == NO_CELL {
@@ -248,17 +264,20 @@ impl AllocationCache {
         run.cursor.store(0, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         run.limit.store(header + bytes, Ordering::Relaxed);
+        owned.end.store(header + bytes, Ordering::Relaxed);
         owned.settled.store(header, Ordering::Relaxed);
+        owned.charged.store(header, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         run.cursor.store(header, Ordering::Relaxed);
+        self.note_open(bin);
         true
     }
 
     /// The bin's run as it is: its first free cell, and its bytes.
     pub(crate) fn run(&self, bin: usize) -> (usize, usize) {
-        let (cursor, limit) =
-            (self.runs[bin].cursor.load(Ordering::Relaxed), self.runs[bin].limit.load(Ordering::Relaxed));
-        (cursor, limit.saturating_sub(cursor))
+        let (cursor, end) =
+            (self.runs[bin].cursor.load(Ordering::Relaxed), self.blocks[bin].end.load(Ordering::Relaxed));
+        (cursor, end.saturating_sub(cursor))
     }
 
     /// Where the bin's run is kept: what events call the thread's buffer.
@@ -318,18 +337,20 @@ impl AllocationCache {
 
     /// Forgets the bin's block and what is left of its run.
     pub(crate) fn retire(&self, bin: usize) {
+        self.charge(bin);
         self.blocks[bin].block.store(NO_BLOCK as usize, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         self.runs[bin].cursor.store(0, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         self.runs[bin].limit.store(0, Ordering::Relaxed);
+        self.blocks[bin].end.store(0, Ordering::Relaxed);
         self.blocks[bin].rest.store(0, Ordering::Relaxed);
     }
 
     /// Header address of the cell that the thread may be building right now; 0 if there is none.
     pub(crate) fn building(&self, bin: usize) -> usize {
         let cursor = self.runs[bin].cursor.load(Ordering::Relaxed);
-        if cursor < self.runs[bin].limit.load(Ordering::Relaxed) { cursor } else { 0 }
+        if cursor < self.blocks[bin].end.load(Ordering::Relaxed) { cursor } else { 0 }
     }
 
     /// The cells that the thread may be building right now (`.stop.mid-alloc`), by their headers' addresses, and their bytes. In a bin
@@ -342,7 +363,7 @@ impl AllocationCache {
     /// Bytes that the thread may still take in this bin without asking.
     pub(crate) fn unused_bytes(&self, bin: usize) -> usize {
         let cursor = self.runs[bin].cursor.load(Ordering::Relaxed);
-        let left = if cursor == 0 { 0 } else { self.runs[bin].limit.load(Ordering::Relaxed).saturating_sub(cursor) };
+        let left = if cursor == 0 { 0 } else { self.blocks[bin].end.load(Ordering::Relaxed).saturating_sub(cursor) };
         left + self.blocks[bin].rest.load(Ordering::Relaxed)
     }
 
@@ -351,6 +372,117 @@ impl AllocationCache {
         let on_its_way = if self.on_its_way().is_some() { BLOCK_BYTES } else { 0 };
         (0..BINS).map(|bin| self.unused_bytes(bin)).sum::<usize>() + on_its_way
     }
+
+    // ---- charges: see `charges.rs`
+
+    /// The cells of the bin's run that are allocated and not charged.
+    fn uncharged(&self, bin: usize) -> std::ops::Range<usize> {
+        let cursor = self.runs[bin].cursor.load(Ordering::Relaxed);
+        self.blocks[bin].charged.load(Ordering::Relaxed).min(cursor)..cursor
+    }
+
+    /// Charges what was allocated in a bin since it was charged last. For the thread itself, or when it is gone.
+    fn charge(&self, bin: usize) {
+        let Some(account) = &self.account else { return };
+        let cells = self.uncharged(bin);
+        if !cells.is_empty() {
+            let end = cells.end;
+            // SAFETY: the thread's own cells of this class. It runs, so no collector charges for it.
+            unsafe { account.charges.fill(cells, bin % CLASSES, account.charge()) };
+            compiler_fence(Ordering::SeqCst);
+            self.blocks[bin].charged.store(end, Ordering::Relaxed);
+        }
+    }
+
+    /// The thread takes cells from this bin.
+    fn note_open(&self, bin: usize) {
+        if self.account.is_some() {
+            let word = &self.open[bin / 64];
+            word.store(word.load(Ordering::Relaxed) | 1 << (bin % 64), Ordering::Relaxed);
+        }
+    }
+
+    /// What allocations are charged to is about to change: charges the open bins and closes them. `Together` in a blocking
+    /// region, where a collector may be charging for the thread.
+    #[inline(always)]
+    pub(crate) fn settle_charges(&self, how: impl FnOnce() -> Together) {
+        if self.open.iter().any(|word| word.load(Ordering::Relaxed) != 0) {
+            self.close_bins(how());
+        }
+    }
+
+    #[inline(never)]
+    fn close_bins(&self, how: Together) {
+        for (index, word) in self.open.iter().enumerate() {
+            let mut bits = word.load(Ordering::Relaxed);
+            while bits != 0 {
+                let bin = index * 64 + bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                match how {
+                    Together::No => self.charge(bin),
+                    Together::Yes => self.charge_together(bin),
+                }
+                let run = &self.runs[bin];
+                run.limit.store(run.cursor.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Opens a bin that is closed. False if it is open: then there is nothing left in its run.
+    pub(crate) fn reopen(&self, bin: usize) -> bool {
+        let (run, end) = (&self.runs[bin], self.blocks[bin].end.load(Ordering::Relaxed));
+        if run.limit.load(Ordering::Relaxed) == end {
+            return false;
+        }
+        run.limit.store(end, Ordering::Relaxed);
+        self.note_open(bin);
+        true
+    }
+
+    fn charge_together(&self, bin: usize) {
+        let Some(account) = &self.account else { return };
+        // The word comes first. A thread in a blocking region may change it while the collector is here; whoever reads the new
+        // one sees that everything is charged.
+        let charge = account.charge();
+        let cells = self.uncharged(bin);
+        if !cells.is_empty() {
+            let end = cells.end;
+            account.charges.fill_together(cells, bin % CLASSES, charge);
+            self.blocks[bin].charged.store(end, Ordering::Relaxed);
+        }
+    }
+
+    /// Charges everything that a stopped thread has allocated and not charged, and the cells that it is building
+    /// (`.stop.mid-alloc`). In the stopped world.
+    pub(crate) fn charge_for_the_stopped(&self) {
+        let Some(account) = &self.account else { return };
+        for bin in (0..BINS).filter(|&bin| self.block(bin).is_some()) {
+            self.charge_together(bin);
+        }
+        for (cell, bytes) in self.half_built() {
+            // All bins with such cells have the class.
+            if let Some(class) = CELL_BYTES.iter().position(|&cell_bytes| cell_bytes == bytes) {
+                account.charges.fill_together(cell..cell + bytes, class, account.charge());
+            }
+        }
+    }
+
+    /// Charges a large object that is about to be made.
+    pub(crate) fn charge_large(&self, head: BlockIndex) {
+        if let Some(account) = &self.account {
+            account.charges.set(head, 0, account.charge());
+        }
+    }
+}
+
+/// Whether a collector may be charging for a thread at the same time as the thread itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Together {
+    /// The thread runs, so no collector does.
+    No,
+    /// The thread is in a blocking region.
+    Yes,
 }
 
 #[cfg(test)]
@@ -360,10 +492,10 @@ mod tests {
     /// `.stop.mid-alloc`
     #[test]
     fn nothing_is_half_built_in_a_bin_without_a_block() {
-        let cache = AllocationCache::new(1);
+        let cache = AllocationCache::new(1, None);
         for bin in [3, 3 + CLASSES] {
             cache.runs[bin].cursor.store(4096 + bin, Ordering::Relaxed);
-            cache.runs[bin].limit.store(8192, Ordering::Relaxed);
+            cache.blocks[bin].end.store(8192, Ordering::Relaxed);
         }
         assert_eq!(cache.half_built().count(), 0, "its thread is giving up the block, or getting one");
         cache.blocks[3].block.store(7, Ordering::Relaxed);
