@@ -6,11 +6,7 @@
 //! event that reaches over the end does.
 
 use super::layout::{self, bytes_at};
-
-/// A marker and all that stands before its payload.
-pub(super) const MARKER: u32 = 24;
-/// Events of the whole program are in blocks of this capability.
-const NO_CAPABILITY: u16 = 0xffff;
+use crate::formats::eventlog::format::{BLOCK_HEAD, NO_CAPABILITY};
 
 /// The block in which the next event is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,7 +33,7 @@ impl Block {
     #[inline(never)]
     fn enter(&mut self, payload: &[u8]) -> Option<u16> {
         // A size less than the marker's wraps around, as it does in the real reader.
-        let size = u32::from_be_bytes(bytes_at(payload, layout::BLOCK_SIZE)).wrapping_sub(MARKER);
+        let size = u32::from_be_bytes(bytes_at(payload, layout::BLOCK_SIZE)).wrapping_sub(BLOCK_HEAD as u32);
         let cap = u16::from_be_bytes(bytes_at(payload, layout::BLOCK_CAP));
         self.left = i64::from(size);
         self.cap = (cap != NO_CAPABILITY).then_some(cap);

@@ -4,18 +4,13 @@ use std::io::Read;
 
 use super::damage::{Damage, DamageKind};
 use super::source::Source;
-use super::types::{DATA_END, EventType, Types};
+use super::types::{EventType, Types};
+use crate::formats::eventlog::format::{
+    DATA_BEGIN, HEADER_BEGIN, HEADER_END, TYPE_BEGIN, TYPE_END, TYPES_BEGIN, TYPES_END, VARIABLE,
+};
 
 /// The longest description that is kept, a thousand times as long as any of GHC's.
 const LONGEST_DESCRIPTION: u32 = 64 << 10;
-
-const HEADER_BEGIN: &[u8; 4] = b"hdrb";
-const TYPES_BEGIN: &[u8; 4] = b"hetb";
-const TYPE_BEGIN: &[u8; 4] = b"etb\0";
-const TYPE_END: &[u8; 4] = b"ete\0";
-const TYPES_END: &[u8; 4] = b"hete";
-const HEADER_END: &[u8; 4] = b"hdre";
-const DATA_BEGIN: &[u8; 4] = b"datb";
 
 /// A header that is being read.
 struct Header<'a, R> {
@@ -34,14 +29,14 @@ pub(super) fn read<R: Read>(
 ) -> Result<(), Damage> {
     let mut header = Header { source, what: "the header", began: 0 };
     header.magic()?;
-    header.marker(TYPES_BEGIN, "the mark of the types' begin")?;
+    header.marker(&TYPES_BEGIN, "the mark of the types' begin")?;
     loop {
         header.began = header.source.offset();
         let mark = header.take::<4>()?;
-        if mark == *TYPES_END {
+        if mark == TYPES_END {
             break;
         }
-        if mark != *TYPE_BEGIN {
+        if mark != TYPE_BEGIN {
             return Err(damage(
                 header.began,
                 DamageKind::Marker { what: "the begin of a type, or the mark of the types' end" },
@@ -55,8 +50,8 @@ pub(super) fn read<R: Read>(
         }
         header.what = "the header";
     }
-    header.marker(HEADER_END, "its end")?;
-    header.marker(DATA_BEGIN, "behind it the begin of the data")
+    header.marker(&HEADER_END, "its end")?;
+    header.marker(&DATA_BEGIN, "behind it the begin of the data")
 }
 
 fn damage(offset: u64, kind: DamageKind) -> Damage {
@@ -103,8 +98,8 @@ impl<R: Read> Header<'_, R> {
         if !self.source.skip(extra).map_err(|error| self.input(&error))? {
             return Err(self.cut((behind - self.source.offset()) as usize));
         }
-        self.marker(TYPE_END, "the end of a type")?;
-        Ok(EventType::declared(id, (size != DATA_END).then_some(size), description))
+        self.marker(&TYPE_END, "the end of a type")?;
+        Ok(EventType::declared(id, (size != VARIABLE).then_some(size), description))
     }
 
     fn take<const N: usize>(&mut self) -> Result<[u8; N], Damage> {

@@ -32,8 +32,9 @@ use super::damage::{Damage, DamageKind};
 use super::index::{Key, Segment};
 use super::layout::bytes_at;
 use super::source::ReadAt;
-use super::types::{HEAD, Step, Types};
+use super::types::{Step, Types};
 use super::visitor::{Event, Visitor};
+use crate::formats::eventlog::format::FIXED_HEAD;
 
 /// What a round is meant to hold: events with what is kept beside them.
 const ROUND: usize = 12 << 20;
@@ -253,7 +254,7 @@ impl<'a, S: ReadAt + ?Sized> Rounds<'a, S> {
     fn length_at(&self, at: usize) -> usize {
         match self.types.step(&self.arena[at..]) {
             Step::Event { length, .. } => length,
-            _ => HEAD,
+            _ => FIXED_HEAD,
         }
     }
 }

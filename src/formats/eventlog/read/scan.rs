@@ -2,13 +2,17 @@
 
 use std::io::{self, Read};
 
-use super::block::{Block, MARKER};
+use super::block::Block;
 use super::damage::{Damage, DamageKind, LastGood, Resumed};
 use super::header;
 use super::layout::{self, BLOCK_MARKER, bytes_at};
 use super::source::Source;
-use super::types::{DATA_END, EventType, HEAD, Row, Step, Types};
+use super::types::{EventType, Row, Step, Types};
 use super::visitor::{Event, Summary};
+use crate::formats::eventlog::format::{BLOCK_HEAD, DATA_END, FIXED_HEAD};
+
+/// The least size of a block.
+const MARKER: u32 = BLOCK_HEAD as u32;
 
 /// How often reading goes on at the next block, before a file is given up.
 const MOST_RESUMPTIONS: u64 = 4096;
@@ -170,7 +174,7 @@ impl<R: Read> Scan<R> {
     fn marker_passed(&mut self, offset: u64) {
         self.summary.blocks += 1;
         if self.block_end.is_none() {
-            let size = u32::from_be_bytes(bytes_at(self.source.bytes(), HEAD + layout::BLOCK_SIZE));
+            let size = u32::from_be_bytes(bytes_at(self.source.bytes(), FIXED_HEAD + layout::BLOCK_SIZE));
             self.damaged_at(offset, DamageKind::BlockSize(size));
         }
     }
@@ -298,7 +302,7 @@ impl<R: Read> Scan<R> {
 
     /// Whether a block, or the mark of the end and nothing behind it, begins so many bytes from here.
     fn block_begins_at(&mut self, distance: usize) -> io::Result<bool> {
-        let whole = self.source.has(distance + MARKER as usize)?;
+        let whole = self.source.has(distance + BLOCK_HEAD)?;
         let bytes = self.source.bytes().get(distance..).unwrap_or_default();
         if !whole {
             return Ok(bytes == DATA_END.to_be_bytes());

@@ -1,11 +1,8 @@
 //! The types of a log's events, and how long an event is.
 
 use super::layout::{self, BLOCK_MARKER, Layout, Piece, Size};
+use crate::formats::eventlog::format::{DATA_END, FIXED_HEAD, VARIABLE_HEAD};
 
-/// Number and time, before every payload; events of variable length have two bytes more.
-pub(super) const HEAD: usize = 10;
-/// The number that ends the data, which no type can have.
-pub(super) const DATA_END: u16 = 0xffff;
 /// Memory for all descriptions.
 const MOST_TEXT: usize = 8 << 20;
 
@@ -137,10 +134,10 @@ impl Types {
             return if id == DATA_END { Step::End } else { Step::Unknown(id) };
         }
         let (head, size) = if row.is_variable {
-            let Some(&[.., high, low]) = bytes.first_chunk::<{ HEAD + 2 }>() else { return Step::More(HEAD + 2) };
-            (HEAD + 2, u16::from_be_bytes([high, low]))
+            let Some(&[.., high, low]) = bytes.first_chunk::<VARIABLE_HEAD>() else { return Step::More(VARIABLE_HEAD) };
+            (VARIABLE_HEAD, u16::from_be_bytes([high, low]))
         } else {
-            (HEAD, row.size)
+            (FIXED_HEAD, row.size)
         };
         let length = head + usize::from(size);
         if length <= bytes.len() { Step::Event { length, head, row } } else { Step::More(length) }
