@@ -5,7 +5,7 @@
 //! their names. Collections, what the program marked, and the heap's own figures are on the same axis of time.
 //!
 //! A profile may have any number of samples and bands: the chart has 600 places along its axis, each with the largest sample in it, and
-//! the [`SHOWN`] bands that take most, with all others as one; the tables have the first thousand rows.
+//! the sixteen bands that take most, with all others as one; the tables have the first thousand rows.
 //!
 //! | file | part |
 //! |---|---|
