@@ -1,14 +1,14 @@
 //! The page of `stopworld heapprof --html`.
 
+mod page_support;
+
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
 
+use page_support::{LIMIT, is_drawn, needs_nothing_but_itself};
 use rstest::rstest;
 use serde_json::Value;
 
-const LIMIT: Duration = Duration::from_secs(120);
 /// What a page may have.
 const LARGEST: usize = 2 << 20;
 
@@ -21,17 +21,6 @@ fn page(file: &Path) -> String {
 
 fn log(name: &str) -> PathBuf {
     Path::new("tests/fixtures/eventlog").join(name)
-}
-
-/// The tags in order: name, and whether it ends an element. The script and its numbers have none.
-fn tags(page: &str) -> Vec<(&str, bool)> {
-    let body = &page[..page.find("<script").expect("there is a script")];
-    let tags = body.split('<').skip(1).filter(|tag| !tag.starts_with('!')).map(|tag| {
-        let is_end = tag.starts_with('/');
-        let name = tag.trim_start_matches('/');
-        (&name[..name.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(name.len())], is_end)
-    });
-    tags.collect()
 }
 
 #[rstest]
@@ -48,21 +37,8 @@ fn the_page_needs_nothing_but_itself(
     name: &str,
 ) {
     let page = page(&log(name));
-    for outside in ["http:", "https:", "src=", "url(", "@import", "<link", "<iframe"] {
-        assert!(!page.contains(outside), "{outside}");
-    }
-    assert!(page.contains("prefers-color-scheme: dark"));
+    needs_nothing_but_itself(&page);
     assert!(page.len() < LARGEST, "{} bytes", page.len());
-    // Its elements are closed in order.
-    let mut open = Vec::new();
-    for (name, is_end) in tags(&page) {
-        match (name, is_end) {
-            ("meta" | "input", _) => {}
-            (name, false) => open.push(name),
-            (name, true) => assert_eq!(open.pop(), Some(name)),
-        }
-    }
-    assert_eq!(open, ["html", "body"]);
     for link in page.split("href=\"#").skip(1).filter_map(|rest| rest.split('"').next()) {
         assert!(page.contains(&format!("id=\"{link}\"")), "{link}");
     }
@@ -108,38 +84,7 @@ fn names_are_text() {
     assert!(page.contains("&lt;script&gt;alert(1)") && !page.contains("<script>alert") && !page.contains("<b>job"));
 }
 
-/// A browser draws the page in light and in dark: something is on it, and the script has no error.
 #[rstest]
 fn a_browser_draws_the_page(#[values("trees.p_hc.eventlog", "life2.hb.eventlog")] name: &str) {
-    let browsers = ["chromium", "chromium-browser", "google-chrome", "chrome"];
-    let Some(browser) = browsers.iter().find(|name| Command::new(name).arg("--version").output().is_ok()) else {
-        eprintln!("skipped: needs chromium");
-        return;
-    };
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("page.html");
-    fs::write(&file, page(&log(name))).expect("it can be written");
-    let mut pictures = Vec::new();
-    for dark in [false, true] {
-        let picture = folder.path().join(format!("{dark}.png"));
-        let mut command = assert_cmd::Command::new(browser);
-        command.args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--enable-logging=stderr",
-            "--window-size=1280,1800",
-        ]);
-        if dark {
-            command.arg("--blink-settings=preferredColorScheme=0");
-        }
-        let output = command.arg(format!("--screenshot={}", picture.display())).arg(&file).timeout(LIMIT).output();
-        let output = output.expect("the browser starts");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!said.contains("CONSOLE"), "{said}");
-        let picture = fs::read(&picture).unwrap_or_else(|error| panic!("no picture ({error}): {said}"));
-        assert!(picture.len() > 30_000, "{} bytes", picture.len());
-        pictures.push(picture);
-    }
-    assert_ne!(pictures[0], pictures[1], "dark is light");
+    is_drawn(&page(&log(name)));
 }
