@@ -227,6 +227,7 @@ impl Drop for Shown {
 #[rstest]
 #[case::threads("churn --threads 3 --collections 20")]
 #[case::markers("gcbench --depth 15 --threads 2 --markers 2")]
+#[case::profiles("graph --threads 2 --profile hc --time-profile")]
 fn threadscope_opens_our_logs(#[case] arguments: &str) {
     let directory = directory();
     let output = run(directory.path(), &format!("run {arguments} --trace t.eventlog"));
