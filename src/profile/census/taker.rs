@@ -9,6 +9,7 @@ use super::{Band, Breakdown, Census, CensusRequest, Filters, ProfileError};
 use crate::collector::Collector;
 use crate::collector::living::{Living, Object};
 use crate::events::labels::MAX_LABEL_BYTES;
+use crate::heap::layout::Space;
 use crate::os::clock::now_ns;
 use crate::profile::retainers::{Retainers, SetNames};
 use crate::profile::{self, StackId};
@@ -101,13 +102,23 @@ impl Taker {
         }
         let heap = living.heap();
         match self.breakdown {
-            Breakdown::CostCentre => self.count(living, |object, _| Heading::stack(object, heap)),
-            Breakdown::Module => self.count(living, |object, _| Heading::centre(object, heap)),
+            // Whose module it is, is found out for each stack once, afterwards.
+            Breakdown::CostCentre | Breakdown::Module => self.count(living, |object, _| Heading::stack(object, heap)),
             Breakdown::Description => {
                 self.count(living, |object, _| Heading::description(object.payload(), object.info));
             }
             Breakdown::Type => self.count(living, |object, _| Heading::of_type(object)),
-            Breakdown::Kind => self.count(living, |object, _| Heading::kind(object)),
+            Breakdown::Kind => {
+                // Neighbours mostly are of one type and one space.
+                let mut last = (std::ptr::null(), Space::Small, Heading::ALL);
+                self.count(living, |object, _| {
+                    let info = std::ptr::from_ref(object.info);
+                    if (last.0, last.1) != (info, object.space) {
+                        last = (info, object.space, Heading::kind(object));
+                    }
+                    last.2
+                });
+            }
             Breakdown::Retainer => self.count(living, |object, retainers| {
                 Heading::retainers(retainers.map_or(0, |retainers| retainers.set_of(object.payload())))
             }),
@@ -119,7 +130,7 @@ impl Taker {
 
     /// Objects of a heading lie together: a run of them is counted here and goes to the table as one.
     #[inline(always)]
-    fn count(&mut self, living: &Living<'_>, heading_of: impl Fn(&Object, Option<&Retainers>) -> Heading) {
+    fn count(&mut self, living: &Living<'_>, mut heading_of: impl FnMut(&Object, Option<&Retainers>) -> Heading) {
         let Self { sieve, counts, retainers, found, .. } = self;
         let retainers = retainers.as_deref();
         let (mut run, mut heading) = (Count::default(), Heading::ALL);
@@ -159,11 +170,16 @@ impl Taker {
         counts.sort_unstable_by(|(one, a), (other, b)| b.cmp(a).then(one.cmp(other)));
         for (Key(heading, _), [bytes, objects]) in counts {
             let heading = Heading::from_number(heading);
-            let label = match (heading.set(), &self.retainers) {
-                (Some(set), Some(retainers)) => self.set_names.name(retainers, set),
-                _ => heading.text(),
-            };
-            bands.add(label, heading.as_stack().map(StackId::get), bytes, objects);
+            let stack = heading.as_stack();
+            match (stack, heading.set(), &self.retainers) {
+                (Some(stack), ..) if self.breakdown == Breakdown::Module => {
+                    bands.add(stack.centre().module().to_owned(), None, bytes, objects);
+                }
+                (_, Some(set), Some(retainers)) => {
+                    bands.add(self.set_names.name(retainers, set), None, bytes, objects);
+                }
+                _ => bands.add(heading.text(), stack.map(StackId::get), bytes, objects),
+            }
         }
         let Found { taken_ns, took_ns, collection, live, filtered, no_room } = self.found;
         if no_room.objects > 0 {
