@@ -230,7 +230,7 @@ impl Bands {
 }
 
 /// No label is longer, and none holds a 0.
-fn cut(label: &mut String) {
+pub(super) fn cut(label: &mut String) {
     if label.contains('\0') {
         *label = label.replace('\0', "");
     }
