@@ -21,5 +21,10 @@ pub fn alloc_with_a_pause<T: Trace>(
 /// The cost centre stack that an object is charged to, if its world charges: one that this very thread has allocated, or any
 /// if a collection has ended since and nobody allocates.
 pub fn charged_to<T: Trace>(mutator: &Mutator, gc: Gc<T>) -> Option<StackId> {
-    mutator.charged_to(gc.addr())
+    charged_to_address(mutator, gc.addr())
+}
+
+/// The same of the object at an address.
+pub fn charged_to_address(mutator: &Mutator, address: usize) -> Option<StackId> {
+    mutator.charged_to(address)
 }

@@ -1,43 +1,24 @@
 //! What becomes of a run whose trace can't be written, or which does not end by itself: through the command, as a stranger sees it.
 
+mod command_support;
 mod mps_stream;
 
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use command_support::{STOPWORLD, begin, directory, run, signal, size, stopworld, text, wait_until};
 use mps_stream::{check, check_entries, check_gappy, parse};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use rstest::rstest;
 
-const STOPWORLD: &str = env!("CARGO_BIN_EXE_stopworld");
 const ALL: u64 = 0x7f;
 /// Without Ref and Object.
 const DEFAULT: u64 = 0x4f;
-
-fn stopworld(directory: &Path, arguments: &str) -> Command {
-    let mut command = Command::new(STOPWORLD);
-    command.args(arguments.split_whitespace()).current_dir(directory).stdin(Stdio::null());
-    command.env_remove("MPS_TELEMETRY_CONTROL").env_remove("MPS_TELEMETRY_FILENAME");
-    command
-}
-
-fn run(directory: &Path, arguments: &str) -> Output {
-    stopworld(directory, arguments).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn directory() -> tempfile::TempDir {
-    tempfile::tempdir().unwrap()
-}
 
 // ---- What is asked for ---------------------------------------------------------------------------------------------
 
@@ -176,26 +157,6 @@ fn a_closed_pipe_ends_the_trace_and_not_the_run() {
 }
 
 // ---- Runs that end otherwise ---------------------------------------------------------------------------------------
-
-fn begin(directory: &Path, arguments: &str) -> Child {
-    stopworld(directory, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-}
-
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn size(file: &Path) -> u64 {
-    fs::metadata(file).map_or(0, |data| data.len())
-}
-
-fn signal(child: &Child, signal: Signal) {
-    kill(Pid::from_raw(child.id() as i32), signal).unwrap();
-}
 
 /// The bytes of the records that are there from end to end.
 fn whole_records(stream: &[u8]) -> usize {

@@ -1,40 +1,20 @@
 //! Traces of .NET's format through the command, as a stranger sees it: what can be asked for, files that fail, runs that do not end by
 //! themselves.
 
+mod command_support;
 mod nettrace_rules;
 
 use std::fs;
 use std::io::Read;
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use command_support::{STOPWORLD, begin, directory, run, signal, size, stopworld, text, wait_until};
 use nettrace_rules::{DEFAULT, OWN, PRIVATE, Trace as Parsed, check, check_collections};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use rstest::rstest;
 
-const STOPWORLD: &str = env!("CARGO_BIN_EXE_stopworld");
 const VERBOSE: &str = "--providers Microsoft-Windows-DotNETRuntime:3:5,stopworld::5";
-
-fn stopworld(directory: &Path, arguments: &str) -> Command {
-    let mut command = Command::new(STOPWORLD);
-    command.args(arguments.split_whitespace()).current_dir(directory).stdin(Stdio::null());
-    command.env_remove("MPS_TELEMETRY_CONTROL").env_remove("MPS_TELEMETRY_FILENAME");
-    command
-}
-
-fn run(directory: &Path, arguments: &str) -> Output {
-    stopworld(directory, arguments).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn directory() -> tempfile::TempDir {
-    tempfile::tempdir().unwrap()
-}
 
 // ---- What is asked for ---------------------------------------------------------------------------------------------
 
@@ -157,26 +137,6 @@ fn a_pipe_has_the_whole_trace() {
 }
 
 // ---- Runs that end otherwise ---------------------------------------------------------------------------------------
-
-fn begin(directory: &Path, arguments: &str) -> Child {
-    stopworld(directory, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-}
-
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn size(file: &Path) -> u64 {
-    fs::metadata(file).map_or(0, |data| data.len())
-}
-
-fn signal(child: &Child, signal: Signal) {
-    kill(Pid::from_raw(child.id() as i32), signal).unwrap();
-}
 
 #[rstest]
 #[case(Signal::SIGTERM, 143)]

@@ -1,39 +1,15 @@
 //! Memory does not depend on what a file says, nor on how long it is (`.format.hostile`).
 
+mod memory_support;
 mod nettrace_support;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{self, Read};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
+use memory_support::{MOST, NOW};
 use nettrace_support::{Block, Event, Form, Type, Writer};
 use stopworld::formats::nettrace::{NetEvent, Reader, Summary, Visitor};
-
-/// Counts what is allocated, and the most there was at once.
-struct Counting;
-
-static NOW: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: everything is done by the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let now = NOW.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        MOST.fetch_max(now, Ordering::Relaxed);
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 /// One measurement at a time.
 static ALONE: Mutex<()> = Mutex::new(());

@@ -16,6 +16,7 @@ pub(crate) mod parallel;
 pub(crate) mod report;
 pub(crate) mod roots;
 pub(crate) mod termination;
+pub(crate) mod timing;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -208,6 +209,7 @@ impl Collector {
         self.wait_for_sweeps(&mut budget)?;
         let number = self.collections.load(Ordering::Relaxed) + 1;
         self.heap.forget_request();
+        let _processor_time = self.markers.time().of_a_collection(who.own.map(OwnStack::record));
 
         // Suspend.
         self.events.fire_suspend_begin(number, reason as u32);

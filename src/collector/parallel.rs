@@ -18,6 +18,7 @@ use std::thread::JoinHandle;
 
 use super::mark::{MarkStack, Marker, WeakList};
 use super::termination::{Idle, Termination};
+use super::timing::CollectorTime;
 use crate::events::Events;
 use crate::heap::Heap;
 use crate::os::futex;
@@ -138,6 +139,7 @@ pub(crate) struct Shared {
     heap: UnsafeCell<*const Heap>,
     /// The events of this phase's world, likewise.
     events: UnsafeCell<*const Events>,
+    time: CollectorTime,
     /// What each service thread brought home.
     results: Box<[UnsafeCell<HelperResult>]>,
 }
@@ -247,6 +249,7 @@ impl Markers {
             closing: AtomicBool::new(false),
             heap: UnsafeCell::new(std::ptr::null()),
             events: UnsafeCell::new(std::ptr::null()),
+            time: CollectorTime::new(),
             results: (0..helpers).map(|_| UnsafeCell::new(idle)).collect(),
         });
         // All memory before the first thread, and the threads into what ends them when it is dropped: a world that can't
@@ -281,6 +284,11 @@ impl Markers {
             Company::All => self.helpers.load(Ordering::Relaxed),
         };
         Marking { heap, marker: Marker::new(heap, stack, None, events), shared: &self.shared, helpers, high: 0 }
+    }
+
+    /// The processor time of collections.
+    pub(crate) fn time(&self) -> &CollectorTime {
+        &self.shared.time
     }
 
     /// In a forked child: the service threads are gone (`.fork.services`).
@@ -410,6 +418,7 @@ fn help(shared: &Shared, index: usize, mut stack: MarkStack) {
         // SAFETY: as above; the events are the world's, as the heap is.
         let events = unsafe { &**shared.events.get() };
         inside::enter();
+        let processor_time = shared.time.of_a_helper();
         let mut marker = Marker::new(heap, &mut stack, Some(shared), events);
         events.fire_marker_joined(index as u32 + 1, Moment::Begins as u32);
         shared.mark_until_the_end(&mut marker);
@@ -420,6 +429,7 @@ fn help(shared: &Shared, index: usize, mut stack: MarkStack) {
             *shared.results[index].get() =
                 HelperResult { objects, overflowed, weak_cells, high_water: stack.take_high_water() }
         };
+        drop(processor_time);
         inside::leave();
         // Release pairs with the Acquire in `mark`.
         if shared.working.fetch_sub(1, Ordering::Release) == 1 {

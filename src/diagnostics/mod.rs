@@ -48,7 +48,7 @@ use std::time::Duration;
 pub use message::Refusal;
 
 use self::server::Server;
-use self::session::locked;
+use crate::events::record::locked;
 use crate::os::exit::at_exit;
 use crate::os::socket::LONGEST_PATH;
 use crate::{World, WorldBuilder};

@@ -31,8 +31,8 @@ use crate::Reason;
 use crate::collector::Collecting;
 use crate::events::clock::{Clock, Relation};
 use crate::events::record::bell::Bell;
-use crate::events::record::{Consumer, ConsumerId, Lost, RecordError, Recorded, as_blocking};
-use crate::events::{EventSet, Events, Selection};
+use crate::events::record::{Consumer, Lost, RecordError, Recorded, Recording};
+use crate::events::{EventSet, Selection};
 use crate::formats::nettrace::write::live::Limits;
 use crate::os::clock::now_ns;
 use crate::os::signals;
@@ -66,19 +66,14 @@ pub(super) struct Control {
     bell: Arc<Bell>,
     over: Mutex<bool>,
     ended: Condvar,
-    recording: Option<Recording>,
+    recording: Option<Recording<Part>>,
 }
 
-/// A session's part in the recorder.
+/// What a session wants of each world that it records.
 #[derive(Debug)]
-struct Recording {
-    /// A source of no events: it keeps the consumer when the last world has gone.
-    anchor: Events,
-    consumer: ConsumerId,
+struct Part {
     needs: EventSet,
     limits: Limits,
-    /// Held while a world joins.
-    joining: Mutex<()>,
 }
 
 impl Control {
@@ -104,16 +99,11 @@ impl Control {
 
     /// From now on the session has this world's events. A world that it has already stays as it is.
     pub(super) fn join(&self, world: &Inner) -> Result<(), RecordError> {
-        let Some(Recording { consumer, needs, limits, joining, .. }) = &self.recording else { return Ok(()) };
-        let events = &world.collector.events;
-        locked(joining, |()| {
-            if events.recorded_selection(*consumer).is_ok() {
-                return Ok(());
-            }
-            events.record_also_to(*consumer, Selection::nothing())?;
-            let number = events.world_number().ok_or(RecordError::Ended)?;
-            limits.note(number, world.collector.heap.limit_bytes());
-            events.select_recorded(*consumer, Selection::of(*needs))
+        let Some(recording) = &self.recording else { return Ok(()) };
+        let collector = &world.collector;
+        recording.join(&collector.events, |Part { needs, limits }, number| {
+            limits.note(number, collector.heap.limit_bytes());
+            collector.events.select_recorded(recording.consumer(), Selection::of(*needs))
         })
     }
 }
@@ -206,9 +196,7 @@ impl Session {
             None
         } else {
             let tap = Tap { queue: Arc::clone(&queue), losses: Losses::none(), bell: Arc::clone(&bell), came: false };
-            let anchor = Events::new();
-            let consumer = anchor.record_to(Box::new(tap), Selection::nothing())?;
-            Some(Recording { anchor, consumer, needs, limits: limits.clone(), joining: Mutex::new(()) })
+            Some(Recording::start(Box::new(tap), Part { needs, limits: limits.clone() })?)
         };
         let control = Arc::new(Control {
             id,
@@ -299,9 +287,9 @@ impl Session {
 
     /// Nothing more is recorded for it; what was is in the queue. Says up to when.
     fn leave(&self) -> u64 {
-        if let Some(Recording { anchor, consumer, .. }) = &self.control.recording {
+        if let Some(recording) = &self.control.recording {
             // It has ended already only if the process has been forked, and then this thread is not here.
-            let _ = anchor.end_recording(*consumer);
+            let _ = recording.end();
         }
         Clock::of_process().now()
     }
@@ -309,9 +297,9 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if let Some(Recording { anchor, consumer, .. }) = &self.control.recording {
+        if let Some(recording) = &self.control.recording {
             // Twice does no harm.
-            let _ = anchor.end_recording(*consumer);
+            let _ = recording.end();
         }
         *self.control.is_over() = true;
         self.control.ended.notify_all();
@@ -374,9 +362,4 @@ impl crate::formats::nettrace::write::Destination for ToClient {
         }
         Ok(())
     }
-}
-
-/// Waits of a mutator's that may be for a collection: see [`as_blocking`].
-pub(super) fn locked<'a, T, R>(mutex: &'a Mutex<T>, f: impl FnOnce(&mut T) -> R + 'a) -> R {
-    as_blocking(|| f(&mut mutex.lock().unwrap_or_else(PoisonError::into_inner)))
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, Weak};
 
 use super::counters::Source;
-use super::session::locked;
+use crate::events::record::locked;
 use crate::runtime::Inner;
 
 /// The worlds of the process that are served, and a number for each that no other ever has.

@@ -3,7 +3,7 @@
 //! A record must not cost a call of `clock_gettime`, so its time is what the processor's counter says, if that can be
 //! trusted; else CLOCK_MONOTONIC in nanoseconds. Which of the two is decided once per process. A [`Relation`] ties ticks to
 //! CLOCK_MONOTONIC: one pair of readings taken together, and the rate. The rate is measured once, when the clock is
-//! first asked for (some 10 ms), and never changes, so that a file can state it in its head; new pairs are read as
+//! first asked for (some 1 ms), and never changes, so that a file can state it in its head; new pairs are read as
 //! often as a file wants them, for the small differences that the kernel's own adjustments make in an hour.
 
 use std::sync::OnceLock;
@@ -74,7 +74,7 @@ fn slow_ticks() -> u64 {
 }
 
 impl Clock {
-    /// The clock of this process. The first call takes some 10 ms, reads /sys, and allocates: not in the stopped world, nor
+    /// The clock of this process. The first call takes some 1 ms, reads /sys, and allocates: not in the stopped world, nor
     /// in a handler.
     pub fn of_process() -> Clock {
         *CLOCK.get_or_init(|| {
@@ -120,7 +120,7 @@ impl Clock {
     pub fn relation(self) -> Relation {
         match self.source {
             ClockSource::Tsc => {
-                let (ticks, ns) = pair();
+                let (ticks, ns) = pair(5);
                 Relation { ticks, ns, hz: self.hz }
             }
             ClockSource::Monotonic => {
@@ -131,9 +131,9 @@ impl Clock {
     }
 }
 
-/// Both clocks at one moment: of a few tries the one that was interrupted least.
-fn pair() -> (u64, u64) {
-    let tries = (0..5).map(|_| {
+/// Both clocks at one moment: of so many tries the one that was interrupted least.
+fn pair(tries: u32) -> (u64, u64) {
+    let tries = (0..tries).map(|_| {
         let before = os::tsc::read();
         let ns = os::clock::now_ns();
         let after = os::tsc::read();
@@ -143,12 +143,13 @@ fn pair() -> (u64, u64) {
     (ticks, ns)
 }
 
-/// Ticks of the counter in a second.
+/// Ticks of the counter in a second, to one millionth: the best of many pairs is off by a nanosecond or so.
 fn measure() -> u64 {
-    const LONG_ENOUGH_NS: u64 = 10_000_000;
-    let (first_ticks, first_ns) = pair();
+    const LONG_ENOUGH_NS: u64 = 1_000_000;
+    const TRIES: u32 = 32;
+    let (first_ticks, first_ns) = pair(TRIES);
     std::thread::sleep(std::time::Duration::from_nanos(LONG_ENOUGH_NS));
-    let (ticks, ns) = pair();
+    let (ticks, ns) = pair(TRIES);
     let hz = u128::from(ticks.saturating_sub(first_ticks)) * 1_000_000_000 / u128::from((ns - first_ns).max(1));
     (hz as u64).max(1)
 }

@@ -12,5 +12,6 @@ mod complaint;
 mod finished;
 pub mod mps;
 pub mod nettrace;
+mod worlds;
 
 pub use finished::Finished;

@@ -20,6 +20,7 @@
 //! | what a stack is, and what becomes of recursion | `stacks.rs` |
 //! | how a thread comes to have one | `scope.rs` |
 //! | which stack an object was allocated under | `charge.rs`, `heap/charges.rs` |
+//! | which stack the time is charged to | `ticker.rs` |
 //!
 //! What lives is counted in [`census`]es, in the stopped world, exact to the byte: by whom it was allocated, by what it is, by
 //! who keeps it alive (`retainers.rs`), and by whether it is ever used (`biography.rs`).
@@ -35,10 +36,12 @@ mod mapped;
 pub(crate) mod retainers;
 mod scope;
 mod stacks;
+pub(crate) mod ticker;
 
 pub use centres::CentreId;
 pub use scope::{CentrePlace, Scope, centre, current_stack};
 pub use stacks::StackId;
+pub use ticker::{TickClock, TickError, TimeProfile};
 
 #[allow(unused_imports, reason = "for censuses")]
 pub(crate) use charge::{charge_of, charged_to};

@@ -19,6 +19,8 @@ use crate::heap::{Heap, Paranoid};
 use crate::os::{memory, signals};
 use crate::profile::census::profiler::Profiler;
 use crate::profile::census::{HeapProfile, ProfileError};
+use crate::profile::ticker::Ticker;
+use crate::profile::{TickError, TimeProfile};
 use crate::world::registry::Threads;
 use crate::world::vtable::ThreadVtable;
 use crate::world::{SafepointStopper, SetupError, SignalStopper};
@@ -92,6 +94,9 @@ pub enum BuildError {
     /// The heap can't be profiled as asked.
     #[error(transparent)]
     Profile(#[from] ProfileError),
+    /// Its time could not be profiled.
+    #[error(transparent)]
+    Tick(#[from] TickError),
     /// The system gave no memory or no thread.
     #[error("the system refused memory or a thread for the world: {0}")]
     System(#[from] std::io::Error),
@@ -110,6 +115,7 @@ pub struct WorldBuilder {
     on_collection: Option<Listener>,
     on_failure: Option<FailureListener>,
     charging: Charging,
+    time_profile: Option<TimeProfile>,
     before_first_event: Vec<Preparation>,
     profile: Option<HeapProfile>,
 }
@@ -136,6 +142,7 @@ impl Default for WorldBuilder {
             on_collection: None,
             on_failure: None,
             charging: Charging::Off,
+            time_profile: None,
             before_first_event: Vec::new(),
             profile: None,
         }
@@ -199,6 +206,13 @@ impl WorldBuilder {
     #[must_use]
     pub fn paranoid(mut self, paranoid: Paranoid) -> Self {
         self.paranoid = paranoid;
+        self
+    }
+
+    /// Begins to [tick](World::start_ticking) as soon as the world is there.
+    #[must_use]
+    pub fn time_profile(mut self, profile: TimeProfile) -> Self {
+        self.time_profile = Some(profile);
         self
     }
 
@@ -297,6 +311,7 @@ impl WorldBuilder {
                 on_collection: self.on_collection,
                 on_failure: self.on_failure,
             })?,
+            ticker: Arc::new(Ticker::new()),
         });
         inner.collector.observing.set(profiler);
         inner.collector.heap.set_first_budget(self.pacing.budget(0, 1, self.heap_limit as u64, 0));
@@ -310,6 +325,9 @@ impl WorldBuilder {
         world.inner.tell_of_creation(self.heap_limit);
         if let Some(profile) = self.profile {
             world.profile(profile)?;
+        }
+        if let Some(profile) = self.time_profile {
+            world.start_ticking(profile)?;
         }
         Ok(world)
     }

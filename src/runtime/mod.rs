@@ -28,8 +28,10 @@ use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES, Space};
 use crate::heap::trace::TypeInfo;
 use crate::heap::verify::Verified;
 use crate::os::clock::{Budget, now_ns};
+use crate::os::signals;
 use crate::profile::census::profiler::Profiler;
-use crate::profile::{self, CentreId};
+use crate::profile::ticker::Ticker;
+use crate::profile::{self, CentreId, TickError, TimeProfile};
 use crate::sabotage::{Guard, removed};
 use crate::sync::Ordering;
 use crate::world::registry::{Threads, WorldHooks};
@@ -44,6 +46,8 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(5);
 pub(crate) struct Inner {
     pub(crate) collector: Collector,
     pub(crate) profiler: Arc<Profiler>,
+    /// Its thread has it too.
+    pub(crate) ticker: Arc<Ticker>,
 }
 
 /// Closes the world when the last handle that a program holds goes.
@@ -247,6 +251,34 @@ impl World {
         })
     }
 
+    /// Begins to profile the time: from now on each interval of it is a [`Tick`](crate::events::EventId::Tick) event, which says
+    /// where a thread was. The text of [`TickClock`](crate::profile::TickClock) and of its module says what counts.
+    ///
+    /// # Errors
+    /// The world ticks already, or the system gave no thread.
+    pub fn start_ticking(&self, profile: TimeProfile) -> Result<(), TickError> {
+        let spawn = || {
+            let (ticker, inner) = (Arc::clone(&self.inner.ticker), Arc::downgrade(&self.inner));
+            // The new thread has this one's mask from its first instruction on.
+            let _blocked = signals::block_all();
+            let thread = std::thread::Builder::new().name("stopworld-ticks".into()).spawn(move || {
+                ticker.run(|look| inner.upgrade().map(|inner| look(&inner.collector)).is_some());
+            });
+            thread.map(drop)
+        };
+        self.inner.ticker.start(profile, self.collector(), spawn)
+    }
+
+    /// Whether it matters now in which cost centre stack a thread is.
+    pub(crate) fn is_profiled(&self) -> bool {
+        self.collector().heap.charges().is_some() || self.inner.ticker.is_on()
+    }
+
+    /// Ends the ticks, if there are any. Those that are due come before this returns.
+    pub fn stop_ticking(&self) {
+        self.inner.ticker.stop(&self.collector().threads);
+    }
+
     /// Suspends one thread until [`resume`](Self::resume), across any number of collections.
     ///
     /// # Errors
@@ -395,6 +427,7 @@ impl Inner {
     fn close(&self, within: Duration) -> Result<(), CloseError> {
         let collector = &self.collector;
         collector.threads.close();
+        self.ticker.stop(&collector.threads);
         collector.finalizers.closing.store(true, Ordering::Relaxed);
         collector.finalizers.announce();
         let deadline = now_ns().saturating_add(within.as_nanos() as u64);
@@ -432,6 +465,7 @@ enum ThreadNews {
 
 impl WorldHooks for Inner {
     fn thread_exits(&self, threads: &Threads, record: &'static ThreadStopInfo) {
+        self.ticker.leaves(record, &self.collector.events);
         {
             let _guard = record.lock(&threads.locks().allocation);
             self.release_cache(record);
@@ -459,12 +493,14 @@ impl WorldHooks for Inner {
         self.collector.roots.lock.acquire();
         self.collector.ranges.lock.acquire();
         self.collector.observing.lock.acquire();
+        self.ticker.before_fork();
         // Who is in the sweep gate is not waited for, it may be suspended: the child ends what it had begun.
         self.collector.events.before_fork();
     }
 
     fn fork_parent(&self) {
         self.collector.events.after_fork_in_parent();
+        self.ticker.after_fork_in_parent();
         self.collector.observing.lock.release();
         self.collector.ranges.lock.release();
         self.collector.roots.lock.release();
@@ -478,6 +514,9 @@ impl WorldHooks for Inner {
         self.collector.roots.lock.reset_in_child();
         self.collector.finalizers.lock.reset_in_child();
         self.collector.heap.gate.reset();
+        if !removed(Guard::ForkServices) {
+            self.ticker.after_fork_in_child(self.collector.markers.time());
+        }
         if !removed(Guard::ForkServices) {
             self.collector.markers.forget_helpers();
         }

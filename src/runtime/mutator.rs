@@ -72,6 +72,7 @@ impl Mutator {
         let record = world.collector().threads.attach(name)?;
         let cache = Box::new(world.collector().heap.new_cache(record.cost_stack_word()));
         record.set_user(ptr::from_ref(&*cache).cast_mut().cast());
+        world.inner().ticker.joined(record);
         world.inner().tell_of_thread(record, ThreadNews::Attached);
         Ok(Self {
             record,
@@ -578,6 +579,7 @@ impl Drop for Mutator {
             return;
         }
         let collector = self.world.collector();
+        self.world.inner().ticker.leaves(self.record, &collector.events);
         {
             let _guard = self.allocation_lock();
             collector.heap.release_cache(&self.cache);

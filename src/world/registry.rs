@@ -326,6 +326,15 @@ impl Threads {
         look(self.live_while_locked())
     }
 
+    /// Calls `look` with all threads, unless the list is in use at this moment. Says whether it did. `look` is short.
+    pub(crate) fn look_now(&self, look: impl FnOnce(&[&'static ThreadStopInfo])) -> bool {
+        let list = self.locks.list.try_lock();
+        if list.is_ok() {
+            look(self.live_while_locked());
+        }
+        list.is_ok()
+    }
+
     /// How many threads there are. `None` if the list is in use at this moment.
     pub(crate) fn count_now(&self) -> Option<usize> {
         let _list = self.locks.list.try_lock().ok()?;

@@ -4,6 +4,8 @@
 //! thread-local word, one plain store that says "in flight", the clock, a look at what is wanted, the record's own
 //! words, one plain store that publishes it, one that ends the flight. Everything else is in [`slowly`].
 
+use std::sync::{Mutex, PoisonError};
+
 use super::bell::{Bell, Turnstile};
 use super::ring::{self, Growth, Ring, ThreadRings};
 use super::worlds::RecordedWorld;
@@ -227,6 +229,12 @@ pub(crate) fn as_blocking<R>(wait: impl FnOnce() -> R) -> R {
     let (mut wait, mut result) = (Some(wait), None);
     (surroundings.as_blocking)(&mut || result = wait.take().map(|wait| wait()));
     result.expect("the surroundings call what they are given")
+}
+
+/// Runs `f` with what the lock guards, all of it as a blocking region: a stop need not wait for it, and who is suspended
+/// meanwhile stands when it is over, with no lock (`.debug.frozen-waiter`).
+pub(crate) fn locked<T, R>(mutex: &Mutex<T>, f: impl FnOnce(&mut T) -> R) -> R {
+    as_blocking(|| f(&mut mutex.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
 /// `.event.no-block-in-handler`: only for a lossless consumer, not in the stopped world, and not who drains itself: it would

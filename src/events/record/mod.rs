@@ -41,6 +41,7 @@ mod drain;
 pub(super) mod fire;
 mod flight_recorder;
 mod keep_up;
+mod recording;
 pub(crate) mod ring;
 mod stream;
 mod wanted;
@@ -54,9 +55,10 @@ pub use consumer::{
     Consumer, ConsumerId, ConsumerTotals, Ended, Lost, Policy, RecordError, Recorded, RecorderTotals, RecordingThread,
     WorldNumber,
 };
-pub(crate) use fire::{Surroundings, as_blocking, catch_up, set_surroundings};
+pub(crate) use fire::{Surroundings, as_blocking, catch_up, locked, set_surroundings};
 pub use flight_recorder::FlightRecorder;
 pub(crate) use keep_up::keep_up;
+pub(crate) use recording::Recording;
 pub(super) use worlds::RecordedWorld;
 
 use self::drain::{Drain, Outcome, PATIENCE_NS, Place};

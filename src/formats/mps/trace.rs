@@ -14,16 +14,17 @@ use std::fmt;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use super::blocks::Held;
 use super::switchboard::{Facts, Switchboard};
 use super::writer::{CLASSES, History, Writer};
-use crate::events::record::{Consumer, ConsumerId, ConsumerTotals, FlightRecorder, RecordError, Recorder, as_blocking};
-use crate::events::{Categories, Category, EventId, EventSet, Events, Labels, Selection};
+use crate::events::record::{Consumer, ConsumerTotals, FlightRecorder, RecordError, Recorder, Recording, WorldNumber};
+use crate::events::{Categories, Category, EventId, EventSet, Labels, Selection};
 use crate::formats::Finished;
 use crate::formats::complaint::Complaint;
+use crate::formats::worlds::{Worlds, flush_until};
 use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES, Space};
 use crate::runtime::Inner;
 use crate::sync::{AtomicU64, Ordering};
@@ -58,15 +59,12 @@ pub enum TraceError {
 pub struct Trace(Arc<Parts>);
 
 struct Parts {
-    /// A source of no events: it keeps the consumer when the last world has gone.
-    anchor: Events,
-    consumer: ConsumerId,
+    recording: Recording<Owned>,
     board: Arc<Switchboard>,
     path: PathBuf,
     c_path: CString,
     complaint: Complaint,
     keeps: Keeps,
-    owned: Mutex<Owned>,
 }
 
 /// Where records go.
@@ -78,9 +76,7 @@ enum Keeps {
 
 struct Owned {
     filter: Categories,
-    worlds: Vec<Weak<Inner>>,
-    /// All worlds that ever joined.
-    joined: u64,
+    worlds: Worlds,
 }
 
 impl Options {
@@ -118,18 +114,14 @@ impl Options {
                 Box::new(Writer::new(board, path, self.complaint.clone(), History::Followed)?)
             }
         };
-        let anchor = Events::new();
-        let consumer = anchor.record_to(consumer, Selection::nothing())?;
-        let owned = Owned { filter: self.categories, worlds: Vec::new(), joined: 0 };
+        let owned = Owned { filter: self.categories, worlds: Worlds::default() };
         Ok(Trace(Arc::new(Parts {
-            anchor,
-            consumer,
+            recording: Recording::start(consumer, owned)?,
             board,
             path: self.path,
             c_path,
             complaint: self.complaint,
             keeps: if self.flight_bytes.is_some() { Keeps::Memory } else { Keeps::File },
-            owned: Mutex::new(owned),
         })))
     }
 }
@@ -188,32 +180,25 @@ impl Trace {
     }
 
     fn join(&self, world: &World, moment: Moment) -> Result<(), RecordError> {
-        self.with_owned(|owned| {
-            let inner = world.inner();
-            let events = &inner.collector.events;
-            if events.recorded_selection(self.0.consumer).is_ok() {
-                return Ok(());
-            }
-            events.record_also_to(self.0.consumer, Selection::nothing())?;
-            owned.worlds.retain(|world| world.strong_count() > 0);
-            owned.joined += 1;
-            owned.worlds.push(Arc::downgrade(inner));
-            self.introduce(inner, moment, next_serial(), owned.filter)
+        let inner = world.inner();
+        self.0.recording.join(&inner.collector.events, |owned, number| {
+            owned.worlds.add(inner);
+            self.introduce(inner, number, moment, next_serial(), owned.filter)
         })
     }
 
     /// Lets the writer know a world, and selects. No block changes hands meanwhile. Only in
-    /// [`with_owned`](Self::with_owned).
+    /// [`Recording::with`].
     fn introduce(
         &self,
         inner: &Arc<Inner>,
+        number: WorldNumber,
         moment: Moment,
         serial: u64,
         filter: Categories,
     ) -> Result<(), RecordError> {
         let collector = &inner.collector;
         let (heap, threads) = (&collector.heap, &collector.threads);
-        let number = collector.events.world_number().ok_or(RecordError::Ended)?;
         let _allocation = threads.lock(&threads.locks().allocation);
         let mut held = Vec::new();
         heap.for_each_held(|address, bytes, space| {
@@ -232,7 +217,7 @@ impl Trace {
             ..Facts::default()
         };
         let replaced = self.0.board.introduce(usize::from(number.0), facts, held.into());
-        let selected = collector.events.select_recorded(self.0.consumer, selection(filter));
+        let selected = collector.events.select_recorded(self.0.recording.consumer(), selection(filter));
         // That took the recorder's lock, whatever came of it: the writer reads these no more.
         drop(replaced);
         selected
@@ -242,7 +227,7 @@ impl Trace {
 
     /// The filter.
     pub fn telemetry_get(&self) -> Categories {
-        self.with_owned(|owned| owned.filter)
+        self.0.recording.with(|owned| owned.filter)
     }
 
     /// Adds categories; returns the old filter. What readers must know of these (which arenas, pools, segments there are, and
@@ -262,7 +247,7 @@ impl Trace {
     }
 
     fn change(&self, edit: impl FnOnce(&mut Categories) -> Categories) -> Categories {
-        let (old, worlds) = self.with_owned(|owned| {
+        let (old, worlds) = self.0.recording.with(|owned| {
             let mut filter = owned.filter;
             let old = edit(&mut filter);
             if filter == old {
@@ -272,13 +257,15 @@ impl Trace {
             let clock = Recorder::of_process().clock();
             // While some threads have seen the change and others have not, what either says is written.
             self.begin_segment(clock.now(), old.0 | filter.0);
-            let worlds: Vec<Arc<Inner>> = owned.worlds.iter().filter_map(Weak::upgrade).collect();
+            let worlds = owned.worlds.living();
             for inner in &worlds {
                 // A trace that has ended has no filter to obey.
-                let _ = if needs_blocks(filter) && !needs_blocks(old) {
-                    self.introduce(inner, Moment::Late, 0, filter)
-                } else {
-                    inner.collector.events.select_recorded(self.0.consumer, selection(filter))
+                let events = &inner.collector.events;
+                let _ = match events.world_number() {
+                    Some(number) if needs_blocks(filter) && !needs_blocks(old) => {
+                        self.introduce(inner, number, Moment::Late, 0, filter)
+                    }
+                    _ => events.select_recorded(self.0.recording.consumer(), selection(filter)),
                 };
             }
             self.begin_segment(clock.now() + 1, filter.0);
@@ -317,9 +304,9 @@ impl Trace {
     /// # Errors
     /// There is no flight recorder, or the file failed.
     pub fn write_flight(&self) -> io::Result<u64> {
-        let Parts { board, c_path, complaint, consumer, .. } = &*self.0;
+        let Parts { board, c_path, complaint, recording, .. } = &*self.0;
         let mut writer = Writer::new(Arc::clone(board), c_path.clone(), complaint.clone(), History::Ignored)?;
-        Recorder::of_process().replay(*consumer, &mut writer)
+        Recorder::of_process().replay(recording.consumer(), &mut writer)
     }
 
     /// The numbers so far.
@@ -327,24 +314,18 @@ impl Trace {
     /// # Errors
     /// It has ended.
     pub fn totals(&self) -> Result<ConsumerTotals, RecordError> {
-        Recorder::of_process().totals_of(self.0.consumer)
+        self.0.recording.totals()
     }
 
     /// Waits until the ends of all its worlds are in the stream, those whose last handle has gone.
     pub fn wait_for_worlds(&self, within: Duration) {
-        let deadline = Instant::now() + within;
-        while !self.has_seen_all_ends() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(1));
-            // An error is told where the trace ends.
-            let _ = self.flush();
-        }
+        flush_until(within, || self.has_seen_all_ends());
     }
 
     fn has_seen_all_ends(&self) -> bool {
-        self.with_owned(|owned| {
-            let is_followed = self.0.keeps == Keeps::File && owned.filter != Categories::NONE;
-            let have_gone = owned.worlds.iter().all(|world| world.strong_count() == 0);
-            have_gone && (!is_followed || self.0.board.ended.load(Ordering::Relaxed) >= owned.joined)
+        self.0.recording.with(|Owned { filter, worlds }| {
+            let is_followed = self.0.keeps == Keeps::File && *filter != Categories::NONE;
+            worlds.have_gone() && (!is_followed || self.0.board.ended.load(Ordering::Relaxed) >= worlds.joined())
         })
     }
 
@@ -353,19 +334,13 @@ impl Trace {
     /// # Errors
     /// It has ended already.
     pub fn finish(&self) -> Result<Finished, RecordError> {
-        let ended = self.0.anchor.end_recording(self.0.consumer)?;
+        let ended = self.0.recording.end()?;
         Ok(Finished {
             totals: ended.totals,
             records: self.0.board.records.load(Ordering::Relaxed),
             bytes: self.0.board.bytes.load(Ordering::Relaxed),
             error: ended.error,
         })
-    }
-
-    /// Runs `f` with what the threads that have the trace share, all of it as a blocking region: a stop need not wait for it,
-    /// and who is suspended meanwhile stands when it is over, with no lock (`.debug.frozen-waiter`).
-    fn with_owned<R>(&self, f: impl FnOnce(&mut Owned) -> R) -> R {
-        as_blocking(|| f(&mut self.0.owned.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 

@@ -20,13 +20,16 @@
 //! **Stacks.** The collector takes none, and every event has stack 0, which is none. (The block is for whoever will.)
 
 use std::io;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::Container;
 use super::bytes::Bytes;
 use super::output::Outlet;
 use super::schema::{Definition, Kind, Type};
 use super::threads::{Meeting, Threads};
+use crate::events::clock::Clock;
 use crate::events::record::RecordingThread;
+use crate::os::thread::{getpid, gettid};
 
 /// The size of a block, at most.
 pub(super) const BLOCK_BYTES: usize = 100 << 10;
@@ -57,6 +60,21 @@ pub(super) struct Head {
     pub(super) hz: u64,
     pub(super) pid: u32,
     pub(super) processors: u32,
+}
+
+impl Head {
+    /// Of a trace of this process that begins now.
+    pub(super) fn now() -> Head {
+        let clock = Clock::of_process();
+        let utc = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Head {
+            utc_ns: utc.as_nanos() as u64,
+            ticks: clock.now(),
+            hz: clock.hz(),
+            pid: getpid() as u32,
+            processors: std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
+        }
+    }
 }
 
 /// The kinds of blocks: the number in version 6, and the name in version 4.
@@ -583,7 +601,12 @@ impl Encoder {
 }
 
 /// The index of no thread that records: who started the trace.
-pub(super) const NOBODY: u32 = u32::MAX - 1;
+const NOBODY: u32 = u32::MAX - 1;
+
+/// The calling thread, which starts a trace. It fires nothing, so it has no number of the recorder's.
+pub(super) fn opener() -> RecordingThread {
+    RecordingThread { tid: gettid().0 as u32, index: NOBODY }
+}
 
 /// What version 6 calls a thread: 1 is who started the trace, then come those of the recorder.
 fn index_of(index: u32) -> u64 {

@@ -6,17 +6,14 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::board::Board;
-use super::encoder::{Head, NOBODY};
+use super::encoder::{Head, opener};
 use super::output::Outlet;
 use super::writer::{Plan, Writer};
 use super::{Container, Destination, Providers};
 use crate::events::EventSet;
-use crate::events::clock::Clock;
 use crate::events::record::{Consumer, Lost, Policy, Recorded, RecordingThread, WorldNumber};
-use crate::os::thread::{getpid, gettid};
 
 /// The heap limits of the worlds of a trace, which its settings tell of.
 #[derive(Clone, Debug)]
@@ -55,16 +52,8 @@ impl Live {
         limits: Limits,
         destination: Box<dyn Destination>,
     ) -> io::Result<Live> {
-        let clock = Clock::of_process();
-        let utc = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let head = Head {
-            ticks: clock.now(),
-            utc_ns: utc.as_nanos() as u64,
-            hz: clock.hz(),
-            pid: getpid() as u32,
-            processors: std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
-        };
-        let sender = RecordingThread { tid: gettid().0 as u32, index: NOBODY };
+        let sender = opener();
+        let head = Head::now();
         let plan = Plan { container: Container::V4, providers, policy: Policy::Dropping, head, opener: sender };
         let mut writer = Writer::without_head(&plan, limits.0, Outlet::to(destination))?;
         writer.keep_only(wants);

@@ -8,24 +8,20 @@ use std::fmt;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::board::Board;
-use super::encoder::{Head, NOBODY};
+use super::encoder::{Head, opener};
 use super::output::Outlet;
 use super::providers::Providers;
 use super::writer::{Plan, Writer};
 use super::{Container, Destination};
-use crate::events::clock::Clock;
-use crate::events::record::{
-    Consumer, ConsumerId, ConsumerTotals, FlightRecorder, Policy, RecordError, Recorder, RecordingThread, as_blocking,
-};
-use crate::events::{Events, Selection};
+use crate::events::Selection;
+use crate::events::record::{Consumer, ConsumerTotals, FlightRecorder, Policy, RecordError, Recorder, Recording};
 use crate::formats::Finished;
 use crate::formats::complaint::Complaint;
-use crate::os::thread::{getpid, gettid};
-use crate::runtime::Inner;
+use crate::formats::worlds::{Worlds, flush_until};
 use crate::sync::Ordering;
 use crate::{World, WorldBuilder};
 
@@ -122,16 +118,7 @@ impl Options {
     /// The path is none, or recording is not possible here.
     pub fn start(self) -> Result<Trace, TraceError> {
         let Options { to, providers, container, policy, flight_bytes, complaint } = self;
-        let clock = Clock::of_process();
-        let utc = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let head = Head {
-            ticks: clock.now(),
-            utc_ns: utc.as_nanos() as u64,
-            hz: clock.hz(),
-            pid: getpid() as u32,
-            processors: std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
-        };
-        let anchor = Events::new();
+        let head = Head::now();
         let path = match &to {
             To::File(path) => Some(path.clone()),
             To::Other(_) => None,
@@ -148,9 +135,8 @@ impl Options {
             }
             (To::Other(destination), None) => Box::new(template.writer(Outlet::to(destination))?),
         };
-        let consumer = anchor.record_to(consumer, Selection::nothing())?;
-        let owned = Mutex::new(Owned { worlds: Vec::new(), joined: 0 });
-        Ok(Trace(Arc::new(Parts { anchor, consumer, template, path, keeps: flight_bytes.is_some(), owned })))
+        let recording = Recording::start(consumer, Worlds::default())?;
+        Ok(Trace(Arc::new(Parts { recording, template, path, keeps: flight_bytes.is_some() })))
     }
 }
 
@@ -171,14 +157,12 @@ struct Template {
 
 impl Template {
     fn writer(&self, outlet: Outlet) -> io::Result<Writer> {
-        // Who opens it fires nothing: it has no number of the recorder's.
-        let opener = RecordingThread { tid: gettid().0 as u32, index: NOBODY };
         let plan = Plan {
             container: self.container,
             providers: &self.providers,
             policy: self.policy,
             head: self.head,
-            opener,
+            opener: opener(),
         };
         Writer::new(&plan, Arc::clone(&self.board), outlet)
     }
@@ -189,20 +173,11 @@ impl Template {
 pub struct Trace(Arc<Parts>);
 
 struct Parts {
-    /// A source of no events: it keeps the consumer when the last world has gone.
-    anchor: Events,
-    consumer: ConsumerId,
+    recording: Recording<Worlds>,
     template: Template,
     path: Option<PathBuf>,
     /// Records go to memory, and to the file on demand.
     keeps: bool,
-    owned: Mutex<Owned>,
-}
-
-struct Owned {
-    worlds: Vec<Weak<Inner>>,
-    /// All worlds that ever joined.
-    joined: u64,
 }
 
 impl Trace {
@@ -217,20 +192,13 @@ impl Trace {
     /// # Errors
     /// The trace has ended, or too many worlds are recorded.
     pub fn record(&self, world: &World) -> Result<(), RecordError> {
-        self.with_owned(|owned| {
-            let inner = world.inner();
-            let events = &inner.collector.events;
-            if events.recorded_selection(self.0.consumer).is_ok() {
-                return Ok(());
-            }
-            events.record_also_to(self.0.consumer, Selection::nothing())?;
-            owned.worlds.retain(|world| world.strong_count() > 0);
-            owned.joined += 1;
-            owned.worlds.push(Arc::downgrade(inner));
-            let number = events.world_number().ok_or(RecordError::Ended)?;
-            let template = &self.0.template;
+        let inner = world.inner();
+        let Parts { recording, template, .. } = &*self.0;
+        let events = &inner.collector.events;
+        recording.join(events, |worlds, number| {
+            worlds.add(inner);
             template.board.note_limit(usize::from(number.0), inner.collector.heap.limit_bytes());
-            events.select_recorded(self.0.consumer, Selection::of(template.providers.selection()))
+            events.select_recorded(recording.consumer(), Selection::of(template.providers.selection()))
         })
     }
 
@@ -251,7 +219,7 @@ impl Trace {
         let path = c_path(path).map_err(io::Error::other)?;
         let mut writer = template.writer(Outlet::to_file(path, template.complaint.clone()))?;
         let recorder = Recorder::of_process();
-        let events = recorder.replay(self.0.consumer, &mut writer)?;
+        let events = recorder.replay(self.0.recording.consumer(), &mut writer)?;
         writer.close(&recorder.clock().relation())?;
         Ok(events)
     }
@@ -261,24 +229,18 @@ impl Trace {
     /// # Errors
     /// It has ended.
     pub fn totals(&self) -> Result<ConsumerTotals, RecordError> {
-        Recorder::of_process().totals_of(self.0.consumer)
+        self.0.recording.totals()
     }
 
     /// Waits until the ends of all its worlds are in the trace, those whose last handle has gone.
     pub fn wait_for_worlds(&self, within: Duration) {
-        let deadline = Instant::now() + within;
-        while !self.has_seen_all_ends() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(1));
-            // An error is told where the trace ends.
-            let _ = self.flush();
-        }
+        flush_until(within, || self.has_seen_all_ends());
     }
 
     fn has_seen_all_ends(&self) -> bool {
-        self.with_owned(|owned| {
-            let have_gone = owned.worlds.iter().all(|world| world.strong_count() == 0);
-            have_gone && (self.0.keeps || self.0.template.board.ended.load(Ordering::Relaxed) >= owned.joined)
-        })
+        let ended = &self.0.template.board.ended;
+        let all_have_ended = |joined| self.0.keeps || ended.load(Ordering::Relaxed) >= joined;
+        self.0.recording.with(|worlds| worlds.have_gone() && all_have_ended(worlds.joined()))
     }
 
     /// Ends the trace: everything is in it, or counted.
@@ -286,7 +248,7 @@ impl Trace {
     /// # Errors
     /// It has ended already.
     pub fn finish(&self) -> Result<Finished, RecordError> {
-        let ended = self.0.anchor.end_recording(self.0.consumer)?;
+        let ended = self.0.recording.end()?;
         let board = &self.0.template.board;
         Ok(Finished {
             totals: ended.totals,
@@ -294,12 +256,6 @@ impl Trace {
             bytes: board.bytes.load(Ordering::Relaxed),
             error: ended.error,
         })
-    }
-
-    /// Runs `f` with what the threads that have the trace share, all of it as a blocking region: a stop need not wait for it,
-    /// and who is suspended meanwhile stands when it is over, with no lock (`.debug.frozen-waiter`).
-    fn with_owned<R>(&self, f: impl FnOnce(&mut Owned) -> R) -> R {
-        as_blocking(|| f(&mut self.0.owned.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
