@@ -33,7 +33,7 @@
 //!   that word alone. Between two and six times the mark phase with one marker (`benches/census.rs`), the more the more its
 //!   references go back and forth.
 //! - **It takes no malloc**: the side table (4 bytes for each 16 of the heap, untouched where the heap is), the sets and the list
-//!   of what is to do are mapped memory. If the list can't grow, what is not in it is found by going over the heap, since each
+//!   of what is to do are mapped memory. If the list can't grow (it takes no more than a marker's stack may), what is not in it is found by going over the heap, since each
 //!   object that is to do has a bit that says so; if the sets can't grow, an object is under MANY.
 
 use std::collections::HashMap;
@@ -41,10 +41,10 @@ use std::io;
 
 use super::census::heading::Heading;
 use super::census::table::{Key, List, Table};
+use crate::collector::Collector;
 use crate::collector::living::{Living, Root};
 use crate::collector::roots::RootKind;
 use crate::events::Labels;
-use crate::heap::Heap;
 use crate::heap::layout::{CHUNK_BYTES, HEADER_BYTES};
 use crate::heap::trace::{Shape, TypeInfo};
 use crate::os::memory::Reservation;
@@ -309,7 +309,8 @@ enum Kind {
 impl Retainers {
     /// # Errors
     /// The system gives no memory.
-    pub(crate) fn new(heap: &Heap, most: usize) -> io::Result<Retainers> {
+    pub(crate) fn new(collector: &Collector, most: usize) -> io::Result<Retainers> {
+        let heap = &collector.heap;
         let bytes = (heap.blocks.reserved_bytes() >> GRANULE_SHIFT) * size_of::<u32>();
         let words = Reservation::new(bytes, CHUNK_BYTES)?;
         words.commit(0, words.len())?;
@@ -321,7 +322,7 @@ impl Retainers {
             sets: Sets::new(most)?,
             retainers: List::new()?,
             by_identity: Table::new()?,
-            work: List::new()?,
+            work: List::of_at_most(collector.markers.stack_bytes() / size_of::<usize>())?,
             overflowed: false,
             last_cell: (0, NOBODY),
         })

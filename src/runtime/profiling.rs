@@ -66,7 +66,7 @@ impl World {
     /// # Errors
     /// No profile runs, or the world could not be stopped.
     pub fn sample(&self) -> Result<Option<Census>, ProfileError> {
-        let Inner { collector, profiler } = &**self.inner();
+        let Inner { collector, profiler, .. } = &**self.inner();
         if !profiler.ask(&collector.threads.lock(&collector.observing.lock)) {
             return Err(ProfileError::NoProfile);
         }
@@ -76,7 +76,7 @@ impl World {
 
     /// The heap profile that runs: for who comes late and wants to know what the censuses that it hears of count.
     pub fn heap_profile(&self) -> Option<HeapProfile> {
-        let Inner { collector, profiler } = &**self.inner();
+        let Inner { collector, profiler, .. } = &**self.inner();
         profiler.profile(&collector.threads.lock(&collector.observing.lock))
     }
 
@@ -93,7 +93,7 @@ impl World {
 
 impl Inner {
     pub(super) fn end_profile(self: &Arc<Self>) -> Result<Option<Finished>, ProfileError> {
-        let Inner { collector, profiler } = &**self;
+        let Inner { collector, profiler, .. } = &**self;
         let lock = || collector.threads.lock(&collector.observing.lock);
         let needs_a_look = profiler.ask_for_the_end(&lock());
         let looked = if needs_a_look { self.collect_observed(Reason::Explicit, None).map(|_| ()) } else { Ok(()) };

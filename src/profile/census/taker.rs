@@ -76,11 +76,8 @@ impl Taker {
             return Err(ProfileError::OnlyAtTheEnd);
         }
         let needs_retainers = request.breakdown == Breakdown::Retainer || !filters.retainers.is_empty();
-        let retainers = if needs_retainers {
-            Some(Box::new(Retainers::new(&collector.heap, request.most_retainers)?))
-        } else {
-            None
-        };
+        let retainers =
+            if needs_retainers { Some(Box::new(Retainers::new(collector, request.most_retainers)?)) } else { None };
         Ok(Taker {
             breakdown: request.breakdown,
             sieve: Sieve::new(filters)?,
