@@ -27,6 +27,15 @@ pub(crate) struct Taker {
     found: Found,
 }
 
+/// How many headings are counted without the table. A power of two.
+const PLACES: usize = 16;
+
+/// Where among them this one is.
+#[inline(always)]
+fn place_of(heading: Heading) -> usize {
+    (heading.number().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - PLACES.ilog2())) as usize
+}
+
 /// What a census found besides the bands.
 #[derive(Clone, Copy, Default)]
 struct Found {
@@ -125,21 +134,20 @@ impl Taker {
         self.found.took_ns = now_ns() - begun;
     }
 
-    /// Objects of a heading lie together: a run of them is counted here and goes to the table as one.
+    /// Objects of one heading lie together, or those of a few by turns: they are counted in a few places here, and go to the
+    /// table when another heading wants the place.
     #[inline(always)]
     fn count(&mut self, living: &Living<'_>, mut heading_of: impl FnMut(&Object, Option<&Retainers>) -> Heading) {
         let Self { sieve, counts, retainers, found, .. } = self;
         let retainers = retainers.as_deref();
-        let (mut run, mut heading) = (Count::default(), Heading::ALL);
-        let mut close = |heading: Heading, run: Count, no_room: &mut Count| {
-            let count = if run.objects == 0 { None } else { Some(counts.entry(Key(heading.number(), 0))) };
-            match count {
-                Some(Some(count)) => {
-                    count[0] += run.bytes;
-                    count[1] += run.objects;
-                }
-                Some(None) => no_room.add(run),
-                None => {}
+        let mut places = [(Heading::ALL, Count::default()); PLACES];
+        let mut close = |(heading, count): (Heading, Count), no_room: &mut Count| {
+            if count.objects == 0 {
+                return;
+            }
+            match counts.entry(Key(heading.number(), 0)) {
+                Some(sum) => *sum = [sum[0] + count.bytes, sum[1] + count.objects],
+                None => no_room.add(count),
             }
         };
         living.for_each_object(|object| {
@@ -149,14 +157,15 @@ impl Taker {
                 found.filtered.add(this);
                 return;
             }
-            let its = heading_of(&object, retainers);
-            if its != heading {
-                close(heading, run, &mut found.no_room);
-                (heading, run) = (its, Count::default());
+            let heading = heading_of(&object, retainers);
+            let place = &mut places[place_of(heading)];
+            if place.0 != heading {
+                close(*place, &mut found.no_room);
+                *place = (heading, Count::default());
             }
-            run.add(this);
+            place.1.add(this);
         });
-        close(heading, run, &mut found.no_room);
+        places.into_iter().for_each(|place| close(place, &mut found.no_room));
     }
 
     /// What it counted. When the world runs again.
