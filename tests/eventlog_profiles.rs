@@ -206,7 +206,7 @@ fn a_log_has_the_censuses_to_the_byte(
         assert_eq!((bands.len(), of_hp), (without_zeros.len(), of_log));
     }
     if by == "hc" {
-        let expected = if workload == "graph" { "rewire" } else { "child" };
+        let expected = if workload == "graph" { "vertices" } else { "child" };
         assert!(samples.iter().any(|sample| sample.bands.contains_key(expected)), "{samples:?}");
         assert!(of_hp.iter().any(|(_, bands)| bands.keys().any(|label| label.ends_with(&format!("){expected}")))));
     }
