@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use stopworld::profile::census::{Breakdown, CensusRequest};
+use stopworld::profile::census::{Breakdown, Every, HeapProfile};
 use stopworld::{Array, Charging, Gc, GcCell, Mutator, Root, World, cost_centre, traced};
 
 /// A census may take so many times as long as marking.
@@ -126,8 +126,9 @@ impl Subject {
 
     /// Medians, in milliseconds: mark, census, and the ratio of the two in one collection.
     fn measure(&self, breakdown: Breakdown, rounds: usize) -> [f64; 3] {
+        self.world.profile(HeapProfile::by(breakdown).every(Every::Demand)).expect("a profile");
         let round = |_| {
-            let census = self.world.census(&CensusRequest::by(breakdown)).expect("a census");
+            let census = self.world.sample().expect("a census").expect("known at once");
             let mark = self.mark_ns.load(Ordering::Relaxed) as f64;
             let census = census.took_ns as f64;
             [mark / 1e6, census / 1e6, census / mark]
@@ -145,7 +146,7 @@ impl Subject {
 fn main() -> ExitCode {
     let rounds = if std::env::args().any(|argument| argument == "--quick") { 5 } else { 25 };
     println!("a census beside the mark phase of its collection, one marker, medians of {rounds}");
-    println!("  heap          by      mark ms     census ms     ratio     limit");
+    println!("  heap            by      mark ms     census ms     ratio     limit");
     let subjects = [
         ("tree", Subject::new(|m| vec![keep(m, tree(m, 19))])),
         ("graph", Subject::new(|m| vec![keep(m, graph(m))])),
@@ -158,7 +159,7 @@ fn main() -> ExitCode {
             let [mark, census, ratio] = subject.measure(breakdown, rounds);
             let limit = if breakdown == Breakdown::Retainer { LIMIT_RETAINERS } else { LIMIT };
             let option = breakdown.option();
-            println!("  {name:14}{option}     {mark:8.2}     {census:9.2}     {ratio:5.2}     {limit:5.2}");
+            println!("  {name:14}  {option}     {mark:8.2}     {census:9.2}     {ratio:5.2}     {limit:5.2}");
             holds &= ratio <= limit;
         }
     }

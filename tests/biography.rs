@@ -202,7 +202,7 @@ proptest! {
         let world = World::builder().heap_limit(64 << 20).build().unwrap();
         world.profile(on_demand(Breakdown::Biography)).unwrap();
         let mut roots: Vec<Option<Root<One>>> = fates.iter().map(|_| None).collect();
-        for era in 0..ERAS {
+        for (era, collects) in between.into_iter().enumerate() {
             for (fate, root) in fates.iter().zip(&mut roots) {
                 if fate.dies == era {
                     *root = None;
@@ -219,7 +219,7 @@ proptest! {
                 };
                 plan.iter().zip(roots).map(live).collect()
             });
-            if between[era] {
+            if collects {
                 world.collect().unwrap();
             }
             world.sample().unwrap();

@@ -375,10 +375,14 @@ fn build(world: &World, plans: &[Plan]) -> Vec<Root<Leaf<u64>>> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
-    /// The oracle walks from each retainer by itself.
+    /// The oracle walks from each retainer by itself. Also when there is room for next to nothing of what is to do.
     #[test]
-    fn the_retainers_of_random_graphs_are_those_that_a_plain_search_finds(plans in plans(), most in 1_usize..6) {
-        let world = World::builder().heap_limit(64 << 20).build().unwrap();
+    fn the_retainers_of_random_graphs_are_those_that_a_plain_search_finds(
+        plans in plans(),
+        most in 1_usize..6,
+        stack in prop_oneof![Just(16), Just(64), Just(1 << 20)],
+    ) {
+        let world = World::builder().heap_limit(64 << 20).mark_stack_limit(stack).build().unwrap();
         let roots = build(&world, &plans);
         let naive = naive_retainers(&graph(&plans));
         let mut expected: BTreeMap<String, u64> = BTreeMap::new();

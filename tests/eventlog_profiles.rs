@@ -206,7 +206,7 @@ fn a_log_has_the_censuses_to_the_byte(
         assert_eq!((bands.len(), of_hp), (without_zeros.len(), of_log));
     }
     if by == "hc" {
-        let expected = if workload == "graph" { "rewire" } else { "child" };
+        let expected = if workload == "graph" { "vertices" } else { "child" };
         assert!(samples.iter().any(|sample| sample.bands.contains_key(expected)), "{samples:?}");
         assert!(of_hp.iter().any(|(_, bands)| bands.keys().any(|label| label.ends_with(&format!("){expected}")))));
     }
@@ -232,9 +232,9 @@ fn centres_are_defined_in_the_order_of_ghc() {
     assert_eq!(numbers[7..], (1..=last).rev().collect::<Vec<_>>());
 }
 
-/// A biography is known at the end, with the true times of its samples.
-#[test]
-fn samples_of_a_biography_have_their_own_times() {
+/// A biography is known at the end, and so is what its stages let pass: with the true times of the samples.
+#[rstest]
+fn samples_of_a_biography_have_their_own_times(#[values(Breakdown::Biography, Breakdown::Kind)] by: Breakdown) {
     let files = Files::new();
     let trace = files.start();
     let world = small().logged_in(&trace).build().unwrap();
@@ -243,7 +243,7 @@ fn samples_of_a_biography_have_their_own_times() {
     let early = stopworld::events::clock::Clock::of_process().relation().ns - 10_000;
     events.fire_census_filter(2, label("Tree,Node"));
     events.fire_census_filter(6, label("drag"));
-    events.fire_census_profile_begin(1_000_000, Breakdown::Biography as u32);
+    events.fire_census_profile_begin(1_000_000, by as u32);
     for era in 1..=2 {
         events.fire_census_begin(era, early + era * 1_000);
         for (name, bytes) in [("VOID", 8), ("LAG", 0), ("USE", 16), ("INHERENT_USE", 0), ("DRAG", era)] {
@@ -256,7 +256,7 @@ fn samples_of_a_biography_have_their_own_times() {
     let log = files.log();
     check(&log);
     let begin = log.all(id::HEAP_PROF_BEGIN).next().unwrap();
-    assert_eq!((begin.u64(1), begin.u32(9)), (1_000_000, 6));
+    assert_eq!((begin.u64(1), begin.u32(9)), (1_000_000, by as u32));
     assert_eq!(begin.texts(13), ["", "", "Tree,Node", "", "", "", "drag"]);
     let samples = samples(&log);
     let times: Vec<u64> = samples.iter().map(|sample| sample.taken.unwrap()).collect();

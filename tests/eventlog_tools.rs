@@ -130,14 +130,21 @@ fn the_library_of_ghc_reads_every_log_and_counts_as_we_do() {
 fn the_library_of_ghc_reads_every_profile_and_counts_as_we_do() {
     let directory = directory();
     let Some(reader) = reader(directory.path()) else { return };
-    for by in ["hc", "hm", "hd", "hy", "hr", "hT"] {
+    for by in ["hc", "hm", "hd", "hy", "hr", "hT", "hb"] {
+        if by == "hb" && !cfg!(feature = "biography") {
+            println!("skipped: needs a build with the feature biography");
+            continue;
+        }
         let name = format!("{by}.eventlog");
         let arguments = format!("run graph --threads 2 --profile {by} --time-profile --trace {name}");
         let output = run(directory.path(), &arguments);
         assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""), "{arguments}");
         let log = is_what_we_wrote(&reader, &directory.path().join(name));
         let collections = check(&log).len();
-        assert_eq!((log.count(id::HEAP_PROF_BEGIN), log.count(id::HEAP_PROF_SAMPLE_END)), (1, collections));
+        // Of a biography the last collection, in which everything ends, is no sample.
+        let samples = log.count(id::HEAP_PROF_SAMPLE_BEGIN) + log.count(id::HEAP_BIO_PROF_SAMPLE_BEGIN);
+        assert_eq!((log.count(id::HEAP_PROF_BEGIN), log.count(id::HEAP_PROF_SAMPLE_END)), (1, samples));
+        assert_eq!(samples, collections - usize::from(by == "hb"));
         let by_stack = log.count(id::HEAP_PROF_SAMPLE_COST_CENTRE);
         assert!(collections > 0 && (by_stack > 0) == (by == "hc"), "{by}: {by_stack}");
     }
@@ -227,6 +234,7 @@ impl Drop for Shown {
 #[rstest]
 #[case::threads("churn --threads 3 --collections 20")]
 #[case::markers("gcbench --depth 15 --threads 2 --markers 2")]
+#[case::profiles("graph --threads 2 --profile hc --time-profile")]
 fn threadscope_opens_our_logs(#[case] arguments: &str) {
     let directory = directory();
     let output = run(directory.path(), &format!("run {arguments} --trace t.eventlog"));

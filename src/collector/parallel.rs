@@ -226,6 +226,8 @@ pub(crate) struct Markers {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     stack: UnsafeCell<MarkStack>,
+    /// What each marker's stack may take.
+    stack_bytes: usize,
     /// Service threads that exist; 0 in a forked child.
     helpers: AtomicU32,
 }
@@ -257,7 +259,7 @@ impl Markers {
         let mut stacks =
             (0..=helpers).map(|_| MarkStack::new(stack_bytes)).collect::<io::Result<Vec<_>>>()?.into_iter();
         let stack = stacks.next().map(UnsafeCell::new).ok_or(io::ErrorKind::OutOfMemory)?;
-        let mut markers = Self { shared, threads: Vec::new(), stack, helpers: AtomicU32::new(0) };
+        let mut markers = Self { shared, threads: Vec::new(), stack, stack_bytes, helpers: AtomicU32::new(0) };
         for (index, stack) in stacks.enumerate() {
             let shared = Arc::clone(&markers.shared);
             let name = format!("marker-{}", index + 1);
@@ -270,6 +272,11 @@ impl Markers {
             markers.helpers.store(index as u32 + 1, Ordering::Relaxed);
         }
         Ok(markers)
+    }
+
+    /// What each marker's stack may take, in bytes.
+    pub(crate) fn stack_bytes(&self) -> usize {
+        self.stack_bytes
     }
 
     /// Begins a mark phase.

@@ -43,7 +43,6 @@ pub use scope::{CentrePlace, Scope, centre, current_stack};
 pub use stacks::StackId;
 pub use ticker::{TickClock, TickError, TimeProfile};
 
-#[allow(unused_imports, reason = "for censuses")]
 pub(crate) use charge::{charge_of, charged_to};
 pub(crate) use scope::change;
 

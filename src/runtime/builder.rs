@@ -91,12 +91,12 @@ pub enum BuildError {
     /// A host could not be served.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// Its time could not be profiled.
-    #[error(transparent)]
-    Tick(#[from] TickError),
     /// The heap can't be profiled as asked.
     #[error(transparent)]
     Profile(#[from] ProfileError),
+    /// Its time could not be profiled.
+    #[error(transparent)]
+    Tick(#[from] TickError),
     /// The system gave no memory or no thread.
     #[error("the system refused memory or a thread for the world: {0}")]
     System(#[from] std::io::Error),
@@ -323,11 +323,11 @@ impl WorldBuilder {
             prepare(&world)?;
         }
         world.inner.tell_of_creation(self.heap_limit);
-        if let Some(profile) = self.time_profile {
-            world.start_ticking(profile)?;
-        }
         if let Some(profile) = self.profile {
             world.profile(profile)?;
+        }
+        if let Some(profile) = self.time_profile {
+            world.start_ticking(profile)?;
         }
         Ok(world)
     }

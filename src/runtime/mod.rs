@@ -45,9 +45,9 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(5);
 /// What all handles of a world share.
 pub(crate) struct Inner {
     pub(crate) collector: Collector,
+    pub(crate) profiler: Arc<Profiler>,
     /// Its thread has it too.
     pub(crate) ticker: Arc<Ticker>,
-    pub(crate) profiler: Arc<Profiler>,
 }
 
 /// Closes the world when the last handle that a program holds goes.
@@ -492,8 +492,8 @@ impl WorldHooks for Inner {
         self.collector.finalizers.lock.acquire();
         self.collector.roots.lock.acquire();
         self.collector.ranges.lock.acquire();
-        self.ticker.before_fork();
         self.collector.observing.lock.acquire();
+        self.ticker.before_fork();
         // Who is in the sweep gate is not waited for, it may be suspended: the child ends what it had begun.
         self.collector.events.before_fork();
     }

@@ -66,27 +66,23 @@ const fn trees(deepest: u32, depth: u32) -> u64 {
 
 fn pass(m: &Mutator, shift: &Shift) -> Result<u64, WorkloadError> {
     let deepest = shift.plan().depth;
-    let mut verified = stretched(m, deepest + 1)?;
-    let long_lived = long_lived(m, deepest)?;
+    let mut verified = {
+        let _cost = cost_centre!("stretch tree");
+        checked(build(m, deepest + 1)?, deepest + 1)?
+    };
+    let long_lived = {
+        let _cost = cost_centre!("long-lived tree");
+        build(m, deepest)?
+    };
     m.name_object(long_lived, "long-lived tree");
     verified += on_threads(m, shift, "trees", short_lived)?;
     verified += checked(long_lived, deepest)?;
     Ok(verified)
 }
 
-fn stretched(m: &Mutator, depth: u32) -> Result<u64, WorkloadError> {
-    let _cost = cost_centre!("stretch");
-    checked(build(m, depth)?, depth)
-}
-
-fn long_lived(m: &Mutator, depth: u32) -> Result<Gc<Tree>, OutOfMemory> {
-    let _cost = cost_centre!("long_lived");
-    build(m, depth)
-}
-
 /// One thread's share of the short-lived trees.
 fn short_lived(m: &Mutator, shift: &Shift, index: usize) -> Result<u64, WorkloadError> {
-    let _cost = cost_centre!("short_lived");
+    let _cost = cost_centre!("short-lived trees");
     let (deepest, threads) = (shift.plan().depth, shift.plan().threads.get());
     let mut verified = 0;
     for depth in (SHALLOWEST..=deepest).step_by(SHALLOWEST as usize) {

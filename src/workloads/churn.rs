@@ -102,7 +102,6 @@ fn bury_oldest(m: &Mutator, alive: &mut VecDeque<(u64, JoinHandle<Legacy>)>) -> 
 
 /// Follows the list from the last link to the first; each has the key that it was given.
 fn check(list: Gc<Link>, birth: u64) -> Result<u64, WorkloadError> {
-    let _cost = cost_centre!("check");
     let mut at = Some(list);
     let mut left = LENGTH;
     while let Some(link) = at {

@@ -75,14 +75,8 @@ const fn tree_size(depth: u32) -> u64 {
     (2 << depth) - 1
 }
 
-/// How a tree is built.
+/// A way to build a tree.
 type Build = fn(&Mutator, u32) -> Result<Gc<Node>, OutOfMemory>;
-
-#[derive(Clone, Copy)]
-enum Direction {
-    Down,
-    Up,
-}
 
 /// How many trees of `depth` allocate twice what the stretch tree does.
 const fn iterations(stretch: u32, depth: u32) -> u64 {
@@ -96,8 +90,14 @@ fn pass(m: &Mutator, shift: &Shift) -> Result<u64, WorkloadError> {
 fn body(m: &Mutator, shift: &Shift, _index: usize) -> Result<u64, WorkloadError> {
     let stretch = shift.plan().depth;
     let long_depth = stretch.saturating_sub(BELOW_STRETCH);
-    stretched(m, stretch)?;
-    let (long_lived, array) = long_lived(m, long_depth)?;
+    {
+        let _cost = cost_centre!("stretch tree");
+        bottom_up(m, stretch)?;
+    }
+    let (long_lived, array) = {
+        let _cost = cost_centre!("long-lived data");
+        (top_down(m, long_depth)?, reciprocals(m)?)
+    };
     m.name_object(long_lived, "long-lived tree");
     m.name_object(array, "long-lived array");
     for depth in (SHALLOWEST..=long_depth).step_by(STEP) {
@@ -108,24 +108,9 @@ fn body(m: &Mutator, shift: &Shift, _index: usize) -> Result<u64, WorkloadError>
     Ok(check_tree(long_lived, long_depth)? + check_array(array)?)
 }
 
-fn stretched(m: &Mutator, depth: u32) -> Result<(), OutOfMemory> {
-    let _cost = cost_centre!("stretch");
-    bottom_up(m, depth).map(drop)
-}
-
-/// A tree and an array.
-fn long_lived(m: &Mutator, depth: u32) -> Result<(Gc<Node>, Gc<Array<f64>>), OutOfMemory> {
-    let _cost = cost_centre!("long_lived");
-    Ok((top_down(m, depth)?, reciprocals(m)?))
-}
-
 fn short_lived(m: &Mutator, shift: &Shift, depth: u32) -> Result<(), OutOfMemory> {
-    let _cost = cost_centre!("short_lived");
-    for (build, direction) in [(top_down as Build, Direction::Down), (bottom_up, Direction::Up)] {
-        let _cost = match direction {
-            Direction::Down => cost_centre!("top_down"),
-            Direction::Up => cost_centre!("bottom_up"),
-        };
+    for (build, is_top_down) in [(top_down as Build, true), (bottom_up, false)] {
+        let _cost = if is_top_down { cost_centre!("top down") } else { cost_centre!("bottom up") };
         for _ in 0..iterations(shift.plan().depth, depth) {
             if shift.is_over() {
                 return Ok(());

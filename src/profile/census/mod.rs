@@ -10,7 +10,7 @@
 //! object counts with what it takes of the heap, its header and the rest of its cell included.
 //!
 //! **In the stopped world** every live object is looked at once, in the order of addresses, and counted under its heading, a
-//! number ([`heading`]), in mapped memory ([`table`]). Objects of a kind lie together, so a run of equal headings is
+//! number (`heading.rs`), in mapped memory (`table.rs`). Objects of a kind lie together, so a run of equal headings is
 //! counted in registers. **After the restart** headings become names and bands, on the thread that has collected.
 //!
 //! | breakdown | counts by |
@@ -20,8 +20,8 @@
 //! | `hT` [`Kind`](Breakdown::Kind) | its space, and whether it is a leaf, an array, mutable, weak |
 //! | `hc` [`CostCentre`](Breakdown::CostCentre) | the cost centre stack that it was allocated under |
 //! | `hm` [`Module`](Breakdown::Module) | the module of that stack's innermost centre |
-//! | `hr` [`Retainer`](Breakdown::Retainer) | who keeps it alive ([`retainers`](super::retainers)) |
-//! | `hb` [`Biography`](Breakdown::Biography) | whether it has been used, and will be ([`biography`](super::biography)) |
+//! | `hr` [`Retainer`](Breakdown::Retainer) | who keeps it alive (`retainers.rs`) |
+//! | `hb` [`Biography`](Breakdown::Biography) | whether it has been used, and will be (`biography.rs`) |
 //!
 //! A census by itself is a value ([`World::census`](crate::World::census)). A [`HeapProfile`] takes them again and again, and
 //! tells of each by events.
@@ -32,6 +32,8 @@ pub(crate) mod profiler;
 pub(crate) mod sieve;
 pub(crate) mod table;
 pub(crate) mod taker;
+
+pub use profiler::Finished;
 
 use std::fmt;
 use std::sync::Arc;
@@ -213,8 +215,8 @@ pub struct HeapProfile {
     pub every: Every,
     /// How many retainers are told apart for one object.
     pub most_retainers: usize,
-    /// Called with each, when the world runs again, on the thread that collected. It must not ask for a census, nor change the
-    /// profile.
+    /// Called with each, when the world runs again, on the thread that collected. It must not ask for a census, change the
+    /// profile, or allocate in the world: the next collection waits for its return.
     pub listener: Option<CensusListener>,
 }
 

@@ -13,7 +13,7 @@
 use std::cell::UnsafeCell;
 use std::collections::HashMap;
 
-use super::taker::{Taker, check_charges};
+use super::taker::{Taker, check_charges, cut};
 use super::{Census, Every, HeapProfile, ProfileError};
 use crate::collector::Collector;
 use crate::collector::living::Living;
@@ -299,7 +299,8 @@ fn tell_of_beginning(events: &Events, profile: &HeapProfile) {
     if !events.is_enabled(EventId::CensusProfileBegin) {
         return;
     }
-    for (kind, text) in profile.filters.texts() {
+    for (kind, mut text) in profile.filters.texts() {
+        cut(&mut text);
         events.fire_census_filter(kind, events.telemetry_intern(&text).map_or(0, |label| label.get()));
     }
     events.fire_census_profile_begin(profile.period_ns(), profile.breakdown as u32);

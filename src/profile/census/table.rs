@@ -138,6 +138,8 @@ pub(crate) struct List<T: Copy> {
     values: NonNull<T>,
     capacity: usize,
     used: usize,
+    /// It never has more.
+    most: usize,
 }
 
 // SAFETY: the mapping belongs to the list alone.
@@ -146,13 +148,21 @@ unsafe impl<T: Copy + Send> Send for List<T> {}
 impl<T: Copy> List<T> {
     /// An empty list.
     pub(crate) fn new() -> io::Result<List<T>> {
-        List::with_capacity(FIRST)
+        List::of_at_most(usize::MAX)
+    }
+
+    /// An empty list that grows to this many values.
+    pub(crate) fn of_at_most(most: usize) -> io::Result<List<T>> {
+        let mut list = List::with_capacity(FIRST.min(most.max(1)))?;
+        list.most = most;
+        Ok(list)
     }
 
     fn with_capacity(capacity: usize) -> io::Result<List<T>> {
         const { assert!(size_of::<T>() > 0 && align_of::<T>() <= 4096) };
         let values = NonNull::new(map_anonymous(capacity * size_of::<T>())?);
-        Ok(List { values: values.ok_or(io::ErrorKind::AddrNotAvailable)?.cast(), capacity, used: 0 })
+        let values = values.ok_or(io::ErrorKind::AddrNotAvailable)?.cast();
+        Ok(List { values, capacity, used: 0, most: usize::MAX })
     }
 
     /// Adds a value. False if there is no memory for it.
@@ -169,10 +179,13 @@ impl<T: Copy> List<T> {
 
     #[cold]
     fn grow(&mut self) -> bool {
-        let Ok(mut larger) = List::with_capacity(self.capacity * 2) else { return false };
+        let capacity = (self.capacity * 2).min(self.most);
+        let Some(mut larger) = List::with_capacity(capacity).ok().filter(|_| capacity > self.capacity) else {
+            return false;
+        };
         // SAFETY: two mappings, the second with room for what the first holds.
         unsafe { self.values.copy_to_nonoverlapping(larger.values, self.used) };
-        larger.used = self.used;
+        (larger.used, larger.most) = (self.used, self.most);
         *self = larger;
         true
     }
@@ -252,5 +265,8 @@ mod tests {
         assert_eq!((list.pop(), list.len()), (Some(999), 999));
         list.truncate(2);
         assert_eq!((list.pop(), list.pop(), list.pop()), (Some(1), Some(0), None));
+        let mut short = List::of_at_most(3).unwrap();
+        assert_eq!([1, 2, 3, 4].map(|number| short.push(number)), [true, true, true, false]);
+        assert_eq!(short.as_slice(), [1, 2, 3]);
     }
 }

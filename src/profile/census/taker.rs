@@ -9,6 +9,7 @@ use super::{Band, Breakdown, Census, CensusRequest, Filters, ProfileError};
 use crate::collector::Collector;
 use crate::collector::living::{Living, Object};
 use crate::events::labels::MAX_LABEL_BYTES;
+use crate::heap::layout::Space;
 use crate::os::clock::now_ns;
 use crate::profile::retainers::{Retainers, SetNames};
 use crate::profile::{self, StackId};
@@ -24,6 +25,15 @@ pub(crate) struct Taker {
     retainers: Option<Box<Retainers>>,
     set_names: SetNames,
     found: Found,
+}
+
+/// How many headings are counted without the table. A power of two.
+const PLACES: usize = 16;
+
+/// Where among them this one is.
+#[inline(always)]
+fn place_of(heading: Heading) -> usize {
+    (heading.number().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - PLACES.ilog2())) as usize
 }
 
 /// What a census found besides the bands.
@@ -75,11 +85,8 @@ impl Taker {
             return Err(ProfileError::OnlyAtTheEnd);
         }
         let needs_retainers = request.breakdown == Breakdown::Retainer || !filters.retainers.is_empty();
-        let retainers = if needs_retainers {
-            Some(Box::new(Retainers::new(&collector.heap, request.most_retainers)?))
-        } else {
-            None
-        };
+        let retainers =
+            if needs_retainers { Some(Box::new(Retainers::new(collector, request.most_retainers)?)) } else { None };
         Ok(Taker {
             breakdown: request.breakdown,
             sieve: Sieve::new(filters)?,
@@ -101,13 +108,23 @@ impl Taker {
         }
         let heap = living.heap();
         match self.breakdown {
-            Breakdown::CostCentre => self.count(living, |object, _| Heading::stack(object, heap)),
-            Breakdown::Module => self.count(living, |object, _| Heading::centre(object, heap)),
+            // Whose module it is, is found out for each stack once, afterwards.
+            Breakdown::CostCentre | Breakdown::Module => self.count(living, |object, _| Heading::stack(object, heap)),
             Breakdown::Description => {
                 self.count(living, |object, _| Heading::description(object.payload(), object.info));
             }
             Breakdown::Type => self.count(living, |object, _| Heading::of_type(object)),
-            Breakdown::Kind => self.count(living, |object, _| Heading::kind(object)),
+            Breakdown::Kind => {
+                // Neighbours mostly are of one type and one space.
+                let mut last = (std::ptr::null(), Space::Small, Heading::ALL);
+                self.count(living, |object, _| {
+                    let info = std::ptr::from_ref(object.info);
+                    if (last.0, last.1) != (info, object.space) {
+                        last = (info, object.space, Heading::kind(object));
+                    }
+                    last.2
+                });
+            }
             Breakdown::Retainer => self.count(living, |object, retainers| {
                 Heading::retainers(retainers.map_or(0, |retainers| retainers.set_of(object.payload())))
             }),
@@ -117,21 +134,20 @@ impl Taker {
         self.found.took_ns = now_ns() - begun;
     }
 
-    /// Objects of a heading lie together: a run of them is counted here and goes to the table as one.
+    /// Objects of one heading lie together, or those of a few by turns: they are counted in a few places here, and go to the
+    /// table when another heading wants the place.
     #[inline(always)]
-    fn count(&mut self, living: &Living<'_>, heading_of: impl Fn(&Object, Option<&Retainers>) -> Heading) {
+    fn count(&mut self, living: &Living<'_>, mut heading_of: impl FnMut(&Object, Option<&Retainers>) -> Heading) {
         let Self { sieve, counts, retainers, found, .. } = self;
         let retainers = retainers.as_deref();
-        let (mut run, mut heading) = (Count::default(), Heading::ALL);
-        let mut close = |heading: Heading, run: Count, no_room: &mut Count| {
-            let count = if run.objects == 0 { None } else { Some(counts.entry(Key(heading.number(), 0))) };
-            match count {
-                Some(Some(count)) => {
-                    count[0] += run.bytes;
-                    count[1] += run.objects;
-                }
-                Some(None) => no_room.add(run),
-                None => {}
+        let mut places = [(Heading::ALL, Count::default()); PLACES];
+        let mut close = |(heading, count): (Heading, Count), no_room: &mut Count| {
+            if count.objects == 0 {
+                return;
+            }
+            match counts.entry(Key(heading.number(), 0)) {
+                Some(sum) => *sum = [sum[0] + count.bytes, sum[1] + count.objects],
+                None => no_room.add(count),
             }
         };
         living.for_each_object(|object| {
@@ -141,14 +157,15 @@ impl Taker {
                 found.filtered.add(this);
                 return;
             }
-            let its = heading_of(&object, retainers);
-            if its != heading {
-                close(heading, run, &mut found.no_room);
-                (heading, run) = (its, Count::default());
+            let heading = heading_of(&object, retainers);
+            let place = &mut places[place_of(heading)];
+            if place.0 != heading {
+                close(*place, &mut found.no_room);
+                *place = (heading, Count::default());
             }
-            run.add(this);
+            place.1.add(this);
         });
-        close(heading, run, &mut found.no_room);
+        places.into_iter().for_each(|place| close(place, &mut found.no_room));
     }
 
     /// What it counted. When the world runs again.
@@ -159,11 +176,16 @@ impl Taker {
         counts.sort_unstable_by(|(one, a), (other, b)| b.cmp(a).then(one.cmp(other)));
         for (Key(heading, _), [bytes, objects]) in counts {
             let heading = Heading::from_number(heading);
-            let label = match (heading.set(), &self.retainers) {
-                (Some(set), Some(retainers)) => self.set_names.name(retainers, set),
-                _ => heading.text(),
-            };
-            bands.add(label, heading.as_stack().map(StackId::get), bytes, objects);
+            let stack = heading.as_stack();
+            match (stack, heading.set(), &self.retainers) {
+                (Some(stack), ..) if self.breakdown == Breakdown::Module => {
+                    bands.add(stack.centre().module().to_owned(), None, bytes, objects);
+                }
+                (_, Some(set), Some(retainers)) => {
+                    bands.add(self.set_names.name(retainers, set), None, bytes, objects);
+                }
+                _ => bands.add(heading.text(), stack.map(StackId::get), bytes, objects),
+            }
         }
         let Found { taken_ns, took_ns, collection, live, filtered, no_room } = self.found;
         if no_room.objects > 0 {
@@ -214,7 +236,7 @@ impl Bands {
 }
 
 /// No label is longer, and none holds a 0.
-fn cut(label: &mut String) {
+pub(super) fn cut(label: &mut String) {
     if label.contains('\0') {
         *label = label.replace('\0', "");
     }

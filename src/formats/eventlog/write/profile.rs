@@ -29,6 +29,7 @@ const THE_PROFILE: u8 = 0;
 
 /// The kinds of filters, in the order in which a profile's beginning has them.
 const FILTERS: usize = 7;
+const BY_BIOGRAPHY: usize = 6;
 
 /// The store of cost centres has room for less.
 const CENTRES: u32 = 1 << 20;
@@ -39,6 +40,8 @@ pub(super) struct Profile {
     /// The world whose heap is profiled.
     owner: Option<usize>,
     breakdown: u32,
+    /// Its samples are known at the end, and have times of their own.
+    looks_back: bool,
     /// The filters that were said last, by their kind.
     filters: [u64; FILTERS],
     /// A bit for each centre that is defined in the file.
@@ -55,7 +58,7 @@ pub(super) fn text(label: u64) -> &'static str {
 impl Profile {
     pub(super) fn new() -> Profile {
         let defined = vec![0; CENTRES as usize / 64].into();
-        Profile { owner: None, breakdown: 0, filters: [0; FILTERS], defined, begun: false }
+        Profile { owner: None, breakdown: 0, looks_back: false, filters: [0; FILTERS], defined, begun: false }
     }
 
     /// Takes an event of the profiler's. `false` if it is of a profile for which there is no place.
@@ -70,7 +73,7 @@ impl Profile {
             EventId::CensusProfileBegin => return self.begin(world, first, second as u32, to),
             EventId::CostCentre if self.begun => self.define(CentreId::from_raw(first as u32), to)?,
             _ if self.owner.is_some_and(|owner| owner != world) => {}
-            EventId::CensusBegin if self.breakdown == Breakdown::Biography as u32 => {
+            EventId::CensusBegin if self.looks_back => {
                 to.put(NO_CAPABILITY, id::HEAP_BIO_PROF_SAMPLE_BEGIN, |to| {
                     to.word64(first);
                     to.word64(head.since(second));
@@ -101,6 +104,7 @@ impl Profile {
             return Ok(false);
         }
         (self.owner, self.breakdown) = (Some(world), breakdown);
+        self.looks_back = breakdown == Breakdown::Biography as u32 || filters[BY_BIOGRAPHY] != 0;
         to.put(NO_CAPABILITY, id::HEAP_PROF_BEGIN, |to| {
             to.put(&[THE_PROFILE]);
             to.word64(period_ns);

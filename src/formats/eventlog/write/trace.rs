@@ -14,9 +14,11 @@ use std::time::Duration;
 use super::board::{Begun, Board, Facts, Present};
 use super::classes::Classes;
 use super::process::Head;
-use super::writer::Writer;
+use super::writer::{Plan, Writer};
 use crate::events::clock::Clock;
-use crate::events::record::{Consumer, ConsumerTotals, FlightRecorder, RecordError, Recorder, Recording, WorldNumber};
+use crate::events::record::{
+    Consumer, ConsumerTotals, FlightRecorder, Policy, RecordError, Recorder, Recording, WorldNumber,
+};
 use crate::events::{Label, Labels, Selection};
 use crate::formats::Finished;
 use crate::formats::complaint::Complaint;
@@ -32,6 +34,7 @@ use crate::{World, WorldBuilder};
 pub struct Options {
     path: PathBuf,
     classes: Classes,
+    policy: Policy,
     flight_bytes: Option<usize>,
     complaint: Complaint,
 }
@@ -55,13 +58,20 @@ impl Options {
     /// A log with all classes of events, into this file.
     pub fn new(path: impl Into<PathBuf>) -> Options {
         let classes = Classes::default();
-        Options { path: path.into(), classes, flight_bytes: None, complaint: Complaint::Returned }
+        let (policy, complaint) = (Policy::Lossless, Complaint::Returned);
+        Options { path: path.into(), classes, policy, flight_bytes: None, complaint }
     }
 
     /// What the log has.
     #[must_use]
     pub fn classes(self, classes: Classes) -> Options {
         Options { classes, ..self }
+    }
+
+    /// Whether threads wait when the writer is behind, or events are lost; the log says where, and how many.
+    #[must_use]
+    pub fn policy(self, policy: Policy) -> Options {
+        Options { policy, ..self }
     }
 
     /// Keeps the last so many bytes of records in memory; [`Trace::write_flight`] writes them.
@@ -81,19 +91,19 @@ impl Options {
     /// # Errors
     /// The path is none, or recording is not possible here.
     pub fn start(self) -> Result<Trace, TraceError> {
-        let Options { path, classes, flight_bytes, complaint } = self;
+        let Options { path, classes, policy, flight_bytes, complaint } = self;
         let c_path = CString::new(path.as_os_str().as_bytes()).map_err(|_| TraceError::Path(path.clone()))?;
-        let (head, board) = (Head::now(), Arc::new(Board::new()));
+        let (plan, board) = (Plan { head: Head::now(), classes, policy }, Arc::new(Board::new()));
         let consumer: Box<dyn Consumer> = match flight_bytes {
             Some(bytes) => Box::new(FlightRecorder::with_capacity(bytes)?),
             None => {
                 let outlet = Outlet::to_file(c_path.clone(), complaint.clone());
-                Box::new(Writer::new(head, classes, Arc::clone(&board), outlet)?)
+                Box::new(Writer::new(plan, Arc::clone(&board), outlet)?)
             }
         };
         let keeps = flight_bytes.is_some();
         let recording = Recording::start(consumer, Worlds::default())?;
-        Ok(Trace(Arc::new(Parts { recording, head, classes, board, path, c_path, complaint, keeps })))
+        Ok(Trace(Arc::new(Parts { recording, plan, board, path, c_path, complaint, keeps })))
     }
 }
 
@@ -103,8 +113,7 @@ pub struct Trace(Arc<Parts>);
 
 struct Parts {
     recording: Recording<Worlds>,
-    head: Head,
-    classes: Classes,
+    plan: Plan,
     board: Arc<Board>,
     path: PathBuf,
     c_path: CString,
@@ -126,13 +135,13 @@ impl Trace {
     /// The log has ended, or too many worlds are recorded.
     pub fn record(&self, world: &World) -> Result<(), RecordError> {
         let inner = world.inner();
-        let Parts { recording, board, classes, .. } = &*self.0;
+        let Parts { recording, board, plan, .. } = &*self.0;
         let collector = &inner.collector;
         recording.join(&collector.events, |worlds, number| {
             worlds.add(inner);
             let (limit, markers) = (collector.heap.limit_bytes(), collector.markers.count().into());
             board.note_facts(usize::from(number.0), Facts { limit, markers });
-            collector.events.select_recorded(recording.consumer(), Selection::of(classes.events()))?;
+            collector.events.select_recorded(recording.consumer(), Selection::of(plan.classes.events()))?;
             let profile = world.heap_profile().map(|profile| begun(&profile));
             collector.threads.with_live(|live| self.note(live, number, profile));
             Ok(())
@@ -165,7 +174,7 @@ impl Trace {
     /// # Errors
     /// There is no flight recorder, or the file failed.
     pub fn write_flight(&self) -> io::Result<u64> {
-        let Parts { recording, head, classes, board, c_path, complaint, .. } = &*self.0;
+        let Parts { recording, plan, board, c_path, complaint, .. } = &*self.0;
         let outlet = Outlet::to_file(c_path.clone(), complaint.clone());
         // Whose coming is not among what is kept, and who is there: they are asked now.
         let living = recording.with(|worlds| worlds.living());
@@ -177,7 +186,7 @@ impl Trace {
                     inner.collector.threads.look_now(|live| self.note(live, number, None));
                 }
             }
-            Writer::after(before, *head, *classes, Arc::clone(board), outlet)
+            Writer::after(before, *plan, Arc::clone(board), outlet)
         });
         // A world whose last handle went meanwhile ends here.
         drop(living);

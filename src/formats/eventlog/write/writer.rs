@@ -22,7 +22,7 @@ use super::process::{self, CLOCK, FIRST_SET, Head, PROCESS};
 use super::profile::{Profile, text};
 use crate::events::EventId;
 use crate::events::clock::Relation;
-use crate::events::record::{Consumer, Lost, MAX_WORLDS, Recorded, RecordingThread};
+use crate::events::record::{Consumer, Lost, MAX_WORLDS, Policy, Recorded, RecordingThread};
 use crate::formats::eventlog::format::{NO_CAPABILITY, capset, id, stop};
 use crate::formats::outlet::Outlet;
 use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES};
@@ -43,12 +43,19 @@ struct World {
     committed: Option<u64>,
 }
 
+/// How a writer writes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    pub(super) head: Head,
+    pub(super) classes: Classes,
+    pub(super) policy: Policy,
+}
+
 /// Writes a log.
 #[derive(Debug)]
 pub(super) struct Writer {
     blocks: Blocks,
-    head: Head,
-    classes: Classes,
+    plan: Plan,
     board: Arc<Board>,
     capabilities: Capabilities,
     worlds: Box<[World]>,
@@ -67,25 +74,17 @@ unsafe impl Send for Writer {}
 
 impl Writer {
     /// Not in a drain: it allocates what it will need.
-    pub(super) fn new(head: Head, classes: Classes, board: Arc<Board>, outlet: Outlet) -> io::Result<Writer> {
-        let read = ptr::null();
-        Writer::after(read, head, classes, board, outlet)
+    pub(super) fn new(plan: Plan, board: Arc<Board>, outlet: Outlet) -> io::Result<Writer> {
+        Writer::after(ptr::null(), plan, board, outlet)
     }
 
     /// The same, for which the notes up to this one say nothing.
-    pub(super) fn after(
-        read: *const Note,
-        head: Head,
-        classes: Classes,
-        board: Arc<Board>,
-        outlet: Outlet,
-    ) -> io::Result<Writer> {
+    pub(super) fn after(read: *const Note, plan: Plan, board: Arc<Board>, outlet: Outlet) -> io::Result<Writer> {
         let mut blocks = Blocks::new(outlet);
-        process::introduce(&mut blocks, &head)?;
+        process::introduce(&mut blocks, &plan.head)?;
         Ok(Writer {
             blocks,
-            head,
-            classes,
+            plan,
             board,
             capabilities: Capabilities::new()?,
             worlds: vec![World::default(); MAX_WORLDS].into(),
@@ -121,7 +120,7 @@ impl Writer {
                 to.word16(seat);
             })?;
         }
-        if self.classes.threads {
+        if self.plan.classes.threads {
             blocks.put(NO_CAPABILITY, id::TASK_CREATE, |to| {
                 to.word64(tid.into());
                 to.word16(seat);
@@ -136,7 +135,7 @@ impl Writer {
         let Seat { tid, .. } = self.capabilities[seat];
         self.capabilities.dismiss(seat, ticks);
         let blocks = &mut self.blocks;
-        if self.classes.threads {
+        if self.plan.classes.threads {
             blocks.put(NO_CAPABILITY, id::TASK_DELETE, |to| to.word64(tid.into()))?;
         }
         for set in [PROCESS, CLOCK] {
@@ -151,7 +150,7 @@ impl Writer {
     /// A thread is one of a world's from now on.
     fn attach(&mut self, seat: u16, world: usize, label: u64) -> io::Result<()> {
         self.capabilities[seat].worlds |= 1 << world;
-        if self.capabilities[seat].thread != 0 || !self.classes.threads {
+        if self.capabilities[seat].thread != 0 || !self.plan.classes.threads {
             return Ok(());
         }
         let thread = self.capabilities.next_thread();
@@ -241,7 +240,7 @@ impl Writer {
             }
         }
         let unread = board.notes(last, read);
-        if !self.classes.threads {
+        if !self.plan.classes.threads {
             return Ok(());
         }
         for (present, note) in unread.flat_map(|note| note.threads.iter().map(move |present| (present, note))) {
@@ -395,12 +394,12 @@ impl Writer {
             return Ok(());
         }
         match record.id {
-            EventId::SuspendEnd if self.classes.threads => self.halt_world(number),
+            EventId::SuspendEnd if self.plan.classes.threads => self.halt_world(number),
             EventId::GcStart => self.start(record, number, count),
             EventId::RestartEnd => {
                 self.end_collection(number);
                 self.worlds[number].collection = Collection::default();
-                if self.classes.threads { self.restart_world(number) } else { Ok(()) }
+                if self.plan.classes.threads { self.restart_world(number) } else { Ok(()) }
             }
             _ if self.worlds[number].collection.number == count => self.in_collection(record, number),
             _ => Ok(()),
@@ -411,7 +410,7 @@ impl Writer {
         let capability = self.capability(record.thread, record.ticks)?;
         self.worlds[number].collection = Collection { stopped_for: count, capability, ..Collection::default() };
         let Some(seat) = capability else { return Ok(()) };
-        if self.classes.collections {
+        if self.plan.classes.collections {
             let several = self.board.facts(number).markers > 1;
             self.blocks.put(seat, if several { id::REQUEST_PAR_GC } else { id::REQUEST_SEQ_GC }, |_| {})?;
         }
@@ -524,7 +523,7 @@ impl Writer {
             EventId::StopAbandoned => {
                 self.worlds[number].collection = Collection::default();
                 self.happened(record)?;
-                if self.classes.threads { self.restart_world(number) } else { Ok(()) }
+                if self.plan.classes.threads { self.restart_world(number) } else { Ok(()) }
             }
             EventId::CollectionDiscarded
             | EventId::VtableSwapped
@@ -550,7 +549,7 @@ impl Writer {
     }
 
     fn profiled(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
-        if self.profile.take(record, number, &self.head, &mut self.blocks)? {
+        if self.profile.take(record, number, &self.plan.head, &mut self.blocks)? {
             return Ok(());
         }
         let set = self.worlds[number].set;
@@ -598,7 +597,7 @@ impl Writer {
 
 impl Consumer for Writer {
     fn record(&mut self, record: &Recorded) -> io::Result<()> {
-        self.blocks.set_time(self.head.time(record.ticks));
+        self.blocks.set_time(self.plan.head.time(record.ticks));
         let number = usize::from(record.world.0) % MAX_WORLDS;
         if !self.worlds[number].met {
             self.meet(number)?;
@@ -612,7 +611,7 @@ impl Consumer for Writer {
     }
 
     fn lost(&mut self, lost: &Lost) -> io::Result<()> {
-        self.blocks.set_time(self.head.time(lost.ticks));
+        self.blocks.set_time(self.plan.head.time(lost.ticks));
         let count = lost.count;
         self.log(lost.thread, lost.ticks, format_args!("stopworld: {count} events of this thread are lost before this"))
     }
@@ -631,7 +630,7 @@ impl Consumer for Writer {
 
     fn close(&mut self, now: &Relation) -> io::Result<()> {
         self.reached = self.reached.max(now.ticks);
-        self.blocks.set_time(self.head.time(self.reached));
+        self.blocks.set_time(self.plan.head.time(self.reached));
         let ended = self.end_everything();
         let closed = ended.and_then(|()| self.blocks.write_out(true));
         self.tell_the_board();
@@ -641,5 +640,9 @@ impl Consumer for Writer {
     fn unwritten(&self) -> u64 {
         self.tell_the_board();
         self.blocks.lost()
+    }
+
+    fn policy(&self) -> Policy {
+        self.plan.policy
     }
 }
