@@ -12,6 +12,7 @@ mod complaint;
 mod finished;
 pub mod mps;
 pub mod nettrace;
+pub mod perfetto;
 mod worlds;
 
 pub use finished::Finished;

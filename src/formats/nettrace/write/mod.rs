@@ -14,18 +14,18 @@
 //! and has threads with an index of their own. They hold the same events.
 
 mod board;
-mod bytes;
+pub(crate) mod bytes;
 mod collection;
 mod dump;
 mod encoder;
 pub(crate) mod live;
-mod output;
+pub(crate) mod output;
 mod process;
 mod providers;
 mod schema;
 mod threads;
 mod trace;
-mod types;
+pub(crate) mod types;
 mod writer;
 
 use std::{fmt, io};
