@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | mps | categories: `Arena Pool Trace`, or a number | the environment, as the Memory Pool System's own programs read it |
 //! | nettrace, nettrace6 | keywords and a level: `GC+GCHandle@Verbose` | `--providers`, as dotnet-trace takes it |
+//! | json | groups of the table of events: `Collection Memory` | |
 
 use std::path::Path;
 
@@ -11,9 +12,10 @@ use clap::ValueEnum;
 
 use super::Failure;
 use super::arguments::Settings;
-use crate::events::Categories;
 use crate::events::filter::Filter;
+use crate::events::{Categories, EventSet, Group};
 use crate::formats::nettrace::write::{Container, Providers};
+use crate::suggest;
 
 /// The values of `--format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -24,19 +26,30 @@ pub(super) enum Format {
     Nettrace,
     /// The same in the newer container
     Nettrace6,
+    /// A timeline for Perfetto and Chrome
+    Json,
 }
 
 impl Format {
     /// The format that a file's name says, or the one that is asked for.
     fn of(settings: &Settings) -> Format {
-        let by_name = |path: &Path| path.extension().is_some_and(|extension| extension == "nettrace");
-        let named = settings.trace.as_deref().is_some_and(by_name);
-        settings.format.unwrap_or(if named { Format::Nettrace } else { Format::Mps })
+        let named = settings.trace.as_deref().and_then(Format::by_name);
+        settings.format.or(named).unwrap_or(Format::Mps)
+    }
+
+    /// The format that a file's name says, if it says one.
+    pub(super) fn by_name(path: &Path) -> Option<Format> {
+        match path.extension()?.to_str()? {
+            "mps" => Some(Format::Mps),
+            "nettrace" => Some(Format::Nettrace),
+            "json" => Some(Format::Json),
+            _ => None,
+        }
     }
 
     fn container(self) -> Option<Container> {
         match self {
-            Format::Mps => None,
+            Format::Mps | Format::Json => None,
             Format::Nettrace => Some(Container::V4),
             Format::Nettrace6 => Some(Container::V6),
         }
@@ -48,6 +61,7 @@ impl Format {
 pub(super) struct Wanted {
     categories: Result<Categories, String>,
     keywords: Result<Providers, String>,
+    groups: Result<EventSet, String>,
 }
 
 impl Wanted {
@@ -59,12 +73,32 @@ impl Wanted {
             None => Ok(filter.categories),
         };
         let keywords = Providers::parse_keywords(text).map_err(|error| error.to_string());
-        match (&categories, &keywords) {
-            (Err(_), Err(error)) if text.contains('@') => Err(error.clone()),
-            (Err(of_mps), Err(of_net)) => Err(format!("{of_mps}; for a .nettrace, {of_net}")),
-            _ => Ok(Wanted { categories, keywords }),
+        let groups = groups(text);
+        match (&categories, &keywords, &groups) {
+            (Err(_), Err(error), Err(_)) if text.contains('@') => Err(error.clone()),
+            (Err(of_mps), Err(of_net), Err(_)) => Err(format!("{of_mps}; for a .nettrace, {of_net}")),
+            _ => Ok(Wanted { categories, keywords, groups }),
         }
     }
+}
+
+/// The events of these groups of the table.
+fn groups(text: &str) -> Result<EventSet, String> {
+    let mut events = EventSet::NONE;
+    for word in text.split([' ', ',', '+']).filter(|word| !word.is_empty()) {
+        let named = |group: &&Group| format!("{group:?}").eq_ignore_ascii_case(word);
+        match Group::ALL.iter().find(named) {
+            Some(group) => events |= EventSet::group(*group),
+            None if word.eq_ignore_ascii_case("all") => events = EventSet::all(),
+            None => {
+                let names = Group::ALL.map(|group| format!("{group:?}"));
+                let guess = suggest::nearest(word, names.iter().map(String::as_str));
+                let guess = guess.map_or(String::new(), |name| format!(": did you mean '{name}'?"));
+                return Err(format!("'{word}' is none of the groups {}, nor all{guess}", names.join(" ")));
+            }
+        }
+    }
+    Ok(events)
 }
 
 /// What is to be written.
@@ -74,6 +108,8 @@ pub(super) enum Asked {
     Mps(Option<Categories>),
     /// In .NET's.
     Nettrace(Container, Providers),
+    /// As a timeline; the events if they are named.
+    Json(Option<EventSet>),
 }
 
 impl Asked {
@@ -82,6 +118,9 @@ impl Asked {
         let usage = |line: String| Failure::Usage(line);
         let format = Format::of(settings);
         let wanted = settings.events.as_ref();
+        if format == Format::Json {
+            return Asked::timeline(settings, wanted);
+        }
         let Some(container) = format.container() else {
             if settings.providers.is_some() {
                 return Err(usage("--providers: only .NET's format has them: name a FILE.nettrace".to_owned()));
@@ -107,5 +146,18 @@ impl Asked {
         };
         providers.rundown = true;
         Ok(Asked::Nettrace(container, providers))
+    }
+
+    fn timeline(settings: &Settings, wanted: Option<&Wanted>) -> Result<Asked, Failure> {
+        if settings.trace.is_none() {
+            return Err(Failure::Usage("--format: name the file with --trace FILE.json".to_owned()));
+        }
+        if settings.providers.is_some() {
+            return Err(Failure::Usage("--providers: only .NET's format has them: name a FILE.nettrace".to_owned()));
+        }
+        match wanted.map(|wanted| wanted.groups.clone()).transpose() {
+            Ok(events) => Ok(Asked::Json(events)),
+            Err(error) => Err(Failure::Usage(format!("--events: {error}"))),
+        }
     }
 }

@@ -23,10 +23,10 @@ use super::arguments::Settings;
 use super::asked::Asked;
 use crate::WorldBuilder;
 use crate::events::record::{RecordError, stopworld_telemetry_flush};
-use crate::events::{Categories, Category};
+use crate::events::{Categories, Category, EventSet};
 use crate::formats::mps::control::{CONTROL_VARIABLE, Environment};
 use crate::formats::nettrace::write::{Container, Providers};
-use crate::formats::{Finished, mps, nettrace};
+use crate::formats::{Finished, mps, nettrace, perfetto};
 use crate::os::exit::at_exit;
 
 /// How long the world may take to end before the trace is finished without its end.
@@ -68,6 +68,7 @@ impl Tracing {
         let trace = match asked {
             Asked::Mps(categories) => Trace::start_mps(settings, *categories, flight)?,
             Asked::Nettrace(container, providers) => Some(Trace::start_nettrace(settings, *container, providers)?),
+            Asked::Json(events) => Some(Trace::start_timeline(settings, *events)?),
         };
         let Some(trace) = trace else { return Ok(None) };
         let tracing = Tracing { trace, flight };
@@ -115,6 +116,7 @@ impl Tracing {
 pub(super) enum Trace {
     Mps(mps::Trace),
     Nettrace(nettrace::write::Trace),
+    Timeline(perfetto::Trace),
 }
 
 /// How one names another file.
@@ -153,11 +155,23 @@ impl Trace {
         Ok(Trace::Nettrace(options.start().context(NOT_STARTED)?))
     }
 
+    fn start_timeline(settings: &Settings, events: Option<EventSet>) -> anyhow::Result<Trace> {
+        let mut options = perfetto::Options::new(settings.trace.clone().unwrap_or_default()).tell_failures(ANOTHER);
+        if let Some(events) = events {
+            options = options.events(events);
+        }
+        if let Some(size) = settings.flight_recorder {
+            options = options.flight_recorder(size.bytes());
+        }
+        Ok(Trace::Timeline(options.start().context(NOT_STARTED)?))
+    }
+
     /// All events of the world that is built here belong to it.
     pub(super) fn of_world(&self, builder: WorldBuilder) -> WorldBuilder {
         match self {
             Trace::Mps(trace) => builder.traced_by(trace),
             Trace::Nettrace(trace) => builder.recorded_in(trace),
+            Trace::Timeline(trace) => builder.drawn_by(trace),
         }
     }
 
@@ -166,6 +180,7 @@ impl Trace {
             Trace::Mps(trace) => trace.path(),
             // It was started with one.
             Trace::Nettrace(trace) => trace.path().unwrap_or(Path::new("")),
+            Trace::Timeline(trace) => trace.path(),
         }
     }
 
@@ -173,6 +188,7 @@ impl Trace {
         match self {
             Trace::Mps(trace) => trace.flush(),
             Trace::Nettrace(trace) => trace.flush(),
+            Trace::Timeline(trace) => trace.flush(),
         }
     }
 
@@ -180,6 +196,7 @@ impl Trace {
         match self {
             Trace::Mps(trace) => trace.write_flight(),
             Trace::Nettrace(trace) => trace.write_flight(),
+            Trace::Timeline(trace) => trace.write_flight(),
         }
     }
 
@@ -187,6 +204,7 @@ impl Trace {
         match self {
             Trace::Mps(trace) => trace.wait_for_worlds(within),
             Trace::Nettrace(trace) => trace.wait_for_worlds(within),
+            Trace::Timeline(trace) => trace.wait_for_worlds(within),
         }
     }
 
@@ -194,6 +212,7 @@ impl Trace {
         match self {
             Trace::Mps(trace) => trace.finish(),
             Trace::Nettrace(trace) => trace.finish(),
+            Trace::Timeline(trace) => trace.finish(),
         }
     }
 }

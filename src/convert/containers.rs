@@ -19,10 +19,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Read, Write};
 
-use super::LeftOut;
+use super::{Conversion, ConvertError, LeftOut};
 use crate::formats::nettrace::encode::{Encoder, Header, Written};
 use crate::formats::nettrace::{
-    Aside, Container, EventType, Interest, Label, NetEvent, Reader, Summary, ThreadInfo, TraceInfo, Visitor,
+    Aside, Container, EventType, Interest, Label, NetEvent, Reader, ThreadInfo, TraceInfo, Visitor,
 };
 
 /// Threads of which the numbers are remembered.
@@ -38,20 +38,22 @@ const NO_LABELS: &str = "version 4 has no labels";
 const ONE_PROCESS: &str = "version 4 is of one process";
 const NO_PLACE: &str = "version 4 has no place for it";
 
-/// What came of it.
-pub(super) struct Copied {
-    pub(super) summary: Summary,
-    pub(super) events: u64,
-    /// Why it could not be written to its end.
-    pub(super) failed: Option<io::Error>,
-}
-
-/// Copies a trace.
-pub(super) fn copy<R: Read, W: Write>(input: R, output: W, to: Container, left_out: &mut LeftOut) -> Copied {
-    let mut copier = Copier::new(Encoder::new(output, to), left_out);
+/// From .NET's format to itself.
+pub(super) fn convert<R: Read, W: Write>(
+    input: R,
+    output: W,
+    container: Container,
+    to: &mut Conversion,
+) -> Result<(), ConvertError> {
+    let mut copier = Copier::new(Encoder::new(output, container), &mut to.left_out);
     let summary = Reader::new(input).in_file_order().with_asides().read(&mut copier);
-    let (events, failed) = copier.finish();
-    Copied { summary, events, failed }
+    let has_trace = copier.has_trace;
+    let (carried, failed) = copier.finish();
+    if let Some(error) = failed {
+        return Err(ConvertError::Output(error));
+    }
+    to.carried = carried;
+    to.take_summary(&summary, has_trace)
 }
 
 /// The numbers of types in the file that is written: those that they had, as far as no two are the same.
@@ -116,6 +118,7 @@ impl Numbers {
 struct Copier<'l, W> {
     encoder: Encoder<W>,
     left_out: &'l mut LeftOut,
+    has_trace: bool,
     from: Container,
     process: u64,
     ids: Ids,
@@ -140,6 +143,7 @@ impl<'l, W: Write> Copier<'l, W> {
         Copier {
             encoder,
             left_out,
+            has_trace: false,
             from: Container::V4,
             process: 0,
             ids: Ids::default(),
@@ -262,8 +266,7 @@ impl<'l, W: Write> Copier<'l, W> {
                 Ok(())
             }
             Aside::LastNumber { id, sequence } => {
-                let (thread, number) =
-                    if self.is_same() { (id, sequence) } else { self.last_number(id, sequence)? };
+                let (thread, number) = if self.is_same() { (id, sequence) } else { self.last_number(id, sequence)? };
                 self.encoder.last_number(thread, number);
                 if self.encoder.point_is_full() { self.encoder.sequence_point(self.point.0, 0) } else { Ok(()) }
             }
@@ -462,6 +465,7 @@ pub(super) fn name_of(kind: &EventType) -> String {
 
 impl<W: Write> Visitor for Copier<'_, W> {
     fn trace(&mut self, trace: &TraceInfo) {
+        self.has_trace = true;
         (self.from, self.process, self.last_time) = (trace.container, trace.process_id.into(), trace.start_ticks);
         let described = self.encoder.trace(trace);
         if let Some(described) = self.keep(described) {

@@ -84,10 +84,7 @@ mod tests {
         left_out.add("nothing", "no place", 0);
         left_out.add("b", "another reason", 1);
         left_out.add("stacks", "no place", 3);
-        assert_eq!(
-            left_out.to_string(),
-            "           1  b       another reason\n           5  stacks  no place\n"
-        );
+        assert_eq!(left_out.to_string(), "           1  b       another reason\n           5  stacks  no place\n");
     }
 
     #[test]

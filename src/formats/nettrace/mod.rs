@@ -40,6 +40,7 @@
 //! | `encode` | the way back: a trace of any origin, put together in either container |
 //! | `clr` | what the payloads of the runtime's own events consist of |
 //! | `fields` | a payload, decoded by what the file says of its type |
+//! | `shown` | an event as a line of text or JSON |
 //! | `names` | what native events of the runtime are called, whose names are not in the file |
 //! | `damage` | what can be wrong with a file |
 //! | `bytes` | numbers and strings out of bytes that may be anything |
@@ -68,6 +69,8 @@ pub mod names;
 mod order;
 #[cfg(feature = "readers")]
 mod reader;
+#[cfg(feature = "readers")]
+pub(crate) mod shown;
 #[cfg(feature = "readers")]
 mod tables;
 #[cfg(feature = "readers")]

@@ -7,8 +7,6 @@
 //! What an event's fields are called is in the file, or (the runtime's own events) in the templates; of an event of which
 //! nobody knows the fields the bytes are shown.
 
-mod payload;
-
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fmt;
@@ -18,8 +16,7 @@ use std::io::{self, BufWriter, Read, Write};
 use super::FAILED;
 use super::arguments::Dump;
 use super::eventcnv::PIPE_CLOSED;
-use payload::Quoted;
-
+use crate::formats::nettrace::shown::{self, Quoted};
 use crate::formats::nettrace::{EventType, Interest, NetEvent, Reader, Summary, TraceInfo, Visitor};
 
 /// `stopworld dump`.
@@ -133,12 +130,12 @@ impl<'a, W: Write> Dumper<'a, W> {
     fn print(&mut self, event: &NetEvent<'_>, milliseconds: f64) {
         let pointer_bytes = self.trace.as_ref().map_or(8, |trace| trace.pointer_bytes);
         let title = self.titles.get(event.kind.index as usize).map_or("", |(title, _)| title);
-        let shown = payload::shown(event, pointer_bytes);
+        let shown = shown::shown(event, pointer_bytes);
         self.line.clear();
         if self.arguments.json {
-            payload::json(&mut self.line, event, title, milliseconds, &shown);
+            shown::json(&mut self.line, event, title, milliseconds, &shown);
         } else {
-            payload::text(&mut self.line, event, title, milliseconds, &shown);
+            shown::text(&mut self.line, event, title, milliseconds, &shown);
         }
         self.line.push('\n');
         if let Err(error) = self.output.write_all(self.line.as_bytes()) {
