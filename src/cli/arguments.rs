@@ -451,7 +451,8 @@ pub(super) struct Settings {
     /// What the trace has. Of a telemetry stream: a number, or categories out of Arena Pool Trace Seg Ref Object User, or all
     /// [default: MPS_TELEMETRY_CONTROL, else all but Ref and Object, which have a record for each reference and each object].
     /// Of a .nettrace: keywords and a level, as GC+GCHandle@Verbose [default: GC@Informational].
-    /// Of a timeline: groups out of World Collection Memory Object Block User Profile, or all [default: all but Object and Block]
+    /// Of a timeline: groups out of World Collection Memory Object Block User Profile, or all, which makes heap dumps [default: what comes by the collection or the thread, not by
+    /// the object or the block]
     #[arg(long, value_name = "EVENTS", value_parser = Wanted::parse)]
     pub(super) events: Option<Wanted>,
 

@@ -13,7 +13,7 @@ use clap::ValueEnum;
 use super::Failure;
 use super::arguments::Settings;
 use crate::events::filter::Filter;
-use crate::events::{Categories, EventSet, Group};
+use crate::events::{Categories, EventId, EventSet, Group};
 use crate::formats::nettrace::write::{Container, Providers};
 use crate::suggest;
 
@@ -82,14 +82,16 @@ impl Wanted {
     }
 }
 
-/// The events of these groups of the table.
+/// The events of these groups of the table. Heap dumps, which would be made for it, only if everything is asked for.
 fn groups(text: &str) -> Result<EventSet, String> {
     let mut events = EventSet::NONE;
+    let dumps: EventSet =
+        [EventId::DumpNode, EventId::DumpEdge, EventId::DumpRoot, EventId::DumpEnd].into_iter().collect();
     for word in text.split([' ', ',', '+']).filter(|word| !word.is_empty()) {
         let named = |group: &&Group| format!("{group:?}").eq_ignore_ascii_case(word);
         match Group::ALL.iter().find(named) {
-            Some(group) => events |= EventSet::group(*group),
-            None if word.eq_ignore_ascii_case("all") => events = EventSet::all(),
+            Some(group) => events |= EventSet::group(*group).without(dumps),
+            None if word.eq_ignore_ascii_case("all") => return Ok(EventSet::all()),
             None => {
                 let names = Group::ALL.map(|group| format!("{group:?}"));
                 let guess = suggest::nearest(word, names.iter().map(String::as_str));

@@ -100,7 +100,9 @@ impl<W: Write> Drawing<W> {
         }
         self.labels.learn(layout, record);
         let word = |name: &str| layout.param(name).and_then(|param| record.word(usize::from(param.offset)));
-        let arena = match word("arena") {
+        // In this one record the parameters are called otherwise than what the Memory Pool System puts there.
+        let arena = if layout.name == "SegReclaim" { word("seg") } else { word("arena") };
+        let arena = match arena {
             Some(address) => Some((address, self.arena(address)?)),
             None => None,
         };

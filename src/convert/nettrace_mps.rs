@@ -24,7 +24,7 @@ use super::telemetry;
 use super::{Conversion, ConvertError, LeftOut};
 use crate::events::EventId;
 use crate::formats::mps::encode::{Encoder, Value};
-use crate::formats::mps::{Layout, Version};
+use crate::formats::mps::{CLOCK_TEXT, Layout, Version};
 use crate::formats::nettrace::{EventType, Interest, NetEvent, Reader, TraceInfo, Visitor};
 
 const NO_RECORD: &str = "the Memory Pool System has no record for it";
@@ -154,7 +154,9 @@ impl<W: Write> Writing<'_, W> {
         let words = [version[0], version[1], version[2], Version::V2.max_code().into(), 19, 64, 1_000_000];
         self.begun = true;
         self.put("EventInit", clock, &words)?;
-        self.put("EventClockSync", clock, &[0])
+        self.put("EventClockSync", clock, &[0])?;
+        let ticks_per_second = self.info.as_ref().map_or(0, |info| info.ticks_per_second);
+        self.intern(&format!("{CLOCK_TEXT}{ticks_per_second}"), clock).map(drop)
     }
 
     /// The number of a text, which is told when it is new.

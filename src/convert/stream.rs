@@ -2,7 +2,7 @@
 //!
 //! A stream comes category by category and each of them backwards, so who wants its story sorts. It bears the ticks of a processor's
 //! counter and nowhere says how many of them are a second. What it has is `EventClockSync`, now and then: the processor time of its
-//! process. So where nobody says better, the ticks between its first sync and its last are taken to be as long as the processor
+//! process. Our own streams say it in a text among their names, which only we know to look for. So where nobody says better, the ticks between its first sync and its last are taken to be as long as the processor
 //! time between them, as the Memory Pool System's own monitor does. A process that waits much, or has many threads, makes
 //! that a rough guess, and we say which number was taken. The ticks themselves stay exact wherever the other format has them.
 
@@ -10,12 +10,15 @@ use std::io::Read;
 
 use super::detect::unreadable;
 use super::{Conversion, ConvertError, Options};
+use crate::formats::mps::CLOCK_TEXT;
 use crate::formats::mps::reader::{End, Reader, Record};
 use crate::formats::mps::sort::{Failed, Limits, Sorter};
 use crate::formats::mps::{Layout, Version};
 
 /// Where nothing at all is known, a tick is a nanosecond.
 const BY_DEFAULT: u64 = 1_000_000_000;
+/// Ticks a second that a clock may have.
+const CREDIBLE: std::ops::RangeInclusive<u64> = 1_000..=1_000_000_000_000;
 
 /// A stream that has been read.
 pub(super) struct Stream {
@@ -31,6 +34,8 @@ pub(super) struct Stream {
 #[derive(Debug, Default)]
 struct Clocks {
     per_second: Option<u64>,
+    /// What a text of the stream says.
+    said: Option<u64>,
     /// The first sync and the last: clock, processor time.
     syncs: Option<[(u64, u64); 2]>,
 }
@@ -39,6 +44,12 @@ impl Clocks {
     fn learn(&mut self, layout: &Layout, record: &Record<'_>) {
         let number = |name: &str| layout.param(name).and_then(|param| record.word(usize::from(param.offset)));
         match layout.name {
+            "Intern" => {
+                let text = layout.param("string").and_then(|param| record.string(usize::from(param.offset)));
+                let number = text.and_then(|text| text.strip_prefix(CLOCK_TEXT.as_bytes()));
+                let number = number.and_then(|number| std::str::from_utf8(number).ok()?.parse().ok());
+                self.said = self.said.or(number.filter(|number| CREDIBLE.contains(number)));
+            }
             "EventInit" => self.per_second = number("clocksPerSec"),
             "EventClockSync" => {
                 let Some(clock) = number("clock") else { return };
@@ -55,7 +66,7 @@ impl Clocks {
         let (ticks, clocks) = (until_ticks.checked_sub(from_ticks)?, until.checked_sub(from)?);
         let per_second = u128::from(self.per_second.unwrap_or(1_000_000));
         let rate = (u128::from(ticks) * per_second).checked_div(u128::from(clocks))?;
-        u64::try_from(rate).ok().filter(|rate| (1_000..=1_000_000_000_000).contains(rate))
+        u64::try_from(rate).ok().filter(|rate| CREDIBLE.contains(rate))
     }
 }
 
@@ -103,10 +114,11 @@ pub(super) fn read<R: Read>(input: R, options: &Options, to: &mut Conversion) ->
         }
         sorter.add(record).map_err(room)
     })?;
-    let said = options.ticks_per_second.or_else(|| clocks.ticks_per_second());
-    let ticks_per_second = said.unwrap_or(BY_DEFAULT);
-    if options.ticks_per_second.is_none() {
-        let by = match said {
+    let said = options.ticks_per_second.or(clocks.said);
+    let guessed = clocks.ticks_per_second();
+    let ticks_per_second = said.or(guessed).unwrap_or(BY_DEFAULT);
+    if said.is_none() {
+        let by = match guessed {
             Some(_) => "by the processor time between its first and its last EventClockSync",
             None => "since it has no two EventClockSyncs",
         };

@@ -70,6 +70,8 @@ mod trace;
 mod writer;
 
 pub use format::{Layout, Param, Sort, Version};
+#[cfg(feature = "readers")]
+pub(crate) use trace::CLOCK_TEXT;
 pub use trace::{Options, Trace, TraceError};
 
 pub use super::Finished;

@@ -8,20 +8,18 @@ use std::fmt;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::writer::{Board, Plan, Writer};
 use crate::events::clock::Clock;
-use crate::events::record::{
-    Consumer, ConsumerId, ConsumerTotals, FlightRecorder, Policy, RecordError, Recorder, as_blocking,
-};
-use crate::events::{EventId, EventSet, Events, Group, Selection};
+use crate::events::record::{Consumer, ConsumerTotals, FlightRecorder, Policy, RecordError, Recorder, Recording};
+use crate::events::{EventId, EventSet, Group, Selection};
 use crate::formats::Finished;
 use crate::formats::complaint::Complaint;
 use crate::formats::nettrace::write::output::Outlet;
+use crate::formats::worlds::{Worlds, flush_until};
 use crate::os::thread::getpid;
-use crate::runtime::Inner;
 use crate::sync::Ordering;
 use crate::{World, WorldBuilder};
 
@@ -51,9 +49,14 @@ pub enum TraceError {
 }
 
 impl Options {
-    /// A timeline in this file, of everything but what comes for each object, reference and block.
+    /// A timeline in this file, of everything but what comes for each object, reference and block, what only says what addresses
+    /// are called, and heap dumps, which would be made for it.
     pub fn new(path: impl Into<PathBuf>) -> Options {
-        let events = EventSet::all().without(EventSet::group(Group::Object)).without(EventSet::group(Group::Block));
+        let many = EventSet::group(Group::Object) | EventSet::group(Group::Block);
+        let names = [EventId::Interned, EventId::Labelled];
+        let dumps = [EventId::DumpNode, EventId::DumpEdge, EventId::DumpRoot, EventId::DumpEnd, EventId::ObjectSampled];
+        let others: EventSet = names.into_iter().chain(dumps).collect();
+        let events = EventSet::all().without(many | others);
         Options {
             path: path.into(),
             events,
@@ -109,10 +112,8 @@ impl Options {
             Some(bytes) => Box::new(FlightRecorder::with_capacity(bytes)?),
             None => Box::new(template.writer()?),
         };
-        let anchor = Events::new();
-        let consumer = anchor.record_to(consumer, Selection::nothing())?;
-        let owned = Mutex::new(Owned { worlds: Vec::new(), joined: 0 });
-        Ok(Trace(Arc::new(Parts { anchor, consumer, template, path, keeps: flight_bytes.is_some(), owned })))
+        let recording = Recording::start(consumer, Worlds::default())?;
+        Ok(Trace(Arc::new(Parts { recording, template, path, keeps: flight_bytes.is_some() })))
     }
 }
 
@@ -145,20 +146,11 @@ impl Template {
 pub struct Trace(Arc<Parts>);
 
 struct Parts {
-    /// A source of no events: it keeps the consumer when the last world has gone.
-    anchor: Events,
-    consumer: ConsumerId,
+    recording: Recording<Worlds>,
     template: Template,
     path: PathBuf,
     /// Records go to memory, and to the file on demand.
     keeps: bool,
-    owned: Mutex<Owned>,
-}
-
-struct Owned {
-    worlds: Vec<Weak<Inner>>,
-    /// All worlds that ever joined.
-    joined: u64,
 }
 
 impl Trace {
@@ -173,17 +165,12 @@ impl Trace {
     /// # Errors
     /// The timeline has ended, or too many worlds are recorded.
     pub fn record(&self, world: &World) -> Result<(), RecordError> {
-        self.with_owned(|owned| {
-            let inner = world.inner();
-            let events = &inner.collector.events;
-            if events.recorded_selection(self.0.consumer).is_ok() {
-                return Ok(());
-            }
-            events.record_also_to(self.0.consumer, self.0.template.selection())?;
-            owned.worlds.retain(|world| world.strong_count() > 0);
-            owned.joined += 1;
-            owned.worlds.push(Arc::downgrade(inner));
-            Ok(())
+        let inner = world.inner();
+        let Parts { recording, template, .. } = &*self.0;
+        let events = &inner.collector.events;
+        recording.join(events, |worlds, _| {
+            worlds.add(inner);
+            events.select_recorded(recording.consumer(), template.selection())
         })
     }
 
@@ -205,7 +192,7 @@ impl Trace {
         }
         let mut writer = self.0.template.writer()?;
         let recorder = Recorder::of_process();
-        let events = recorder.replay(self.0.consumer, &mut writer)?;
+        let events = recorder.replay(self.0.recording.consumer(), &mut writer)?;
         writer.close(&recorder.clock().relation())?;
         Ok(events)
     }
@@ -215,24 +202,18 @@ impl Trace {
     /// # Errors
     /// It has ended.
     pub fn totals(&self) -> Result<ConsumerTotals, RecordError> {
-        Recorder::of_process().totals_of(self.0.consumer)
+        self.0.recording.totals()
     }
 
     /// Waits until the ends of all its worlds are on the timeline, those whose last handle has gone.
     pub fn wait_for_worlds(&self, within: Duration) {
-        let deadline = Instant::now() + within;
-        while !self.has_seen_all_ends() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(1));
-            // An error is told where the timeline ends.
-            let _ = self.flush();
-        }
+        flush_until(within, || self.has_seen_all_ends());
     }
 
     fn has_seen_all_ends(&self) -> bool {
-        self.with_owned(|owned| {
-            let have_gone = owned.worlds.iter().all(|world| world.strong_count() == 0);
-            have_gone && (self.0.keeps || self.0.template.board.ended.load(Ordering::Relaxed) >= owned.joined)
-        })
+        let ended = &self.0.template.board.ended;
+        let all_have_ended = |joined| self.0.keeps || ended.load(Ordering::Relaxed) >= joined;
+        self.0.recording.with(|worlds| worlds.have_gone() && all_have_ended(worlds.joined()))
     }
 
     /// Ends the timeline: everything is on it, or counted.
@@ -240,7 +221,7 @@ impl Trace {
     /// # Errors
     /// It has ended already.
     pub fn finish(&self) -> Result<Finished, RecordError> {
-        let ended = self.0.anchor.end_recording(self.0.consumer)?;
+        let ended = self.0.recording.end()?;
         let board = &self.0.template.board;
         Ok(Finished {
             totals: ended.totals,
@@ -248,12 +229,6 @@ impl Trace {
             bytes: board.bytes.load(Ordering::Relaxed),
             error: ended.error,
         })
-    }
-
-    /// Runs `f` with what the threads that have the timeline share, all of it as a blocking region: a stop need not wait for it,
-    /// and who is suspended meanwhile stands when it is over, with no lock (`.debug.frozen-waiter`).
-    fn with_owned<R>(&self, f: impl FnOnce(&mut Owned) -> R) -> R {
-        as_blocking(|| f(&mut self.0.owned.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
