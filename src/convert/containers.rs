@@ -255,7 +255,9 @@ impl<'l, W: Write> Copier<'l, W> {
             Aside::ThreadEnded { id, sequence } if self.is_same() => self.encoder.thread_ended(id, sequence),
             Aside::ThreadEnded { id, sequence } => {
                 let (thread, _) = self.last_number(id, sequence)?;
-                self.due.insert(thread);
+                if self.due.len() < MOST_THREADS {
+                    self.due.insert(thread);
+                }
                 self.threads.remove(&id);
                 self.numbers.read.remove(&id);
                 Ok(())
@@ -365,13 +367,13 @@ impl<'l, W: Write> Copier<'l, W> {
             self.numbers.written.clear();
         }
         let is_4 = self.encoder.container() == Container::V4;
-        let number = match self.numbers.written.get(&thread) {
-            Some(before) => before.wrapping_add(gap).wrapping_add(1),
-            None if is_4 => {
+        let number = match self.numbers.written.get(&thread).copied() {
+            // To a reader of version 4 a thread whose last number is 0 has just begun.
+            None | Some(0) if is_4 => {
                 self.left_out.add("losses before a thread's first event", NO_PLACE, u64::from(gap));
                 event.sequence.max(1)
             }
-            None => gap.wrapping_add(1),
+            before => before.unwrap_or(0).wrapping_add(gap).wrapping_add(1),
         };
         self.numbers.written.insert(thread, number);
         number

@@ -24,6 +24,8 @@ const FOR_GC: [u64; 2] = [1, 6];
 const BACKGROUND: u64 = 1;
 /// Background collections that are open at once, of all processes.
 const MOST_BACKGROUND: usize = 1 << 10;
+/// Types that are known at once.
+const MOST_TYPES: usize = 1 << 17;
 /// The event that says who the process is.
 const PIPE: &str = "Microsoft-DotNETCore-EventPipe";
 
@@ -39,7 +41,7 @@ pub(super) fn convert<R: Read, W: Write>(input: R, output: W, to: &mut Conversio
         carried: 0,
         failed: None,
     };
-    let summary = Reader::new(input).read(&mut drawing);
+    let summary = Reader::new(input).with_stacks().read(&mut drawing);
     let Drawing { timeline, last, carried, failed, .. } = drawing;
     if let Some(error) = failed {
         return Err(ConvertError::Output(error));
@@ -216,6 +218,10 @@ impl<W: Write> Visitor for Drawing<'_, W> {
     }
 
     fn event_type(&mut self, kind: &EventType) -> Interest {
+        if self.types.len() >= MOST_TYPES {
+            // The oldest have been forgotten by the file: it has let so many come.
+            self.types.retain(|index, _| *index as usize + MOST_TYPES / 2 > kind.index as usize);
+        }
         self.types.insert(kind.index, (story::meaning(kind), kind.title().into_owned()));
         Interest::Deliver
     }
@@ -234,7 +240,7 @@ impl<W: Write> Visitor for Drawing<'_, W> {
         if self.failed.is_some() {
             return;
         }
-        self.left_out.add("stacks", NO_PLACE, u64::from(event.stack.id != 0));
+        self.left_out.add("stacks", NO_PLACE, u64::from(event.stack.addresses().next().is_some()));
         let belongs = event.activity != [0; 16] || event.related != [0; 16];
         self.left_out.add("activities", NO_PLACE, u64::from(belongs));
         self.left_out.add("labels of events", NO_PLACE, u64::from(event.in_file.labels != 0 && !belongs));

@@ -36,8 +36,10 @@ const CUT: &str = "a string of a record has 255 bytes";
 
 /// A sync of the clocks each so often, in microseconds.
 const SYNC_US: u64 = 100_000;
-/// Segments, blocks and texts that are remembered.
-const MOST: usize = 1 << 20;
+/// Segments and blocks that are remembered, and sixteen times as many as texts are.
+const MOST: usize = 1 << 18;
+/// Types that are known at once.
+const MOST_TYPES: usize = 1 << 17;
 /// Why a world is stopped: for a collection, or for its preparation.
 const FOR_GC: [u64; 2] = [1, 6];
 const WHY_DYNAMIC: u64 = 1;
@@ -98,6 +100,8 @@ struct Arena {
     /// Whether a collection came since.
     worked: bool,
     traces: Vec<u64>,
+    /// Whether the trace's roots have been told of: references come in bands after that.
+    flipped: bool,
     heap: u64,
 }
 
@@ -311,7 +315,7 @@ impl<W: Write> Writing<'_, W> {
             EventId::GcStart => {
                 let arena = self.arena(number, clock)?;
                 let known = self.arenas.entry(number).or_default();
-                known.worked = true;
+                (known.worked, known.flipped) = (true, false);
                 known.traces.truncate(8);
                 known.traces.push(word("Count"));
                 let heap = known.heap;
@@ -331,7 +335,8 @@ impl<W: Write> Writing<'_, W> {
                 carried
             }
             EventId::WeakEnd => {
-                let Some(trace) = self.trace(number, None) else { return Ok(Some(NO_RECORD)) };
+                let flipped = self.arenas.entry(number).or_default().flipped;
+                let Some(trace) = self.trace(number, None).filter(|_| flipped) else { return Ok(Some(NO_RECORD)) };
                 let arena = self.arena(number, clock)?;
                 self.put("TraceBandAdvance", clock, &[arena, trace, RANK_WEAK])?;
                 carried
@@ -386,7 +391,10 @@ impl<W: Write> Writing<'_, W> {
         let open = self.trace(NUMBER, None);
         match (id, open) {
             (EventId::RootsBegin, Some(trace)) => self.put("TraceFlipBegin", clock, &[trace, arena])?,
-            (EventId::RootsEnd, Some(trace)) => self.put("TraceFlipEnd", clock, &[trace, arena])?,
+            (EventId::RootsEnd, Some(trace)) => {
+                self.arenas.entry(NUMBER).or_default().flipped = true;
+                self.put("TraceFlipEnd", clock, &[trace, arena])?;
+            }
             (EventId::MarkBegin, Some(trace)) => self.put("TraceBandAdvance", clock, &[arena, trace, RANK_EXACT])?,
             (EventId::SweepBegin, Some(trace)) => self.put("TraceReclaim", clock, &[trace, arena])?,
             (EventId::RootsBegin | EventId::RootsEnd | EventId::MarkBegin | EventId::SweepBegin, None) => {
@@ -417,11 +425,8 @@ impl<W: Write> Writing<'_, W> {
                 self.put("SegAlloc", clock, &[arena, base, base, bytes, pool])?;
             }
             (EventId::BlockReleased, _) => {
-                let (base, bytes, space) = (word("addr"), word("bytes"), word("space"));
-                self.blocks.remove(&base);
-                let pool = self.pool(NUMBER, space, clock)?;
-                self.put("SegFree", clock, &[arena, base])?;
-                self.put("ArenaFree", clock, &[arena, base, bytes, pool])?;
+                self.blocks.remove(&word("addr"));
+                self.release(word("addr"), (word("bytes"), word("space")), clock)?;
             }
             (EventId::CacheRefilled, _) => {
                 let words = [word("buffer_addr"), word("asked_bytes"), word("addr"), word("bytes")];
@@ -434,12 +439,20 @@ impl<W: Write> Writing<'_, W> {
             (EventId::CommitLimitSet, _) => self.put("CommitLimitSet", clock, &[arena, word("limit_bytes"), 0])?,
             (EventId::PoolCreated, _) => drop(self.pool(NUMBER, word("space"), clock)?),
             (EventId::PoolClosed, _) => {
-                let pool = self.pool(NUMBER, word("space"), clock)?;
+                let space = word("space");
+                // Its blocks go with it.
+                let blocks: Vec<(u64, (u64, u64))> = self.blocks.extract_if(.., |_, (_, of)| *of == space).collect();
+                for (base, block) in blocks {
+                    self.release(base, block, clock)?;
+                }
+                let pool = self.pool(NUMBER, space, clock)?;
                 self.put("PoolFinish", clock, &[pool, arena])?;
+                self.arenas.entry(NUMBER).or_default().pools_told[space.min(2) as usize] = false;
             }
             (EventId::WorldClosed, _) => {
                 self.put("ArenaDestroy", clock, &[arena])?;
                 self.put("VMFinish", clock, &[arena + VM])?;
+                self.arenas.remove(&NUMBER);
             }
             (EventId::Interned, _) => drop(self.intern(said.text("label").unwrap_or_default(), clock)?),
             (EventId::Labelled, _) => self.label(word("address"), said.text("label").unwrap_or_default(), clock)?,
@@ -451,6 +464,12 @@ impl<W: Write> Writing<'_, W> {
             _ => return Ok(Some(NO_RECORD)),
         }
         Ok(None)
+    }
+
+    fn release(&mut self, base: u64, (bytes, space): (u64, u64), clock: u64) -> io::Result<()> {
+        let (pool, arena) = (self.pool(0, space, clock)?, self.arena(0, clock)?);
+        self.put("SegFree", clock, &[arena, base])?;
+        self.put("ArenaFree", clock, &[arena, base, bytes, pool])
     }
 
     /// An object, in the pool of the block that it lies in.
@@ -476,9 +495,11 @@ impl<W: Write> Visitor for Writing<'_, W> {
 
     fn event_type(&mut self, kind: &EventType) -> Interest {
         let meaning = story::meaning(kind);
-        if self.meanings.len() < MOST {
-            self.meanings.insert(kind.index, (meaning, name_of(kind)));
+        if self.meanings.len() >= MOST_TYPES {
+            // The oldest have been forgotten by the file: it has let so many come.
+            self.meanings.retain(|index, _| *index as usize + MOST_TYPES / 2 > kind.index as usize);
         }
+        self.meanings.insert(kind.index, (meaning, name_of(kind)));
         Interest::Deliver
     }
 
