@@ -4,9 +4,7 @@ mod nettrace_plans;
 mod nettrace_support;
 
 use nettrace_plans::{event, introduced, kind, plan, written};
-use nettrace_support::{
-    Block, Drops, Event, FORMS, Form, Record, Seen, Type, file, index_of, read, read_in_file_order,
-};
+use nettrace_support::{Block, Drops, Event, Form, Record, Seen, Type, file, index_of, read, read_in_file_order};
 use proptest::prelude::*;
 use rstest::rstest;
 use stopworld::formats::nettrace::{Container, DamageKind, EventType, Interest, Label, NetEvent, Reader, Utc, Visitor};

@@ -76,7 +76,9 @@ impl Wanted {
         let groups = groups(text);
         match (&categories, &keywords, &groups) {
             (Err(_), Err(error), Err(_)) if text.contains('@') => Err(error.clone()),
-            (Err(of_mps), Err(of_net), Err(_)) => Err(format!("{of_mps}; for a .nettrace, {of_net}")),
+            (Err(of_mps), Err(of_net), Err(of_groups)) => {
+                Err(format!("{of_mps}; for a .nettrace, {of_net}; for a timeline, {of_groups}"))
+            }
             _ => Ok(Wanted { categories, keywords, groups }),
         }
     }

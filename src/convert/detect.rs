@@ -31,15 +31,15 @@ pub(super) fn detect<R: Read>(mut input: R) -> Result<(Source, impl Read), Conve
 fn of(head: &[u8]) -> Result<Source, ConvertError> {
     const NETTRACE: &[u8] = b"Nettrace";
     const NETPERF: &[u8] = b"\x14\0\0\0!FastSerialization.1";
-    let first = head.iter().find(|byte| !byte.is_ascii_whitespace());
-    match first {
-        None if head.is_empty() => Err(ConvertError::Empty),
+    let mut marks = head.iter().filter(|byte| !byte.is_ascii_whitespace());
+    match (marks.next(), marks.next()) {
+        _ if head.is_empty() => Err(ConvertError::Empty),
         _ if head.starts_with(NETTRACE) => Ok(Source::Nettrace),
         // Its reader says best what it is.
         _ if head.starts_with(NETPERF) => Ok(Source::Nettrace),
         _ if head.starts_with(b"hdrb") => Err(ConvertError::Eventlog),
         _ if may_be_a_stream(head) => Ok(Source::Mps),
-        Some(b'[' | b'{') => Err(ConvertError::Timeline),
+        (Some(b'['), Some(b'{' | b']')) | (Some(b'{'), Some(b'"')) => Err(ConvertError::Timeline),
         _ => Err(ConvertError::Unknown(FirstBytes(head[..head.len().min(SHOWN)].to_owned()))),
     }
 }

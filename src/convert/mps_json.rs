@@ -179,8 +179,7 @@ impl<W: Write> Drawing<W> {
                     known.held = held;
                 }
                 let what = format!("held by the pools of arena {address:#x}");
-                timeline
-                    .counter(arena.polls, ticks, (name, what.as_str().into()), |args| args.number("bytes", held))?;
+                timeline.counter(arena.polls, ticks, (name, what.as_str().into()), |args| args.count("bytes", held))?;
                 return Ok(false);
             }
             _ => return Ok(false),

@@ -196,7 +196,7 @@ fn of_the_runtime<W: Write>(
                 let names = ["generation 0", "generation 1", "generation 2", "large objects", "pinned objects"];
                 for (place, name) in names.into_iter().enumerate() {
                     if let Some(bytes) = drawn.said.number(&format!("GenerationSize{place}")) {
-                        args.number(name, bytes);
+                        args.count(name, bytes);
                     }
                 }
             })?;

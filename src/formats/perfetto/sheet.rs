@@ -61,6 +61,11 @@ impl<'s, S: Sheet> Args<'s, S> {
         });
     }
 
+    /// What is counted, which is a number whatever becomes of it.
+    pub(crate) fn count(&mut self, name: &str, value: u64) {
+        self.member(name, |sheet| number(sheet, value));
+    }
+
     /// An address.
     pub(crate) fn address(&mut self, name: &str, value: u64) {
         self.member(name, |sheet| {

@@ -138,7 +138,7 @@ impl Writer {
         // The first world is the only one, as a rule.
         let name = Name(name, (world > 0).then_some(world.into()));
         self.timeline.counter(track, record.ticks as i64, (category(Group::Collection), name), |args| {
-            values.iter().for_each(|(name, value)| args.number(name, *value));
+            values.iter().for_each(|(name, value)| args.count(name, *value));
         })
     }
 
