@@ -2,6 +2,7 @@
 
 mod command_support;
 mod mps_stream;
+mod nettrace_rules;
 mod timeline_rules;
 mod trace_data;
 
@@ -230,6 +231,12 @@ fn our_own_trace_becomes_a_stream_that_its_strictest_reader_takes() {
     assert!(told.count("PoolAlloc") > 1_000 && told.count("SegAlloc") > 0, "{:?}", told.counts);
     assert!(told.names.contains("main"), "{:?}", told.names);
     assert_eq!(left_out(&conversion, "stopworld/ObjectAllocated"), 0);
+    // And in either container it obeys the rules that our own writer obeys.
+    for container in [Container::V4, Container::V6] {
+        let (anew, conversion) = converted(&trace, Target::Nettrace(container)).unwrap();
+        assert!(conversion.left_out.is_empty());
+        assert_eq!(nettrace_rules::check(&nettrace_rules::Trace::parse(&anew)).len(), 3);
+    }
     let timeline = timeline_rules::check(&converted(&trace, Target::Json).unwrap().0);
     assert_eq!(
         (timeline.named("collection").len(), timeline.named("roots").len(), timeline.named("sweep").len()),

@@ -148,16 +148,19 @@ pub(super) fn values<'a>(layout: &Layout, mut payload: &'a [u8], string: &'a mut
 /// Records of version 1.0.0 as those of 2.0.0: the same name, and the parameters of the same names.
 #[derive(Debug)]
 pub(super) struct Newer {
-    places: BTreeMap<u16, Option<(&'static Layout, Vec<Option<usize>>)>>,
+    places: BTreeMap<u16, Option<Counterpart>>,
 }
+
+/// The layout of the newer record, and for each of its parameters which of the older ones it is.
+type Counterpart = (&'static Layout, Vec<Option<usize>>);
 
 impl Newer {
     pub(super) fn new() -> Newer {
         Newer { places: BTreeMap::new() }
     }
 
-    /// The layout of the newer record, and for each of its parameters which of the older ones it is.
-    pub(super) fn of(&mut self, old: &'static Layout) -> Option<&(&'static Layout, Vec<Option<usize>>)> {
+    /// What a record of 1.0.0 is in 2.0.0, if anything.
+    pub(super) fn of(&mut self, old: &'static Layout) -> Option<&Counterpart> {
         let entry = self.places.entry(old.code).or_insert_with(|| {
             let new = Version::V2.layouts().iter().find(|new| new.name == old.name)?;
             let place = |param: &crate::formats::mps::Param| {

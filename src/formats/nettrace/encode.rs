@@ -24,7 +24,7 @@ use std::io::{self, Write};
 use super::Container;
 use super::metadata::{EventType, FieldType, TraceInfo, Type};
 
-/// Blocks go out when one of them is this long.
+/// A block goes out before it would be longer than this; what is longer by itself is a block alone.
 const BLOCK: usize = 100 << 10;
 /// A block of version 6 is shorter than this.
 const LARGEST_BLOCK: usize = (1 << 24) - 1;
@@ -220,12 +220,12 @@ impl<W: Write> Encoder<W> {
 
     /// Describes a type, under this number.
     pub(crate) fn event_type(&mut self, id: u32, kind: &EventType) -> io::Result<Described> {
-        self.make_room(self.types.len())?;
         let mut described = Described::default();
         match self.container {
             Container::V4 => {
                 let mut description = id.to_le_bytes().to_vec();
                 described = description_4(&mut description, kind);
+                self.make_room(self.types.len(), description.len())?;
                 let to = &mut self.types;
                 if to.is_empty() {
                     begin_block(to);
@@ -239,29 +239,10 @@ impl<W: Write> Encoder<W> {
                 to.extend(description);
             }
             Container::V6 => {
+                let row = short_row_6(id, kind, &mut described);
+                self.make_room(self.types.len(), row.len())?;
                 if self.types.is_empty() {
                     self.types.extend([0; 2]);
-                }
-                let mut row = row_6(id, kind, &mut described);
-                if row.len() > usize::from(u16::MAX) {
-                    described.without_texts = true;
-                    row = row_6(
-                        id,
-                        &EventType { message: None, description: None, pairs: Vec::new(), ..kind.clone() },
-                        &mut described,
-                    );
-                }
-                if row.len() > usize::from(u16::MAX) {
-                    described.without_fields = true;
-                    let bare = EventType {
-                        message: None,
-                        description: None,
-                        pairs: Vec::new(),
-                        fields: Vec::new(),
-                        ..kind.clone()
-                    };
-                    row = row_6(id, &bare, &mut described);
-                    row.truncate(usize::from(u16::MAX));
                 }
                 self.types.extend((row.len() as u16).to_le_bytes());
                 self.types.extend(row);
@@ -279,7 +260,6 @@ impl<W: Write> Encoder<W> {
         pairs: &[(String, String)],
     ) -> io::Result<()> {
         debug_assert!(self.container == Container::V6);
-        self.make_room(self.threads.len())?;
         let mut row = Vec::new();
         varint(&mut row, index);
         if !name.is_empty() {
@@ -299,6 +279,7 @@ impl<W: Write> Encoder<W> {
                 row.truncate(before);
             }
         }
+        self.make_room(self.threads.len(), row.len())?;
         self.threads.extend((row.len() as u16).to_le_bytes());
         self.threads.extend(row);
         Ok(())
@@ -316,7 +297,7 @@ impl<W: Write> Encoder<W> {
 
     /// A stack: return addresses as wide as the trace's pointers.
     pub(crate) fn stack(&mut self, id: u32, addresses: &[u8]) -> io::Result<()> {
-        self.make_room(self.stacks.bytes.len())?;
+        self.make_room(self.stacks.bytes.len(), addresses.len())?;
         if self.stacks.count > 0 && id != self.stacks.first.wrapping_add(self.stacks.count) {
             self.flush()?;
         }
@@ -330,7 +311,7 @@ impl<W: Write> Encoder<W> {
     /// A list of labels, as a file has it. Version 6 only.
     pub(crate) fn labels(&mut self, id: u32, list: &[u8]) -> io::Result<()> {
         debug_assert!(self.container == Container::V6);
-        self.make_room(self.labels.bytes.len())?;
+        self.make_room(self.labels.bytes.len(), list.len())?;
         if self.labels.count > 0 && id != self.labels.first.wrapping_add(self.labels.count) {
             self.flush()?;
         }
@@ -348,7 +329,7 @@ impl<W: Write> Encoder<W> {
         }
         if !self.events.is_empty() {
             let is_torn = !header.sorted && header.capture != self.previous.capture;
-            if is_torn || self.events.len() + payload.len() > BLOCK {
+            if is_torn || self.events.len() + payload.len() + HEADERS > BLOCK {
                 self.flush()?;
             }
         }
@@ -450,8 +431,9 @@ impl<W: Write> Encoder<W> {
 
     // ---- Blocks --------------------------------------------------------------------------------------------------------
 
-    fn make_room(&mut self, taken: usize) -> io::Result<()> {
-        if taken >= BLOCK { self.flush() } else { Ok(()) }
+    /// Makes room for a row of this length in a block of which so much is taken.
+    fn make_room(&mut self, taken: usize, row: usize) -> io::Result<()> {
+        if taken > 0 && taken + row + HEADERS > BLOCK { self.flush() } else { Ok(()) }
     }
 
     /// Ends all blocks that are in the making.
@@ -672,7 +654,31 @@ fn type_5(to: &mut Vec<u8>, kind: &Type) -> Option<()> {
     }
 }
 
-/// A row of a block of types of version 6, without its length.
+/// A row of a block of types of version 6, without its length, which has 16 bits: what does not fit is left out.
+fn short_row_6(id: u32, kind: &EventType, described: &mut Described) -> Vec<u8> {
+    const MOST: usize = u16::MAX as usize;
+    let row = row_6(id, kind, described);
+    if row.len() <= MOST {
+        return row;
+    }
+    described.without_texts = true;
+    let silent = EventType { message: None, description: None, pairs: Vec::new(), ..kind.clone() };
+    let row = row_6(id, &silent, described);
+    if row.len() <= MOST {
+        return row;
+    }
+    described.without_fields = true;
+    let bare = EventType { fields: Vec::new(), ..silent };
+    let row = row_6(id, &bare, described);
+    if row.len() <= MOST {
+        return row;
+    }
+    let name = kind.name[..kind.name.floor_char_boundary(LONGEST_NAME / 2)].to_owned();
+    let provider = kind.provider[..kind.provider.floor_char_boundary(LONGEST_NAME / 2)].to_owned();
+    row_6(id, &EventType { name, provider, ..bare }, described)
+}
+
+/// Such a row, however long it is.
 fn row_6(id: u32, kind: &EventType, described: &mut Described) -> Vec<u8> {
     let mut to = Vec::new();
     varint(&mut to, u64::from(id));
