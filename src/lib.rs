@@ -53,6 +53,8 @@
 #[cfg(feature = "cli")]
 pub mod cli;
 mod collector;
+#[cfg(feature = "readers")]
+pub mod convert;
 pub mod debugger;
 pub mod diagnostics;
 pub mod events;

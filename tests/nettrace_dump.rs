@@ -207,15 +207,12 @@ const LINES: &str = concat!(
 #[rstest]
 #[case::all(&[], LINES)]
 #[case::of_its_provider(&["--provider", "microsoft-windows-dotnetruntime"], LINES)]
-#[case::of_another_provider(&["--provider", "Other"], "")]
 #[case::by_name(&["--event", "gc/stop"], LINES)]
 #[case::by_number(&["--event", "2"], LINES)]
-#[case::of_another_name(&["--event", "GC/Start"], "")]
 #[case::from(&["--from", "0.0012"], &LINES[LINES.len() / 2..])]
 #[case::to(&["--to", "0.0012"], &LINES[..LINES.len() / 2])]
 #[case::counts(&["--counts"], "         2  Microsoft-Windows-DotNETRuntime/GC/Stop\n")]
 #[case::counts_in_time(&["--counts", "--to", "0.0012"], "         1  Microsoft-Windows-DotNETRuntime/GC/Stop\n")]
-#[case::counts_of_nothing(&["--counts", "--event", "9"], "")]
 #[case::counts_as_json(
     &["--counts", "--json"],
     "{\"provider\":\"Microsoft-Windows-DotNETRuntime\",\"event\":\"GC/Stop\",\"count\":2}\n"
@@ -228,6 +225,26 @@ const LINES: &str = concat!(
 fn events_are_listed_as_asked_for(#[case] arguments: &[&str], #[case] expected: &str) {
     let ran = dump(&fixture("tiny.nettrace"), arguments);
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str(), ran.code), (expected, "", Some(0)));
+}
+
+/// Nothing is no error, but not without a word: what was probably meant, and what there is.
+#[rstest]
+#[case(&["--provider", "Other"], &["no provider 'Other'; `--counts` alone"])]
+#[case(&["--provider", "Microsoft-Windows-DotNETRuntim"], &["did you mean 'Microsoft-Windows-DotNETRuntime'?"])]
+#[case(&["--event", "GC/Start"], &["no event 'GC/Start'", "did you mean 'GC/Stop'?"])]
+#[case(&["--event", "NoSuch"], &["no event 'NoSuch'; `--counts` alone lists"])]
+#[case(&["--counts", "--event", "9"], &["no event '9'"])]
+#[case(&["--provider", "microsoft-windows-dotnetruntime", "--event", "GC/Stopp"], &["of provider", "'GC/Stop'"])]
+#[case(&["--from", "7"], &["from 7 ms on", "at 0.0010 to 0.0013 ms"])]
+#[case(&["--to=-1"], &["up to -1 ms", "at 0.0010 to 0.0013 ms"])]
+#[case(&["--from", "5", "--to", "4", "--event", "GC/Stop"], &["from 5 ms on up to 4 ms"])]
+fn that_nothing_matches_is_told_in_a_line_with_a_hint(#[case] arguments: &[&str], #[case] told: &[&str]) {
+    let ran = dump(&fixture("tiny.nettrace"), arguments);
+    assert_eq!((ran.stdout.as_str(), ran.code), ("", Some(0)));
+    assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
+    for part in ["dump: ", "tiny.nettrace: no event matches"].iter().chain(told) {
+        assert!(ran.stderr.contains(part), "'{}' does not say {part}", ran.stderr);
+    }
 }
 
 #[test]

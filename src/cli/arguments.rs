@@ -49,6 +49,7 @@ Try:
   stopworld eventcnv -f mpsio.log --txt      a telemetry stream of the Memory Pool System, readable
   stopworld dump app.nettrace                the events of a trace of .NET or of ours
   stopworld eventlog show app.eventlog       the events of GHC's runtime, or of ours
+  stopworld convert run.nettrace run.json    the same as a timeline for Perfetto and Chrome
   stopworld run graph --seconds 60 --diagnostics   then: stopworld counters PID, stopworld trace PID -o run.nettrace
   stopworld debug -- PROGRAM ARGUMENTS       a debugger that stops the program's world itself
 
@@ -74,6 +75,9 @@ pub(super) enum Action {
     /// Print a telemetry stream of the Memory Pool System as text
     #[command(after_help = EVENTCNV_HELP)]
     Eventcnv(Eventcnv),
+    /// Convert a trace to another format, or for Perfetto
+    #[command(after_help = CONVERT_HELP)]
+    Convert(Convert),
     /// List the events of a .nettrace file
     #[command(after_help = DUMP_HELP)]
     Dump(Dump),
@@ -417,6 +421,34 @@ pub(super) struct Timeprof {
     pub(super) speedscope: bool,
 }
 
+const CONVERT_HELP: &str = "\
+The input is known by its content, whatever it is called: a telemetry stream of the Memory Pool System (1.0.0 or 2.0.0), or a .nettrace \
+of version 4 to 6. What the other format has no place for is listed on standard error with counts; nothing is dropped in silence. The output \
+replaces what was there when it is whole. Memory stays below 100 MiB however long the trace is; a stream that must be sorted takes room in TMPDIR.
+
+Exit code: 0 if the input could be read to its end, 1 if it is damaged (what can be read is converted) or no trace (the output is not \
+touched), 2 if the arguments are wrong, 141 if standard output was closed.";
+
+#[derive(Debug, Args)]
+pub(super) struct Convert {
+    /// The trace to read; `-` is standard input
+    #[arg(value_name = "IN")]
+    pub(super) input: PathBuf,
+
+    /// What to write: FILE.mps, FILE.nettrace, FILE.json for Perfetto and Chrome; `-` is standard output
+    #[arg(value_name = "OUT")]
+    pub(super) output: PathBuf,
+
+    /// The format to write, whatever the name of the output is
+    #[arg(long, value_name = "FORMAT")]
+    pub(super) format: Option<Format>,
+
+    /// How fast the clock of a telemetry stream goes, which the stream does not say [default: by the processor time of
+    /// its process]
+    #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000), allow_negative_numbers = true)]
+    pub(super) ticks_per_second: Option<u64>,
+}
+
 const DUMP_HELP: &str = "\
 A line has the time in milliseconds since the trace began, provider and name, the thread and the fields, in the order of \
 time. Versions 4 to 6 of the format are read, and memory stays below 100 MiB however long the file is. What is wrong with \
@@ -501,8 +533,9 @@ pub(super) struct Settings {
     #[arg(long)]
     pub(super) flexowriter: bool,
 
-    /// Write a trace: of .NET's format if the name ends in .nettrace, of GHC's if it ends in .eventlog, else a telemetry stream
-    /// of the Memory Pool System; or, if it ends in .hp or .prof, only the profile, as text
+    /// Write a trace: of .NET's format if the name ends in .nettrace, of GHC's if it ends in .eventlog, a timeline for Perfetto and
+    /// Chrome if it ends in .json, else a telemetry stream of the Memory Pool System; or, if it ends in .hp or .prof, only the
+    /// profile, as text
     /// [default: MPS_TELEMETRY_FILENAME, mpsio.log, if --events or MPS_TELEMETRY_CONTROL asks for a stream]
     #[arg(long, value_name = "FILE")]
     pub(super) trace: Option<PathBuf>,
@@ -514,7 +547,9 @@ pub(super) struct Settings {
     /// What the trace has. Of a telemetry stream: a number, or categories out of Arena Pool Trace Seg Ref Object User, or all
     /// [default: MPS_TELEMETRY_CONTROL, else all but Ref and Object, which have a record for each reference and each object].
     /// Of a .nettrace: keywords and a level, as GC+GCHandle@Verbose [default: GC@Informational].
-    /// Of an .eventlog: letters, as behind GHC's -l: s threads, g collections, u messages, a all [default: a]
+    /// Of an .eventlog: letters, as behind GHC's -l: s threads, g collections, u messages, a all [default: a].
+    /// Of a timeline: groups out of World Collection Memory Object Block User Profile, or all, which makes heap dumps
+    /// [default: what comes by the collection or the thread, not by the object or the block]
     #[arg(long, value_name = "EVENTS", value_parser = Wanted::parse, allow_hyphen_values = true)]
     pub(super) events: Option<Wanted>,
 

@@ -5,9 +5,9 @@
 //! | mps | categories: `Arena Pool Trace`, or a number | the environment, as the Memory Pool System's own programs read it |
 //! | nettrace, nettrace6 | keywords and a level: `GC+GCHandle@Verbose` | `--providers`, as dotnet-trace takes it |
 //! | eventlog | classes, as behind GHC's `-l`: `gu`, `-s` | |
+//! | json | groups of the table of events: `Collection Memory` | |
 //! | hp, prof | | `--profile`, `--time-profile`: without them there is nothing to write |
 
-use std::ffi::OsStr;
 use std::path::Path;
 
 use clap::ValueEnum;
@@ -15,11 +15,12 @@ use clap::ValueEnum;
 use super::Failure;
 use super::arguments::Settings;
 use super::profiling::Profiling;
-use crate::events::Categories;
 use crate::events::filter::Filter;
+use crate::events::{Categories, EventId, EventSet, Group};
 use crate::formats::eventlog::write::Classes;
 use crate::formats::nettrace::write::{Container, Providers};
 use crate::formats::profile_text::Kind;
+use crate::suggest;
 
 /// The values of `--format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -32,6 +33,8 @@ pub(super) enum Format {
     Nettrace6,
     /// A log as GHC's runtime writes it, for ThreadScope, ghc-events and eventlog2html
     Eventlog,
+    /// A timeline for Perfetto and Chrome
+    Json,
     /// The heap profile as text, for hp2ps
     Hp,
     /// The time profile as text
@@ -41,14 +44,21 @@ pub(super) enum Format {
 impl Format {
     /// The format that a file's name says, or the one that is asked for.
     fn of(settings: &Settings) -> Format {
-        let extension = settings.trace.as_deref().and_then(Path::extension).and_then(OsStr::to_str);
-        settings.format.unwrap_or(match extension {
-            Some("nettrace") => Format::Nettrace,
-            Some("eventlog") => Format::Eventlog,
-            Some("hp") => Format::Hp,
-            Some("prof") => Format::Prof,
-            _ => Format::Mps,
-        })
+        let named = settings.trace.as_deref().and_then(Format::by_name);
+        settings.format.or(named).unwrap_or(Format::Mps)
+    }
+
+    /// The format that a file's name says, if it says one.
+    pub(super) fn by_name(path: &Path) -> Option<Format> {
+        match path.extension()?.to_str()? {
+            "mps" => Some(Format::Mps),
+            "nettrace" => Some(Format::Nettrace),
+            "eventlog" => Some(Format::Eventlog),
+            "json" => Some(Format::Json),
+            "hp" => Some(Format::Hp),
+            "prof" => Some(Format::Prof),
+            _ => None,
+        }
     }
 }
 
@@ -58,6 +68,7 @@ pub(super) struct Wanted {
     categories: Result<Categories, String>,
     keywords: Result<Providers, String>,
     classes: Result<Classes, String>,
+    groups: Result<EventSet, String>,
 }
 
 impl Wanted {
@@ -70,12 +81,36 @@ impl Wanted {
         };
         let keywords = Providers::parse_keywords(text).map_err(|error| error.to_string());
         let classes = Classes::parse(text).map_err(|error| error.to_string());
-        match (&categories, &keywords, &classes) {
-            (Err(_), Err(error), Err(_)) if text.contains('@') => Err(error.clone()),
-            (Err(of_mps), Err(of_net), Err(_)) => Err(format!("{of_mps}; for a .nettrace, {of_net}")),
-            _ => Ok(Wanted { categories, keywords, classes }),
+        let groups = groups(text);
+        match (&categories, &keywords, &classes, &groups) {
+            (Err(_), Err(error), Err(_), Err(_)) if text.contains('@') => Err(error.clone()),
+            (Err(of_mps), Err(of_net), Err(_), Err(of_groups)) => {
+                Err(format!("{of_mps}; for a .nettrace, {of_net}; for a timeline, {of_groups}"))
+            }
+            _ => Ok(Wanted { categories, keywords, classes, groups }),
         }
     }
+}
+
+/// The events of these groups of the table. Heap dumps, which would be made for it, only if everything is asked for.
+fn groups(text: &str) -> Result<EventSet, String> {
+    let mut events = EventSet::NONE;
+    let dumps: EventSet =
+        [EventId::DumpNode, EventId::DumpEdge, EventId::DumpRoot, EventId::DumpEnd].into_iter().collect();
+    for word in text.split([' ', ',', '+']).filter(|word| !word.is_empty()) {
+        let named = |group: &&Group| format!("{group:?}").eq_ignore_ascii_case(word);
+        match Group::ALL.iter().find(named) {
+            Some(group) => events |= EventSet::group(*group).without(dumps),
+            None if word.eq_ignore_ascii_case("all") => return Ok(EventSet::all()),
+            None => {
+                let names = Group::ALL.map(|group| format!("{group:?}"));
+                let guess = suggest::nearest(word, names.iter().map(String::as_str));
+                let guess = guess.map_or(String::new(), |name| format!(": did you mean '{name}'?"));
+                return Err(format!("'{word}' is none of the groups {}, nor all{guess}", names.join(" ")));
+            }
+        }
+    }
+    Ok(events)
 }
 
 /// What is to be written.
@@ -87,6 +122,8 @@ pub(super) enum Asked {
     Nettrace(Container, Providers),
     /// In GHC's.
     Eventlog(Classes),
+    /// As a timeline; the events if they are named.
+    Json(Option<EventSet>),
     /// A profile as text.
     Profile(Kind),
 }
@@ -110,6 +147,7 @@ impl Asked {
             Format::Nettrace => Asked::nettrace(settings, Container::V4),
             Format::Nettrace6 => Asked::nettrace(settings, Container::V6),
             Format::Eventlog => Asked::eventlog(settings),
+            Format::Json => Asked::timeline(settings),
         }
     }
 
@@ -167,6 +205,17 @@ impl Asked {
         };
         providers.rundown = true;
         Ok(Asked::Nettrace(container, providers))
+    }
+
+    fn timeline(settings: &Settings) -> Result<Asked, Failure> {
+        without_providers(settings)?;
+        if settings.trace.is_none() {
+            return Err(usage("--format: name the file with --trace FILE.json".to_owned()));
+        }
+        match settings.events.as_ref().map(|wanted| wanted.groups.clone()).transpose() {
+            Ok(events) => Ok(Asked::Json(events)),
+            Err(error) => Err(usage(format!("--events: {error}"))),
+        }
     }
 }
 

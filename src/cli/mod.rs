@@ -9,6 +9,7 @@
 //! | `session` | the world with its listeners, and the end of a run, however it comes about |
 //! | `debug` | the debugger by ptrace: its commands, its prompt, its tables |
 //! | `eventcnv` | telemetry streams of the Memory Pool System as text |
+//! | `convert`, `beside` | a trace of one format as one of another; an output that is there when it is whole |
 //! | `dump` | the events of .nettrace files, a line each |
 //! | `gcstats` | the collections of a .NET trace |
 //! | `eventlog` | logs of GHC's runtime as text |
@@ -25,8 +26,10 @@
 
 mod arguments;
 mod asked;
+mod beside;
 mod complaint;
 mod control;
+mod convert;
 mod debug;
 mod dump;
 mod eventcnv;
@@ -119,6 +122,7 @@ fn execute(action: Action) -> Result<u8, Failure> {
         Action::Debug(arguments) => debug::debug(&arguments),
         Action::Attach(arguments) => debug::attach(&arguments),
         Action::Eventcnv(arguments) => Ok(eventcnv::run(&arguments)),
+        Action::Convert(arguments) => convert::run(&arguments),
         Action::Dump(arguments) => Ok(dump::run(&arguments)),
         Action::Gcstats(arguments) => gcstats::run(&arguments),
         Action::Eventlog(arguments) => eventlog::run(&arguments),

@@ -23,12 +23,12 @@ use super::arguments::Settings;
 use super::asked::Asked;
 use crate::WorldBuilder;
 use crate::events::record::{RecordError, stopworld_telemetry_flush};
-use crate::events::{Categories, Category};
+use crate::events::{Categories, Category, EventSet};
 use crate::formats::eventlog::write::Classes;
 use crate::formats::mps::control::{CONTROL_VARIABLE, Environment};
 use crate::formats::nettrace::write::{Container, Providers};
 use crate::formats::profile_text::Kind;
-use crate::formats::{Finished, eventlog, mps, nettrace, profile_text};
+use crate::formats::{Finished, eventlog, mps, nettrace, perfetto, profile_text};
 use crate::os::exit::at_exit;
 
 /// How long the world may take to end before the trace is finished without its end.
@@ -72,6 +72,7 @@ impl Tracing {
             Asked::Nettrace(container, providers) => Some(Trace::start_nettrace(settings, *container, providers)?),
             Asked::Eventlog(classes) => Some(Trace::start_eventlog(settings, *classes)?),
             Asked::Profile(kind) => Some(Trace::start_profile(settings, *kind)?),
+            Asked::Json(events) => Some(Trace::start_timeline(settings, *events)?),
         };
         let Some(trace) = trace else { return Ok(None) };
         let tracing = Tracing { trace, flight };
@@ -121,6 +122,7 @@ pub(super) enum Trace {
     Nettrace(nettrace::write::Trace),
     Eventlog(eventlog::write::Trace),
     Profile(profile_text::Trace),
+    Timeline(perfetto::Trace),
 }
 
 /// How one names another file.
@@ -174,6 +176,17 @@ impl Trace {
         Ok(Trace::Profile(options.start().context(NOT_STARTED)?))
     }
 
+    fn start_timeline(settings: &Settings, events: Option<EventSet>) -> anyhow::Result<Trace> {
+        let mut options = perfetto::Options::new(settings.trace.clone().unwrap_or_default()).tell_failures(ANOTHER);
+        if let Some(events) = events {
+            options = options.events(events);
+        }
+        if let Some(size) = settings.flight_recorder {
+            options = options.flight_recorder(size.bytes());
+        }
+        Ok(Trace::Timeline(options.start().context(NOT_STARTED)?))
+    }
+
     /// All events of the world that is built here belong to it.
     pub(super) fn of_world(&self, builder: WorldBuilder) -> WorldBuilder {
         match self {
@@ -181,6 +194,7 @@ impl Trace {
             Trace::Nettrace(trace) => builder.recorded_in(trace),
             Trace::Eventlog(trace) => builder.logged_in(trace),
             Trace::Profile(trace) => builder.profiled_in(trace),
+            Trace::Timeline(trace) => builder.drawn_by(trace),
         }
     }
 
@@ -191,6 +205,7 @@ impl Trace {
             Trace::Nettrace(trace) => trace.path().unwrap_or(Path::new("")),
             Trace::Eventlog(trace) => trace.path(),
             Trace::Profile(trace) => trace.path(),
+            Trace::Timeline(trace) => trace.path(),
         }
     }
 
@@ -200,6 +215,7 @@ impl Trace {
             Trace::Nettrace(trace) => trace.flush(),
             Trace::Eventlog(trace) => trace.flush(),
             Trace::Profile(trace) => trace.flush(),
+            Trace::Timeline(trace) => trace.flush(),
         }
     }
 
@@ -210,6 +226,7 @@ impl Trace {
             Trace::Eventlog(trace) => trace.write_flight(),
             // It has no flight recorder.
             Trace::Profile(_) => Err(io::ErrorKind::Unsupported.into()),
+            Trace::Timeline(trace) => trace.write_flight(),
         }
     }
 
@@ -219,6 +236,7 @@ impl Trace {
             Trace::Nettrace(trace) => trace.wait_for_worlds(within),
             Trace::Eventlog(trace) => trace.wait_for_worlds(within),
             Trace::Profile(trace) => trace.wait_for_worlds(within),
+            Trace::Timeline(trace) => trace.wait_for_worlds(within),
         }
     }
 
@@ -228,6 +246,7 @@ impl Trace {
             Trace::Nettrace(trace) => trace.finish(),
             Trace::Eventlog(trace) => trace.finish(),
             Trace::Profile(trace) => trace.finish(),
+            Trace::Timeline(trace) => trace.finish(),
         }
     }
 }

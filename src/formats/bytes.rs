@@ -7,39 +7,39 @@ use std::fmt;
 
 /// A row of bytes that grows up to its capacity.
 #[derive(Debug)]
-pub(super) struct Bytes {
+pub(crate) struct Bytes {
     memory: Box<[u8]>,
     len: usize,
 }
 
 impl Bytes {
-    pub(super) fn with_capacity(bytes: usize) -> Bytes {
+    pub(crate) fn with_capacity(bytes: usize) -> Bytes {
         Bytes { memory: vec![0; bytes].into(), len: 0 }
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.len = 0;
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    pub(super) fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         self.memory.len() - self.len
     }
 
-    pub(super) fn as_slice(&self) -> &[u8] {
+    pub(crate) fn as_slice(&self) -> &[u8] {
         &self.memory[..self.len]
     }
 
     /// Appends them, if all of them fit.
     #[inline(always)]
-    pub(super) fn put(&mut self, bytes: &[u8]) {
+    pub(crate) fn put(&mut self, bytes: &[u8]) {
         if let Some(place) = self.memory.get_mut(self.len..self.len + bytes.len()) {
             place.copy_from_slice(bytes);
             self.len += bytes.len();
@@ -47,28 +47,28 @@ impl Bytes {
     }
 
     #[inline(always)]
-    pub(super) fn u8(&mut self, value: u8) {
+    pub(crate) fn u8(&mut self, value: u8) {
         self.put(&[value]);
     }
 
     #[inline(always)]
-    pub(super) fn u16(&mut self, value: u16) {
+    pub(crate) fn u16(&mut self, value: u16) {
         self.put(&value.to_le_bytes());
     }
 
     #[inline(always)]
-    pub(super) fn u32(&mut self, value: u32) {
+    pub(crate) fn u32(&mut self, value: u32) {
         self.put(&value.to_le_bytes());
     }
 
     #[inline(always)]
-    pub(super) fn u64(&mut self, value: u64) {
+    pub(crate) fn u64(&mut self, value: u64) {
         self.put(&value.to_le_bytes());
     }
 
     /// Seven bits a byte, the lowest first; all but the last have the highest bit.
     #[inline(always)]
-    pub(super) fn varint(&mut self, mut value: u64) {
+    pub(crate) fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.u8(value as u8 | 0x80);
             value >>= 7;
@@ -77,7 +77,7 @@ impl Bytes {
     }
 
     /// UTF-16 with a 0 behind it, cut to `most` units.
-    pub(super) fn utf16(&mut self, text: &str, most: usize) {
+    pub(crate) fn utf16(&mut self, text: &str, most: usize) {
         let most = most.min((self.room() / 2).saturating_sub(1));
         let mut units = 0;
         for letter in text.chars().filter(|letter| *letter != '\0') {
@@ -93,18 +93,18 @@ impl Bytes {
     }
 
     /// UTF-8 behind its length.
-    pub(super) fn utf8(&mut self, text: &str) {
+    pub(crate) fn utf8(&mut self, text: &str) {
         self.varint(text.len() as u64);
         self.put(text.as_bytes());
     }
 
     /// Writes over what was put here.
-    pub(super) fn set(&mut self, at: usize, bytes: &[u8]) {
+    pub(crate) fn set(&mut self, at: usize, bytes: &[u8]) {
         self.memory[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
     /// Forgets what lies behind.
-    pub(super) fn truncate(&mut self, len: usize) {
+    pub(crate) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 }

@@ -9,7 +9,7 @@ use crate::os::file::say;
 
 /// How the failure of a file is told.
 #[derive(Clone, Debug)]
-pub(super) enum Complaint {
+pub(crate) enum Complaint {
     /// Whoever asks gets the error.
     Returned,
     /// At once, on standard error; the text says what names another file.
@@ -18,7 +18,7 @@ pub(super) enum Complaint {
 
 impl Complaint {
     /// Tells, if that is wanted.
-    pub(super) fn tell(&self, path: &CStr, error: &io::Error) {
+    pub(crate) fn tell(&self, path: &CStr, error: &io::Error) {
         let Complaint::Told(another) = self else { return };
         let mut line = Line { bytes: [0; 1024], len: 0 };
         // A line that is too long for its place ends there.

@@ -17,6 +17,7 @@ pub mod hp;
 pub mod mps;
 pub mod nettrace;
 mod outlet;
+pub mod perfetto;
 pub mod profile_text;
 mod worlds;
 

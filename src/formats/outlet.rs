@@ -32,12 +32,12 @@ const SLACK_BYTES: usize = 128 << 10;
 
 /// Bytes on their way out.
 #[derive(Debug)]
-pub(super) struct Outlet {
+pub(crate) struct Outlet {
     bytes: Bytes,
     to: To,
     complaint: Complaint,
     /// Bytes that have gone out, without an end tag.
-    pub(super) written: u64,
+    pub(crate) written: u64,
     /// Records that are among the bytes, and what became of them after an error.
     records: u64,
     lost: u64,
@@ -51,11 +51,11 @@ enum To {
 }
 
 impl Outlet {
-    pub(super) fn to_file(path: CString, complaint: Complaint) -> Outlet {
+    pub(crate) fn to_file(path: CString, complaint: Complaint) -> Outlet {
         Outlet::new(To::File { path, open: None }, complaint)
     }
 
-    pub(super) fn to(destination: Box<dyn Destination>) -> Outlet {
+    pub(crate) fn to(destination: Box<dyn Destination>) -> Outlet {
         Outlet::new(To::Other(destination), Complaint::Returned)
     }
 
@@ -65,32 +65,32 @@ impl Outlet {
     }
 
     /// The place of the next byte in the file.
-    pub(super) fn offset(&self) -> u64 {
+    pub(crate) fn offset(&self) -> u64 {
         self.written + self.bytes.len() as u64
     }
 
     /// Where the next bytes are put.
-    pub(super) fn bytes(&mut self) -> &mut Bytes {
+    pub(crate) fn bytes(&mut self) -> &mut Bytes {
         &mut self.bytes
     }
 
     /// So many records have been put.
-    pub(super) fn count_records(&mut self, records: u64) {
+    pub(crate) fn count_records(&mut self, records: u64) {
         self.records += records;
     }
 
     /// Records that were put and never went out.
-    pub(super) fn lost(&self) -> u64 {
+    pub(crate) fn lost(&self) -> u64 {
         self.lost
     }
 
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.bytes.len() >= WRITE_BYTES
     }
 
     /// Writes everything out, and the end behind it; for good, or to be written over.
     #[cold]
-    pub(super) fn write_out(&mut self, end: &[u8], is_last: bool) -> io::Result<()> {
+    pub(crate) fn write_out(&mut self, end: &[u8], is_last: bool) -> io::Result<()> {
         if self.failed || (self.bytes.is_empty() && !is_last) {
             return Ok(());
         }

@@ -1,5 +1,7 @@
 //! The command, as tests of its traces use it: run in a directory of its own, without what the environment says of traces.
 
+#![allow(dead_code, reason = "each test program uses its part")]
+
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};

@@ -1,6 +1,6 @@
 //! Events of a runtime, made by hand, for whoever looks at collections.
 
-use stopworld::formats::nettrace::{Container, EventType, Labels, NetEvent, Stack, TraceInfo, Utc, Visitor};
+use stopworld::formats::nettrace::{Container, EventType, InFile, Labels, NetEvent, Stack, TraceInfo, Utc, Visitor};
 use stopworld::gcstats::{Analysis, Collection, Figures, Process, Rules};
 
 /// The process of all events.
@@ -119,6 +119,7 @@ impl Story {
             labels: Labels::default(),
             payload: &payload.0,
             offset: 0,
+            in_file: InFile::default(),
         });
         self
     }

@@ -23,6 +23,15 @@ pub(super) fn guess(bytes: &[u8]) -> Version {
     if fitting(bytes, Version::V1) > fitting(bytes, Version::V2) { Version::V1 } else { Version::V2 }
 }
 
+/// Whether these bytes may be a stream's first: a record begins here that one of the versions knows.
+pub(crate) fn may_be_a_stream(bytes: &[u8]) -> bool {
+    let Some((header, _)) = bytes.split_first_chunk::<HEADER>() else { return false };
+    let (code, size) =
+        (u16::from_le_bytes([header[0], header[1]]), usize::from(u16::from_le_bytes([header[2], header[3]])));
+    let is_known = Version::ALL.into_iter().any(|version| version.layout(code).is_some());
+    is_known && (HEADER..=LARGEST_RECORD).contains(&size)
+}
+
 /// How many of the records are as this version has them. Damage ends the count.
 fn fitting(mut bytes: &[u8], version: Version) -> usize {
     let mut count = 0;

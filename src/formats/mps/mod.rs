@@ -31,6 +31,7 @@
 //! | `line`, `double` | numbers and strings as C prints them, into a fixed buffer |
 //! | `hex`, `named`, `manual` | the three printers: `mpseventcnv`'s line, `mpseventtxt`'s, and those of the old manual |
 //! | `labels`, `sort` | which name an address has; sorting in bounded memory |
+//! | `encode` | records of any kind, put together from their layouts |
 //! | `notice`, `decode` | what to tell about a stream; a whole stream from end to end |
 
 mod blocks;
@@ -40,14 +41,16 @@ pub mod control;
 #[cfg(feature = "readers")]
 pub mod decode;
 #[cfg(feature = "readers")]
-mod detect;
+pub(crate) mod detect;
 #[cfg(feature = "readers")]
 mod double;
+#[cfg(feature = "readers")]
+pub(crate) mod encode;
 pub mod format;
 #[cfg(feature = "readers")]
 mod hex;
 #[cfg(feature = "readers")]
-mod labels;
+pub(crate) mod labels;
 mod layouts_v1;
 mod layouts_v2;
 #[cfg(feature = "readers")]
@@ -61,12 +64,14 @@ pub mod notice;
 #[cfg(feature = "readers")]
 pub mod reader;
 #[cfg(feature = "readers")]
-mod sort;
+pub(crate) mod sort;
 mod switchboard;
 mod trace;
 mod writer;
 
 pub use format::{Layout, Param, Sort, Version};
+#[cfg(feature = "readers")]
+pub(crate) use trace::CLOCK_TEXT;
 pub use trace::{Options, Trace, TraceError};
 
 pub use super::Finished;

@@ -198,7 +198,7 @@ impl<'a> Record<'a> {
 
     /// Whether all that this layout declares is there.
     #[inline]
-    pub(super) fn has_all(&self, layout: &Layout) -> bool {
+    pub(crate) fn has_all(&self, layout: &Layout) -> bool {
         self.bytes.len() >= usize::from(layout.needs)
     }
 

@@ -53,7 +53,7 @@ impl Order {
 
 /// How much is kept in memory, and how many runs are merged at once. Tests make them small.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(crate) struct Limits {
     pub(super) batch: usize,
     pub(super) fan_in: usize,
     pub(super) merge_buffers: usize,
@@ -69,7 +69,7 @@ impl Default for Limits {
 const SMALLEST_BUFFER: usize = 4 << 10;
 
 /// Collects records, and gives them back in order.
-pub(super) struct Sorter {
+pub(crate) struct Sorter {
     order: Order,
     limits: Limits,
     directory: std::path::PathBuf,
@@ -87,7 +87,7 @@ struct Level {
 }
 
 impl Sorter {
-    pub(super) fn new(version: Version, directory: &Path, limits: Limits) -> Sorter {
+    pub(crate) fn new(version: Version, directory: &Path, limits: Limits) -> Sorter {
         let directory = directory.to_owned();
         Sorter {
             order: Order::new(version),
@@ -100,7 +100,7 @@ impl Sorter {
     }
 
     /// Takes a record.
-    pub(super) fn add(&mut self, record: &Record<'_>) -> io::Result<()> {
+    pub(crate) fn add(&mut self, record: &Record<'_>) -> io::Result<()> {
         let bytes = record.bytes();
         if self.batch.len() + bytes.len() > self.limits.batch {
             self.spill()?;
@@ -150,7 +150,7 @@ impl Sorter {
     }
 
     /// Gives all records to `each`, in order. Errors of the files are told apart from those of `each`.
-    pub(super) fn finish<E>(mut self, mut each: impl FnMut(&Record<'_>) -> Result<(), E>) -> Result<(), Failed<E>> {
+    pub(crate) fn finish<E>(mut self, mut each: impl FnMut(&Record<'_>) -> Result<(), E>) -> Result<(), Failed<E>> {
         if self.levels.is_empty() {
             self.sort_batch();
             let mut all = self.index.iter().map(|&(_, at)| Record::kept(record_at(&self.batch, at as usize)));
@@ -176,7 +176,7 @@ impl Sorter {
 
 /// Why not all records were given back.
 #[derive(Debug)]
-pub(super) enum Failed<E> {
+pub(crate) enum Failed<E> {
     /// The files of runs could not be written or read.
     Files(io::Error),
     /// Who was to take them could not.

@@ -20,6 +20,7 @@ use std::time::Duration;
 use super::blocks::Held;
 use super::switchboard::{Facts, Switchboard};
 use super::writer::{CLASSES, History, Writer};
+use crate::events::clock::Clock;
 use crate::events::record::{Consumer, ConsumerTotals, FlightRecorder, RecordError, Recorder, Recording, WorldNumber};
 use crate::events::{Categories, Category, EventId, EventSet, Labels, Selection};
 use crate::formats::Finished;
@@ -149,6 +150,10 @@ fn needs_blocks(filter: Categories) -> bool {
     [Category::Arena, Category::Seg, Category::Object].into_iter().any(|category| filter.contains(category))
 }
 
+/// The text that says how fast a stream's clock goes, before the number of its ticks in a second. No reader of the Memory
+/// Pool System's needs it; ours does.
+pub(crate) const CLOCK_TEXT: &str = "ticks a second: ";
+
 /// The names of what every stream has: the version first, as in the MPS's own.
 fn name_ourselves() {
     static NAMED: OnceLock<()> = OnceLock::new();
@@ -156,6 +161,8 @@ fn name_ourselves() {
         let labels = Labels::of_the_process();
         // Without room for names there are none.
         let _ = labels.intern(concat!("stopworld ", env!("CARGO_PKG_VERSION"), ", stop-the-world mark-sweep"));
+        // The format has no place for it.
+        let _ = labels.intern(&format!("{CLOCK_TEXT}{}", Clock::of_process().hz()));
         for (class, name) in CLASSES.iter().zip(["Reservation", "MarkSweep"]) {
             if let Ok(label) = labels.intern(name) {
                 let _ = labels.bind(std::ptr::from_ref(class) as usize, label);

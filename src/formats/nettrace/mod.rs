@@ -37,8 +37,10 @@
 //! | `order` | the events of many threads, by time |
 //! | `visitor` | who is told, and what |
 //! | `reader` | a whole file, from its first byte to a summary |
+//! | `encode` | the way back: a trace of any origin, put together in either container |
 //! | `clr` | what the payloads of the runtime's own events consist of |
 //! | `fields` | a payload, decoded by what the file says of its type |
+//! | `shown` | an event as a line of text or JSON |
 //! | `names` | what native events of the runtime are called, whose names are not in the file |
 //! | `damage` | what can be wrong with a file |
 //! | `bytes` | numbers and strings out of bytes that may be anything |
@@ -51,6 +53,8 @@ pub mod clr;
 mod container;
 #[cfg(feature = "readers")]
 mod damage;
+#[cfg(feature = "readers")]
+pub(crate) mod encode;
 #[cfg(feature = "readers")]
 pub mod fields;
 #[cfg(feature = "readers")]
@@ -65,6 +69,8 @@ pub mod names;
 mod order;
 #[cfg(feature = "readers")]
 mod reader;
+#[cfg(feature = "readers")]
+pub(crate) mod shown;
 #[cfg(feature = "readers")]
 mod tables;
 #[cfg(feature = "readers")]
@@ -81,7 +87,7 @@ pub use metadata::{EventType, FieldType, TraceInfo, Type, Utc};
 #[cfg(feature = "readers")]
 pub use reader::Reader;
 #[cfg(feature = "readers")]
-pub use visitor::{Interest, NetEvent, Stack, Summary, ThreadInfo, Visitor};
+pub use visitor::{Aside, InFile, Interest, NetEvent, Stack, Summary, ThreadInfo, Visitor};
 
 /// Which container a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

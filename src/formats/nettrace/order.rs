@@ -26,6 +26,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use super::visitor::InFile;
+
 /// Events that wait at most.
 const MOST_EVENTS: usize = 160 << 10;
 /// The memory for their payloads.
@@ -48,6 +50,7 @@ pub(super) struct Fixed {
     pub(super) labels: u32,
     pub(super) activity: [u8; 16],
     pub(super) related: [u8; 16],
+    pub(super) in_file: InFile,
 }
 
 #[derive(Debug)]

@@ -36,10 +36,68 @@ pub trait Visitor {
     /// events of other threads.
     fn lost(&mut self, _thread: u64, _count: u64) {}
 
+    /// What else the file says. Only told by a reader [with asides](super::Reader::with_asides).
+    fn aside(&mut self, _aside: &Aside<'_>) {}
+
     /// Whether enough has been seen. Asked before each block; the summary's `ended_orderly` is false then.
     fn is_done(&self) -> bool {
         false
     }
+}
+
+/// What a file says beside types, threads and events, where it says so: for who writes it anew.
+#[derive(Clone, Copy, Debug)]
+pub enum Aside<'a> {
+    /// A stack that events refer to by this number until the next sequence point.
+    Stack {
+        /// The number.
+        id: u32,
+        /// Its return addresses, as wide as the trace's pointers.
+        addresses: &'a [u8],
+    },
+    /// A list of labels that events refer to likewise (version 6).
+    Labels {
+        /// The number.
+        id: u32,
+        /// The list.
+        bytes: &'a [u8],
+    },
+    /// A thread has ended (version 6).
+    ThreadEnded {
+        /// What the file calls it.
+        id: u64,
+        /// The last number that it gave to an event.
+        sequence: u32,
+    },
+    /// A sequence point begins.
+    PointBegins {
+        /// Its time, in ticks.
+        time: i64,
+        /// In version 6: 1 all threads are forgotten after it, 2 all types.
+        flags: u32,
+    },
+    /// At this sequence point, the last number that a thread gave to an event.
+    LastNumber {
+        /// What the file calls the thread.
+        id: u64,
+        /// The number.
+        sequence: u32,
+    },
+    /// The sequence point is complete.
+    PointEnds,
+}
+
+/// What the file itself calls what an event refers to, and what it promises of its place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InFile {
+    /// The thread: the system's id in version 4, an index in version 6.
+    pub thread: u64,
+    /// The thread that wrote it, likewise.
+    pub capture: u64,
+    /// The list of labels (version 6).
+    pub labels: u32,
+    /// No later event of the file is older.
+    pub sorted: bool,
 }
 
 /// An event, as it stands in the file.
@@ -71,6 +129,8 @@ pub struct NetEvent<'a> {
     pub payload: &'a [u8],
     /// Where in the file its header begins.
     pub offset: u64,
+    /// What the file calls its thread and its labels.
+    pub in_file: InFile,
 }
 
 impl NetEvent<'_> {
@@ -134,6 +194,8 @@ pub struct ThreadInfo<'a> {
     pub process: u64,
     /// Its name, empty if it has none.
     pub name: Cow<'a, str>,
+    /// What else is said of it.
+    pub pairs: Vec<(String, String)>,
 }
 
 /// What there was in a file.

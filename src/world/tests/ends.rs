@@ -82,7 +82,7 @@ fn threads_are_born_and_die_while_the_world_is_stopped_again_and_again(#[values(
         done.store(true, Ordering::Relaxed);
     });
     assert_eq!(stop(&threads).live().len(), 0);
-    assert_eq!(threads.published().thread_ids(), []);
+    assert!(threads.published().thread_ids().is_empty());
 }
 
 /// `.stop.fork`

@@ -10,8 +10,8 @@ use super::super::damage::{Damage, DamageKind};
 use super::super::header::Header;
 use super::super::labels::Labels;
 use super::super::metadata::EventType;
-use super::super::visitor::{ThreadInfo, Visitor};
-use super::{Known, Reading, Stacks};
+use super::super::visitor::{Aside, ThreadInfo, Visitor};
+use super::{Asides, Known, Reading, Stacks};
 
 /// The most bytes of a description, and of all of them as they are kept.
 const LARGEST_TYPE: u32 = 1 << 20;
@@ -86,7 +86,7 @@ impl<V: Visitor> Reading<'_, V> {
     }
 
     pub(super) fn stacks<R: Read>(&mut self, file: &mut File<R>) -> Result<(), Trouble> {
-        if self.keeps_stacks == Stacks::LeaveOut {
+        if self.keeps_stacks == Stacks::LeaveOut && self.asides == Asides::KeepToOneself {
             return Ok(());
         }
         let (mut id, mut count) = file.fixed("a block's header", |bytes| Ok((bytes.word()?, bytes.word()?)))?;
@@ -98,7 +98,8 @@ impl<V: Visitor> Reading<'_, V> {
                     return Err(Stuck::Wrong(DamageKind::Overrun("a stack")));
                 }
                 let row = bytes.take(size as usize)?;
-                if !self.tables.stacks.add(id, row) {
+                self.tell(&Aside::Stack { id, addresses: row });
+                if self.keeps_stacks == Stacks::Keep && !self.tables.stacks.add(id, row) {
                     self.damaged(Damage { offset, kind: DamageKind::TooMany("stacks") });
                 }
                 (id, count) = (id.wrapping_add(1), count - 1);
@@ -113,6 +114,7 @@ impl<V: Visitor> Reading<'_, V> {
         while count > 0
             && file.window("a label list", |window, offset, _| {
                 let length = Labels::length_of_list(window)?;
+                self.tell(&Aside::Labels { id, bytes: &window[..length] });
                 if !self.tables.labels.add(id, &window[..length]) {
                     self.damaged(Damage { offset, kind: DamageKind::TooMany("label lists") });
                 }
@@ -152,6 +154,7 @@ impl<V: Visitor> Reading<'_, V> {
         while file.window("an ended thread", |window, offset, _| {
             let mut bytes = Bytes::new(window);
             let (index, sequence) = (bytes.var64()?, bytes.var32()?);
+            self.tell(&Aside::ThreadEnded { id: index, sequence });
             match self.threads.find(index) {
                 Some(place) => {
                     self.follow(place, sequence, sequence);
@@ -171,11 +174,12 @@ impl<V: Visitor> Reading<'_, V> {
         self.tables.stacks.clear();
         self.tables.labels.clear();
         let container = self.container;
-        let (flags, mut count) = file.fixed("a sequence point", |bytes| {
-            let _time = bytes.long()?;
+        let (time, flags, mut count) = file.fixed("a sequence point", |bytes| {
+            let time = bytes.long()? as i64;
             let flags = if container == Container::V6 { bytes.word()? } else { 0 };
-            Ok((flags, bytes.word()?))
+            Ok((time, flags, bytes.word()?))
         })?;
+        self.tell(&Aside::PointBegins { time, flags });
         while count > 0
             && file.window("a thread's number", |window, offset, _| {
                 let mut bytes = Bytes::new(window);
@@ -186,10 +190,12 @@ impl<V: Visitor> Reading<'_, V> {
                 let found = self.threads.find(id);
                 let place = found.unwrap_or_else(|| self.unknown_thread(id, sequence, offset));
                 self.follow(place, sequence, sequence);
+                self.tell(&Aside::LastNumber { id, sequence });
                 count -= 1;
                 Ok(window.len() - bytes.len())
             })?
         {}
+        self.tell(&Aside::PointEnds);
         if flags & 1 != 0 {
             self.threads.clear();
         }
@@ -212,7 +218,7 @@ fn thread_row<'a>(row: &mut Bytes<'a>, process: u64) -> Result<ThreadInfo<'a>, S
             1 => info.name = row.utf8()?.into(),
             2 => info.process = row.var64()?,
             3 => info.thread = row.var64()?,
-            4 => drop((row.utf8()?, row.utf8()?)),
+            4 => info.pairs.push((row.utf8()?, row.utf8()?)),
             // How long it is nobody knows; what was read counts.
             _ => break,
         }

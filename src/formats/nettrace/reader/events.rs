@@ -10,7 +10,7 @@ use super::super::damage::{Damage, DamageKind};
 use super::super::header::{Header, LONGEST, Layout};
 use super::super::order::Fixed;
 use super::super::tables::Thread;
-use super::super::visitor::{Interest, Visitor};
+use super::super::visitor::{InFile, Interest, Visitor};
 use super::{Delivery, Reading, show};
 
 /// Threads whose losses are counted one by one.
@@ -216,6 +216,12 @@ impl<V: Visitor> Reading<'_, V> {
             labels: header.labels,
             activity: header.activity,
             related: header.related,
+            in_file: InFile {
+                thread: header.thread,
+                capture: header.capture,
+                labels: header.labels,
+                sorted: header.sorted,
+            },
         }
     }
 }

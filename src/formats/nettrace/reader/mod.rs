@@ -27,7 +27,7 @@ use super::labels::{Label, Labels};
 use super::metadata::{EventType, TraceInfo};
 use super::order::{Fixed, Order};
 use super::tables::{Ids, Rows, Threads};
-use super::visitor::{Interest, NetEvent, Stack, Summary, Visitor};
+use super::visitor::{Aside, Interest, NetEvent, Stack, Summary, Visitor};
 
 /// The processor of an event whose processor is not known.
 const NO_PROCESSOR: u32 = u32::MAX;
@@ -38,6 +38,7 @@ pub struct Reader<R> {
     input: R,
     order: Delivery,
     stacks: Stacks,
+    asides: Asides,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,10 +53,16 @@ enum Stacks {
     LeaveOut,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asides {
+    Tell,
+    KeepToOneself,
+}
+
 impl<R: Read> Reader<R> {
     /// Nothing is read yet. The input need not be buffered.
     pub fn new(input: R) -> Reader<R> {
-        Reader { input, order: Delivery::ByTime, stacks: Stacks::LeaveOut }
+        Reader { input, order: Delivery::ByTime, stacks: Stacks::LeaveOut, asides: Asides::KeepToOneself }
     }
 
     /// Delivers events as they stand in the file instead of by time: for who counts.
@@ -70,10 +77,16 @@ impl<R: Read> Reader<R> {
         Reader { stacks: Stacks::Keep, ..self }
     }
 
+    /// Tells what the file says beside its events, too, each thing where it stands: for who reads in the file's order.
+    #[must_use]
+    pub fn with_asides(self) -> Reader<R> {
+        Reader { asides: Asides::Tell, ..self }
+    }
+
     /// Reads the file to its end, or to where it can't be read on.
     pub fn read<V: Visitor>(self, visitor: &mut V) -> Summary {
         let (mut file, opened) = File::open(self.input);
-        let mut reading = Reading::new(self.order, self.stacks, file.container(), visitor);
+        let mut reading = Reading::new(self.order, self.stacks, self.asides, file.container(), visitor);
         let read = opened.and_then(|()| reading.blocks(&mut file));
         reading.release(None);
         if let Err(damage) = read {
@@ -105,6 +118,7 @@ struct Reading<'v, V> {
     visitor: &'v mut V,
     delivery: Delivery,
     keeps_stacks: Stacks,
+    asides: Asides,
     container: Container,
     tables: Tables,
     /// The types by their ids.
@@ -122,11 +136,18 @@ struct Reading<'v, V> {
 }
 
 impl<'v, V: Visitor> Reading<'v, V> {
-    fn new(delivery: Delivery, keeps_stacks: Stacks, container: Container, visitor: &'v mut V) -> Reading<'v, V> {
+    fn new(
+        delivery: Delivery,
+        keeps_stacks: Stacks,
+        asides: Asides,
+        container: Container,
+        visitor: &'v mut V,
+    ) -> Reading<'v, V> {
         Reading {
             visitor,
             delivery,
             keeps_stacks,
+            asides,
             container,
             tables: Tables { types: Vec::new(), stacks: Rows::default(), labels: Rows::default(), pointer_bytes: 8 },
             by_id: Ids::default(),
@@ -202,6 +223,12 @@ impl<'v, V: Visitor> Reading<'v, V> {
         Ok(())
     }
 
+    fn tell(&mut self, aside: &Aside<'_>) {
+        if self.asides == Asides::Tell {
+            self.visitor.aside(aside);
+        }
+    }
+
     /// The header of a block of events or descriptions: how their headers are written.
     fn block_header<R: Read>(&mut self, file: &mut File<R>) -> Result<Layout, Trouble> {
         let container = self.container;
@@ -264,5 +291,6 @@ fn show<V: Visitor>(
         labels,
         payload,
         offset: fixed.offset,
+        in_file: fixed.in_file,
     });
 }

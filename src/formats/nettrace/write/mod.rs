@@ -23,7 +23,7 @@ mod providers;
 mod schema;
 mod threads;
 mod trace;
-mod types;
+pub(crate) mod types;
 mod writer;
 
 pub use super::Container;

@@ -6,7 +6,7 @@ use crate::os::memory::read_carefully;
 /// The name of the type whose description lies here; nothing if none does.
 ///
 /// Descriptions are statics, so what was one is one. That it was one is not taken on trust from a number in a record.
-pub(super) fn name_of(address: u64) -> &'static str {
+pub(crate) fn name_of(address: u64) -> &'static str {
     if address == 0 || !address.is_multiple_of(align_of::<TypeInfo>() as u64) {
         return "";
     }
@@ -20,18 +20,18 @@ pub(super) fn name_of(address: u64) -> &'static str {
 
 /// Names that were asked for lately.
 #[derive(Debug)]
-pub(super) struct Names(Box<[(u64, &'static str)]>);
+pub(crate) struct Names(Box<[(u64, &'static str)]>);
 
 const LATELY: usize = 1 << 10;
 
 impl Names {
-    pub(super) fn new() -> Names {
+    pub(crate) fn new() -> Names {
         Names(vec![(0, ""); LATELY].into())
     }
 
     /// As [`name_of`], but for the first time without a system call.
     #[inline]
-    pub(super) fn of(&mut self, address: u64) -> &'static str {
+    pub(crate) fn of(&mut self, address: u64) -> &'static str {
         let place = &mut self.0[(address >> 3) as usize % LATELY];
         if place.0 != address {
             *place = (address, name_of(address));

@@ -1,15 +1,13 @@
 //! `stopworld dump`: the events of a .nettrace file, a line each.
 //!
 //! Events go to standard output; what there is to say about the file goes to standard error: what is damaged and at which
-//! byte, how many events are lost. Exit codes: 0 for a file that was read to its end, 1 for one that can't be read
+//! byte, how many events are lost, that nothing matches what is asked for. Exit codes: 0 for a file that was read to its end, 1 for one that can't be read
 //! or is damaged (everything that can be read is listed before), 141 if whoever reads our output has seen enough.
 //!
 //! What an event's fields are called is in the file, or (the runtime's own events) in the templates; of an event of which
 //! nobody knows the fields the bytes are shown.
 
-mod payload;
-
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs::File;
@@ -18,9 +16,9 @@ use std::io::{self, BufWriter, Read, Write};
 use super::FAILED;
 use super::arguments::Dump;
 use super::eventcnv::PIPE_CLOSED;
-use payload::Quoted;
-
+use crate::formats::nettrace::shown::{self, Quoted};
 use crate::formats::nettrace::{EventType, Interest, NetEvent, Reader, Summary, TraceInfo, Visitor};
+use crate::suggest;
 
 /// `stopworld dump`.
 pub(super) fn run(arguments: &Dump) -> u8 {
@@ -39,8 +37,14 @@ pub(super) fn run(arguments: &Dump) -> u8 {
     let reader = Reader::new(input);
     // Counts are the same in any order.
     let summary = if arguments.counts { reader.in_file_order().read(&mut dumper) } else { reader.read(&mut dumper) };
+    let nothing = dumper.nothing_found();
     match dumper.finish() {
-        Ok(()) => report(&arguments.file.display(), &summary),
+        Ok(()) => {
+            if let Some(nothing) = nothing.filter(|_| summary.events > 0) {
+                say(format_args!("{}: {nothing}", arguments.file.display()));
+            }
+            report(&arguments.file.display(), &summary)
+        }
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => PIPE_CLOSED,
         Err(error) => {
             say(format_args!("the events can't be written: {error}"));
@@ -83,9 +87,18 @@ struct Dumper<'a, W: Write> {
     /// How many events there are, by provider and title: types that differ in their version only are one row.
     counts: Vec<(String, String, u64)>,
     rows: HashMap<(String, String), usize>,
+    /// What there is in the file, for who asks for what there is not.
+    providers: BTreeSet<String>,
+    names: BTreeSet<String>,
+    found: u64,
+    /// The first and the last event of those that are asked for, whenever they happened.
+    times: Option<(f64, f64)>,
     line: String,
     failed: Option<io::Error>,
 }
+
+/// Names that are remembered.
+const MOST_NAMES: usize = 1 << 14;
 
 impl<'a, W: Write> Dumper<'a, W> {
     fn new(arguments: &'a Dump, output: W) -> Dumper<'a, W> {
@@ -96,6 +109,10 @@ impl<'a, W: Write> Dumper<'a, W> {
             titles: Vec::new(),
             counts: Vec::new(),
             rows: HashMap::new(),
+            providers: BTreeSet::new(),
+            names: BTreeSet::new(),
+            found: 0,
+            times: None,
             line: String::new(),
             failed: None,
         }
@@ -121,6 +138,40 @@ impl<'a, W: Write> Dumper<'a, W> {
         }
     }
 
+    /// Why nothing is listed, if nothing is: what is asked for and what there is.
+    fn nothing_found(&self) -> Option<String> {
+        let Dump { provider, event, from, to, .. } = self.arguments;
+        if self.found > 0 {
+            return None;
+        }
+        let near = |given: &str, names: &BTreeSet<String>| {
+            let guess = suggest::nearest(given, names.iter().map(String::as_str));
+            guess.map_or(String::new(), |name| format!("; did you mean '{name}'?"))
+        };
+        let is_known = |wanted: &String| self.providers.iter().any(|known| known.eq_ignore_ascii_case(wanted));
+        const REMEDY: &str = "`--counts` alone lists what there is";
+        match (provider, event, self.times) {
+            (_, _, Some((first, last))) => {
+                let from = from.map_or(String::new(), |from| format!(" from {from} ms on"));
+                let to = to.map_or(String::new(), |to| format!(" up to {to} ms"));
+                Some(format!("no event matches{from}{to}: those that are asked for are at {first:.4} to {last:.4} ms"))
+            }
+            (Some(wanted), _, None) if !is_known(wanted) => Some(format!(
+                "no event matches: the file has no provider '{wanted}'{}; {REMEDY}",
+                near(wanted, &self.providers)
+            )),
+            (_, Some(wanted), None) => {
+                let of = provider.as_ref().map_or(String::new(), |name| format!(" of provider '{name}'"));
+                Some(format!(
+                    "no event matches: the file has no event '{wanted}'{of}{}; {REMEDY}",
+                    near(wanted, &self.names)
+                ))
+            }
+            (Some(wanted), None, None) => Some(format!("no event matches: provider '{wanted}' has none; {REMEDY}")),
+            (None, None, None) => None,
+        }
+    }
+
     fn milliseconds(&self, event: &NetEvent<'_>) -> f64 {
         self.trace.as_ref().map_or(0.0, |trace| trace.milliseconds(event.time))
     }
@@ -133,12 +184,12 @@ impl<'a, W: Write> Dumper<'a, W> {
     fn print(&mut self, event: &NetEvent<'_>, milliseconds: f64) {
         let pointer_bytes = self.trace.as_ref().map_or(8, |trace| trace.pointer_bytes);
         let title = self.titles.get(event.kind.index as usize).map_or("", |(title, _)| title);
-        let shown = payload::shown(event, pointer_bytes);
+        let shown = shown::shown(event, pointer_bytes);
         self.line.clear();
         if self.arguments.json {
-            payload::json(&mut self.line, event, title, milliseconds, &shown);
+            shown::json(&mut self.line, event, title, milliseconds, &shown);
         } else {
-            payload::text(&mut self.line, event, title, milliseconds, &shown);
+            shown::text(&mut self.line, event, title, milliseconds, &shown);
         }
         self.line.push('\n');
         if let Err(error) = self.output.write_all(self.line.as_bytes()) {
@@ -161,6 +212,12 @@ impl<W: Write> Visitor for Dumper<'_, W> {
                 || kind.name.eq_ignore_ascii_case(wanted)
                 || wanted.parse() == Ok(kind.event)
         });
+        if self.names.len() < MOST_NAMES {
+            self.providers.insert(kind.provider.clone());
+            if is_provider {
+                self.names.extend([title.clone(), kind.name.clone()]);
+            }
+        }
         if !is_provider || !is_event {
             return Interest::Skip;
         }
@@ -183,8 +240,11 @@ impl<W: Write> Visitor for Dumper<'_, W> {
         }
         let milliseconds = self.milliseconds(event);
         if !self.is_wanted(milliseconds) {
+            let (first, last) = self.times.unwrap_or((milliseconds, milliseconds));
+            self.times = Some((first.min(milliseconds), last.max(milliseconds)));
             return;
         }
+        self.found += 1;
         if !self.arguments.counts {
             return self.print(event, milliseconds);
         }

@@ -1,14 +1,14 @@
-//! One event as text or as JSON.
+//! One event as text or as JSON: its fields by their names, as far as anybody knows them.
 
 use std::fmt::{self, Write};
 
-use crate::formats::nettrace::clr::{self, FieldValue, Kind, Payload, Provider};
-use crate::formats::nettrace::fields::{self, Decoded, Text, Value};
-use crate::formats::nettrace::{NetEvent, Utc};
+use super::clr::{self, FieldValue, Kind, Payload, Provider};
+use super::fields::{self, Decoded, Text, Value};
+use super::{NetEvent, Utc};
 
 /// What an event says.
 #[derive(Default)]
-pub(super) struct Shown<'a> {
+pub(crate) struct Shown<'a> {
     fields: Vec<(&'a str, Item<'a>)>,
     /// What is repeated.
     rows: Vec<Vec<(&'a str, Item<'a>)>>,
@@ -27,7 +27,7 @@ enum Item<'a> {
 }
 
 /// The fields of an event: as its type in the file has them, or as the template of its number has them.
-pub(super) fn shown<'a>(event: &NetEvent<'a>, pointer_bytes: u8) -> Shown<'a> {
+pub(crate) fn shown<'a>(event: &NetEvent<'a>, pointer_bytes: u8) -> Shown<'a> {
     let kind = event.kind;
     if !kind.fields.is_empty() {
         let Decoded { fields, rest, .. } = fields::decode(&kind.fields, event.payload);
@@ -80,7 +80,7 @@ fn is_address(field: &clr::Field) -> bool {
 }
 
 /// A line for people.
-pub(super) fn text(line: &mut String, event: &NetEvent<'_>, title: &str, milliseconds: f64, shown: &Shown<'_>) {
+pub(crate) fn text(line: &mut String, event: &NetEvent<'_>, title: &str, milliseconds: f64, shown: &Shown<'_>) {
     let provider = &event.kind.provider;
     let _ = write!(line, "{milliseconds:>13.4}  {provider}/{title}  thread={}", event.thread);
     for (name, item) in &shown.fields {
@@ -102,7 +102,7 @@ pub(super) fn text(line: &mut String, event: &NetEvent<'_>, title: &str, millise
 }
 
 /// The same for programs.
-pub(super) fn json(line: &mut String, event: &NetEvent<'_>, title: &str, milliseconds: f64, shown: &Shown<'_>) {
+pub(crate) fn json(line: &mut String, event: &NetEvent<'_>, title: &str, milliseconds: f64, shown: &Shown<'_>) {
     let kind = event.kind;
     let _ = write!(
         line,
@@ -135,6 +135,34 @@ pub(super) fn json(line: &mut String, event: &NetEvent<'_>, title: &str, millise
         line.push('"');
     }
     line.push('}');
+}
+
+impl Shown<'_> {
+    /// Each member, with its value in JSON: the fields, then what is repeated as `rows`, and bytes that belong to no field.
+    pub(crate) fn members(&self, mut each: impl FnMut(&str, &str)) {
+        let mut value = String::new();
+        for (name, item) in &self.fields {
+            value.clear();
+            item.write(&mut value, Form::Json);
+            each(name, &value);
+        }
+        if !self.rows.is_empty() {
+            value.clear();
+            for (index, row) in self.rows.iter().enumerate() {
+                value.push(if index > 0 { ',' } else { '[' });
+                object(&mut value, row);
+            }
+            value.push(']');
+            each("rows", &value);
+        }
+        if !self.rest.is_empty() {
+            value.clear();
+            value.push('"');
+            hex(&mut value, self.rest);
+            value.push('"');
+            each("rest", &value);
+        }
+    }
 }
 
 fn object(line: &mut String, fields: &[(&str, Item<'_>)]) {
@@ -221,7 +249,7 @@ fn hex(line: &mut String, bytes: &[u8]) {
 }
 
 /// Text as JSON writes it, which people can read, too.
-pub(super) struct Quoted<'a>(pub(super) &'a str);
+pub(crate) struct Quoted<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,0 +1,50 @@
+//! Which format a trace is in, by its first bytes.
+
+use std::io::{self, Cursor, Read};
+
+use super::{ConvertError, FirstBytes};
+use crate::formats::mps::detect::may_be_a_stream;
+
+/// As much as is looked at.
+const HEAD: usize = 64;
+/// As much of it as is shown.
+const SHOWN: usize = 8;
+
+/// What is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A telemetry stream of the Memory Pool System.
+    Mps,
+    /// A trace of .NET's format, of either container.
+    Nettrace,
+}
+
+/// The format, and the input from its first byte on.
+pub(super) fn detect<R: Read>(mut input: R) -> Result<(Source, impl Read), ConvertError> {
+    let mut head = Vec::with_capacity(HEAD);
+    let read = input.by_ref().take(HEAD as u64).read_to_end(&mut head);
+    read.map_err(|error| ConvertError::Input { offset: head.len() as u64, error })?;
+    let source = of(&head)?;
+    Ok((source, Cursor::new(head).chain(input)))
+}
+
+fn of(head: &[u8]) -> Result<Source, ConvertError> {
+    const NETTRACE: &[u8] = b"Nettrace";
+    const NETPERF: &[u8] = b"\x14\0\0\0!FastSerialization.1";
+    let mut marks = head.iter().filter(|byte| !byte.is_ascii_whitespace());
+    match (marks.next(), marks.next()) {
+        _ if head.is_empty() => Err(ConvertError::Empty),
+        _ if head.starts_with(NETTRACE) => Ok(Source::Nettrace),
+        // Its reader says best what it is.
+        _ if head.starts_with(NETPERF) => Ok(Source::Nettrace),
+        _ if head.starts_with(b"hdrb") => Err(ConvertError::Eventlog),
+        _ if may_be_a_stream(head) => Ok(Source::Mps),
+        (Some(b'['), Some(b'{' | b']')) | (Some(b'{'), Some(b'"')) => Err(ConvertError::Timeline),
+        _ => Err(ConvertError::Unknown(FirstBytes(head[..head.len().min(SHOWN)].to_owned()))),
+    }
+}
+
+/// An error of the input as that of a conversion.
+pub(super) fn unreadable(offset: u64, error: io::Error) -> ConvertError {
+    ConvertError::Input { offset, error }
+}

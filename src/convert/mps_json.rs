@@ -1,0 +1,229 @@
+//! From a telemetry stream to a timeline.
+//!
+//! A stream knows no threads. Each arena has a track, on which its polls are slices, and one for its traces, since a trace goes on over
+//! many polls: there a trace is a slice, with the flip, the bands of references and the reclaiming inside. All other records are
+//! moments, with their parameters by name; an address that is labelled has its label behind it. What an arena's pools hold is a counter.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+
+use super::pages::{self, Page};
+use super::stream;
+use super::telemetry::{LACKS, UNKNOWN_CODE, leave_out};
+use super::{Conversion, ConvertError, LeftOut, Options};
+use crate::events::Category;
+use crate::formats::mps::labels::{Label, Labels, Namespace};
+use crate::formats::mps::reader::Record;
+use crate::formats::mps::{Layout, Param, Sort};
+use crate::formats::perfetto::phases::{self, Sheets, Slice};
+use crate::formats::perfetto::sheet::{Args, Sheet};
+use crate::formats::perfetto::timeline::Track;
+
+/// Nobody knows which process it was.
+const PROCESS: u64 = 1;
+/// The track of what belongs to no arena; those of arenas and their traces follow.
+const STREAM: u64 = 1;
+/// Arenas that have tracks of their own.
+const MOST_ARENAS: usize = 1 << 12;
+
+/// Why a trace was created, by the numbers of the stream.
+const WHY: [&str; 7] =
+    ["generation 0", "dynamic criterion", "opportunism", "full, in steps", "full", "walk", "extension"];
+const RANKS: [&str; 4] = ["ambiguous references", "exact references", "final references", "weak references"];
+
+pub(super) fn convert<R: Read, W: Write>(
+    input: R,
+    output: W,
+    options: &Options,
+    to: &mut Conversion,
+) -> Result<(), ConvertError> {
+    let stream = stream::read(input, options, to)?;
+    let (first, last) = (stream.first as i64, stream.last as i64);
+    let timeline = pages::begin(output, first, stream.ticks_per_second).map_err(ConvertError::Output)?;
+    let mut drawing = Drawing { timeline, labels: Labels::default(), arenas: HashMap::new() };
+    drawing.names().map_err(ConvertError::Output)?;
+    stream.finish(|record, layout| {
+        to.carried += 1;
+        drawing.take(record, layout, &mut to.left_out).map_err(ConvertError::Output)
+    })?;
+    pages::end(drawing.timeline, last).map_err(ConvertError::Output)
+}
+
+/// An arena's tracks, and what it holds.
+#[derive(Clone, Copy, Debug)]
+struct Arena {
+    polls: Track,
+    traces: Track,
+    held: u64,
+}
+
+struct Drawing<W: Write> {
+    timeline: Sheets<Page<W>>,
+    labels: Labels,
+    arenas: HashMap<u64, Arena>,
+}
+
+impl<W: Write> Drawing<W> {
+    fn names(&mut self) -> io::Result<()> {
+        self.timeline.name_process(PROCESS, "Memory Pool System")?;
+        self.timeline.name_thread(Track { process: PROCESS, thread: STREAM }, "stream")
+    }
+
+    /// The arena at this address, with tracks that have names.
+    fn arena(&mut self, address: u64) -> io::Result<Arena> {
+        if let Some(arena) = self.arenas.get(&address) {
+            return Ok(*arena);
+        }
+        let place = self.arenas.len().min(MOST_ARENAS) as u64;
+        let track = |which| Track { process: PROCESS, thread: STREAM + 1 + 2 * place + which };
+        let arena = Arena { polls: track(0), traces: track(1), held: 0 };
+        if self.arenas.len() < MOST_ARENAS {
+            self.arenas.insert(address, arena);
+            self.timeline.name_thread(arena.polls, &format!("arena {address:#x}"))?;
+            self.timeline.name_thread(arena.traces, &format!("traces of arena {address:#x}"))?;
+        }
+        Ok(arena)
+    }
+
+    fn take(&mut self, record: &Record<'_>, layout: Option<&'static Layout>, left_out: &mut LeftOut) -> io::Result<()> {
+        let ticks = record.clock() as i64;
+        let stream = Track { process: PROCESS, thread: STREAM };
+        let Some(layout) = layout else {
+            leave_out(left_out, record, None, UNKNOWN_CODE);
+            let code = record.code();
+            return self.timeline.instant(stream, ticks, ("unknown", "unknown code".into()), |args| {
+                args.number("code", code.into());
+            });
+        };
+        if !record.has_all(layout) {
+            leave_out(left_out, record, Some(layout), LACKS);
+        }
+        self.labels.learn(layout, record);
+        let word = |name: &str| layout.param(name).and_then(|param| record.word(usize::from(param.offset)));
+        // In this one record the parameters are called otherwise than what the Memory Pool System puts there.
+        let arena = if layout.name == "SegReclaim" { word("seg") } else { word("arena") };
+        let arena = match arena {
+            Some(address) => Some((address, self.arena(address)?)),
+            None => None,
+        };
+        let track = arena.map_or(stream, |(_, arena)| arena.polls);
+        let is_drawn = match arena {
+            Some((address, arena)) => self.slice(record, layout, (address, arena), ticks)?,
+            None => false,
+        };
+        if is_drawn {
+            return Ok(());
+        }
+        let track = match arena {
+            Some((_, arena)) if layout.category == Category::Trace => arena.traces,
+            _ => track,
+        };
+        let Drawing { timeline, labels, .. } = self;
+        timeline.instant(track, ticks, (layout.category.name(), layout.name.into()), |args| {
+            params(args, layout, record, labels);
+        })
+    }
+
+    /// Draws a record that begins or ends a slice. False if it does neither.
+    fn slice(
+        &mut self,
+        record: &Record<'_>,
+        layout: &Layout,
+        (address, arena): (u64, Arena),
+        ticks: i64,
+    ) -> io::Result<bool> {
+        let Drawing { timeline, labels, arenas } = self;
+        let fill = |args: &mut Args<'_, Page<W>>| params(args, layout, record, labels);
+        let name = layout.category.name();
+        let number = |name: &str| {
+            let param = layout.param(name)?;
+            let at = usize::from(param.offset);
+            if param.sort == Sort::U { record.unsigned(at).map(u64::from) } else { record.word(at) }
+        };
+        let one_of = |names: &[&'static str], which: &str| {
+            number(which).and_then(|number| names.get(number as usize).copied()).unwrap_or("trace")
+        };
+        match layout.name {
+            "ArenaPollBegin" => {
+                timeline.end(arena.polls, Slice::Pause, ticks, |_| {})?;
+                timeline.begin(arena.polls, Slice::Pause, ticks, (name, "poll".into()), fill)?;
+            }
+            "ArenaPollEnd" if timeline.is_open(arena.polls, Slice::Pause) => {
+                timeline.end(arena.polls, Slice::Pause, ticks, fill)?;
+            }
+            "TraceCreate" => {
+                timeline.end(arena.traces, Slice::Pause, ticks, |_| {})?;
+                let why = format!("trace: {}", one_of(&WHY, "why"));
+                timeline.begin(arena.traces, Slice::Pause, ticks, (name, why.as_str().into()), fill)?;
+            }
+            "TraceFlipBegin" if timeline.is_open(arena.traces, Slice::Pause) => {
+                phases::phase(timeline, arena.traces, ticks, "flip")?;
+            }
+            "TraceFlipEnd" if timeline.is_open(arena.traces, Slice::Phase) => {
+                timeline.end(arena.traces, Slice::Phase, ticks, fill)?;
+            }
+            "TraceBandAdvance" if timeline.is_open(arena.traces, Slice::Pause) => {
+                phases::phase(timeline, arena.traces, ticks, one_of(&RANKS, "rank"))?;
+            }
+            "TraceReclaim" if timeline.is_open(arena.traces, Slice::Pause) => {
+                phases::phase(timeline, arena.traces, ticks, "reclaim")?;
+            }
+            "TraceDestroy" if timeline.is_open(arena.traces, Slice::Pause) => {
+                timeline.end(arena.traces, Slice::Pause, ticks, fill)?;
+            }
+            "ArenaAlloc" | "ArenaFree" => {
+                let size = number("size").unwrap_or(0);
+                let is_more = layout.name == "ArenaAlloc";
+                let held = if is_more { arena.held.saturating_add(size) } else { arena.held.saturating_sub(size) };
+                if let Some(known) = arenas.get_mut(&address) {
+                    known.held = held;
+                }
+                let what = format!("held by the pools of arena {address:#x}");
+                timeline.counter(arena.polls, ticks, (name, what.as_str().into()), |args| args.count("bytes", held))?;
+                return Ok(false);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// The parameters that the record has.
+fn params<S: Sheet>(args: &mut Args<'_, S>, layout: &Layout, record: &Record<'_>, labels: &Labels) {
+    for param in layout.params {
+        let name = param.name;
+        let at = usize::from(param.offset);
+        match param.sort {
+            Sort::P => address(args, param, record.word(at), |of| labels.of(Namespace::Pointers, of)),
+            Sort::A => address(args, param, record.word(at), |of| labels.of(Namespace::Addresses, of)),
+            Sort::W => record.word(at).into_iter().for_each(|value| args.number(name, value)),
+            Sort::U => record.unsigned(at).into_iter().for_each(|value| args.number(name, value.into())),
+            Sort::B => record.boolean(param).into_iter().for_each(|value| args.number(name, value.into())),
+            Sort::D => {
+                let value = record.word(at).map(f64::from_bits);
+                value.into_iter().for_each(|value| match value.is_finite() {
+                    true => args.json(name, &format!("{value:?}")),
+                    // JSON has no word for what is no number.
+                    false => args.text(name, &value.to_string()),
+                });
+            }
+            Sort::S => {
+                let text = record.string(at).map(String::from_utf8_lossy);
+                text.into_iter().for_each(|text| args.text(name, &text));
+            }
+        }
+    }
+}
+
+fn address<'l, S: Sheet>(
+    args: &mut Args<'_, S>,
+    param: &Param,
+    value: Option<u64>,
+    label_of: impl FnOnce(u64) -> Option<Label<'l>>,
+) {
+    let Some(value) = value else { return };
+    match label_of(value) {
+        Some(Label::Text(text)) => args.text(param.name, &format!("{value:#x} {}", String::from_utf8_lossy(text))),
+        _ => args.address(param.name, value),
+    }
+}

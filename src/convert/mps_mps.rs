@@ -1,0 +1,87 @@
+//! A telemetry stream, written anew.
+//!
+//! Records keep their order and their parameters. What a writer leaves open (padding, the bytes behind a string's end, what
+//! is beyond the last parameter) is 0 or gone; what is not understood (an unknown code, a record without all its parameters) stays as it
+//! is. A stream of version 1.0.0 becomes one of 2.0.0: records of the same names with the parameters of the same names.
+
+use std::io::{BufWriter, Read, Write};
+
+use super::detect::unreadable;
+use super::telemetry::{Newer, leave_out, values_of};
+use super::{Conversion, ConvertError, stream};
+use crate::formats::mps::encode::{Encoder, LONGEST_STRING, Value};
+use crate::formats::mps::format::EVENT_INIT;
+use crate::formats::mps::reader::{Reader, Record};
+use crate::formats::mps::{Layout, Version};
+
+/// What `EventInit` says besides the version: the longest name of an event, the bits of a word, ticks of the processor time's clock.
+const INIT: [u64; 3] = [19, 64, 1_000_000];
+
+pub(super) fn convert<R: Read, W: Write>(input: R, output: W, to: &mut Conversion) -> Result<(), ConvertError> {
+    let mut reader = Reader::new(input);
+    let version = reader.detect().map_err(|error| unreadable(0, error))?;
+    let mut writing =
+        Writing { encoder: Encoder::new(BufWriter::with_capacity(64 << 10, output)), version, newer: Newer::new() };
+    stream::each(&mut reader, to, |record, to| writing.take(record, to))?;
+    writing.encoder.end().map(drop).map_err(ConvertError::Output)
+}
+
+struct Writing<W> {
+    encoder: Encoder<W>,
+    version: Version,
+    newer: Newer,
+}
+
+impl<W: Write> Writing<W> {
+    fn take(&mut self, record: &Record<'_>, to: &mut Conversion) -> Result<(), ConvertError> {
+        let layout = self.version.layout(record.code());
+        let is_short = |value: &Value<'_>| !matches!(value, Value::Text(text) if text.len() > LONGEST_STRING);
+        let values = layout.and_then(|layout| Some((layout, values_of(layout, record)?)));
+        let values = values.filter(|(_, values)| values.iter().all(is_short));
+        let written = match (self.version, values) {
+            (Version::V2, Some((layout, values))) => self.encoder.record(layout, record.clock(), &values).map(|_| true),
+            // As it is: a reader that knows more may know what it is.
+            (Version::V2, None) => self.encoder.raw(record.bytes()).map(|()| true),
+            (Version::V1, Some((layout, values))) => self.newer(record, layout, &values, to),
+            (Version::V1, None) => {
+                leave_out(&mut to.left_out, record, layout, "it is no whole record of version 1.0.0");
+                Ok(false)
+            }
+        };
+        to.carried += u64::from(written.map_err(ConvertError::Output)?);
+        Ok(())
+    }
+
+    /// A record of version 1.0.0 as one of 2.0.0.
+    fn newer(
+        &mut self,
+        record: &Record<'_>,
+        old: &'static Layout,
+        values: &[Value<'_>],
+        to: &mut Conversion,
+    ) -> std::io::Result<bool> {
+        if self.encoder.records == 0 {
+            self.announce(record.clock())?;
+        }
+        let Some((new, places)) = self.newer.of(old) else {
+            to.left_out.add(old.name, "version 2.0.0 has no such event", 1);
+            return Ok(false);
+        };
+        let lacks = places.iter().filter(|place| place.is_none()).count();
+        to.left_out.add(new.name, "parameters that version 1.0.0 has not are 0", u64::from(lacks > 0));
+        let lost = (0..old.params.len()).any(|index| !places.contains(&Some(index)));
+        to.left_out.add(old.name, "version 2.0.0 has no place for a parameter of it", u64::from(lost));
+        let values: Vec<Value<'_>> =
+            places.iter().map(|place| place.map_or(Value::Word(0), |index| values[index])).collect();
+        self.encoder.record(new, record.clock(), &values).map(|_| true)
+    }
+
+    /// What a stream of 2.0.0 begins with, and one of 1.0.0 does not.
+    fn announce(&mut self, clock: u64) -> std::io::Result<()> {
+        let Some(layout) = Version::V2.layout(EVENT_INIT) else { return Ok(()) };
+        let version = Version::V2.numbers().map(u64::from);
+        let codes = u64::from(Version::V2.max_code());
+        let values: Vec<Value<'_>> = version.into_iter().chain([codes]).chain(INIT).map(Value::Word).collect();
+        self.encoder.record(layout, clock, &values).map(drop)
+    }
+}

@@ -1,0 +1,228 @@
+//! From a telemetry stream to .NET's format.
+//!
+//! Every record is there as an event that describes itself ([`telemetry`](super::telemetry)), with its exact ticks. Beside it there are,
+//! for .NET's tools, the events that the table says a record also is:
+//!
+//! | record | .NET's event | what is not known, and 0 |
+//! |---|---|---|
+//! | ArenaPollBegin | GCSuspendEEBegin V1: Reason 1, Count the traces before | |
+//! | TraceCreate | GCStart V2: Count from 1; Depth 0 if generation 0 was the reason, else 2; Reason 1 if somebody asked, else 0; Type 0 | ClientSequenceNumber |
+//! | TraceDestroy | GCEnd V1; GCHeapStats V2 with what the arena's pools hold as generation 2, if the stream has ArenaAlloc | all other sizes, all counts |
+//! | ArenaPollEnd | GCRestartEEEnd V1 | |
+//! | VMMap, VMUnmap | GCCreateSegment V1 (Type 0), GCFreeSegment V1 | |
+//!
+//! `ClrInstanceID` is the number of the arena in the stream. A stream names neither process nor thread, and has no date: process and thread
+//! are 1, and the trace begins in 1970. Events come by time, all flagged as sorted.
+
+use std::collections::HashMap;
+use std::io::{self, BufWriter, Read, Write};
+
+use super::stream::{self, Stream};
+use super::telemetry::{self, LACKS, UNKNOWN_CODE, leave_out};
+use super::{Conversion, ConvertError, LeftOut, Options};
+use crate::events::{DESCRIPTORS, Provider};
+use crate::formats::mps::reader::Record;
+use crate::formats::mps::{Layout, Version};
+use crate::formats::nettrace::encode::{Encoder, Header};
+use crate::formats::nettrace::names::RUNTIME;
+use crate::formats::nettrace::{Container, EventType, TraceInfo, Utc};
+
+/// Whom nobody knows.
+const PROCESS: u32 = 1;
+const THREAD: u64 = 1;
+/// Arenas and segments that are remembered.
+const MOST_ARENAS: usize = 1 << 12;
+/// Of a collection as a whole.
+const FULL: u32 = 2;
+/// Numbers of types: those of records are their codes and one, then come .NET's.
+const NET_IDS: u32 = 0x1_0000;
+
+pub(super) fn convert<R: Read, W: Write>(
+    input: R,
+    output: W,
+    container: Container,
+    options: &Options,
+    to: &mut Conversion,
+) -> Result<(), ConvertError> {
+    let stream = stream::read(input, options, to)?;
+    let output = BufWriter::with_capacity(64 << 10, output);
+    let mut writing = Writing::begin(&stream, Encoder::new(output, container)).map_err(ConvertError::Output)?;
+    let (version, last) = (stream.version, stream.last);
+    stream.finish(|record, layout| {
+        to.carried += u64::from(writing.take(record, layout, version, &mut to.left_out)?);
+        Ok(())
+    })?;
+    writing.end(last).map_err(ConvertError::Output)
+}
+
+/// What an arena is in the middle of.
+#[derive(Clone, Copy, Debug, Default)]
+struct Arena {
+    number: u16,
+    collections: u32,
+    depth: u32,
+    is_collecting: bool,
+    /// What its pools hold, if the stream tells.
+    held: Option<u64>,
+}
+
+struct Writing<W> {
+    encoder: Encoder<W>,
+    defined: HashMap<u32, ()>,
+    payload: Vec<u8>,
+    sequence: u32,
+    arenas: HashMap<u64, Arena>,
+}
+
+impl<W: Write> Writing<W> {
+    fn begin(stream: &Stream, mut encoder: Encoder<W>) -> io::Result<Writing<W>> {
+        let info = TraceInfo {
+            container: encoder.container(),
+            start: Utc { year: 1970, month: 1, day_of_week: 4, day: 1, ..Utc::default() },
+            start_ticks: stream.first as i64,
+            ticks_per_second: stream.ticks_per_second as i64,
+            pointer_bytes: 8,
+            process_id: PROCESS,
+            processors: 0,
+            sampling_period_ns: 0,
+            pairs: Vec::new(),
+        };
+        encoder.trace(&info)?;
+        if encoder.container() == Container::V6 {
+            encoder.thread(THREAD, (PROCESS.into(), THREAD), "", &[])?;
+        }
+        Ok(Writing { encoder, defined: HashMap::new(), payload: Vec::new(), sequence: 0, arenas: HashMap::new() })
+    }
+
+    fn end(mut self, last: u64) -> io::Result<()> {
+        self.encoder.last_number(THREAD, self.sequence);
+        self.encoder.sequence_point(last as i64, 0)?;
+        self.encoder.end().map(drop)
+    }
+
+    /// A record, and what else it is. False if it can't be carried over.
+    fn take(
+        &mut self,
+        record: &Record<'_>,
+        layout: Option<&'static Layout>,
+        version: Version,
+        left_out: &mut LeftOut,
+    ) -> Result<bool, ConvertError> {
+        let Some(layout) = layout else {
+            leave_out(left_out, record, None, UNKNOWN_CODE);
+            return Ok(false);
+        };
+        let mut payload = std::mem::take(&mut self.payload);
+        if !telemetry::payload(&mut payload, layout, record) {
+            leave_out(left_out, record, Some(layout), LACKS);
+            self.payload = payload;
+            return Ok(false);
+        }
+        let id = u32::from(layout.code) + 1;
+        let described = || telemetry::described(layout, version);
+        let written = self.event(id, described, record.clock(), &payload);
+        self.payload = payload;
+        written.and_then(|()| self.phases(record, layout)).map_err(ConvertError::Output)?;
+        Ok(true)
+    }
+
+    fn event(&mut self, id: u32, described: impl FnOnce() -> EventType, clock: u64, payload: &[u8]) -> io::Result<()> {
+        if self.defined.insert(id, ()).is_none() {
+            let _ = self.encoder.event_type(id, &described())?;
+        }
+        self.sequence = self.sequence.wrapping_add(1);
+        let header = Header {
+            kind: id,
+            sequence: self.sequence,
+            thread: THREAD,
+            capture: THREAD,
+            time: clock as i64,
+            sorted: true,
+            ..Header::default()
+        };
+        // No record is as long as a block.
+        self.encoder.event(&header, payload).map(drop)
+    }
+
+    // ---- .NET's events -------------------------------------------------------------------------------------------------
+
+    fn phases(&mut self, record: &Record<'_>, layout: &Layout) -> io::Result<()> {
+        let number = |name: &str| {
+            let param = layout.param(name)?;
+            let at = usize::from(param.offset);
+            record.word(at).or_else(|| record.unsigned(at).map(u64::from))
+        };
+        let unsigned = |name: &str| layout.param(name).and_then(|param| record.unsigned(usize::from(param.offset)));
+        let address = number("arena").unwrap_or(0);
+        let mut arena = match self.arenas.get(&address) {
+            Some(arena) => *arena,
+            None => Arena { number: self.arenas.len() as u16, ..Arena::default() },
+        };
+        let clock = record.clock();
+        match layout.name {
+            "ArenaPollBegin" => self.net(9, clock, &[u32s(&[1, arena.collections]), clr(arena)])?,
+            "TraceCreate" => {
+                // Generation 0 was full; it was asked for, or somebody walks.
+                let why = unsigned("why").unwrap_or(0);
+                arena.depth = if why == 0 { 0 } else { FULL };
+                arena.collections += 1;
+                arena.is_collecting = true;
+                let start = u32s(&[arena.collections, arena.depth, u32::from((3..=5).contains(&why)), 0]);
+                self.net(1, clock, &[start, clr(arena), u64s(&[0])])?;
+            }
+            "TraceDestroy" if arena.is_collecting => {
+                arena.is_collecting = false;
+                self.net(2, clock, &[u32s(&[arena.collections, arena.depth]), clr(arena)])?;
+                if let Some(held) = arena.held {
+                    // Sizes and promoted bytes of generations 0 to 3, what was finalized; then counts.
+                    let sizes = u64s(&[0, 0, 0, 0, held, 0, 0, 0, 0, 0]);
+                    self.net(4, clock, &[sizes, u32s(&[0, 0, 0]), clr(arena), u64s(&[0, 0])])?;
+                }
+            }
+            "ArenaPollEnd" => self.net(3, clock, &[clr(arena)])?,
+            "VMMap" => {
+                let (base, limit) = (number("base").unwrap_or(0), number("limit").unwrap_or(0));
+                self.net(5, clock, &[u64s(&[base, limit.wrapping_sub(base)]), u32s(&[0]), clr(arena)])?;
+            }
+            "VMUnmap" => self.net(6, clock, &[u64s(&[number("base").unwrap_or(0)]), clr(arena)])?,
+            "ArenaAlloc" => arena.held = Some(arena.held.unwrap_or(0).saturating_add(number("size").unwrap_or(0))),
+            "ArenaFree" => arena.held = arena.held.map(|held| held.saturating_sub(number("size").unwrap_or(0))),
+            _ => return Ok(()),
+        }
+        if layout.param("arena").is_some() && (self.arenas.len() < MOST_ARENAS || self.arenas.contains_key(&address)) {
+            self.arenas.insert(address, arena);
+        }
+        Ok(())
+    }
+
+    /// An event of the runtime's, which the table describes.
+    fn net(&mut self, number: u16, clock: u64, parts: &[Vec<u8>]) -> io::Result<()> {
+        let rows = DESCRIPTORS.iter().flat_map(|row| row.net);
+        let Some(row) = rows.into_iter().find(|net| net.id == number && net.provider == Provider::Default) else {
+            return Ok(());
+        };
+        let described = || EventType {
+            provider: RUNTIME.to_owned(),
+            event: row.id.into(),
+            name: row.name.to_owned(),
+            version: row.version.into(),
+            level: row.level as u32,
+            keywords: row.keyword.0,
+            opcode: Some(row.opcode),
+            ..EventType::default()
+        };
+        self.event(NET_IDS + u32::from(number), described, clock, &parts.concat())
+    }
+}
+
+fn u32s(numbers: &[u32]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+}
+
+fn u64s(numbers: &[u64]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+}
+
+fn clr(arena: Arena) -> Vec<u8> {
+    arena.number.to_le_bytes().to_vec()
+}

@@ -1,0 +1,154 @@
+//! What an event of a .nettrace is in the one table of events.
+//!
+//! Three kinds are known: our own provider's, whose numbers are those of the table; the runtime's, which the table pairs with our
+//! phases; and the records of a telemetry stream, which were carried over whole. A `GCDynamicEvent` is the event of ours whose
+//! name it bears. What an event carries is read by the fields that the file gives it, or by the template of its number.
+
+use super::telemetry;
+use crate::events::table::Unit;
+use crate::events::{DESCRIPTORS, EventId, Provider};
+use crate::formats::mps::Layout;
+use crate::formats::nettrace::clr::{self, FieldValue, Payload};
+use crate::formats::nettrace::fields::{self, Value};
+use crate::formats::nettrace::names::{PRIVATE, RUNTIME};
+use crate::formats::nettrace::{EventType, NetEvent};
+
+/// Our own provider's name.
+const OWN: &str = "stopworld";
+/// The event that takes a name and bytes.
+const DYNAMIC: u32 = 39;
+/// The event that says what was marked, and that it was what finalizers want.
+const MARKED: u32 = 202;
+const OF_FINALIZERS: u64 = 7;
+
+/// What a type of event is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Meaning {
+    /// One of ours.
+    Own(EventId),
+    /// One of the runtime's that one of ours becomes.
+    Net(EventId),
+    /// One that says itself which of ours it is.
+    Dynamic,
+    /// A record.
+    Telemetry(&'static Layout),
+    /// None of these.
+    Unknown,
+}
+
+/// What events of this type are.
+pub(super) fn meaning(kind: &EventType) -> Meaning {
+    let provider = match kind.provider.as_str() {
+        OWN => {
+            let row = kind.event.checked_sub(1).and_then(|index| EventId::from_index(index as usize));
+            // The table grows, and rows may have moved since: the name is what counts.
+            let by_name = || DESCRIPTORS.iter().find(|row| row.name == kind.name).map(|row| row.id);
+            let row = row.filter(|id| id.descriptor().name == kind.name).or_else(by_name);
+            return row.map_or(Meaning::Unknown, Meaning::Own);
+        }
+        telemetry::PROVIDER => return telemetry::layout_of(kind).map_or(Meaning::Unknown, Meaning::Telemetry),
+        RUNTIME => Provider::Default,
+        PRIVATE => Provider::Private,
+        _ => return Meaning::Unknown,
+    };
+    if provider == Provider::Default && kind.event == DYNAMIC {
+        return Meaning::Dynamic;
+    }
+    let is_it = |row: &&crate::events::Descriptor| {
+        row.net.iter().any(|net| u32::from(net.id) == kind.event && net.provider == provider)
+    };
+    DESCRIPTORS.iter().find(is_it).map_or(Meaning::Unknown, |row| Meaning::Net(row.id))
+}
+
+/// The numbers and texts of an event by their names.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    numbers: Vec<(String, u64)>,
+    texts: Vec<(String, String)>,
+}
+
+impl Said {
+    /// A number; nothing if the event has none of this name.
+    pub(super) fn number(&self, name: &str) -> Option<u64> {
+        self.numbers.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
+    }
+
+    /// A text.
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        self.texts.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    fn add(&mut self, name: &str, value: &Value<'_>) {
+        match value {
+            Value::Unsigned(number) => self.numbers.push((name.to_owned(), *number)),
+            Value::Signed(number) => self.numbers.push((name.to_owned(), *number as u64)),
+            Value::Bool(value) => self.numbers.push((name.to_owned(), u64::from(*value))),
+            Value::Text(text) => self.texts.push((name.to_owned(), text.to_string())),
+            _ => {}
+        }
+    }
+}
+
+/// What an event says.
+pub(super) fn said(event: &NetEvent<'_>, pointer_bytes: u8) -> Said {
+    let kind = event.kind;
+    let mut said = Said::default();
+    if !kind.fields.is_empty() {
+        let decoded = fields::decode(&kind.fields, event.payload);
+        decoded.fields.iter().for_each(|(name, value)| said.add(name, value));
+        return said;
+    }
+    let version = event.version();
+    let template = clr::Provider::named(&kind.provider).and_then(|provider| clr::find(provider, kind.event, version));
+    if let Some(template) = template {
+        template.decode(version, Payload::new(event.payload, pointer_bytes), |row, field, value| {
+            if row.is_some() {
+                return;
+            }
+            match value {
+                FieldValue::Unsigned(number) => said.numbers.push((field.name.to_owned(), number)),
+                FieldValue::Signed(number) => said.numbers.push((field.name.to_owned(), number as u64)),
+                FieldValue::Text(text) => said.texts.push((field.name.to_owned(), text.to_string())),
+                _ => {}
+            }
+        });
+    }
+    said
+}
+
+/// Which of ours an event is, when what it says is known.
+pub(super) fn id_of(meaning: Meaning, kind: &EventType, said: &Said) -> Option<EventId> {
+    match meaning {
+        // Two of ours become this one.
+        Meaning::Net(_) if kind.event == MARKED && kind.provider == RUNTIME => {
+            let of_finalizers = said.number("Type") == Some(OF_FINALIZERS);
+            Some(if of_finalizers { EventId::WeakEnd } else { EventId::MarkEnd })
+        }
+        Meaning::Own(id) | Meaning::Net(id) => Some(id),
+        Meaning::Dynamic => {
+            let name = said.text("Name")?;
+            DESCRIPTORS.iter().find(|row| row.name == name).map(|row| row.id)
+        }
+        Meaning::Telemetry(_) | Meaning::Unknown => None,
+    }
+}
+
+/// The numbers of an event that bears the name of one of ours: its data is that event's payload, in order.
+pub(super) fn dynamic_fields(id: EventId, payload: &[u8]) -> Vec<(&'static str, u64)> {
+    // Behind the name there is the length.
+    let Some(end) = payload.as_chunks::<2>().0.iter().position(|unit| *unit == [0, 0]) else { return Vec::new() };
+    let data = payload.get(2 * end + 6..).unwrap_or_default();
+    let mut at = 0;
+    let mut fields = Vec::new();
+    for field in id.descriptor().fields {
+        let bytes = field.kind.bytes();
+        let Some(value) = data.get(at..at + bytes) else { break };
+        let mut word = [0; 8];
+        word[..bytes].copy_from_slice(value);
+        if field.unit != Unit::Label {
+            fields.push((field.name, u64::from_le_bytes(word)));
+        }
+        at += bytes;
+    }
+    fields
+}

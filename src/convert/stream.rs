@@ -1,0 +1,144 @@
+//! A telemetry stream of the Memory Pool System by time, and how fast its clock goes.
+//!
+//! A stream comes category by category and each of them backwards, so who wants its story sorts. It bears the ticks of a processor's
+//! counter and nowhere says how many of them are a second. What it has is `EventClockSync`, now and then: the processor time of its
+//! process. Our own streams say it in a text among their names, which only we know to look for. So where nobody says better, the ticks between its first sync and its last are taken to be as long as the processor
+//! time between them, as the Memory Pool System's own monitor does. A process that waits much, or has many threads, makes
+//! that a rough guess, and we say which number was taken. The ticks themselves stay exact wherever the other format has them.
+
+use std::io::Read;
+
+use super::detect::unreadable;
+use super::{Conversion, ConvertError, Options};
+use crate::formats::mps::CLOCK_TEXT;
+use crate::formats::mps::reader::{End, Reader, Record};
+use crate::formats::mps::sort::{Failed, Limits, Sorter};
+use crate::formats::mps::{Layout, Version};
+
+/// Where nothing at all is known, a tick is a nanosecond.
+const BY_DEFAULT: u64 = 1_000_000_000;
+/// Ticks a second that a clock may have.
+const CREDIBLE: std::ops::RangeInclusive<u64> = 1_000..=1_000_000_000_000;
+
+/// A stream that has been read.
+pub(super) struct Stream {
+    pub(super) version: Version,
+    pub(super) ticks_per_second: u64,
+    /// The clock of the first record.
+    pub(super) first: u64,
+    pub(super) last: u64,
+    sorter: Sorter,
+}
+
+/// What the stream says of its clock.
+#[derive(Debug, Default)]
+struct Clocks {
+    per_second: Option<u64>,
+    /// What a text of the stream says.
+    said: Option<u64>,
+    /// The first sync and the last: clock, processor time.
+    syncs: Option<[(u64, u64); 2]>,
+}
+
+impl Clocks {
+    fn learn(&mut self, layout: &Layout, record: &Record<'_>) {
+        let number = |name: &str| layout.param(name).and_then(|param| record.word(usize::from(param.offset)));
+        match layout.name {
+            "Intern" => {
+                let text = layout.param("string").and_then(|param| record.string(usize::from(param.offset)));
+                let number = text.and_then(|text| text.strip_prefix(CLOCK_TEXT.as_bytes()));
+                let number = number.and_then(|number| std::str::from_utf8(number).ok()?.parse().ok());
+                self.said = self.said.or(number.filter(|number| CREDIBLE.contains(number)));
+            }
+            "EventInit" => self.per_second = number("clocksPerSec"),
+            "EventClockSync" => {
+                let Some(clock) = number("clock") else { return };
+                let sync = (record.clock(), clock);
+                let [first, last] = self.syncs.unwrap_or([sync, sync]);
+                self.syncs = Some([first.min(sync), last.max(sync)]);
+            }
+            _ => {}
+        }
+    }
+
+    fn ticks_per_second(&self) -> Option<u64> {
+        let [(from_ticks, from), (until_ticks, until)] = self.syncs?;
+        let (ticks, clocks) = (until_ticks.checked_sub(from_ticks)?, until.checked_sub(from)?);
+        let per_second = u128::from(self.per_second.unwrap_or(1_000_000));
+        let rate = (u128::from(ticks) * per_second).checked_div(u128::from(clocks))?;
+        u64::try_from(rate).ok().filter(|rate| CREDIBLE.contains(rate))
+    }
+}
+
+/// Goes through a stream in its own order. Damage ends it and is told.
+pub(super) fn each<R: Read>(
+    reader: &mut Reader<R>,
+    to: &mut Conversion,
+    mut each: impl FnMut(&Record<'_>, &mut Conversion) -> Result<(), ConvertError>,
+) -> Result<(), ConvertError> {
+    let damage = loop {
+        match reader.buffered() {
+            Ok(Some(record)) => each(&record, to)?,
+            Ok(None) => {
+                if !reader.fill().map_err(|error| unreadable(0, error))? {
+                    break reader.end();
+                }
+            }
+            Err(damage) => break Err(damage),
+        }
+    };
+    match damage {
+        Ok(End::Clean) => {}
+        Ok(End::Stray { offset, bytes }) => {
+            to.left_out.add("stray bytes at the end", "too few to be a record", bytes as u64);
+            to.notes.push(format!("{bytes} stray bytes at byte {offset}, where a record would begin, are left out"));
+        }
+        Err(damage) => to.damage = Some(damage.to_string()),
+    }
+    Ok(())
+}
+
+/// Reads a stream to its end.
+pub(super) fn read<R: Read>(input: R, options: &Options, to: &mut Conversion) -> Result<Stream, ConvertError> {
+    let mut reader = Reader::new(input);
+    let version = reader.detect().map_err(|error| unreadable(0, error))?;
+    let directory = std::env::temp_dir();
+    let room = |error| ConvertError::Room { directory: directory.display().to_string(), error };
+    let mut sorter = Sorter::new(version, &directory, Limits::default());
+    let mut clocks = Clocks::default();
+    let (mut first, mut last) = (u64::MAX, 0);
+    each(&mut reader, to, |record, _| {
+        (first, last) = (first.min(record.clock()), last.max(record.clock()));
+        if let Some(layout) = version.layout(record.code()) {
+            clocks.learn(layout, record);
+        }
+        sorter.add(record).map_err(room)
+    })?;
+    let said = options.ticks_per_second.or(clocks.said);
+    let guessed = clocks.ticks_per_second();
+    let ticks_per_second = said.or(guessed).unwrap_or(BY_DEFAULT);
+    if said.is_none() {
+        let by = match guessed {
+            Some(_) => "by the processor time between its first and its last EventClockSync",
+            None => "since it has no two EventClockSyncs",
+        };
+        to.notes
+            .push(format!("times are at {ticks_per_second} ticks a second, {by}; --ticks-per-second says it better"));
+    }
+    Ok(Stream { version, ticks_per_second, first: first.min(last), last, sorter })
+}
+
+impl Stream {
+    /// Gives all records to `each`, by time.
+    pub(super) fn finish(
+        self,
+        mut each: impl FnMut(&Record<'_>, Option<&'static Layout>) -> Result<(), ConvertError>,
+    ) -> Result<(), ConvertError> {
+        let version = self.version;
+        let finished = self.sorter.finish(|record| each(record, version.layout(record.code())));
+        finished.map_err(|failed| match failed {
+            Failed::Each(error) => error,
+            Failed::Files(error) => ConvertError::Room { directory: std::env::temp_dir().display().to_string(), error },
+        })
+    }
+}

@@ -1,0 +1,125 @@
+//! Which event is what on a timeline: a slice's beginning or end, a counter, a name, or a moment.
+//!
+//! ```text
+//!   SuspendBegin ─────────────────────────────── collection N ──────────────────────────────── RestartEnd
+//!   SuspendBegin ─ suspend ─ SuspendEnd
+//!                        RootsBegin ─ roots ─ RootsEnd
+//!                                   MarkBegin ─ mark ─ MarkEnd ─ weak ─ WeakEnd
+//!                                                           SweepBegin ─ sweep ─ SweepEnd
+//!                                                                   RestartBegin ─ restart ─ RestartEnd
+//! ```
+//!
+//! A phase that begins ends the one before, so a trace that has only some of these events gives what they say. What has an end
+//! without a beginning (of a collection that was under way when the trace began) is a moment.
+//!
+//! The events are those of the table, whoever tells of them: the recorder, or a reader of another format that knows which
+//! of its own events they are. What they carry is put into the row by `fill`, since each knows that best.
+
+use std::io;
+
+use super::sheet::{Args, Sheet};
+use super::timeline::{Name, Timeline, Track};
+use crate::events::{EventId, Group};
+
+/// What is a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slice {
+    /// From the moment at which the world is asked to stop to that at which it runs.
+    Pause,
+    /// A part of it.
+    Phase,
+    /// What a trace that has no phases says of a collection: its beginning and its end.
+    #[cfg(feature = "readers")]
+    Work,
+    /// A batch of finalizers.
+    Finalizers,
+    /// A marker among others at work.
+    Marker,
+}
+
+/// A timeline of ours.
+pub(crate) type Sheets<S> = Timeline<S, Slice>;
+
+/// What the timeline calls the events of a group.
+pub(crate) fn category(group: Group) -> &'static str {
+    match group {
+        Group::World => "world",
+        Group::Collection => "collection",
+        Group::Memory => "memory",
+        Group::Object => "object",
+        Group::Block => "block",
+        Group::User => "user",
+        Group::Profile => "profile",
+    }
+}
+
+/// An event that happens on a track; its first field, which for a collection is its number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    pub(crate) id: EventId,
+    pub(crate) track: Track,
+    pub(crate) ticks: i64,
+    pub(crate) first: u64,
+    pub(crate) second: u64,
+}
+
+/// Draws an event that begins or ends a slice, with what `fill` says of it. False if it does neither: it is a moment.
+pub(crate) fn slice<S: Sheet>(
+    timeline: &mut Sheets<S>,
+    moment: Moment,
+    fill: impl FnOnce(&mut Args<'_, S>),
+) -> io::Result<bool> {
+    let Moment { id, track, ticks, first, second } = moment;
+    let gc = category(Group::Collection);
+    let is_paused = timeline.is_open(track, Slice::Pause);
+    match id {
+        EventId::SuspendBegin => {
+            // One that has lost its end is over.
+            timeline.end(track, Slice::Pause, ticks, |_| {})?;
+            timeline.begin(track, Slice::Pause, ticks, (gc, Name("collection", Some(first))), fill)?;
+            phase(timeline, track, ticks, "suspend")?;
+        }
+        EventId::RootsBegin if is_paused => phase(timeline, track, ticks, "roots")?,
+        EventId::MarkBegin if is_paused => phase(timeline, track, ticks, "mark")?,
+        EventId::SweepBegin if is_paused => phase(timeline, track, ticks, "sweep")?,
+        EventId::RestartBegin if is_paused => phase(timeline, track, ticks, "restart")?,
+        EventId::SuspendEnd | EventId::RootsEnd | EventId::WeakEnd | EventId::SweepEnd if is_paused => {
+            timeline.end(track, Slice::Phase, ticks, fill)?;
+        }
+        EventId::MarkEnd if is_paused => {
+            timeline.end(track, Slice::Phase, ticks, fill)?;
+            phase(timeline, track, ticks, "weak")?;
+        }
+        EventId::RestartEnd | EventId::StopAbandoned if is_paused => {
+            timeline.end(track, Slice::Pause, ticks, fill)?;
+        }
+        EventId::FinalizerBegin => {
+            timeline.end(track, Slice::Finalizers, ticks, |_| {})?;
+            let memory = category(Group::Memory);
+            timeline.begin(track, Slice::Finalizers, ticks, (memory, "finalizers".into()), fill)?;
+        }
+        EventId::FinalizerEnd if timeline.is_open(track, Slice::Finalizers) => {
+            timeline.end(track, Slice::Finalizers, ticks, fill)?;
+        }
+        // Which, and what it does.
+        EventId::MarkerJoined if second == 0 && !timeline.is_open(track, Slice::Marker) => {
+            timeline.begin(track, Slice::Marker, ticks, (gc, Name("marker", Some(first))), fill)?;
+        }
+        EventId::MarkerJoined if second == 1 && timeline.is_open(track, Slice::Marker) => {
+            timeline.end(track, Slice::Marker, ticks, fill)?;
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// A phase of the pause begins, and the one before ends.
+pub(crate) fn phase<S: Sheet>(
+    timeline: &mut Sheets<S>,
+    track: Track,
+    ticks: i64,
+    name: &'static str,
+) -> io::Result<()> {
+    timeline.end(track, Slice::Phase, ticks, |_| {})?;
+    timeline.begin(track, Slice::Phase, ticks, (category(Group::Collection), name.into()), |_| {})
+}

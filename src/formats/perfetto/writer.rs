@@ -1,0 +1,245 @@
+//! A timeline that is drawn while a world runs: the consumer of its records.
+//!
+//! It runs in the drain: it allocates nothing, takes no lock, and writes into memory that it has. The texts of labels and
+//! types are where they always are, in memory that stays.
+
+use std::io;
+use std::sync::Arc;
+
+use super::phases::{self, Moment, Sheets, category};
+use super::sheet::{Args, Sheet};
+use super::timeline::{END, Name, Timeline, Track};
+use crate::events::clock::Relation;
+use crate::events::record::{Consumer, Lost, MAX_WORLDS, Policy, Recorded};
+use crate::events::table::Unit;
+use crate::events::{EventId, EventSet, Group, Label, Labels};
+use crate::formats::nettrace::write::types::Names;
+use crate::formats::outlet::Outlet;
+use crate::sync::{AtomicU64, Ordering};
+
+/// What the owner of a timeline and its writer know of each other: numbers, each by itself.
+#[derive(Debug)]
+pub(super) struct Board {
+    pub(super) rows: AtomicU64,
+    pub(super) bytes: AtomicU64,
+    /// Worlds that have ended.
+    pub(super) ended: AtomicU64,
+}
+
+impl Board {
+    pub(super) fn new() -> Board {
+        Board { rows: AtomicU64::new(0), bytes: AtomicU64::new(0), ended: AtomicU64::new(0) }
+    }
+}
+
+/// Where a writer begins.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) asked: EventSet,
+    pub(super) policy: Policy,
+    pub(super) ticks: u64,
+    pub(super) hz: u64,
+    pub(super) process: u32,
+    pub(super) name: Arc<str>,
+}
+
+/// The outlet as a sheet: what is full goes out, whole rows at a time.
+#[derive(Debug)]
+struct Way(Outlet);
+
+impl Sheet for Way {
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.bytes().put(bytes);
+        Ok(())
+    }
+
+    fn end_row(&mut self) -> io::Result<()> {
+        if self.0.is_full() { self.0.write_out(END, false) } else { Ok(()) }
+    }
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Writer {
+    timeline: Sheets<Way>,
+    plan: Plan,
+    board: Arc<Board>,
+    names: Names,
+    /// Worlds that were met, in their order, by their number.
+    ordinals: Box<[Option<u16>]>,
+    met: u16,
+    reached: u64,
+}
+
+impl Writer {
+    /// Not in a drain: it allocates what it will need.
+    pub(super) fn new(plan: Plan, board: Arc<Board>, outlet: Outlet) -> io::Result<Writer> {
+        let mut timeline = Timeline::new(Way(outlet), plan.ticks as i64, plan.hz);
+        timeline.begin_file()?;
+        timeline.name_process(plan.process.into(), &plan.name)?;
+        Ok(Writer {
+            timeline,
+            reached: plan.ticks,
+            plan,
+            board,
+            names: Names::new(),
+            ordinals: vec![None; MAX_WORLDS].into(),
+            met: 0,
+        })
+    }
+
+    fn track(&self, thread: u32) -> Track {
+        Track { process: self.plan.process.into(), thread: thread.into() }
+    }
+
+    /// Which world of the trace it is, from 0.
+    fn ordinal(&mut self, number: usize) -> u16 {
+        *self.ordinals[number].get_or_insert_with(|| {
+            self.met = self.met.wrapping_add(1);
+            self.met - 1
+        })
+    }
+
+    fn draw(&mut self, record: &Recorded, world: u16) -> io::Result<()> {
+        let (track, ticks) = (self.track(record.thread.tid), record.ticks as i64);
+        let names = &mut self.names;
+        let [first, second] = [record.field::<0>(), record.field::<1>()];
+        let moment = Moment { id: record.id, track, ticks, first, second };
+        if phases::slice(&mut self.timeline, moment, |args| fields(args, record, world, names))? {
+            return Ok(());
+        }
+        match record.id {
+            EventId::HeapBefore => {
+                let [_, small, large, pinned, new, budget] = six(record);
+                self.heap(record, world, [small, large, pinned, new])?;
+                self.count(record, world, "may be allocated", &[("bytes", budget)])
+            }
+            EventId::HeapStats => {
+                let [_, small, large, pinned, committed, objects] = six(record);
+                self.heap(record, world, [small, large, pinned, 0])?;
+                self.count(record, world, "memory of the heap", &[("bytes", committed)])?;
+                self.count(record, world, "objects", &[("live", objects)])
+            }
+            id => {
+                let row = id.descriptor();
+                let called = (category(row.group), Name(row.name, None));
+                self.timeline.instant(track, ticks, called, |args| fields(args, record, world, names))
+            }
+        }
+    }
+
+    /// What lives, by space, and what was allocated since it was counted.
+    fn heap(&mut self, record: &Recorded, world: u16, [small, large, pinned, new]: [u64; 4]) -> io::Result<()> {
+        self.count(record, world, "heap", &[("small", small), ("large", large), ("pinned", pinned), ("new", new)])
+    }
+
+    fn count(&mut self, record: &Recorded, world: u16, name: &str, values: &[(&str, u64)]) -> io::Result<()> {
+        let track = self.track(record.thread.tid);
+        // The first world is the only one, as a rule.
+        let name = Name(name, (world > 0).then_some(world.into()));
+        self.timeline.counter(track, record.ticks as i64, (category(Group::Collection), name), |args| {
+            values.iter().for_each(|(name, value)| args.count(name, *value));
+        })
+    }
+
+    /// A thread has a name.
+    fn name(&mut self, record: &Recorded) -> io::Result<()> {
+        let name = Label::from_raw(record.field::<2>()).and_then(|label| Labels::of_the_process().text(label));
+        match name {
+            Some(name) => self.timeline.name_thread(self.track(record.field::<0>() as u32), name),
+            None => Ok(()),
+        }
+    }
+
+    fn tell_the_board(&self) {
+        self.board.rows.store(self.timeline.rows, Ordering::Relaxed);
+    }
+}
+
+fn six(record: &Recorded) -> [u64; 6] {
+    [
+        record.field::<0>(),
+        record.field::<1>(),
+        record.field::<2>(),
+        record.field::<3>(),
+        record.field::<4>(),
+        record.field::<5>(),
+    ]
+}
+
+/// The fields of an event, each as its unit wants it.
+fn fields<S: Sheet>(args: &mut Args<'_, S>, record: &Recorded, world: u16, names: &mut Names) {
+    if world > 0 {
+        args.number("world", world.into());
+    }
+    for (field, value) in record.id.descriptor().fields.iter().zip(record.fields()) {
+        match field.unit {
+            Unit::Label => {
+                let text = Label::from_raw(*value).and_then(|label| Labels::of_the_process().text(label));
+                args.text(field.name, text.unwrap_or_default());
+            }
+            Unit::Address if field.name == "type_addr" && !names.of(*value).is_empty() => {
+                args.text("type", names.of(*value));
+            }
+            Unit::Address => args.address(field.name, *value),
+            _ => args.number(field.name, *value),
+        }
+    }
+}
+
+impl Consumer for Writer {
+    fn record(&mut self, record: &Recorded) -> io::Result<()> {
+        self.reached = self.reached.max(record.ticks);
+        let number = usize::from(record.world.0) % MAX_WORLDS;
+        let world = self.ordinal(number);
+        if record.id == EventId::ThreadAttached {
+            self.name(record)?;
+        }
+        if self.plan.asked.contains(record.id) {
+            self.draw(record, world)?;
+        }
+        if record.id == EventId::WorldClosed {
+            self.ordinals[number] = None;
+            self.board.ended.fetch_add(1, Ordering::Relaxed);
+        }
+        self.timeline.sheet_mut().0.count_records(1);
+        Ok(())
+    }
+
+    fn lost(&mut self, lost: &Lost) -> io::Result<()> {
+        let track = self.track(lost.thread.tid);
+        self.timeline.instant(track, lost.ticks as i64, ("world", "records lost".into()), |args| {
+            args.number("count", lost.count);
+        })
+    }
+
+    fn drained(&mut self, now: &Relation) -> io::Result<()> {
+        self.reached = self.reached.max(now.ticks);
+        Ok(())
+    }
+
+    /// `.event.crash`: what is in the file is JSON.
+    fn flush(&mut self) -> io::Result<()> {
+        let flushed = self.timeline.sheet_mut().0.write_out(END, false);
+        self.board.bytes.store(self.timeline.sheet().0.written, Ordering::Relaxed);
+        self.tell_the_board();
+        flushed
+    }
+
+    fn close(&mut self, now: &Relation) -> io::Result<()> {
+        self.timeline.end_all(self.reached.max(now.ticks) as i64)?;
+        let closed = self.timeline.sheet_mut().0.write_out(END, true);
+        self.board.bytes.store(self.timeline.sheet().0.written, Ordering::Relaxed);
+        self.tell_the_board();
+        closed
+    }
+
+    fn unwritten(&self) -> u64 {
+        self.tell_the_board();
+        self.timeline.sheet().0.lost()
+    }
+
+    fn policy(&self) -> Policy {
+        self.plan.policy
+    }
+}

@@ -1,0 +1,143 @@
+//! The memory of a conversion does not depend on how long the trace is (`.format.hostile`).
+
+mod memory_support;
+mod nettrace_support;
+
+use std::io::{self, Read};
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+
+use memory_support::{MOST, NOW};
+use nettrace_support::{Block, Event, Form, Type, Writer, index_of};
+use rstest::rstest;
+use stopworld::convert::{Conversion, Options, Target, convert};
+use stopworld::formats::nettrace::Container;
+
+/// One measurement at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+const LIMIT: usize = 96 << 20;
+
+fn measured(input: impl Read, target: Target) -> (Conversion, usize) {
+    let before = NOW.load(Ordering::Relaxed);
+    MOST.store(before, Ordering::Relaxed);
+    let conversion = convert(input, io::sink(), target, &Options::default()).unwrap();
+    (conversion, MOST.load(Ordering::Relaxed) - before)
+}
+
+/// A trace that is made while it is read: its beginning, and then pieces.
+struct Endless<F> {
+    piece: Vec<u8>,
+    at: usize,
+    next: F,
+}
+
+impl<F: FnMut() -> Option<Vec<u8>>> Read for Endless<F> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.piece.len() {
+            match (self.next)() {
+                Some(piece) => (self.piece, self.at) = (piece, 0),
+                None => return Ok(0),
+            }
+        }
+        let count = buffer.len().min(self.piece.len() - self.at);
+        buffer[..count].copy_from_slice(&self.piece[self.at..self.at + count]);
+        self.at += count;
+        Ok(count)
+    }
+}
+
+/// Blocks of version 6, which do not depend on where they are: events of the runtime's, without flags, with new threads and
+/// types again and again.
+fn trace(blocks: u32) -> impl Read {
+    let mut done = 0;
+    Endless {
+        piece: Writer::new(Form::V6, 8).bytes,
+        at: 0,
+        next: move || {
+            done += 1;
+            if done > blocks {
+                return (done == blocks + 1).then(|| vec![0; 4]);
+            }
+            let mut writer = Writer::new(Form::V6, 8);
+            let begin = writer.bytes.len();
+            one_of_many(&mut writer, done);
+            Some(writer.bytes.split_off(begin))
+        },
+    }
+}
+
+fn one_of_many(writer: &mut Writer, block: u32) {
+    let thread = 2 * u64::from(block);
+    writer.add(&Block::Threads(vec![(index_of(thread), format!("thread {block}"), 7, thread)]));
+    let provider = "Microsoft-Windows-DotNETRuntime".to_owned();
+    // Collections that begin and never end, segments, anything.
+    let event = [1, 5, 9, 10, 4000][block as usize % 5];
+    let version = [2, 1, 1, 4, 0][block as usize % 5];
+    writer.add(&Block::Types(vec![Type { id: 1, provider, event, version, ..Type::default() }]));
+    let time = i64::from(block) * 1000;
+    let events = (1..=200u32).map(|sequence| Event {
+        kind: 1,
+        sequence,
+        thread,
+        capture: thread,
+        time: time + i64::from(sequence),
+        payload: (block * 256 + sequence).to_le_bytes().repeat(12),
+        ..Event::default()
+    });
+    writer.add(&Block::Events(events.collect()));
+    if block.is_multiple_of(3) {
+        writer.add(&Block::Point(time + 500, 2, vec![(thread, 200)]));
+    } else {
+        writer.add(&Block::Ended(vec![(index_of(thread), 250)]));
+        writer.add(&Block::Point(time + 500, 2, vec![]));
+    }
+}
+
+#[rstest]
+fn a_long_trace_of_dotnet_is_converted_in_little_memory(
+    #[values(Target::Mps, Target::Nettrace(Container::V4), Target::Nettrace(Container::V6), Target::Json)]
+    target: Target,
+) {
+    let _alone = ALONE.lock().unwrap();
+    let (conversion, most) = measured(trace(8_000), target);
+    assert!(
+        conversion.damage.is_none() && !conversion.left_out.is_empty() || target == Target::Nettrace(Container::V6)
+    );
+    assert!(most < LIMIT, "{target:?}: {most}");
+}
+
+/// Records of every known code, backwards as the categories of a stream are.
+fn stream(pieces: u32) -> impl Read {
+    let mut done = 0;
+    Endless {
+        piece: Vec::new(),
+        at: 0,
+        next: move || {
+            done += 1;
+            (done <= pieces).then(|| {
+                let mut piece = Vec::new();
+                for place in 0..2_000u64 {
+                    // PoolAlloc, ArenaAlloc, LabelPointer: new addresses each time.
+                    let (code, words) = [(0x2Au16, 3), (0x06, 5), (0x23, 2)][place as usize % 3];
+                    piece.extend(code.to_le_bytes());
+                    piece.extend((16 + 8 * words as u16).to_le_bytes());
+                    piece.extend([0; 4]);
+                    piece.extend((u64::from(done) * 10_000 + 5_000 - place).to_le_bytes());
+                    (0..words).for_each(|word| piece.extend((u64::from(done) << 20 | place << 4 | word).to_le_bytes()));
+                }
+                piece
+            })
+        },
+    }
+}
+
+#[rstest]
+fn a_long_stream_is_converted_in_little_memory(
+    #[values(Target::Mps, Target::Nettrace(Container::V4), Target::Json)] target: Target,
+) {
+    let _alone = ALONE.lock().unwrap();
+    let (conversion, most) = measured(stream(400), target);
+    assert_eq!((conversion.carried, conversion.damage), (800_000, None));
+    assert!(most < LIMIT, "{target:?}: {most}");
+}

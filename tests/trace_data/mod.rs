@@ -1,0 +1,45 @@
+//! The traces that tests go over: ours to carry, and those that are not, where they lie beside the repository.
+
+#![allow(dead_code, reason = "each test program uses its part")]
+
+use std::path::{Path, PathBuf};
+
+const THIRD_PARTY: &str = "shared/data/third-party/nettrace";
+
+/// The traces that are not ours to carry, if they are beside the repository or beside its worktrees.
+pub fn third_party() -> Option<PathBuf> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let found =
+        [here.join("..").join(THIRD_PARTY), here.join("../..").join(THIRD_PARTY)].into_iter().find(|at| at.exists());
+    if found.is_none() {
+        println!("skipped: needs ../{THIRD_PARTY}");
+    }
+    found
+}
+
+/// The files of a folder whose names end so, sorted.
+pub fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|end| end == ending)).collect();
+    files.sort();
+    files
+}
+
+/// A folder of this repository's tests.
+pub fn fixtures(folder: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(folder)
+}
+
+/// Every .nettrace that there is.
+pub fn nettraces() -> Vec<PathBuf> {
+    let mut all = files(&fixtures("nettrace"), "nettrace");
+    all.extend(third_party().into_iter().flat_map(|folder| files(&folder, "nettrace")));
+    all
+}
+
+/// Every telemetry stream that there is.
+pub fn streams() -> Vec<PathBuf> {
+    let mut all = files(&fixtures("mps"), "bin");
+    all.extend(files(&fixtures("mps/v1"), "bin"));
+    all
+}
