@@ -269,8 +269,9 @@ impl World {
         self.inner.ticker.start(profile, self.collector(), spawn)
     }
 
-    /// Whether it matters now in which cost centre stack a thread is.
-    pub(crate) fn is_profiled(&self) -> bool {
+    /// Whether it matters now in which cost centre stack a thread is: allocations are charged, or the time is profiled. For
+    /// interpreters, which enter cost centres only then.
+    pub fn is_profiled(&self) -> bool {
         self.collector().heap.charges().is_some() || self.inner.ticker.is_on()
     }
 
