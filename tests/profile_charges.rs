@@ -298,6 +298,36 @@ fn the_child_of_a_fork_charges_on() {
     assert_eq!(check(&m, list), 1);
 }
 
+/// `.profile.charge`: in the stopped world, for threads that have not come to it.
+#[rstest]
+fn what_a_thread_has_not_charged_itself_the_collector_charges() {
+    let world = world(Stopper::Signals);
+    // SAFETY: all references are on the threads' stacks, in collected objects, and in roots.
+    let m = unsafe { world.attach("main") }.unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let body = move |m: &Mutator| {
+        let _cost = cost_centre!("never left");
+        // Where another would be charged before: an object of another stack, in the same block.
+        let list = {
+            let _cost = cost_centre!("left");
+            link(m, None)
+        };
+        tell.send(m.root(link(m, Some(list)))).unwrap();
+        m.blocking(move || {
+            let _ = ended.recv();
+        });
+    };
+    // SAFETY: as above.
+    let thread = unsafe { world.spawn("stays", body) }.unwrap();
+    let list = told.recv().unwrap();
+    m.collect().unwrap();
+    assert_eq!(check(&m, list.get(&m)), 2);
+    drop(end);
+    thread.join().unwrap();
+    assert_eq!(check(&m, list.get(&m)), 2);
+}
+
 #[rstest]
 fn a_world_that_does_not_charge_says_so() {
     let world = World::builder().heap_limit(16 << 20).build().unwrap();

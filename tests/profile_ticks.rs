@@ -1,4 +1,4 @@
-//! A time profile is an account: its ticks are the time.
+//! A time profile is an account: its ticks are the time (`.profile.ticks`).
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -53,7 +53,7 @@ fn work(m: &Mutator, time: Duration) {
     while cpu_of_thread() - begun < time {
         for _ in 0..1000 {
             n = black_box(n.wrapping_mul(3) + 1);
-            list = m.alloc(Node { next: GcCell::new(if n % 64 == 0 { None } else { list }), value: n }).ok();
+            list = m.alloc(Node { next: GcCell::new(if n.is_multiple_of(64) { None } else { list }), value: n }).ok();
         }
     }
     keep_alive(list.unwrap());

@@ -27,6 +27,7 @@ use super::blocks::{BlockIndex, Blocks, NO_BLOCK, NO_CELL};
 use super::charges::Account;
 use super::large::BlockRun;
 use super::layout::{BINS, BLOCK_BYTES, CELL_BYTES, CLASSES, HEADER_BYTES};
+use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
 /// The free cells that a thread takes next, `[cursor, limit)`. In a bin that is closed (`charges.rs`) the limit is at the cursor; where
@@ -62,8 +63,11 @@ pub(crate) struct AllocationCache {
     block_to_tell: AtomicU32,
     /// In a world that charges its allocations: where, and to what.
     account: Option<Account>,
-    /// Then: a bit for each bin in which the thread may have allocated since that changed last.
-    open: [AtomicU64; BINS.div_ceil(64)],
+    /// Then: the bins in which the thread may allocate without asking; those of them that it has used lately; and how often
+    /// what it charges to has changed.
+    open: Bins,
+    used: Bins,
+    changes: AtomicU32,
 }
 
 /// The block that a thread allocates from in one bin.
@@ -135,6 +139,8 @@ impl AllocationCache {
             block_to_tell: AtomicU32::new(NO_BLOCK),
             account,
             open: [const { AtomicU64::new(0) }; BINS.div_ceil(64)],
+            used: [const { AtomicU64::new(0) }; BINS.div_ceil(64)],
+            changes: AtomicU32::new(0),
         }
     }
 
@@ -381,52 +387,66 @@ impl AllocationCache {
         self.blocks[bin].charged.load(Ordering::Relaxed).min(cursor)..cursor
     }
 
-    /// Charges what was allocated in a bin since it was charged last. For the thread itself, or when it is gone.
-    fn charge(&self, bin: usize) {
-        let Some(account) = &self.account else { return };
+    /// Charges what was allocated in a bin since it was charged last. Says whether there was any.
+    #[inline(always)]
+    fn charge(&self, bin: usize) -> bool {
+        let Some(account) = &self.account else { return false };
+        // The word comes first. A thread in a blocking region may change it while the collector is here; whoever reads the new
+        // one sees that everything is charged.
+        let charge = account.charge();
         let cells = self.uncharged(bin);
-        if !cells.is_empty() {
-            let end = cells.end;
-            // SAFETY: the thread's own cells of this class. It runs, so no collector charges for it.
-            unsafe { account.charges.fill(cells, bin % CLASSES, account.charge()) };
-            compiler_fence(Ordering::SeqCst);
-            self.blocks[bin].charged.store(end, Ordering::Relaxed);
+        if cells.is_empty() {
+            return false;
         }
+        let end = cells.end;
+        account.charges.fill(cells, bin % CLASSES, charge);
+        compiler_fence(Ordering::SeqCst);
+        self.blocks[bin].charged.store(end, Ordering::Relaxed);
+        true
     }
 
     /// The thread takes cells from this bin.
     fn note_open(&self, bin: usize) {
         if self.account.is_some() {
-            let word = &self.open[bin / 64];
-            word.store(word.load(Ordering::Relaxed) | 1 << (bin % 64), Ordering::Relaxed);
+            set_bit(&self.open, bin);
         }
     }
 
-    /// What allocations are charged to is about to change: charges the open bins and closes them. `Together` in a blocking
-    /// region, where a collector may be charging for the thread.
+    /// What allocations are charged to is about to change: charges what was allocated.
     #[inline(always)]
-    pub(crate) fn settle_charges(&self, how: impl FnOnce() -> Together) {
+    pub(crate) fn settle_charges(&self) {
         if self.open.iter().any(|word| word.load(Ordering::Relaxed) != 0) {
-            self.close_bins(how());
+            self.charge_open_bins();
         }
     }
 
     #[inline(never)]
-    fn close_bins(&self, how: Together) {
-        for (index, word) in self.open.iter().enumerate() {
-            let mut bits = word.load(Ordering::Relaxed);
-            while bits != 0 {
-                let bin = index * 64 + bits.trailing_zeros() as usize;
-                bits &= bits - 1;
-                match how {
-                    Together::No => self.charge(bin),
-                    Together::Yes => self.charge_together(bin),
-                }
+    fn charge_open_bins(&self) {
+        for bin in bits_of(&self.open) {
+            if self.charge(bin) {
+                set_bit(&self.used, bin);
+            }
+        }
+        let changes = self.changes.load(Ordering::Relaxed) + 1;
+        self.changes.store(changes, Ordering::Relaxed);
+        if changes.is_multiple_of(CHANGES_TO_CLOSE) {
+            self.close_unused_bins();
+        }
+    }
+
+    /// Closes the bins in which nothing was allocated since the last time.
+    #[cold]
+    fn close_unused_bins(&self) {
+        for bin in bits_of(&self.open) {
+            let (word, bit) = (&self.used[bin / 64], 1 << (bin % 64));
+            if word.load(Ordering::Relaxed) & bit == 0 {
                 let run = &self.runs[bin];
                 run.limit.store(run.cursor.load(Ordering::Relaxed), Ordering::Relaxed);
+                let open = &self.open[bin / 64];
+                open.store(open.load(Ordering::Relaxed) & !bit, Ordering::Relaxed);
             }
-            word.store(0, Ordering::Relaxed);
         }
+        self.used.iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
     /// Opens a bin that is closed. False if it is open: then there is nothing left in its run.
@@ -440,30 +460,19 @@ impl AllocationCache {
         true
     }
 
-    fn charge_together(&self, bin: usize) {
-        let Some(account) = &self.account else { return };
-        // The word comes first. A thread in a blocking region may change it while the collector is here; whoever reads the new
-        // one sees that everything is charged.
-        let charge = account.charge();
-        let cells = self.uncharged(bin);
-        if !cells.is_empty() {
-            let end = cells.end;
-            account.charges.fill_together(cells, bin % CLASSES, charge);
-            self.blocks[bin].charged.store(end, Ordering::Relaxed);
-        }
-    }
-
-    /// Charges everything that a stopped thread has allocated and not charged, and the cells that it is building
-    /// (`.stop.mid-alloc`). In the stopped world.
+    /// Charges everything that a stopped thread has allocated and not charged, and what it is building if that is an object by
+    /// now (`.profile.charge`, `.stop.mid-alloc`). In the stopped world.
     pub(crate) fn charge_for_the_stopped(&self) {
         let Some(account) = &self.account else { return };
-        for bin in (0..BINS).filter(|&bin| self.block(bin).is_some()) {
-            self.charge_together(bin);
+        if removed(Guard::ProfileCharge) {
+            return;
         }
-        for (cell, bytes) in self.half_built() {
-            // All bins with such cells have the class.
-            if let Some(class) = CELL_BYTES.iter().position(|&cell_bytes| cell_bytes == bytes) {
-                account.charges.fill_together(cell..cell + bytes, class, account.charge());
+        for bin in (0..BINS).filter(|&bin| self.block(bin).is_some()) {
+            self.charge(bin);
+            let (cell, class) = (self.building(bin), bin % CLASSES);
+            // SAFETY: the cell at the cursor of a stopped thread's run, in its own block.
+            if cell != 0 && unsafe { (*(cell as *const AtomicUsize)).load(Ordering::Relaxed) } != 0 {
+                account.charges.fill(cell..cell + CELL_BYTES[class], class, account.charge());
             }
         }
     }
@@ -471,18 +480,34 @@ impl AllocationCache {
     /// Charges a large object that is about to be made.
     pub(crate) fn charge_large(&self, head: BlockIndex) {
         if let Some(account) = &self.account {
-            account.charges.set(head, 0, account.charge());
+            account.charges.set(head, account.charge());
         }
     }
 }
 
-/// Whether a collector may be charging for a thread at the same time as the thread itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Together {
-    /// The thread runs, so no collector does.
-    No,
-    /// The thread is in a blocking region.
-    Yes,
+/// After so many changes of what is charged to, bins that were not used meanwhile are closed.
+const CHANGES_TO_CLOSE: u32 = 16;
+
+/// A bit for each bin.
+type Bins = [AtomicU64; BINS.div_ceil(64)];
+
+fn set_bit(bins: &Bins, bin: usize) {
+    let word = &bins[bin / 64];
+    word.store(word.load(Ordering::Relaxed) | 1 << (bin % 64), Ordering::Relaxed);
+}
+
+/// The bins whose bits are set now.
+#[inline(always)]
+fn bits_of(bins: &Bins) -> impl Iterator<Item = usize> {
+    bins.iter().enumerate().flat_map(|(index, word)| {
+        let mut bits = word.load(Ordering::Relaxed);
+        std::iter::from_fn(move || {
+            let bit = bits.trailing_zeros() as usize;
+            let found = (bits != 0).then_some(index * 64 + bit);
+            bits &= bits.wrapping_sub(1);
+            found
+        })
+    })
 }
 
 #[cfg(test)]

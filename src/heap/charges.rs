@@ -9,24 +9,35 @@
 //!
 //! ```text
 //!   run      | charged earlier | not charged yet | free …            |
-//!                              ^charged          ^cursor = limit     ^end
+//!                              ^charged          ^cursor    ^limit   ^end
 //! ```
 //!
-//! Nor is it necessary to look at every cursor then. A bin is *open* if its thread may have allocated in it since the word changed last.
-//! When the word changes, the open bins are charged and *closed*: the limit that the fast path looks at comes down to the
-//! cursor. So the next allocation in that bin takes the slow path, which opens the bin again. A change of the word
-//! between which nothing was allocated costs one test, and an allocation costs what it costs without.
+//! Nor is it necessary to look at every cursor then. A bin is *open* if its thread may allocate in it without asking. A bin in which
+//! nothing was allocated for a while is *closed*: the limit that the fast path looks at comes down to the
+//! cursor. So the next allocation in that bin takes the slow path, which opens the bin again. A change of the word looks at the
+//! few bins that are in use, and an allocation costs what it costs without.
+//!
+//! **Most blocks need no entries.** What a thread allocates side by side is mostly charged to the same. So a block has a
+//! word of its own: as long as everything in it is charged to one number, that number stands there, and the entries of its cells are not
+//! even touched. The first that is charged to another writes them all.
+//!
+//! ```text
+//!   block's word | BLANK | 7 | 7 | MIXED |              an empty block that is taken is blank again
+//!   entries      |       |   |   | 7 7 7 9 9 … |
+//! ```
 //!
 //! **In the stopped world** the collector charges what the stopped threads have not, to what their words say, and also the cell
-//! that a thread is building: it may be an object already (`.stop.mid-alloc`). It changes no word and closes no bin, and a thread that was stopped
-//! in the middle of charging goes on with the same number for the same cells.
+//! that a thread is building, if it is an object already (`.stop.mid-alloc`). It changes no word and closes no bin. A thread that was
+//! stopped in the middle of charging goes on with the same numbers for the same cells.
 
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::blocks::{BlockIndex, Blocks};
-use super::layout::{BLOCK_BYTES, BLOCK_SHIFT, CELL_BYTES, CLASSES, FIRST_CELL, MARKS_PER_BLOCK, divide, reciprocal};
+use super::layout::{
+    BLOCK_BYTES, BLOCK_SHIFT, CELL_BYTES, CLASSES, FIRST_CELL, MARKS_PER_BLOCK, cells_per_block, divide, reciprocal,
+};
 use crate::os::memory::{Reservation, page_size};
 use crate::sync::{AtomicU32, Ordering};
 
@@ -36,9 +47,14 @@ pub enum Charging {
     /// It does not.
     #[default]
     Off,
-    /// It does: a page of memory for each block of the heap, and what a change of scope costs.
+    /// It does: a page of memory for each block of the heap that needs it, and what a change of scope costs.
     On,
 }
+
+/// A block's word: its cells have entries.
+const MIXED: u32 = u32::MAX;
+/// A block's word: nothing in it is charged yet.
+const BLANK: u32 = u32::MAX - 1;
 
 static RECIPROCALS: [u32; CLASSES] = {
     let mut all = [0; CLASSES];
@@ -53,6 +69,9 @@ static RECIPROCALS: [u32; CLASSES] = {
 /// The table of a heap's charges.
 #[derive(Debug)]
 pub(crate) struct Charges {
+    /// For each block, what everything in it is charged to, if it is one number.
+    words: Reservation,
+    /// For each cell, what it is charged to, if its block is mixed.
     entries: Reservation,
     /// Where the heap begins.
     base: usize,
@@ -61,56 +80,83 @@ pub(crate) struct Charges {
 impl Charges {
     /// A table for these blocks. The kernel gives its memory when it is touched.
     pub(crate) fn new(blocks: &Blocks) -> io::Result<Self> {
-        let cells = blocks.reserved_bytes() / BLOCK_BYTES * MARKS_PER_BLOCK;
-        let entries = Reservation::new(cells * size_of::<u32>(), page_size())?;
-        entries.commit(0, entries.len())?;
-        Ok(Self { entries, base: blocks.base() })
+        let count = blocks.reserved_bytes() / BLOCK_BYTES;
+        let table = |words: usize| -> io::Result<Reservation> {
+            let table = Reservation::new(words * size_of::<u32>(), page_size())?;
+            table.commit(0, table.len())?;
+            Ok(table)
+        };
+        Ok(Self { words: table(count)?, entries: table(count * MARKS_PER_BLOCK)?, base: blocks.base() })
     }
 
-    fn entry(&self, block: BlockIndex, index: usize) -> *mut u32 {
-        let at = block as usize * MARKS_PER_BLOCK + index;
-        debug_assert!(index < MARKS_PER_BLOCK && (at + 1) * size_of::<u32>() <= self.entries.len());
-        // SAFETY: the table has `MARKS_PER_BLOCK` entries for each block of the heap; callers name a cell of it.
-        unsafe { self.entries.base().cast::<u32>().add(at) }
+    #[inline(always)]
+    fn word(&self, block: BlockIndex) -> &AtomicU32 {
+        debug_assert!((block as usize + 1) * size_of::<u32>() <= self.words.len());
+        // SAFETY: the table has a word for each block of the heap; callers name one of its blocks.
+        unsafe { &*self.words.base().cast::<AtomicU32>().add(block as usize) }
     }
 
-    fn atomic(&self, block: BlockIndex, index: usize) -> &AtomicU32 {
-        // SAFETY: aligned and mapped as long as `self`. Who writes otherwise is the cell's own thread, while it runs: see `fill`.
-        unsafe { AtomicU32::from_ptr(self.entry(block, index)) }
+    #[inline(always)]
+    fn entries(&self, block: BlockIndex) -> &[AtomicU32; MARKS_PER_BLOCK] {
+        let at = block as usize * MARKS_PER_BLOCK;
+        debug_assert!((at + MARKS_PER_BLOCK) * size_of::<u32>() <= self.entries.len());
+        // SAFETY: the table has `MARKS_PER_BLOCK` entries for each block of the heap; callers name one of its blocks.
+        unsafe { &*self.entries.base().cast::<AtomicU32>().add(at).cast() }
     }
 
     /// What a cell is charged to. For the stopped world, and for the cell's own thread.
+    #[inline]
     pub(crate) fn get(&self, block: BlockIndex, index: u32) -> u32 {
-        self.atomic(block, index as usize).load(Ordering::Relaxed)
+        match self.word(block).load(Ordering::Relaxed) {
+            MIXED => self.entries(block)[index as usize].load(Ordering::Relaxed),
+            BLANK => 0,
+            charge => charge,
+        }
     }
 
-    /// Charges one cell.
-    pub(crate) fn set(&self, block: BlockIndex, index: u32, charge: u32) {
-        self.atomic(block, index as usize).store(charge, Ordering::Relaxed);
+    /// Somebody takes a block in which nothing lives.
+    pub(crate) fn blank(&self, block: BlockIndex) {
+        self.word(block).store(BLANK, Ordering::Relaxed);
     }
 
-    /// The block, the first index and the count of the cells from one header's address to another's.
-    fn cells(&self, cells: Range<usize>, class: usize) -> (BlockIndex, usize, usize) {
-        let (offset, reciprocal) = (cells.start - self.base, RECIPROCALS[class]);
-        let within = (offset & (BLOCK_BYTES - 1)) - FIRST_CELL;
-        ((offset >> BLOCK_SHIFT) as BlockIndex, divide(within, reciprocal), divide(cells.len(), reciprocal))
+    /// Charges everything in a block: the one object that is to be there.
+    pub(crate) fn set(&self, block: BlockIndex, charge: u32) {
+        self.word(block).store(charge, Ordering::Relaxed);
     }
 
-    /// Charges side by side cells, given by their headers' addresses.
-    ///
-    /// # Safety
-    /// They are cells of this class in one block of the heap, and nobody else reads or writes their charges meanwhile: they are
-    /// in the calling thread's own run, and no collector takes it for standing.
-    pub(crate) unsafe fn fill(&self, cells: Range<usize>, class: usize, charge: u32) {
-        let (block, first, count) = self.cells(cells, class);
-        // SAFETY: within the block's entries; ours alone, by the caller.
-        unsafe { std::slice::from_raw_parts_mut(self.entry(block, first), count) }.fill(charge);
+    /// Charges side by side cells of a class in one block, given by their headers' addresses. For the thread whose they are, and in the
+    /// stopped world for the collector: both write the same.
+    #[inline(always)]
+    pub(crate) fn fill(&self, cells: Range<usize>, class: usize, charge: u32) {
+        let offset = cells.start - self.base;
+        let block = (offset >> BLOCK_SHIFT) as BlockIndex;
+        let word = self.word(block);
+        match word.load(Ordering::Relaxed) {
+            present if present == charge => {}
+            BLANK => word.store(charge, Ordering::Relaxed),
+            present => {
+                let first = divide((offset & (BLOCK_BYTES - 1)) - FIRST_CELL, RECIPROCALS[class]);
+                let count = divide(cells.len(), RECIPROCALS[class]);
+                self.fill_entries(block, present, first..first + count, class, charge);
+            }
+        }
     }
 
-    /// The same, where the collector may be at it too: it and the cells' thread then write the same.
-    pub(crate) fn fill_together(&self, cells: Range<usize>, class: usize, charge: u32) {
-        let (block, first, count) = self.cells(cells, class);
-        (first..first + count).for_each(|index| self.atomic(block, index).store(charge, Ordering::Relaxed));
+    #[cold]
+    #[inline(never)]
+    fn fill_entries(&self, block: BlockIndex, present: u32, cells: Range<usize>, class: usize, charge: u32) {
+        let entries = self.entries(block);
+        let fill = |range: Range<usize>, charge| {
+            entries[range].iter().for_each(|entry| entry.store(charge, Ordering::Relaxed));
+        };
+        if present != MIXED {
+            // Not over the cells themselves: a collection may have charged them, when it stopped us here.
+            fill(0..cells.start, present);
+            fill(cells.end..cells_per_block(CELL_BYTES[class]), present);
+        }
+        fill(cells, charge);
+        // Release, for those whom no stop orders after this: pairs with nothing stronger than their having the object.
+        self.word(block).store(MIXED, Ordering::Release);
     }
 }
 
@@ -134,32 +180,41 @@ impl Account {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
-    #[test]
-    fn each_cell_has_an_entry_of_its_own() {
-        let blocks = Blocks::reserve(4).unwrap();
-        let charges = Charges::new(&blocks).unwrap();
-        for (class, cell_bytes) in CELL_BYTES.into_iter().enumerate() {
-            let count = (BLOCK_BYTES - FIRST_CELL) / cell_bytes;
-            for index in 0..count {
+    proptest! {
+        /// The oracle is a row of numbers.
+        #[test]
+        fn what_is_charged_is_what_was_charged_last(
+            class in 0_usize..CLASSES,
+            fills in proptest::collection::vec((0_usize..1100, 0_usize..1100, 0_u32..4), 1..40),
+        ) {
+            let blocks = Blocks::reserve(4).unwrap();
+            let charges = Charges::new(&blocks).unwrap();
+            let cell_bytes = CELL_BYTES[class];
+            let count = cells_per_block(cell_bytes);
+            charges.blank(3);
+            let mut oracle = vec![0; count];
+            // As a thread does: first each cell of an empty block, in order, then whatever.
+            for (index, oracle) in oracle.iter_mut().enumerate() {
                 let header = blocks.cell(3, cell_bytes, index as u32).header;
-                // SAFETY: nobody else knows this table.
-                unsafe { charges.fill(header..header + cell_bytes, class, index as u32 + 1) };
+                let charge = fills[index * fills.len() / count].2;
+                charges.fill(header..header + cell_bytes, class, charge);
+                *oracle = charge;
             }
-            for index in 0..count as u32 {
-                assert_eq!(charges.get(3, index), index + 1, "class {class}");
+            for (from, to, charge) in fills {
+                let (from, to) = (from.min(to) % count, from.max(to) % count);
+                if from < to {
+                    let header = |index: usize| blocks.cell(3, cell_bytes, index as u32).header;
+                    charges.fill(header(from)..header(to), class, charge);
+                    oracle[from..to].fill(charge);
+                }
+                let found: Vec<u32> = (0..count as u32).map(|index| charges.get(3, index)).collect();
+                prop_assert_eq!(&found, &oracle);
             }
-            if count < MARKS_PER_BLOCK {
-                charges.set(3, count as u32, 0);
-            }
-            let (low, high) = (blocks.cell(3, cell_bytes, 1), blocks.cell(3, cell_bytes, count as u32));
-            charges.fill_together(low.header..high.header, class, 7);
-            let all: Vec<u32> = (0..count as u32).map(|index| charges.get(3, index)).collect();
-            assert!(all[0] == 1 && all[1..].iter().all(|charge| *charge == 7), "class {class}");
-            assert!(
-                count == MARKS_PER_BLOCK || charges.get(3, count as u32) == 0,
-                "class {class}: beyond the last cell"
-            );
+            charges.blank(3);
+            prop_assert_eq!(charges.get(3, 0), 0);
+            prop_assert_eq!(charges.entries(2)[MARKS_PER_BLOCK - 1].load(Ordering::Relaxed), 0);
         }
     }
 }

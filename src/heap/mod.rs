@@ -345,6 +345,9 @@ impl Heap {
             info.head.fresh.store(0, Relaxed);
             cache.freshly_touched.fetch_add(1, Relaxed);
         }
+        if let Some(charges) = &self.charges {
+            charges.blank(block);
+        }
         let free_bytes = self.sweep_empty_block(block, cell_bytes, fresh);
         // The block that is used up stays in the state that it has: it is in no cache, and so the next collection knows.
         cache.install(bin, block, free_bytes);
@@ -453,6 +456,7 @@ impl Heap {
     }
 
     /// What each object is charged to, if this heap remembers that.
+    #[inline]
     pub(crate) fn charges(&self) -> Option<&Charges> {
         self.charges.as_deref()
     }

@@ -4,7 +4,7 @@
 //! has used since the last look, and in which cost centre stack it is now. For each interval of time it fires a tick. No
 //! thread is stopped for that; all that is read is words of the threads' records, and clocks.
 //!
-//! **Ticks are an account, not an alarm.** A thread on a busy machine does not wake when it wants to. So a tick is not "the alarm
+//! **Ticks are an account, not an alarm** (`.profile.ticks`). A thread on a busy machine does not wake when it wants to. So a tick is not "the alarm
 //! went off" but "another interval of time is used up", by the clock that the profile is by:
 //!
 //! * [`Cpu`](TickClock::Cpu): each thread has a clock of the processor time that it has used. What came to it since the last

@@ -11,7 +11,7 @@ use crate::collector::finalize::{Action, Entry};
 use crate::collector::report::{CollectionReport, Reason};
 use crate::collector::{CollectError, Collecting};
 use crate::events::{EventId, Events, record};
-use crate::heap::cache::{AllocationCache, Together};
+use crate::heap::cache::AllocationCache;
 use crate::heap::large::blocks_of;
 use crate::heap::layout::{
     BLOCK_BYTES, CELL_BYTES, CLASSES, FIRST_CELL, HEADER_BYTES, Space, bin, class_of, class_of_size,
@@ -275,7 +275,7 @@ impl Mutator {
 
     /// See [`crate::testing::charged_to`].
     pub(crate) fn charged_to(&self, payload: usize) -> Option<StackId> {
-        self.cache.settle_charges(|| Together::No);
+        self.cache.settle_charges();
         profile::charged_to(&self.world.collector().heap, payload)
     }
 
