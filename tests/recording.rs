@@ -602,3 +602,39 @@ fn a_world_that_collects_records_every_object_and_every_phase() {
     assert_eq!(phases, expected);
     assert_eq!(ended.totals.fired, got.len() as u64);
 }
+
+/// Whoever waits for room before or after a stop holds nothing that the next collection wants.
+#[test]
+fn a_trace_that_nobody_reads_fails_no_collection() {
+    const THREADS: u64 = 4;
+    let _alone = alone();
+    let world = World::builder().stop_timeout(Duration::from_secs(3)).build().unwrap();
+    let (stalled, gate, _) = Stalled::new(Policy::Lossless);
+    let consumer = world.events().record_to(Box::new(stalled), Selection::everything()).unwrap();
+    let (enough, collections) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let collecting = || {
+        let (its_world, enough, collections) = (world.clone(), Arc::clone(&enough), Arc::clone(&collections));
+        std::thread::spawn(move || {
+            while !enough.load(Ordering::Relaxed) {
+                its_world.collect().expect("nobody waits for room with a lock");
+                collections.fetch_add(1, Ordering::Relaxed);
+            }
+        })
+    };
+    let threads: Vec<_> = (0..THREADS).map(|_| collecting()).collect();
+    gate.0.wait();
+    let (mut seen, mut now) = (0, 1);
+    // Until all of them wait.
+    while now > seen {
+        std::thread::sleep(Duration::from_millis(1000));
+        (seen, now) = (now, collections.load(Ordering::Relaxed));
+    }
+    for _ in 0..10 {
+        world.collect().expect("they wait without a lock");
+    }
+    enough.store(true, Ordering::Relaxed);
+    gate.1.wait();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let ended = world.events().end_recording(consumer).unwrap();
+    assert_eq!((ended.totals.dropped, ended.totals.lost), (0, 0));
+}

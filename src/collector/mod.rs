@@ -32,6 +32,7 @@ use report::{CollectionReport, Reason};
 use roots::RootScan;
 
 use crate::events::clock::Clock;
+use crate::events::record::Hurry;
 use crate::events::{EventId, Events};
 use crate::heap::Heap;
 use crate::heap::cache::AllocationCache;
@@ -197,7 +198,8 @@ impl Collector {
     ) -> Result<Option<CollectionReport>, CollectError> {
         self.events.fire_gc_triggered(reason as u32);
 
-        // Every lock that the stopped world needs, before the first signal.
+        // Every lock that the stopped world needs, before the first signal. Nobody waits for a trace with them.
+        let hurry = Hurry::begin();
         let mut budget = Budget::new(self.stop_timeout);
         let locks = self.threads.lock_for_stop(&mut budget)?;
         if who.unless_after.is_some_and(|seen| seen != self.collections.load(Ordering::Relaxed)) {
@@ -258,6 +260,7 @@ impl Collector {
         }
         drop(handles);
         drop(finalizer_tables);
+        drop(hurry);
         self.threads.tell_phase(Phase::RestartEnd);
         self.tell_of_debuggers();
 

@@ -4,6 +4,7 @@
 //! thread-local word, one plain store that says "in flight", the clock, a look at what is wanted, the record's own
 //! words, one plain store that publishes it, one that ends the flight. Everything else is in [`slowly`].
 
+use std::marker::PhantomData;
 use std::sync::{Mutex, PoisonError};
 
 use super::bell::{Bell, Turnstile};
@@ -237,15 +238,35 @@ pub(crate) fn locked<T, R>(mutex: &Mutex<T>, f: impl FnOnce(&mut T) -> R) -> R {
     as_blocking(|| f(&mut mutex.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
-/// `.event.no-block-in-handler`: only for a lossless consumer, not in the stopped world, and not who drains itself: it would
-/// wait for its own end.
+/// `.event.no-block-in-handler`: only for a lossless consumer, not in the stopped world, not in a [`Hurry`], and not who drains
+/// itself: it would wait for its own end.
 fn may_wait_for_room(rings: &ThreadRings) -> bool {
     if removed(Guard::EventNoBlock) {
         return true;
     }
     LOSSLESS.load(Ordering::Relaxed) > 0
+        && !ring::is_in_a_hurry()
         && LOCK.holder() != Some(rings.tid())
         && surroundings().is_none_or(|surroundings| (surroundings.may_wait)())
+}
+
+/// While it lives, its thread waits for no room: its ring grows, as in the stopped world. For who holds a lock that others want,
+/// and whom a trace that nobody reads must not keep from giving it back. Then it catches up.
+#[derive(Debug)]
+pub(crate) struct Hurry(PhantomData<*const ()>);
+
+impl Hurry {
+    pub(crate) fn begin() -> Hurry {
+        ring::hurry(1);
+        Hurry(PhantomData)
+    }
+}
+
+impl Drop for Hurry {
+    fn drop(&mut self) {
+        ring::hurry(-1);
+        catch_up();
+    }
 }
 
 /// After a fire that must not wait where it is: waits until the thread's ring is no larger than its quota, if it may.

@@ -55,7 +55,7 @@ pub use consumer::{
     Consumer, ConsumerId, ConsumerTotals, Ended, Lost, Policy, RecordError, Recorded, RecorderTotals, RecordingThread,
     WorldNumber,
 };
-pub(crate) use fire::{Surroundings, as_blocking, catch_up, locked, set_surroundings};
+pub(crate) use fire::{Hurry, Surroundings, as_blocking, catch_up, locked, set_surroundings};
 pub use flight_recorder::FlightRecorder;
 pub(crate) use keep_up::keep_up;
 pub(crate) use recording::Recording;

@@ -199,10 +199,12 @@ struct Here {
     rings: Cell<*const ThreadRings>,
     /// The thread's index and one, 0 before it has one.
     number: Cell<u32>,
+    /// How often it has said that it must not wait now.
+    hurries: Cell<u32>,
 }
 
 thread_local! {
-    static HERE: Here = const { Here { rings: Cell::new(ptr::null()), number: Cell::new(0) } };
+    static HERE: Here = const { Here { rings: Cell::new(ptr::null()), number: Cell::new(0), hurries: Cell::new(0) } };
 }
 
 /// The calling thread's rings, if it has them.
@@ -215,6 +217,16 @@ pub(super) fn own() -> Option<&'static ThreadRings> {
 /// The calling thread touches its thread-local word: what that may allocate is allocated now.
 pub(crate) fn meet() {
     HERE.with(|here| std::hint::black_box(here.rings.get()));
+}
+
+/// Whether the calling thread must not wait now.
+pub(super) fn is_in_a_hurry() -> bool {
+    HERE.with(|here| here.hurries.get() > 0)
+}
+
+/// The calling thread begins or ends what it must not wait in.
+pub(super) fn hurry(by: i32) {
+    HERE.with(|here| here.hurries.set(here.hurries.get().saturating_add_signed(by)));
 }
 
 /// The calling thread may end now: what it fires after this goes to other rings.
