@@ -270,6 +270,7 @@ impl World {
     }
 
     /// Whether it matters now in which cost centre stack a thread is.
+    #[cfg(feature = "workloads")]
     pub(crate) fn is_profiled(&self) -> bool {
         self.collector().heap.charges().is_some() || self.inner.ticker.is_on()
     }
