@@ -96,6 +96,7 @@ impl Charges {
         unsafe { &*self.words.base().cast::<AtomicU32>().add(block as usize) }
     }
 
+    #[inline(always)]
     fn entries(&self, block: BlockIndex) -> &[AtomicU32; MARKS_PER_BLOCK] {
         let at = block as usize * MARKS_PER_BLOCK;
         debug_assert!((at + MARKS_PER_BLOCK) * size_of::<u32>() <= self.entries.len());
@@ -104,6 +105,7 @@ impl Charges {
     }
 
     /// What a cell is charged to. For the stopped world, and for the cell's own thread.
+    #[inline]
     pub(crate) fn get(&self, block: BlockIndex, index: u32) -> u32 {
         match self.word(block).load(Ordering::Relaxed) {
             MIXED => self.entries(block)[index as usize].load(Ordering::Relaxed),

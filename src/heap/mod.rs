@@ -456,6 +456,7 @@ impl Heap {
     }
 
     /// What each object is charged to, if this heap remembers that.
+    #[inline]
     pub(crate) fn charges(&self) -> Option<&Charges> {
         self.charges.as_deref()
     }

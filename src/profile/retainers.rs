@@ -30,7 +30,7 @@
 //! - **Most of it is waiting for memory**, as in marking, and so it goes as [marking](crate::collector::mark) does: what a reference needs (the
 //!   word of the side table) and what an object needs (its header and fields) are asked for many steps before they are looked
 //!   at, in two short queues before the list. A word knows when its object has nothing to pass on any more, so that growing costs
-//!   that word alone. Between two and six times the mark phase with one marker (`benches/census.rs`), the more the more its
+//!   that word alone. Two to four times the mark phase with one marker (`benches/census.rs`), the more the more its
 //!   references go back and forth.
 //! - **It takes no malloc**: the side table (4 bytes for each 16 of the heap, untouched where the heap is), the sets and the list
 //!   of what is to do are mapped memory. If the list can't grow (it takes no more than a marker's stack may), what is not in it is found by going over the heap, since each

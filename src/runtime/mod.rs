@@ -510,6 +510,7 @@ impl WorldHooks for Inner {
 
     fn fork_child(&self) {
         self.collector.events.after_fork_in_child();
+        self.profiler.forget_in_child();
         self.collector.observing.forget_in_child();
         self.collector.ranges.lock.reset_in_child();
         self.collector.roots.lock.reset_in_child();

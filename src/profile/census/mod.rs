@@ -10,8 +10,8 @@
 //! object counts with what it takes of the heap, its header and the rest of its cell included.
 //!
 //! **In the stopped world** every live object is looked at once, in the order of addresses, and counted under its heading, a
-//! number (`heading.rs`), in mapped memory (`table.rs`). Objects of a kind lie together, so a run of equal headings is
-//! counted in registers. **After the restart** headings become names and bands, on the thread that has collected.
+//! number (`heading.rs`), in mapped memory (`table.rs`). Neighbours are of one heading or of a few, so most
+//! are counted before they come to the table. **After the restart** headings become names and bands, on the thread that has collected.
 //!
 //! | breakdown | counts by |
 //! |---|---|

@@ -182,6 +182,19 @@ impl Profiler {
         Some(finished)
     }
 
+    /// In a forked child, before anything else runs there: the profile is the parent's, and so is the thread that keeps its time
+    /// (`.fork.services`). Whoever wants one here begins it.
+    pub(crate) fn forget_in_child(&self) {
+        // SAFETY: the forking thread took the observer's lock before the fork, and no other exists.
+        let state = unsafe { &mut *self.state.get() };
+        // Not dropped: this is no place for what that may do.
+        std::mem::forget(state.running.take());
+        if let Some(tracking) = &state.tracking {
+            tracking.uses().set_era(0);
+        }
+        self.due_ns.store(0, Ordering::Relaxed);
+    }
+
     fn changed(&self) {
         // Release: pairs with the Acquire in `changes`: what is due now is seen.
         self.changes.fetch_add(1, Ordering::Release);

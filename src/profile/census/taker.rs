@@ -134,38 +134,50 @@ impl Taker {
         self.found.took_ns = now_ns() - begun;
     }
 
-    /// Objects of one heading lie together, or those of a few by turns: they are counted in a few places here, and go to the
-    /// table when another heading wants the place.
+    /// Objects of one heading lie together: a run of them is counted in registers. A few headings may come by turns: runs are
+    /// added up in a few places here, and go to the table when another heading wants the place.
     #[inline(always)]
     fn count(&mut self, living: &Living<'_>, mut heading_of: impl FnMut(&Object, Option<&Retainers>) -> Heading) {
         let Self { sieve, counts, retainers, found, .. } = self;
         let retainers = retainers.as_deref();
         let mut places = [(Heading::ALL, Count::default()); PLACES];
-        let mut close = |(heading, count): (Heading, Count), no_room: &mut Count| {
-            if count.objects == 0 {
-                return;
-            }
-            match counts.entry(Key(heading.number(), 0)) {
-                Some(sum) => *sum = [sum[0] + count.bytes, sum[1] + count.objects],
-                None => no_room.add(count),
+        let mut no_room = Count::default();
+        let mut to_table = |(heading, count): (Heading, Count)| {
+            if count.objects > 0 {
+                match counts.entry(Key(heading.number(), 0)) {
+                    Some(sum) => *sum = [sum[0] + count.bytes, sum[1] + count.objects],
+                    None => no_room.add(count),
+                }
             }
         };
-        living.for_each_object(|object| {
-            let this = Count { bytes: object.bytes as u64, objects: 1 };
-            found.live.add(this);
-            if !sieve.passes(&object, living.heap(), retainers) {
-                found.filtered.add(this);
-                return;
-            }
-            let heading = heading_of(&object, retainers);
+        let mut close = |heading: Heading, run: Count| {
             let place = &mut places[place_of(heading)];
             if place.0 != heading {
-                close(*place, &mut found.no_room);
-                *place = (heading, Count::default());
+                to_table(std::mem::replace(place, (heading, Count::default())));
             }
-            place.1.add(this);
+            place.1.add(run);
+        };
+        let (mut live, mut filtered, mut run, mut heading) =
+            (Count::default(), Count::default(), Count::default(), Heading::ALL);
+        living.for_each_object(|object| {
+            let this = Count { bytes: object.bytes as u64, objects: 1 };
+            live.add(this);
+            if !sieve.passes(&object, living.heap(), retainers) {
+                filtered.add(this);
+                return;
+            }
+            let its = heading_of(&object, retainers);
+            if its != heading {
+                close(heading, run);
+                (heading, run) = (its, Count::default());
+            }
+            run.add(this);
         });
-        places.into_iter().for_each(|place| close(place, &mut found.no_room));
+        close(heading, run);
+        places.into_iter().for_each(to_table);
+        found.live = live;
+        found.filtered = filtered;
+        found.no_room = no_room;
     }
 
     /// What it counted. When the world runs again.
