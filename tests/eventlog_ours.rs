@@ -1,6 +1,5 @@
 //! Eventlogs of ours, read by ours: what `run --profile` writes is what `eventlog show`, `heapprof` and `timeprof` say.
 
-#[allow(dead_code, reason = "other tests need the rest of it")]
 mod command_support;
 
 use std::fs;

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use hazard::{By, build, builder, collect, handle, spawn};
 use rstest::rstest;
 use stopworld::events::{MemorySink, Selection};
+use stopworld::formats::eventlog;
 use stopworld::formats::nettrace::write::{Container, Options, Providers};
 use stopworld::profile::census::{Breakdown, CensusRequest, Every, Filters, HeapProfile};
 use stopworld::{Charging, Description, Gc, GcCell, Leaf, Mutator, cost_centre, testing, traced};
@@ -224,7 +225,7 @@ fn a_collection_with_everything_in_it_calls_no_malloc(
     collect(&world);
 }
 
-/// The collecting thread drains while it dumps the heap: whatever a trace's writer does there it does without malloc.
+/// The collecting thread drains while it dumps the heap: whatever the writers of traces do there they do without malloc.
 #[rstest]
 fn a_heap_dump_and_the_writer_of_its_trace_call_no_malloc(
     #[values(By::Signals, By::Safepoints, By::Debugger)] by: By,
@@ -234,7 +235,8 @@ fn a_heap_dump_and_the_writer_of_its_trace_call_no_malloc(
     let everything = Providers::parse("Microsoft-Windows-DotNETRuntime,stopworld:ff:5").unwrap();
     let options = Options::new(directory.path().join("t.nettrace")).container(container);
     let trace = options.providers(everything).start().unwrap();
-    let world = build(builder().markers(2).recorded_in(&trace), by);
+    let log = eventlog::write::Options::new(directory.path().join("t.eventlog")).start().unwrap();
+    let world = build(builder().markers(2).recorded_in(&trace).logged_in(&log), by);
     let allocator = spawn(&world, "allocator", move |m| {
         for _ in 0..20 {
             allocate(m, 3_000);
@@ -248,6 +250,8 @@ fn a_heap_dump_and_the_writer_of_its_trace_call_no_malloc(
     drop(world);
     let finished = trace.finish().unwrap();
     assert!(finished.is_complete() && finished.records > 10_000, "{finished:?}");
+    let finished = log.finish().unwrap();
+    assert!(finished.is_complete() && finished.records > 100, "{finished:?}");
 }
 
 /// What a census counts into is mapped memory, also when it gets more headings than it has met before; and what has to be said
