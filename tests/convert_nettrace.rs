@@ -38,13 +38,16 @@ struct Told {
     payload: Vec<u8>,
 }
 
+/// Its index, its number, its process's, its name, and what else is said of it.
+type Thread = (u64, u64, u64, String, Vec<(String, String)>);
+
 #[derive(Default)]
 struct Listener {
     trace: Option<TraceInfo>,
     events: Vec<Told>,
     sequences: Vec<u32>,
     labels: Vec<Vec<String>>,
-    threads: Vec<(u64, u64, u64, String, Vec<(String, String)>)>,
+    threads: Vec<Thread>,
 }
 
 impl Visitor for Listener {
