@@ -62,6 +62,8 @@ pub mod gcstats;
 mod heap;
 mod os;
 pub mod profile;
+#[cfg(feature = "readers")]
+pub mod profstats;
 #[cfg(feature = "report")]
 pub mod report;
 mod runtime;

@@ -11,6 +11,8 @@
 //! | `eventcnv` | telemetry streams of the Memory Pool System as text |
 //! | `dump` | the events of .nettrace files, a line each |
 //! | `gcstats` | the collections of a .NET trace |
+//! | `eventlog` | logs of GHC's runtime as text |
+//! | `profiles` | what the heap was made of, and where the time went |
 //! | `live` | tracing and counting a process that runs, through its diagnostics socket |
 //! | `profiling` | what of a run is profiled |
 //! | `tracing` | the trace of a run, written however the run ends |
@@ -28,9 +30,11 @@ mod control;
 mod debug;
 mod dump;
 mod eventcnv;
+mod eventlog;
 mod gcstats;
 mod lisp;
 mod live;
+mod profiles;
 mod profiling;
 mod progress;
 mod run;
@@ -117,6 +121,9 @@ fn execute(action: Action) -> Result<u8, Failure> {
         Action::Eventcnv(arguments) => Ok(eventcnv::run(&arguments)),
         Action::Dump(arguments) => Ok(dump::run(&arguments)),
         Action::Gcstats(arguments) => gcstats::run(&arguments),
+        Action::Eventlog(arguments) => eventlog::run(&arguments),
+        Action::Heapprof(arguments) => profiles::heap(&arguments),
+        Action::Timeprof(arguments) => profiles::time(&arguments),
         Action::Trace(arguments) => live::trace(&arguments),
         Action::Counters(arguments) => live::counters(&arguments),
         Action::GdbScript => {

@@ -12,6 +12,8 @@ mod bytes;
 mod complaint;
 pub mod eventlog;
 mod finished;
+#[cfg(feature = "readers")]
+pub mod hp;
 pub mod mps;
 pub mod nettrace;
 mod outlet;
