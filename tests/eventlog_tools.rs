@@ -150,6 +150,30 @@ fn the_library_of_ghc_reads_every_profile_and_counts_as_we_do() {
     }
 }
 
+/// Our own reader of logs, on our own logs, beside ghc-events' own command. That of this version leaves the blocks' own events out.
+#[rstest]
+#[case("churn --threads 3 --collections 20")]
+#[case("graph --threads 2 --profile hc --time-profile")]
+#[case("graph --threads 2 --profile hr")]
+fn our_reader_shows_our_logs_as_ghc_events_does(#[case] arguments: &str) {
+    if !has("ghc-events") {
+        return;
+    }
+    let directory = directory();
+    let output = run(directory.path(), &format!("run {arguments} --trace t.eventlog"));
+    assert_eq!(output.status.code(), Some(0));
+    let ours = run(directory.path(), "eventlog show t.eventlog");
+    assert_eq!((ours.status.code(), text(&ours.stderr).as_str()), (Some(0), ""));
+    let theirs =
+        Command::new("ghc-events").args(["show", "t.eventlog"]).current_dir(directory.path()).output().unwrap();
+    assert!(theirs.status.success());
+    let lines = |output: &[u8]| -> Vec<String> {
+        let is_event = |line: &&str| !line.is_empty() && !line.contains("event block: cap ");
+        text(output).lines().filter(is_event).map(str::to_owned).collect()
+    };
+    assert_eq!(lines(&ours.stdout), lines(&theirs.stdout));
+}
+
 #[rstest]
 fn hp2ps_draws_our_heap_profiles(
     #[values("hc", "hm", "hd", "hy", "hr", "hT")] by: &str,

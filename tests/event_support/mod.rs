@@ -76,11 +76,14 @@ pub fn fire_everything(events: &Events, mut value: impl FnMut() -> u64) {
     events.fire_root_dropped(value() as usize);
     events.fire_interned(value());
     events.fire_labelled(value() as usize, value());
+    events.fire_user_message(value());
+    events.fire_user_marker(value());
     events.fire_dump_node(value() as usize, value() as usize, value() as usize, value() as usize);
     events.fire_dump_edge(value() as usize, value() as u32);
     events.fire_dump_root(value() as usize, value() as u32, value() as usize, value() as usize);
     events.fire_dump_end(value() as usize, value() as usize);
     events.fire_census_profile_begin(value(), value() as u32);
+    events.fire_census_filter(value() as u32, value());
     events.fire_cost_centre(value() as u32, value(), value(), value(), value() as u32);
     events.fire_census_begin(value(), value());
     events.fire_census_band(value(), value(), value(), value() as u32);
