@@ -63,6 +63,8 @@ pub mod formats;
 pub mod gcstats;
 mod heap;
 mod os;
+#[cfg(feature = "readers")]
+pub mod profstats;
 #[cfg(feature = "report")]
 pub mod report;
 mod runtime;

@@ -45,6 +45,7 @@ Try:
   stopworld eventcnv -f mpsio.log --txt      a telemetry stream of the Memory Pool System, readable
   stopworld dump app.nettrace                the events of a trace of .NET or of ours
   stopworld convert run.nettrace run.json    the same as a timeline for Perfetto and Chrome
+  stopworld eventlog show app.eventlog       the events of GHC's runtime, or of ours
   stopworld run graph --seconds 60 --diagnostics   then: stopworld counters PID, stopworld trace PID -o run.nettrace
   stopworld debug -- PROGRAM ARGUMENTS       a debugger that stops the program's world itself
 
@@ -79,6 +80,14 @@ pub(super) enum Action {
     /// Print the collections of a .NET trace (.nettrace)
     #[command(after_help = GCSTATS_HELP)]
     Gcstats(Gcstats),
+    /// Read an eventlog of GHC's runtime, or of ours
+    Eventlog(Eventlog),
+    /// Print what the heap was made of over time (.eventlog or .hp)
+    #[command(after_help = HEAPPROF_HELP)]
+    Heapprof(Heapprof),
+    /// Print where the time went, by cost centre (.eventlog)
+    #[command(after_help = TIMEPROF_HELP)]
+    Timeprof(Timeprof),
     /// Write a trace of a process that runs, through its diagnostics socket
     #[command(after_help = LIVE_HELP)]
     Trace(LiveTrace),
@@ -327,8 +336,8 @@ pub(super) struct Eventcnv {
 }
 
 const CONVERT_HELP: &str = "\
-The input is known by its content, whatever it is called: a telemetry stream of the Memory Pool System (1.0.0 or 2.0.0), or a .nettrace \
-of version 4 to 6. What the other format has no place for is listed on standard error with counts; nothing is dropped in silence. The output \
+The input is known by its content, whatever it is called: a telemetry stream of the Memory Pool System (1.0.0 or 2.0.0), a .nettrace \
+of version 4 to 6, or (for a timeline) an eventlog of GHC's. What the other format has no place for is listed on standard error with counts; nothing is dropped in silence. The output \
 replaces what was there when it is whole. Memory stays below 100 MiB however long the trace is; a stream that must be sorted takes room in TMPDIR.
 
 Exit code: 0 if the input could be read to its end, 1 if it is damaged (what can be read is converted) or no trace (the output is not \
@@ -352,6 +361,88 @@ pub(super) struct Convert {
     /// its process]
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000), allow_negative_numbers = true)]
     pub(super) ticks_per_second: Option<u64>,
+}
+
+const EVENTLOG_SHOW_HELP: &str = "\
+The text is that of `ghc-events show` to the last byte, with --inc that of `ghc-events inc`. A pipe is put into a file without \
+a name in TMPDIR (or /tmp) first, unless --inc is given; memory stays below 64 MiB however long the log is. What is wrong with \
+the log is told on standard error with the byte at which it is; everything that can be read is printed.
+
+Exit code: 0 if the log could be read to its end, 1 if not, 2 if the arguments are wrong, 141 if standard output was closed.";
+
+#[derive(Debug, Args)]
+pub(super) struct Eventlog {
+    #[command(subcommand)]
+    pub(super) action: EventlogAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum EventlogAction {
+    /// Print its types and events, by time
+    #[command(after_help = EVENTLOG_SHOW_HELP)]
+    Show(EventlogShow),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct EventlogShow {
+    /// The log; `-` is standard input
+    #[arg(value_name = "FILE")]
+    pub(super) file: PathBuf,
+
+    /// Events only, in the order of the file, as they come
+    #[arg(long)]
+    pub(super) inc: bool,
+}
+
+const HEAPPROF_HELP: &str = "\
+The file is an eventlog of GHC or of ours with a heap profile, or a .hp file. Bands are listed by the area that they take over \
+the whole run; each little picture is scaled to its band's own peak.
+
+Exit code: 0, 1 if the file is damaged (what could be read of it is reported) or has no heap profile, 2 if the arguments are \
+wrong, 141 if standard output was closed.";
+
+const TIMEPROF_HELP: &str = "\
+Percentages are of the program's own ticks: what the runtime did beside it (IDLE, GC, SYSTEM) is told by itself.
+
+Exit code: 0, 1 if the log is damaged (what could be read of it is reported) or has no time profile, 2 if the arguments are \
+wrong, 141 if standard output was closed.";
+
+#[derive(Debug, Args)]
+pub(super) struct Heapprof {
+    /// The file; `-` is standard input
+    #[arg(value_name = "FILE")]
+    pub(super) file: PathBuf,
+
+    /// A line for each band of each sample: time in seconds, band, bytes
+    #[arg(long, group = "heapprof_form")]
+    pub(super) csv: bool,
+
+    /// A page for a browser that needs nothing but itself
+    #[arg(long, group = "heapprof_form")]
+    pub(super) html: bool,
+
+    /// How many bands are listed one by one
+    #[arg(long, value_name = "N", default_value = "20", conflicts_with = "heapprof_form")]
+    pub(super) top: usize,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Timeprof {
+    /// The log; `-` is standard input
+    #[arg(value_name = "FILE")]
+    pub(super) file: PathBuf,
+
+    /// Stacks as lines, from which flame graphs are made
+    #[arg(long, group = "timeprof_form")]
+    pub(super) folded: bool,
+
+    /// A flame graph for a browser
+    #[arg(long, group = "timeprof_form")]
+    pub(super) svg: bool,
+
+    /// A file for speedscope: where each capability was, in the order of time
+    #[arg(long, group = "timeprof_form")]
+    pub(super) speedscope: bool,
 }
 
 const DUMP_HELP: &str = "\

@@ -12,6 +12,8 @@
 //! | `convert`, `beside` | a trace of one format as one of another; an output that is there when it is whole |
 //! | `dump` | the events of .nettrace files, a line each |
 //! | `gcstats` | the collections of a .NET trace |
+//! | `eventlog` | logs of GHC's runtime as text |
+//! | `profiles` | what the heap was made of, and where the time went |
 //! | `live` | tracing and counting a process that runs, through its diagnostics socket |
 //! | `tracing` | the trace of a run, written however the run ends |
 //! | `control` | SIGINT and SIGTERM end the run, SIGUSR1 collects, SIGUSR2 writes the trace |
@@ -30,9 +32,11 @@ mod convert;
 mod debug;
 mod dump;
 mod eventcnv;
+mod eventlog;
 mod gcstats;
 mod lisp;
 mod live;
+mod profiles;
 mod progress;
 mod run;
 mod session;
@@ -119,6 +123,9 @@ fn execute(action: Action) -> Result<u8, Failure> {
         Action::Convert(arguments) => convert::run(&arguments),
         Action::Dump(arguments) => Ok(dump::run(&arguments)),
         Action::Gcstats(arguments) => gcstats::run(&arguments),
+        Action::Eventlog(arguments) => eventlog::run(&arguments),
+        Action::Heapprof(arguments) => profiles::heap(&arguments),
+        Action::Timeprof(arguments) => profiles::time(&arguments),
         Action::Trace(arguments) => live::trace(&arguments),
         Action::Counters(arguments) => live::counters(&arguments),
         Action::GdbScript => {

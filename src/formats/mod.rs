@@ -9,7 +9,10 @@
 //! the message about the damage names the byte at which it is.
 
 mod complaint;
+pub mod eventlog;
 mod finished;
+#[cfg(feature = "readers")]
+pub mod hp;
 pub mod mps;
 pub mod nettrace;
 pub mod perfetto;

@@ -9,12 +9,18 @@
 #[cfg(feature = "readers")]
 pub mod collections;
 pub mod flexowriter;
+#[cfg(feature = "readers")]
+pub mod heap_page;
+#[cfg(feature = "readers")]
+pub mod heapprof;
 pub mod json;
 mod ledger;
 #[cfg(feature = "readers")]
 pub mod page;
 mod pauses;
 pub mod table;
+#[cfg(feature = "readers")]
+pub mod timeprof;
 
 use std::fmt;
 

@@ -1,0 +1,107 @@
+//! `stopworld heapprof` and `stopworld timeprof`: what the heap was made of, and where the time went.
+//!
+//! Reports go to standard output; what there is to say about the file goes to standard error. Exit codes: 0, 1 for a file that is
+//! damaged (what could be read is reported) or has no profile, 141 if whoever reads our output has seen enough.
+
+use std::fmt;
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::path::Path;
+
+use anyhow::Context;
+
+use super::arguments::{Heapprof, Timeprof};
+use super::eventcnv::PIPE_CLOSED;
+use super::eventlog::open;
+use super::{FAILED, Failure};
+use crate::profstats::{Profiles, folded, speedscope, text};
+use crate::report::{heap_page, heapprof, timeprof};
+
+/// How an eventlog begins.
+const EVENTLOG: &[u8] = b"hdrb";
+
+/// `stopworld heapprof`.
+pub(super) fn heap(arguments: &Heapprof) -> Result<u8, Failure> {
+    let (profiles, code) = read("heapprof", &arguments.file)?;
+    if !profiles.has_heap {
+        say("heapprof", format_args!("{}: it has no heap profile", arguments.file.display()));
+        return Ok(FAILED);
+    }
+    write(code, |out| {
+        if arguments.csv {
+            heapprof::csv(&profiles, out)
+        } else if arguments.html {
+            out.write_all(heap_page::render(&profiles, &arguments.file.display().to_string()).as_bytes())
+        } else {
+            writeln!(out, "{}", heapprof::render(&profiles, arguments.top))
+        }
+    })
+}
+
+/// `stopworld timeprof`.
+pub(super) fn time(arguments: &Timeprof) -> Result<u8, Failure> {
+    let (profiles, code) = read("timeprof", &arguments.file)?;
+    let name = arguments.file.display();
+    if !profiles.has_time {
+        say("timeprof", format_args!("{name}: it has no time profile"));
+        return Ok(FAILED);
+    }
+    if profiles.time.is_order_lost && arguments.speedscope {
+        say("timeprof", format_args!("{name}: it is too long for its order to be kept: what comes last is left out"));
+    }
+    let Profiles { time, stacks, centres, heap, .. } = &profiles;
+    let title = if heap.program.is_empty() { name.to_string() } else { heap.program.clone() };
+    write(code, |out| {
+        if arguments.folded {
+            folded::write(out, time, stacks, centres)
+        } else if arguments.svg {
+            flame_graph(&profiles, &title, out)
+        } else if arguments.speedscope {
+            speedscope::write(out, &profiles, &title)
+        } else {
+            writeln!(out, "{}", timeprof::render(&profiles))
+        }
+    })
+}
+
+fn flame_graph(profiles: &Profiles, title: &str, out: &mut dyn Write) -> io::Result<()> {
+    let lines = folded::lines(&profiles.time, &profiles.stacks, &profiles.centres);
+    let mut options = inferno::flamegraph::Options::default();
+    options.title = title.to_owned();
+    options.count_name = "ticks".to_owned();
+    inferno::flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), out).map_err(io::Error::other)
+}
+
+/// The profiles of a file of either kind, and the exit code for its state.
+fn read(command: &str, path: &Path) -> Result<(Profiles, u8), Failure> {
+    let name = path.display();
+    let mut input = BufReader::with_capacity(64 << 10, open(path)?);
+    let begin = input.fill_buf().with_context(|| format!("can't read {name}"))?;
+    let (profiles, damage, damages) = if begin.starts_with(EVENTLOG) {
+        let (profiles, summary) = Profiles::read(input);
+        (profiles, summary.damage.map(|damage| damage.to_string()), summary.damages)
+    } else {
+        let (profiles, summary) = text::read(input);
+        (profiles, summary.damage.map(|damage| damage.to_string()), summary.damages)
+    };
+    let Some(damage) = damage else { return Ok((profiles, 0)) };
+    say(command, format_args!("{name}, {damage}"));
+    if damages > 1 {
+        say(command, format_args!("{name}: {} more places are wrong", damages - 1));
+    }
+    Ok((profiles, FAILED))
+}
+
+/// Writes a report; the exit code.
+fn write(code: u8, report: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<u8, Failure> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    match report(&mut out).and_then(|()| out.flush()) {
+        Ok(()) => Ok(code),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(PIPE_CLOSED),
+        Err(error) => Err(anyhow::Error::new(error).context("the report can't be written").into()),
+    }
+}
+
+/// A line on standard error. If that is closed, nothing can be said.
+fn say(command: &str, line: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{command}: {line}");
+}

@@ -1,0 +1,133 @@
+//! The header: the types of events that the log may have.
+
+use std::io::Read;
+
+use super::damage::{Damage, DamageKind};
+use super::source::Source;
+use super::types::{DATA_END, EventType, Types};
+
+/// The longest description that is kept, a thousand times as long as any of GHC's.
+const LONGEST_DESCRIPTION: u32 = 64 << 10;
+
+const HEADER_BEGIN: &[u8; 4] = b"hdrb";
+const TYPES_BEGIN: &[u8; 4] = b"hetb";
+const TYPE_BEGIN: &[u8; 4] = b"etb\0";
+const TYPE_END: &[u8; 4] = b"ete\0";
+const TYPES_END: &[u8; 4] = b"hete";
+const HEADER_END: &[u8; 4] = b"hdre";
+const DATA_BEGIN: &[u8; 4] = b"datb";
+
+/// A header that is being read.
+struct Header<'a, R> {
+    source: &'a mut Source<R>,
+    /// What is being read, and where it begins.
+    what: &'static str,
+    began: u64,
+}
+
+/// Reads the header, up to the first event. Each type is told once it is there.
+pub(super) fn read<R: Read>(
+    source: &mut Source<R>,
+    types: &mut Types,
+    tell: &mut dyn FnMut(&EventType),
+    minor: &mut dyn FnMut(Damage),
+) -> Result<(), Damage> {
+    let mut header = Header { source, what: "the header", began: 0 };
+    header.magic()?;
+    header.marker(TYPES_BEGIN, "the mark of the types' begin")?;
+    loop {
+        header.began = header.source.offset();
+        let mark = header.take::<4>()?;
+        if mark == *TYPES_END {
+            break;
+        }
+        if mark != *TYPE_BEGIN {
+            return Err(damage(
+                header.began,
+                DamageKind::Marker { what: "the begin of a type, or the mark of the types' end" },
+            ));
+        }
+        header.what = "the declaration of a type";
+        let kind = header.kind(minor)?;
+        tell(&kind);
+        if !types.declare(kind) {
+            return Err(damage(header.began, DamageKind::TooMany("descriptions of types")));
+        }
+        header.what = "the header";
+    }
+    header.marker(HEADER_END, "its end")?;
+    header.marker(DATA_BEGIN, "behind it the begin of the data")
+}
+
+fn damage(offset: u64, kind: DamageKind) -> Damage {
+    Damage { offset, kind, last_good: None }
+}
+
+impl<R: Read> Header<'_, R> {
+    fn magic(&mut self) -> Result<(), Damage> {
+        self.has(4)?;
+        let bytes = self.source.bytes();
+        if bytes.is_empty() || !HEADER_BEGIN.starts_with(&bytes[..bytes.len().min(4)]) {
+            return Err(damage(0, DamageKind::Magic));
+        }
+        self.take::<4>().map(|_| ())
+    }
+
+    fn marker(&mut self, expected: &[u8; 4], what: &'static str) -> Result<(), Damage> {
+        let offset = self.source.offset();
+        if self.take::<4>()? == *expected { Ok(()) } else { Err(damage(offset, DamageKind::Marker { what })) }
+    }
+
+    /// A type, behind the mark of its begin.
+    fn kind(&mut self, minor: &mut dyn FnMut(Damage)) -> Result<EventType, Damage> {
+        let id = u16::from_be_bytes(self.take()?);
+        let size = u16::from_be_bytes(self.take()?);
+        let length = u32::from_be_bytes(self.take()?);
+        if length > LONGEST_DESCRIPTION {
+            return Err(damage(self.began, DamageKind::Description { id, bytes: length }));
+        }
+        let length = length as usize;
+        if !self.has(length)? {
+            return Err(self.cut(length));
+        }
+        let description = match std::str::from_utf8(&self.source.bytes()[..length]) {
+            Ok(text) => text.to_owned(),
+            Err(_) => {
+                minor(damage(self.source.offset(), DamageKind::Text(id)));
+                String::from_utf8_lossy(&self.source.bytes()[..length]).into_owned()
+            }
+        };
+        self.source.take(length);
+        let extra = u64::from(u32::from_be_bytes(self.take()?));
+        let behind = self.source.offset() + extra;
+        if !self.source.skip(extra).map_err(|error| self.input(&error))? {
+            return Err(self.cut((behind - self.source.offset()) as usize));
+        }
+        self.marker(TYPE_END, "the end of a type")?;
+        Ok(EventType::declared(id, (size != DATA_END).then_some(size), description))
+    }
+
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], Damage> {
+        if !self.has(N)? {
+            return Err(self.cut(N));
+        }
+        let taken = *self.source.bytes().first_chunk().ok_or_else(|| self.cut(N))?;
+        self.source.take(N);
+        Ok(taken)
+    }
+
+    fn has(&mut self, count: usize) -> Result<bool, Damage> {
+        self.source.has(count).map_err(|error| self.input(&error))
+    }
+
+    fn input(&self, error: &std::io::Error) -> Damage {
+        damage(self.source.offset(), DamageKind::Input(error.kind()))
+    }
+
+    /// The file ends, and so many bytes from here on are needed.
+    fn cut(&self, needed: usize) -> Damage {
+        let here = self.source.bytes().len();
+        let kind = DamageKind::Cut { what: self.what, began: self.began, missing: (needed - here) as u64 };
+        damage(self.source.offset() + here as u64, kind)
+    }
+}

@@ -1,0 +1,374 @@
+//! The events of a whole file by time, in memory of fixed size.
+//!
+//! GHC has a buffer for each capability and writes it as a block when it is full: so blocks of one time lie megabytes apart, the
+//! samples of a profile may stand behind everything else, and inside a block times run back a little. A block with an event of the
+//! first second may come last. What has been read therefore never tells what may be delivered; the [index](super::index)
+//! does, which a first pass over the file makes.
+//!
+//! The second pass goes in *rounds*. A round takes all events from one time to another:
+//!
+//! ```text
+//!   time ──►        after        cutoff
+//!   segment 0   ──────┤ │            │
+//!   segment 1        ───┼────────────┼──        read, from after to cutoff
+//!   segment 2           │  ───────── │          read, whole
+//!   segment 3           │       ─────┼────      read, up to cutoff
+//!   segment 4           │            │  ─────
+//! ```
+//!
+//! The cutoff is chosen so that the events between take about [`ROUND`] bytes, as if each segment's were spread evenly over its time.
+//! The segments that have a part in the round are read in the file's order, the events of the round are copied, and a stable
+//! sort by time, which is quick since they are sorted but for little, gives the order of the whole file. When there are more than
+//! was thought, the later half is dropped and the cutoff is where it began.
+//!
+//! So the order is exact whatever the file's order is, and what is held is one round and one segment. What a jumbled file costs is
+//! time: a segment is read once for each round that it has a part in, that is once or twice if blocks follow each other
+//! as buffers became full, and as often as there are rounds if each segment has events of all times. (To sort 1 GiB
+//! of random times takes some 100 rounds with a gibibyte to skim in each.)
+
+use std::mem;
+
+use super::damage::{Damage, DamageKind};
+use super::index::{Key, Segment};
+use super::layout::bytes_at;
+use super::source::ReadAt;
+use super::types::{HEAD, Step, Types};
+use super::visitor::{Event, Visitor};
+
+/// What a round is meant to hold: events with what is kept beside them.
+const ROUND: usize = 12 << 20;
+/// What it holds at most.
+const MOST: usize = 20 << 20;
+/// An event's offset, before it in the arena.
+const OFFSET: usize = 8;
+/// How far an event is moved to its place when it is added.
+const NEAR: usize = 32;
+
+/// An event of the round.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    time: u64,
+    /// Where its offset and the event itself lie in the arena.
+    at: u32,
+    cap: u16,
+    has_cap: bool,
+}
+
+/// What an event takes beside its own bytes.
+const BESIDE: usize = OFFSET + mem::size_of::<Entry>();
+
+/// The second pass over a file.
+#[derive(Debug)]
+pub(super) struct Rounds<'a, S: ?Sized> {
+    input: &'a S,
+    types: &'a Types,
+    segments: Vec<Segment>,
+    /// The segments in the order of their first events, and the first that has no part yet.
+    by_first: Vec<u32>,
+    next: usize,
+    /// Segments that have events from here on, and have begun.
+    open: Vec<u32>,
+    /// What is before it has been delivered.
+    after: Key,
+    buffer: Vec<u8>,
+    arena: Vec<u8>,
+    entries: Vec<Entry>,
+    round: usize,
+    most: usize,
+}
+
+impl<'a, S: ReadAt + ?Sized> Rounds<'a, S> {
+    pub(super) fn new(input: &'a S, types: &'a Types, segments: Vec<Segment>) -> Rounds<'a, S> {
+        let mut by_first: Vec<u32> = (0..segments.len() as u32).collect();
+        by_first.sort_unstable_by_key(|&index| segments[index as usize].first);
+        Rounds {
+            input,
+            types,
+            segments,
+            by_first,
+            next: 0,
+            open: Vec::new(),
+            after: Key::FIRST,
+            buffer: Vec::new(),
+            arena: Vec::new(),
+            entries: Vec::new(),
+            round: ROUND,
+            most: MOST,
+        }
+    }
+
+    /// Delivers all events, or those before the place where the file can't be read any more.
+    pub(super) fn deliver<V: Visitor + ?Sized>(mut self, visitor: &mut V) -> Result<(), Damage> {
+        while self.next < self.segments.len() || !self.open.is_empty() {
+            let gathered = self.gather();
+            self.entries.sort_by_key(|entry| entry.time);
+            for entry in &self.entries {
+                visitor.event(&self.event(*entry));
+                if visitor.is_done() {
+                    return Ok(());
+                }
+            }
+            gathered?;
+            self.entries.clear();
+            self.arena.clear();
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn event(&self, entry: Entry) -> Event<'_> {
+        let at = entry.at as usize;
+        let offset = u64::from_ne_bytes(bytes_at(&self.arena, at));
+        let bytes = &self.arena[at + OFFSET..];
+        let Step::Event { length, head, row } = self.types.step(bytes) else {
+            unreachable!("only whole events are put into the arena")
+        };
+        Event {
+            kind: self.types.kind(row),
+            time: entry.time,
+            cap: entry.has_cap.then_some(entry.cap),
+            payload: &bytes[head..length],
+            offset,
+        }
+    }
+
+    /// Takes the events of the next round; they stand in the order of the file.
+    fn gather(&mut self) -> Result<(), Damage> {
+        let mut cutoff = self.cutoff();
+        while let Some(&index) = self.by_first.get(self.next)
+            && self.segments[index as usize].first < cutoff
+        {
+            self.open.push(index);
+            self.next += 1;
+        }
+        self.open.sort_unstable();
+        for place in 0..self.open.len() {
+            let segment = self.segments[self.open[place] as usize];
+            if segment.first < cutoff {
+                self.read(&segment, &mut cutoff)?;
+            }
+        }
+        self.after = cutoff;
+        let (segments, after) = (&self.segments, self.after);
+        self.open.retain(|&index| segments[index as usize].last >= after);
+        Ok(())
+    }
+
+    /// Up to where the next round goes.
+    fn cutoff(&self) -> Key {
+        if self.expected_before(None) <= self.round as f64 {
+            return Key::END;
+        }
+        let (mut low, mut high) = (self.after.time, u64::MAX);
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if self.expected_before(Some(middle)) <= self.round as f64 { low = middle } else { high = middle }
+        }
+        // At least one time is gone through, however many events it has.
+        match low.max(self.after.time.saturating_add(1)) {
+            u64::MAX => Key::END,
+            time => Key { time, offset: 0 },
+        }
+    }
+
+    /// What the events from the last cutoff to this time take, or all from there on, if each segment's are spread evenly. Once it is more than
+    /// a round, it is not added up any further.
+    fn expected_before(&self, time: Option<u64>) -> f64 {
+        let mut sum = 0.0;
+        let open = self.open.iter();
+        // Those that wait come in the order of their first events.
+        let has_begun = |index: &&u32| time.is_none_or(|time| self.segments[**index as usize].first.time < time);
+        let waiting = self.by_first[self.next..].iter().take_while(has_begun);
+        for &index in open.chain(waiting) {
+            sum += self.segments[index as usize].expected(self.after.time, time);
+            if sum > self.round as f64 {
+                break;
+            }
+        }
+        sum
+    }
+
+    /// Takes the events of a segment that belong to the round.
+    fn read(&mut self, segment: &Segment, cutoff: &mut Key) -> Result<(), Damage> {
+        let length = (segment.end - segment.start) as usize;
+        self.buffer.resize(self.buffer.len().max(length), 0);
+        let damage = |kind| Damage { offset: segment.start, kind, last_good: None };
+        let read = self.input.read_at(&mut self.buffer[..length], segment.start);
+        if read.map_err(|error| damage(DamageKind::Input(error.kind())))? < length {
+            return Err(damage(DamageKind::Changed));
+        }
+        let (mut at, mut block) = (0, segment.block);
+        let mut sorted_from = self.entries.len();
+        while at < length {
+            let bytes = &self.buffer[at..length];
+            let (length, head, row) = match self.types.step(bytes) {
+                Step::Event { length, head, row } => (length, head, row),
+                Step::End => {
+                    at += 2;
+                    continue;
+                }
+                Step::More(_) | Step::Unknown(_) => return Err(damage(DamageKind::Changed)),
+            };
+            let bytes = &bytes[..length];
+            let cap = block.pass(length, row.is_marker.then(|| &bytes[head..]));
+            let key = Key { time: u64::from_be_bytes(bytes_at(bytes, 2)), offset: segment.start + at as u64 };
+            at += length;
+            if key < self.after || key >= *cutoff {
+                continue;
+            }
+            let entry =
+                Entry { time: key.time, at: self.arena.len() as u32, cap: cap.unwrap_or(0), has_cap: cap.is_some() };
+            self.arena.extend_from_slice(&key.offset.to_ne_bytes());
+            self.arena.extend_from_slice(bytes);
+            add(&mut self.entries, entry, sorted_from);
+            if self.arena.len() + self.entries.len() * mem::size_of::<Entry>() > self.most {
+                *cutoff = self.drop_later_half();
+                sorted_from = self.entries.len();
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps the earlier half of the round, in the order of the file; where the other began.
+    #[cold]
+    fn drop_later_half(&mut self) -> Key {
+        self.entries.sort_unstable_by_key(|entry| (entry.time, entry.at));
+        let kept = self.entries.len() / 2;
+        let dropped = self.entries[kept];
+        let offset = u64::from_ne_bytes(bytes_at(&self.arena, dropped.at as usize));
+        self.entries.truncate(kept);
+        self.entries.sort_unstable_by_key(|entry| entry.at);
+        let mut end = 0;
+        for index in 0..kept {
+            let at = self.entries[index].at as usize;
+            let length = OFFSET + self.length_at(at + OFFSET);
+            self.arena.copy_within(at..at + length, end);
+            self.entries[index].at = end as u32;
+            end += length;
+        }
+        self.arena.truncate(end);
+        Key { time: dropped.time, offset }
+    }
+
+    fn length_at(&self, at: usize) -> usize {
+        match self.types.step(&self.arena[at..]) {
+            Step::Event { length, .. } => length,
+            _ => HEAD,
+        }
+    }
+}
+
+/// Puts an event behind the others, or near to the end where it belongs: times that run back a little are sorted at once.
+#[inline]
+fn add(entries: &mut Vec<Entry>, entry: Entry, sorted_from: usize) {
+    let mut place = entries.len();
+    entries.push(entry);
+    let nearest = sorted_from.max(place.saturating_sub(NEAR));
+    while place > nearest && entries[place - 1].time > entry.time {
+        entries[place] = entries[place - 1];
+        place -= 1;
+    }
+    entries[place] = entry;
+}
+
+impl Segment {
+    /// What its events from one time to another take, or all from that time on, if they are spread evenly.
+    fn expected(&self, from: u64, to: Option<u64>) -> f64 {
+        let whole = (self.end - self.start) as f64 + self.events as f64 * BESIDE as f64;
+        let (first, last) = (self.first.time, self.last.time);
+        let from = from.max(first);
+        let to = to.map_or(last, |to| to.saturating_sub(1).min(last));
+        if from > to {
+            return 0.0;
+        }
+        whole * ((to - from) as f64 + 1.0) / ((last - first) as f64 + 1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::eventlog::read::index::Index;
+    use crate::formats::eventlog::read::scan::Scan;
+    use proptest::prelude::*;
+
+    /// A log with two types: block markers, and events with their numbers as payload.
+    fn log(blocks: &[(u16, Vec<u64>)], has_markers: bool) -> Vec<u8> {
+        let mut log = b"hdrbhetb".to_vec();
+        for (id, size) in [(18u16, 14u16), (3, 4)] {
+            log.extend([b"etb\0", &id.to_be_bytes()[..], &size.to_be_bytes(), &[0; 8], b"ete\0"].concat());
+        }
+        log.extend(b"hetehdredatb");
+        let mut number = 0u32;
+        for (cap, times) in blocks {
+            if has_markers {
+                let size = 24 + 14 * times.len() as u32;
+                let time = times.first().copied().unwrap_or(0);
+                log.extend(
+                    [&18u16.to_be_bytes()[..], &time.to_be_bytes(), &size.to_be_bytes(), &[0; 8], &cap.to_be_bytes()]
+                        .concat(),
+                );
+            }
+            for time in times {
+                log.extend([&3u16.to_be_bytes()[..], &time.to_be_bytes(), &number.to_be_bytes()].concat());
+                number += 1;
+            }
+        }
+        log.extend([0xff; 2]);
+        log
+    }
+
+    #[derive(Default)]
+    struct Seen(Vec<(u64, u64, Option<u16>, Vec<u8>)>);
+
+    impl Visitor for Seen {
+        fn event(&mut self, event: &Event<'_>) {
+            self.0.push((event.time, event.offset, event.cap, event.payload.to_vec()));
+        }
+    }
+
+    fn times() -> impl Strategy<Value = Vec<u64>> {
+        prop_oneof![
+            // As GHC has them: rising, with steps back now and then.
+            (0..1000u64, prop::collection::vec(0..20u64, 0..200)).prop_map(|(begin, steps)| {
+                let mut time = begin;
+                steps
+                    .into_iter()
+                    .map(|step| {
+                        time += step;
+                        if step == 7 { time - 7 } else { time }
+                    })
+                    .collect()
+            }),
+            prop::collection::vec(0..50u64, 0..200),
+            prop::collection::vec(any::<u64>(), 0..50),
+            prop::collection::vec(Just(u64::MAX), 0..50),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+        /// Whatever the order of the file, and however little is held, the order is that of a stable sort of all of it.
+        #[test]
+        fn the_order_is_that_of_a_stable_sort(
+            blocks in prop::collection::vec((0..4u16, times()), 0..12),
+            has_markers in any::<bool>(),
+            target in 30..3000u64,
+            most_segments in 2..40usize,
+            (round, most) in prop_oneof![Just((300usize, 600usize)), Just((2000, 4000)), Just((3000, 800)), Just((ROUND, MOST))],
+        ) {
+            let log = log(&blocks, has_markers);
+            let mut expected = Seen::default();
+            crate::formats::eventlog::read::in_file_order(&log[..], &mut expected);
+            expected.0.sort_by_key(|event| event.0);
+            let mut index = Index::of_size(target, most_segments);
+            let mut scan = Scan::open(&log[..], &mut |_| {});
+            scan.events(|_, raw| { index.add(raw); true });
+            let mut rounds = Rounds::new(&log[..], scan.types(), index.finish());
+            (rounds.round, rounds.most) = (round, most);
+            let mut seen = Seen::default();
+            prop_assert_eq!(rounds.deliver(&mut seen), Ok(()));
+            prop_assert_eq!(seen.0, expected.0);
+        }
+    }
+}

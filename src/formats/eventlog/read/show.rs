@@ -1,0 +1,487 @@
+//! The text of a log, as `ghc-events show` and `ghc-events inc` print it.
+//!
+//! [`Form::Whole`] begins with the types of the header, then come the events by time, then an empty line. [`Form::Events`]
+//! has the events only, in the file's order. Each event is a line: its time, its capability, and what it says; one of a type that
+//! nobody knows is shown by its type's description (or number, where only events are shown).
+//!
+//! The real tool ends with an error, and prints nothing at all, for some events that say what can't be: a text that is no UTF-8, a number that stands for
+//! nothing. Here the line has what can be shown of it, and [`Show::finish`] tells of the first.
+
+use std::io::{self, Write};
+
+use super::damage::{Damage, DamageKind};
+use super::haskell;
+use super::layout::{Piece, Size, bytes_at};
+use super::types::EventType;
+use super::visitor::{Event, Visitor};
+
+/// Lines are collected up to so many bytes.
+const BUFFER: usize = 64 << 10;
+
+/// What of a log is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Types and events: `ghc-events show`.
+    Whole,
+    /// Events only: `ghc-events inc`.
+    Events,
+}
+
+/// Prints a log.
+#[derive(Debug)]
+pub struct Show<W> {
+    output: W,
+    form: Form,
+    out: Vec<u8>,
+    begun: Begun,
+    failed: Option<io::Error>,
+    damage: Option<Damage>,
+    damages: u64,
+}
+
+/// How much of a whole log is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begun {
+    Nothing,
+    Types,
+    Events,
+}
+
+impl<W: Write> Show<W> {
+    /// Prints to this output, which need not be buffered.
+    pub fn new(output: W, form: Form) -> Show<W> {
+        let out = Vec::with_capacity(2 * BUFFER);
+        Show { output, form, out, begun: Begun::Nothing, failed: None, damage: None, damages: 0 }
+    }
+
+    /// Ends the text. What is wrong first with what events say, and with how many something is.
+    ///
+    /// # Errors
+    ///
+    /// The text could not be written.
+    pub fn finish(mut self) -> io::Result<(Option<Damage>, u64)> {
+        if self.begun == Begun::Events {
+            self.out.push(b'\n');
+        }
+        self.flush();
+        match self.failed {
+            Some(error) => Err(error),
+            None => self.output.flush().map(|()| (self.damage, self.damages)),
+        }
+    }
+
+    /// Heads the types. If there are none because the header can't be read, nothing is printed.
+    fn begin_types(&mut self) {
+        if self.begun == Begun::Nothing {
+            self.begun = Begun::Types;
+            say(&mut self.out, "Event Types:\n");
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.failed.is_none()
+            && let Err(error) = self.output.write_all(&self.out)
+        {
+            self.failed = Some(error);
+        }
+        self.out.clear();
+    }
+
+    #[cold]
+    fn damaged(&mut self, offset: u64, kind: DamageKind) {
+        self.damages += 1;
+        self.damage.get_or_insert(Damage { offset, kind, last_good: None });
+    }
+}
+
+impl<W: Write> Visitor for Show<W> {
+    fn event_type(&mut self, kind: &EventType) {
+        if self.form == Form::Whole {
+            self.begin_types();
+            decimal(&mut self.out, kind.id.into());
+            say(&mut self.out, ": ");
+            say(&mut self.out, &kind.description);
+            match kind.size {
+                Some(size) => {
+                    say(&mut self.out, " (size ");
+                    decimal(&mut self.out, size.into());
+                }
+                None => say(&mut self.out, " (size variable"),
+            }
+            say(&mut self.out, ")\n");
+        }
+    }
+
+    fn begin_events(&mut self) {
+        if self.form == Form::Whole {
+            self.begin_types();
+            self.begun = Begun::Events;
+            say(&mut self.out, "\nEvents:\n");
+        }
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        decimal(&mut self.out, event.time);
+        say(&mut self.out, ": ");
+        if let Some(cap) = event.cap {
+            say(&mut self.out, "cap ");
+            decimal(&mut self.out, cap.into());
+            say(&mut self.out, ": ");
+        }
+        match event.kind.layout {
+            Some(_) => {
+                if let Some(kind) = text(&mut self.out, event.kind, event.payload) {
+                    self.damaged(event.offset, kind);
+                }
+            }
+            None if self.form == Form::Whole => say(&mut self.out, &event.kind.description),
+            None => {
+                say(&mut self.out, "Unknown Event (ref: ");
+                decimal(&mut self.out, event.kind.id.into());
+                say(&mut self.out, ")");
+            }
+        }
+        self.out.push(b'\n');
+        if self.out.len() >= BUFFER {
+            self.flush();
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.failed.is_some()
+    }
+}
+
+/// Writes what an event of a known type says.
+pub(crate) fn text(out: &mut Vec<u8>, kind: &EventType, payload: &[u8]) -> Option<DamageKind> {
+    if let Some(Size::AtLeast(least)) = kind.layout.map(|layout| layout.size)
+        && payload.len() < usize::from(least)
+    {
+        return Some(too_short(out, kind.id, payload));
+    }
+    let mut line = Line { out, id: kind.id, payload, next: 0, complaint: None };
+    for piece in &kind.text {
+        line.piece(*piece);
+    }
+    line.complaint
+}
+
+#[cold]
+fn too_short(out: &mut Vec<u8>, id: u16, payload: &[u8]) -> DamageKind {
+    say(out, "an event of ");
+    decimal(out, payload.len() as u64);
+    say(out, " bytes, too short for its type ");
+    decimal(out, id.into());
+    DamageKind::Short { id, bytes: payload.len() }
+}
+
+/// What an event says, while it is being written.
+struct Line<'a> {
+    out: &'a mut Vec<u8>,
+    id: u16,
+    payload: &'a [u8],
+    /// Where the next text begins.
+    next: usize,
+    complaint: Option<DamageKind>,
+}
+
+impl<'a> Line<'a> {
+    #[inline]
+    fn piece(&mut self, piece: Piece) {
+        match piece {
+            Piece::Say(words) => say(self.out, words),
+            Piece::Byte(at) => decimal(self.out, u8::from_be_bytes(self.bytes(at)).into()),
+            Piece::Short(at) => decimal(self.out, u16::from_be_bytes(self.bytes(at)).into()),
+            Piece::Word(at) => decimal(self.out, u32::from_be_bytes(self.bytes(at)).into()),
+            Piece::Long(at) => decimal(self.out, u64::from_be_bytes(self.bytes(at))),
+            Piece::Rest(at) => self.utf8(self.payload.get(usize::from(at)..).unwrap_or_default()),
+            Piece::From(at) => self.next = at.into(),
+            Piece::Next => {
+                let bytes = self.next_text();
+                self.utf8(bytes);
+            }
+            Piece::Stack(at) => self.stack(at.into()),
+            rare => self.rare(rare),
+        }
+    }
+
+    #[inline(never)]
+    fn rare(&mut self, piece: Piece) {
+        match piece {
+            Piece::OneMore(at) => decimal(self.out, u64::from_be_bytes(self.bytes(at)).wrapping_add(1)),
+            Piece::Hex(at) => hexadecimal(self.out, u64::from_be_bytes(self.bytes(at))),
+            Piece::HexWord(at) => hexadecimal(self.out, u32::from_be_bytes(self.bytes(at)).into()),
+            Piece::Power(at) => {
+                let power = 1u16.checked_shl(u8::from_be_bytes(self.bytes(at)).into());
+                decimal(self.out, power.unwrap_or(0).into());
+            }
+            Piece::Latin(at) => latin(self.out, self.payload.get(usize::from(at)..).unwrap_or_default()),
+            Piece::Interned => self.interned(),
+            Piece::List(at) => self.list(at.into()),
+            Piece::Printable => printable(self.out, self.payload),
+            Piece::NextHex => {
+                let is_there = self.next < self.payload.len();
+                hexadecimal(self.out, if is_there { u64::from_be_bytes(bytes_at(self.payload, self.next)) } else { 0 });
+            }
+            Piece::Caf => {
+                let [flags] = bytes_at(self.payload, self.next);
+                say(self.out, if flags & 1 == 1 { " CAF" } else { "" });
+            }
+            Piece::Breakdown(at) => self.breakdown(at),
+            Piece::Filters => self.filters(),
+            Piece::InfoTable => self.info_table(),
+            Piece::Status(at) => self.status(at),
+            Piece::CapsetKind(at) => {
+                let kind = match u16::from_be_bytes(self.bytes(at)) {
+                    1 => "CapsetCustom",
+                    2 => "CapsetOsProcess",
+                    3 => "CapsetClockDomain",
+                    _ => "CapsetUnknown",
+                };
+                say(self.out, kind);
+            }
+            Piece::Tag(at) => self.tag(at),
+            _ => unreachable!("the others are not rare"),
+        }
+    }
+
+    #[inline(always)]
+    fn bytes<const N: usize>(&self, at: u8) -> [u8; N] {
+        bytes_at(self.payload, at.into())
+    }
+
+    /// The first complaint counts.
+    #[cold]
+    fn complain(&mut self, kind: DamageKind) {
+        self.complaint.get_or_insert(kind);
+    }
+
+    #[inline]
+    fn utf8(&mut self, bytes: &[u8]) {
+        if std::str::from_utf8(bytes).is_ok() {
+            self.out.extend_from_slice(bytes);
+        } else {
+            self.out.extend_from_slice(String::from_utf8_lossy(bytes).as_bytes());
+            self.complain(DamageKind::Text(self.id));
+        }
+    }
+
+    /// The text up to the next zero.
+    fn next_text(&mut self) -> &'a [u8] {
+        let rest = self.payload.get(self.next..).unwrap_or_default();
+        match rest.iter().position(|&byte| byte == 0) {
+            Some(length) => {
+                self.next += length + 1;
+                &rest[..length]
+            }
+            None => {
+                self.complain(DamageKind::Unended(self.id));
+                self.next = self.payload.len();
+                rest
+            }
+        }
+    }
+
+    fn stack(&mut self, at: usize) {
+        let [depth] = bytes_at(self.payload, at);
+        let centres = self.payload.get(at + 1..).unwrap_or_default();
+        if centres.len() < 4 * usize::from(depth) {
+            self.complain(DamageKind::Short { id: self.id, bytes: self.payload.len() });
+        }
+        let (centres, _) = centres.as_chunks();
+        for (index, centre) in centres.iter().take(depth.into()).enumerate() {
+            if index > 0 {
+                say(self.out, ", ");
+            }
+            decimal(self.out, u32::from_be_bytes(*centre).into());
+        }
+    }
+
+    fn interned(&mut self) {
+        let (text, number) = self.payload.split_last_chunk().unwrap_or((&[], &[0; 4]));
+        say(self.out, "Interned string: \"");
+        latin(self.out, text);
+        say(self.out, "\" with id ");
+        decimal(self.out, u32::from_be_bytes(*number).into());
+    }
+
+    fn list(&mut self, at: usize) {
+        let bytes = self.payload.get(at..).unwrap_or_default();
+        let text = String::from_utf8_lossy(bytes);
+        if text.contains('\u{fffd}') && std::str::from_utf8(bytes).is_err() {
+            self.complain(DamageKind::Text(self.id));
+        }
+        for (index, item) in text.trim_end_matches('\0').split('\0').enumerate() {
+            self.out.push(if index == 0 { b'[' } else { b',' });
+            haskell::literal(self.out, item);
+        }
+        self.out.push(b']');
+    }
+
+    fn breakdown(&mut self, at: u8) {
+        let breakdown = u32::from_be_bytes(self.bytes(at));
+        let name = match breakdown {
+            1 => "cost centre",
+            2 => "module",
+            3 => "closure description",
+            4 => "type description",
+            5 => "retainer",
+            6 => "biography",
+            7 => "closure type",
+            8 => "info table",
+            9 => "era",
+            _ => return self.unknown("breakdown", breakdown.into()),
+        };
+        say(self.out, name);
+    }
+
+    fn filters(&mut self) {
+        let mut is_first = true;
+        for _ in 0..7 {
+            let filter = self.next_text();
+            if !filter.is_empty() {
+                say(self.out, if is_first { " filtered by " } else { "" });
+                is_first = false;
+                self.utf8(filter);
+                say(self.out, ", ");
+            }
+        }
+    }
+
+    fn info_table(&mut self) {
+        self.next = 8;
+        let texts: [&[u8]; 6] = std::array::from_fn(|_| self.next_text());
+        let [name, closure, _type, _label, _module, place] = texts;
+        say(self.out, "Info Table: ");
+        hexadecimal(self.out, u64::from_be_bytes(self.bytes(0)));
+        say(self.out, ":");
+        let digits = closure.iter().take_while(|byte| byte.is_ascii_digit());
+        let closure_type = digits.fold(0u64, |sum, digit| sum.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')));
+        if !closure.first().is_some_and(u8::is_ascii_digit) {
+            self.complain(DamageKind::Value { id: self.id, what: "closure type", value: 0 });
+        }
+        decimal(self.out, closure_type);
+        say(self.out, ":");
+        self.utf8(name);
+        say(self.out, " - ");
+        self.utf8(place);
+    }
+
+    fn status(&mut self, at: u8) {
+        let status = u16::from_be_bytes(self.bytes(at));
+        let more = u32::from_be_bytes(self.bytes(at + 2)).into();
+        let reason = match status {
+            0 | 19 => "No stop thread status",
+            1 => "heap overflow",
+            2 => "stack overflow, size ",
+            3 => "thread yielding",
+            5 => "thread finished",
+            6 => "making a foreign call",
+            7 => "blocked on an MVar",
+            8 => "blocked on black hole owned by thread ",
+            9 => "blocked on I/O read",
+            10 => "blocked on I/O write",
+            11 => "blocked on threadDelay",
+            12 => "blocked in STM retry",
+            13 => "blocked on asyncDoProc",
+            18 => "blocked in throwTo",
+            20 => "blocked reading an MVar",
+            _ => return self.unknown("reason to stop", status.into()),
+        };
+        say(self.out, reason);
+        if matches!(status, 2 | 8) {
+            decimal(self.out, more);
+        }
+    }
+
+    fn tag(&mut self, at: u8) {
+        const FIRST: u8 = 0x50;
+        const TAGS: [&str; 13] = [
+            "Ready",
+            "NewPE",
+            "PETIDS",
+            "Finish",
+            "FailPE",
+            "RFork",
+            "Connect",
+            "DataMes",
+            "Head",
+            "Constr",
+            "Part",
+            "Terminate",
+            "Packet",
+        ];
+        let tag = u8::from_be_bytes(self.bytes(at));
+        match tag.checked_sub(FIRST).and_then(|index| TAGS.get(usize::from(index))) {
+            Some(name) => say(self.out, name),
+            None => self.unknown("kind of message", tag.into()),
+        }
+    }
+
+    #[cold]
+    fn unknown(&mut self, what: &'static str, value: u64) {
+        say(self.out, "unknown ");
+        say(self.out, what);
+        say(self.out, " ");
+        decimal(self.out, value);
+        self.complain(DamageKind::Value { id: self.id, what, value });
+    }
+}
+
+#[inline(always)]
+fn say(out: &mut Vec<u8>, words: &str) {
+    out.extend_from_slice(words.as_bytes());
+}
+
+fn latin(out: &mut Vec<u8>, bytes: &[u8]) {
+    let mut buffer = [0; 4];
+    for &byte in bytes {
+        out.extend_from_slice(char::from(byte).encode_utf8(&mut buffer).as_bytes());
+    }
+}
+
+/// What is no printable character is a dot; of bytes that are none at all, each.
+fn printable(out: &mut Vec<u8>, bytes: &[u8]) {
+    let mut buffer = [0; 4];
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            let shown = if haskell::is_printable(character) { character } else { '.' };
+            out.extend_from_slice(shown.encode_utf8(&mut buffer).as_bytes());
+        }
+        out.resize(out.len() + chunk.invalid().len(), b'.');
+    }
+}
+
+/// The two digits of each number below a hundred.
+static PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[0; 2]; 100];
+    let mut number = 0;
+    while number < 100 {
+        pairs[number] = [b'0' + number as u8 / 10, b'0' + number as u8 % 10];
+        number += 1;
+    }
+    pairs
+};
+
+#[inline]
+fn decimal(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    while number >= 100 {
+        at -= 2;
+        digits[at..at + 2].copy_from_slice(&PAIRS[(number % 100) as usize]);
+        number /= 100;
+    }
+    let [high, low] = PAIRS[number as usize];
+    at -= 1;
+    digits[at] = low;
+    if number >= 10 {
+        at -= 1;
+        digits[at] = high;
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+fn hexadecimal(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(format!("{number:x}").as_bytes());
+}

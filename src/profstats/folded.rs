@@ -1,0 +1,59 @@
+//! Stacks as lines, as flame graphs are made of them: frames outermost first with semicolons between, a blank, a number.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use super::centres::{Centres, StackId, Stacks};
+use super::time::TimeProfile;
+
+/// The lines of a time profile, sorted. What the runtime did besides the program is a frame of its own at the bottom.
+pub fn lines(time: &TimeProfile, stacks: &Stacks, centres: &Centres) -> Vec<String> {
+    let mut lines: BTreeMap<String, u64> = BTreeMap::new();
+    for (stack, ticks) in time.stacks(stacks) {
+        *lines.entry(line(stack, stacks, centres)).or_default() += ticks;
+    }
+    lines.into_iter().map(|(line, ticks)| format!("{line} {ticks}")).collect()
+}
+
+/// Writes the lines.
+///
+/// # Errors
+///
+/// They can't be written.
+pub fn write(out: &mut dyn Write, time: &TimeProfile, stacks: &Stacks, centres: &Centres) -> io::Result<()> {
+    lines(time, stacks, centres).iter().try_for_each(|line| writeln!(out, "{line}"))
+}
+
+fn line(stack: StackId, stacks: &Stacks, centres: &Centres) -> String {
+    if let Some(name) = TimeProfile::beside(stack, stacks, centres) {
+        return frame(name);
+    }
+    let mut frames: Vec<String> = stacks.centres(stack).map(|centre| frame(&full_name(centre, centres))).collect();
+    frames.push("MAIN".to_owned());
+    frames.reverse();
+    frames.join(";")
+}
+
+/// A centre with its module.
+pub(super) fn full_name(centre: u32, centres: &Centres) -> String {
+    match centres.get(centre) {
+        Some(known) if !known.module.is_empty() && !known.is_built_in() => format!("{}.{}", known.module, known.label),
+        Some(known) => known.label.clone(),
+        None => centres.name(centre),
+    }
+}
+
+/// A name that can stand on such a line.
+fn frame(name: &str) -> String {
+    name.chars()
+        .map(|character| {
+            if character == ';' {
+                ','
+            } else if character.is_control() {
+                ' '
+            } else {
+                character
+            }
+        })
+        .collect()
+}

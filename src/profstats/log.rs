@@ -1,0 +1,187 @@
+//! Profiles out of an eventlog.
+//!
+//! The log is gone through once in the order of the file: samples are told from each other by their place, since all of them may have the
+//! same number and, if they were counted when the program was over, nearly the same time. A sample of a biography says of which time it
+//! speaks; of others it is the time of their record.
+
+use std::collections::HashMap;
+use std::io::Read;
+
+use super::centres::{Centre, Centres, Stacks};
+use super::heap::{Band, Breakdown, HeapProfile, Mark};
+use super::time::TimeProfile;
+use crate::formats::eventlog::read::record::Record;
+use crate::formats::eventlog::read::{Event, Summary, Visitor, in_file_order};
+
+/// The most info tables that are kept, for profiles that count by them.
+const MOST_TABLES: usize = 128 << 10;
+/// Longer than any name that is written by a program.
+const LONGEST_TEXT: usize = 512;
+/// The most capabilities whose collections are told apart.
+const MOST_CAPABILITIES: usize = 4096;
+
+/// What a log says of the heap and of time.
+#[derive(Clone, Debug, Default)]
+pub struct Profiles {
+    /// Whether it has a heap profile.
+    pub has_heap: bool,
+    /// Whether it has a time profile.
+    pub has_time: bool,
+    /// The heap.
+    pub heap: HeapProfile,
+    /// Time.
+    pub time: TimeProfile,
+    /// The cost centres that both refer to.
+    pub centres: Centres,
+    /// Their stacks.
+    pub stacks: Stacks,
+    /// What made the log.
+    pub runtime: String,
+    /// The last time in it.
+    pub end_ns: u64,
+    tables: HashMap<u64, String>,
+    collecting: HashMap<u16, u64>,
+}
+
+/// A text that is kept; what is behind [`LONGEST_TEXT`] bytes of it is cut.
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST_TEXT)]).into_owned()
+}
+
+/// A time of Unix as people write it.
+fn date(seconds: u64) -> String {
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // Years that begin in March, so that the day that some have is their last; 400 of them have as many days as any other 400.
+    let from_march = days + 719_468;
+    let (era, day) = (from_march / 146_097, from_march % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day_of_year = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let (month, year) = if month < 10 { (month + 3, year) } else { (month - 9, year + 1) };
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC", era * 400 + year)
+}
+
+impl Profiles {
+    /// Reads a log to its end, or to where it can't be read on.
+    pub fn read(log: impl Read) -> (Profiles, Summary) {
+        let mut profiles = Profiles::default();
+        let summary = in_file_order(log, &mut profiles);
+        profiles.finish();
+        (profiles, summary)
+    }
+
+    fn finish(&mut self) {
+        self.heap.finish();
+        for band in &mut self.heap.bands {
+            if let Band::Label(label) = band
+                && let Some(address) = label.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok())
+                && let Some(table) = self.tables.get(&address)
+            {
+                label.clone_from(table);
+            }
+        }
+    }
+
+    fn collection(&mut self, event: &Event<'_>, begins: bool) {
+        // Which capability it is does not matter if there are too many.
+        let cap = event.cap.unwrap_or(u16::MAX);
+        if begins {
+            if self.collecting.len() < MOST_CAPABILITIES {
+                self.collecting.insert(cap, event.time);
+            }
+        } else if let Some(began) = self.collecting.remove(&cap) {
+            // GHC writes an end that is earlier than what it wrote before.
+            self.heap.collections.push((began, event.time.max(began)));
+        }
+    }
+
+    fn record(&mut self, event: &Event<'_>, record: Record<'_>) {
+        match record {
+            Record::GcStart => self.collection(event, true),
+            Record::GcEnd => self.collection(event, false),
+            Record::HeapSize(bytes) => self.heap.figures[0].push((event.time, bytes)),
+            Record::HeapLive(bytes) => self.heap.figures[1].push((event.time, bytes)),
+            Record::BlocksSize(bytes) => self.heap.figures[2].push((event.time, bytes)),
+            Record::RtsIdentifier(name) => self.runtime = text(name),
+            Record::ProgramArgs(words) => {
+                self.heap.program = String::from_utf8_lossy(words).trim_end_matches('\0').replace('\0', " ")
+            }
+            Record::WallClock(seconds, _) => self.heap.date = date(seconds),
+            Record::UserMarker(mark) => self.heap.marks.push(Mark { time_ns: event.time, text: text(mark) }),
+            Record::CostCentre(centre) => {
+                let [label, module, place] = [centre.label, centre.module, centre.place].map(text);
+                self.centres.insert(centre.id, Centre { label, module, place, is_caf: centre.is_caf });
+            }
+            Record::InfoTable { address, label, place, .. } if self.tables.len() < MOST_TABLES => {
+                self.tables.insert(address, format!("{} {}", text(label), text(place)));
+            }
+            Record::TimeProfile(interval) => {
+                self.has_time = true;
+                self.time.interval_ns = interval;
+            }
+            Record::Tick { cap, stack, .. } => {
+                self.has_time = true;
+                let stack = self.stacks.intern(stack.centres().rev());
+                self.time.add(cap, stack);
+            }
+            _ => self.sample(event, record),
+        }
+    }
+
+    fn sample(&mut self, event: &Event<'_>, record: Record<'_>) {
+        match record {
+            Record::HeapProfile(profile) => {
+                self.has_heap = true;
+                self.heap.breakdown = Breakdown::of(profile.breakdown);
+                self.heap.period_ns = profile.period;
+                let filters = profile.filters.iter().filter(|filter| !filter.is_empty());
+                self.heap.filters = filters.map(|filter| text(filter)).collect();
+            }
+            Record::SampleBegin(_) => self.begin(event.time),
+            Record::BiographySampleBegin(_, time) => self.begin(time),
+            Record::SampleStack(bytes, stack) => {
+                let stack = self.stacks.intern(stack.centres().rev());
+                self.heap.add_stack(stack, bytes);
+            }
+            Record::SampleLabel(bytes, label) => self.heap.add_label(&String::from_utf8_lossy(label), bytes),
+            Record::SampleEnd(_) => self.heap.end_sample(),
+            _ => {}
+        }
+    }
+
+    fn begin(&mut self, time: u64) {
+        self.has_heap = true;
+        self.heap.begin_sample(time);
+    }
+}
+
+impl Visitor for Profiles {
+    fn event(&mut self, event: &Event<'_>) {
+        self.end_ns = self.end_ns.max(event.time);
+        if let Some(record) = Record::of(event) {
+            self.record(event, record);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case(0, "1970-01-01 00:00:00 UTC")]
+    #[case(951_782_400, "2000-02-29 00:00:00 UTC")]
+    #[case(1_587_578_331, "2020-04-22 17:58:51 UTC")]
+    #[case(4_107_542_399, "2100-02-28 23:59:59 UTC")]
+    fn times_are_dates(#[case] seconds: u64, #[case] expected: &str) {
+        assert_eq!(date(seconds), expected);
+    }
+
+    #[test]
+    fn any_time_is_a_date() {
+        assert!(date(u64::MAX).ends_with("UTC"));
+    }
+}

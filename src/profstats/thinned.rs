@@ -1,0 +1,81 @@
+//! Long series in memory of a fixed size.
+//!
+//! When a series has as many items as may be kept, every other one is dropped, and from then on every second that comes, then every
+//! fourth, and so on. So what is kept is spread evenly over the whole, however long it becomes, and a series that is not too long is whole.
+
+/// A series, or every so many of it.
+#[derive(Clone, Debug)]
+pub struct Thinned<T> {
+    kept: Vec<T>,
+    most: usize,
+    stride: u64,
+    seen: u64,
+}
+
+impl<T> Thinned<T> {
+    /// Of at most so many items, at least two.
+    pub fn new(most: usize) -> Thinned<T> {
+        Thinned { kept: Vec::new(), most: most.max(2), stride: 1, seen: 0 }
+    }
+
+    /// Takes the next item.
+    pub fn push(&mut self, item: T) {
+        if self.seen.is_multiple_of(self.stride) {
+            if self.kept.len() == self.most {
+                self.halve();
+            }
+            if self.seen.is_multiple_of(self.stride) {
+                self.kept.push(item);
+            }
+        }
+        self.seen += 1;
+    }
+
+    /// Drops every other item that is kept.
+    pub fn halve(&mut self) {
+        let mut index = 0;
+        self.kept.retain(|_| {
+            index += 1;
+            index % 2 == 1
+        });
+        self.stride *= 2;
+    }
+
+    /// What is kept, in the order in which it came.
+    pub fn kept(&self) -> &[T] {
+        &self.kept
+    }
+
+    /// What is kept, to be sorted.
+    pub fn kept_mut(&mut self) -> &mut Vec<T> {
+        &mut self.kept
+    }
+
+    /// How many items there were.
+    pub fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    /// One of how many is kept.
+    pub fn stride(&self) -> u64 {
+        self.stride
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_kept_is_spread_evenly(count in 0..5000u64, most in 2..100usize) {
+            let mut series = Thinned::new(most);
+            (0..count).for_each(|item| series.push(item));
+            let expected: Vec<u64> = (0..count).step_by(series.stride() as usize).collect();
+            prop_assert_eq!(series.kept(), &expected[..]);
+            prop_assert!(series.kept().len() <= most && (series.stride() == 1 || series.kept().len() >= most / 2));
+            prop_assert_eq!(series.seen(), count);
+        }
+    }
+}

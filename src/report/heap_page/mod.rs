@@ -1,0 +1,119 @@
+//! A heap profile as one page for a browser.
+//!
+//! Like the page of collections it needs nothing but itself, follows the reader's choice of light or dark, and every part of it can be reached by
+//! keys. The chart stands on the page as a picture already; a little script draws it anew when bands are left out or chosen by
+//! their names. Collections, what the program marked, and the heap's own figures are on the same axis of time.
+//!
+//! A profile may have any number of samples and bands: the chart has 600 places along its axis, each with the largest sample in it, and
+//! the sixteen bands that take most, with all others as one; the tables have the first thousand rows.
+//!
+//! | file | part |
+//! |---|---|
+//! | `chart` | the picture, and the numbers from which it is drawn anew |
+//! | `tables` | bands, the tree of cost centres, retainers |
+//! | `style.css`, `chart.js` | how it looks, beside the styles of the other page; the filter |
+
+mod chart;
+mod tables;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::Bytes;
+use crate::profstats::{Band, Breakdown, Profiles};
+
+/// The bands that the chart has by themselves.
+const SHOWN: usize = 16;
+
+/// The page of a profile.
+pub fn render(profiles: &Profiles, file: &str) -> String {
+    let heap = &profiles.heap;
+    let name = if heap.program.is_empty() { file } else { &heap.program };
+    let title = format!("Heap of {name}");
+    let rows = heap.rows();
+    let chart = chart::Chart::of(profiles, &rows);
+    let mut sections: Vec<(&str, &str, Markup)> =
+        vec![("chart", "The heap over time", chart.markup()), ("bands", "Each band", tables::bands(profiles, &rows))];
+    if heap.bands.iter().any(|band| matches!(band, Band::Stack(_))) {
+        sections.push(("tree", "By cost centre", tables::tree(profiles, &rows)));
+    }
+    if heap.breakdown == Breakdown::Retainer {
+        sections.push(("retainers", "By retainer", tables::retainers(profiles, &rows)));
+    }
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) }
+                style {
+                    (PreEscaped(include_str!("../page/style.css")))
+                    (PreEscaped(include_str!("style.css")))
+                }
+            }
+            body {
+                a.skip href="#main" { "To the figures" }
+                header {
+                    h1 { (title) }
+                    (about(profiles))
+                    nav aria-label="Parts of this page" {
+                        @for (id, heading, _) in &sections { a href={ "#" (id) } { (heading) } }
+                    }
+                }
+                main id="main" {
+                    @for (id, heading, body) in &sections {
+                        section id=(id) aria-labelledby={ (id) "-heading" } {
+                            h2 id={ (id) "-heading" } { (heading) }
+                            (body)
+                        }
+                    }
+                }
+                p.says id="says" role="status" aria-live="polite" {}
+                script type="application/json" id="series" { (PreEscaped(chart.json())) }
+                script { (PreEscaped(include_str!("chart.js"))) (PreEscaped(include_str!("../page/keys.js"))) }
+            }
+        }
+    };
+    page.into_string()
+}
+
+/// What the profile is of.
+fn about(profiles: &Profiles) -> Markup {
+    let heap = &profiles.heap;
+    let kept = heap.samples.kept();
+    let peak = kept.iter().max_by_key(|sample| sample.total());
+    let facts = [
+        ("ran", heap.date.clone()),
+        ("written by", profiles.runtime.clone()),
+        ("counted by", heap.breakdown.name().to_owned()),
+        ("counted only", heap.filters.join("; ")),
+        ("samples", heap.samples.seen().to_string()),
+        ("bands", heap.bands.len().to_string()),
+        (
+            "most at once",
+            peak.map_or(String::new(), |peak| format!("{} at {} s", Bytes(peak.total()), seconds(peak.time_ns))),
+        ),
+        ("collections", heap.collections.seen().to_string()),
+        ("marks", heap.marks.seen().to_string()),
+    ];
+    html! {
+        dl {
+            @for (name, value) in facts.iter().filter(|(_, value)| !value.is_empty()) { div { dt { (name) } dd { (value) } } }
+        }
+    }
+}
+
+/// The class that colours a band: phases of life have their own, others those of their places.
+fn class(name: &str, breakdown: Breakdown, place: usize) -> String {
+    if breakdown == Breakdown::Biography
+        && let Some(phase) = ["VOID", "LAG", "USE", "INHERENT_USE", "DRAG"].iter().position(|phase| *phase == name)
+    {
+        return format!("life{phase}");
+    }
+    format!("b{}", place.min(SHOWN))
+}
+
+fn seconds(nanoseconds: u64) -> String {
+    format!("{:.3}", nanoseconds as f64 / 1e9)
+}

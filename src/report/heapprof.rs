@@ -1,0 +1,183 @@
+//! A heap profile, for a terminal and for programs.
+//!
+//! Two tables: what the profile is of, and a line per band, those that take most over the whole run first, with a little picture of the
+//! band over time, each scaled to its own peak. A cell never wraps, so that `grep` and `awk` work on it. [`csv`] writes all that is known, a line for
+//! each band of each sample.
+
+use std::io::{self, Write};
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+
+use super::Bytes;
+use crate::profstats::heap::Row;
+use crate::profstats::{HeapProfile, Profiles};
+
+/// The places of a band's picture.
+const PLACES: usize = 32;
+/// A longer name is cut.
+const LONGEST_NAME: usize = 72;
+
+/// The tables, ready to print, with at most so many bands; ends without a newline.
+pub fn render(profiles: &Profiles, most: usize) -> String {
+    format!("{}\n{}", figures(profiles), bands(profiles, most))
+}
+
+fn figures(profiles: &Profiles) -> Table {
+    let Profiles { heap, .. } = profiles;
+    let mut table = empty();
+    let mut row = |name: &str, value: String| {
+        if !value.is_empty() {
+            table.add_row([name.to_owned(), value]);
+        }
+    };
+    row("program", heap.program.clone());
+    row("ran", heap.date.clone());
+    row("written by", profiles.runtime.clone());
+    row("counted by", heap.breakdown.name().to_owned());
+    row("counted only", heap.filters.join("; "));
+    row("samples", samples(heap));
+    row("bands", heap.bands.len().to_string());
+    if let Some(peak) = heap.samples.kept().iter().max_by_key(|sample| sample.total()) {
+        row("most at once", format!("{} at {} s", Bytes(peak.total()), seconds(peak.time_ns)));
+    }
+    if heap.collections.seen() > 0 {
+        let paused: u64 = heap.collections.kept().iter().map(|(begin, end)| end - begin).sum();
+        let paused = u128::from(paused) * u128::from(heap.collections.stride());
+        row("collections", format!("{}, {:.3} s in them", heap.collections.seen(), paused as f64 / 1e9));
+    }
+    row("marks", if heap.marks.seen() > 0 { heap.marks.seen().to_string() } else { String::new() });
+    table
+}
+
+fn samples(heap: &HeapProfile) -> String {
+    let kept = heap.samples.kept();
+    let [Some(first), Some(last)] = [kept.first(), kept.last()] else { return "none".to_owned() };
+    let every = match heap.samples.stride() {
+        1 => String::new(),
+        stride => format!(", one of {stride} kept"),
+    };
+    format!("{} from {} to {} s{every}", heap.samples.seen(), seconds(first.time_ns), seconds(last.time_ns))
+}
+
+fn bands(profiles: &Profiles, most: usize) -> Table {
+    let Profiles { heap, stacks, centres, .. } = profiles;
+    let rows = heap.rows();
+    let all: u128 = rows.iter().map(|row| row.sum).sum();
+    let mut table = empty();
+    table.set_header([heap.breakdown.name(), "mean", "peak", "at, s", "last", "share, %", "over time"]);
+    let pictures = Pictures::of(heap, &rows[..most.min(rows.len())]);
+    for (index, row) in rows.iter().take(most).enumerate() {
+        let name = heap.name(row.band, stacks, centres);
+        let [mean, peak, last] = [row.mean, row.peak, row.last].map(|bytes| Bytes(bytes).to_string());
+        let share = format!("{:.1}", share(row.sum, all));
+        table.add_row([cut(&name), mean, peak, seconds(row.peak_ns), last, share, pictures.line(index, row.peak)]);
+    }
+    if let Some(rest) = rows.get(most..).filter(|rest| !rest.is_empty()) {
+        let sum = |of: fn(&Row) -> u64| Bytes(rest.iter().map(of).sum()).to_string();
+        let share = format!("{:.1}", share(rest.iter().map(|row| row.sum).sum(), all));
+        let name = format!("{} more", rest.len());
+        table.add_row([
+            name,
+            sum(|row| row.mean),
+            String::new(),
+            String::new(),
+            sum(|row| row.last),
+            share,
+            String::new(),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(1).take(5) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// The most of each band in each part of the time.
+struct Pictures {
+    most: Vec<[u64; PLACES]>,
+}
+
+impl Pictures {
+    fn of(heap: &HeapProfile, rows: &[Row]) -> Pictures {
+        let mut place_of = vec![usize::MAX; heap.bands.len()];
+        rows.iter().enumerate().for_each(|(index, row)| place_of[row.band as usize] = index);
+        let mut most = vec![[0; PLACES]; rows.len()];
+        let kept = heap.samples.kept();
+        let (first, last) =
+            (kept.first().map_or(0, |sample| sample.time_ns), kept.last().map_or(0, |sample| sample.time_ns));
+        let width = (u128::from(last - first) + 1).div_ceil(PLACES as u128);
+        for sample in kept {
+            let place = (u128::from(sample.time_ns - first) / width) as usize;
+            for &(band, bytes) in &sample.values {
+                if let Some(places) = most.get_mut(place_of[band as usize]) {
+                    places[place] = bytes.max(places[place]);
+                }
+            }
+        }
+        // Between two samples there is what there was at the first.
+        let has_sample: Vec<bool> = {
+            let mut has_sample = vec![false; PLACES];
+            kept.iter().for_each(|sample| has_sample[(u128::from(sample.time_ns - first) / width) as usize] = true);
+            has_sample
+        };
+        for places in &mut most {
+            for place in 1..PLACES {
+                if !has_sample[place] {
+                    places[place] = places[place - 1];
+                }
+            }
+        }
+        Pictures { most }
+    }
+
+    fn line(&self, index: usize, peak: u64) -> String {
+        const LEVELS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+        let level = |bytes: u64| (u128::from(bytes) * 8).div_ceil(u128::from(peak.max(1))) as usize;
+        self.most[index].iter().map(|&bytes| LEVELS[level(bytes).min(8)]).collect()
+    }
+}
+
+/// A line for each band of each sample: its time in seconds, the band, its bytes.
+///
+/// # Errors
+///
+/// They can't be written.
+pub fn csv(profiles: &Profiles, out: &mut dyn Write) -> io::Result<()> {
+    let Profiles { heap, stacks, centres, .. } = profiles;
+    let names: Vec<String> = (0..heap.bands.len() as u32).map(|band| cell(&heap.name(band, stacks, centres))).collect();
+    writeln!(out, "time_s,band,bytes")?;
+    for sample in heap.samples.kept() {
+        for (band, bytes) in &sample.values {
+            let time = sample.time_ns;
+            writeln!(out, "{}.{:09},{},{bytes}", time / 1_000_000_000, time % 1_000_000_000, names[*band as usize])?;
+        }
+    }
+    Ok(())
+}
+
+/// A cell of a table in text; in quotes if it must be.
+pub(super) fn cell(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+}
+
+pub(super) fn cut(name: &str) -> String {
+    let printable = name.chars().map(|character| if character.is_control() { ' ' } else { character });
+    if name.chars().count() <= LONGEST_NAME {
+        return printable.collect();
+    }
+    printable.take(LONGEST_NAME - 1).chain(['…']).collect()
+}
+
+fn seconds(nanoseconds: u64) -> String {
+    format!("{:.3}", nanoseconds as f64 / 1e9)
+}
+
+fn share(part: u128, whole: u128) -> f64 {
+    if whole > 0 { 100.0 * part as f64 / whole as f64 } else { 0.0 }
+}
+
+pub(super) fn empty() -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
+    table
+}

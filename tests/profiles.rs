@@ -1,0 +1,289 @@
+//! `stopworld heapprof` and `stopworld timeprof` against GHC's own profiles of the same runs.
+//!
+//! Beside each log under `fixtures/eventlog` that has a heap profile lies the `.hp` file that the same run wrote.
+
+mod eventlog_support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::time::Duration;
+
+use assert_cmd::Command;
+use eventlog_support::{Log, third_party};
+use proptest::prelude::*;
+use rstest::rstest;
+use serde_json::Value;
+use stopworld::profstats::{Breakdown, Profiles, text};
+
+const DIRECTORY: &str = "tests/fixtures/eventlog";
+
+fn run(arguments: &[&str], file: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stopworld"));
+    command.args(arguments).arg(file).timeout(Duration::from_secs(60)).output().expect("stopworld starts")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("reports are UTF-8")
+}
+
+fn log(name: &str) -> PathBuf {
+    Path::new(DIRECTORY).join(format!("{name}.eventlog"))
+}
+
+fn of_log(file: &Path) -> Profiles {
+    let (profiles, summary) = Profiles::read(fs::File::open(file).unwrap());
+    assert_eq!(summary.damage, None);
+    profiles
+}
+
+/// Bytes by label in each sample that has any. The number that GHC puts before a stack in its text is no part of the log.
+fn samples(profiles: &Profiles, name: impl Fn(String) -> Option<String>) -> Vec<BTreeMap<String, u64>> {
+    let of_sample = |sample: &stopworld::profstats::Sample| {
+        let mut bands = BTreeMap::new();
+        for &(band, bytes) in &sample.values {
+            if let Some(name) = name(profiles.heap.name(band, &profiles.stacks, &profiles.centres)) {
+                *bands.entry(name).or_default() += bytes;
+            }
+        }
+        bands
+    };
+    profiles.heap.samples.kept().iter().map(of_sample).filter(|bands| !bands.is_empty()).collect()
+}
+
+fn without_number(label: String) -> String {
+    match label.strip_prefix('(').and_then(|rest| rest.split_once(')')) {
+        Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => rest.to_owned(),
+        _ => label,
+    }
+}
+
+#[rstest]
+#[case("leak.hT", Breakdown::ClosureType, 26)]
+#[case("leak.hc", Breakdown::CostCentre, 11)]
+#[case("leak.hr", Breakdown::Retainer, 12)]
+#[case("leak.hyfilt", Breakdown::Type, 9)]
+#[case("life2.hb", Breakdown::Biography, 5)]
+#[case("trees.p_hc", Breakdown::CostCentre, 8)]
+fn the_bands_of_each_sample_are_those_of_ghcs_own_text(
+    #[case] name: &str,
+    #[case] breakdown: Breakdown,
+    #[case] bands_at_least: usize,
+) {
+    let ours = of_log(&log(name));
+    let (theirs, summary) = text::read(fs::read(log(name).with_extension("hp")).unwrap().as_slice());
+    assert_eq!(summary.damage, None);
+    assert_eq!(ours.heap.breakdown, breakdown);
+    let is_stack = breakdown == Breakdown::CostCentre;
+    let ours = samples(&ours, Some);
+    // GHC writes the set of too many retainers into its text only.
+    let theirs = samples(&theirs, |label| {
+        let label = if is_stack { without_number(label) } else { label };
+        (!label.contains("MANY")).then_some(label)
+    });
+    assert!(ours.len() > 5 && ours[0].len() >= bands_at_least, "{} samples, {} bands", ours.len(), ours[0].len());
+    for (number, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
+        assert_eq!(ours, theirs, "sample {number}");
+    }
+    assert_eq!(ours.len(), theirs.len());
+}
+
+/// The sets of the specification's case: objects that were used at once, later, or never.
+#[test]
+fn a_biography_has_the_times_that_it_speaks_of() {
+    let profiles = of_log(&log("life2.hb"));
+    let kept = profiles.heap.samples.kept();
+    let names = |band| profiles.heap.name(band, &profiles.stacks, &profiles.centres);
+    let all: Vec<_> = kept[0].values.iter().map(|&(band, bytes)| (names(band), bytes)).collect();
+    let expected = [("VOID", 3_826_584), ("LAG", 1_121_760), ("USE", 480_144), ("INHERENT_USE", 44_448), ("DRAG", 0)];
+    assert_eq!(all, expected.map(|(name, bytes)| (name.to_owned(), bytes)));
+    // They were written when the program was over.
+    let last = kept.last().unwrap().time_ns;
+    assert!(kept.windows(2).all(|pair| pair[0].time_ns < pair[1].time_ns) && last < profiles.end_ns);
+    assert!(kept[1].time_ns - kept[0].time_ns > 1_000_000);
+}
+
+#[rstest]
+fn the_report_of_every_log_and_text_has_its_bands(
+    #[values("leak.hT", "leak.hc", "leak.hr", "leak.hyfilt", "life2.hb", "trees.p_hc")] name: &str,
+    #[values("eventlog", "hp")] kind: &str,
+) {
+    let file = log(name).with_extension(kind);
+    let output = run(&["heapprof", "--top", "1000"], &file);
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
+    let report = stdout(&output);
+    let profiles = if kind == "hp" { text::read(fs::read(&file).unwrap().as_slice()).0 } else { of_log(&file) };
+    for band in 0..profiles.heap.bands.len() as u32 {
+        let name = profiles.heap.name(band, &profiles.stacks, &profiles.centres);
+        assert!(report.contains(&name), "{name}");
+    }
+    // A line per band, whatever is in the names.
+    let few = stdout(&run(&["heapprof", "--top", "3"], &file));
+    assert!(few.lines().count() < report.lines().count() && few.contains(" more "), "{few}");
+}
+
+#[test]
+fn csv_has_every_number() {
+    let output = stdout(&run(&["heapprof", "--csv"], &log("leak.hc")));
+    let mut lines = output.lines();
+    assert_eq!(lines.next(), Some("time_s,band,bytes"));
+    let sum: u64 = lines.map(|line| line.rsplit_once(',').unwrap().1.parse::<u64>().unwrap()).sum();
+    let expected: u64 =
+        of_log(&log("leak.hc")).heap.samples.kept().iter().map(stopworld::profstats::Sample::total).sum();
+    assert_eq!(sum, expected);
+    assert!(output.contains(",insertAll.step/insertAll/main.m/main,"));
+}
+
+#[rstest]
+#[case("heapprof", "threads.l", "it has no heap profile")]
+#[case("timeprof", "leak.hT", "it has no time profile")]
+fn a_log_without_a_profile_is_one_clear_line(#[case] command: &str, #[case] name: &str, #[case] told: &str) {
+    let output = run(&[command], &log(name));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr.lines().count() == 1 && stderr.contains(told), "{stderr}");
+}
+
+/// `.format.hostile`: of a damaged file what can be read is reported, and what is wrong is said.
+#[rstest]
+#[case("eventlog", "at byte 60000: the file ends here")]
+#[case("hp", "the file ends inside a sample")]
+fn of_a_cut_file_what_is_there_is_reported(#[case] kind: &str, #[case] told: &str) {
+    let whole = fs::read(log("leak.hT").with_extension(kind)).unwrap();
+    let length = if kind == "hp" { 3000 } else { 60_000 };
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), &whole[..length]).unwrap();
+    let output = run(&["heapprof"], file.path());
+    let stderr = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains(told), "{stderr}");
+    if kind == "hp" {
+        assert!(stdout(&output).contains("ghc-prim:GHC.Types.:"));
+    }
+}
+
+/// The time profile of the run that the specification counts.
+#[test]
+fn the_ticks_of_a_time_profile_add_up() {
+    let profiles = of_log(&log("trees.p_hc"));
+    let time = &profiles.time;
+    assert_eq!(time.interval_ns, 1_000_000);
+    let besides: u64 = time.besides(&profiles.stacks, &profiles.centres).iter().map(|(_, ticks)| ticks).sum();
+    let program = time.program_ticks(&profiles.stacks, &profiles.centres);
+    assert_eq!(program + besides, time.samples);
+    assert_eq!(time.ticks.iter().sum::<u64>(), time.samples);
+    let runs: u64 = time.runs.values().flatten().map(|(_, ticks)| ticks).sum();
+    assert_eq!(runs, time.samples);
+    let own: u64 = time.centres(&profiles.stacks, &profiles.centres).iter().map(|row| row.own).sum();
+    assert_eq!(own, program);
+    assert_eq!(time.inherited(&profiles.stacks)[0], time.samples);
+    let report = stdout(&run(&["timeprof"], &log("trees.p_hc")));
+    assert!(report.contains("build") && report.contains("inherited, %"), "{report}");
+}
+
+#[test]
+fn stacks_are_folded_outermost_first() {
+    let folded = stdout(&run(&["timeprof", "--folded"], &log("trees.p_hc")));
+    assert!(folded.lines().any(|line| line.starts_with("MAIN;Main.main;")), "{folded}");
+    let sum: u64 = folded.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum();
+    assert_eq!(sum, of_log(&log("trees.p_hc")).time.samples);
+}
+
+#[test]
+fn a_flame_graph_has_the_names() {
+    let svg = stdout(&run(&["timeprof", "--svg"], &log("trees.p_hc")));
+    assert!(svg.starts_with("<?xml") && svg.trim_end().ends_with("</svg>"));
+    assert!(svg.contains("Main.build"));
+}
+
+#[test]
+fn speedscope_gets_every_tick_of_each_capability() {
+    let json: Value = serde_json::from_str(&stdout(&run(&["timeprof", "--speedscope"], &log("trees.p_hc")))).unwrap();
+    let frames = json["shared"]["frames"].as_array().unwrap();
+    let profiles = json["profiles"].as_array().unwrap();
+    let time = of_log(&log("trees.p_hc")).time;
+    assert_eq!(profiles.len(), time.runs.len());
+    let mut all = 0;
+    for profile in profiles {
+        let (samples, weights) = (profile["samples"].as_array().unwrap(), profile["weights"].as_array().unwrap());
+        assert_eq!(samples.len(), weights.len());
+        let sum: u64 = weights.iter().map(|weight| weight.as_u64().unwrap()).sum();
+        assert_eq!(profile["endValue"].as_u64(), Some(sum));
+        all += sum;
+        for frame in samples.iter().flat_map(|sample| sample.as_array().unwrap()) {
+            assert!((frame.as_u64().unwrap() as usize) < frames.len());
+        }
+    }
+    assert_eq!(all, time.samples * time.interval_ns);
+    assert!(frames.iter().any(|frame| frame["name"] == "Main.build"));
+}
+
+#[test]
+fn the_third_partys_profiles_are_read() {
+    let Some(directory) = third_party() else { return };
+    let biography = of_log(&directory.join("biographical-samples.eventlog"));
+    assert_eq!(biography.heap.breakdown, Breakdown::Biography);
+    assert_eq!(biography.heap.bands.len(), 5);
+    let last = biography.heap.samples.kept().last().unwrap();
+    assert_eq!(last.time_ns, 4_512_086_494);
+    assert_eq!(last.total(), 91_410_480 + 1672 + 120 + 37_656);
+    let time = of_log(&directory.join("time-prof.eventlog"));
+    assert!(time.has_time && time.time.samples > 100);
+}
+
+/// `.format.hostile`: what a file says at length is kept in short.
+#[test]
+fn long_names_are_cut() {
+    let mut log = Log::new(&[(58, None, "m"), (161, None, "c")]);
+    log.variable(58, 1, &[b'x'; 60_000]);
+    log.variable(161, 2, &[&[0, 0, 0, 1][..], &[b'y'; 60_000], &[0, 0, 0, 0]].concat());
+    let (profiles, summary) = Profiles::read(&log.end()[..]);
+    assert_eq!(summary.damage, None);
+    assert_eq!(profiles.heap.marks.kept()[0].text.len(), 512);
+    assert_eq!(profiles.centres.get(1).unwrap().label.len(), 512);
+}
+
+/// Stacks that recur, a label twice in a sample, a sample that does not end.
+#[test]
+fn odd_logs_are_read_as_they_are_meant() {
+    let profiles = of_log(&Path::new(DIRECTORY).join("broken/dup-label.eventlog"));
+    let first = profiles.heap.samples.kept().iter().find(|sample| !sample.values.is_empty()).unwrap();
+    assert!(first.values.iter().any(|&(_, bytes)| bytes == 123), "{first:?}");
+    let profiles = of_log(&Path::new(DIRECTORY).join("broken/no-sample-end.eventlog"));
+    assert!(profiles.heap.samples.kept().len() > 1);
+    let mut log = Log::new(&[(168, Some(8), "p"), (167, None, "s"), (161, None, "c")]);
+    log.fixed(168, 1, &10u64.to_be_bytes());
+    log.variable(161, 2, b"\0\0\0\x01a\0M\0f.rs:1\0\0");
+    log.variable(161, 2, b"\0\0\0\x02b\0M\0f.rs:2\0\0");
+    for _ in 0..3 {
+        // a inside of b inside of a.
+        log.variable(167, 3, &[&[0; 12][..], &[3], &[0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 1]].concat());
+    }
+    let (profiles, _) = Profiles::read(&log.end()[..]);
+    let rows = profiles.time.centres(&profiles.stacks, &profiles.centres);
+    let figures: Vec<_> = rows.iter().map(|row| (row.centre, row.own, row.inherited)).collect();
+    assert_eq!(figures, [(Some(1), 3, 3), (None, 0, 3), (Some(2), 0, 3)]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+    /// `.format.hostile`
+    #[test]
+    fn random_profiles_are_survived(
+        events in prop::collection::vec((prop_oneof![160..169u16, Just(9), Just(10), 49..52u16], 0..50u64, prop::collection::vec(prop_oneof![Just(0u8), Just(1), any::<u8>()], 0..40)), 0..60),
+    ) {
+        let fixed = |id| match id { 9 | 10 => Some(0), 49..=52 => Some(12), 162 | 165 | 168 => Some(8), 166 => Some(16), _ => None };
+        let types: Vec<_> = [9, 10].into_iter().chain(49..53).chain(160..169).map(|id| (id, fixed(id), "t")).collect();
+        let mut log = Log::new(&types);
+        for (id, time, mut payload) in events {
+            match fixed(id) {
+                Some(size) => { payload.resize(size.into(), 1); log.fixed(id, time, &payload) }
+                None => log.variable(id, time, &payload),
+            }
+        }
+        let (profiles, _) = Profiles::read(&log.end()[..]);
+        let _ = (stopworld::report::heapprof::render(&profiles, 5), stopworld::report::timeprof::render(&profiles));
+        stopworld::report::heapprof::csv(&profiles, &mut Vec::new()).unwrap();
+    }
+}
