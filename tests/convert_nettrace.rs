@@ -38,13 +38,15 @@ struct Told {
     payload: Vec<u8>,
 }
 
+type Pairs = Vec<(String, String)>;
+
 #[derive(Default)]
 struct Listener {
     trace: Option<TraceInfo>,
     events: Vec<Told>,
     sequences: Vec<u32>,
     labels: Vec<Vec<String>>,
-    threads: Vec<(u64, u64, u64, String, Vec<(String, String)>)>,
+    threads: Vec<(u64, u64, u64, String, Pairs)>,
 }
 
 impl Visitor for Listener {
