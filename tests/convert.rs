@@ -402,7 +402,7 @@ fn what_is_left_out_is_a_table_on_standard_error() {
 #[case(&["empty", "out.mps"], 1, "it is empty")]
 #[case(&["timeline.json", "out.mps"], 1, "a timeline is only written")]
 #[case(&["hdrb", "out.mps"], 1, "only a timeline can be made")]
-#[case(&["hdrb", "out.json"], 1, "at byte 8: the file ends here")]
+#[case(&["hdrb", "out.json"], 1, "at byte 4: ")]
 #[case(&["cut", "out.mps"], 1, "at byte 8: the file ends here")]
 #[case(&["IN", "no/such/out.mps"], 1, "its directory must be there")]
 #[case(&["IN", "directory.json"], 1, "is a directory")]
