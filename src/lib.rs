@@ -63,6 +63,7 @@ pub mod formats;
 pub mod gcstats;
 mod heap;
 mod os;
+pub mod profile;
 #[cfg(feature = "readers")]
 pub mod profstats;
 #[cfg(feature = "report")]
@@ -80,6 +81,8 @@ mod world;
 pub use collector::CollectError;
 pub use collector::report::{CollectionReport, Reason};
 pub use heap::Paranoid;
+pub use heap::charges::Charging;
+pub use heap::description::Description;
 pub use heap::layout::Space;
 pub use heap::pointer::{Array, Gc, GcCell, Weak, WeakCell, keep_alive};
 pub use heap::sweep::SpaceBytes;

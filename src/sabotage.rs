@@ -77,6 +77,7 @@ guards! {
     EventNoBlock = "event.no-block-in-handler",
     EventNested = "event.nested",
     LiveRing = "live.ring",
+    ProfileCharge = "profile.charge",
     HostBounded = "host.bounded",
     HostOwnThread = "host.own-thread",
 }

@@ -2,6 +2,7 @@
 
 pub use crate::world::inside::is_inside as is_inside_the_stopped_world;
 
+use crate::profile::StackId;
 use crate::{Gc, Mutator, OutOfMemory, Trace};
 
 /// Allocates as [`Mutator::alloc`] does, with `meanwhile` run at the moment at which a stop hurts most: the value is in
@@ -15,4 +16,15 @@ pub fn alloc_with_a_pause<T: Trace>(
     meanwhile: impl Fn(),
 ) -> Result<Gc<T>, OutOfMemory> {
     mutator.alloc_with_a_pause(build, meanwhile)
+}
+
+/// The cost centre stack that an object is charged to, if its world charges: one that this very thread has allocated, or any
+/// if a collection has ended since and nobody allocates.
+pub fn charged_to<T: Trace>(mutator: &Mutator, gc: Gc<T>) -> Option<StackId> {
+    charged_to_address(mutator, gc.addr())
+}
+
+/// The same of the object at an address.
+pub fn charged_to_address(mutator: &Mutator, address: usize) -> Option<StackId> {
+    mutator.charged_to(address)
 }

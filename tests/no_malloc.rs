@@ -19,8 +19,10 @@ use std::time::{Duration, Instant};
 use hazard::{By, build, builder, collect, handle, spawn};
 use rstest::rstest;
 use stopworld::events::{MemorySink, Selection};
+use stopworld::formats::eventlog;
 use stopworld::formats::nettrace::write::{Container, Options, Providers};
-use stopworld::{Gc, GcCell, Leaf, Mutator, testing, traced};
+use stopworld::profile::census::{Breakdown, CensusRequest, Every, Filters, HeapProfile};
+use stopworld::{Charging, Description, Gc, GcCell, Leaf, Mutator, cost_centre, testing, traced};
 
 /// How often malloc was called by anybody.
 static CALLS: AtomicU64 = AtomicU64::new(0);
@@ -157,6 +159,11 @@ traced! {
         next: GcCell<Option<Gc<Link>>>,
         number: u64,
     }
+    /// Says what it is called.
+    struct Described {
+        called: Description,
+        to: GcCell<Option<Gc<Described>>>,
+    }
 }
 
 fn allocate(m: &Mutator, length: u64) {
@@ -218,7 +225,7 @@ fn a_collection_with_everything_in_it_calls_no_malloc(
     collect(&world);
 }
 
-/// The collecting thread drains while it dumps the heap: whatever a trace's writer does there it does without malloc.
+/// The collecting thread drains while it dumps the heap: whatever the writers of traces do there they do without malloc.
 #[rstest]
 fn a_heap_dump_and_the_writer_of_its_trace_call_no_malloc(
     #[values(By::Signals, By::Safepoints, By::Debugger)] by: By,
@@ -228,7 +235,8 @@ fn a_heap_dump_and_the_writer_of_its_trace_call_no_malloc(
     let everything = Providers::parse("Microsoft-Windows-DotNETRuntime,stopworld:ff:5").unwrap();
     let options = Options::new(directory.path().join("t.nettrace")).container(container);
     let trace = options.providers(everything).start().unwrap();
-    let world = build(builder().markers(2).recorded_in(&trace), by);
+    let log = eventlog::write::Options::new(directory.path().join("t.eventlog")).start().unwrap();
+    let world = build(builder().markers(2).recorded_in(&trace).logged_in(&log), by);
     let allocator = spawn(&world, "allocator", move |m| {
         for _ in 0..20 {
             allocate(m, 3_000);
@@ -242,6 +250,81 @@ fn a_heap_dump_and_the_writer_of_its_trace_call_no_malloc(
     drop(world);
     let finished = trace.finish().unwrap();
     assert!(finished.is_complete() && finished.records > 10_000, "{finished:?}");
+    let finished = log.finish().unwrap();
+    assert!(finished.is_complete() && finished.records > 100, "{finished:?}");
+}
+
+/// What a census counts into is mapped memory, also when it gets more headings than it has met before; and what has to be said
+/// of it is said when the world runs again.
+#[rstest]
+fn a_census_calls_no_malloc(
+    #[values(By::Signals, By::Safepoints, By::Debugger)] by: By,
+    #[values(
+        Breakdown::CostCentre,
+        Breakdown::Module,
+        Breakdown::Description,
+        Breakdown::Type,
+        Breakdown::Retainer,
+        Breakdown::Kind
+    )]
+    breakdown: Breakdown,
+) {
+    let world = build(builder().markers(2).charge_allocations(Charging::On), by);
+    let labels: Vec<_> = (0..3_000).map(|i| world.telemetry_intern(&format!("object-{i}")).unwrap()).collect();
+    let done = Arc::new(AtomicBool::new(false));
+    let threads: Vec<_> = (0..2)
+        .map(|i| {
+            let (done, labels) = (Arc::clone(&done), labels.clone());
+            spawn(&world, "hammer", move |m| {
+                let _cost = cost_centre!("hammer");
+                let mut turn = i;
+                while !done.load(Ordering::Relaxed) {
+                    // Every object has a description of its own, and is a retainer.
+                    let mut last: Option<Gc<Described>> = None;
+                    for label in labels.iter().step_by(1 + turn as usize % 7) {
+                        let to = GcCell::new(last);
+                        last = Some(m.alloc(Described { called: Description::new(*label), to }).unwrap());
+                    }
+                    // But for what prints.
+                    if !matches!(turn % 8, 2 | 3) {
+                        hammer(m, turn);
+                    }
+                    turn += 1;
+                    assert!(last.is_some());
+                }
+            })
+        })
+        .collect();
+    let filters = Filters { descriptions: vec!["object-7".into(), "no_malloc::Described".into()], ..Filters::none() };
+    world.profile(HeapProfile::by(breakdown).every(Every::Collections(2))).unwrap();
+    for turn in 0..10 {
+        let filters = if turn % 2 == 0 { filters.clone() } else { Filters::none() };
+        let most_retainers = 1 + turn;
+        let census = world.census(&CensusRequest { breakdown, filters, most_retainers }).unwrap();
+        let sum: u64 = census.bands.iter().map(|band| band.bytes).sum();
+        assert_eq!(sum + census.filtered_bytes, census.live_bytes);
+    }
+    assert!(world.end_profile().unwrap().unwrap().censuses >= 5);
+    done.store(true, Ordering::Relaxed);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+/// Neither does what every collection does for a biography.
+#[cfg(feature = "biography")]
+#[rstest]
+fn a_biography_calls_no_malloc(#[values(By::Signals, By::Safepoints, By::Debugger)] by: By) {
+    let world = build(builder().markers(2), by);
+    world.profile(HeapProfile::by(Breakdown::Biography).every(Every::Collections(2))).unwrap();
+    let allocator = spawn(&world, "allocator", |m| (0..50).for_each(|_| allocate(m, 2_000)));
+    for _ in 0..20 {
+        collect(&world);
+    }
+    allocator.join().unwrap();
+    let finished = world.end_profile().unwrap().unwrap();
+    assert!(finished.censuses >= 10);
+    for census in finished.biography {
+        assert_eq!(census.bands.iter().map(|band| band.bytes).sum::<u64>(), census.live_bytes);
+    }
 }
 
 /// `.stop.lost`: the error is made when the world runs again.

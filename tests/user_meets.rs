@@ -15,6 +15,7 @@ use hazard::{
     By, Flags, Hidden, builder, collect, handle, mask_suspend_signal, spawn, tell, wait_for, wait_for_child, world,
 };
 use rstest::rstest;
+use stopworld::profile::census::{Breakdown, CensusRequest, Every, HeapProfile};
 use stopworld::{CollectError, Gc, GcCell, Leaf, Mutator, SilenceReason, SilentThread, StopError, World, traced};
 
 /// The configured time in tests that wait for its end.
@@ -507,6 +508,34 @@ fn the_child_of_a_fork_from_four_allocating_threads_collects(
         collect(&world);
     }
     busy.iter().for_each(Busy::assert_runs);
+}
+
+/// `.fork.services`: the profile is the parent's, the child can have its own.
+#[rstest]
+fn a_heap_profile_stays_with_the_parent_of_a_fork(#[values(By::Signals, By::Safepoints)] by: By) {
+    let world = world(by);
+    let every = Every::Time(Duration::from_millis(2));
+    world.profile(HeapProfile::by(Breakdown::Type).every(every)).unwrap();
+    let busy = Busy::new(&world, "busy");
+    for _ in 0..5 {
+        let code = hazard::fork(|| {
+            let own_sample = || {
+                world.profile(HeapProfile::by(Breakdown::Kind).every(Every::Demand)).ok()?;
+                world.sample().ok()?
+            };
+            match () {
+                () if world.heap_profile().is_some() => 1,
+                () if world.collect().is_err() => 2,
+                () if world.census(&CensusRequest::by(Breakdown::Retainer)).is_err() => 3,
+                () if own_sample().is_none_or(|census| census.era != 1) => 4,
+                () => 0,
+            }
+        });
+        assert_eq!(code, 0);
+        assert!(world.sample().unwrap().is_some());
+    }
+    busy.assert_runs();
+    assert!(world.end_profile().unwrap().unwrap().censuses >= 5);
 }
 
 /// `.stop.fork`: between the steps of the fork another thread completes the world that it is building. Whoever was not

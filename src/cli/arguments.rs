@@ -12,6 +12,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use super::asked::{Format, Wanted};
+use super::profiling::Profiling;
 use super::size::Size;
 use crate::formats::mps::decode::Style;
 use crate::formats::nettrace::write::Providers;
@@ -42,6 +43,9 @@ Try:
   stopworld events GcStart                   what an event means, and what it becomes for other tools
   stopworld run graph --trace run.mps        its events, as a telemetry stream of the Memory Pool System
   stopworld run graph --trace run.nettrace   the same for PerfView, dotnet-trace and their kin
+  stopworld run graph --trace run.eventlog   the same for ThreadScope, ghc-events and eventlog2html
+  stopworld run gcbench --profile hc --trace run.hp   what lives, by cost centre, for hp2ps
+  stopworld run gcbench --time-profile --trace run.prof   where the time goes
   stopworld eventcnv -f mpsio.log --txt      a telemetry stream of the Memory Pool System, readable
   stopworld dump app.nettrace                the events of a trace of .NET or of ours
   stopworld convert run.nettrace run.json    the same as a timeline for Perfetto and Chrome
@@ -529,8 +533,9 @@ pub(super) struct Settings {
     #[arg(long)]
     pub(super) flexowriter: bool,
 
-    /// Write a trace: of .NET's format if the name ends in .nettrace, a timeline for Perfetto and Chrome if it ends in .json, else a
-    /// telemetry stream of the Memory Pool System
+    /// Write a trace: of .NET's format if the name ends in .nettrace, of GHC's if it ends in .eventlog, a timeline for Perfetto and
+    /// Chrome if it ends in .json, else a telemetry stream of the Memory Pool System; or, if it ends in .hp or .prof, only the
+    /// profile, as text
     /// [default: MPS_TELEMETRY_FILENAME, mpsio.log, if --events or MPS_TELEMETRY_CONTROL asks for a stream]
     #[arg(long, value_name = "FILE")]
     pub(super) trace: Option<PathBuf>,
@@ -542,9 +547,10 @@ pub(super) struct Settings {
     /// What the trace has. Of a telemetry stream: a number, or categories out of Arena Pool Trace Seg Ref Object User, or all
     /// [default: MPS_TELEMETRY_CONTROL, else all but Ref and Object, which have a record for each reference and each object].
     /// Of a .nettrace: keywords and a level, as GC+GCHandle@Verbose [default: GC@Informational].
-    /// Of a timeline: groups out of World Collection Memory Object Block User Profile, or all, which makes heap dumps [default: what comes by the collection or the thread, not by
-    /// the object or the block]
-    #[arg(long, value_name = "EVENTS", value_parser = Wanted::parse)]
+    /// Of an .eventlog: letters, as behind GHC's -l: s threads, g collections, u messages, a all [default: a].
+    /// Of a timeline: groups out of World Collection Memory Object Block User Profile, or all, which makes heap dumps
+    /// [default: what comes by the collection or the thread, not by the object or the block]
+    #[arg(long, value_name = "EVENTS", value_parser = Wanted::parse, allow_hyphen_values = true)]
     pub(super) events: Option<Wanted>,
 
     /// What a .nettrace has, as dotnet-trace takes it: NAME[:KEYWORDS[:LEVEL]], with commas between; `stopworld` is the
@@ -560,6 +566,9 @@ pub(super) struct Settings {
     /// Write what the flight recorder has at the end, too
     #[arg(long, requires = "flight_recorder")]
     pub(super) flight_at_end: bool,
+
+    #[command(flatten)]
+    pub(super) profiling: Profiling,
 
     /// Open the diagnostics socket, at which `stopworld trace`, `stopworld counters`, dotnet-trace and dotnet-counters can see the run
     #[arg(long)]
@@ -611,7 +620,7 @@ fn depth(text: &str) -> Result<u32, String> {
     Ok(between(text, 1, u64::from(DEEPEST), "the depth of the trees")? as u32)
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(s) if s > 0.0 && s <= MOST_SECONDS => Ok(Duration::from_secs_f64(s)),
         _ => Err(format!("the time is a number of seconds above 0 and up to {MOST_SECONDS}")),

@@ -5,6 +5,8 @@
 //! | mps | categories: `Arena Pool Trace`, or a number | the environment, as the Memory Pool System's own programs read it |
 //! | nettrace, nettrace6 | keywords and a level: `GC+GCHandle@Verbose` | `--providers`, as dotnet-trace takes it |
 //! | json | groups of the table of events: `Collection Memory` | |
+//! | eventlog | classes, as behind GHC's `-l`: `gu`, `-s` | |
+//! | hp, prof | | `--profile`, `--time-profile`: without them there is nothing to write |
 
 use std::path::Path;
 
@@ -12,9 +14,12 @@ use clap::ValueEnum;
 
 use super::Failure;
 use super::arguments::Settings;
+use super::profiling::Profiling;
 use crate::events::filter::Filter;
 use crate::events::{Categories, EventId, EventSet, Group};
+use crate::formats::eventlog::write::Classes;
 use crate::formats::nettrace::write::{Container, Providers};
+use crate::formats::profile_text::Kind;
 use crate::suggest;
 
 /// The values of `--format`.
@@ -28,6 +33,12 @@ pub(super) enum Format {
     Nettrace6,
     /// A timeline for Perfetto and Chrome
     Json,
+    /// A log as GHC's runtime writes it, for ThreadScope, ghc-events and eventlog2html
+    Eventlog,
+    /// The heap profile as text, for hp2ps
+    Hp,
+    /// The time profile as text
+    Prof,
 }
 
 impl Format {
@@ -42,16 +53,11 @@ impl Format {
         match path.extension()?.to_str()? {
             "mps" => Some(Format::Mps),
             "nettrace" => Some(Format::Nettrace),
+            "eventlog" => Some(Format::Eventlog),
+            "hp" => Some(Format::Hp),
+            "prof" => Some(Format::Prof),
             "json" => Some(Format::Json),
             _ => None,
-        }
-    }
-
-    fn container(self) -> Option<Container> {
-        match self {
-            Format::Mps | Format::Json => None,
-            Format::Nettrace => Some(Container::V4),
-            Format::Nettrace6 => Some(Container::V6),
         }
     }
 }
@@ -62,6 +68,7 @@ pub(super) struct Wanted {
     categories: Result<Categories, String>,
     keywords: Result<Providers, String>,
     groups: Result<EventSet, String>,
+    classes: Result<Classes, String>,
 }
 
 impl Wanted {
@@ -73,13 +80,14 @@ impl Wanted {
             None => Ok(filter.categories),
         };
         let keywords = Providers::parse_keywords(text).map_err(|error| error.to_string());
+        let classes = Classes::parse(text).map_err(|error| error.to_string());
         let groups = groups(text);
-        match (&categories, &keywords, &groups) {
-            (Err(_), Err(error), Err(_)) if text.contains('@') => Err(error.clone()),
-            (Err(of_mps), Err(of_net), Err(of_groups)) => {
+        match (&categories, &keywords, &classes, &groups) {
+            (Err(_), Err(error), Err(_), Err(_)) if text.contains('@') => Err(error.clone()),
+            (Err(of_mps), Err(of_net), Err(_), Err(of_groups)) => {
                 Err(format!("{of_mps}; for a .nettrace, {of_net}; for a timeline, {of_groups}"))
             }
-            _ => Ok(Wanted { categories, keywords, groups }),
+            _ => Ok(Wanted { categories, keywords, classes, groups }),
         }
     }
 }
@@ -114,30 +122,77 @@ pub(super) enum Asked {
     Nettrace(Container, Providers),
     /// As a timeline; the events if they are named.
     Json(Option<EventSet>),
+    /// In GHC's.
+    Eventlog(Classes),
+    /// A profile as text.
+    Profile(Kind),
 }
 
 impl Asked {
     /// What the arguments say, if they fit together.
     pub(super) fn by(settings: &Settings) -> Result<Asked, Failure> {
-        let usage = |line: String| Failure::Usage(line);
         let format = Format::of(settings);
-        let wanted = settings.events.as_ref();
-        if format == Format::Json {
-            return Asked::timeline(settings, wanted);
+        let Profiling { profile, time_profile, .. } = &settings.profiling;
+        let has_place = |format| matches!(format, Format::Eventlog | Format::Nettrace | Format::Nettrace6);
+        if profile.is_some() && format != Format::Hp && !has_place(format) {
+            return Err(usage("--profile: name the file with --trace FILE.eventlog or FILE.hp".to_owned()));
         }
-        let Some(container) = format.container() else {
-            if settings.providers.is_some() {
-                return Err(usage("--providers: only .NET's format has them: name a FILE.nettrace".to_owned()));
-            }
-            return match wanted.map(|wanted| wanted.categories.clone()).transpose() {
-                Ok(categories) => Ok(Asked::Mps(categories)),
-                Err(error) => Err(usage(format!("--events: {error}; .NET's keywords want a FILE.nettrace"))),
-            };
+        if time_profile.is_some() && format != Format::Prof && !has_place(format) {
+            return Err(usage("--time-profile: name the file with --trace FILE.eventlog or FILE.prof".to_owned()));
+        }
+        match format {
+            Format::Hp => Asked::profile(settings, Kind::Heap),
+            Format::Prof => Asked::profile(settings, Kind::Time),
+            Format::Mps => Asked::mps(settings),
+            Format::Nettrace => Asked::nettrace(settings, Container::V4),
+            Format::Nettrace6 => Asked::nettrace(settings, Container::V6),
+            Format::Eventlog => Asked::eventlog(settings),
+            Format::Json => Asked::timeline(settings),
+        }
+    }
+
+    fn mps(settings: &Settings) -> Result<Asked, Failure> {
+        without_providers(settings)?;
+        match settings.events.as_ref().map(|wanted| wanted.categories.clone()).transpose() {
+            Ok(categories) => Ok(Asked::Mps(categories)),
+            Err(error) => Err(usage(format!("--events: {error}; .NET's keywords want a FILE.nettrace"))),
+        }
+    }
+
+    fn eventlog(settings: &Settings) -> Result<Asked, Failure> {
+        without_providers(settings)?;
+        if settings.trace.is_none() {
+            return Err(usage("--format: name the file with --trace FILE.eventlog".to_owned()));
+        }
+        let classes = settings.events.as_ref().map(|wanted| wanted.classes.clone()).transpose();
+        let classes = classes.map_err(|error| usage(format!("--events: {error}")))?;
+        Ok(Asked::Eventlog(classes.unwrap_or_default()))
+    }
+
+    fn profile(settings: &Settings, kind: Kind) -> Result<Asked, Failure> {
+        without_providers(settings)?;
+        let (is_asked, option, file) = match kind {
+            Kind::Heap => (settings.profiling.profile.is_some(), "--profile", "FILE.hp"),
+            Kind::Time => (settings.profiling.time_profile.is_some(), "--time-profile", "FILE.prof"),
         };
+        if settings.trace.is_none() {
+            return Err(usage(format!("--format: name the file with --trace {file}")));
+        }
+        if !is_asked {
+            return Err(usage(format!("--trace {file}: there is nothing to write without {option}")));
+        }
+        if settings.events.is_some() || settings.flight_recorder.is_some() {
+            let why = "it has the profile, and neither other events nor a flight recorder";
+            return Err(usage(format!("--trace {file}: {why}: name a FILE.eventlog")));
+        }
+        Ok(Asked::Profile(kind))
+    }
+
+    fn nettrace(settings: &Settings, container: Container) -> Result<Asked, Failure> {
         if settings.trace.is_none() {
             return Err(usage("--format: name the file with --trace FILE.nettrace".to_owned()));
         }
-        let by_keywords = wanted.map(|wanted| wanted.keywords.clone()).transpose();
+        let by_keywords = settings.events.as_ref().map(|wanted| wanted.keywords.clone()).transpose();
         let by_keywords = by_keywords.map_err(|error| usage(format!("--events: {error}")))?;
         let mut providers = match (by_keywords, &settings.providers) {
             (Some(keywords), None) => keywords,
@@ -152,16 +207,25 @@ impl Asked {
         Ok(Asked::Nettrace(container, providers))
     }
 
-    fn timeline(settings: &Settings, wanted: Option<&Wanted>) -> Result<Asked, Failure> {
+    fn timeline(settings: &Settings) -> Result<Asked, Failure> {
+        without_providers(settings)?;
         if settings.trace.is_none() {
-            return Err(Failure::Usage("--format: name the file with --trace FILE.json".to_owned()));
+            return Err(usage("--format: name the file with --trace FILE.json".to_owned()));
         }
-        if settings.providers.is_some() {
-            return Err(Failure::Usage("--providers: only .NET's format has them: name a FILE.nettrace".to_owned()));
-        }
-        match wanted.map(|wanted| wanted.groups.clone()).transpose() {
+        match settings.events.as_ref().map(|wanted| wanted.groups.clone()).transpose() {
             Ok(events) => Ok(Asked::Json(events)),
-            Err(error) => Err(Failure::Usage(format!("--events: {error}"))),
+            Err(error) => Err(usage(format!("--events: {error}"))),
         }
+    }
+}
+
+fn usage(line: String) -> Failure {
+    Failure::Usage(line)
+}
+
+fn without_providers(settings: &Settings) -> Result<(), Failure> {
+    match settings.providers {
+        None => Ok(()),
+        Some(_) => Err(usage("--providers: only .NET's format has them: name a FILE.nettrace".to_owned())),
     }
 }

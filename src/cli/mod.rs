@@ -15,6 +15,7 @@
 //! | `eventlog` | logs of GHC's runtime as text |
 //! | `profiles` | what the heap was made of, and where the time went |
 //! | `live` | tracing and counting a process that runs, through its diagnostics socket |
+//! | `profiling` | what of a run is profiled |
 //! | `tracing` | the trace of a run, written however the run ends |
 //! | `control` | SIGINT and SIGTERM end the run, SIGUSR1 collects, SIGUSR2 writes the trace |
 //! | `progress` | the bar on a terminal |
@@ -37,6 +38,7 @@ mod gcstats;
 mod lisp;
 mod live;
 mod profiles;
+mod profiling;
 mod progress;
 mod run;
 mod session;

@@ -223,6 +223,7 @@ fn build(
     if let Some(diagnostics) = diagnostics {
         builder = builder.diagnosed_by(diagnostics);
     }
+    builder = settings.profiling.of_world(builder);
     if let Some(limit) = settings.heap_limit {
         builder = builder.heap_limit(limit.bytes());
     }

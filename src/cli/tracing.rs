@@ -24,9 +24,11 @@ use super::asked::Asked;
 use crate::WorldBuilder;
 use crate::events::record::{RecordError, stopworld_telemetry_flush};
 use crate::events::{Categories, Category, EventSet};
+use crate::formats::eventlog::write::Classes;
 use crate::formats::mps::control::{CONTROL_VARIABLE, Environment};
 use crate::formats::nettrace::write::{Container, Providers};
-use crate::formats::{Finished, mps, nettrace, perfetto};
+use crate::formats::profile_text::Kind;
+use crate::formats::{Finished, eventlog, mps, nettrace, perfetto, profile_text};
 use crate::os::exit::at_exit;
 
 /// How long the world may take to end before the trace is finished without its end.
@@ -69,6 +71,8 @@ impl Tracing {
             Asked::Mps(categories) => Trace::start_mps(settings, *categories, flight)?,
             Asked::Nettrace(container, providers) => Some(Trace::start_nettrace(settings, *container, providers)?),
             Asked::Json(events) => Some(Trace::start_timeline(settings, *events)?),
+            Asked::Eventlog(classes) => Some(Trace::start_eventlog(settings, *classes)?),
+            Asked::Profile(kind) => Some(Trace::start_profile(settings, *kind)?),
         };
         let Some(trace) = trace else { return Ok(None) };
         let tracing = Tracing { trace, flight };
@@ -117,6 +121,8 @@ pub(super) enum Trace {
     Mps(mps::Trace),
     Nettrace(nettrace::write::Trace),
     Timeline(perfetto::Trace),
+    Eventlog(eventlog::write::Trace),
+    Profile(profile_text::Trace),
 }
 
 /// How one names another file.
@@ -166,12 +172,29 @@ impl Trace {
         Ok(Trace::Timeline(options.start().context(NOT_STARTED)?))
     }
 
+    fn start_eventlog(settings: &Settings, classes: Classes) -> anyhow::Result<Trace> {
+        let file = settings.trace.clone().unwrap_or_default();
+        let mut options = eventlog::write::Options::new(file).classes(classes).tell_failures(ANOTHER);
+        if let Some(size) = settings.flight_recorder {
+            options = options.flight_recorder(size.bytes());
+        }
+        Ok(Trace::Eventlog(options.start().context(NOT_STARTED)?))
+    }
+
+    fn start_profile(settings: &Settings, kind: Kind) -> anyhow::Result<Trace> {
+        let file = settings.trace.clone().unwrap_or_default();
+        let options = profile_text::Options::new(file, kind).tell_failures(ANOTHER);
+        Ok(Trace::Profile(options.start().context(NOT_STARTED)?))
+    }
+
     /// All events of the world that is built here belong to it.
     pub(super) fn of_world(&self, builder: WorldBuilder) -> WorldBuilder {
         match self {
             Trace::Mps(trace) => builder.traced_by(trace),
             Trace::Nettrace(trace) => builder.recorded_in(trace),
             Trace::Timeline(trace) => builder.drawn_by(trace),
+            Trace::Eventlog(trace) => builder.logged_in(trace),
+            Trace::Profile(trace) => builder.profiled_in(trace),
         }
     }
 
@@ -181,6 +204,8 @@ impl Trace {
             // It was started with one.
             Trace::Nettrace(trace) => trace.path().unwrap_or(Path::new("")),
             Trace::Timeline(trace) => trace.path(),
+            Trace::Eventlog(trace) => trace.path(),
+            Trace::Profile(trace) => trace.path(),
         }
     }
 
@@ -189,6 +214,8 @@ impl Trace {
             Trace::Mps(trace) => trace.flush(),
             Trace::Nettrace(trace) => trace.flush(),
             Trace::Timeline(trace) => trace.flush(),
+            Trace::Eventlog(trace) => trace.flush(),
+            Trace::Profile(trace) => trace.flush(),
         }
     }
 
@@ -197,6 +224,9 @@ impl Trace {
             Trace::Mps(trace) => trace.write_flight(),
             Trace::Nettrace(trace) => trace.write_flight(),
             Trace::Timeline(trace) => trace.write_flight(),
+            Trace::Eventlog(trace) => trace.write_flight(),
+            // It has no flight recorder.
+            Trace::Profile(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -205,6 +235,8 @@ impl Trace {
             Trace::Mps(trace) => trace.wait_for_worlds(within),
             Trace::Nettrace(trace) => trace.wait_for_worlds(within),
             Trace::Timeline(trace) => trace.wait_for_worlds(within),
+            Trace::Eventlog(trace) => trace.wait_for_worlds(within),
+            Trace::Profile(trace) => trace.wait_for_worlds(within),
         }
     }
 
@@ -213,6 +245,8 @@ impl Trace {
             Trace::Mps(trace) => trace.finish(),
             Trace::Nettrace(trace) => trace.finish(),
             Trace::Timeline(trace) => trace.finish(),
+            Trace::Eventlog(trace) => trace.finish(),
+            Trace::Profile(trace) => trace.finish(),
         }
     }
 }

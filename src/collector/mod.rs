@@ -8,12 +8,15 @@
 mod dump;
 pub(crate) mod figures;
 pub(crate) mod finalize;
+pub(crate) mod living;
 pub(crate) mod mark;
+pub(crate) mod observer;
 pub(crate) mod pacing;
 pub(crate) mod parallel;
 pub(crate) mod report;
 pub(crate) mod roots;
 pub(crate) mod termination;
+pub(crate) mod timing;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -21,6 +24,8 @@ use std::time::Duration;
 use dump::Dump;
 use figures::Figures;
 use finalize::Finalizers;
+use living::Living;
+use observer::{Observer, Observers, Observing};
 use pacing::Pacing;
 use parallel::{Company, Markers, Marking};
 use report::{CollectionReport, Reason};
@@ -88,6 +93,7 @@ pub(crate) struct Collector {
     pub(crate) finalizers: Finalizers,
     pub(crate) markers: Markers,
     pub(crate) pacing: Pacing,
+    pub(crate) observing: Observing,
     pub(crate) stop_timeout: Duration,
     /// Finished collections.
     pub(crate) collections: AtomicU32,
@@ -112,6 +118,15 @@ pub(crate) struct Collecting<'a> {
     pub(crate) own: Option<&'a OwnStack>,
     /// Do nothing if a collection has finished since this one was.
     pub(crate) unless_after: Option<u32>,
+    /// Who looks at what lives, this time.
+    pub(crate) observer: Option<&'a dyn Observer>,
+}
+
+impl<'a> Collecting<'a> {
+    /// This thread, whatever others have done.
+    pub(crate) fn now(own: Option<&'a OwnStack>) -> Collecting<'a> {
+        Collecting { own, unless_after: None, observer: None }
+    }
 }
 
 impl Collector {
@@ -125,6 +140,7 @@ impl Collector {
             finalizers: Finalizers::new()?,
             markers: parts.markers,
             pacing: parts.pacing,
+            observing: Observing::new(),
             stop_timeout: parts.stop_timeout,
             collections: AtomicU32::new(0),
             live_bytes: AtomicU64::new(0),
@@ -191,9 +207,11 @@ impl Collector {
         }
         let finalizer_tables = self.lock_finalizers(&mut budget)?;
         let handles = self.lock_handles(&mut budget)?;
+        let observers = self.observers(who, &mut budget)?;
         self.wait_for_sweeps(&mut budget)?;
         let number = self.collections.load(Ordering::Relaxed) + 1;
         self.heap.forget_request();
+        let _processor_time = self.markers.time().of_a_collection(who.own.map(OwnStack::record));
 
         // Suspend.
         self.events.fire_suspend_begin(number, reason as u32);
@@ -216,7 +234,7 @@ impl Collector {
 
         self.events.fire_gc_start(number, reason as u32);
         self.threads.enter_phase(Phase::GcStart);
-        let outcome = self.collect_stopped(&stopped, number, &crowd, &mut clock);
+        let outcome = self.collect_stopped(&stopped, number, &crowd, &observers, &mut clock);
         self.collections.store(number, Ordering::Relaxed);
         self.threads.published().set_collections(u64::from(number));
         self.events.fire_gc_end(number);
@@ -250,6 +268,8 @@ impl Collector {
         if outcome.discarded {
             return Err(CollectError::Discarded { number });
         }
+        observers.finish(self);
+        drop(observers);
         let report = self.report(number, reason, who, &StopFacts { stop_ns, restart_ns, pause_ns, crowd }, &outcome);
         if outcome.queued > 0 {
             self.events.fire_finalizers_due(outcome.queued);
@@ -284,6 +304,7 @@ impl Collector {
         stopped: &StoppedWorld<'_>,
         number: u32,
         crowd: &StopCensus,
+        observers: &Observers<'_>,
         clock: &mut PhaseClock,
     ) -> Result<Outcome, VerifyError> {
         let mut outcome = Outcome::default();
@@ -291,6 +312,7 @@ impl Collector {
             // The known-bad variant: one allocation, as any formatted message would make.
             drop(std::hint::black_box(Box::new(number)));
         }
+        caches(stopped).for_each(AllocationCache::charge_for_the_stopped);
         self.heap.begin_marking();
         let company = if stopped.is_whole_process() { Company::Alone } else { Company::All };
         // SAFETY: the collection lock is held and the world is stopped.
@@ -340,10 +362,15 @@ impl Collector {
         self.threads.enter_phase(Phase::WeakEnd);
         outcome.weak_ns = clock.lap();
 
-        if Dump::is_wanted(&self.events) {
-            let dump = Dump::new(&self.heap, &self.events);
-            dump.roots(stopped, &self.ranges, &self.roots, &self.finalizers);
-            dump.objects();
+        // Whoever wants to know what lives.
+        if Dump::is_wanted(&self.events) || !observers.is_empty() {
+            let living = self.living(stopped, number);
+            if Dump::is_wanted(&self.events) {
+                let dump = Dump::new(&living, &self.events);
+                dump.roots();
+                dump.objects();
+            }
+            observers.look(&living);
             clock.lap();
         }
 
@@ -374,6 +401,11 @@ impl Collector {
             clock.lap();
         }
         Ok(outcome)
+    }
+
+    fn living<'a>(&'a self, stopped: &'a StoppedWorld<'a>, number: u32) -> Living<'a> {
+        let Self { heap, ranges, roots, finalizers, .. } = self;
+        Living { heap, stopped, ranges, handles: roots, finalizers, epoch: heap.epoch(), number }
     }
 
     /// Clears every weak reference whose target nothing else keeps.

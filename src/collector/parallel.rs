@@ -18,6 +18,7 @@ use std::thread::JoinHandle;
 
 use super::mark::{MarkStack, Marker, WeakList};
 use super::termination::{Idle, Termination};
+use super::timing::CollectorTime;
 use crate::events::Events;
 use crate::heap::Heap;
 use crate::os::futex;
@@ -138,6 +139,7 @@ pub(crate) struct Shared {
     heap: UnsafeCell<*const Heap>,
     /// The events of this phase's world, likewise.
     events: UnsafeCell<*const Events>,
+    time: CollectorTime,
     /// What each service thread brought home.
     results: Box<[UnsafeCell<HelperResult>]>,
 }
@@ -224,6 +226,8 @@ pub(crate) struct Markers {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     stack: UnsafeCell<MarkStack>,
+    /// What each marker's stack may take.
+    stack_bytes: usize,
     /// Service threads that exist; 0 in a forked child.
     helpers: AtomicU32,
 }
@@ -247,6 +251,7 @@ impl Markers {
             closing: AtomicBool::new(false),
             heap: UnsafeCell::new(std::ptr::null()),
             events: UnsafeCell::new(std::ptr::null()),
+            time: CollectorTime::new(),
             results: (0..helpers).map(|_| UnsafeCell::new(idle)).collect(),
         });
         // All memory before the first thread, and the threads into what ends them when it is dropped: a world that can't
@@ -254,7 +259,7 @@ impl Markers {
         let mut stacks =
             (0..=helpers).map(|_| MarkStack::new(stack_bytes)).collect::<io::Result<Vec<_>>>()?.into_iter();
         let stack = stacks.next().map(UnsafeCell::new).ok_or(io::ErrorKind::OutOfMemory)?;
-        let mut markers = Self { shared, threads: Vec::new(), stack, helpers: AtomicU32::new(0) };
+        let mut markers = Self { shared, threads: Vec::new(), stack, stack_bytes, helpers: AtomicU32::new(0) };
         for (index, stack) in stacks.enumerate() {
             let shared = Arc::clone(&markers.shared);
             let name = format!("marker-{}", index + 1);
@@ -269,6 +274,11 @@ impl Markers {
         Ok(markers)
     }
 
+    /// What each marker's stack may take, in bytes.
+    pub(crate) fn stack_bytes(&self) -> usize {
+        self.stack_bytes
+    }
+
     /// Begins a mark phase.
     ///
     /// # Safety
@@ -281,6 +291,16 @@ impl Markers {
             Company::All => self.helpers.load(Ordering::Relaxed),
         };
         Marking { heap, marker: Marker::new(heap, stack, None, events), shared: &self.shared, helpers, high: 0 }
+    }
+
+    /// How many threads mark, the collecting one included.
+    pub(crate) fn count(&self) -> u32 {
+        self.helpers.load(Ordering::Relaxed) + 1
+    }
+
+    /// The processor time of collections.
+    pub(crate) fn time(&self) -> &CollectorTime {
+        &self.shared.time
     }
 
     /// In a forked child: the service threads are gone (`.fork.services`).
@@ -410,6 +430,7 @@ fn help(shared: &Shared, index: usize, mut stack: MarkStack) {
         // SAFETY: as above; the events are the world's, as the heap is.
         let events = unsafe { &**shared.events.get() };
         inside::enter();
+        let processor_time = shared.time.of_a_helper();
         let mut marker = Marker::new(heap, &mut stack, Some(shared), events);
         events.fire_marker_joined(index as u32 + 1, Moment::Begins as u32);
         shared.mark_until_the_end(&mut marker);
@@ -420,6 +441,7 @@ fn help(shared: &Shared, index: usize, mut stack: MarkStack) {
             *shared.results[index].get() =
                 HelperResult { objects, overflowed, weak_cells, high_water: stack.take_high_water() }
         };
+        drop(processor_time);
         inside::leave();
         // Release pairs with the Acquire in `mark`.
         if shared.working.fetch_sub(1, Ordering::Release) == 1 {

@@ -25,7 +25,7 @@ use crate::world::stop::StoppedWorld;
 /// What a root is, as events give it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub(super) enum RootKind {
+pub(crate) enum RootKind {
     Stack = 0,
     HalfBuilt = 1,
     RegisteredStack = 2,

@@ -323,7 +323,7 @@ pub(super) fn collect_if_asked(collect: &Collect, worlds: &Worlds) {
     let worlds = worlds.living();
     let induce = move || {
         for world in worlds {
-            let who = Collecting { own: None, unless_after: None };
+            let who = Collecting::now(None);
             // Why there was none is told to the world's own listener; a client has no way to hear of it.
             let _ = world.collector.collect(who, Reason::Explicit);
         }

@@ -8,6 +8,7 @@
 //! memory is bounded by constants and not by numbers from the file, what was readable before damage comes out, and
 //! the message about the damage names the byte at which it is.
 
+mod bytes;
 mod complaint;
 pub mod eventlog;
 mod finished;
@@ -15,7 +16,9 @@ mod finished;
 pub mod hp;
 pub mod mps;
 pub mod nettrace;
+mod outlet;
 pub mod perfetto;
+pub mod profile_text;
 mod worlds;
 
 pub use finished::Finished;

@@ -24,11 +24,14 @@
 //! stays its owner's across collections.
 
 use super::blocks::{BlockIndex, Blocks, NO_BLOCK, NO_CELL};
+use super::charges::Account;
 use super::large::BlockRun;
 use super::layout::{BINS, BLOCK_BYTES, CELL_BYTES, CLASSES, HEADER_BYTES};
+use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
-/// The free cells that a thread takes next, `[cursor, limit)`.
+/// The free cells that a thread takes next, `[cursor, limit)`. In a bin that is closed (`charges.rs`) the limit is at the cursor; where
+/// the cells really end is in the bin's [`OwnedBlock`].
 #[derive(Debug)]
 pub(crate) struct Run {
     cursor: AtomicUsize,
@@ -58,6 +61,13 @@ pub(crate) struct AllocationCache {
     large_to_tell: AtomicUsize,
     /// A block that the thread has taken and no event has told of, or `NO_BLOCK`.
     block_to_tell: AtomicU32,
+    /// In a world that charges its allocations: where, and to what.
+    account: Option<Account>,
+    /// Then: the bins in which the thread may allocate without asking; those of them that it has used lately; and how often
+    /// what it charges to has changed.
+    open: Bins,
+    used: Bins,
+    changes: AtomicU32,
 }
 
 /// The block that a thread allocates from in one bin.
@@ -67,6 +77,10 @@ struct OwnedBlock {
     rest: AtomicUsize,
     /// Of the run's cells, those below this address are settled: events have told of them, or never will.
     settled: AtomicUsize,
+    /// Those below this address are charged.
+    charged: AtomicUsize,
+    /// Where the run's cells end.
+    end: AtomicUsize,
 }
 
 /// A free run as it lies in memory: this word is the first payload word of its first cell.
@@ -103,7 +117,7 @@ const fn run_of(word: u64) -> BlockRun {
 }
 
 impl AllocationCache {
-    pub(crate) fn new(tag: u8) -> Self {
+    pub(crate) fn new(tag: u8, account: Option<Account>) -> Self {
         Self {
             tag,
             reserve: AtomicU64::new(0),
@@ -116,11 +130,17 @@ impl AllocationCache {
                     block: AtomicUsize::new(NO_BLOCK as usize),
                     rest: AtomicUsize::new(0),
                     settled: AtomicUsize::new(0),
+                    charged: AtomicUsize::new(0),
+                    end: AtomicUsize::new(0),
                 }
             }; BINS],
             sweeping: AtomicU32::new(0),
             large_to_tell: AtomicUsize::new(0),
             block_to_tell: AtomicU32::new(NO_BLOCK),
+            account,
+            open: [const { AtomicU64::new(0) }; BINS.div_ceil(64)],
+            used: [const { AtomicU64::new(0) }; BINS.div_ceil(64)],
+            changes: AtomicU32::new(0),
         }
     }
 
@@ -213,7 +233,8 @@ impl AllocationCache {
         // collector. What matters is the order of the stores in the program, which `compiler_fence` keeps; x86
         // keeps it for a signal handler on this very thread and for a debugger.
         let cell = run.cursor.load(Ordering::Relaxed);
-        if run.limit.load(Ordering::Relaxed) - cell < cell_bytes {
+        let next = cell + cell_bytes;
+        if run.limit.load(Ordering::Relaxed) < next {
             return None;
         }
         let payload = (cell + HEADER_BYTES) as *mut u8;
@@ -222,7 +243,7 @@ impl AllocationCache {
         // SAFETY: [cursor, limit) is this thread's own free memory within a committed block.
         unsafe { (*(cell as *const AtomicUsize)).store(header_word, Ordering::Relaxed) };
         compiler_fence(Ordering::SeqCst);
-        run.cursor.store(cell + cell_bytes, Ordering::Relaxed);
+        run.cursor.store(next, Ordering::Relaxed);
         Some(payload)
     }
 
@@ -231,6 +252,7 @@ impl AllocationCache {
     /// The collector may stop the thread anywhere in here: it changes neither the runs nor their links.
     pub(crate) fn next_run(&self, blocks: &Blocks, bin: usize, cell_bytes: usize) -> bool {
         let Some(block) = self.block(bin) else { return false };
+        self.charge(bin);
         let info = blocks.info(block);
         let first = info.tail.first_run.load(Ordering::Relaxed);
         if first == NO_CELL {
@@ -248,17 +270,20 @@ impl AllocationCache {
         run.cursor.store(0, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         run.limit.store(header + bytes, Ordering::Relaxed);
+        owned.end.store(header + bytes, Ordering::Relaxed);
         owned.settled.store(header, Ordering::Relaxed);
+        owned.charged.store(header, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         run.cursor.store(header, Ordering::Relaxed);
+        self.note_open(bin);
         true
     }
 
     /// The bin's run as it is: its first free cell, and its bytes.
     pub(crate) fn run(&self, bin: usize) -> (usize, usize) {
-        let (cursor, limit) =
-            (self.runs[bin].cursor.load(Ordering::Relaxed), self.runs[bin].limit.load(Ordering::Relaxed));
-        (cursor, limit.saturating_sub(cursor))
+        let (cursor, end) =
+            (self.runs[bin].cursor.load(Ordering::Relaxed), self.blocks[bin].end.load(Ordering::Relaxed));
+        (cursor, end.saturating_sub(cursor))
     }
 
     /// Where the bin's run is kept: what events call the thread's buffer.
@@ -318,18 +343,20 @@ impl AllocationCache {
 
     /// Forgets the bin's block and what is left of its run.
     pub(crate) fn retire(&self, bin: usize) {
+        self.charge(bin);
         self.blocks[bin].block.store(NO_BLOCK as usize, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         self.runs[bin].cursor.store(0, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         self.runs[bin].limit.store(0, Ordering::Relaxed);
+        self.blocks[bin].end.store(0, Ordering::Relaxed);
         self.blocks[bin].rest.store(0, Ordering::Relaxed);
     }
 
     /// Header address of the cell that the thread may be building right now; 0 if there is none.
     pub(crate) fn building(&self, bin: usize) -> usize {
         let cursor = self.runs[bin].cursor.load(Ordering::Relaxed);
-        if cursor < self.runs[bin].limit.load(Ordering::Relaxed) { cursor } else { 0 }
+        if cursor < self.blocks[bin].end.load(Ordering::Relaxed) { cursor } else { 0 }
     }
 
     /// The cells that the thread may be building right now (`.stop.mid-alloc`), by their headers' addresses, and their bytes. In a bin
@@ -342,7 +369,7 @@ impl AllocationCache {
     /// Bytes that the thread may still take in this bin without asking.
     pub(crate) fn unused_bytes(&self, bin: usize) -> usize {
         let cursor = self.runs[bin].cursor.load(Ordering::Relaxed);
-        let left = if cursor == 0 { 0 } else { self.runs[bin].limit.load(Ordering::Relaxed).saturating_sub(cursor) };
+        let left = if cursor == 0 { 0 } else { self.blocks[bin].end.load(Ordering::Relaxed).saturating_sub(cursor) };
         left + self.blocks[bin].rest.load(Ordering::Relaxed)
     }
 
@@ -351,6 +378,136 @@ impl AllocationCache {
         let on_its_way = if self.on_its_way().is_some() { BLOCK_BYTES } else { 0 };
         (0..BINS).map(|bin| self.unused_bytes(bin)).sum::<usize>() + on_its_way
     }
+
+    // ---- charges: see `charges.rs`
+
+    /// The cells of the bin's run that are allocated and not charged.
+    fn uncharged(&self, bin: usize) -> std::ops::Range<usize> {
+        let cursor = self.runs[bin].cursor.load(Ordering::Relaxed);
+        self.blocks[bin].charged.load(Ordering::Relaxed).min(cursor)..cursor
+    }
+
+    /// Charges what was allocated in a bin since it was charged last. Says whether there was any.
+    #[inline(always)]
+    fn charge(&self, bin: usize) -> bool {
+        let Some(account) = &self.account else { return false };
+        // The word comes first. A thread in a blocking region may change it while the collector is here; whoever reads the new
+        // one sees that everything is charged.
+        let charge = account.charge();
+        let cells = self.uncharged(bin);
+        if cells.is_empty() {
+            return false;
+        }
+        let end = cells.end;
+        account.charges.fill(cells, bin % CLASSES, charge);
+        compiler_fence(Ordering::SeqCst);
+        self.blocks[bin].charged.store(end, Ordering::Relaxed);
+        true
+    }
+
+    /// The thread takes cells from this bin.
+    fn note_open(&self, bin: usize) {
+        if self.account.is_some() {
+            set_bit(&self.open, bin);
+        }
+    }
+
+    /// What allocations are charged to is about to change: charges what was allocated.
+    #[inline(always)]
+    pub(crate) fn settle_charges(&self) {
+        if self.open.iter().any(|word| word.load(Ordering::Relaxed) != 0) {
+            self.charge_open_bins();
+        }
+    }
+
+    #[inline(never)]
+    fn charge_open_bins(&self) {
+        for bin in bits_of(&self.open) {
+            if self.charge(bin) {
+                set_bit(&self.used, bin);
+            }
+        }
+        let changes = self.changes.load(Ordering::Relaxed) + 1;
+        self.changes.store(changes, Ordering::Relaxed);
+        if changes.is_multiple_of(CHANGES_TO_CLOSE) {
+            self.close_unused_bins();
+        }
+    }
+
+    /// Closes the bins in which nothing was allocated since the last time.
+    #[cold]
+    fn close_unused_bins(&self) {
+        for bin in bits_of(&self.open) {
+            let (word, bit) = (&self.used[bin / 64], 1 << (bin % 64));
+            if word.load(Ordering::Relaxed) & bit == 0 {
+                let run = &self.runs[bin];
+                run.limit.store(run.cursor.load(Ordering::Relaxed), Ordering::Relaxed);
+                let open = &self.open[bin / 64];
+                open.store(open.load(Ordering::Relaxed) & !bit, Ordering::Relaxed);
+            }
+        }
+        self.used.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+
+    /// Opens a bin that is closed. False if it is open: then there is nothing left in its run.
+    pub(crate) fn reopen(&self, bin: usize) -> bool {
+        let (run, end) = (&self.runs[bin], self.blocks[bin].end.load(Ordering::Relaxed));
+        if run.limit.load(Ordering::Relaxed) == end {
+            return false;
+        }
+        run.limit.store(end, Ordering::Relaxed);
+        self.note_open(bin);
+        true
+    }
+
+    /// Charges everything that a stopped thread has allocated and not charged, and what it is building if that is an object by
+    /// now (`.profile.charge`, `.stop.mid-alloc`). In the stopped world.
+    pub(crate) fn charge_for_the_stopped(&self) {
+        let Some(account) = &self.account else { return };
+        if removed(Guard::ProfileCharge) {
+            return;
+        }
+        for bin in (0..BINS).filter(|&bin| self.block(bin).is_some()) {
+            self.charge(bin);
+            let (cell, class) = (self.building(bin), bin % CLASSES);
+            // SAFETY: the cell at the cursor of a stopped thread's run, in its own block.
+            if cell != 0 && unsafe { (*(cell as *const AtomicUsize)).load(Ordering::Relaxed) } != 0 {
+                account.charges.fill(cell..cell + CELL_BYTES[class], class, account.charge());
+            }
+        }
+    }
+
+    /// Charges a large object that is about to be made.
+    pub(crate) fn charge_large(&self, head: BlockIndex) {
+        if let Some(account) = &self.account {
+            account.charges.set(head, account.charge());
+        }
+    }
+}
+
+/// After so many changes of what is charged to, bins that were not used meanwhile are closed.
+const CHANGES_TO_CLOSE: u32 = 16;
+
+/// A bit for each bin.
+type Bins = [AtomicU64; BINS.div_ceil(64)];
+
+fn set_bit(bins: &Bins, bin: usize) {
+    let word = &bins[bin / 64];
+    word.store(word.load(Ordering::Relaxed) | 1 << (bin % 64), Ordering::Relaxed);
+}
+
+/// The bins whose bits are set now.
+#[inline(always)]
+fn bits_of(bins: &Bins) -> impl Iterator<Item = usize> {
+    bins.iter().enumerate().flat_map(|(index, word)| {
+        let mut bits = word.load(Ordering::Relaxed);
+        std::iter::from_fn(move || {
+            let bit = bits.trailing_zeros() as usize;
+            let found = (bits != 0).then_some(index * 64 + bit);
+            bits &= bits.wrapping_sub(1);
+            found
+        })
+    })
 }
 
 #[cfg(test)]
@@ -360,10 +517,10 @@ mod tests {
     /// `.stop.mid-alloc`
     #[test]
     fn nothing_is_half_built_in_a_bin_without_a_block() {
-        let cache = AllocationCache::new(1);
+        let cache = AllocationCache::new(1, None);
         for bin in [3, 3 + CLASSES] {
             cache.runs[bin].cursor.store(4096 + bin, Ordering::Relaxed);
-            cache.runs[bin].limit.store(8192, Ordering::Relaxed);
+            cache.blocks[bin].end.store(8192, Ordering::Relaxed);
         }
         assert_eq!(cache.half_built().count(), 0, "its thread is giving up the block, or getting one");
         cache.blocks[3].block.store(7, Ordering::Relaxed);

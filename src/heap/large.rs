@@ -217,6 +217,7 @@ impl Heap {
                 self.zero(header + HEADER_BYTES, payload_bytes);
             }
             cache.made_large(header + HEADER_BYTES);
+            cache.charge_large(head);
             // SAFETY: as above; from now on the object can be traced.
             unsafe { (*(header as *const AtomicUsize)).store(std::ptr::from_ref(info) as usize, Relaxed) };
             drop(sweeping);

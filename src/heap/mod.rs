@@ -18,6 +18,8 @@
 
 pub(crate) mod blocks;
 pub(crate) mod cache;
+pub(crate) mod charges;
+pub(crate) mod description;
 pub(crate) mod gate;
 pub(crate) mod large;
 pub(crate) mod layout;
@@ -25,13 +27,16 @@ pub(crate) mod pointer;
 pub(crate) mod slots;
 pub(crate) mod sweep;
 pub(crate) mod trace;
+pub(crate) mod uses;
 pub(crate) mod verify;
 
 use std::cell::UnsafeCell;
 use std::io;
+use std::sync::Arc;
 
 use blocks::{BlockIndex, BlockState, Blocks, NO_BLOCK};
 use cache::AllocationCache;
+use charges::{Account, Charges, Charging};
 use gate::SweepGate;
 use large::{BlockRun, FreeBlocks};
 use layout::{
@@ -118,6 +123,8 @@ pub(crate) struct Heap {
     requested: AtomicU32,
     /// Nothing but addresses of their own, by which events name the spaces.
     pools: [u64; SPACES],
+    /// What each object is charged to, in a world that charges its allocations.
+    charges: Option<Arc<Charges>>,
 }
 
 // SAFETY: `state` is only reached through `state()`, whose callers hold the allocation lock; all else is atomic.
@@ -127,10 +134,14 @@ unsafe impl Send for Heap {}
 
 impl Heap {
     /// Reserves a heap that may grow to `limit` bytes.
-    pub(crate) fn new(limit: usize, paranoid: Paranoid) -> io::Result<Self> {
+    pub(crate) fn new(limit: usize, paranoid: Paranoid, charging: Charging) -> io::Result<Self> {
         let limit_blocks = (limit / BLOCK_BYTES).max(1);
         let count = limit_blocks.next_multiple_of(CHUNK_BLOCKS);
         let blocks = Blocks::reserve(count)?;
+        let charges = match charging {
+            Charging::Off => None,
+            Charging::On => Some(Arc::new(Charges::new(&blocks)?)),
+        };
         Ok(Self {
             state: UnsafeCell::new(HeapState {
                 committed_blocks: 0,
@@ -152,6 +163,7 @@ impl Heap {
             announced_bytes: AtomicU64::new(0),
             requested: AtomicU32::new(0),
             pools: [0; SPACES],
+            charges,
         })
     }
 
@@ -333,6 +345,9 @@ impl Heap {
             info.head.fresh.store(0, Relaxed);
             cache.freshly_touched.fetch_add(1, Relaxed);
         }
+        if let Some(charges) = &self.charges {
+            charges.blank(block);
+        }
         let free_bytes = self.sweep_empty_block(block, cell_bytes, fresh);
         // The block that is used up stays in the state that it has: it is in no cache, and so the next collection knows.
         cache.install(bin, block, free_bytes);
@@ -440,12 +455,19 @@ impl Heap {
         (committed > before).then(|| (self.blocks.base() + before as usize, (committed - before) as usize))
     }
 
-    /// A cache for a thread that attaches.
-    pub(crate) fn new_cache(&self) -> AllocationCache {
+    /// What each object is charged to, if this heap remembers that.
+    #[inline]
+    pub(crate) fn charges(&self) -> Option<&Charges> {
+        self.charges.as_deref()
+    }
+
+    /// A cache for a thread that attaches. What it allocates is charged to what stands in `word`, if the heap remembers that.
+    pub(crate) fn new_cache(&self, word: &'static AtomicU32) -> AllocationCache {
         let lowest = |tags: u64| (tags != u64::MAX).then(|| tags | (tags + 1));
         // Relaxed: a tag is a hint. Those who come when all are given out share the last one.
         let before = self.tags.fetch_update(Relaxed, Relaxed, lowest).unwrap_or(u64::MAX >> 1);
-        AllocationCache::new(before.trailing_ones() as u8 + 1)
+        let account = self.charges.clone().map(|charges| Account { charges, word });
+        AllocationCache::new(before.trailing_ones() as u8 + 1, account)
     }
 
     /// Gives back everything that a thread owned, when it detaches. The allocation lock is held.

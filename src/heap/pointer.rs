@@ -74,6 +74,8 @@ impl<T> Deref for Gc<T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
+        #[cfg(feature = "biography")]
+        super::uses::note(self.addr());
         // SAFETY: this `Gc` is where the collector looks (the promise of `attach`), so the object is alive.
         unsafe { self.payload.as_ref() }
     }

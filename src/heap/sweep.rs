@@ -378,9 +378,12 @@ fn count_equal(marks: &[AtomicU8], value: u8) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::heap::charges::Charging;
     use crate::heap::{Paranoid, Refill};
-    use crate::sync::Lock;
+    use crate::sync::{AtomicU32, Lock};
     use proptest::prelude::*;
+
+    static WORD: AtomicU32 = AtomicU32::new(0);
 
     proptest! {
         #[test]
@@ -398,8 +401,8 @@ mod tests {
         #[values(1, 3)] live: usize,
         #[values(false, true)] nearly_done: bool,
     ) {
-        let heap = Heap::new(1 << 20, Paranoid::On).unwrap();
-        let (class, cache) = (2, heap.new_cache());
+        let heap = Heap::new(1 << 20, Paranoid::On, Charging::Off).unwrap();
+        let (class, cache) = (2, heap.new_cache(&WORD));
         // SAFETY: nobody else knows this heap.
         let block = heap.take_free_blocks(unsafe { heap.state() }, 1).unwrap();
         let info = heap.blocks.info(block);
@@ -423,9 +426,9 @@ mod tests {
     /// A thread may be stopped when its cache names a block and the block does not know it yet.
     #[test]
     fn a_block_that_a_thread_was_about_to_own_is_owned_after_the_next_collection() {
-        let heap = Heap::new(1 << 20, Paranoid::On).unwrap();
+        let heap = Heap::new(1 << 20, Paranoid::On, Charging::Off).unwrap();
         heap.set_first_budget(1 << 20);
-        let (bin, cache, lock) = (2, heap.new_cache(), Lock::new());
+        let (bin, cache, lock) = (2, heap.new_cache(&WORD), Lock::new());
         assert!(matches!(heap.refill(&cache, bin, || lock.lock()), Refill::Ready));
         let info = heap.blocks.info(cache.block(bin).unwrap());
         assert_eq!(info.state(), BlockState::Owned);
@@ -440,9 +443,9 @@ mod tests {
     /// What is left in a thread's reserve is everybody's after a collection, and what a thread has used up is nobody's.
     #[test]
     fn a_collection_takes_back_what_a_thread_has_reserved_and_what_it_has_used_up() {
-        let heap = Heap::new(16 << 20, Paranoid::On).unwrap();
+        let heap = Heap::new(16 << 20, Paranoid::On, Charging::Off).unwrap();
         heap.set_first_budget(16 << 20);
-        let (bin, cache, lock) = (2, heap.new_cache(), Lock::new());
+        let (bin, cache, lock) = (2, heap.new_cache(&WORD), Lock::new());
         let mut used_up = Vec::new();
         while used_up.len() < 2 || cache.reserve().count == 0 {
             used_up.extend(cache.block(bin));
@@ -462,7 +465,7 @@ mod tests {
     /// Marks are not cleared when a block becomes free; but none may be there when its number comes again.
     #[test]
     fn no_mark_of_a_free_block_is_there_when_the_epochs_begin_anew() {
-        let heap = Heap::new(1 << 20, Paranoid::On).unwrap();
+        let heap = Heap::new(1 << 20, Paranoid::On, Charging::Off).unwrap();
         // SAFETY: nobody else knows this heap.
         let block = heap.take_free_blocks(unsafe { heap.state() }, 1).unwrap();
         heap.blocks.info(block).set_state(BlockState::Full);

@@ -114,6 +114,7 @@ impl fmt::Debug for Layout {
 ///   and null never are).
 /// - Values may be shared by the threads of the world: there is no unsynchronised interior mutability.
 /// - A type with references has no drop glue.
+/// - At [`DESCRIPTION`](Self::DESCRIPTION), if that is said, there is a [`Description`](crate::Description).
 pub unsafe trait Trace: 'static {
     /// The type's name, as traces and heap profiles show it.
     const NAME: &'static str;
@@ -122,6 +123,13 @@ pub unsafe trait Trace: 'static {
     /// How the collector scans an object of this type; only arrays and weak cells have one of their own.
     #[doc(hidden)]
     const SHAPE: Shape = Shape::of_layout(&Self::LAYOUT);
+    /// Whether references in a value may change: then heap profiles count the object among the retainers.
+    const MUTABLE: bool = false;
+    /// Where in a value its own [`Description`](crate::Description) lies, in bytes, if it has one.
+    const DESCRIPTION: Option<usize> = None;
+    /// Whether this is an [`Array`].
+    #[doc(hidden)]
+    const IS_ARRAY: bool = false;
 }
 
 /// How an object is scanned. Decided at compile time, stored in its [`TypeInfo`].
@@ -162,6 +170,9 @@ impl Shape {
 /// A word that marks a [`TypeInfo`], so that the verifier and a debugger can tell a header from garbage.
 pub(crate) const TYPE_INFO_MAGIC: u64 = 0x6f66_6e69_7077_7473;
 
+/// What [`TypeInfo::rust_name`] says of a type that is none of Rust's.
+const DESCRIBED_AT_RUN_TIME: &str = "described at run time";
+
 /// What an object's header points to: the collector's and the tools' description of a type. `repr(C)`, because a
 /// debugger reads it from outside.
 #[repr(C)]
@@ -173,15 +184,63 @@ pub struct TypeInfo {
     align: usize,
     pub(crate) shape: Shape,
     pub(crate) drop_in_place: Option<unsafe fn(*mut u8)>,
+    /// Where an object's own description lies, if it has one.
+    pub(crate) description: Option<usize>,
+    /// Whether its references may change.
+    pub(crate) mutable: bool,
+    pub(crate) is_array: bool,
     _not_constructible: PhantomData<()>,
 }
 
 impl TypeInfo {
     /// Of a type that is known at run time only. Nothing is dropped.
     pub(crate) const fn of_described(name: &'static str, size: usize, align: usize, shape: Shape) -> Self {
-        let rust_name = || "described at run time";
-        let magic = TYPE_INFO_MAGIC;
-        Self { magic, name, rust_name, size, align, shape, drop_in_place: None, _not_constructible: PhantomData }
+        let rust_name = || DESCRIBED_AT_RUN_TIME;
+        Self {
+            magic: TYPE_INFO_MAGIC,
+            name,
+            rust_name,
+            size,
+            align,
+            shape,
+            drop_in_place: None,
+            description: None,
+            // Its describer writes the words as he likes.
+            mutable: !matches!(shape, Shape::Leaf),
+            is_array: matches!(shape, Shape::Array { .. }),
+            _not_constructible: PhantomData,
+        }
+    }
+
+    /// Whether it was described at run time, and has no Rust type.
+    pub(crate) fn is_described(&self) -> bool {
+        self.rust_name() == DESCRIBED_AT_RUN_TIME
+    }
+
+    /// For [`traced!`](crate::traced): whether any of the fields is mutable.
+    #[doc(hidden)]
+    pub const fn any(fields: &[bool]) -> bool {
+        let mut index = 0;
+        while index < fields.len() {
+            if fields[index] {
+                return true;
+            }
+            index += 1;
+        }
+        false
+    }
+
+    /// For [`traced!`](crate::traced): where the first description lies among fields at these offsets.
+    #[doc(hidden)]
+    pub const fn first_description(fields: &[(usize, Option<usize>)]) -> Option<usize> {
+        let mut index = 0;
+        while index < fields.len() {
+            if let (offset, Some(within)) = fields[index] {
+                return Some(offset + within);
+            }
+            index += 1;
+        }
+        None
     }
 
     /// The name that the type gave itself.
@@ -235,6 +294,9 @@ pub(crate) trait Described: Trace + Sized {
         } else {
             None
         },
+        description: Self::DESCRIPTION,
+        mutable: Self::MUTABLE,
+        is_array: Self::IS_ARRAY,
         _not_constructible: PhantomData,
     };
 }
@@ -304,18 +366,22 @@ unsafe impl<T: Trace> Trace for Option<Gc<T>> {
 unsafe impl<W: Word> Trace for GcCell<W> {
     const NAME: &'static str = "GcCell";
     const LAYOUT: Layout = if W::MAY_REFER { Layout::WORD } else { Layout::LEAF };
+    const MUTABLE: bool = W::MAY_REFER;
 }
 
 // SAFETY: the elements lie `size_of::<T>()` apart, each with the layout of `T`.
 unsafe impl<T: Trace, const N: usize> Trace for [T; N] {
     const NAME: &'static str = "[T; N]";
     const LAYOUT: Layout = T::LAYOUT.repeated(N, size_of::<T>());
+    const MUTABLE: bool = T::MUTABLE;
 }
 
 // SAFETY: the shape tells the collector to scan the elements that follow the length word, which is no reference.
 unsafe impl<T: Trace> Trace for Array<T> {
     const NAME: &'static str = T::NAME;
     const LAYOUT: Layout = Layout::LEAF;
+    const MUTABLE: bool = T::MUTABLE;
+    const IS_ARRAY: bool = true;
     const SHAPE: Shape = {
         assert!(!needs_drop::<T>(), "the elements of a collected array can't have drop glue");
         assert!(size_of::<T>() <= u32::MAX as usize && align_of::<T>() <= 8, "array elements are aligned to at most 8");
@@ -449,6 +515,10 @@ macro_rules! traced {
             const NAME: &'static str = ::core::concat!(::core::module_path!(), "::", ::core::stringify!($name));
             const LAYOUT: $crate::Layout = $crate::Layout::LEAF
                 $(.with(::core::mem::offset_of!($name, $field), <$type as $crate::Trace>::LAYOUT))*;
+            const MUTABLE: bool = $crate::TypeInfo::any(&[$(<$type as $crate::Trace>::MUTABLE),*]);
+            const DESCRIPTION: ::core::option::Option<usize> = $crate::TypeInfo::first_description(
+                &[$((::core::mem::offset_of!($name, $field), <$type as $crate::Trace>::DESCRIPTION)),*],
+            );
         }
     )+};
 }

@@ -13,9 +13,14 @@ use crate::debugger::bridge::{DebuggerBridge, WithoutContract};
 use crate::events::host::HostError;
 use crate::events::record::RecordError;
 use crate::events::{ListenError, Selection, Sink};
+use crate::heap::charges::Charging;
 use crate::heap::layout::BLOCK_BYTES;
 use crate::heap::{Heap, Paranoid};
 use crate::os::{memory, signals};
+use crate::profile::census::profiler::Profiler;
+use crate::profile::census::{HeapProfile, ProfileError};
+use crate::profile::ticker::Ticker;
+use crate::profile::{TickError, TimeProfile};
 use crate::world::registry::Threads;
 use crate::world::vtable::ThreadVtable;
 use crate::world::{SafepointStopper, SetupError, SignalStopper};
@@ -86,6 +91,12 @@ pub enum BuildError {
     /// A host could not be served.
     #[error(transparent)]
     Host(#[from] HostError),
+    /// The heap can't be profiled as asked.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// Its time could not be profiled.
+    #[error(transparent)]
+    Tick(#[from] TickError),
     /// The system gave no memory or no thread.
     #[error("the system refused memory or a thread for the world: {0}")]
     System(#[from] std::io::Error),
@@ -103,7 +114,10 @@ pub struct WorldBuilder {
     mark_stack_limit: usize,
     on_collection: Option<Listener>,
     on_failure: Option<FailureListener>,
+    charging: Charging,
+    time_profile: Option<TimeProfile>,
     before_first_event: Vec<Preparation>,
+    profile: Option<HeapProfile>,
 }
 
 /// What is done with a world before its first event.
@@ -127,7 +141,10 @@ impl Default for WorldBuilder {
             mark_stack_limit: 1 << 30,
             on_collection: None,
             on_failure: None,
+            charging: Charging::Off,
+            time_profile: None,
             before_first_event: Vec::new(),
+            profile: None,
         }
     }
 }
@@ -192,6 +209,21 @@ impl WorldBuilder {
         self
     }
 
+    /// Begins to [tick](World::start_ticking) as soon as the world is there.
+    #[must_use]
+    pub fn time_profile(mut self, profile: TimeProfile) -> Self {
+        self.time_profile = Some(profile);
+        self
+    }
+
+    /// Whether the world remembers of each object the [cost centre stack](crate::profile) that it was allocated under, as heap
+    /// profiles by cost centre or module want it. By default it does not.
+    #[must_use]
+    pub fn charge_allocations(mut self, charging: Charging) -> Self {
+        self.charging = charging;
+        self
+    }
+
     /// The most memory that each marker's stack takes, in bytes. By default 1 GiB of address space. A stack that is
     /// too small costs time, not correctness.
     #[must_use]
@@ -238,6 +270,13 @@ impl WorldBuilder {
         self
     }
 
+    /// Takes censuses of the heap from the beginning on. See [`World::profile`].
+    #[must_use]
+    pub fn profile(mut self, profile: HeapProfile) -> Self {
+        self.profile = Some(profile);
+        self
+    }
+
     /// Builds the world.
     ///
     /// # Errors
@@ -260,9 +299,11 @@ impl WorldBuilder {
         let bridge = DebuggerBridge::over(vtable);
         let without_contract = Arc::new(WithoutContract(Arc::clone(&bridge)));
         let threads = Threads::with(bridge, without_contract)?;
+        let profiler = Arc::new(Profiler::new());
         let inner = Arc::new(Inner {
+            profiler: Arc::clone(&profiler),
             collector: Collector::new(Parts {
-                heap: Heap::new(self.heap_limit, self.paranoid)?,
+                heap: Heap::new(self.heap_limit, self.paranoid, self.charging)?,
                 threads: Arc::clone(&threads),
                 markers: Markers::new(self.markers, self.mark_stack_limit)?,
                 pacing: self.pacing,
@@ -270,7 +311,9 @@ impl WorldBuilder {
                 on_collection: self.on_collection,
                 on_failure: self.on_failure,
             })?,
+            ticker: Arc::new(Ticker::new()),
         });
+        inner.collector.observing.set(profiler);
         inner.collector.heap.set_first_budget(self.pacing.budget(0, 1, self.heap_limit as u64, 0));
         crate::debugger::publish(&inner.collector);
         let weak = Arc::downgrade(&inner);
@@ -280,6 +323,12 @@ impl WorldBuilder {
             prepare(&world)?;
         }
         world.inner.tell_of_creation(self.heap_limit);
+        if let Some(profile) = self.profile {
+            world.profile(profile)?;
+        }
+        if let Some(profile) = self.time_profile {
+            world.start_ticking(profile)?;
+        }
         Ok(world)
     }
 }

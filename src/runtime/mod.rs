@@ -9,6 +9,7 @@ mod described;
 mod finalizer;
 mod handles;
 mod mutator;
+mod profiling;
 
 pub use builder::{BuildError, Stopper, WorldBuilder};
 pub use described::{DescribeError, Described, DescribedType};
@@ -18,6 +19,7 @@ pub use mutator::{Mutator, OutOfMemory};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::collector::observer::Observer;
 use crate::collector::report::{CollectionReport, Reason};
 use crate::collector::{CollectError, Collecting, Collector};
 use crate::events::{EventId, Events, Label, LabelError};
@@ -26,6 +28,10 @@ use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES, Space};
 use crate::heap::trace::TypeInfo;
 use crate::heap::verify::Verified;
 use crate::os::clock::{Budget, now_ns};
+use crate::os::signals;
+use crate::profile::census::profiler::Profiler;
+use crate::profile::ticker::Ticker;
+use crate::profile::{self, CentreId, TickError, TimeProfile};
 use crate::sabotage::{Guard, removed};
 use crate::sync::Ordering;
 use crate::world::registry::{Threads, WorldHooks};
@@ -39,6 +45,9 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(5);
 /// What all handles of a world share.
 pub(crate) struct Inner {
     pub(crate) collector: Collector,
+    pub(crate) profiler: Arc<Profiler>,
+    /// Its thread has it too.
+    pub(crate) ticker: Arc<Ticker>,
 }
 
 /// Closes the world when the last handle that a program holds goes.
@@ -46,7 +55,9 @@ struct CloseOnDrop(Arc<Inner>);
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
-        // A finalizer that does not come to an end is reported by `close`; here there is nobody to tell.
+        // Neither a profile that can't be told in full nor a finalizer that does not come to an end: `end_profile` and `close`
+        // report them; here there is nobody to tell.
+        let _ = self.0.end_profile();
         let _ = self.0.close(CLOSE_WITHIN);
     }
 }
@@ -147,7 +158,7 @@ impl World {
 
     /// Starts a thread that is a mutator of this world while it runs `body`.
     ///
-    /// What `body` captures and returns lies in ordinary memory and is not scanned; the types see to it that no
+    /// It begins in the cost centre stack of the calling thread. What `body` captures and returns lies in ordinary memory and is not scanned; the types see to it that no
     /// `Gc` is among it.
     ///
     /// # Errors
@@ -163,11 +174,13 @@ impl World {
         let world = self.clone();
         let failed = |error| SpawnError { name: name.to_owned(), error };
         let own_name = name.to_owned();
+        let cost_stack = profile::current_stack();
         let (attached, attachment) = std::sync::mpsc::sync_channel(1);
         let thread = std::thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || match Mutator::attach(world, &own_name) {
                 Ok(mutator) => {
+                    mutator.set_cost_stack(cost_stack);
                     let _ = attached.send(Ok(()));
                     Some(body(&mutator))
                 }
@@ -200,7 +213,7 @@ impl World {
     /// The world could not be stopped, or the heap is damaged.
     pub fn verify(&self) -> Result<Verified, CollectError> {
         let collector = self.collector();
-        collector.threads.with_own_stack(|own| collector.verify(Collecting { own, unless_after: None }))
+        collector.threads.with_own_stack(|own| collector.verify(Collecting::now(own)))
     }
 
     /// What the world has done so far.
@@ -236,6 +249,35 @@ impl World {
                 })
                 .collect()
         })
+    }
+
+    /// Begins to profile the time: from now on each interval of it is a [`Tick`](crate::events::EventId::Tick) event, which says
+    /// where a thread was. The text of [`TickClock`](crate::profile::TickClock) and of its module says what counts.
+    ///
+    /// # Errors
+    /// The world ticks already, or the system gave no thread.
+    pub fn start_ticking(&self, profile: TimeProfile) -> Result<(), TickError> {
+        let spawn = || {
+            let (ticker, inner) = (Arc::clone(&self.inner.ticker), Arc::downgrade(&self.inner));
+            // The new thread has this one's mask from its first instruction on.
+            let _blocked = signals::block_all();
+            let thread = std::thread::Builder::new().name("stopworld-ticks".into()).spawn(move || {
+                ticker.run(|look| inner.upgrade().map(|inner| look(&inner.collector)).is_some());
+            });
+            thread.map(drop)
+        };
+        self.inner.ticker.start(profile, self.collector(), spawn)
+    }
+
+    /// Whether it matters now in which cost centre stack a thread is.
+    #[cfg(feature = "workloads")]
+    pub(crate) fn is_profiled(&self) -> bool {
+        self.collector().heap.charges().is_some() || self.inner.ticker.is_on()
+    }
+
+    /// Ends the ticks, if there are any. Those that are due come before this returns.
+    pub fn stop_ticking(&self) {
+        self.inner.ticker.stop(&self.collector().threads);
     }
 
     /// Suspends one thread until [`resume`](Self::resume), across any number of collections.
@@ -295,12 +337,14 @@ impl World {
         RangeGuard::new(self, start as usize, bytes)
     }
 
-    /// Closes the world: no thread attaches any more, and the finalizers that are due run, for at most `within`. In a
+    /// Closes the world: its heap profile ends, no thread attaches any more, and the finalizers that are due run, for at most `within`. In a
     /// finalizer this does not wait: the others run when it returns.
     ///
     /// # Errors
     /// A finalizer did not come to an end in time.
     pub fn close(&self, within: Duration) -> Result<(), CloseError> {
+        // What it can't tell for want of a last collection, its caller could have asked of `end_profile`.
+        let _ = self.inner.end_profile();
         self.inner.close(within)
     }
 }
@@ -360,13 +404,22 @@ impl Inner {
     }
 
     pub(crate) fn collect_as_anyone(self: &Arc<Self>, reason: Reason) -> Result<CollectionReport, CollectError> {
+        self.collect_observed(reason, None)
+    }
+
+    /// The same, with somebody who looks at what lives.
+    pub(crate) fn collect_observed(
+        self: &Arc<Self>,
+        reason: Reason,
+        observer: Option<&dyn Observer>,
+    ) -> Result<CollectionReport, CollectError> {
         // Not attached perhaps, and it fires in the stopped world, where nothing may be allocated on first use
         // (`.stop.no-malloc`): of a library that was loaded late, thread-local storage is.
         crate::events::record::ring::meet();
         let report = self
             .collector
             .threads
-            .with_own_stack(|own| self.collector.collect(Collecting { own, unless_after: None }, reason))?;
+            .with_own_stack(|own| self.collector.collect(Collecting { observer, ..Collecting::now(own) }, reason))?;
         finalizer::ensure_started_if_due(self);
         // Only who sets `unless_after` can be told that somebody else has collected.
         report.ok_or(CollectError::Closed)
@@ -375,6 +428,7 @@ impl Inner {
     fn close(&self, within: Duration) -> Result<(), CloseError> {
         let collector = &self.collector;
         collector.threads.close();
+        self.ticker.stop(&collector.threads);
         collector.finalizers.closing.store(true, Ordering::Relaxed);
         collector.finalizers.announce();
         let deadline = now_ns().saturating_add(within.as_nanos() as u64);
@@ -412,6 +466,7 @@ enum ThreadNews {
 
 impl WorldHooks for Inner {
     fn thread_exits(&self, threads: &Threads, record: &'static ThreadStopInfo) {
+        self.ticker.leaves(record, &self.collector.events);
         {
             let _guard = record.lock(&threads.locks().allocation);
             self.release_cache(record);
@@ -427,16 +482,27 @@ impl WorldHooks for Inner {
         record.set_user(std::ptr::null_mut());
     }
 
+    fn centre_defined(&self, number: u32) {
+        if let Some(centre) = CentreId::from_raw(number) {
+            let [label, module, place] = centre.labels();
+            self.collector.events.fire_cost_centre(number, label, module, place, u32::from(centre.is_caf()));
+        }
+    }
+
     fn fork_prepare(&self) {
         self.collector.finalizers.lock.acquire();
         self.collector.roots.lock.acquire();
         self.collector.ranges.lock.acquire();
+        self.collector.observing.lock.acquire();
+        self.ticker.before_fork();
         // Who is in the sweep gate is not waited for, it may be suspended: the child ends what it had begun.
         self.collector.events.before_fork();
     }
 
     fn fork_parent(&self) {
         self.collector.events.after_fork_in_parent();
+        self.ticker.after_fork_in_parent();
+        self.collector.observing.lock.release();
         self.collector.ranges.lock.release();
         self.collector.roots.lock.release();
         self.collector.finalizers.lock.release();
@@ -444,10 +510,15 @@ impl WorldHooks for Inner {
 
     fn fork_child(&self) {
         self.collector.events.after_fork_in_child();
+        self.profiler.forget_in_child();
+        self.collector.observing.forget_in_child();
         self.collector.ranges.lock.reset_in_child();
         self.collector.roots.lock.reset_in_child();
         self.collector.finalizers.lock.reset_in_child();
         self.collector.heap.gate.reset();
+        if !removed(Guard::ForkServices) {
+            self.ticker.after_fork_in_child(self.collector.markers.time());
+        }
         if !removed(Guard::ForkServices) {
             self.collector.markers.forget_helpers();
         }

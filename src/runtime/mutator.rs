@@ -19,6 +19,7 @@ use crate::heap::layout::{
 use crate::heap::pointer::{ARRAY_HEAD_BYTES, Array, Gc, Weak, WeakCell};
 use crate::heap::trace::{Described, Trace, TypeInfo};
 use crate::heap::{Need, Refill};
+use crate::profile::{self, StackId};
 use crate::sync::{Lock, LockGuard, Ordering};
 use crate::world::stop_info::ThreadStopInfo;
 use crate::world::{AttachError, ThreadName, Tid};
@@ -69,8 +70,9 @@ impl Mutator {
     pub(super) fn attach(world: World, name: &str) -> Result<Self, AttachError> {
         crate::events::record::ring::meet();
         let record = world.collector().threads.attach(name)?;
-        let cache = Box::new(world.collector().heap.new_cache());
+        let cache = Box::new(world.collector().heap.new_cache(record.cost_stack_word()));
         record.set_user(ptr::from_ref(&*cache).cast_mut().cast());
+        world.inner().ticker.joined(record);
         world.inner().tell_of_thread(record, ThreadNews::Attached);
         Ok(Self {
             record,
@@ -229,6 +231,19 @@ impl Mutator {
         }
     }
 
+    /// The cost centre stack that this thread is in, whose top is the centre of the innermost
+    /// [scope](crate::cost_centre).
+    #[inline]
+    pub fn cost_stack(&self) -> StackId {
+        StackId::from_raw(self.record.cost_stack())
+    }
+
+    /// For who moves through cost centres otherwise than by scopes: the thread is in this stack from now on.
+    #[inline]
+    pub(crate) fn set_cost_stack(&self, stack: StackId) {
+        profile::change(self.record, self.cost_stack(), stack);
+    }
+
     /// A place where the thread may be stopped cooperatively. One load when nobody wants that.
     #[inline(always)]
     pub fn safepoint(&self) {
@@ -256,6 +271,12 @@ impl Mutator {
     /// The memory from `low` to `high` is readable until the guard is dropped.
     pub unsafe fn register_stack(&self, low: *const u8, high: *const u8) -> StackGuard {
         StackGuard::new(&self.world, low as usize, high as usize)
+    }
+
+    /// See [`crate::testing::charged_to`].
+    pub(crate) fn charged_to(&self, payload: usize) -> Option<StackId> {
+        self.cache.settle_charges();
+        profile::charged_to(&self.world.collector().heap, payload)
     }
 
     /// See [`crate::testing::alloc_with_a_pause`].
@@ -337,6 +358,9 @@ impl Mutator {
     #[cold]
     #[inline(never)]
     fn refill(&self, bin: usize, requested: usize, info: &'static TypeInfo) -> Result<(), OutOfMemory> {
+        if self.cache.reopen(bin) {
+            return Ok(());
+        }
         self.until_collected(requested, |mutator| {
             let heap = &mutator.world.collector().heap;
             match heap.refill(&mutator.cache, bin, || mutator.allocation_lock()) {
@@ -459,7 +483,7 @@ impl Mutator {
                 Need::Request => Reason::Explicit,
             };
             let collected = self.record.with_own_stack(|own| {
-                collector.collect(Collecting { own: Some(own), unless_after: Some(seen) }, reason)
+                collector.collect(Collecting { unless_after: Some(seen), ..Collecting::now(Some(own)) }, reason)
             });
             match collected {
                 Ok(_) => finalizer::ensure_started_if_due(self.world.inner()),
@@ -555,6 +579,7 @@ impl Drop for Mutator {
             return;
         }
         let collector = self.world.collector();
+        self.world.inner().ticker.leaves(self.record, &collector.events);
         {
             let _guard = self.allocation_lock();
             collector.heap.release_cache(&self.cache);

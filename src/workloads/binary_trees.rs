@@ -6,7 +6,7 @@
 //! one type, nearly all of them dead by the next collection.
 
 use super::{Plan, Shift, Workload, WorkloadError, on_threads};
-use crate::{Gc, Mutator, OutOfMemory, traced};
+use crate::{Gc, Mutator, OutOfMemory, cost_centre, traced};
 
 /// See the module.
 pub static WORKLOAD: Workload = Workload {
@@ -66,8 +66,14 @@ const fn trees(deepest: u32, depth: u32) -> u64 {
 
 fn pass(m: &Mutator, shift: &Shift) -> Result<u64, WorkloadError> {
     let deepest = shift.plan().depth;
-    let mut verified = checked(build(m, deepest + 1)?, deepest + 1)?;
-    let long_lived = build(m, deepest)?;
+    let mut verified = {
+        let _cost = cost_centre!("stretch tree");
+        checked(build(m, deepest + 1)?, deepest + 1)?
+    };
+    let long_lived = {
+        let _cost = cost_centre!("long-lived tree");
+        build(m, deepest)?
+    };
     m.name_object(long_lived, "long-lived tree");
     verified += on_threads(m, shift, "trees", short_lived)?;
     verified += checked(long_lived, deepest)?;
@@ -76,6 +82,7 @@ fn pass(m: &Mutator, shift: &Shift) -> Result<u64, WorkloadError> {
 
 /// One thread's share of the short-lived trees.
 fn short_lived(m: &Mutator, shift: &Shift, index: usize) -> Result<u64, WorkloadError> {
+    let _cost = cost_centre!("short-lived trees");
     let (deepest, threads) = (shift.plan().depth, shift.plan().threads.get());
     let mut verified = 0;
     for depth in (SHALLOWEST..=deepest).step_by(SHALLOWEST as usize) {

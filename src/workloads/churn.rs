@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 
 use super::{Plan, Shift, Workload, WorkloadError, panicked};
-use crate::{Gc, JoinHandle, Mutator, OutOfMemory, Root, traced};
+use crate::{Gc, JoinHandle, Mutator, OutOfMemory, Root, cost_centre, traced};
 
 /// See the module.
 pub static WORKLOAD: Workload = Workload {
@@ -71,6 +71,7 @@ fn pass(m: &Mutator, shift: &Shift) -> Result<u64, WorkloadError> {
 
 /// A child's life.
 fn child(m: &Mutator, birth: u64) -> Legacy {
+    let _cost = cost_centre!("child");
     let mut list = None;
     for index in 0..LENGTH {
         for _ in 0..WASTE {

@@ -7,7 +7,7 @@
 //! comes.
 
 use super::{Plan, Shift, Workload, WorkloadError, on_threads};
-use crate::{Array, Gc, GcCell, Mutator, OutOfMemory, keep_alive, traced};
+use crate::{Array, Gc, GcCell, Mutator, OutOfMemory, cost_centre, keep_alive, traced};
 
 /// See the module.
 pub static WORKLOAD: Workload = Workload {
@@ -75,6 +75,9 @@ const fn tree_size(depth: u32) -> u64 {
     (2 << depth) - 1
 }
 
+/// A way to build a tree.
+type Build = fn(&Mutator, u32) -> Result<Gc<Node>, OutOfMemory>;
+
 /// How many trees of `depth` allocate twice what the stretch tree does.
 const fn iterations(stretch: u32, depth: u32) -> u64 {
     2 * tree_size(stretch) / tree_size(depth)
@@ -87,9 +90,14 @@ fn pass(m: &Mutator, shift: &Shift) -> Result<u64, WorkloadError> {
 fn body(m: &Mutator, shift: &Shift, _index: usize) -> Result<u64, WorkloadError> {
     let stretch = shift.plan().depth;
     let long_depth = stretch.saturating_sub(BELOW_STRETCH);
-    bottom_up(m, stretch)?;
-    let long_lived = top_down(m, long_depth)?;
-    let array = reciprocals(m)?;
+    {
+        let _cost = cost_centre!("stretch tree");
+        bottom_up(m, stretch)?;
+    }
+    let (long_lived, array) = {
+        let _cost = cost_centre!("long-lived data");
+        (top_down(m, long_depth)?, reciprocals(m)?)
+    };
     m.name_object(long_lived, "long-lived tree");
     m.name_object(array, "long-lived array");
     for depth in (SHALLOWEST..=long_depth).step_by(STEP) {
@@ -101,7 +109,8 @@ fn body(m: &Mutator, shift: &Shift, _index: usize) -> Result<u64, WorkloadError>
 }
 
 fn short_lived(m: &Mutator, shift: &Shift, depth: u32) -> Result<(), OutOfMemory> {
-    for build in [top_down, bottom_up] {
+    for (build, is_top_down) in [(top_down as Build, true), (bottom_up, false)] {
+        let _cost = if is_top_down { cost_centre!("top down") } else { cost_centre!("bottom up") };
         for _ in 0..iterations(shift.plan().depth, depth) {
             if shift.is_over() {
                 return Ok(());

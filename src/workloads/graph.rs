@@ -7,7 +7,7 @@
 
 use super::{Disorder, Plan, Shift, Workload, WorkloadError, on_threads};
 use crate::sync::{AtomicU64, Ordering};
-use crate::{Array, Gc, GcCell, Mutator, OutOfMemory, Weak, traced};
+use crate::{Array, Gc, GcCell, Mutator, OutOfMemory, Weak, cost_centre, traced};
 
 /// See the module.
 pub static WORKLOAD: Workload = Workload {
@@ -64,6 +64,7 @@ fn pass(m: &Mutator, shift: &Shift) -> Result<u64, WorkloadError> {
 fn body(m: &Mutator, shift: &Shift, index: usize) -> Result<u64, WorkloadError> {
     let mut disorder = Disorder::new(index);
     let graph = Graph::new(m)?;
+    let _cost = cost_centre!("vertices");
     let mut serial = 0;
     while serial < REPLACED as u64 && !shift.is_over() {
         graph.replace(m, serial, &mut disorder)?;
@@ -75,6 +76,7 @@ fn body(m: &Mutator, shift: &Shift, index: usize) -> Result<u64, WorkloadError> 
 
 impl Graph {
     fn new(m: &Mutator) -> Result<Graph, OutOfMemory> {
+        let _cost = cost_centre!("tables");
         let graph = Graph {
             vertices: m.alloc_array(VERTICES, |_| GcCell::new(None))?,
             watches: m.alloc_array(WATCHES, |_| GcCell::new(None))?,

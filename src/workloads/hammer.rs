@@ -17,7 +17,7 @@ use super::{Crew, Disorder, Plan, Shift, Workload, WorkloadError};
 use crate::os::dynamic;
 use crate::os::timer::OwnTimer;
 use crate::sync::{AtomicBool, Ordering};
-use crate::{Gc, Mutator, traced};
+use crate::{Gc, Mutator, cost_centre, traced};
 
 /// See the module.
 pub static WORKLOAD: Workload = Workload {
@@ -96,6 +96,7 @@ fn hammer(m: &Mutator, shift: &Shift, enough: &AtomicBool, index: usize) -> Resu
 
 /// Makes a list and counts it.
 fn string_beads(m: &Mutator) -> Result<u64, WorkloadError> {
+    let _cost = cost_centre!("string of beads");
     let mut list: Option<Gc<Bead>> = None;
     for number in 0..BEADS {
         list = Some(m.alloc(Bead { next: list, number })?);

@@ -84,6 +84,23 @@ pub(super) fn dismiss(threads: &Threads) {
     with_state(|state| state.worlds.retain(|world| !std::ptr::eq(world.as_ptr(), threads)));
 }
 
+/// Calls `visit` with what each world's facade wants to hear, outside of all locks. In a fork's own functions with none.
+pub(crate) fn each_world(visit: impl Fn(&dyn WorldHooks)) {
+    if WORLDS.is_mine() {
+        return;
+    }
+    let copy = || {
+        let _held = WORLDS.lock();
+        with_state(|state| state.worlds.iter().filter_map(Weak::upgrade).collect::<Vec<_>>())
+    };
+    let worlds = match handler::current() {
+        Some(info) => info.blocking(copy),
+        None => copy(),
+    };
+    // Their last owners, perhaps, when this ends.
+    worlds.iter().filter_map(|threads| threads.hooks()).for_each(|hooks| visit(&*hooks));
+}
+
 /// Takes every lock.
 unsafe extern "C" fn prepare() {
     if removed(Guard::StopFork) || WORLDS.is_mine() {

@@ -67,6 +67,11 @@ pub(crate) trait WorldHooks: Send + Sync {
         let _ = info;
     }
 
+    /// A cost centre of this number was defined, in the process and so in every world.
+    fn centre_defined(&self, number: u32) {
+        let _ = number;
+    }
+
     /// This process is about to fork. All three locks are held.
     fn fork_prepare(&self) {}
 
@@ -319,6 +324,15 @@ impl Threads {
     pub(crate) fn with_live<R>(&self, look: impl FnOnce(&[&'static ThreadStopInfo]) -> R) -> R {
         let _list = self.lock(&self.locks.list);
         look(self.live_while_locked())
+    }
+
+    /// Calls `look` with all threads, unless the list is in use at this moment. Says whether it did. `look` is short.
+    pub(crate) fn look_now(&self, look: impl FnOnce(&[&'static ThreadStopInfo])) -> bool {
+        let list = self.locks.list.try_lock();
+        if list.is_ok() {
+            look(self.live_while_locked());
+        }
+        list.is_ok()
     }
 
     /// How many threads there are. `None` if the list is in use at this moment.

@@ -86,6 +86,13 @@ pub struct ThreadStopInfo {
     /// The list that debuggers walk (`published.rs`); changed under the thread list lock.
     pub(super) next: AtomicPtr<ThreadStopInfo>,
     pub(super) previous: AtomicPtr<ThreadStopInfo>,
+    /// The number of the cost centre stack that the thread is in.
+    cost_stack: AtomicU32,
+    /// For a time profile: the thread's processor time when it attached, 0 if nobody wanted to know; that at which the
+    /// collection began that it makes, 0 if it makes none; what collections have taken of it.
+    cpu_at_attach: AtomicU64,
+    collects_since: AtomicU64,
+    collected_ns: AtomicU64,
 }
 
 /// `flags`: the process's first thread, whose stack grows on demand.
@@ -315,6 +322,61 @@ impl ThreadStopInfo {
         self.user.store(user, Ordering::Release);
     }
 
+    /// The number of the thread's cost centre stack.
+    #[inline(always)]
+    pub(crate) fn cost_stack(&self) -> u32 {
+        // Acquire: pairs with the Release in `set_cost_stack`: what the number stands for is there.
+        self.cost_stack.load(Ordering::Acquire)
+    }
+
+    /// Where that number stands.
+    pub(crate) fn cost_stack_word(&self) -> &AtomicU32 {
+        &self.cost_stack
+    }
+
+    /// The thread is in another cost centre stack. For the thread itself.
+    #[inline(always)]
+    pub(crate) fn set_cost_stack(&self, stack: u32) {
+        // Release: pairs with the Acquire in `cost_stack`.
+        self.cost_stack.store(stack, Ordering::Release);
+    }
+
+    /// The thread attaches, and this is its processor time.
+    pub(crate) fn note_cpu_at_attach(&self, ns: u64) {
+        self.cpu_at_attach.store(ns, Ordering::Relaxed);
+    }
+
+    /// That time, if it was noted.
+    pub(crate) fn cpu_at_attach(&self) -> Option<u64> {
+        Some(self.cpu_at_attach.load(Ordering::Relaxed)).filter(|ns| *ns != 0)
+    }
+
+    /// The thread, whose processor time this is, begins to collect.
+    pub(crate) fn begins_to_collect(&self, cpu_ns: u64) {
+        self.collects_since.store(cpu_ns.max(1), Ordering::Relaxed);
+    }
+
+    /// It has done so.
+    pub(crate) fn has_collected(&self, cpu_ns: u64) {
+        let took = cpu_ns.saturating_sub(self.collects_since.load(Ordering::Relaxed));
+        self.collects_since.store(0, Ordering::Relaxed);
+        self.collected_ns.store(self.collected_ns.load(Ordering::Relaxed) + took, Ordering::Relaxed);
+    }
+
+    /// Whether it is at it, as far as somebody wants to know.
+    pub(crate) fn collects(&self) -> bool {
+        self.collects_since.load(Ordering::Relaxed) != 0
+    }
+
+    /// What collections have taken of the thread's processor time until it was `cpu_ns`: nearly, at the moment when one ends.
+    pub(crate) fn collected_ns(&self, cpu_ns: u64) -> u64 {
+        let since = match self.collects_since.load(Ordering::Relaxed) {
+            0 => cpu_ns,
+            since => since,
+        };
+        self.collected_ns.load(Ordering::Relaxed) + cpu_ns.saturating_sub(since)
+    }
+
     /// Makes a free record that of the calling thread. Under the thread list lock.
     pub(super) fn prepare(&self, tid: Tid, name: ThreadName, stack: StackBounds, flags: u32) {
         self.stack_ptr.store(0, Ordering::Relaxed);
@@ -330,6 +392,10 @@ impl ThreadStopInfo {
         self.counted.store(0, Ordering::Relaxed);
         self.stopped_at.store(0, Ordering::Relaxed);
         self.user.store(std::ptr::null_mut(), Ordering::Relaxed);
+        for word in [&self.cpu_at_attach, &self.collects_since, &self.collected_ns] {
+            word.store(0, Ordering::Relaxed);
+        }
+        self.cost_stack.store(0, Ordering::Relaxed);
         self.flags.store(flags, Ordering::Relaxed);
         self.serial.fetch_add(1, Ordering::Relaxed);
         for (word, value) in self.name.iter().zip(name.to_words()) {

@@ -10,5 +10,13 @@
 //! thread of ours) the events in the so many bytes from it on belong. Each capability fills a buffer of its own, so blocks
 //! follow each other as buffers became full, and a file as a whole is not in the order of time.
 
+//! | file | part |
+//! |---|---|
+//! | `format` | the layout as data: marks, types of events with their sizes |
+//! | `read` | from a log to events, in the order of the file or of time |
+//! | `write` | our events as a log |
+
+pub mod format;
 #[cfg(feature = "readers")]
 pub mod read;
+pub mod write;

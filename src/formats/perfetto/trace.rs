@@ -17,7 +17,7 @@ use crate::events::record::{Consumer, ConsumerTotals, FlightRecorder, Policy, Re
 use crate::events::{EventId, EventSet, Group, Selection};
 use crate::formats::Finished;
 use crate::formats::complaint::Complaint;
-use crate::formats::nettrace::write::output::Outlet;
+use crate::formats::outlet::Outlet;
 use crate::formats::worlds::{Worlds, flush_until};
 use crate::os::thread::getpid;
 use crate::sync::Ordering;

@@ -13,8 +13,8 @@ use crate::events::clock::Relation;
 use crate::events::record::{Consumer, Lost, MAX_WORLDS, Policy, Recorded};
 use crate::events::table::Unit;
 use crate::events::{EventId, EventSet, Group, Label, Labels};
-use crate::formats::nettrace::write::output::Outlet;
 use crate::formats::nettrace::write::types::Names;
+use crate::formats::outlet::Outlet;
 use crate::sync::{AtomicU64, Ordering};
 
 /// What the owner of a timeline and its writer know of each other: numbers, each by itself.

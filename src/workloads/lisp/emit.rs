@@ -4,7 +4,7 @@
 //! simply where its value was pushed, and no instruction allocates or frees it. `slots`, the most that a frame ever
 //! needs, is checked once per call, in the machine.
 
-use crate::Gc;
+use crate::{Gc, GcCell};
 
 use super::builtins;
 use super::code::{Capture, Op};
@@ -77,6 +77,7 @@ impl<'e, 'm> Emitter<'e, 'm> {
             name,
             file: self.file,
             slots: draft.most + HEADROOM,
+            centre: GcCell::new(0),
         })?)
     }
 

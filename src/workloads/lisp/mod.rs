@@ -20,6 +20,8 @@
 //! share the heap, not data. The machine polls for a safepoint at each call and each turn of a loop, so it runs
 //! under either stopper.
 //!
+//! **Profiles** name a program's own procedures (`meter.rs`).
+//!
 //! **Errors** end a run with a [`LispError`]: a syntax error before anything of the file runs, with
 //! `file:line:column`; an uncaught condition with the place of the call, the procedure, and the calls that waited
 //! for it. A full heap raises a condition like any other failure; a program may catch it and go on.
@@ -29,7 +31,7 @@ use std::io::Write;
 use std::marker::PhantomData;
 
 use crate::sync::AtomicBool;
-use crate::{Gc, Mutator, Root};
+use crate::{Gc, Mutator, Root, cost_centre};
 
 mod bignum;
 mod builtins;
@@ -43,6 +45,7 @@ mod expand;
 mod forms;
 mod machine;
 mod macros;
+mod meter;
 mod numbers;
 mod objects;
 mod output;
@@ -93,6 +96,7 @@ impl std::fmt::Debug for Interpreter {
 impl Interpreter {
     /// Makes the symbols, the built-in procedures, and what is written in Scheme itself.
     pub fn new(mutator: &Mutator) -> Result<Self, LispError> {
+        let _cost = cost_centre!("prelude");
         let machine = Machine::make(mutator, FIRST_SLOTS)?;
         let interpreter =
             Self { machine: mutator.root(machine), most_slots: MOST_SLOTS, _one_thread_at_a_time: PhantomData };
@@ -206,6 +210,7 @@ enum Source<'t> {
 
 /// All the forms of a text, as a list.
 fn read_all(store: &Store<'_>, name: &str, text: &str) -> Result<Value, LispError> {
+    let _cost = cost_centre!("read");
     let mut reader = Reader::new(*store, text);
     let mut forms = Value::NIL;
     let mut last: Option<Gc<Pair>> = None;
@@ -223,6 +228,7 @@ fn read_all(store: &Store<'_>, name: &str, text: &str) -> Result<Value, LispErro
 /// A top-level form as a procedure without parameters. The prelude is the file `#f` before it is installed; forms
 /// given to `eval` have no file either.
 fn compile(store: &Store<'_>, form: Value, at: (u32, u32), file: Value) -> Result<Value, SyntaxError> {
+    let _cost = cost_centre!("compile");
     let prelude = !store.machine.ready.get().is_true();
     let mut expander = expand::Expander::new(*store, prelude)?;
     expander.at = at;

@@ -122,6 +122,8 @@ traced! {
         pub file: Value,
         /// How many stack slots a call of it needs at most.
         pub slots: usize,
+        /// Its cost centre's number, 0 while nobody has asked; see `meter.rs`.
+        pub centre: GcCell<usize>,
     }
 }
 
@@ -136,6 +138,8 @@ traced! {
         pub winders: Value,
         /// The top-level forms that come after the one that captured it.
         pub forms: Value,
+        /// In a profile: the cost centre stack that each waiting call returns to, see `meter.rs`.
+        pub stacks: Option<Gc<Array<u32>>>,
     }
 }
 

@@ -14,12 +14,10 @@
 //! and has threads with an index of their own. They hold the same events.
 
 mod board;
-pub(crate) mod bytes;
 mod collection;
 mod dump;
 mod encoder;
 pub(crate) mod live;
-pub(crate) mod output;
 mod process;
 mod providers;
 mod schema;
@@ -28,22 +26,10 @@ mod trace;
 pub(crate) mod types;
 mod writer;
 
-use std::{fmt, io};
-
 pub use super::Container;
 pub use providers::{ProviderRequest, Providers, ProvidersError};
 pub use trace::{Options, Trace, TraceError};
 
 pub use crate::formats::Finished;
-
-/// Where the bytes of a trace go that are not for a file.
-///
-/// It is called in a drain: the rules of [`Consumer`](crate::events::record::Consumer) hold for it. A place that makes the
-/// writer wait makes everybody wait; who sends a trace to somebody else takes the bytes here and sends them elsewhere.
-pub trait Destination: fmt::Debug + Send {
-    /// Takes all of them, or fails for good.
-    ///
-    /// # Errors
-    /// They have no place to go any more: the trace ends.
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()>;
-}
+pub use crate::formats::outlet::Destination;
+use crate::formats::{bytes, outlet as output};

@@ -3,6 +3,8 @@
 //! A drain may not allocate, so a row has the size that it was made with. What no longer fits is left out, and whoever
 //! fills one asks for room first; texts, whose length is somebody else's, are cut to the room that there is.
 
+use std::fmt;
+
 /// A row of bytes that grows up to its capacity.
 #[derive(Debug)]
 pub(crate) struct Bytes {
@@ -104,6 +106,14 @@ impl Bytes {
     /// Forgets what lies behind.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
+    }
+}
+
+/// What has no room is left out, piece by piece.
+impl fmt::Write for Bytes {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.put(text.as_bytes());
+        Ok(())
     }
 }
 

@@ -1,18 +1,29 @@
 //! Where the bytes of a trace go: a file that is whole after each write, or somebody's own place.
 //!
-//! A reader of version 4 takes a file without its end tag for broken, and a process may end at any moment. So each write
+//! A reader may take a file without its end tag for broken, as .NET's do, and a process may end at any moment. So each write
 //! to a file ends with the end tag, and the next one begins by writing over it: however a run ends, what was flushed is a
 //! trace with an end (`.event.crash`). A pipe can't be written over; it gets the tag when the trace ends in order.
 //!
 //! A write that fails is the end: the file is cut back to what was whole before, and gets its tag (`.event.full-disk`).
 
 use std::ffi::CString;
-use std::io;
+use std::{fmt, io};
 
-use super::Destination;
 use super::bytes::Bytes;
-use crate::formats::complaint::Complaint;
+use super::complaint::Complaint;
 use crate::os::file::Output;
+
+/// Where the bytes of a trace go that are not for a file.
+///
+/// It is called in a drain: the rules of [`Consumer`](crate::events::record::Consumer) hold for it. A place that makes the
+/// writer wait makes everybody wait; who sends a trace to somebody else takes the bytes here and sends them elsewhere.
+pub trait Destination: fmt::Debug + Send {
+    /// Takes all of them, or fails for good.
+    ///
+    /// # Errors
+    /// They have no place to go any more: the trace ends.
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()>;
+}
 
 /// What goes out at once, at least.
 const WRITE_BYTES: usize = 512 << 10;

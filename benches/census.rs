@@ -1,0 +1,167 @@
+//! A census costs no more than marking does, half as much again at most: `cargo bench --bench census`.
+//!
+//! Heaps of a million objects and more, of different shapes: a tree, whose objects lie as they are met; a random graph, where
+//! each is somewhere else; four types of one size by turns, so that no two neighbours have one heading; small arrays
+//! without references, which marking hardly looks at. Each census is taken in a collection with one marker, and compared with
+//! the mark phase of that very collection; the numbers are medians. The time of a census is what the world stands for
+//! it; names are made afterwards.
+//!
+//! Retainers are a traversal of the whole graph, references and all, and of its parts more than once; they are shown with a
+//! bound of their own.
+//!
+//! `-- --quick`: fewer collections. Ends with a failure if a limit does not hold.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use stopworld::profile::census::{Breakdown, Every, HeapProfile};
+use stopworld::{Array, Charging, Gc, GcCell, Mutator, Root, World, cost_centre, traced};
+
+/// A census may take so many times as long as marking.
+const LIMIT: f64 = 1.5;
+/// The same with retainers.
+const LIMIT_RETAINERS: f64 = 6.0;
+
+const OBJECTS: usize = 1 << 20;
+
+traced! {
+    struct Node { left: GcCell<Option<Gc<Node>>>, right: GcCell<Option<Gc<Node>>>, key: u64 }
+    struct North { next: Option<Gc<North>>, key: u64 }
+    struct East { next: Option<Gc<North>>, key: u64 }
+    struct South { next: Option<Gc<North>>, key: u64 }
+    struct West { next: Option<Gc<North>>, key: u64 }
+}
+
+type Table = Array<GcCell<Option<Gc<Node>>>>;
+
+fn node(m: &Mutator, key: usize) -> Gc<Node> {
+    let _cost = if key.is_multiple_of(1000) { cost_centre!("thousandth") } else { cost_centre!("other") };
+    let (left, right) = (GcCell::new(None), GcCell::new(None));
+    m.alloc(Node { left, right, key: key as u64 }).expect("room")
+}
+
+fn tree(m: &Mutator, height: usize) -> Gc<Node> {
+    let top = node(m, height);
+    if height > 0 {
+        top.left.set(Some(tree(m, height - 1)));
+        top.right.set(Some(tree(m, height - 1)));
+    }
+    top
+}
+
+fn graph(m: &Mutator) -> Gc<Table> {
+    let all = m.alloc_array(OBJECTS, |key| GcCell::new(Some(node(m, key)))).expect("room");
+    let mut state = 1_u64;
+    let mut random = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        all[(state >> 33) as usize % OBJECTS].get()
+    };
+    for cell in all.iter() {
+        if let Some(node) = cell.get() {
+            node.left.set(random());
+            node.right.set(random());
+        }
+    }
+    all
+}
+
+/// Whatever it is, the handle keeps it.
+fn keep<T>(m: &Mutator, gc: Gc<T>) -> Root<u64> {
+    // SAFETY: an object of this world; nobody reads it as a number.
+    m.root(unsafe { Gc::from_addr(gc.addr()) })
+}
+
+fn by_turns(m: &Mutator) -> Vec<Root<u64>> {
+    let four = |key| {
+        let north = m.alloc(North { next: None, key }).expect("room");
+        let next = Some(north);
+        let east = m.alloc(East { next, key }).expect("room").addr();
+        let south = m.alloc(South { next, key }).expect("room").addr();
+        let west = m.alloc(West { next, key }).expect("room").addr();
+        [north.addr(), east, south, west]
+    };
+    // Sixteen to an array, so that there are fewer handles than objects.
+    let some = |_| {
+        let array = m.alloc_array(64, |_| GcCell::new(None::<Gc<u64>>)).expect("room");
+        for (chunk, key) in array.chunks(4).zip(0..) {
+            for (cell, object) in chunk.iter().zip(four(key)) {
+                // SAFETY: as in `keep`.
+                cell.set(Some(unsafe { Gc::from_addr(object) }));
+            }
+        }
+        keep(m, array)
+    };
+    (0..OBJECTS / 64).map(some).collect()
+}
+
+fn arrays(m: &Mutator) -> Root<u64> {
+    let text = |length: usize| GcCell::new(Some(m.alloc_array(4 + length % 12, |i| i as u8).expect("room")));
+    keep(m, m.alloc_array(OBJECTS, text).expect("room"))
+}
+
+/// A heap, and what its collections took to mark.
+struct Subject {
+    world: World,
+    mark_ns: Arc<AtomicU64>,
+    _roots: Vec<Root<u64>>,
+}
+
+impl Subject {
+    fn new(build: impl Fn(&Mutator) -> Vec<Root<u64>> + Send + 'static) -> Subject {
+        let mark_ns = Arc::new(AtomicU64::new(0));
+        let marked = Arc::clone(&mark_ns);
+        let world = World::builder()
+            .heap_limit(1 << 30)
+            .markers(1)
+            .charge_allocations(Charging::On)
+            .on_collection(move |report| marked.store(report.mark_ns, Ordering::Relaxed))
+            .build()
+            .expect("a world");
+        // SAFETY: every reference is a local variable, in a collected object or in a handle.
+        let builder = unsafe { world.spawn("builder", build) }.expect("a thread");
+        let _roots = builder.join().expect("it builds");
+        Subject { world, mark_ns, _roots }
+    }
+
+    /// Medians, in milliseconds: mark, census, and the ratio of the two in one collection.
+    fn measure(&self, breakdown: Breakdown, rounds: usize) -> [f64; 3] {
+        self.world.profile(HeapProfile::by(breakdown).every(Every::Demand)).expect("a profile");
+        let round = |_| {
+            let census = self.world.sample().expect("a census").expect("known at once");
+            let mark = self.mark_ns.load(Ordering::Relaxed) as f64;
+            let census = census.took_ns as f64;
+            [mark / 1e6, census / 1e6, census / mark]
+        };
+        // The first one maps and touches what it needs.
+        let rounds: Vec<[f64; 3]> = (0..=rounds).map(round).skip(1).collect();
+        std::array::from_fn(|column| {
+            let mut values: Vec<f64> = rounds.iter().map(|round| round[column]).collect();
+            values.sort_by(f64::total_cmp);
+            values[values.len() / 2]
+        })
+    }
+}
+
+fn main() -> ExitCode {
+    let rounds = if std::env::args().any(|argument| argument == "--quick") { 5 } else { 25 };
+    println!("a census beside the mark phase of its collection, one marker, medians of {rounds}");
+    println!("  heap            by      mark ms     census ms     ratio     limit");
+    let subjects = [
+        ("tree", Subject::new(|m| vec![keep(m, tree(m, 19))])),
+        ("graph", Subject::new(|m| vec![keep(m, graph(m))])),
+        ("types by turns", Subject::new(by_turns)),
+        ("small arrays", Subject::new(|m| vec![arrays(m)])),
+    ];
+    let mut holds = true;
+    for (name, subject) in &subjects {
+        for breakdown in Breakdown::ALL.into_iter().filter(|breakdown| *breakdown != Breakdown::Biography) {
+            let [mark, census, ratio] = subject.measure(breakdown, rounds);
+            let limit = if breakdown == Breakdown::Retainer { LIMIT_RETAINERS } else { LIMIT };
+            let option = breakdown.option();
+            println!("  {name:14}  {option}     {mark:8.2}     {census:9.2}     {ratio:5.2}     {limit:5.2}");
+            holds &= ratio <= limit;
+        }
+    }
+    if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,155 @@
+//! What profiling costs: `cargo bench --bench profile`.
+//!
+//! Each job is done in turns without a profile and with one, and the least processor time of each counts: of all threads of
+//! the process, so that the ticker's own is in it. A first pass, which is not counted, touches the memory: what the kernel
+//! takes to give it is no matter of profiles. Collections find little alive, for it is the mutator that is looked at.
+//!
+//! | limit | what |
+//! |---|---|
+//! | 10 % | each allocation charged to its cost centre stack: GCBench |
+//! | 2 % | a tick each millisecond: GCBench |
+//! | none | the same with a scope around each tree of 31 nodes, which is a scope for 90 ns |
+//! | none | a Scheme program, each of whose calls is a change of scope: calls and little else, and lists |
+//!
+//! `-- --quick`: fewer rounds. Ends with a failure if a limit does not hold.
+
+use std::hint::black_box;
+use std::num::NonZeroUsize;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use stopworld::events::{EventId, NullSink, Selection};
+use stopworld::profile::{TickClock, TimeProfile};
+use stopworld::workloads::lisp::Interpreter;
+use stopworld::workloads::{self, Plan, Shift, Until};
+use stopworld::{Charging, Gc, GcCell, Mutator, World, cost_centre, traced};
+
+traced! {
+    /// A node of GCBench.
+    struct Node { left: GcCell<Option<Gc<Node>>>, right: GcCell<Option<Gc<Node>>>, i: i32, j: i32 }
+}
+
+/// How a job is profiled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Profiled {
+    No,
+    Charged,
+    Ticking,
+}
+
+fn with_world(profiled: Profiled, job: impl Fn(&Mutator)) -> Duration {
+    let world = World::builder().heap_limit(1 << 30).initial_heap(32 << 20).markers(1);
+    let world = match profiled {
+        Profiled::No => world,
+        Profiled::Charged => world.charge_allocations(Charging::On),
+        Profiled::Ticking => {
+            let ticks = Selection::of([EventId::Tick].into_iter().collect());
+            let profile = TimeProfile { interval: Duration::from_millis(1), clock: TickClock::Cpu };
+            world.listen(Arc::new(NullSink), ticks).time_profile(profile)
+        }
+    };
+    let world = world.build().expect("a world");
+    // SAFETY: the jobs keep their references on the stack and in collected objects.
+    let m = unsafe { world.attach("bench") }.expect("attached");
+    job(&m);
+    let before = processor_time();
+    job(&m);
+    processor_time() - before
+}
+
+fn processor_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a place to write to.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn gcbench(m: &Mutator) {
+    let workload = workloads::find("gcbench").expect("there is one");
+    let shift = Shift::new(Plan { threads: NonZeroUsize::MIN, until: Until::OnePass, depth: 18 });
+    workloads::run(m, workload, &shift).expect("it works");
+}
+
+/// Small trees, each in a scope of its own.
+fn scoped_trees(m: &Mutator) {
+    fn tree(m: &Mutator, depth: u32) -> Gc<Node> {
+        let below = || GcCell::new((depth > 0).then(|| tree(m, depth - 1)));
+        m.alloc(Node { left: below(), right: below(), i: 0, j: 0 }).expect("memory")
+    }
+    for _ in 0..200_000 {
+        let _cost = cost_centre!("tree");
+        black_box(tree(m, 4));
+    }
+}
+
+fn scheme(m: &Mutator, program: &str) {
+    Interpreter::new(m)
+        .and_then(|lisp| lisp.run_file(m, "bench.scm", program, &mut std::io::sink()))
+        .expect("it works");
+}
+
+fn calls(m: &Mutator) {
+    scheme(m, "(define (fib n) (if (< n 2) n (+ (fib (- n 1)) (fib (- n 2))))) (define (go) (+ 0 (fib 29))) (go)");
+}
+
+fn lists(m: &Mutator) {
+    let program = "(define (fill n) (if (= n 0) '() (cons n (fill (- n 1)))))
+                   (define (sum l) (if (null? l) 0 (+ (car l) (sum (cdr l)))))
+                   (define (go n) (if (> n 0) (begin (sum (map (lambda (x) (+ x 1)) (fill 50))) (go (- n 1)))))
+                   (go 20000)";
+    scheme(m, program);
+}
+
+/// A job, how it is profiled, and what that may cost.
+struct Comparison {
+    what: &'static str,
+    job: fn(&Mutator),
+    profiled: Profiled,
+    limit: Option<f64>,
+}
+
+const COMPARISONS: [Comparison; 5] = [
+    Comparison { what: "gcbench, charged", job: gcbench, profiled: Profiled::Charged, limit: Some(1.10) },
+    Comparison { what: "a scope for each tree, charged", job: scoped_trees, profiled: Profiled::Charged, limit: None },
+    Comparison { what: "gcbench, a tick each ms", job: gcbench, profiled: Profiled::Ticking, limit: Some(1.02) },
+    Comparison { what: "Scheme: calls, charged", job: calls, profiled: Profiled::Charged, limit: None },
+    Comparison { what: "Scheme: lists, charged", job: lists, profiled: Profiled::Charged, limit: None },
+];
+
+fn main() -> ExitCode {
+    let quick = std::env::args().any(|argument| argument == "--quick");
+    let rounds = if quick { 3 } else { 15 };
+    let mut holds = true;
+    println!("{:<34} {:>10} {:>10} {:>7}  limit", "", "without", "with", "ratio");
+    for Comparison { what, job, profiled, limit } in COMPARISONS {
+        let (mut without, mut with) = (Duration::MAX, Duration::MAX);
+        for _ in 0..rounds {
+            without = without.min(with_world(Profiled::No, job));
+            with = with.min(with_world(profiled, job));
+        }
+        let ratio = with.as_secs_f64() / without.as_secs_f64();
+        // A smoke test on a busy machine must not fail by chance.
+        let missed = limit.is_some_and(|limit| ratio > limit + if quick { 0.25 } else { 0.0 });
+        holds &= !missed;
+        let limit = limit.map_or("-".to_owned(), |limit| format!("{limit:.2}{}", if missed { " MISSED" } else { "" }));
+        println!("{what:<34} {:>8.1}ms {:>8.1}ms {ratio:>7.3}  {limit}", ms(without), ms(with));
+    }
+    let world = World::builder().heap_limit(64 << 20).build().expect("a world");
+    // SAFETY: no references at all.
+    let _m = unsafe { world.attach("bench") }.expect("attached");
+    let scopes = || (0..1_000_000).for_each(|_| drop(black_box(cost_centre!("scope"))));
+    let best = (0..rounds).map(|_| timed(scopes)).min().unwrap_or_default();
+    println!("a scope, entered and left: {:.1} ns", best.as_secs_f64() * 1e3);
+    if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn timed(job: impl Fn()) -> Duration {
+    let before = processor_time();
+    job();
+    processor_time() - before
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}

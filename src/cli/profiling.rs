@@ -1,0 +1,166 @@
+//! What of a run is profiled: the heap, by one of seven breakdowns, and the time.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use super::arguments::seconds;
+use crate::profile::census::{Breakdown, Every, Filters, HeapProfile, Stage};
+use crate::profile::{TickClock, TimeProfile};
+use crate::{Charging, WorldBuilder};
+
+#[derive(Debug, Args)]
+pub(super) struct Profiling {
+    /// Profile the heap: hc by cost centre stack, hm by module, hd by description, hy by type, hr by retainers, hb by biography,
+    /// hT by the kind of object; into --trace FILE.eventlog or FILE.hp
+    #[arg(long, value_name = "BY", value_parser = breakdown)]
+    pub(super) profile: Option<Breakdown>,
+
+    /// How often the heap is counted: each so many seconds (fractions allowed), or collections, as 5gc [default: 1gc]
+    #[arg(long, value_name = "S|Ngc", requires = "profile", value_parser = every, allow_negative_numbers = true)]
+    pub(super) interval: Option<Every>,
+
+    /// Count only what passes: KIND is module, description, type, centre, stack, retainer or biography. May be said several times
+    #[arg(long, value_name = "KIND=NAME,…", requires = "profile", value_parser = only)]
+    pub(super) only: Vec<Only>,
+
+    /// Profile the time: of processors (the default) or real; into --trace FILE.eventlog or FILE.prof
+    #[arg(long, value_name = "CLOCK", num_args = 0..=1, require_equals = true, default_missing_value = "cpu")]
+    pub(super) time_profile: Option<Clock>,
+
+    /// How long a tick of the time profile is, in seconds [default: 0.001]
+    #[arg(long, value_name = "S", requires = "time_profile", value_parser = seconds, allow_negative_numbers = true)]
+    pub(super) tick: Option<Duration>,
+}
+
+/// The values of `--time-profile`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Clock {
+    /// A tick for each interval of processor time
+    Cpu,
+    /// A tick for each interval of real time, also of threads that wait
+    Wall,
+}
+
+/// A filter: which, and what passes.
+#[derive(Clone, Debug)]
+pub(super) struct Only {
+    kind: Filter,
+    names: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Filter {
+    Module,
+    Description,
+    Type,
+    Centre,
+    Stack,
+    Retainer,
+    Biography,
+}
+
+fn breakdown(text: &str) -> Result<Breakdown, String> {
+    let options = Breakdown::ALL.map(Breakdown::option).join(" ");
+    Breakdown::from_option(text).ok_or_else(|| format!("the breakdowns are {options}"))
+}
+
+fn every(text: &str) -> Result<Every, String> {
+    let Some(count) = text.strip_suffix("gc") else { return seconds(text).map(Every::Time) };
+    match count.parse() {
+        Ok(count) if count > 0 => Ok(Every::Collections(count)),
+        _ => Err("the number of collections is a whole number from 1 on, as in 5gc".to_owned()),
+    }
+}
+
+fn only(text: &str) -> Result<Only, String> {
+    let (kind, names) = text.split_once('=').ok_or("it is a kind, = and names, as in type=Tree")?;
+    let known = || Filter::value_variants().iter().filter_map(Filter::to_possible_value);
+    let kind = Filter::from_str(kind, true).map_err(|_| {
+        let kinds: Vec<String> = known().map(|value| value.get_name().to_owned()).collect();
+        format!("'{kind}' is none of {}", kinds.join(" "))
+    })?;
+    let names: Vec<String> = names.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    match (kind, names.iter().find(|name| Stage::from_name(name).is_none())) {
+        _ if names.is_empty() => Err("name what passes behind the =".to_owned()),
+        (Filter::Biography, Some(name)) => {
+            let stages = Stage::ALL.map(|stage| stage.name().to_ascii_lowercase()).join(" ");
+            Err(format!("'{name}' is none of {stages}"))
+        }
+        _ => Ok(Only { kind, names }),
+    }
+}
+
+impl Profiling {
+    fn filters(&self) -> Filters {
+        let mut filters = Filters::none();
+        for Only { kind, names } in &self.only {
+            let names = names.iter().cloned();
+            match kind {
+                Filter::Module => filters.modules.extend(names),
+                Filter::Description => filters.descriptions.extend(names),
+                Filter::Type => filters.types.extend(names),
+                Filter::Centre => filters.centres.extend(names),
+                Filter::Stack => filters.stacks.extend(names),
+                Filter::Retainer => filters.retainers.extend(names),
+                Filter::Biography => filters.biography.extend(names.filter_map(|name| Stage::from_name(&name))),
+            }
+        }
+        filters
+    }
+
+    /// The world that is built here is profiled from its beginning on.
+    pub(super) fn of_world(&self, mut builder: WorldBuilder) -> WorldBuilder {
+        if let Some(breakdown) = self.profile {
+            let filters = self.filters();
+            let by_charge = matches!(breakdown, Breakdown::CostCentre | Breakdown::Module);
+            let asks_for_charges = [&filters.modules, &filters.centres, &filters.stacks].iter().any(|f| !f.is_empty());
+            if by_charge || asks_for_charges {
+                builder = builder.charge_allocations(Charging::On);
+            }
+            let every = self.interval.unwrap_or(Every::Collections(1));
+            builder = builder.profile(HeapProfile::by(breakdown).every(every).filters(filters));
+        }
+        if let Some(clock) = self.time_profile {
+            let clock = match clock {
+                Clock::Cpu => TickClock::Cpu,
+                Clock::Wall => TickClock::Wall,
+            };
+            let interval = self.tick.unwrap_or(TimeProfile::default().interval);
+            builder = builder.time_profile(TimeProfile { interval, clock });
+        }
+        builder
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("5gc", Ok(Every::Collections(5)))]
+    #[case("0.25", Ok(Every::Time(Duration::from_millis(250))))]
+    #[case("0gc", Err(()))]
+    #[case("-1", Err(()))]
+    #[case("gc", Err(()))]
+    fn an_interval_is_of_seconds_or_of_collections(#[case] text: &str, #[case] expected: Result<Every, ()>) {
+        assert_eq!(every(text).map_err(drop), expected);
+    }
+
+    #[rstest]
+    #[case("type=Tree,Node", None)]
+    #[case("biography=lag,drag", None)]
+    #[case("biography=late", Some("none of void lag"))]
+    #[case("colour=red", Some("none of module"))]
+    #[case("type=", Some("name what passes"))]
+    #[case("Tree", Some("as in type=Tree"))]
+    fn a_filter_is_a_kind_and_names(#[case] text: &str, #[case] complaint: Option<&str>) {
+        match (only(text), complaint) {
+            (Ok(only), None) => assert_eq!(only.names.len(), 2),
+            (Err(error), Some(complaint)) => assert!(error.contains(complaint), "{error}"),
+            (result, _) => panic!("{result:?}"),
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! What lives: the heap as marking has left it, for who looks at it before the sweep.
+//!
+//! Between the end of marking and the sweep the mark bytes are the list of what lives, every cell that is marked has its
+//! header, and nothing moves. So whoever looks walks over the blocks; what the sweep then counts as alive is, byte for
+//! byte, what he has seen. A heap dump is such a look, a census another.
+//!
+//! Nothing here allocates, and all locks that it needs the collecting thread has (`.stop.no-malloc`, `.stop.locks`).
+
+use super::finalize::Finalizers;
+use super::roots::{Ranges, RootKind};
+use crate::heap::Heap;
+use crate::heap::blocks::{AddressMap, BlockIndex, BlockState, Cell};
+use crate::heap::layout::{CELL_BYTES, Space, cells_per_block};
+use crate::heap::pointer::ARRAY_HEAD_BYTES;
+use crate::heap::slots::SlotTable;
+use crate::heap::trace::{Shape, TypeInfo};
+use crate::sync::{AtomicUsize, Ordering::Relaxed};
+use crate::world::stop::StoppedWorld;
+use crate::world::stop_info::ThreadStopInfo;
+
+const WORD: usize = size_of::<usize>();
+
+/// The heap of a stopped world whose marking is over and whose sweep has not begun.
+pub(crate) struct Living<'a> {
+    pub(super) heap: &'a Heap,
+    pub(super) stopped: &'a StoppedWorld<'a>,
+    pub(super) ranges: &'a Ranges,
+    pub(super) handles: &'a SlotTable,
+    pub(super) finalizers: &'a Finalizers,
+    pub(super) epoch: u8,
+    pub(super) number: u32,
+}
+
+/// An object, alive or just found dead.
+#[derive(Clone, Copy)]
+pub(crate) struct Object {
+    pub(crate) cell: Cell,
+    pub(crate) info: &'static TypeInfo,
+    /// What it takes of the heap: its cell, or its blocks.
+    pub(crate) bytes: usize,
+    pub(crate) space: Space,
+}
+
+impl Object {
+    /// Where a `Gc` points to.
+    #[inline(always)]
+    pub(crate) fn payload(&self) -> usize {
+        self.cell.payload()
+    }
+}
+
+/// Something outside of the heap that keeps an object.
+#[derive(Clone, Copy)]
+pub(crate) struct Root {
+    /// The object's payload.
+    pub(crate) object: usize,
+    pub(crate) kind: RootKind,
+    /// Where the root stands: an address, or that of the table.
+    pub(crate) place: usize,
+    /// The thread, if it is one's stack or cell.
+    pub(crate) thread: Option<&'static ThreadStopInfo>,
+    /// Where the range begins that it stands in, if it is in one that the program registered.
+    pub(crate) range: usize,
+}
+
+/// The cells of one block.
+struct Cells {
+    block: BlockIndex,
+    count: usize,
+    /// From one to the next; 0 for a large object.
+    stride: usize,
+    bytes: usize,
+    space: Space,
+}
+
+/// A cell, whether something lives there or not.
+pub(crate) struct Place<'a> {
+    living: &'a Living<'a>,
+    cells: &'a Cells,
+    index: usize,
+    /// Whether something does.
+    pub(crate) lives: bool,
+}
+
+impl Place<'_> {
+    /// Where an object's payload is.
+    pub(crate) fn payload(&self) -> usize {
+        self.living.cell(self.cells, self.index).payload()
+    }
+
+    /// The object that lives here, or lived here when the last collection was over: in either case its header stands, since no
+    /// sweep has been here.
+    pub(crate) fn object(&self) -> Object {
+        self.living.object(self.cells, self.index)
+    }
+}
+
+impl<'a> Living<'a> {
+    /// Which collection this is.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The heap.
+    pub(crate) fn heap(&self) -> &Heap {
+        self.heap
+    }
+
+    /// What a live object's mark byte holds.
+    pub(crate) fn epoch(&self) -> u8 {
+        self.epoch
+    }
+
+    /// The address map, by value: a loop that has a copy has it in registers.
+    pub(crate) fn map(&self) -> AddressMap {
+        self.heap.blocks.map()
+    }
+
+    /// How many bytes from its beginning on may hold objects.
+    pub(crate) fn committed_bytes(&self) -> usize {
+        self.heap.committed_bytes() as usize
+    }
+
+    fn for_each_block(&self, mut visit: impl FnMut(Cells)) {
+        // SAFETY: the collector holds the allocation lock.
+        let committed = unsafe { self.heap.state() }.committed_blocks;
+        for block in 0..committed as BlockIndex {
+            let info = self.heap.blocks.info(block);
+            match info.state() {
+                BlockState::Free | BlockState::Reserved | BlockState::LargeTail => {}
+                BlockState::LargeHead => {
+                    let bytes = self.heap.large_footprint(block) as usize;
+                    visit(Cells { block, count: 1, stride: 0, bytes, space: Space::Large });
+                }
+                BlockState::Owned | BlockState::Full | BlockState::Unswept => {
+                    let bytes = CELL_BYTES[usize::from(info.head.class.load(Relaxed))];
+                    let is_pinned = info.head.space.load(Relaxed) == Space::Pinned as u8;
+                    let space = if is_pinned { Space::Pinned } else { Space::Small };
+                    visit(Cells { block, count: cells_per_block(bytes), stride: bytes, bytes, space });
+                }
+            }
+        }
+    }
+
+    /// Every object that lives, in the order of addresses.
+    #[inline(always)]
+    pub(crate) fn for_each_object(&self, mut visit: impl FnMut(Object)) {
+        self.for_each_block(|cells| {
+            for (index, mark) in self.heap.blocks.marks(cells.block, cells.count).iter().enumerate() {
+                if mark.load(Relaxed) == self.epoch {
+                    visit(self.object(&cells, index));
+                }
+            }
+        });
+    }
+
+    /// Every cell in which something lives, may live, or has just died.
+    pub(crate) fn for_each_cell(&self, mut visit: impl FnMut(Place<'_>)) {
+        self.for_each_block(|cells| {
+            for (index, mark) in self.heap.blocks.marks(cells.block, cells.count).iter().enumerate() {
+                let lives = mark.load(Relaxed) == self.epoch;
+                visit(Place { living: self, cells: &cells, index, lives });
+            }
+        });
+    }
+
+    fn cell(&self, cells: &Cells, index: usize) -> Cell {
+        self.heap.blocks.cell(cells.block, cells.stride, index as u32)
+    }
+
+    #[inline(always)]
+    fn object(&self, cells: &Cells, index: usize) -> Object {
+        let cell = self.cell(cells, index);
+        // SAFETY: a header that is not 0 is the address of a description, which lives for ever; marking leaves no cell marked
+        // whose header is 0, and one that was marked in the last collection has its header until the sweep after this one.
+        let info = unsafe { &*(cell.header_word() as *const TypeInfo) };
+        Object { cell, info, bytes: cells.bytes, space: cells.space }
+    }
+
+    /// What lives at this payload address, if that is one's.
+    pub(crate) fn lives(&self, payload: usize) -> bool {
+        self.heap.blocks.cell_of_payload(payload).is_some_and(|cell| self.is_marked(cell))
+    }
+
+    /// What a live object is, if only its address is known.
+    pub(crate) fn type_of(&self, payload: usize) -> &'static TypeInfo {
+        debug_assert!(self.lives(payload));
+        // SAFETY: as in `object`.
+        unsafe { &**((payload - crate::heap::layout::HEADER_BYTES) as *const *const TypeInfo) }
+    }
+
+    /// Each word of a live object that may refer to another, with where it stands. A weak reference is none.
+    #[inline(always)]
+    pub(crate) fn for_each_word(&self, payload: usize, info: &TypeInfo, mut visit: impl FnMut(usize, usize)) {
+        match info.shape {
+            Shape::Leaf | Shape::Weak => {}
+            Shape::Words(bits) => words(payload, &[bits], &mut visit),
+            Shape::Wide(ref bitmaps) => words(payload, bitmaps, &mut visit),
+            Shape::Array { stride, ref element } => {
+                // SAFETY: a live array's first word is its length.
+                let length = unsafe { (*(payload as *const AtomicUsize)).load(Relaxed) };
+                for index in 0..length {
+                    words(payload + ARRAY_HEAD_BYTES + index * stride as usize, element, &mut visit);
+                }
+            }
+        }
+    }
+
+    /// Each reference in a live object to another that lives, with where it stands.
+    pub(crate) fn for_each_reference(&self, payload: usize, info: &TypeInfo, mut visit: impl FnMut(usize, usize)) {
+        self.for_each_word(payload, info, |slot, word| {
+            if self.lives(word) {
+                visit(slot, word);
+            }
+        });
+    }
+
+    fn is_marked(&self, cell: Cell) -> bool {
+        self.heap.blocks.mark(cell.block, cell.index).load(Relaxed) == self.epoch
+    }
+
+    /// The roots that the collection began with, each that leads to an object. They are looked for again: marking had other things to do.
+    pub(crate) fn for_each_root(&self, mut visit: impl FnMut(Root)) {
+        let outside = |kind| Root { object: 0, kind, place: 0, thread: None, range: 0 };
+        for &record in self.stopped.live() {
+            let root = Root { thread: Some(record), ..outside(RootKind::Stack) };
+            // SAFETY: as in the root scan: the stop has checked that it can be read.
+            self.stopped.scan_ranges(record, |low, high| unsafe { self.conservative(low, high, root, &mut visit) });
+        }
+        self.stopped.scan_registered_stacks(|low, high| {
+            let root = Root { range: low, ..outside(RootKind::RegisteredStack) };
+            // SAFETY: registered as readable.
+            unsafe { self.conservative(low, high, root, &mut visit) };
+        });
+        for &record in self.stopped.live() {
+            let Some(cache) = super::cache_of(record) else { continue };
+            for (cell, bytes) in cache.half_built() {
+                let root = Root { thread: Some(record), ..outside(RootKind::HalfBuilt) };
+                // SAFETY: the cell belongs to a stopped thread.
+                unsafe { self.conservative(cell, cell + bytes, root, &mut visit) };
+            }
+        }
+        self.ranges.for_each(|low, high| {
+            let root = Root { range: low, ..outside(RootKind::Range) };
+            // SAFETY: `register_range` promised that it is readable.
+            unsafe { self.conservative(low, high, root, &mut visit) };
+        });
+        let mut exact = |object, root: Root| {
+            if self.lives(object) {
+                visit(Root { object, ..root });
+            }
+        };
+        self.handles.for_each(|slot, object| exact(object, Root { place: slot, ..outside(RootKind::Handles) }));
+        let queue = std::ptr::from_ref(self.finalizers) as usize;
+        self.finalizers.for_each_ready(|object| exact(object, Root { place: queue, ..outside(RootKind::Finalizers) }));
+    }
+
+    /// # Safety
+    /// The range is readable.
+    unsafe fn conservative(&self, low: usize, high: usize, root: Root, visit: &mut impl FnMut(Root)) {
+        let mut slot = low.next_multiple_of(WORD);
+        while slot + WORD <= high {
+            // SAFETY: the caller's promise. Volatile: this is memory that the compiler knows other uses of.
+            let word = unsafe { (slot as *const usize).read_volatile() };
+            let mut first = 0;
+            // As marking reads it: an object's address, one in it, or one just past its end.
+            for probe in [word, word.wrapping_sub(1)] {
+                let found = self.heap.blocks.cell_containing(probe).filter(|cell| cell.payload() != first);
+                if let Some(cell) = found {
+                    first = cell.payload();
+                    if self.is_marked(cell) {
+                        visit(Root { object: first, place: slot, ..root });
+                    }
+                }
+            }
+            slot += WORD;
+        }
+    }
+}
+
+#[inline(always)]
+fn words(address: usize, bitmaps: &[u64], visit: &mut impl FnMut(usize, usize)) {
+    for (index, bitmap) in bitmaps.iter().enumerate() {
+        let mut bits = *bitmap;
+        while bits != 0 {
+            let slot = address + (index * 64 + bits.trailing_zeros() as usize) * WORD;
+            bits &= bits - 1;
+            // SAFETY: the layout of a live object names words within its payload.
+            visit(slot, unsafe { (*(slot as *const AtomicUsize)).load(Relaxed) });
+        }
+    }
+}

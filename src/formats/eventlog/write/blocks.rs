@@ -1,0 +1,197 @@
+//! Events on their way out, in blocks.
+//!
+//! A block says in its head how long it is and of which capability everything in it is. Ours end where the capability
+//! changes, and at each flush; so a file is in order of time as a whole, not only within each block, and whoever reads
+//! it needs to sort nothing. GHC, whose threads have buffers of their own, writes long blocks that overlap in time. The
+//! price is 24 bytes for each change.
+//!
+//! Times never go back: the record of a thread that was frozen in the middle of firing gets the time at which it comes.
+
+use std::io;
+
+use crate::formats::bytes::Bytes;
+use crate::formats::eventlog::format::{
+    BLOCK_HEAD, DATA_BEGIN, DATA_END, EventType, HEADER_BEGIN, HEADER_END, MOST_PAYLOAD, Size, TYPE_BEGIN, TYPE_END,
+    TYPES_BEGIN, TYPES_END, VARIABLE, id,
+};
+use crate::formats::outlet::Outlet;
+
+/// What stands in a file behind its last event.
+const END: [u8; 2] = DATA_END.to_be_bytes();
+
+/// The types that we write.
+const WRITTEN: [u16; 45] = [
+    id::CREATE_THREAD,
+    id::RUN_THREAD,
+    id::STOP_THREAD,
+    id::GC_START,
+    id::GC_END,
+    id::REQUEST_SEQ_GC,
+    id::REQUEST_PAR_GC,
+    id::LOG_MSG,
+    id::BLOCK_MARKER,
+    id::USER_MSG,
+    id::GC_IDLE,
+    id::GC_WORK,
+    id::GC_DONE,
+    id::CAPSET_CREATE,
+    id::CAPSET_DELETE,
+    id::CAPSET_ASSIGN_CAP,
+    id::CAPSET_REMOVE_CAP,
+    id::RTS_IDENTIFIER,
+    id::PROGRAM_ARGS,
+    id::OSPROCESS_PID,
+    id::OSPROCESS_PPID,
+    id::WALL_CLOCK_TIME,
+    id::THREAD_LABEL,
+    id::CAP_CREATE,
+    id::CAP_DELETE,
+    id::HEAP_ALLOCATED,
+    id::HEAP_SIZE,
+    id::HEAP_LIVE,
+    id::HEAP_INFO_GHC,
+    id::GC_STATS_GHC,
+    id::GC_GLOBAL_SYNC,
+    id::TASK_CREATE,
+    id::TASK_DELETE,
+    id::USER_MARKER,
+    id::MEM_RETURN,
+    id::BLOCKS_SIZE,
+    id::HEAP_PROF_BEGIN,
+    id::HEAP_PROF_COST_CENTRE,
+    id::HEAP_PROF_SAMPLE_BEGIN,
+    id::HEAP_PROF_SAMPLE_COST_CENTRE,
+    id::HEAP_PROF_SAMPLE_STRING,
+    id::HEAP_PROF_SAMPLE_END,
+    id::HEAP_BIO_PROF_SAMPLE_BEGIN,
+    id::PROF_SAMPLE_COST_CENTRE,
+    id::PROF_BEGIN,
+];
+
+/// A block that is being filled.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    capability: u16,
+    /// Where it begins in the buffer.
+    at: usize,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    out: Outlet,
+    open: Option<Open>,
+    /// The time of what comes now, and of the last event.
+    time: u64,
+    last: u64,
+    /// Events that were written, those of the blocks themselves not counted.
+    pub(super) events: u64,
+}
+
+impl Blocks {
+    /// Of a file with the head of an eventlog.
+    pub(super) fn new(mut out: Outlet) -> Blocks {
+        head(out.bytes());
+        Blocks { out, open: None, time: 0, last: 0, events: 0 }
+    }
+
+    /// What comes now happened then; or, if that is before what came last, with it.
+    pub(super) fn set_time(&mut self, ns: u64) {
+        self.time = self.time.max(ns);
+    }
+
+    /// Appends an event of a capability. A payload has the size that its type has, and below 64 KiB in any case.
+    pub(super) fn put(&mut self, capability: u16, id: u16, fill: impl FnOnce(&mut Bytes)) -> io::Result<()> {
+        if self.out.is_full() {
+            self.write_out(false)?;
+        }
+        self.turn_to(capability);
+        let (time, bytes) = (self.time, self.out.bytes());
+        self.last = time;
+        bytes.put(&id.to_be_bytes());
+        bytes.put(&time.to_be_bytes());
+        match EventType::of(id).map(|known| known.size) {
+            Some(Size::Fixed(size)) => {
+                let begin = bytes.len();
+                fill(bytes);
+                debug_assert_eq!(bytes.len() - begin, usize::from(size), "the payload of {id}");
+            }
+            _ => {
+                bytes.put(&[0; 2]);
+                let begin = bytes.len();
+                fill(bytes);
+                debug_assert!(bytes.len() - begin <= MOST_PAYLOAD, "the payload of {id}");
+                let length = (bytes.len() - begin) as u16;
+                bytes.set(begin - 2, &length.to_be_bytes());
+            }
+        }
+        self.events += 1;
+        Ok(())
+    }
+
+    /// Lets what follows be in a block of this capability.
+    fn turn_to(&mut self, capability: u16) {
+        if self.open.is_some_and(|open| open.capability == capability) {
+            return;
+        }
+        self.end_block();
+        let (time, bytes) = (self.time, self.out.bytes());
+        self.open = Some(Open { capability, at: bytes.len() });
+        bytes.put(&id::BLOCK_MARKER.to_be_bytes());
+        bytes.put(&time.to_be_bytes());
+        // Size and time of the end, when they are known.
+        bytes.put(&[0; 4 + 8]);
+        bytes.put(&capability.to_be_bytes());
+    }
+
+    fn end_block(&mut self) {
+        let Some(Open { at, .. }) = self.open.take() else { return };
+        let (last, bytes) = (self.last, self.out.bytes());
+        let size = (bytes.len() - at) as u32;
+        bytes.set(at + BLOCK_HEAD - 14, &size.to_be_bytes());
+        bytes.set(at + BLOCK_HEAD - 10, &last.to_be_bytes());
+    }
+
+    /// Brings everything out, with the end of the file behind it; the last time for good (`.event.crash`).
+    pub(super) fn write_out(&mut self, is_last: bool) -> io::Result<()> {
+        self.end_block();
+        self.out.write_out(&END, is_last)
+    }
+
+    /// A record has become events, all of which are in the buffer, if they are not in the file.
+    pub(super) fn count_record(&mut self) {
+        self.out.count_records(1);
+    }
+
+    /// Records that were lost with an error.
+    pub(super) fn lost(&self) -> u64 {
+        self.out.lost()
+    }
+
+    /// Bytes in the file, without its end.
+    pub(super) fn written(&self) -> u64 {
+        self.out.written
+    }
+}
+
+/// The head of a file: the types that it may use.
+fn head(to: &mut Bytes) {
+    to.put(&HEADER_BEGIN);
+    to.put(&TYPES_BEGIN);
+    for known in WRITTEN.iter().filter_map(|id| EventType::of(*id)) {
+        let size = match known.size {
+            Size::Fixed(bytes) => bytes,
+            Size::Variable => VARIABLE,
+        };
+        to.put(&TYPE_BEGIN);
+        to.put(&known.id.to_be_bytes());
+        to.put(&size.to_be_bytes());
+        to.put(&(known.description.len() as u32).to_be_bytes());
+        to.put(known.description.as_bytes());
+        to.put(&0_u32.to_be_bytes());
+        to.put(&TYPE_END);
+    }
+    to.put(&TYPES_END);
+    to.put(&HEADER_END);
+    to.put(&DATA_BEGIN);
+}

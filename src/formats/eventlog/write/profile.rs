@@ -1,0 +1,205 @@
+//! Profiles: censuses of the heap, and the ticks of the clock.
+//!
+//! A log has one heap profile. GHC's marks of a sample do not say whose it is, so if two worlds are profiled at a time the
+//! log has the one that began first, and says so.
+//!
+//! A stack of cost centres is written as the numbers of its centres, the innermost first, without MAIN, at which every
+//! stack begins.
+//!
+//! **Centres** are read from the store of the process, so that a log that begins late has them all. Where a profile begins, all that
+//! are known are defined as GHC does it: first the seven that every program has, then the others in the order of falling numbers,
+//! down to 1. hs-speedscope takes that order for granted and does not look at the numbers; a centre that is
+//! first entered later is defined then, which every other tool takes. So that the numbers of a program's centres begin
+//! at 1, those of the built-in ones are above all others in the file.
+
+use std::io;
+
+use super::blocks::Blocks;
+use super::board::Begun;
+use super::payload::Payload;
+use super::process::Head;
+use crate::events::record::Recorded;
+use crate::events::{EventId, Label, Labels};
+use crate::formats::bytes::Bytes;
+use crate::formats::eventlog::format::{Breakdown, MOST_CENTRES, NO_CAPABILITY, id};
+use crate::profile::{self, CentreId, StackId};
+
+/// GHC numbers profiles, and has one.
+const THE_PROFILE: u8 = 0;
+
+/// The kinds of filters, in the order in which a profile's beginning has them.
+const FILTERS: usize = 7;
+const BY_BIOGRAPHY: usize = 6;
+
+/// The store of cost centres has room for less.
+const CENTRES: u32 = 1 << 20;
+
+/// The profiles of a log.
+#[derive(Debug)]
+pub(super) struct Profile {
+    /// The world whose heap is profiled.
+    owner: Option<usize>,
+    breakdown: u32,
+    /// Its samples are known at the end, and have times of their own.
+    looks_back: bool,
+    /// The filters that were said last, by their kind.
+    filters: [u64; FILTERS],
+    /// A bit for each centre that is defined in the file.
+    defined: Box<[u64]>,
+    /// All that there were when a profile began are.
+    begun: bool,
+}
+
+/// What a label says.
+pub(super) fn text(label: u64) -> &'static str {
+    Label::from_raw(label).and_then(|label| Labels::of_the_process().text(label)).unwrap_or_default()
+}
+
+impl Profile {
+    pub(super) fn new() -> Profile {
+        let defined = vec![0; CENTRES as usize / 64].into();
+        Profile { owner: None, breakdown: 0, looks_back: false, filters: [0; FILTERS], defined, begun: false }
+    }
+
+    /// Takes an event of the profiler's. `false` if it is of a profile for which there is no place.
+    pub(super) fn take(&mut self, record: &Recorded, world: usize, head: &Head, to: &mut Blocks) -> io::Result<bool> {
+        let [first, second, fourth] = [record.field::<0>(), record.field::<1>(), record.field::<3>()];
+        match record.id {
+            EventId::CensusFilter => {
+                if let Some(filter) = self.filters.get_mut(first as usize) {
+                    *filter = second;
+                }
+            }
+            EventId::CensusProfileBegin => return self.begin(world, first, second as u32, to),
+            EventId::CostCentre if self.begun => self.define(CentreId::from_raw(first as u32), to)?,
+            _ if self.owner.is_some_and(|owner| owner != world) => {}
+            EventId::CensusBegin if self.looks_back => {
+                to.put(NO_CAPABILITY, id::HEAP_BIO_PROF_SAMPLE_BEGIN, |to| {
+                    to.word64(first);
+                    to.word64(head.since(second));
+                })?;
+            }
+            EventId::CensusBegin => {
+                to.put(NO_CAPABILITY, id::HEAP_PROF_SAMPLE_BEGIN, |to| to.word64(first))?;
+            }
+            EventId::CensusBand => self.band(first, second, fourth as u32, to)?,
+            EventId::CensusEnd => to.put(NO_CAPABILITY, id::HEAP_PROF_SAMPLE_END, |to| to.word64(first))?,
+            _ => {}
+        }
+        Ok(true)
+    }
+
+    /// A world's profile that has begun before the log did.
+    pub(super) fn runs(&mut self, world: usize, begun: Begun, to: &mut Blocks) -> io::Result<()> {
+        if self.owner.is_some() {
+            return Ok(());
+        }
+        self.filters = begun.filters;
+        self.begin(world, begun.period_ns, begun.breakdown, to).map(drop)
+    }
+
+    fn begin(&mut self, world: usize, period_ns: u64, breakdown: u32, to: &mut Blocks) -> io::Result<bool> {
+        let filters = std::mem::take(&mut self.filters);
+        if self.owner.is_some_and(|owner| owner != world) {
+            return Ok(false);
+        }
+        (self.owner, self.breakdown) = (Some(world), breakdown);
+        self.looks_back = breakdown == Breakdown::Biography as u32 || filters[BY_BIOGRAPHY] != 0;
+        to.put(NO_CAPABILITY, id::HEAP_PROF_BEGIN, |to| {
+            to.put(&[THE_PROFILE]);
+            to.word64(period_ns);
+            to.word32(breakdown);
+            filters.into_iter().for_each(|filter| to.ended(text(filter)));
+        })?;
+        self.define_all(to)?;
+        Ok(true)
+    }
+
+    fn band(&mut self, label: u64, bytes: u64, stack: u32, to: &mut Blocks) -> io::Result<()> {
+        if self.breakdown == Breakdown::CostCentre as u32 || stack != 0 {
+            self.define_stack(stack, to)?;
+            return to.put(NO_CAPABILITY, id::HEAP_PROF_SAMPLE_COST_CENTRE, |to| {
+                to.put(&[THE_PROFILE]);
+                to.word64(bytes);
+                centres(stack, to);
+            });
+        }
+        to.put(NO_CAPABILITY, id::HEAP_PROF_SAMPLE_STRING, |to| {
+            to.put(&[THE_PROFILE]);
+            to.word64(bytes);
+            to.ended(text(label));
+        })
+    }
+
+    /// The ticks begin.
+    pub(super) fn begin_ticks(&mut self, interval_ns: u64, to: &mut Blocks) -> io::Result<()> {
+        to.put(NO_CAPABILITY, id::PROF_BEGIN, |to| to.word64(interval_ns))?;
+        self.define_all(to)
+    }
+
+    /// Where the thread on a capability was at a tick. What has no capability ticks on that of nobody.
+    pub(super) fn tick(&mut self, capability: Option<u16>, tick: u64, stack: u32, to: &mut Blocks) -> io::Result<()> {
+        self.define_stack(stack, to)?;
+        to.put(NO_CAPABILITY, id::PROF_SAMPLE_COST_CENTRE, |to| {
+            to.word32(capability.unwrap_or(NO_CAPABILITY).into());
+            to.word64(tick);
+            centres(stack, to);
+        })
+    }
+
+    /// The world has ended: another may be profiled.
+    pub(super) fn end(&mut self, world: usize) {
+        if self.owner == Some(world) {
+            self.owner = None;
+        }
+    }
+
+    // ---- Centres -------------------------------------------------------------------------------------------------------
+
+    /// All that there are, in GHC's order.
+    fn define_all(&mut self, to: &mut Blocks) -> io::Result<()> {
+        if std::mem::replace(&mut self.begun, true) {
+            return Ok(());
+        }
+        for centre in CentreId::BUILT_IN.into_iter().rev() {
+            self.define(Some(centre), to)?;
+        }
+        let last = profile::centres().last().map_or(0, CentreId::get);
+        for number in (CentreId::BUILT_IN.len() as u32 + 1..=last).rev() {
+            self.define(CentreId::from_raw(number), to)?;
+        }
+        Ok(())
+    }
+
+    fn define_stack(&mut self, stack: u32, to: &mut Blocks) -> io::Result<()> {
+        StackId::from_raw(stack).centres().try_for_each(|centre| self.define(Some(centre), to))
+    }
+
+    /// Defines a centre, if the file does not have it and it is complete.
+    fn define(&mut self, centre: Option<CentreId>, to: &mut Blocks) -> io::Result<()> {
+        let Some(centre) = centre else { return Ok(()) };
+        let [label, module, place] = centre.labels();
+        let (word, bit) = (centre.get() as usize / 64, 1 << (centre.get() % 64));
+        match self.defined.get_mut(word) {
+            Some(word) if *word & bit == 0 && label != 0 => *word |= bit,
+            _ => return Ok(()),
+        }
+        to.put(NO_CAPABILITY, id::HEAP_PROF_COST_CENTRE, |to| {
+            to.word32(number_of(centre));
+            [label, module, place].into_iter().for_each(|part| to.ended(text(part)));
+            to.put(&[centre.is_caf().into()]);
+        })
+    }
+}
+
+/// A centre's number in the file.
+fn number_of(centre: CentreId) -> u32 {
+    if centre.is_built_in() { CENTRES + centre.get() } else { centre.get() - CentreId::BUILT_IN.len() as u32 }
+}
+
+/// How many centres a stack has, and which, the innermost first; those furthest out are left out if there are too many.
+fn centres(stack: u32, to: &mut Bytes) {
+    let centres = || StackId::from_raw(stack).centres().take(MOST_CENTRES);
+    to.put(&[centres().count() as u8]);
+    centres().for_each(|centre| to.word32(number_of(centre)));
+}

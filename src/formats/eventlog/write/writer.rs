@@ -1,0 +1,648 @@
+//! From our events to those of GHC's runtime.
+//!
+//! **What comes first**: the process, at the log's beginning; a world's settings, with its first event.
+//!
+//! **Capability sets.** Set 0 is the process, and what heap figures say is of it as long as there is one world. A second one at the same
+//! time gets a set of its own.
+//!
+//! It runs in the drain: it allocates nothing, takes no lock, and writes into memory that it has.
+
+use std::fmt;
+use std::io;
+use std::ptr;
+use std::sync::Arc;
+
+use super::blocks::Blocks;
+use super::board::{Board, Note};
+use super::capabilities::{Capabilities, Meeting, Seat};
+use super::classes::Classes;
+use super::collection::Collection;
+use super::payload::Payload;
+use super::process::{self, CLOCK, FIRST_SET, Head, PROCESS};
+use super::profile::{Profile, text};
+use crate::events::EventId;
+use crate::events::clock::Relation;
+use crate::events::record::{Consumer, Lost, MAX_WORLDS, Policy, Recorded, RecordingThread};
+use crate::formats::eventlog::format::{NO_CAPABILITY, capset, id, stop};
+use crate::formats::outlet::Outlet;
+use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES};
+use crate::sync::Ordering;
+
+/// Why a world is stopped: its pacing says so.
+const BY_ALLOCATION: u64 = 0;
+/// A marker begins.
+const BEGINS: u64 = 0;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct World {
+    met: bool,
+    /// Its capability set.
+    set: u32,
+    collection: Collection,
+    /// What its heap has from the system, if that is known.
+    committed: Option<u64>,
+}
+
+/// How a writer writes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    pub(super) head: Head,
+    pub(super) classes: Classes,
+    pub(super) policy: Policy,
+}
+
+/// Writes a log.
+#[derive(Debug)]
+pub(super) struct Writer {
+    blocks: Blocks,
+    plan: Plan,
+    board: Arc<Board>,
+    capabilities: Capabilities,
+    worlds: Box<[World]>,
+    /// The next capability set.
+    next_set: u32,
+    /// The world whose collection is under way in the log.
+    collecting: Option<usize>,
+    profile: Profile,
+    /// The last note that was read.
+    read: *const Note,
+    reached: u64,
+}
+
+// SAFETY: the pointer is one into the board, of which the writer has a share; notes do not change.
+unsafe impl Send for Writer {}
+
+impl Writer {
+    /// Not in a drain: it allocates what it will need.
+    pub(super) fn new(plan: Plan, board: Arc<Board>, outlet: Outlet) -> io::Result<Writer> {
+        Writer::after(ptr::null(), plan, board, outlet)
+    }
+
+    /// The same, for which the notes up to this one say nothing.
+    pub(super) fn after(read: *const Note, plan: Plan, board: Arc<Board>, outlet: Outlet) -> io::Result<Writer> {
+        let mut blocks = Blocks::new(outlet);
+        process::introduce(&mut blocks, &plan.head)?;
+        Ok(Writer {
+            blocks,
+            plan,
+            board,
+            capabilities: Capabilities::new()?,
+            worlds: vec![World::default(); MAX_WORLDS].into(),
+            next_set: FIRST_SET,
+            collecting: None,
+            profile: Profile::new(),
+            read,
+            reached: 0,
+        })
+    }
+
+    // ---- Who -----------------------------------------------------------------------------------------------------------
+
+    /// The capability of a thread, a new one if it has none.
+    fn capability(&mut self, thread: RecordingThread, ticks: u64) -> io::Result<Option<u16>> {
+        match self.capabilities.meet(thread) {
+            Meeting::Has(seat) => Ok(Some(seat)),
+            Meeting::New => self.appoint(thread.tid),
+            Meeting::InPlaceOf(gone) => {
+                self.dismiss(gone, ticks)?;
+                self.appoint(thread.tid)
+            }
+        }
+    }
+
+    fn appoint(&mut self, tid: u32) -> io::Result<Option<u16>> {
+        let Some(seat) = self.capabilities.appoint(tid) else { return Ok(None) };
+        let blocks = &mut self.blocks;
+        blocks.put(NO_CAPABILITY, id::CAP_CREATE, |to| to.word16(seat))?;
+        for set in [PROCESS, CLOCK] {
+            blocks.put(NO_CAPABILITY, id::CAPSET_ASSIGN_CAP, |to| {
+                to.word32(set);
+                to.word16(seat);
+            })?;
+        }
+        if self.plan.classes.threads {
+            blocks.put(NO_CAPABILITY, id::TASK_CREATE, |to| {
+                to.word64(tid.into());
+                to.word16(seat);
+                to.word64(tid.into());
+            })?;
+        }
+        Ok(Some(seat))
+    }
+
+    fn dismiss(&mut self, seat: u16, ticks: u64) -> io::Result<()> {
+        self.halt(seat, stop::FINISHED)?;
+        let Seat { tid, .. } = self.capabilities[seat];
+        self.capabilities.dismiss(seat, ticks);
+        let blocks = &mut self.blocks;
+        if self.plan.classes.threads {
+            blocks.put(NO_CAPABILITY, id::TASK_DELETE, |to| to.word64(tid.into()))?;
+        }
+        for set in [PROCESS, CLOCK] {
+            blocks.put(NO_CAPABILITY, id::CAPSET_REMOVE_CAP, |to| {
+                to.word32(set);
+                to.word16(seat);
+            })?;
+        }
+        blocks.put(NO_CAPABILITY, id::CAP_DELETE, |to| to.word16(seat))
+    }
+
+    /// A thread is one of a world's from now on.
+    fn attach(&mut self, seat: u16, world: usize, label: u64) -> io::Result<()> {
+        self.capabilities[seat].worlds |= 1 << world;
+        if self.capabilities[seat].thread != 0 || !self.plan.classes.threads {
+            return Ok(());
+        }
+        let thread = self.capabilities.next_thread();
+        self.capabilities[seat].thread = thread;
+        self.blocks.put(seat, id::CREATE_THREAD, |to| to.word32(thread))?;
+        if label != 0 {
+            self.blocks.put(seat, id::THREAD_LABEL, |to| {
+                to.word32(thread);
+                to.text(text(label));
+            })?;
+        }
+        self.run(seat)
+    }
+
+    /// A thread is about to leave a world.
+    fn detach(&mut self, record: &Recorded, world: usize) -> io::Result<()> {
+        let seat = match self.capabilities.meet(record.thread) {
+            Meeting::Has(seat) => seat,
+            Meeting::InPlaceOf(gone) => return self.dismiss(gone, record.ticks),
+            Meeting::New => {
+                self.capabilities.forget(record.thread.tid, record.ticks);
+                return Ok(());
+            }
+        };
+        let of = &mut self.capabilities[seat];
+        of.worlds &= !(1 << world);
+        of.stopped_for &= !(1 << world);
+        if of.worlds == 0 { self.dismiss(seat, record.ticks) } else { Ok(()) }
+    }
+
+    /// The thread on this capability runs, unless something holds it, or it does.
+    fn run(&mut self, seat: u16) -> io::Result<()> {
+        let of = &mut self.capabilities[seat];
+        if of.thread == 0 || of.runs != 0 || of.stopped_for != 0 {
+            return Ok(());
+        }
+        of.runs = 1;
+        let thread = of.thread;
+        self.blocks.put(seat, id::RUN_THREAD, |to| to.word32(thread))
+    }
+
+    /// It stands, if it ran.
+    fn halt(&mut self, seat: u16, status: u16) -> io::Result<()> {
+        let of = &mut self.capabilities[seat];
+        if of.runs == 0 {
+            return Ok(());
+        }
+        of.runs = 0;
+        let thread = of.thread;
+        self.blocks.put(seat, id::STOP_THREAD, |to| {
+            to.word32(thread);
+            to.word16(status);
+            to.word32(0);
+        })
+    }
+
+    /// All threads of a world stand.
+    fn halt_world(&mut self, world: usize) -> io::Result<()> {
+        for seat in self.capabilities.all() {
+            if self.capabilities[seat].worlds & 1 << world != 0 {
+                self.capabilities[seat].stopped_for |= 1 << world;
+                self.halt(seat, stop::YIELDING)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// They go on.
+    fn restart_world(&mut self, world: usize) -> io::Result<()> {
+        for seat in self.capabilities.all() {
+            self.capabilities[seat].stopped_for &= !(1 << world);
+            self.run(seat)?;
+        }
+        Ok(())
+    }
+
+    /// Threads that had attached before anybody logged them.
+    #[cold]
+    #[inline(never)]
+    fn read_notes(&mut self) -> io::Result<()> {
+        let board = Arc::clone(&self.board);
+        let last = board.last_note();
+        let read = std::mem::replace(&mut self.read, last);
+        for note in board.notes(last, read) {
+            if let Some(begun) = note.profile {
+                self.profile.runs(note.world, begun, &mut self.blocks)?;
+            }
+        }
+        let unread = board.notes(last, read);
+        if !self.plan.classes.threads {
+            return Ok(());
+        }
+        for (present, note) in unread.flat_map(|note| note.threads.iter().map(move |present| (present, note))) {
+            if !self.capabilities.know(present.tid, note.ticks) {
+                continue;
+            }
+            if let Some(seat) = self.appoint(present.tid)? {
+                self.attach(seat, note.world, present.label)?;
+            }
+        }
+        Ok(())
+    }
+
+    // ---- Worlds --------------------------------------------------------------------------------------------------------
+
+    /// The first event of a world that the log has.
+    #[cold]
+    fn meet(&mut self, number: usize) -> io::Result<()> {
+        let has_process = self.worlds.iter().any(|world| world.met && world.set == PROCESS);
+        let set = if has_process {
+            let set = self.next_set;
+            self.next_set += 1;
+            self.blocks.put(NO_CAPABILITY, id::CAPSET_CREATE, |to| {
+                to.word32(set);
+                to.word16(capset::CUSTOM);
+            })?;
+            set
+        } else {
+            PROCESS
+        };
+        self.worlds[number] = World { met: true, set, ..World::default() };
+        let limit = self.board.facts(number).limit;
+        self.blocks.put(NO_CAPABILITY, id::HEAP_INFO_GHC, |to| {
+            const GENERATIONS: u16 = 1;
+            to.word32(set);
+            to.word16(GENERATIONS);
+            [limit, BLOCK_BYTES as u64, CHUNK_BYTES as u64, BLOCK_BYTES as u64]
+                .into_iter()
+                .for_each(|bytes| to.word64(bytes));
+        })
+    }
+
+    fn closed(&mut self, number: usize) -> io::Result<()> {
+        let set = self.worlds[number].set;
+        self.end_collection(number);
+        self.worlds[number] = World::default();
+        self.profile.end(number);
+        self.board.ended.fetch_add(1, Ordering::Relaxed);
+        if set == PROCESS {
+            return Ok(());
+        }
+        self.blocks.put(NO_CAPABILITY, id::CAPSET_DELETE, |to| to.word32(set))
+    }
+
+    /// A figure of a world's heap, on a capability.
+    fn figure(&mut self, seat: u16, event: u16, number: usize, bytes: u64) -> io::Result<()> {
+        let set = self.worlds[number].set;
+        self.blocks.put(seat, event, |to| {
+            to.word32(set);
+            to.word64(bytes);
+        })
+    }
+
+    /// Memory came from the system, or went back.
+    fn memory(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
+        let bytes = record.field::<1>();
+        let is_freed = record.id == EventId::SegmentFreed;
+        let World { committed: Some(before), set, .. } = self.worlds[number] else { return Ok(()) };
+        let committed = if is_freed { before.saturating_sub(bytes) } else { before + bytes };
+        self.worlds[number].committed = Some(committed);
+        let Some(seat) = self.capability(record.thread, record.ticks)? else { return Ok(()) };
+        if is_freed {
+            let chunks = |bytes: u64| (bytes / CHUNK_BYTES as u64) as u32;
+            self.blocks.put(seat, id::MEM_RETURN, |to| {
+                [set, chunks(committed), chunks(committed), chunks(bytes)].into_iter().for_each(|word| to.word32(word));
+            })?;
+        }
+        self.heap_size(seat, number, committed)
+    }
+
+    fn heap_size(&mut self, seat: u16, number: usize, committed: u64) -> io::Result<()> {
+        self.figure(seat, id::HEAP_SIZE, number, committed)?;
+        self.figure(seat, id::BLOCKS_SIZE, number, committed)
+    }
+
+    // ---- What is said --------------------------------------------------------------------------------------------------
+
+    /// A message of the collector's, on a thread's capability.
+    fn log(&mut self, thread: RecordingThread, ticks: u64, line: fmt::Arguments<'_>) -> io::Result<()> {
+        let seat = self.capability(thread, ticks)?.unwrap_or(NO_CAPABILITY);
+        self.blocks.put(seat, id::LOG_MSG, |to| to.line(line))
+    }
+
+    /// One of the program's.
+    fn said(&mut self, record: &Recorded, event: u16) -> io::Result<()> {
+        let seat = self.capability(record.thread, record.ticks)?.unwrap_or(NO_CAPABILITY);
+        self.blocks.put(seat, event, |to| to.text(text(record.field::<0>())))
+    }
+
+    /// What GHC has no event for.
+    #[cold]
+    fn happened(&mut self, record: &Recorded) -> io::Result<()> {
+        let [first, second, third] = [record.field::<0>(), record.field::<1>(), record.field::<2>()];
+        let (thread, ticks) = (record.thread, record.ticks);
+        match record.id {
+            EventId::StopAbandoned => self.log(
+                thread,
+                ticks,
+                format_args!(
+                    "stopworld: the stop for collection {first} was given up: {second} threads did not answer"
+                ),
+            ),
+            EventId::CollectionDiscarded => self.log(
+                thread,
+                ticks,
+                format_args!("stopworld: the marks of collection {first} were thrown away; it is repeated"),
+            ),
+            EventId::AllocationFailed => self.log(
+                thread,
+                ticks,
+                format_args!("stopworld: no room for {first} bytes: {second} are alive, and the heap limit is {third}"),
+            ),
+            EventId::VtableSwapped => {
+                let name = |kind: u64| ["signals", "safepoints", "the mock debugger"].get(kind as usize).copied();
+                let [old, new] = [first, second].map(|kind| name(kind).unwrap_or("another"));
+                self.log(thread, ticks, format_args!("stopworld: threads are stopped by {new}, and no more by {old}"))
+            }
+            EventId::DebuggerAttached => {
+                self.log(thread, ticks, format_args!("stopworld: a debugger is in control ({first:#x})"))
+            }
+            EventId::DebuggerDetached => {
+                self.log(thread, ticks, format_args!("stopworld: the debugger is not in control any more ({first:#x})"))
+            }
+            _ => self.log(
+                thread,
+                ticks,
+                format_args!("stopworld: the debugger was lost ({first:#x}), in phase {second}"),
+            ),
+        }
+    }
+
+    // ---- Collections ---------------------------------------------------------------------------------------------------
+
+    fn of_collection(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
+        let count = record.field::<0>() as u32;
+        if record.id == EventId::SuspendBegin {
+            return self.suspend(record, number, count);
+        }
+        if self.worlds[number].collection.stopped_for != count {
+            // It began before the log did.
+            return Ok(());
+        }
+        match record.id {
+            EventId::SuspendEnd if self.plan.classes.threads => self.halt_world(number),
+            EventId::GcStart => self.start(record, number, count),
+            EventId::RestartEnd => {
+                self.end_collection(number);
+                self.worlds[number].collection = Collection::default();
+                if self.plan.classes.threads { self.restart_world(number) } else { Ok(()) }
+            }
+            _ if self.worlds[number].collection.number == count => self.in_collection(record, number),
+            _ => Ok(()),
+        }
+    }
+
+    fn suspend(&mut self, record: &Recorded, number: usize, count: u32) -> io::Result<()> {
+        let capability = self.capability(record.thread, record.ticks)?;
+        self.worlds[number].collection = Collection { stopped_for: count, capability, ..Collection::default() };
+        let Some(seat) = capability else { return Ok(()) };
+        if self.plan.classes.collections {
+            let several = self.board.facts(number).markers > 1;
+            self.blocks.put(seat, if several { id::REQUEST_PAR_GC } else { id::REQUEST_SEQ_GC }, |_| {})?;
+        }
+        let by_itself = record.field::<1>() == BY_ALLOCATION;
+        self.capabilities[seat].stopped_for |= 1 << number;
+        self.halt(seat, if by_itself { stop::HEAP_OVERFLOW } else { stop::YIELDING })
+    }
+
+    fn start(&mut self, record: &Recorded, number: usize, count: u32) -> io::Result<()> {
+        let overlaps = self.collecting.is_some();
+        let collection = &mut self.worlds[number].collection;
+        (collection.number, collection.overlaps) = (count, overlaps);
+        let Some(seat) = collection.capability else { return Ok(()) };
+        if overlaps {
+            let set = self.worlds[number].set;
+            return self.log(
+                record.thread,
+                record.ticks,
+                format_args!("stopworld: collection {count} of heap {set} starts while another heap is collected"),
+            );
+        }
+        self.collecting = Some(number);
+        self.blocks.put(seat, id::GC_START, |_| {})
+    }
+
+    /// Nothing of the world's collection comes any more.
+    fn end_collection(&mut self, number: usize) {
+        if self.collecting == Some(number) {
+            self.collecting = None;
+        }
+    }
+
+    fn in_collection(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
+        let Collection { capability, overlaps, .. } = self.worlds[number].collection;
+        let Some(seat) = capability else { return Ok(()) };
+        let collection = &mut self.worlds[number].collection;
+        match record.id {
+            EventId::HeapBefore => collection.allocated = record.field::<4>(),
+            EventId::SweepEnd => self.swept(seat, number)?,
+            EventId::HeapStats => {
+                let [live, committed] =
+                    [record.field::<1>() + record.field::<2>() + record.field::<3>(), record.field::<4>()];
+                self.figure(seat, id::HEAP_LIVE, number, live)?;
+                self.worlds[number].committed = Some(committed);
+                self.heap_size(seat, number, committed)?;
+            }
+            _ if overlaps => {}
+            EventId::RootsBegin => self.blocks.put(seat, id::GC_WORK, |_| {})?,
+            EventId::MarkEnd => {
+                self.blocks.put(seat, id::GC_IDLE, |_| {})?;
+                self.blocks.put(seat, id::GC_DONE, |_| {})?;
+            }
+            EventId::GcEnd => {
+                self.blocks.put(seat, id::GC_END, |_| {})?;
+                self.end_collection(number);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// It is known what lives.
+    fn swept(&mut self, seat: u16, number: usize) -> io::Result<()> {
+        let World { collection, set, .. } = self.worlds[number];
+        let of = &mut self.capabilities[seat];
+        of.allocated += collection.allocated;
+        let allocated = of.allocated;
+        self.figure(seat, id::HEAP_ALLOCATED, number, allocated)?;
+        if collection.overlaps {
+            return Ok(());
+        }
+        self.blocks.put(seat, id::GC_GLOBAL_SYNC, |_| {})?;
+        self.blocks.put(seat, id::GC_STATS_GHC, |to| {
+            const THE_GENERATION: u16 = 0;
+            to.word32(set);
+            to.word16(THE_GENERATION);
+            // Copied, slop, fragmentation: nothing moves.
+            [0, 0, 0].into_iter().for_each(|bytes| to.word64(bytes));
+            to.word32(collection.markers.max(1));
+            [0, 0, 0].into_iter().for_each(|bytes| to.word64(bytes));
+        })
+    }
+
+    // ---- Every record --------------------------------------------------------------------------------------------------
+
+    fn told(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
+        match record.id {
+            EventId::SuspendBegin
+            | EventId::SuspendEnd
+            | EventId::GcStart
+            | EventId::RootsBegin
+            | EventId::MarkEnd
+            | EventId::HeapBefore
+            | EventId::SweepEnd
+            | EventId::GcEnd
+            | EventId::HeapStats
+            | EventId::RestartEnd => self.of_collection(record, number),
+            EventId::MarkerJoined => {
+                self.worlds[number].collection.markers += u32::from(record.field::<1>() == BEGINS);
+                Ok(())
+            }
+            EventId::ThreadAttached => match self.capability(record.thread, record.ticks)? {
+                Some(seat) => self.attach(seat, number, record.field::<2>()),
+                None => Ok(()),
+            },
+            EventId::ThreadDetached => self.detach(record, number),
+            EventId::SegmentCreated | EventId::SegmentFreed => self.memory(record, number),
+            EventId::UserMessage => self.said(record, id::USER_MSG),
+            EventId::UserMarker => self.said(record, id::USER_MARKER),
+            EventId::StopAbandoned => {
+                self.worlds[number].collection = Collection::default();
+                self.happened(record)?;
+                if self.plan.classes.threads { self.restart_world(number) } else { Ok(()) }
+            }
+            EventId::CollectionDiscarded
+            | EventId::VtableSwapped
+            | EventId::AllocationFailed
+            | EventId::DebuggerAttached
+            | EventId::DebuggerDetached
+            | EventId::DebuggerLost => self.happened(record),
+            EventId::WorldCreated => {
+                self.worlds[number].committed = Some(0);
+                Ok(())
+            }
+            EventId::WorldClosed => self.closed(number),
+            EventId::TickerBegin => self.profile.begin_ticks(record.field::<0>(), &mut self.blocks),
+            EventId::Tick => self.tick(record),
+            EventId::CensusProfileBegin
+            | EventId::CensusFilter
+            | EventId::CostCentre
+            | EventId::CensusBegin
+            | EventId::CensusBand
+            | EventId::CensusEnd => self.profiled(record, number),
+            _ => Ok(()),
+        }
+    }
+
+    fn profiled(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
+        if self.profile.take(record, number, &self.plan.head, &mut self.blocks)? {
+            return Ok(());
+        }
+        let set = self.worlds[number].set;
+        self.log(
+            record.thread,
+            record.ticks,
+            format_args!("stopworld: heap {set} is profiled too, and this log has the profile of another heap"),
+        )
+    }
+
+    fn tick(&mut self, record: &Recorded) -> io::Result<()> {
+        let [tick, tid, stack] = [record.field::<0>(), record.field::<1>(), record.field::<2>()];
+        let seat = match self.capabilities.of_tid(tid as u32) {
+            // Threads that are none of the world's.
+            _ if tid == 0 => None,
+            Some(seat) => Some(seat),
+            None if self.capabilities.know(tid as u32, record.ticks) => self.appoint(tid as u32)?,
+            // It has gone since.
+            None => None,
+        };
+        self.profile.tick(seat, tick, stack as u32, &mut self.blocks)
+    }
+
+    fn tell_the_board(&self) {
+        self.board.events.store(self.blocks.events, Ordering::Relaxed);
+        self.board.bytes.store(self.blocks.written(), Ordering::Relaxed);
+    }
+
+    /// What belongs to the end of a log: threads stop, and what was created is deleted.
+    fn end_everything(&mut self) -> io::Result<()> {
+        for seat in self.capabilities.all() {
+            self.halt(seat, stop::YIELDING)?;
+        }
+        for seat in self.capabilities.all() {
+            if self.capabilities[seat].tid != 0 {
+                self.dismiss(seat, self.reached)?;
+            }
+        }
+        for set in [PROCESS, CLOCK] {
+            self.blocks.put(NO_CAPABILITY, id::CAPSET_DELETE, |to| to.word32(set))?;
+        }
+        Ok(())
+    }
+}
+
+impl Consumer for Writer {
+    fn record(&mut self, record: &Recorded) -> io::Result<()> {
+        self.blocks.set_time(self.plan.head.time(record.ticks));
+        let number = usize::from(record.world.0) % MAX_WORLDS;
+        if !self.worlds[number].met {
+            self.meet(number)?;
+        }
+        if self.board.last_note() != self.read {
+            self.read_notes()?;
+        }
+        self.told(record, number)?;
+        self.blocks.count_record();
+        Ok(())
+    }
+
+    fn lost(&mut self, lost: &Lost) -> io::Result<()> {
+        self.blocks.set_time(self.plan.head.time(lost.ticks));
+        let count = lost.count;
+        self.log(lost.thread, lost.ticks, format_args!("stopworld: {count} events of this thread are lost before this"))
+    }
+
+    fn drained(&mut self, now: &Relation) -> io::Result<()> {
+        self.reached = self.reached.max(now.ticks);
+        Ok(())
+    }
+
+    /// `.event.crash`: what is in the file is a log with an end.
+    fn flush(&mut self) -> io::Result<()> {
+        let flushed = self.blocks.write_out(false);
+        self.tell_the_board();
+        flushed
+    }
+
+    fn close(&mut self, now: &Relation) -> io::Result<()> {
+        self.reached = self.reached.max(now.ticks);
+        self.blocks.set_time(self.plan.head.time(self.reached));
+        let ended = self.end_everything();
+        let closed = ended.and_then(|()| self.blocks.write_out(true));
+        self.tell_the_board();
+        closed
+    }
+
+    fn unwritten(&self) -> u64 {
+        self.tell_the_board();
+        self.blocks.lost()
+    }
+
+    fn policy(&self) -> Policy {
+        self.plan.policy
+    }
+}

@@ -1,0 +1,177 @@
+//! When objects were used: the side table of biographies.
+//!
+//! With the feature `biography` each read through a [`Gc`](super::pointer::Gc) notes the time in a word beside the object; without
+//! it there is nothing of this in a read. Time is counted in eras, the intervals between two censuses. A word is two halves, so that
+//! noting a use is one store:
+//!
+//! ```text
+//!   heap    |        object          |  object  | …        a granule is 16 bytes; no two objects begin in one
+//!   words   | born, used | 0, 0 | …  | born, used | …      eras from 1; used 0: never; born 0: no census knows it yet
+//! ```
+//!
+//! A `Gc` is an address and knows no world, so what tracks is found by the address: at most 16 heaps track at a time, which is
+//! one load while none does. Who reads in between sees a whole [`Uses`] or none: they are never freed.
+
+use std::io;
+
+use super::Heap;
+use crate::os::memory::{Reservation, page_size};
+#[cfg(feature = "biography")]
+use crate::sync::AtomicUsize;
+#[cfg(feature = "biography")]
+use crate::sync::{AtomicPtr, Ordering};
+use crate::sync::{AtomicU16, Ordering::Relaxed};
+
+/// Whether this build tracks uses.
+pub(crate) const TRACKED: bool = cfg!(feature = "biography");
+/// The last era that a word can hold.
+pub(crate) const LAST_ERA: u16 = u16::MAX - 1;
+
+const GRANULE_SHIFT: u32 = 4;
+
+/// What is noted of one object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Life {
+    /// The era in which it came; 0 if no collection has seen it yet.
+    pub(crate) born: u16,
+    /// The era in which it was used last; 0 if never.
+    pub(crate) used: u16,
+}
+
+/// Where the uses of one heap are noted.
+pub(crate) struct Uses {
+    base: usize,
+    bytes: usize,
+    words: *const [AtomicU16; 2],
+    /// The present era; 0 while nobody wants to know.
+    era: AtomicU16,
+}
+
+// SAFETY: the pointer is to atomics, in memory that is mapped as long as anybody may read objects of the heap.
+unsafe impl Sync for Uses {}
+
+impl Uses {
+    #[inline(always)]
+    fn word(&self, payload: usize) -> &[AtomicU16; 2] {
+        debug_assert!(payload.wrapping_sub(self.base) < self.bytes);
+        // SAFETY: a word for each granule of the heap.
+        unsafe { &*self.words.add((payload - self.base) >> GRANULE_SHIFT) }
+    }
+
+    /// What is noted of the object at this payload. In the stopped world.
+    pub(crate) fn life(&self, payload: usize) -> Life {
+        let [born, used] = self.word(payload);
+        Life { born: born.load(Relaxed), used: used.load(Relaxed) }
+    }
+
+    /// Notes something else. In the stopped world.
+    pub(crate) fn set_life(&self, payload: usize, life: Life) {
+        let [born, used] = self.word(payload);
+        born.store(life.born, Relaxed);
+        used.store(life.used, Relaxed);
+    }
+
+    /// A new era begins; 0: nothing is noted any more.
+    pub(crate) fn set_era(&self, era: u16) {
+        self.era.store(era, Relaxed);
+    }
+
+    /// The object at this payload, if it is this heap's, is used.
+    #[cfg(feature = "biography")]
+    #[inline(always)]
+    fn note(&self, payload: usize) {
+        if payload.wrapping_sub(self.base) < self.bytes {
+            let era = self.era.load(Relaxed);
+            if era != 0 {
+                self.word(payload)[1].store(era, Relaxed);
+            }
+        }
+    }
+}
+
+/// The table of a heap's uses: as long as the heap, and forgotten with it.
+pub(crate) struct Tracking {
+    uses: &'static Uses,
+    words: Reservation,
+}
+
+impl Tracking {
+    /// From now on reads of this heap's objects are noted, if the build notes any.
+    ///
+    /// # Errors
+    /// The system gives no memory, or too many heaps track.
+    pub(crate) fn begin(heap: &Heap) -> io::Result<Tracking> {
+        let (base, bytes) = (heap.blocks.base(), heap.blocks.reserved_bytes());
+        let words = Reservation::new((bytes >> GRANULE_SHIFT) * size_of::<[AtomicU16; 2]>(), page_size())?;
+        words.commit(0, words.len())?;
+        // Small, and never freed: somebody may be looking whether an address is in it.
+        let uses = Box::leak(Box::new(Uses { base, bytes, words: words.base().cast(), era: AtomicU16::new(0) }));
+        #[cfg(feature = "biography")]
+        enlist(uses)?;
+        Ok(Tracking { uses, words })
+    }
+
+    /// The table.
+    pub(crate) fn uses(&self) -> &'static Uses {
+        self.uses
+    }
+
+    /// Forgets all that was noted. While the era is 0; a thread in the middle of noting a use may still leave an era of before.
+    pub(crate) fn forget(&self) {
+        // Whole pages of zeros come back when they are touched.
+        if self.words.release(0, self.words.len()).is_err() {
+            // SAFETY: all of it is committed; other threads at most store single halves of words.
+            unsafe { self.words.base().write_bytes(0, self.words.len()) };
+        }
+    }
+}
+
+impl Drop for Tracking {
+    fn drop(&mut self) {
+        self.uses.set_era(0);
+        #[cfg(feature = "biography")]
+        delist(self.uses);
+    }
+}
+
+/// How many heaps can track at a time.
+#[cfg(feature = "biography")]
+const MOST_HEAPS: usize = 16;
+#[cfg(feature = "biography")]
+static HEAPS: [AtomicPtr<Uses>; MOST_HEAPS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; MOST_HEAPS];
+/// No heap at or above this place was ever there.
+#[cfg(feature = "biography")]
+static PLACES: AtomicUsize = AtomicUsize::new(0);
+
+#[cfg(feature = "biography")]
+fn enlist(uses: &'static Uses) -> io::Result<()> {
+    let uses = std::ptr::from_ref(uses).cast_mut();
+    for (index, place) in HEAPS.iter().enumerate() {
+        // Release: pairs with the Acquire in `note`: the table is whole.
+        if place.compare_exchange(std::ptr::null_mut(), uses, Ordering::Release, Relaxed).is_ok() {
+            PLACES.fetch_max(index + 1, Relaxed);
+            return Ok(());
+        }
+    }
+    Err(io::Error::other("no more than 16 worlds of a process can have biographies at a time"))
+}
+
+#[cfg(feature = "biography")]
+fn delist(uses: &'static Uses) {
+    let uses = std::ptr::from_ref(uses).cast_mut();
+    for place in &HEAPS {
+        let _ = place.compare_exchange(uses, std::ptr::null_mut(), Relaxed, Relaxed);
+    }
+}
+
+/// The object at this address is used.
+#[cfg(feature = "biography")]
+#[inline(always)]
+pub(crate) fn note(payload: usize) {
+    for place in HEAPS.iter().take(PLACES.load(Relaxed)) {
+        // SAFETY: null, or a table that is never freed. Acquire pairs with the Release in `enlist`.
+        if let Some(uses) = unsafe { place.load(Ordering::Acquire).as_ref() } {
+            uses.note(payload);
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Biographies: void, lag, use, inherent use, drag.
+//!
+//! Whether an object that lives will ever be used is known when its life is over. So a biography looks twice: at each
+//! census it counts who has been used so far and who has not, and at each *collection* it notes of those that died when they
+//! came, when they were used last, and what they weighed. At the end the two are put together.
+//!
+//! ```text
+//!              born c        first use          last use u                 died d          eras, one from census to census
+//!   never used │▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓│               VOID   at the censuses c … d-1
+//!   used       │▒▒▒ LAG ▒▒▒│██████████ USE ██████████│░░░░ DRAG ░░░░│               DRAG   at the censuses u+1 … d-1
+//! ```
+//!
+//! Two arrays, by era, take what dies: `void[c] += n, void[d] -= n` for what was never used, `drag[u+1] += n, drag[d] -= n` for
+//! what was. Summed from the beginning they say how much of what a census found *not used* was void (the rest is lag), and how
+//! much of the *used* drag (the rest is use). At the end everything that still lives is taken to die. So all five are exact, for
+//! every census; and none is known before the end (`.biography.exact`).
+//!
+//! **A use is a read through a [`Gc`](crate::Gc)**, a dereference: every access, also one that writes a field or calls a method;
+//! `Weak::get` uses the weak reference, not its target. What is done by a reference that somebody keeps is not seen again, and
+//! making an object is no use of it. **Inherent use**: objects that are used by address, beyond what can be seen: those of
+//! the pinned space, and those of types described at run time.
+//!
+//! A collection with a biography costs a walk over the heap, used or not; a read costs a load, a comparison and a store.
+
+use std::collections::HashMap;
+
+use super::StackId;
+use super::census::heading::Heading;
+use super::census::sieve::Sieve;
+use super::census::table::{Key, Table};
+use super::census::taker::{Bands, Count, NO_ROOM};
+use super::census::{Band, Breakdown, Census, CensusRequest, ProfileError, Stage};
+use crate::collector::living::{Living, Object};
+use crate::heap::Heap;
+use crate::heap::layout::Space;
+use crate::heap::uses::{LAST_ERA, Life, Tracking, Uses};
+use crate::os::clock::now_ns;
+
+/// What a look is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Only who died.
+    Deaths,
+    /// A census, too.
+    Census,
+    /// The last one: all die.
+    End,
+}
+
+/// What a census can say of an object at once: the second word of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+enum So {
+    NotUsed = 0,
+    Used = 1,
+    Inherent = 2,
+}
+
+/// Bytes and objects, as they come and go.
+type Change = [i64; 2];
+
+/// A biography in the making.
+pub(crate) struct Biography {
+    breakdown: Breakdown,
+    stages: Vec<Stage>,
+    sieve: Sieve,
+    uses: &'static Uses,
+    era: u16,
+    /// What lives, by heading and [`So`]. Counted in the stopped world.
+    living: Table,
+    /// What died, by heading and by when it came and was used. Likewise.
+    died: Table,
+    found: Found,
+    /// The censuses so far.
+    taken: Vec<Taken>,
+    /// By heading, at each era what becomes void, or drag, and what ceases to be.
+    void: HashMap<Heading, Vec<Change>>,
+    drag: HashMap<Heading, Vec<Change>>,
+}
+
+/// What a look found.
+#[derive(Clone, Copy, Default)]
+struct Found {
+    taken_ns: u64,
+    took_ns: u64,
+    collection: u32,
+    live: Count,
+    filtered: Count,
+    no_room: Count,
+}
+
+/// A census of which the end is not known yet.
+struct Taken {
+    era: u16,
+    found: Found,
+    living: Vec<(Heading, u64, [u64; 2])>,
+}
+
+impl Biography {
+    /// # Errors
+    /// What is asked for can't be told of the dead, or there is no memory.
+    pub(crate) fn new(request: &CensusRequest, tracking: &Tracking) -> Result<Biography, ProfileError> {
+        let filters = &request.filters;
+        if request.breakdown == Breakdown::Retainer || !filters.retainers.is_empty() {
+            return Err(ProfileError::RetainersOfTheDead);
+        }
+        let uses = tracking.uses();
+        tracking.forget();
+        let stages = if filters.biography.is_empty() { Stage::ALL.to_vec() } else { filters.biography.clone() };
+        let biography = Biography {
+            breakdown: request.breakdown,
+            stages,
+            sieve: Sieve::new(filters)?,
+            uses,
+            era: 1,
+            living: Table::new()?,
+            died: Table::new()?,
+            found: Found::default(),
+            taken: Vec::new(),
+            void: HashMap::new(),
+            drag: HashMap::new(),
+        };
+        uses.set_era(1);
+        Ok(biography)
+    }
+
+    fn heading(breakdown: Breakdown, object: &Object, heap: &Heap) -> Heading {
+        match breakdown {
+            Breakdown::CostCentre => Heading::stack(object, heap),
+            Breakdown::Module => Heading::centre(object, heap),
+            Breakdown::Description => Heading::description(object.payload(), object.info),
+            Breakdown::Type => Heading::of_type(object),
+            Breakdown::Kind => Heading::kind(object),
+            // One array for all; `new` has refused retainers.
+            Breakdown::Biography | Breakdown::Retainer => Heading::ALL,
+        }
+    }
+
+    /// Goes over the heap. In the stopped world.
+    pub(crate) fn look(&mut self, living: &Living<'_>, look: Look) {
+        let begun = now_ns();
+        self.found = Found { taken_ns: begun, collection: living.number(), ..Found::default() };
+        self.living.clear();
+        self.died.clear();
+        self.sieve.forget();
+        living.for_each_cell(|place| {
+            let payload = place.payload();
+            let uses = self.uses;
+            let life = uses.life(payload);
+            if place.lives {
+                // A use that bears an era to come was noted for a profile before this one.
+                let used = if life.used > self.era { 0 } else { life.used };
+                let life = Life { born: if life.born == 0 { self.era } else { life.born }, used };
+                uses.set_life(payload, life);
+                self.lives(&place.object(), living.heap(), life, look);
+            } else if life != (Life { born: 0, used: 0 }) {
+                uses.set_life(payload, Life { born: 0, used: 0 });
+                // What no collection has seen alive was in no census.
+                if life.born != 0 {
+                    self.dies(&place.object(), living.heap(), life);
+                }
+            }
+        });
+        self.found.took_ns = now_ns() - begun;
+    }
+
+    fn lives(&mut self, object: &Object, heap: &Heap, life: Life, look: Look) {
+        match look {
+            Look::Deaths => {}
+            Look::End => self.dies(object, heap, life),
+            Look::Census => {
+                let this = Count { bytes: object.bytes as u64, objects: 1 };
+                self.found.live.add(this);
+                if !self.sieve.passes(object, heap, None) {
+                    self.found.filtered.add(this);
+                    return;
+                }
+                let so = match life.used {
+                    _ if is_inherently_used(object) => So::Inherent,
+                    0 => So::NotUsed,
+                    _ => So::Used,
+                };
+                let key = Key(Self::heading(self.breakdown, object, heap).number(), so as u64);
+                match self.living.entry(key) {
+                    Some(count) => *count = [count[0] + this.bytes, count[1] + 1],
+                    None => self.found.no_room.add(this),
+                }
+            }
+        }
+    }
+
+    fn dies(&mut self, object: &Object, heap: &Heap, life: Life) {
+        if is_inherently_used(object) || !self.sieve.passes(object, heap, None) {
+            return;
+        }
+        let heading = Self::heading(self.breakdown, object, heap).number();
+        // Without room for it, it counts as what it was at the censuses: lag or use.
+        if let Some(count) = self.died.entry(Key(heading, u64::from(life.born) << 16 | u64::from(life.used))) {
+            *count = [count[0] + object.bytes as u64, count[1] + 1];
+        }
+    }
+
+    /// Takes over what the look found. When the world runs again. False: there are no more eras.
+    pub(crate) fn note(&mut self, look: Look) -> bool {
+        let now = usize::from(self.era);
+        for (Key(heading, when), [bytes, objects]) in self.died.iter() {
+            let (born, used) = ((when >> 16) as usize, (when & 0xffff) as usize);
+            let change = [bytes as i64, objects as i64];
+            let (array, from) = if used == 0 { (&mut self.void, born) } else { (&mut self.drag, used + 1) };
+            if from < now {
+                let array = array.entry(Heading::from_number(heading)).or_default();
+                array.resize(array.len().max(now + 1), [0; 2]);
+                for (at, sign) in [(from, 1), (now, -1)] {
+                    array[at] = [array[at][0] + sign * change[0], array[at][1] + sign * change[1]];
+                }
+            }
+        }
+        if look != Look::Census {
+            return true;
+        }
+        let living = self.living.iter().map(|(Key(heading, so), count)| (Heading::from_number(heading), so, count));
+        self.taken.push(Taken { era: self.era, found: self.found, living: living.collect() });
+        if self.era == LAST_ERA {
+            return false;
+        }
+        // What was used between the census and here was used after it.
+        self.era += 1;
+        self.uses.set_era(self.era);
+        true
+    }
+
+    /// How many censuses there are so far.
+    pub(crate) fn eras(&self) -> u64 {
+        self.taken.len() as u64
+    }
+
+    /// The censuses, all of them. After the last look was noted.
+    pub(crate) fn finish(self) -> Vec<Census> {
+        self.uses.set_era(0);
+        let [void, drag] = [&self.void, &self.drag].map(sums);
+        let at = |sums: &HashMap<Heading, Vec<Change>>, heading: Heading, era: u16| {
+            sums.get(&heading).and_then(|sums| sums.get(usize::from(era))).copied().unwrap_or_default()
+        };
+        let census = |taken: &Taken| {
+            let mut by_stage: Vec<(Heading, Stage, [u64; 2])> = Vec::new();
+            for &(heading, so, count) in &taken.living {
+                let mut part = |stage, late: Change, early| {
+                    let late = late.map(|sum| sum.max(0) as u64);
+                    by_stage.push((heading, stage, late));
+                    by_stage.push((
+                        heading,
+                        early,
+                        [count[0].saturating_sub(late[0]), count[1].saturating_sub(late[1])],
+                    ));
+                };
+                if so == So::NotUsed as u64 {
+                    part(Stage::Void, at(&void, heading, taken.era), Stage::Lag);
+                } else if so == So::Used as u64 {
+                    part(Stage::Drag, at(&drag, heading, taken.era), Stage::Use);
+                } else {
+                    by_stage.push((heading, Stage::InherentUse, count));
+                }
+            }
+            self.census(taken, &by_stage)
+        };
+        self.taken.iter().map(census).collect()
+    }
+
+    fn census(&self, taken: &Taken, by_stage: &[(Heading, Stage, [u64; 2])]) -> Census {
+        let Found { taken_ns, took_ns, collection, live, mut filtered, no_room } = taken.found;
+        let mut bands = Bands::default();
+        let mut stages = Stage::ALL.map(|_| [0; 2]);
+        for &(heading, stage, count) in by_stage {
+            if !self.stages.contains(&stage) {
+                filtered.add(Count { bytes: count[0], objects: count[1] });
+            } else if self.breakdown == Breakdown::Biography {
+                let sum = &mut stages[stage as usize];
+                *sum = [sum[0] + count[0], sum[1] + count[1]];
+            } else if count[1] > 0 {
+                bands.add(heading.text(), heading.as_stack().map(StackId::get), count[0], count[1]);
+            }
+        }
+        if no_room.objects > 0 {
+            bands.add(NO_ROOM.to_owned(), None, no_room.bytes, no_room.objects);
+        }
+        let mut all: Vec<Band> = Vec::new();
+        if self.breakdown == Breakdown::Biography {
+            let named = Stage::ALL.into_iter().filter(|stage| self.stages.contains(stage));
+            all.extend(named.map(|stage| {
+                let [bytes, objects] = stages[stage as usize];
+                Band { label: stage.name().to_owned(), stack: None, bytes, objects }
+            }));
+        }
+        all.extend(bands.sorted());
+        Census {
+            era: u64::from(taken.era),
+            breakdown: self.breakdown,
+            taken_ns,
+            took_ns,
+            collection,
+            live_bytes: live.bytes,
+            live_objects: live.objects,
+            filtered_bytes: filtered.bytes,
+            filtered_objects: filtered.objects,
+            bands: all,
+        }
+    }
+}
+
+/// What is used by its address, beyond what can be seen.
+fn is_inherently_used(object: &Object) -> bool {
+    object.space == Space::Pinned || object.info.is_described()
+}
+
+/// What has come by each era and has not gone.
+fn sums(changes: &HashMap<Heading, Vec<Change>>) -> HashMap<Heading, Vec<Change>> {
+    let sum = |changes: &Vec<Change>| {
+        let mut so_far = [0; 2];
+        let add = |change: &Change| {
+            so_far = [so_far[0] + change[0], so_far[1] + change[1]];
+            so_far
+        };
+        changes.iter().map(add).collect()
+    };
+    changes.iter().map(|(heading, changes)| (*heading, sum(changes))).collect()
+}

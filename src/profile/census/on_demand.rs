@@ -1,0 +1,43 @@
+//! A single census, for who asks.
+
+use std::cell::RefCell;
+
+use super::taker::Taker;
+use super::{Census, CensusRequest, ProfileError};
+use crate::collector::Collector;
+use crate::collector::living::Living;
+use crate::collector::observer::{Attention, Observer};
+
+/// Looks once, in the collection that it comes along with.
+pub(crate) struct OnDemand {
+    taker: RefCell<Taker>,
+    census: RefCell<Option<Census>>,
+}
+
+impl OnDemand {
+    /// # Errors
+    /// As [`Taker::new`].
+    pub(crate) fn new(request: &CensusRequest, collector: &Collector) -> Result<OnDemand, ProfileError> {
+        Ok(OnDemand { taker: RefCell::new(Taker::new(request, collector)?), census: RefCell::new(None) })
+    }
+
+    /// What it saw; `None` if there was no look.
+    pub(crate) fn into_census(self) -> Option<Census> {
+        self.census.into_inner()
+    }
+}
+
+impl Observer for OnDemand {
+    fn begin(&self, _: &Collector) -> Attention {
+        Attention::Looks
+    }
+
+    fn look(&self, living: &Living<'_>) {
+        // Nobody else has it, so that neither this nor `finish` meets a borrow.
+        self.taker.borrow_mut().take(living);
+    }
+
+    fn finish(&self, _: &Collector) {
+        *self.census.borrow_mut() = Some(self.taker.borrow_mut().result(0));
+    }
+}

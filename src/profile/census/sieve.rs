@@ -1,0 +1,118 @@
+//! What passes the filters.
+//!
+//! A filter compares names, an object has headings. So each filter remembers for every heading that it has met whether that
+//! passes: names are compared once for each heading, and then a look into a table decides, or not even that if the object
+//! has the heading of the one before.
+
+use std::io;
+
+use super::Filters;
+use super::heading::Heading;
+use super::table::{Key, Table};
+use crate::collector::living::Object;
+use crate::heap::Heap;
+use crate::profile::retainers::Retainers;
+
+/// What a filter looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Looks {
+    Module,
+    Centre,
+    Stack,
+    Description,
+    Type,
+    Retainers,
+}
+
+impl Looks {
+    /// Whether what has this heading is called so. Allocates nothing.
+    fn finds(self, name: &str, heading: Heading, retainers: Option<&Retainers>) -> bool {
+        match self {
+            Looks::Centre => heading.as_centre().is_some_and(|centre| centre.label() == name),
+            Looks::Stack => heading.as_stack().is_some_and(|stack| {
+                // Of the empty one too there is a centre.
+                stack.centre().label() == name || stack.centres().any(|centre| centre.label() == name)
+            }),
+            Looks::Retainers => {
+                heading.set().zip(retainers).is_some_and(|(set, retainers)| retainers.has_member_called(set, name))
+            }
+            Looks::Module | Looks::Description | Looks::Type => heading.is_called(name),
+        }
+    }
+}
+
+/// One list of names.
+struct Filter {
+    looks: Looks,
+    names: Vec<String>,
+    /// Headings that were met: 1 passes, 2 does not.
+    verdicts: Table,
+    last: Option<(Heading, bool)>,
+}
+
+/// All filters of a census but the one by biography.
+pub(crate) struct Sieve {
+    filters: Vec<Filter>,
+}
+
+impl Sieve {
+    pub(crate) fn new(filters: &Filters) -> io::Result<Sieve> {
+        let lists = [
+            (Looks::Module, &filters.modules),
+            (Looks::Centre, &filters.centres),
+            (Looks::Stack, &filters.stacks),
+            (Looks::Description, &filters.descriptions),
+            (Looks::Type, &filters.types),
+            (Looks::Retainers, &filters.retainers),
+        ];
+        let there_is = lists.into_iter().filter(|(_, names)| !names.is_empty());
+        let filters = there_is
+            .map(|(looks, names)| Ok(Filter { looks, names: names.clone(), verdicts: Table::new()?, last: None }));
+        Ok(Sieve { filters: filters.collect::<io::Result<_>>()? })
+    }
+
+    /// Before a census: sets of retainers are numbered anew in each.
+    pub(crate) fn forget(&mut self) {
+        for filter in &mut self.filters {
+            filter.verdicts.clear();
+            filter.last = None;
+        }
+    }
+
+    /// Whether an object passes.
+    #[inline(always)]
+    pub(crate) fn passes(&mut self, object: &Object, heap: &Heap, retainers: Option<&Retainers>) -> bool {
+        self.filters.iter_mut().all(|filter| filter.passes(object, heap, retainers))
+    }
+}
+
+impl Filter {
+    fn passes(&mut self, object: &Object, heap: &Heap, retainers: Option<&Retainers>) -> bool {
+        let heading = match self.looks {
+            Looks::Module | Looks::Centre => Heading::centre(object, heap),
+            Looks::Stack => Heading::stack(object, heap),
+            Looks::Description => Heading::description(object.payload(), object.info),
+            Looks::Type => Heading::of_type(object),
+            Looks::Retainers => Heading::retainers(retainers.map_or(0, |retainers| retainers.set_of(object.payload()))),
+        };
+        if let Some((last, passes)) = self.last
+            && last == heading
+        {
+            return passes;
+        }
+        let key = Key(heading.number(), 0);
+        let passes = match self.verdicts.get(key) {
+            Some([verdict, _]) => verdict == 1,
+            None => {
+                let passes = self.names.iter().any(|name| self.looks.finds(name, heading, retainers));
+                // Without room for it the names are compared again the next time.
+                if let Some(verdict) = self.verdicts.entry(key) {
+                    verdict[0] = if passes { 1 } else { 2 };
+                }
+                passes
+            }
+        };
+        self.last = Some((heading, passes));
+        passes
+    }
+}

@@ -1,0 +1,260 @@
+//! Takes one census: counts in the stopped world, makes names of it afterwards.
+
+use std::collections::HashMap;
+
+use super::heading::Heading;
+use super::sieve::Sieve;
+use super::table::{Key, Table};
+use super::{Band, Breakdown, Census, CensusRequest, Filters, ProfileError};
+use crate::collector::Collector;
+use crate::collector::living::{Living, Object};
+use crate::events::labels::MAX_LABEL_BYTES;
+use crate::heap::layout::Space;
+use crate::os::clock::now_ns;
+use crate::profile::retainers::{Retainers, SetNames};
+use crate::profile::{self, StackId};
+
+/// The name of the band of what had no place in the table.
+pub(crate) const NO_ROOM: &str = "(no memory for more bands)";
+
+/// All that a census needs in the stopped world, made before.
+pub(crate) struct Taker {
+    breakdown: Breakdown,
+    sieve: Sieve,
+    counts: Table,
+    retainers: Option<Box<Retainers>>,
+    set_names: SetNames,
+    found: Found,
+}
+
+/// How many headings are counted without the table. A power of two.
+const PLACES: usize = 16;
+
+/// Where among them this one is.
+#[inline(always)]
+fn place_of(heading: Heading) -> usize {
+    (heading.number().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - PLACES.ilog2())) as usize
+}
+
+/// What a census found besides the bands.
+#[derive(Clone, Copy, Default)]
+struct Found {
+    taken_ns: u64,
+    took_ns: u64,
+    collection: u32,
+    live: Count,
+    filtered: Count,
+    no_room: Count,
+}
+
+/// Bytes and objects.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Count {
+    pub(crate) bytes: u64,
+    pub(crate) objects: u64,
+}
+
+impl Count {
+    #[inline(always)]
+    pub(crate) fn add(&mut self, other: Count) {
+        self.bytes += other.bytes;
+        self.objects += other.objects;
+    }
+}
+
+/// Whether what is asked for can be told of whom objects are charged to.
+pub(crate) fn check_charges(request: &CensusRequest, collector: &Collector) -> Result<(), ProfileError> {
+    let Filters { modules, centres, stacks, .. } = &request.filters;
+    let asks = matches!(request.breakdown, Breakdown::CostCentre | Breakdown::Module)
+        || [modules, centres, stacks].into_iter().any(|names| !names.is_empty());
+    if asks && collector.heap.charges().is_none() {
+        return Err(ProfileError::NotCharged);
+    }
+    // So that the built-in centres have their names in the stopped world.
+    drop(profile::centres());
+    Ok(())
+}
+
+impl Taker {
+    /// # Errors
+    /// What is asked for can't be told, or there is no memory.
+    pub(crate) fn new(request: &CensusRequest, collector: &Collector) -> Result<Taker, ProfileError> {
+        let filters = &request.filters;
+        check_charges(request, collector)?;
+        if request.breakdown == Breakdown::Biography || !filters.biography.is_empty() {
+            return Err(ProfileError::OnlyAtTheEnd);
+        }
+        let needs_retainers = request.breakdown == Breakdown::Retainer || !filters.retainers.is_empty();
+        let retainers =
+            if needs_retainers { Some(Box::new(Retainers::new(collector, request.most_retainers)?)) } else { None };
+        Ok(Taker {
+            breakdown: request.breakdown,
+            sieve: Sieve::new(filters)?,
+            counts: Table::new()?,
+            retainers,
+            set_names: SetNames::default(),
+            found: Found::default(),
+        })
+    }
+
+    /// Counts. In the stopped world.
+    pub(crate) fn take(&mut self, living: &Living<'_>) {
+        let begun = now_ns();
+        self.counts.clear();
+        self.sieve.forget();
+        self.found = Found { taken_ns: begun, collection: living.number(), ..Found::default() };
+        if let Some(retainers) = &mut self.retainers {
+            retainers.trace(living);
+        }
+        let heap = living.heap();
+        match self.breakdown {
+            // Whose module it is, is found out for each stack once, afterwards.
+            Breakdown::CostCentre | Breakdown::Module => self.count(living, |object, _| Heading::stack(object, heap)),
+            Breakdown::Description => {
+                self.count(living, |object, _| Heading::description(object.payload(), object.info));
+            }
+            Breakdown::Type => self.count(living, |object, _| Heading::of_type(object)),
+            Breakdown::Kind => {
+                // Neighbours mostly are of one type and one space.
+                let mut last = (std::ptr::null(), Space::Small, Heading::ALL);
+                self.count(living, |object, _| {
+                    let info = std::ptr::from_ref(object.info);
+                    if (last.0, last.1) != (info, object.space) {
+                        last = (info, object.space, Heading::kind(object));
+                    }
+                    last.2
+                });
+            }
+            Breakdown::Retainer => self.count(living, |object, retainers| {
+                Heading::retainers(retainers.map_or(0, |retainers| retainers.set_of(object.payload())))
+            }),
+            // `new` has refused it.
+            Breakdown::Biography => self.count(living, |_, _| Heading::ALL),
+        }
+        self.found.took_ns = now_ns() - begun;
+    }
+
+    /// Objects of one heading lie together: a run of them is counted in registers. A few headings may come by turns: runs are
+    /// added up in a few places here, and go to the table when another heading wants the place.
+    #[inline(always)]
+    fn count(&mut self, living: &Living<'_>, mut heading_of: impl FnMut(&Object, Option<&Retainers>) -> Heading) {
+        let Self { sieve, counts, retainers, found, .. } = self;
+        let retainers = retainers.as_deref();
+        let mut places = [(Heading::ALL, Count::default()); PLACES];
+        let mut no_room = Count::default();
+        let mut to_table = |(heading, count): (Heading, Count)| {
+            if count.objects > 0 {
+                match counts.entry(Key(heading.number(), 0)) {
+                    Some(sum) => *sum = [sum[0] + count.bytes, sum[1] + count.objects],
+                    None => no_room.add(count),
+                }
+            }
+        };
+        let mut close = |heading: Heading, run: Count| {
+            let place = &mut places[place_of(heading)];
+            if place.0 != heading {
+                to_table(std::mem::replace(place, (heading, Count::default())));
+            }
+            place.1.add(run);
+        };
+        let (mut live, mut filtered, mut run, mut heading) =
+            (Count::default(), Count::default(), Count::default(), Heading::ALL);
+        living.for_each_object(|object| {
+            let this = Count { bytes: object.bytes as u64, objects: 1 };
+            live.add(this);
+            if !sieve.passes(&object, living.heap(), retainers) {
+                filtered.add(this);
+                return;
+            }
+            let its = heading_of(&object, retainers);
+            if its != heading {
+                close(heading, run);
+                (heading, run) = (its, Count::default());
+            }
+            run.add(this);
+        });
+        close(heading, run);
+        places.into_iter().for_each(to_table);
+        found.live = live;
+        found.filtered = filtered;
+        found.no_room = no_room;
+    }
+
+    /// What it counted. When the world runs again.
+    pub(crate) fn result(&mut self, era: u64) -> Census {
+        let mut bands = Bands::default();
+        let mut counts: Vec<_> = self.counts.iter().collect();
+        // The table's order is that of addresses, which no two runs share.
+        counts.sort_unstable_by(|(one, a), (other, b)| b.cmp(a).then(one.cmp(other)));
+        for (Key(heading, _), [bytes, objects]) in counts {
+            let heading = Heading::from_number(heading);
+            let stack = heading.as_stack();
+            match (stack, heading.set(), &self.retainers) {
+                (Some(stack), ..) if self.breakdown == Breakdown::Module => {
+                    bands.add(stack.centre().module().to_owned(), None, bytes, objects);
+                }
+                (_, Some(set), Some(retainers)) => {
+                    bands.add(self.set_names.name(retainers, set), None, bytes, objects);
+                }
+                _ => bands.add(heading.text(), stack.map(StackId::get), bytes, objects),
+            }
+        }
+        let Found { taken_ns, took_ns, collection, live, filtered, no_room } = self.found;
+        if no_room.objects > 0 {
+            bands.add(NO_ROOM.to_owned(), None, no_room.bytes, no_room.objects);
+        }
+        Census {
+            era,
+            breakdown: self.breakdown,
+            taken_ns,
+            took_ns,
+            collection,
+            live_bytes: live.bytes,
+            live_objects: live.objects,
+            filtered_bytes: filtered.bytes,
+            filtered_objects: filtered.objects,
+            bands: bands.sorted(),
+        }
+    }
+}
+
+/// Bands in the making: one for each name.
+#[derive(Default)]
+pub(crate) struct Bands {
+    places: HashMap<(String, Option<u32>), usize>,
+    bands: Vec<Band>,
+}
+
+impl Bands {
+    pub(crate) fn add(&mut self, mut label: String, stack: Option<u32>, bytes: u64, objects: u64) {
+        cut(&mut label);
+        let Bands { places, bands } = self;
+        let place = *places.entry((label, stack)).or_insert_with_key(|(label, stack)| {
+            bands.push(Band { label: label.clone(), stack: *stack, bytes: 0, objects: 0 });
+            bands.len() - 1
+        });
+        bands[place].bytes += bytes;
+        bands[place].objects += objects;
+    }
+
+    pub(crate) fn sorted(self) -> Vec<Band> {
+        let mut bands = self.bands;
+        let by_size = |one: &Band, other: &Band| other.bytes.cmp(&one.bytes);
+        bands.sort_by(|one, other| {
+            by_size(one, other).then_with(|| (&one.label, one.stack).cmp(&(&other.label, other.stack)))
+        });
+        bands
+    }
+}
+
+/// No label is longer, and none holds a 0.
+pub(super) fn cut(label: &mut String) {
+    if label.contains('\0') {
+        *label = label.replace('\0', "");
+    }
+    let mut end = MAX_LABEL_BYTES.min(label.len());
+    while !label.is_char_boundary(end) {
+        end -= 1;
+    }
+    label.truncate(end);
+}

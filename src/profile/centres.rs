@@ -1,0 +1,393 @@
+//! Cost centres: places of a program that costs are charged to.
+//!
+//! A centre is three texts (its name, the module that it is in, where in the source) and a number, its [`CentreId`]. The
+//! same three texts always have the same number, so that a name which is made again (an interpreter that compiles a program
+//! once more) is no new centre.
+//!
+//! ```text
+//!   entries | centre 1 | centre 2 | …             labels of the three texts, and flags: 0 until they are complete
+//!   index   | hash, centre | … |                  a hash table by the texts
+//! ```
+//!
+//! The texts themselves are in the store of [`labels`](crate::events::labels), by whose numbers events name them.
+//!
+//! **No lock**, as there: a number is claimed, its entry filled by its claimer alone and then published by one store, and the
+//! index by one compare-exchange. Two threads that define the same centre at the same moment may leave it in the store
+//! twice; everybody uses the one that came into the index.
+//!
+//! The first seven centres are GHC's, by which its tools know what is no part of the program.
+
+use super::mapped::Mapped;
+use crate::events::labels::MAX_LABEL_BYTES;
+use crate::events::{Label, Labels};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// Numbers of centres fit into so many bits.
+pub(super) const CENTRE_BITS: u32 = 20;
+/// Centres at most.
+const MOST_CENTRES: usize = (1 << CENTRE_BITS) - 1;
+/// Slots of the index.
+const SLOTS: usize = 1 << (CENTRE_BITS + 1);
+/// How many slots a centre may have to go from its own.
+const PROBES: usize = 64;
+/// How many of the last centres are asked whether they have a text already.
+const LOOKED_BACK: u32 = 4;
+
+const INDEX_AT: usize = (MOST_CENTRES + 1) * size_of::<Entry>();
+const MAPPED: usize = INDEX_AT + SLOTS * size_of::<AtomicU64>();
+
+/// The entry is complete.
+const READY: u32 = 1 << 31;
+/// It belongs to the whole program and not to a caller.
+const CAF: u32 = 1;
+
+/// A centre. All zeros until it is published.
+#[repr(C)]
+struct Entry {
+    label: AtomicU32,
+    module: AtomicU32,
+    place: AtomicU32,
+    /// Written last.
+    flags: AtomicU32,
+}
+
+/// The number of a cost centre: from 1, one after the other, and the same in every world of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CentreId(pub(super) u32);
+
+macro_rules! built_in {
+    ($($(#[doc = $doc:literal])+ $name:ident = $number:literal: $label:literal in $module:literal;)+) => {
+        impl CentreId {
+            $($(#[doc = $doc])+ pub const $name: CentreId = CentreId($number);)+
+
+            /// The centres that every program has, by their numbers.
+            pub const BUILT_IN: [CentreId; 7] = [$(CentreId::$name),+];
+        }
+
+        const BUILT_IN_TEXTS: [[&str; 3]; 7] = [$([$label, $module, BUILT_IN_PLACE]),+];
+    };
+}
+
+const BUILT_IN_PLACE: &str = "<built-in>";
+
+built_in! {
+    /// The whole program: at the bottom of every stack.
+    MAIN = 1: "MAIN" in "MAIN";
+    /// What the runtime does for itself.
+    SYSTEM = 2: "SYSTEM" in "SYSTEM";
+    /// Collecting.
+    GC = 3: "GC" in "GC";
+    /// What profiling costs.
+    OVERHEAD_OF = 4: "OVERHEAD_of" in "PROFILING";
+    /// What nobody wants to know more about; also whatever found no room in the store.
+    DONT_CARE = 5: "DONT_CARE" in "MAIN";
+    /// What is pinned, for runtimes that can't tell who allocated it. Ours can: nothing is charged to it.
+    PINNED = 6: "PINNED" in "SYSTEM";
+    /// A thread that waits.
+    IDLE = 7: "IDLE" in "IDLE";
+}
+
+impl CentreId {
+    /// The number.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// The centre of this number; whether it exists, the store says. `None` for 0, which is nobody's.
+    pub const fn from_raw(number: u32) -> Option<CentreId> {
+        if number == 0 { None } else { Some(CentreId(number)) }
+    }
+
+    /// Its name; empty if there is no such centre.
+    pub fn label(self) -> &'static str {
+        self.text(|entry| &entry.label)
+    }
+
+    /// The module that it is in.
+    pub fn module(self) -> &'static str {
+        self.text(|entry| &entry.module)
+    }
+
+    /// Where in the source.
+    pub fn place(self) -> &'static str {
+        self.text(|entry| &entry.place)
+    }
+
+    /// Whether it belongs to the whole program and not to a caller.
+    pub fn is_caf(self) -> bool {
+        OF_THE_PROCESS.entry(self).is_some_and(|entry| entry.flags.load(Ordering::Relaxed) & CAF != 0)
+    }
+
+    /// Whether every program has it.
+    pub const fn is_built_in(self) -> bool {
+        self.0 as usize <= CentreId::BUILT_IN.len()
+    }
+
+    /// The labels of its texts (name, module, place), as events give them; 0 where there is none.
+    pub fn labels(self) -> [u64; 3] {
+        let numbers =
+            |entry: &Entry| [&entry.label, &entry.module, &entry.place].map(|l| l.load(Ordering::Relaxed).into());
+        OF_THE_PROCESS.entry(self).map_or([0; 3], numbers)
+    }
+
+    fn text(self, which: impl FnOnce(&Entry) -> &AtomicU32) -> &'static str {
+        let number = OF_THE_PROCESS.entry(self).map_or(0, |entry| which(entry).load(Ordering::Relaxed));
+        text_of(number)
+    }
+}
+
+fn interned(text: &str) -> Option<u32> {
+    Labels::of_the_process().intern(text).ok().map(|label| label.get() as u32)
+}
+
+fn text_of(label: u32) -> &'static str {
+    Label::from_raw(label.into()).and_then(|label| Labels::of_the_process().text(label)).unwrap_or("")
+}
+
+/// A store of centres. The process has one.
+#[derive(Debug)]
+pub(super) struct Centres {
+    memory: Mapped<MAPPED>,
+    /// Numbers given out, beside the built-in ones.
+    claimed: AtomicU32,
+}
+
+static OF_THE_PROCESS: Centres = Centres::new();
+
+impl Centres {
+    const fn new() -> Centres {
+        Centres { memory: Mapped::new(), claimed: AtomicU32::new(CentreId::BUILT_IN.len() as u32) }
+    }
+
+    pub(super) fn of_the_process() -> &'static Centres {
+        &OF_THE_PROCESS
+    }
+
+    /// The centre of these texts, and whether it is new. Without room for it, `DONT_CARE`.
+    pub(super) fn define(&self, label: &str, module: &str, place: &str) -> (CentreId, Novelty) {
+        let texts = [label, module, place].map(fitting);
+        self.find_or_add(texts).unwrap_or((CentreId::DONT_CARE, Novelty::Known))
+    }
+
+    fn find_or_add(&self, texts: [&str; 3]) -> Option<(CentreId, Novelty)> {
+        let base = self.memory.map(prepare).ok()?;
+        let hash = hash(texts);
+        let mut mine = None;
+        for slot in probe(base, hash) {
+            // Acquire: pairs with the Release below: the entry is complete.
+            let mut owner = slot.load(Ordering::Acquire);
+            if owner == 0 {
+                let number = match mine {
+                    Some(number) => number,
+                    None => *mine.insert(self.add(base, texts)?),
+                };
+                // Release: pairs with the Acquires here.
+                match slot.compare_exchange(0, packed(hash, number), Ordering::Release, Ordering::Acquire) {
+                    Ok(_) => return Some((CentreId(number), Novelty::New)),
+                    Err(now) => owner = now,
+                }
+            }
+            if owner >> 32 == u64::from(hash) && texts_of(entry(base, owner as u32)) == texts {
+                return Some((CentreId(owner as u32), Novelty::Known));
+            }
+        }
+        None
+    }
+
+    /// A new entry.
+    fn add(&self, base: *mut u8, texts: [&str; 3]) -> Option<u32> {
+        let module = self.recent(base, |entry| &entry.module, texts[1]).or_else(|| interned(texts[1]))?;
+        let place = self.recent(base, |entry| &entry.place, texts[2]).or_else(|| interned(texts[2]))?;
+        let labels = [interned(texts[0])?, module, place];
+        let next = |last: u32| (last < MOST_CENTRES as u32).then_some(last + 1);
+        let number = self.claimed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()? + 1;
+        publish(entry(base, number), labels, READY);
+        Some(number)
+    }
+
+    /// The label of a text that one of the last centres has too.
+    fn recent(&self, base: *mut u8, of: fn(&Entry) -> &AtomicU32, text: &str) -> Option<u32> {
+        let last = self.claimed.load(Ordering::Relaxed);
+        let recent = (last.saturating_sub(LOOKED_BACK).max(1)..=last).rev().map(|number| entry(base, number));
+        // Acquire: pairs with the Release in `publish`.
+        let complete = recent.filter(|entry| entry.flags.load(Ordering::Acquire) & READY != 0);
+        complete.map(|entry| of(entry).load(Ordering::Relaxed)).find(|&label| text_of(label) == text)
+    }
+
+    fn entry(&self, centre: CentreId) -> Option<&'static Entry> {
+        let base = self.memory.base().filter(|_| (1..=MOST_CENTRES).contains(&(centre.0 as usize)))?;
+        let entry = entry(base, centre.0);
+        // Acquire: pairs with the Release in `publish`: the labels are there.
+        (entry.flags.load(Ordering::Acquire) & READY != 0).then_some(entry)
+    }
+
+    /// Every centre, in the order of the numbers.
+    pub(super) fn iter(&self) -> impl Iterator<Item = CentreId> {
+        // Relaxed: an entry says by itself whether it is complete.
+        let claimed = if self.memory.base().is_some() { self.claimed.load(Ordering::Relaxed) } else { 0 };
+        (1..=claimed).map(CentreId).filter(|centre| self.entry(*centre).is_some())
+    }
+
+    /// Makes the built-in centres readable, for who wants to list them before anything was defined.
+    pub(super) fn prepare(&self) {
+        // Without memory there are none.
+        let _ = self.memory.map(prepare);
+    }
+}
+
+/// Whether a centre was there before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Novelty {
+    Known,
+    New,
+}
+
+/// Writes the built-in centres.
+fn prepare(base: *mut u8) {
+    for (number, texts) in (1..).zip(BUILT_IN_TEXTS) {
+        let labels = texts.map(|text| interned(text).unwrap_or(0));
+        publish(entry(base, number), labels, READY);
+        let hash = hash(texts);
+        if let Some(free) = probe(base, hash).find(|slot| slot.load(Ordering::Relaxed) == 0) {
+            free.store(packed(hash, number), Ordering::Relaxed);
+        }
+    }
+}
+
+fn publish(entry: &Entry, labels: [u32; 3], flags: u32) {
+    let words = [&entry.label, &entry.module, &entry.place];
+    words.into_iter().zip(labels).for_each(|(word, label)| word.store(label, Ordering::Relaxed));
+    // Release: pairs with the Acquire of who reads the labels.
+    entry.flags.store(flags, Ordering::Release);
+}
+
+fn texts_of(entry: &Entry) -> [&'static str; 3] {
+    [&entry.label, &entry.module, &entry.place].map(|label| text_of(label.load(Ordering::Relaxed)))
+}
+
+fn entry(base: *mut u8, number: u32) -> &'static Entry {
+    debug_assert!(number as usize <= MOST_CENTRES);
+    // SAFETY: in bounds of the mapping, aligned, never unmapped; zeros are a valid entry.
+    unsafe { &*base.cast::<Entry>().add(number as usize) }
+}
+
+const fn packed(hash: u32, number: u32) -> u64 {
+    (hash as u64) << 32 | number as u64
+}
+
+/// FNV-1a, over the texts with what can't stand in a text between them.
+fn hash(texts: [&str; 3]) -> u32 {
+    let bytes = texts.iter().flat_map(|text| text.bytes().chain([0]));
+    let hash =
+        bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    (hash >> 32) as u32 ^ hash as u32
+}
+
+/// The slots in which a centre may be, the best first.
+fn probe(base: *mut u8, hash: u32) -> impl Iterator<Item = &'static AtomicU64> {
+    (0..PROBES).map(move |step| {
+        let slot = (hash as usize + step) % SLOTS;
+        // SAFETY: in bounds of the mapping, aligned, never unmapped; zero is a valid word.
+        unsafe { &*base.add(INDEX_AT).cast::<AtomicU64>().add(slot) }
+    })
+}
+
+/// As much of a text as a label may have: up to its first 0, and of whole characters.
+fn fitting(text: &str) -> &str {
+    let text = text.split('\0').next().unwrap_or("");
+    &text[..text.floor_char_boundary(MAX_LABEL_BYTES)]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+    use rstest::rstest;
+
+    use super::*;
+
+    /// Stores are never unmapped; a test leaks its own.
+    fn store() -> &'static Centres {
+        Box::leak(Box::new(Centres::new()))
+    }
+
+    fn texts(store: &Centres, centre: CentreId) -> [&'static str; 3] {
+        store.entry(centre).map_or([""; 3], texts_of)
+    }
+
+    #[test]
+    fn the_same_texts_are_the_same_centre() {
+        let store = store();
+        let (first, novelty) = store.define("push", "stack", "stack.rs:1");
+        assert_eq!((first.get(), novelty), (8, Novelty::New));
+        assert_eq!(store.define("push", "stack", "stack.rs:1"), (first, Novelty::Known));
+        let others = [("pop", "stack", "stack.rs:1"), ("push", "queue", "stack.rs:1"), ("push", "stack", "stack.rs:2")];
+        for (number, (label, module, place)) in (9..).zip(others) {
+            assert_eq!(store.define(label, module, place), (CentreId(number), Novelty::New));
+            assert_eq!(texts(store, CentreId(number)), [label, module, place]);
+        }
+        assert_eq!(store.iter().count(), 7 + 4);
+    }
+
+    #[test]
+    fn what_every_program_has_is_ghcs_and_has_the_first_numbers() {
+        let store = store();
+        assert_eq!(store.iter().count(), 0);
+        store.prepare();
+        let all: Vec<_> = store.iter().map(|centre| texts(store, centre)).collect();
+        let names = ["MAIN", "SYSTEM", "GC", "OVERHEAD_of", "DONT_CARE", "PINNED", "IDLE"];
+        assert_eq!(all.iter().map(|texts| texts[0]).collect::<Vec<_>>(), names);
+        assert!(all.iter().all(|texts| texts[2] == "<built-in>"));
+        assert_eq!(store.define("GC", "GC", "<built-in>"), (CentreId::GC, Novelty::Known));
+    }
+
+    #[rstest]
+    #[case("", "")]
+    #[case("a\0b", "a")]
+    #[case(&"x".repeat(300), &"x".repeat(255))]
+    #[case(&"é".repeat(200), &"é".repeat(127))]
+    fn a_name_that_is_no_label_is_cut_to_one(#[case] given: &str, #[case] kept: &str) {
+        let store = store();
+        let (centre, _) = store.define(given, "m", "p");
+        assert_eq!(texts(store, centre), [kept, "m", "p"]);
+        assert_eq!(store.define(kept, "m", "p").0, centre);
+    }
+
+    #[test]
+    fn threads_that_define_the_same_centres_at_once_agree() {
+        let store = store();
+        let numbers: Vec<Vec<CentreId>> = std::thread::scope(|scope| {
+            let define = |number: u32| store.define(&number.to_string(), "m", "p").0;
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(move || (0..2000).map(define).collect())).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(numbers.iter().all(|of_thread| *of_thread == numbers[0]), "one centre has two numbers");
+        for (number, centre) in numbers[0].iter().enumerate() {
+            assert_eq!(texts(store, *centre)[0], number.to_string());
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        /// The oracle is a map.
+        #[test]
+        fn the_store_is_a_map_from_texts_to_numbers(
+            names in proptest::collection::vec(("[a-c]{0,2}", "[ab]{0,1}", "[ab]{0,1}"), 1..100),
+        ) {
+            let store = store();
+            let mut oracle = HashMap::new();
+            for (label, module, place) in names {
+                let next = CentreId(8 + oracle.len() as u32);
+                let (centre, novelty) = store.define(&label, &module, &place);
+                let is_new = !oracle.contains_key(&(label.clone(), module.clone(), place.clone()));
+                prop_assert_eq!(novelty == Novelty::New, is_new);
+                let known = *oracle.entry((label, module, place)).or_insert(next);
+                prop_assert_eq!(centre, known);
+            }
+            for ((label, module, place), centre) in oracle {
+                prop_assert_eq!(texts(store, centre), [label.as_str(), &module, &place]);
+            }
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! Scopes: how a thread comes to have a cost centre stack.
+//!
+//! Each record of a thread has a word with its present stack, which the thread alone writes and anybody reads: the ticker at any
+//! time, a census while the thread stands. A [`Scope`] pushes a centre and puts the stack back when it is dropped, also by a
+//! panic that unwinds. It finds the record by the table that the suspend handler uses, with two loads; a thread that is
+//! attached to no world has none, and its scopes do nothing.
+//!
+//! What a scope costs does not depend on whether anybody profiles: a thread's stack must be right when somebody begins to. Where
+//! allocations are charged, it also settles what was allocated under the stack that is left
+//! (see [`charges`](crate::heap::charges)).
+
+use std::marker::PhantomData;
+
+use super::centres::{CentreId, Centres, Novelty};
+use super::stacks::StackId;
+use crate::heap::cache::AllocationCache;
+use crate::sync::{AtomicU32, Ordering};
+use crate::world::fork;
+use crate::world::handler::known_current;
+use crate::world::stop_info::ThreadStopInfo;
+
+/// Names a scope as a cost centre: until the value that it gives is dropped, what this thread costs (the time it takes, the
+/// objects that it allocates) is charged to the centre, on top of those whose scopes it is in.
+///
+/// The name is followed by the module and the place in the source. It stands for itself: one place is one centre.
+///
+/// ```
+/// use stopworld::{World, cost_centre, profile::StackId};
+///
+/// fn parse() -> StackId {
+///     let _cost = cost_centre!("parse");
+///     stopworld::profile::current_stack()
+/// }
+/// let world = World::builder().heap_limit(16 << 20).build()?;
+/// // SAFETY: no references at all.
+/// let mutator = unsafe { world.attach("main") }?;
+/// assert_eq!(parse().centre().label(), "parse");
+/// assert_eq!(mutator.cost_stack(), StackId::MAIN);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[macro_export]
+macro_rules! cost_centre {
+    ($label:expr) => {{
+        static CENTRE: $crate::profile::CentrePlace =
+            $crate::profile::CentrePlace::new($label, module_path!(), concat!(file!(), ":", line!()));
+        CENTRE.enter()
+    }};
+}
+
+/// A cost centre that stands in the program's text: what [`cost_centre!`](crate::cost_centre) makes.
+#[derive(Debug)]
+pub struct CentrePlace {
+    label: &'static str,
+    module: &'static str,
+    place: &'static str,
+    /// 0 before it was first entered.
+    centre: AtomicU32,
+}
+
+impl CentrePlace {
+    /// A name, a module, a place in the source.
+    pub const fn new(label: &'static str, module: &'static str, place: &'static str) -> CentrePlace {
+        CentrePlace { label, module, place, centre: AtomicU32::new(0) }
+    }
+
+    /// The centre, defined now if it was not.
+    #[inline]
+    pub fn centre(&self) -> CentreId {
+        // Relaxed: the store says by itself what a number stands for.
+        match self.centre.load(Ordering::Relaxed) {
+            0 => self.define(),
+            number => CentreId(number),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn define(&self) -> CentreId {
+        let centre = centre(self.label, self.module, self.place);
+        self.centre.store(centre.0, Ordering::Relaxed);
+        centre
+    }
+
+    /// Enters the centre on the calling thread.
+    #[inline]
+    pub fn enter(&self) -> Scope {
+        Scope::enter(self.centre())
+    }
+}
+
+/// The cost centre of this name, module and place: the same one for the same three. For names that are made at run time.
+/// What is longer than a label may be is cut. If the store is full, [`CentreId::DONT_CARE`].
+///
+/// A new one is told of in every world that there is. Not for signal handlers.
+pub fn centre(label: &str, module: &str, place: &str) -> CentreId {
+    let (centre, novelty) = Centres::of_the_process().define(label, module, place);
+    if novelty == Novelty::New {
+        fork::each_world(|hooks| hooks.centre_defined(centre.get()));
+    }
+    centre
+}
+
+/// The cost centre stack of the calling thread; MAIN if it is attached to no world.
+#[inline]
+pub fn current_stack() -> StackId {
+    known_current().map_or(StackId::MAIN, stack_of)
+}
+
+/// The cost centre stack of a thread, which may change at any moment unless the thread stands.
+#[inline(always)]
+pub(crate) fn stack_of(record: &ThreadStopInfo) -> StackId {
+    StackId(record.cost_stack())
+}
+
+/// A stretch of a thread's life that is charged to a cost centre: from [`enter`](Self::enter) until it is dropped. Scopes of a
+/// thread are dropped in the reverse order in which they were entered, as local variables are.
+#[must_use = "a scope that is dropped at once charges nothing"]
+#[derive(Debug)]
+pub struct Scope {
+    record: Option<&'static ThreadStopInfo>,
+    serial: u64,
+    before: StackId,
+    _stays_on_its_thread: PhantomData<*mut ()>,
+}
+
+impl Scope {
+    /// Enters a centre on the calling thread. On a thread that is attached to no world this does nothing.
+    #[inline]
+    pub fn enter(centre: CentreId) -> Scope {
+        let Some(record) = known_current() else { return Scope::nowhere() };
+        let before = stack_of(record);
+        change(record, before, before.push(centre));
+        Scope { record: Some(record), serial: record.serial(), before, _stays_on_its_thread: PhantomData }
+    }
+
+    const fn nowhere() -> Scope {
+        Scope { record: None, serial: 0, before: StackId::MAIN, _stays_on_its_thread: PhantomData }
+    }
+}
+
+impl Drop for Scope {
+    #[inline]
+    fn drop(&mut self) {
+        let Some(record) = self.record else { return };
+        // A thread that has detached since has no stack any more; attached anew, it has another one. Looked up again, because
+        // the record may be another thread's by now.
+        if known_current().is_some_and(|now| std::ptr::eq(now, record)) && record.serial() == self.serial {
+            change(record, stack_of(record), self.before);
+        }
+    }
+}
+
+/// The calling thread, whose record this is, has another stack from now on.
+#[inline(always)]
+pub(crate) fn change(record: &ThreadStopInfo, before: StackId, now: StackId) {
+    if now == before {
+        return;
+    }
+    // SAFETY: a mutator of this thread's has this cache and clears the word before the cache goes: nobody else does that to a
+    // thread that runs.
+    if let Some(cache) = unsafe { record.user().cast::<AllocationCache>().as_ref() } {
+        cache.settle_charges();
+    }
+    record.set_cost_stack(now.0);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::World;
+
+    fn names(stack: StackId) -> Vec<&'static str> {
+        let mut names: Vec<_> = stack.centres().map(CentreId::label).collect();
+        names.reverse();
+        names
+    }
+
+    fn world() -> World {
+        World::builder().heap_limit(16 << 20).build().unwrap()
+    }
+
+    #[test]
+    fn a_scope_is_its_name_its_module_and_its_place() {
+        let world = world();
+        // SAFETY: no references at all.
+        let m = unsafe { world.attach("main") }.unwrap();
+        let scope = cost_centre!("here");
+        let centre = m.cost_stack().centre();
+        assert_eq!((centre.label(), centre.module()), ("here", "stopworld::profile::scope::tests"));
+        assert!(centre.place().starts_with("src/profile/scope.rs:"));
+        assert!(!centre.is_caf() && !centre.is_built_in());
+        drop(scope);
+        assert_eq!(m.cost_stack(), StackId::MAIN);
+    }
+
+    #[test]
+    fn scopes_nest_and_recursion_goes_back() {
+        fn down(depth: u32) -> Vec<Vec<&'static str>> {
+            let _cost = cost_centre!("down");
+            let here = names(current_stack());
+            let below = if depth == 0 { Vec::new() } else { up(depth - 1) };
+            assert_eq!(names(current_stack()), here);
+            [vec![here], below].concat()
+        }
+        fn up(depth: u32) -> Vec<Vec<&'static str>> {
+            let _cost = cost_centre!("up");
+            [vec![names(current_stack())], down(depth)].concat()
+        }
+        let world = world();
+        // SAFETY: no references at all.
+        let _m = unsafe { world.attach("main") }.unwrap();
+        assert_eq!(down(2), [vec!["down"], vec!["down", "up"], vec!["down"], vec!["down", "up"], vec!["down"]]);
+        assert_eq!(current_stack(), StackId::MAIN);
+    }
+
+    #[test]
+    fn a_panic_leaves_the_scopes_that_it_passes() {
+        let world = world();
+        // SAFETY: no references at all.
+        let _m = unsafe { world.attach("main") }.unwrap();
+        let _outer = cost_centre!("outer");
+        let caught = catch_unwind(AssertUnwindSafe(|| {
+            let _one = cost_centre!("one");
+            let _two = cost_centre!("two");
+            assert_eq!(names(current_stack()), ["outer", "one", "two"]);
+            std::panic::resume_unwind(Box::new(()));
+        }));
+        assert!(caught.is_err());
+        assert_eq!(names(current_stack()), ["outer"]);
+    }
+
+    #[test]
+    fn a_thread_without_a_world_has_no_stack() {
+        let _cost = cost_centre!("nowhere");
+        assert_eq!(current_stack(), StackId::MAIN);
+        let world = world();
+        // SAFETY: no references at all.
+        let m = unsafe { world.attach("main") }.unwrap();
+        assert_eq!(m.cost_stack(), StackId::MAIN, "what it entered before does not count");
+        drop(_cost);
+        assert_eq!(m.cost_stack(), StackId::MAIN);
+    }
+
+    #[test]
+    fn a_scope_that_outlives_its_attachment_changes_nothing() {
+        let world = world();
+        // SAFETY: no references at all.
+        let m = unsafe { world.attach("first") }.unwrap();
+        let _outer = cost_centre!("outer");
+        let inner = cost_centre!("inner");
+        drop(m);
+        // SAFETY: as above.
+        let m = unsafe { world.attach("second") }.unwrap();
+        assert_eq!(m.cost_stack(), StackId::MAIN);
+        let _new = cost_centre!("new");
+        drop(inner);
+        assert_eq!(names(m.cost_stack()), ["new"]);
+    }
+
+    #[test]
+    fn a_thread_begins_with_the_stack_of_who_spawned_it() {
+        let world = world();
+        // SAFETY: no references at all.
+        let m = unsafe { world.attach("main") }.unwrap();
+        let _cost = cost_centre!("spawning");
+        let body = |m: &crate::Mutator| {
+            let _cost = cost_centre!("spawned");
+            names(m.cost_stack())
+        };
+        // SAFETY: as above.
+        let thread = unsafe { world.spawn("child", body) }.unwrap();
+        assert_eq!(thread.join().unwrap(), ["spawning", "spawned"]);
+        assert_eq!(names(m.cost_stack()), ["spawning"]);
+    }
+
+    #[test]
+    fn every_world_hears_of_a_new_centre_once() {
+        use crate::events::{EventId, MemorySink, Selection};
+        let sinks: Vec<_> = (0..2).map(|_| std::sync::Arc::new(MemorySink::with_capacity(1 << 10).unwrap())).collect();
+        let worlds: Vec<_> = sinks
+            .iter()
+            .map(|sink| {
+                let selection = Selection::of([EventId::CostCentre].into_iter().collect());
+                World::builder().heap_limit(16 << 20).listen(sink.clone(), selection).build().unwrap()
+            })
+            .collect();
+        let [first, second] = [0, 1].map(|_| centre("told once", "module", "place"));
+        assert_eq!(first, second);
+        for sink in &sinks {
+            let told = |record: &crate::events::Record| record.fields()[0] == u64::from(first.get());
+            assert_eq!(sink.drain().filter(told).count(), 1);
+        }
+        drop(worlds);
+    }
+}

@@ -1,0 +1,480 @@
+//! The ticker: where the time goes.
+//!
+//! A thread of its own, no mutator and never stopped, wakes at each interval and looks at the threads of its world: how much time each
+//! has used since the last look, and in which cost centre stack it is now. For each interval of time it fires a tick. No
+//! thread is stopped for that; all that is read is words of the threads' records, and clocks.
+//!
+//! **Ticks are an account, not an alarm** (`.profile.ticks`). A thread on a busy machine does not wake when it wants to. So a tick is not "the alarm
+//! went off" but "another interval of time is used up", by the clock that the profile is by:
+//!
+//! * [`Cpu`](TickClock::Cpu): each thread has a clock of the processor time that it has used. What came to it since the last
+//!   look is its credit; for each whole interval in it, the thread gets a tick, and the rest stays its credit. A thread that
+//!   leaves settles by itself, and what is less than an interval goes into a pool with that of the others who left. The processor
+//!   time of collections is measured where it is spent ([`timing`](crate::collector::timing)) and becomes ticks of
+//!   [`StackId::GC`]. What the process has used beside all this (the runtime's own threads, threads of no world) becomes
+//!   ticks of [`StackId::SYSTEM`]. So
+//!
+//!   ```text
+//!     ticks × interval = processor time of the process       but for less than one interval for each thread
+//!   ```
+//!
+//!   A thread that waits uses no time and gets no tick.
+//! * [`Wall`](TickClock::Wall): each thread gets a tick for each interval of real time: of GC while it collects, of
+//!   [`StackId::IDLE`] while it waits in a blocking region or stands, else of its stack. Time in which the whole process stood
+//!   (a debugger's prompt, a suspended machine) is no time (`.stop.jobcontrol`).
+//!
+//! All threads are looked at as they are at one moment, when the ticker wakes; that is what makes it a sample. What is late for
+//! a moment is charged to where the thread is by then.
+//!
+//! **The list of threads** belongs to a collection while there is one. The ticker does not wait for it: it then looks at the
+//! threads that it knows, and nobody comes or goes meanwhile.
+
+use std::cell::UnsafeCell;
+use std::collections::HashMap;
+use std::io;
+use std::time::Duration;
+
+use super::scope::stack_of;
+use super::stacks::StackId;
+use crate::collector::Collector;
+use crate::collector::timing::{CollectorTime, Wanted};
+use crate::events::Events;
+use crate::os::clock::{now_ns, process_cpu_ns, thread_cpu_ns, thread_cpu_ns_of};
+use crate::os::{Tid, futex};
+use crate::sync::{AtomicU32, Lock, LockGuard, Ordering};
+use crate::world::handshake::Place;
+use crate::world::registry::Threads;
+use crate::world::stop_info::ThreadStopInfo;
+
+/// Which time ticks are of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TickClock {
+    /// The processor time of each thread.
+    #[default]
+    Cpu,
+    /// Real time, in which threads also wait.
+    Wall,
+}
+
+/// How time is to be profiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeProfile {
+    /// The time between two ticks. At least 20 µs: what is shorter is taken for that.
+    pub interval: Duration,
+    /// Which time.
+    pub clock: TickClock,
+}
+
+impl Default for TimeProfile {
+    /// A millisecond of processor time, as GHC's.
+    fn default() -> Self {
+        TimeProfile { interval: Duration::from_millis(1), clock: TickClock::Cpu }
+    }
+}
+
+/// Why a world does not begin to tick.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TickError {
+    /// It ticks already.
+    #[error("the world ticks already: stop its ticks before you ask for others")]
+    Already,
+    /// The system gave no thread.
+    #[error("the system gave no thread for the ticks: {0}")]
+    System(#[from] io::Error),
+}
+
+/// The shortest interval.
+const SHORTEST_NS: u64 = 20_000;
+/// Real time that passed between two looks counts up to this.
+const LONGEST_LOOK_NS: u64 = 1_000_000_000;
+
+/// The ticker's states, in one word that its thread sleeps on.
+const OFF: u32 = 0;
+const ON: u32 = 1;
+const ENDING: u32 = 2;
+
+/// A tick that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Due {
+    tid: Tid,
+    stack: StackId,
+    ticks: u64,
+}
+
+/// Ticks that are due, and which tick the last of each is.
+#[derive(Debug, Default)]
+pub(crate) struct Harvest {
+    due: Vec<Due>,
+    last: u64,
+}
+
+impl Harvest {
+    /// Fires them. Outside of all locks: a fire may wait for room.
+    fn fire(&mut self, events: &Events) {
+        for Due { tid, stack, ticks } in self.due.drain(..) {
+            for back in (0..ticks).rev() {
+                events.fire_tick(self.last.saturating_sub(back).max(1), tid.0 as u32, stack.get());
+            }
+        }
+    }
+}
+
+/// A world's ticker. See the module's text.
+pub(crate) struct Ticker {
+    word: AtomicU32,
+    lock: Lock,
+    book: UnsafeCell<Book>,
+}
+
+// SAFETY: the book is only touched under the lock.
+unsafe impl Sync for Ticker {}
+// SAFETY: nothing in it belongs to one thread.
+unsafe impl Send for Ticker {}
+// A panic leaves an account that is a little wrong.
+impl std::panic::RefUnwindSafe for Ticker {}
+
+/// What is known of the time.
+struct Book {
+    interval: u64,
+    clock: TickClock,
+    begun: u64,
+    /// Wall: when the last look was, and the time that counted since the beginning.
+    looked: u64,
+    counted: u64,
+    known: HashMap<usize, Known>,
+    /// Looks so far.
+    looks: u64,
+    process_base: u64,
+    helpers_base: u64,
+    /// Processor time of threads of the world since the beginning, those included that left.
+    mutators_ns: u64,
+    /// What threads that left had not had ticks for.
+    pool: u64,
+    system_ticks: u64,
+    helper_ticks: u64,
+}
+
+/// What is known of a thread.
+struct Known {
+    record: &'static ThreadStopInfo,
+    serial: u64,
+    /// When the list of threads had it last.
+    look: u64,
+    /// Its processor time at the last look, and how much of that was for collections.
+    cpu: u64,
+    collected: u64,
+    /// Time that there was no tick for yet.
+    credit: u64,
+    collected_credit: u64,
+}
+
+impl Known {
+    fn new(record: &'static ThreadStopInfo, look: u64, now: u64) -> Known {
+        let collected = record.collected_ns(now);
+        Known { record, serial: record.serial(), look, cpu: now, collected, credit: 0, collected_credit: 0 }
+    }
+
+    /// Takes what the thread has used since, and says how much that is.
+    fn update(&mut self, cpu: u64) -> u64 {
+        let used = cpu.saturating_sub(self.cpu);
+        // Read at another moment than the clock, and while its thread may be changing it. What is too much or too little
+        // comes out at the next look.
+        let collected = self.record.collected_ns(cpu).saturating_sub(self.collected).min(used);
+        self.cpu += used;
+        self.collected += collected;
+        self.credit += used - collected;
+        self.collected_credit += collected;
+        used
+    }
+
+    fn harvest(&mut self, interval: u64, due: &mut Vec<Due>) {
+        let (tid, stack) = (self.record.tid(), stack_of(self.record));
+        push(due, tid, stack, take_whole(&mut self.credit, interval));
+        push(due, tid, StackId::GC, take_whole(&mut self.collected_credit, interval));
+    }
+}
+
+fn push(due: &mut Vec<Due>, tid: Tid, stack: StackId, ticks: u64) {
+    if ticks > 0 {
+        due.push(Due { tid, stack, ticks });
+    }
+}
+
+/// Takes whole intervals out of a credit.
+fn take_whole(credit: &mut u64, interval: u64) -> u64 {
+    let whole = *credit / interval;
+    *credit %= interval;
+    whole
+}
+
+/// The time at attach of a thread that has settled, since it leaves.
+const SETTLED: u64 = u64::MAX;
+
+/// Threads of the process that are none of the world's.
+const NOBODY: Tid = Tid(0);
+
+impl Book {
+    fn new() -> Book {
+        Book {
+            interval: 1,
+            clock: TickClock::Cpu,
+            begun: 0,
+            looked: 0,
+            counted: 0,
+            known: HashMap::new(),
+            looks: 0,
+            process_base: 0,
+            helpers_base: 0,
+            mutators_ns: 0,
+            pool: 0,
+            system_ticks: 0,
+            helper_ticks: 0,
+        }
+    }
+
+    fn begin(&mut self, profile: TimeProfile, threads: &Threads, time: &CollectorTime) {
+        let now = now_ns();
+        *self = Book {
+            interval: u64::try_from(profile.interval.as_nanos()).unwrap_or(u64::MAX).max(SHORTEST_NS),
+            clock: profile.clock,
+            begun: now,
+            looked: now,
+            process_base: process_cpu_ns(),
+            helpers_base: time.helpers_ns(),
+            ..Book::new()
+        };
+        self.refresh(threads);
+    }
+
+    /// Which tick it is by real time.
+    fn last_tick(&self, now: u64) -> u64 {
+        now.saturating_sub(self.begun) / self.interval
+    }
+
+    /// Learns who came and who went, if nobody has the list.
+    fn refresh(&mut self, threads: &Threads) {
+        self.looks += 1;
+        let look = self.looks;
+        let refreshed = threads.look_now(|live| {
+            for &record in live.iter().filter(|record| record.cpu_at_attach() != Some(SETTLED)) {
+                let known = self.known.entry(std::ptr::from_ref(record) as usize);
+                let known = known.and_modify(|known| known.look = look);
+                let newcomer = || {
+                    // Who attached while the world ticked has said what his clock was then.
+                    let base = record.cpu_at_attach().or_else(|| thread_cpu_ns_of(record.tid())).unwrap_or(0);
+                    Known::new(record, look, base)
+                };
+                let known = known.or_insert_with(newcomer);
+                if known.serial != record.serial() {
+                    *known = newcomer();
+                }
+            }
+        });
+        if refreshed {
+            self.known.retain(|_, known| known.look == look);
+        }
+    }
+
+    /// Looks at everybody.
+    fn look(&mut self, threads: &Threads, time: &CollectorTime, harvest: &mut Harvest) {
+        let now = now_ns();
+        self.refresh(threads);
+        match self.clock {
+            TickClock::Cpu => {
+                harvest.last = self.last_tick(now);
+                self.look_at_processor_time(time, &mut harvest.due);
+            }
+            TickClock::Wall => {
+                let ticked = self.counted / self.interval;
+                self.counted += now.saturating_sub(std::mem::replace(&mut self.looked, now)).min(LONGEST_LOOK_NS);
+                harvest.last = self.counted / self.interval;
+                let ticks = harvest.last - ticked;
+                for known in self.known.values() {
+                    push(&mut harvest.due, known.record.tid(), whereabouts(known.record), ticks);
+                }
+            }
+        }
+    }
+
+    fn look_at_processor_time(&mut self, time: &CollectorTime, due: &mut Vec<Due>) {
+        // First: what a thread uses while its clock is read is not the others'.
+        let process = process_cpu_ns().saturating_sub(self.process_base);
+        for known in self.known.values_mut() {
+            // A thread that has just ended has no clock.
+            if let Some(cpu) = thread_cpu_ns_of(known.record.tid()) {
+                self.mutators_ns += known.update(cpu);
+                known.harvest(self.interval, due);
+            }
+        }
+        let helpers = time.helpers_ns().saturating_sub(self.helpers_base);
+        let system = process.saturating_sub(self.mutators_ns + helpers);
+        advance(&mut self.helper_ticks, helpers / self.interval, StackId::GC, due);
+        advance(&mut self.system_ticks, system / self.interval, StackId::SYSTEM, due);
+    }
+
+    /// A thread of the world is about to leave; called by itself.
+    fn leave(&mut self, record: &'static ThreadStopInfo, harvest: &mut Harvest) {
+        if self.clock == TickClock::Wall {
+            return;
+        }
+        let key = std::ptr::from_ref(record) as usize;
+        // The list has the thread for a moment still: it must not be met again, as a newcomer.
+        let base = record.cpu_at_attach();
+        record.note_cpu_at_attach(SETTLED);
+        let known = self.known.remove(&key).filter(|known| known.serial == record.serial());
+        let newcomer = || base.map(|base| Known::new(record, 0, base));
+        let Some(mut known) = known.or_else(newcomer) else { return };
+        self.mutators_ns += known.update(thread_cpu_ns());
+        known.harvest(self.interval, &mut harvest.due);
+        self.pool += known.credit + known.collected_credit;
+        harvest.last = self.last_tick(now_ns());
+        // The one whose rest makes an interval full stands for those that it is of.
+        push(&mut harvest.due, record.tid(), stack_of(record), take_whole(&mut self.pool, self.interval));
+    }
+}
+
+/// Ticks of others up to a total that may seem to go back for a moment.
+fn advance(ticked: &mut u64, total: u64, stack: StackId, due: &mut Vec<Due>) {
+    let ticks = total.saturating_sub(*ticked);
+    *ticked += ticks;
+    push(due, NOBODY, stack, ticks);
+}
+
+/// In what a thread is, in real time.
+fn whereabouts(record: &ThreadStopInfo) -> StackId {
+    if record.collects() {
+        StackId::GC
+    } else if record.stop_state().place() == Place::Running {
+        stack_of(record)
+    } else {
+        StackId::IDLE
+    }
+}
+
+impl Ticker {
+    pub(crate) fn new() -> Ticker {
+        Ticker { word: AtomicU32::new(OFF), lock: Lock::new(), book: UnsafeCell::new(Book::new()) }
+    }
+
+    /// Whether the world ticks.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.word.load(Ordering::Relaxed) != OFF
+    }
+
+    fn with_book<R>(&self, _held: &LockGuard<'_>, f: impl FnOnce(&mut Book) -> R) -> R {
+        // SAFETY: the lock is held, and `f` does not come back here.
+        f(unsafe { &mut *self.book.get() })
+    }
+
+    /// Begins to tick. `spawn` starts the thread, whose work is [`run`](Self::run).
+    pub(crate) fn start(
+        &self,
+        profile: TimeProfile,
+        collector: &Collector,
+        spawn: impl FnOnce() -> io::Result<()>,
+    ) -> Result<(), TickError> {
+        let held = collector.threads.lock(&self.lock);
+        if self.is_on() {
+            return Err(TickError::Already);
+        }
+        let time = collector.markers.time();
+        time.want(Wanted::Yes);
+        let interval = self.with_book(&held, |book| {
+            book.begin(profile, &collector.threads, time);
+            book.interval
+        });
+        self.word.store(ON, Ordering::Relaxed);
+        drop(held);
+        collector.events.fire_ticker_begin(interval);
+        if let Err(error) = spawn() {
+            time.want(Wanted::No);
+            self.word.store(OFF, Ordering::Relaxed);
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
+    /// What the ticker's thread does until it is told to end, or `with_collector` has none any more.
+    pub(crate) fn run(&self, with_collector: impl Fn(&mut dyn FnMut(&Collector)) -> bool) {
+        let mut harvest = Harvest::default();
+        let mut until_next = SHORTEST_NS;
+        loop {
+            if self.word.load(Ordering::Relaxed) == ON {
+                futex::wait(&self.word, ON, Some(until_next));
+            }
+            let ends = self.word.load(Ordering::Relaxed) != ON;
+            let is_there = with_collector(&mut |collector| {
+                {
+                    let held = self.lock.lock();
+                    self.with_book(&held, |book| {
+                        book.look(&collector.threads, collector.markers.time(), &mut harvest);
+                        // The looks do not drift away from the ticks.
+                        until_next = book.interval - now_ns().saturating_sub(book.begun) % book.interval;
+                    });
+                }
+                harvest.fire(&collector.events);
+                if ends {
+                    collector.markers.time().want(Wanted::No);
+                }
+            });
+            if ends || !is_there {
+                break;
+            }
+        }
+        // Release: pairs with the Acquire in `stop`: the last ticks are fired.
+        self.word.store(OFF, Ordering::Release);
+        futex::wake(&self.word, u32::MAX);
+    }
+
+    /// Ends the ticks, after a last look. Waits for the thread.
+    pub(crate) fn stop(&self, threads: &Threads) {
+        if self.word.compare_exchange(ON, ENDING, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            futex::wake(&self.word, u32::MAX);
+        }
+        threads.as_blocking(|| {
+            // Acquire: pairs with the Release in `run`.
+            while self.word.load(Ordering::Acquire) == ENDING {
+                futex::wait(&self.word, ENDING, None);
+            }
+        });
+    }
+
+    /// A thread has joined the world.
+    #[inline]
+    pub(crate) fn joined(&self, record: &ThreadStopInfo) {
+        if self.is_on() {
+            record.note_cpu_at_attach(thread_cpu_ns());
+        }
+    }
+
+    /// A thread is about to leave the world; called by itself, without locks.
+    #[inline]
+    pub(crate) fn leaves(&self, record: &'static ThreadStopInfo, events: &Events) {
+        if self.is_on() {
+            let mut harvest = Harvest::default();
+            {
+                let held = record.lock(&self.lock);
+                self.with_book(&held, |book| book.leave(record, &mut harvest));
+            }
+            harvest.fire(events);
+        }
+    }
+
+    /// Keeps the account whole while the process forks.
+    pub(crate) fn before_fork(&self) {
+        self.lock.acquire();
+    }
+
+    pub(crate) fn after_fork_in_parent(&self) {
+        self.lock.release();
+    }
+
+    /// In the child of a fork nobody ticks any more (`.fork.services`).
+    pub(crate) fn after_fork_in_child(&self, time: &CollectorTime) {
+        self.lock.reset_in_child();
+        self.word.store(OFF, Ordering::Relaxed);
+        time.want(Wanted::No);
+    }
+}

@@ -1,0 +1,122 @@
+//! Censuses and heap profiles, as a program asks for them.
+
+use std::sync::{Arc, Weak};
+
+use super::{Inner, World};
+use crate::collector::report::Reason;
+use crate::os::signals;
+use crate::profile::census::on_demand::OnDemand;
+use crate::profile::census::profiler::Finished;
+use crate::profile::census::{Census, CensusRequest, Every, HeapProfile, ProfileError};
+
+impl World {
+    /// Collects, and counts what lives. The bands and what did not pass the filters add up to the live bytes of the
+    /// collection, exactly.
+    ///
+    /// ```
+    /// use stopworld::World;
+    /// use stopworld::profile::census::{Breakdown, CensusRequest};
+    ///
+    /// let world = World::builder().build()?;
+    /// // SAFETY: this thread keeps every reference in local variables.
+    /// let mutator = unsafe { world.attach("main") }?;
+    /// let array = mutator.alloc_array(100, |i| i as u64)?;
+    /// let census = world.census(&CensusRequest::by(Breakdown::Type))?;
+    /// assert_eq!(census.bytes_of("Array<u64>"), 848);
+    /// # stopworld::keep_alive(array);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What is asked for can't be told, there is no memory for it, or the world could not be stopped.
+    pub fn census(&self, request: &CensusRequest) -> Result<Census, ProfileError> {
+        let observer = OnDemand::new(request, self.collector())?;
+        self.inner().collect_observed(Reason::Explicit, Some(&observer))?;
+        // The collection was, and so was the look.
+        observer.into_census().ok_or(ProfileError::NoProfile)
+    }
+
+    /// Begins a heap profile, in place of the one that runs, which ends.
+    ///
+    /// # Errors
+    /// What is asked for can't be told, or there is no memory or no thread for it. No profile runs then.
+    pub fn profile(&self, profile: HeapProfile) -> Result<(), ProfileError> {
+        self.end_profile()?;
+        let inner = self.inner();
+        let every = profile.every;
+        {
+            let collector = &inner.collector;
+            let observing = collector.threads.lock(&collector.observing.lock);
+            // Somebody may have been faster.
+            inner.profiler.end(collector, &observing);
+            inner.profiler.begin(profile, collector, &observing)?;
+        }
+        if let Every::Time(_) = every
+            && let Err(error) = keep_time(inner)
+        {
+            self.end_profile()?;
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
+    /// Takes a census of the profile that runs, in a collection for the purpose. Of a biography, whose censuses are known at the
+    /// end, it returns nothing.
+    ///
+    /// # Errors
+    /// No profile runs, or the world could not be stopped.
+    pub fn sample(&self) -> Result<Option<Census>, ProfileError> {
+        let Inner { collector, profiler, .. } = &**self.inner();
+        if !profiler.ask(&collector.threads.lock(&collector.observing.lock)) {
+            return Err(ProfileError::NoProfile);
+        }
+        self.inner().collect_observed(Reason::Explicit, None)?;
+        Ok(profiler.last(&collector.threads.lock(&collector.observing.lock)))
+    }
+
+    /// The heap profile that runs: for who comes late and wants to know what the censuses that it hears of count.
+    pub fn heap_profile(&self) -> Option<HeapProfile> {
+        let Inner { collector, profiler, .. } = &**self.inner();
+        profiler.profile(&collector.threads.lock(&collector.observing.lock))
+    }
+
+    /// Ends the heap profile. A biography sees one more collection, and what became of the objects is known then: its
+    /// censuses are told. Also done when the world closes. `None` if no profile runs.
+    ///
+    /// # Errors
+    /// The world could not be stopped for that last collection; the biography has ended without it, and takes what lived in the
+    /// last collection for what it was then.
+    pub fn end_profile(&self) -> Result<Option<Finished>, ProfileError> {
+        self.inner().end_profile()
+    }
+}
+
+impl Inner {
+    pub(super) fn end_profile(self: &Arc<Self>) -> Result<Option<Finished>, ProfileError> {
+        let Inner { collector, profiler, .. } = &**self;
+        let lock = || collector.threads.lock(&collector.observing.lock);
+        let needs_a_look = profiler.ask_for_the_end(&lock());
+        let looked = if needs_a_look { self.collect_observed(Reason::Explicit, None).map(|_| ()) } else { Ok(()) };
+        let finished = profiler.end(collector, &lock());
+        looked?;
+        Ok(finished)
+    }
+}
+
+/// A thread that brings a collection about whenever a census is due and nobody collects. It ends with the profile.
+fn keep_time(inner: &Arc<Inner>) -> std::io::Result<()> {
+    let (profiler, changes) = (Arc::clone(&inner.profiler), inner.profiler.changes());
+    let inner: Weak<Inner> = Arc::downgrade(inner);
+    let work = move || {
+        // It is no thread of the program's: its handlers do not run here.
+        let _blocked = signals::block_all();
+        while profiler.wait_until_due(changes) {
+            let Some(inner) = inner.upgrade() else { return };
+            // A failure is told to the world's own listener; the next beat tries again.
+            if inner.collect_observed(Reason::Explicit, None).is_err() {
+                profiler.skip_a_beat();
+            }
+        }
+    };
+    std::thread::Builder::new().name("stopworld-census".into()).spawn(work).map(drop)
+}

@@ -1,0 +1,140 @@
+//! The meter: while the world is profiled, a program's procedures are cost centres.
+//!
+//! A procedure that has a name and stands in the program's file is one; what it allocates and the time that it takes are charged to
+//! it, on top of the procedures that wait for it. What has no name, the built-in procedures and the prelude's are charged to
+//! whom they work for, as GHC's libraries are, which come without cost centres.
+//!
+//! A scope would do for a procedure that returns to its caller. But a continuation may be entered again or left for good, an error
+//! cuts the stack, and a tail call never comes back. So the meter keeps the cost centre stack of each waiting call where its return
+//! word is, by the same index in a row of its own, and whatever rearranges frames has the right one at hand:
+//!
+//! * a call puts the present stack there, and pushes its own centre on it;
+//! * a return, a continuation, or leaving a `guard` goes back to the stack that was put there;
+//! * a tail call pushes its centre on the one that its frame is to return to: it takes the place of its caller, on this
+//!   stack as on the machine's. So a loop of tail calls does not grow, through however many procedures it goes.
+//!
+//! A continuation carries its part of the row with it. Without a profile there is no meter, and a call costs one test more.
+
+use super::machine::Vm;
+use super::objects::{Code, Continuation, Symbol, Text};
+use super::store::Made;
+use crate::profile::{CentreId, StackId, centre};
+use crate::{Array, Gc, Mutator};
+
+/// [`Code::centre`] of a procedure that is charged to whom it works for.
+const NONE: usize = usize::MAX;
+
+/// What a machine knows of its costs.
+pub struct Meter<'v> {
+    mutator: &'v Mutator,
+    /// The thread's stack outside of the machine.
+    outside: StackId,
+    now: StackId,
+    /// For each slot with a return word: the stack that is returned to.
+    waiting: Vec<StackId>,
+}
+
+impl<'v> Meter<'v> {
+    /// A meter, if the world is profiled.
+    pub fn if_profiled(mutator: &'v Mutator) -> Option<Box<Self>> {
+        let outside = mutator.cost_stack();
+        let meter = || Self { mutator, outside, now: outside, waiting: Vec::new() };
+        mutator.world().is_profiled().then(|| Box::new(meter()))
+    }
+
+    fn go(&mut self, stack: StackId) {
+        if stack != self.now {
+            self.now = stack;
+            self.mutator.set_cost_stack(stack);
+        }
+    }
+
+    fn put(&mut self, slot: usize, stack: StackId) {
+        if slot >= self.waiting.len() {
+            self.waiting.resize((slot + 1).next_power_of_two(), self.outside);
+        }
+        self.waiting[slot] = stack;
+    }
+
+    fn returns_to(&self, slot: usize) -> StackId {
+        self.waiting.get(slot).copied().unwrap_or(self.outside)
+    }
+}
+
+impl Drop for Meter<'_> {
+    fn drop(&mut self) {
+        self.mutator.set_cost_stack(self.outside);
+    }
+}
+
+impl Vm<'_, '_> {
+    /// A return word was put into this slot.
+    #[inline(always)]
+    pub fn meter_call(&mut self, slot: usize) {
+        if let Some(meter) = &mut self.meter {
+            meter.put(slot, meter.now);
+        }
+    }
+
+    /// A procedure begins in a frame whose return word is in this slot.
+    #[inline(always)]
+    pub fn meter_enter(&mut self, code: &Code, slot: usize) {
+        if let Some(meter) = &mut self.meter
+            && let Some(centre) = code.cost_centre()
+        {
+            meter.go(meter.returns_to(slot).push(centre));
+        }
+    }
+
+    /// The machine goes on as the return word in this slot says.
+    #[inline(always)]
+    pub fn meter_return(&mut self, slot: usize) {
+        if let Some(meter) = &mut self.meter {
+            meter.go(meter.returns_to(slot));
+        }
+    }
+
+    /// What a continuation takes along: the row up to its return word, which is in this slot.
+    pub fn meter_capture(&self, slot: usize) -> Made<Option<Gc<Array<u32>>>> {
+        let Some(meter) = &self.meter else { return Ok(None) };
+        Ok(Some(self.store.mutator.alloc_array(slot + 1, |slot| meter.returns_to(slot).get())?))
+    }
+
+    /// A continuation is entered.
+    pub fn meter_reinstate(&mut self, continuation: Gc<Continuation>) {
+        let Some(meter) = &mut self.meter else { return };
+        meter.waiting.clear();
+        // One that was captured before the profile began knows nothing.
+        if let Some(stacks) = continuation.stacks {
+            meter.waiting.extend(stacks.iter().map(|&stack| StackId::from_raw(stack)));
+        }
+        let last = meter.waiting.last().copied();
+        meter.go(last.unwrap_or(meter.outside));
+    }
+}
+
+impl Code {
+    #[inline]
+    fn cost_centre(&self) -> Option<CentreId> {
+        match self.centre.get() {
+            0 => self.define_centre(),
+            NONE => None,
+            number => CentreId::from_raw(number as u32),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn define_centre(&self) -> Option<CentreId> {
+        let named = self.name.get::<Symbol>().zip(self.file.get::<Text>());
+        let centre = named.map(|(name, file)| {
+            let place = match self.places.first_chunk::<3>() {
+                Some([_, line, column]) => format!("{}:{line}:{column}", file.text()),
+                None => file.text().to_owned(),
+            };
+            centre(name.base().text(), file.text(), &place)
+        });
+        self.centre.set(centre.map_or(NONE, |centre| centre.get() as usize));
+        centre
+    }
+}

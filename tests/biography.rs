@@ -1,0 +1,235 @@
+//! A biography says of every object that was alive at a census what it was to become: nothing (void), something later (lag),
+//! something now (use), nothing any more (drag). To the byte, also of objects that died between two censuses.
+//!
+//! Shapes are built, read and dropped on threads that have detached before the census. The objects are kept by handles, so
+//! that to reach one is not to use it; a use is a dereference.
+
+mod heap_support;
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::sync::{Arc, Mutex};
+
+use heap_support::*;
+use proptest::prelude::*;
+use stopworld::events::{Event, EventId, Labels, MemorySink, Selection};
+use stopworld::profile::census::{Breakdown, Census, Every, Filters, HeapProfile, ProfileError, Stage};
+use stopworld::{DescribedType, Layout, Mutator, Root, World, traced};
+
+traced! {
+    /// A cell of 16 bytes.
+    struct One { number: u64 }
+    /// A cell of 32 bytes.
+    struct Three { numbers: [u64; 3] }
+}
+
+/// So many objects, none of them used.
+fn make(world: &World, count: u64) -> Vec<Root<One>> {
+    on_a_thread(world, move |m| (0..count).map(|number| m.root(m.alloc(One { number }).unwrap())).collect())
+}
+
+fn read(m: &Mutator, roots: &[Root<One>]) {
+    roots.iter().for_each(|root| assert!(black_box(root.get(m).number) < 1 << 40));
+}
+
+/// Uses each.
+fn use_all(world: &World, roots: &[&Vec<Root<One>>]) {
+    let roots: Vec<Root<One>> = roots.iter().flat_map(|roots| roots.iter().cloned()).collect();
+    on_a_thread(world, move |m| read(m, &roots));
+}
+
+fn on_demand(breakdown: Breakdown) -> HeapProfile {
+    HeapProfile::by(breakdown).every(Every::Demand)
+}
+
+/// Bytes by stage; and that all stages together are what lives.
+fn stages(census: &Census) -> [u64; 5] {
+    assert_eq!(census.bands.iter().map(|band| band.label.as_str()).collect::<Vec<_>>(), Stage::ALL.map(Stage::name));
+    assert_eq!(census.bands.iter().map(|band| band.bytes).sum::<u64>(), census.live_bytes);
+    assert_eq!(census.bands.iter().map(|band| band.objects).sum::<u64>(), census.live_objects);
+    Stage::ALL.map(|stage| census.bytes_of(stage.name()))
+}
+
+/// `.biography.exact`: GHC's reference program has sets of void, lag and drag; here they are to the byte, and a set that is used all
+/// the time, one whose uses can't be seen, and one that dies.
+#[test]
+fn sets_of_void_lag_use_and_drag_are_told_to_the_byte() {
+    let sink = Arc::new(MemorySink::with_capacity(1 << 10).unwrap());
+    let events = [EventId::CensusProfileBegin, EventId::CensusBegin, EventId::CensusBand, EventId::CensusEnd];
+    let world = paranoid().listen(sink.clone(), Selection::of(events.into_iter().collect())).build().unwrap();
+    world.profile(on_demand(Breakdown::Biography)).unwrap();
+    let (void, lag, used) = (make(&world, 1000), make(&world, 200), make(&world, 30));
+    let (drag, dying) = (make(&world, 4), make(&world, 50));
+    let described = DescribedType::new("described", 16, Layout::LEAF).unwrap();
+    let inherent = on_a_thread(&world, move |m| {
+        (m.root(m.alloc_pinned(Three { numbers: [0; 3] }).unwrap()), m.root(m.alloc_described(described).unwrap()))
+    });
+    use_all(&world, &[&used, &drag]);
+    assert_eq!(world.sample().unwrap(), None, "it is known at the end");
+    use_all(&world, &[&used]);
+    world.collect().unwrap();
+    world.sample().unwrap();
+    drop(dying);
+    use_all(&world, &[&lag, &used]);
+    world.collect().unwrap();
+    world.sample().unwrap();
+    use_all(&world, &[&used]);
+    world.sample().unwrap();
+    let finished = world.end_profile().unwrap().unwrap();
+    assert_eq!(finished.censuses, 4);
+    let (inherent_bytes, cell) = (32 + 24, 16);
+    let found: Vec<_> = finished.biography.iter().map(stages).collect();
+    let expected = [
+        // void, lag, use, inherent use, drag
+        [1050 * cell, 200 * cell, 34 * cell, inherent_bytes, 0],
+        [1050 * cell, 200 * cell, 30 * cell, inherent_bytes, 4 * cell],
+        [1000 * cell, 0, 230 * cell, inherent_bytes, 4 * cell],
+        [1000 * cell, 0, 30 * cell, inherent_bytes, 204 * cell],
+    ];
+    assert_eq!(found, expected);
+    drop((void, inherent));
+
+    // Told at the end, each with the time at which it was taken.
+    let told: Vec<_> = sink.drain().map(|record| (record.timestamp, record.event())).collect();
+    assert_eq!(told.len(), 1 + 4 * 7);
+    let mut last = 0;
+    for (census, told) in finished.biography.iter().zip(told[1..].chunks(7)) {
+        let Event::CensusBegin(begin) = told[0].1 else { panic!("{told:?}") };
+        assert_eq!((begin.era, begin.taken_ns), (census.era, census.taken_ns));
+        assert!(last < begin.taken_ns && begin.taken_ns < told[0].0);
+        last = begin.taken_ns;
+        for (band, (_, event)) in census.bands.iter().zip(&told[1..6]) {
+            let Event::CensusBand(told) = event else { panic!("{event:?}") };
+            let label = stopworld::events::Label::from_raw(told.label).unwrap();
+            assert_eq!(Labels::of_the_process().text(label), Some(band.label.as_str()));
+            assert_eq!((told.bytes, told.objects), (band.bytes, band.objects));
+        }
+    }
+}
+
+/// A biography that was not ended ends with its world.
+#[test]
+fn a_world_that_closes_tells_its_biography() {
+    let told: Arc<Mutex<Vec<Census>>> = Arc::default();
+    let listener = Arc::clone(&told);
+    let profile =
+        HeapProfile::by(Breakdown::Biography).on_census(move |census| listener.lock().unwrap().push(census.clone()));
+    let world = paranoid().profile(profile).build().unwrap();
+    let roots = make(&world, 10);
+    world.collect().unwrap();
+    use_all(&world, &[&roots]);
+    world.collect().unwrap();
+    assert!(told.lock().unwrap().is_empty());
+    drop(world);
+    drop(roots);
+    let told = told.lock().unwrap();
+    assert_eq!(told.iter().map(stages).collect::<Vec<_>>(), [[0, 160, 0, 0, 0], [0, 0, 160, 0, 0]]);
+}
+
+/// By type, of what drags only; the rest is in the account.
+#[test]
+fn a_biography_is_a_filter_of_other_breakdowns() {
+    let world = paranoid().build().unwrap();
+    let filters = Filters { biography: vec![Stage::Drag, Stage::Void], ..Filters::none() };
+    world.profile(on_demand(Breakdown::Type).filters(filters)).unwrap();
+    let ones = make(&world, 10);
+    let threes: Vec<Root<Three>> =
+        on_a_thread(&world, |m| (0..5).map(|_| m.root(m.alloc(Three { numbers: [1; 3] }).unwrap())).collect());
+    use_all(&world, &[&ones]);
+    world.sample().unwrap();
+    world.sample().unwrap();
+    let finished = world.end_profile().unwrap().unwrap();
+    let bands = |census: &Census| -> BTreeMap<String, u64> {
+        census.bands.iter().map(|band| (band.label.clone(), band.bytes)).collect()
+    };
+    let [first, second] = &finished.biography[..] else { panic!("{finished:?}") };
+    assert_eq!((bands(first), first.filtered_bytes), ([("Three".into(), 160)].into(), 160));
+    assert_eq!((bands(second), second.filtered_bytes), ([("Three".into(), 160), ("One".into(), 160)].into(), 0));
+    drop((ones, threes));
+}
+
+#[test]
+fn retainers_of_the_dead_are_refused_and_a_second_biography_begins_anew() {
+    let world = paranoid().build().unwrap();
+    let filters = Filters { biography: vec![Stage::Drag], ..Filters::none() };
+    let both = world.profile(on_demand(Breakdown::Retainer).filters(filters));
+    assert!(matches!(both, Err(ProfileError::RetainersOfTheDead)));
+    let roots = make(&world, 10);
+    for _ in 0..3 {
+        world.profile(on_demand(Breakdown::Biography)).unwrap();
+        world.sample().unwrap();
+        use_all(&world, &[&roots]);
+        world.sample().unwrap();
+        let finished = world.end_profile().unwrap().unwrap();
+        assert_eq!(finished.biography.iter().map(stages).collect::<Vec<_>>(), [[0, 160, 0, 0, 0], [0, 0, 160, 0, 0]]);
+    }
+}
+
+/// What happens to one object: when it comes, when it is used, when it goes.
+#[derive(Clone, Debug)]
+struct Fate {
+    born: usize,
+    used: [bool; ERAS],
+    dies: usize,
+}
+
+const ERAS: usize = 5;
+
+impl Fate {
+    /// The plainest way to say what it is at the census that ends an era.
+    fn stage(&self, era: usize) -> Option<Stage> {
+        let uses: Vec<usize> = (self.born..self.dies.min(ERAS)).filter(|&era| self.used[era]).collect();
+        (self.born..self.dies).contains(&era).then_some(match (uses.first(), uses.last()) {
+            (Some(first), _) if era < *first => Stage::Lag,
+            (_, Some(last)) if era > *last => Stage::Drag,
+            (Some(_), Some(_)) => Stage::Use,
+            _ => Stage::Void,
+        })
+    }
+}
+
+fn fates() -> impl Strategy<Value = Vec<Fate>> {
+    let fate = (0..ERAS, any::<[bool; ERAS]>(), 0..ERAS + 2);
+    let fate = fate.prop_map(|(born, used, dies)| Fate { born, used, dies: dies.max(born + 1) });
+    proptest::collection::vec(fate, 1..40)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    /// The oracle knows every object's whole life.
+    #[test]
+    fn random_lives_are_told_as_they_were(fates in fates(), between in any::<[bool; ERAS]>()) {
+        let world = World::builder().heap_limit(64 << 20).build().unwrap();
+        world.profile(on_demand(Breakdown::Biography)).unwrap();
+        let mut roots: Vec<Option<Root<One>>> = fates.iter().map(|_| None).collect();
+        for (era, collects) in between.into_iter().enumerate() {
+            for (fate, root) in fates.iter().zip(&mut roots) {
+                if fate.dies == era {
+                    *root = None;
+                }
+            }
+            let plan = fates.clone();
+            roots = on_a_thread(&world, move |m| {
+                let live = |(fate, root): (&Fate, Option<Root<One>>)| {
+                    let root = if fate.born == era { Some(m.root(m.alloc(One { number: 1 }).unwrap())) } else { root };
+                    if let Some(root) = root.as_ref().filter(|_| fate.used[era]) {
+                        assert_eq!(black_box(root.get(m).number), 1);
+                    }
+                    root
+                };
+                plan.iter().zip(roots).map(live).collect()
+            });
+            if collects {
+                world.collect().unwrap();
+            }
+            world.sample().unwrap();
+        }
+        let finished = world.end_profile().unwrap().unwrap();
+        prop_assert_eq!(finished.biography.len(), ERAS);
+        for (era, census) in finished.biography.iter().enumerate() {
+            let mut expected = [0; 5];
+            fates.iter().filter_map(|fate| fate.stage(era)).for_each(|stage| expected[stage as usize] += 16);
+            prop_assert_eq!(stages(census), expected, "at census {}", era + 1);
+        }
+    }
+}

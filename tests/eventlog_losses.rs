@@ -1,0 +1,49 @@
+//! An eventlog whose writer stands still while threads go on, in a process in which nobody else records: what is lost is said in the log,
+//! and in the totals.
+
+mod eventlog_rules;
+
+use std::io::Read;
+use std::process::Command;
+
+use eventlog_rules::{Log, check};
+use stopworld::World;
+use stopworld::events::record::Policy;
+use stopworld::formats::eventlog::format::id;
+use stopworld::formats::eventlog::write::Options;
+
+const FIRED: u64 = 400_000;
+
+/// A pipe that nobody reads takes 64 KiB, and the writer waits.
+#[test]
+fn what_is_lost_is_said_where_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    // With both ends, so that it opens at once; it is read through another one.
+    let both = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+    let mut reader = std::fs::File::open(&path).unwrap();
+    let trace = Options::new(&path).policy(Policy::Dropping).start().unwrap();
+    let world = World::builder().logged_in(&trace).build().unwrap();
+    let label = world.telemetry_intern("once more").unwrap().get();
+    (0..FIRED).for_each(|_| world.events().fire_user_message(label));
+    let reading = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        reader.read_to_end(&mut bytes).unwrap();
+        bytes
+    });
+    // There is room again for the world's end.
+    trace.flush().unwrap();
+    drop(world);
+    trace.wait_for_worlds(std::time::Duration::from_secs(10));
+    let finished = trace.finish().unwrap();
+    drop(both);
+    let log = Log::parse(&reading.join().unwrap());
+    check(&log);
+    assert!(finished.totals.dropped > FIRED / 100, "{finished:?}");
+    let said = log.all(id::LOG_MSG).map(|event| event.text(0));
+    let numbers = said.filter(|text| text.contains("are lost before this"));
+    let lost: u64 = numbers.map(|text| text.split(' ').nth(1).unwrap().parse::<u64>().unwrap()).sum();
+    assert_eq!(lost, finished.totals.dropped);
+    assert_eq!(log.count(id::USER_MSG) as u64 + lost, FIRED);
+}

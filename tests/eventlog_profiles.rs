@@ -1,0 +1,344 @@
+//! Profiles in eventlogs, and as text: held against the censuses that the collector itself hands out, and against each other.
+
+mod eventlog_rules;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use eventlog_rules::{Event, Log, check};
+use rstest::rstest;
+use stopworld::formats::eventlog::format::id;
+use stopworld::formats::{eventlog, profile_text};
+use stopworld::profile::census::{Breakdown, Census, Every, HeapProfile};
+use stopworld::profile::{StackId, TickClock, TimeProfile};
+use stopworld::workloads::{self, Plan, Shift, Until};
+use stopworld::{Charging, World, WorldBuilder, cost_centre};
+
+/// The first number of the centres that every program has.
+const BUILT_IN: u32 = 1 << 20;
+
+struct Files(tempfile::TempDir);
+
+impl Files {
+    fn new() -> Files {
+        Files(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn start(&self) -> eventlog::write::Trace {
+        eventlog::write::Options::new(self.path("t.eventlog")).start().unwrap()
+    }
+
+    fn log(&self) -> Log {
+        Log::read(&self.path("t.eventlog"))
+    }
+}
+
+fn small() -> WorldBuilder {
+    World::builder().heap_limit(256 << 20).initial_heap(1 << 20)
+}
+
+fn run(world: &World, workload: &str) {
+    // SAFETY: the workloads keep their references where the collector looks.
+    let m = unsafe { world.attach("main") }.unwrap();
+    let plan = Plan { threads: NonZeroUsize::new(2).unwrap(), until: Until::OnePass, depth: 10 };
+    workloads::run(&m, workloads::find(workload).unwrap(), &Shift::new(plan)).unwrap();
+    m.collect().unwrap();
+}
+
+fn end(world: World) {
+    world.close(Duration::from_secs(10)).unwrap();
+    drop(world);
+}
+
+/// A sample of a log: its bands, by their headings; a stack's heading is its centres.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Sample {
+    era: u64,
+    taken: Option<u64>,
+    bands: BTreeMap<String, u64>,
+}
+
+impl Sample {
+    fn sum(&self) -> u64 {
+        self.bands.values().sum()
+    }
+}
+
+/// How centres are called, by their numbers.
+type Names = BTreeMap<u32, String>;
+
+fn stack(event: &Event, at: usize, names: &Names) -> String {
+    let depth = usize::from(event.payload[at]);
+    assert_eq!(event.payload.len(), at + 1 + 4 * depth);
+    let centres: Vec<&str> = (0..depth).map(|index| names[&event.u32(at + 1 + 4 * index)].as_str()).collect();
+    if depth == 0 { "MAIN".to_owned() } else { centres.join("/") }
+}
+
+/// The samples of a log; each centre is defined before it is used.
+fn samples(log: &Log) -> Vec<Sample> {
+    let (mut names, mut samples) = (Names::new(), Vec::new());
+    let mut open: Option<Sample> = None;
+    for event in log.events.iter().filter(|event| (160..=168).contains(&event.id)) {
+        assert_eq!(event.capability, None, "{event:?}");
+        match event.id {
+            id::HEAP_PROF_COST_CENTRE => {
+                let texts = std::str::from_utf8(&event.payload[4..event.payload.len() - 1]).unwrap();
+                let texts: Vec<&str> = texts.split_terminator('\0').collect();
+                assert_eq!(texts.len(), 3);
+                assert!(names.insert(event.u32(0), texts[0].to_owned()).is_none(), "{event:?} twice");
+            }
+            id::HEAP_PROF_SAMPLE_BEGIN | id::HEAP_BIO_PROF_SAMPLE_BEGIN => {
+                assert!(open.is_none());
+                let taken = (event.id == id::HEAP_BIO_PROF_SAMPLE_BEGIN).then(|| event.u64(8));
+                open = Some(Sample { era: event.u64(0), taken, ..Sample::default() });
+            }
+            id::HEAP_PROF_SAMPLE_COST_CENTRE | id::HEAP_PROF_SAMPLE_STRING => {
+                assert_eq!(event.payload[0], 0);
+                let heading = match event.id {
+                    id::HEAP_PROF_SAMPLE_STRING => event.texts(9).concat(),
+                    _ => stack(event, 9, &names),
+                };
+                let before = open.as_mut().unwrap().bands.insert(heading.clone(), event.u64(1));
+                assert_eq!(before, None, "{heading} twice in a sample");
+            }
+            id::HEAP_PROF_SAMPLE_END => {
+                let sample = open.take().unwrap();
+                assert_eq!(sample.era, event.u64(0));
+                samples.push(sample);
+            }
+            id::PROF_SAMPLE_COST_CENTRE => assert!(!stack(event, 12, &names).is_empty()),
+            _ => {}
+        }
+    }
+    assert!(open.is_none());
+    samples
+}
+
+/// What the collector itself says.
+type Censuses = Arc<Mutex<Vec<Census>>>;
+
+fn kept(profile: HeapProfile) -> (HeapProfile, Censuses) {
+    let censuses = Censuses::default();
+    let kept = Arc::clone(&censuses);
+    (profile.on_census(move |census| kept.lock().unwrap().push(census.clone())), censuses)
+}
+
+fn headings(census: &Census) -> BTreeMap<String, u64> {
+    let mut headings = BTreeMap::new();
+    for band in &census.bands {
+        let centres = |stack| StackId::from_raw(stack).centres().map(|centre| centre.label()).collect::<Vec<_>>();
+        let heading = match band.stack {
+            None => band.label.clone(),
+            Some(0) => "MAIN".to_owned(),
+            Some(stack) => centres(stack).join("/"),
+        };
+        assert_eq!(headings.insert(heading, band.bytes), None);
+    }
+    headings
+}
+
+/// The samples of a .hp, with each label as it stands there.
+fn hp_samples(text: &str) -> Vec<(f64, BTreeMap<String, u64>)> {
+    let mut samples: Vec<(f64, BTreeMap<String, u64>)> = Vec::new();
+    let mut open = false;
+    for line in text.lines().skip(4) {
+        if let Some(time) = line.strip_prefix("BEGIN_SAMPLE ") {
+            samples.push((time.parse().unwrap(), BTreeMap::new()));
+            open = true;
+        } else if let Some(time) = line.strip_prefix("END_SAMPLE ") {
+            assert!(open && time.parse::<f64>().unwrap() == samples.last().unwrap().0);
+            open = false;
+        } else {
+            let (label, bytes) = line.split_once('\t').unwrap();
+            assert!(!label.contains(char::is_whitespace), "{label}");
+            samples.last_mut().unwrap().1.insert(label.to_owned(), bytes.parse().unwrap());
+        }
+    }
+    assert!(!open && samples.is_sorted_by_key(|(time, _)| *time));
+    samples
+}
+
+/// `.census.exact`: what the census counted, what the log has, what the .hp has, and what the collection says lives.
+#[rstest]
+fn a_log_has_the_censuses_to_the_byte(
+    #[values("hc", "hm", "hd", "hy", "hr", "hT")] by: &str,
+    #[values("graph", "churn")] workload: &str,
+) {
+    let files = Files::new();
+    let trace = files.start();
+    let hp = profile_text::Options::new(files.path("t.hp"), profile_text::Kind::Heap).start().unwrap();
+    let breakdown = Breakdown::from_option(by).unwrap();
+    let (profile, censuses) = kept(HeapProfile::by(breakdown));
+    let builder = small().logged_in(&trace).profiled_in(&hp).charge_allocations(Charging::On);
+    let world = builder.profile(profile).build().unwrap();
+    run(&world, workload);
+    end(world);
+    for finished in [trace.finish().unwrap(), hp.finish().unwrap()] {
+        assert!(finished.is_complete(), "{finished:?}");
+    }
+    let log = files.log();
+    let seen = check(&log);
+    let begin = log.all(id::HEAP_PROF_BEGIN).next().unwrap();
+    assert_eq!((log.count(id::HEAP_PROF_BEGIN), begin.u64(1), begin.u32(9)), (1, 0, breakdown as u32));
+    assert_eq!(begin.texts(13), [""; 7]);
+
+    let (samples, censuses) = (samples(&log), censuses.lock().unwrap());
+    assert_eq!((samples.len(), censuses.len()), (seen.len(), seen.len()), "one at each collection");
+    for ((sample, census), seen) in samples.iter().zip(&*censuses).zip(&seen) {
+        assert_eq!((sample.era, &sample.bands), (census.era, &headings(census)));
+        assert_eq!(sample.sum(), seen.live, "{by}: all that lives and no more");
+    }
+
+    let text = std::fs::read_to_string(files.path("t.hp")).unwrap();
+    let of_hp = hp_samples(&text);
+    assert_eq!(of_hp.len(), samples.len() + 2, "an empty one at the beginning and at the end");
+    for ((_, bands), sample) in of_hp[1..].iter().zip(&samples) {
+        assert_eq!(bands.values().sum::<u64>(), sample.sum());
+        let without_zeros: Vec<u64> = sample.bands.values().copied().filter(|bytes| *bytes > 0).collect();
+        let (of_hp, of_log) = (BTreeSet::from_iter(bands.values()), BTreeSet::from_iter(&without_zeros));
+        assert_eq!((bands.len(), of_hp), (without_zeros.len(), of_log));
+    }
+    if by == "hc" {
+        let expected = if workload == "graph" { "vertices" } else { "child" };
+        assert!(samples.iter().any(|sample| sample.bands.contains_key(expected)), "{samples:?}");
+        assert!(of_hp.iter().any(|(_, bands)| bands.keys().any(|label| label.ends_with(&format!("){expected}")))));
+    }
+}
+
+/// As eventlog2html and hs-speedscope take it for granted: the seven of every program, then the program's in falling order to 1.
+#[test]
+fn centres_are_defined_in_the_order_of_ghc() {
+    let files = Files::new();
+    for label in ["one", "two", "three"] {
+        stopworld::profile::centre(label, "order", "here");
+    }
+    let trace = files.start();
+    let world = small().logged_in(&trace).charge_allocations(Charging::On).build().unwrap();
+    world.profile(HeapProfile::by(Breakdown::CostCentre)).unwrap();
+    end(world);
+    trace.finish().unwrap();
+    let log = files.log();
+    let numbers: Vec<u32> = log.all(id::HEAP_PROF_COST_CENTRE).map(|event| event.u32(0)).collect();
+    assert_eq!(numbers[..7], [7, 6, 5, 4, 3, 2, 1].map(|number| BUILT_IN + number));
+    let last = numbers.len() as u32 - 7;
+    assert!(last >= 3);
+    assert_eq!(numbers[7..], (1..=last).rev().collect::<Vec<_>>());
+}
+
+/// A biography is known at the end, and so is what its stages let pass: with the true times of the samples.
+#[rstest]
+fn samples_of_a_biography_have_their_own_times(#[values(Breakdown::Biography, Breakdown::Kind)] by: Breakdown) {
+    let files = Files::new();
+    let trace = files.start();
+    let world = small().logged_in(&trace).build().unwrap();
+    let events = world.events();
+    let label = |text: &str| world.telemetry_intern(text).unwrap().get();
+    let early = stopworld::events::clock::Clock::of_process().relation().ns - 10_000;
+    events.fire_census_filter(2, label("Tree,Node"));
+    events.fire_census_filter(6, label("drag"));
+    events.fire_census_profile_begin(1_000_000, by as u32);
+    for era in 1..=2 {
+        events.fire_census_begin(era, early + era * 1_000);
+        for (name, bytes) in [("VOID", 8), ("LAG", 0), ("USE", 16), ("INHERENT_USE", 0), ("DRAG", era)] {
+            events.fire_census_band(label(name), bytes, 1, 0);
+        }
+        events.fire_census_end(era);
+    }
+    end(world);
+    trace.finish().unwrap();
+    let log = files.log();
+    check(&log);
+    let begin = log.all(id::HEAP_PROF_BEGIN).next().unwrap();
+    assert_eq!((begin.u64(1), begin.u32(9)), (1_000_000, by as u32));
+    assert_eq!(begin.texts(13), ["", "", "Tree,Node", "", "", "", "drag"]);
+    let samples = samples(&log);
+    let times: Vec<u64> = samples.iter().map(|sample| sample.taken.unwrap()).collect();
+    assert_eq!(times[1] - times[0], 1_000);
+    let first_label = log.all(id::HEAP_PROF_SAMPLE_STRING).next().unwrap();
+    assert!(times[1] < first_label.time, "told when it is known");
+    assert_eq!(samples[1].bands.len(), 5);
+    assert_eq!((samples[0].bands["DRAG"], samples[1].bands["DRAG"], samples[1].bands["LAG"]), (1, 2, 0));
+}
+
+#[test]
+fn a_log_that_begins_late_says_what_is_profiled_and_has_all_centres() {
+    let files = Files::new();
+    let world = small().charge_allocations(Charging::On).build().unwrap();
+    world.profile(HeapProfile::by(Breakdown::CostCentre).every(Every::Time(Duration::from_secs(3_600)))).unwrap();
+    // SAFETY: the reference is a local.
+    let m = unsafe { world.attach("main") }.unwrap();
+    let array = {
+        let _cost = cost_centre!("before");
+        m.alloc_array::<u64>(5_000, |_| 0).unwrap()
+    };
+    let trace = files.start();
+    trace.record(&world).unwrap();
+    world.sample().unwrap();
+    stopworld::keep_alive(array);
+    drop(m);
+    end(world);
+    trace.finish().unwrap();
+    let log = files.log();
+    check(&log);
+    let begin = log.all(id::HEAP_PROF_BEGIN).next().unwrap();
+    assert_eq!((log.count(id::HEAP_PROF_BEGIN), begin.u64(1), begin.u32(9)), (1, 3_600_000_000_000, 1));
+    let samples = samples(&log);
+    assert!(samples.len() == 1 && samples[0].bands["before"] > 40_000, "{samples:?}");
+}
+
+#[test]
+fn a_second_heap_that_is_profiled_is_told_of_and_not_mixed_in() {
+    let files = Files::new();
+    let trace = files.start();
+    let worlds: Vec<World> = (0..2).map(|_| small().logged_in(&trace).build().unwrap()).collect();
+    for world in &worlds {
+        world.profile(HeapProfile::by(Breakdown::Type)).unwrap();
+        world.collect().unwrap();
+    }
+    worlds.into_iter().for_each(end);
+    trace.finish().unwrap();
+    let log = files.log();
+    check(&log);
+    assert_eq!((log.count(id::HEAP_PROF_BEGIN), samples(&log).len()), (1, 1));
+    assert!(log.all(id::LOG_MSG).any(|event| event.text(0).contains("is profiled too")));
+}
+
+/// Each tick is in the log, with where its thread was; and the text has as many.
+#[test]
+fn ticks_are_in_the_log_and_in_the_text() {
+    let files = Files::new();
+    let trace = files.start();
+    let prof = profile_text::Options::new(files.path("t.prof"), profile_text::Kind::Time).start().unwrap();
+    let time = TimeProfile { interval: Duration::from_micros(200), clock: TickClock::Cpu };
+    let world = small().logged_in(&trace).profiled_in(&prof).time_profile(time).build().unwrap();
+    run(&world, "gcbench");
+    end(world);
+    let finished = [trace.finish().unwrap(), prof.finish().unwrap()];
+    assert!(finished.iter().all(|finished| finished.is_complete()), "{finished:?}");
+    let log = files.log();
+    check(&log);
+    samples(&log);
+    assert_eq!(log.all(id::PROF_BEGIN).map(|event| event.u64(0)).collect::<Vec<_>>(), [200_000]);
+    let ticks = log.count(id::PROF_SAMPLE_COST_CENTRE);
+    assert!(ticks > 10, "{ticks}");
+    let text = std::fs::read_to_string(files.path("t.prof")).unwrap();
+    assert!(text.contains(&format!("({ticks} ticks @ 200 us)")), "{text}");
+    // The root of all stacks inherits everything.
+    let main = text.lines().rfind(|line| line.starts_with("MAIN ")).unwrap();
+    assert!(main.ends_with(&format!(" 100.0 {ticks:6}")), "{text}");
+    let by_centre: u64 = text
+        .split("\n\n")
+        .nth(4)
+        .unwrap()
+        .lines()
+        .map(|line| line.split_whitespace().last().unwrap().parse::<u64>().unwrap())
+        .sum();
+    assert_eq!(by_centre, ticks as u64);
+}

@@ -1,0 +1,260 @@
+//! The real tools of GHC on our logs: the library ghc-events, ThreadScope, hp2ps. A test prints `skipped` where its tool is
+//! not installed.
+
+mod command_support;
+mod eventlog_rules;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use command_support::{begin, directory, run, signal, size, text, wait_until};
+use eventlog_rules::{Log, check};
+use nix::sys::signal::Signal;
+use rstest::rstest;
+use stopworld::formats::eventlog::format::id;
+
+/// What ghc-events calls the events whose numbers are checked.
+const NAMES: [(&str, u16); 26] = [
+    ("BlocksSize", id::BLOCKS_SIZE),
+    ("CapCreate", id::CAP_CREATE),
+    ("CapDelete", id::CAP_DELETE),
+    ("CapsetAssignCap", id::CAPSET_ASSIGN_CAP),
+    ("CreateThread", id::CREATE_THREAD),
+    ("EndGC", id::GC_END),
+    ("GCDone", id::GC_DONE),
+    ("GCIdle", id::GC_IDLE),
+    ("GCStatsGHC", id::GC_STATS_GHC),
+    ("GCWork", id::GC_WORK),
+    ("GlobalSyncGC", id::GC_GLOBAL_SYNC),
+    ("HeapAllocated", id::HEAP_ALLOCATED),
+    ("HeapInfoGHC", id::HEAP_INFO_GHC),
+    ("HeapLive", id::HEAP_LIVE),
+    ("HeapProfBegin", id::HEAP_PROF_BEGIN),
+    ("HeapProfCostCentre", id::HEAP_PROF_COST_CENTRE),
+    ("HeapProfSampleBegin", id::HEAP_PROF_SAMPLE_BEGIN),
+    ("HeapProfSampleCostCentre", id::HEAP_PROF_SAMPLE_COST_CENTRE),
+    ("HeapProfSampleEnd", id::HEAP_PROF_SAMPLE_END),
+    ("HeapProfSampleString", id::HEAP_PROF_SAMPLE_STRING),
+    ("HeapSize", id::HEAP_SIZE),
+    ("ProfSampleCostCentre", id::PROF_SAMPLE_COST_CENTRE),
+    ("RunThread", id::RUN_THREAD),
+    ("StartGC", id::GC_START),
+    ("StopThread", id::STOP_THREAD),
+    ("ThreadLabel", id::THREAD_LABEL),
+];
+
+/// Whether a tool is there; says so if not.
+fn has(tool: &str) -> bool {
+    let found = Command::new("sh").args(["-c", &format!("command -v {tool}")]).stdout(Stdio::null()).status();
+    let is_there = found.unwrap().success();
+    if !is_there {
+        println!("skipped: needs {tool}");
+    }
+    is_there
+}
+
+/// The reader over GHC's library, built.
+fn reader(directory: &Path) -> Option<PathBuf> {
+    if !has("ghc") {
+        return None;
+    }
+    let (source, program) = (directory.join("Counts.hs"), directory.join("counts"));
+    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/eventlog_tools/counts.hs"), &source).unwrap();
+    let mut ghc = Command::new("ghc");
+    ghc.args(["-v0", "-package", "ghc-events", "-o"]).arg(&program).arg(&source);
+    let output = ghc.output().unwrap();
+    let said = text(&output.stderr);
+    if said.contains("cannot satisfy -package") {
+        println!("skipped: needs libghc-ghc-events-dev");
+        return None;
+    }
+    assert!(output.status.success(), "{said}");
+    Some(program)
+}
+
+/// How many events of each sort GHC's library finds.
+fn counted(reader: &Path, log: &Path) -> BTreeMap<String, usize> {
+    let output = Command::new(reader).arg(log).output().unwrap();
+    assert!(output.status.success(), "{}: {}", log.display(), text(&output.stderr));
+    let line = |line: &str| {
+        let (name, count) = line.split_once(' ').unwrap();
+        (name.to_owned(), count.parse().unwrap())
+    };
+    text(&output.stdout).lines().map(line).collect()
+}
+
+fn is_what_we_wrote(reader: &Path, file: &Path) -> Log {
+    let log = Log::read(file);
+    let counts = counted(reader, file);
+    for (name, id) in NAMES {
+        assert_eq!(counts.get(name).copied().unwrap_or(0), log.count(id), "{name} in {}", file.display());
+    }
+    assert_eq!(counts.values().sum::<usize>(), log.events.len(), "{counts:?}");
+    log
+}
+
+/// Every workload, and what only some write.
+#[test]
+fn the_library_of_ghc_reads_every_log_and_counts_as_we_do() {
+    let directory = directory();
+    let Some(reader) = reader(directory.path()) else { return };
+    fs::write(
+        directory.path().join("list.scm"),
+        "(define (up n) (if (= n 0) '() (cons n (up (- n 1))))) (length (up 9999))",
+    )
+    .unwrap();
+    let runs = [
+        "binary-trees --depth 14 --threads 2",
+        "gcbench --depth 14 --threads 2",
+        "churn --threads 3 --collections 20",
+        "graph --threads 2",
+        "hammer --seconds 0.3",
+        "lisp list.scm --initial-heap 1m",
+        "churn --threads 3 --collections 20 --events -s",
+        "churn --threads 3 --collections 5 --events u",
+    ];
+    for (number, arguments) in runs.iter().enumerate() {
+        let name = format!("{number}.eventlog");
+        let output = run(directory.path(), &format!("run {arguments} --trace {name}"));
+        assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""), "{arguments}");
+        let log = is_what_we_wrote(&reader, &directory.path().join(name));
+        check(&log);
+    }
+}
+
+/// Every breakdown, and ticks.
+#[test]
+fn the_library_of_ghc_reads_every_profile_and_counts_as_we_do() {
+    let directory = directory();
+    let Some(reader) = reader(directory.path()) else { return };
+    for by in ["hc", "hm", "hd", "hy", "hr", "hT", "hb"] {
+        if by == "hb" && !cfg!(feature = "biography") {
+            println!("skipped: needs a build with the feature biography");
+            continue;
+        }
+        let name = format!("{by}.eventlog");
+        let arguments = format!("run graph --threads 2 --profile {by} --time-profile --trace {name}");
+        let output = run(directory.path(), &arguments);
+        assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""), "{arguments}");
+        let log = is_what_we_wrote(&reader, &directory.path().join(name));
+        let collections = check(&log).len();
+        // Of a biography the last collection, in which everything ends, is no sample.
+        let samples = log.count(id::HEAP_PROF_SAMPLE_BEGIN) + log.count(id::HEAP_BIO_PROF_SAMPLE_BEGIN);
+        assert_eq!((log.count(id::HEAP_PROF_BEGIN), log.count(id::HEAP_PROF_SAMPLE_END)), (1, samples));
+        assert_eq!(samples, collections - usize::from(by == "hb"));
+        let by_stack = log.count(id::HEAP_PROF_SAMPLE_COST_CENTRE);
+        assert!(collections > 0 && (by_stack > 0) == (by == "hc"), "{by}: {by_stack}");
+    }
+}
+
+#[rstest]
+fn hp2ps_draws_our_heap_profiles(
+    #[values("hc", "hm", "hd", "hy", "hr", "hT")] by: &str,
+    #[values("graph --threads 2", "churn --collections 15")] workload: &str,
+) {
+    if !has("hp2ps") {
+        return;
+    }
+    let directory = directory();
+    let output = run(directory.path(), &format!("run {workload} --profile {by} --trace t.hp"));
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+    let output = Command::new("hp2ps").arg("t.hp").current_dir(directory.path()).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+    let picture = fs::read_to_string(directory.path().join("t.ps")).unwrap();
+    assert!(picture.starts_with("%!PS") && picture.contains("showpage"));
+}
+
+/// A run that was killed, too.
+#[test]
+fn the_library_of_ghc_reads_what_a_killed_run_has_left() {
+    let directory = directory();
+    let Some(reader) = reader(directory.path()) else { return };
+    let file = directory.path().join("t.eventlog");
+    let mut child = begin(directory.path(), "run churn --seconds 60 --trace t.eventlog");
+    wait_until("something is written", || size(&file) > 10_000);
+    signal(&child, Signal::SIGKILL);
+    child.wait().unwrap();
+    assert!(counted(&reader, &file)["StartGC"] > 0);
+}
+
+/// ThreadScope on a display of its own. Ended when dropped.
+struct Shown {
+    threadscope: Child,
+    server: Child,
+    display: String,
+}
+
+impl Shown {
+    fn open(directory: &Path, file: &str) -> Option<Shown> {
+        if !["threadscope", "Xvfb", "xwininfo"].into_iter().all(has) {
+            return None;
+        }
+        // It says which display it has taken.
+        let mut server = Command::new("Xvfb");
+        server.args(["-displayfd", "1", "-screen", "0", "1280x900x24"]).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut server = server.spawn().unwrap();
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(server.stdout.take().unwrap()), &mut line).unwrap();
+        let display = format!(":{}", line.trim());
+        let threadscope = Command::new("threadscope")
+            .arg(file)
+            .current_dir(directory)
+            .env("DISPLAY", &display)
+            .env("HOME", directory)
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(directory.join("said")).unwrap())
+            .spawn()
+            .unwrap();
+        Some(Shown { threadscope, server, display })
+    }
+
+    /// The titles of its windows.
+    fn titles(&self) -> Vec<String> {
+        let output = Command::new("xwininfo").args(["-root", "-tree", "-display", &self.display]).output().unwrap();
+        let title = |line: &str| Some(line.split_once('"')?.1.split_once("\":")?.0.to_owned());
+        text(&output.stdout).lines().filter_map(title).collect()
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        for child in [&mut self.threadscope, &mut self.server] {
+            // One that has gone is what is wanted.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// It shows the file in its title when it has read it, and says on a window of its own if it could not. How many collections it then
+/// counts is the rule of [`eventlog_rules::threadscope`], which [`check`] holds against what we wrote.
+#[rstest]
+#[case::threads("churn --threads 3 --collections 20")]
+#[case::markers("gcbench --depth 15 --threads 2 --markers 2")]
+#[case::profiles("graph --threads 2 --profile hc --time-profile")]
+fn threadscope_opens_our_logs(#[case] arguments: &str) {
+    let directory = directory();
+    let output = run(directory.path(), &format!("run {arguments} --trace t.eventlog"));
+    assert_eq!(output.status.code(), Some(0));
+    assert!(!check(&Log::read(&directory.path().join("t.eventlog"))).is_empty());
+    let Some(mut shown) = Shown::open(directory.path(), "t.eventlog") else { return };
+    let begun = Instant::now();
+    loop {
+        let said = fs::read_to_string(directory.path().join("said")).unwrap();
+        assert!(shown.threadscope.try_wait().unwrap().is_none(), "it ended: {said}");
+        let titles = shown.titles();
+        if titles.iter().any(|title| title == "t.eventlog - ThreadScope") {
+            // An error would come when it draws.
+            std::thread::sleep(Duration::from_secs(1));
+            assert!(shown.threadscope.try_wait().unwrap().is_none(), "it ended");
+            let titles = shown.titles();
+            assert!(!titles.iter().any(|title| title.to_lowercase().contains("error")), "{titles:?}");
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(90), "{titles:?} {said}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}

@@ -1,0 +1,312 @@
+//! Eventlogs that worlds write, held against a reader of the tests' own, the collector's reports, and the rules that GHC's tools
+//! insist on.
+
+mod eventlog_rules;
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::{Arc, Barrier, Mutex};
+use std::time::Duration;
+
+use eventlog_rules::{Log, Seen, check};
+use rstest::rstest;
+use stopworld::debugger::mock::MockDebugger;
+use stopworld::formats::Finished;
+use stopworld::formats::eventlog::format::id;
+use stopworld::formats::eventlog::write::{Classes, Options, Trace};
+use stopworld::workloads::lisp::Interpreter;
+use stopworld::workloads::{self, Plan, Shift, Until};
+use stopworld::{CollectionReport, Stopper, World, WorldBuilder};
+
+const WORKLOADS: [&str; 6] = ["binary-trees", "gcbench", "churn", "graph", "hammer", "lisp"];
+
+/// A place for a file that goes with the test.
+struct File(tempfile::TempDir);
+
+impl File {
+    fn new() -> File {
+        File(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("run.eventlog")
+    }
+
+    fn log(&self) -> Log {
+        Log::read(&self.path())
+    }
+}
+
+fn start(file: &File, classes: &str) -> Trace {
+    Options::new(file.path()).classes(Classes::parse(classes).unwrap()).start().unwrap()
+}
+
+fn small() -> WorldBuilder {
+    World::builder().heap_limit(256 << 20).initial_heap(1 << 20)
+}
+
+fn run(world: &World, workload: &str, threads: usize) {
+    // SAFETY: the workloads keep their references where the collector looks.
+    let m = unsafe { world.attach("main") }.unwrap();
+    let threads = NonZeroUsize::new(threads).unwrap();
+    if workload == "lisp" {
+        let text = include_str!("../examples/scheme/gc-bench.scm");
+        let interpreter = Interpreter::new(&m).unwrap();
+        interpreter.run_until(&m, "gc-bench", text, &mut Vec::new(), None).unwrap();
+    } else {
+        let until = if workload == "hammer" { Until::Time(Duration::from_millis(150)) } else { Until::OnePass };
+        let plan = Plan { threads, until, depth: 10 };
+        workloads::run(&m, workloads::find(workload).unwrap(), &Shift::new(plan)).unwrap();
+    }
+    m.collect().unwrap();
+}
+
+fn finish(trace: &Trace) -> Finished {
+    trace.wait_for_worlds(Duration::from_secs(10));
+    let finished = trace.finish().unwrap();
+    assert!(finished.is_complete(), "{finished:?}");
+    finished
+}
+
+fn end(world: World) {
+    world.close(Duration::from_secs(10)).unwrap();
+    drop(world);
+}
+
+/// What the collector itself says of its collections.
+type Reports = Arc<Mutex<Vec<CollectionReport>>>;
+
+fn reporting(builder: WorldBuilder) -> (WorldBuilder, Reports) {
+    let reports = Reports::default();
+    let kept = Arc::clone(&reports);
+    (builder.on_collection(move |report| kept.lock().unwrap().push(*report)), reports)
+}
+
+/// A log's collections are the collector's, figure by figure.
+fn are_the_reports(seen: &[Seen], reports: &Reports) {
+    // Each comes from the thread that collected, after the restart: two may change places.
+    let mut reports = reports.lock().unwrap().clone();
+    reports.sort_unstable_by_key(|report| report.number);
+    assert_eq!(seen.len(), reports.len());
+    let mut allocated = 0;
+    for (index, (of, report)) in seen.iter().zip(&reports).enumerate() {
+        assert_eq!(of.live, report.live.total(), "{report:?}");
+        assert!(of.size >= of.live, "{of:?}");
+        let took = of.end - of.start;
+        assert!(took <= report.pause_ns, "{of:?} {report:?}");
+        assert!(took >= report.mark_ns, "{of:?} {report:?}");
+        allocated += report.allocated_bytes;
+        // Each capability has counted its own.
+        let last_of_each = seen[..=index]
+            .iter()
+            .enumerate()
+            .filter(|(at, one)| seen[at + 1..=index].iter().all(|later| later.capability != one.capability));
+        assert_eq!(last_of_each.map(|(_, one)| one.allocated).sum::<u64>(), allocated, "{report:?}");
+    }
+}
+
+#[rstest]
+fn logs_of_all_workloads_obey_the_rules(
+    #[values("signals", "safepoints", "mock")] stopper: &str,
+    #[values(0, 1, 2, 3, 4, 5)] workload: usize,
+) {
+    let file = File::new();
+    let trace = start(&file, "a");
+    let (builder, reports) = reporting(small().logged_in(&trace));
+    let builder = if stopper == "safepoints" { builder.stopper(Stopper::Safepoints) } else { builder };
+    let world = builder.markers(2).build().unwrap();
+    if stopper == "mock" {
+        world.set_thread_vtable(MockDebugger::new().unwrap()).unwrap();
+    }
+    run(&world, WORKLOADS[workload], 2);
+    end(world);
+    let finished = finish(&trace);
+    let log = file.log();
+    assert_eq!(log.events.len() as u64, finished.records);
+    assert_eq!(std::fs::metadata(file.path()).unwrap().len(), finished.bytes + 2, "and the end of the data");
+    let seen = check(&log);
+    assert!(!seen.is_empty());
+    are_the_reports(&seen, &reports);
+    assert_eq!(log.all(id::OSPROCESS_PID).next().unwrap().u32(4), std::process::id());
+    let info = log.all(id::HEAP_INFO_GHC).next().unwrap();
+    assert_eq!((info.u16(4), info.u64(6)), (1, 256 << 20));
+    assert_eq!(log.count(id::REQUEST_PAR_GC), seen.len());
+    assert_eq!(log.count(id::THREAD_LABEL), log.count(id::CREATE_THREAD));
+    assert_eq!(log.count(id::LOG_MSG), usize::from(stopper == "mock"), "another way of stopping threads");
+}
+
+/// Threads that come and go use capabilities again; threads' numbers are never used again, and each has its name.
+#[test]
+fn there_are_as_many_capabilities_as_threads_at_a_time() {
+    const THREADS: usize = 60;
+    let file = File::new();
+    let trace = start(&file, "a");
+    let world = small().logged_in(&trace).build().unwrap();
+    for number in 0..THREADS {
+        // SAFETY: no references are kept.
+        let two: Vec<_> = (0..2).map(|half| unsafe { world.spawn(&format!("t{number}-{half}"), |_| ()) }).collect();
+        two.into_iter().for_each(|thread| thread.unwrap().join().unwrap());
+    }
+    end(world);
+    finish(&trace);
+    let log = file.log();
+    check(&log);
+    assert_eq!(log.count(id::CREATE_THREAD), 2 * THREADS);
+    assert!(log.all(id::CAP_CREATE).all(|event| event.u16(0) < 2), "of at most two");
+    let mut names: Vec<&str> = log.all(id::THREAD_LABEL).map(|event| event.text(4)).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), 2 * THREADS);
+}
+
+#[rstest]
+#[case("s", true, false, false)]
+#[case("g", false, true, false)]
+#[case("u", false, false, true)]
+#[case("-g", true, false, true)]
+fn a_log_has_the_classes_that_were_asked_for(
+    #[case] classes: &str,
+    #[case] threads: bool,
+    #[case] collections: bool,
+    #[case] user: bool,
+) {
+    let file = File::new();
+    let trace = start(&file, classes);
+    let world = small().logged_in(&trace).build().unwrap();
+    world.events().telemetry_message("before").unwrap();
+    run(&world, "churn", 2);
+    world.events().telemetry_marker("after").unwrap();
+    end(world);
+    finish(&trace);
+    let log = file.log();
+    let seen = check(&log);
+    assert_eq!(!seen.is_empty(), collections);
+    for event in [id::CREATE_THREAD, id::RUN_THREAD, id::STOP_THREAD, id::TASK_CREATE] {
+        assert_eq!(log.count(event) > 0, threads);
+    }
+    for event in [id::GC_START, id::HEAP_SIZE, id::HEAP_LIVE, id::REQUEST_SEQ_GC, id::REQUEST_PAR_GC] {
+        assert!(collections || log.count(event) == 0);
+    }
+    let said: Vec<&str> = log.all(id::USER_MSG).chain(log.all(id::USER_MARKER)).map(|event| event.text(0)).collect();
+    assert_eq!(said, if user { vec!["before", "after"] } else { vec![] });
+}
+
+/// Who comes late gets the names of the threads that were there before, and not those that have left.
+#[test]
+fn a_log_that_begins_late_knows_who_is_there() {
+    let file = File::new();
+    let world = small().build().unwrap();
+    let gate = Arc::new(Barrier::new(3));
+    let threads: Vec<_> = ["early", "bird"]
+        .into_iter()
+        .map(|name| {
+            let gate = Arc::clone(&gate);
+            // SAFETY: no references are kept.
+            unsafe {
+                world.spawn(name, move |m| {
+                    m.blocking(|| gate.wait());
+                    m.blocking(|| gate.wait());
+                })
+            }
+            .unwrap()
+        })
+        .collect();
+    gate.wait();
+    let trace = start(&file, "a");
+    trace.record(&world).unwrap();
+    trace.record(&world).unwrap();
+    world.collect().unwrap();
+    gate.wait();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    // SAFETY: no references are kept.
+    unsafe { world.spawn("late", |_| ()) }.unwrap().join().unwrap();
+    world.collect().unwrap();
+    end(world);
+    finish(&trace);
+    let log = file.log();
+    assert_eq!(check(&log).len(), 2);
+    let mut names: Vec<&str> = log.all(id::THREAD_LABEL).map(|event| event.text(4)).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["bird", "early", "late"]);
+    assert_eq!(log.count(id::HEAP_INFO_GHC), 1);
+}
+
+/// GHC has one heap, and ThreadScope ends with an error when the collections of two overlap.
+#[test]
+fn worlds_that_collect_at_the_same_time_do_not_confuse_threadscope() {
+    let file = File::new();
+    let trace = start(&file, "a");
+    let worlds: Vec<World> = (0..3).map(|_| small().logged_in(&trace).build().unwrap()).collect();
+    std::thread::scope(|scope| {
+        for world in &worlds {
+            scope.spawn(|| run(world, "graph", 1));
+        }
+    });
+    worlds.into_iter().for_each(end);
+    finish(&trace);
+    let log = file.log();
+    let told = log.all(id::LOG_MSG).filter(|event| event.text(0).contains("another heap is collected")).count();
+    let counted = eventlog_rules::threadscope(&log);
+    assert_eq!(counted, log.count(id::GC_START));
+    assert_eq!(counted + told, log.count(id::HEAP_LIVE), "every collection is in the log, one way or the other");
+    let sets: Vec<(u32, u16)> = log.all(id::CAPSET_CREATE).map(|event| (event.u32(0), event.u16(4))).collect();
+    assert_eq!(sets, [(0, 2), (1, 3), (2, 1), (3, 1)]);
+    assert_eq!(log.count(id::CAPSET_DELETE), 4);
+}
+
+/// One after the other, worlds are one heap in the log.
+#[test]
+fn a_world_that_comes_after_another_takes_its_place() {
+    let file = File::new();
+    let trace = start(&file, "a");
+    for _ in 0..2 {
+        let world = small().logged_in(&trace).build().unwrap();
+        run(&world, "binary-trees", 1);
+        end(world);
+        trace.wait_for_worlds(Duration::from_secs(10));
+    }
+    finish(&trace);
+    let log = file.log();
+    check(&log);
+    assert_eq!((log.count(id::HEAP_INFO_GHC), log.count(id::CAPSET_CREATE)), (2, 2));
+    assert!(log.all(id::HEAP_LIVE).all(|event| event.u32(0) == 0));
+}
+
+#[test]
+fn a_stranger_who_collects_has_a_capability_and_no_thread() {
+    let file = File::new();
+    let trace = start(&file, "a");
+    let world = small().logged_in(&trace).build().unwrap();
+    world.collect().unwrap();
+    end(world);
+    finish(&trace);
+    let log = file.log();
+    let seen = check(&log);
+    assert_eq!((seen.len(), seen[0].capability), (1, 0));
+    assert_eq!((log.count(id::CREATE_THREAD), log.count(id::RUN_THREAD)), (0, 0));
+}
+
+#[test]
+fn the_flight_recorder_knows_threads_whose_coming_it_has_forgotten() {
+    let file = File::new();
+    let options = Options::new(file.path()).flight_recorder(64 << 10);
+    let trace = options.start().unwrap();
+    let world = small().logged_in(&trace).build().unwrap();
+    // SAFETY: references are locals of the workload's.
+    let m = unsafe { world.attach("main") }.unwrap();
+    for _ in 0..400 {
+        m.collect().unwrap();
+    }
+    assert!(!file.path().exists());
+    for _ in 0..2 {
+        let events = trace.write_flight().unwrap();
+        let log = file.log();
+        assert!(events > 100);
+        let seen = check(&log);
+        assert!((10..400).contains(&seen.len()), "{}", seen.len());
+        let names: Vec<&str> = log.all(id::THREAD_LABEL).map(|event| event.text(4)).collect();
+        assert_eq!(names, ["main"]);
+    }
+    drop(m);
+    end(world);
+}

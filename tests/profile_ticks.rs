@@ -1,0 +1,234 @@
+//! A time profile is an account: its ticks are the time (`.profile.ticks`).
+
+use std::collections::HashMap;
+use std::hint::black_box;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rstest::rstest;
+use stopworld::events::{Event, EventId, MemorySink, Selection, payload};
+use stopworld::profile::{StackId, TickClock, TickError, TimeProfile};
+use stopworld::{Gc, GcCell, Mutator, World, cost_centre, keep_alive, traced};
+
+traced! {
+    struct Node { next: GcCell<Option<Gc<Node>>>, value: u64 }
+}
+
+const INTERVAL: Duration = Duration::from_micros(200);
+
+fn by(clock: TickClock) -> TimeProfile {
+    TimeProfile { interval: INTERVAL, clock }
+}
+
+/// A world that will keep its ticks.
+fn world() -> (World, Arc<MemorySink>) {
+    let sink = Arc::new(MemorySink::with_capacity(1 << 18).unwrap());
+    let wanted = Selection::of([EventId::Tick, EventId::TickerBegin].into_iter().collect());
+    let world = World::builder().heap_limit(64 << 20).initial_heap(1 << 20).listen(sink.clone(), wanted);
+    (world.build().unwrap(), sink)
+}
+
+/// Ticks by thread and innermost centre, and the interval that was told of.
+fn ticks(sink: &MemorySink) -> (HashMap<(u32, &'static str), u64>, u64) {
+    assert_eq!(sink.dropped(), 0);
+    let (mut ticks, mut interval) = (HashMap::new(), 0);
+    for record in sink.drain() {
+        match record.event() {
+            Event::Tick(payload::Tick { tick, tid, stack, .. }) => {
+                assert!(tick > 0);
+                *ticks.entry((tid, StackId::from_raw(stack).centre().label())).or_default() += 1;
+            }
+            Event::TickerBegin(payload::TickerBegin { interval_ns, .. }) => interval = interval_ns,
+            other => panic!("not asked for: {other:?}"),
+        }
+    }
+    (ticks, interval)
+}
+
+/// Uses processor time, a good part of it for garbage.
+fn work(m: &Mutator, time: Duration) {
+    let begun = cpu_of_thread();
+    let mut list = None;
+    let mut n = 0_u64;
+    while cpu_of_thread() - begun < time {
+        for _ in 0..1000 {
+            n = black_box(n.wrapping_mul(3) + 1);
+            list = m.alloc(Node { next: GcCell::new(if n.is_multiple_of(64) { None } else { list }), value: n }).ok();
+        }
+    }
+    keep_alive(list.unwrap());
+}
+
+fn cpu(clock: libc::clockid_t) -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a place to write to.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn cpu_of_thread() -> Duration {
+    cpu(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn cpu_of_process() -> Duration {
+    cpu(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+/// That a number of ticks is a time between two, but for so many intervals and two percent. The one was measured while
+/// the world ticked, the other around that: however long a busy machine lets us wait in between, it must hold.
+#[track_caller]
+fn assert_is(ticks: u64, inner: Duration, outer: Duration, slack: u64) {
+    let (ticked, slack) = (INTERVAL * ticks as u32, INTERVAL * slack as u32 + outer / 50);
+    assert!(
+        ticked + slack >= inner && ticked <= outer + slack,
+        "{ticks} ticks are {ticked:?}, not {inner:?} to {outer:?}"
+    );
+}
+
+/// One at a time: a test's processor time is not to be another's.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[test]
+fn the_ticks_of_a_thread_are_its_processor_time_and_all_ticks_are_the_processs() {
+    let _alone = alone();
+    let (world, sink) = world();
+    // SAFETY: all references are on this stack and in collected objects.
+    let m = unsafe { world.attach("main") }.unwrap();
+    let (thread_before, process_before) = (cpu_of_thread(), cpu_of_process());
+    world.start_ticking(by(TickClock::Cpu)).unwrap();
+    let (thread_begun, process_begun) = (cpu_of_thread(), cpu_of_process());
+    let body = |m: &Mutator| {
+        let begun = cpu_of_thread();
+        let _cost = cost_centre!("helping");
+        work(m, Duration::from_millis(120));
+        (m.tid().0 as u32, cpu_of_thread() - begun)
+    };
+    // SAFETY: as above.
+    let threads: Vec<_> = (0..2).map(|_| unsafe { world.spawn("helps", body) }.unwrap()).collect();
+    {
+        let _cost = cost_centre!("one");
+        work(&m, Duration::from_millis(150));
+    }
+    {
+        let _cost = cost_centre!("two");
+        work(&m, Duration::from_millis(50));
+    }
+    let helped: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    let inner = (cpu_of_thread() - thread_begun, cpu_of_process() - process_begun);
+    world.stop_ticking();
+    let outer = (cpu_of_thread() - thread_before, cpu_of_process() - process_before);
+    let (ticks, interval) = ticks(&sink);
+    assert_eq!(interval, INTERVAL.as_nanos() as u64);
+    let of_thread = |tid: u32| ticks.iter().filter(|((of, _), _)| *of == tid).map(|(_, ticks)| ticks).sum::<u64>();
+    let me = m.tid().0 as u32;
+    assert_is(of_thread(me), inner.0, outer.0, 3);
+    // Two that leave have their rests in one pool.
+    helped.iter().for_each(|(tid, cpu)| assert_is(of_thread(*tid), *cpu, *cpu, 4));
+    assert_is(ticks.values().sum(), inner.1, outer.1, 12);
+    // Where a sample says it was is where it was when the ticker woke: on a busy machine, late.
+    let of = |centre| ticks.get(&(me, centre)).copied().unwrap_or(0);
+    assert!(of("one") > 0 && of("GC") > 0, "{ticks:?}");
+}
+
+#[test]
+fn a_thread_that_lives_shorter_than_an_interval_is_not_lost() {
+    let _alone = alone();
+    let (world, sink) = world();
+    world.start_ticking(by(TickClock::Cpu)).unwrap();
+    let mut used = Duration::ZERO;
+    for _ in 0..200 {
+        let body = |_: &Mutator| {
+            let _cost = cost_centre!("brief");
+            let begun = cpu_of_thread();
+            while cpu_of_thread() - begun < INTERVAL / 3 {}
+            cpu_of_thread()
+        };
+        // SAFETY: no references at all.
+        used += unsafe { world.spawn("brief", body) }.unwrap().join().unwrap();
+    }
+    world.stop_ticking();
+    let (ticks, _) = ticks(&sink);
+    let of_threads = ticks.iter().filter(|((tid, _), _)| *tid != 0).map(|(_, ticks)| ticks).sum::<u64>();
+    // What a thread does before it is attached and after it has detached is the system's.
+    let spent = INTERVAL / 3 * 200;
+    assert!(INTERVAL * of_threads as u32 + INTERVAL >= spent, "{ticks:?}");
+    assert!(INTERVAL * of_threads as u32 <= used + INTERVAL, "{ticks:?}");
+}
+
+#[test]
+fn by_real_time_who_waits_is_idle() {
+    let _alone = alone();
+    let (world, sink) = world();
+    // SAFETY: no references at all.
+    let m = unsafe { world.attach("main") }.unwrap();
+    let begun = Instant::now();
+    world.start_ticking(by(TickClock::Wall)).unwrap();
+    let ticking = Instant::now();
+    let _cost = cost_centre!("waits");
+    m.blocking(|| std::thread::sleep(Duration::from_millis(100)));
+    let until = Instant::now() + Duration::from_millis(50);
+    while Instant::now() < until {
+        black_box(());
+    }
+    let inner = ticking.elapsed();
+    world.stop_ticking();
+    let outer = begun.elapsed();
+    let (ticks, _) = ticks(&sink);
+    let me = m.tid().0 as u32;
+    assert_is(ticks.values().sum(), inner, outer, 3);
+    assert!(ticks.keys().all(|(tid, centre)| *tid == me && ["IDLE", "waits", "MAIN"].contains(centre)), "{ticks:?}");
+    assert!(ticks.contains_key(&(me, "IDLE")) && ticks.contains_key(&(me, "waits")), "{ticks:?}");
+}
+
+#[test]
+fn a_world_ticks_once_at_a_time_and_anew() {
+    let _alone = alone();
+    let (world, sink) = world();
+    world.stop_ticking();
+    for _ in 0..3 {
+        world.start_ticking(by(TickClock::Cpu)).unwrap();
+        assert!(matches!(world.start_ticking(by(TickClock::Wall)), Err(TickError::Already)));
+        world.stop_ticking();
+        assert_eq!(ticks(&sink).1, INTERVAL.as_nanos() as u64);
+    }
+    world.start_ticking(by(TickClock::Cpu)).unwrap();
+    drop(world);
+}
+
+/// `.fork.services`
+#[rstest]
+fn the_child_of_a_fork_does_not_tick_and_can_begin_to() {
+    let _alone = alone();
+    let sink = Arc::new(MemorySink::with_capacity(1 << 16).unwrap());
+    let world = World::builder().heap_limit(64 << 20).time_profile(by(TickClock::Cpu)).build().unwrap();
+    // SAFETY: all references are on this stack and in collected objects.
+    let m = unsafe { world.attach("main") }.unwrap();
+    work(&m, Duration::from_millis(5));
+    // SAFETY: the child only works on the heap and leaves by `_exit`.
+    match unsafe { libc::fork() } {
+        0 => {
+            let fine = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                let wanted = Selection::of([EventId::Tick, EventId::TickerBegin].into_iter().collect());
+                world.events().listen(sink.clone(), wanted).unwrap();
+                work(&m, Duration::from_millis(20));
+                assert_eq!(ticks(&sink).0.len(), 0, "nobody is there to tick");
+                world.start_ticking(by(TickClock::Cpu)).unwrap();
+                work(&m, Duration::from_millis(20));
+                world.stop_ticking();
+                assert!(ticks(&sink).0.values().sum::<u64>() > 0);
+            }));
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(if fine.is_ok() { 0 } else { 1 }) };
+        }
+        child => {
+            let mut status = 0;
+            // SAFETY: our own child.
+            assert_eq!(m.blocking(|| unsafe { libc::waitpid(child, &mut status, 0) }), child);
+            assert_eq!(status, 0, "the child failed");
+        }
+    }
+    world.stop_ticking();
+}
