@@ -17,9 +17,9 @@ use command_support::{STOPWORLD, directory, run, signal, text, wait_until};
 use nix::sys::signal::Signal;
 use rstest::rstest;
 use stopworld::convert::{Conversion, ConvertError, Options, Target, convert};
-use stopworld::formats::mps;
 use stopworld::formats::mps::decode::{Form, decode};
 use stopworld::formats::nettrace::{Container, NetEvent, Reader, Summary, Visitor};
+use stopworld::formats::{eventlog, mps};
 
 fn converted(input: &[u8], target: Target) -> Result<(Vec<u8>, Conversion), ConvertError> {
     let mut output = Vec::new();
@@ -193,6 +193,45 @@ fn every_stream_becomes_a_timeline_that_obeys_the_rules() {
     }
 }
 
+/// The logs of GHC's own that lie beside the repository's other data: cut or whole, threads and collections are slices.
+#[test]
+fn every_eventlog_becomes_a_timeline_that_obeys_the_rules() {
+    let mut all = trace_data::files(&trace_data::fixtures("eventlog"), "eventlog");
+    all.extend(
+        trace_data::beside("data/eventlog").into_iter().flat_map(|folder| trace_data::files(&folder, "eventlog")),
+    );
+    for path in &all {
+        let log = fs::read(path).unwrap();
+        let (json, conversion) = match converted(&log, Target::Json) {
+            Ok(converted) => converted,
+            Err(ConvertError::Unreadable(_) | ConvertError::Empty) => continue,
+            Err(error) => panic!("{}: {error}", path.display()),
+        };
+        let timeline = timeline_rules::check(&json);
+        let mut told = Events::default();
+        let summary = eventlog::read::by_time(&log[..], &mut told);
+        assert_eq!(conversion.damage.is_some(), summary.damage.is_some(), "{}", name(path));
+        assert_eq!(conversion.carried, told.events, "{}", name(path));
+        assert_eq!(timeline.named("gc").len() as u64, told.collections, "{}", name(path));
+        assert!(matches!(converted(&log, Target::Mps), Err(ConvertError::Eventlog)));
+    }
+    assert!(all.len() > 3);
+}
+
+/// How many events a log has, and how many collections begin in it.
+#[derive(Default)]
+struct Events {
+    events: u64,
+    collections: u64,
+}
+
+impl eventlog::read::Visitor for Events {
+    fn event(&mut self, event: &eventlog::read::Event<'_>) {
+        self.events += 1;
+        self.collections += u64::from(event.kind.id == 9);
+    }
+}
+
 /// 1.0.0 has other codes for the events that 2.0.0 has under the same names.
 #[test]
 fn a_stream_of_2012_becomes_one_of_today_by_the_names_of_its_events() {
@@ -362,7 +401,8 @@ fn what_is_left_out_is_a_table_on_standard_error() {
 #[case(&["Cargo.toml", "out.mps"], 1, "none of the formats that are read")]
 #[case(&["empty", "out.mps"], 1, "it is empty")]
 #[case(&["timeline.json", "out.mps"], 1, "a timeline is only written")]
-#[case(&["hdrb", "out.mps"], 1, "GHC's")]
+#[case(&["hdrb", "out.mps"], 1, "only a timeline can be made")]
+#[case(&["hdrb", "out.json"], 1, "at byte 4: ")]
 #[case(&["cut", "out.mps"], 1, "at byte 8: the file ends here")]
 #[case(&["IN", "no/such/out.mps"], 1, "its directory must be there")]
 #[case(&["IN", "directory.json"], 1, "is a directory")]

@@ -38,8 +38,7 @@ struct Told {
     payload: Vec<u8>,
 }
 
-/// Its index, its number, its process's, its name, and what else is said of it.
-type Thread = (u64, u64, u64, String, Vec<(String, String)>);
+type Pairs = Vec<(String, String)>;
 
 #[derive(Default)]
 struct Listener {
@@ -47,7 +46,7 @@ struct Listener {
     events: Vec<Told>,
     sequences: Vec<u32>,
     labels: Vec<Vec<String>>,
-    threads: Vec<Thread>,
+    threads: Vec<(u64, u64, u64, String, Pairs)>,
 }
 
 impl Visitor for Listener {

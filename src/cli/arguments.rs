@@ -48,8 +48,8 @@ Try:
   stopworld run gcbench --time-profile --trace run.prof   where the time goes
   stopworld eventcnv -f mpsio.log --txt      a telemetry stream of the Memory Pool System, readable
   stopworld dump app.nettrace                the events of a trace of .NET or of ours
-  stopworld eventlog show app.eventlog       the events of GHC's runtime, or of ours
   stopworld convert run.nettrace run.json    the same as a timeline for Perfetto and Chrome
+  stopworld eventlog show app.eventlog       the events of GHC's runtime, or of ours
   stopworld run graph --seconds 60 --diagnostics   then: stopworld counters PID, stopworld trace PID -o run.nettrace
   stopworld debug -- PROGRAM ARGUMENTS       a debugger that stops the program's world itself
 
@@ -339,6 +339,34 @@ pub(super) struct Eventcnv {
     question: Option<bool>,
 }
 
+const CONVERT_HELP: &str = "\
+The input is known by its content, whatever it is called: a telemetry stream of the Memory Pool System (1.0.0 or 2.0.0), a .nettrace \
+of version 4 to 6, or (for a timeline) an eventlog of GHC's. What the other format has no place for is listed on standard error with counts; nothing is dropped in silence. The output \
+replaces what was there when it is whole. Memory stays below 100 MiB however long the trace is; a stream that must be sorted takes room in TMPDIR.
+
+Exit code: 0 if the input could be read to its end, 1 if it is damaged (what can be read is converted) or no trace (the output is not \
+touched), 2 if the arguments are wrong, 141 if standard output was closed.";
+
+#[derive(Debug, Args)]
+pub(super) struct Convert {
+    /// The trace to read; `-` is standard input
+    #[arg(value_name = "IN")]
+    pub(super) input: PathBuf,
+
+    /// What to write: FILE.mps, FILE.nettrace, FILE.json for Perfetto and Chrome; `-` is standard output
+    #[arg(value_name = "OUT")]
+    pub(super) output: PathBuf,
+
+    /// The format to write, whatever the name of the output is
+    #[arg(long, value_name = "FORMAT")]
+    pub(super) format: Option<Format>,
+
+    /// How fast the clock of a telemetry stream goes, which the stream does not say [default: by the processor time of
+    /// its process]
+    #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000), allow_negative_numbers = true)]
+    pub(super) ticks_per_second: Option<u64>,
+}
+
 const EVENTLOG_SHOW_HELP: &str = "\
 The text is that of `ghc-events show` to the last byte, with --inc that of `ghc-events inc`. A pipe is put into a file without \
 a name in TMPDIR (or /tmp) first, unless --inc is given; memory stays below 64 MiB however long the log is. What is wrong with \
@@ -419,34 +447,6 @@ pub(super) struct Timeprof {
     /// A file for speedscope: where each capability was, in the order of time
     #[arg(long, group = "timeprof_form")]
     pub(super) speedscope: bool,
-}
-
-const CONVERT_HELP: &str = "\
-The input is known by its content, whatever it is called: a telemetry stream of the Memory Pool System (1.0.0 or 2.0.0), or a .nettrace \
-of version 4 to 6. What the other format has no place for is listed on standard error with counts; nothing is dropped in silence. The output \
-replaces what was there when it is whole. Memory stays below 100 MiB however long the trace is; a stream that must be sorted takes room in TMPDIR.
-
-Exit code: 0 if the input could be read to its end, 1 if it is damaged (what can be read is converted) or no trace (the output is not \
-touched), 2 if the arguments are wrong, 141 if standard output was closed.";
-
-#[derive(Debug, Args)]
-pub(super) struct Convert {
-    /// The trace to read; `-` is standard input
-    #[arg(value_name = "IN")]
-    pub(super) input: PathBuf,
-
-    /// What to write: FILE.mps, FILE.nettrace, FILE.json for Perfetto and Chrome; `-` is standard output
-    #[arg(value_name = "OUT")]
-    pub(super) output: PathBuf,
-
-    /// The format to write, whatever the name of the output is
-    #[arg(long, value_name = "FORMAT")]
-    pub(super) format: Option<Format>,
-
-    /// How fast the clock of a telemetry stream goes, which the stream does not say [default: by the processor time of
-    /// its process]
-    #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000), allow_negative_numbers = true)]
-    pub(super) ticks_per_second: Option<u64>,
 }
 
 const DUMP_HELP: &str = "\

@@ -4,8 +4,8 @@
 //! |---|---|---|
 //! | mps | categories: `Arena Pool Trace`, or a number | the environment, as the Memory Pool System's own programs read it |
 //! | nettrace, nettrace6 | keywords and a level: `GC+GCHandle@Verbose` | `--providers`, as dotnet-trace takes it |
-//! | eventlog | classes, as behind GHC's `-l`: `gu`, `-s` | |
 //! | json | groups of the table of events: `Collection Memory` | |
+//! | eventlog | classes, as behind GHC's `-l`: `gu`, `-s` | |
 //! | hp, prof | | `--profile`, `--time-profile`: without them there is nothing to write |
 
 use std::path::Path;
@@ -31,10 +31,10 @@ pub(super) enum Format {
     Nettrace,
     /// The same in the newer container
     Nettrace6,
-    /// A log as GHC's runtime writes it, for ThreadScope, ghc-events and eventlog2html
-    Eventlog,
     /// A timeline for Perfetto and Chrome
     Json,
+    /// A log as GHC's runtime writes it, for ThreadScope, ghc-events and eventlog2html
+    Eventlog,
     /// The heap profile as text, for hp2ps
     Hp,
     /// The time profile as text
@@ -54,9 +54,9 @@ impl Format {
             "mps" => Some(Format::Mps),
             "nettrace" => Some(Format::Nettrace),
             "eventlog" => Some(Format::Eventlog),
-            "json" => Some(Format::Json),
             "hp" => Some(Format::Hp),
             "prof" => Some(Format::Prof),
+            "json" => Some(Format::Json),
             _ => None,
         }
     }
@@ -67,8 +67,8 @@ impl Format {
 pub(super) struct Wanted {
     categories: Result<Categories, String>,
     keywords: Result<Providers, String>,
-    classes: Result<Classes, String>,
     groups: Result<EventSet, String>,
+    classes: Result<Classes, String>,
 }
 
 impl Wanted {
@@ -120,10 +120,10 @@ pub(super) enum Asked {
     Mps(Option<Categories>),
     /// In .NET's.
     Nettrace(Container, Providers),
-    /// In GHC's.
-    Eventlog(Classes),
     /// As a timeline; the events if they are named.
     Json(Option<EventSet>),
+    /// In GHC's.
+    Eventlog(Classes),
     /// A profile as text.
     Profile(Kind),
 }

@@ -53,11 +53,10 @@ fn target(arguments: &Convert) -> Result<Target, Failure> {
         Some(Format::Nettrace) => Ok(Target::Nettrace(Container::V4)),
         Some(Format::Nettrace6) => Ok(Target::Nettrace(Container::V6)),
         Some(Format::Json) => Ok(Target::Json),
-        Some(Format::Eventlog | Format::Hp | Format::Prof) => Err(Failure::Usage(format!(
-            "{}: what is converted is written as .mps, .nettrace or .json: name such a file, or say --format; `stopworld run` writes the \
-             others",
-            arguments.output.display()
-        ))),
+        Some(Format::Eventlog | Format::Hp | Format::Prof) => Err(Failure::Usage(
+            "logs and profiles of GHC's are written by `stopworld run`, and not made of other traces: say mps, nettrace, nettrace6 or json"
+                .to_owned(),
+        )),
         None => Err(Failure::Usage(format!(
             "{}: its name does not say which format to write: end it in .mps, .nettrace or .json, or say --format",
             arguments.output.display()

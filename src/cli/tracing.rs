@@ -70,9 +70,9 @@ impl Tracing {
         let trace = match asked {
             Asked::Mps(categories) => Trace::start_mps(settings, *categories, flight)?,
             Asked::Nettrace(container, providers) => Some(Trace::start_nettrace(settings, *container, providers)?),
+            Asked::Json(events) => Some(Trace::start_timeline(settings, *events)?),
             Asked::Eventlog(classes) => Some(Trace::start_eventlog(settings, *classes)?),
             Asked::Profile(kind) => Some(Trace::start_profile(settings, *kind)?),
-            Asked::Json(events) => Some(Trace::start_timeline(settings, *events)?),
         };
         let Some(trace) = trace else { return Ok(None) };
         let tracing = Tracing { trace, flight };
@@ -120,9 +120,9 @@ impl Tracing {
 pub(super) enum Trace {
     Mps(mps::Trace),
     Nettrace(nettrace::write::Trace),
+    Timeline(perfetto::Trace),
     Eventlog(eventlog::write::Trace),
     Profile(profile_text::Trace),
-    Timeline(perfetto::Trace),
 }
 
 /// How one names another file.
@@ -161,6 +161,17 @@ impl Trace {
         Ok(Trace::Nettrace(options.start().context(NOT_STARTED)?))
     }
 
+    fn start_timeline(settings: &Settings, events: Option<EventSet>) -> anyhow::Result<Trace> {
+        let mut options = perfetto::Options::new(settings.trace.clone().unwrap_or_default()).tell_failures(ANOTHER);
+        if let Some(events) = events {
+            options = options.events(events);
+        }
+        if let Some(size) = settings.flight_recorder {
+            options = options.flight_recorder(size.bytes());
+        }
+        Ok(Trace::Timeline(options.start().context(NOT_STARTED)?))
+    }
+
     fn start_eventlog(settings: &Settings, classes: Classes) -> anyhow::Result<Trace> {
         let file = settings.trace.clone().unwrap_or_default();
         let mut options = eventlog::write::Options::new(file).classes(classes).tell_failures(ANOTHER);
@@ -176,25 +187,14 @@ impl Trace {
         Ok(Trace::Profile(options.start().context(NOT_STARTED)?))
     }
 
-    fn start_timeline(settings: &Settings, events: Option<EventSet>) -> anyhow::Result<Trace> {
-        let mut options = perfetto::Options::new(settings.trace.clone().unwrap_or_default()).tell_failures(ANOTHER);
-        if let Some(events) = events {
-            options = options.events(events);
-        }
-        if let Some(size) = settings.flight_recorder {
-            options = options.flight_recorder(size.bytes());
-        }
-        Ok(Trace::Timeline(options.start().context(NOT_STARTED)?))
-    }
-
     /// All events of the world that is built here belong to it.
     pub(super) fn of_world(&self, builder: WorldBuilder) -> WorldBuilder {
         match self {
             Trace::Mps(trace) => builder.traced_by(trace),
             Trace::Nettrace(trace) => builder.recorded_in(trace),
+            Trace::Timeline(trace) => builder.drawn_by(trace),
             Trace::Eventlog(trace) => builder.logged_in(trace),
             Trace::Profile(trace) => builder.profiled_in(trace),
-            Trace::Timeline(trace) => builder.drawn_by(trace),
         }
     }
 
@@ -203,9 +203,9 @@ impl Trace {
             Trace::Mps(trace) => trace.path(),
             // It was started with one.
             Trace::Nettrace(trace) => trace.path().unwrap_or(Path::new("")),
+            Trace::Timeline(trace) => trace.path(),
             Trace::Eventlog(trace) => trace.path(),
             Trace::Profile(trace) => trace.path(),
-            Trace::Timeline(trace) => trace.path(),
         }
     }
 
@@ -213,9 +213,9 @@ impl Trace {
         match self {
             Trace::Mps(trace) => trace.flush(),
             Trace::Nettrace(trace) => trace.flush(),
+            Trace::Timeline(trace) => trace.flush(),
             Trace::Eventlog(trace) => trace.flush(),
             Trace::Profile(trace) => trace.flush(),
-            Trace::Timeline(trace) => trace.flush(),
         }
     }
 
@@ -223,10 +223,10 @@ impl Trace {
         match self {
             Trace::Mps(trace) => trace.write_flight(),
             Trace::Nettrace(trace) => trace.write_flight(),
+            Trace::Timeline(trace) => trace.write_flight(),
             Trace::Eventlog(trace) => trace.write_flight(),
             // It has no flight recorder.
             Trace::Profile(_) => Err(io::ErrorKind::Unsupported.into()),
-            Trace::Timeline(trace) => trace.write_flight(),
         }
     }
 
@@ -234,9 +234,9 @@ impl Trace {
         match self {
             Trace::Mps(trace) => trace.wait_for_worlds(within),
             Trace::Nettrace(trace) => trace.wait_for_worlds(within),
+            Trace::Timeline(trace) => trace.wait_for_worlds(within),
             Trace::Eventlog(trace) => trace.wait_for_worlds(within),
             Trace::Profile(trace) => trace.wait_for_worlds(within),
-            Trace::Timeline(trace) => trace.wait_for_worlds(within),
         }
     }
 
@@ -244,9 +244,9 @@ impl Trace {
         match self {
             Trace::Mps(trace) => trace.finish(),
             Trace::Nettrace(trace) => trace.finish(),
+            Trace::Timeline(trace) => trace.finish(),
             Trace::Eventlog(trace) => trace.finish(),
             Trace::Profile(trace) => trace.finish(),
-            Trace::Timeline(trace) => trace.finish(),
         }
     }
 }

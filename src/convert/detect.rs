@@ -17,6 +17,8 @@ pub enum Source {
     Mps,
     /// A trace of .NET's format, of either container.
     Nettrace,
+    /// A log of GHC's runtime.
+    Eventlog,
 }
 
 /// The format, and the input from its first byte on.
@@ -37,7 +39,7 @@ fn of(head: &[u8]) -> Result<Source, ConvertError> {
         _ if head.starts_with(NETTRACE) => Ok(Source::Nettrace),
         // Its reader says best what it is.
         _ if head.starts_with(NETPERF) => Ok(Source::Nettrace),
-        _ if head.starts_with(b"hdrb") => Err(ConvertError::Eventlog),
+        _ if head.starts_with(b"hdrb") => Ok(Source::Eventlog),
         _ if may_be_a_stream(head) => Ok(Source::Mps),
         (Some(b'['), Some(b'{' | b']')) | (Some(b'{'), Some(b'"')) => Err(ConvertError::Timeline),
         _ => Err(ConvertError::Unknown(FirstBytes(head[..head.len().min(SHOWN)].to_owned()))),

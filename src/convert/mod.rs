@@ -6,6 +6,8 @@
 //!                                            phases as .NET's events, too       as slices
 //!   from nettrace   the phases, and what     either container, with all that    every event; collections as slices,
 //!                   .NET got from an mps     it says                            heap sizes as counters
+//!   from eventlog                                                              every event; threads and collections
+//!                                                                              as slices, heap sizes and samples as counters
 //! ```
 //!
 //! What something *is* in another format the one table of events says ([`DESCRIPTORS`](crate::events::DESCRIPTORS)): an event of
@@ -30,11 +32,13 @@
 //! | `nettrace_mps`, `nettrace_json` | from .nettrace |
 //! | `stream` | a telemetry stream by time, and how fast its clock goes |
 //! | `telemetry` | records of the stream as described events, and back |
+//! | `eventlog_json` | from GHC's eventlog |
 //! | `mps_mps`, `mps_nettrace`, `mps_json` | from a stream |
 //! | `pages` | a timeline on an output |
 
 mod containers;
 mod detect;
+mod eventlog_json;
 mod left_out;
 mod mps_json;
 mod mps_mps;
@@ -97,14 +101,14 @@ pub enum ConvertError {
     /// The first bytes are those of no trace.
     #[error(
         "it begins with {0}, which is none of the formats that are read: a .nettrace begins with \"Nettrace\", a telemetry stream of \
-         the Memory Pool System with a record of events 1.0.0 or 2.0.0"
+         the Memory Pool System with a record of events 1.0.0 or 2.0.0, an eventlog of GHC's with \"hdrb\""
     )]
     Unknown(FirstBytes),
     /// A timeline, which is for looking at.
     #[error("it is JSON, and a timeline is only written: convert the trace that it was made of")]
     Timeline,
-    /// A format that can't be converted yet.
-    #[error("it is an eventlog of GHC's, which can't be converted: `stopworld eventlog` reads those")]
+    /// A log of GHC's, of which only a timeline is made.
+    #[error("it is an eventlog of GHC's, of which only a timeline can be made: name a FILE.json, or say --format json")]
     Eventlog,
     /// Not even its beginning can be read.
     #[error("{0}")]
@@ -166,6 +170,8 @@ pub fn convert<R: Read, W: Write>(
         (Source::Nettrace, Target::Mps) => nettrace_mps::convert(input, output, to)?,
         (Source::Nettrace, Target::Nettrace(container)) => containers::convert(input, output, container, to)?,
         (Source::Nettrace, Target::Json) => nettrace_json::convert(input, output, to)?,
+        (Source::Eventlog, Target::Json) => eventlog_json::convert(input, output, to)?,
+        (Source::Eventlog, Target::Mps | Target::Nettrace(_)) => return Err(ConvertError::Eventlog),
     }
     Ok(conversion)
 }

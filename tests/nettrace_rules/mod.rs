@@ -404,6 +404,8 @@ impl State {
                         match key.as_str() {
                             "ProcessId" => self.trace.pid = value.parse().unwrap(),
                             "HardwareThreadCount" => self.trace.processors = value.parse().unwrap(),
+                            // What version 4 always says, and a conversion keeps.
+                            "ExpectedCPUSamplingRate" => assert_eq!(value, "1000000"),
                             other => panic!("{other}"),
                         }
                     }

@@ -4,17 +4,19 @@
 
 use std::path::{Path, PathBuf};
 
-const THIRD_PARTY: &str = "shared/data/third-party/nettrace";
-
-/// The traces that are not ours to carry, if they are beside the repository or beside its worktrees.
-pub fn third_party() -> Option<PathBuf> {
+/// A folder of shared data, if it is beside the repository or beside its worktrees.
+pub fn beside(folder: &str) -> Option<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let found =
-        [here.join("..").join(THIRD_PARTY), here.join("../..").join(THIRD_PARTY)].into_iter().find(|at| at.exists());
+    let found = ["..", "../.."].map(|up| here.join(up).join("shared").join(folder)).into_iter().find(|at| at.exists());
     if found.is_none() {
-        println!("skipped: needs ../{THIRD_PARTY}");
+        println!("skipped: needs ../shared/{folder}");
     }
     found
+}
+
+/// The traces that are not ours to carry.
+pub fn third_party() -> Option<PathBuf> {
+    beside("data/third-party/nettrace")
 }
 
 /// The files of a folder whose names end so, sorted.

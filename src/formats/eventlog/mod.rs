@@ -1,5 +1,4 @@
-//! The eventlog of GHC's runtime: threads, collections, heap and time profiles in one file; what Haskell's runtime writes, and what
-//! ghc-events, ThreadScope and eventlog2html read.
+//! The eventlog of GHC's runtime: threads, collections, heap and time profiles in one file.
 //!
 //! ```text
 //!   "hdrb" "hetb"   a type: "etb\0" id size description "ete\0"   …   "hete" "hdre"      the header
@@ -10,12 +9,12 @@
 //! say themselves. A *block marker* is an event that says to which capability (GHC's word for what runs Haskell code, a
 //! thread of ours) the events in the so many bytes from it on belong. Each capability fills a buffer of its own, so blocks
 //! follow each other as buffers became full, and a file as a whole is not in the order of time.
-//!
+
 //! | file | part |
 //! |---|---|
 //! | `format` | the layout as data: marks, types of events with their sizes |
-//! | `write` | our events as an eventlog |
-//! | `read` | events out of a log, in the order of the file or of time |
+//! | `read` | from a log to events, in the order of the file or of time |
+//! | `write` | our events as a log |
 
 pub mod format;
 #[cfg(feature = "readers")]

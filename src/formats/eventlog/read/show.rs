@@ -153,7 +153,7 @@ impl<W: Write> Visitor for Show<W> {
 }
 
 /// Writes what an event of a known type says.
-fn text(out: &mut Vec<u8>, kind: &EventType, payload: &[u8]) -> Option<DamageKind> {
+pub(crate) fn text(out: &mut Vec<u8>, kind: &EventType, payload: &[u8]) -> Option<DamageKind> {
     if let Some(Size::AtLeast(least)) = kind.layout.map(|layout| layout.size)
         && payload.len() < usize::from(least)
     {

@@ -1,0 +1,228 @@
+//! From a GHC eventlog to a timeline.
+//!
+//! A capability, which runs Haskell code, is a track: on it a thread that runs is a slice, and so is a collection. What belongs to no
+//! capability is on a track of its own. Heap sizes are counters, and so is each sample of a heap profile, heading by heading. All
+//! other events are moments, with what `ghc-events` says of them. Events come by time, for which a pipe is put into a file without a name.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read, Write};
+
+use super::detect::unreadable;
+use super::pages::{self, Page};
+use super::{Conversion, ConvertError};
+use crate::formats::eventlog::read::record::Record;
+use crate::formats::eventlog::read::{Event, Visitor, by_time, show};
+use crate::formats::perfetto::phases::{Sheets, Slice};
+use crate::formats::perfetto::timeline::{Name, Track};
+
+/// Nobody knows which process it was, unless the log says so.
+const PROCESS: u64 = 1;
+/// The track of what belongs to no capability; those of capabilities follow.
+const PROGRAM: u64 = 1;
+/// Threads whose names are remembered.
+const MOST_THREADS: usize = 1 << 16;
+/// Headings of a sample that are shown.
+const MOST_BANDS: usize = 1 << 12;
+/// The events of threads, by GHC's numbers.
+const RUN_THREAD: u16 = 1;
+const STOP_THREAD: u16 = 2;
+const THREAD_LABEL: u16 = 44;
+
+pub(super) fn convert<R: Read, W: Write>(mut input: R, output: W, to: &mut Conversion) -> Result<(), ConvertError> {
+    let spooled = spool(&mut input)?;
+    let timeline = pages::begin(output, 0, 1_000_000_000).map_err(ConvertError::Output)?;
+    let mut drawing = Drawing {
+        timeline,
+        threads: HashMap::new(),
+        caps: Vec::new(),
+        bands: Vec::new(),
+        sample: None,
+        text: Vec::new(),
+        last: 0,
+        carried: 0,
+        begun: false,
+        failed: None,
+    };
+    drawing.failed = drawing.names().err();
+    let summary = by_time(&spooled, &mut drawing);
+    if let Some(damage) = summary.damage {
+        if !drawing.begun {
+            return Err(ConvertError::Unreadable(damage.to_string()));
+        }
+        to.damage = Some(damage.to_string());
+    }
+    let sample = drawing.end_sample();
+    if let Some(error) = drawing.failed.take().or(sample.err()) {
+        return Err(ConvertError::Output(error));
+    }
+    to.carried = drawing.carried;
+    let last = drawing.last;
+    pages::end(drawing.timeline, last).map_err(ConvertError::Output)
+}
+
+/// The input in a file, which can be read at any place.
+fn spool<R: Read>(input: &mut R) -> Result<File, ConvertError> {
+    let room = |error| ConvertError::Room { directory: std::env::temp_dir().display().to_string(), error };
+    let mut spooled = tempfile::tempfile().map_err(room)?;
+    let mut buffer = vec![0; 64 << 10];
+    let mut offset = 0;
+    loop {
+        match input.read(&mut buffer) {
+            Ok(0) => return Ok(spooled),
+            Ok(read) => {
+                spooled.write_all(&buffer[..read]).map_err(room)?;
+                offset += read as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(unreadable(offset, error)),
+        }
+    }
+}
+
+struct Drawing<W: Write> {
+    timeline: Sheets<Page<W>>,
+    threads: HashMap<u32, String>,
+    /// Capabilities that have a name.
+    caps: Vec<u16>,
+    /// The headings of the sample that is being told, and since when.
+    bands: Vec<(String, u64)>,
+    sample: Option<i64>,
+    text: Vec<u8>,
+    last: i64,
+    carried: u64,
+    begun: bool,
+    failed: Option<io::Error>,
+}
+
+impl<W: Write> Drawing<W> {
+    fn names(&mut self) -> io::Result<()> {
+        self.timeline.name_process(PROCESS, "GHC eventlog")?;
+        self.timeline.name_thread(Track { process: PROCESS, thread: PROGRAM }, "program")
+    }
+
+    fn track(&mut self, cap: Option<u16>) -> io::Result<Track> {
+        let thread = cap.map_or(PROGRAM, |cap| PROGRAM + 1 + u64::from(cap));
+        let track = Track { process: PROCESS, thread };
+        if let Some(cap) = cap.filter(|cap| !self.caps.contains(cap)) {
+            self.caps.push(cap);
+            self.timeline.name_thread(track, &format!("cap {cap}"))?;
+        }
+        Ok(track)
+    }
+
+    fn draw(&mut self, event: &Event<'_>) -> io::Result<()> {
+        let track = self.track(event.cap)?;
+        let ticks = event.time as i64;
+        self.last = self.last.max(ticks);
+        match Record::of(event) {
+            Some(Record::ProgramArgs(args)) => {
+                let words: Vec<_> = args.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
+                self.timeline.name_process(PROCESS, words.join(" ").trim_end())?;
+            }
+            Some(Record::GcStart) => {
+                let called = ("gc", Name("gc", None));
+                return self.timeline.begin(track, Slice::Pause, ticks, called, |_| {});
+            }
+            Some(Record::GcEnd) if self.timeline.is_open(track, Slice::Pause) => {
+                return self.timeline.end(track, Slice::Pause, ticks, |_| {});
+            }
+            Some(Record::HeapSize(bytes)) => return self.count(track, ticks, "heap size", bytes),
+            Some(Record::HeapLive(bytes)) => return self.count(track, ticks, "heap live", bytes),
+            Some(Record::BlocksSize(bytes)) => return self.count(track, ticks, "blocks", bytes),
+            Some(Record::HeapAllocated(bytes)) => {
+                let name =
+                    format!("allocated by {}", event.cap.map_or("the program".into(), |cap| format!("cap {cap}")));
+                return self.count(track, ticks, &name, bytes);
+            }
+            Some(Record::SampleBegin(_)) => self.begin_sample(ticks)?,
+            Some(Record::BiographySampleBegin(_, taken)) => self.begin_sample(taken as i64)?,
+            Some(Record::SampleLabel(bytes, label)) if self.sample.is_some() => {
+                if self.bands.len() < MOST_BANDS {
+                    self.bands.push((String::from_utf8_lossy(label).into_owned(), bytes));
+                }
+                return Ok(());
+            }
+            Some(Record::SampleEnd(_)) if self.sample.is_some() => return self.end_sample(),
+            _ => {}
+        }
+        match (event.kind.id, number(event.payload)) {
+            (THREAD_LABEL, Some(thread)) if self.threads.len() < MOST_THREADS => {
+                let label = event.payload.get(4..).unwrap_or_default();
+                self.threads.insert(thread, String::from_utf8_lossy(label).into_owned());
+            }
+            (RUN_THREAD, Some(thread)) => {
+                let name = match self.threads.get(&thread) {
+                    Some(label) => format!("thread {thread} {label}"),
+                    None => format!("thread {thread}"),
+                };
+                self.timeline.end(track, Slice::Work, ticks, |_| {})?;
+                return self.timeline.begin(track, Slice::Work, ticks, ("thread", name.as_str().into()), |_| {});
+            }
+            (STOP_THREAD, Some(_)) if self.timeline.is_open(track, Slice::Work) => {
+                let text = self.text_of(event);
+                return self.timeline.end(track, Slice::Work, ticks, |args| args.text("says", &text));
+            }
+            _ => {}
+        }
+        let text = self.text_of(event);
+        let name = if event.kind.description.is_empty() { "event" } else { &event.kind.description };
+        self.timeline.instant(track, ticks, ("event", name.into()), |args| {
+            args.number("id", event.kind.id.into());
+            args.text("says", &text);
+        })
+    }
+
+    /// What `ghc-events` says of an event.
+    fn text_of(&mut self, event: &Event<'_>) -> String {
+        self.text.clear();
+        show::text(&mut self.text, event.kind, event.payload);
+        String::from_utf8_lossy(&self.text).into_owned()
+    }
+
+    fn count(&mut self, track: Track, ticks: i64, name: &str, bytes: u64) -> io::Result<()> {
+        self.timeline.counter(track, ticks, ("heap", name.into()), |args| args.count("bytes", bytes))
+    }
+
+    fn begin_sample(&mut self, ticks: i64) -> io::Result<()> {
+        self.end_sample()?;
+        self.sample = Some(ticks);
+        Ok(())
+    }
+
+    /// A sample is complete: one row has all its headings.
+    fn end_sample(&mut self) -> io::Result<()> {
+        let (Some(ticks), bands) = (self.sample.take(), std::mem::take(&mut self.bands)) else { return Ok(()) };
+        if bands.is_empty() {
+            return Ok(());
+        }
+        let track = Track { process: PROCESS, thread: PROGRAM };
+        self.timeline.counter(track, ticks, ("heap", "heap profile".into()), |args| {
+            bands.iter().for_each(|(label, bytes)| args.count(label, *bytes));
+        })
+    }
+}
+
+/// The number that a payload begins with.
+fn number(payload: &[u8]) -> Option<u32> {
+    payload.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
+}
+
+impl<W: Write> Visitor for Drawing<W> {
+    fn begin_events(&mut self) {
+        self.begun = true;
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        if self.failed.is_none() {
+            match self.draw(event) {
+                Ok(()) => self.carried += 1,
+                Err(error) => self.failed = Some(error),
+            }
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.failed.is_some()
+    }
+}
