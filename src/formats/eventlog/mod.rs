@@ -9,7 +9,7 @@
 //! say themselves. A *block marker* is an event that says to which capability (GHC's word for what runs Haskell code, a
 //! thread of ours) the events in the so many bytes from it on belong. Each capability fills a buffer of its own, so blocks
 //! follow each other as buffers became full, and a file as a whole is not in the order of time.
-
+//!
 //! | file | part |
 //! |---|---|
 //! | `format` | the layout as data: marks, types of events with their sizes |
