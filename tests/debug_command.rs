@@ -188,7 +188,11 @@ fn a_collection_is_stepped_through_phase_by_phase(#[values("full", "assisted")] 
         "restart-end",
     ];
     let script = format!("cont\nwait 1\nhold suspend-begin\ncollect\nhold off\n{}", "step\n".repeat(12));
-    let stdout = told(&scripted(&script, &format!("debug --mode {mode} -- {STOPWORLD} {GRAPH}")));
+    // Another thread may begin a collection before the first one's last phase is told: then the steps are of both.
+    let stdout = (0..5)
+        .map(|_| told(&scripted(&script, &format!("debug --mode {mode} -- {STOPWORLD} {GRAPH}"))))
+        .find(|stdout| stdout.matches("suspend-begin").count() == 1)
+        .expect("a collection that no other one follows at once");
     let held: Vec<&str> =
         stdout.lines().filter(|line| line.contains(": held")).filter_map(|line| line.split(' ').nth(2)).collect();
     assert_eq!(held, phases, "{stdout}");
@@ -309,7 +313,10 @@ fn a_thread_that_was_stopped_stays_so_across_a_collection(#[values("full", "assi
     assert_eq!(talk.ask(&format!("registers {tid}")), registers);
     talk.ask(&format!("cont {tid}"));
     assert_eq!(state(&mut talk, "graph-0"), "runs");
-    assert!(talk.wrong(&format!("cont {tid}")).contains("was not stopped"));
+    assert_eq!(talk.ask(&format!("cont {tid}")), "");
+    // What an earlier try has said may come late.
+    let mut errors = std::iter::from_fn(|| talk.errors.recv_timeout(LIMIT).ok());
+    assert!(errors.any(|error| error.contains("was not stopped")));
     assert_eq!(talk.end(), Some(1));
 }
 

@@ -88,7 +88,7 @@ fn a_file_that_fails_is_told_of_in_one_line_and_the_run_goes_on(#[case] file: &s
 fn a_file_that_may_not_grow_stays_whole() {
     let directory = directory();
     let line = format!(
-        "ulimit -f 160; trap '' XFSZ; exec {STOPWORLD} run churn --threads 4 --seconds 4 --trace t.eventlog --json"
+        "ulimit -f 640; trap '' XFSZ; exec {STOPWORLD} run churn --threads 4 --seconds 4 --trace t.eventlog --json"
     );
     let output = Command::new("sh").args(["-c", &line]).current_dir(directory.path()).output().unwrap();
     let said = text(&output.stderr);
