@@ -59,6 +59,8 @@ struct Running {
     asked: bool,
     /// Somebody asks for the end.
     ending: bool,
+    /// The last look was: a collection that comes before the profile is taken away must not count the dead once more.
+    ended: bool,
     /// What the next collection is looked at for.
     look: Look,
     /// The labels of the bands' names.
@@ -130,8 +132,8 @@ impl Profiler {
         let due = if period == 0 { 0 } else { now_ns().saturating_add(period) };
         self.due_ns.store(due, Ordering::Relaxed);
         let labels = HashMap::new();
-        let (look, asked, ending, last, era) = (Look::Deaths, false, false, None, 0);
-        state.running = Some(Running { profile, work, era, until_next, asked, ending, look, labels, last });
+        let (look, asked, ending, ended, last, era) = (Look::Deaths, false, false, false, None, 0);
+        state.running = Some(Running { profile, work, era, until_next, asked, ending, ended, look, labels, last });
         collector.observing.arm(true);
         self.changed();
         Ok(())
@@ -145,7 +147,7 @@ impl Profiler {
     /// Whether a profile runs that must see one more collection before it ends; the next is that.
     pub(crate) fn ask_for_the_end(&self, observing: &LockGuard<'_>) -> bool {
         match &mut self.state(observing).running {
-            Some(running) if matches!(running.work, Work::Biography(_)) => {
+            Some(running) if matches!(running.work, Work::Biography(_)) && !running.ended => {
                 running.ending = true;
                 true
             }
@@ -264,7 +266,7 @@ impl Running {
 
 impl Observer for Profiler {
     fn begin(&self, _: &Collector) -> Attention {
-        let Some(running) = self.running() else { return Attention::Passes };
+        let Some(running) = self.running().filter(|running| !running.ended) else { return Attention::Passes };
         // Unless one is due still, because the world could not be stopped, or whoever stopped it let go.
         if running.look == Look::Deaths {
             running.look = match () {
@@ -301,6 +303,7 @@ impl Observer for Profiler {
             }
             Work::Biography(biography) => {
                 biography.note(running.look);
+                running.ended = running.look == Look::End;
                 running.era = biography.eras();
             }
         }
