@@ -108,8 +108,6 @@ fn keep_time(inner: &Arc<Inner>) -> std::io::Result<()> {
     let (profiler, changes) = (Arc::clone(&inner.profiler), inner.profiler.changes());
     let inner: Weak<Inner> = Arc::downgrade(inner);
     let work = move || {
-        // It is no thread of the program's: its handlers do not run here.
-        let _blocked = signals::block_all();
         while profiler.wait_until_due(changes) {
             let Some(inner) = inner.upgrade() else { return };
             // A failure is told to the world's own listener; the next beat tries again.
@@ -118,5 +116,8 @@ fn keep_time(inner: &Arc<Inner>) -> std::io::Result<()> {
             }
         }
     };
+    // It is no thread of the program's: its handlers do not run there. The new thread has this one's mask from its first instruction
+    // on.
+    let _blocked = signals::block_all();
     std::thread::Builder::new().name("stopworld-census".into()).spawn(work).map(drop)
 }
