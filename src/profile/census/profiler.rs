@@ -14,10 +14,10 @@ use std::cell::UnsafeCell;
 use std::collections::HashMap;
 
 use super::taker::{Taker, check_charges, cut};
-use super::{Census, Every, HeapProfile, ProfileError};
+use super::{Census, CensusListener, Every, HeapProfile, ProfileError};
 use crate::collector::Collector;
 use crate::collector::living::Living;
-use crate::collector::observer::{Attention, Observer};
+use crate::collector::observer::{Afterwards, Attention, Observer};
 use crate::events::{EventId, Events};
 use crate::heap::uses::{TRACKED, Tracking};
 use crate::os::clock::now_ns;
@@ -165,8 +165,13 @@ impl Profiler {
         self.state(observing).running.as_ref()?.last.clone()
     }
 
-    /// Ends the profile, if one runs, and tells of what is known only now.
-    pub(crate) fn end(&self, collector: &Collector, observing: &LockGuard<'_>) -> Option<Finished> {
+    /// Ends the profile, if one runs, and tells of what is known only now; whom to call with that, too, the caller does without the
+    /// lock.
+    pub(crate) fn end(
+        &self,
+        collector: &Collector,
+        observing: &LockGuard<'_>,
+    ) -> Option<(Finished, Option<CensusListener>)> {
         let mut running = self.state(observing).running.take()?;
         collector.observing.arm(false);
         self.due_ns.store(0, Ordering::Relaxed);
@@ -176,12 +181,9 @@ impl Profiler {
             finished.biography = biography.finish();
             for census in &finished.biography {
                 tell_of(&collector.events, &mut running.labels, census);
-                if let Some(listener) = &running.profile.listener {
-                    listener(census);
-                }
             }
         }
-        Some(finished)
+        Some((finished, running.profile.listener))
     }
 
     /// In a forked child, before anything else runs there: the profile is the parent's, and so is the thread that keeps its time
@@ -289,15 +291,17 @@ impl Observer for Profiler {
         }
     }
 
-    fn finish(&self, collector: &Collector) {
-        let Some(running) = self.running() else { return };
+    fn finish(&self, collector: &Collector) -> Option<Afterwards> {
+        let running = self.running()?;
+        let mut afterwards: Option<Afterwards> = None;
         match &mut running.work {
             Work::Counting(taker) => {
                 running.era += 1;
                 let census = taker.result(running.era);
                 tell_of(&collector.events, &mut running.labels, &census);
-                if let Some(listener) = &running.profile.listener {
-                    listener(&census);
+                if let Some(listener) = running.profile.listener.clone() {
+                    let census = census.clone();
+                    afterwards = Some(Box::new(move || listener(&census)));
                 }
                 running.last = Some(census);
             }
@@ -308,6 +312,7 @@ impl Observer for Profiler {
             }
         }
         running.look = Look::Deaths;
+        afterwards
     }
 }
 
