@@ -14,13 +14,15 @@ use heap_support::*;
 use proptest::prelude::*;
 use stopworld::events::{Event, EventId, Labels, MemorySink, Selection};
 use stopworld::profile::census::{Breakdown, Census, Every, Filters, HeapProfile, ProfileError, Stage};
-use stopworld::{DescribedType, Layout, Mutator, Root, World, traced};
+use stopworld::{DescribedType, Description, Layout, Mutator, Root, World, traced};
 
 traced! {
     /// A cell of 16 bytes.
     struct One { number: u64 }
     /// A cell of 32 bytes.
     struct Three { numbers: [u64; 3] }
+    /// Says itself what it is called.
+    struct Called { called: Description, number: u64 }
 }
 
 /// So many objects, none of them used.
@@ -162,6 +164,55 @@ fn retainers_of_the_dead_are_refused_and_a_second_biography_begins_anew() {
         world.sample().unwrap();
         let finished = world.end_profile().unwrap().unwrap();
         assert_eq!(finished.biography.iter().map(stages).collect::<Vec<_>>(), [[0, 160, 0, 0, 0], [0, 0, 160, 0, 0]]);
+    }
+}
+
+/// The biography has seen its last collection, and then there is one more: by whoever allocates, or, as here, by who is told of
+/// that collection.
+#[test]
+fn nobody_dies_twice_when_a_collection_comes_between_the_last_look_and_the_end() {
+    let kept: Arc<Mutex<(Option<World>, Vec<Root<One>>)>> = Arc::default();
+    let shared = Arc::clone(&kept);
+    let world = paranoid().on_collection(move |_| {
+        let (world, roots) = std::mem::take(&mut *shared.lock().unwrap());
+        drop(roots);
+        if let Some(world) = world {
+            world.collect().unwrap();
+        }
+    });
+    let world = world.build().unwrap();
+    world.profile(on_demand(Breakdown::Biography)).unwrap();
+    let roots = make(&world, 10);
+    world.sample().unwrap();
+    *kept.lock().unwrap() = (Some(world.clone()), roots);
+    let finished = world.end_profile().unwrap().unwrap();
+    assert_eq!(finished.biography.iter().map(stages).collect::<Vec<_>>(), [[160, 0, 0, 0, 0]]);
+}
+
+/// What an object is called may change, and by a reference that somebody keeps nobody sees it. Then its death is told of another
+/// heading than its life; the sum is what lives all the same.
+#[test]
+fn an_object_that_is_called_otherwise_when_it_dies_does_not_make_others_more_than_they_are() {
+    let world = paranoid().build().unwrap();
+    let [first, second] = ["called first", "called second"].map(|text| world.telemetry_intern(text).unwrap());
+    let filters = Filters { biography: Stage::ALL.to_vec(), ..Filters::none() };
+    world.profile(on_demand(Breakdown::Description).filters(filters)).unwrap();
+    on_a_thread(&world, move |m| {
+        let called = |label| m.alloc(Called { called: Description::new(label), number: 0 }).unwrap();
+        let (one, other) = (called(first), called(second));
+        let (of_one, of_other) = (&*one, &*other);
+        for _ in 0..2 {
+            m.world().sample().unwrap();
+        }
+        of_one.called.set(second);
+        assert_eq!(of_one.number + of_other.number, 0);
+    });
+    world.collect().unwrap();
+    let finished = world.end_profile().unwrap().unwrap();
+    assert_eq!(finished.biography.len(), 2);
+    for census in finished.biography {
+        let sum = census.bands.iter().map(|band| band.bytes).sum::<u64>() + census.filtered_bytes;
+        assert_eq!(sum, census.live_bytes, "{census:?}");
     }
 }
 

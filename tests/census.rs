@@ -213,6 +213,53 @@ fn a_thread_is_a_retainer_by_its_name() {
     keeper.join().unwrap();
 }
 
+/// What a dead object's finalizer is to see lives for that alone, and what a weak reference leads to does not.
+#[test]
+fn what_waits_for_its_finalizer_lives_and_is_kept_by_that() {
+    static RAN: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+    let world = paranoid().build().unwrap();
+    let kept = on_a_thread(&world, |m| {
+        let object = fixed(m, Some(one(m)));
+        m.set_finalizer(object, |_, object| {
+            assert_eq!(object.number, 2);
+            RAN.store(true, std::sync::atomic::Ordering::Relaxed);
+        })
+        .unwrap();
+        m.root(m.alloc_weak(one(m)).unwrap())
+    });
+    let census = world.census(&CensusRequest::by(Breakdown::Retainer)).unwrap();
+    assert_eq!(sum(&census), (census.live_bytes, census.live_objects));
+    let found: BTreeMap<&str, (u64, u64)> =
+        census.bands.iter().map(|band| (members(&band.label), (band.bytes, band.objects))).collect();
+    assert_eq!(found, [("finalizers", (24 + 16, 2)), ("handle:Weak", (24, 1))].into());
+    wait_until("the finalizer has run", || RAN.load(std::sync::atomic::Ordering::Relaxed));
+    drop(kept);
+}
+
+/// The next collection waits for the listener's return: what that asks of the world must not wait for the next collection.
+#[test]
+fn a_listener_may_ask_the_world_while_another_thread_collects() {
+    let (begun, seen) = std::sync::mpsc::sync_channel::<()>(16);
+    let threads: Arc<Mutex<Option<World>>> = Arc::default();
+    let shared = Arc::clone(&threads);
+    let profile = HeapProfile::by(Breakdown::Type).on_census(move |_| {
+        let Some(world) = shared.lock().unwrap().take() else { return };
+        begun.send(()).unwrap();
+        // For the other thread to come to the lock that is held here, if one is.
+        std::thread::sleep(Duration::from_millis(300));
+        let _ = world.threads();
+    });
+    let world = paranoid().stop_timeout(Duration::from_secs(3)).profile(profile).build().unwrap();
+    *threads.lock().unwrap() = Some(world.clone());
+    let collecting = world.clone();
+    let other = std::thread::spawn(move || {
+        seen.recv().unwrap();
+        collecting.collect().map(|report| report.number).map_err(|error| error.to_string())
+    });
+    world.collect().unwrap();
+    assert_eq!(other.join().unwrap(), Ok(2));
+}
+
 /// `.retainer.bound`: more than are told apart are MANY, which is a band as any other.
 #[rstest]
 #[case(2, "(2)census::Left,census::Right")]
@@ -597,9 +644,22 @@ fn what_cannot_be_told_is_refused() {
 /// Mutators that allocate all the time, censuses of all kinds, several markers: the account is right every time.
 #[rstest]
 fn a_census_of_a_busy_world_adds_up(
-    #[values(Breakdown::Description, Breakdown::Type, Breakdown::Kind, Breakdown::Retainer)] breakdown: Breakdown,
+    #[values(
+        Breakdown::CostCentre,
+        Breakdown::Module,
+        Breakdown::Description,
+        Breakdown::Type,
+        Breakdown::Kind,
+        Breakdown::Retainer
+    )]
+    breakdown: Breakdown,
 ) {
-    let world = paranoid().markers(2).build().unwrap();
+    let reports: Arc<Mutex<BTreeMap<u32, (u64, u64)>>> = Arc::default();
+    let listener = Arc::clone(&reports);
+    let world = paranoid().markers(2).charge_allocations(Charging::On).on_collection(move |report| {
+        listener.lock().unwrap().insert(report.number, (report.live.total(), report.live_objects));
+    });
+    let world = world.build().unwrap();
     let done = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let threads: Vec<_> = (0..2)
         .map(|i| {
@@ -608,6 +668,7 @@ fn a_census_of_a_busy_world_adds_up(
             unsafe {
                 world.spawn(&format!("worker-{i}"), move |m| {
                     while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                        let _cost = cost_centre!("busy");
                         assert_eq!(check_tree(tree(m, 9).unwrap()), tree_size(9));
                         let weak = m.alloc_weak(list(m, 50).unwrap()).unwrap();
                         let large = m.alloc_array(3000, |_| GcCell::new(Some(weak))).unwrap();
@@ -621,6 +682,8 @@ fn a_census_of_a_busy_world_adds_up(
     for _ in 0..20 {
         let census = world.census(&CensusRequest::by(breakdown)).unwrap();
         assert_eq!(sum(&census), (census.live_bytes, census.live_objects));
+        // What the sweep counted, and the verifier after it.
+        assert_eq!(reports.lock().unwrap()[&census.collection], sum(&census));
         assert_eq!(world.damage(), None);
     }
     done.store(true, std::sync::atomic::Ordering::Relaxed);

@@ -198,6 +198,59 @@ fn a_world_ticks_once_at_a_time_and_anew() {
     drop(world);
 }
 
+/// What a thread that attached in an earlier profile has used since is not the later one's.
+#[test]
+fn the_time_before_a_profile_and_between_two_is_nobodys() {
+    let _alone = alone();
+    let (world, sink) = world();
+    world.start_ticking(by(TickClock::Cpu)).unwrap();
+    // SAFETY: all references are on this stack and in collected objects.
+    let m = unsafe { world.attach("main") }.unwrap();
+    work(&m, Duration::from_millis(100));
+    world.stop_ticking();
+    work(&m, Duration::from_millis(100));
+    drop(ticks(&sink));
+    let before = (cpu_of_thread(), cpu_of_process());
+    world.start_ticking(by(TickClock::Cpu)).unwrap();
+    work(&m, Duration::from_millis(5));
+    world.stop_ticking();
+    let (thread, process) = (cpu_of_thread() - before.0, cpu_of_process() - before.1);
+    let (ticks, _) = ticks(&sink);
+    let me = m.tid().0 as u32;
+    let mine = ticks.iter().filter(|((of, _), _)| *of == me).map(|(_, ticks)| ticks).sum::<u64>();
+    assert_is(mine, Duration::ZERO, thread, 3);
+    assert_is(ticks.values().sum(), Duration::ZERO, process, 12);
+}
+
+/// What several markers use is theirs from the first look on, in the middle of a mark phase too.
+#[test]
+fn the_ticks_of_markers_are_not_the_systems_before_they_have_finished() {
+    let _alone = alone();
+    let sink = Arc::new(MemorySink::with_capacity(1 << 18).unwrap());
+    let world = World::builder().heap_limit(512 << 20).initial_heap(256 << 20).markers(4);
+    let wanted = Selection::of([EventId::Tick, EventId::TickerBegin].into_iter().collect());
+    let world = world.listen(sink.clone(), wanted).build().unwrap();
+    // SAFETY: all references are on this stack and in collected objects.
+    let m = unsafe { world.attach("main") }.unwrap();
+    // Many short lists: there is something for each marker.
+    let lists = m.alloc_array(20_000, |_| GcCell::new(None)).unwrap();
+    for list in lists.iter() {
+        for value in 0..50 {
+            list.set(Some(m.alloc(Node { next: GcCell::new(list.get()), value }).unwrap()));
+        }
+    }
+    let before = cpu_of_process();
+    world.start_ticking(by(TickClock::Cpu)).unwrap();
+    let begun = cpu_of_process();
+    m.collect().unwrap();
+    let inner = cpu_of_process() - begun;
+    world.stop_ticking();
+    let outer = cpu_of_process() - before;
+    let (ticks, _) = ticks(&sink);
+    assert_is(ticks.values().sum(), inner, outer, 12);
+    keep_alive(lists);
+}
+
 /// `.fork.services`
 #[rstest]
 fn the_child_of_a_fork_does_not_tick_and_can_begin_to() {

@@ -269,7 +269,6 @@ impl Collector {
             return Err(CollectError::Discarded { number });
         }
         observers.finish(self);
-        drop(observers);
         let report = self.report(number, reason, who, &StopFacts { stop_ns, restart_ns, pause_ns, crowd }, &outcome);
         if outcome.queued > 0 {
             self.events.fire_finalizers_due(outcome.queued);

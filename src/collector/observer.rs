@@ -5,7 +5,7 @@
 //! ```text
 //!   begin   before the first signal       memory may be mapped; says whether it wants to look
 //!   look    between marking and sweep     the world stands: no malloc, no lock (`.stop.no-malloc`, `.stop.locks`)
-//!   finish  when the world runs again     names are made, events fired
+//!   finish  when the world runs again     names are made, events fired; then, without the lock, the program is told
 //! ```
 //!
 //! One observer belongs to the world. What it knows is guarded by a lock that the collecting thread takes before the
@@ -34,9 +34,12 @@ pub(crate) trait Observer {
     fn begin(&self, collector: &Collector) -> Attention;
     /// The world stands, marking is over, the sweep has not begun. Not before `begin` said that it wants to look.
     fn look(&self, living: &Living<'_>);
-    /// The world runs again, after a look.
-    fn finish(&self, collector: &Collector);
+    /// The world runs again, after a look. What it gives back is called when the observer's lock is free.
+    fn finish(&self, collector: &Collector) -> Option<Afterwards>;
 }
+
+/// What is to be told to the program, which may do anything then.
+pub(crate) type Afterwards = Box<dyn FnOnce()>;
 
 /// The observer that belongs to a world.
 pub(crate) struct Observing {
@@ -71,7 +74,7 @@ impl Observing {
 /// The observers of one collection.
 pub(super) struct Observers<'a> {
     looking: [Option<&'a dyn Observer>; 2],
-    _guard: Option<LockGuard<'a>>,
+    guard: Option<LockGuard<'a>>,
 }
 
 impl Observers<'_> {
@@ -79,8 +82,10 @@ impl Observers<'_> {
         self.looking.iter().flatten().for_each(|observer| observer.look(living));
     }
 
-    pub(super) fn finish(&self, collector: &Collector) {
-        self.looking.iter().flatten().for_each(|observer| observer.finish(collector));
+    pub(super) fn finish(self, collector: &Collector) {
+        let afterwards = self.looking.map(|observer| observer.and_then(|observer| observer.finish(collector)));
+        drop(self.guard);
+        afterwards.into_iter().flatten().for_each(|tell| tell());
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -111,6 +116,6 @@ impl Collector {
         if own.is_none() {
             guard = None;
         }
-        Ok(Observers { looking: [own, who.observer.filter(looks)], _guard: guard })
+        Ok(Observers { looking: [own, who.observer.filter(looks)], guard })
     }
 }

@@ -251,7 +251,7 @@ impl Markers {
             closing: AtomicBool::new(false),
             heap: UnsafeCell::new(std::ptr::null()),
             events: UnsafeCell::new(std::ptr::null()),
-            time: CollectorTime::new(),
+            time: CollectorTime::new(helpers),
             results: (0..helpers).map(|_| UnsafeCell::new(idle)).collect(),
         });
         // All memory before the first thread, and the threads into what ends them when it is dropped: a world that can't
@@ -305,6 +305,7 @@ impl Markers {
 
     /// In a forked child: the service threads are gone (`.fork.services`).
     pub(crate) fn forget_helpers(&self) {
+        self.shared.time.forget_helpers();
         self.helpers.store(0, Ordering::Relaxed);
     }
 }
@@ -413,6 +414,7 @@ impl Marking<'_> {
 fn help(shared: &Shared, index: usize, mut stack: MarkStack) {
     // No signal handler of the program's runs here, and no stop signal is ever for us.
     std::mem::forget(crate::os::signals::block_all());
+    shared.time.is_helper(index);
     let mut seen = 0;
     loop {
         // Acquire pairs with the Release in `mark` and in `drop`.
@@ -430,7 +432,6 @@ fn help(shared: &Shared, index: usize, mut stack: MarkStack) {
         // SAFETY: as above; the events are the world's, as the heap is.
         let events = unsafe { &**shared.events.get() };
         inside::enter();
-        let processor_time = shared.time.of_a_helper();
         let mut marker = Marker::new(heap, &mut stack, Some(shared), events);
         events.fire_marker_joined(index as u32 + 1, Moment::Begins as u32);
         shared.mark_until_the_end(&mut marker);
@@ -441,7 +442,6 @@ fn help(shared: &Shared, index: usize, mut stack: MarkStack) {
             *shared.results[index].get() =
                 HelperResult { objects, overflowed, weak_cells, high_water: stack.take_high_water() }
         };
-        drop(processor_time);
         inside::leave();
         // Release pairs with the Acquire in `mark`.
         if shared.working.fetch_sub(1, Ordering::Release) == 1 {

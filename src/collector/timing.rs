@@ -1,23 +1,25 @@
 //! The processor time that collections take, thread by thread, for a time profile.
 //!
 //! Nobody could tell from outside: a tick comes when it comes, and a short collection lies between two. So, while somebody wants to
-//! know, whoever works in a collection reads the clock of its own processor time when it begins and when it ends: the
-//! collecting thread into its record, the service threads into one sum.
+//! know, the collecting thread reads the clock of its own processor time when it begins and when it ends. The service threads do
+//! nothing but mark: all that their clocks say is for collections, also in the middle of one.
 
-use crate::os::clock::thread_cpu_ns;
-use crate::sync::{AtomicBool, AtomicU64, Ordering};
+use crate::os::clock::{thread_cpu_ns, thread_cpu_ns_of};
+use crate::os::{Tid, thread};
+use crate::sync::{AtomicBool, AtomicU32, Ordering};
 use crate::world::stop_info::ThreadStopInfo;
 
-/// Whether the time is wanted, and the service threads' sum.
+/// Whether the time is wanted, and who the service threads are.
 #[derive(Debug)]
 pub(crate) struct CollectorTime {
     wanted: AtomicBool,
-    helpers_ns: AtomicU64,
+    /// The service threads' ids; 0 of one that has not begun or does not exist.
+    helpers: Box<[AtomicU32]>,
 }
 
 impl CollectorTime {
-    pub(crate) const fn new() -> Self {
-        Self { wanted: AtomicBool::new(false), helpers_ns: AtomicU64::new(0) }
+    pub(crate) fn new(helpers: usize) -> Self {
+        Self { wanted: AtomicBool::new(false), helpers: (0..helpers).map(|_| AtomicU32::new(0)).collect() }
     }
 
     /// From now on it is wanted, or not.
@@ -25,9 +27,10 @@ impl CollectorTime {
         self.wanted.store(wanted == Wanted::Yes, Ordering::Relaxed);
     }
 
-    /// What the service threads have taken so far, as far as somebody wanted to know.
+    /// What the service threads have taken since they began.
     pub(crate) fn helpers_ns(&self) -> u64 {
-        self.helpers_ns.load(Ordering::Relaxed)
+        let tids = self.helpers.iter().map(|tid| tid.load(Ordering::Relaxed)).filter(|tid| *tid != 0);
+        tids.filter_map(|tid| thread_cpu_ns_of(Tid(tid as i32))).sum()
     }
 
     /// A collection begins on this thread, which is one of the world's or a stranger. It ends when the result is dropped.
@@ -39,10 +42,14 @@ impl CollectorTime {
         InCollection(record)
     }
 
-    /// A service thread begins to work. It ends when the result is dropped.
-    pub(crate) fn of_a_helper(&self) -> Helping<'_> {
-        let wanted = self.wanted.load(Ordering::Relaxed);
-        Helping { sum: &self.helpers_ns, since: wanted.then(thread_cpu_ns) }
+    /// The calling thread is this service thread.
+    pub(crate) fn is_helper(&self, index: usize) {
+        self.helpers[index].store(thread::gettid().0 as u32, Ordering::Relaxed);
+    }
+
+    /// In a forked child: there are none.
+    pub(crate) fn forget_helpers(&self) {
+        self.helpers.iter().for_each(|tid| tid.store(0, Ordering::Relaxed));
     }
 }
 
@@ -61,21 +68,6 @@ impl Drop for InCollection<'_> {
     fn drop(&mut self) {
         if let Some(record) = self.0 {
             record.has_collected(thread_cpu_ns());
-        }
-    }
-}
-
-/// A service thread works as long as this is there.
-#[must_use]
-pub(crate) struct Helping<'a> {
-    sum: &'a AtomicU64,
-    since: Option<u64>,
-}
-
-impl Drop for Helping<'_> {
-    fn drop(&mut self) {
-        if let Some(since) = self.since {
-            self.sum.fetch_add(thread_cpu_ns().saturating_sub(since), Ordering::Relaxed);
         }
     }
 }

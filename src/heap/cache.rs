@@ -427,7 +427,7 @@ impl AllocationCache {
                 set_bit(&self.used, bin);
             }
         }
-        let changes = self.changes.load(Ordering::Relaxed) + 1;
+        let changes = self.changes.load(Ordering::Relaxed).wrapping_add(1);
         self.changes.store(changes, Ordering::Relaxed);
         if changes.is_multiple_of(CHANGES_TO_CLOSE) {
             self.close_unused_bins();

@@ -161,6 +161,10 @@ impl Biography {
                 }
             }
         });
+        if look == Look::Census && self.era < LAST_ERA {
+            // Here, where nobody uses anything: what is used from the restart on is used after this census.
+            self.uses.set_era(self.era + 1);
+        }
         self.found.took_ns = now_ns() - begun;
     }
 
@@ -223,9 +227,7 @@ impl Biography {
         if self.era == LAST_ERA {
             return false;
         }
-        // What was used between the census and here was used after it.
         self.era += 1;
-        self.uses.set_era(self.era);
         true
     }
 
@@ -245,13 +247,10 @@ impl Biography {
             let mut by_stage: Vec<(Heading, Stage, [u64; 2])> = Vec::new();
             for &(heading, so, count) in &taken.living {
                 let mut part = |stage, late: Change, early| {
-                    let late = late.map(|sum| sum.max(0) as u64);
+                    // No more than there was: who died may have been called otherwise when it lived.
+                    let late = [0, 1].map(|of| (late[of].max(0) as u64).min(count[of]));
                     by_stage.push((heading, stage, late));
-                    by_stage.push((
-                        heading,
-                        early,
-                        [count[0].saturating_sub(late[0]), count[1].saturating_sub(late[1])],
-                    ));
+                    by_stage.push((heading, early, [count[0] - late[0], count[1] - late[1]]));
                 };
                 if so == So::NotUsed as u64 {
                     part(Stage::Void, at(&void, heading, taken.era), Stage::Lag);

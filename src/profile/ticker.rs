@@ -261,8 +261,10 @@ impl Book {
                 let known = self.known.entry(std::ptr::from_ref(record) as usize);
                 let known = known.and_modify(|known| known.look = look);
                 let newcomer = || {
-                    // Who attached while the world ticked has said what his clock was then.
-                    let base = record.cpu_at_attach().or_else(|| thread_cpu_ns_of(record.tid())).unwrap_or(0);
+                    // Who attached while the world ticked has said what his clock was then. Who was there before has, too, if
+                    // he attached in an earlier profile.
+                    let base = record.cpu_at_attach().filter(|_| look > 1);
+                    let base = base.or_else(|| thread_cpu_ns_of(record.tid())).unwrap_or(0);
                     Known::new(record, look, base)
                 };
                 let known = known.or_insert_with(newcomer);
@@ -274,6 +276,11 @@ impl Book {
         if refreshed {
             self.known.retain(|_, known| known.look == look);
         }
+    }
+
+    /// The world ticks no more: what its threads have said of their clocks is not for the next profile.
+    fn end(&mut self) {
+        self.known.drain().for_each(|(_, known)| known.record.note_cpu_at_attach(0));
     }
 
     /// Looks at everybody.
@@ -390,7 +397,9 @@ impl Ticker {
         collector.events.fire_ticker_begin(interval);
         if let Err(error) = spawn() {
             time.want(Wanted::No);
-            self.word.store(OFF, Ordering::Relaxed);
+            // Release: pairs with the Acquire in `stop`, where somebody may be waiting for the thread already.
+            self.word.store(OFF, Ordering::Release);
+            futex::wake(&self.word, u32::MAX);
             return Err(error.into());
         }
         Ok(())
@@ -412,6 +421,9 @@ impl Ticker {
                         book.look(&collector.threads, collector.markers.time(), &mut harvest);
                         // The looks do not drift away from the ticks.
                         until_next = book.interval - now_ns().saturating_sub(book.begun) % book.interval;
+                        if ends {
+                            book.end();
+                        }
                     });
                 }
                 harvest.fire(&collector.events);

@@ -7,7 +7,7 @@ use crate::collector::report::Reason;
 use crate::os::signals;
 use crate::profile::census::on_demand::OnDemand;
 use crate::profile::census::profiler::Finished;
-use crate::profile::census::{Census, CensusRequest, Every, HeapProfile, ProfileError};
+use crate::profile::census::{Census, CensusListener, CensusRequest, Every, HeapProfile, ProfileError};
 
 impl World {
     /// Collects, and counts what lives. The bands and what did not pass the filters add up to the live bytes of the
@@ -44,13 +44,16 @@ impl World {
         self.end_profile()?;
         let inner = self.inner();
         let every = profile.every;
-        {
-            let collector = &inner.collector;
+        let collector = &inner.collector;
+        let begin = || {
             let observing = collector.threads.lock(&collector.observing.lock);
             // Somebody may have been faster.
-            inner.profiler.end(collector, &observing);
-            inner.profiler.begin(profile, collector, &observing)?;
-        }
+            let others = inner.profiler.end(collector, &observing);
+            (others, inner.profiler.begin(profile, collector, &observing))
+        };
+        let (others, begun) = begin();
+        others.map(tell);
+        begun?;
         if let Every::Time(_) = every
             && let Err(error) = keep_time(inner)
         {
@@ -98,9 +101,18 @@ impl Inner {
         let needs_a_look = profiler.ask_for_the_end(&lock());
         let looked = if needs_a_look { self.collect_observed(Reason::Explicit, None).map(|_| ()) } else { Ok(()) };
         let finished = profiler.end(collector, &lock());
+        let finished = finished.map(tell);
         looked?;
         Ok(finished)
     }
+}
+
+/// Tells the program of a biography, which is known at its end. Without the observer's lock.
+fn tell((finished, listener): (Finished, Option<CensusListener>)) -> Finished {
+    if let Some(listener) = listener {
+        finished.biography.iter().for_each(|census| listener(census));
+    }
+    finished
 }
 
 /// A thread that brings a collection about whenever a census is due and nobody collects. It ends with the profile.
@@ -108,8 +120,6 @@ fn keep_time(inner: &Arc<Inner>) -> std::io::Result<()> {
     let (profiler, changes) = (Arc::clone(&inner.profiler), inner.profiler.changes());
     let inner: Weak<Inner> = Arc::downgrade(inner);
     let work = move || {
-        // It is no thread of the program's: its handlers do not run here.
-        let _blocked = signals::block_all();
         while profiler.wait_until_due(changes) {
             let Some(inner) = inner.upgrade() else { return };
             // A failure is told to the world's own listener; the next beat tries again.
@@ -118,5 +128,8 @@ fn keep_time(inner: &Arc<Inner>) -> std::io::Result<()> {
             }
         }
     };
+    // It is no thread of the program's: its handlers do not run there. The new thread has this one's mask from its first instruction
+    // on.
+    let _blocked = signals::block_all();
     std::thread::Builder::new().name("stopworld-census".into()).spawn(work).map(drop)
 }

@@ -215,8 +215,8 @@ pub struct HeapProfile {
     pub every: Every,
     /// How many retainers are told apart for one object.
     pub most_retainers: usize,
-    /// Called with each, when the world runs again, on the thread that collected. It must not ask for a census, change the
-    /// profile, or allocate in the world: the next collection waits for its return.
+    /// Called with each, when the world runs again, on the thread that collected, which has no lock. The next collection, and its
+    /// census, may come before this returns.
     pub listener: Option<CensusListener>,
 }
 

@@ -6,7 +6,7 @@ use super::taker::Taker;
 use super::{Census, CensusRequest, ProfileError};
 use crate::collector::Collector;
 use crate::collector::living::Living;
-use crate::collector::observer::{Attention, Observer};
+use crate::collector::observer::{Afterwards, Attention, Observer};
 
 /// Looks once, in the collection that it comes along with.
 pub(crate) struct OnDemand {
@@ -37,7 +37,8 @@ impl Observer for OnDemand {
         self.taker.borrow_mut().take(living);
     }
 
-    fn finish(&self, _: &Collector) {
+    fn finish(&self, _: &Collector) -> Option<Afterwards> {
         *self.census.borrow_mut() = Some(self.taker.borrow_mut().result(0));
+        None
     }
 }

@@ -14,10 +14,10 @@ use std::cell::UnsafeCell;
 use std::collections::HashMap;
 
 use super::taker::{Taker, check_charges, cut};
-use super::{Census, Every, HeapProfile, ProfileError};
+use super::{Census, CensusListener, Every, HeapProfile, ProfileError};
 use crate::collector::Collector;
 use crate::collector::living::Living;
-use crate::collector::observer::{Attention, Observer};
+use crate::collector::observer::{Afterwards, Attention, Observer};
 use crate::events::{EventId, Events};
 use crate::heap::uses::{TRACKED, Tracking};
 use crate::os::clock::now_ns;
@@ -59,6 +59,8 @@ struct Running {
     asked: bool,
     /// Somebody asks for the end.
     ending: bool,
+    /// The last look was: a collection that comes before the profile is taken away must not count the dead once more.
+    ended: bool,
     /// What the next collection is looked at for.
     look: Look,
     /// The labels of the bands' names.
@@ -130,8 +132,8 @@ impl Profiler {
         let due = if period == 0 { 0 } else { now_ns().saturating_add(period) };
         self.due_ns.store(due, Ordering::Relaxed);
         let labels = HashMap::new();
-        let (look, asked, ending, last, era) = (Look::Deaths, false, false, None, 0);
-        state.running = Some(Running { profile, work, era, until_next, asked, ending, look, labels, last });
+        let (look, asked, ending, ended, last, era) = (Look::Deaths, false, false, false, None, 0);
+        state.running = Some(Running { profile, work, era, until_next, asked, ending, ended, look, labels, last });
         collector.observing.arm(true);
         self.changed();
         Ok(())
@@ -145,7 +147,7 @@ impl Profiler {
     /// Whether a profile runs that must see one more collection before it ends; the next is that.
     pub(crate) fn ask_for_the_end(&self, observing: &LockGuard<'_>) -> bool {
         match &mut self.state(observing).running {
-            Some(running) if matches!(running.work, Work::Biography(_)) => {
+            Some(running) if matches!(running.work, Work::Biography(_)) && !running.ended => {
                 running.ending = true;
                 true
             }
@@ -163,8 +165,13 @@ impl Profiler {
         self.state(observing).running.as_ref()?.last.clone()
     }
 
-    /// Ends the profile, if one runs, and tells of what is known only now.
-    pub(crate) fn end(&self, collector: &Collector, observing: &LockGuard<'_>) -> Option<Finished> {
+    /// Ends the profile, if one runs, and tells of what is known only now; whom to call with that, too, the caller does without the
+    /// lock.
+    pub(crate) fn end(
+        &self,
+        collector: &Collector,
+        observing: &LockGuard<'_>,
+    ) -> Option<(Finished, Option<CensusListener>)> {
         let mut running = self.state(observing).running.take()?;
         collector.observing.arm(false);
         self.due_ns.store(0, Ordering::Relaxed);
@@ -174,12 +181,9 @@ impl Profiler {
             finished.biography = biography.finish();
             for census in &finished.biography {
                 tell_of(&collector.events, &mut running.labels, census);
-                if let Some(listener) = &running.profile.listener {
-                    listener(census);
-                }
             }
         }
-        Some(finished)
+        Some((finished, running.profile.listener))
     }
 
     /// In a forked child, before anything else runs there: the profile is the parent's, and so is the thread that keeps its time
@@ -264,7 +268,7 @@ impl Running {
 
 impl Observer for Profiler {
     fn begin(&self, _: &Collector) -> Attention {
-        let Some(running) = self.running() else { return Attention::Passes };
+        let Some(running) = self.running().filter(|running| !running.ended) else { return Attention::Passes };
         // Unless one is due still, because the world could not be stopped, or whoever stopped it let go.
         if running.look == Look::Deaths {
             running.look = match () {
@@ -287,24 +291,28 @@ impl Observer for Profiler {
         }
     }
 
-    fn finish(&self, collector: &Collector) {
-        let Some(running) = self.running() else { return };
+    fn finish(&self, collector: &Collector) -> Option<Afterwards> {
+        let running = self.running()?;
+        let mut afterwards: Option<Afterwards> = None;
         match &mut running.work {
             Work::Counting(taker) => {
                 running.era += 1;
                 let census = taker.result(running.era);
                 tell_of(&collector.events, &mut running.labels, &census);
-                if let Some(listener) = &running.profile.listener {
-                    listener(&census);
+                if let Some(listener) = running.profile.listener.clone() {
+                    let census = census.clone();
+                    afterwards = Some(Box::new(move || listener(&census)));
                 }
                 running.last = Some(census);
             }
             Work::Biography(biography) => {
                 biography.note(running.look);
+                running.ended = running.look == Look::End;
                 running.era = biography.eras();
             }
         }
         running.look = Look::Deaths;
+        afterwards
     }
 }
 
