@@ -107,10 +107,11 @@ impl Conversation {
         }
     }
 
-    /// Says a line that is an error; the error.
-    fn wrong(&mut self, line: &str) -> String {
+    /// Says a line that is an error, for this reason. What an earlier line was told may come only now.
+    fn is_wrong(&mut self, line: &str, why: &str) {
         assert_eq!(self.ask(line), "");
-        self.errors.recv_timeout(LIMIT).unwrap_or_else(|_| panic!("{line} is no error"))
+        let mut errors = std::iter::from_fn(|| self.errors.recv_timeout(LIMIT).ok());
+        assert!(errors.any(|error| error.contains(why)), "{line} is no error");
     }
 
     fn threads(&mut self) -> Vec<Vec<String>> {
@@ -313,10 +314,7 @@ fn a_thread_that_was_stopped_stays_so_across_a_collection(#[values("full", "assi
     assert_eq!(talk.ask(&format!("registers {tid}")), registers);
     talk.ask(&format!("cont {tid}"));
     assert_eq!(state(&mut talk, "graph-0"), "runs");
-    assert_eq!(talk.ask(&format!("cont {tid}")), "");
-    // What an earlier try has said may come late.
-    let mut errors = std::iter::from_fn(|| talk.errors.recv_timeout(LIMIT).ok());
-    assert!(errors.any(|error| error.contains("was not stopped")));
+    talk.is_wrong(&format!("cont {tid}"), "was not stopped");
     assert_eq!(talk.end(), Some(1));
 }
 

@@ -195,7 +195,8 @@ pub const MOST_RETAINERS: usize = 8;
 pub enum Every {
     /// At every so many collections.
     Collections(u32),
-    /// Each time that this time has passed: at a collection that comes then, or else at one for the purpose.
+    /// Each time that this time has passed, a millisecond at least: at a collection that comes then, or else at one for the
+    /// purpose.
     Time(Duration),
     /// When [`World::sample`](crate::World::sample) asks for one.
     Demand,
@@ -256,7 +257,7 @@ impl HeapProfile {
     /// Nanoseconds between two censuses; 0 if they come with collections.
     fn period_ns(&self) -> u64 {
         match self.every {
-            Every::Time(period) => u64::try_from(period.as_nanos()).unwrap_or(u64::MAX),
+            Every::Time(period) => u64::try_from(period.as_nanos()).unwrap_or(u64::MAX).max(1_000_000),
             Every::Collections(_) | Every::Demand => 0,
         }
     }
