@@ -1,18 +1,19 @@
 //! `stopworld eventlog show` against what the real `ghc-events` prints of the same logs.
 //!
 //! The logs under `fixtures/eventlog` were written by programs of GHC 9.0.2, those in `broken` by hand; beside each lies what
-//! `ghc-events show` prints, and for the broken ones a list of what four real tools say.
+//! `ghc-events show` prints, compressed, and for the broken ones a list of what four real tools say.
 
 mod eventlog_support;
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use assert_cmd::Command;
 use eventlog_support::third_party;
+use flate2::read::GzDecoder;
 use rstest::rstest;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -34,6 +35,14 @@ fn assert_same(ours: &[u8], real: &[u8]) {
     assert_eq!(ours.len(), real.len());
 }
 
+/// What the real tool prints of a log.
+fn real_text(log: &Path) -> Vec<u8> {
+    let compressed = fs::File::open(log.with_extension("show021.txt.gz")).expect("the real output");
+    let mut text = Vec::new();
+    GzDecoder::new(compressed).read_to_end(&mut text).expect("gzip made it");
+    text
+}
+
 /// The events of a whole text.
 fn events(whole: &str) -> &str {
     let at = whole.find("\nEvents:\n").expect("there is a heading");
@@ -49,8 +58,7 @@ fn lines(events: &str) -> Vec<&str> {
 #[rstest]
 fn the_text_is_that_of_ghc_events(#[files("tests/fixtures/eventlog/*.eventlog")] file: PathBuf) {
     let output = show(&[], &file);
-    let real = fs::read(file.with_extension("show021.txt")).expect("the real output");
-    assert_same(&output.stdout, &real);
+    assert_same(&output.stdout, &real_text(&file));
     if file.to_string_lossy().contains("crash") {
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1));
@@ -171,7 +179,7 @@ fn damage_is_told_with_the_last_good_event() {
 #[test]
 fn a_log_comes_through_a_pipe() {
     let whole = fs::read("tests/fixtures/eventlog/leak.hc.eventlog").unwrap();
-    let real = fs::read("tests/fixtures/eventlog/leak.hc.show021.txt").unwrap();
+    let real = real_text(Path::new("tests/fixtures/eventlog/leak.hc.eventlog"));
     let mut command = Command::new(env!("CARGO_BIN_EXE_stopworld"));
     let output = command.args(["eventlog", "show", "-"]).write_stdin(whole).timeout(LIMIT).output().unwrap();
     assert_same(&output.stdout, &real);
@@ -181,7 +189,7 @@ fn a_log_comes_through_a_pipe() {
 /// Standard input that is a file needs no copy, and is read from its beginning.
 #[test]
 fn a_file_as_standard_input_is_read_in_place() {
-    let real = fs::read("tests/fixtures/eventlog/leak.hc.show021.txt").unwrap();
+    let real = real_text(Path::new("tests/fixtures/eventlog/leak.hc.eventlog"));
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_stopworld"));
     let file = fs::File::open("tests/fixtures/eventlog/leak.hc.eventlog").unwrap();
     let output = command.args(["eventlog", "show", "-"]).env("TMPDIR", "/no/such/place").stdin(file).output().unwrap();
