@@ -19,6 +19,8 @@ pub mod nettrace;
 mod outlet;
 pub mod perfetto;
 pub mod profile_text;
+mod trace_error;
 mod worlds;
 
 pub use finished::Finished;
+pub use trace_error::TraceError;

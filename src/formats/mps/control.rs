@@ -7,10 +7,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use super::trace::{Options, Trace, TraceError};
+use super::trace::{Options, Trace};
 use crate::WorldBuilder;
 use crate::events::Categories;
 use crate::events::filter::{Filter, UnknownWord};
+use crate::formats::TraceError;
 
 /// Says which categories are written: a number, or words. Not set, or 0: no stream.
 pub const CONTROL_VARIABLE: &str = "MPS_TELEMETRY_CONTROL";

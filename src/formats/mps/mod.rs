@@ -72,6 +72,8 @@ mod writer;
 pub use format::{Layout, Param, Sort, Version};
 #[cfg(feature = "readers")]
 pub(crate) use trace::CLOCK_TEXT;
-pub use trace::{Options, Trace, TraceError};
+pub use trace::{Options, Trace};
+
+pub use crate::formats::TraceError;
 
 pub use super::Finished;

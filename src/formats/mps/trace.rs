@@ -12,7 +12,6 @@
 use std::ffi::CString;
 use std::fmt;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -25,6 +24,7 @@ use crate::events::record::{Consumer, ConsumerTotals, FlightRecorder, RecordErro
 use crate::events::{Categories, Category, EventId, EventSet, Labels, Selection};
 use crate::formats::Finished;
 use crate::formats::complaint::Complaint;
+use crate::formats::trace_error::{TraceError, c_path};
 use crate::formats::worlds::{Worlds, flush_until};
 use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES, Space};
 use crate::runtime::Inner;
@@ -38,21 +38,6 @@ pub struct Options {
     categories: Categories,
     flight_bytes: Option<usize>,
     complaint: Complaint,
-}
-
-/// Why a trace could not be started.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TraceError {
-    /// The name holds a byte 0.
-    #[error("{0:?} can't be the name of a file: it holds the byte 0")]
-    Path(PathBuf),
-    /// Its events could not be recorded.
-    #[error(transparent)]
-    Record(#[from] RecordError),
-    /// No memory.
-    #[error("the system gave no memory for a trace: {0}")]
-    System(#[from] io::Error),
 }
 
 /// A stream that is being written. Cheap to clone; clones are the same stream.
@@ -105,7 +90,7 @@ impl Options {
     /// # Errors
     /// The path is none, or recording is not possible here.
     pub fn start(self) -> Result<Trace, TraceError> {
-        let c_path = CString::new(self.path.as_os_str().as_bytes()).map_err(|_| TraceError::Path(self.path.clone()))?;
+        let c_path = c_path(&self.path)?;
         name_ourselves();
         let board = Arc::new(Switchboard::new(self.categories.0));
         let consumer: Box<dyn Consumer> = match self.flight_bytes {

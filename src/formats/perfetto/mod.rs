@@ -39,6 +39,8 @@ pub(crate) mod timeline;
 mod trace;
 mod writer;
 
-pub use trace::{Options, Trace, TraceError};
+pub use trace::{Options, Trace};
+
+pub use crate::formats::TraceError;
 
 pub use super::Finished;

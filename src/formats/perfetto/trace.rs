@@ -6,7 +6,6 @@
 use std::ffi::CString;
 use std::fmt;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +17,7 @@ use crate::events::{EventId, EventSet, Group, Selection};
 use crate::formats::Finished;
 use crate::formats::complaint::Complaint;
 use crate::formats::outlet::Outlet;
+use crate::formats::trace_error::{TraceError, c_path};
 use crate::formats::worlds::{Worlds, flush_until};
 use crate::os::thread::getpid;
 use crate::sync::Ordering;
@@ -31,21 +31,6 @@ pub struct Options {
     policy: Policy,
     flight_bytes: Option<usize>,
     complaint: Complaint,
-}
-
-/// Why a timeline could not be started.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TraceError {
-    /// The name holds a byte 0.
-    #[error("{0:?} can't be the name of a file: it holds the byte 0")]
-    Path(PathBuf),
-    /// Its events could not be recorded.
-    #[error(transparent)]
-    Record(#[from] RecordError),
-    /// No memory.
-    #[error("the system gave no memory for a trace: {0}")]
-    System(#[from] io::Error),
 }
 
 impl Options {
@@ -96,7 +81,7 @@ impl Options {
     /// The path is none, or recording is not possible here.
     pub fn start(self) -> Result<Trace, TraceError> {
         let Options { path, events: asked, policy, flight_bytes, complaint } = self;
-        let c_path = CString::new(path.as_os_str().as_bytes()).map_err(|_| TraceError::Path(path.clone()))?;
+        let c_path = c_path(&path)?;
         let clock = Clock::of_process();
         let arguments: Vec<_> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
         let plan = Plan {

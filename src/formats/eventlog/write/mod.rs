@@ -22,6 +22,6 @@ mod trace;
 mod writer;
 
 pub use classes::{Classes, UnknownClass};
-pub use trace::{Options, Trace, TraceError};
+pub use trace::{Options, Trace};
 
-pub use crate::formats::Finished;
+pub use crate::formats::{Finished, TraceError};

@@ -6,7 +6,6 @@
 use std::ffi::CString;
 use std::fmt;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +22,7 @@ use crate::events::{Label, Labels, Selection};
 use crate::formats::Finished;
 use crate::formats::complaint::Complaint;
 use crate::formats::outlet::Outlet;
+use crate::formats::trace_error::{TraceError, c_path};
 use crate::formats::worlds::{Worlds, flush_until};
 use crate::profile::census::{Every, HeapProfile};
 use crate::sync::Ordering;
@@ -37,21 +37,6 @@ pub struct Options {
     policy: Policy,
     flight_bytes: Option<usize>,
     complaint: Complaint,
-}
-
-/// Why a log could not be started.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TraceError {
-    /// The name holds a byte 0.
-    #[error("{0:?} can't be the name of a file: it holds the byte 0")]
-    Path(PathBuf),
-    /// Its events could not be recorded.
-    #[error(transparent)]
-    Record(#[from] RecordError),
-    /// No memory.
-    #[error("the system gave no memory for a log: {0}")]
-    System(#[from] io::Error),
 }
 
 impl Options {
@@ -92,7 +77,7 @@ impl Options {
     /// The path is none, or recording is not possible here.
     pub fn start(self) -> Result<Trace, TraceError> {
         let Options { path, classes, policy, flight_bytes, complaint } = self;
-        let c_path = CString::new(path.as_os_str().as_bytes()).map_err(|_| TraceError::Path(path.clone()))?;
+        let c_path = c_path(&path)?;
         let (plan, board) = (Plan { head: Head::now(), classes, policy }, Arc::new(Board::new()));
         let consumer: Box<dyn Consumer> = match flight_bytes {
             Some(bytes) => Box::new(FlightRecorder::with_capacity(bytes)?),

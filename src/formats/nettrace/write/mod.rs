@@ -28,8 +28,8 @@ mod writer;
 
 pub use super::Container;
 pub use providers::{ProviderRequest, Providers, ProvidersError};
-pub use trace::{Options, Trace, TraceError};
+pub use trace::{Options, Trace};
 
-pub use crate::formats::Finished;
 pub use crate::formats::outlet::Destination;
+pub use crate::formats::{Finished, TraceError};
 use crate::formats::{bytes, outlet as output};

@@ -3,10 +3,8 @@
 //! A process may have several at once, each with its own providers; none gets what only another asked for. A trace
 //! outlives its worlds: one that is built later can join it, and its end is said by who started it.
 
-use std::ffi::CString;
 use std::fmt;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +19,7 @@ use crate::events::Selection;
 use crate::events::record::{Consumer, ConsumerTotals, FlightRecorder, Policy, RecordError, Recorder, Recording};
 use crate::formats::Finished;
 use crate::formats::complaint::Complaint;
+use crate::formats::trace_error::{TraceError, c_path};
 use crate::formats::worlds::{Worlds, flush_until};
 use crate::sync::Ordering;
 use crate::{World, WorldBuilder};
@@ -40,24 +39,6 @@ pub struct Options {
 enum To {
     File(PathBuf),
     Other(Box<dyn Destination>),
-}
-
-/// Why a trace could not be started.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TraceError {
-    /// The name holds a byte 0.
-    #[error("{0:?} can't be the name of a file: it holds the byte 0")]
-    Path(PathBuf),
-    /// A flight recorder is written to a file again and again.
-    #[error("a flight recorder needs a file: name one instead of a destination")]
-    FlightWithoutFile,
-    /// Its events could not be recorded.
-    #[error(transparent)]
-    Record(#[from] RecordError),
-    /// No memory.
-    #[error("the system gave no memory for a trace: {0}")]
-    System(#[from] io::Error),
 }
 
 impl Options {
@@ -138,10 +119,6 @@ impl Options {
         let recording = Recording::start(consumer, Worlds::default())?;
         Ok(Trace(Arc::new(Parts { recording, template, path, keeps: flight_bytes.is_some() })))
     }
-}
-
-fn c_path(path: &Path) -> Result<CString, TraceError> {
-    CString::new(path.as_os_str().as_bytes()).map_err(|_| TraceError::Path(path.to_owned()))
 }
 
 /// What every writer of a trace is made of.
