@@ -524,3 +524,18 @@ fn who_closes_the_pipe_has_seen_enough() {
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(141), ""));
 }
+
+/// What was there stays, and nothing lies beside it.
+#[test]
+fn a_file_that_may_not_grow_is_an_error_in_a_line() {
+    let directory = directory();
+    assert_eq!(run(directory.path(), "run churn --collections 20 --trace t.nettrace").status.code(), Some(0));
+    fs::write(directory.path().join("t.json"), "[]").unwrap();
+    let line = format!("ulimit -f 4; exec {STOPWORLD} convert t.nettrace t.json");
+    let output = std::process::Command::new("sh").args(["-c", &line]).current_dir(directory.path()).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+    assert!(said.contains("t.json: File too large"), "{said}");
+    assert_eq!(fs::read_to_string(directory.path().join("t.json")).unwrap(), "[]");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
+}

@@ -142,3 +142,19 @@ fn the_workloads_name_what_they_build(#[case] workload: &str, #[case] expected: 
         assert!(names.contains(name), "{name} is not among {names:?}");
     }
 }
+
+/// Whoever comes late is told, too.
+#[test]
+fn a_thread_names_a_type_once_to_each_who_listens() {
+    let world = build(1, Stopper::Signals);
+    // SAFETY: no reference is kept.
+    let m = unsafe { world.attach("main") }.unwrap();
+    let allocate = || assert!((0..100_000).all(|_| m.alloc([0_u64; 8]).is_ok()));
+    let named = |sink| names_told(sink).into_iter().filter(|(_, text)| *text == "[T; N]").count();
+    let first = listening(&world, categories(&[Category::User]));
+    allocate();
+    assert_eq!(named(&first), 1);
+    let second = listening(&world, categories(&[Category::User]));
+    allocate();
+    assert_eq!((named(&first), named(&second)), (1, 1));
+}

@@ -18,10 +18,12 @@ use super::eventcnv::PIPE_CLOSED;
 use super::{FAILED, Failure};
 use crate::convert::{Conversion, ConvertError, Options, Target, convert};
 use crate::formats::nettrace::Container;
+use crate::os::signals;
 
 /// `stopworld convert`.
 pub(super) fn run(arguments: &Convert) -> Result<u8, Failure> {
     let target = target(arguments)?;
+    signals::survive_file_limits();
     let name = arguments.input.display();
     let input: Box<dyn Read> = if arguments.input.as_os_str() == "-" {
         Box::new(io::stdin().lock())

@@ -21,6 +21,7 @@ use crate::diagnostics::client::{Client, Provider, Rundown, Session};
 use crate::diagnostics::watched::{Told, Watching};
 use crate::formats::nettrace::Reader;
 use crate::formats::nettrace::write::{Providers, ProvidersError};
+use crate::os::signals;
 use crate::report::Bytes;
 
 /// What the process sets aside for a session, in megabytes: as dotnet-trace asks for.
@@ -43,6 +44,7 @@ pub(super) fn trace(arguments: &LiveTrace) -> Result<u8, Failure> {
         Some(list) => parse(list).map_err(|error| Failure::Usage(format!("--providers: {error}")))?,
         None => from(&Providers::default(), &[]),
     };
+    signals::survive_file_limits();
     let client = Client::of_process(arguments.pid).map_err(anyhow::Error::from)?;
     let path = arguments.output.display();
     let session = client.collect(&providers, MEGABYTES, Rundown::Wanted).map_err(anyhow::Error::from)?;

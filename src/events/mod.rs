@@ -70,7 +70,7 @@ use self::record::RecordedWorld;
 use self::state::EnabledWords;
 use self::table::PAYLOAD_WORDS;
 use crate::os;
-use crate::sync::{AtomicPtr, Ordering};
+use crate::sync::{AtomicPtr, AtomicU32, Ordering};
 
 /// A world's events: fired by the collector, heard by its listeners.
 #[derive(Debug)]
@@ -81,6 +81,8 @@ pub struct Events {
     heard: EnabledWords,
     /// What is recorded of this world; null if nothing ever was.
     recording: AtomicPtr<RecordedWorld>,
+    /// How often what somebody wants has changed.
+    changes: AtomicU32,
     listeners: Listeners,
 }
 
@@ -91,6 +93,7 @@ impl Events {
             enabled: EnabledWords::new(),
             heard: EnabledWords::new(),
             recording: AtomicPtr::new(std::ptr::null_mut()),
+            changes: AtomicU32::new(0),
             listeners: Listeners::new(),
         }
     }
@@ -256,6 +259,12 @@ impl Events {
         record::fire::time_of_last(self.recorded_world()?, id)
     }
 
+    /// A number that is another one when somebody wants something else. For who tells what does not change once: to each.
+    pub(crate) fn changes(&self) -> u32 {
+        // Acquire: pairs with the release of `enable`.
+        self.changes.load(Ordering::Acquire)
+    }
+
     #[inline(always)]
     fn recorded_world(&self) -> Option<&'static RecordedWorld> {
         // SAFETY: null or a static. Acquire: pairs with the release of `enroll`; it costs nothing.
@@ -268,6 +277,8 @@ impl Events {
         let recorded = self.recorded_world().map_or(EventSet::NONE, RecordedWorld::recorded);
         self.heard.store(heard);
         self.enabled.store(heard | recorded);
+        // Release: pairs with the acquire of `changes`: what is told after that is told to whom wants it since.
+        self.changes.fetch_add(1, Ordering::Release);
     }
 }
 

@@ -255,6 +255,12 @@ pub(crate) fn block(signal: i32) -> MaskGuard {
     MaskGuard(change_mask(libc::SIG_BLOCK, &only(signal)))
 }
 
+/// From now on a file that may not grow any more is an error of the write, and not the end of the process: of writes by this thread and
+/// those that it starts.
+pub(crate) fn survive_file_limits() {
+    std::mem::forget(block(libc::SIGXFSZ));
+}
+
 /// Blocks every signal (but faults) in the calling thread until the guard is dropped.
 pub(crate) fn block_all() -> MaskGuard {
     MaskGuard(change_mask(libc::SIG_BLOCK, &handler_mask()))

@@ -22,10 +22,9 @@ use std::time::Duration;
 use crate::collector::observer::Observer;
 use crate::collector::report::{CollectionReport, Reason};
 use crate::collector::{CollectError, Collecting, Collector};
-use crate::events::{EventId, Events, Label, LabelError};
+use crate::events::{Events, Label, LabelError};
 use crate::heap::cache::AllocationCache;
 use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES, Space};
-use crate::heap::trace::TypeInfo;
 use crate::heap::verify::Verified;
 use crate::os::clock::{Budget, now_ns};
 use crate::os::signals;
@@ -392,14 +391,6 @@ impl Inner {
         match what {
             ThreadNews::Attached => events.fire_thread_attached(tid, address, label),
             ThreadNews::Detached => events.fire_thread_detached(tid, address, label),
-        }
-    }
-
-    /// Names a type, if somebody wants names.
-    fn tell_of_type(&self, info: &'static TypeInfo) {
-        let events = &self.collector.events;
-        if events.is_enabled(EventId::Labelled) {
-            events.name(std::ptr::from_ref(info) as usize, info.name());
         }
     }
 

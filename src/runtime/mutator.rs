@@ -54,6 +54,9 @@ impl fmt::Display for OutOfMemory {
 
 impl std::error::Error for OutOfMemory {}
 
+/// How many types a thread remembers to have named.
+const TYPES_TOLD: usize = 16;
+
 /// The right to allocate in a [`World`], held by one thread. Detaches the thread when dropped.
 pub struct Mutator {
     record: &'static ThreadStopInfo,
@@ -63,6 +66,8 @@ pub struct Mutator {
     since_tick: Cell<usize>,
     /// The record's use: a record that was given to another thread is not ours any more.
     serial: u64,
+    /// Types whose names it has told, each in one place, and to whom: see [`Events::changes`].
+    told: [Cell<(usize, u32)>; TYPES_TOLD],
     _stays_on_its_thread: PhantomData<*mut ()>,
 }
 
@@ -79,6 +84,7 @@ impl Mutator {
             cache,
             serial: record.serial(),
             since_tick: Cell::new(0),
+            told: [const { Cell::new((0, 0)) }; TYPES_TOLD],
             _stays_on_its_thread: PhantomData,
             world,
         })
@@ -370,7 +376,7 @@ impl Mutator {
         })?;
         self.tell_of_refill(bin);
         self.tell_of_allocation(bin, info);
-        self.world.inner().tell_of_type(info);
+        self.tell_of_type(info);
         Ok(())
     }
 
@@ -396,7 +402,19 @@ impl Mutator {
             }
         });
         record::catch_up();
-        self.world.inner().tell_of_type(info);
+        self.tell_of_type(info);
+    }
+
+    /// Names a type, if somebody wants names and this thread has not told them of it lately.
+    fn tell_of_type(&self, info: &'static TypeInfo) {
+        let events = &self.world.collector().events;
+        if events.is_enabled(EventId::Labelled) {
+            let address = ptr::from_ref(info) as usize;
+            let now = (address, events.changes());
+            if self.told[address / size_of::<TypeInfo>() % TYPES_TOLD].replace(now) != now {
+                events.name(address, info.name());
+            }
+        }
     }
 
     fn tell_of_refill(&self, bin: usize) {
@@ -434,7 +452,7 @@ impl Mutator {
         events.fire_large_allocated(payload as usize, bytes, of_type);
         events.fire_object_sampled(payload as usize, of_type, 1, footprint);
         self.tick(footprint, payload as usize, of_type, footprint, Space::Large);
-        self.world.inner().tell_of_type(info);
+        self.tell_of_type(info);
         Ok(payload)
     }
 
