@@ -32,7 +32,7 @@ use report::{CollectionReport, Reason};
 use roots::RootScan;
 
 use crate::events::clock::Clock;
-use crate::events::record::Hurry;
+use crate::events::record::{self, Hurry};
 use crate::events::{EventId, Events};
 use crate::heap::Heap;
 use crate::heap::cache::AllocationCache;
@@ -198,7 +198,8 @@ impl Collector {
     ) -> Result<Option<CollectionReport>, CollectError> {
         self.events.fire_gc_triggered(reason as u32);
 
-        // Every lock that the stopped world needs, before the first signal. Nobody waits for a trace with them.
+        // Every lock that the stopped world needs, before the first signal. Nobody waits for a trace with them, but here.
+        record::catch_up();
         let hurry = Hurry::begin();
         let mut budget = Budget::new(self.stop_timeout);
         let locks = self.threads.lock_for_stop(&mut budget)?;

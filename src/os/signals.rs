@@ -257,6 +257,7 @@ pub(crate) fn block(signal: i32) -> MaskGuard {
 
 /// From now on a file that may not grow any more is an error of the write, and not the end of the process: of writes by this thread and
 /// those that it starts.
+#[cfg(feature = "cli")]
 pub(crate) fn survive_file_limits() {
     std::mem::forget(block(libc::SIGXFSZ));
 }

@@ -251,7 +251,7 @@ fn may_wait_for_room(rings: &ThreadRings) -> bool {
 }
 
 /// While it lives, its thread waits for no room: its ring grows, as in the stopped world. For who holds a lock that others want,
-/// and whom a trace that nobody reads must not keep from giving it back. Then it catches up.
+/// and whom a trace that nobody reads must not keep from giving it back. It catches up when it holds none, before the next time.
 #[derive(Debug)]
 pub(crate) struct Hurry(PhantomData<*const ()>);
 
@@ -265,7 +265,6 @@ impl Hurry {
 impl Drop for Hurry {
     fn drop(&mut self) {
         ring::hurry(-1);
-        catch_up();
     }
 }
 
