@@ -208,16 +208,21 @@ fn an_object_is_found_and_why_it_is_alive() {
     let heap = status.iter().find(|row| row.len() == 6 && row[5].starts_with("0x")).expect("a world").clone();
     let low = u64::from_str_radix(heap[5].split('-').next().unwrap().trim_start_matches("0x"), 16).unwrap();
 
-    // The first object with a field that leads to something which a root leads to, too: what is dead still stands there. The graph may
-    // be in the making as the world is stopped, so a few moments are tried.
+    // The first vertex with a field that leads to something which a root leads to, too: what is dead still stands there, and a weak
+    // cell refers to its target but is none of its referrers. The graph may be in the making as the world is stopped, so a few
+    // moments are tried.
+    let vertex = ["in Rust", "stopworld::workloads::graph::Vertex"];
     let mut found = None;
     'moments: for _ in 0..5 {
         for block in 0..512_u64 {
             let answer = talk.ask(&format!("object {:#x}", low + block * 16384 + 24));
             let table = rows(&answer);
+            if !table.iter().any(|row| *row == vertex) {
+                continue;
+            }
             let Some(field) = table.iter().find(|row| row.len() == 4 && row[2].starts_with("0x")) else { continue };
             let way = rows(&talk.ask(&format!("why-alive {}", field[2])));
-            if answer.contains("Vertex") && !way.is_empty() {
+            if !way.is_empty() {
                 found = Some((table.clone(), field.clone(), way));
                 break 'moments;
             }

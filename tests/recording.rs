@@ -8,12 +8,13 @@ use std::sync::{Arc, Barrier, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use rstest::rstest;
-use stopworld::World;
 use stopworld::events::clock::Relation;
 use stopworld::events::record::{
     Consumer, FlightRecorder, Lost, MAX_CONSUMERS, Policy, RecordError, Recorded, Recorder,
 };
 use stopworld::events::{Categories, Category, EventId, EventSet, Events, Keywords, Level, MemorySink, Selection};
+use stopworld::profile::census::{Breakdown, HeapProfile};
+use stopworld::{Description, World, traced};
 
 /// The recorder is the process's: one test at a time.
 fn alone() -> MutexGuard<'static, ()> {
@@ -603,12 +604,30 @@ fn a_world_that_collects_records_every_object_and_every_phase() {
     assert_eq!(ended.totals.fired, got.len() as u64);
 }
 
-/// Whoever waits for room before or after a stop holds nothing that the next collection wants.
-#[test]
-fn a_trace_that_nobody_reads_fails_no_collection() {
+traced! {
+    /// Says itself what it is called.
+    struct Called { called: Description }
+}
+
+/// Whoever waits for room before or after a stop holds nothing that the next collection wants; nor does who tells of a census, whose
+/// bands are more than a chunk of a ring. So many more collections have room in the ring of who looks on.
+#[rstest]
+#[case::as_it_is(0, 10)]
+#[case::profiled(2_000, 2)]
+fn a_trace_that_nobody_reads_fails_no_collection(#[case] bands: usize, #[case] more: u32) {
     const THREADS: u64 = 4;
     let _alone = alone();
     let world = World::builder().stop_timeout(Duration::from_secs(3)).build().unwrap();
+    // SAFETY: the objects are kept by handles.
+    let m = unsafe { world.attach("main") }.unwrap();
+    let _kept: Vec<_> = (0..bands)
+        .map(|number| Description::new(world.telemetry_intern(&format!("called {number}")).unwrap()))
+        .map(|called| m.root(m.alloc(Called { called }).unwrap()))
+        .collect();
+    drop(m);
+    if bands > 0 {
+        world.profile(HeapProfile::by(Breakdown::Description)).unwrap();
+    }
     let (stalled, gate, _) = Stalled::new(Policy::Lossless);
     let consumer = world.events().record_to(Box::new(stalled), Selection::everything()).unwrap();
     let (enough, collections) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
@@ -629,7 +648,7 @@ fn a_trace_that_nobody_reads_fails_no_collection() {
         std::thread::sleep(Duration::from_millis(1000));
         (seen, now) = (now, collections.load(Ordering::Relaxed));
     }
-    for _ in 0..10 {
+    for _ in 0..more {
         world.collect().expect("they wait without a lock");
     }
     enough.store(true, Ordering::Relaxed);

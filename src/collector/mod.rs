@@ -261,15 +261,24 @@ impl Collector {
         }
         drop(handles);
         drop(finalizer_tables);
+        let outcome = outcome.map_err(|error| self.damaged(number, error));
+        // Nor is anybody waited for with the observer's lock, neither a trace nor a debugger.
+        let afterwards = match &outcome {
+            Ok(outcome) if !outcome.discarded => Some(observers.finish(self)),
+            _ => {
+                drop(observers);
+                None
+            }
+        };
         drop(hurry);
         self.threads.tell_phase(Phase::RestartEnd);
         self.tell_of_debuggers();
 
-        let outcome = outcome.map_err(|error| self.damaged(number, error))?;
+        let outcome = outcome?;
         if outcome.discarded {
             return Err(CollectError::Discarded { number });
         }
-        observers.finish(self);
+        afterwards.into_iter().flatten().for_each(|tell| tell());
         let report = self.report(number, reason, who, &StopFacts { stop_ns, restart_ns, pause_ns, crowd }, &outcome);
         if outcome.queued > 0 {
             self.events.fire_finalizers_due(outcome.queued);

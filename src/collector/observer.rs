@@ -82,10 +82,11 @@ impl Observers<'_> {
         self.looking.iter().flatten().for_each(|observer| observer.look(living));
     }
 
-    pub(super) fn finish(self, collector: &Collector) {
+    /// Finishes, and lets the lock go; what is to be told to the program then.
+    pub(super) fn finish(self, collector: &Collector) -> impl Iterator<Item = Afterwards> + use<> {
         let afterwards = self.looking.map(|observer| observer.and_then(|observer| observer.finish(collector)));
         drop(self.guard);
-        afterwards.into_iter().flatten().for_each(|tell| tell());
+        afterwards.into_iter().flatten()
     }
 
     pub(super) fn is_empty(&self) -> bool {
