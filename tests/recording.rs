@@ -612,9 +612,13 @@ traced! {
 /// Whoever waits for room before or after a stop holds nothing that the next collection wants; nor does who tells of a census, whose
 /// bands are more than a chunk of a ring. So many more collections have room in the ring of who looks on.
 #[rstest]
-#[case::as_it_is(0, 10)]
-#[case::profiled(2_000, 2)]
-fn a_trace_that_nobody_reads_fails_no_collection(#[case] bands: usize, #[case] more: u32) {
+#[case::of_everything(0, Selection::everything(), 10)]
+#[case::of_a_profile(2_000, Selection::of(set([EventId::CensusBand])), 5)]
+fn a_trace_that_nobody_reads_fails_no_collection(
+    #[case] bands: usize,
+    #[case] selection: Selection,
+    #[case] more: u32,
+) {
     const THREADS: u64 = 4;
     let _alone = alone();
     let world = World::builder().stop_timeout(Duration::from_secs(3)).build().unwrap();
@@ -629,7 +633,7 @@ fn a_trace_that_nobody_reads_fails_no_collection(#[case] bands: usize, #[case] m
         world.profile(HeapProfile::by(Breakdown::Description)).unwrap();
     }
     let (stalled, gate, _) = Stalled::new(Policy::Lossless);
-    let consumer = world.events().record_to(Box::new(stalled), Selection::everything()).unwrap();
+    let consumer = world.events().record_to(Box::new(stalled), selection).unwrap();
     let (enough, collections) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let collecting = || {
         let (its_world, enough, collections) = (world.clone(), Arc::clone(&enough), Arc::clone(&collections));
