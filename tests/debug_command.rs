@@ -237,7 +237,12 @@ fn an_object_is_found_and_why_it_is_alive() {
     assert!(table.iter().any(|row| row[0] == "marked"), "{table:?}");
     let (offset, target) = (field[0].clone(), field[2].clone());
     assert_eq!(field[1], target, "a reference is an address");
-    assert!(["stack of thread", "registers of", "root handle", "is making"].iter().any(|root| way[1][0].contains(root)), "{way:?}");
+    assert!(
+        ["stack of thread", "registers of", "root handle", "is making", "queue of"]
+            .iter()
+            .any(|root| way[1][0].contains(root)),
+        "{way:?}"
+    );
     assert_eq!(way.last().unwrap()[1], target);
 
     let referrers = talk.ask(&format!("referrers {target}"));
