@@ -16,6 +16,7 @@ mod finished;
 pub mod hp;
 pub mod mps;
 pub mod nettrace;
+mod ongoing;
 mod outlet;
 pub mod perfetto;
 pub mod profile_text;
