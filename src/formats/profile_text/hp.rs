@@ -25,10 +25,10 @@ use crate::events::clock::Relation;
 use crate::events::record::{Consumer, MAX_WORLDS, Recorded};
 use crate::events::{EventId, EventSet, Label, Labels};
 use crate::formats::bytes::Bytes;
-use crate::formats::eventlog::format::Breakdown;
 use crate::formats::ongoing::Progress;
 use crate::formats::outlet::Outlet;
 use crate::profile::StackId;
+use crate::profile::census::Breakdown;
 
 /// Room for the bands of a sample.
 const SAMPLE_BYTES: usize = 1 << 20;
