@@ -20,6 +20,8 @@ mod ongoing;
 mod outlet;
 pub mod perfetto;
 pub mod profile_text;
+#[cfg(feature = "readers")]
+mod source;
 mod trace_error;
 mod worlds;
 
