@@ -14,6 +14,7 @@ pub mod eventlog;
 mod finished;
 #[cfg(feature = "readers")]
 pub mod hp;
+pub(crate) mod json;
 pub mod mps;
 pub mod nettrace;
 mod ongoing;
