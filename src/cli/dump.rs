@@ -16,7 +16,8 @@ use std::io::{self, BufWriter, Read, Write};
 use super::FAILED;
 use super::arguments::Dump;
 use super::eventcnv::PIPE_CLOSED;
-use crate::formats::nettrace::shown::{self, Quoted};
+use crate::formats::json::Quoted;
+use crate::formats::nettrace::shown;
 use crate::formats::nettrace::{EventType, Interest, NetEvent, Reader, Summary, TraceInfo, Visitor};
 use crate::suggest;
 

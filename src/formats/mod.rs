@@ -14,11 +14,15 @@ pub mod eventlog;
 mod finished;
 #[cfg(feature = "readers")]
 pub mod hp;
+pub(crate) mod json;
 pub mod mps;
 pub mod nettrace;
+mod ongoing;
 mod outlet;
 pub mod perfetto;
 pub mod profile_text;
+#[cfg(feature = "readers")]
+mod source;
 mod trace_error;
 mod worlds;
 

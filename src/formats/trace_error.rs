@@ -1,9 +1,7 @@
 //! Why a trace could not be started, whatever its format.
 
-use std::ffi::CString;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::events::record::RecordError;
 
@@ -23,9 +21,4 @@ pub enum TraceError {
     /// No memory.
     #[error("the system gave no memory for a trace: {0}")]
     System(#[from] io::Error),
-}
-
-/// A path as the system takes it, made before a drain needs it.
-pub(super) fn c_path(path: &Path) -> Result<CString, TraceError> {
-    CString::new(path.as_os_str().as_bytes()).map_err(|_| TraceError::Path(path.to_owned()))
 }

@@ -1,20 +1,31 @@
-//! The worlds that a trace is of, and the wait for their ends.
+//! The worlds that a trace is of.
 
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
 
-use crate::events::record::Recorder;
 use crate::runtime::Inner;
 
 /// The worlds that have joined a trace.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Worlds {
     worlds: Vec<Weak<Inner>>,
     /// All that ever joined.
     joined: u64,
+    ends: Ends,
+}
+
+/// Whether the ends of worlds come to the trace's writer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ends {
+    Come,
+    /// They stay in memory, or nobody asks for them.
+    DoNotCome,
 }
 
 impl Worlds {
+    pub(super) fn with_ends(ends: Ends) -> Worlds {
+        Worlds { worlds: Vec::new(), joined: 0, ends }
+    }
+
     pub(super) fn add(&mut self, world: &Arc<Inner>) {
         self.worlds.retain(|world| world.strong_count() > 0);
         self.joined += 1;
@@ -26,23 +37,14 @@ impl Worlds {
         self.worlds.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Whether none has a handle any more.
-    pub(super) fn have_gone(&self) -> bool {
-        self.worlds.iter().all(|world| world.strong_count() == 0)
+    /// From now on their ends come to the writer, or do not.
+    pub(super) fn set_ends(&mut self, ends: Ends) {
+        self.ends = ends;
     }
 
-    /// How many ever joined.
-    pub(super) fn joined(&self) -> u64 {
-        self.joined
-    }
-}
-
-/// Brings what was fired to the traces until something is so.
-pub(super) fn flush_until(within: Duration, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + within;
-    while !is_so() && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(1));
-        // An error is told where the trace ends.
-        let _ = Recorder::of_process().flush();
+    /// Whether none has a handle any more, and the writer, which has told of so many ends, has no other to tell of.
+    pub(super) fn have_ended(&self, told: u64) -> bool {
+        let have_gone = self.worlds.iter().all(|world| world.strong_count() == 0);
+        have_gone && (self.ends == Ends::DoNotCome || told >= self.joined)
     }
 }

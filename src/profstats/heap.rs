@@ -328,3 +328,29 @@ impl Row {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::census;
+
+    /// What is written under a number of ours is read back as what it is.
+    #[test]
+    fn breakdowns_are_found_by_their_numbers() {
+        let read = census::Breakdown::ALL.map(|ours| Breakdown::of(ours as u32));
+        assert_eq!(
+            read,
+            [
+                Breakdown::CostCentre,
+                Breakdown::Module,
+                Breakdown::Closure,
+                Breakdown::Type,
+                Breakdown::Retainer,
+                Breakdown::Biography,
+                Breakdown::ClosureType
+            ]
+        );
+        assert_eq!((Breakdown::of(8), Breakdown::of(9)), (Breakdown::InfoTable, Breakdown::Era));
+        assert_eq!((Breakdown::of(0), Breakdown::of(10)), (Breakdown::Unknown, Breakdown::Unknown));
+    }
+}

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use super::centres::{Centres, StackId, Stacks};
 use super::folded::full_name;
 use super::log::Profiles;
+use crate::formats::json::Quoted;
 
 /// Writes the file.
 ///
@@ -15,7 +16,7 @@ use super::log::Profiles;
 pub fn write(out: &mut dyn Write, profiles: &Profiles, name: &str) -> io::Result<()> {
     let Profiles { time, stacks, centres, .. } = profiles;
     let mut frames = Frames::default();
-    write!(out, "{{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"name\":{},", quoted(name))?;
+    write!(out, "{{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"name\":{},", Quoted(name))?;
     write!(out, "\"exporter\":\"stopworld {}\",\"activeProfileIndex\":0,\"profiles\":[", env!("CARGO_PKG_VERSION"))?;
     for (index, (cap, runs)) in time.runs.iter().enumerate() {
         let ticks: u64 = runs.iter().map(|(_, ticks)| ticks).sum();
@@ -48,11 +49,12 @@ fn interval(nanoseconds: u64) -> u64 {
 }
 
 fn frame(centre: u32, centres: &Centres) -> String {
-    let name = quoted(&full_name(centre, centres));
+    let name = full_name(centre, centres);
+    let name = Quoted(&name);
     let place = centres.get(centre).map(|centre| centre.place.as_str()).filter(|place| !place.is_empty());
     place.map_or_else(
         || format!("{{\"name\":{name}}}"),
-        |place| format!("{{\"name\":{name},\"file\":{}}}", quoted(place)),
+        |place| format!("{{\"name\":{name},\"file\":{}}}", Quoted(place)),
     )
 }
 
@@ -79,21 +81,4 @@ impl Frames {
         }
         text
     }
-}
-
-/// A text of JSON.
-fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for character in text.chars() {
-        match character {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            control if control < ' ' => {
-                let _ = write!(quoted, "\\u{:04x}", control as u32);
-            }
-            other => quoted.push(other),
-        }
-    }
-    quoted.push('"');
-    quoted
 }

@@ -2,9 +2,8 @@
 //!
 //! Written by hand: the shape is flat and fixed, and names of threads are the only text that needs care.
 
-use std::fmt::Write;
-
 use super::{Ledger, Phase, Run};
+use crate::formats::json::Quoted;
 
 /// One line of JSON, without a newline at its end.
 pub fn render(ledger: &Ledger, run: &Run) -> String {
@@ -22,7 +21,7 @@ pub fn render(ledger: &Ledger, run: &Run) -> String {
         field("finalizers_queued", ledger.finalizers),
     ];
     fields.extend(run.heap_limit.map(|limit| field("heap_limit_bytes", limit)));
-    let reasons: Vec<String> = ledger.reasons.iter().map(|(name, n)| format!("{}:{n}", quoted(name))).collect();
+    let reasons: Vec<String> = ledger.reasons.iter().map(|(name, n)| format!("{}:{n}", Quoted(name))).collect();
     fields.push(field("reasons", object(&reasons)));
     if let Some(last) = &ledger.last {
         let spaces =
@@ -31,13 +30,13 @@ pub fn render(ledger: &Ledger, run: &Run) -> String {
         fields.push(field("live_objects", last.live_objects));
     }
     if let Some(slowest) = &ledger.slowest {
-        let name = quoted(&slowest.name.to_string());
-        let thread = [field("name", name), field("ns", slowest.ns), field("collection", slowest.collection)];
+        let name = slowest.name.to_string();
+        let thread = [field("name", Quoted(&name)), field("ns", slowest.ns), field("collection", slowest.collection)];
         fields.push(field("slowest_to_stop", object(&thread)));
     }
     if let Some(trace) = &run.trace {
         let numbers = [
-            field("file", quoted(&trace.file)),
+            field("file", Quoted(&trace.file)),
             field("records", trace.records),
             field("bytes", trace.bytes),
             field("events", trace.events),
@@ -58,35 +57,9 @@ fn spread(ledger: &Ledger, phase: Phase) -> String {
 }
 
 fn field(name: &str, value: impl std::fmt::Display) -> String {
-    format!("{}:{value}", quoted(name))
+    format!("{}:{value}", Quoted(name))
 }
 
 fn object(fields: &[String]) -> String {
     format!("{{{}}}", fields.join(","))
-}
-
-fn quoted(text: &str) -> String {
-    let mut out = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            c if c.is_control() => {
-                // Writing to a String can't fail. Control characters are all below U+00A0: four digits do.
-                let _ = write!(out, "\\u{:04x}", c as u32);
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_thread_may_have_any_name() {
-        assert_eq!(quoted("a\"b\\c\nd µ"), r#""a\"b\\c\u000ad µ""#);
-    }
 }

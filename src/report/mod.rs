@@ -8,6 +8,8 @@
 
 #[cfg(feature = "readers")]
 pub mod collections;
+#[cfg(feature = "readers")]
+mod document;
 pub mod flexowriter;
 #[cfg(feature = "readers")]
 pub mod heap_page;

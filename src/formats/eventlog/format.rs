@@ -212,65 +212,6 @@ pub mod stop {
     pub const FINISHED: u16 = 5;
 }
 
-/// By what a heap profile is broken down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u32)]
-pub enum Breakdown {
-    /// By the stack of cost centres at which an object was allocated.
-    CostCentre = 1,
-    /// By the module of the cost centre.
-    Module = 2,
-    /// By what the object says of itself.
-    Description = 3,
-    /// By its type.
-    Type = 4,
-    /// By what keeps it alive.
-    Retainer = 5,
-    /// By its way through life.
-    Biography = 6,
-    /// By the kind of object.
-    ClosureType = 7,
-    /// By the place of its info table.
-    InfoTable = 8,
-    /// By when it was allocated.
-    Era = 9,
-}
-
-impl Breakdown {
-    /// In the order of their numbers.
-    pub const ALL: [Breakdown; 9] = [
-        Breakdown::CostCentre,
-        Breakdown::Module,
-        Breakdown::Description,
-        Breakdown::Type,
-        Breakdown::Retainer,
-        Breakdown::Biography,
-        Breakdown::ClosureType,
-        Breakdown::InfoTable,
-        Breakdown::Era,
-    ];
-
-    /// The one of this number.
-    pub fn from_number(number: u32) -> Option<Breakdown> {
-        Breakdown::ALL.into_iter().find(|breakdown| *breakdown as u32 == number)
-    }
-
-    /// GHC's letter for it, behind `-h`.
-    pub const fn letter(self) -> char {
-        match self {
-            Breakdown::CostCentre => 'c',
-            Breakdown::Module => 'm',
-            Breakdown::Description => 'd',
-            Breakdown::Type => 'y',
-            Breakdown::Retainer => 'r',
-            Breakdown::Biography => 'b',
-            Breakdown::ClosureType => 'T',
-            Breakdown::InfoTable => 'i',
-            Breakdown::Era => 'e',
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -282,13 +223,5 @@ mod tests {
             assert_eq!(EventType::of(known.id), Some(known));
         }
         assert_eq!((EventType::of(17), EventType::of(DATA_END)), (None, None));
-    }
-
-    #[test]
-    fn breakdowns_are_found_by_their_numbers() {
-        for breakdown in Breakdown::ALL {
-            assert_eq!(Breakdown::from_number(breakdown as u32), Some(breakdown));
-        }
-        assert_eq!((Breakdown::from_number(0), Breakdown::from_number(10)), (None, None));
     }
 }

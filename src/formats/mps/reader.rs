@@ -12,6 +12,7 @@ use std::io::{self, Read};
 
 use super::format::{HEADER, LARGEST_RECORD, Param, Version};
 use super::{Layout, detect};
+use crate::formats::source::Source;
 
 /// The bytes that are read at once. Large enough that the system calls don't show, small enough for the second cache.
 const BUFFER: usize = 128 << 10;
@@ -19,14 +20,7 @@ const BUFFER: usize = 128 << 10;
 /// Reads a stream, record by record.
 #[derive(Debug)]
 pub struct Reader<R> {
-    input: R,
-    buffer: Box<[u8]>,
-    /// The first byte of the buffer that is in no record yet.
-    at: usize,
-    /// The byte after the last one read.
-    end: usize,
-    /// Where in the stream the buffer's first byte is.
-    base: u64,
+    source: Source<R>,
     /// The last record's clock.
     clock: u64,
 }
@@ -94,65 +88,55 @@ pub enum End {
 impl<R: Read> Reader<R> {
     /// Nothing is read yet.
     pub fn new(input: R) -> Reader<R> {
-        Reader { input, buffer: vec![0; BUFFER].into(), at: 0, end: 0, base: 0, clock: 0 }
+        Reader { source: Source::new(input, BUFFER), clock: 0 }
     }
 
     /// The version whose records these are. Reads as much as it takes to tell, and loses nothing of it.
     pub fn detect(&mut self) -> io::Result<Version> {
-        while self.end - self.at < BUFFER {
-            if let Some(version) = detect::announced(&self.buffer[self.at..self.end]) {
+        while self.source.bytes().len() < BUFFER {
+            if let Some(version) = detect::announced(self.source.bytes()) {
                 return Ok(version);
             }
             if !self.fill()? {
                 break;
             }
         }
-        Ok(detect::guess(&self.buffer[self.at..self.end]))
+        Ok(detect::guess(self.source.bytes()))
     }
 
     /// The next record, if all of it has been read already; if not, [`fill`](Self::fill) is needed.
     #[inline]
     pub fn buffered(&mut self) -> Result<Option<Record<'_>>, Damage> {
-        let rest = &self.buffer[self.at..self.end];
+        let rest = self.source.bytes();
         let Some((header, _)) = rest.split_first_chunk::<HEADER>() else { return Ok(None) };
         let size = u16::from_le_bytes([header[2], header[3]]);
         // `.format.hostile`: the one number of the stream that moves the reader.
         if !(HEADER..=LARGEST_RECORD).contains(&usize::from(size)) {
             return Err(self.damage(DamageKind::Size { size }));
         }
-        let Some(bytes) = rest.get(..usize::from(size)) else { return Ok(None) };
-        let record = Record { bytes, offset: self.base + self.at as u64 };
-        self.at += bytes.len();
+        if rest.len() < usize::from(size) {
+            return Ok(None);
+        }
+        let offset = self.source.offset();
+        let record = Record { bytes: self.source.take(size.into()), offset };
         self.clock = record.clock();
         Ok(Some(record))
     }
 
     /// Reads more. False at the stream's end. Call it only when [`buffered`](Self::buffered) has none left.
     pub fn fill(&mut self) -> io::Result<bool> {
-        self.buffer.copy_within(self.at..self.end, 0);
-        self.base += self.at as u64;
-        self.end -= self.at;
-        self.at = 0;
-        loop {
-            match self.input.read(&mut self.buffer[self.end..]) {
-                Ok(read) => {
-                    self.end += read;
-                    return Ok(read > 0);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
+        self.source.more()
     }
 
     /// After the last `fill`: whether the stream ended where a record does.
     pub fn end(&self) -> Result<End, Damage> {
-        match self.buffer[self.at..self.end] {
+        let rest = self.source.bytes();
+        match *rest {
             [] => Ok(End::Clean),
-            [_, _, low, high, ..] if self.end - self.at >= HEADER => {
-                Err(self.damage(DamageKind::Cut { size: u16::from_le_bytes([low, high]), present: self.end - self.at }))
+            [_, _, low, high, ..] if rest.len() >= HEADER => {
+                Err(self.damage(DamageKind::Cut { size: u16::from_le_bytes([low, high]), present: rest.len() }))
             }
-            _ => Ok(End::Stray { offset: self.base + self.at as u64, bytes: self.end - self.at }),
+            _ => Ok(End::Stray { offset: self.source.offset(), bytes: rest.len() }),
         }
     }
 
@@ -163,11 +147,11 @@ impl<R: Read> Reader<R> {
 
     /// How many bytes were read.
     pub fn offset(&self) -> u64 {
-        self.base + self.end as u64
+        self.source.reached()
     }
 
     fn damage(&self, kind: DamageKind) -> Damage {
-        Damage { offset: self.base + self.at as u64, clock: self.clock, kind }
+        Damage { offset: self.source.offset(), clock: self.clock, kind }
     }
 }
 

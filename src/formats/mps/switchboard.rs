@@ -14,10 +14,11 @@
 //! writes tells of news when he is through.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::blocks::Held;
 use crate::events::record::MAX_WORLDS;
+use crate::formats::ongoing::Progress;
 use crate::sync::{AtomicU64, Ordering};
 
 const SEGMENTS: u64 = 32;
@@ -67,10 +68,7 @@ pub(super) struct Switchboard {
     worlds: [World; MAX_WORLDS],
     /// The blocks of the facts, by their world's number. Of the owner's side; the writer reads them by their address.
     kept: Mutex<BTreeMap<usize, Box<[Held]>>>,
-    /// What the writer has done: records and bytes in the file, worlds of which it has told the end.
-    pub(super) records: AtomicU64,
-    pub(super) bytes: AtomicU64,
-    pub(super) ended: AtomicU64,
+    pub(super) progress: Arc<Progress>,
 }
 
 impl Switchboard {
@@ -86,9 +84,7 @@ impl Switchboard {
             worlds: [const { World { generation: AtomicU64::new(0), words: [const { AtomicU64::new(0) }; FACTS] } };
                 MAX_WORLDS],
             kept: Mutex::new(BTreeMap::new()),
-            records: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-            ended: AtomicU64::new(0),
+            progress: Arc::default(),
         }
     }
 
@@ -98,6 +94,11 @@ impl Switchboard {
     pub(super) fn has_room(&self) -> bool {
         // Acquire: pairs with the Release in `pass`: the writer reads that segment no more.
         self.begun.load(Ordering::Relaxed) - self.passed.load(Ordering::Acquire) < SEGMENTS
+    }
+
+    /// What the filter was changed to last.
+    pub(super) fn newest_filter(&self) -> u64 {
+        self.segment(self.newest()).map_or(0, |(_, filter)| filter)
     }
 
     /// From this time on the filter is this.

@@ -9,23 +9,19 @@
 //! A process may have several, each with its own filter and file. A trace outlives its worlds: one that is built later
 //! can join it, and its end is said by who started it.
 
-use std::ffi::CString;
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use super::blocks::Held;
 use super::switchboard::{Facts, Switchboard};
 use super::writer::{CLASSES, History, Writer};
 use crate::events::clock::Clock;
-use crate::events::record::{Consumer, ConsumerTotals, FlightRecorder, RecordError, Recorder, Recording, WorldNumber};
+use crate::events::record::{RecordError, Recorder, WorldNumber};
 use crate::events::{Categories, Category, EventId, EventSet, Labels, Selection};
-use crate::formats::Finished;
-use crate::formats::complaint::Complaint;
-use crate::formats::trace_error::{TraceError, c_path};
-use crate::formats::worlds::{Worlds, flush_until};
+use crate::formats::TraceError;
+use crate::formats::ongoing::{Manner, Ongoing, Place, methods_of_options, methods_of_trace};
+use crate::formats::worlds::{Ends, Worlds};
 use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES, Space};
 use crate::runtime::Inner;
 use crate::sync::{AtomicU64, Ordering};
@@ -36,53 +32,27 @@ use crate::{World, WorldBuilder};
 pub struct Options {
     path: PathBuf,
     categories: Categories,
-    flight_bytes: Option<usize>,
-    complaint: Complaint,
+    manner: Manner,
 }
+
+methods_of_options!();
 
 /// A stream that is being written. Cheap to clone; clones are the same stream.
 #[derive(Clone)]
 pub struct Trace(Arc<Parts>);
 
 struct Parts {
-    recording: Recording<Owned>,
+    ongoing: Ongoing,
     board: Arc<Switchboard>,
-    path: PathBuf,
-    c_path: CString,
-    complaint: Complaint,
-    keeps: Keeps,
+    place: Place,
 }
 
-/// Where records go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Keeps {
-    File,
-    Memory,
-}
-
-struct Owned {
-    filter: Categories,
-    worlds: Worlds,
-}
+methods_of_trace!();
 
 impl Options {
     /// A stream of these categories, into this file: made when there is something to write, emptied if it is there.
     pub fn new(path: impl Into<PathBuf>, categories: Categories) -> Options {
-        Options { path: path.into(), categories, flight_bytes: None, complaint: Complaint::Returned }
-    }
-
-    /// Keeps the last so many bytes of records in memory; [`Trace::write_flight`] writes them.
-    #[must_use]
-    pub fn flight_recorder(mut self, bytes: usize) -> Options {
-        self.flight_bytes = Some(bytes);
-        self
-    }
-
-    /// Tells on standard error, in one line and at once, when the file fails. `another` says what names another file.
-    #[must_use]
-    pub fn tell_failures(mut self, another: &'static str) -> Options {
-        self.complaint = Complaint::Told(another);
-        self
+        Options { path: path.into(), categories, manner: Manner::default() }
     }
 
     /// Starts the stream. It has no world yet.
@@ -90,26 +60,19 @@ impl Options {
     /// # Errors
     /// The path is none, or recording is not possible here.
     pub fn start(self) -> Result<Trace, TraceError> {
-        let c_path = c_path(&self.path)?;
+        let Options { path, categories, manner } = self;
+        let place = Place::new(path, manner.complaint.clone())?;
         name_ourselves();
-        let board = Arc::new(Switchboard::new(self.categories.0));
-        let consumer: Box<dyn Consumer> = match self.flight_bytes {
-            Some(bytes) => Box::new(FlightRecorder::with_capacity(bytes)?),
-            None => {
-                let (board, path) = (Arc::clone(&board), c_path.clone());
-                Box::new(Writer::new(board, path, self.complaint.clone(), History::Followed)?)
-            }
-        };
-        let owned = Owned { filter: self.categories, worlds: Worlds::default() };
-        Ok(Trace(Arc::new(Parts {
-            recording: Recording::start(consumer, owned)?,
-            board,
-            path: self.path,
-            c_path,
-            complaint: self.complaint,
-            keeps: if self.flight_bytes.is_some() { Keeps::Memory } else { Keeps::File },
-        })))
+        let board = Arc::new(Switchboard::new(categories.0));
+        let ongoing = Ongoing::start(&manner, &board.progress, || writer(&board, &place, History::Followed))?;
+        let trace = Trace(Arc::new(Parts { ongoing, board, place }));
+        trace.0.ongoing.with(|worlds| trace.expect_ends(worlds, categories));
+        Ok(trace)
     }
+}
+
+fn writer(board: &Arc<Switchboard>, place: &Place, history: History) -> io::Result<Writer> {
+    Writer::new(Arc::clone(board), place.c_path.clone(), place.complaint.clone(), history)
 }
 
 /// The events that these categories are made of, and those that tell the writer what it must know for that.
@@ -159,7 +122,7 @@ fn name_ourselves() {
 impl Trace {
     /// The file.
     pub fn path(&self) -> &Path {
-        &self.0.path
+        self.0.place.path()
     }
 
     /// From now on the world's events are in the stream. Who builds a world and wants all of its events says
@@ -173,14 +136,10 @@ impl Trace {
 
     fn join(&self, world: &World, moment: Moment) -> Result<(), RecordError> {
         let inner = world.inner();
-        self.0.recording.join(&inner.collector.events, |owned, number| {
-            owned.worlds.add(inner);
-            self.introduce(inner, number, moment, next_serial(), owned.filter)
-        })
+        self.0.ongoing.join(inner, |number| self.introduce(inner, number, moment, next_serial(), self.filter()))
     }
 
-    /// Lets the writer know a world, and selects. No block changes hands meanwhile. Only in
-    /// [`Recording::with`].
+    /// Lets the writer know a world, and selects. No block changes hands meanwhile. Only in [`Ongoing::with`].
     fn introduce(
         &self,
         inner: &Arc<Inner>,
@@ -209,7 +168,7 @@ impl Trace {
             ..Facts::default()
         };
         let replaced = self.0.board.introduce(usize::from(number.0), facts, held.into());
-        let selected = collector.events.select_recorded(self.0.recording.consumer(), selection(filter));
+        let selected = self.0.ongoing.select(inner, selection(filter));
         // That took the recorder's lock, whatever came of it: the writer reads these no more.
         drop(replaced);
         selected
@@ -219,7 +178,7 @@ impl Trace {
 
     /// The filter.
     pub fn telemetry_get(&self) -> Categories {
-        self.0.recording.with(|owned| owned.filter)
+        self.0.ongoing.with(|_| self.filter())
     }
 
     /// Adds categories; returns the old filter. What readers must know of these (which arenas, pools, segments there are, and
@@ -239,33 +198,45 @@ impl Trace {
     }
 
     fn change(&self, edit: impl FnOnce(&mut Categories) -> Categories) -> Categories {
-        let (old, worlds) = self.0.recording.with(|owned| {
-            let mut filter = owned.filter;
+        let (old, living) = self.0.ongoing.with(|worlds| {
+            let mut filter = self.filter();
             let old = edit(&mut filter);
             if filter == old {
                 return (old, Vec::new());
             }
-            owned.filter = filter;
+            self.expect_ends(worlds, filter);
             let clock = Recorder::of_process().clock();
             // While some threads have seen the change and others have not, what either says is written.
             self.begin_segment(clock.now(), old.0 | filter.0);
-            let worlds = owned.worlds.living();
-            for inner in &worlds {
+            let living = worlds.living();
+            for inner in &living {
                 // A trace that has ended has no filter to obey.
                 let events = &inner.collector.events;
                 let _ = match events.world_number() {
                     Some(number) if needs_blocks(filter) && !needs_blocks(old) => {
                         self.introduce(inner, number, Moment::Late, 0, filter)
                     }
-                    _ => events.select_recorded(self.0.recording.consumer(), selection(filter)),
+                    _ => self.0.ongoing.select(inner, selection(filter)),
                 };
             }
             self.begin_segment(clock.now() + 1, filter.0);
-            (old, worlds)
+            (old, living)
         });
         // A world whose last handle went meanwhile ends here, with the lock that it may want free.
-        drop(worlds);
+        drop(living);
         old
+    }
+
+    /// As it is now. Only in [`Ongoing::with`].
+    fn filter(&self) -> Categories {
+        Categories(self.0.board.newest_filter())
+    }
+
+    /// Of a world of which nothing is asked no end comes.
+    fn expect_ends(&self, worlds: &mut Worlds, filter: Categories) {
+        if !self.0.ongoing.keeps() {
+            worlds.set_ends(if filter == Categories::NONE { Ends::DoNotCome } else { Ends::Come });
+        }
     }
 
     fn begin_segment(&self, from: u64, filter: u64) {
@@ -274,65 +245,22 @@ impl Trace {
             // An error is told where the trace ends.
             let _ = Recorder::of_process().flush();
         }
-        if !board.has_room() || self.0.keeps == Keeps::Memory {
+        if !board.has_room() || self.0.ongoing.keeps() {
             // Nobody follows.
             board.pass(board.newest());
         }
         board.begin(from, filter);
     }
 
-    // ---- Out of memory, and the end ------------------------------------------------------------------------------------
-
-    /// Brings everything that was fired before to the file.
-    ///
-    /// # Errors
-    /// The first error of the file, once.
-    pub fn flush(&self) -> io::Result<()> {
-        Recorder::of_process().flush()
-    }
+    // ---- Out of memory -------------------------------------------------------------------------------------------------
 
     /// Writes what the flight recorder has into the file, in place of what is there. Says how many events those were.
     ///
     /// # Errors
     /// There is no flight recorder, or the file failed.
     pub fn write_flight(&self) -> io::Result<u64> {
-        let Parts { board, c_path, complaint, recording, .. } = &*self.0;
-        let mut writer = Writer::new(Arc::clone(board), c_path.clone(), complaint.clone(), History::Ignored)?;
-        Recorder::of_process().replay(recording.consumer(), &mut writer)
-    }
-
-    /// The numbers so far.
-    ///
-    /// # Errors
-    /// It has ended.
-    pub fn totals(&self) -> Result<ConsumerTotals, RecordError> {
-        self.0.recording.totals()
-    }
-
-    /// Waits until the ends of all its worlds are in the stream, those whose last handle has gone.
-    pub fn wait_for_worlds(&self, within: Duration) {
-        flush_until(within, || self.has_seen_all_ends());
-    }
-
-    fn has_seen_all_ends(&self) -> bool {
-        self.0.recording.with(|Owned { filter, worlds }| {
-            let is_followed = self.0.keeps == Keeps::File && *filter != Categories::NONE;
-            worlds.have_gone() && (!is_followed || self.0.board.ended.load(Ordering::Relaxed) >= worlds.joined())
-        })
-    }
-
-    /// Ends the stream: everything is in the file, or counted.
-    ///
-    /// # Errors
-    /// It has ended already.
-    pub fn finish(&self) -> Result<Finished, RecordError> {
-        let ended = self.0.recording.end()?;
-        Ok(Finished {
-            totals: ended.totals,
-            records: self.0.board.records.load(Ordering::Relaxed),
-            bytes: self.0.board.bytes.load(Ordering::Relaxed),
-            error: ended.error,
-        })
+        let Parts { ongoing, board, place } = &*self.0;
+        ongoing.replay(&mut writer(board, place, History::Ignored)?)
     }
 }
 
@@ -355,11 +283,5 @@ impl WorldBuilder {
     pub fn traced_by(self, trace: &Trace) -> Self {
         let trace = trace.clone();
         self.before_first_event(move |world| Ok(trace.join(world, Moment::BeforeItsFirstEvent)?))
-    }
-}
-
-impl fmt::Debug for Trace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Trace").field("path", &self.0.path).field("keeps", &self.0.keeps).finish_non_exhaustive()
     }
 }

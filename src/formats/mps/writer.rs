@@ -44,7 +44,6 @@ use crate::events::record::{Consumer, Lost, MAX_WORLDS, Recorded};
 use crate::events::{Category, EventId, Label, Labels};
 use crate::formats::complaint::Complaint;
 use crate::os::clock::process_cpu_us;
-use crate::sync::Ordering;
 
 /// `EventInit`'s: how fast `EventClockSync`'s clock runs.
 const CLOCKS_PER_SECOND: u64 = 1_000_000;
@@ -656,7 +655,7 @@ impl Writer {
         }
         let generation = self.worlds[number].generation;
         self.worlds[number] = World { generation, ..World::new() };
-        self.board.ended.fetch_add(1, Ordering::Relaxed);
+        self.board.progress.a_world_ended();
         Ok(())
     }
 
@@ -720,8 +719,7 @@ impl Writer {
 impl Writer {
     /// What is in the file, for the owner.
     fn count(&self) {
-        self.board.records.store(self.buffer.records, Ordering::Relaxed);
-        self.board.bytes.store(self.buffer.written_bytes, Ordering::Relaxed);
+        self.board.progress.is(self.buffer.records, self.buffer.written_bytes);
     }
 }
 

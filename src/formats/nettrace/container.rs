@@ -23,6 +23,7 @@ use std::io::{self, Read};
 use super::Container;
 use super::bytes::Stuck;
 use super::damage::{Damage, DamageKind};
+use crate::formats::source::Source;
 
 /// The bytes that are read at once. Large enough that the system calls don't show, small enough for the second cache.
 const BUFFER: usize = 256 << 10;
@@ -81,19 +82,6 @@ pub(super) enum Trouble {
     File(Damage),
 }
 
-/// The bytes of a file, as far as they are in memory.
-#[derive(Debug)]
-struct Source<R> {
-    input: R,
-    buffer: Vec<u8>,
-    /// The first byte that is not read yet.
-    at: usize,
-    /// The byte after the last one that is here.
-    end: usize,
-    /// Where in the file the buffer's first byte is.
-    base: u64,
-}
-
 /// A file, block by block.
 #[derive(Debug)]
 pub(super) struct File<R> {
@@ -106,64 +94,10 @@ pub(super) struct File<R> {
     pub(super) blocks: u64,
 }
 
-impl<R: Read> Source<R> {
-    fn offset(&self) -> u64 {
-        self.base + self.at as u64
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.buffer[self.at..self.end]
-    }
-
-    /// Reads more behind what is here. False at the end of the file.
-    fn more(&mut self) -> Result<bool, Damage> {
-        self.buffer.copy_within(self.at..self.end, 0);
-        self.base += self.at as u64;
-        self.end -= self.at;
-        self.at = 0;
-        if self.end == self.buffer.len() {
-            self.grow();
-        }
-        loop {
-            match self.input.read(&mut self.buffer[self.end..]) {
-                Ok(read) => {
-                    self.end += read;
-                    return Ok(read > 0);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    return Err(Damage { offset: self.base + self.end as u64, kind: DamageKind::Input(error.kind()) });
-                }
-            }
-        }
-    }
-
-    #[cold]
-    fn grow(&mut self) {
-        if self.buffer.is_empty() {
-            // Zeros from the system, which costs nothing for what a small file never touches.
-            self.buffer = vec![0; BUFFER];
-        } else {
-            self.buffer.resize(2 * self.end, 0);
-        }
-    }
-
-    /// Whether so many bytes are here, or could be read.
-    fn has(&mut self, count: usize) -> Result<bool, Damage> {
-        while self.end - self.at < count {
-            if !self.more()? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-}
-
 impl<R: Read> File<R> {
     /// Begins a file: its first bytes say which container it is.
     pub(super) fn open(input: R) -> (File<R>, Result<(), Damage>) {
-        let source = Source { input, buffer: Vec::new(), at: 0, end: 0, base: 0 };
-        let block = Block { kind: Kind::Unknown, began: 0 };
+        let (source, block) = (Source::new(input, BUFFER), Block { kind: Kind::Unknown, began: 0 });
         let mut file = File { source, container: Container::V4, block, left: 0, blocks: 0 };
         let opened = file.first_bytes();
         (file, opened)
@@ -172,7 +106,7 @@ impl<R: Read> File<R> {
     fn first_bytes(&mut self) -> Result<(), Damage> {
         const WHAT: &str = "the file's header";
         let here = |kind| Err(Damage { offset: 0, kind });
-        self.source.has(MAGIC.len() + SERIALIZER.len())?;
+        self.has(MAGIC.len() + SERIALIZER.len())?;
         let bytes = self.source.bytes();
         if bytes.starts_with(SERIALIZER) {
             return here(DamageKind::NetPerf);
@@ -212,7 +146,7 @@ impl<R: Read> File<R> {
     pub(super) fn next(&mut self) -> Result<Option<Block>, Damage> {
         self.finish()?;
         let began = self.source.offset();
-        if !self.source.has(1)? {
+        if !self.has(1)? {
             return Err(Damage { offset: began, kind: DamageKind::NoEnd });
         }
         let kind = match self.container {
@@ -229,13 +163,9 @@ impl<R: Read> File<R> {
     /// Skips what is left of the block, and the tag behind it.
     fn finish(&mut self) -> Result<(), Damage> {
         let Block { kind, began } = self.block;
-        while self.left > 0 {
-            if self.source.bytes().is_empty() && !self.source.more()? {
-                return Err(self.cut(self.left, began, kind.name()));
-            }
-            let here = self.left.min(self.source.bytes().len() as u64);
-            self.source.at += here as usize;
-            self.left -= here;
+        self.left = self.source.skip(self.left).map_err(|error| self.unreadable(&error))?;
+        if self.left > 0 {
+            return Err(self.cut(self.left, began, kind.name()));
         }
         if self.container == Container::V4 && self.blocks > 0 {
             self.tag(6, began, "the end of an object")?;
@@ -247,7 +177,7 @@ impl<R: Read> File<R> {
     fn object(&mut self, began: u64) -> Result<Option<Kind>, Damage> {
         const WHAT: &str = "an object's header";
         if self.source.bytes()[0] == 1 {
-            self.source.at += 1;
+            self.source.take(1);
             return Ok(None);
         }
         self.tag(5, began, "the beginning of an object, or 1 for the end of the file")?;
@@ -320,7 +250,7 @@ impl<R: Read> File<R> {
         let stuck = match each(bytes, offset, self.left) {
             Ok(read) => {
                 debug_assert!(0 < read && read <= bytes.len());
-                self.source.at += read;
+                self.source.take(read);
                 self.left -= read as u64;
                 return Ok(true);
             }
@@ -336,7 +266,7 @@ impl<R: Read> File<R> {
                 Err(Trouble::Block(Damage { offset, kind: DamageKind::TooLarge(what) }))
             }
             Stuck::Short => {
-                if self.source.more().map_err(Trouble::File)? {
+                if self.source.more().map_err(|error| Trouble::File(self.unreadable(&error)))? {
                     return Ok(true);
                 }
                 let missing = self.left - present as u64;
@@ -367,23 +297,28 @@ impl<R: Read> File<R> {
     }
 
     fn cut(&self, missing: u64, began: u64, what: &'static str) -> Damage {
-        let offset = self.source.base + self.source.end as u64;
-        Damage { offset, kind: DamageKind::Cut { what, began, missing } }
+        Damage { offset: self.source.reached(), kind: DamageKind::Cut { what, began, missing } }
     }
 
-    fn take_header(&mut self, count: usize, began: u64, what: &'static str) -> Result<(), Damage> {
-        if !self.source.has(count)? {
+    fn unreadable(&self, error: &io::Error) -> Damage {
+        Damage { offset: self.source.reached(), kind: DamageKind::Input(error.kind()) }
+    }
+
+    fn has(&mut self, count: usize) -> Result<bool, Damage> {
+        self.source.has(count).map_err(|error| self.unreadable(&error))
+    }
+
+    fn take_header(&mut self, count: usize, began: u64, what: &'static str) -> Result<&[u8], Damage> {
+        if !self.has(count)? {
             let missing = count - self.source.bytes().len();
             return Err(self.cut(missing as u64, began, what));
         }
-        self.source.at += count;
-        Ok(())
+        Ok(self.source.take(count))
     }
 
     fn header_bytes<const N: usize>(&mut self, began: u64, what: &'static str) -> Result<[u8; N], Damage> {
-        self.take_header(N, began, what)?;
         let mut bytes = [0; N];
-        bytes.copy_from_slice(&self.source.buffer[self.source.at - N..self.source.at]);
+        bytes.copy_from_slice(self.take_header(N, began, what)?);
         Ok(bytes)
     }
 

@@ -22,6 +22,7 @@
 use std::io::{self, Write};
 
 use super::Container;
+use super::block::{BLOCK_HEADER, Block, COMPRESSED};
 use super::metadata::{EventType, FieldType, TraceInfo, Type};
 
 /// A block goes out before it would be longer than this; what is longer by itself is a block alone.
@@ -32,8 +33,6 @@ const LARGEST_BLOCK: usize = (1 << 24) - 1;
 const HEADERS: usize = 160;
 /// Of a thread.
 const LONGEST_NAME: usize = 1 << 15;
-const COMPRESSED: u16 = 1;
-const BLOCK_HEADER: u16 = 20;
 /// The processor of an event whose processor is not known.
 const NO_PROCESSOR: u32 = u32::MAX;
 
@@ -81,33 +80,6 @@ pub(crate) struct Described {
 pub(crate) struct TraceDescribed {
     /// Pairs of words for which there is no place.
     pub(crate) pairs_left_out: u64,
-}
-
-/// The kinds of blocks: number of version 6, name of version 4.
-#[derive(Clone, Copy)]
-enum Block {
-    Trace = 1,
-    Event = 2,
-    Metadata = 3,
-    SequencePoint = 4,
-    Stack = 5,
-    Thread = 6,
-    RemoveThread = 7,
-    LabelList = 8,
-}
-
-impl Block {
-    fn name(self) -> &'static str {
-        match self {
-            Block::Trace => "Trace",
-            Block::Event => "EventBlock",
-            Block::Metadata => "MetadataBlock",
-            Block::SequencePoint => "SPBlock",
-            Block::Stack => "StackBlock",
-            // Only version 6 has them.
-            Block::Thread | Block::RemoveThread | Block::LabelList => "",
-        }
-    }
 }
 
 /// Rows that are numbered one after the other.

@@ -30,6 +30,7 @@
 //!
 //! | file | part |
 //! |---|---|
+//! | `block` | the kinds of blocks |
 //! | `container` | blocks out of a file of either container, in a buffer that grows with what is there |
 //! | `header` | what stands before a payload |
 //! | `metadata` | descriptions: of the trace, of types and their fields |
@@ -45,6 +46,7 @@
 //! | `damage` | what can be wrong with a file |
 //! | `bytes` | numbers and strings out of bytes that may be anything |
 
+mod block;
 #[cfg(feature = "readers")]
 mod bytes;
 #[cfg(feature = "readers")]

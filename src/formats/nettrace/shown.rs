@@ -5,6 +5,7 @@ use std::fmt::{self, Write};
 use super::clr::{self, FieldValue, Kind, Payload, Provider};
 use super::fields::{self, Decoded, Text, Value};
 use super::{NetEvent, Utc};
+use crate::formats::json::Quoted;
 
 /// What an event says.
 #[derive(Default)]
@@ -245,28 +246,6 @@ fn write_value(line: &mut String, value: &Value<'_>, form: Form) {
 fn hex(line: &mut String, bytes: &[u8]) {
     for byte in bytes {
         let _ = write!(line, "{byte:02x}");
-    }
-}
-
-/// Text as JSON writes it, which people can read, too.
-pub(crate) struct Quoted<'a>(pub(crate) &'a str);
-
-impl fmt::Display for Quoted<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_char('"')?;
-        for character in self.0.chars() {
-            match character {
-                '"' => f.write_str("\\\"")?,
-                '\\' => f.write_str("\\\\")?,
-                '\n' => f.write_str("\\n")?,
-                '\r' => f.write_str("\\r")?,
-                '\t' => f.write_str("\\t")?,
-                // Neither a terminal nor a line should be moved by what a file says.
-                control if control.is_control() => write!(f, "\\u{:04x}", u32::from(control))?,
-                other => f.write_char(other)?,
-            }
-        }
-        f.write_char('"')
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::formats::json::quote;
+
 /// A text is cut to this many bytes.
 const MOST_TEXT: usize = 4 << 10;
 /// Numbers above are not exact where a reader has only doubles.
@@ -90,21 +92,7 @@ impl<'s, S: Sheet> Args<'s, S> {
 /// A text between quotation marks.
 pub(super) fn text<S: Sheet>(sheet: &mut S, text: &str) -> io::Result<()> {
     let text = &text[..text.floor_char_boundary(MOST_TEXT)];
-    sheet.put(b"\"")?;
-    let mut plain = 0;
-    for (at, byte) in text.bytes().enumerate() {
-        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
-            continue;
-        }
-        sheet.put(&text.as_bytes()[plain..at])?;
-        plain = at + 1;
-        match byte {
-            b'"' | b'\\' => sheet.put(&[b'\\', byte])?,
-            byte => sheet.put(&[b'\\', b'u', b'0', b'0', digit(byte >> 4), digit(byte & 15)])?,
-        }
-    }
-    sheet.put(&text.as_bytes()[plain..])?;
-    sheet.put(b"\"")
+    quote(text, |piece| sheet.put(piece.as_bytes()))
 }
 
 /// A number in decimal digits.

@@ -3,24 +3,17 @@
 //! A process may have several, each with its own events. A timeline outlives its worlds: one that is built later can join
 //! it, and its end is said by who started it.
 
-use std::ffi::CString;
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::writer::{Board, Plan, Writer};
+use super::writer::{Plan, Writer};
 use crate::events::clock::Clock;
-use crate::events::record::{Consumer, ConsumerTotals, FlightRecorder, Policy, RecordError, Recorder, Recording};
+use crate::events::record::{Policy, RecordError};
 use crate::events::{EventId, EventSet, Group, Selection};
-use crate::formats::Finished;
-use crate::formats::complaint::Complaint;
-use crate::formats::outlet::Outlet;
-use crate::formats::trace_error::{TraceError, c_path};
-use crate::formats::worlds::{Worlds, flush_until};
+use crate::formats::TraceError;
+use crate::formats::ongoing::{Manner, Ongoing, Place, Progress, methods_of_options, methods_of_trace};
 use crate::os::thread::getpid;
-use crate::sync::Ordering;
 use crate::{World, WorldBuilder};
 
 /// How a timeline is to be.
@@ -29,9 +22,10 @@ pub struct Options {
     path: PathBuf,
     events: EventSet,
     policy: Policy,
-    flight_bytes: Option<usize>,
-    complaint: Complaint,
+    manner: Manner,
 }
+
+methods_of_options!();
 
 impl Options {
     /// A timeline in this file, of everything but what comes for each object, reference and block, what only says what addresses
@@ -42,13 +36,7 @@ impl Options {
         let dumps = [EventId::DumpNode, EventId::DumpEdge, EventId::DumpRoot, EventId::DumpEnd, EventId::ObjectSampled];
         let others: EventSet = names.into_iter().chain(dumps).collect();
         let events = EventSet::all().without(many | others);
-        Options {
-            path: path.into(),
-            events,
-            policy: Policy::Lossless,
-            flight_bytes: None,
-            complaint: Complaint::Returned,
-        }
+        Options { path: path.into(), events, policy: Policy::Lossless, manner: Manner::default() }
     }
 
     /// Which events are drawn.
@@ -63,25 +51,13 @@ impl Options {
         Options { policy, ..self }
     }
 
-    /// Keeps the last so many bytes of records in memory; [`Trace::write_flight`] writes them.
-    #[must_use]
-    pub fn flight_recorder(self, bytes: usize) -> Options {
-        Options { flight_bytes: Some(bytes), ..self }
-    }
-
-    /// Tells on standard error, in one line and at once, when the file fails. `another` says what names another file.
-    #[must_use]
-    pub fn tell_failures(self, another: &'static str) -> Options {
-        Options { complaint: Complaint::Told(another), ..self }
-    }
-
     /// Starts the timeline. It has no world yet.
     ///
     /// # Errors
     /// The path is none, or recording is not possible here.
     pub fn start(self) -> Result<Trace, TraceError> {
-        let Options { path, events: asked, policy, flight_bytes, complaint } = self;
-        let c_path = c_path(&path)?;
+        let Options { path, events: asked, policy, manner } = self;
+        let place = Place::new(path, manner.complaint.clone())?;
         let clock = Clock::of_process();
         let arguments: Vec<_> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
         let plan = Plan {
@@ -92,37 +68,10 @@ impl Options {
             process: getpid() as u32,
             name: arguments.join(" ").into(),
         };
-        let template = Template { plan, c_path, complaint, board: Arc::new(Board::new()) };
-        let consumer: Box<dyn Consumer> = match flight_bytes {
-            Some(bytes) => Box::new(FlightRecorder::with_capacity(bytes)?),
-            None => Box::new(template.writer()?),
-        };
-        let recording = Recording::start(consumer, Worlds::default())?;
-        Ok(Trace(Arc::new(Parts { recording, template, path, keeps: flight_bytes.is_some() })))
-    }
-}
-
-/// What every writer of a timeline is made of.
-#[derive(Debug)]
-struct Template {
-    plan: Plan,
-    c_path: CString,
-    complaint: Complaint,
-    board: Arc<Board>,
-}
-
-impl Template {
-    fn writer(&self) -> io::Result<Writer> {
-        let outlet = Outlet::to_file(self.c_path.clone(), self.complaint.clone());
-        Writer::new(self.plan.clone(), Arc::clone(&self.board), outlet)
-    }
-
-    /// What is drawn, and what must be known for it: what threads are called, and when a world ends.
-    fn selection(&self) -> Selection {
-        let mut events = self.plan.asked;
-        events.insert(EventId::ThreadAttached);
-        events.insert(EventId::WorldClosed);
-        Selection::of(events)
+        let progress = Arc::default();
+        let writer = || Writer::new(plan.clone(), Arc::clone(&progress), place.outlet());
+        let ongoing = Ongoing::start(&manner, &progress, writer)?;
+        Ok(Trace(Arc::new(Parts { ongoing, plan, progress, place })))
     }
 }
 
@@ -131,17 +80,18 @@ impl Template {
 pub struct Trace(Arc<Parts>);
 
 struct Parts {
-    recording: Recording<Worlds>,
-    template: Template,
-    path: PathBuf,
-    /// Records go to memory, and to the file on demand.
-    keeps: bool,
+    ongoing: Ongoing,
+    plan: Plan,
+    progress: Arc<Progress>,
+    place: Place,
 }
+
+methods_of_trace!();
 
 impl Trace {
     /// The file.
     pub fn path(&self) -> &Path {
-        &self.0.path
+        self.0.place.path()
     }
 
     /// From now on the world's events are on the timeline. Who builds a world and wants all of its events says
@@ -150,21 +100,13 @@ impl Trace {
     /// # Errors
     /// The timeline has ended, or too many worlds are recorded.
     pub fn record(&self, world: &World) -> Result<(), RecordError> {
+        let Parts { ongoing, plan, .. } = &*self.0;
+        // What is drawn, and what must be known for it: what threads are called, and when a world ends.
+        let mut events = plan.asked;
+        events.insert(EventId::ThreadAttached);
+        events.insert(EventId::WorldClosed);
         let inner = world.inner();
-        let Parts { recording, template, .. } = &*self.0;
-        let events = &inner.collector.events;
-        recording.join(events, |worlds, _| {
-            worlds.add(inner);
-            events.select_recorded(recording.consumer(), template.selection())
-        })
-    }
-
-    /// Brings everything that was fired before to the file.
-    ///
-    /// # Errors
-    /// The first error of the file, once.
-    pub fn flush(&self) -> io::Result<()> {
-        Recorder::of_process().flush()
+        ongoing.join(inner, |_| ongoing.select(inner, Selection::of(events)))
     }
 
     /// Writes what the flight recorder has into the file, in place of what is there. Says how many events those were.
@@ -172,48 +114,8 @@ impl Trace {
     /// # Errors
     /// There is no flight recorder, or the file failed.
     pub fn write_flight(&self) -> io::Result<u64> {
-        if !self.0.keeps {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
-        let mut writer = self.0.template.writer()?;
-        let recorder = Recorder::of_process();
-        let events = recorder.replay(self.0.recording.consumer(), &mut writer)?;
-        writer.close(&recorder.clock().relation())?;
-        Ok(events)
-    }
-
-    /// The numbers so far.
-    ///
-    /// # Errors
-    /// It has ended.
-    pub fn totals(&self) -> Result<ConsumerTotals, RecordError> {
-        self.0.recording.totals()
-    }
-
-    /// Waits until the ends of all its worlds are on the timeline, those whose last handle has gone.
-    pub fn wait_for_worlds(&self, within: Duration) {
-        flush_until(within, || self.has_seen_all_ends());
-    }
-
-    fn has_seen_all_ends(&self) -> bool {
-        let ended = &self.0.template.board.ended;
-        let all_have_ended = |joined| self.0.keeps || ended.load(Ordering::Relaxed) >= joined;
-        self.0.recording.with(|worlds| worlds.have_gone() && all_have_ended(worlds.joined()))
-    }
-
-    /// Ends the timeline: everything is on it, or counted.
-    ///
-    /// # Errors
-    /// It has ended already.
-    pub fn finish(&self) -> Result<Finished, RecordError> {
-        let ended = self.0.recording.end()?;
-        let board = &self.0.template.board;
-        Ok(Finished {
-            totals: ended.totals,
-            records: board.rows.load(Ordering::Relaxed),
-            bytes: board.bytes.load(Ordering::Relaxed),
-            error: ended.error,
-        })
+        let Parts { ongoing, plan, progress, place } = &*self.0;
+        ongoing.replay_to_end(Writer::new(plan.clone(), Arc::clone(progress), place.outlet())?)
     }
 }
 
@@ -223,11 +125,5 @@ impl WorldBuilder {
     pub fn drawn_by(self, trace: &Trace) -> Self {
         let trace = trace.clone();
         self.before_first_event(move |world| Ok(trace.record(world)?))
-    }
-}
-
-impl fmt::Debug for Trace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Trace").field("path", &self.0.path).field("keeps", &self.0.keeps).finish_non_exhaustive()
     }
 }

@@ -14,23 +14,8 @@ use crate::events::record::{Consumer, Lost, MAX_WORLDS, Policy, Recorded};
 use crate::events::table::Unit;
 use crate::events::{EventId, EventSet, Group, Label, Labels};
 use crate::formats::nettrace::write::types::Names;
+use crate::formats::ongoing::Progress;
 use crate::formats::outlet::Outlet;
-use crate::sync::{AtomicU64, Ordering};
-
-/// What the owner of a timeline and its writer know of each other: numbers, each by itself.
-#[derive(Debug)]
-pub(super) struct Board {
-    pub(super) rows: AtomicU64,
-    pub(super) bytes: AtomicU64,
-    /// Worlds that have ended.
-    pub(super) ended: AtomicU64,
-}
-
-impl Board {
-    pub(super) fn new() -> Board {
-        Board { rows: AtomicU64::new(0), bytes: AtomicU64::new(0), ended: AtomicU64::new(0) }
-    }
-}
 
 /// Where a writer begins.
 #[derive(Clone, Debug)]
@@ -63,7 +48,7 @@ impl Sheet for Way {
 pub(super) struct Writer {
     timeline: Sheets<Way>,
     plan: Plan,
-    board: Arc<Board>,
+    progress: Arc<Progress>,
     names: Names,
     /// Worlds that were met, in their order, by their number.
     ordinals: Box<[Option<u16>]>,
@@ -73,7 +58,7 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Not in a drain: it allocates what it will need.
-    pub(super) fn new(plan: Plan, board: Arc<Board>, outlet: Outlet) -> io::Result<Writer> {
+    pub(super) fn new(plan: Plan, progress: Arc<Progress>, outlet: Outlet) -> io::Result<Writer> {
         let mut timeline = Timeline::new(Way(outlet), plan.ticks as i64, plan.hz);
         timeline.begin_file()?;
         timeline.name_process(plan.process.into(), &plan.name)?;
@@ -81,7 +66,7 @@ impl Writer {
             timeline,
             reached: plan.ticks,
             plan,
-            board,
+            progress,
             names: Names::new(),
             ordinals: vec![None; MAX_WORLDS].into(),
             met: 0,
@@ -151,8 +136,8 @@ impl Writer {
         }
     }
 
-    fn tell_the_board(&self) {
-        self.board.rows.store(self.timeline.rows, Ordering::Relaxed);
+    fn tell_the_owner(&self) {
+        self.progress.is(self.timeline.rows, self.timeline.sheet().0.written);
     }
 }
 
@@ -200,7 +185,7 @@ impl Consumer for Writer {
         }
         if record.id == EventId::WorldClosed {
             self.ordinals[number] = None;
-            self.board.ended.fetch_add(1, Ordering::Relaxed);
+            self.progress.a_world_ended();
         }
         self.timeline.sheet_mut().0.count_records(1);
         Ok(())
@@ -221,21 +206,19 @@ impl Consumer for Writer {
     /// `.event.crash`: what is in the file is JSON.
     fn flush(&mut self) -> io::Result<()> {
         let flushed = self.timeline.sheet_mut().0.write_out(END, false);
-        self.board.bytes.store(self.timeline.sheet().0.written, Ordering::Relaxed);
-        self.tell_the_board();
+        self.tell_the_owner();
         flushed
     }
 
     fn close(&mut self, now: &Relation) -> io::Result<()> {
         self.timeline.end_all(self.reached.max(now.ticks) as i64)?;
         let closed = self.timeline.sheet_mut().0.write_out(END, true);
-        self.board.bytes.store(self.timeline.sheet().0.written, Ordering::Relaxed);
-        self.tell_the_board();
+        self.tell_the_owner();
         closed
     }
 
     fn unwritten(&self) -> u64 {
-        self.tell_the_board();
+        self.tell_the_owner();
         self.timeline.sheet().0.lost()
     }
 

@@ -21,15 +21,14 @@ use std::io;
 use std::sync::Arc;
 
 use super::date::Date;
-use super::trace::Board;
 use crate::events::clock::Relation;
 use crate::events::record::{Consumer, MAX_WORLDS, Recorded};
 use crate::events::{EventId, EventSet, Label, Labels};
 use crate::formats::bytes::Bytes;
-use crate::formats::eventlog::format::Breakdown;
+use crate::formats::ongoing::Progress;
 use crate::formats::outlet::Outlet;
 use crate::profile::StackId;
-use crate::sync::Ordering;
+use crate::profile::census::Breakdown;
 
 /// Room for the bands of a sample.
 const SAMPLE_BYTES: usize = 1 << 20;
@@ -48,7 +47,7 @@ pub(super) fn events() -> EventSet {
 #[derive(Debug)]
 pub(super) struct Writer {
     out: Outlet,
-    board: Arc<Board>,
+    progress: Arc<Progress>,
     /// When it began, by CLOCK_MONOTONIC.
     began_ns: u64,
     /// The bands of the sample that is under way.
@@ -63,10 +62,10 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(job: &str, began_ns: u64, board: Arc<Board>, out: Outlet) -> Writer {
+    pub(super) fn new(job: &str, began_ns: u64, progress: Arc<Progress>, out: Outlet) -> Writer {
         let mut writer = Writer {
             out,
-            board,
+            progress,
             began_ns,
             sample: Bytes::with_capacity(SAMPLE_BYTES),
             label: Bytes::with_capacity(MOST_LABEL + 8),
@@ -131,9 +130,8 @@ impl Writer {
         Ok(())
     }
 
-    fn tell_the_board(&self) {
-        self.board.records.store(self.samples, Ordering::Relaxed);
-        self.board.bytes.store(self.out.written, Ordering::Relaxed);
+    fn tell_the_owner(&self) {
+        self.progress.is(self.samples, self.out.written);
     }
 }
 
@@ -185,7 +183,7 @@ impl Consumer for Writer {
             EventId::CensusBand if is_ours => self.band(first, second, fourth as u32),
             EventId::CensusEnd if is_ours => self.end_sample()?,
             EventId::WorldClosed => {
-                self.board.ended.fetch_add(1, Ordering::Relaxed);
+                self.progress.a_world_ended();
                 self.owner = self.owner.filter(|owner| *owner != world);
             }
             _ => {}
@@ -196,7 +194,7 @@ impl Consumer for Writer {
 
     fn flush(&mut self) -> io::Result<()> {
         let flushed = self.out.write_out(&[], false);
-        self.tell_the_board();
+        self.tell_the_owner();
         flushed
     }
 
@@ -205,12 +203,12 @@ impl Consumer for Writer {
         self.mark("BEGIN_SAMPLE");
         self.mark("END_SAMPLE");
         let closed = self.out.write_out(&[], true);
-        self.tell_the_board();
+        self.tell_the_owner();
         closed
     }
 
     fn unwritten(&self) -> u64 {
-        self.tell_the_board();
+        self.tell_the_owner();
         self.out.lost()
     }
 }

@@ -9,13 +9,12 @@ use std::io;
 use std::sync::Arc;
 
 use super::date::Date;
-use super::trace::Board;
 use crate::events::clock::Relation;
 use crate::events::record::{Consumer, Recorded};
 use crate::events::{EventId, EventSet};
+use crate::formats::ongoing::Progress;
 use crate::formats::outlet::Outlet;
 use crate::profile::{CentreId, StackId};
-use crate::sync::Ordering;
 
 /// Stacks that are told apart: the store of stacks has no more.
 const STACKS: usize = 1 << 21;
@@ -31,7 +30,7 @@ pub(super) fn events() -> EventSet {
 #[derive(Debug)]
 pub(super) struct Writer {
     out: Outlet,
-    board: Arc<Board>,
+    progress: Arc<Progress>,
     job: String,
     began_ns: u64,
     interval_ns: u64,
@@ -40,9 +39,9 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(job: &str, began_ns: u64, board: Arc<Board>, out: Outlet) -> Writer {
+    pub(super) fn new(job: &str, began_ns: u64, progress: Arc<Progress>, out: Outlet) -> Writer {
         let (job, ticks) = (job.to_owned(), vec![0; STACKS].into());
-        Writer { out, board, job, began_ns, interval_ns: 0, ticks, records: 0 }
+        Writer { out, progress, job, began_ns, interval_ns: 0, ticks, records: 0 }
     }
 }
 
@@ -162,9 +161,7 @@ impl Consumer for Writer {
                     *ticks = ticks.saturating_add(1);
                 }
             }
-            EventId::WorldClosed => {
-                self.board.ended.fetch_add(1, Ordering::Relaxed);
-            }
+            EventId::WorldClosed => self.progress.a_world_ended(),
             _ => {}
         }
         self.out.count_records(1);
@@ -180,8 +177,7 @@ impl Consumer for Writer {
             self.out.bytes().put(piece);
         }
         let closed = self.out.write_out(&[], true);
-        self.board.records.store(self.records, Ordering::Relaxed);
-        self.board.bytes.store(self.out.written, Ordering::Relaxed);
+        self.progress.is(self.records, self.out.written);
         closed
     }
 

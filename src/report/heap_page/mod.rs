@@ -11,14 +11,15 @@
 //! |---|---|
 //! | `chart` | the picture, and the numbers from which it is drawn anew |
 //! | `tables` | bands, the tree of cost centres, retainers |
-//! | `style.css`, `chart.js` | how it looks, beside the styles of the other page; the filter |
+//! | `style.css`, `chart.js` | how it looks, beside the styles of every page; the filter |
 
 mod chart;
 mod tables;
 
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, PreEscaped, html};
 
 use super::Bytes;
+use super::document::Document;
 use crate::profstats::{Band, Breakdown, Profiles};
 
 /// The bands that the chart has by themselves.
@@ -28,7 +29,6 @@ const SHOWN: usize = 16;
 pub fn render(profiles: &Profiles, file: &str) -> String {
     let heap = &profiles.heap;
     let name = if heap.program.is_empty() { file } else { &heap.program };
-    let title = format!("Heap of {name}");
     let rows = heap.rows();
     let chart = chart::Chart::of(profiles, &rows);
     let mut sections: Vec<(&str, &str, Markup)> =
@@ -39,43 +39,15 @@ pub fn render(profiles: &Profiles, file: &str) -> String {
     if heap.breakdown == Breakdown::Retainer {
         sections.push(("retainers", "By retainer", tables::retainers(profiles, &rows)));
     }
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { (title) }
-                style {
-                    (PreEscaped(include_str!("../page/style.css")))
-                    (PreEscaped(include_str!("style.css")))
-                }
-            }
-            body {
-                a.skip href="#main" { "To the figures" }
-                header {
-                    h1 { (title) }
-                    (about(profiles))
-                    nav aria-label="Parts of this page" {
-                        @for (id, heading, _) in &sections { a href={ "#" (id) } { (heading) } }
-                    }
-                }
-                main id="main" {
-                    @for (id, heading, body) in &sections {
-                        section id=(id) aria-labelledby={ (id) "-heading" } {
-                            h2 id={ (id) "-heading" } { (heading) }
-                            (body)
-                        }
-                    }
-                }
-                p.says id="says" role="status" aria-live="polite" {}
-                script type="application/json" id="series" { (PreEscaped(chart.json())) }
-                script { (PreEscaped(include_str!("chart.js"))) (PreEscaped(include_str!("../page/keys.js"))) }
-            }
-        }
-    };
-    page.into_string()
+    Document {
+        title: format!("Heap of {name}"),
+        style: include_str!("style.css"),
+        about: about(profiles),
+        sections: &sections,
+        data: html! { script type="application/json" id="series" { (PreEscaped(chart.json())) } },
+        script: include_str!("chart.js"),
+    }
+    .render()
 }
 
 /// What the profile is of.

@@ -13,7 +13,8 @@
 //! | `series` | from collections to what a picture shows |
 //! | `picture` | the pictures |
 //! | `table` | the tables |
-//! | `style.css`, `keys.js` | how it looks; the arrow keys |
+//!
+//! How it looks, and the arrow keys, are every page's (`document`).
 
 mod picture;
 mod series;
@@ -21,8 +22,9 @@ mod table;
 
 use std::io;
 
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 
+use super::document::Document;
 use crate::formats::nettrace::clr::{Enumeration, label};
 use crate::gcstats::Process;
 use crate::gcstats::number::{Fixed, Grouped};
@@ -36,7 +38,6 @@ pub fn render(process: &Process) -> io::Result<String> {
     let series = series::Series::of(process)?;
     let rows = table::collections(process)?;
     let name = process.identity.name(process.rules());
-    let title = format!("Collections of {name} ({})", process.identity.process);
     let sections: [(&str, &str, Markup); 6] = [
         ("rollup", "By generation", table::rollup(process)),
         ("pauses", "Pauses over time", picture::pauses(&series)),
@@ -45,39 +46,15 @@ pub fn render(process: &Process) -> io::Result<String> {
         ("rate", "Allocation rate", picture::rate(&series)),
         ("collections", "Each collection", rows),
     ];
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { (title) }
-                style { (PreEscaped(include_str!("style.css"))) }
-            }
-            body {
-                a.skip href="#main" { "To the figures" }
-                header {
-                    h1 { (title) }
-                    (about(process))
-                    nav aria-label="Parts of this page" {
-                        @for (id, heading, _) in &sections { a href={ "#" (id) } { (heading) } }
-                    }
-                }
-                main id="main" {
-                    @for (id, heading, body) in &sections {
-                        section id=(id) aria-labelledby={ (id) "-heading" } {
-                            h2 id={ (id) "-heading" } { (heading) }
-                            (body)
-                        }
-                    }
-                }
-                p.says id="says" role="status" aria-live="polite" {}
-                script { (PreEscaped(include_str!("keys.js"))) }
-            }
-        }
+    let page = Document {
+        title: format!("Collections of {name} ({})", process.identity.process),
+        style: "",
+        about: about(process),
+        sections: &sections,
+        data: Markup::default(),
+        script: "",
     };
-    Ok(page.into_string())
+    Ok(page.render())
 }
 
 /// What the process is, and what its collections cost in all.

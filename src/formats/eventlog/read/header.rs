@@ -3,11 +3,11 @@
 use std::io::Read;
 
 use super::damage::{Damage, DamageKind};
-use super::source::Source;
 use super::types::{EventType, Types};
 use crate::formats::eventlog::format::{
     DATA_BEGIN, HEADER_BEGIN, HEADER_END, TYPE_BEGIN, TYPE_END, TYPES_BEGIN, TYPES_END, VARIABLE,
 };
+use crate::formats::source::Source;
 
 /// The longest description that is kept, a thousand times as long as any of GHC's.
 const LONGEST_DESCRIPTION: u32 = 64 << 10;
@@ -94,9 +94,9 @@ impl<R: Read> Header<'_, R> {
         };
         self.source.take(length);
         let extra = u64::from(u32::from_be_bytes(self.take()?));
-        let behind = self.source.offset() + extra;
-        if !self.source.skip(extra).map_err(|error| self.input(&error))? {
-            return Err(self.cut((behind - self.source.offset()) as usize));
+        let missing = self.source.skip(extra).map_err(|error| self.input(&error))?;
+        if missing > 0 {
+            return Err(self.cut(missing as usize));
         }
         self.marker(&TYPE_END, "the end of a type")?;
         Ok(EventType::declared(id, (size != VARIABLE).then_some(size), description))

@@ -6,10 +6,14 @@ use super::block::Block;
 use super::damage::{Damage, DamageKind, LastGood, Resumed};
 use super::header;
 use super::layout::{self, BLOCK_MARKER, bytes_at};
-use super::source::Source;
 use super::types::{EventType, Row, Step, Types};
 use super::visitor::{Event, Summary};
 use crate::formats::eventlog::format::{BLOCK_HEAD, DATA_END, FIXED_HEAD};
+use crate::formats::source::Source;
+
+/// The bytes that are read at once: four events of the largest kind, and no system call shows. Asked for are an event (65547 at
+/// most) or a description in the header, whose length is bounded there (`.format.hostile`).
+const BUFFER: usize = 256 << 10;
 
 /// The least size of a block.
 const MARKER: u32 = BLOCK_HEAD as u32;
@@ -85,7 +89,7 @@ impl<R: Read> Scan<R> {
     /// Reads the header.
     pub(super) fn open(input: R, tell: &mut dyn FnMut(&EventType)) -> Scan<R> {
         let mut scan = Scan {
-            source: Source::new(input),
+            source: Source::new(input, BUFFER),
             types: Types::new(),
             block: Block::default(),
             block_end: None,
@@ -271,7 +275,7 @@ impl<R: Read> Scan<R> {
         let mut what_follows = Resumed::Nowhere;
         if let Some(end) = block_end
             && self.may_resume()
-            && self.source.skip(end - offset)?
+            && self.source.skip(end - offset)? == 0
             && self.block_begins_at(0)?
         {
             what_follows = Resumed::AtBlock(end);

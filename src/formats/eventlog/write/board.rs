@@ -5,8 +5,10 @@
 //! the board; the writer, which may take no lock, reads those that it has not seen.
 
 use std::ptr;
+use std::sync::Arc;
 
 use crate::events::record::MAX_WORLDS;
+use crate::formats::ongoing::Progress;
 use crate::sync::{AtomicPtr, AtomicU64, Ordering};
 
 /// A thread that has attached before anybody logged it.
@@ -55,11 +57,7 @@ pub(super) struct Board {
     markers: [AtomicU64; MAX_WORLDS],
     /// The last note.
     notes: AtomicPtr<Note>,
-    /// What is in the file.
-    pub(super) events: AtomicU64,
-    pub(super) bytes: AtomicU64,
-    /// Worlds that have ended.
-    pub(super) ended: AtomicU64,
+    pub(super) progress: Arc<Progress>,
 }
 
 impl Board {
@@ -68,9 +66,7 @@ impl Board {
             limits: [const { AtomicU64::new(0) }; MAX_WORLDS],
             markers: [const { AtomicU64::new(0) }; MAX_WORLDS],
             notes: AtomicPtr::new(ptr::null_mut()),
-            events: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-            ended: AtomicU64::new(0),
+            progress: Arc::default(),
         }
     }
 

@@ -21,7 +21,8 @@ use super::process::Head;
 use crate::events::record::Recorded;
 use crate::events::{EventId, Label, Labels};
 use crate::formats::bytes::Bytes;
-use crate::formats::eventlog::format::{Breakdown, MOST_CENTRES, NO_CAPABILITY, id};
+use crate::formats::eventlog::format::{MOST_CENTRES, NO_CAPABILITY, id};
+use crate::profile::census::Breakdown;
 use crate::profile::{self, CentreId, StackId};
 
 /// GHC numbers profiles, and has one.

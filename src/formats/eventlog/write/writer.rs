@@ -26,7 +26,6 @@ use crate::events::record::{Consumer, Lost, MAX_WORLDS, Policy, Recorded, Record
 use crate::formats::eventlog::format::{NO_CAPABILITY, capset, id, stop};
 use crate::formats::outlet::Outlet;
 use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES};
-use crate::sync::Ordering;
 
 /// Why a world is stopped: its pacing says so.
 const BY_ALLOCATION: u64 = 0;
@@ -288,7 +287,7 @@ impl Writer {
         self.end_collection(number);
         self.worlds[number] = World::default();
         self.profile.end(number);
-        self.board.ended.fetch_add(1, Ordering::Relaxed);
+        self.board.progress.a_world_ended();
         if set == PROCESS {
             return Ok(());
         }
@@ -574,8 +573,7 @@ impl Writer {
     }
 
     fn tell_the_board(&self) {
-        self.board.events.store(self.blocks.events, Ordering::Relaxed);
-        self.board.bytes.store(self.blocks.written(), Ordering::Relaxed);
+        self.board.progress.is(self.blocks.events, self.blocks.written());
     }
 
     /// What belongs to the end of a log: threads stop, and what was created is deleted.

@@ -1,6 +1,9 @@
 //! What the owner of a trace and its writer know of each other: numbers, each by itself.
 
+use std::sync::Arc;
+
 use crate::events::record::MAX_WORLDS;
+use crate::formats::ongoing::Progress;
 use crate::sync::{AtomicU64, Ordering};
 
 /// See the module's text.
@@ -8,17 +11,12 @@ use crate::sync::{AtomicU64, Ordering};
 pub(super) struct Board {
     /// The heap limit of each world. A world's first record comes after it was noted: who notes records after that.
     limits: [AtomicU64; MAX_WORLDS],
-    /// What is in the file.
-    pub(super) events: AtomicU64,
-    pub(super) bytes: AtomicU64,
-    /// Worlds that have ended.
-    pub(super) ended: AtomicU64,
+    pub(super) progress: Arc<Progress>,
 }
 
 impl Board {
     pub(super) fn new() -> Board {
-        let limits = [const { AtomicU64::new(0) }; MAX_WORLDS];
-        Board { limits, events: AtomicU64::new(0), bytes: AtomicU64::new(0), ended: AtomicU64::new(0) }
+        Board { limits: [const { AtomicU64::new(0) }; MAX_WORLDS], progress: Arc::default() }
     }
 
     pub(super) fn note_limit(&self, world: usize, bytes: u64) {

@@ -29,6 +29,7 @@ use super::schema::{Definition, Kind, Type};
 use super::threads::{Meeting, Threads};
 use crate::events::clock::Clock;
 use crate::events::record::RecordingThread;
+use crate::formats::nettrace::block::{BLOCK_HEADER, Block, COMPRESSED};
 use crate::os::thread::{getpid, gettid};
 
 /// The size of a block, at most.
@@ -37,8 +38,6 @@ pub(super) const BLOCK_BYTES: usize = 100 << 10;
 const MOST_HEADER: usize = 64;
 /// A payload is not longer: a reader counts them in 16 bits here and there.
 pub(super) const MOST_PAYLOAD: usize = 64_000;
-const BLOCK_HEADER: u16 = 20;
-const COMPRESSED: u16 = 1;
 
 const SORTED: u8 = 0x40;
 const METADATA: u8 = 0x01;
@@ -73,29 +72,6 @@ impl Head {
             hz: clock.hz(),
             pid: getpid() as u32,
             processors: std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
-        }
-    }
-}
-
-/// The kinds of blocks: the number in version 6, and the name in version 4.
-#[derive(Clone, Copy)]
-enum Block {
-    Trace = 1,
-    Event = 2,
-    Metadata = 3,
-    SequencePoint = 4,
-    Thread = 6,
-    RemoveThread = 7,
-}
-
-impl Block {
-    fn name(self) -> &'static str {
-        match self {
-            Block::Trace => "Trace",
-            Block::Event => "EventBlock",
-            Block::Metadata => "MetadataBlock",
-            Block::SequencePoint => "SPBlock",
-            Block::Thread | Block::RemoveThread => "",
         }
     }
 }
@@ -472,7 +448,7 @@ impl Encoder {
             Block::Metadata => &mut self.metadata,
             Block::Thread => &mut self.thread_rows,
             Block::RemoveThread => &mut self.removed,
-            Block::Trace | Block::SequencePoint => return Ok(()),
+            _ => return Ok(()),
         };
         if source.is_empty() {
             return Ok(());

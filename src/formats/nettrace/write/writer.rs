@@ -29,7 +29,6 @@ use crate::events::clock::Relation;
 use crate::events::record::{Consumer, Lost, MAX_WORLDS, Policy, Recorded, RecordingThread};
 use crate::events::table::MAX_PAYLOAD_BYTES;
 use crate::events::{EventId, EventSet, Label, Labels};
-use crate::sync::Ordering;
 
 /// The name of a type is cut to this.
 const MOST_NAME: usize = 1_000;
@@ -308,7 +307,7 @@ impl Writer {
             }),
             EventId::WorldClosed => {
                 self.worlds[number] = World::default();
-                self.board.ended.fetch_add(1, Ordering::Relaxed);
+                self.board.progress.a_world_ended();
                 Ok(())
             }
             EventId::SegmentCreated => self.net(Net::CreateSegment, record, |to| {
@@ -522,8 +521,7 @@ impl Writer {
     }
 
     fn tell_the_board(&self) {
-        self.board.events.store(self.pen.encoder.count, Ordering::Relaxed);
-        self.board.bytes.store(self.pen.encoder.out.written, Ordering::Relaxed);
+        self.board.progress.is(self.pen.encoder.count, self.pen.encoder.out.written);
     }
 }
 

@@ -1,0 +1,72 @@
+//! Texts as JSON writes them.
+
+/// Hands a text to `put` piece by piece, between quotation marks. Allocates nothing.
+///
+/// What is a control character, and not only what JSON says must be, comes by its number: neither a terminal nor a line should be moved
+/// by what a file says.
+pub(crate) fn quote<E>(text: &str, mut put: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
+    put("\"")?;
+    let mut plain = 0;
+    for (at, character) in text.char_indices() {
+        if !character.is_control() && character != '"' && character != '\\' {
+            continue;
+        }
+        put(&text[plain..at])?;
+        plain = at + character.len_utf8();
+        match character {
+            '"' => put("\\\"")?,
+            '\\' => put("\\\\")?,
+            '\n' => put("\\n")?,
+            '\r' => put("\\r")?,
+            '\t' => put("\\t")?,
+            // They are all below U+00A0: two digits do.
+            control => ["\\u00", digit(u32::from(control) >> 4), digit(u32::from(control))]
+                .into_iter()
+                .try_for_each(&mut put)?,
+        }
+    }
+    put(&text[plain..])?;
+    put("\"")
+}
+
+fn digit(value: u32) -> &'static str {
+    let at = value as usize & 15;
+    &"0123456789abcdef"[at..=at]
+}
+
+/// A text of JSON, which people can read, too.
+#[cfg(any(test, feature = "readers", feature = "report"))]
+pub(crate) struct Quoted<'a>(pub(crate) &'a str);
+
+#[cfg(any(test, feature = "readers", feature = "report"))]
+impl std::fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        quote(self.0, |piece| f.write_str(piece))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("a\"b\\c\nd µ", r#""a\"b\\c\nd µ""#)]
+    #[case("\n\r\t", r#""\n\r\t""#)]
+    #[case("\0\u{1b}\u{7f}\u{9f}", r#""\u0000\u001b\u007f\u009f""#)]
+    #[case("µ\u{a0}∑", "\"µ\u{a0}∑\"")]
+    fn what_could_move_a_line_is_written_otherwise(#[case] text: &str, #[case] expected: &str) {
+        assert_eq!(Quoted(text).to_string(), expected);
+    }
+
+    proptest! {
+        /// A strict parser reads any text back as it was.
+        #[test]
+        fn any_text_is_one_of_json(text in any::<String>()) {
+            let parsed: String = serde_json::from_str(&Quoted(&text).to_string()).unwrap();
+            prop_assert_eq!(parsed, text);
+        }
+    }
+}
