@@ -3,6 +3,8 @@
 //! The traces under `fixtures/nettrace` were written by real runtimes or by hand; beside each lie PerfView's exports, with
 //! the process in their names. More such traces, which are not ours to carry, lie in `../shared/data/third-party`.
 
+mod trace_data;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -10,10 +12,10 @@ use std::time::Duration;
 
 use assert_cmd::Command;
 use rstest::rstest;
+use trace_data::third_party;
 
 const LIMIT: Duration = Duration::from_secs(120);
 const OURS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/nettrace");
-const THIRD_PARTY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data/third-party/nettrace");
 
 fn gcstats(trace: &Path, options: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stopworld"));
@@ -22,18 +24,6 @@ fn gcstats(trace: &Path, options: &[&str]) -> Output {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// The third-party traces, if they are here.
-fn third_party() -> Option<PathBuf> {
-    // From a worktree the data may lie one folder higher.
-    let near = Path::new(THIRD_PARTY);
-    let found = [near.to_owned(), Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/third-party/nettrace")];
-    let found = found.into_iter().find(|folder| folder.is_dir());
-    if found.is_none() {
-        eprintln!("skipped: needs ../shared/data/third-party");
-    }
-    found
 }
 
 /// The exports of a folder: trace, option, and what PerfView says.
@@ -100,7 +90,7 @@ fn exports_of_our_traces_are_those_of_perfview() {
 
 #[test]
 fn exports_of_third_party_traces_are_those_of_perfview() {
-    if let Some(folder) = third_party() {
+    if let Some(folder) = third_party("nettrace") {
         exports_are_those_of_perfview(&folder, 9);
     }
 }
@@ -110,7 +100,7 @@ fn exports_of_third_party_traces_are_those_of_perfview() {
 #[case::one_in_the_background("Jacobh2_RobotCleaner__27058b75", 2, "1.9402")]
 #[case::of_windows("eventpipe-dotnetcore3.0-win-x64-objver4", 478, "7,730.3399")]
 fn third_party_traces_have_so_many_collections(#[case] name: &str, #[case] count: u64, #[case] paused: &str) {
-    let Some(folder) = third_party() else { return };
+    let Some(folder) = third_party("nettrace") else { return };
     let output = gcstats(&folder.join(format!("{name}.nettrace")), &[]);
     let table = text(&output.stdout);
     let figure = |name: &str| {

@@ -1,5 +1,7 @@
 //! `stopworld dump`, held against what PerfView's library lists of real traces.
 
+mod trace_data;
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -8,19 +10,7 @@ use std::process::{Command, Stdio};
 use assert_cmd::cargo::cargo_bin;
 use rstest::rstest;
 use serde_json::Value;
-
-const THIRD_PARTY: &str = "shared/data/third-party/nettrace";
-
-/// The traces that are not ours to carry, if they are beside the repository or beside its worktrees.
-fn third_party() -> Option<PathBuf> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let found =
-        [here.join("..").join(THIRD_PARTY), here.join("../..").join(THIRD_PARTY)].into_iter().find(|at| at.exists());
-    if found.is_none() {
-        println!("skipped: needs ../{THIRD_PARTY}");
-    }
-    found
-}
+use trace_data::third_party;
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/nettrace").join(name)
@@ -123,7 +113,7 @@ fn is_same(theirs: &str, ours: &Value) -> bool {
 #[case("eventpipe-dotnetcore5.0-win-x64-arraytypes", 0)]
 #[case("eventpipe-dotnetcore6.0-win-x64-executioncheckpoints", 0)]
 fn counts_and_payloads_are_those_that_perfview_lists(#[case] name: &str, #[case] gc_events: usize) {
-    let Some(folder) = third_party() else { return };
+    let Some(folder) = third_party("nettrace") else { return };
     let trace = folder.join(format!("{name}.nettrace"));
     let baseline = std::fs::read_to_string(folder.join(format!("{name}.nettrace.baseline.txt"))).unwrap();
     let baseline: Vec<Listed> = baseline.lines().filter(|line| !line.trim().is_empty()).map(listed).collect();
