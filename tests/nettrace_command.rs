@@ -40,7 +40,9 @@ fn the_arguments_say_what_is_in_a_trace(
 #[case("--trace t.nettrace --events Arena", "'Arena' is none of the keywords")]
 #[case("--trace t.mps --events GC", "'GC' is none of the categories")]
 #[case("--trace t.nettrace --events GC@Loud", "is no level")]
+#[case("--trace t.nettrace --events GC@9", "'9' is no level: it is a number from 0 to 5 or one of LogAlways")]
 #[case("--trace t.nettrace --providers :1", "a provider needs a name")]
+#[case("--trace t.nettrace --providers a:1:9", "'--providers <LIST>': '9' is no level: it is a number from 0 to 5")]
 #[case("--trace t.mps --providers stopworld", "name a FILE.nettrace")]
 #[case("--format nettrace", "--trace FILE.nettrace")]
 fn what_does_not_fit_together_is_told_in_a_line(#[case] arguments: &str, #[case] why: &str) {
