@@ -4,67 +4,33 @@ mod memory_support;
 mod nettrace_support;
 
 use std::io::{self, Read};
-use std::sync::Mutex;
-use std::sync::atomic::Ordering;
 
-use memory_support::{MOST, NOW};
+use memory_support::{ALONE, Pieces, measured};
 use nettrace_support::{Block, Event, Form, Type, Writer, index_of};
 use rstest::rstest;
 use stopworld::convert::{Conversion, Options, Target, convert};
 use stopworld::formats::nettrace::Container;
 
-/// One measurement at a time.
-static ALONE: Mutex<()> = Mutex::new(());
-
 const LIMIT: usize = 96 << 20;
 
-fn measured(input: impl Read, target: Target) -> (Conversion, usize) {
-    let before = NOW.load(Ordering::Relaxed);
-    MOST.store(before, Ordering::Relaxed);
-    let conversion = convert(input, io::sink(), target, &Options::default()).unwrap();
-    (conversion, MOST.load(Ordering::Relaxed) - before)
-}
-
-/// A trace that is made while it is read: its beginning, and then pieces.
-struct Endless<F> {
-    piece: Vec<u8>,
-    at: usize,
-    next: F,
-}
-
-impl<F: FnMut() -> Option<Vec<u8>>> Read for Endless<F> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.at == self.piece.len() {
-            match (self.next)() {
-                Some(piece) => (self.piece, self.at) = (piece, 0),
-                None => return Ok(0),
-            }
-        }
-        let count = buffer.len().min(self.piece.len() - self.at);
-        buffer[..count].copy_from_slice(&self.piece[self.at..self.at + count]);
-        self.at += count;
-        Ok(count)
-    }
+fn converted(input: impl Read, target: Target) -> (Conversion, usize) {
+    measured(|| convert(input, io::sink(), target, &Options::default()).unwrap())
 }
 
 /// Blocks of version 6, which do not depend on where they are: events of the runtime's, without flags, with new threads and
 /// types again and again.
 fn trace(blocks: u32) -> impl Read {
     let mut done = 0;
-    Endless {
-        piece: Writer::new(Form::V6, 8).bytes,
-        at: 0,
-        next: move || {
-            done += 1;
-            if done > blocks {
-                return (done == blocks + 1).then(|| vec![0; 4]);
-            }
-            let mut writer = Writer::new(Form::V6, 8);
-            let begin = writer.bytes.len();
-            one_of_many(&mut writer, done);
-            Some(writer.bytes.split_off(begin))
-        },
-    }
+    Pieces::new(Writer::new(Form::V6, 8).bytes, move || {
+        done += 1;
+        if done > blocks {
+            return (done == blocks + 1).then(|| vec![0; 4]);
+        }
+        let mut writer = Writer::new(Form::V6, 8);
+        let begin = writer.bytes.len();
+        one_of_many(&mut writer, done);
+        Some(writer.bytes.split_off(begin))
+    })
 }
 
 fn one_of_many(writer: &mut Writer, block: u32) {
@@ -100,7 +66,7 @@ fn a_long_trace_of_dotnet_is_converted_in_little_memory(
     target: Target,
 ) {
     let _alone = ALONE.lock().unwrap();
-    let (conversion, most) = measured(trace(8_000), target);
+    let (conversion, most) = converted(trace(8_000), target);
     assert!(
         conversion.damage.is_none() && !conversion.left_out.is_empty() || target == Target::Nettrace(Container::V6)
     );
@@ -110,26 +76,22 @@ fn a_long_trace_of_dotnet_is_converted_in_little_memory(
 /// Records of every known code, backwards as the categories of a stream are.
 fn stream(pieces: u32) -> impl Read {
     let mut done = 0;
-    Endless {
-        piece: Vec::new(),
-        at: 0,
-        next: move || {
-            done += 1;
-            (done <= pieces).then(|| {
-                let mut piece = Vec::new();
-                for place in 0..2_000u64 {
-                    // PoolAlloc, ArenaAlloc, LabelPointer: new addresses each time.
-                    let (code, words) = [(0x2Au16, 3), (0x06, 5), (0x23, 2)][place as usize % 3];
-                    piece.extend(code.to_le_bytes());
-                    piece.extend((16 + 8 * words as u16).to_le_bytes());
-                    piece.extend([0; 4]);
-                    piece.extend((u64::from(done) * 10_000 + 5_000 - place).to_le_bytes());
-                    (0..words).for_each(|word| piece.extend((u64::from(done) << 20 | place << 4 | word).to_le_bytes()));
-                }
-                piece
-            })
-        },
-    }
+    Pieces::new(Vec::new(), move || {
+        done += 1;
+        (done <= pieces).then(|| {
+            let mut piece = Vec::new();
+            for place in 0..2_000u64 {
+                // PoolAlloc, ArenaAlloc, LabelPointer: new addresses each time.
+                let (code, words) = [(0x2Au16, 3), (0x06, 5), (0x23, 2)][place as usize % 3];
+                piece.extend(code.to_le_bytes());
+                piece.extend((16 + 8 * words as u16).to_le_bytes());
+                piece.extend([0; 4]);
+                piece.extend((u64::from(done) * 10_000 + 5_000 - place).to_le_bytes());
+                (0..words).for_each(|word| piece.extend((u64::from(done) << 20 | place << 4 | word).to_le_bytes()));
+            }
+            piece
+        })
+    })
 }
 
 #[rstest]
@@ -137,7 +99,7 @@ fn a_long_stream_is_converted_in_little_memory(
     #[values(Target::Mps, Target::Nettrace(Container::V4), Target::Json)] target: Target,
 ) {
     let _alone = ALONE.lock().unwrap();
-    let (conversion, most) = measured(stream(400), target);
+    let (conversion, most) = converted(stream(400), target);
     assert_eq!((conversion.carried, conversion.damage), (800_000, None));
     assert!(most < LIMIT, "{target:?}: {most}");
 }

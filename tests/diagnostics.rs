@@ -744,6 +744,23 @@ mod command {
     }
 
     #[rstest]
+    #[case("no/such/t.nettrace", "No such file or directory", "make its directory")]
+    #[case(".", "Is a directory", "it is a directory: name a file in it")]
+    #[case("/dev/full", "No space left on device", "make room")]
+    fn a_file_that_fails_is_one_line_with_a_remedy(#[case] file: &str, #[case] why: &str, #[case] remedy: &str) {
+        let subject = Subject::start();
+        let directory = tempfile::tempdir().unwrap();
+        let pid = subject.pid().to_string();
+        let mut command = stopworld();
+        command.args(["trace", &pid, "--duration", "30", "-o", file]).current_dir(directory.path());
+        let output = command.output().unwrap();
+        let line = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), line.lines().count()), (Some(1), 1), "{line}");
+        let told = format!("; {remedy}, or name another file (-o FILE)");
+        assert!(line.starts_with(&format!("error: {file}: {why}")) && line.ends_with(&(told + "\n")), "{line}");
+    }
+
+    #[rstest]
     fn who_cannot_be_asked_is_one_line(#[values("trace", "counters")] action: &str) {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("none");

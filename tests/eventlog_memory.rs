@@ -4,28 +4,23 @@ mod eventlog_support;
 mod memory_support;
 
 use std::io;
-use std::sync::Mutex;
-use std::sync::atomic::Ordering;
 
 use eventlog_support::{Endless, Log, TYPES};
-use memory_support::{MOST, NOW};
+use memory_support::{ALONE, measured};
 use stopworld::formats::eventlog::read::show::{Form, Show};
 use stopworld::formats::eventlog::read::{DamageKind, ReadAt, Summary, by_time, in_file_order};
-
-/// One measurement at a time.
-static ALONE: Mutex<()> = Mutex::new(());
 
 /// The limit is 64 MiB for the process; the command itself takes less than eight.
 const LIMIT: usize = 52 << 20;
 
 /// Shows a log, and returns the most memory that it took.
-fn measured(input: &(impl ReadAt + ?Sized)) -> (Summary, usize) {
-    let before = NOW.load(Ordering::Relaxed);
-    MOST.store(before, Ordering::Relaxed);
-    let mut show = Show::new(io::sink(), Form::Whole);
-    let summary = by_time(input, &mut show);
-    show.finish().unwrap();
-    (summary, MOST.load(Ordering::Relaxed) - before)
+fn shown(input: &(impl ReadAt + ?Sized)) -> (Summary, usize) {
+    measured(|| {
+        let mut show = Show::new(io::sink(), Form::Whole);
+        let summary = by_time(input, &mut show);
+        show.finish().unwrap();
+        summary
+    })
 }
 
 #[test]
@@ -35,7 +30,7 @@ fn a_log_of_any_length_takes_the_same_memory() {
     let most: Vec<usize> = [24u64 << 20, 96 << 20]
         .into_iter()
         .map(|size| {
-            let (summary, most) = measured(&Endless::new(&log, size));
+            let (summary, most) = shown(&Endless::new(&log, size));
             assert!(summary.damage.is_none() && summary.bytes >= size, "{summary:?}");
             assert!(most < LIMIT, "{most}");
             most
@@ -54,7 +49,7 @@ fn a_jumbled_log_takes_no_more() {
         time = time.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         log.fixed(1, time >> 20, &number.to_be_bytes());
     }
-    let (summary, most) = measured(&log.end()[..]);
+    let (summary, most) = shown(&log.end()[..]);
     assert_eq!((summary.events, summary.damage), (2_000_000, None));
     assert!(most < LIMIT, "{most}");
 }
@@ -67,7 +62,7 @@ fn large_events_take_no_more() {
     for _ in 0..1000 {
         log.variable(19, 7, &[b'x'; 0xffff]);
     }
-    let (summary, most) = measured(&log.end()[..]);
+    let (summary, most) = shown(&log.end()[..]);
     assert_eq!((summary.events, summary.damage), (1000, None));
     assert!(most < LIMIT, "{most}");
 }
@@ -78,7 +73,7 @@ fn descriptions_without_end_are_bounded() {
     let text = "d".repeat(60_000);
     let types: Vec<_> = (0..2000u16).map(|id| (id, Some(0), text.as_str())).collect();
     let log = Log::new(&types).end();
-    let (summary, most) = measured(&log[..]);
+    let (summary, most) = shown(&log[..]);
     assert_eq!(summary.damage.unwrap().kind, DamageKind::TooMany("descriptions of types"));
     assert!(most < LIMIT, "{most}");
 }
@@ -90,7 +85,7 @@ fn a_length_that_is_a_lie_costs_nothing() {
     for (at, kind) in [(4 + 4 + 4 + 4, "description"), (4 + 4 + 4 + 8 + "Run thread".len(), "extra")] {
         let mut log = Log::new(TYPES).end();
         log[at..at + 4].copy_from_slice(&u32::MAX.to_be_bytes());
-        let (summary, most) = measured(&log[..]);
+        let (summary, most) = shown(&log[..]);
         assert!(summary.damage.is_some(), "{kind}");
         assert!(most < 4 << 20, "{kind}: {most}");
     }
@@ -107,7 +102,7 @@ fn an_index_of_many_blocks_is_bounded() {
             log.0.extend([0xff; 2]);
         }
     }
-    let (summary, most) = measured(&log.end()[..]);
+    let (summary, most) = shown(&log.end()[..]);
     assert_eq!(summary.events, 800_000);
     assert!(most < LIMIT, "{most}");
 }
@@ -119,10 +114,7 @@ fn in_the_order_of_the_file_it_is_less() {
     let mut log = Log::new(TYPES);
     (0..1_000_000u32).for_each(|number| log.fixed(1, number.into(), &number.to_be_bytes()));
     let log = log.end();
-    let before = NOW.load(Ordering::Relaxed);
-    MOST.store(before, Ordering::Relaxed);
-    let mut show = Show::new(io::sink(), Form::Events);
-    assert_eq!(in_file_order(&log[..], &mut show).events, 1_000_000);
-    let most = MOST.load(Ordering::Relaxed) - before;
+    let (summary, most) = measured(|| in_file_order(&log[..], &mut Show::new(io::sink(), Form::Events)));
+    assert_eq!(summary.events, 1_000_000);
     assert!(most < 1 << 20, "{most}");
 }

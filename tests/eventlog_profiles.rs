@@ -1,9 +1,9 @@
 //! Profiles in eventlogs, and as text: held against the censuses that the collector itself hands out, and against each other.
 
 mod eventlog_rules;
+mod writer_support;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,8 +14,8 @@ use stopworld::formats::eventlog::format::id;
 use stopworld::formats::{eventlog, profile_text};
 use stopworld::profile::census::{Breakdown, Census, Every, HeapProfile};
 use stopworld::profile::{StackId, TickClock, TimeProfile};
-use stopworld::workloads::{self, Plan, Shift, Until};
-use stopworld::{Charging, World, WorldBuilder, cost_centre};
+use stopworld::{Charging, World, cost_centre};
+use writer_support::{end, run, small};
 
 /// The first number of the centres that every program has.
 const BUILT_IN: u32 = 1 << 20;
@@ -38,23 +38,6 @@ impl Files {
     fn log(&self) -> Log {
         Log::read(&self.path("t.eventlog"))
     }
-}
-
-fn small() -> WorldBuilder {
-    World::builder().heap_limit(256 << 20).initial_heap(1 << 20)
-}
-
-fn run(world: &World, workload: &str) {
-    // SAFETY: the workloads keep their references where the collector looks.
-    let m = unsafe { world.attach("main") }.unwrap();
-    let plan = Plan { threads: NonZeroUsize::new(2).unwrap(), until: Until::OnePass, depth: 10 };
-    workloads::run(&m, workloads::find(workload).unwrap(), &Shift::new(plan)).unwrap();
-    m.collect().unwrap();
-}
-
-fn end(world: World) {
-    world.close(Duration::from_secs(10)).unwrap();
-    drop(world);
 }
 
 /// A sample of a log: its bands, by their headings; a stack's heading is its centres.
@@ -178,7 +161,7 @@ fn a_log_has_the_censuses_to_the_byte(
     let (profile, censuses) = kept(HeapProfile::by(breakdown));
     let builder = small().logged_in(&trace).profiled_in(&hp).charge_allocations(Charging::On);
     let world = builder.profile(profile).build().unwrap();
-    run(&world, workload);
+    run(&world, workload, 2);
     end(world);
     for finished in [trace.finish().unwrap(), hp.finish().unwrap()] {
         assert!(finished.is_complete(), "{finished:?}");
@@ -320,7 +303,7 @@ fn ticks_are_in_the_log_and_in_the_text() {
     let prof = profile_text::Options::new(files.path("t.prof"), profile_text::Kind::Time).start().unwrap();
     let time = TimeProfile { interval: Duration::from_micros(200), clock: TickClock::Cpu };
     let world = small().logged_in(&trace).profiled_in(&prof).time_profile(time).build().unwrap();
-    run(&world, "gcbench");
+    run(&world, "gcbench", 2);
     end(world);
     let finished = [trace.finish().unwrap(), prof.finish().unwrap()];
     assert!(finished.iter().all(|finished| finished.is_complete()), "{finished:?}");

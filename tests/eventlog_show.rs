@@ -3,7 +3,7 @@
 //! The logs under `fixtures/eventlog` were written by programs of GHC 9.0.2, those in `broken` by hand; beside each lies what
 //! `ghc-events show` prints, compressed, and for the broken ones a list of what four real tools say.
 
-mod eventlog_support;
+mod trace_data;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -12,9 +12,9 @@ use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use assert_cmd::Command;
-use eventlog_support::third_party;
 use flate2::read::GzDecoder;
 use rstest::rstest;
+use trace_data::third_party;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -70,7 +70,7 @@ fn the_text_is_that_of_ghc_events(#[files("tests/fixtures/eventlog/*.eventlog")]
 
 #[test]
 fn so_it_is_for_the_logs_that_ghc_events_is_tested_with() {
-    let Some(directory) = third_party() else { return };
+    let Some(directory) = third_party("eventlog") else { return };
     let mut seen = 0;
     for entry in fs::read_dir(directory).unwrap() {
         let file = entry.unwrap().path();

@@ -2,10 +2,9 @@
 //! insist on.
 
 mod eventlog_rules;
+mod writer_support;
 
-use std::num::NonZeroUsize;
-use std::path::PathBuf;
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use eventlog_rules::{Log, Seen, check};
@@ -14,51 +13,15 @@ use stopworld::debugger::mock::MockDebugger;
 use stopworld::formats::Finished;
 use stopworld::formats::eventlog::format::id;
 use stopworld::formats::eventlog::write::{Classes, Options, Trace};
-use stopworld::workloads::lisp::Interpreter;
-use stopworld::workloads::{self, Plan, Shift, Until};
-use stopworld::{CollectionReport, Stopper, World, WorldBuilder};
-
-const WORKLOADS: [&str; 6] = ["binary-trees", "gcbench", "churn", "graph", "hammer", "lisp"];
-
-/// A place for a file that goes with the test.
-struct File(tempfile::TempDir);
-
-impl File {
-    fn new() -> File {
-        File(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self) -> PathBuf {
-        self.0.path().join("run.eventlog")
-    }
-
-    fn log(&self) -> Log {
-        Log::read(&self.path())
-    }
-}
+use stopworld::{Stopper, World};
+use writer_support::{File, Reports, WORKLOADS, end, reporting, run, small};
 
 fn start(file: &File, classes: &str) -> Trace {
     Options::new(file.path()).classes(Classes::parse(classes).unwrap()).start().unwrap()
 }
 
-fn small() -> WorldBuilder {
-    World::builder().heap_limit(256 << 20).initial_heap(1 << 20)
-}
-
-fn run(world: &World, workload: &str, threads: usize) {
-    // SAFETY: the workloads keep their references where the collector looks.
-    let m = unsafe { world.attach("main") }.unwrap();
-    let threads = NonZeroUsize::new(threads).unwrap();
-    if workload == "lisp" {
-        let text = include_str!("../examples/scheme/gc-bench.scm");
-        let interpreter = Interpreter::new(&m).unwrap();
-        interpreter.run_until(&m, "gc-bench", text, &mut Vec::new(), None).unwrap();
-    } else {
-        let until = if workload == "hammer" { Until::Time(Duration::from_millis(150)) } else { Until::OnePass };
-        let plan = Plan { threads, until, depth: 10 };
-        workloads::run(&m, workloads::find(workload).unwrap(), &Shift::new(plan)).unwrap();
-    }
-    m.collect().unwrap();
+fn log_in(file: &File) -> Log {
+    Log::parse(&file.bytes())
 }
 
 fn finish(trace: &Trace) -> Finished {
@@ -68,25 +31,9 @@ fn finish(trace: &Trace) -> Finished {
     finished
 }
 
-fn end(world: World) {
-    world.close(Duration::from_secs(10)).unwrap();
-    drop(world);
-}
-
-/// What the collector itself says of its collections.
-type Reports = Arc<Mutex<Vec<CollectionReport>>>;
-
-fn reporting(builder: WorldBuilder) -> (WorldBuilder, Reports) {
-    let reports = Reports::default();
-    let kept = Arc::clone(&reports);
-    (builder.on_collection(move |report| kept.lock().unwrap().push(*report)), reports)
-}
-
 /// A log's collections are the collector's, figure by figure.
 fn are_the_reports(seen: &[Seen], reports: &Reports) {
-    // Each comes from the thread that collected, after the restart: two may change places.
-    let mut reports = reports.lock().unwrap().clone();
-    reports.sort_unstable_by_key(|report| report.number);
+    let reports = reports.sorted();
     assert_eq!(seen.len(), reports.len());
     let mut allocated = 0;
     for (index, (of, report)) in seen.iter().zip(&reports).enumerate() {
@@ -121,7 +68,7 @@ fn logs_of_all_workloads_obey_the_rules(
     run(&world, WORKLOADS[workload], 2);
     end(world);
     let finished = finish(&trace);
-    let log = file.log();
+    let log = log_in(&file);
     assert_eq!(log.events.len() as u64, finished.records);
     assert_eq!(std::fs::metadata(file.path()).unwrap().len(), finished.bytes + 2, "and the end of the data");
     let seen = check(&log);
@@ -149,7 +96,7 @@ fn there_are_as_many_capabilities_as_threads_at_a_time() {
     }
     end(world);
     finish(&trace);
-    let log = file.log();
+    let log = log_in(&file);
     check(&log);
     assert_eq!(log.count(id::CREATE_THREAD), 2 * THREADS);
     assert!(log.all(id::CAP_CREATE).all(|event| event.u16(0) < 2), "of at most two");
@@ -178,7 +125,7 @@ fn a_log_has_the_classes_that_were_asked_for(
     world.events().telemetry_marker("after").unwrap();
     end(world);
     finish(&trace);
-    let log = file.log();
+    let log = log_in(&file);
     let seen = check(&log);
     assert_eq!(!seen.is_empty(), collections);
     for event in [id::CREATE_THREAD, id::RUN_THREAD, id::STOP_THREAD, id::TASK_CREATE] {
@@ -223,7 +170,7 @@ fn a_log_that_begins_late_knows_who_is_there() {
     world.collect().unwrap();
     end(world);
     finish(&trace);
-    let log = file.log();
+    let log = log_in(&file);
     assert_eq!(check(&log).len(), 2);
     let mut names: Vec<&str> = log.all(id::THREAD_LABEL).map(|event| event.text(4)).collect();
     names.sort_unstable();
@@ -244,7 +191,7 @@ fn worlds_that_collect_at_the_same_time_do_not_confuse_threadscope() {
     });
     worlds.into_iter().for_each(end);
     finish(&trace);
-    let log = file.log();
+    let log = log_in(&file);
     let told = log.all(id::LOG_MSG).filter(|event| event.text(0).contains("another heap is collected")).count();
     let counted = eventlog_rules::threadscope(&log);
     assert_eq!(counted, log.count(id::GC_START));
@@ -266,7 +213,7 @@ fn a_world_that_comes_after_another_takes_its_place() {
         trace.wait_for_worlds(Duration::from_secs(10));
     }
     finish(&trace);
-    let log = file.log();
+    let log = log_in(&file);
     check(&log);
     assert_eq!((log.count(id::HEAP_INFO_GHC), log.count(id::CAPSET_CREATE)), (2, 2));
     assert!(log.all(id::HEAP_LIVE).all(|event| event.u32(0) == 0));
@@ -280,7 +227,7 @@ fn a_stranger_who_collects_has_a_capability_and_no_thread() {
     world.collect().unwrap();
     end(world);
     finish(&trace);
-    let log = file.log();
+    let log = log_in(&file);
     let seen = check(&log);
     assert_eq!((seen.len(), seen[0].capability), (1, 0));
     assert_eq!((log.count(id::CREATE_THREAD), log.count(id::RUN_THREAD)), (0, 0));
@@ -300,7 +247,7 @@ fn the_flight_recorder_knows_threads_whose_coming_it_has_forgotten() {
     assert!(!file.path().exists());
     for _ in 0..2 {
         let events = trace.write_flight().unwrap();
-        let log = file.log();
+        let log = log_in(&file);
         assert!(events > 100);
         let seen = check(&log);
         assert!((10..400).contains(&seen.len()), "{}", seen.len());

@@ -3,17 +3,21 @@
 //! The traces under `fixtures/nettrace` were written by real runtimes or by hand; beside each lie PerfView's exports, with
 //! the process in their names. More such traces, which are not ours to carry, lie in `../shared/data/third-party`.
 
+mod nettrace_support;
+mod trace_data;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::Duration;
 
 use assert_cmd::Command;
+use nettrace_support::{Block, Event, Form, Type, Writer};
 use rstest::rstest;
+use trace_data::third_party;
 
 const LIMIT: Duration = Duration::from_secs(120);
 const OURS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/nettrace");
-const THIRD_PARTY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data/third-party/nettrace");
 
 fn gcstats(trace: &Path, options: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stopworld"));
@@ -22,18 +26,6 @@ fn gcstats(trace: &Path, options: &[&str]) -> Output {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// The third-party traces, if they are here.
-fn third_party() -> Option<PathBuf> {
-    // From a worktree the data may lie one folder higher.
-    let near = Path::new(THIRD_PARTY);
-    let found = [near.to_owned(), Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/third-party/nettrace")];
-    let found = found.into_iter().find(|folder| folder.is_dir());
-    if found.is_none() {
-        eprintln!("skipped: needs ../shared/data/third-party");
-    }
-    found
 }
 
 /// The exports of a folder: trace, option, and what PerfView says.
@@ -100,7 +92,7 @@ fn exports_of_our_traces_are_those_of_perfview() {
 
 #[test]
 fn exports_of_third_party_traces_are_those_of_perfview() {
-    if let Some(folder) = third_party() {
+    if let Some(folder) = third_party("nettrace") {
         exports_are_those_of_perfview(&folder, 9);
     }
 }
@@ -110,7 +102,7 @@ fn exports_of_third_party_traces_are_those_of_perfview() {
 #[case::one_in_the_background("Jacobh2_RobotCleaner__27058b75", 2, "1.9402")]
 #[case::of_windows("eventpipe-dotnetcore3.0-win-x64-objver4", 478, "7,730.3399")]
 fn third_party_traces_have_so_many_collections(#[case] name: &str, #[case] count: u64, #[case] paused: &str) {
-    let Some(folder) = third_party() else { return };
+    let Some(folder) = third_party("nettrace") else { return };
     let output = gcstats(&folder.join(format!("{name}.nettrace")), &[]);
     let table = text(&output.stdout);
     let figure = |name: &str| {
@@ -133,6 +125,46 @@ fn a_trace_that_breaks_off_is_reported_as_far_as_it_goes() {
     assert!(told.lines().count() > 5 && all.starts_with(&told), "{told}");
     assert!(text(&output.stderr).contains("at byte "), "{}", text(&output.stderr));
     assert_eq!(output.status.code(), Some(1));
+}
+
+/// Damage makes up processes: what a thread that nobody introduced did is process 0's.
+#[rstest]
+fn a_process_that_never_collected_is_in_nobodys_way(#[values("--csv", "--xml", "--html")] form: &str) {
+    let whole = format!("{OURS}/handmade-v6-3gcs.nettrace");
+    let mut damaged = fs::read(&whole).expect("the fixture is there");
+    let mut writer = Writer::new(Form::V6, 8);
+    let begin = writer.bytes.len();
+    let provider = "Microsoft-Windows-DotNETRuntime".to_owned();
+    writer.add(&Block::Types(vec![Type { id: 900, provider, event: 9, version: 1, ..Type::default() }]));
+    writer.add(&Block::Events(vec![Event { kind: 900, thread: 4_000, capture: 4_000, time: 1, ..Event::default() }]));
+    let end = damaged.split_off(damaged.len() - 4);
+    assert_eq!(end, [0; 4], "the mark of the end");
+    damaged.extend([&writer.bytes[begin..], &end].concat());
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("damaged.nettrace");
+    fs::write(&file, damaged).expect("it can be written");
+
+    let output = gcstats(&file, &[form]);
+    let said = text(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("which was not introduced before"), "{said}");
+    assert_eq!(text(&output.stdout), text(&gcstats(Path::new(&whole), &[form]).stdout));
+    let said = text(&gcstats(&file, &["--process", "12", form]).stderr);
+    assert!(said.contains("it has 0 (Process(0), 0 collections), "), "{said}");
+}
+
+#[rstest]
+#[case::empty(b"", "at byte 0: this is no .nettrace file")]
+#[case::of_another_format(b"hdrb\0\0\0\0", "at byte 0: this is no .nettrace file")]
+#[case::of_a_version_to_come(b"Nettrace\0\0\0\0\x63\0\0\0\0\0\0\0", "version 99 of the format is not known")]
+#[case::cut(b"Nettrace", "at byte 8: the file ends here")]
+fn that_a_file_is_no_trace_is_said_in_a_line(#[case] bytes: &[u8], #[case] said: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("file");
+    fs::write(&file, bytes).expect("it can be written");
+    let output = gcstats(&file, &[]);
+    let error = text(&output.stderr);
+    assert_eq!((output.status.code(), error.lines().count(), output.stdout.len()), (Some(1), 1, 0), "{error}");
+    assert!(error.contains(said), "{error}");
 }
 
 #[rstest]

@@ -4,13 +4,13 @@ mod command_support;
 mod mps_stream;
 
 use std::fs;
-use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
+use command_support::scenarios::{self, figure};
 use command_support::{STOPWORLD, begin, directory, run, signal, size, stopworld, text, wait_until};
 use mps_stream::{check, check_entries, check_gappy, parse};
 use nix::sys::signal::Signal;
@@ -82,13 +82,7 @@ fn a_file_that_fails_is_told_of_in_one_line_and_the_run_goes_on(
     #[case] why: &str,
     #[case] remedy: &str,
 ) {
-    let directory = directory();
-    let output = run(directory.path(), &format!("run graph --trace {file} --events all"));
-    let (said, printed) = (text(&output.stderr), text(&output.stdout));
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains(file) && said.contains(why) && said.contains(remedy) && said.contains("--trace"), "{said}");
-    assert_eq!(output.status.code(), Some(1));
-    assert!(printed.contains("verified="), "the workload has done its work");
+    let printed = scenarios::goes_on_without_its_file(file, &[why, remedy], "--events all");
     let row = printed.lines().find(|line| line.contains("events are lost")).expect("the table counts the loss");
     let numbers: Vec<u64> = row.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
     let (lost, fired) = (numbers[numbers.len() - 2], numbers[numbers.len() - 1]);
@@ -99,23 +93,11 @@ fn a_file_that_fails_is_told_of_in_one_line_and_the_run_goes_on(
 /// `.event.full-disk`: what was written until then is a stream, and what is written and what is lost is all there was.
 #[test]
 fn a_file_that_may_not_grow_keeps_whole_records() {
-    let directory = directory();
-    let line = format!("ulimit -f 700; trap '' XFSZ; exec {STOPWORLD} run graph --trace t.mps --events all --json");
-    let output = Command::new("sh").args(["-c", &line]).current_dir(directory.path()).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
-    assert!(said.contains("t.mps: File too large") && said.lines().count() == 1, "{said}");
-    let stream = fs::read(directory.path().join("t.mps")).unwrap();
+    let (figures, stream) = scenarios::may_write_only(700, "graph", "t.mps", "--events all");
     let entries = parse(&stream);
     assert!(entries.len() > 5_000);
-    let printed = text(&output.stdout);
-    let trace = &printed[printed.find("\"trace\":{").expect("the figures tell of the trace")..];
-    let number = |name: &str| -> u64 {
-        let rest = &trace[trace.find(&format!("\"{name}\":")).unwrap() + name.len() + 3..];
-        rest[..rest.find(|c: char| !c.is_ascii_digit()).unwrap()].parse().unwrap()
-    };
-    assert!(number("lost") > 0 && number("lost") < number("events"), "{trace}");
-    assert_eq!((number("bytes"), number("records")), (stream.len() as u64, entries.len() as u64));
+    let written = (figure(&figures, "bytes"), figure(&figures, "records"));
+    assert_eq!(written, (stream.len() as u64, entries.len() as u64));
 }
 
 #[test]
@@ -141,18 +123,7 @@ fn a_file_without_permission_is_one_that_fails() {
 
 #[test]
 fn a_closed_pipe_ends_the_trace_and_not_the_run() {
-    let directory = directory();
-    let mut child = stopworld(directory.path(), "run graph --trace /dev/stdout --events all")
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut head = [0; 100];
-    child.stdout.take().unwrap().read_exact(&mut head).unwrap();
-    let output = child.wait_with_output().unwrap();
-    let said = text(&output.stderr);
-    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
-    assert!(said.contains("/dev/stdout: Broken pipe; its reader has gone"), "{said}");
+    let head = scenarios::loses_its_reader("graph", "--events all");
     assert_eq!(parse(&head[..72])[0].name, "EventInit");
 }
 
@@ -179,17 +150,8 @@ fn a_run_that_is_killed_leaves_a_stream(#[values("all", "Arena Pool Trace", "Use
     for bytes in [0, 100_000] {
         // A file of few records comes later.
         let bytes = if events == "all" { bytes } else { 0 };
-        let _ = fs::remove_file(&file);
-        let mut child = stopworld(directory.path(), "run churn --seconds 60 --threads 2 --trace t.mps --events")
-            .arg(events)
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        wait_until("something is written", || size(&file) > bytes);
-        std::thread::sleep(Duration::from_millis(30));
-        signal(&child, Signal::SIGKILL);
-        child.wait().unwrap();
-        let stream = fs::read(&file).unwrap();
+        let mut command = stopworld(directory.path(), "run churn --seconds 60 --threads 2 --trace t.mps --events");
+        let stream = scenarios::is_killed(command.arg(events), &file, bytes, Duration::from_millis(30));
         // The kernel may have been in the middle of a write: then the last record is cut, and nothing else.
         let whole = whole_records(&stream);
         let entries = parse(&stream[..whole]);
@@ -212,49 +174,21 @@ fn a_run_that_is_killed_leaves_a_stream(#[values("all", "Arena Pool Trace", "Use
 #[case(Signal::SIGTERM, 143)]
 #[case(Signal::SIGINT, 130)]
 fn a_run_that_is_asked_to_end_writes_its_end(#[case] asked: Signal, #[case] code: i32) {
-    let directory = directory();
-    let file = directory.path().join("t.mps");
-    let child = begin(directory.path(), "run churn --seconds 60 --trace t.mps --events all");
-    wait_until("something is written", || size(&file) > 0);
-    signal(&child, asked);
-    let output = child.wait_with_output().unwrap();
-    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(code), ""));
-    check(&fs::read(&file).unwrap(), ALL);
+    check(&scenarios::ends_when_asked(asked, code, "t.mps", "--events all"), ALL);
 }
 
-/// A program that does not notice that it is to end.
 #[test]
 fn a_run_that_has_to_be_left_behind_is_traced_to_there() {
-    let directory = directory();
-    let file = directory.path().join("t.mps");
-    fs::write(directory.path().join("loop.scm"), "(define (loop n) (cons n n) (loop (+ n 1))) (loop 0)").unwrap();
-    let child = begin(directory.path(), "run lisp loop.scm --trace t.mps --events all");
-    wait_until("something is written", || size(&file) > 0);
-    signal(&child, Signal::SIGTERM);
-    std::thread::sleep(Duration::from_millis(50));
-    signal(&child, Signal::SIGTERM);
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(143));
-    let entries = parse(&fs::read(&file).unwrap());
+    let entries = parse(&scenarios::is_left_behind("t.mps", "--events all"));
     assert_eq!(entries.last().unwrap().name, "EventClockSync");
 }
 
 #[test]
 fn the_flight_recorder_is_written_when_asked_and_only_then() {
-    let directory = directory();
-    let file = directory.path().join("t.mps");
-    let child = begin(directory.path(), "run churn --seconds 60 --trace t.mps --flight-recorder 1m");
-    std::thread::sleep(Duration::from_millis(500));
-    assert!(!file.exists());
-    signal(&child, Signal::SIGUSR2);
-    wait_until("the recorder is written", || size(&file) > 0);
-    signal(&child, Signal::SIGTERM);
-    let output = child.wait_with_output().unwrap();
-    let said = text(&output.stderr);
-    assert!(output.status.code() == Some(143) && said.contains("events are in t.mps"), "{said}");
     // Nobody waits for a recorder that keeps what it can: anything may be missing.
-    assert!(check_gappy(&fs::read(&file).unwrap()) > 1_000);
+    assert!(check_gappy(&scenarios::writes_its_recorder_when_asked("t.mps")) > 1_000);
 
+    let directory = directory();
     let output = run(directory.path(), "run graph --trace e.mps --flight-recorder 64k --flight-at-end --events Object");
     assert_eq!(output.status.code(), Some(0));
     assert!(check_gappy(&fs::read(directory.path().join("e.mps")).unwrap()) > 500);

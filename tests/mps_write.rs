@@ -1,11 +1,10 @@
 //! Streams that worlds write, held against a checker of their own, their reports, and the events that were heard.
 
 mod mps_stream;
+mod writer_support;
 
-use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mps_stream::{CATEGORIES, Told, check, check_gappy};
@@ -14,61 +13,13 @@ use stopworld::debugger::mock::MockDebugger;
 use stopworld::events::{Categories, Category, EventId, Selection, Statistics};
 use stopworld::formats::mps::decode::{Form, decode};
 use stopworld::formats::mps::{Finished, Options, Trace};
-use stopworld::workloads::lisp::Interpreter;
-use stopworld::workloads::{self, Plan, Shift, Until};
-use stopworld::{Gc, GcCell, Stopper, World, WorldBuilder, traced};
+use stopworld::{Gc, GcCell, Stopper, World, traced};
+use writer_support::{File, WORKLOADS, reporting, run, small};
 
-const WORKLOADS: [&str; 6] = ["binary-trees", "gcbench", "churn", "graph", "hammer", "lisp"];
 const ALL: u64 = 0x7f;
-
-/// A place for a file that goes with the test.
-struct File(tempfile::TempDir);
-
-impl File {
-    fn new() -> File {
-        File(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self) -> PathBuf {
-        self.0.path().join("trace.mps")
-    }
-
-    fn bytes(&self) -> Vec<u8> {
-        std::fs::read(self.path()).unwrap_or_default()
-    }
-}
 
 fn start(file: &File, filter: u64) -> Trace {
     Options::new(file.path(), Categories(filter)).start().unwrap()
-}
-
-fn small() -> WorldBuilder {
-    World::builder().heap_limit(256 << 20).initial_heap(1 << 20)
-}
-
-fn run(world: &World, workload: &str, threads: usize) {
-    // SAFETY: the workloads keep their references where the collector looks.
-    let m = unsafe { world.attach("main") }.unwrap();
-    let threads = NonZeroUsize::new(threads).unwrap();
-    if workload == "lisp" {
-        let text = include_str!("../examples/scheme/gc-bench.scm");
-        let crew: Vec<_> = (0..threads.get())
-            .map(|index| {
-                let work = move |m: &stopworld::Mutator| {
-                    let interpreter = Interpreter::new(m).unwrap();
-                    interpreter.run_until(m, "nqueens", text, &mut Vec::new(), None).unwrap();
-                };
-                // SAFETY: the interpreter keeps its values in collected objects and on the stack.
-                unsafe { world.spawn(&format!("scheme-{index}"), work) }.unwrap()
-            })
-            .collect();
-        crew.into_iter().for_each(|thread| thread.join().unwrap());
-    } else {
-        let until = if workload == "hammer" { Until::Time(Duration::from_millis(150)) } else { Until::OnePass };
-        let plan = Plan { threads, until, depth: 10 };
-        workloads::run(&m, workloads::find(workload).unwrap(), &Shift::new(plan)).unwrap();
-    }
-    m.collect().unwrap();
 }
 
 /// What our own reader makes of it: to its end, and without a word.
@@ -136,12 +87,11 @@ fn streams_of_all_workloads_obey_the_rules(
 
     let file = File::new();
     let trace = start(&file, filter);
-    let (heard, reports) = (Arc::new(Statistics::new()), Arc::new(Mutex::new(Vec::new())));
-    let (listener, noted) = (heard.clone(), reports.clone());
-    let world = small()
+    let heard = Arc::new(Statistics::new());
+    let (builder, reports) = reporting(small());
+    let world = builder
         .stopper(stopper)
-        .on_collection(move |report| noted.lock().unwrap().push((report.number, report.live.total())))
-        .listen(listener, Selection::categories(Categories(filter)))
+        .listen(heard.clone(), Selection::categories(Categories(filter)))
         .traced_by(&trace)
         .build()
         .unwrap();
@@ -159,9 +109,7 @@ fn streams_of_all_workloads_obey_the_rules(
     is_what_was_heard(&told, &heard, filter);
     is_read_without_a_word(&stream);
     if filter == ALL && !by_debugger {
-        let mut reports = reports.lock().unwrap().clone();
-        reports.sort_unstable();
-        let live: Vec<u64> = reports.into_iter().map(|(_, live)| live).collect();
+        let live: Vec<u64> = reports.sorted().iter().map(|report| report.live.total()).collect();
         assert_eq!(told.live, live, "PoolAlloc bytes - PoolFree bytes, at each collection's end");
     }
     if filter == ALL {

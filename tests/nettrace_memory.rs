@@ -3,16 +3,11 @@
 mod memory_support;
 mod nettrace_support;
 
-use std::io::{self, Read};
-use std::sync::Mutex;
-use std::sync::atomic::Ordering;
+use std::io::Read;
 
-use memory_support::{MOST, NOW};
+use memory_support::{ALONE, Pieces, measured};
 use nettrace_support::{Block, Event, Form, Type, Writer};
 use stopworld::formats::nettrace::{NetEvent, Reader, Summary, Visitor};
-
-/// One measurement at a time.
-static ALONE: Mutex<()> = Mutex::new(());
 
 const LIMIT: usize = 96 << 20;
 
@@ -30,34 +25,10 @@ impl Visitor for Count {
 }
 
 /// Reads, and returns the most memory that it took.
-fn measured(input: impl Read) -> (Count, Summary, usize) {
-    let before = NOW.load(Ordering::Relaxed);
-    MOST.store(before, Ordering::Relaxed);
+fn counted(input: impl Read) -> (Count, Summary, usize) {
     let mut count = Count::default();
-    let summary = Reader::new(input).with_stacks().read(&mut count);
-    (count, summary, MOST.load(Ordering::Relaxed) - before)
-}
-
-/// A file that is made while it is read: its beginning, and then pieces.
-struct Endless<F> {
-    piece: Vec<u8>,
-    at: usize,
-    next: F,
-}
-
-impl<F: FnMut() -> Option<Vec<u8>>> Read for Endless<F> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.at == self.piece.len() {
-            match (self.next)() {
-                Some(piece) => (self.piece, self.at) = (piece, 0),
-                None => return Ok(0),
-            }
-        }
-        let count = buffer.len().min(self.piece.len() - self.at);
-        buffer[..count].copy_from_slice(&self.piece[self.at..self.at + count]);
-        self.at += count;
-        Ok(count)
-    }
+    let (summary, most) = measured(|| Reader::new(input).with_stacks().read(&mut count));
+    (count, summary, most)
 }
 
 fn one_type() -> Block {
@@ -75,20 +46,16 @@ fn blocks(mut next: impl FnMut(u32) -> Block, count: u32) -> impl Read {
     begin.add(&one_type());
     begin.add(&Block::Threads((0..4).map(|n| (nettrace_support::index_of(n * 2), String::new(), 7, n * 2)).collect()));
     let mut done = 0;
-    Endless {
-        piece: begin.bytes,
-        at: 0,
-        next: move || {
-            done += 1;
-            if done > count {
-                return (done == count + 1).then(|| vec![0; 4]);
-            }
-            let mut writer = Writer::new(Form::V6, 8);
-            let begin = writer.bytes.len();
-            writer.add(&next(done - 1));
-            Some(writer.bytes.split_off(begin))
-        },
-    }
+    Pieces::new(begin.bytes, move || {
+        done += 1;
+        if done > count {
+            return (done == count + 1).then(|| vec![0; 4]);
+        }
+        let mut writer = Writer::new(Form::V6, 8);
+        let begin = writer.bytes.len();
+        writer.add(&next(done - 1));
+        Some(writer.bytes.split_off(begin))
+    })
 }
 
 #[test]
@@ -102,7 +69,7 @@ fn sizes_that_are_not_borne_out_take_no_memory() {
     let body = bytes.windows(4).rposition(|window| window == [0xEE; 4]).unwrap() - 20;
     let size = body / 4 * 4 - 4 - (body - body / 4 * 4);
     bytes[size..size + 4].copy_from_slice(&(u32::MAX).to_le_bytes());
-    let (_, summary, most) = measured(&bytes[..]);
+    let (_, summary, most) = counted(&bytes[..]);
     assert!(summary.damage.is_some());
     assert!(most < 1 << 20, "{most}");
 }
@@ -123,7 +90,7 @@ fn a_file_that_promises_nothing_is_not_kept_in_memory() {
         });
         Block::Events(events.collect())
     };
-    let (count, summary, most) = measured(blocks(next, 2000));
+    let (count, summary, most) = counted(blocks(next, 2000));
     assert_eq!((count.events, summary.damage, summary.lost), (2_000_000, None, 0));
     // It is sorted as if it had promised everything, since what is far apart in it is far apart in time.
     assert_eq!(summary.late, 0);
@@ -134,7 +101,7 @@ fn a_file_that_promises_nothing_is_not_kept_in_memory() {
 fn large_payloads_that_wait_are_bounded() {
     let _alone = ALONE.lock().unwrap();
     let (count, summary, most) =
-        measured(blocks(|block| Block::Events(vec![event(block + 1, 0, block.into(), 1 << 20)]), 200));
+        counted(blocks(|block| Block::Events(vec![event(block + 1, 0, block.into(), 1 << 20)]), 200));
     assert_eq!((count.events, count.bytes, summary.damage), (200, 200 << 20, None));
     assert!(most < LIMIT, "{most}");
 }
@@ -153,10 +120,10 @@ fn stacks_labels_types_and_threads_without_end_are_bounded() {
         Block::Threads((first..first + 1000).map(|index| (index, "a name".into(), 7, index)).collect())
     };
     for (what, most) in [
-        ("stacks", measured(blocks(stacks, 1000))),
-        ("label lists", measured(blocks(labels, 1000))),
-        ("descriptions of types", measured(blocks(types, 1000))),
-        ("threads", measured(blocks(threads, 1000))),
+        ("stacks", counted(blocks(stacks, 1000))),
+        ("label lists", counted(blocks(labels, 1000))),
+        ("descriptions of types", counted(blocks(types, 1000))),
+        ("threads", counted(blocks(threads, 1000))),
     ]
     .map(|(what, (_, summary, most))| {
         assert!(summary.ended_orderly, "{what}");
@@ -178,7 +145,7 @@ fn threads_that_come_and_go_are_bounded() {
         writer.add(&Block::Events(events.collect()));
     }
     let bytes = writer.end();
-    let (count, summary, most) = measured(&bytes[..]);
+    let (count, summary, most) = counted(&bytes[..]);
     assert_eq!((count.events, summary.damage, summary.lost, summary.late), (300_000, None, 0, 0));
     assert!(most < LIMIT, "{most}");
 }
@@ -193,7 +160,7 @@ fn descriptions_of_many_fields_are_bounded() {
         writer.add(&Block::Types(vec![Type { id, provider: "P".into(), fields, ..Type::default() }]));
     }
     let bytes = writer.end();
-    let (_, summary, most) = measured(&bytes[..]);
+    let (_, summary, most) = counted(&bytes[..]);
     assert!(summary.damage.is_some());
     assert!(most < LIMIT, "{most}");
 }

@@ -2,10 +2,8 @@
 //! tools insist on.
 
 mod nettrace_rules;
+mod writer_support;
 
-use std::num::NonZeroUsize;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nettrace_rules::{DEFAULT, EVENT_PIPE, OWN, PRIVATE, RUNDOWN, Seen, Trace as Parsed, check};
@@ -16,55 +14,20 @@ use stopworld::formats::Finished;
 use stopworld::formats::nettrace::write::{Container, Options, Providers, Trace};
 use stopworld::formats::nettrace::{NetEvent, Reader, Visitor};
 use stopworld::gcstats::{Rules, analyse};
-use stopworld::workloads::lisp::Interpreter;
-use stopworld::workloads::{self, Plan, Shift, Until};
-use stopworld::{CollectionReport, Gc, GcCell, Stopper, World, WorldBuilder, traced};
+use stopworld::{Gc, GcCell, Stopper, World, traced};
+use writer_support::{File, Reports, WORKLOADS, end, reporting, run, small};
 
-const WORKLOADS: [&str; 6] = ["binary-trees", "gcbench", "churn", "graph", "hammer", "lisp"];
 const COLLECTIONS: &str = "Microsoft-Windows-DotNETRuntime:0x1:4,Microsoft-Windows-DotNETRuntimePrivate:0x1:4";
 const VERBOSE: &str =
     "Microsoft-Windows-DotNETRuntime:0x2200003:5,Microsoft-Windows-DotNETRuntimePrivate:0x1:5,stopworld";
-
-/// A place for a file that goes with the test.
-struct File(tempfile::TempDir);
-
-impl File {
-    fn new() -> File {
-        File(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self) -> PathBuf {
-        self.0.path().join("trace.nettrace")
-    }
-
-    fn parsed(&self) -> Parsed {
-        Parsed::read(&self.path())
-    }
-}
 
 fn start(file: &File, providers: &str, container: Container) -> Trace {
     let providers = Providers::parse(providers).unwrap();
     Options::new(file.path()).providers(providers).container(container).start().unwrap()
 }
 
-fn small() -> WorldBuilder {
-    World::builder().heap_limit(256 << 20).initial_heap(1 << 20)
-}
-
-fn run(world: &World, workload: &str, threads: usize) {
-    // SAFETY: the workloads keep their references where the collector looks.
-    let m = unsafe { world.attach("main") }.unwrap();
-    let threads = NonZeroUsize::new(threads).unwrap();
-    if workload == "lisp" {
-        let text = include_str!("../examples/scheme/gc-bench.scm");
-        let interpreter = Interpreter::new(&m).unwrap();
-        interpreter.run_until(&m, "nqueens", text, &mut Vec::new(), None).unwrap();
-    } else {
-        let until = if workload == "hammer" { Until::Time(Duration::from_millis(150)) } else { Until::OnePass };
-        let plan = Plan { threads, until, depth: 10 };
-        workloads::run(&m, workloads::find(workload).unwrap(), &Shift::new(plan)).unwrap();
-    }
-    m.collect().unwrap();
+fn parsed_in(file: &File) -> Parsed {
+    Parsed::parse(&file.bytes())
 }
 
 fn finish(trace: &Trace) -> Finished {
@@ -74,20 +37,9 @@ fn finish(trace: &Trace) -> Finished {
     finished
 }
 
-/// What the collector itself says of its collections.
-type Reports = Arc<Mutex<Vec<CollectionReport>>>;
-
-fn reporting(builder: WorldBuilder) -> (WorldBuilder, Reports) {
-    let reports = Reports::default();
-    let kept = Arc::clone(&reports);
-    (builder.on_collection(move |report| kept.lock().unwrap().push(*report)), reports)
-}
-
 /// A trace's collections are the collector's, figure by figure.
 fn are_the_reports(trace: &Parsed, seen: &[Seen], reports: &Reports) {
-    // Each comes from the thread that collected, after the restart: two may change places.
-    let mut reports = reports.lock().unwrap().clone();
-    reports.sort_unstable_by_key(|report| report.number);
+    let reports = reports.sorted();
     let numbers: Vec<u64> = seen.iter().map(|seen| seen.number).collect();
     assert_eq!(numbers, reports.iter().map(|report| u64::from(report.number)).collect::<Vec<_>>());
     for (seen, report) in seen.iter().zip(&reports) {
@@ -118,15 +70,14 @@ impl Visitor for Counting {
 
 /// Our own reader finds every event and nothing wrong, and its GCStats are the collector's own figures.
 fn are_the_statistics(file: &File, parsed: &Parsed, reports: &Reports) {
-    let bytes = std::fs::read(file.path()).unwrap();
+    let bytes = file.bytes();
     let mut count = Counting::default();
     let summary = Reader::new(&bytes[..]).read(&mut count);
     assert_eq!((summary.damage, summary.ended_orderly, summary.late, summary.steps_back), (None, true, 0, 0));
     assert_eq!((summary.lost, summary.events, count.0), (0, parsed.events.len() as u64, count.0));
     assert_eq!(count.0, summary.events);
 
-    let mut reports = reports.lock().unwrap().clone();
-    reports.sort_unstable_by_key(|report| report.number);
+    let reports = reports.sorted();
     let (processes, _) = analyse(Reader::new(&bytes[..]), Rules::Ours).unwrap();
     let [process] = &processes[..] else { panic!("{} processes", processes.len()) };
     assert_eq!(process.identity.process, u64::from(std::process::id()));
@@ -175,10 +126,9 @@ fn traces_of_all_workloads_obey_the_rules(
             world.set_thread_vtable(MockDebugger::new().unwrap()).unwrap();
         }
         run(&world, workload, 2);
-        world.close(Duration::from_secs(10)).unwrap();
-        drop(world);
+        end(world);
         let finished = finish(&trace);
-        let parsed = file.parsed();
+        let parsed = parsed_in(&file);
         assert_eq!(parsed.lost, 0);
         assert_eq!(parsed.events.len() as u64, finished.records);
         assert_eq!(parsed.pid, std::process::id());
@@ -216,10 +166,9 @@ fn traced(providers: &str, container: Container) -> Parsed {
     let trace = start(&file, providers, container);
     let world = small().recorded_in(&trace).build().unwrap();
     work(&world, 100_000);
-    world.close(Duration::from_secs(10)).unwrap();
-    drop(world);
+    end(world);
     finish(&trace);
-    file.parsed()
+    parsed_in(&file)
 }
 
 /// The point 3: each row of the table that has a .NET event, by its keyword and level.
@@ -320,7 +269,7 @@ fn each_flush_leaves_a_whole_file(#[values(Container::V4, Container::V6)] contai
     for round in 0..6 {
         work(&world, 20_000 * (round % 2));
         trace.flush().unwrap();
-        let parsed = file.parsed();
+        let parsed = parsed_in(&file);
         assert!(parsed.events.len() > events, "round {round}");
         assert!(parsed.points > 0);
         events = parsed.events.len();
@@ -334,7 +283,7 @@ fn each_flush_leaves_a_whole_file(#[values(Container::V4, Container::V6)] contai
 fn a_trace_without_a_world_is_a_trace() {
     let file = File::new();
     finish(&start(&file, VERBOSE, Container::V4));
-    let parsed = file.parsed();
+    let parsed = parsed_in(&file);
     assert_eq!(parsed.counts().values().sum::<usize>(), 2, "who the process is: {:?}", parsed.counts());
 }
 
@@ -346,7 +295,7 @@ fn worlds_share_a_trace_and_are_told_apart() {
     std::thread::scope(|scope| worlds.iter().for_each(|world| drop(scope.spawn(|| work(world, 50_000)))));
     drop(worlds);
     finish(&trace);
-    let parsed = file.parsed();
+    let parsed = parsed_in(&file);
     let seen = check(&parsed);
     let mut numbers: Vec<u16> = seen.iter().map(|seen| seen.world).collect();
     numbers.sort_unstable();
@@ -367,7 +316,7 @@ fn a_trace_may_begin_in_the_middle() {
             trace.record(&world).unwrap();
             std::thread::sleep(Duration::from_millis(5));
             assert!(trace.finish().unwrap().is_complete());
-            check(&file.parsed());
+            check(&parsed_in(&file));
         }
         worker.join().unwrap();
     });
@@ -383,10 +332,10 @@ fn sessions_are_not_mixed() {
     work(&world, 50_000);
     drop(world);
     traces.iter().for_each(|trace| drop(finish(trace)));
-    let counts = few.parsed().counts();
+    let counts = parsed_in(&few).counts();
     let of_runtime: Vec<_> = counts.keys().filter(|(provider, _)| provider == DEFAULT).map(|(_, name)| name).collect();
     assert_eq!(of_runtime, ["DestroyGCHandle", "SetGCHandle"]);
-    assert!(!check(&many.parsed()).is_empty());
+    assert!(!check(&parsed_in(&many)).is_empty());
 }
 
 #[test]
@@ -398,7 +347,7 @@ fn a_flight_recorder_is_written_as_a_whole_trace() {
     work(&world, 50_000);
     for _ in 0..2 {
         assert!(trace.write_flight().unwrap() > 100);
-        assert!(!check(&file.parsed()).is_empty());
+        assert!(!check(&parsed_in(&file)).is_empty());
         work(&world, 5_000);
     }
 }

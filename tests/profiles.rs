@@ -3,6 +3,7 @@
 //! Beside each log under `fixtures/eventlog` that has a heap profile lies the `.hp` file that the same run wrote.
 
 mod eventlog_support;
+mod trace_data;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,11 +12,12 @@ use std::process::Output;
 use std::time::Duration;
 
 use assert_cmd::Command;
-use eventlog_support::{Log, third_party};
+use eventlog_support::Log;
 use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::Value;
 use stopworld::profstats::{Breakdown, Profiles, text};
+use trace_data::third_party;
 
 const DIRECTORY: &str = "tests/fixtures/eventlog";
 
@@ -221,7 +223,7 @@ fn speedscope_gets_every_tick_of_each_capability() {
 
 #[test]
 fn the_third_partys_profiles_are_read() {
-    let Some(directory) = third_party() else { return };
+    let Some(directory) = third_party("eventlog") else { return };
     let biography = of_log(&directory.join("biographical-samples.eventlog"));
     assert_eq!(biography.heap.breakdown, Breakdown::Biography);
     assert_eq!(biography.heap.bands.len(), 5);

@@ -4,9 +4,8 @@ mod command_support;
 mod timeline_rules;
 
 use std::fs;
-use std::process::{Command, Stdio};
 
-use command_support::{STOPWORLD, begin, directory, run, signal, size, stopworld, text, wait_until};
+use command_support::{directory, run, scenarios, text};
 use nix::sys::signal::Signal;
 use rstest::rstest;
 use timeline_rules::{Timeline, check, check_killed, check_rows};
@@ -71,52 +70,27 @@ fn only_what_is_asked_for_is_drawn() {
 #[case("--trace t.json --providers stopworld", "name a FILE.nettrace")]
 #[case("--format json", "--trace FILE.json")]
 fn what_does_not_fit_together_is_told_in_a_line(#[case] arguments: &str, #[case] why: &str) {
-    let directory = directory();
-    let output = run(directory.path(), &format!("run binary-trees --depth 4 {arguments}"));
-    let said = text(&output.stderr);
-    assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
-    assert!(said.contains(why), "{said}");
-    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    scenarios::is_refused(arguments, why);
 }
 
 #[rstest]
 #[case(Signal::SIGTERM, 143)]
 #[case(Signal::SIGINT, 130)]
 fn a_run_that_is_asked_to_end_closes_the_array_and_its_slices(#[case] asked: Signal, #[case] code: i32) {
-    let directory = directory();
-    let file = directory.path().join("t.json");
-    let child = begin(directory.path(), "run churn --seconds 60 --trace t.json");
-    wait_until("something is written", || size(&file) > 0);
-    signal(&child, asked);
-    let output = child.wait_with_output().unwrap();
-    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(code), ""));
-    collections(&check(&fs::read(&file).unwrap()));
+    collections(&check(&scenarios::ends_when_asked(asked, code, "t.json", "")));
 }
 
 /// `.event.crash`: what was flushed is JSON, unless the kernel was in the middle of a write.
 #[test]
 fn a_run_that_is_killed_leaves_json() {
-    let directory = directory();
-    let file = directory.path().join("t.json");
-    let mut whole = 0;
-    for round in 0..5 {
-        let _ = fs::remove_file(&file);
-        let mut child = stopworld(directory.path(), "run churn --seconds 60 --threads 2 --trace t.json")
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        wait_until("something is written", || size(&file) > 0);
-        std::thread::sleep(std::time::Duration::from_millis(50 * round));
-        signal(&child, Signal::SIGKILL);
-        child.wait().unwrap();
-        let bytes = fs::read(&file).unwrap();
-        assert!(check_rows(&bytes).rows.len() > 3);
-        if serde_json::from_slice::<serde_json::Value>(&bytes).is_ok() {
-            whole += 1;
-            check_killed(&bytes);
+    scenarios::most_of_the_killed_have_their_end("t.json", "", |bytes| {
+        assert!(check_rows(bytes).rows.len() > 3);
+        let is_whole = serde_json::from_slice::<serde_json::Value>(bytes).is_ok();
+        if is_whole {
+            check_killed(bytes);
         }
-    }
-    assert!(whole >= 3, "of five files {whole} have their end");
+        is_whole
+    });
 }
 
 /// `.event.full-disk`
@@ -124,49 +98,22 @@ fn a_run_that_is_killed_leaves_json() {
 #[case::full("/dev/full", "No space left on device")]
 #[case::nowhere("no/such/t.json", "No such file or directory")]
 fn a_file_that_fails_is_told_of_in_one_line_and_the_run_goes_on(#[case] file: &str, #[case] why: &str) {
-    let directory = directory();
-    let output = run(directory.path(), &format!("run graph --trace {file} --format json"));
-    let said = text(&output.stderr);
-    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
-    assert!(said.contains(file) && said.contains(why) && said.contains("--trace"), "{said}");
-    assert!(text(&output.stdout).contains("verified="), "the workload has done its work");
+    scenarios::goes_on_without_its_file(file, &[why], "--format json");
 }
 
 /// `.event.full-disk`: what was written until then is JSON.
 #[test]
 fn a_file_that_may_not_grow_stays_whole() {
-    let directory = directory();
-    let line = format!("ulimit -f 1400; trap '' XFSZ; exec {STOPWORLD} run graph --trace t.json --events all");
-    let output = Command::new("sh").args(["-c", &line]).current_dir(directory.path()).output().unwrap();
-    let said = text(&output.stderr);
-    assert!(said.contains("t.json: File too large") && said.lines().count() == 1, "{said}");
-    assert_eq!(output.status.code(), Some(1));
-    assert!(check_killed(&fs::read(directory.path().join("t.json")).unwrap()).rows.len() > 1_000);
+    let (_, written) = scenarios::may_write_only(1400, "graph", "t.json", "--events all");
+    assert!(check_killed(&written).rows.len() > 1_000);
 }
 
-/// A pipe can't be written over, so it gets its end at the end.
 #[test]
 fn a_pipe_has_the_whole_timeline() {
-    let directory = directory();
-    let line =
-        format!("{STOPWORLD} run churn --collections 3 --trace /dev/fd/3 --format json 3>&1 >/dev/null | cat > t");
-    let output = Command::new("sh").args(["-c", &line]).current_dir(directory.path()).output().unwrap();
-    assert_eq!(text(&output.stderr), "");
-    assert!(collections(&check(&fs::read(directory.path().join("t")).unwrap())) >= 3);
+    assert!(collections(&check(&scenarios::comes_through_a_pipe("json"))) >= 3);
 }
 
 #[test]
 fn the_flight_recorder_is_drawn_when_asked_and_only_then() {
-    let directory = directory();
-    let file = directory.path().join("t.json");
-    let child = begin(directory.path(), "run churn --seconds 60 --trace t.json --flight-recorder 1m");
-    std::thread::sleep(std::time::Duration::from_millis(500));
-    assert!(!file.exists());
-    signal(&child, Signal::SIGUSR2);
-    wait_until("the recorder is written", || size(&file) > 0);
-    signal(&child, Signal::SIGTERM);
-    let output = child.wait_with_output().unwrap();
-    let said = text(&output.stderr);
-    assert!(output.status.code() == Some(143) && said.contains("events are in t.json"), "{said}");
-    assert!(!check(&fs::read(&file).unwrap()).named("collection").is_empty());
+    assert!(!check(&scenarios::writes_its_recorder_when_asked("t.json")).named("collection").is_empty());
 }

@@ -358,7 +358,7 @@ pub(super) struct Convert {
     pub(super) output: PathBuf,
 
     /// The format to write, whatever the name of the output is
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", value_parser = Format::of_events())]
     pub(super) format: Option<Format>,
 
     /// How fast the clock of a telemetry stream goes, which the stream does not say [default: by the processor time of
@@ -471,11 +471,11 @@ pub(super) struct Dump {
     pub(super) event: Option<String>,
 
     /// Only events from this time on, in milliseconds
-    #[arg(long, value_name = "MS", allow_negative_numbers = true)]
+    #[arg(long, value_name = "MS", value_parser = milliseconds, allow_negative_numbers = true)]
     pub(super) from: Option<f64>,
 
     /// Only events up to this time, in milliseconds
-    #[arg(long, value_name = "MS", allow_negative_numbers = true)]
+    #[arg(long, value_name = "MS", value_parser = milliseconds, allow_negative_numbers = true)]
     pub(super) to: Option<f64>,
 
     /// How many events of each name there are, instead of the events
@@ -594,6 +594,13 @@ fn between(text: &str, least: u64, most: u64, what: &str) -> Result<u64, String>
     match text.parse::<u64>() {
         Ok(n) if (least..=most).contains(&n) => Ok(n),
         _ => Err(format!("{what} is a whole number from {least} to {most}")),
+    }
+}
+
+fn milliseconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() => Ok(number),
+        _ => Err("a time is a number of milliseconds since the trace began, as 12.5".to_owned()),
     }
 }
 

@@ -11,6 +11,7 @@
 use std::path::Path;
 
 use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use super::Failure;
 use super::arguments::Settings;
@@ -46,6 +47,13 @@ impl Format {
     fn of(settings: &Settings) -> Format {
         let named = settings.trace.as_deref().and_then(Format::by_name);
         settings.format.or(named).unwrap_or(Format::Mps)
+    }
+
+    /// Takes those that have events, which other traces can be made into. (A log or a profile of GHC's is made by a run.)
+    pub(super) fn of_events() -> impl TypedValueParser<Value = Format> {
+        let formats = [Format::Mps, Format::Nettrace, Format::Nettrace6, Format::Json];
+        PossibleValuesParser::new(formats.iter().filter_map(ValueEnum::to_possible_value))
+            .try_map(|name| <Format as ValueEnum>::from_str(&name, false))
     }
 
     /// The format that a file's name says, if it says one.

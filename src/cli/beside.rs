@@ -20,7 +20,7 @@ pub(super) enum Output {
     Standard(Stdout),
     /// Something that is no file.
     Device(File),
-    /// The file beside, and whose place it takes.
+    /// The file beside, and whose place it takes. No message has its name, which would tell nobody anything.
     Beside(NamedTempFile, PathBuf),
 }
 
@@ -50,8 +50,7 @@ impl Output {
         remove_with_the_process(Arc::clone(&made));
         let beside = tempfile::Builder::new()
             .prefix(".stopworld-")
-            .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(&directory)
+            .make_in(&directory, |path| OpenOptions::new().write(true).create_new(true).open(path))
             .with_context(|| {
                 format!(
                     "can't write {name}: its directory must be there and writable, or write to `-`, standard output"
@@ -96,7 +95,7 @@ impl Write for &mut Output {
         match self {
             Output::Standard(stdout) => stdout.write(bytes),
             Output::Device(file) => file.write(bytes),
-            Output::Beside(file, _) => file.write(bytes),
+            Output::Beside(file, _) => file.as_file_mut().write(bytes),
         }
     }
 
@@ -110,7 +109,7 @@ impl Output {
         match self {
             Output::Standard(stdout) => stdout.flush(),
             Output::Device(file) => file.flush(),
-            Output::Beside(file, _) => file.flush(),
+            Output::Beside(file, _) => file.as_file_mut().flush(),
         }
     }
 }

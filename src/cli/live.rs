@@ -6,12 +6,13 @@
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -19,9 +20,10 @@ use super::arguments::{LiveCounters, LiveTrace};
 use super::{FAILED, Failure};
 use crate::diagnostics::client::{Client, Provider, Rundown, Session};
 use crate::diagnostics::watched::{Told, Watching};
+use crate::formats::complaint::remedy;
 use crate::formats::nettrace::Reader;
 use crate::formats::nettrace::write::{Providers, ProvidersError};
-use crate::os::signals;
+use crate::os::{Errno, signals};
 use crate::report::Bytes;
 
 /// What the process sets aside for a session, in megabytes: as dotnet-trace asks for.
@@ -49,19 +51,20 @@ pub(super) fn trace(arguments: &LiveTrace) -> Result<u8, Failure> {
     let path = arguments.output.display();
     let session = client.collect(&providers, MEGABYTES, Rundown::Wanted).map_err(anyhow::Error::from)?;
     // After it: no file for a trace that never was. Without a file we hang up, which ends the session.
-    let mut file = File::create(&arguments.output).with_context(|| format!("{path}"))?;
+    let mut file = File::create(&arguments.output).map_err(|error| unwritable(&arguments.output, &error))?;
     let (id, stream) = (session.id, session.stream);
     let (send, news) = mpsc::channel();
     watch_signals(send.clone())?;
+    let name = arguments.output.clone();
     let copying = thread::Builder::new().name("stream".into()).spawn(move || {
-        let copied = copy(stream, &mut file);
+        let copied = copy(stream, &mut file, &name);
         // If nobody listens, who waited for us has gone.
         let _ = send.send(News::Over);
         copied
     })?;
     wait(&news, arguments.duration, || client.stop(id))?;
     let Ok(copied) = copying.join() else { bail_out("the thread that copies panicked")? };
-    let (bytes, last) = copied.with_context(|| format!("{path}"))?;
+    let (bytes, last) = copied?;
     let size = Bytes(bytes);
     if last == END {
         eprintln!("stopworld: {size} in {path}");
@@ -86,7 +89,7 @@ fn from(providers: &Providers, arguments: &[&str]) -> Vec<Provider> {
     let each = providers.requests.iter().enumerate().map(|(index, request)| Provider {
         name: request.name.clone(),
         keywords: request.keywords,
-        level: request.level.min(5),
+        level: request.level,
         arguments: arguments.get(index).copied().unwrap_or_default().to_owned(),
     });
     each.collect()
@@ -127,8 +130,14 @@ fn wait<E: Into<anyhow::Error>>(
     if over.is_err() { stopped.context("the session could not be stopped") } else { Ok(()) }
 }
 
+/// What is wrong with the file, and what to do about it.
+fn unwritable(path: &Path, error: &io::Error) -> anyhow::Error {
+    let remedy = error.raw_os_error().map_or("make room", |number| remedy(Errno::from_raw(number)));
+    anyhow!("{}: {error}; {remedy}, or name another file (-o FILE)", path.display())
+}
+
 /// Copies to the end; how much that was, and its last two bytes.
-fn copy(mut stream: UnixStream, file: &mut File) -> io::Result<(u64, [u8; 2])> {
+fn copy(mut stream: UnixStream, file: &mut File, path: &Path) -> anyhow::Result<(u64, [u8; 2])> {
     let (mut bytes, mut last) = (0, [0; 2]);
     let mut buffer = vec![0; 64 << 10];
     loop {
@@ -138,9 +147,12 @@ fn copy(mut stream: UnixStream, file: &mut File) -> io::Result<(u64, [u8; 2])> {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             // It was killed.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok((bytes, last)),
-            Err(error) => return Err(error),
+            Err(error) => {
+                return Err(error)
+                    .context(format!("the stream broke off, {bytes} bytes of it are in {}", path.display()));
+            }
         };
-        file.write_all(&buffer[..count])?;
+        file.write_all(&buffer[..count]).map_err(|error| unwritable(path, &error))?;
         bytes += count as u64;
         last = match buffer[..count] {
             [.., before, end] => [before, end],

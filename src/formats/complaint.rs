@@ -34,7 +34,8 @@ impl Complaint {
     }
 }
 
-fn remedy(errno: Errno) -> &'static str {
+/// What whoever runs the program can do about a file that fails so.
+pub(crate) fn remedy(errno: Errno) -> &'static str {
     match errno {
         Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG => "make room",
         Errno::EPIPE => "its reader has gone: let it read to the end",

@@ -9,7 +9,7 @@
 //! the message about the damage names the byte at which it is.
 
 mod bytes;
-mod complaint;
+pub(crate) mod complaint;
 pub mod eventlog;
 mod finished;
 #[cfg(feature = "readers")]

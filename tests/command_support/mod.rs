@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
+pub mod scenarios;
+
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};

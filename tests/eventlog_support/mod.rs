@@ -1,24 +1,10 @@
-//! Logs for tests: made, and found.
+//! Logs for tests.
 #![allow(dead_code, reason = "each test needs some of it")]
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
 
 use stopworld::formats::eventlog::read::{Event, EventType, ReadAt, Visitor, in_file_order};
-
-const THIRD_PARTY: &str = "shared/data/third-party/eventlog";
-
-/// The logs that are not ours to carry, if they are beside the repository or beside its worktrees.
-pub fn third_party() -> Option<PathBuf> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let found =
-        [here.join("..").join(THIRD_PARTY), here.join("../..").join(THIRD_PARTY)].into_iter().find(|at| at.exists());
-    if found.is_none() {
-        println!("skipped: needs ../{THIRD_PARTY}");
-    }
-    found
-}
 
 /// A log that is being made.
 pub struct Log(pub Vec<u8>);

@@ -1,9 +1,52 @@
-//! An allocator for a test binary that counts what is allocated.
+//! How much memory something takes: an allocator for a test binary that counts what is allocated, and inputs that take none.
+
+#![allow(dead_code, reason = "each test program uses its part")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::{self, Read};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// See the module's text.
+/// One measurement at a time: what else is allocated meanwhile would count.
+pub static ALONE: Mutex<()> = Mutex::new(());
+
+/// What comes of this, and the most memory that it took. The caller holds [`ALONE`].
+pub fn measured<T>(work: impl FnOnce() -> T) -> (T, usize) {
+    let before = NOW.load(Ordering::Relaxed);
+    MOST.store(before, Ordering::Relaxed);
+    let result = work();
+    (result, MOST.load(Ordering::Relaxed) - before)
+}
+
+/// An input that is made while it is read: its beginning, and then piece by piece until there are no more.
+pub struct Pieces<F> {
+    piece: Vec<u8>,
+    at: usize,
+    next: F,
+}
+
+impl<F: FnMut() -> Option<Vec<u8>>> Pieces<F> {
+    pub fn new(beginning: Vec<u8>, next: F) -> Pieces<F> {
+        Pieces { piece: beginning, at: 0, next }
+    }
+}
+
+impl<F: FnMut() -> Option<Vec<u8>>> Read for Pieces<F> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.piece.len() {
+            match (self.next)() {
+                Some(piece) => (self.piece, self.at) = (piece, 0),
+                None => return Ok(0),
+            }
+        }
+        let count = buffer.len().min(self.piece.len() - self.at);
+        buffer[..count].copy_from_slice(&self.piece[self.at..self.at + count]);
+        self.at += count;
+        Ok(count)
+    }
+}
+
+/// The system's allocator, counted.
 struct Counting;
 
 /// Bytes that are allocated now.

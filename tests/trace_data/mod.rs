@@ -1,4 +1,4 @@
-//! The traces that tests go over: ours to carry, and those that are not, where they lie beside the repository.
+//! The traces and logs that tests go over: ours to carry, and those that are not, where they lie beside the repository.
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
@@ -14,9 +14,9 @@ pub fn beside(folder: &str) -> Option<PathBuf> {
     found
 }
 
-/// The traces that are not ours to carry.
-pub fn third_party() -> Option<PathBuf> {
-    beside("data/third-party/nettrace")
+/// The traces and logs of a format that are not ours to carry.
+pub fn third_party(format: &str) -> Option<PathBuf> {
+    beside(&format!("data/third-party/{format}"))
 }
 
 /// The files of a folder whose names end so, sorted.
@@ -35,7 +35,7 @@ pub fn fixtures(folder: &str) -> PathBuf {
 /// Every .nettrace that there is.
 pub fn nettraces() -> Vec<PathBuf> {
     let mut all = files(&fixtures("nettrace"), "nettrace");
-    all.extend(third_party().into_iter().flat_map(|folder| files(&folder, "nettrace")));
+    all.extend(third_party("nettrace").into_iter().flat_map(|folder| files(&folder, "nettrace")));
     all
 }
 

@@ -230,15 +230,12 @@ fn number(text: &str) -> Result<u64, ()> {
 }
 
 fn level(text: &str) -> Result<u32, String> {
-    if let Ok(number) = text.parse() {
-        return Ok(number);
-    }
-    let known = LEVELS.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
-    known.map(|(_, level)| *level).ok_or_else(|| {
+    let is_it = |(name, level): &&(&str, u32)| name.eq_ignore_ascii_case(text) || text.parse() == Ok(*level);
+    LEVELS.iter().find(is_it).map(|(_, level)| *level).ok_or_else(|| {
         let names: Vec<&str> = LEVELS.iter().map(|(name, _)| *name).collect();
         let guess = suggest::nearest(text, names.iter().copied());
         let guess = guess.map_or(String::new(), |name| format!(": did you mean '{name}'?"));
-        format!("'{text}' is no level: it is a number or one of {}{guess}", names.join(" "))
+        format!("'{text}' is no level: it is a number from 0 to 5 or one of {}{guess}", names.join(" "))
     })
 }
 
@@ -305,6 +302,8 @@ mod tests {
     #[case("a,,b")]
     #[case("a:green")]
     #[case("a:1:loud")]
+    #[case("a:1:6")]
+    #[case("a:1:-1")]
     fn what_is_no_list_of_providers_is_refused(#[case] list: &str) {
         assert!(Providers::parse(list).is_err());
     }

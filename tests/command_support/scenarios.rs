@@ -1,0 +1,176 @@
+//! What becomes of a run that writes a trace, whatever the format: what it was asked for does not fit, its file fails, it is asked
+//! to end, or killed. Each of these asserts what is the same for all formats, and hands back what was written, for the format's own rules.
+
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use super::{STOPWORLD, begin, directory, run, signal, size, stopworld, text, wait_until};
+
+// ---- What is asked for ---------------------------------------------------------------------------------------------
+
+/// Arguments that do not fit together are told of in a line that says why, and nothing is written.
+#[track_caller]
+pub fn is_refused(arguments: &str, why: &str) {
+    let directory = directory();
+    let output = run(directory.path(), &format!("run binary-trees --depth 4 {arguments}"));
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+    assert!(said.contains(why), "{said}");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+/// A run with these arguments leaves this file and no other, whatever the environment says of another format: what is in it.
+#[track_caller]
+pub fn leaves(file: &str, arguments: &str) -> Vec<u8> {
+    let directory = directory();
+    let mut command = stopworld(directory.path(), &format!("run binary-trees --depth 14 {arguments}"));
+    let output = command.env("MPS_TELEMETRY_CONTROL", "all").output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+    let files: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert_eq!(files, [file]);
+    assert!(text(&output.stdout).contains(&format!("{file}: ")), "the table tells of the trace");
+    fs::read(directory.path().join(file)).unwrap()
+}
+
+// ---- Files that fail -----------------------------------------------------------------------------------------------
+
+/// A run whose file fails says so in one line, with all of `why`, and does its work: what it prints.
+#[track_caller]
+pub fn goes_on_without_its_file(file: &str, why: &[&str], more: &str) -> String {
+    let directory = directory();
+    let output = run(directory.path(), &format!("run graph --trace {file} {more}"));
+    let (said, printed) = (text(&output.stderr), text(&output.stdout));
+    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+    assert!([file, "--trace"].iter().chain(why).all(|part| said.contains(part)), "{said}");
+    assert!(printed.contains("verified="), "the workload has done its work");
+    assert!(printed.contains("events are lost"), "{printed}");
+    printed
+}
+
+/// A run whose file may have only so many blocks says so in one line: its figures of the trace, and what was written.
+#[track_caller]
+pub fn may_write_only(blocks: u32, workload: &str, file: &str, more: &str) -> (Value, Vec<u8>) {
+    let directory = directory();
+    let line =
+        format!("ulimit -f {blocks}; trap '' XFSZ; exec {STOPWORLD} run {workload} --trace {file} {more} --json");
+    let output = Command::new("sh").args(["-c", &line]).current_dir(directory.path()).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(said.contains(&format!("{file}: File too large")) && said.lines().count() == 1, "{said}");
+    assert_eq!(output.status.code(), Some(1));
+    let printed = text(&output.stdout);
+    let figures = printed.lines().find(|line| line.starts_with('{')).expect("the figures are JSON");
+    let trace = serde_json::from_str::<Value>(figures).unwrap()["trace"].take();
+    assert!(figure(&trace, "lost") > 0 && figure(&trace, "lost") < figure(&trace, "events"), "{trace}");
+    (trace, fs::read(directory.path().join(file)).unwrap())
+}
+
+#[track_caller]
+pub fn figure(figures: &Value, name: &str) -> u64 {
+    figures[name].as_u64().unwrap_or_else(|| panic!("no {name} in {figures}"))
+}
+
+/// A run that writes to a pipe whose reader goes says so in one line: the first bytes.
+#[track_caller]
+pub fn loses_its_reader(workload: &str, more: &str) -> [u8; 100] {
+    let directory = directory();
+    let mut child = begin(directory.path(), &format!("run {workload} --trace /dev/stdout {more}"));
+    let mut head = [0; 100];
+    child.stdout.take().unwrap().read_exact(&mut head).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+    assert!(said.contains("/dev/stdout: Broken pipe; its reader has gone"), "{said}");
+    head
+}
+
+/// All that comes through a pipe. It can't be written over, so it gets its end at the end.
+#[track_caller]
+pub fn comes_through_a_pipe(format: &str) -> Vec<u8> {
+    let directory = directory();
+    let run = format!("{STOPWORLD} run churn --collections 3 --trace /dev/fd/3 --format {format}");
+    let line = format!("{run} 3>&1 >/dev/null | cat > t");
+    let output = Command::new("sh").args(["-c", &line]).current_dir(directory.path()).output().unwrap();
+    assert_eq!(text(&output.stderr), "");
+    fs::read(directory.path().join("t")).unwrap()
+}
+
+// ---- Runs that end otherwise ---------------------------------------------------------------------------------------
+
+/// A run that is asked to end by a signal ends with this code and without a word: what it has written.
+#[track_caller]
+pub fn ends_when_asked(asked: Signal, code: i32, file: &str, more: &str) -> Vec<u8> {
+    let directory = directory();
+    let path = directory.path().join(file);
+    let child = begin(directory.path(), &format!("run churn --seconds 60 --trace {file} {more}"));
+    wait_until("something is written", || size(&path) > 0);
+    signal(&child, asked);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(code), ""));
+    fs::read(path).unwrap()
+}
+
+/// A program that does not notice that it is to end is left behind at the second signal: what was written until then.
+#[track_caller]
+pub fn is_left_behind(file: &str, more: &str) -> Vec<u8> {
+    let directory = directory();
+    let path = directory.path().join(file);
+    fs::write(directory.path().join("loop.scm"), "(define (loop n) (cons n n) (loop (+ n 1))) (loop 0)").unwrap();
+    let child = begin(directory.path(), &format!("run lisp loop.scm --trace {file} {more}"));
+    wait_until("something is written", || size(&path) > 0);
+    signal(&child, Signal::SIGTERM);
+    std::thread::sleep(Duration::from_millis(50));
+    signal(&child, Signal::SIGTERM);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(143));
+    fs::read(path).unwrap()
+}
+
+/// What a run has written when it is killed, so long after its file has grown beyond so many bytes.
+#[track_caller]
+pub fn is_killed(run: &mut Command, file: &Path, beyond: u64, later: Duration) -> Vec<u8> {
+    let _ = fs::remove_file(file);
+    let mut child = run.stdout(Stdio::null()).spawn().unwrap();
+    wait_until("something is written", || size(file) > beyond);
+    std::thread::sleep(later);
+    signal(&child, Signal::SIGKILL);
+    child.wait().unwrap();
+    fs::read(file).unwrap()
+}
+
+/// Five runs that are killed sooner or later: at least three files have their end, unless the kernel was in the middle of a write.
+/// `is_whole` says whether these bytes have theirs, and checks what can be said of them either way.
+#[track_caller]
+pub fn most_of_the_killed_have_their_end(file: &str, more: &str, mut is_whole: impl FnMut(&[u8]) -> bool) {
+    let directory = directory();
+    let arguments = format!("run churn --seconds 60 --threads 2 --trace {file} {more}");
+    let mut whole = 0;
+    for round in 0..5 {
+        let mut run = stopworld(directory.path(), &arguments);
+        let bytes = is_killed(&mut run, &directory.path().join(file), 0, Duration::from_millis(50 * round));
+        whole += u32::from(is_whole(&bytes));
+    }
+    assert!(whole >= 3, "of five files {whole} have their end");
+}
+
+/// A flight recorder is written when it is asked for, and not before: what is in it.
+#[track_caller]
+pub fn writes_its_recorder_when_asked(file: &str) -> Vec<u8> {
+    let directory = directory();
+    let path = directory.path().join(file);
+    let child = begin(directory.path(), &format!("run churn --seconds 60 --trace {file} --flight-recorder 1m"));
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(!path.exists());
+    signal(&child, Signal::SIGUSR2);
+    wait_until("the recorder is written", || size(&path) > 0);
+    signal(&child, Signal::SIGTERM);
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert!(output.status.code() == Some(143) && said.contains(&format!("events are in {file}")), "{said}");
+    fs::read(path).unwrap()
+}

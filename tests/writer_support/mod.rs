@@ -1,0 +1,87 @@
+//! Worlds that write traces, for the tests of what writes them: small ones, the workloads in them, and what the collector itself says
+//! of its collections.
+
+#![allow(dead_code, reason = "each test program uses its part")]
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use stopworld::workloads::lisp::Interpreter;
+use stopworld::workloads::{self, Plan, Shift, Until};
+use stopworld::{CollectionReport, Mutator, World, WorldBuilder};
+
+pub const WORKLOADS: [&str; 6] = ["binary-trees", "gcbench", "churn", "graph", "hammer", "lisp"];
+
+/// A place for a file that goes with the test.
+pub struct File(tempfile::TempDir);
+
+impl File {
+    pub fn new() -> File {
+        File(tempfile::tempdir().unwrap())
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.0.path().join("trace")
+    }
+
+    pub fn bytes(&self) -> Vec<u8> {
+        std::fs::read(self.path()).unwrap()
+    }
+}
+
+pub fn small() -> WorldBuilder {
+    World::builder().heap_limit(256 << 20).initial_heap(1 << 20)
+}
+
+/// Runs one of [`WORKLOADS`], and collects at its end.
+pub fn run(world: &World, workload: &str, threads: usize) {
+    // SAFETY: the workloads keep their references where the collector looks.
+    let m = unsafe { world.attach("main") }.unwrap();
+    if workload == "lisp" {
+        scheme(world, threads);
+    } else {
+        let threads = NonZeroUsize::new(threads).unwrap();
+        let until = if workload == "hammer" { Until::Time(Duration::from_millis(150)) } else { Until::OnePass };
+        let plan = Plan { threads, until, depth: 10 };
+        workloads::run(&m, workloads::find(workload).unwrap(), &Shift::new(plan)).unwrap();
+    }
+    m.collect().unwrap();
+}
+
+/// An interpreter in each thread.
+fn scheme(world: &World, threads: usize) {
+    let text = include_str!("../../examples/scheme/gc-bench.scm");
+    let work = move |m: &Mutator| {
+        let interpreter = Interpreter::new(m).unwrap();
+        interpreter.run_until(m, "gc-bench", text, &mut Vec::new(), None).unwrap();
+    };
+    // SAFETY: the interpreter keeps its values in collected objects and on the stack.
+    let crew = (0..threads).map(|index| unsafe { world.spawn(&format!("scheme-{index}"), work) }.unwrap());
+    crew.collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+pub fn end(world: World) {
+    world.close(Duration::from_secs(10)).unwrap();
+    drop(world);
+}
+
+/// What the collector itself says of its collections.
+#[derive(Clone, Default)]
+pub struct Reports(Arc<Mutex<Vec<CollectionReport>>>);
+
+impl Reports {
+    /// In the order of the collections: each comes from the thread that collected, after the restart, so two may change places.
+    pub fn sorted(&self) -> Vec<CollectionReport> {
+        let mut reports = self.0.lock().unwrap().clone();
+        reports.sort_unstable_by_key(|report| report.number);
+        reports
+    }
+}
+
+pub fn reporting(builder: WorldBuilder) -> (WorldBuilder, Reports) {
+    let reports = Reports::default();
+    let kept = reports.clone();
+    (builder.on_collection(move |report| kept.0.lock().unwrap().push(*report)), reports)
+}
