@@ -35,6 +35,7 @@ use crate::heap::Heap;
 use crate::heap::layout::Space;
 use crate::heap::uses::{LAST_ERA, Life, Tracking, Uses};
 use crate::os::clock::now_ns;
+use crate::sabotage::{Guard, removed};
 
 /// What a look is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +162,7 @@ impl Biography {
                 }
             }
         });
-        if look == Look::Census && self.era < LAST_ERA {
+        if look == Look::Census && self.era < LAST_ERA && !removed(Guard::BiographyExact) {
             // Here, where nobody uses anything: what is used from the restart on is used after this census.
             self.uses.set_era(self.era + 1);
         }
@@ -248,7 +249,8 @@ impl Biography {
             for &(heading, so, count) in &taken.living {
                 let mut part = |stage, late: Change, early| {
                     // No more than there was: who died may have been called otherwise when it lived.
-                    let late = [0, 1].map(|of| (late[of].max(0) as u64).min(count[of]));
+                    let at_most = if removed(Guard::BiographyExact) { [u64::MAX; 2] } else { count };
+                    let late = [0, 1].map(|of| (late[of].max(0) as u64).min(at_most[of]));
                     by_stage.push((heading, stage, late));
                     by_stage.push((heading, early, [count[0] - late[0], count[1] - late[1]]));
                 };

@@ -13,6 +13,7 @@ use crate::heap::layout::Space;
 use crate::os::clock::now_ns;
 use crate::profile::retainers::{Retainers, SetNames};
 use crate::profile::{self, StackId};
+use crate::sabotage::{Guard, removed};
 
 /// The name of the band of what had no place in the table.
 pub(crate) const NO_ROOM: &str = "(no memory for more bands)";
@@ -163,7 +164,9 @@ impl Taker {
             let this = Count { bytes: object.bytes as u64, objects: 1 };
             live.add(this);
             if !sieve.passes(&object, living.heap(), retainers) {
-                filtered.add(this);
+                if !removed(Guard::CensusExact) {
+                    filtered.add(this);
+                }
                 return;
             }
             let its = heading_of(&object, retainers);
