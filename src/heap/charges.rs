@@ -107,7 +107,9 @@ impl Charges {
     /// What a cell is charged to. For the stopped world, and for the cell's own thread.
     #[inline]
     pub(crate) fn get(&self, block: BlockIndex, index: u32) -> u32 {
-        match self.word(block).load(Ordering::Relaxed) {
+        // Acquire: pairs with the Release in `fill_entries`, of a thread that leaves its scope in a blocking region: no stop
+        // orders what it writes before what is read here.
+        match self.word(block).load(Ordering::Acquire) {
             MIXED => self.entries(block)[index as usize].load(Ordering::Relaxed),
             BLANK => 0,
             charge => charge,
@@ -155,7 +157,7 @@ impl Charges {
             fill(cells.end..cells_per_block(CELL_BYTES[class]), present);
         }
         fill(cells, charge);
-        // Release, for those whom no stop orders after this: pairs with nothing stronger than their having the object.
+        // Release: pairs with the Acquire in `get`: once the word says so, the entries are written.
         self.word(block).store(MIXED, Ordering::Release);
     }
 }

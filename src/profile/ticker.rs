@@ -371,7 +371,7 @@ impl Ticker {
     }
 
     fn with_book<R>(&self, _held: &LockGuard<'_>, f: impl FnOnce(&mut Book) -> R) -> R {
-        // SAFETY: the lock is held, and `f` does not come back here.
+        // SAFETY: the guard is that of this ticker's lock, as its callers see to, and `f` does not come back here.
         f(unsafe { &mut *self.book.get() })
     }
 
