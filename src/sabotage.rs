@@ -76,8 +76,13 @@ guards! {
     EventBell = "event.bell",
     EventNoBlock = "event.no-block-in-handler",
     EventNested = "event.nested",
+    EventHurry = "event.hurry",
     LiveRing = "live.ring",
     ProfileCharge = "profile.charge",
+    ProfileTree = "profile.tree",
+    CensusExact = "census.exact",
+    RetainerBound = "retainer.bound",
+    BiographyExact = "biography.exact",
     HostBounded = "host.bounded",
     HostOwnThread = "host.own-thread",
 }

@@ -661,3 +661,42 @@ fn a_trace_that_nobody_reads_fails_no_collection(
     let ended = world.events().end_recording(consumer).unwrap();
     assert_eq!((ended.totals.dropped, ended.totals.lost), (0, 0));
 }
+
+/// `.event.hurry`: the trace has nothing of a collection but what is fired with its locks held, so that it is there that the ring is full.
+#[test]
+fn a_trace_that_nobody_reads_fails_no_collection_that_finds_its_ring_full_under_the_locks() {
+    /// A label's record is four words: nearly all of the 1 MiB of a ring, so that some thousand collections fill it.
+    const LABELS: usize = 28_000;
+    let _alone = alone();
+    let world = World::builder().stop_timeout(Duration::from_secs(3)).build().unwrap();
+    let (stalled, gate, _) = Stalled::new(Policy::Lossless);
+    let fired = [EventId::Labelled, EventId::SuspendBegin, EventId::RestartEnd];
+    let consumer = world.events().record_to(Box::new(stalled), Selection::of(fired.into_iter().collect())).unwrap();
+    let (enough, collections) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let (its_world, its_end, count) = (world.clone(), Arc::clone(&enough), Arc::clone(&collections));
+    let thread = std::thread::spawn(move || {
+        let label = its_world.telemetry_intern("label").unwrap();
+        (0..LABELS).for_each(|_| its_world.telemetry_label(0x1000, label).unwrap());
+        while !its_end.load(Ordering::Relaxed) {
+            its_world.collect().expect("nobody else collects before this thread waits");
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    gate.0.wait();
+    let mut seen = 0;
+    // Until it waits.
+    loop {
+        std::thread::sleep(Duration::from_millis(1000));
+        let now = collections.load(Ordering::Relaxed);
+        if now > 0 && now == seen {
+            break;
+        }
+        seen = now;
+    }
+    world.collect().expect("it waits without a lock");
+    enough.store(true, Ordering::Relaxed);
+    gate.1.wait();
+    thread.join().unwrap();
+    let ended = world.events().end_recording(consumer).unwrap();
+    assert_eq!((ended.totals.dropped, ended.totals.lost), (0, 0));
+}

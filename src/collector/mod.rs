@@ -363,6 +363,9 @@ impl Collector {
             return Ok(outcome);
         }
 
+        if removed(Guard::CensusExact) {
+            self.show(stopped, number, observers);
+        }
         // Weak references, then finalizers.
         self.clear_weak_references(&mut marking, &mut outcome);
         self.queue_finalizers(&mut marking, &mut outcome);
@@ -371,15 +374,8 @@ impl Collector {
         self.threads.enter_phase(Phase::WeakEnd);
         outcome.weak_ns = clock.lap();
 
-        // Whoever wants to know what lives.
-        if Dump::is_wanted(&self.events) || !observers.is_empty() {
-            let living = self.living(stopped, number);
-            if Dump::is_wanted(&self.events) {
-                let dump = Dump::new(&living, &self.events);
-                dump.roots();
-                dump.objects();
-            }
-            observers.look(&living);
+        // Now that nothing more comes back to life: whoever wants to know what lives (`.census.exact`).
+        if !removed(Guard::CensusExact) && self.show(stopped, number, observers) {
             clock.lap();
         }
 
@@ -410,6 +406,22 @@ impl Collector {
             clock.lap();
         }
         Ok(outcome)
+    }
+
+    /// Shows what lives to whoever wants to know. False: nobody does.
+    fn show(&self, stopped: &StoppedWorld<'_>, number: u32, observers: &Observers<'_>) -> bool {
+        let dumps = Dump::is_wanted(&self.events);
+        if !dumps && observers.is_empty() {
+            return false;
+        }
+        let living = self.living(stopped, number);
+        if dumps {
+            let dump = Dump::new(&living, &self.events);
+            dump.roots();
+            dump.objects();
+        }
+        observers.look(&living);
+        true
     }
 
     fn living<'a>(&'a self, stopped: &'a StoppedWorld<'a>, number: u32) -> Living<'a> {

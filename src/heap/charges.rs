@@ -39,7 +39,7 @@ use super::layout::{
     BLOCK_BYTES, BLOCK_SHIFT, CELL_BYTES, CLASSES, FIRST_CELL, MARKS_PER_BLOCK, cells_per_block, divide, reciprocal,
 };
 use crate::os::memory::{Reservation, page_size};
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Ordering, Present};
 
 /// Whether a world remembers of each object what it was allocated under.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,7 +107,9 @@ impl Charges {
     /// What a cell is charged to. For the stopped world, and for the cell's own thread.
     #[inline]
     pub(crate) fn get(&self, block: BlockIndex, index: u32) -> u32 {
-        match self.word(block).load(Ordering::Relaxed) {
+        // Acquire: pairs with the Release in `fill_entries`, of a thread that leaves its scope in a blocking region: no stop
+        // orders what it writes before what is read here.
+        match self.word(block).load(Ordering::Acquire) {
             MIXED => self.entries(block)[index as usize].load(Ordering::Relaxed),
             BLANK => 0,
             charge => charge,
@@ -155,7 +157,7 @@ impl Charges {
             fill(cells.end..cells_per_block(CELL_BYTES[class]), present);
         }
         fill(cells, charge);
-        // Release, for those whom no stop orders after this: pairs with nothing stronger than their having the object.
+        // Release: pairs with the Acquire in `get`: once the word says so, the entries are written.
         self.word(block).store(MIXED, Ordering::Release);
     }
 }
@@ -164,16 +166,14 @@ impl Charges {
 #[derive(Debug)]
 pub(crate) struct Account {
     pub(crate) charges: Arc<Charges>,
-    pub(crate) word: &'static AtomicU32,
+    pub(crate) word: &'static Present,
 }
 
 impl Account {
     /// What allocations are charged to now.
     #[inline(always)]
     pub(crate) fn charge(&self) -> u32 {
-        // Acquire: pairs with the Release of a thread that changes its word in a blocking region, while a collector charges
-        // for it: what it left behind is charged.
-        self.word.load(Ordering::Acquire)
+        self.word.get()
     }
 }
 

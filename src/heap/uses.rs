@@ -120,8 +120,10 @@ impl Tracking {
     pub(crate) fn forget(&self) {
         // Whole pages of zeros come back when they are touched.
         if self.words.release(0, self.words.len()).is_err() {
-            // SAFETY: all of it is committed; other threads at most store single halves of words.
-            unsafe { self.words.base().write_bytes(0, self.words.len()) };
+            let halves = self.words.len() / size_of::<AtomicU16>();
+            // SAFETY: all of it is committed and as long as `self`; other threads store halves, too, and as atomically.
+            let halves = unsafe { std::slice::from_raw_parts(self.words.base().cast::<AtomicU16>(), halves) };
+            halves.iter().for_each(|half| half.store(0, Relaxed));
         }
     }
 }

@@ -28,13 +28,14 @@ use super::StackId;
 use super::census::heading::Heading;
 use super::census::sieve::Sieve;
 use super::census::table::{Key, Table};
-use super::census::taker::{Bands, Count, NO_ROOM};
+use super::census::taker::{Bands, Count, Found};
 use super::census::{Band, Breakdown, Census, CensusRequest, ProfileError, Stage};
 use crate::collector::living::{Living, Object};
 use crate::heap::Heap;
 use crate::heap::layout::Space;
 use crate::heap::uses::{LAST_ERA, Life, Tracking, Uses};
 use crate::os::clock::now_ns;
+use crate::sabotage::{Guard, removed};
 
 /// What a look is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,17 +77,6 @@ pub(crate) struct Biography {
     /// By heading, at each era what becomes void, or drag, and what ceases to be.
     void: HashMap<Heading, Vec<Change>>,
     drag: HashMap<Heading, Vec<Change>>,
-}
-
-/// What a look found.
-#[derive(Clone, Copy, Default)]
-struct Found {
-    taken_ns: u64,
-    took_ns: u64,
-    collection: u32,
-    live: Count,
-    filtered: Count,
-    no_room: Count,
 }
 
 /// A census of which the end is not known yet.
@@ -161,7 +151,7 @@ impl Biography {
                 }
             }
         });
-        if look == Look::Census && self.era < LAST_ERA {
+        if look == Look::Census && self.era < LAST_ERA && !removed(Guard::BiographyExact) {
             // Here, where nobody uses anything: what is used from the restart on is used after this census.
             self.uses.set_era(self.era + 1);
         }
@@ -248,7 +238,8 @@ impl Biography {
             for &(heading, so, count) in &taken.living {
                 let mut part = |stage, late: Change, early| {
                     // No more than there was: who died may have been called otherwise when it lived.
-                    let late = [0, 1].map(|of| (late[of].max(0) as u64).min(count[of]));
+                    let at_most = if removed(Guard::BiographyExact) { [u64::MAX; 2] } else { count };
+                    let late = [0, 1].map(|of| (late[of].max(0) as u64).min(at_most[of]));
                     by_stage.push((heading, stage, late));
                     by_stage.push((heading, early, [count[0] - late[0], count[1] - late[1]]));
                 };
@@ -266,12 +257,12 @@ impl Biography {
     }
 
     fn census(&self, taken: &Taken, by_stage: &[(Heading, Stage, [u64; 2])]) -> Census {
-        let Found { taken_ns, took_ns, collection, live, mut filtered, no_room } = taken.found;
+        let mut found = taken.found;
         let mut bands = Bands::default();
         let mut stages = Stage::ALL.map(|_| [0; 2]);
         for &(heading, stage, count) in by_stage {
             if !self.stages.contains(&stage) {
-                filtered.add(Count { bytes: count[0], objects: count[1] });
+                found.filtered.add(Count { bytes: count[0], objects: count[1] });
             } else if self.breakdown == Breakdown::Biography {
                 let sum = &mut stages[stage as usize];
                 *sum = [sum[0] + count[0], sum[1] + count[1]];
@@ -279,9 +270,7 @@ impl Biography {
                 bands.add(heading.text(), heading.as_stack().map(StackId::get), count[0], count[1]);
             }
         }
-        if no_room.objects > 0 {
-            bands.add(NO_ROOM.to_owned(), None, no_room.bytes, no_room.objects);
-        }
+        bands.add_unplaced(found.no_room);
         let mut all: Vec<Band> = Vec::new();
         if self.breakdown == Breakdown::Biography {
             let named = Stage::ALL.into_iter().filter(|stage| self.stages.contains(stage));
@@ -291,18 +280,7 @@ impl Biography {
             }));
         }
         all.extend(bands.sorted());
-        Census {
-            era: u64::from(taken.era),
-            breakdown: self.breakdown,
-            taken_ns,
-            took_ns,
-            collection,
-            live_bytes: live.bytes,
-            live_objects: live.objects,
-            filtered_bytes: filtered.bytes,
-            filtered_objects: filtered.objects,
-            bands: all,
-        }
+        found.census(u64::from(taken.era), self.breakdown, all)
     }
 }
 

@@ -48,6 +48,7 @@ use crate::events::Labels;
 use crate::heap::layout::{CHUNK_BYTES, HEADER_BYTES};
 use crate::heap::trace::{Shape, TypeInfo};
 use crate::os::memory::Reservation;
+use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU8, Ordering::Relaxed};
 use crate::world::ThreadName;
 
@@ -208,7 +209,8 @@ impl Sets {
         }
         let mut together = [0; 2 * LARGEST_SET];
         let count = merge(self.members(one), self.members(other), &mut together);
-        let set = if count > self.most { MANY } else { self.intern(&together[..count]) };
+        let is_many = count > self.most && !removed(Guard::RetainerBound);
+        let set = if is_many { MANY } else { self.intern(&together[..count]) };
         if let Some(entry) = self.joined.entry(key) {
             entry[0] = u64::from(set);
         }
@@ -574,6 +576,7 @@ mod tests {
             most in 1_usize..9,
             steps in proptest::collection::vec((0_usize..40, 0_usize..40), 1..200),
         ) {
+            crate::sabotage::choose();
             let mut sets = Sets::new(most).unwrap();
             let mut all: Vec<(u32, Option<BTreeSet<u32>>)> =
                 (0..12).map(|member| (sets.intern(&[member]), Some([member].into()))).collect();

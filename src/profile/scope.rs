@@ -11,8 +11,8 @@
 
 use std::marker::PhantomData;
 
-use super::centres::{CentreId, Centres, Novelty};
-use super::stacks::StackId;
+use super::centres::{Centres, Novelty};
+use super::numbers::{CentreId, StackId};
 use crate::heap::cache::AllocationCache;
 use crate::sync::{AtomicU32, Ordering};
 use crate::world::fork;
@@ -66,8 +66,8 @@ impl CentrePlace {
     /// The centre, defined now if it was not.
     #[inline]
     pub fn centre(&self) -> CentreId {
-        // Relaxed: the store says by itself what a number stands for.
-        match self.centre.load(Ordering::Relaxed) {
+        // Acquire: pairs with the Release in `define`: what the number stands for is there.
+        match self.centre.load(Ordering::Acquire) {
             0 => self.define(),
             number => CentreId(number),
         }
@@ -77,7 +77,8 @@ impl CentrePlace {
     #[inline(never)]
     fn define(&self) -> CentreId {
         let centre = centre(self.label, self.module, self.place);
-        self.centre.store(centre.0, Ordering::Relaxed);
+        // Release: pairs with the Acquire in `centre`.
+        self.centre.store(centre.0, Ordering::Release);
         centre
     }
 

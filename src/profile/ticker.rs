@@ -34,8 +34,8 @@ use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
 
+use super::numbers::StackId;
 use super::scope::stack_of;
-use super::stacks::StackId;
 use crate::collector::Collector;
 use crate::collector::timing::{CollectorTime, Wanted};
 use crate::events::Events;
@@ -371,7 +371,7 @@ impl Ticker {
     }
 
     fn with_book<R>(&self, _held: &LockGuard<'_>, f: impl FnOnce(&mut Book) -> R) -> R {
-        // SAFETY: the lock is held, and `f` does not come back here.
+        // SAFETY: the guard is that of this ticker's lock, as its callers see to, and `f` does not come back here.
         f(unsafe { &mut *self.book.get() })
     }
 

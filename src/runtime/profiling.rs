@@ -45,17 +45,15 @@ impl World {
         let inner = self.inner();
         let every = profile.every;
         let collector = &inner.collector;
-        let begin = || {
-            let observing = collector.threads.lock(&collector.observing.lock);
-            // Somebody may have been faster.
-            let others = inner.profiler.end(collector, &observing);
-            (others, inner.profiler.begin(profile, collector, &observing))
-        };
-        let (others, begun) = begin();
+        let observing = collector.threads.lock(&collector.observing.lock);
+        // Somebody may have been faster.
+        let others = inner.profiler.end(collector, &observing);
+        let begun = inner.profiler.begin(profile, collector, &observing);
+        drop(observing);
         others.map(tell);
-        begun?;
+        let changes = begun?;
         if let Every::Time(_) = every
-            && let Err(error) = keep_time(inner)
+            && let Err(error) = keep_time(inner, changes)
         {
             self.end_profile()?;
             return Err(error.into());
@@ -115,9 +113,10 @@ fn tell((finished, listener): (Finished, Option<CensusListener>)) -> Finished {
     finished
 }
 
-/// A thread that brings a collection about whenever a census is due and nobody collects. It ends with the profile.
-fn keep_time(inner: &Arc<Inner>) -> std::io::Result<()> {
-    let (profiler, changes) = (Arc::clone(&inner.profiler), inner.profiler.changes());
+/// A thread that brings a collection about whenever a census is due and nobody collects. It ends with the profile, which began with
+/// this change.
+fn keep_time(inner: &Arc<Inner>, changes: u32) -> std::io::Result<()> {
+    let profiler = Arc::clone(&inner.profiler);
     let inner: Weak<Inner> = Arc::downgrade(inner);
     let work = move || {
         while profiler.wait_until_due(changes) {

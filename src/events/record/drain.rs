@@ -236,7 +236,7 @@ impl Drain {
             let until = merge.second().min(horizon);
             let rest = loop {
                 routes.hand_on(&mut record, &source);
-                // SAFETY: the drain's own.
+                // SAFETY: the drain's own, and who drains holds the recorder's lock.
                 unsafe { &mut *source.ring.drained.get() }.last = source.ticks;
                 match next_of(source.ring, source.published) {
                     Some((ticks, head)) => {
@@ -305,14 +305,14 @@ fn next_of(ring: &'static Ring, published: u64) -> Option<(u64, Head)> {
     };
     // SAFETY: as above.
     let next = unsafe { ring.stream.next(published, recycle) }?;
-    // SAFETY: the drain's own.
+    // SAFETY: the drain's own, and who drains holds the recorder's lock.
     let last = unsafe { &*ring.drained.get() }.last;
     Some((next.ticks.max(last), Head(next.head)))
 }
 
 /// Up to when a ring with a fire in flight holds up nobody.
 fn limit_of(ring: &Ring) -> u64 {
-    // SAFETY: the drain's own.
+    // SAFETY: the drain's own, and who drains holds the recorder's lock.
     let drained = unsafe { &*ring.drained.get() };
     drained.last.max(drained.quiet_at)
 }
@@ -325,7 +325,7 @@ fn is_held_up(ring: &Ring, tid: u32, t: u64, patience: u64) -> bool {
             std::hint::spin_loop();
             ring.flight.look() == flight
         });
-    // SAFETY: the drain's own.
+    // SAFETY: the drain's own, and who drains holds the recorder's lock.
     let drained = unsafe { &mut *ring.drained.get() };
     if !is_stuck {
         drained.stuck = None;
@@ -354,7 +354,7 @@ impl Routes {
             return;
         }
         self.drained += 1;
-        // SAFETY: the drain's own.
+        // SAFETY: the drain's own, and who drains holds the recorder's lock.
         unsafe { &mut *source.ring.drained.get() }.records += 1;
         let (world, id) = ((head >> 16) as u16, (head & 0xff) as usize);
         let Some(event) = EventId::from_index(id) else { return };
@@ -384,7 +384,7 @@ impl Routes {
     /// A ring has lost so many in all.
     #[cold]
     fn tell_of_loss_total(&mut self, ring: &Ring, thread: RecordingThread, ticks: u64, total: u64) {
-        // SAFETY: the drain's own.
+        // SAFETY: the drain's own, and who drains holds the recorder's lock.
         let drained = unsafe { &mut *ring.drained.get() };
         let count = total.saturating_sub(drained.lost_told);
         if count == 0 {

@@ -238,20 +238,21 @@ pub(crate) fn locked<T, R>(mutex: &Mutex<T>, f: impl FnOnce(&mut T) -> R) -> R {
     as_blocking(|| f(&mut mutex.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
-/// `.event.no-block-in-handler`: only for a lossless consumer, not in the stopped world, not in a [`Hurry`], and not who drains
-/// itself: it would wait for its own end.
+/// `.event.no-block-in-handler`: only for a lossless consumer, not in the stopped world, not in a [`Hurry`] (`.event.hurry`), and not
+/// who drains itself: it would wait for its own end.
 fn may_wait_for_room(rings: &ThreadRings) -> bool {
     if removed(Guard::EventNoBlock) {
         return true;
     }
     LOSSLESS.load(Ordering::Relaxed) > 0
-        && !ring::is_in_a_hurry()
+        && (!ring::is_in_a_hurry() || removed(Guard::EventHurry))
         && LOCK.holder() != Some(rings.tid())
         && surroundings().is_none_or(|surroundings| (surroundings.may_wait)())
 }
 
 /// While it lives, its thread waits for no room: its ring grows, as in the stopped world. For who holds a lock that others want,
-/// and whom a trace that nobody reads must not keep from giving it back. It catches up when it holds none, before the next time.
+/// and whom a trace that nobody reads must not keep from giving it back (`.event.hurry`). It catches up when it holds none, before
+/// the next time.
 #[derive(Debug)]
 pub(crate) struct Hurry(PhantomData<*const ()>);
 

@@ -62,7 +62,7 @@ pub(super) struct Ring {
     /// How many dropped ones the stream tells of.
     pub(super) announced: AtomicU64,
     pub(super) stream: stream::Stream<CHUNK_WORDS>,
-    /// The drain's.
+    /// The drain's: for who holds the recorder's lock.
     pub(super) drained: UnsafeCell<Drained>,
 }
 
@@ -234,7 +234,7 @@ pub(crate) fn leave() {
     let rings = HERE.with(|here| here.rings.replace(ptr::null()));
     // SAFETY: as in `own`.
     if let Some(rings) = unsafe { rings.as_ref() } {
-        // Release: pairs with the acquire in `all_drained`, so that the drain sees the last record.
+        // Release: pairs with the acquire in `is`, so that the drain sees the last record.
         rings.owner.store(owner(rings.tid(), State::Left), Ordering::Release);
     }
 }
@@ -255,7 +255,7 @@ pub(super) fn own_or_new() -> Option<&'static ThreadRings> {
     // Others of this id are those of a thread that has ended without a word, whose id the kernel has used again.
     all().for_each(|others| others.abandon(tid));
     rings.index.store(index, Ordering::Relaxed);
-    // Release: pairs with the acquire in `are_in_use`.
+    // Release: pairs with the acquire in `is`.
     rings.owner.store(owner(tid, State::Taken), Ordering::Release);
     HERE.with(|here| here.rings.set(rings));
     Some(rings)

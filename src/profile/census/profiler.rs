@@ -88,25 +88,26 @@ impl Profiler {
     }
 
     #[allow(clippy::mut_from_ref, reason = "the lock makes it exclusive")]
-    fn state(&self, _observing: &LockGuard<'_>) -> &mut State {
-        // SAFETY: the guard is that of the observer's lock, which its callers take for nothing else.
+    fn state<'a>(&'a self, _observing: &'a LockGuard<'_>) -> &'a mut State {
+        // SAFETY: the guard is that of the observer's lock, which its callers take for nothing else; it is borrowed as long as
+        // the state, and each of them asks once.
         unsafe { &mut *self.state.get() }
     }
 
     /// In a collection that has the lock.
     #[allow(clippy::mut_from_ref, reason = "the lock makes it exclusive")]
     fn running(&self) -> Option<&mut Running> {
-        // SAFETY: the collector calls an observer with its lock held.
+        // SAFETY: the collector calls an observer with its lock held, and each call asks once.
         unsafe { &mut *self.state.get() }.running.as_mut()
     }
 
-    /// Begins a profile. None runs.
+    /// Begins a profile. None runs. Returns how often one has begun or ended by now, for the thread that keeps its time.
     pub(crate) fn begin(
         &self,
         profile: HeapProfile,
         collector: &Collector,
         observing: &LockGuard<'_>,
-    ) -> Result<(), ProfileError> {
+    ) -> Result<u32, ProfileError> {
         let state = self.state(observing);
         let request = profile.request();
         let by_life = request.breakdown == Breakdown::Biography || !request.filters.biography.is_empty();
@@ -135,8 +136,7 @@ impl Profiler {
         let (look, asked, ending, ended, last, era) = (Look::Deaths, false, false, false, None, 0);
         state.running = Some(Running { profile, work, era, until_next, asked, ending, ended, look, labels, last });
         collector.observing.arm(true);
-        self.changed();
-        Ok(())
+        Ok(self.changed())
     }
 
     /// Whether one runs; and if so, asks for a census at the next collection.
@@ -199,16 +199,12 @@ impl Profiler {
         self.due_ns.store(0, Ordering::Relaxed);
     }
 
-    fn changed(&self) {
-        // Release: pairs with the Acquire in `changes`: what is due now is seen.
-        self.changes.fetch_add(1, Ordering::Release);
+    /// Another profile is in force, or none. Under the lock.
+    fn changed(&self) -> u32 {
+        // Relaxed: who keeps time was started by who has stored what is due, and compares the word only.
+        let changes = self.changes.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         futex::wake(&self.changes, u32::MAX);
-    }
-
-    /// How often a profile has begun or ended.
-    pub(crate) fn changes(&self) -> u32 {
-        // Acquire: pairs with the Release in `changed`.
-        self.changes.load(Ordering::Acquire)
+        changes
     }
 
     /// What is due can't be had now: not at once again.
@@ -226,7 +222,7 @@ impl Profiler {
     pub(crate) fn wait_until_due(&self, changes: u32) -> bool {
         loop {
             let (due, now) = (self.due_ns.load(Ordering::Relaxed), now_ns());
-            if self.changes() != changes || due == 0 {
+            if self.changes.load(Ordering::Relaxed) != changes || due == 0 {
                 return false;
             }
             if now >= due {
