@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use eventlog_rules::{Event, Log, check};
+use eventlog_rules::{Event, Log, check, ticks_by_number, ticks_by_order};
 use rstest::rstest;
 use stopworld::formats::eventlog::format::id;
 use stopworld::formats::{eventlog, profile_text};
@@ -89,10 +89,11 @@ fn samples(log: &Log) -> Vec<Sample> {
         assert_eq!(event.capability, None, "{event:?}");
         match event.id {
             id::HEAP_PROF_COST_CENTRE => {
-                let texts = std::str::from_utf8(&event.payload[4..event.payload.len() - 1]).unwrap();
-                let texts: Vec<&str> = texts.split_terminator('\0').collect();
+                let texts = event.texts_before_flags(4);
                 assert_eq!(texts.len(), 3);
-                assert!(names.insert(event.u32(0), texts[0].to_owned()).is_none(), "{event:?} twice");
+                let before = names.insert(event.u32(0), texts[0].to_owned());
+                // All are defined once more at the end of a log with ticks.
+                assert!(before.is_none_or(|before| before == texts[0]), "{event:?}");
             }
             id::HEAP_PROF_SAMPLE_BEGIN | id::HEAP_BIO_PROF_SAMPLE_BEGIN => {
                 assert!(open.is_none());
@@ -234,6 +235,47 @@ fn centres_are_defined_in_the_order_of_ghc() {
     assert_eq!(numbers[7..], (1..=last).rev().collect::<Vec<_>>());
 }
 
+/// hs-speedscope takes the order of definitions for their numbers: of what was entered first when the profile ran, too, of a stack of the
+/// highest number alone, and of a log that has no end but what each flush leaves behind.
+#[test]
+fn hs_speedscope_has_the_right_names_of_centres_that_come_late() {
+    let files = Files::new();
+    let trace = files.start();
+    let world = small().logged_in(&trace).build().unwrap();
+    // SAFETY: no reference is held.
+    let m = unsafe { world.attach("main") }.unwrap();
+    world.events().fire_ticker_begin(1_000_000);
+    let (mut stack, mut ticks) = (StackId::MAIN, Vec::new());
+    let centres = ["late one", "late two", "late three"].map(|label| stopworld::profile::centre(label, "late", "here"));
+    for (tick, centre) in (1..).zip(centres) {
+        stack = stack.push(centre);
+        let tid = m.tid().0 as u32;
+        world.events().fire_tick(tick * 2, tid, stack.get());
+        world.events().fire_tick(tick * 2 + 1, tid, StackId::MAIN.push(centre).get());
+        world.events().fire_tick(tick * 2 + 1, 0, StackId::GC.get());
+        ticks.push(stack.centres().map(|centre| centre.label().to_owned()).collect::<Vec<_>>());
+        ticks.push(vec![centre.label().to_owned()]);
+        trace.flush().unwrap();
+        let log = files.log();
+        assert!(log.has_end);
+        let shown: Vec<Vec<String>> = ticks_by_order(&log).into_iter().map(|(_, names)| names).collect();
+        assert_eq!((&shown, ticks_by_order(&log)), (&ticks, ticks_by_number(&log)));
+    }
+    drop(m);
+    end(world);
+    let finished = trace.finish().unwrap();
+    let log = files.log();
+    check(&log);
+    samples(&log);
+    assert_eq!((ticks_by_order(&log), log.events.len() as u64), (ticks_by_number(&log), finished.records));
+    let numbers: Vec<u32> = log.all(id::HEAP_PROF_COST_CENTRE).map(|event| event.u32(0)).collect();
+    assert_eq!(
+        numbers[..7],
+        [7, 6, 5, 4, 3, 2, 1].map(|number| BUILT_IN + number),
+        "of whoever defined nothing yet, too"
+    );
+}
+
 /// A biography is known at the end, and so is what its stages let pass: with the true times of the samples.
 #[rstest]
 fn samples_of_a_biography_have_their_own_times(#[values(Breakdown::Biography, Breakdown::Kind)] by: Breakdown) {
@@ -327,6 +369,7 @@ fn ticks_are_in_the_log_and_in_the_text() {
     let log = files.log();
     check(&log);
     samples(&log);
+    assert_eq!(ticks_by_order(&log), ticks_by_number(&log));
     assert_eq!(log.all(id::PROF_BEGIN).map(|event| event.u64(0)).collect::<Vec<_>>(), [200_000]);
     let ticks = log.count(id::PROF_SAMPLE_COST_CENTRE);
     assert!(ticks > 10, "{ticks}");

@@ -84,22 +84,34 @@ impl Outlet {
         self.lost
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
     pub(crate) fn is_full(&self) -> bool {
-        self.bytes.len() >= WRITE_BYTES
+        self.room() == 0
+    }
+
+    /// What can be put before it is full.
+    pub(crate) fn room(&self) -> usize {
+        WRITE_BYTES.saturating_sub(self.bytes.len())
     }
 
     /// Writes everything out, and the end behind it; for good, or to be written over.
-    #[cold]
     pub(crate) fn write_out(&mut self, end: &[u8], is_last: bool) -> io::Result<()> {
+        self.write_out_up_to(self.bytes.len(), end, is_last)
+    }
+
+    /// The same; but what is behind the first `whole` bytes is, as the end is, only there until the next write.
+    #[cold]
+    pub(crate) fn write_out_up_to(&mut self, whole: usize, end: &[u8], is_last: bool) -> io::Result<()> {
         if self.failed || (self.bytes.is_empty() && !is_last) {
             return Ok(());
         }
-        let len = self.bytes.len();
-        let result = self.attempt(end, is_last);
-        self.bytes.truncate(len);
+        let result = self.attempt(whole, end, is_last);
         match result {
             Ok(()) => {
-                self.written += len as u64;
+                self.written += whole as u64;
                 self.records = 0;
             }
             Err(_) => {
@@ -110,10 +122,11 @@ impl Outlet {
         result
     }
 
-    fn attempt(&mut self, end: &[u8], is_last: bool) -> io::Result<()> {
+    fn attempt(&mut self, whole: usize, end: &[u8], is_last: bool) -> io::Result<()> {
         let at = self.written;
         match &mut self.to {
             To::Other(destination) => {
+                self.bytes.truncate(whole);
                 if is_last {
                     self.bytes.put(end);
                 }
@@ -137,6 +150,7 @@ impl Outlet {
                     self.bytes.put(end);
                     output.write_all_at(self.bytes.as_slice(), at)
                 } else {
+                    self.bytes.truncate(whole);
                     if is_last {
                         self.bytes.put(end);
                     }

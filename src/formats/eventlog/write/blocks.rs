@@ -158,6 +158,33 @@ impl Blocks {
         self.out.write_out(&END, is_last)
     }
 
+    /// Whether nothing waits to be brought out.
+    pub(super) fn is_out(&self) -> bool {
+        self.out.is_empty()
+    }
+
+    /// Brings everything out, and behind it so many bytes of events that only a log needs which ends here: the next write goes over
+    /// them, as it goes over the end. They are left out if one write has no room for them.
+    pub(super) fn write_out_with(
+        &mut self,
+        bytes: usize,
+        put: impl FnOnce(&mut Blocks) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let needed = bytes + BLOCK_HEAD;
+        if self.out.room() <= needed {
+            self.write_out(false)?;
+        }
+        if self.out.room() <= needed {
+            return Ok(());
+        }
+        self.end_block();
+        let (whole, events) = (self.out.bytes().len(), self.events);
+        let put = put(self);
+        self.end_block();
+        self.events = events;
+        put.and(self.out.write_out_up_to(whole, &END, false))
+    }
+
     /// A record has become events, all of which are in the buffer, if they are not in the file.
     pub(super) fn count_record(&mut self) {
         self.out.count_records(1);

@@ -591,7 +591,17 @@ impl Writer {
         for set in [PROCESS, CLOCK] {
             self.blocks.put(NO_CAPABILITY, id::CAPSET_DELETE, |to| to.word32(set))?;
         }
-        Ok(())
+        self.profile.last_definitions().map_or(Ok(()), |definitions| definitions.put(&mut self.blocks))
+    }
+
+    /// A log that could be the whole.
+    fn write_out(&mut self) -> io::Result<()> {
+        let definitions = if self.blocks.is_out() { None } else { self.profile.last_definitions() };
+        let with_bytes = definitions.and_then(|definitions| Some((definitions, definitions.bytes()?)));
+        match with_bytes {
+            Some((definitions, bytes)) => self.blocks.write_out_with(bytes, |to| definitions.put(to)),
+            None => self.blocks.write_out(false),
+        }
     }
 }
 
@@ -623,7 +633,7 @@ impl Consumer for Writer {
 
     /// `.event.crash`: what is in the file is a log with an end.
     fn flush(&mut self) -> io::Result<()> {
-        let flushed = self.blocks.write_out(false);
+        let flushed = self.write_out();
         self.tell_the_board();
         flushed
     }
