@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use eventlog_rules::{Event, Log, check, ticks_by_number, ticks_by_order};
+use eventlog_rules::{Event, Log, check, check_beginning, ticks_by_number, ticks_by_order};
 use rstest::rstest;
 use stopworld::formats::eventlog::format::id;
 use stopworld::formats::{eventlog, profile_text};
-use stopworld::profile::census::{Breakdown, Census, Every, HeapProfile};
+use stopworld::profile::census::{Breakdown, Census, Every, Filters, HeapProfile};
 use stopworld::profile::{StackId, TickClock, TimeProfile};
 use stopworld::workloads::{self, Plan, Shift, Until};
 use stopworld::{Charging, World, WorldBuilder, cost_centre};
@@ -314,7 +314,8 @@ fn samples_of_a_biography_have_their_own_times(#[values(Breakdown::Biography, Br
 #[test]
 fn a_log_that_begins_late_says_what_is_profiled_and_has_all_centres() {
     let files = Files::new();
-    let world = small().charge_allocations(Charging::On).build().unwrap();
+    let time = TimeProfile { interval: Duration::from_millis(5), clock: TickClock::Wall };
+    let world = small().charge_allocations(Charging::On).time_profile(time).build().unwrap();
     world.profile(HeapProfile::by(Breakdown::CostCentre).every(Every::Time(Duration::from_secs(3_600)))).unwrap();
     // SAFETY: the reference is a local.
     let m = unsafe { world.attach("main") }.unwrap();
@@ -335,6 +336,48 @@ fn a_log_that_begins_late_says_what_is_profiled_and_has_all_centres() {
     assert_eq!((log.count(id::HEAP_PROF_BEGIN), begin.u64(1), begin.u32(9)), (1, 3_600_000_000_000, 1));
     let samples = samples(&log);
     assert!(samples.len() == 1 && samples[0].bands["before"] > 40_000, "{samples:?}");
+    assert_eq!(log.all(id::PROF_BEGIN).map(|event| event.u64(0)).collect::<Vec<_>>(), [5_000_000]);
+}
+
+/// What began long before the last events: what is profiled, by what and with which filters, and how long a tick is.
+#[test]
+fn a_flight_recorder_says_of_what_profiles_its_samples_are() {
+    let files = Files::new();
+    let path = files.path("t.eventlog");
+    let trace = eventlog::write::Options::new(path).flight_recorder(16 << 10).start().unwrap();
+    let time = TimeProfile { interval: Duration::from_micros(700), clock: TickClock::Wall };
+    let builder = small().logged_in(&trace).charge_allocations(Charging::On).time_profile(time);
+    let filters = Filters { types: vec!["Vertex".to_owned(), "Node".to_owned()], ..Filters::default() };
+    let world = builder.profile(HeapProfile::by(Breakdown::CostCentre).filters(filters)).build().unwrap();
+    run(&world, "graph");
+    // SAFETY: no reference is held.
+    let m = unsafe { world.attach("main") }.unwrap();
+    let written = || {
+        trace.write_flight().unwrap();
+        files.log()
+    };
+    for _ in 0..2 {
+        for _ in 0..200 {
+            m.collect().unwrap();
+        }
+        let log = written();
+        check_beginning(&log);
+        let begin = log.all(id::HEAP_PROF_BEGIN).next().unwrap();
+        assert_eq!((begin.u32(9), begin.texts(13)[2]), (Breakdown::CostCentre as u32, "Vertex,Node"));
+        assert_eq!(log.all(id::PROF_BEGIN).next().unwrap().u64(0), 700_000);
+        assert_eq!((log.count(id::HEAP_PROF_BEGIN), log.count(id::PROF_BEGIN)), (1, 1));
+        assert_eq!(log.count(id::HEAP_PROF_SAMPLE_STRING), 0, "stacks are written as stacks");
+        assert_eq!(ticks_by_order(&log), ticks_by_number(&log));
+    }
+    drop(m);
+    end(world);
+    let log = written();
+    assert_eq!(
+        (log.count(id::HEAP_PROF_BEGIN), log.count(id::PROF_BEGIN)),
+        (1, 1),
+        "nor are they forgotten at the end"
+    );
+    trace.finish().unwrap();
 }
 
 #[test]

@@ -154,6 +154,11 @@ impl Profile {
         self.define_all(to)
     }
 
+    /// Ticks that have begun before the log did.
+    pub(super) fn ticks_run(&mut self, interval_ns: u64, to: &mut Blocks) -> io::Result<()> {
+        if self.ticks { Ok(()) } else { self.begin_ticks(interval_ns, to) }
+    }
+
     /// Where the thread on a capability was at a tick. What has no capability ticks on that of nobody.
     pub(super) fn tick(&mut self, capability: Option<u16>, tick: u64, stack: u32, to: &mut Blocks) -> io::Result<()> {
         self.define_stack(stack, to)?;

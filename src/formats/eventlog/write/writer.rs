@@ -235,8 +235,11 @@ impl Writer {
         let last = board.last_note();
         let read = std::mem::replace(&mut self.read, last);
         for note in board.notes(last, read) {
-            if let Some(begun) = note.profile {
+            if let Some(begun) = note.profiled.heap {
                 self.profile.runs(note.world, begun, &mut self.blocks)?;
+            }
+            if let Some(interval_ns) = note.profiled.ticks_ns {
+                self.profile.ticks_run(interval_ns, &mut self.blocks)?;
             }
         }
         let unread = board.notes(last, read);
