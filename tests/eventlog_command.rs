@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use command_support::{STOPWORLD, begin, directory, run, signal, size, stopworld, text, wait_until};
-use eventlog_rules::{Log, check, check_beginning};
+use eventlog_rules::{Log, check, check_beginning, ticks_by_number, ticks_by_order};
 use nix::sys::signal::Signal;
 use rstest::rstest;
 use stopworld::formats::eventlog::format::id;
@@ -83,12 +83,12 @@ fn a_file_that_fails_is_told_of_in_one_line_and_the_run_goes_on(#[case] file: &s
     assert!(printed.contains("events are lost"), "{printed}");
 }
 
-/// `.event.full-disk`: what was written until then is a log with an end.
-#[test]
-fn a_file_that_may_not_grow_stays_whole() {
+/// `.event.full-disk`: what was written until then is a log with an end, and with what belongs to it.
+#[rstest]
+fn a_file_that_may_not_grow_stays_whole(#[values("", "--time-profile")] profile: &str) {
     let directory = directory();
     let line = format!(
-        "ulimit -f 640; trap '' XFSZ; exec {STOPWORLD} run churn --threads 4 --seconds 4 --trace t.eventlog --json"
+        "ulimit -f 640; trap '' XFSZ; exec {STOPWORLD} run churn --threads 4 --seconds 4 --trace t.eventlog --json {profile}"
     );
     let output = Command::new("sh").args(["-c", &line]).current_dir(directory.path()).output().unwrap();
     let said = text(&output.stderr);
@@ -97,6 +97,8 @@ fn a_file_that_may_not_grow_stays_whole() {
     let log = Log::read(&directory.path().join("t.eventlog"));
     assert!(log.has_end && log.events.len() > 100, "{}", log.events.len());
     check_beginning(&log);
+    let ticks = ticks_by_number(&log);
+    assert_eq!((ticks.is_empty(), &ticks), (profile.is_empty(), &ticks_by_order(&log)));
     let printed = text(&output.stdout);
     let numbers = |name: &str| -> u64 {
         let trace = &printed[printed.find("\"trace\"").unwrap()..];

@@ -102,16 +102,17 @@ impl Outlet {
         self.write_out_up_to(self.bytes.len(), end, is_last)
     }
 
-    /// The same; but what is behind the first `whole` bytes is, as the end is, only there until the next write.
+    /// The same; but what is behind the first `whole` bytes belongs to the end.
     #[cold]
     pub(crate) fn write_out_up_to(&mut self, whole: usize, end: &[u8], is_last: bool) -> io::Result<()> {
         if self.failed || (self.bytes.is_empty() && !is_last) {
             return Ok(());
         }
+        let for_good = if is_last { self.bytes.len() } else { whole };
         let result = self.attempt(whole, end, is_last);
         match result {
             Ok(()) => {
-                self.written += whole as u64;
+                self.written += for_good as u64;
                 self.records = 0;
             }
             Err(_) => {
@@ -126,9 +127,10 @@ impl Outlet {
         let at = self.written;
         match &mut self.to {
             To::Other(destination) => {
-                self.bytes.truncate(whole);
                 if is_last {
-                    self.bytes.put(end);
+                    self.bytes.put(end)
+                } else {
+                    self.bytes.truncate(whole)
                 }
                 destination.write_all(self.bytes.as_slice())
             }
@@ -146,21 +148,26 @@ impl Outlet {
                     }
                 }
                 let Some((output, can_be_written_over)) = open else { return Ok(()) };
+                let has_end = is_last || *can_be_written_over;
+                if has_end {
+                    self.bytes.put(end)
+                } else {
+                    self.bytes.truncate(whole)
+                }
                 let written = if *can_be_written_over {
-                    self.bytes.put(end);
                     output.write_all_at(self.bytes.as_slice(), at)
                 } else {
-                    self.bytes.truncate(whole);
-                    if is_last {
-                        self.bytes.put(end);
-                    }
                     output.write_all(self.bytes.as_slice())
                 };
                 written.map_err(|cut| {
                     output.truncate(at);
                     if *can_be_written_over && at > 0 {
-                        // What stood here before the write; if there is no room for it either, that is all that is missing.
-                        let _ = output.write_all_at(end, at);
+                        // As before the write; if there is no room for that either, the end alone; without that, only it is missing.
+                        let whole_end = &self.bytes.as_slice()[whole..];
+                        let _ = output.write_all_at(whole_end, at).or_else(|_| {
+                            output.truncate(at);
+                            output.write_all_at(end, at)
+                        });
                     }
                     self.complaint.tell(path, &cut.error);
                     cut.error

@@ -163,26 +163,30 @@ impl Blocks {
         self.out.is_empty()
     }
 
-    /// Brings everything out, and behind it so many bytes of events that only a log needs which ends here: the next write goes over
-    /// them, as it goes over the end. They are left out if one write has no room for them.
+    /// The same, with so many bytes of events before the end that belong to it: the next write goes over them. Those that are too many
+    /// for one write, or nobody knows how many, are put for good behind what is the last, and left out behind anything else.
     pub(super) fn write_out_with(
         &mut self,
-        bytes: usize,
+        bytes: Option<usize>,
+        is_last: bool,
         put: impl FnOnce(&mut Blocks) -> io::Result<()>,
     ) -> io::Result<()> {
-        let needed = bytes + BLOCK_HEAD;
-        if self.out.room() <= needed {
+        let fits = |blocks: &Blocks| bytes.is_some_and(|bytes| blocks.out.room() > bytes + BLOCK_HEAD);
+        if !fits(self) {
             self.write_out(false)?;
         }
-        if self.out.room() <= needed {
+        if !fits(self) && !is_last {
             return Ok(());
         }
         self.end_block();
-        let (whole, events) = (self.out.bytes().len(), self.events);
+        let (whole, events, belongs_to_end) = (self.out.bytes().len(), self.events, fits(self));
         let put = put(self);
         self.end_block();
-        self.events = events;
-        put.and(self.out.write_out_up_to(whole, &END, false))
+        if !is_last {
+            self.events = events;
+        }
+        let whole = if belongs_to_end { whole } else { self.out.bytes().len() };
+        put.and(self.out.write_out_up_to(whole, &END, is_last))
     }
 
     /// A record has become events, all of which are in the buffer, if they are not in the file.

@@ -245,7 +245,7 @@ impl LastDefinitions {
     }
 
     /// How many bytes that are; `None` if they are not complete, or too many for each flush.
-    pub(super) fn bytes(self) -> Option<usize> {
+    pub(super) fn bytes_for_a_flush(self) -> Option<usize> {
         let of_centre = |centre: CentreId| {
             let labels = Some(centre.labels()).filter(|labels| labels[0] != 0)?;
             let texts = labels.into_iter().map(|label| text(label).len() + 1);

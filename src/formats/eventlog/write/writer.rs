@@ -594,16 +594,16 @@ impl Writer {
         for set in [PROCESS, CLOCK] {
             self.blocks.put(NO_CAPABILITY, id::CAPSET_DELETE, |to| to.word32(set))?;
         }
-        self.profile.last_definitions().map_or(Ok(()), |definitions| definitions.put(&mut self.blocks))
+        Ok(())
     }
 
-    /// A log that could be the whole.
-    fn write_out(&mut self) -> io::Result<()> {
-        let definitions = if self.blocks.is_out() { None } else { self.profile.last_definitions() };
-        let with_bytes = definitions.and_then(|definitions| Some((definitions, definitions.bytes()?)));
-        match with_bytes {
-            Some((definitions, bytes)) => self.blocks.write_out_with(bytes, |to| definitions.put(to)),
-            None => self.blocks.write_out(false),
+    /// Brings everything out, with what belongs to an end behind it.
+    fn write_out(&mut self, is_last: bool) -> io::Result<()> {
+        match self.profile.last_definitions() {
+            Some(definitions) if is_last || !self.blocks.is_out() => {
+                self.blocks.write_out_with(definitions.bytes_for_a_flush(), is_last, |to| definitions.put(to))
+            }
+            _ => self.blocks.write_out(is_last),
         }
     }
 }
@@ -636,7 +636,7 @@ impl Consumer for Writer {
 
     /// `.event.crash`: what is in the file is a log with an end.
     fn flush(&mut self) -> io::Result<()> {
-        let flushed = self.write_out();
+        let flushed = self.write_out(false);
         self.tell_the_board();
         flushed
     }
@@ -645,7 +645,7 @@ impl Consumer for Writer {
         self.reached = self.reached.max(now.ticks);
         self.blocks.set_time(self.plan.head.time(self.reached));
         let ended = self.end_everything();
-        let closed = ended.and_then(|()| self.blocks.write_out(true));
+        let closed = ended.and_then(|()| self.write_out(true));
         self.tell_the_board();
         closed
     }
