@@ -14,10 +14,12 @@ use command_support::{begin, directory, run, signal, size, text, wait_until};
 use eventlog_rules::{Log, check};
 use nix::sys::signal::Signal;
 use rstest::rstest;
+use stopworld::World;
+use stopworld::formats::eventlog;
 use stopworld::formats::eventlog::format::id;
 
 /// What ghc-events calls the events whose numbers are checked.
-const NAMES: [(&str, u16); 27] = [
+const NAMES: [(&str, u16); 29] = [
     ("BlocksSize", id::BLOCKS_SIZE),
     ("CapCreate", id::CAP_CREATE),
     ("CapDelete", id::CAP_DELETE),
@@ -45,6 +47,8 @@ const NAMES: [(&str, u16); 27] = [
     ("StartGC", id::GC_START),
     ("StopThread", id::STOP_THREAD),
     ("ThreadLabel", id::THREAD_LABEL),
+    ("UserMarker", id::USER_MARKER),
+    ("UserMessage", id::USER_MSG),
 ];
 
 /// Whether a tool is there; says so if not.
@@ -148,6 +152,29 @@ fn the_library_of_ghc_reads_every_profile_and_counts_as_we_do(#[values("hc", "hm
     is_a_profile_that_the_library_reads(by);
 }
 
+/// What a program says, in any script.
+#[test]
+fn the_library_of_ghc_reads_messages_and_markers() {
+    let directory = directory();
+    let Some(reader) = reader(directory.path()) else { return };
+    let file = directory.path().join("t.eventlog");
+    let trace = eventlog::write::Options::new(&file).start().unwrap();
+    let world = World::builder().heap_limit(64 << 20).logged_in(&trace).build().unwrap();
+    for text in ["begin", "größe → 3", "a \"quoted\" thing,\non two lines"] {
+        world.events().telemetry_message(text).unwrap();
+        world.collect().unwrap();
+        world.events().telemetry_marker(text).unwrap();
+    }
+    world.close(Duration::from_secs(10)).unwrap();
+    drop(world);
+    trace.finish().unwrap();
+    let log = is_what_we_wrote(&reader, &file);
+    assert_eq!((log.count(id::USER_MSG), log.count(id::USER_MARKER)), (3, 3));
+    if has("ghc-events") {
+        is_shown_alike(directory.path());
+    }
+}
+
 /// Whether reads are noted; says so if not.
 fn has_biography() -> bool {
     let has = cfg!(feature = "biography");
@@ -189,17 +216,25 @@ fn our_reader_shows_our_logs_as_ghc_events_does(#[case] arguments: &str) {
 }
 
 fn is_shown_as_ghc_events_does(arguments: &str) {
-    if !has("ghc-events") {
-        return;
+    if has("ghc-events") {
+        let directory = directory();
+        let output = run(directory.path(), &format!("run {arguments} --trace t.eventlog"));
+        assert_eq!(output.status.code(), Some(0));
+        is_shown_alike(directory.path());
     }
-    let directory = directory();
-    let output = run(directory.path(), &format!("run {arguments} --trace t.eventlog"));
-    assert_eq!(output.status.code(), Some(0));
-    let ours = run(directory.path(), "eventlog show t.eventlog");
+}
+
+/// The log in a directory.
+fn is_shown_alike(directory: &Path) {
+    let ours = run(directory, "eventlog show t.eventlog");
     assert_eq!((ours.status.code(), text(&ours.stderr).as_str()), (Some(0), ""));
     let ghc_events = |arguments: &[&str]| {
-        let output =
-            Command::new("ghc-events").args(arguments).arg("t.eventlog").current_dir(directory.path()).output();
+        let output = Command::new("ghc-events")
+            .args(arguments)
+            .arg("t.eventlog")
+            .env("LC_ALL", "C.UTF-8")
+            .current_dir(directory)
+            .output();
         let output = output.unwrap();
         assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
         output
