@@ -6,7 +6,7 @@ mod eventlog_rules;
 use std::fs;
 
 use command_support::{begin, directory, run, scenarios, signal, text, wait_until};
-use eventlog_rules::{Log, check, check_beginning};
+use eventlog_rules::{Log, check, check_beginning, ticks_by_number, ticks_by_order};
 use nix::sys::signal::Signal;
 use rstest::rstest;
 use stopworld::formats::eventlog::format::id;
@@ -60,13 +60,15 @@ fn a_file_that_fails_is_told_of_in_one_line_and_the_run_goes_on(#[case] file: &s
     scenarios::goes_on_without_its_file(file, &[why], "--format eventlog");
 }
 
-/// `.event.full-disk`: what was written until then is a log with an end.
-#[test]
-fn a_file_that_may_not_grow_stays_whole() {
-    let (_, written) = scenarios::may_write_only(640, "churn --threads 4 --seconds 4", "t.eventlog", "");
+/// `.event.full-disk`: what was written until then is a log with an end, and with what belongs to it.
+#[rstest]
+fn a_file_that_may_not_grow_stays_whole(#[values("", "--time-profile")] profile: &str) {
+    let (_, written) = scenarios::may_write_only(640, "churn --threads 4 --seconds 4", "t.eventlog", profile);
     let log = Log::parse(&written);
     assert!(log.has_end && log.events.len() > 100, "{}", log.events.len());
     check_beginning(&log);
+    let ticks = ticks_by_number(&log);
+    assert_eq!((ticks.is_empty(), &ticks), (profile.is_empty(), &ticks_by_order(&log)));
 }
 
 #[test]

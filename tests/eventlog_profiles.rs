@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use eventlog_rules::{Event, Log, check};
+use eventlog_rules::{Event, Log, check, check_beginning, ticks_by_number, ticks_by_order};
 use rstest::rstest;
 use stopworld::formats::eventlog::format::id;
 use stopworld::formats::{eventlog, profile_text};
-use stopworld::profile::census::{Breakdown, Census, Every, HeapProfile};
+use stopworld::profile::census::{Breakdown, Census, Every, Filters, HeapProfile};
 use stopworld::profile::{StackId, TickClock, TimeProfile};
 use stopworld::{Charging, World, cost_centre};
 use writer_support::{end, run, small};
@@ -72,10 +72,11 @@ fn samples(log: &Log) -> Vec<Sample> {
         assert_eq!(event.capability, None, "{event:?}");
         match event.id {
             id::HEAP_PROF_COST_CENTRE => {
-                let texts = std::str::from_utf8(&event.payload[4..event.payload.len() - 1]).unwrap();
-                let texts: Vec<&str> = texts.split_terminator('\0').collect();
+                let texts = event.texts_before_flags(4);
                 assert_eq!(texts.len(), 3);
-                assert!(names.insert(event.u32(0), texts[0].to_owned()).is_none(), "{event:?} twice");
+                let before = names.insert(event.u32(0), texts[0].to_owned());
+                // All are defined once more at the end of a log with ticks.
+                assert!(before.is_none_or(|before| before == texts[0]), "{event:?}");
             }
             id::HEAP_PROF_SAMPLE_BEGIN | id::HEAP_BIO_PROF_SAMPLE_BEGIN => {
                 assert!(open.is_none());
@@ -217,6 +218,47 @@ fn centres_are_defined_in_the_order_of_ghc() {
     assert_eq!(numbers[7..], (1..=last).rev().collect::<Vec<_>>());
 }
 
+/// hs-speedscope takes the order of definitions for their numbers: of what was entered first when the profile ran, too, of a stack of the
+/// highest number alone, and of a log that has no end but what each flush leaves behind.
+#[test]
+fn hs_speedscope_has_the_right_names_of_centres_that_come_late() {
+    let files = Files::new();
+    let trace = files.start();
+    let world = small().logged_in(&trace).build().unwrap();
+    // SAFETY: no reference is held.
+    let m = unsafe { world.attach("main") }.unwrap();
+    world.events().fire_ticker_begin(1_000_000);
+    let (mut stack, mut ticks) = (StackId::MAIN, Vec::new());
+    let centres = ["late one", "late two", "late three"].map(|label| stopworld::profile::centre(label, "late", "here"));
+    for (tick, centre) in (1..).zip(centres) {
+        stack = stack.push(centre);
+        let tid = m.tid().0 as u32;
+        world.events().fire_tick(tick * 2, tid, stack.get());
+        world.events().fire_tick(tick * 2 + 1, tid, StackId::MAIN.push(centre).get());
+        world.events().fire_tick(tick * 2 + 1, 0, StackId::GC.get());
+        ticks.push(stack.centres().map(|centre| centre.label().to_owned()).collect::<Vec<_>>());
+        ticks.push(vec![centre.label().to_owned()]);
+        trace.flush().unwrap();
+        let log = files.log();
+        assert!(log.has_end);
+        let shown: Vec<Vec<String>> = ticks_by_order(&log).into_iter().map(|(_, names)| names).collect();
+        assert_eq!((&shown, ticks_by_order(&log)), (&ticks, ticks_by_number(&log)));
+    }
+    drop(m);
+    end(world);
+    let finished = trace.finish().unwrap();
+    let log = files.log();
+    check(&log);
+    samples(&log);
+    assert_eq!((ticks_by_order(&log), log.events.len() as u64), (ticks_by_number(&log), finished.records));
+    let numbers: Vec<u32> = log.all(id::HEAP_PROF_COST_CENTRE).map(|event| event.u32(0)).collect();
+    assert_eq!(
+        numbers[..7],
+        [7, 6, 5, 4, 3, 2, 1].map(|number| BUILT_IN + number),
+        "of whoever defined nothing yet, too"
+    );
+}
+
 /// A biography is known at the end, and so is what its stages let pass: with the true times of the samples.
 #[rstest]
 fn samples_of_a_biography_have_their_own_times(#[values(Breakdown::Biography, Breakdown::Kind)] by: Breakdown) {
@@ -255,7 +297,8 @@ fn samples_of_a_biography_have_their_own_times(#[values(Breakdown::Biography, Br
 #[test]
 fn a_log_that_begins_late_says_what_is_profiled_and_has_all_centres() {
     let files = Files::new();
-    let world = small().charge_allocations(Charging::On).build().unwrap();
+    let time = TimeProfile { interval: Duration::from_millis(5), clock: TickClock::Wall };
+    let world = small().charge_allocations(Charging::On).time_profile(time).build().unwrap();
     world.profile(HeapProfile::by(Breakdown::CostCentre).every(Every::Time(Duration::from_secs(3_600)))).unwrap();
     // SAFETY: the reference is a local.
     let m = unsafe { world.attach("main") }.unwrap();
@@ -276,6 +319,48 @@ fn a_log_that_begins_late_says_what_is_profiled_and_has_all_centres() {
     assert_eq!((log.count(id::HEAP_PROF_BEGIN), begin.u64(1), begin.u32(9)), (1, 3_600_000_000_000, 1));
     let samples = samples(&log);
     assert!(samples.len() == 1 && samples[0].bands["before"] > 40_000, "{samples:?}");
+    assert_eq!(log.all(id::PROF_BEGIN).map(|event| event.u64(0)).collect::<Vec<_>>(), [5_000_000]);
+}
+
+/// What began long before the last events: what is profiled, by what and with which filters, and how long a tick is.
+#[test]
+fn a_flight_recorder_says_of_what_profiles_its_samples_are() {
+    let files = Files::new();
+    let path = files.path("t.eventlog");
+    let trace = eventlog::write::Options::new(path).flight_recorder(16 << 10).start().unwrap();
+    let time = TimeProfile { interval: Duration::from_micros(700), clock: TickClock::Wall };
+    let builder = small().logged_in(&trace).charge_allocations(Charging::On).time_profile(time);
+    let filters = Filters { types: vec!["Vertex".to_owned(), "Node".to_owned()], ..Filters::default() };
+    let world = builder.profile(HeapProfile::by(Breakdown::CostCentre).filters(filters)).build().unwrap();
+    run(&world, "graph");
+    // SAFETY: no reference is held.
+    let m = unsafe { world.attach("main") }.unwrap();
+    let written = || {
+        trace.write_flight().unwrap();
+        files.log()
+    };
+    for _ in 0..2 {
+        for _ in 0..200 {
+            m.collect().unwrap();
+        }
+        let log = written();
+        check_beginning(&log);
+        let begin = log.all(id::HEAP_PROF_BEGIN).next().unwrap();
+        assert_eq!((begin.u32(9), begin.texts(13)[2]), (Breakdown::CostCentre as u32, "Vertex,Node"));
+        assert_eq!(log.all(id::PROF_BEGIN).next().unwrap().u64(0), 700_000);
+        assert_eq!((log.count(id::HEAP_PROF_BEGIN), log.count(id::PROF_BEGIN)), (1, 1));
+        assert_eq!(log.count(id::HEAP_PROF_SAMPLE_STRING), 0, "stacks are written as stacks");
+        assert_eq!(ticks_by_order(&log), ticks_by_number(&log));
+    }
+    drop(m);
+    end(world);
+    let log = written();
+    assert_eq!(
+        (log.count(id::HEAP_PROF_BEGIN), log.count(id::PROF_BEGIN)),
+        (1, 1),
+        "nor are they forgotten at the end"
+    );
+    trace.finish().unwrap();
 }
 
 #[test]
@@ -310,6 +395,7 @@ fn ticks_are_in_the_log_and_in_the_text() {
     let log = files.log();
     check(&log);
     samples(&log);
+    assert_eq!(ticks_by_order(&log), ticks_by_number(&log));
     assert_eq!(log.all(id::PROF_BEGIN).map(|event| event.u64(0)).collect::<Vec<_>>(), [200_000]);
     let ticks = log.count(id::PROF_SAMPLE_COST_CENTRE);
     assert!(ticks > 10, "{ticks}");

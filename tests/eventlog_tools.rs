@@ -14,10 +14,12 @@ use command_support::{begin, directory, run, signal, size, text, wait_until};
 use eventlog_rules::{Log, check};
 use nix::sys::signal::Signal;
 use rstest::rstest;
+use stopworld::World;
+use stopworld::formats::eventlog;
 use stopworld::formats::eventlog::format::id;
 
 /// What ghc-events calls the events whose numbers are checked.
-const NAMES: [(&str, u16); 26] = [
+const NAMES: [(&str, u16); 29] = [
     ("BlocksSize", id::BLOCKS_SIZE),
     ("CapCreate", id::CAP_CREATE),
     ("CapDelete", id::CAP_DELETE),
@@ -30,6 +32,7 @@ const NAMES: [(&str, u16); 26] = [
     ("GCWork", id::GC_WORK),
     ("GlobalSyncGC", id::GC_GLOBAL_SYNC),
     ("HeapAllocated", id::HEAP_ALLOCATED),
+    ("HeapBioProfSampleBegin", id::HEAP_BIO_PROF_SAMPLE_BEGIN),
     ("HeapInfoGHC", id::HEAP_INFO_GHC),
     ("HeapLive", id::HEAP_LIVE),
     ("HeapProfBegin", id::HEAP_PROF_BEGIN),
@@ -44,6 +47,8 @@ const NAMES: [(&str, u16); 26] = [
     ("StartGC", id::GC_START),
     ("StopThread", id::STOP_THREAD),
     ("ThreadLabel", id::THREAD_LABEL),
+    ("UserMarker", id::USER_MARKER),
+    ("UserMessage", id::USER_MSG),
 ];
 
 /// Whether a tool is there; says so if not.
@@ -125,28 +130,79 @@ fn the_library_of_ghc_reads_every_log_and_counts_as_we_do() {
     }
 }
 
-/// Every breakdown, and ticks.
-#[test]
-fn the_library_of_ghc_reads_every_profile_and_counts_as_we_do() {
+/// A profile by a breakdown, with ticks.
+fn is_a_profile_that_the_library_reads(by: &str) {
     let directory = directory();
     let Some(reader) = reader(directory.path()) else { return };
-    for by in ["hc", "hm", "hd", "hy", "hr", "hT", "hb"] {
-        if by == "hb" && !cfg!(feature = "biography") {
-            println!("skipped: needs a build with the feature biography");
-            continue;
-        }
-        let name = format!("{by}.eventlog");
-        let arguments = format!("run graph --threads 2 --profile {by} --time-profile --trace {name}");
-        let output = run(directory.path(), &arguments);
-        assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""), "{arguments}");
-        let log = is_what_we_wrote(&reader, &directory.path().join(name));
-        let collections = check(&log).len();
-        // Of a biography the last collection, in which everything ends, is no sample.
-        let samples = log.count(id::HEAP_PROF_SAMPLE_BEGIN) + log.count(id::HEAP_BIO_PROF_SAMPLE_BEGIN);
-        assert_eq!((log.count(id::HEAP_PROF_BEGIN), log.count(id::HEAP_PROF_SAMPLE_END)), (1, samples));
-        assert_eq!(samples, collections - usize::from(by == "hb"));
-        let by_stack = log.count(id::HEAP_PROF_SAMPLE_COST_CENTRE);
-        assert!(collections > 0 && (by_stack > 0) == (by == "hc"), "{by}: {by_stack}");
+    let arguments = format!("run graph --threads 2 --profile {by} --time-profile --trace t.eventlog");
+    let output = run(directory.path(), &arguments);
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""), "{arguments}");
+    let log = is_what_we_wrote(&reader, &directory.path().join("t.eventlog"));
+    let (collections, is_biography) = (check(&log).len(), by == "hb");
+    let samples = [log.count(id::HEAP_PROF_SAMPLE_BEGIN), log.count(id::HEAP_BIO_PROF_SAMPLE_BEGIN)];
+    // Of a biography the last collection, in which everything ends, is no sample.
+    assert_eq!(samples, if is_biography { [0, collections - 1] } else { [collections, 0] });
+    assert_eq!((log.count(id::HEAP_PROF_BEGIN), log.count(id::HEAP_PROF_SAMPLE_END)), (1, samples[0] + samples[1]));
+    let by_stack = log.count(id::HEAP_PROF_SAMPLE_COST_CENTRE);
+    assert!(collections > 0 && (by_stack > 0) == (by == "hc"), "{by}: {by_stack}");
+}
+
+#[rstest]
+fn the_library_of_ghc_reads_every_profile_and_counts_as_we_do(#[values("hc", "hm", "hd", "hy", "hr", "hT")] by: &str) {
+    is_a_profile_that_the_library_reads(by);
+}
+
+/// What a program says, in any script.
+#[test]
+fn the_library_of_ghc_reads_messages_and_markers() {
+    let directory = directory();
+    let Some(reader) = reader(directory.path()) else { return };
+    let file = directory.path().join("t.eventlog");
+    let trace = eventlog::write::Options::new(&file).start().unwrap();
+    let world = World::builder().heap_limit(64 << 20).logged_in(&trace).build().unwrap();
+    for text in ["begin", "größe → 3", "a \"quoted\" thing,\non two lines"] {
+        world.events().telemetry_message(text).unwrap();
+        world.collect().unwrap();
+        world.events().telemetry_marker(text).unwrap();
+    }
+    world.close(Duration::from_secs(10)).unwrap();
+    drop(world);
+    trace.finish().unwrap();
+    let log = is_what_we_wrote(&reader, &file);
+    assert_eq!((log.count(id::USER_MSG), log.count(id::USER_MARKER)), (3, 3));
+    if has("ghc-events") {
+        is_shown_alike(directory.path());
+    }
+}
+
+/// Whether reads are noted; says so if not.
+fn has_biography() -> bool {
+    let has = cfg!(feature = "biography");
+    if !has {
+        println!("skipped: needs a build with the feature biography");
+    }
+    has
+}
+
+#[test]
+fn the_library_of_ghc_reads_a_biography_and_counts_as_we_do() {
+    if has_biography() {
+        is_a_profile_that_the_library_reads("hb");
+    }
+}
+
+/// Also of a profile by something else that has the stages of a biography as a filter.
+#[rstest]
+fn our_reader_shows_a_biography_as_ghc_events_does(#[values("hb", "hy --only biography=drag,void")] by: &str) {
+    if has_biography() {
+        is_shown_as_ghc_events_does(&format!("churn --collections 12 --profile {by}"));
+    }
+}
+
+#[test]
+fn hp2ps_draws_a_biography() {
+    if has_biography() {
+        is_drawn_by_hp2ps("hb", "graph --threads 2");
     }
 }
 
@@ -156,17 +212,39 @@ fn the_library_of_ghc_reads_every_profile_and_counts_as_we_do() {
 #[case("graph --threads 2 --profile hc --time-profile")]
 #[case("graph --threads 2 --profile hr")]
 fn our_reader_shows_our_logs_as_ghc_events_does(#[case] arguments: &str) {
-    if !has("ghc-events") {
-        return;
+    is_shown_as_ghc_events_does(arguments);
+}
+
+fn is_shown_as_ghc_events_does(arguments: &str) {
+    if has("ghc-events") {
+        let directory = directory();
+        let output = run(directory.path(), &format!("run {arguments} --trace t.eventlog"));
+        assert_eq!(output.status.code(), Some(0));
+        is_shown_alike(directory.path());
     }
-    let directory = directory();
-    let output = run(directory.path(), &format!("run {arguments} --trace t.eventlog"));
-    assert_eq!(output.status.code(), Some(0));
-    let ours = run(directory.path(), "eventlog show t.eventlog");
+}
+
+/// The log in a directory.
+fn is_shown_alike(directory: &Path) {
+    let ours = run(directory, "eventlog show t.eventlog");
     assert_eq!((ours.status.code(), text(&ours.stderr).as_str()), (Some(0), ""));
-    let theirs =
-        Command::new("ghc-events").args(["show", "t.eventlog"]).current_dir(directory.path()).output().unwrap();
-    assert!(theirs.status.success());
+    let ghc_events = |arguments: &[&str]| {
+        let output = Command::new("ghc-events")
+            .args(arguments)
+            .arg("t.eventlog")
+            .env("LC_ALL", "C.UTF-8")
+            .current_dir(directory)
+            .output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        output
+    };
+    // Its own rules of what may follow what.
+    for machine in ["threads", "threadpool", "threadrun", "tasks", "sparks"] {
+        let said = text(&ghc_events(&["validate", machine]).stdout);
+        assert!(said.starts_with("Valid event log"), "{machine}: {said}");
+    }
+    let theirs = ghc_events(&["show"]);
     let lines = |output: &[u8]| -> Vec<String> {
         let is_event = |line: &&str| !line.is_empty() && !line.contains("event block: cap ");
         text(output).lines().filter(is_event).map(str::to_owned).collect()
@@ -179,6 +257,10 @@ fn hp2ps_draws_our_heap_profiles(
     #[values("hc", "hm", "hd", "hy", "hr", "hT")] by: &str,
     #[values("graph --threads 2", "churn --collections 15")] workload: &str,
 ) {
+    is_drawn_by_hp2ps(by, workload);
+}
+
+fn is_drawn_by_hp2ps(by: &str, workload: &str) {
     if !has("hp2ps") {
         return;
     }

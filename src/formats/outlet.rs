@@ -84,22 +84,35 @@ impl Outlet {
         self.lost
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
     pub(crate) fn is_full(&self) -> bool {
-        self.bytes.len() >= WRITE_BYTES
+        self.room() == 0
+    }
+
+    /// What can be put before it is full.
+    pub(crate) fn room(&self) -> usize {
+        WRITE_BYTES.saturating_sub(self.bytes.len())
     }
 
     /// Writes everything out, and the end behind it; for good, or to be written over.
-    #[cold]
     pub(crate) fn write_out(&mut self, end: &[u8], is_last: bool) -> io::Result<()> {
+        self.write_out_up_to(self.bytes.len(), end, is_last)
+    }
+
+    /// The same; but what is behind the first `whole` bytes belongs to the end.
+    #[cold]
+    pub(crate) fn write_out_up_to(&mut self, whole: usize, end: &[u8], is_last: bool) -> io::Result<()> {
         if self.failed || (self.bytes.is_empty() && !is_last) {
             return Ok(());
         }
-        let len = self.bytes.len();
-        let result = self.attempt(end, is_last);
-        self.bytes.truncate(len);
+        let for_good = if is_last { self.bytes.len() } else { whole };
+        let result = self.attempt(whole, end, is_last);
         match result {
             Ok(()) => {
-                self.written += len as u64;
+                self.written += for_good as u64;
                 self.records = 0;
             }
             Err(_) => {
@@ -110,12 +123,14 @@ impl Outlet {
         result
     }
 
-    fn attempt(&mut self, end: &[u8], is_last: bool) -> io::Result<()> {
+    fn attempt(&mut self, whole: usize, end: &[u8], is_last: bool) -> io::Result<()> {
         let at = self.written;
         match &mut self.to {
             To::Other(destination) => {
                 if is_last {
-                    self.bytes.put(end);
+                    self.bytes.put(end)
+                } else {
+                    self.bytes.truncate(whole)
                 }
                 destination.write_all(self.bytes.as_slice())
             }
@@ -133,20 +148,26 @@ impl Outlet {
                     }
                 }
                 let Some((output, can_be_written_over)) = open else { return Ok(()) };
+                let has_end = is_last || *can_be_written_over;
+                if has_end {
+                    self.bytes.put(end)
+                } else {
+                    self.bytes.truncate(whole)
+                }
                 let written = if *can_be_written_over {
-                    self.bytes.put(end);
                     output.write_all_at(self.bytes.as_slice(), at)
                 } else {
-                    if is_last {
-                        self.bytes.put(end);
-                    }
                     output.write_all(self.bytes.as_slice())
                 };
                 written.map_err(|cut| {
                     output.truncate(at);
                     if *can_be_written_over && at > 0 {
-                        // What stood here before the write; if there is no room for it either, that is all that is missing.
-                        let _ = output.write_all_at(end, at);
+                        // As before the write; if there is no room for that either, the end alone; without that, only it is missing.
+                        let whole_end = &self.bytes.as_slice()[whole..];
+                        let _ = output.write_all_at(whole_end, at).or_else(|_| {
+                            output.truncate(at);
+                            output.write_all_at(end, at)
+                        });
                     }
                     self.complaint.tell(path, &cut.error);
                     cut.error

@@ -370,6 +370,12 @@ impl Ticker {
         self.word.load(Ordering::Relaxed) != OFF
     }
 
+    /// Nanoseconds from tick to tick, while the world ticks.
+    pub(crate) fn interval_ns(&self, threads: &Threads) -> Option<u64> {
+        let held = threads.lock(&self.lock);
+        self.is_on().then(|| self.with_book(&held, |book| book.interval))
+    }
+
     fn with_book<R>(&self, _held: &LockGuard<'_>, f: impl FnOnce(&mut Book) -> R) -> R {
         // SAFETY: the guard is that of this ticker's lock, as its callers see to, and `f` does not come back here.
         f(unsafe { &mut *self.book.get() })

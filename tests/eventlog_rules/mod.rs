@@ -45,6 +45,13 @@ impl Event {
         assert!(text.is_empty() || text.ends_with('\0'), "{self:?}");
         text.split_terminator('\0').collect()
     }
+
+    /// The texts from here on up to the last byte, which has flags.
+    pub fn texts_before_flags(&self, at: usize) -> Vec<&str> {
+        let texts = std::str::from_utf8(&self.payload[at..self.payload.len() - 1]).unwrap();
+        assert!(texts.ends_with('\0'), "{self:?}");
+        texts.split_terminator('\0').collect()
+    }
 }
 
 /// A whole log.
@@ -351,4 +358,38 @@ pub fn threadscope(log: &Log) -> usize {
         }
     }
     counted
+}
+
+/// A tick as a tool shows it: its capability, and the centres of the stack by name, innermost first.
+pub type Shown = (u32, Vec<String>);
+
+fn ticks(log: &Log) -> impl Iterator<Item = (u32, Vec<u32>)> {
+    log.all(id::PROF_SAMPLE_COST_CENTRE).map(|event| {
+        let depth = usize::from(event.payload[12]);
+        (event.u32(0), (0..depth).map(|index| event.u32(13 + 4 * index)).collect())
+    })
+}
+
+/// The ticks, with the names that the numbers have; those of the runtime's own are left out.
+pub fn ticks_by_number(log: &Log) -> Vec<Shown> {
+    let texts = |event: &Event| {
+        let texts = event.texts_before_flags(4);
+        (event.u32(0), (texts[0].to_owned(), texts[2] == "<built-in>"))
+    };
+    let names: BTreeMap<u32, (String, bool)> = log.all(id::HEAP_PROF_COST_CENTRE).map(texts).collect();
+    let of_program = ticks(log).filter(|(_, stack)| !stack.first().is_some_and(|number| names[number].1));
+    of_program
+        .map(|(capability, stack)| (capability, stack.iter().map(|number| names[number].0.clone()).collect()))
+        .collect()
+}
+
+/// The ticks as hs-speedscope 0.3.0 shows them. It does not look at the numbers that definitions have: it leaves out the first seven and
+/// gives the others numbers from the last one on, from 1. A stack of one number alone that is not below the count of them is
+/// taken for the runtime's own, and left out; any other that has no definition ends it with an error.
+pub fn ticks_by_order(log: &Log) -> Vec<Shown> {
+    let name = |event: &Event| event.texts_before_flags(4)[0].to_owned();
+    let names: Vec<String> = log.all(id::HEAP_PROF_COST_CENTRE).skip(7).map(name).collect();
+    let named = |number: &u32| names[names.len() - *number as usize].clone();
+    let of_program = ticks(log).filter(|(_, stack)| !matches!(stack[..], [alone] if alone as usize >= names.len()));
+    of_program.map(|(capability, stack)| (capability, stack.iter().map(named).collect())).collect()
 }

@@ -5,6 +5,9 @@
 //! panic, on a stop that failed.
 //!
 //! Each record takes as many words as it needs: time, thread and world, event, payload.
+//!
+//! That a profile began, and what it is by, is said once, and may be long ago when somebody asks; without it, samples and ticks
+//! say nothing. So of what goes out, the beginnings of profiles that run are kept, and come first.
 
 use std::fmt;
 use std::io;
@@ -15,6 +18,58 @@ use crate::events::table::{EventId, PAYLOAD_WORDS};
 use crate::os::memory::{map_anonymous, unmap};
 
 const HEAD_WORDS: usize = 3;
+/// Beginnings that are kept, at most: a heap profile with all of its filters, and ticks, of two worlds.
+const MOST_BEGINNINGS: usize = 18;
+
+/// What goes out and is kept: see the module's text.
+#[derive(Debug)]
+struct Beginnings {
+    kept: [Recorded; MOST_BEGINNINGS],
+    count: usize,
+}
+
+impl Beginnings {
+    fn all(&self) -> &[Recorded] {
+        &self.kept[..self.count]
+    }
+
+    /// Leaves out those of a world.
+    fn remove(&mut self, world: WorldNumber, which: &[EventId]) {
+        let mut kept = 0;
+        for at in 0..self.count {
+            let record = self.kept[at];
+            if record.world != world || !which.contains(&record.id) {
+                self.kept[kept] = record;
+                kept += 1;
+            }
+        }
+        self.count = kept;
+    }
+
+    /// A record goes out. A new profile is in place of the one before, and its filters come before it.
+    fn take(&mut self, record: &Recorded) {
+        const CENSUS: [EventId; 2] = [EventId::CensusFilter, EventId::CensusProfileBegin];
+        const TICKS: [EventId; 1] = [EventId::TickerBegin];
+        match record.id {
+            EventId::WorldClosed => {
+                self.remove(record.world, &CENSUS);
+                return self.remove(record.world, &TICKS);
+            }
+            EventId::TickerBegin => self.remove(record.world, &TICKS),
+            EventId::CensusFilter | EventId::CensusProfileBegin => {
+                let has_begun = |kept: &Recorded| kept.world == record.world && kept.id == EventId::CensusProfileBegin;
+                if self.all().iter().any(has_begun) {
+                    self.remove(record.world, &CENSUS);
+                }
+            }
+            _ => return,
+        }
+        if let Some(place) = self.kept.get_mut(self.count) {
+            *place = *record;
+            self.count += 1;
+        }
+    }
+}
 
 /// Keeps the last records.
 pub struct FlightRecorder {
@@ -25,6 +80,7 @@ pub struct FlightRecorder {
     newest: u64,
     records: u64,
     forgotten: u64,
+    beginnings: Beginnings,
 }
 
 // SAFETY: the memory belongs to it alone.
@@ -38,7 +94,8 @@ impl FlightRecorder {
     pub fn with_capacity(bytes: usize) -> io::Result<FlightRecorder> {
         let capacity = (bytes / 8).max(HEAD_WORDS + PAYLOAD_WORDS);
         let words = NonNull::new(map_anonymous(capacity * 8)?).ok_or(io::ErrorKind::AddrNotAvailable)?.cast();
-        Ok(FlightRecorder { words, capacity, oldest: 0, newest: 0, records: 0, forgotten: 0 })
+        let beginnings = Beginnings { kept: [Recorded::empty(); MOST_BEGINNINGS], count: 0 };
+        Ok(FlightRecorder { words, capacity, oldest: 0, newest: 0, records: 0, forgotten: 0, beginnings })
     }
 
     /// How many records it has.
@@ -46,7 +103,7 @@ impl FlightRecorder {
         self.records
     }
 
-    /// How many it had and has no more.
+    /// How many it had and has no more, the beginnings of profiles among them.
     pub fn forgotten(&self) -> u64 {
         self.forgotten
     }
@@ -62,8 +119,19 @@ impl FlightRecorder {
         self.newest += 1;
     }
 
-    fn length_at(&self, position: u64) -> u64 {
-        (HEAD_WORDS as u64) + (self.get(position + 2) >> 32)
+    /// Reads the record at a position. The position of the next one; `None` in place of what is no event.
+    fn read(&self, position: u64, record: &mut Recorded) -> (u64, Option<EventId>) {
+        let (threads, what) = (self.get(position + 1), self.get(position + 2));
+        record.ticks = self.get(position);
+        record.thread = RecordingThread { tid: (threads >> 32) as u32, index: threads as u32 };
+        record.world = WorldNumber((what >> 8) as u16);
+        let fields = (what >> 32) as usize;
+        for (index, word) in record.words.iter_mut().take(fields).enumerate() {
+            *word = self.get(position + (HEAD_WORDS + index) as u64);
+        }
+        let id = EventId::from_index((what & 0xff) as usize);
+        record.id = id.unwrap_or(record.id);
+        (position + (HEAD_WORDS + fields) as u64, id)
     }
 }
 
@@ -72,7 +140,9 @@ impl Consumer for FlightRecorder {
         let fields = record.fields();
         let length = (HEAD_WORDS + fields.len()) as u64;
         while self.newest + length - self.oldest > self.capacity as u64 {
-            self.oldest += self.length_at(self.oldest);
+            let mut oldest = Recorded::empty();
+            (self.oldest, _) = self.read(self.oldest, &mut oldest);
+            self.beginnings.take(&oldest);
             self.records -= 1;
             self.forgotten += 1;
         }
@@ -90,24 +160,16 @@ impl Consumer for FlightRecorder {
     }
 
     fn replay(&self, to: &mut dyn Consumer) -> io::Result<u64> {
-        let mut position = self.oldest;
-        let mut record = Recorded::empty();
+        self.beginnings.all().iter().try_for_each(|record| to.record(record))?;
+        let (mut position, mut record) = (self.oldest, Recorded::empty());
         while position < self.newest {
-            let (threads, what) = (self.get(position + 1), self.get(position + 2));
-            record.ticks = self.get(position);
-            record.thread = RecordingThread { tid: (threads >> 32) as u32, index: threads as u32 };
-            record.world = WorldNumber((what >> 8) as u16);
-            let fields = (what >> 32) as usize;
-            for (index, word) in record.words.iter_mut().take(fields).enumerate() {
-                *word = self.get(position + (HEAD_WORDS + index) as u64);
-            }
-            position += (HEAD_WORDS + fields) as u64;
-            if let Some(id) = EventId::from_index((what & 0xff) as usize) {
-                record.id = id;
+            let (next, id) = self.read(position, &mut record);
+            position = next;
+            if id.is_some() {
                 to.record(&record)?;
             }
         }
-        Ok(self.records)
+        Ok(self.records + self.beginnings.count as u64)
     }
 }
 
@@ -146,14 +208,35 @@ mod tests {
         }
     }
 
+    /// The beginnings among what goes out, as they are to be kept.
+    #[derive(Default)]
+    struct Kept(Vec<(u64, EventId, Vec<u64>)>);
+
+    impl Kept {
+        fn take(&mut self, (ticks, id, fields): (u64, EventId, Vec<u64>)) {
+            let census = |id| id == EventId::CensusFilter || id == EventId::CensusProfileBegin;
+            if id == EventId::WorldClosed {
+                self.0.clear();
+            } else if id == EventId::TickerBegin {
+                self.0.retain(|kept| kept.1 != id);
+                self.0.push((ticks, id, fields));
+            } else if census(id) {
+                if self.0.iter().any(|kept| kept.1 == EventId::CensusProfileBegin) {
+                    self.0.retain(|kept| !census(kept.1));
+                }
+                self.0.push((ticks, id, fields));
+            }
+        }
+    }
+
     proptest! {
         #[test]
-        fn it_has_the_last_records_that_fit_and_no_others(
+        fn it_has_the_last_records_that_fit_and_what_profiles_they_are_of(
             capacity in 9_usize..200,
             events in prop::collection::vec((any::<u64>(), 0..EventId::COUNT, any::<[u64; PAYLOAD_WORDS]>()), 0..300),
         ) {
             let mut flight = FlightRecorder::with_capacity(capacity * 8).unwrap();
-            let mut expected = VecDeque::new();
+            let (mut expected, mut beginnings) = (VecDeque::new(), Kept::default());
             let mut taken = 0;
             let thread = RecordingThread { tid: 7, index: 3 };
             for (ticks, index, words) in events {
@@ -163,13 +246,15 @@ mod tests {
                 expected.push_back((ticks, id, fields.to_vec()));
                 taken += HEAD_WORDS + fields.len();
                 while taken > capacity {
-                    let (_, _, fields) = expected.pop_front().unwrap();
-                    taken -= HEAD_WORDS + fields.len();
+                    let gone: (u64, EventId, Vec<u64>) = expected.pop_front().unwrap();
+                    taken -= HEAD_WORDS + gone.2.len();
+                    beginnings.take(gone);
                 }
             }
             let mut kept = Keep::default();
+            let expected: Vec<_> = beginnings.0.into_iter().chain(expected).collect();
             prop_assert_eq!(flight.replay(&mut kept).unwrap(), expected.len() as u64);
-            prop_assert_eq!(kept.0, Vec::from(expected));
+            prop_assert_eq!(kept.0, expected);
         }
     }
 }

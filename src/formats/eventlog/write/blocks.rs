@@ -158,6 +158,37 @@ impl Blocks {
         self.out.write_out(&END, is_last)
     }
 
+    /// Whether nothing waits to be brought out.
+    pub(super) fn is_out(&self) -> bool {
+        self.out.is_empty()
+    }
+
+    /// The same, with so many bytes of events before the end that belong to it: the next write goes over them. Those that are too many
+    /// for one write, or nobody knows how many, are put for good behind what is the last, and left out behind anything else.
+    pub(super) fn write_out_with(
+        &mut self,
+        bytes: Option<usize>,
+        is_last: bool,
+        put: impl FnOnce(&mut Blocks) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let fits = |blocks: &Blocks| bytes.is_some_and(|bytes| blocks.out.room() > bytes + BLOCK_HEAD);
+        if !fits(self) {
+            self.write_out(false)?;
+        }
+        if !fits(self) && !is_last {
+            return Ok(());
+        }
+        self.end_block();
+        let (whole, events, belongs_to_end) = (self.out.bytes().len(), self.events, fits(self));
+        let put = put(self);
+        self.end_block();
+        if !is_last {
+            self.events = events;
+        }
+        let whole = if belongs_to_end { whole } else { self.out.bytes().len() };
+        put.and(self.out.write_out_up_to(whole, &END, is_last))
+    }
+
     /// A record has become events, all of which are in the buffer, if they are not in the file.
     pub(super) fn count_record(&mut self) {
         self.out.count_records(1);

@@ -1,7 +1,7 @@
 //! What the owner of a log and its writer know of each other.
 //!
 //! Mostly numbers, each by itself. But who begins to log a world that runs already has missed the coming of its threads: then the
-//! owner leaves a note with all that are there, and with the heap profile that runs. Notes are put in front of each other, never changed, and live as long as
+//! owner leaves a note with all that are there, and with the profiles that run. Notes are put in front of each other, never changed, and live as long as
 //! the board; the writer, which may take no lock, reads those that it has not seen.
 
 use std::ptr;
@@ -29,6 +29,20 @@ pub(super) struct Begun {
     pub(super) filters: [u64; 7],
 }
 
+/// Profiles that began before anybody logged them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Profiled {
+    pub(super) heap: Option<Begun>,
+    /// Nanoseconds from tick to tick.
+    pub(super) ticks_ns: Option<u64>,
+}
+
+impl Profiled {
+    pub(super) fn is_some(&self) -> bool {
+        self.heap.is_some() || self.ticks_ns.is_some()
+    }
+}
+
 /// What was there when a world was met.
 #[derive(Debug)]
 pub(super) struct Note {
@@ -36,7 +50,7 @@ pub(super) struct Note {
     /// When it was written, in ticks.
     pub(super) ticks: u64,
     pub(super) threads: Box<[Present]>,
-    pub(super) profile: Option<Begun>,
+    pub(super) profiled: Profiled,
     before: *const Note,
 }
 
@@ -81,11 +95,17 @@ impl Board {
     }
 
     /// Leaves a note. One thread at a time.
-    pub(super) fn note(&self, world: usize, ticks: u64, threads: Box<[Present]>, profile: Option<Begun>) {
+    pub(super) fn note(&self, world: usize, ticks: u64, threads: Box<[Present]>, profiled: Profiled) {
         let before = self.notes.load(Ordering::Relaxed);
-        let note = Box::into_raw(Box::new(Note { world, ticks, threads, profile, before }));
+        let note = Box::into_raw(Box::new(Note { world, ticks, threads, profiled, before }));
         // Release: pairs with the Acquire in `last_note`: whoever sees the note sees what is in it.
         self.notes.store(note, Ordering::Release);
+    }
+
+    /// What was noted of a world's profiles when it was met.
+    pub(super) fn profiled(&self, world: usize) -> Profiled {
+        let of_world = self.notes(self.last_note(), ptr::null()).filter(|note| note.world == world);
+        of_world.map(|note| note.profiled).find(Profiled::is_some).unwrap_or_default()
     }
 
     /// The last note, to be compared with the one that was the last before.

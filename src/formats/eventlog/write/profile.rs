@@ -8,9 +8,13 @@
 //!
 //! **Centres** are read from the store of the process, so that a log that begins late has them all. Where a profile begins, all that
 //! are known are defined as GHC does it: first the seven that every program has, then the others in the order of falling numbers,
-//! down to 1. hs-speedscope takes that order for granted and does not look at the numbers; a centre that is
-//! first entered later is defined then, which every other tool takes. So that the numbers of a program's centres begin
+//! down to 1. A centre that is first entered later is defined then. So that the numbers of a program's centres begin
 //! at 1, those of the built-in ones are above all others in the file.
+//!
+//! hs-speedscope does not look at the numbers: it leaves out the first seven definitions of a file and takes the others from the
+//! last one on, which is 1. So a log with ticks ends with all definitions of the program's centres once more, falling to 1. They are
+//! behind each flush, and the next write goes over them, so that they are at the end of a killed run's log too. (It also leaves out
+//! the ticks of a stack of the highest number alone; with all definitions twice there is a higher one.)
 
 use std::io;
 
@@ -21,7 +25,7 @@ use super::process::Head;
 use crate::events::record::Recorded;
 use crate::events::{EventId, Label, Labels};
 use crate::formats::bytes::Bytes;
-use crate::formats::eventlog::format::{MOST_CENTRES, NO_CAPABILITY, id};
+use crate::formats::eventlog::format::{MOST_CENTRES, NO_CAPABILITY, VARIABLE_HEAD, id};
 use crate::profile::census::Breakdown;
 use crate::profile::{self, CentreId, StackId};
 
@@ -34,6 +38,8 @@ const BY_BIOGRAPHY: usize = 6;
 
 /// The store of cost centres has room for less.
 const CENTRES: u32 = 1 << 20;
+/// Definitions that are put behind a flush, at most.
+const MOST_AT_A_FLUSH: u32 = 4096;
 
 /// The profiles of a log.
 #[derive(Debug)]
@@ -49,6 +55,8 @@ pub(super) struct Profile {
     defined: Box<[u64]>,
     /// All that there were when a profile began are.
     begun: bool,
+    /// There are ticks.
+    ticks: bool,
 }
 
 /// What a label says.
@@ -59,7 +67,15 @@ pub(super) fn text(label: u64) -> &'static str {
 impl Profile {
     pub(super) fn new() -> Profile {
         let defined = vec![0; CENTRES as usize / 64].into();
-        Profile { owner: None, breakdown: 0, looks_back: false, filters: [0; FILTERS], defined, begun: false }
+        Profile {
+            owner: None,
+            breakdown: 0,
+            looks_back: false,
+            filters: [0; FILTERS],
+            defined,
+            begun: false,
+            ticks: false,
+        }
     }
 
     /// Takes an event of the profiler's. `false` if it is of a profile for which there is no place.
@@ -134,8 +150,14 @@ impl Profile {
 
     /// The ticks begin.
     pub(super) fn begin_ticks(&mut self, interval_ns: u64, to: &mut Blocks) -> io::Result<()> {
+        self.ticks = true;
         to.put(NO_CAPABILITY, id::PROF_BEGIN, |to| to.word64(interval_ns))?;
         self.define_all(to)
+    }
+
+    /// Ticks that have begun before the log did.
+    pub(super) fn ticks_run(&mut self, interval_ns: u64, to: &mut Blocks) -> io::Result<()> {
+        if self.ticks { Ok(()) } else { self.begin_ticks(interval_ns, to) }
     }
 
     /// Where the thread on a capability was at a tick. What has no capability ticks on that of nobody.
@@ -162,14 +184,20 @@ impl Profile {
         if std::mem::replace(&mut self.begun, true) {
             return Ok(());
         }
+        // Asked first: it is what makes the store readable, if nobody has defined anything yet.
+        let last = last_of_the_program();
         for centre in CentreId::BUILT_IN.into_iter().rev() {
             self.define(Some(centre), to)?;
         }
-        let last = profile::centres().last().map_or(0, CentreId::get);
-        for number in (CentreId::BUILT_IN.len() as u32 + 1..=last).rev() {
-            self.define(CentreId::from_raw(number), to)?;
+        for centre in falling_from(last) {
+            self.define(Some(centre), to)?;
         }
         Ok(())
+    }
+
+    /// The definitions that belong at a log's end, if it has ticks.
+    pub(super) fn last_definitions(&self) -> Option<LastDefinitions> {
+        self.ticks.then(|| LastDefinitions(last_of_the_program()))
     }
 
     fn define_stack(&mut self, stack: u32, to: &mut Blocks) -> io::Result<()> {
@@ -179,17 +207,52 @@ impl Profile {
     /// Defines a centre, if the file does not have it and it is complete.
     fn define(&mut self, centre: Option<CentreId>, to: &mut Blocks) -> io::Result<()> {
         let Some(centre) = centre else { return Ok(()) };
-        let [label, module, place] = centre.labels();
+        let [label, ..] = centre.labels();
         let (word, bit) = (centre.get() as usize / 64, 1 << (centre.get() % 64));
         match self.defined.get_mut(word) {
             Some(word) if *word & bit == 0 && label != 0 => *word |= bit,
             _ => return Ok(()),
         }
-        to.put(NO_CAPABILITY, id::HEAP_PROF_COST_CENTRE, |to| {
-            to.word32(number_of(centre));
-            [label, module, place].into_iter().for_each(|part| to.ended(text(part)));
-            to.put(&[centre.is_caf().into()]);
-        })
+        put_definition(centre, to)
+    }
+}
+
+fn put_definition(centre: CentreId, to: &mut Blocks) -> io::Result<()> {
+    to.put(NO_CAPABILITY, id::HEAP_PROF_COST_CENTRE, |to| {
+        to.word32(number_of(centre));
+        centre.labels().into_iter().for_each(|part| to.ended(text(part)));
+        to.put(&[centre.is_caf().into()]);
+    })
+}
+
+/// The highest number of the program's centres.
+fn last_of_the_program() -> u32 {
+    profile::centres().last().map_or(0, CentreId::get)
+}
+
+/// The centres of the program up to this one, in falling order.
+fn falling_from(last: u32) -> impl Iterator<Item = CentreId> {
+    (CentreId::BUILT_IN.len() as u32 + 1..=last).rev().filter_map(CentreId::from_raw)
+}
+
+/// The definitions of all centres of the program, of which there are some up to this number.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LastDefinitions(u32);
+
+impl LastDefinitions {
+    /// Puts them. One that is not complete yet is put without texts, so that the others have their places.
+    pub(super) fn put(self, to: &mut Blocks) -> io::Result<()> {
+        falling_from(self.0).try_for_each(|centre| put_definition(centre, to))
+    }
+
+    /// How many bytes that are; `None` if they are not complete, or too many for each flush.
+    pub(super) fn bytes_for_a_flush(self) -> Option<usize> {
+        let of_centre = |centre: CentreId| {
+            let labels = Some(centre.labels()).filter(|labels| labels[0] != 0)?;
+            let texts = labels.into_iter().map(|label| text(label).len() + 1);
+            Some(VARIABLE_HEAD + size_of::<u32>() + texts.sum::<usize>() + 1)
+        };
+        if self.0 > MOST_AT_A_FLUSH { None } else { falling_from(self.0).map(of_centre).sum() }
     }
 }
 

@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::board::{Begun, Board, Facts, Present};
+use super::board::{Begun, Board, Facts, Present, Profiled};
 use super::classes::Classes;
 use super::process::Head;
 use super::writer::{Plan, Writer};
@@ -96,22 +96,23 @@ impl Trace {
             let (limit, markers) = (collector.heap.limit_bytes(), collector.markers.count().into());
             board.note_facts(usize::from(number.0), Facts { limit, markers });
             ongoing.select(inner, Selection::of(plan.classes.events()))?;
-            let profile = world.heap_profile().map(|profile| begun(&profile));
-            collector.threads.with_live(|live| self.note(live, number, profile));
+            let heap = world.heap_profile().map(|profile| begun(&profile));
+            let profiled = Profiled { heap, ticks_ns: inner.ticker.interval_ns(&collector.threads) };
+            collector.threads.with_live(|live| self.note(live, number, profiled));
             Ok(())
         })
     }
 
     /// Leaves a note of what is there, in case its coming is not recorded. With the list of threads locked: nobody has left who
     /// is noted.
-    fn note(&self, live: &[&'static ThreadStopInfo], number: WorldNumber, profile: Option<Begun>) {
+    fn note(&self, live: &[&'static ThreadStopInfo], number: WorldNumber, profiled: Profiled) {
         let present = live.iter().map(|record| {
             let label = Labels::of_the_process().label_of(std::ptr::from_ref(*record) as usize);
             Present { tid: record.tid().0 as u32, label: label.map_or(0, Label::get) }
         });
         let present: Box<[Present]> = present.collect();
-        if !present.is_empty() || profile.is_some() {
-            self.0.board.note(usize::from(number.0), Clock::of_process().now(), present, profile);
+        if !present.is_empty() || profiled.is_some() {
+            self.0.board.note(usize::from(number.0), Clock::of_process().now(), present, profiled);
         }
     }
 
@@ -127,8 +128,9 @@ impl Trace {
             let before = board.last_note();
             for inner in &living {
                 if let Some(number) = inner.collector.events.world_number() {
+                    let profiled = board.profiled(usize::from(number.0));
                     // Whoever has the list in his hands now may be the very thread that panics.
-                    inner.collector.threads.look_now(|live| self.note(live, number, None));
+                    inner.collector.threads.look_now(|live| self.note(live, number, profiled));
                 }
             }
             Writer::after(before, *plan, Arc::clone(board), place.outlet())

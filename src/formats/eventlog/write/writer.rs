@@ -234,8 +234,11 @@ impl Writer {
         let last = board.last_note();
         let read = std::mem::replace(&mut self.read, last);
         for note in board.notes(last, read) {
-            if let Some(begun) = note.profile {
+            if let Some(begun) = note.profiled.heap {
                 self.profile.runs(note.world, begun, &mut self.blocks)?;
+            }
+            if let Some(interval_ns) = note.profiled.ticks_ns {
+                self.profile.ticks_run(interval_ns, &mut self.blocks)?;
             }
         }
         let unread = board.notes(last, read);
@@ -591,6 +594,16 @@ impl Writer {
         }
         Ok(())
     }
+
+    /// Brings everything out, with what belongs to an end behind it.
+    fn write_out(&mut self, is_last: bool) -> io::Result<()> {
+        match self.profile.last_definitions() {
+            Some(definitions) if is_last || !self.blocks.is_out() => {
+                self.blocks.write_out_with(definitions.bytes_for_a_flush(), is_last, |to| definitions.put(to))
+            }
+            _ => self.blocks.write_out(is_last),
+        }
+    }
 }
 
 impl Consumer for Writer {
@@ -621,7 +634,7 @@ impl Consumer for Writer {
 
     /// `.event.crash`: what is in the file is a log with an end.
     fn flush(&mut self) -> io::Result<()> {
-        let flushed = self.blocks.write_out(false);
+        let flushed = self.write_out(false);
         self.tell_the_board();
         flushed
     }
@@ -630,7 +643,7 @@ impl Consumer for Writer {
         self.reached = self.reached.max(now.ticks);
         self.blocks.set_time(self.plan.head.time(self.reached));
         let ended = self.end_everything();
-        let closed = ended.and_then(|()| self.blocks.write_out(true));
+        let closed = ended.and_then(|()| self.write_out(true));
         self.tell_the_board();
         closed
     }
