@@ -64,12 +64,13 @@ pub(crate) struct Root {
 }
 
 /// The cells of one block.
-struct Cells {
-    block: BlockIndex,
+pub(crate) struct Cells {
+    pub(crate) block: BlockIndex,
     count: usize,
     /// From one to the next; 0 for a large object.
     stride: usize,
-    bytes: usize,
+    /// What an object here takes of the heap.
+    pub(crate) bytes: usize,
     space: Space,
 }
 
@@ -106,25 +107,20 @@ impl<'a> Living<'a> {
         self.heap
     }
 
-    /// What a live object's mark byte holds.
-    pub(crate) fn epoch(&self) -> u8 {
-        self.epoch
-    }
-
     /// The address map, by value: a loop that has a copy has it in registers.
     pub(crate) fn map(&self) -> AddressMap {
         self.heap.blocks.map()
     }
 
-    /// How many bytes from its beginning on may hold objects.
-    pub(crate) fn committed_bytes(&self) -> usize {
-        self.heap.committed_bytes() as usize
+    /// How many blocks from its beginning on may hold objects.
+    pub(crate) fn committed_blocks(&self) -> BlockIndex {
+        // SAFETY: the collector holds the allocation lock.
+        unsafe { self.heap.state() }.committed_blocks as BlockIndex
     }
 
-    fn for_each_block(&self, mut visit: impl FnMut(Cells)) {
-        // SAFETY: the collector holds the allocation lock.
-        let committed = unsafe { self.heap.state() }.committed_blocks;
-        for block in 0..committed as BlockIndex {
+    /// Every block in which objects may be, in the order of addresses.
+    pub(crate) fn for_each_block(&self, mut visit: impl FnMut(Cells)) {
+        for block in 0..self.committed_blocks() {
             let info = self.heap.blocks.info(block);
             match info.state() {
                 BlockState::Free | BlockState::Reserved | BlockState::LargeTail => {}
@@ -145,13 +141,28 @@ impl<'a> Living<'a> {
     /// Every object that lives, in the order of addresses.
     #[inline(always)]
     pub(crate) fn for_each_object(&self, mut visit: impl FnMut(Object)) {
-        self.for_each_block(|cells| {
-            for (index, mark) in self.heap.blocks.marks(cells.block, cells.count).iter().enumerate() {
-                if mark.load(Relaxed) == self.epoch {
-                    visit(self.object(&cells, index));
-                }
+        self.for_each_block(|cells| self.for_each_living(&cells, |index| visit(self.object(&cells, index))));
+    }
+
+    /// The index of every cell of a block in which an object lives.
+    #[inline(always)]
+    pub(crate) fn for_each_living(&self, cells: &Cells, mut visit: impl FnMut(usize)) {
+        let marks = self.heap.blocks.marks(cells.block, cells.count);
+        let (eights, rest) = marks.as_chunks::<8>();
+        for (eight, first) in eights.iter().zip((0..).step_by(8)) {
+            // SAFETY: eight bytes that nobody writes, since marking is over.
+            let bytes = u64::from_le_bytes(unsafe { eight.as_ptr().cast::<[u8; 8]>().read() });
+            let mut found = equal_bytes(bytes, self.epoch);
+            while found != 0 {
+                visit(first + found.trailing_zeros() as usize / 8);
+                found &= found - 1;
             }
-        });
+        }
+        for (mark, index) in rest.iter().zip(8 * eights.len()..) {
+            if mark.load(Relaxed) == self.epoch {
+                visit(index);
+            }
+        }
     }
 
     /// Every cell in which something lives, may live, or has just died.
@@ -172,8 +183,9 @@ impl<'a> Living<'a> {
     fn object(&self, cells: &Cells, index: usize) -> Object {
         let cell = self.cell(cells, index);
         // SAFETY: a header that is not 0 is the address of a description, which lives for ever; marking leaves no cell marked
-        // whose header is 0, and one that was marked in the last collection has its header until the sweep after this one.
-        let info = unsafe { &*(cell.header_word() as *const TypeInfo) };
+        // whose header is 0, and one that was marked in the last collection has its header until the sweep after this one. Nobody
+        // writes one while the world stands; read plainly, so that it is not read for who does not want it.
+        let info = unsafe { *(cell.header as *const &'static TypeInfo) };
         Object { cell, info, bytes: cells.bytes, space: cells.space }
     }
 
@@ -276,6 +288,15 @@ impl<'a> Living<'a> {
             slot += WORD;
         }
     }
+}
+
+/// The highest bit of each byte that is this one.
+#[inline(always)]
+const fn equal_bytes(bytes: u64, byte: u8) -> u64 {
+    const LOW: u64 = u64::from_ne_bytes([0x7f; 8]);
+    let difference = bytes ^ u64::from_ne_bytes([byte; 8]);
+    // A byte's highest bit is set if any of its lower ones is, or itself is: nothing carries into the next.
+    !(((difference & LOW) + LOW) | difference | LOW)
 }
 
 #[inline(always)]

@@ -150,6 +150,12 @@ impl Heading {
         (self.0 & TAG == RETAINERS).then_some((self.0 >> TAG_BITS) as u32)
     }
 
+    /// Its place among so many, a power of two above 1, for which few headings are to vie.
+    #[inline(always)]
+    pub(crate) const fn spread_over(self, places: usize) -> usize {
+        (self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - places.ilog2())) as usize
+    }
+
     /// What tells it from others.
     pub(crate) const fn number(self) -> u64 {
         self.0

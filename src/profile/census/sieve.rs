@@ -93,7 +93,7 @@ impl Filter {
             Looks::Stack => Heading::stack(object, heap),
             Looks::Description => Heading::description(object.payload(), object.info),
             Looks::Type => Heading::of_type(object),
-            Looks::Retainers => Heading::retainers(retainers.map_or(0, |retainers| retainers.set_of(object.payload()))),
+            Looks::Retainers => Heading::retainers(retainers.map_or(0, |retainers| retainers.set_of(object.cell))),
         };
         if let Some((last, passes)) = self.last
             && last == heading

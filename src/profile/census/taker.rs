@@ -30,12 +30,6 @@ pub(crate) struct Taker {
 /// How many headings are counted without the table. A power of two.
 const PLACES: usize = 16;
 
-/// Where among them this one is.
-#[inline(always)]
-fn place_of(heading: Heading) -> usize {
-    (heading.number().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - PLACES.ilog2())) as usize
-}
-
 /// What a census found besides the bands.
 #[derive(Clone, Copy, Default)]
 struct Found {
@@ -97,6 +91,13 @@ impl Taker {
         })
     }
 
+    /// Maps what the next census is to need. Before the world is stopped, with its locks held.
+    pub(crate) fn prepare(&mut self, collector: &Collector) {
+        if let Some(retainers) = &mut self.retainers {
+            retainers.prepare(&collector.heap);
+        }
+    }
+
     /// Counts. In the stopped world.
     pub(crate) fn take(&mut self, living: &Living<'_>) {
         let begun = now_ns();
@@ -126,7 +127,7 @@ impl Taker {
                 });
             }
             Breakdown::Retainer => self.count(living, |object, retainers| {
-                Heading::retainers(retainers.map_or(0, |retainers| retainers.set_of(object.payload())))
+                Heading::retainers(retainers.map_or(0, |retainers| retainers.set_of(object.cell)))
             }),
             // `new` has refused it.
             Breakdown::Biography => self.count(living, |_, _| Heading::ALL),
@@ -151,7 +152,7 @@ impl Taker {
             }
         };
         let mut close = |heading: Heading, run: Count| {
-            let place = &mut places[place_of(heading)];
+            let place = &mut places[heading.spread_over(PLACES)];
             if place.0 != heading {
                 to_table(std::mem::replace(place, (heading, Count::default())));
             }
@@ -202,6 +203,9 @@ impl Taker {
         let Found { taken_ns, took_ns, collection, live, filtered, no_room } = self.found;
         if no_room.objects > 0 {
             bands.add(NO_ROOM.to_owned(), None, no_room.bytes, no_room.objects);
+        }
+        if let Some(retainers) = &mut self.retainers {
+            retainers.forget();
         }
         Census {
             era,
