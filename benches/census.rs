@@ -9,7 +9,7 @@
 //! Retainers are a traversal of the whole graph, references and all, and of its parts more than once; they are shown with a
 //! bound of their own.
 //!
-//! `-- --quick`: fewer collections; `-- hr hd`: these breakdowns only. Ends with a failure if a limit does not hold.
+//! `-- --quick`: fewer collections; `-- hr hd tree`: these breakdowns and heaps only. Ends with a failure if a limit does not hold.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -185,23 +185,31 @@ fn main() -> ExitCode {
     let rounds = if std::env::args().any(|argument| argument == "--quick") { 5 } else { 25 };
     println!("a census beside the mark phase of its collection, one marker, medians of {rounds}");
     println!("  heap            by      mark ms     census ms     ratio     limit");
-    let subjects = [
-        ("tree", Subject::new(|m| vec![keep(m, tree(m, 19))])),
-        ("graph", Subject::new(|m| vec![keep(m, graph(m))])),
-        ("types by turns", Subject::new(by_turns)),
-        ("small arrays", Subject::new(|m| vec![arrays(m)])),
-        ("frozen tree", Subject::new(|m| vec![keep(m, frozen_tree(m, 19))])),
-        ("frozen graph", Subject::new(frozen_graph)),
+    let subjects: [(&str, fn() -> Subject); 6] = [
+        ("tree", || Subject::new(|m| vec![keep(m, tree(m, 19))])),
+        ("graph", || Subject::new(|m| vec![keep(m, graph(m))])),
+        ("types by turns", || Subject::new(by_turns)),
+        ("small arrays", || Subject::new(|m| vec![arrays(m)])),
+        ("frozen tree", || Subject::new(|m| vec![keep(m, frozen_tree(m, 19))])),
+        ("frozen graph", || Subject::new(frozen_graph)),
     ];
-    let named: Vec<Breakdown> = std::env::args().filter_map(|argument| Breakdown::from_option(&argument)).collect();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let are_named = |is_name: &dyn Fn(&str) -> bool| arguments.iter().any(|argument| is_name(argument));
     let is_wanted =
-        |breakdown: &Breakdown| *breakdown != Breakdown::Biography && (named.is_empty() || named.contains(breakdown));
+        |name: &str, is_name: &dyn Fn(&str) -> bool| !are_named(is_name) || are_named(&|other| other == name);
     let mut holds = true;
-    for (name, subject) in &subjects {
-        for breakdown in Breakdown::ALL.into_iter().filter(is_wanted) {
+    for (name, subject) in subjects {
+        if !is_wanted(name, &|argument| subjects.iter().any(|(name, _)| *name == argument)) {
+            continue;
+        }
+        let subject = subject();
+        for breakdown in Breakdown::ALL.into_iter().filter(|breakdown| *breakdown != Breakdown::Biography) {
+            let option = breakdown.option();
+            if !is_wanted(option, &|argument| Breakdown::from_option(argument).is_some()) {
+                continue;
+            }
             let [mark, census, ratio] = subject.measure(breakdown, rounds);
             let limit = if breakdown == Breakdown::Retainer { LIMIT_RETAINERS } else { LIMIT };
-            let option = breakdown.option();
             println!("  {name:14}  {option}     {mark:8.2}     {census:9.2}     {ratio:5.2}     {limit:5.2}");
             holds &= ratio <= limit;
         }

@@ -10,7 +10,7 @@ use super::finalize::Finalizers;
 use super::roots::{Ranges, RootKind};
 use crate::heap::Heap;
 use crate::heap::blocks::{AddressMap, BlockIndex, BlockState, Cell};
-use crate::heap::layout::{CELL_BYTES, Space, cells_per_block};
+use crate::heap::layout::{CELL_BYTES, FIRST_CELL, Space, cells_per_block};
 use crate::heap::pointer::ARRAY_HEAD_BYTES;
 use crate::heap::slots::SlotTable;
 use crate::heap::trace::{Shape, TypeInfo};
@@ -65,7 +65,9 @@ pub(crate) struct Root {
 
 /// The cells of one block.
 pub(crate) struct Cells {
-    pub(crate) block: BlockIndex,
+    block: BlockIndex,
+    /// Where the first one's header is.
+    start: usize,
     count: usize,
     /// From one to the next; 0 for a large object.
     stride: usize,
@@ -74,9 +76,31 @@ pub(crate) struct Cells {
     space: Space,
 }
 
+impl Cells {
+    /// The cell of this index.
+    #[inline(always)]
+    pub(crate) fn cell(&self, index: usize) -> Cell {
+        Cell { header: self.start + index * self.stride, block: self.block, index: index as u32 }
+    }
+
+    /// What lives in the cell of this index, or has just died there.
+    #[inline(always)]
+    pub(crate) fn type_of(&self, index: usize) -> &'static TypeInfo {
+        // SAFETY: a header that is not 0 is the address of a description, which lives for ever; marking leaves no cell marked
+        // whose header is 0, and one that was marked in the last collection has its header until the sweep after this one. Nobody
+        // writes one while the world stands; read plainly, so that it is not read for who does not want it.
+        unsafe { *(self.cell(index).header as *const &'static TypeInfo) }
+    }
+
+    /// The object there.
+    #[inline(always)]
+    pub(crate) fn object(&self, index: usize) -> Object {
+        Object { cell: self.cell(index), info: self.type_of(index), bytes: self.bytes, space: self.space }
+    }
+}
+
 /// A cell, whether something lives there or not.
 pub(crate) struct Place<'a> {
-    living: &'a Living<'a>,
     cells: &'a Cells,
     index: usize,
     /// Whether something does.
@@ -86,13 +110,13 @@ pub(crate) struct Place<'a> {
 impl Place<'_> {
     /// Where an object's payload is.
     pub(crate) fn payload(&self) -> usize {
-        self.living.cell(self.cells, self.index).payload()
+        self.cells.cell(self.index).payload()
     }
 
     /// The object that lives here, or lived here when the last collection was over: in either case its header stands, since no
     /// sweep has been here.
     pub(crate) fn object(&self) -> Object {
-        self.living.object(self.cells, self.index)
+        self.cells.object(self.index)
     }
 }
 
@@ -120,19 +144,21 @@ impl<'a> Living<'a> {
 
     /// Every block in which objects may be, in the order of addresses.
     pub(crate) fn for_each_block(&self, mut visit: impl FnMut(Cells)) {
+        let start_of = |block| self.heap.blocks.start(block) + FIRST_CELL;
         for block in 0..self.committed_blocks() {
             let info = self.heap.blocks.info(block);
             match info.state() {
                 BlockState::Free | BlockState::Reserved | BlockState::LargeTail => {}
                 BlockState::LargeHead => {
-                    let bytes = self.heap.large_footprint(block) as usize;
-                    visit(Cells { block, count: 1, stride: 0, bytes, space: Space::Large });
+                    let (start, bytes) = (start_of(block), self.heap.large_footprint(block) as usize);
+                    visit(Cells { block, start, count: 1, stride: 0, bytes, space: Space::Large });
                 }
                 BlockState::Owned | BlockState::Full | BlockState::Unswept => {
                     let bytes = CELL_BYTES[usize::from(info.head.class.load(Relaxed))];
                     let is_pinned = info.head.space.load(Relaxed) == Space::Pinned as u8;
                     let space = if is_pinned { Space::Pinned } else { Space::Small };
-                    visit(Cells { block, count: cells_per_block(bytes), stride: bytes, bytes, space });
+                    let (start, count) = (start_of(block), cells_per_block(bytes));
+                    visit(Cells { block, start, count, stride: bytes, bytes, space });
                 }
             }
         }
@@ -141,28 +167,31 @@ impl<'a> Living<'a> {
     /// Every object that lives, in the order of addresses.
     #[inline(always)]
     pub(crate) fn for_each_object(&self, mut visit: impl FnMut(Object)) {
-        self.for_each_block(|cells| self.for_each_living(&cells, |index| visit(self.object(&cells, index))));
+        self.for_each_block(|cells| self.for_each_living(&cells, |index| visit(cells.object(index))));
     }
 
     /// The index of every cell of a block in which an object lives.
     #[inline(always)]
     pub(crate) fn for_each_living(&self, cells: &Cells, mut visit: impl FnMut(usize)) {
-        let marks = self.heap.blocks.marks(cells.block, cells.count);
-        let (eights, rest) = marks.as_chunks::<8>();
-        for (eight, first) in eights.iter().zip((0..).step_by(8)) {
-            // SAFETY: eight bytes that nobody writes, since marking is over.
-            let bytes = u64::from_le_bytes(unsafe { eight.as_ptr().cast::<[u8; 8]>().read() });
-            let mut found = equal_bytes(bytes, self.epoch);
-            while found != 0 {
-                visit(first + found.trailing_zeros() as usize / 8);
-                found &= found - 1;
-            }
-        }
-        for (mark, index) in rest.iter().zip(8 * eights.len()..) {
-            if mark.load(Relaxed) == self.epoch {
+        let epoch = self.epoch;
+        for (index, &mark) in self.marks(cells).iter().enumerate() {
+            if mark == epoch {
                 visit(index);
             }
         }
+    }
+
+    /// The mark bytes of a block's cells: [`epoch`](Self::epoch) where something lives.
+    #[inline(always)]
+    pub(crate) fn marks(&self, cells: &Cells) -> &[u8] {
+        let marks = self.heap.blocks.marks(cells.block, cells.count);
+        // SAFETY: nobody writes them between the end of marking and the sweep.
+        unsafe { std::slice::from_raw_parts(marks.as_ptr().cast(), marks.len()) }
+    }
+
+    /// What a live object's mark byte holds.
+    pub(crate) fn epoch(&self) -> u8 {
+        self.epoch
     }
 
     /// Every cell in which something lives, may live, or has just died.
@@ -170,23 +199,9 @@ impl<'a> Living<'a> {
         self.for_each_block(|cells| {
             for (index, mark) in self.heap.blocks.marks(cells.block, cells.count).iter().enumerate() {
                 let lives = mark.load(Relaxed) == self.epoch;
-                visit(Place { living: self, cells: &cells, index, lives });
+                visit(Place { cells: &cells, index, lives });
             }
         });
-    }
-
-    fn cell(&self, cells: &Cells, index: usize) -> Cell {
-        self.heap.blocks.cell(cells.block, cells.stride, index as u32)
-    }
-
-    #[inline(always)]
-    fn object(&self, cells: &Cells, index: usize) -> Object {
-        let cell = self.cell(cells, index);
-        // SAFETY: a header that is not 0 is the address of a description, which lives for ever; marking leaves no cell marked
-        // whose header is 0, and one that was marked in the last collection has its header until the sweep after this one. Nobody
-        // writes one while the world stands; read plainly, so that it is not read for who does not want it.
-        let info = unsafe { *(cell.header as *const &'static TypeInfo) };
-        Object { cell, info, bytes: cells.bytes, space: cells.space }
     }
 
     /// What lives at this payload address, if that is one's.
@@ -211,8 +226,12 @@ impl<'a> Living<'a> {
             Shape::Array { stride, ref element } => {
                 // SAFETY: a live array's first word is its length.
                 let length = unsafe { (*(payload as *const AtomicUsize)).load(Relaxed) };
+                let (start, stride) = (payload + ARRAY_HEAD_BYTES, stride as usize);
+                // Mostly references and nothing else.
+                let are_words = stride == WORD && element[0] == 1;
                 for index in 0..length {
-                    words(payload + ARRAY_HEAD_BYTES + index * stride as usize, element, &mut visit);
+                    let bitmaps = if are_words { &[1] } else { &element[..] };
+                    words(start + index * stride, bitmaps, &mut visit);
                 }
             }
         }
@@ -288,15 +307,6 @@ impl<'a> Living<'a> {
             slot += WORD;
         }
     }
-}
-
-/// The highest bit of each byte that is this one.
-#[inline(always)]
-const fn equal_bytes(bytes: u64, byte: u8) -> u64 {
-    const LOW: u64 = u64::from_ne_bytes([0x7f; 8]);
-    let difference = bytes ^ u64::from_ne_bytes([byte; 8]);
-    // A byte's highest bit is set if any of its lower ones is, or itself is: nothing carries into the next.
-    !(((difference & LOW) + LOW) | difference | LOW)
 }
 
 #[inline(always)]

@@ -46,6 +46,7 @@ use words::SET;
 
 use super::census::heading::Heading;
 use super::census::table::{Key, List, Table};
+use super::census::taker::Count;
 use crate::collector::Collector;
 use crate::collector::living::{Living, Root};
 use crate::collector::roots::RootKind;
@@ -193,20 +194,7 @@ impl Sets {
         set
     }
 
-    /// What two sets are together, of which none is nobody's.
-    #[inline(always)]
-    fn join_quickly(&mut self, one: u32, other: u32) -> u32 {
-        let pair = u64::from(one) << 32 | u64::from(other);
-        let place = (one.wrapping_mul(0x9e37_79b9) ^ other.wrapping_mul(0x85eb_ca6b)) >> (u32::BITS - RECENT.ilog2());
-        let place = place as usize;
-        if self.recent[place].0 != pair {
-            self.recent[place] = (pair, self.join(one, other));
-        }
-        self.recent[place].1
-    }
-
     /// What two sets are together.
-    #[inline(never)]
     fn join(&mut self, one: u32, other: u32) -> u32 {
         match (one, other) {
             (NOBODY, set) | (set, NOBODY) => return set,
@@ -214,6 +202,15 @@ impl Sets {
             (one, other) if one == other => return one,
             _ => {}
         }
+        let pair = u64::from(one) << 32 | u64::from(other);
+        let place = (pair.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT.ilog2())) as usize;
+        if self.recent[place].0 != pair {
+            self.recent[place] = (pair, self.join_by_table(one, other));
+        }
+        self.recent[place].1
+    }
+
+    fn join_by_table(&mut self, one: u32, other: u32) -> u32 {
         let key = Key(u64::from(one.min(other)) << 32 | u64::from(one.max(other)), 0);
         if let Some([set, _]) = self.joined.get(key) {
             return set as u32;
@@ -265,6 +262,9 @@ pub(crate) struct Retainers {
 /// How many descriptions are found without a table. A power of two.
 const MET: usize = 16;
 
+/// Cells that are counted at once.
+const TOGETHER: usize = 16;
+
 /// What kind of retainer an identity is of: the second word of its key.
 #[derive(Clone, Copy)]
 enum Kind {
@@ -296,6 +296,35 @@ impl Retainers {
     #[inline(always)]
     pub(crate) fn set_of(&self, cell: Cell) -> u32 {
         self.table.words().get(cell.number()) & SET
+    }
+
+    /// Each run of live objects that have one set, in the order of addresses.
+    pub(crate) fn for_each_run(&self, living: &Living<'_>, mut visit: impl FnMut(u32, Count)) {
+        let epoch = living.epoch();
+        living.for_each_block(|cells| {
+            let marks = living.marks(&cells);
+            let words = self.table.words().of_cells(cells.cell(0).number(), marks.len());
+            let (mut run, mut objects) = (NOBODY, 0);
+            let mut close = |set, objects| visit(set, Count { bytes: objects * cells.bytes as u64, objects });
+            for (marks, words) in marks.chunks(TOGETHER).zip(words.chunks(TOGETHER)) {
+                let is_of_the_run = |(mark, word): (&u8, &u32)| (*mark == epoch) & (word & SET == run);
+                // Without a branch for each.
+                if marks.len() == TOGETHER
+                    && marks.iter().zip(words).map(is_of_the_run).fold(true, |all, one| all & one)
+                {
+                    objects += TOGETHER as u64;
+                    continue;
+                }
+                for (_, word) in marks.iter().zip(words).filter(|(mark, _)| **mark == epoch) {
+                    if word & SET != run {
+                        close(run, objects);
+                        (run, objects) = (word & SET, 0);
+                    }
+                    objects += 1;
+                }
+            }
+            close(run, objects);
+        });
     }
 
     /// Maps what the next [`trace`](Self::trace) is to need. Before the world is stopped, with its locks held.

@@ -79,9 +79,20 @@ impl Sieve {
         }
     }
 
+    /// Whether everything passes.
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.filters.is_empty()
+    }
+
     /// Whether an object passes.
     #[inline(always)]
     pub(crate) fn passes(&mut self, object: &Object, heap: &Heap, retainers: Option<&Retainers>) -> bool {
+        self.is_empty() || self.all_pass(object, heap, retainers)
+    }
+
+    #[inline(never)]
+    fn all_pass(&mut self, object: &Object, heap: &Heap, retainers: Option<&Retainers>) -> bool {
         self.filters.iter_mut().all(|filter| filter.passes(object, heap, retainers))
     }
 }

@@ -43,6 +43,13 @@ impl Words {
         unsafe { self.0.add(cell).read() }
     }
 
+    /// Those of so many cells from one on, of one block.
+    #[inline(always)]
+    pub(super) fn of_cells<'a>(self, first: usize, count: usize) -> &'a [u32] {
+        // SAFETY: as in `get`; who counts by them writes none.
+        unsafe { std::slice::from_raw_parts(self.0.add(first), count) }
+    }
+
     #[inline(always)]
     pub(super) fn put(self, cell: usize, word: u32) {
         // SAFETY: as in `get`.
