@@ -143,23 +143,32 @@ impl<'a> Living<'a> {
     }
 
     /// Every block in which objects may be, in the order of addresses.
-    pub(crate) fn for_each_block(&self, mut visit: impl FnMut(Cells)) {
-        let start_of = |block| self.heap.blocks.start(block) + FIRST_CELL;
-        for block in 0..self.committed_blocks() {
-            let info = self.heap.blocks.info(block);
-            match info.state() {
-                BlockState::Free | BlockState::Reserved | BlockState::LargeTail => {}
-                BlockState::LargeHead => {
-                    let (start, bytes) = (start_of(block), self.heap.large_footprint(block) as usize);
-                    visit(Cells { block, start, count: 1, stride: 0, bytes, space: Space::Large });
-                }
-                BlockState::Owned | BlockState::Full | BlockState::Unswept => {
-                    let bytes = CELL_BYTES[usize::from(info.head.class.load(Relaxed))];
-                    let is_pinned = info.head.space.load(Relaxed) == Space::Pinned as u8;
-                    let space = if is_pinned { Space::Pinned } else { Space::Small };
-                    let (start, count) = (start_of(block), cells_per_block(bytes));
-                    visit(Cells { block, start, count, stride: bytes, bytes, space });
-                }
+    #[inline(always)]
+    pub(crate) fn for_each_block(&self, visit: impl FnMut(Cells)) {
+        (0..self.committed_blocks()).filter_map(|block| self.cells_of(block)).for_each(visit);
+    }
+
+    /// The same, the last one first.
+    #[inline(always)]
+    pub(crate) fn for_each_block_downwards(&self, visit: impl FnMut(Cells)) {
+        (0..self.committed_blocks()).rev().filter_map(|block| self.cells_of(block)).for_each(visit);
+    }
+
+    /// The cells of a block, if objects may be there.
+    fn cells_of(&self, block: BlockIndex) -> Option<Cells> {
+        let start = self.heap.blocks.start(block) + FIRST_CELL;
+        let info = self.heap.blocks.info(block);
+        match info.state() {
+            BlockState::Free | BlockState::Reserved | BlockState::LargeTail => None,
+            BlockState::LargeHead => {
+                let bytes = self.heap.large_footprint(block) as usize;
+                Some(Cells { block, start, count: 1, stride: 0, bytes, space: Space::Large })
+            }
+            BlockState::Owned | BlockState::Full | BlockState::Unswept => {
+                let bytes = CELL_BYTES[usize::from(info.head.class.load(Relaxed))];
+                let is_pinned = info.head.space.load(Relaxed) == Space::Pinned as u8;
+                let space = if is_pinned { Space::Pinned } else { Space::Small };
+                Some(Cells { block, start, count: cells_per_block(bytes), stride: bytes, bytes, space })
             }
         }
     }
@@ -175,6 +184,17 @@ impl<'a> Living<'a> {
     pub(crate) fn for_each_living(&self, cells: &Cells, mut visit: impl FnMut(usize)) {
         let epoch = self.epoch;
         for (index, &mark) in self.marks(cells).iter().enumerate() {
+            if mark == epoch {
+                visit(index);
+            }
+        }
+    }
+
+    /// The same, the last one first.
+    #[inline(always)]
+    pub(crate) fn for_each_living_downwards(&self, cells: &Cells, mut visit: impl FnMut(usize)) {
+        let epoch = self.epoch;
+        for (index, &mark) in self.marks(cells).iter().enumerate().rev() {
             if mark == epoch {
                 visit(index);
             }
@@ -226,12 +246,8 @@ impl<'a> Living<'a> {
             Shape::Array { stride, ref element } => {
                 // SAFETY: a live array's first word is its length.
                 let length = unsafe { (*(payload as *const AtomicUsize)).load(Relaxed) };
-                let (start, stride) = (payload + ARRAY_HEAD_BYTES, stride as usize);
-                // Mostly references and nothing else.
-                let are_words = stride == WORD && element[0] == 1;
                 for index in 0..length {
-                    let bitmaps = if are_words { &[1] } else { &element[..] };
-                    words(start + index * stride, bitmaps, &mut visit);
+                    words(payload + ARRAY_HEAD_BYTES + index * stride as usize, element, &mut visit);
                 }
             }
         }

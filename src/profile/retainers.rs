@@ -133,7 +133,7 @@ struct Sets {
 }
 
 /// How many pairs of sets are joined without the table. A power of two.
-const RECENT: usize = 256;
+const RECENT: usize = 512;
 
 impl Sets {
     fn new(most: usize) -> io::Result<Sets> {
@@ -195,19 +195,25 @@ impl Sets {
     }
 
     /// What two sets are together.
+    #[inline(always)]
     fn join(&mut self, one: u32, other: u32) -> u32 {
-        match (one, other) {
-            (NOBODY, set) | (set, NOBODY) => return set,
-            (MANY, _) | (_, MANY) => return MANY,
-            (one, other) if one == other => return one,
-            _ => {}
-        }
         let pair = u64::from(one) << 32 | u64::from(other);
-        let place = (pair.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT.ilog2())) as usize;
-        if self.recent[place].0 != pair {
-            self.recent[place] = (pair, self.join_by_table(one, other));
-        }
-        self.recent[place].1
+        let recent = &self.recent[(pair.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT.ilog2())) as usize];
+        if recent.0 == pair { recent.1 } else { self.join_anew(one, other) }
+    }
+
+    #[inline(never)]
+    fn join_anew(&mut self, one: u32, other: u32) -> u32 {
+        let pair = u64::from(one) << 32 | u64::from(other);
+        let together = match (one, other) {
+            (NOBODY, set) | (set, NOBODY) => set,
+            (MANY, _) | (_, MANY) => MANY,
+            (one, other) if one == other => one,
+            _ => self.join_by_table(one, other),
+        };
+        self.recent[(pair.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT.ilog2())) as usize] =
+            (pair, together);
+        together
     }
 
     fn join_by_table(&mut self, one: u32, other: u32) -> u32 {
@@ -253,8 +259,6 @@ pub(crate) struct Retainers {
     work: List<usize>,
     /// The list could not grow.
     overflowed: bool,
-    /// What lies below, the pass has still to come to.
-    cursor: usize,
     /// Mutable cells' descriptions that were met, and the set that has each alone.
     met: [(u64, u32); MET],
 }
@@ -287,7 +291,6 @@ impl Retainers {
             by_identity: Table::new()?,
             work: List::of_at_most(collector.markers.stack_bytes() / size_of::<usize>())?,
             overflowed: false,
-            cursor: 0,
             met: [(0, NOBODY); MET],
         })
     }

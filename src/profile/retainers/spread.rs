@@ -1,47 +1,51 @@
 //! How sets spread: two passes over the heap, and a list for what those leave.
 //!
 //! ```text
-//!   1  upwards     every mutable cell adds itself to what it refers to          the sets of the cells are final at once
-//!   2  downwards   every other object adds its set to what it refers to         objects that were made later come first
+//!   1  upwards     every mutable cell adds itself to what it refers to          final at once
+//!   2  downwards   every other object adds its set to what it refers to         those that were made later come first
 //!   3  the list    objects whose set has grown since they were looked at
 //! ```
 //!
 //! What a mutable cell passes on does not depend on who keeps it. So the references of mutable cells, and those are most of
-//! a program's, need no traversal: the first pass takes them in the order of addresses, and so its reads are sequential. What
-//! can't change refers to what was there before it was made. Memory is allocated upwards as a rule, and so when the second pass, downwards, comes to
-//! an object, those who refer to it have mostly been there, and its set is final. Where it is not, because cells
-//! were allocated anew between older ones, or since a reference was told of only by a run-time description, the object goes to the list.
+//! a program's, need no traversal: the first pass takes them in the order of addresses, and so its reads are sequential. An object that
+//! can't change refers to what was there before it was made. Memory is allocated upwards as a rule, and so when the second pass, downwards, comes
+//! to an object, those who refer to it have mostly been there, and its set is final. Where it is not, because cells were allocated anew
+//! between older ones, the object goes to the list when its set grows.
 //!
-//! A reference waits in a short queue for the word of what it refers to, as in marking. The second pass reads
-//! the set that it passes on only when the reference leaves the queue: so a chain of neighbours, in which each gets its set from the
-//! one before, does not overtake itself.
+//! A reference needs the word of what it leads to, which may be anywhere. So the passes only put down what is to be done, some hundred
+//! *steps*, and ask for those words; then the steps are taken, one after the other. Whose set it is that is passed on is a step, too: what an object
+//! has is read when its turn comes, and so a chain of neighbours, each of which has its set from the one before, does
+//! not overtake itself.
 
-use super::words::{PASSES, PENDING, SET, Words};
+use super::words::{LOOKED_AT, PENDING, SET, Words};
 use super::{NOBODY, Retainers, prefetch};
 use crate::collector::living::{Cells, Living};
 use crate::heap::blocks::AddressMap;
-use crate::heap::layout::{HEADER_BYTES, MARKS_PER_BLOCK};
+use crate::heap::layout::HEADER_BYTES;
+use crate::heap::pointer::ARRAY_HEAD_BYTES;
 use crate::heap::trace::{Shape, TypeInfo};
 use crate::profile::census::heading::Heading;
 use crate::sync::{AtomicUsize, Ordering::Relaxed};
 
-/// Objects of the list that are asked for at a time.
-const OBJECTS: usize = 32;
+const WORD: usize = size_of::<usize>();
+/// Words that one bitmap speaks of.
+const WORDS: usize = u64::BITS as usize;
 /// Steps that wait for the words that they need.
 const STEPS: usize = 256;
-/// References that [`Shape::Words`] speaks of, and one step more to say whose they are.
-const MOST_AT_ONCE: usize = u64::BITS as usize + 1;
+/// So many an object takes at once: whose turn it is, and a bitmap of references.
+const AT_ONCE: usize = 1 + WORDS;
+/// Objects of the list that are asked for at a time.
+const OBJECTS: usize = 32;
 
-/// What is to be done, one step after the other; a step is the number of a cell, to which a set is added, or says which set that is from
-/// now on.
+/// What is to be done. A step is the number of a cell, to which the set is added that is passed on at present; or it says which set
+/// that is from now on.
 struct Steps {
     steps: [usize; STEPS],
     count: usize,
-    /// What is passed on at present.
     set: u32,
 }
 
-/// From now on it is the set of the cell of this number, which is not to be looked at any more.
+/// From now on it is the set of the cell of this number, which is looked at herewith.
 const OF_CELL: usize = 1 << 63;
 /// From now on it is this set.
 const OF_SET: usize = 1 << 62;
@@ -52,8 +56,8 @@ impl Steps {
     }
 
     #[inline(always)]
-    const fn has_room_for(&self, steps: usize) -> bool {
-        self.count + steps <= STEPS
+    const fn has_room(&self) -> bool {
+        self.count + AT_ONCE <= STEPS
     }
 
     /// There is room.
@@ -63,62 +67,38 @@ impl Steps {
         self.count += 1;
     }
 
-    /// Puts down what an object of so many words refers to, and asks for the words of that. There is room.
+    /// Puts down what these words refer to, and asks for what is known of that. There is room.
     #[inline(always)]
-    fn put_references(&mut self, map: AddressMap, words: Words, payload: usize, bits: u64) {
+    fn put_references(&mut self, map: AddressMap, words: Words, address: usize, mut bits: u64) {
         let mut count = self.count;
-        for_each_word(payload, bits, |word| {
+        while bits != 0 {
+            let slot = address + bits.trailing_zeros() as usize * WORD;
+            bits &= bits - 1;
+            // SAFETY: the layout of a live object names words within its payload.
+            let word = unsafe { (*(slot as *const AtomicUsize)).load(Relaxed) };
             if let Some(cell) = map.number_of_payload(word) {
                 words.prefetch(cell);
                 self.steps[count % STEPS] = cell;
                 count += 1;
             }
-        });
+        }
         self.count = count;
     }
 }
 
-/// Each word whose bit is set, of a live object.
+/// Whether there is anything to pass on.
 #[inline(always)]
-fn for_each_word(payload: usize, mut bits: u64, mut visit: impl FnMut(usize)) {
-    while bits != 0 {
-        let slot = payload + bits.trailing_zeros() as usize * size_of::<usize>();
-        bits &= bits - 1;
-        // SAFETY: the layout of a live object names words within its payload.
-        visit(unsafe { (*(slot as *const AtomicUsize)).load(Relaxed) });
-    }
+fn refers(info: &TypeInfo) -> bool {
+    !matches!(info.shape, Shape::Leaf | Shape::Weak)
 }
-
-/// The type that was met last, and what its objects pass on.
-#[derive(Clone, Copy)]
-struct Met {
-    info: *const TypeInfo,
-    passes: Passes,
-}
-
-/// What the objects of a type pass on.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Passes {
-    Nothing,
-    /// What they have.
-    What,
-    /// Themselves, all of them as the set that was said last, to these words.
-    Alike(u64),
-    /// Themselves; each is a case of its own.
-    Itself,
-}
-
-/// The first pass has not said yet who is to be looked at: nobody comes to the list.
-const FIRST_PASS: usize = usize::MAX;
 
 impl Retainers {
     /// Spreads the roots' sets, and all others.
     pub(super) fn spread(&mut self, living: &Living<'_>) {
-        self.cursor = FIRST_PASS;
         let mut steps = Steps::new();
         self.roots(living);
         if self.mutable_cells(living, &mut steps) {
-            self.downwards(living, &mut steps);
+            self.others(living, &mut steps);
             self.work_off(living, &mut steps);
         }
     }
@@ -135,82 +115,122 @@ impl Retainers {
 
     /// The first pass. Returns whether there are objects that pass on what they have.
     fn mutable_cells(&mut self, living: &Living<'_>, steps: &mut Steps) -> bool {
-        let mut met = Met { info: std::ptr::null(), passes: Passes::Nothing };
+        let words = self.table.words();
         let mut some_pass = false;
-        living.for_each_block(|cells| some_pass |= self.mutable_cells_of(living, &cells, steps, &mut met));
-        self.take(self.table.words(), steps);
-        some_pass
-    }
-
-    fn mutable_cells_of(&mut self, living: &Living<'_>, cells: &Cells, steps: &mut Steps, met: &mut Met) -> bool {
-        let (map, words) = (living.map(), self.table.words());
-        let (mut last, mut some_pass) = (*met, false);
-        living.for_each_living(cells, |index| {
-            let (cell, info) = (cells.cell(index), cells.type_of(index));
-            // Neighbours mostly are of one type.
-            if last.info != std::ptr::from_ref(info) {
-                last = self.meet(info, words, steps);
-            }
-            match last.passes {
-                Passes::Nothing => {}
-                Passes::What => {
-                    words.note_passing(cell.number());
-                    some_pass = true;
-                }
-                Passes::Alike(bits) => {
-                    if !steps.has_room_for(MOST_AT_ONCE) {
-                        self.take(words, steps);
-                    }
-                    steps.put_references(map, words, cell.payload(), bits);
-                }
-                Passes::Itself => {
-                    let set = self.set_of_cell(Heading::description(cell.payload(), info));
-                    self.say(set, words, steps);
-                    self.send(living, cell.payload(), info, steps);
-                }
+        living.for_each_block(|cells| {
+            if self.mutable_cells_of(living, &cells, steps) {
+                words.note_passing(&cells);
+                some_pass = true;
             }
         });
-        *met = last;
+        self.take(words, steps);
         some_pass
     }
 
-    /// Another type than that of the object before.
-    #[inline(never)]
-    fn meet(&mut self, info: &'static TypeInfo, words: Words, steps: &mut Steps) -> Met {
-        let passes = match info.shape {
-            Shape::Leaf | Shape::Weak => Passes::Nothing,
-            _ if !info.mutable => Passes::What,
-            Shape::Words(bits) if info.description.is_none() => {
-                let set = self.set_of_cell(Heading::of_description(info));
-                self.say(set, words, steps);
-                Passes::Alike(bits)
+    fn mutable_cells_of(&mut self, living: &Living<'_>, cells: &Cells, steps: &mut Steps) -> bool {
+        let (map, words) = (living.map(), self.table.words());
+        // Neighbours mostly are of one type, and are passed on as one set.
+        let mut said: *const TypeInfo = std::ptr::null();
+        let mut some_pass = false;
+        living.for_each_living(cells, |index| {
+            let info = cells.type_of(index);
+            if !refers(info) {
+                return;
             }
-            _ => Passes::Itself,
-        };
-        Met { info, passes }
+            if !info.mutable {
+                some_pass = true;
+                return;
+            }
+            if !steps.has_room() {
+                self.take(words, steps);
+            }
+            let payload = cells.cell(index).payload();
+            if said != std::ptr::from_ref(info) || info.description.is_some() {
+                said = info;
+                steps.put(OF_SET | self.set_of_cell(Heading::description(payload, info)) as usize);
+            }
+            match info.shape {
+                Shape::Words(bits) => steps.put_references(map, words, payload, bits),
+                _ => self.put_all_references(living, payload, info, steps),
+            }
+        });
+        some_pass
     }
 
-    /// What is passed on from now on.
-    fn say(&mut self, set: u32, words: Words, steps: &mut Steps) {
-        if !steps.has_room_for(1) {
+    /// The second pass.
+    fn others(&mut self, living: &Living<'_>, steps: &mut Steps) {
+        let words = self.table.words();
+        living.for_each_block_downwards(|cells| {
+            if words.has_passing(&cells) {
+                self.others_of(living, &cells, steps);
+            }
+        });
+        self.take(words, steps);
+    }
+
+    fn others_of(&mut self, living: &Living<'_>, cells: &Cells, steps: &mut Steps) {
+        living.for_each_living_downwards(cells, |index| {
+            let info = cells.type_of(index);
+            if !info.mutable && refers(info) {
+                let cell = cells.cell(index);
+                self.look_at(living, cell.number(), cell.payload(), info, steps);
+            }
+        });
+    }
+
+    /// An object passes on what it has.
+    #[inline(always)]
+    fn look_at(&mut self, living: &Living<'_>, number: usize, payload: usize, info: &TypeInfo, steps: &mut Steps) {
+        let (map, words) = (living.map(), self.table.words());
+        if !steps.has_room() {
             self.take(words, steps);
         }
-        steps.put(OF_SET | set as usize);
+        let before = steps.count;
+        steps.put(OF_CELL | number);
+        match info.shape {
+            Shape::Words(bits) => {
+                steps.put_references(map, words, payload, bits);
+                // To nothing: then it is as good as a leaf.
+                steps.count -= usize::from(steps.count == before + 1);
+            }
+            _ => self.put_all_references(living, payload, info, steps),
+        }
     }
 
-    /// Puts down what an object refers to, whatever it is.
+    /// Puts down what an object refers to, however much.
     #[inline(never)]
-    fn send(&mut self, living: &Living<'_>, payload: usize, info: &TypeInfo, steps: &mut Steps) {
+    fn put_all_references(&mut self, living: &Living<'_>, payload: usize, info: &TypeInfo, steps: &mut Steps) {
         let (map, words) = (living.map(), self.table.words());
-        living.for_each_word(payload, info, |_, word| {
-            if let Some(cell) = map.number_of_payload(word) {
-                words.prefetch(cell);
-                if !steps.has_room_for(1) {
-                    self.take(words, steps);
-                }
-                steps.put(cell);
+        let mut put = |address: usize, bits: u64| {
+            if !steps.has_room() {
+                self.take(words, steps);
             }
-        });
+            steps.put_references(map, words, address, bits);
+        };
+        let mut put_each = |address: usize, bitmaps: &[u64]| {
+            for (index, &bits) in bitmaps.iter().enumerate().filter(|(_, bits)| **bits != 0) {
+                put(address + index * WORDS * WORD, bits);
+            }
+        };
+        match info.shape {
+            Shape::Leaf | Shape::Weak => {}
+            Shape::Words(bits) => put_each(payload, &[bits]),
+            Shape::Wide(ref bitmaps) => put_each(payload, bitmaps),
+            Shape::Array { stride, ref element } => {
+                // SAFETY: a live array's first word is its length.
+                let length = unsafe { (*(payload as *const AtomicUsize)).load(Relaxed) };
+                let (start, stride) = (payload + ARRAY_HEAD_BYTES, stride as usize);
+                if (stride, element[0]) == (WORD, 1) {
+                    // References and nothing else, as in most arrays.
+                    for first in (0..length).step_by(WORDS) {
+                        let count = WORDS.min(length - first);
+                        put(start + first * WORD, u64::MAX >> (WORDS - count));
+                    }
+                } else {
+                    (0..length).for_each(|index| put_each(start + index * stride, element));
+                }
+            }
+        }
     }
 
     /// Takes all steps.
@@ -225,82 +245,34 @@ impl Retainers {
             } else {
                 let cell = step & !OF_CELL;
                 let word = words.get(cell);
-                words.put(cell, word & !PENDING);
+                words.put(cell, word & !PENDING | LOOKED_AT);
                 set = word & SET;
             }
         }
         (steps.count, steps.set) = (0, set);
     }
 
-    /// Adds a set to that of a cell, whose object is then to be looked at if it passes it on. In a dead cell, to which a word may lead that is no
-    /// reference, it does no harm.
+    /// Adds a set to that of a cell. In a dead one, to which a word may lead that is no reference, it does no harm.
+    ///
+    /// No branch depends on what the cell had, as long as it was not looked at: that can't be foreseen, and a wrong guess costs
+    /// more than the rest.
     #[inline(always)]
     fn arrive(&mut self, words: Words, cell: usize, set: u32) {
         let word = words.get(cell);
         let old = word & SET;
-        if old == set || set == NOBODY {
-            return;
-        }
-        if old == NOBODY && word & (PASSES | PENDING) != PASSES {
-            words.put(cell, word | set);
-        } else {
-            self.grow(words, cell, set);
-        }
-    }
-
-    #[inline(never)]
-    fn grow(&mut self, words: Words, cell: usize, set: u32) {
-        let word = words.get(cell);
-        let (old, is_new_to_the_list) = (word & SET, word & (PASSES | PENDING) == PASSES);
         let new = self.sets.join(old, set);
-        if new == old {
-            return;
-        }
-        words.put(cell, word & !SET | new);
-        if is_new_to_the_list {
-            words.put(cell, word & !SET | new | PENDING);
-            // What the pass has still to come to needs no place in the list.
-            if cell >= self.cursor {
-                self.overflowed |= !self.work.push(cell);
-            }
-        }
-    }
-
-    /// The second pass, or one more because the list could not grow: everything that is to be looked at.
-    fn downwards(&mut self, living: &Living<'_>, steps: &mut Steps) {
-        let (map, words) = (living.map(), self.table.words());
-        for block in (0..living.committed_blocks()).rev().filter(|block| words.has_passing(*block)) {
-            let first = block as usize * MARKS_PER_BLOCK;
-            self.cursor = first;
-            for cell in (first..first + map.cells_in(block)).rev() {
-                if words.get(cell) & PENDING != 0 {
-                    self.look_at(living, cell, steps);
-                }
-            }
-        }
-        self.take(words, steps);
-        self.cursor = 0;
-    }
-
-    #[inline(always)]
-    fn look_at(&mut self, living: &Living<'_>, cell: usize, steps: &mut Steps) {
-        let (map, words) = (living.map(), self.table.words());
-        let payload = map.payload_of_number(cell);
-        let info = living.type_of(payload);
-        if !steps.has_room_for(MOST_AT_ONCE) {
-            self.take(words, steps);
-        }
-        steps.put(OF_CELL | cell);
-        match info.shape {
-            Shape::Words(bits) => steps.put_references(map, words, payload, bits),
-            _ => self.send(living, payload, info, steps),
+        let grown = word & !SET | new;
+        words.put(cell, grown);
+        if word & (LOOKED_AT | PENDING) == LOOKED_AT && new != old {
+            words.put(cell, grown | PENDING);
+            self.overflowed |= !self.work.push(cell);
         }
     }
 
     /// Looks at everything in the list, until nothing is left.
     fn work_off(&mut self, living: &Living<'_>, steps: &mut Steps) {
         let (map, words) = (living.map(), self.table.words());
-        let mut ahead = [0; OBJECTS];
+        let mut some = [0; OBJECTS];
         loop {
             // Some at a time, all of which are asked for before the first is looked at.
             let mut count = 0;
@@ -308,22 +280,34 @@ impl Retainers {
                 && let Some(cell) = self.work.pop()
             {
                 prefetch(map.payload_of_number(cell) - HEADER_BYTES);
-                ahead[count] = cell;
+                some[count] = cell;
                 count += 1;
             }
-            for &cell in &ahead[..count] {
-                // Another pass may have come before.
-                if words.get(cell) & PENDING != 0 {
-                    self.look_at(living, cell, steps);
-                }
+            for &cell in &some[..count] {
+                self.look_again(living, cell, steps);
             }
             self.take(words, steps);
             if count == 0 && self.work.len() == 0 {
                 if !std::mem::take(&mut self.overflowed) {
                     return;
                 }
-                self.downwards(living, steps);
+                // What the list had no room for says so itself.
+                living.for_each_block_downwards(|cells| {
+                    if words.has_passing(&cells) {
+                        living.for_each_living_downwards(&cells, |index| {
+                            self.look_again(living, cells.cell(index).number(), steps);
+                        });
+                    }
+                });
             }
+        }
+    }
+
+    /// Unless it was since it came to the list.
+    fn look_again(&mut self, living: &Living<'_>, cell: usize, steps: &mut Steps) {
+        if self.table.words().get(cell) & PENDING != 0 {
+            let payload = living.map().payload_of_number(cell);
+            self.look_at(living, cell, payload, living.type_of(payload), steps);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   block's mark bytes | cell 0 | cell 1 | …                                1 byte each
 //!   block's words      | cell 0 | cell 1 | …        | 1023: the block's     4 bytes each
-//!                        └ to be looked at, passes on, number of the set
+//!                        └ whether it was looked at, number of the set
 //! ```
 //!
 //! A word stands where the mark byte stands in its own table: so the address map, which finds the one, has found the other, and
@@ -15,16 +15,17 @@
 
 use std::io;
 
+use crate::collector::living::Cells;
 use crate::heap::blocks::{AddressMap, BlockIndex};
 use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES, MARKS_PER_BLOCK, cells_per_block};
 use crate::os::memory::Reservation;
 
-/// The object's set, or itself, is still to be added to what it refers to.
+/// The object's set has grown since it was looked at.
 pub(super) const PENDING: u32 = 1 << 31;
-/// It passes on what it has. In the block's own word: one of its objects does.
-pub(super) const PASSES: u32 = 1 << 30;
+/// What the object has, it has passed on. In the block's own word: one of its objects passes on what it has.
+pub(super) const LOOKED_AT: u32 = 1 << 30;
 /// The number of its set.
-pub(super) const SET: u32 = PASSES - 1;
+pub(super) const SET: u32 = LOOKED_AT - 1;
 
 /// Bytes for a block.
 const BYTES_PER_BLOCK: usize = MARKS_PER_BLOCK * size_of::<u32>();
@@ -61,17 +62,14 @@ impl Words {
         super::prefetch(self.0.wrapping_add(cell) as usize);
     }
 
-    /// An object that passes on what it has: it is to be looked at.
-    #[inline(always)]
-    pub(super) fn note_passing(self, cell: usize) {
-        self.put(cell, self.get(cell) | PASSES | PENDING);
-        self.put(cell - cell % MARKS_PER_BLOCK + OF_THE_BLOCK, PASSES);
+    /// One of these passes on what it has.
+    pub(super) fn note_passing(self, cells: &Cells) {
+        self.put(cells.cell(OF_THE_BLOCK).number(), LOOKED_AT);
     }
 
-    /// Whether the block has such an object.
-    #[inline(always)]
-    pub(super) fn has_passing(self, block: BlockIndex) -> bool {
-        self.get(block as usize * MARKS_PER_BLOCK + OF_THE_BLOCK) != 0
+    /// Whether one of these does.
+    pub(super) fn has_passing(self, cells: &Cells) -> bool {
+        self.get(cells.cell(OF_THE_BLOCK).number()) != 0
     }
 }
 
