@@ -83,8 +83,8 @@ fn frozen_tree(m: &Mutator, height: usize) -> Gc<Frozen> {
     frozen(m, below, height)
 }
 
-/// Each refers to two before it, and every fourth or so is kept by one of three kinds of cells.
-fn frozen_graph(m: &Mutator) -> Vec<Root<u64>> {
+/// Each refers to two before it, and some are kept, each by one of three kinds of cells.
+fn frozen_graph(m: &Mutator, kept: usize) -> Vec<Root<u64>> {
     let all = m.alloc_array(OBJECTS, |_| GcCell::new(None::<Gc<Frozen>>)).expect("room");
     let mut random = random();
     for key in 0..OBJECTS {
@@ -101,7 +101,7 @@ fn frozen_graph(m: &Mutator) -> Vec<Root<u64>> {
         // SAFETY: an object of this world; nobody reads it as a number.
         GcCell::new(Some(unsafe { Gc::<u64>::from_addr(keeper) }))
     };
-    vec![keep(m, m.alloc_array(OBJECTS / 4, &mut keeper).expect("room"))]
+    vec![keep(m, m.alloc_array(kept, &mut keeper).expect("room"))]
 }
 
 /// Whatever it is, the handle keeps it.
@@ -185,13 +185,14 @@ fn main() -> ExitCode {
     let rounds = if std::env::args().any(|argument| argument == "--quick") { 5 } else { 25 };
     println!("a census beside the mark phase of its collection, one marker, medians of {rounds}");
     println!("  heap            by      mark ms     census ms     ratio     limit");
-    let subjects: [(&str, fn() -> Subject); 6] = [
+    let subjects: [(&str, fn() -> Subject); 7] = [
         ("tree", || Subject::new(|m| vec![keep(m, tree(m, 19))])),
         ("graph", || Subject::new(|m| vec![keep(m, graph(m))])),
         ("types by turns", || Subject::new(by_turns)),
         ("small arrays", || Subject::new(|m| vec![arrays(m)])),
         ("frozen tree", || Subject::new(|m| vec![keep(m, frozen_tree(m, 19))])),
-        ("frozen graph", || Subject::new(frozen_graph)),
+        ("frozen graph", || Subject::new(|m| frozen_graph(m, OBJECTS / 4))),
+        ("mostly dead", || Subject::new(|m| frozen_graph(m, OBJECTS / 1000))),
     ];
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let are_named = |is_name: &dyn Fn(&str) -> bool| arguments.iter().any(|argument| is_name(argument));

@@ -7,10 +7,11 @@
 //! Nothing here allocates, and all locks that it needs the collecting thread has (`.stop.no-malloc`, `.stop.locks`).
 
 use super::finalize::Finalizers;
+use super::masks::Masks;
 use super::roots::{Ranges, RootKind};
 use crate::heap::Heap;
 use crate::heap::blocks::{AddressMap, BlockIndex, BlockState, Cell};
-use crate::heap::layout::{CELL_BYTES, FIRST_CELL, Space, cells_per_block};
+use crate::heap::layout::{CELL_BYTES, FIRST_CELL, MARKS_PER_BLOCK, Space, cells_per_block};
 use crate::heap::pointer::ARRAY_HEAD_BYTES;
 use crate::heap::slots::SlotTable;
 use crate::heap::trace::{Shape, TypeInfo};
@@ -176,42 +177,27 @@ impl<'a> Living<'a> {
     /// Every object that lives, in the order of addresses.
     #[inline(always)]
     pub(crate) fn for_each_object(&self, mut visit: impl FnMut(Object)) {
-        self.for_each_block(|cells| self.for_each_living(&cells, |index| visit(cells.object(index))));
+        self.for_each_block(|cells| {
+            let living = self.masks_with_headers(&cells);
+            living.for_each(|index| visit(cells.object(index)));
+        });
     }
 
-    /// The index of every cell of a block in which an object lives.
+    /// Which cells of a block hold something that lives.
     #[inline(always)]
-    pub(crate) fn for_each_living(&self, cells: &Cells, mut visit: impl FnMut(usize)) {
-        let epoch = self.epoch;
-        for (index, &mark) in self.marks(cells).iter().enumerate() {
-            if mark == epoch {
-                visit(index);
-            }
-        }
+    pub(crate) fn masks(&self, cells: &Cells) -> Masks {
+        let marks = self.heap.blocks.marks(cells.block, MARKS_PER_BLOCK);
+        // SAFETY: so many bytes, which nobody writes between the end of marking and the sweep.
+        let marks = unsafe { &*marks.as_ptr().cast::<[u8; MARKS_PER_BLOCK]>() };
+        Masks::new(marks, cells.count, self.epoch)
     }
 
-    /// The same, the last one first.
+    /// The same, for who is going to look at the headers.
     #[inline(always)]
-    pub(crate) fn for_each_living_downwards(&self, cells: &Cells, mut visit: impl FnMut(usize)) {
-        let epoch = self.epoch;
-        for (index, &mark) in self.marks(cells).iter().enumerate().rev() {
-            if mark == epoch {
-                visit(index);
-            }
-        }
-    }
-
-    /// The mark bytes of a block's cells: [`epoch`](Self::epoch) where something lives.
-    #[inline(always)]
-    pub(crate) fn marks(&self, cells: &Cells) -> &[u8] {
-        let marks = self.heap.blocks.marks(cells.block, cells.count);
-        // SAFETY: nobody writes them between the end of marking and the sweep.
-        unsafe { std::slice::from_raw_parts(marks.as_ptr().cast(), marks.len()) }
-    }
-
-    /// What a live object's mark byte holds.
-    pub(crate) fn epoch(&self) -> u8 {
-        self.epoch
+    pub(crate) fn masks_with_headers(&self, cells: &Cells) -> Masks {
+        let masks = self.masks(cells);
+        masks.ask_for_headers(cells.start, cells.stride);
+        masks
     }
 
     /// Every cell in which something lives, may live, or has just died.

@@ -49,6 +49,7 @@ use super::census::table::{Key, List, Table};
 use super::census::taker::Count;
 use crate::collector::Collector;
 use crate::collector::living::{Living, Root};
+use crate::collector::masks::Live;
 use crate::collector::roots::RootKind;
 use crate::events::Labels;
 use crate::heap::Heap;
@@ -266,9 +267,6 @@ pub(crate) struct Retainers {
 /// How many descriptions are found without a table. A power of two.
 const MET: usize = 16;
 
-/// Cells that are counted at once.
-const TOGETHER: usize = 16;
-
 /// What kind of retainer an identity is of: the second word of its key.
 #[derive(Clone, Copy)]
 enum Kind {
@@ -303,29 +301,28 @@ impl Retainers {
 
     /// Each run of live objects that have one set, in the order of addresses.
     pub(crate) fn for_each_run(&self, living: &Living<'_>, mut visit: impl FnMut(u32, Count)) {
-        let epoch = living.epoch();
         living.for_each_block(|cells| {
-            let marks = living.marks(&cells);
-            let words = self.table.words().of_cells(cells.cell(0).number(), marks.len());
+            let words = self.table.words().of_block(&cells);
             let (mut run, mut objects) = (NOBODY, 0);
             let mut close = |set, objects| visit(set, Count { bytes: objects * cells.bytes as u64, objects });
-            for (marks, words) in marks.chunks(TOGETHER).zip(words.chunks(TOGETHER)) {
-                let is_of_the_run = |(mark, word): (&u8, &u32)| (*mark == epoch) & (word & SET == run);
+            living.masks(&cells).for_each_sixteen(|index, live| {
+                let some = match live {
+                    Live::One => &words[index..=index],
+                    Live::Sixteen => &words[index..index + 16],
+                };
                 // Without a branch for each.
-                if marks.len() == TOGETHER
-                    && marks.iter().zip(words).map(is_of_the_run).fold(true, |all, one| all & one)
-                {
-                    objects += TOGETHER as u64;
-                    continue;
+                if some.iter().fold(true, |all, word| all & (word & SET == run)) {
+                    objects += some.len() as u64;
+                    return;
                 }
-                for (_, word) in marks.iter().zip(words).filter(|(mark, _)| **mark == epoch) {
+                for word in some {
                     if word & SET != run {
                         close(run, objects);
                         (run, objects) = (word & SET, 0);
                     }
                     objects += 1;
                 }
-            }
+            });
             close(run, objects);
         });
     }

@@ -192,7 +192,7 @@ impl Taker {
         living.for_each_block(|cells| {
             let this = Count { bytes: cells.bytes as u64, objects: 1 };
             let (mut heading, mut run, mut objects) = (Heading::ALL, 0, 0);
-            living.for_each_living(&cells, |index| {
+            living.masks_with_headers(&cells).for_each(|index| {
                 let object = cells.object(index);
                 objects += 1;
                 if !sieve.passes(&object, living.heap(), retainers) {

@@ -132,7 +132,7 @@ impl Retainers {
         // Neighbours mostly are of one type, and are passed on as one set.
         let mut said: *const TypeInfo = std::ptr::null();
         let mut some_pass = false;
-        living.for_each_living(cells, |index| {
+        living.masks_with_headers(cells).for_each(|index| {
             let info = cells.type_of(index);
             if !refers(info) {
                 return;
@@ -169,7 +169,7 @@ impl Retainers {
     }
 
     fn others_of(&mut self, living: &Living<'_>, cells: &Cells, steps: &mut Steps) {
-        living.for_each_living_downwards(cells, |index| {
+        living.masks_with_headers(cells).for_each_downwards(|index| {
             let info = cells.type_of(index);
             if !info.mutable && refers(info) {
                 let cell = cells.cell(index);
@@ -294,7 +294,7 @@ impl Retainers {
                 // What the list had no room for says so itself.
                 living.for_each_block_downwards(|cells| {
                     if words.has_passing(&cells) {
-                        living.for_each_living_downwards(&cells, |index| {
+                        living.masks(&cells).for_each_downwards(|index| {
                             self.look_again(living, cells.cell(index).number(), steps);
                         });
                     }

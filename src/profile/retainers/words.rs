@@ -44,11 +44,11 @@ impl Words {
         unsafe { self.0.add(cell).read() }
     }
 
-    /// Those of so many cells from one on, of one block.
+    /// Those of a block.
     #[inline(always)]
-    pub(super) fn of_cells<'a>(self, first: usize, count: usize) -> &'a [u32] {
+    pub(super) fn of_block<'a>(self, cells: &Cells) -> &'a [u32; MARKS_PER_BLOCK] {
         // SAFETY: as in `get`; who counts by them writes none.
-        unsafe { std::slice::from_raw_parts(self.0.add(first), count) }
+        unsafe { &*self.0.add(cells.cell(0).number()).cast() }
     }
 
     #[inline(always)]
