@@ -9,7 +9,7 @@
 //! Retainers are a traversal of the whole graph, references and all, and of its parts more than once; they are shown with a
 //! bound of their own.
 //!
-//! `-- --quick`: fewer collections. Ends with a failure if a limit does not hold.
+//! `-- --quick`: fewer collections; `-- hr hd tree`: these breakdowns and heaps only. Ends with a failure if a limit does not hold.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -31,6 +31,10 @@ traced! {
     struct East { next: Option<Gc<North>>, key: u64 }
     struct South { next: Option<Gc<North>>, key: u64 }
     struct West { next: Option<Gc<North>>, key: u64 }
+    struct Frozen { left: Option<Gc<Frozen>>, right: Option<Gc<Frozen>>, key: u64 }
+    struct KeepsOne { kept: GcCell<Option<Gc<Frozen>>> }
+    struct KeepsTwo { kept: GcCell<Option<Gc<Frozen>>> }
+    struct KeepsThree { kept: GcCell<Option<Gc<Frozen>>> }
 }
 
 type Table = Array<GcCell<Option<Gc<Node>>>>;
@@ -52,18 +56,52 @@ fn tree(m: &Mutator, height: usize) -> Gc<Node> {
 
 fn graph(m: &Mutator) -> Gc<Table> {
     let all = m.alloc_array(OBJECTS, |key| GcCell::new(Some(node(m, key)))).expect("room");
-    let mut state = 1_u64;
-    let mut random = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        all[(state >> 33) as usize % OBJECTS].get()
-    };
+    let mut random = random();
     for cell in all.iter() {
         if let Some(node) = cell.get() {
-            node.left.set(random());
-            node.right.set(random());
+            node.left.set(all[random() % OBJECTS].get());
+            node.right.set(all[random() % OBJECTS].get());
         }
     }
     all
+}
+
+fn random() -> impl FnMut() -> usize {
+    let mut state = 1_u64;
+    move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize
+    }
+}
+
+fn frozen(m: &Mutator, [left, right]: [Option<Gc<Frozen>>; 2], key: usize) -> Gc<Frozen> {
+    m.alloc(Frozen { left, right, key: key as u64 }).expect("room")
+}
+
+fn frozen_tree(m: &Mutator, height: usize) -> Gc<Frozen> {
+    let below = if height > 0 { [0; 2].map(|_| Some(frozen_tree(m, height - 1))) } else { [None; 2] };
+    frozen(m, below, height)
+}
+
+/// Each refers to two before it, and some are kept, each by one of three kinds of cells.
+fn frozen_graph(m: &Mutator, kept: usize) -> Vec<Root<u64>> {
+    let all = m.alloc_array(OBJECTS, |_| GcCell::new(None::<Gc<Frozen>>)).expect("room");
+    let mut random = random();
+    for key in 0..OBJECTS {
+        let older = [0; 2].map(|_| if key > 0 { all[random() % key].get() } else { None });
+        all[key].set(Some(frozen(m, older, key)));
+    }
+    let mut keeper = |kind: usize| {
+        let kept = GcCell::new(all[random() % OBJECTS].get());
+        let keeper = match kind % 3 {
+            0 => m.alloc(KeepsOne { kept }).expect("room").addr(),
+            1 => m.alloc(KeepsTwo { kept }).expect("room").addr(),
+            _ => m.alloc(KeepsThree { kept }).expect("room").addr(),
+        };
+        // SAFETY: an object of this world; nobody reads it as a number.
+        GcCell::new(Some(unsafe { Gc::<u64>::from_addr(keeper) }))
+    };
+    vec![keep(m, m.alloc_array(kept, &mut keeper).expect("room"))]
 }
 
 /// Whatever it is, the handle keeps it.
@@ -147,18 +185,32 @@ fn main() -> ExitCode {
     let rounds = if std::env::args().any(|argument| argument == "--quick") { 5 } else { 25 };
     println!("a census beside the mark phase of its collection, one marker, medians of {rounds}");
     println!("  heap            by      mark ms     census ms     ratio     limit");
-    let subjects = [
-        ("tree", Subject::new(|m| vec![keep(m, tree(m, 19))])),
-        ("graph", Subject::new(|m| vec![keep(m, graph(m))])),
-        ("types by turns", Subject::new(by_turns)),
-        ("small arrays", Subject::new(|m| vec![arrays(m)])),
+    let subjects: [(&str, fn() -> Subject); 7] = [
+        ("tree", || Subject::new(|m| vec![keep(m, tree(m, 19))])),
+        ("graph", || Subject::new(|m| vec![keep(m, graph(m))])),
+        ("types by turns", || Subject::new(by_turns)),
+        ("small arrays", || Subject::new(|m| vec![arrays(m)])),
+        ("frozen tree", || Subject::new(|m| vec![keep(m, frozen_tree(m, 19))])),
+        ("frozen graph", || Subject::new(|m| frozen_graph(m, OBJECTS / 4))),
+        ("mostly dead", || Subject::new(|m| frozen_graph(m, OBJECTS / 1000))),
     ];
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let are_named = |is_name: &dyn Fn(&str) -> bool| arguments.iter().any(|argument| is_name(argument));
+    let is_wanted =
+        |name: &str, is_name: &dyn Fn(&str) -> bool| !are_named(is_name) || are_named(&|other| other == name);
     let mut holds = true;
-    for (name, subject) in &subjects {
+    for (name, subject) in subjects {
+        if !is_wanted(name, &|argument| subjects.iter().any(|(name, _)| *name == argument)) {
+            continue;
+        }
+        let subject = subject();
         for breakdown in Breakdown::ALL.into_iter().filter(|breakdown| *breakdown != Breakdown::Biography) {
+            let option = breakdown.option();
+            if !is_wanted(option, &|argument| Breakdown::from_option(argument).is_some()) {
+                continue;
+            }
             let [mark, census, ratio] = subject.measure(breakdown, rounds);
             let limit = if breakdown == Breakdown::Retainer { LIMIT_RETAINERS } else { LIMIT };
-            let option = breakdown.option();
             println!("  {name:14}  {option}     {mark:8.2}     {census:9.2}     {ratio:5.2}     {limit:5.2}");
             holds &= ratio <= limit;
         }

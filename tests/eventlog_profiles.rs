@@ -332,7 +332,7 @@ fn a_flight_recorder_says_of_what_profiles_its_samples_are() {
     let builder = small().logged_in(&trace).charge_allocations(Charging::On).time_profile(time);
     let filters = Filters { types: vec!["Vertex".to_owned(), "Node".to_owned()], ..Filters::default() };
     let world = builder.profile(HeapProfile::by(Breakdown::CostCentre).filters(filters)).build().unwrap();
-    run(&world, "graph");
+    run(&world, "graph", 2);
     // SAFETY: no reference is held.
     let m = unsafe { world.attach("main") }.unwrap();
     let written = || {

@@ -7,10 +7,11 @@
 //! Nothing here allocates, and all locks that it needs the collecting thread has (`.stop.no-malloc`, `.stop.locks`).
 
 use super::finalize::Finalizers;
+use super::masks::Masks;
 use super::roots::{Ranges, RootKind};
 use crate::heap::Heap;
 use crate::heap::blocks::{AddressMap, BlockIndex, BlockState, Cell};
-use crate::heap::layout::{CELL_BYTES, Space, cells_per_block};
+use crate::heap::layout::{CELL_BYTES, FIRST_CELL, MARKS_PER_BLOCK, Space, cells_per_block};
 use crate::heap::pointer::ARRAY_HEAD_BYTES;
 use crate::heap::slots::SlotTable;
 use crate::heap::trace::{Shape, TypeInfo};
@@ -64,18 +65,43 @@ pub(crate) struct Root {
 }
 
 /// The cells of one block.
-struct Cells {
+pub(crate) struct Cells {
     block: BlockIndex,
+    /// Where the first one's header is.
+    start: usize,
     count: usize,
     /// From one to the next; 0 for a large object.
     stride: usize,
-    bytes: usize,
+    /// What an object here takes of the heap.
+    pub(crate) bytes: usize,
     space: Space,
+}
+
+impl Cells {
+    /// The cell of this index.
+    #[inline(always)]
+    pub(crate) fn cell(&self, index: usize) -> Cell {
+        Cell { header: self.start + index * self.stride, block: self.block, index: index as u32 }
+    }
+
+    /// What lives in the cell of this index, or has just died there.
+    #[inline(always)]
+    pub(crate) fn type_of(&self, index: usize) -> &'static TypeInfo {
+        // SAFETY: a header that is not 0 is the address of a description, which lives for ever; marking leaves no cell marked
+        // whose header is 0, and one that was marked in the last collection has its header until the sweep after this one. Nobody
+        // writes one while the world stands; read plainly, so that it is not read for who does not want it.
+        unsafe { *(self.cell(index).header as *const &'static TypeInfo) }
+    }
+
+    /// The object there.
+    #[inline(always)]
+    pub(crate) fn object(&self, index: usize) -> Object {
+        Object { cell: self.cell(index), info: self.type_of(index), bytes: self.bytes, space: self.space }
+    }
 }
 
 /// A cell, whether something lives there or not.
 pub(crate) struct Place<'a> {
-    living: &'a Living<'a>,
     cells: &'a Cells,
     index: usize,
     /// Whether something does.
@@ -85,13 +111,13 @@ pub(crate) struct Place<'a> {
 impl Place<'_> {
     /// Where an object's payload is.
     pub(crate) fn payload(&self) -> usize {
-        self.living.cell(self.cells, self.index).payload()
+        self.cells.cell(self.index).payload()
     }
 
     /// The object that lives here, or lived here when the last collection was over: in either case its header stands, since no
     /// sweep has been here.
     pub(crate) fn object(&self) -> Object {
-        self.living.object(self.cells, self.index)
+        self.cells.object(self.index)
     }
 }
 
@@ -106,38 +132,44 @@ impl<'a> Living<'a> {
         self.heap
     }
 
-    /// What a live object's mark byte holds.
-    pub(crate) fn epoch(&self) -> u8 {
-        self.epoch
-    }
-
     /// The address map, by value: a loop that has a copy has it in registers.
     pub(crate) fn map(&self) -> AddressMap {
         self.heap.blocks.map()
     }
 
-    /// How many bytes from its beginning on may hold objects.
-    pub(crate) fn committed_bytes(&self) -> usize {
-        self.heap.committed_bytes() as usize
+    /// How many blocks from its beginning on may hold objects.
+    pub(crate) fn committed_blocks(&self) -> BlockIndex {
+        // SAFETY: the collector holds the allocation lock.
+        unsafe { self.heap.state() }.committed_blocks as BlockIndex
     }
 
-    fn for_each_block(&self, mut visit: impl FnMut(Cells)) {
-        // SAFETY: the collector holds the allocation lock.
-        let committed = unsafe { self.heap.state() }.committed_blocks;
-        for block in 0..committed as BlockIndex {
-            let info = self.heap.blocks.info(block);
-            match info.state() {
-                BlockState::Free | BlockState::Reserved | BlockState::LargeTail => {}
-                BlockState::LargeHead => {
-                    let bytes = self.heap.large_footprint(block) as usize;
-                    visit(Cells { block, count: 1, stride: 0, bytes, space: Space::Large });
-                }
-                BlockState::Owned | BlockState::Full | BlockState::Unswept => {
-                    let bytes = CELL_BYTES[usize::from(info.head.class.load(Relaxed))];
-                    let is_pinned = info.head.space.load(Relaxed) == Space::Pinned as u8;
-                    let space = if is_pinned { Space::Pinned } else { Space::Small };
-                    visit(Cells { block, count: cells_per_block(bytes), stride: bytes, bytes, space });
-                }
+    /// Every block in which objects may be, in the order of addresses.
+    #[inline(always)]
+    pub(crate) fn for_each_block(&self, visit: impl FnMut(Cells)) {
+        (0..self.committed_blocks()).filter_map(|block| self.cells_of(block)).for_each(visit);
+    }
+
+    /// The same, the last one first.
+    #[inline(always)]
+    pub(crate) fn for_each_block_downwards(&self, visit: impl FnMut(Cells)) {
+        (0..self.committed_blocks()).rev().filter_map(|block| self.cells_of(block)).for_each(visit);
+    }
+
+    /// The cells of a block, if objects may be there.
+    fn cells_of(&self, block: BlockIndex) -> Option<Cells> {
+        let start = self.heap.blocks.start(block) + FIRST_CELL;
+        let info = self.heap.blocks.info(block);
+        match info.state() {
+            BlockState::Free | BlockState::Reserved | BlockState::LargeTail => None,
+            BlockState::LargeHead => {
+                let bytes = self.heap.large_footprint(block) as usize;
+                Some(Cells { block, start, count: 1, stride: 0, bytes, space: Space::Large })
+            }
+            BlockState::Owned | BlockState::Full | BlockState::Unswept => {
+                let bytes = CELL_BYTES[usize::from(info.head.class.load(Relaxed))];
+                let is_pinned = info.head.space.load(Relaxed) == Space::Pinned as u8;
+                let space = if is_pinned { Space::Pinned } else { Space::Small };
+                Some(Cells { block, start, count: cells_per_block(bytes), stride: bytes, bytes, space })
             }
         }
     }
@@ -146,12 +178,26 @@ impl<'a> Living<'a> {
     #[inline(always)]
     pub(crate) fn for_each_object(&self, mut visit: impl FnMut(Object)) {
         self.for_each_block(|cells| {
-            for (index, mark) in self.heap.blocks.marks(cells.block, cells.count).iter().enumerate() {
-                if mark.load(Relaxed) == self.epoch {
-                    visit(self.object(&cells, index));
-                }
-            }
+            let living = self.masks_with_headers(&cells);
+            living.for_each(|index| visit(cells.object(index)));
         });
+    }
+
+    /// Which cells of a block hold something that lives.
+    #[inline(always)]
+    pub(crate) fn masks(&self, cells: &Cells) -> Masks {
+        let marks = self.heap.blocks.marks(cells.block, MARKS_PER_BLOCK);
+        // SAFETY: so many bytes, which nobody writes between the end of marking and the sweep.
+        let marks = unsafe { &*marks.as_ptr().cast::<[u8; MARKS_PER_BLOCK]>() };
+        Masks::new(marks, cells.count, self.epoch)
+    }
+
+    /// The same, for who is going to look at the headers.
+    #[inline(always)]
+    pub(crate) fn masks_with_headers(&self, cells: &Cells) -> Masks {
+        let masks = self.masks(cells);
+        masks.ask_for_headers(cells.start, cells.stride);
+        masks
     }
 
     /// Every cell in which something lives, may live, or has just died.
@@ -159,22 +205,9 @@ impl<'a> Living<'a> {
         self.for_each_block(|cells| {
             for (index, mark) in self.heap.blocks.marks(cells.block, cells.count).iter().enumerate() {
                 let lives = mark.load(Relaxed) == self.epoch;
-                visit(Place { living: self, cells: &cells, index, lives });
+                visit(Place { cells: &cells, index, lives });
             }
         });
-    }
-
-    fn cell(&self, cells: &Cells, index: usize) -> Cell {
-        self.heap.blocks.cell(cells.block, cells.stride, index as u32)
-    }
-
-    #[inline(always)]
-    fn object(&self, cells: &Cells, index: usize) -> Object {
-        let cell = self.cell(cells, index);
-        // SAFETY: a header that is not 0 is the address of a description, which lives for ever; marking leaves no cell marked
-        // whose header is 0, and one that was marked in the last collection has its header until the sweep after this one.
-        let info = unsafe { &*(cell.header_word() as *const TypeInfo) };
-        Object { cell, info, bytes: cells.bytes, space: cells.space }
     }
 
     /// What lives at this payload address, if that is one's.

@@ -10,6 +10,7 @@ pub(crate) mod figures;
 pub(crate) mod finalize;
 pub(crate) mod living;
 pub(crate) mod mark;
+pub(crate) mod masks;
 pub(crate) mod observer;
 pub(crate) mod pacing;
 pub(crate) mod parallel;

@@ -18,7 +18,8 @@
 use std::io;
 
 use super::layout::{
-    BLOCK_BYTES, BLOCK_SHIFT, CHUNK_BYTES, FIRST_CELL, HEADER_BYTES, MARKS_PER_BLOCK, divide, reciprocal,
+    BLOCK_BYTES, BLOCK_SHIFT, CHUNK_BYTES, FIRST_CELL, HEADER_BYTES, MARKS_PER_BLOCK, cells_per_block, divide,
+    reciprocal,
 };
 use crate::os::memory::Reservation;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -188,6 +189,12 @@ impl Cell {
         self.header + HEADER_BYTES
     }
 
+    /// Which of all cells it is: where its byte is in the table of marks, and what belongs to it in other tables like that.
+    #[inline(always)]
+    pub(crate) fn number(self) -> usize {
+        self.block as usize * MARKS_PER_BLOCK + self.index as usize
+    }
+
     /// The header word: the address of a `TypeInfo`, or 0.
     pub(crate) fn header_word(self) -> usize {
         // SAFETY: a `Cell` is only made of a header address within a committed block.
@@ -217,6 +224,13 @@ impl AddressMap {
     /// The mark byte of the cell whose *payload* begins exactly at `payload`, be it allocated or not.
     #[inline(always)]
     pub(crate) fn mark_of_payload(self, payload: usize) -> Option<*const AtomicU8> {
+        // SAFETY: the table has a byte for each number.
+        self.number_of_payload(payload).map(|number| unsafe { self.marks.add(number) })
+    }
+
+    /// The [number](Cell::number) of the cell whose *payload* begins exactly at `payload`, be it allocated or not.
+    #[inline(always)]
+    pub(crate) fn number_of_payload(self, payload: usize) -> Option<usize> {
         let offset = payload.wrapping_sub(self.base);
         if offset >= self.bytes {
             return None;
@@ -227,8 +241,24 @@ impl AddressMap {
         if !word.has_objects() || index * word.cell_bytes() != within {
             return None;
         }
-        // SAFETY: the table has `MARKS_PER_BLOCK` bytes for each block.
-        Some(unsafe { self.marks.add((offset >> BLOCK_SHIFT) * MARKS_PER_BLOCK + index) })
+        Some((offset >> BLOCK_SHIFT) * MARKS_PER_BLOCK + index)
+    }
+
+    /// The payload of the cell of this number, in a block where objects may be.
+    #[inline(always)]
+    pub(crate) fn payload_of_number(self, number: usize) -> usize {
+        let (block, index) = (number / MARKS_PER_BLOCK, number % MARKS_PER_BLOCK);
+        let start = self.base + (block << BLOCK_SHIFT);
+        start + FIRST_CELL + HEADER_BYTES + index * self.word_at(start).cell_bytes()
+    }
+
+    /// Cells in this block; 0 if no object may begin there.
+    pub(crate) fn cells_in(self, block: BlockIndex) -> usize {
+        match self.word_at(self.base + ((block as usize) << BLOCK_SHIFT)) {
+            word if word.is_large_head() => 1,
+            word if word.has_objects() => cells_per_block(word.cell_bytes()),
+            _ => 0,
+        }
     }
 }
 

@@ -113,6 +113,12 @@ impl Reservation {
         unsafe { libc::madvise(self.at(offset, len), len, libc::MADV_COLLAPSE) };
     }
 
+    /// Has the kernel give the pages now, and not when they are touched; one that can't (before 5.14) leaves it at that.
+    pub(crate) fn populate(&self, offset: usize, len: usize) {
+        // SAFETY: the range is inside our own mapping (checked by `at`); what is there stays what it is.
+        unsafe { libc::madvise(self.at(offset, len), len, libc::MADV_POPULATE_WRITE) };
+    }
+
     /// Asks for huge pages; a kernel that has none says nothing to us and we nothing to the user.
     pub(crate) fn huge_pages(&self, offset: usize, len: usize) {
         // SAFETY: the range is inside our own mapping (checked by `at`); the advice changes no contents.

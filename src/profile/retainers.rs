@@ -36,20 +36,26 @@
 //!   of what is to do are mapped memory. If the list can't grow (it takes no more than a marker's stack may), what is not in it is found by going over the heap, since each
 //!   object that is to do has a bit that says so; if the sets can't grow, an object is under MANY.
 
+mod spread;
+mod words;
+
 use std::collections::HashMap;
 use std::io;
 
+use words::SET;
+
 use super::census::heading::Heading;
 use super::census::table::{Key, List, Table};
+use super::census::taker::Count;
 use crate::collector::Collector;
 use crate::collector::living::{Living, Root};
+use crate::collector::masks::Live;
 use crate::collector::roots::RootKind;
 use crate::events::Labels;
-use crate::heap::layout::{CHUNK_BYTES, HEADER_BYTES};
-use crate::heap::trace::{Shape, TypeInfo};
-use crate::os::memory::Reservation;
+use crate::heap::Heap;
+use crate::heap::blocks::{BlockIndex, Cell};
+use crate::heap::layout::BLOCK_BYTES;
 use crate::sabotage::{Guard, removed};
-use crate::sync::{AtomicU8, Ordering::Relaxed};
 use crate::world::ThreadName;
 
 /// The set of an object that nothing is known to keep: it waits for a finalizer that found no room in the queue.
@@ -60,18 +66,6 @@ const MANY: u32 = 1;
 const MANY_NAME: &str = "MANY";
 /// The most members that may be asked for.
 const LARGEST_SET: usize = 64;
-
-/// In an object's word: it is to be looked at.
-const PENDING: u32 = 1 << 31;
-/// In an object's word: it was looked at, and need not be again: it passes on nothing, or itself.
-const DONE: u32 = 1 << 30;
-/// In an object's word: its set.
-const SET: u32 = DONE - 1;
-/// References that wait for their words, and objects that wait for their headers.
-const REFERENCES: usize = 16;
-const OBJECTS: usize = 32;
-/// Bytes of the heap that share a word: no two objects begin in them.
-const GRANULE_SHIFT: u32 = 4;
 
 /// A retainer.
 #[derive(Clone, Copy)]
@@ -136,7 +130,12 @@ struct Sets {
     by_members: Table,
     /// From two sets to what they are together.
     joined: Table,
+    /// What was joined last: two sets, and what they are together.
+    recent: [(u64, u32); RECENT],
 }
+
+/// How many pairs of sets are joined without the table. A power of two.
+const RECENT: usize = 512;
 
 impl Sets {
     fn new(most: usize) -> io::Result<Sets> {
@@ -146,16 +145,18 @@ impl Sets {
             members: List::new()?,
             by_members: Table::new()?,
             joined: Table::new()?,
+            recent: [(0, NOBODY); RECENT],
         };
-        sets.clear();
+        sets.forget();
         Ok(sets)
     }
 
-    fn clear(&mut self) {
-        self.by_members.clear();
-        self.joined.clear();
-        self.members.truncate(0);
-        self.spans.truncate(0);
+    fn forget(&mut self) {
+        self.by_members.reset();
+        self.joined.reset();
+        self.members.reset();
+        self.spans.reset();
+        self.recent = [(0, NOBODY); RECENT];
         // Nobody, and many.
         self.spans.push((0, 0));
         self.spans.push((0, 0));
@@ -196,13 +197,28 @@ impl Sets {
     }
 
     /// What two sets are together.
+    #[inline(always)]
     fn join(&mut self, one: u32, other: u32) -> u32 {
-        match (one, other) {
-            (NOBODY, set) | (set, NOBODY) => return set,
-            (MANY, _) | (_, MANY) => return MANY,
-            (one, other) if one == other => return one,
-            _ => {}
-        }
+        let pair = u64::from(one) << 32 | u64::from(other);
+        let recent = &self.recent[(pair.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT.ilog2())) as usize];
+        if recent.0 == pair { recent.1 } else { self.join_anew(one, other) }
+    }
+
+    #[inline(never)]
+    fn join_anew(&mut self, one: u32, other: u32) -> u32 {
+        let pair = u64::from(one) << 32 | u64::from(other);
+        let together = match (one, other) {
+            (NOBODY, set) | (set, NOBODY) => set,
+            (MANY, _) | (_, MANY) => MANY,
+            (one, other) if one == other => one,
+            _ => self.join_by_table(one, other),
+        };
+        self.recent[(pair.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT.ilog2())) as usize] =
+            (pair, together);
+        together
+    }
+
+    fn join_by_table(&mut self, one: u32, other: u32) -> u32 {
         let key = Key(u64::from(one.min(other)) << 32 | u64::from(one.max(other)), 0);
         if let Some([set, _]) = self.joined.get(key) {
             return set as u32;
@@ -237,65 +253,21 @@ fn merge(mut one: &[u32], mut other: &[u32], into: &mut [u32]) -> usize {
 
 /// Finds the retainers of all that lives.
 pub(crate) struct Retainers {
-    base: usize,
-    /// A word for each [granule](GRANULE_SHIFT) of the heap.
-    words: Reservation,
-    /// How many bytes of them may not be 0.
-    written: usize,
+    table: words::Table,
     sets: Sets,
     /// The retainers, each with the set that has it alone.
     retainers: List<(Retainer, u32)>,
     by_identity: Table,
+    /// Objects that are to be looked at (`spread.rs`), by the numbers of their cells.
     work: List<usize>,
     /// The list could not grow.
     overflowed: bool,
-    /// The last mutable cell's description, and the set that has it alone.
-    last_cell: (u64, u32),
+    /// Mutable cells' descriptions that were met, and the set that has each alone.
+    met: [(u64, u32); MET],
 }
 
-/// A first-in-first-out queue of at most `N`, which is a power of two.
-struct Queue<T, const N: usize> {
-    slots: [T; N],
-    first: usize,
-    end: usize,
-}
-
-impl<T: Copy, const N: usize> Queue<T, N> {
-    const fn new(nothing: T) -> Self {
-        assert!(N.is_power_of_two());
-        Self { slots: [nothing; N], first: 0, end: 0 }
-    }
-
-    #[inline(always)]
-    const fn is_full(&self) -> bool {
-        self.end - self.first == N
-    }
-
-    /// The queue is not full.
-    #[inline(always)]
-    fn put(&mut self, item: T) {
-        self.slots[self.end % N] = item;
-        self.end += 1;
-    }
-
-    #[inline(always)]
-    fn take(&mut self) -> Option<T> {
-        if self.first == self.end {
-            return None;
-        }
-        let item = self.slots[self.first % N];
-        self.first += 1;
-        Some(item)
-    }
-}
-
-/// A reference on its way to the word of what it refers to: that one's payload and mark, and the set that is passed on.
-#[derive(Clone, Copy)]
-struct Passing {
-    payload: usize,
-    mark: *const AtomicU8,
-    set: u32,
-}
+/// How many descriptions are found without a table. A power of two.
+const MET: usize = 16;
 
 /// What kind of retainer an identity is of: the second word of its key.
 #[derive(Clone, Copy)]
@@ -312,67 +284,72 @@ impl Retainers {
     /// # Errors
     /// The system gives no memory.
     pub(crate) fn new(collector: &Collector, most: usize) -> io::Result<Retainers> {
-        let heap = &collector.heap;
-        let bytes = (heap.blocks.reserved_bytes() >> GRANULE_SHIFT) * size_of::<u32>();
-        let words = Reservation::new(bytes, CHUNK_BYTES)?;
-        words.commit(0, words.len())?;
-        words.huge_pages(0, words.len());
         Ok(Retainers {
-            base: heap.blocks.base(),
-            words,
-            written: 0,
+            table: words::Table::new(collector.heap.blocks.reserved_bytes())?,
             sets: Sets::new(most)?,
             retainers: List::new()?,
             by_identity: Table::new()?,
             work: List::of_at_most(collector.markers.stack_bytes() / size_of::<usize>())?,
             overflowed: false,
-            last_cell: (0, NOBODY),
+            met: [(0, NOBODY); MET],
         })
-    }
-
-    /// Where the word of an object is. In the heap.
-    #[inline(always)]
-    fn place(&self, payload: usize) -> *mut u32 {
-        let index = (payload - self.base) >> GRANULE_SHIFT;
-        debug_assert!(index * size_of::<u32>() < self.words.len());
-        // SAFETY: there is a word for each granule of the heap.
-        unsafe { self.words.base().cast::<u32>().add(index) }
-    }
-
-    /// The word of an object. In the heap.
-    #[inline(always)]
-    fn word(&mut self, payload: usize) -> &mut u32 {
-        // SAFETY: mapped as long as `self`, which is borrowed alone; zeroes are valid.
-        unsafe { &mut *self.place(payload) }
     }
 
     /// The set of a live object, after [`trace`](Self::trace).
     #[inline(always)]
-    pub(crate) fn set_of(&self, payload: usize) -> u32 {
-        // SAFETY: mapped, and not written any more.
-        unsafe { self.place(payload).read() & SET }
+    pub(crate) fn set_of(&self, cell: Cell) -> u32 {
+        self.table.words().get(cell.number()) & SET
+    }
+
+    /// Each run of live objects that have one set, in the order of addresses.
+    pub(crate) fn for_each_run(&self, living: &Living<'_>, mut visit: impl FnMut(u32, Count)) {
+        living.for_each_block(|cells| {
+            let words = self.table.words().of_block(&cells);
+            let (mut run, mut objects) = (NOBODY, 0);
+            let mut close = |set, objects| visit(set, Count { bytes: objects * cells.bytes as u64, objects });
+            living.masks(&cells).for_each_sixteen(|index, live| {
+                let some = match live {
+                    Live::One => &words[index..=index],
+                    Live::Sixteen => &words[index..index + 16],
+                };
+                // Without a branch for each.
+                if some.iter().fold(true, |all, word| all & (word & SET == run)) {
+                    objects += some.len() as u64;
+                    return;
+                }
+                for word in some {
+                    if word & SET != run {
+                        close(run, objects);
+                        (run, objects) = (word & SET, 0);
+                    }
+                    objects += 1;
+                }
+            });
+            close(run, objects);
+        });
+    }
+
+    /// Maps what the next [`trace`](Self::trace) is to need. Before the world is stopped, with its locks held.
+    pub(crate) fn prepare(&mut self, heap: &Heap) {
+        self.forget();
+        self.table.prepare(heap.blocks.map(), (heap.committed_bytes() as usize / BLOCK_BYTES) as BlockIndex);
     }
 
     /// Finds the sets of all that lives. In the stopped world.
     pub(crate) fn trace(&mut self, living: &Living<'_>) {
-        self.forget();
-        self.written = (living.committed_bytes() >> GRANULE_SHIFT) * size_of::<u32>();
-        living.for_each_root(|root| {
-            let set = self.set_of_root(living, &root);
-            self.grow(root.object, set);
-        });
-        self.work_off(living);
+        self.table.note_use(living.committed_blocks());
+        self.spread(living);
     }
 
-    fn forget(&mut self) {
-        // SAFETY: within the mapping, which is ours alone.
-        unsafe { self.words.base().write_bytes(0, self.written) };
-        self.sets.clear();
-        self.retainers.truncate(0);
-        self.by_identity.clear();
-        self.work.truncate(0);
+    /// Forgets the sets, and gives the memory back. When the world runs again.
+    pub(crate) fn forget(&mut self) {
+        self.table.give_back();
+        self.sets.forget();
+        self.retainers.reset();
+        self.by_identity.reset();
+        self.work.reset();
         self.overflowed = false;
-        self.last_cell = (0, NOBODY);
+        self.met = [(0, NOBODY); MET];
     }
 
     /// The set that has this retainer alone.
@@ -412,96 +389,14 @@ impl Retainers {
         }
     }
 
-    /// Adds a set to that of a live object, which is then to be looked at, unless it has nothing to pass on.
-    #[inline(always)]
-    fn grow(&mut self, payload: usize, set: u32) {
-        let word = *self.word(payload);
-        let old = word & SET;
-        if old == set {
-            return;
-        }
-        let new = self.sets.join(old, set);
-        if new == old {
-            return;
-        }
-        if word & (PENDING | DONE) == 0 {
-            *self.word(payload) = new | PENDING;
-            self.overflowed |= !self.work.push(payload);
-        } else {
-            *self.word(payload) = new | word & !SET;
-        }
-    }
-
-    fn work_off(&mut self, living: &Living<'_>) {
-        let mut objects = Queue::<usize, OBJECTS>::new(0);
-        let nothing = Passing { payload: 0, mark: std::ptr::null(), set: NOBODY };
-        let mut references = Queue::<Passing, REFERENCES>::new(nothing);
-        let epoch = living.epoch();
-        loop {
-            if let Some(payload) = self.work.pop() {
-                prefetch(payload - HEADER_BYTES);
-                objects.put(payload);
-                if !objects.is_full() {
-                    continue;
-                }
-            }
-            if let Some(payload) = objects.take() {
-                self.pass_on(living, payload, &mut references);
-            } else if let Some(reference) = references.take() {
-                self.arrive(reference, epoch);
-            } else if std::mem::take(&mut self.overflowed) {
-                // What the list had no room for says so itself.
-                living.for_each_object(|object| {
-                    if *self.word(object.payload()) & PENDING != 0 {
-                        self.pass_on(living, object.payload(), &mut references);
-                    }
-                });
-            } else {
-                return;
-            }
-        }
-    }
-
-    /// A reference has its word.
-    #[inline(always)]
-    fn arrive(&mut self, reference: Passing, epoch: u8) {
-        let Passing { payload, mark, set } = reference;
-        // Something lives there if something was known to, or if it is marked.
-        // SAFETY: in the table of marks, which is mapped as long as the heap.
-        if *self.word(payload) != NOBODY || unsafe { &*mark }.load(Relaxed) == epoch {
-            self.grow(payload, set);
-        }
-    }
-
-    /// Adds an object's set, or itself, to what it refers to.
-    fn pass_on(&mut self, living: &Living<'_>, payload: usize, references: &mut Queue<Passing, REFERENCES>) {
-        let info = living.type_of(payload);
-        let word = *self.word(payload) & SET;
-        // A mutable cell passes on itself, whoever keeps it: once is enough.
-        let is_done = info.mutable || !refers(info);
-        *self.word(payload) = if is_done { word | DONE } else { word };
-        let set = if info.mutable { self.set_of_cell(description(living, payload)) } else { word };
-        let (map, epoch) = (living.map(), living.epoch());
-        living.for_each_word(payload, info, |_, word| {
-            let Some(mark) = map.mark_of_payload(word) else { return };
-            prefetch(self.place(word) as usize);
-            prefetch(mark as usize);
-            if references.is_full()
-                && let Some(reference) = references.take()
-            {
-                self.arrive(reference, epoch);
-            }
-            references.put(Passing { payload: word, mark, set });
-        });
-    }
-
     fn set_of_cell(&mut self, cell: Heading) -> u32 {
-        let (last, set) = self.last_cell;
-        if last == cell.number() {
+        let place = cell.spread_over(MET);
+        let (met, set) = self.met[place];
+        if met == cell.number() {
             return set;
         }
         let set = self.alone(cell.number(), Kind::Cell, || Retainer::Cell(cell));
-        self.last_cell = (cell.number(), set);
+        self.met[place] = (cell.number(), set);
         set
     }
 
@@ -516,11 +411,6 @@ impl Retainers {
     fn named(&self, set: u32) -> impl Iterator<Item = Retainer> + '_ {
         self.sets.members(set).iter().map(|&member| self.retainers.as_slice()[member as usize].0)
     }
-}
-
-/// Whether there is anything to pass on.
-fn refers(info: &TypeInfo) -> bool {
-    !matches!(info.shape, Shape::Leaf | Shape::Weak)
 }
 
 #[inline(always)]

@@ -102,6 +102,12 @@ impl Heading {
                 return Heading(label << TAG_BITS | DESCRIBED_BY_ITSELF);
             }
         }
+        Heading::of_description(info)
+    }
+
+    /// By its type's name, if it says nothing of itself.
+    #[inline(always)]
+    pub(crate) fn of_description(info: &'static TypeInfo) -> Heading {
         Heading(std::ptr::from_ref(info) as u64 | DESCRIBED_BY_TYPE)
     }
 
@@ -148,6 +154,12 @@ impl Heading {
     /// The set of retainers, if it is one.
     pub(crate) fn set(self) -> Option<u32> {
         (self.0 & TAG == RETAINERS).then_some((self.0 >> TAG_BITS) as u32)
+    }
+
+    /// Its place among so many, a power of two above 1, for which few headings are to vie.
+    #[inline(always)]
+    pub(crate) const fn spread_over(self, places: usize) -> usize {
+        (self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - places.ilog2())) as usize
     }
 
     /// What tells it from others.

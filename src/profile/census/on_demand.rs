@@ -28,12 +28,13 @@ impl OnDemand {
 }
 
 impl Observer for OnDemand {
-    fn begin(&self, _: &Collector) -> Attention {
+    fn begin(&self, collector: &Collector) -> Attention {
+        // Nobody else has it, so that none of the three meets a borrow.
+        self.taker.borrow_mut().prepare(collector);
         Attention::Looks
     }
 
     fn look(&self, living: &Living<'_>) {
-        // Nobody else has it, so that neither this nor `finish` meets a borrow.
         self.taker.borrow_mut().take(living);
     }
 

@@ -263,7 +263,7 @@ impl Running {
 }
 
 impl Observer for Profiler {
-    fn begin(&self, _: &Collector) -> Attention {
+    fn begin(&self, collector: &Collector) -> Attention {
         let Some(running) = self.running().filter(|running| !running.ended) else { return Attention::Passes };
         // Unless one is due still, because the world could not be stopped, or whoever stopped it let go.
         if running.look == Look::Deaths {
@@ -273,10 +273,12 @@ impl Observer for Profiler {
                 () => Look::Deaths,
             };
         }
-        match running.work {
-            Work::Counting(_) if running.look != Look::Census => Attention::Passes,
-            _ => Attention::Looks,
+        match &mut running.work {
+            Work::Counting(_) if running.look != Look::Census => return Attention::Passes,
+            Work::Counting(taker) => taker.prepare(collector),
+            Work::Biography(_) => {}
         }
+        Attention::Looks
     }
 
     fn look(&self, living: &Living<'_>) {

@@ -79,9 +79,20 @@ impl Sieve {
         }
     }
 
+    /// Whether everything passes.
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.filters.is_empty()
+    }
+
     /// Whether an object passes.
     #[inline(always)]
     pub(crate) fn passes(&mut self, object: &Object, heap: &Heap, retainers: Option<&Retainers>) -> bool {
+        self.is_empty() || self.all_pass(object, heap, retainers)
+    }
+
+    #[inline(never)]
+    fn all_pass(&mut self, object: &Object, heap: &Heap, retainers: Option<&Retainers>) -> bool {
         self.filters.iter_mut().all(|filter| filter.passes(object, heap, retainers))
     }
 }
@@ -93,7 +104,7 @@ impl Filter {
             Looks::Stack => Heading::stack(object, heap),
             Looks::Description => Heading::description(object.payload(), object.info),
             Looks::Type => Heading::of_type(object),
-            Looks::Retainers => Heading::retainers(retainers.map_or(0, |retainers| retainers.set_of(object.payload()))),
+            Looks::Retainers => Heading::retainers(retainers.map_or(0, |retainers| retainers.set_of(object.cell))),
         };
         if let Some((last, passes)) = self.last
             && last == heading

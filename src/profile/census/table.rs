@@ -117,6 +117,14 @@ impl Table {
         self.entries().iter().filter(|entry| entry.key.0 != 0).map(|entry| (entry.key, entry.value))
     }
 
+    /// Forgets everything, and gives back what it has grown by. Maps memory: when the world runs again.
+    pub(crate) fn reset(&mut self) {
+        match Table::new() {
+            Ok(small) if self.capacity > FIRST => *self = small,
+            _ => self.clear(),
+        }
+    }
+
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
         if self.used > 0 {
@@ -213,6 +221,14 @@ impl<T: Copy> List<T> {
     /// Forgets all but the first so many.
     pub(crate) fn truncate(&mut self, length: usize) {
         self.used = self.used.min(length);
+    }
+
+    /// Forgets everything, and gives back what it has grown by. Maps memory: when the world runs again.
+    pub(crate) fn reset(&mut self) {
+        match List::of_at_most(self.most) {
+            Ok(small) if self.capacity > FIRST => *self = small,
+            _ => self.truncate(0),
+        }
     }
 }
 

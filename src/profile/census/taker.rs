@@ -31,12 +31,6 @@ pub(crate) struct Taker {
 /// How many headings are counted without the table. A power of two.
 const PLACES: usize = 16;
 
-/// Where among them this one is.
-#[inline(always)]
-fn place_of(heading: Heading) -> usize {
-    (heading.number().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - PLACES.ilog2())) as usize
-}
-
 /// What a census found besides the bands.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Found {
@@ -60,6 +54,53 @@ impl Count {
     pub(crate) fn add(&mut self, other: Count) {
         self.bytes += other.bytes;
         self.objects += other.objects;
+    }
+
+    #[inline(always)]
+    pub(crate) fn times(self, times: u64) -> Count {
+        Count { bytes: self.bytes * times, objects: self.objects * times }
+    }
+}
+
+/// Adds up runs of objects of one heading. A few headings may come by turns: runs are added up in a few places here, and go to the
+/// table when another heading wants the place.
+struct Tally<'a> {
+    counts: &'a mut Table,
+    places: [(Heading, Count); PLACES],
+    /// What had no place in the table.
+    no_room: Count,
+}
+
+impl<'a> Tally<'a> {
+    fn new(counts: &'a mut Table) -> Tally<'a> {
+        Tally { counts, places: [(Heading::ALL, Count::default()); PLACES], no_room: Count::default() }
+    }
+
+    fn add(&mut self, heading: Heading, run: Count) {
+        let place = &mut self.places[heading.spread_over(PLACES)];
+        if place.0 == heading {
+            place.1.add(run);
+        } else {
+            let before = std::mem::replace(place, (heading, run));
+            self.give_over(before);
+        }
+    }
+
+    fn give_over(&mut self, (heading, count): (Heading, Count)) {
+        if count.objects > 0 {
+            match self.counts.entry(Key(heading.number(), 0)) {
+                Some(sum) => *sum = [sum[0] + count.bytes, sum[1] + count.objects],
+                None => self.no_room.add(count),
+            }
+        }
+    }
+
+    /// Puts all into the table, and says what had no place there.
+    fn finish(mut self) -> Count {
+        for place in self.places {
+            self.give_over(place);
+        }
+        self.no_room
     }
 }
 
@@ -98,6 +139,13 @@ impl Taker {
         })
     }
 
+    /// Maps what the next census is to need. Before the world is stopped, with its locks held.
+    pub(crate) fn prepare(&mut self, collector: &Collector) {
+        if let Some(retainers) = &mut self.retainers {
+            retainers.prepare(&collector.heap);
+        }
+    }
+
     /// Counts. In the stopped world.
     pub(crate) fn take(&mut self, living: &Living<'_>) {
         let begun = now_ns();
@@ -126,8 +174,9 @@ impl Taker {
                     last.2
                 });
             }
+            Breakdown::Retainer if self.sieve.is_empty() => self.count_sets(living),
             Breakdown::Retainer => self.count(living, |object, retainers| {
-                Heading::retainers(retainers.map_or(0, |retainers| retainers.set_of(object.payload())))
+                Heading::retainers(retainers.map_or(0, |retainers| retainers.set_of(object.cell)))
             }),
             // `new` has refused it.
             Breakdown::Biography => self.count(living, |_, _| Heading::ALL),
@@ -135,52 +184,49 @@ impl Taker {
         self.found.took_ns = now_ns() - begun;
     }
 
-    /// Objects of one heading lie together: a run of them is counted in registers. A few headings may come by turns: runs are
-    /// added up in a few places here, and go to the table when another heading wants the place.
+    /// Objects of one heading lie together: a run of them is counted in registers.
     #[inline(always)]
     fn count(&mut self, living: &Living<'_>, mut heading_of: impl FnMut(&Object, Option<&Retainers>) -> Heading) {
         let Self { sieve, counts, retainers, found, .. } = self;
         let retainers = retainers.as_deref();
-        let mut places = [(Heading::ALL, Count::default()); PLACES];
-        let mut no_room = Count::default();
-        let mut to_table = |(heading, count): (Heading, Count)| {
-            if count.objects > 0 {
-                match counts.entry(Key(heading.number(), 0)) {
-                    Some(sum) => *sum = [sum[0] + count.bytes, sum[1] + count.objects],
-                    None => no_room.add(count),
+        let (mut live, mut filtered, mut tally) = (Count::default(), Count::default(), Tally::new(counts));
+        living.for_each_block(|cells| {
+            let this = Count { bytes: cells.bytes as u64, objects: 1 };
+            let (mut heading, mut run, mut objects) = (Heading::ALL, 0, 0);
+            living.masks_with_headers(&cells).for_each(|index| {
+                let object = cells.object(index);
+                objects += 1;
+                if !sieve.passes(&object, living.heap(), retainers) {
+                    if !removed(Guard::CensusExact) {
+                        filtered.add(this);
+                    }
+                    return;
                 }
-            }
-        };
-        let mut close = |heading: Heading, run: Count| {
-            let place = &mut places[place_of(heading)];
-            if place.0 != heading {
-                to_table(std::mem::replace(place, (heading, Count::default())));
-            }
-            place.1.add(run);
-        };
-        let (mut live, mut filtered, mut run, mut heading) =
-            (Count::default(), Count::default(), Count::default(), Heading::ALL);
-        living.for_each_object(|object| {
-            let this = Count { bytes: object.bytes as u64, objects: 1 };
-            live.add(this);
-            if !sieve.passes(&object, living.heap(), retainers) {
-                if !removed(Guard::CensusExact) {
-                    filtered.add(this);
+                let its = heading_of(&object, retainers);
+                if its != heading {
+                    tally.add(heading, this.times(run));
+                    (heading, run) = (its, 0);
                 }
-                return;
-            }
-            let its = heading_of(&object, retainers);
-            if its != heading {
-                close(heading, run);
-                (heading, run) = (its, Count::default());
-            }
-            run.add(this);
+                run += 1;
+            });
+            tally.add(heading, this.times(run));
+            live.add(this.times(objects));
         });
-        close(heading, run);
-        places.into_iter().for_each(to_table);
         found.live = live;
         found.filtered = filtered;
-        found.no_room = no_room;
+        found.no_room = tally.finish();
+    }
+
+    /// Counts all that lives by sets of retainers; looks at no object.
+    fn count_sets(&mut self, living: &Living<'_>) {
+        let Self { counts, retainers: Some(retainers), found, .. } = self else { return };
+        let (mut live, mut tally) = (Count::default(), Tally::new(counts));
+        retainers.for_each_run(living, |set, count| {
+            live.add(count);
+            tally.add(Heading::retainers(set), count);
+        });
+        found.live = live;
+        found.no_room = tally.finish();
     }
 
     /// What it counted. When the world runs again.
@@ -203,6 +249,9 @@ impl Taker {
             }
         }
         bands.add_unplaced(self.found.no_room);
+        if let Some(retainers) = &mut self.retainers {
+            retainers.forget();
+        }
         self.found.census(era, self.breakdown, bands.sorted())
     }
 }

@@ -1,0 +1,313 @@
+//! How sets spread: two passes over the heap, and a list for what those leave.
+//!
+//! ```text
+//!   1  upwards     every mutable cell adds itself to what it refers to          final at once
+//!   2  downwards   every other object adds its set to what it refers to         those that were made later come first
+//!   3  the list    objects whose set has grown since they were looked at
+//! ```
+//!
+//! What a mutable cell passes on does not depend on who keeps it. So the references of mutable cells, and those are most of
+//! a program's, need no traversal: the first pass takes them in the order of addresses, and so its reads are sequential. An object that
+//! can't change refers to what was there before it was made. Memory is allocated upwards as a rule, and so when the second pass, downwards, comes
+//! to an object, those who refer to it have mostly been there, and its set is final. Where it is not, because cells were allocated anew
+//! between older ones, the object goes to the list when its set grows.
+//!
+//! A reference needs the word of what it leads to, which may be anywhere. So the passes only put down what is to be done, some hundred
+//! *steps*, and ask for those words; then the steps are taken, one after the other. Whose set it is that is passed on is a step, too: what an object
+//! has is read when its turn comes, and so a chain of neighbours, each of which has its set from the one before, does
+//! not overtake itself.
+
+use super::words::{LOOKED_AT, PENDING, SET, Words};
+use super::{NOBODY, Retainers, prefetch};
+use crate::collector::living::{Cells, Living};
+use crate::heap::blocks::AddressMap;
+use crate::heap::layout::HEADER_BYTES;
+use crate::heap::pointer::ARRAY_HEAD_BYTES;
+use crate::heap::trace::{Shape, TypeInfo};
+use crate::profile::census::heading::Heading;
+use crate::sync::{AtomicUsize, Ordering::Relaxed};
+
+const WORD: usize = size_of::<usize>();
+/// Words that one bitmap speaks of.
+const WORDS: usize = u64::BITS as usize;
+/// Steps that wait for the words that they need.
+const STEPS: usize = 256;
+/// So many an object takes at once: whose turn it is, and a bitmap of references.
+const AT_ONCE: usize = 1 + WORDS;
+/// Objects of the list that are asked for at a time.
+const OBJECTS: usize = 32;
+
+/// What is to be done. A step is the number of a cell, to which the set is added that is passed on at present; or it says which set
+/// that is from now on.
+struct Steps {
+    steps: [usize; STEPS],
+    count: usize,
+    set: u32,
+}
+
+/// From now on it is the set of the cell of this number, which is looked at herewith.
+const OF_CELL: usize = 1 << 63;
+/// From now on it is this set.
+const OF_SET: usize = 1 << 62;
+
+impl Steps {
+    const fn new() -> Steps {
+        Steps { steps: [0; STEPS], count: 0, set: NOBODY }
+    }
+
+    #[inline(always)]
+    const fn has_room(&self) -> bool {
+        self.count + AT_ONCE <= STEPS
+    }
+
+    /// There is room.
+    #[inline(always)]
+    fn put(&mut self, step: usize) {
+        self.steps[self.count % STEPS] = step;
+        self.count += 1;
+    }
+
+    /// Puts down what these words refer to, and asks for what is known of that. There is room.
+    #[inline(always)]
+    fn put_references(&mut self, map: AddressMap, words: Words, address: usize, mut bits: u64) {
+        let mut count = self.count;
+        while bits != 0 {
+            let slot = address + bits.trailing_zeros() as usize * WORD;
+            bits &= bits - 1;
+            // SAFETY: the layout of a live object names words within its payload.
+            let word = unsafe { (*(slot as *const AtomicUsize)).load(Relaxed) };
+            if let Some(cell) = map.number_of_payload(word) {
+                words.prefetch(cell);
+                self.steps[count % STEPS] = cell;
+                count += 1;
+            }
+        }
+        self.count = count;
+    }
+}
+
+/// Whether there is anything to pass on.
+#[inline(always)]
+fn refers(info: &TypeInfo) -> bool {
+    !matches!(info.shape, Shape::Leaf | Shape::Weak)
+}
+
+impl Retainers {
+    /// Spreads the roots' sets, and all others.
+    pub(super) fn spread(&mut self, living: &Living<'_>) {
+        let mut steps = Steps::new();
+        self.roots(living);
+        if self.mutable_cells(living, &mut steps) {
+            self.others(living, &mut steps);
+            self.work_off(living, &mut steps);
+        }
+    }
+
+    fn roots(&mut self, living: &Living<'_>) {
+        let (map, words) = (living.map(), self.table.words());
+        living.for_each_root(|root| {
+            let set = self.set_of_root(living, &root);
+            if let Some(cell) = map.number_of_payload(root.object) {
+                self.arrive(words, cell, set);
+            }
+        });
+    }
+
+    /// The first pass. Returns whether there are objects that pass on what they have.
+    fn mutable_cells(&mut self, living: &Living<'_>, steps: &mut Steps) -> bool {
+        let words = self.table.words();
+        let mut some_pass = false;
+        living.for_each_block(|cells| {
+            if self.mutable_cells_of(living, &cells, steps) {
+                words.note_passing(&cells);
+                some_pass = true;
+            }
+        });
+        self.take(words, steps);
+        some_pass
+    }
+
+    fn mutable_cells_of(&mut self, living: &Living<'_>, cells: &Cells, steps: &mut Steps) -> bool {
+        let (map, words) = (living.map(), self.table.words());
+        // Neighbours mostly are of one type, and are passed on as one set.
+        let mut said: *const TypeInfo = std::ptr::null();
+        let mut some_pass = false;
+        living.masks_with_headers(cells).for_each(|index| {
+            let info = cells.type_of(index);
+            if !refers(info) {
+                return;
+            }
+            if !info.mutable {
+                some_pass = true;
+                return;
+            }
+            if !steps.has_room() {
+                self.take(words, steps);
+            }
+            let payload = cells.cell(index).payload();
+            if said != std::ptr::from_ref(info) || info.description.is_some() {
+                said = info;
+                steps.put(OF_SET | self.set_of_cell(Heading::description(payload, info)) as usize);
+            }
+            match info.shape {
+                Shape::Words(bits) => steps.put_references(map, words, payload, bits),
+                _ => self.put_all_references(living, payload, info, steps),
+            }
+        });
+        some_pass
+    }
+
+    /// The second pass.
+    fn others(&mut self, living: &Living<'_>, steps: &mut Steps) {
+        let words = self.table.words();
+        living.for_each_block_downwards(|cells| {
+            if words.has_passing(&cells) {
+                self.others_of(living, &cells, steps);
+            }
+        });
+        self.take(words, steps);
+    }
+
+    fn others_of(&mut self, living: &Living<'_>, cells: &Cells, steps: &mut Steps) {
+        living.masks_with_headers(cells).for_each_downwards(|index| {
+            let info = cells.type_of(index);
+            if !info.mutable && refers(info) {
+                let cell = cells.cell(index);
+                self.look_at(living, cell.number(), cell.payload(), info, steps);
+            }
+        });
+    }
+
+    /// An object passes on what it has.
+    #[inline(always)]
+    fn look_at(&mut self, living: &Living<'_>, number: usize, payload: usize, info: &TypeInfo, steps: &mut Steps) {
+        let (map, words) = (living.map(), self.table.words());
+        if !steps.has_room() {
+            self.take(words, steps);
+        }
+        let before = steps.count;
+        steps.put(OF_CELL | number);
+        match info.shape {
+            Shape::Words(bits) => {
+                steps.put_references(map, words, payload, bits);
+                // To nothing: then it is as good as a leaf.
+                steps.count -= usize::from(steps.count == before + 1);
+            }
+            _ => self.put_all_references(living, payload, info, steps),
+        }
+    }
+
+    /// Puts down what an object refers to, however much.
+    #[inline(never)]
+    fn put_all_references(&mut self, living: &Living<'_>, payload: usize, info: &TypeInfo, steps: &mut Steps) {
+        let (map, words) = (living.map(), self.table.words());
+        let mut put = |address: usize, bits: u64| {
+            if !steps.has_room() {
+                self.take(words, steps);
+            }
+            steps.put_references(map, words, address, bits);
+        };
+        let mut put_each = |address: usize, bitmaps: &[u64]| {
+            for (index, &bits) in bitmaps.iter().enumerate().filter(|(_, bits)| **bits != 0) {
+                put(address + index * WORDS * WORD, bits);
+            }
+        };
+        match info.shape {
+            Shape::Leaf | Shape::Weak => {}
+            Shape::Words(bits) => put_each(payload, &[bits]),
+            Shape::Wide(ref bitmaps) => put_each(payload, bitmaps),
+            Shape::Array { stride, ref element } => {
+                // SAFETY: a live array's first word is its length.
+                let length = unsafe { (*(payload as *const AtomicUsize)).load(Relaxed) };
+                let (start, stride) = (payload + ARRAY_HEAD_BYTES, stride as usize);
+                if (stride, element[0]) == (WORD, 1) {
+                    // References and nothing else, as in most arrays.
+                    for first in (0..length).step_by(WORDS) {
+                        let count = WORDS.min(length - first);
+                        put(start + first * WORD, u64::MAX >> (WORDS - count));
+                    }
+                } else {
+                    (0..length).for_each(|index| put_each(start + index * stride, element));
+                }
+            }
+        }
+    }
+
+    /// Takes all steps.
+    #[inline(never)]
+    fn take(&mut self, words: Words, steps: &mut Steps) {
+        let mut set = steps.set;
+        for &step in &steps.steps[..steps.count] {
+            if step & (OF_CELL | OF_SET) == 0 {
+                self.arrive(words, step, set);
+            } else if step & OF_SET != 0 {
+                set = (step & !OF_SET) as u32;
+            } else {
+                let cell = step & !OF_CELL;
+                let word = words.get(cell);
+                words.put(cell, word & !PENDING | LOOKED_AT);
+                set = word & SET;
+            }
+        }
+        (steps.count, steps.set) = (0, set);
+    }
+
+    /// Adds a set to that of a cell. In a dead one, to which a word may lead that is no reference, it does no harm.
+    ///
+    /// No branch depends on what the cell had, as long as it was not looked at: that can't be foreseen, and a wrong guess costs
+    /// more than the rest.
+    #[inline(always)]
+    fn arrive(&mut self, words: Words, cell: usize, set: u32) {
+        let word = words.get(cell);
+        let old = word & SET;
+        let new = self.sets.join(old, set);
+        let grown = word & !SET | new;
+        words.put(cell, grown);
+        if word & (LOOKED_AT | PENDING) == LOOKED_AT && new != old {
+            words.put(cell, grown | PENDING);
+            self.overflowed |= !self.work.push(cell);
+        }
+    }
+
+    /// Looks at everything in the list, until nothing is left.
+    fn work_off(&mut self, living: &Living<'_>, steps: &mut Steps) {
+        let (map, words) = (living.map(), self.table.words());
+        let mut some = [0; OBJECTS];
+        loop {
+            // Some at a time, all of which are asked for before the first is looked at.
+            let mut count = 0;
+            while count < OBJECTS
+                && let Some(cell) = self.work.pop()
+            {
+                prefetch(map.payload_of_number(cell) - HEADER_BYTES);
+                some[count] = cell;
+                count += 1;
+            }
+            for &cell in &some[..count] {
+                self.look_again(living, cell, steps);
+            }
+            self.take(words, steps);
+            if count == 0 && self.work.len() == 0 {
+                if !std::mem::take(&mut self.overflowed) {
+                    return;
+                }
+                // What the list had no room for says so itself.
+                living.for_each_block_downwards(|cells| {
+                    if words.has_passing(&cells) {
+                        living.masks(&cells).for_each_downwards(|index| {
+                            self.look_again(living, cells.cell(index).number(), steps);
+                        });
+                    }
+                });
+            }
+        }
+    }
+
+    /// Unless it was since it came to the list.
+    fn look_again(&mut self, living: &Living<'_>, cell: usize, steps: &mut Steps) {
+        if self.table.words().get(cell) & PENDING != 0 {
+            let payload = living.map().payload_of_number(cell);
+            self.look_at(living, cell, payload, living.type_of(payload), steps);
+        }
+    }
+}
