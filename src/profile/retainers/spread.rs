@@ -169,32 +169,38 @@ impl Retainers {
     }
 
     fn others_of(&mut self, living: &Living<'_>, cells: &Cells, steps: &mut Steps) {
+        let (map, words) = (living.map(), self.table.words());
+        // Neighbours mostly are of one type.
+        let mut last: (*const TypeInfo, u64) = (std::ptr::null(), 0);
         living.masks_with_headers(cells).for_each_downwards(|index| {
-            let info = cells.type_of(index);
-            if !info.mutable && refers(info) {
-                let cell = cells.cell(index);
-                self.look_at(living, cell.number(), cell.payload(), info, steps);
+            let (info, cell) = (cells.type_of(index), cells.cell(index));
+            if last.0 != std::ptr::from_ref(info) {
+                match info.shape {
+                    _ if info.mutable => return,
+                    Shape::Leaf | Shape::Weak => return,
+                    Shape::Words(bits) => last = (info, bits),
+                    _ => return self.look_at(living, cell.number(), cell.payload(), info, steps),
+                }
             }
+            if !steps.has_room() {
+                self.take(words, steps);
+            }
+            let before = steps.count;
+            steps.put(OF_CELL | cell.number());
+            steps.put_references(map, words, cell.payload(), last.1);
+            // To nothing: then it is as good as a leaf.
+            steps.count -= usize::from(steps.count == before + 1);
         });
     }
 
     /// An object passes on what it has.
-    #[inline(always)]
+    #[inline(never)]
     fn look_at(&mut self, living: &Living<'_>, number: usize, payload: usize, info: &TypeInfo, steps: &mut Steps) {
-        let (map, words) = (living.map(), self.table.words());
         if !steps.has_room() {
-            self.take(words, steps);
+            self.take(self.table.words(), steps);
         }
-        let before = steps.count;
         steps.put(OF_CELL | number);
-        match info.shape {
-            Shape::Words(bits) => {
-                steps.put_references(map, words, payload, bits);
-                // To nothing: then it is as good as a leaf.
-                steps.count -= usize::from(steps.count == before + 1);
-            }
-            _ => self.put_all_references(living, payload, info, steps),
-        }
+        self.put_all_references(living, payload, info, steps);
     }
 
     /// Puts down what an object refers to, however much.
