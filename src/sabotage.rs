@@ -79,6 +79,7 @@ guards! {
     EventHurry = "event.hurry",
     LiveRing = "live.ring",
     ProfileCharge = "profile.charge",
+    ProfileTree = "profile.tree",
     CensusExact = "census.exact",
     RetainerBound = "retainer.bound",
     BiographyExact = "biography.exact",

@@ -2,7 +2,7 @@
 //!
 //! Nothing outside this module names `std::sync::atomic`. Protocol files (`sync/`, `world/handshake.rs`,
 //! `world/locks.rs`, `world/latch.rs`, `collector/termination.rs`, `events/gate.rs`, and `wanted.rs`, `stream.rs` and
-//! `bell.rs` of `events/record/`, `diagnostics/ring.rs`) use only what is exported here, so
+//! `bell.rs` of `events/record/`, `diagnostics/ring.rs`, `profile/tree.rs`) use only what is exported here, so
 //! the member `loom-tests` can include those very files and give them a `sync` of the same names whose atomics and
 //! whose futexes belong to the model checker.
 //!
@@ -11,21 +11,29 @@
 //! * the atomics and [`Ordering`],
 //! * [`port`]: sleeping on one word of memory (a futex), and who the current thread is,
 //! * [`Semaphore`] and [`Lock`], built on the port; neither allocates, spins, or touches thread-local storage,
+//! * [`Mapped`], memory that is mapped when it is first needed, and [`zeroed!`] for what may lie in it,
+//! * [`Present`], a number that one thread changes and anybody reads,
 //! * [`UnsafeCell`] with access by closure, in which the model checker detects races,
 //! * [`light_barrier`] and [`heavy_barrier`], a fence whose cost is all on one side,
 //! * [`interrupt_point`]: nothing here; under the model a signal handler may run at that very point,
 //! * [`const_new!`]: a constructor that is `const` here (loom's can't be).
 
 pub(crate) mod cell;
+mod fresh;
 pub(crate) mod lock;
+mod mapped;
 pub(crate) mod port;
+mod present;
 pub(crate) mod semaphore;
 #[cfg(test)]
 mod stress;
 
 pub(crate) use cell::UnsafeCell;
+pub(crate) use fresh::{Fresh, Zeroed, zeroed};
 #[allow(unused_imports, reason = "a facade offers what its users may need")]
 pub(crate) use lock::{HeldBy, Lock, LockGuard, Patience};
+pub(crate) use mapped::Mapped;
+pub(crate) use present::Present;
 pub(crate) use semaphore::Semaphore;
 #[allow(unused_imports, reason = "a facade offers what its users may need")]
 pub(crate) use std::sync::atomic::{

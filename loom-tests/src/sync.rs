@@ -5,13 +5,22 @@
 #[path = "../../src/sync/lock.rs"]
 pub(crate) mod lock;
 pub(crate) use crate::kernel as port;
+#[path = "sync/fresh.rs"]
+mod fresh;
+#[path = "../../src/sync/mapped.rs"]
+mod mapped;
+#[path = "../../src/sync/present.rs"]
+mod present;
 #[path = "../../src/sync/semaphore.rs"]
 pub(crate) mod semaphore;
 
 pub(crate) use crate::kernel::interrupt_point;
+pub(crate) use fresh::{Fresh, Zeroed, zeroed};
 pub(crate) use lock::{HeldBy, Lock, LockGuard};
 pub(crate) use loom::cell::UnsafeCell;
 pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+pub(crate) use mapped::Mapped;
+pub(crate) use present::Present;
 pub(crate) use semaphore::Semaphore;
 
 /// Of a pair of fences the kernel can take one side upon itself; the model has both.

@@ -18,10 +18,7 @@
 //!
 //! **One store for the process**, whatever its worlds, so that a number means the same text in every file.
 
-use std::io;
-
-use crate::os::memory::{Reservation, page_size};
-use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Mapped, Ordering, UnsafeCell, Zeroed, zeroed};
 
 /// The longest text, in bytes.
 pub const MAX_LABEL_BYTES: usize = 255;
@@ -83,22 +80,35 @@ const SLOTS: usize = 1 << 20;
 /// How many slots an address may have to go from its own.
 const PROBES: usize = 128;
 
-const INDEX_AT: usize = 0;
-const SLOTS_AT: usize = INDEX_AT + MOST_TEXTS * size_of::<AtomicU32>();
-const TEXTS_AT: usize = SLOTS_AT + SLOTS * size_of::<Slot>();
-const MAPPED: usize = TEXTS_AT + TEXT_BYTES;
-
-/// An address and its label. Both 0 while free; the address first, then the label.
-#[repr(C)]
-struct Slot {
-    address: AtomicU64,
-    label: AtomicU64,
+zeroed! {
+    /// An address and its label. Both 0 while free; the address first, then the label.
+    struct Slot {
+        address: AtomicU64,
+        label: AtomicU64,
+    }
 }
+
+zeroed! {
+    struct Store {
+        index: [AtomicU32; MOST_TEXTS],
+        bindings: [Slot; SLOTS],
+        texts: [Unit; TEXT_BYTES / UNIT],
+    }
+}
+
+/// A piece of a text, with its length if it is the first. Written by who claimed it, before the index says that it is there.
+#[repr(transparent)]
+struct Unit(UnsafeCell<[u8; UNIT]>);
+
+// SAFETY: one thread writes it, once, before others can find it.
+unsafe impl Sync for Unit {}
+// SAFETY: bytes.
+unsafe impl Zeroed for Unit {}
 
 /// A store of labels. The process has one: [`Labels::of_the_process`].
 #[derive(Debug)]
 pub struct Labels {
-    base: AtomicPtr<u8>,
+    store: Mapped<Store>,
     /// Texts claimed, in the upper half; units of text claimed, in the lower.
     claimed: AtomicU64,
 }
@@ -107,7 +117,7 @@ static OF_THE_PROCESS: Labels = Labels::new();
 
 impl Labels {
     const fn new() -> Labels {
-        Labels { base: AtomicPtr::new(std::ptr::null_mut()), claimed: AtomicU64::new(0) }
+        Labels { store: Mapped::new(), claimed: AtomicU64::new(0) }
     }
 
     /// The store that all worlds use.
@@ -126,28 +136,27 @@ impl Labels {
         if let Some(at) = text.bytes().position(|byte| byte == 0) {
             return Err(LabelError::Nul { at });
         }
-        let base = self.mapped()?;
+        let store = self.mapped()?;
         let (number, unit) = self.claim((1 + text.len()).div_ceil(UNIT))?;
+        let place = store.text_at(unit);
         // SAFETY: `claim` gave these bytes of the mapping to this call alone, a length and a text long.
         unsafe {
-            let place = base.add(TEXTS_AT + unit * UNIT);
             place.write(text.len() as u8);
             std::ptr::copy_nonoverlapping(text.as_ptr(), place.add(1), text.len());
         }
         // Release: pairs with the Acquire in `text`: the text is complete.
-        index(base, number).store(unit as u32 + 1, Ordering::Release);
+        store.index[number].store(unit as u32 + 1, Ordering::Release);
         Ok(Label(number as u64 + 1))
     }
 
     /// The text of a label. `None` if nobody interned it, or is about to.
     pub fn text(&self, label: Label) -> Option<&str> {
-        let base = self.base()?;
-        let number = usize::try_from(label.0.checked_sub(1)?).ok().filter(|&number| number < MOST_TEXTS)?;
+        let store = self.store.get()?;
+        let index = store.index.get(usize::try_from(label.0.checked_sub(1)?).ok()?)?;
         // Acquire: pairs with the Release in `intern`.
-        let unit = index(base, number).load(Ordering::Acquire).checked_sub(1)? as usize;
+        let place = store.text_at(index.load(Ordering::Acquire).checked_sub(1)? as usize);
         // SAFETY: `intern` wrote a length and as many bytes of a `str` here, once and for all.
         unsafe {
-            let place = base.add(TEXTS_AT + unit * UNIT);
             Some(std::str::from_utf8_unchecked(std::slice::from_raw_parts(place.add(1), usize::from(place.read()))))
         }
     }
@@ -162,8 +171,7 @@ impl Labels {
         if address == 0 {
             return Err(LabelError::Nowhere);
         }
-        let base = self.mapped()?;
-        for slot in probe(base, address) {
+        for slot in self.mapped()?.probe(address) {
             let owner = match slot.address.compare_exchange(0, address, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => address,
                 Err(owner) => owner,
@@ -179,8 +187,8 @@ impl Labels {
 
     /// The label of an address.
     pub fn label_of(&self, address: usize) -> Option<Label> {
-        let base = self.base().filter(|_| address != 0)?;
-        for slot in probe(base, address as u64) {
+        let store = self.store.get().filter(|_| address != 0)?;
+        for slot in store.probe(address as u64) {
             match slot.address.load(Ordering::Relaxed) {
                 0 => return None,
                 // Acquire: pairs with the Release in `bind`.
@@ -210,7 +218,7 @@ impl Labels {
     }
 
     fn bindings(&self) -> impl Iterator<Item = Named<'_>> {
-        let slots = self.base().map_or(&[] as &[Slot], slots);
+        let slots = self.store.get().map_or(&[] as &[Slot], |store| &store.bindings);
         slots.iter().filter_map(|slot| {
             // Acquire: pairs with the Release in `bind`; the address was there before.
             let label = Label::from_raw(slot.label.load(Ordering::Acquire))?;
@@ -235,34 +243,24 @@ impl Labels {
         }
     }
 
-    /// The memory, if somebody has mapped it.
-    fn base(&self) -> Option<*mut u8> {
-        // Acquire: pairs with the Release in `mapped`. The pages are fresh, so there is nothing else to see.
-        let base = self.base.load(Ordering::Acquire);
-        (!base.is_null()).then_some(base)
+    fn mapped(&self) -> Result<&'static Store, LabelError> {
+        self.store.map(|_| ()).map_err(|_| LabelError::System)
+    }
+}
+
+impl Store {
+    /// Where a text is that begins with this unit, which is in bounds.
+    fn text_at(&self, unit: usize) -> *mut u8 {
+        debug_assert!(unit < self.texts.len());
+        // Of all, and not of this one: the text goes on in the next.
+        self.texts.as_ptr().wrapping_add(unit).cast::<u8>().cast_mut()
     }
 
-    /// The memory, mapped now if it was not. Who maps it at the same time as another takes the other's.
-    fn mapped(&self) -> Result<*mut u8, LabelError> {
-        if let Some(base) = self.base() {
-            return Ok(base);
-        }
-        let map = || -> io::Result<Reservation> {
-            let memory = Reservation::new(MAPPED, page_size())?;
-            memory.commit(0, memory.len())?;
-            Ok(memory)
-        };
-        let memory = map().map_err(|_| LabelError::System)?;
-        // Release: pairs with the Acquire in `base`, and with the one here, of who comes too late: the mapping is made.
-        match self.base.compare_exchange(std::ptr::null_mut(), memory.base(), Ordering::Release, Ordering::Acquire) {
-            Ok(_) => {
-                let base = memory.base();
-                // The store owns it from now on, and is there as long as the process.
-                std::mem::forget(memory);
-                Ok(base)
-            }
-            Err(others) => Ok(others),
-        }
+    /// The slots in which an address may be, the best first.
+    fn probe(&self, address: u64) -> impl Iterator<Item = &Slot> {
+        // Fibonacci hashing: addresses are multiples of 8 and close together.
+        let first = ((address >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOTS.trailing_zeros())) as usize;
+        (0..PROBES).map(move |step| &self.bindings[(first + step) % SLOTS])
     }
 }
 
@@ -283,25 +281,6 @@ pub enum Named<'a> {
         /// The label that it was given last.
         label: Label,
     },
-}
-
-fn index(base: *mut u8, number: usize) -> &'static AtomicU32 {
-    debug_assert!(number < MOST_TEXTS);
-    // SAFETY: in bounds of the mapping, aligned, never unmapped; zero is a valid word.
-    unsafe { &*base.add(INDEX_AT + number * size_of::<AtomicU32>()).cast() }
-}
-
-fn slots(base: *mut u8) -> &'static [Slot] {
-    // SAFETY: as in `index`; a slot of zeroes is a free one.
-    unsafe { std::slice::from_raw_parts(base.add(SLOTS_AT).cast(), SLOTS) }
-}
-
-/// The slots in which an address may be, the best first.
-fn probe(base: *mut u8, address: u64) -> impl Iterator<Item = &'static Slot> {
-    // Fibonacci hashing: addresses are multiples of 8 and close together.
-    let first = ((address >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOTS.trailing_zeros())) as usize;
-    let slots = slots(base);
-    (0..PROBES).map(move |step| &slots[(first + step) % SLOTS])
 }
 
 #[cfg(test)]

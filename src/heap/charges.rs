@@ -39,7 +39,7 @@ use super::layout::{
     BLOCK_BYTES, BLOCK_SHIFT, CELL_BYTES, CLASSES, FIRST_CELL, MARKS_PER_BLOCK, cells_per_block, divide, reciprocal,
 };
 use crate::os::memory::{Reservation, page_size};
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Ordering, Present};
 
 /// Whether a world remembers of each object what it was allocated under.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -166,16 +166,14 @@ impl Charges {
 #[derive(Debug)]
 pub(crate) struct Account {
     pub(crate) charges: Arc<Charges>,
-    pub(crate) word: &'static AtomicU32,
+    pub(crate) word: &'static Present,
 }
 
 impl Account {
     /// What allocations are charged to now.
     #[inline(always)]
     pub(crate) fn charge(&self) -> u32 {
-        // Acquire: pairs with the Release of a thread that changes its word in a blocking region, while a collector charges
-        // for it: what it left behind is charged.
-        self.word.load(Ordering::Acquire)
+        self.word.get()
     }
 }
 

@@ -44,7 +44,7 @@ use layout::{
 };
 
 use crate::sabotage::{Guard, removed};
-use crate::sync::{AtomicU8, AtomicU32, AtomicU64, LockGuard, Ordering, Ordering::Relaxed, compiler_fence};
+use crate::sync::{AtomicU8, AtomicU32, AtomicU64, LockGuard, Ordering, Ordering::Relaxed, Present, compiler_fence};
 
 /// From this size on the heap lies on huge pages: they halve the time to mark a large random graph, but a small heap
 /// would pay for memory that it never touches.
@@ -462,7 +462,7 @@ impl Heap {
     }
 
     /// A cache for a thread that attaches. What it allocates is charged to what stands in `word`, if the heap remembers that.
-    pub(crate) fn new_cache(&self, word: &'static AtomicU32) -> AllocationCache {
+    pub(crate) fn new_cache(&self, word: &'static Present) -> AllocationCache {
         let lowest = |tags: u64| (tags != u64::MAX).then(|| tags | (tags + 1));
         // Relaxed: a tag is a hint. Those who come when all are given out share the last one.
         let before = self.tags.fetch_update(Relaxed, Relaxed, lowest).unwrap_or(u64::MAX >> 1);

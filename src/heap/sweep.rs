@@ -380,10 +380,10 @@ mod tests {
     use super::*;
     use crate::heap::charges::Charging;
     use crate::heap::{Paranoid, Refill};
-    use crate::sync::{AtomicU32, Lock};
+    use crate::sync::{Lock, Present};
     use proptest::prelude::*;
 
-    static WORD: AtomicU32 = AtomicU32::new(0);
+    static WORD: Present = Present::new();
 
     proptest! {
         #[test]

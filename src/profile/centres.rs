@@ -17,13 +17,11 @@
 //!
 //! The first seven centres are GHC's, by which its tools know what is no part of the program.
 
-use super::mapped::Mapped;
+use super::numbers::{BUILT_IN_TEXTS, CENTRE_BITS, CentreId};
 use crate::events::labels::MAX_LABEL_BYTES;
 use crate::events::{Label, Labels};
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Mapped, Ordering, zeroed};
 
-/// Numbers of centres fit into so many bits.
-pub(super) const CENTRE_BITS: u32 = 20;
 /// Centres at most.
 const MOST_CENTRES: usize = (1 << CENTRE_BITS) - 1;
 /// Slots of the index.
@@ -33,71 +31,31 @@ const PROBES: usize = 64;
 /// How many of the last centres are asked whether they have a text already.
 const LOOKED_BACK: u32 = 4;
 
-const INDEX_AT: usize = (MOST_CENTRES + 1) * size_of::<Entry>();
-const MAPPED: usize = INDEX_AT + SLOTS * size_of::<AtomicU64>();
-
 /// The entry is complete.
 const READY: u32 = 1 << 31;
 /// It belongs to the whole program and not to a caller.
 const CAF: u32 = 1;
 
-/// A centre. All zeros until it is published.
-#[repr(C)]
-struct Entry {
-    label: AtomicU32,
-    module: AtomicU32,
-    place: AtomicU32,
-    /// Written last.
-    flags: AtomicU32,
+zeroed! {
+    /// A centre. All zeros until it is published.
+    struct Entry {
+        label: AtomicU32,
+        module: AtomicU32,
+        place: AtomicU32,
+        /// Written last.
+        flags: AtomicU32,
+    }
 }
 
-/// The number of a cost centre: from 1, one after the other, and the same in every world of the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CentreId(pub(super) u32);
-
-macro_rules! built_in {
-    ($($(#[doc = $doc:literal])+ $name:ident = $number:literal: $label:literal in $module:literal;)+) => {
-        impl CentreId {
-            $($(#[doc = $doc])+ pub const $name: CentreId = CentreId($number);)+
-
-            /// The centres that every program has, by their numbers.
-            pub const BUILT_IN: [CentreId; 7] = [$(CentreId::$name),+];
-        }
-
-        const BUILT_IN_TEXTS: [[&str; 3]; 7] = [$([$label, $module, BUILT_IN_PLACE]),+];
-    };
-}
-
-const BUILT_IN_PLACE: &str = "<built-in>";
-
-built_in! {
-    /// The whole program: at the bottom of every stack.
-    MAIN = 1: "MAIN" in "MAIN";
-    /// What the runtime does for itself.
-    SYSTEM = 2: "SYSTEM" in "SYSTEM";
-    /// Collecting.
-    GC = 3: "GC" in "GC";
-    /// What profiling costs.
-    OVERHEAD_OF = 4: "OVERHEAD_of" in "PROFILING";
-    /// What nobody wants to know more about; also whatever found no room in the store.
-    DONT_CARE = 5: "DONT_CARE" in "MAIN";
-    /// What is pinned, for runtimes that can't tell who allocated it. Ours can: nothing is charged to it.
-    PINNED = 6: "PINNED" in "SYSTEM";
-    /// A thread that waits.
-    IDLE = 7: "IDLE" in "IDLE";
+zeroed! {
+    /// All centres, by their numbers, and how they are found.
+    struct Store {
+        entries: [Entry; MOST_CENTRES + 1],
+        index: [AtomicU64; SLOTS],
+    }
 }
 
 impl CentreId {
-    /// The number.
-    pub const fn get(self) -> u32 {
-        self.0
-    }
-
-    /// The centre of this number; whether it exists, the store says. `None` for 0, which is nobody's.
-    pub const fn from_raw(number: u32) -> Option<CentreId> {
-        if number == 0 { None } else { Some(CentreId(number)) }
-    }
-
     /// Its name; empty if there is no such centre.
     pub fn label(self) -> &'static str {
         self.text(|entry| &entry.label)
@@ -116,11 +74,6 @@ impl CentreId {
     /// Whether it belongs to the whole program and not to a caller.
     pub fn is_caf(self) -> bool {
         OF_THE_PROCESS.entry(self).is_some_and(|entry| entry.flags.load(Ordering::Relaxed) & CAF != 0)
-    }
-
-    /// Whether every program has it.
-    pub const fn is_built_in(self) -> bool {
-        self.0 as usize <= CentreId::BUILT_IN.len()
     }
 
     /// The labels of its texts (name, module, place), as events give them; 0 where there is none.
@@ -147,7 +100,7 @@ fn text_of(label: u32) -> &'static str {
 /// A store of centres. The process has one.
 #[derive(Debug)]
 pub(super) struct Centres {
-    memory: Mapped<MAPPED>,
+    memory: Mapped<Store>,
     /// Numbers given out, beside the built-in ones.
     claimed: AtomicU32,
 }
@@ -170,16 +123,16 @@ impl Centres {
     }
 
     fn find_or_add(&self, texts: [&str; 3]) -> Option<(CentreId, Novelty)> {
-        let base = self.memory.map(prepare).ok()?;
+        let store = self.memory.map(prepare).ok()?;
         let hash = hash(texts);
         let mut mine = None;
-        for slot in probe(base, hash) {
+        for slot in store.probe(hash) {
             // Acquire: pairs with the Release below: the entry is complete.
             let mut owner = slot.load(Ordering::Acquire);
             if owner == 0 {
                 let number = match mine {
                     Some(number) => number,
-                    None => *mine.insert(self.add(base, texts)?),
+                    None => *mine.insert(self.add(store, texts)?),
                 };
                 // Release: pairs with the Acquires here.
                 match slot.compare_exchange(0, packed(hash, number), Ordering::Release, Ordering::Acquire) {
@@ -187,7 +140,7 @@ impl Centres {
                     Err(now) => owner = now,
                 }
             }
-            if owner >> 32 == u64::from(hash) && texts_of(entry(base, owner as u32)) == texts {
+            if owner >> 32 == u64::from(hash) && texts_of(store.entry(owner as u32)) == texts {
                 return Some((CentreId(owner as u32), Novelty::Known));
             }
         }
@@ -195,28 +148,28 @@ impl Centres {
     }
 
     /// A new entry.
-    fn add(&self, base: *mut u8, texts: [&str; 3]) -> Option<u32> {
-        let module = self.recent(base, |entry| &entry.module, texts[1]).or_else(|| interned(texts[1]))?;
-        let place = self.recent(base, |entry| &entry.place, texts[2]).or_else(|| interned(texts[2]))?;
+    fn add(&self, store: &'static Store, texts: [&str; 3]) -> Option<u32> {
+        let module = self.recent(store, |entry| &entry.module, texts[1]).or_else(|| interned(texts[1]))?;
+        let place = self.recent(store, |entry| &entry.place, texts[2]).or_else(|| interned(texts[2]))?;
         let labels = [interned(texts[0])?, module, place];
         let next = |last: u32| (last < MOST_CENTRES as u32).then_some(last + 1);
         let number = self.claimed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()? + 1;
-        publish(entry(base, number), labels, READY);
+        publish(store.entry(number), labels, READY);
         Some(number)
     }
 
     /// The label of a text that one of the last centres has too.
-    fn recent(&self, base: *mut u8, of: fn(&Entry) -> &AtomicU32, text: &str) -> Option<u32> {
+    fn recent(&self, store: &'static Store, of: fn(&Entry) -> &AtomicU32, text: &str) -> Option<u32> {
         let last = self.claimed.load(Ordering::Relaxed);
-        let recent = (last.saturating_sub(LOOKED_BACK).max(1)..=last).rev().map(|number| entry(base, number));
+        let recent = (last.saturating_sub(LOOKED_BACK).max(1)..=last).rev().map(|number| store.entry(number));
         // Acquire: pairs with the Release in `publish`.
         let complete = recent.filter(|entry| entry.flags.load(Ordering::Acquire) & READY != 0);
         complete.map(|entry| of(entry).load(Ordering::Relaxed)).find(|&label| text_of(label) == text)
     }
 
     fn entry(&self, centre: CentreId) -> Option<&'static Entry> {
-        let base = self.memory.base().filter(|_| (1..=MOST_CENTRES).contains(&(centre.0 as usize)))?;
-        let entry = entry(base, centre.0);
+        let store = self.memory.get().filter(|_| (1..=MOST_CENTRES).contains(&(centre.0 as usize)))?;
+        let entry = store.entry(centre.0);
         // Acquire: pairs with the Release in `publish`: the labels are there.
         (entry.flags.load(Ordering::Acquire) & READY != 0).then_some(entry)
     }
@@ -224,7 +177,7 @@ impl Centres {
     /// Every centre, in the order of the numbers.
     pub(super) fn iter(&self) -> impl Iterator<Item = CentreId> {
         // Relaxed: an entry says by itself whether it is complete.
-        let claimed = if self.memory.base().is_some() { self.claimed.load(Ordering::Relaxed) } else { 0 };
+        let claimed = if self.memory.get().is_some() { self.claimed.load(Ordering::Relaxed) } else { 0 };
         (1..=claimed).map(CentreId).filter(|centre| self.entry(*centre).is_some())
     }
 
@@ -232,6 +185,18 @@ impl Centres {
     pub(super) fn prepare(&self) {
         // Without memory there are none.
         let _ = self.memory.map(prepare);
+    }
+}
+
+impl Store {
+    /// What is known of the centre of this number, which is in bounds.
+    fn entry(&self, number: u32) -> &Entry {
+        &self.entries[number as usize]
+    }
+
+    /// The slots in which a centre may be, the best first.
+    fn probe(&self, hash: u32) -> impl Iterator<Item = &AtomicU64> {
+        (0..PROBES).map(move |step| &self.index[(hash as usize + step) % SLOTS])
     }
 }
 
@@ -243,12 +208,12 @@ pub(super) enum Novelty {
 }
 
 /// Writes the built-in centres.
-fn prepare(base: *mut u8) {
+fn prepare(store: &Store) {
     for (number, texts) in (1..).zip(BUILT_IN_TEXTS) {
         let labels = texts.map(|text| interned(text).unwrap_or(0));
-        publish(entry(base, number), labels, READY);
+        publish(store.entry(number), labels, READY);
         let hash = hash(texts);
-        if let Some(free) = probe(base, hash).find(|slot| slot.load(Ordering::Relaxed) == 0) {
+        if let Some(free) = store.probe(hash).find(|slot| slot.load(Ordering::Relaxed) == 0) {
             free.store(packed(hash, number), Ordering::Relaxed);
         }
     }
@@ -265,12 +230,6 @@ fn texts_of(entry: &Entry) -> [&'static str; 3] {
     [&entry.label, &entry.module, &entry.place].map(|label| text_of(label.load(Ordering::Relaxed)))
 }
 
-fn entry(base: *mut u8, number: u32) -> &'static Entry {
-    debug_assert!(number as usize <= MOST_CENTRES);
-    // SAFETY: in bounds of the mapping, aligned, never unmapped; zeros are a valid entry.
-    unsafe { &*base.cast::<Entry>().add(number as usize) }
-}
-
 const fn packed(hash: u32, number: u32) -> u64 {
     (hash as u64) << 32 | number as u64
 }
@@ -281,15 +240,6 @@ fn hash(texts: [&str; 3]) -> u32 {
     let hash =
         bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
     (hash >> 32) as u32 ^ hash as u32
-}
-
-/// The slots in which a centre may be, the best first.
-fn probe(base: *mut u8, hash: u32) -> impl Iterator<Item = &'static AtomicU64> {
-    (0..PROBES).map(move |step| {
-        let slot = (hash as usize + step) % SLOTS;
-        // SAFETY: in bounds of the mapping, aligned, never unmapped; zero is a valid word.
-        unsafe { &*base.add(INDEX_AT).cast::<AtomicU64>().add(slot) }
-    })
 }
 
 /// As much of a text as a label may have: up to its first 0, and of whole characters.

@@ -7,7 +7,7 @@
 //! Every object is charged to whom its thread's scopes say at the moment of the allocation, be it small, large or pinned. What
 //! GHC charges to its centre `PINNED`, because it can't tell, is charged to its stack here.
 
-use super::stacks::StackId;
+use super::numbers::StackId;
 use crate::heap::Heap;
 use crate::heap::blocks::Cell;
 

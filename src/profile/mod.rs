@@ -17,7 +17,7 @@
 //! | to know | read |
 //! |---|---|
 //! | what a centre is, and where its texts are | `centres.rs` |
-//! | what a stack is, and what becomes of recursion | `stacks.rs` |
+//! | what a stack is, and what becomes of recursion | `tree.rs`, `stacks.rs` |
 //! | how a thread comes to have one | `scope.rs` |
 //! | which stack an object was allocated under | `charge.rs`, `heap/charges.rs` |
 //! | which stack the time is charged to | `ticker.rs` |
@@ -32,15 +32,15 @@ pub(crate) mod biography;
 pub mod census;
 mod centres;
 mod charge;
-mod mapped;
+mod numbers;
 pub(crate) mod retainers;
 mod scope;
 mod stacks;
 pub(crate) mod ticker;
+mod tree;
 
-pub use centres::CentreId;
+pub use numbers::{CentreId, StackId};
 pub use scope::{CentrePlace, Scope, centre, current_stack};
-pub use stacks::StackId;
 pub use ticker::{TickClock, TickError, TimeProfile};
 
 pub(crate) use charge::{charge_of, charged_to};

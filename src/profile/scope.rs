@@ -11,8 +11,8 @@
 
 use std::marker::PhantomData;
 
-use super::centres::{CentreId, Centres, Novelty};
-use super::stacks::StackId;
+use super::centres::{Centres, Novelty};
+use super::numbers::{CentreId, StackId};
 use crate::heap::cache::AllocationCache;
 use crate::sync::{AtomicU32, Ordering};
 use crate::world::fork;

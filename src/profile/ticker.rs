@@ -34,8 +34,8 @@ use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
 
+use super::numbers::StackId;
 use super::scope::stack_of;
-use super::stacks::StackId;
 use crate::collector::Collector;
 use crate::collector::timing::{CollectorTime, Wanted};
 use crate::events::Events;

@@ -29,7 +29,7 @@ use std::mem::size_of;
 use crate::os::thread::{Pulse, StackBounds};
 use crate::os::{Tid, memory};
 use crate::sabotage::{Guard, removed};
-use crate::sync::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Lock, Ordering, UnsafeCell};
+use crate::sync::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Lock, Ordering, Present, UnsafeCell};
 
 use super::handshake::{Holder, Place, StopState};
 use super::name::ThreadName;
@@ -87,7 +87,7 @@ pub struct ThreadStopInfo {
     pub(super) next: AtomicPtr<ThreadStopInfo>,
     pub(super) previous: AtomicPtr<ThreadStopInfo>,
     /// The number of the cost centre stack that the thread is in.
-    cost_stack: AtomicU32,
+    cost_stack: Present,
     /// For a time profile: the thread's processor time when it attached, 0 if nobody wanted to know; that at which the
     /// collection began that it makes, 0 if it makes none; what collections have taken of it.
     cpu_at_attach: AtomicU64,
@@ -325,20 +325,18 @@ impl ThreadStopInfo {
     /// The number of the thread's cost centre stack.
     #[inline(always)]
     pub(crate) fn cost_stack(&self) -> u32 {
-        // Acquire: pairs with the Release in `set_cost_stack`: what the number stands for is there.
-        self.cost_stack.load(Ordering::Acquire)
+        self.cost_stack.get()
     }
 
     /// Where that number stands.
-    pub(crate) fn cost_stack_word(&self) -> &AtomicU32 {
+    pub(crate) fn cost_stack_word(&self) -> &Present {
         &self.cost_stack
     }
 
     /// The thread is in another cost centre stack. For the thread itself.
     #[inline(always)]
     pub(crate) fn set_cost_stack(&self, stack: u32) {
-        // Release: pairs with the Acquire in `cost_stack`.
-        self.cost_stack.store(stack, Ordering::Release);
+        self.cost_stack.set(stack);
     }
 
     /// The thread attaches, and this is its processor time.
@@ -395,7 +393,7 @@ impl ThreadStopInfo {
         for word in [&self.cpu_at_attach, &self.collects_since, &self.collected_ns] {
             word.store(0, Ordering::Relaxed);
         }
-        self.cost_stack.store(0, Ordering::Relaxed);
+        self.cost_stack.set(0);
         self.flags.store(flags, Ordering::Relaxed);
         self.serial.fetch_add(1, Ordering::Relaxed);
         for (word, value) in self.name.iter().zip(name.to_words()) {

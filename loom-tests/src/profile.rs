@@ -1,0 +1,169 @@
+//! The shipped tree of cost centre stacks, and its models.
+//!
+//! Threads push and pop as scopes do: a push gives a number, which goes into the thread's [`Present`]. A ticker looks at the
+//! presents of others at any moment and asks what the numbers stand for, as a tick's reader and a census do. All that these threads have
+//! from each other is what the shipped files order: a number whose node can't be seen yet would be taken for the
+//! program itself.
+
+#![allow(dead_code, reason = "the models do not use everything that the library does")]
+
+#[path = "../../src/profile/numbers.rs"]
+mod numbers;
+#[path = "../../src/profile/tree.rs"]
+mod tree;
+
+use std::sync::Arc;
+
+use self::numbers::{CentreId, StackId};
+use self::tree::Tree;
+use crate::check::Preemptions::AtMost;
+use crate::check::{Fault, explore, must_fail_without};
+use crate::kernel::Kernel;
+use crate::sabotage::Guard;
+use crate::sync::Present;
+
+/// Room for four stacks beside the built-in ones, and for so many edges.
+type Small = Tree<12, 4, 2>;
+
+const A: CentreId = CentreId(8);
+const B: CentreId = CentreId(9);
+
+struct Program {
+    tree: Small,
+    present: [Present; 2],
+}
+
+impl Program {
+    fn new() -> Arc<Program> {
+        Arc::new(Program { tree: Small::new(), present: [Present::new(), Present::new()] })
+    }
+
+    /// Enters a scope, on the thread whose present this is.
+    fn push(&self, thread: usize, centre: CentreId) -> StackId {
+        let before = StackId(self.present[thread].get());
+        self.present[thread].set(self.tree.push(before, centre).0);
+        before
+    }
+
+    /// Leaves it.
+    fn pop(&self, thread: usize, before: StackId) {
+        self.present[thread].set(before.0);
+    }
+
+    /// What a number stands for, innermost first.
+    fn centres(&self, mut stack: StackId) -> Vec<u32> {
+        let mut centres = Vec::new();
+        while stack != StackId::MAIN {
+            let (parent, centre) = self.tree.node(stack).expect("who has a number has the stack");
+            centres.push(centre.0);
+            stack = parent;
+        }
+        centres
+    }
+
+    /// What a ticker sees of a thread.
+    fn tick(&self, thread: usize) -> Vec<u32> {
+        self.centres(StackId(self.present[thread].get()))
+    }
+}
+
+fn joined(thread: loom::thread::JoinHandle<()>) {
+    thread.join().expect("loom reports what fails");
+}
+
+/// `.profile.tree`: two threads make the same stacks at the same time; one of the two has a number from the other, whose nodes the ticker
+/// has never heard of. (The ticker comes last: of who reads a word before he writes it loom would not try what an earlier reader
+/// might have seen.)
+#[test]
+fn whoever_sees_a_threads_stack_sees_its_centres() {
+    explore("tree, 2 threads that push and a ticker", AtMost(2), || {
+        let kernel = Kernel::boot(4);
+        let program = Program::new();
+        let mut threads = Vec::new();
+        for thread in [0, 1] {
+            let program = Arc::clone(&program);
+            threads.push(kernel.spawn(thread as u32 + 2, move || {
+                let outer = program.push(thread, A);
+                if thread == 1 {
+                    let inner = program.push(thread, B);
+                    program.pop(thread, inner);
+                }
+                program.pop(thread, outer);
+            }));
+        }
+        let ticking = Arc::clone(&program);
+        threads.push(kernel.spawn(4, move || {
+            for thread in [1, 0] {
+                let seen = ticking.tick(thread);
+                let was_there = [&[][..], &[A.0], &[B.0, A.0]].contains(&&*seen);
+                assert!(was_there, "a thread was seen where it never was: {seen:?}");
+            }
+        }));
+        threads.into_iter().for_each(joined);
+        let first = program.tree.push(StackId::MAIN, A);
+        assert_eq!(program.tree.push(StackId::MAIN, A), first, "one stack has two numbers");
+    });
+}
+
+#[test]
+fn a_number_that_is_given_out_before_its_node_is_there_is_caught() {
+    let claim = Fault::Claim("who has a number has the stack");
+    must_fail_without(Guard::ProfileTree, "profile::whoever_sees_a_threads_stack_sees_its_centres", claim);
+}
+
+/// What two threads push at the same time is the same stack for both, also if the tree is mapped by both; recursion leads back.
+#[test]
+fn threads_that_push_the_same_have_the_same_number() {
+    explore("tree, 2 threads that push the same", AtMost(3), || {
+        let kernel = Kernel::boot(2);
+        let program = Program::new();
+        let path = |program: &Program, thread: usize| {
+            let there = [A, B].into_iter().map(|centre| {
+                program.push(thread, centre);
+                program.present[thread].get()
+            });
+            let there: Vec<_> = there.collect();
+            assert_eq!(program.tick(thread), [B.0, A.0]);
+            program.push(thread, A);
+            assert_eq!(program.present[thread].get(), there[0], "recursion goes back");
+            assert_eq!(program.tree.push(StackId::MAIN, CentreId::GC), StackId::GC);
+            assert_eq!(program.centres(StackId::GC), [CentreId::GC.0]);
+            there
+        };
+        let same = Arc::clone(&program);
+        let thread = kernel.spawn(2, move || drop(path(&same, 1)));
+        let mine = path(&program, 0);
+        joined(thread);
+        assert_eq!(path(&program, 1), mine, "one stack has two numbers");
+    });
+}
+
+/// Who goes over all stacks meets each after what it was pushed on, also if that was another thread's.
+#[test]
+fn who_lists_the_stacks_finds_what_each_was_pushed_on() {
+    explore("tree, 2 threads that push and a list of all", AtMost(2), || {
+        let kernel = Kernel::boot(4);
+        let program = Program::new();
+        let threads = [&[A][..], &[A, B]].into_iter().zip(0..).map(|(path, thread)| {
+            let program = Arc::clone(&program);
+            kernel.spawn(thread as u32 + 2, move || path.iter().for_each(|centre| _ = program.push(thread, *centre)))
+        });
+        let mut threads: Vec<_> = threads.collect();
+        let listing = Arc::clone(&program);
+        threads.push(kernel.spawn(4, move || {
+            let mut met = vec![StackId::MAIN];
+            for stack in listing.tree.iter() {
+                let (parent, _) = listing.tree.node(stack).expect("it was listed");
+                assert!(met.contains(&parent), "a stack before what it was pushed on");
+                met.push(stack);
+            }
+        }));
+        threads.into_iter().for_each(joined);
+    });
+}
+
+#[test]
+fn a_number_that_is_taken_before_what_it_is_pushed_on_is_there_is_caught() {
+    let claim = Fault::Claim("a stack before what it was pushed on");
+    must_fail_without(Guard::ProfileTree, "profile::who_lists_the_stacks_finds_what_each_was_pushed_on", claim);
+}

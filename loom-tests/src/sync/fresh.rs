@@ -1,0 +1,79 @@
+//! Fresh memory, as the model checker has it: zeros are words that it knows, made by who maps them.
+
+use std::io;
+use std::ops::Deref;
+
+use super::{AtomicU32, AtomicU64};
+
+/// What is 0 in the beginning.
+///
+/// # Safety
+/// As the shipped one's.
+pub(crate) unsafe trait Zeroed: Sync + 'static {
+    fn zero() -> Self;
+}
+
+// SAFETY: zero is a valid number.
+unsafe impl Zeroed for AtomicU32 {
+    fn zero() -> Self {
+        AtomicU32::new(0)
+    }
+}
+
+// SAFETY: as above.
+unsafe impl Zeroed for AtomicU64 {
+    fn zero() -> Self {
+        AtomicU64::new(0)
+    }
+}
+
+// SAFETY: an array is its elements.
+unsafe impl<T: Zeroed, const COUNT: usize> Zeroed for [T; COUNT] {
+    fn zero() -> Self {
+        std::array::from_fn(|_| T::zero())
+    }
+}
+
+/// As the shipped one. What is kept is never given back: a small leak for each execution.
+pub(crate) struct Fresh<T>(Box<T>);
+
+impl<T: Zeroed> Fresh<T> {
+    pub(crate) fn map() -> io::Result<Self> {
+        Ok(Fresh(Box::new(T::zero())))
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut T {
+        std::ptr::from_ref(&*self.0).cast_mut()
+    }
+
+    pub(crate) fn keep(self) -> &'static T {
+        Box::leak(self.0)
+    }
+}
+
+impl<T> Deref for Fresh<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// As the shipped one.
+macro_rules! zeroed {
+    ($(#[$attribute:meta])* $visibility:vis struct $name:ident $(<$(const $size:ident: usize),+>)? {
+        $($(#[$field_attribute:meta])* $field:ident: $type:ty,)+
+    }) => {
+        $(#[$attribute])* $visibility struct $name $(<$(const $size: usize),+>)? {
+            $($(#[$field_attribute])* $field: $type,)+
+        }
+
+        // SAFETY: all fields are.
+        unsafe impl $(<$(const $size: usize),+>)? $crate::sync::Zeroed for $name $(<$($size),+>)? {
+            fn zero() -> Self {
+                $name { $($field: $crate::sync::Zeroed::zero()),+ }
+            }
+        }
+    };
+}
+pub(crate) use zeroed;

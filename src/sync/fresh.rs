@@ -1,0 +1,79 @@
+//! Fresh memory of a type: mapped, and all zeros.
+//!
+//! The model checker has its own, with words that it knows: see `loom-tests`.
+
+use std::io;
+use std::marker::PhantomData;
+use std::ops::Deref;
+
+use super::{AtomicU32, AtomicU64};
+use crate::os::memory::{Reservation, page_size};
+
+/// What is valid when all its bytes are 0, and may then be shared. Declared by [`zeroed!`](super::zeroed).
+///
+/// # Safety
+/// It is, and its alignment is at most that of a page.
+pub(crate) unsafe trait Zeroed: Sync + 'static {}
+
+// SAFETY: zero is a valid number.
+unsafe impl Zeroed for AtomicU32 {}
+// SAFETY: as above.
+unsafe impl Zeroed for AtomicU64 {}
+// SAFETY: an array is its elements.
+unsafe impl<T: Zeroed, const COUNT: usize> Zeroed for [T; COUNT] {}
+
+/// A `T` of zeros in memory of its own, of which a page costs nothing until it is touched. Two system calls, legal everywhere. Dropping
+/// unmaps it.
+#[derive(Debug)]
+pub(crate) struct Fresh<T> {
+    memory: Reservation,
+    _of: PhantomData<T>,
+}
+
+impl<T: Zeroed> Fresh<T> {
+    /// # Errors
+    /// The system gives no memory.
+    pub(crate) fn map() -> io::Result<Self> {
+        let memory = Reservation::new(size_of::<T>(), page_size())?;
+        memory.commit(0, memory.len())?;
+        Ok(Self { memory, _of: PhantomData })
+    }
+
+    /// Where it is.
+    pub(crate) fn as_ptr(&self) -> *mut T {
+        self.memory.base().cast()
+    }
+
+    /// Never unmaps it: it is the process's from now on.
+    pub(crate) fn keep(self) -> &'static T {
+        let place = self.as_ptr();
+        std::mem::forget(self);
+        // SAFETY: mapped, large enough, and at a multiple of a page; zeros are a valid `T`; nobody is left who unmaps it.
+        unsafe { &*place }
+    }
+}
+
+impl<T: Zeroed> Deref for Fresh<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: as in `keep`; mapped as long as `self`.
+        unsafe { &*self.as_ptr() }
+    }
+}
+
+/// Declares a struct that is valid when all its bytes are 0, because each of its fields is.
+macro_rules! zeroed {
+    ($(#[$attribute:meta])* $visibility:vis struct $name:ident $(<$(const $size:ident: usize),+>)? {
+        $($(#[$field_attribute:meta])* $field:ident: $type:ty,)+
+    }) => {
+        $(#[$attribute])* $visibility struct $name $(<$(const $size: usize),+>)? {
+            $($(#[$field_attribute])* $field: $type,)+
+        }
+
+        // SAFETY: each field is valid when it is all zeros, as the bounds say; no field of these is aligned to more than a page.
+        unsafe impl $(<$(const $size: usize),+>)? $crate::sync::Zeroed for $name $(<$($size),+>)?
+        where $($type: $crate::sync::Zeroed),+ {}
+    };
+}
+pub(crate) use zeroed;
