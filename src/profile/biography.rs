@@ -28,7 +28,7 @@ use super::StackId;
 use super::census::heading::Heading;
 use super::census::sieve::Sieve;
 use super::census::table::{Key, Table};
-use super::census::taker::{Bands, Count, NO_ROOM};
+use super::census::taker::{Bands, Count, Found};
 use super::census::{Band, Breakdown, Census, CensusRequest, ProfileError, Stage};
 use crate::collector::living::{Living, Object};
 use crate::heap::Heap;
@@ -77,17 +77,6 @@ pub(crate) struct Biography {
     /// By heading, at each era what becomes void, or drag, and what ceases to be.
     void: HashMap<Heading, Vec<Change>>,
     drag: HashMap<Heading, Vec<Change>>,
-}
-
-/// What a look found.
-#[derive(Clone, Copy, Default)]
-struct Found {
-    taken_ns: u64,
-    took_ns: u64,
-    collection: u32,
-    live: Count,
-    filtered: Count,
-    no_room: Count,
 }
 
 /// A census of which the end is not known yet.
@@ -268,12 +257,12 @@ impl Biography {
     }
 
     fn census(&self, taken: &Taken, by_stage: &[(Heading, Stage, [u64; 2])]) -> Census {
-        let Found { taken_ns, took_ns, collection, live, mut filtered, no_room } = taken.found;
+        let mut found = taken.found;
         let mut bands = Bands::default();
         let mut stages = Stage::ALL.map(|_| [0; 2]);
         for &(heading, stage, count) in by_stage {
             if !self.stages.contains(&stage) {
-                filtered.add(Count { bytes: count[0], objects: count[1] });
+                found.filtered.add(Count { bytes: count[0], objects: count[1] });
             } else if self.breakdown == Breakdown::Biography {
                 let sum = &mut stages[stage as usize];
                 *sum = [sum[0] + count[0], sum[1] + count[1]];
@@ -281,9 +270,7 @@ impl Biography {
                 bands.add(heading.text(), heading.as_stack().map(StackId::get), count[0], count[1]);
             }
         }
-        if no_room.objects > 0 {
-            bands.add(NO_ROOM.to_owned(), None, no_room.bytes, no_room.objects);
-        }
+        bands.add_unplaced(found.no_room);
         let mut all: Vec<Band> = Vec::new();
         if self.breakdown == Breakdown::Biography {
             let named = Stage::ALL.into_iter().filter(|stage| self.stages.contains(stage));
@@ -293,18 +280,7 @@ impl Biography {
             }));
         }
         all.extend(bands.sorted());
-        Census {
-            era: u64::from(taken.era),
-            breakdown: self.breakdown,
-            taken_ns,
-            took_ns,
-            collection,
-            live_bytes: live.bytes,
-            live_objects: live.objects,
-            filtered_bytes: filtered.bytes,
-            filtered_objects: filtered.objects,
-            bands: all,
-        }
+        found.census(u64::from(taken.era), self.breakdown, all)
     }
 }
 

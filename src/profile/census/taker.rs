@@ -16,7 +16,7 @@ use crate::profile::{self, StackId};
 use crate::sabotage::{Guard, removed};
 
 /// The name of the band of what had no place in the table.
-pub(crate) const NO_ROOM: &str = "(no memory for more bands)";
+const NO_ROOM: &str = "(no memory for more bands)";
 
 /// All that a census needs in the stopped world, made before.
 pub(crate) struct Taker {
@@ -39,13 +39,13 @@ fn place_of(heading: Heading) -> usize {
 
 /// What a census found besides the bands.
 #[derive(Clone, Copy, Default)]
-struct Found {
-    taken_ns: u64,
-    took_ns: u64,
-    collection: u32,
-    live: Count,
-    filtered: Count,
-    no_room: Count,
+pub(crate) struct Found {
+    pub(crate) taken_ns: u64,
+    pub(crate) took_ns: u64,
+    pub(crate) collection: u32,
+    pub(crate) live: Count,
+    pub(crate) filtered: Count,
+    pub(crate) no_room: Count,
 }
 
 /// Bytes and objects.
@@ -202,13 +202,18 @@ impl Taker {
                 _ => bands.add(heading.text(), stack.map(StackId::get), bytes, objects),
             }
         }
-        let Found { taken_ns, took_ns, collection, live, filtered, no_room } = self.found;
-        if no_room.objects > 0 {
-            bands.add(NO_ROOM.to_owned(), None, no_room.bytes, no_room.objects);
-        }
+        bands.add_unplaced(self.found.no_room);
+        self.found.census(era, self.breakdown, bands.sorted())
+    }
+}
+
+impl Found {
+    /// The census, with its bands.
+    pub(crate) fn census(self, era: u64, breakdown: Breakdown, bands: Vec<Band>) -> Census {
+        let Found { taken_ns, took_ns, collection, live, filtered, .. } = self;
         Census {
             era,
-            breakdown: self.breakdown,
+            breakdown,
             taken_ns,
             took_ns,
             collection,
@@ -216,7 +221,7 @@ impl Taker {
             live_objects: live.objects,
             filtered_bytes: filtered.bytes,
             filtered_objects: filtered.objects,
-            bands: bands.sorted(),
+            bands,
         }
     }
 }
@@ -238,6 +243,13 @@ impl Bands {
         });
         bands[place].bytes += bytes;
         bands[place].objects += objects;
+    }
+
+    /// What had no place in the table.
+    pub(crate) fn add_unplaced(&mut self, count: Count) {
+        if count.objects > 0 {
+            self.add(NO_ROOM.to_owned(), None, count.bytes, count.objects);
+        }
     }
 
     pub(crate) fn sorted(self) -> Vec<Band> {
