@@ -13,7 +13,8 @@ use debugger_support::Tracer;
 use rstest::rstest;
 use stopworld::debugger::contract::{Control, Mode, stopworld_debugger};
 use stopworld::events::{Event, EventId, MemorySink, Selection};
-use stopworld::{Gc, GcCell, Mutator, Paranoid, Stopper, World, traced};
+use stopworld::profile::census::{Breakdown, Every, HeapProfile};
+use stopworld::{Gc, GcCell, Mutator, Paranoid, Stopper, World, WorldBuilder, traced};
 
 traced! {
     struct Link { next: GcCell<Option<Gc<Link>>>, value: u64 }
@@ -103,7 +104,11 @@ fn the_program_under_the_debugger() {
     let Some(part) = part.strip_prefix("target ") else { return };
     let stopper = if part.starts_with("Safepoints") { Stopper::Safepoints } else { Stopper::Signals };
     let masks = part.ends_with("masked");
-    let world = World::builder().stopper(stopper).paranoid(Paranoid::On).build().unwrap();
+    let mut builder = World::builder().stopper(stopper).paranoid(Paranoid::On);
+    if part.ends_with("counting") {
+        builder = counting(builder);
+    }
+    let world = builder.build().unwrap();
     let sink = Arc::new(MemorySink::with_capacity(1024).unwrap());
     let wanted = [EventId::DebuggerAttached, EventId::DebuggerDetached, EventId::DebuggerLost];
     let wanted = wanted.into_iter().chain([EventId::CollectionDiscarded, EventId::StopAbandoned]);
@@ -161,6 +166,22 @@ fn the_program_under_the_debugger() {
     println!("\n:told {}", told.join(" "));
 }
 
+/// A world in whose every collection who wants to know what lives looks for the roots once more: a dump, and a census by retainer, which
+/// must come to what the collection reports.
+fn counting(builder: WorldBuilder) -> WorldBuilder {
+    let counted = Arc::new(Mutex::new((0, 0)));
+    let its_own = Arc::clone(&counted);
+    let profile = HeapProfile::by(Breakdown::Retainer).every(Every::Collections(1)).on_census(move |census| {
+        assert_eq!(census.bands.iter().map(|band| band.bytes).sum::<u64>(), census.live_bytes, "{census:?}");
+        *its_own.lock().unwrap() = (census.collection, census.live_bytes);
+    });
+    let dumped = [EventId::DumpRoot, EventId::DumpNode, EventId::DumpEdge];
+    let sink = Arc::new(MemorySink::with_capacity(1024).unwrap());
+    builder.profile(profile).listen(sink, Selection::of(dumped.into_iter().collect())).on_collection(move |report| {
+        assert_eq!(*counted.lock().unwrap(), (report.number, report.live.total()));
+    })
+}
+
 /// A thread that answers nobody for most of the time.
 fn mask_again_and_again(done: &AtomicBool) {
     while !done.load(Ordering::Relaxed) {
@@ -184,7 +205,7 @@ fn the_debugger_of_the_program() {
     let pid = orders.next().unwrap().parse().unwrap();
     let mode = if orders.next() == Some("Full") { Mode::Full } else { Mode::Assisted };
     let dies_at = orders.next().map(|step| (step.to_owned(), 3));
-    let phases = dies_at.as_ref().is_some_and(|(step, _)| step == "phase");
+    let phases = dies_at.as_ref().is_some_and(|(step, _)| ["phase", "looking"].contains(&&**step));
     let dies_at = dies_at.map(|(step, times)| {
         let once = ["attached", "control-written", "again-notified"].contains(&&*step);
         (step, if once { 1 } else { times })
@@ -254,8 +275,12 @@ impl Drop for Player {
 
 /// Runs the program, has a debugger come and go or die, and says what the program told of it.
 fn under_a_debugger(stopper: Stopper, mode: Mode, dies_at: Option<&str>) -> (String, Option<String>) {
-    let masked = if dies_at == Some("again-notified") { " masked" } else { "" };
-    let mut target = Player::new("the_program_under_the_debugger", &format!("target {stopper:?}{masked}"));
+    let manner = match dies_at {
+        Some("again-notified") => " masked",
+        Some("looking") => " counting",
+        _ => "",
+    };
+    let mut target = Player::new("the_program_under_the_debugger", &format!("target {stopper:?}{manner}"));
     assert_eq!(target.hear().as_deref(), Some("ready"));
     let orders = format!("debugger {} {mode:?} {}", target.child.id(), dies_at.unwrap_or_default());
     let mut debugger = Player::new("the_debugger_of_the_program", orders.trim_end());
@@ -307,6 +332,7 @@ fn a_debugger_that_is_killed_leaves_nothing_behind(
         "collecting",
         "again-notified",
         "phase",
+        "looking",
         "start-notified",
         "some-restored",
         "start-acknowledged"
@@ -324,6 +350,10 @@ fn a_debugger_that_is_killed_leaves_nothing_behind(
     }
     if mode == Mode::Full && ["stop-acknowledged", "phase"].contains(&step) {
         assert!(told.contains("CollectionDiscarded"), "{told}");
+    }
+    // After the look whom its death lets go parks, and what was marked stands.
+    if step == "looking" {
+        assert!(!told.contains("CollectionDiscarded"), "{told}");
     }
     assert!(!told.contains("StopAbandoned"), "{told}");
 }

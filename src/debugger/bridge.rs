@@ -39,6 +39,9 @@
 //! * full without that: it takes the suspend signal, which the collecting thread has sent to all before it looked, and parks;
 //! * assisted: it takes the suspend signal that is pending since the stop began, and parks.
 //!
+//! So there is no second look, however long a dump or a census takes after the first: what was marked while the debugger held them stands, and
+//! by then weak references are cleared and finalizers queued, which a discarded collection could not take back.
+//!
 //! # Limits
 //!
 //! * In an assisted stop a thread that was answered for and is let go all the same, at whose suspend signal the debugger is killed

@@ -263,7 +263,11 @@ impl Tracer {
                 self.stops += 1;
                 after = "start-acknowledged";
             }
-            (5, _) if self.u32(at(offsets.detail)) == 7 => self.step("phase"),
+            (5, _) => match self.u32(at(offsets.detail)) {
+                7 => self.step("phase"),
+                8 => self.step("looking"),
+                _ => {}
+            },
             _ => {}
         }
         self.write(at(offsets.answer), &answer.to_le_bytes());
