@@ -138,16 +138,15 @@ fn threads_that_push_the_same_have_the_same_number() {
     });
 }
 
-/// Who goes over all stacks meets each after what it was pushed on.
+/// Who goes over all stacks meets each after what it was pushed on, also if that was another thread's.
 #[test]
 fn who_lists_the_stacks_finds_what_each_was_pushed_on() {
     explore("tree, 2 threads that push and a list of all", AtMost(2), || {
         let kernel = Kernel::boot(4);
         let program = Program::new();
-        let threads = [[A, B], [B, A]].into_iter().zip(0..).map(|(path, thread)| {
+        let threads = [&[A][..], &[A, B]].into_iter().zip(0..).map(|(path, thread)| {
             let program = Arc::clone(&program);
-            kernel
-                .spawn(thread as u32 + 2, move || path.into_iter().for_each(|centre| _ = program.push(thread, centre)))
+            kernel.spawn(thread as u32 + 2, move || path.iter().for_each(|centre| _ = program.push(thread, *centre)))
         });
         let mut threads: Vec<_> = threads.collect();
         let listing = Arc::clone(&program);
