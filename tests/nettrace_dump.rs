@@ -1,5 +1,6 @@
 //! `stopworld dump`, held against what PerfView's library lists of real traces.
 
+mod nettrace_support;
 mod trace_data;
 
 use std::collections::BTreeMap;
@@ -8,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use assert_cmd::cargo::cargo_bin;
+use nettrace_support::{Block, Event, Form, Type, Writer};
 use rstest::rstest;
 use serde_json::Value;
 use trace_data::third_party;
@@ -215,6 +217,92 @@ const LINES: &str = concat!(
 fn events_are_listed_as_asked_for(#[case] arguments: &[&str], #[case] expected: &str) {
     let ran = dump(&fixture("tiny.nettrace"), arguments);
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str(), ran.code), (expected, "", Some(0)));
+}
+
+/// The events of .NET that a run of ours fires have the names and the words that those of a real runtime have, whatever the file calls
+/// them.
+#[test]
+fn our_events_of_dotnet_are_listed_as_its_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("own.nettrace");
+    let providers = "Microsoft-Windows-DotNETRuntime:0x180003:4,Microsoft-Windows-DotNETRuntimePrivate:1:4";
+    let mut run = Command::new(cargo_bin("stopworld"));
+    run.args(["run", "churn", "--collections", "2", "--providers", providers, "--trace"]).arg(&file);
+    assert!(run.output().unwrap().status.success());
+
+    let counts = dump(&file, &["--counts"]).stdout;
+    let names = counts.lines().map(|line| line.split_once("Microsoft-").unwrap().1);
+    let (of_runtime, others): (Vec<&str>, Vec<&str>) = names.partition(|name| name.contains("-DotNETRuntime/"));
+    assert!(of_runtime.iter().all(|name| name.contains("/GC/") || name.ends_with("/Type/BulkType")), "{counts}");
+    for name in ["Start", "Stop", "SuspendEEStart", "RestartEEStop", "HeapStats", "PerHeapHistory", "BulkNode"] {
+        assert!(of_runtime.contains(&format!("Windows-DotNETRuntime/GC/{name}").as_str()), "{name}: {counts}");
+    }
+    let expected = [
+        "DotNETCore-EventPipe/ProcessInfo",
+        "Windows-DotNETRuntimePrivate/GC/Settings",
+        "Windows-DotNETRuntimeRundown/GC/SettingsRundown",
+        "Windows-DotNETRuntimeRundown/Runtime/Start",
+    ];
+    assert_eq!(others, expected);
+
+    for (event, words) in [
+        ("GC/Start", "Count=1 Depth=2 Reason=Induced Type="),
+        ("GCStart", " Reason=Induced "),
+        ("GC/SuspendEEStart", " Reason=SuspendForGC "),
+        ("GC/GlobalHeapHistory", " GlobalMechanisms=Promotion "),
+        ("GC/PerHeapHistory", " Count=5 [SizeBefore="),
+        ("GC/MarkWithType", " Type=MarkStack "),
+        ("Type/BulkType", " TypeName=\"stopworld::workloads::churn::"),
+    ] {
+        let listed = dump(&file, &["--event", event]).stdout;
+        assert!(listed.lines().next().is_some_and(|line| line.contains(words)), "{event}: {listed}");
+    }
+    assert!(!dump(&file, &[]).stdout.contains(" bytes="), "every byte belongs to a field");
+}
+
+/// What is known of an event by its number does not hide what a newer runtime adds and describes.
+#[rstest]
+#[case(0, " Count=7 Depth=2 ClrInstanceID=0\n")]
+#[case(4, " Count=7 Depth=2 ClrInstanceID=0 Added=5\n")]
+fn what_a_file_describes_beyond_what_is_known_is_listed(#[case] more: usize, #[case] listed: &str) {
+    let (u16_type, u32_type) = (8, 10);
+    let fields = [("Count", u32_type), ("Depth", u32_type), ("ClrInstanceID", u16_type), ("Added", u32_type)];
+    let mut writer = Writer::new(Form::V4, 8);
+    writer.add(&Block::Types(vec![Type {
+        id: 1,
+        provider: "Microsoft-Windows-DotNETRuntime".into(),
+        event: 2,
+        name: "GCEnd".into(),
+        version: 1,
+        fields: fields.map(|(name, kind)| (name.to_owned(), kind)).into(),
+        ..Type::default()
+    }]));
+    let payload = [&[7, 0, 0, 0, 2, 0, 0, 0, 0, 0], &[5, 0, 0, 0][..more]].concat();
+    writer.add(&Block::Events(vec![Event {
+        kind: 1,
+        sequence: 1,
+        thread: 4,
+        capture: 4,
+        payload,
+        ..Event::default()
+    }]));
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("newer.nettrace");
+    std::fs::write(&file, writer.end()).unwrap();
+    let ran = dump(&file, &[]);
+    assert!(ran.stdout.contains("/GC/Stop ") && ran.stdout.ends_with(listed), "{}{}", ran.stdout, ran.stderr);
+}
+
+#[rstest]
+#[case("--from", "nan")]
+#[case("--to", "inf")]
+#[case("--from", "soon")]
+fn a_time_that_is_none_is_refused(#[case] option: &str, #[case] time: &str) {
+    let ran = dump(&fixture("tiny.nettrace"), &[option, time]);
+    assert_eq!((ran.stdout.as_str(), ran.code, ran.stderr.lines().count()), ("", Some(2), 1), "{}", ran.stderr);
+    for part in [&format!("'{time}' for '{option} <MS>'"), "a number of milliseconds since the trace began, as 12.5"] {
+        assert!(ran.stderr.contains(part), "{}", ran.stderr);
+    }
 }
 
 /// Nothing is no error, but not without a word: what was probably meant, and what there is.

@@ -1,8 +1,9 @@
-//! What events are called that don't say it themselves.
+//! What events are called.
 //!
 //! The native events of the runtime have no name in a file: who reads them knows them by provider and number. Here are the
-//! names under which the common tools list them: task, then opcode. Events that do say their names are listed as those
-//! tools do, too: with their opcode, whether the file has it or the name ends with it.
+//! names under which the common tools list them: task, then opcode; also where a file does name them, as ours do. Other
+//! events that say their names are listed as those tools do, too: with their opcode, whether the file has it or the name
+//! ends with it.
 
 use std::borrow::Cow;
 
@@ -20,12 +21,10 @@ pub const SAMPLER: &str = "Microsoft-DotNETCore-SampleProfiler";
 impl EventType {
     /// What listings call it: `GC/Start`. Its number if nobody has told.
     pub fn title(&self) -> Cow<'_, str> {
-        if !self.name.is_empty() {
-            return titled(&self.name, self.opcode);
-        }
         match known(&self.provider, self.event) {
             Some(name) => name.into(),
-            None => format!("EventID({})", self.event).into(),
+            None if self.name.is_empty() => format!("EventID({})", self.event).into(),
+            None => titled(&self.name, self.opcode),
         }
     }
 }
@@ -109,6 +108,7 @@ static RUNTIME_NAMES: &[(u16, &str)] = &[
     (36, "GC/BulkRootCCW"),
     (37, "GC/BulkRCW"),
     (38, "GC/BulkRootStaticVar"),
+    (39, "GC/DynamicTraceEvent"),
     (44, "IOThreadCreation/Start"),
     (45, "IOThreadCreation/Stop"),
     (46, "IOThreadRetirement/Start"),
@@ -384,6 +384,9 @@ mod tests {
     #[rstest]
     #[case(RUNTIME, 1, "", None, "GC/Start")]
     #[case(RUNTIME, 204, "", Some(204), "GC/PerHeapHistory")]
+    #[case(RUNTIME, 2, "GCEnd", Some(2), "GC/Stop")]
+    #[case(PRIVATE, 2, "Settings", Some(14), "GC/Settings")]
+    #[case(RUNTIME, 60_000, "GCNovelty", Some(11), "GCNovelty/11")]
     #[case(RUNTIME, 60_000, "", None, "EventID(60000)")]
     #[case("Mine", 1, "", None, "EventID(1)")]
     #[case("Mine", 1, "RequestStart", None, "Request/Start")]

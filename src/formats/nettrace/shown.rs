@@ -26,21 +26,30 @@ enum Item<'a> {
     Numbers(Vec<u64>),
 }
 
-/// The fields of an event: as its type in the file has them, or as the template of its number has them.
+/// The fields of an event: as the template of its number has them, or as its type in the file has them.
+///
+/// A template knows more: which numbers have names, and what is repeated. If it does not know all that is in the payload, and the file
+/// does say what that is, the file is right.
 pub(crate) fn shown<'a>(event: &NetEvent<'a>, pointer_bytes: u8) -> Shown<'a> {
     let kind = event.kind;
-    if !kind.fields.is_empty() {
-        let Decoded { fields, rest, .. } = fields::decode(&kind.fields, event.payload);
-        let fields = fields.into_iter().map(|(name, value)| (name, Item::Value(value))).collect();
-        return Shown { fields, rows: Vec::new(), rest };
-    }
     let version = event.version();
     let template = Provider::named(&kind.provider).and_then(|provider| clr::find(provider, kind.event, version));
-    let Some(template) = template else {
-        return Shown { rest: event.payload, ..Shown::default() };
-    };
+    if let Some(template) = template {
+        let (shown, bytes) = by_template(template, event, pointer_bytes);
+        if kind.fields.is_empty() || bytes == event.payload.len() {
+            return shown;
+        }
+    }
+    let Decoded { fields, rest, .. } = fields::decode(&kind.fields, event.payload);
+    let fields = fields.into_iter().map(|(name, value)| (name, Item::Value(value))).collect();
+    Shown { fields, rows: Vec::new(), rest }
+}
+
+/// And how many bytes of the payload it shows.
+fn by_template<'a>(template: &'static clr::Template, event: &NetEvent<'a>, pointer_bytes: u8) -> (Shown<'a>, usize) {
     let mut shown = Shown::default();
-    template.decode(version, Payload::new(event.payload, pointer_bytes), |row, field, value| {
+    let payload = Payload::new(event.payload, pointer_bytes);
+    let bytes = template.decode(event.version(), payload, |row, field, value| {
         let item = match field.label(&value) {
             Some(name) => Item::Named(name),
             None => item(field, value),
@@ -56,7 +65,7 @@ pub(crate) fn shown<'a>(event: &NetEvent<'a>, pointer_bytes: u8) -> Shown<'a> {
             }
         }
     });
-    shown
+    (shown, bytes)
 }
 
 fn item<'a>(field: &clr::Field, value: FieldValue<'a>) -> Item<'a> {

@@ -131,24 +131,24 @@ pub struct Template {
 impl Template {
     /// Shows each field that the payload has, in order, with the number of its row if it is one of those repeated.
     ///
-    /// Ends where the payload does, and at the fields of versions that the event doesn't have.
+    /// Ends where the payload does, and at the fields of versions that the event doesn't have; returns how many bytes were shown.
     pub fn decode<'a>(
         &self,
         version: u32,
         payload: Payload<'a>,
         mut each: impl FnMut(Option<u32>, &'static Field, FieldValue<'a>),
-    ) {
+    ) -> usize {
         let mut cursor = Cursor { payload, at: 0, number: 0 };
         let mut count = 0;
         for field in self.fields {
             if field.since > version {
-                return;
+                return cursor.at;
             }
             if field.kind == Kind::Pad {
                 cursor.pad();
                 continue;
             }
-            let Some(value) = cursor.next(field.kind) else { return };
+            let Some(value) = cursor.next(field.kind) else { return cursor.at };
             if field.name == "Count" {
                 count = cursor.number;
             }
@@ -161,13 +161,14 @@ impl Template {
                     cursor.pad();
                     continue;
                 }
-                let Some(value) = cursor.next(field.kind) else { return };
+                let Some(value) = cursor.next(field.kind) else { return cursor.at };
                 each(Some(row), field, value);
             }
             if cursor.at == before {
-                return;
+                break;
             }
         }
+        cursor.at
     }
 }
 
