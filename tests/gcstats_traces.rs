@@ -3,6 +3,7 @@
 //! The traces under `fixtures/nettrace` were written by real runtimes or by hand; beside each lie PerfView's exports, with
 //! the process in their names. More such traces, which are not ours to carry, lie in `../shared/data/third-party`.
 
+mod nettrace_support;
 mod trace_data;
 
 use std::fs;
@@ -11,6 +12,7 @@ use std::process::Output;
 use std::time::Duration;
 
 use assert_cmd::Command;
+use nettrace_support::{Block, Event, Form, Type, Writer};
 use rstest::rstest;
 use trace_data::third_party;
 
@@ -123,6 +125,46 @@ fn a_trace_that_breaks_off_is_reported_as_far_as_it_goes() {
     assert!(told.lines().count() > 5 && all.starts_with(&told), "{told}");
     assert!(text(&output.stderr).contains("at byte "), "{}", text(&output.stderr));
     assert_eq!(output.status.code(), Some(1));
+}
+
+/// Damage makes up processes: what a thread that nobody introduced did is process 0's.
+#[rstest]
+fn a_process_that_never_collected_is_in_nobodys_way(#[values("--csv", "--xml", "--html")] form: &str) {
+    let whole = format!("{OURS}/handmade-v6-3gcs.nettrace");
+    let mut damaged = fs::read(&whole).expect("the fixture is there");
+    let mut writer = Writer::new(Form::V6, 8);
+    let begin = writer.bytes.len();
+    let provider = "Microsoft-Windows-DotNETRuntime".to_owned();
+    writer.add(&Block::Types(vec![Type { id: 900, provider, event: 9, version: 1, ..Type::default() }]));
+    writer.add(&Block::Events(vec![Event { kind: 900, thread: 4_000, capture: 4_000, time: 1, ..Event::default() }]));
+    let end = damaged.split_off(damaged.len() - 4);
+    assert_eq!(end, [0; 4], "the mark of the end");
+    damaged.extend([&writer.bytes[begin..], &end].concat());
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("damaged.nettrace");
+    fs::write(&file, damaged).expect("it can be written");
+
+    let output = gcstats(&file, &[form]);
+    let said = text(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("which was not introduced before"), "{said}");
+    assert_eq!(text(&output.stdout), text(&gcstats(Path::new(&whole), &[form]).stdout));
+    let said = text(&gcstats(&file, &["--process", "12", form]).stderr);
+    assert!(said.contains("it has 0 (Process(0), 0 collections), "), "{said}");
+}
+
+#[rstest]
+#[case::empty(b"", "at byte 0: this is no .nettrace file")]
+#[case::of_another_format(b"hdrb\0\0\0\0", "at byte 0: this is no .nettrace file")]
+#[case::of_a_version_to_come(b"Nettrace\0\0\0\0\x63\0\0\0\0\0\0\0", "version 99 of the format is not known")]
+#[case::cut(b"Nettrace", "at byte 8: the file ends here")]
+fn that_a_file_is_no_trace_is_said_in_a_line(#[case] bytes: &[u8], #[case] said: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("file");
+    fs::write(&file, bytes).expect("it can be written");
+    let output = gcstats(&file, &[]);
+    let error = text(&output.stderr);
+    assert_eq!((output.status.code(), error.lines().count(), output.stdout.len()), (Some(1), 1, 0), "{error}");
+    assert!(error.contains(said), "{error}");
 }
 
 #[rstest]

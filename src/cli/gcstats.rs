@@ -27,12 +27,12 @@ pub(super) fn run(arguments: &Gcstats) -> Result<u8, Failure> {
     };
     let rules = if arguments.like_perfview { Rules::LikePerfView } else { Rules::Ours };
     let (processes, summary) = analyse(Reader::new(input), rules).context("a temporary file can't be read")?;
-    let code = notes(&name, &summary);
-    let processes = choose(&processes, arguments)?;
     if processes.is_empty() {
-        eprintln!("gcstats: {name}: no .NET runtime tells of itself in it");
+        eprintln!("gcstats: {name}: {}", why_nothing(&summary));
         return Ok(FAILED);
     }
+    let code = notes(&name, &summary);
+    let processes = choose(&processes, arguments)?;
     let mut out = BufWriter::new(io::stdout().lock());
     let written =
         processes.iter().try_for_each(|process| write(process, arguments, &mut out)).and_then(|()| out.flush());
@@ -40,6 +40,16 @@ pub(super) fn run(arguments: &Gcstats) -> Result<u8, Failure> {
         Ok(()) => Ok(code),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(PIPE_CLOSED),
         Err(error) => Err(anyhow::Error::new(error).context("the report can't be written").into()),
+    }
+}
+
+/// Why there is nothing to report, in a line.
+fn why_nothing(summary: &Summary) -> String {
+    match &summary.damage {
+        // It is no trace, or there is nothing in it.
+        Some(damage) if summary.events == 0 => damage.to_string(),
+        Some(damage) => format!("{damage}; in what can be read no .NET runtime tells of itself"),
+        None => "no .NET runtime tells of itself in it".to_owned(),
     }
 }
 
@@ -66,12 +76,14 @@ fn choose<'a>(processes: &'a [Process], arguments: &Gcstats) -> Result<Vec<&'a P
         });
         lines.collect::<Vec<_>>().join(", ")
     };
+    // Nobody means one that has not collected: damage makes up processes that never were.
+    let collecting: Vec<&Process> = processes.iter().filter(|process| process.all.count > 0).collect();
     match arguments.process {
         Some(wanted) => match processes.iter().find(|process| process.identity.process == wanted) {
             Some(process) => Ok(vec![process]),
-            None if processes.is_empty() => Ok(Vec::new()),
             None => Err(Failure::Usage(format!("the trace has no process {wanted}; it has {}", list()))),
         },
+        None if arguments.is_export() && collecting.len() == 1 => Ok(collecting),
         None if arguments.is_export() && processes.len() > 1 => {
             Err(Failure::Usage(format!("the trace has several processes, choose one with --process: {}", list())))
         }
