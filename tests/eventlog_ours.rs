@@ -55,6 +55,42 @@ fn the_samples_of_a_profile_are_the_live_bytes(#[case] profile: &str, #[case] br
     assert!(report.lines().any(|line| line.starts_with("MAIN")), "{report}");
 }
 
+/// One for each thread, and those of threads that are none of the world's by themselves.
+#[test]
+fn a_time_profile_has_the_capabilities_of_the_threads() {
+    let directory = directory();
+    let arguments = "run graph --threads 2 --time-profile=wall --tick 0.001 --trace o.eventlog";
+    let output = run(directory.path(), arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let log = fs::read(directory.path().join("o.eventlog")).unwrap();
+    let (profiles, _) = Profiles::read(&log[..]);
+    let of_threads = profiles.time.runs.keys().filter(|cap| **cap != 0xffff).count();
+    assert!(of_threads > 0, "{:?}", profiles.time.runs.keys());
+    let report = text(&run(directory.path(), "timeprof o.eventlog").stdout);
+    let row = report.lines().find(|line| line.contains("capabilities")).unwrap();
+    assert!(row.contains(&format!("┆ {of_threads} ")), "{row}");
+    let speedscope = text(&run(directory.path(), "timeprof --speedscope o.eventlog").stdout);
+    assert!(speedscope.contains("\"capability ") && !speedscope.contains("65535"), "{speedscope}");
+}
+
+/// By what, and which. The name of a module is its whole path; a part of it lets nothing pass.
+#[rstest]
+#[case("type=Vertex,Node", "type Vertex,Node", true)]
+#[case("module=graph", "module graph", false)]
+#[case(
+    "module=stopworld::workloads::graph --only centre=vertices",
+    "module stopworld::workloads::graph; centre vertices",
+    true
+)]
+fn a_profile_says_what_it_counts_only(#[case] only: &str, #[case] shown: &str, #[case] passes: bool) {
+    let directory = directory();
+    let output = run(directory.path(), &format!("run graph --profile hT --only {only} --trace o.eventlog"));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let report = text(&run(directory.path(), "heapprof o.eventlog").stdout);
+    assert!(report.contains(&format!("┆ {shown} ")), "{report}");
+    assert_eq!(report.contains("SMALL"), passes, "{report}");
+}
+
 /// The same run's text says the same.
 #[test]
 fn a_text_of_ours_is_read_as_one_of_ghcs() {

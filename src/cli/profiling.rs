@@ -20,7 +20,8 @@ pub(super) struct Profiling {
     #[arg(long, value_name = "S|Ngc", requires = "profile", value_parser = every, allow_negative_numbers = true)]
     pub(super) interval: Option<Every>,
 
-    /// Count only what passes: KIND is module, description, type, centre, stack, retainer or biography. May be said several times
+    /// Count only what passes: KIND is module, description, type, centre, stack, retainer or biography, NAME what
+    /// a profile by it shows (a module's whole path). May be said several times
     #[arg(long, value_name = "KIND=NAME,…", requires = "profile", value_parser = only)]
     pub(super) only: Vec<Only>,
 

@@ -145,7 +145,7 @@ pub struct HeapProfile {
     pub date: String,
     /// By what is counted.
     pub breakdown: Breakdown,
-    /// What is counted only.
+    /// What is counted only: by what, and which.
     pub filters: Vec<String>,
     /// Nanoseconds between two samples, 0 if the file does not say.
     pub period_ns: u64,

@@ -17,6 +17,8 @@ use crate::formats::eventlog::read::{Event, Summary, Visitor, in_file_order};
 const MOST_TABLES: usize = 128 << 10;
 /// Longer than any name that is written by a program.
 const LONGEST_TEXT: usize = 512;
+/// What the filters of a profile are by, in the format's order.
+const FILTERS: [&str; 7] = ["module", "description", "type", "centre", "stack", "retainer", "biography"];
 /// The most capabilities whose collections are told apart.
 const MOST_CAPABILITIES: usize = 4096;
 
@@ -136,8 +138,8 @@ impl Profiles {
                 self.has_heap = true;
                 self.heap.breakdown = Breakdown::of(profile.breakdown);
                 self.heap.period_ns = profile.period;
-                let filters = profile.filters.iter().filter(|filter| !filter.is_empty());
-                self.heap.filters = filters.map(|filter| text(filter)).collect();
+                let filters = FILTERS.iter().zip(profile.filters).filter(|(_, filter)| !filter.is_empty());
+                self.heap.filters = filters.map(|(kind, filter)| format!("{kind} {}", text(filter))).collect();
             }
             Record::SampleBegin(_) => self.begin(event.time),
             Record::BiographySampleBegin(_, time) => self.begin(time),

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use super::centres::{Centres, StackId, Stacks};
 use super::folded::full_name;
 use super::log::Profiles;
+use crate::formats::eventlog::format::NO_CAPABILITY;
 
 /// Writes the file.
 ///
@@ -21,7 +22,8 @@ pub fn write(out: &mut dyn Write, profiles: &Profiles, name: &str) -> io::Result
         let ticks: u64 = runs.iter().map(|(_, ticks)| ticks).sum();
         let end = u128::from(ticks) * u128::from(interval(time.interval_ns));
         let comma = if index > 0 { "," } else { "" };
-        write!(out, "{comma}{{\"type\":\"sampled\",\"name\":\"capability {cap}\",\"unit\":\"nanoseconds\",")?;
+        let whose = capability_name(*cap);
+        write!(out, "{comma}{{\"type\":\"sampled\",\"name\":\"{whose}\",\"unit\":\"nanoseconds\",")?;
         write!(out, "\"startValue\":0,\"endValue\":{end},\"samples\":[")?;
         for (index, &(stack, _)) in runs.iter().enumerate() {
             let comma = if index > 0 { "," } else { "" };
@@ -40,6 +42,11 @@ pub fn write(out: &mut dyn Write, profiles: &Profiles, name: &str) -> io::Result
         write!(out, "{comma}{}", frame(*centre, centres))?;
     }
     writeln!(out, "]}}}}")
+}
+
+/// Our logs have there the time of threads that are none of the world's.
+fn capability_name(cap: u32) -> String {
+    if cap == u32::from(NO_CAPABILITY) { "no capability".to_owned() } else { format!("capability {cap}") }
 }
 
 /// A log without an interval has ticks for a unit.

@@ -7,6 +7,7 @@
 use comfy_table::{CellAlignment, Table};
 
 use super::heapprof::{cut, empty};
+use crate::formats::eventlog::format::NO_CAPABILITY;
 use crate::profstats::{Profiles, StackId, TimeProfile};
 
 /// The most cost centres and the most stacks that are shown.
@@ -29,7 +30,8 @@ fn figures(profiles: &Profiles, all: u64) -> Table {
         table.add_row(["written by", &profiles.runtime]);
     }
     table.add_row(["a tick every", &format!("{:.3} ms", time.interval_ns as f64 / 1e6)]);
-    table.add_row(["capabilities", &time.runs.len().to_string()]);
+    let capabilities = time.runs.keys().filter(|cap| **cap != u32::from(NO_CAPABILITY));
+    table.add_row(["capabilities", &capabilities.count().to_string()]);
     table.add_row(["time of the program", &format!("{all} ticks, {:.3} s", seconds(all))]);
     let besides = time.besides(stacks, centres);
     if !besides.is_empty() {
