@@ -65,7 +65,7 @@ fn a_time_profile_has_the_capabilities_of_the_threads() {
     let log = fs::read(directory.path().join("o.eventlog")).unwrap();
     let (profiles, _) = Profiles::read(&log[..]);
     let of_threads = profiles.time.runs.keys().filter(|cap| **cap != 0xffff).count();
-    assert!((1..=3).contains(&of_threads), "{:?}", profiles.time.runs.keys());
+    assert!(of_threads > 0, "{:?}", profiles.time.runs.keys());
     let report = text(&run(directory.path(), "timeprof o.eventlog").stdout);
     let row = report.lines().find(|line| line.contains("capabilities")).unwrap();
     assert!(row.contains(&format!("┆ {of_threads} ")), "{row}");

@@ -380,6 +380,27 @@ fn a_second_heap_that_is_profiled_is_told_of_and_not_mixed_in() {
     assert!(log.all(id::LOG_MSG).any(|event| event.text(0).contains("is profiled too")));
 }
 
+/// A tick does not say how long it is.
+#[test]
+fn a_log_has_ticks_of_one_length_and_says_whose_are_left_out() {
+    let files = Files::new();
+    let trace = files.start();
+    let worlds: Vec<World> = (0..3).map(|_| small().logged_in(&trace).build().unwrap()).collect();
+    for (world, interval) in worlds.iter().zip([1_000_000, 500_000, 1_000_000]) {
+        world.events().fire_ticker_begin(interval);
+        (1..=10).for_each(|tick| world.events().fire_tick(tick, 0, StackId::SYSTEM.get()));
+    }
+    worlds.into_iter().for_each(end);
+    trace.finish().unwrap();
+    let log = files.log();
+    check(&log);
+    assert_eq!(log.all(id::PROF_BEGIN).map(|event| event.u64(0)).collect::<Vec<_>>(), [1_000_000]);
+    assert_eq!(log.count(id::PROF_SAMPLE_COST_CENTRE), 20);
+    let said: Vec<&str> =
+        log.all(id::LOG_MSG).map(|event| event.text(0)).filter(|said| said.contains("ticks")).collect();
+    assert!(matches!(said[..], [said] if said.contains("500000 ns")), "{said:?}");
+}
+
 /// Each tick is in the log, with where its thread was; and the text has as many.
 #[test]
 fn ticks_are_in_the_log_and_in_the_text() {

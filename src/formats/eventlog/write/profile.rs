@@ -1,7 +1,8 @@
 //! Profiles: censuses of the heap, and the ticks of the clock.
 //!
 //! A log has one heap profile. GHC's marks of a sample do not say whose it is, so if two worlds are profiled at a time the
-//! log has the one that began first, and says so.
+//! log has the one that began first, and says so. Nor does a tick say how long it is: a log has ticks of one length, the first that there
+//! was, and says of which worlds it leaves them out.
 //!
 //! A stack of cost centres is written as the numbers of its centres, the innermost first, without MAIN, at which every
 //! stack begins.
@@ -55,8 +56,8 @@ pub(super) struct Profile {
     defined: Box<[u64]>,
     /// All that there were when a profile began are.
     begun: bool,
-    /// There are ticks.
-    ticks: bool,
+    /// The nanoseconds of a tick, if there are ticks.
+    interval_ns: Option<u64>,
 }
 
 /// What a label says.
@@ -74,7 +75,7 @@ impl Profile {
             filters: [0; FILTERS],
             defined,
             begun: false,
-            ticks: false,
+            interval_ns: None,
         }
     }
 
@@ -148,16 +149,15 @@ impl Profile {
         })
     }
 
-    /// The ticks begin.
-    pub(super) fn begin_ticks(&mut self, interval_ns: u64, to: &mut Blocks) -> io::Result<()> {
-        self.ticks = true;
+    /// The ticks of a world begin, or have begun before the log did. `false` if they are longer or shorter than those that the log has.
+    pub(super) fn begin_ticks(&mut self, interval_ns: u64, to: &mut Blocks) -> io::Result<bool> {
+        if let Some(first) = self.interval_ns {
+            return Ok(first == interval_ns);
+        }
+        self.interval_ns = Some(interval_ns);
         to.put(NO_CAPABILITY, id::PROF_BEGIN, |to| to.word64(interval_ns))?;
-        self.define_all(to)
-    }
-
-    /// Ticks that have begun before the log did.
-    pub(super) fn ticks_run(&mut self, interval_ns: u64, to: &mut Blocks) -> io::Result<()> {
-        if self.ticks { Ok(()) } else { self.begin_ticks(interval_ns, to) }
+        self.define_all(to)?;
+        Ok(true)
     }
 
     /// Where the thread on a capability was at a tick. What has no capability ticks on that of nobody.
@@ -197,7 +197,7 @@ impl Profile {
 
     /// The definitions that belong at a log's end, if it has ticks.
     pub(super) fn last_definitions(&self) -> Option<LastDefinitions> {
-        self.ticks.then(|| LastDefinitions(last_of_the_program()))
+        self.interval_ns.map(|_| LastDefinitions(last_of_the_program()))
     }
 
     fn define_stack(&mut self, stack: u32, to: &mut Blocks) -> io::Result<()> {

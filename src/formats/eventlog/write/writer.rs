@@ -40,6 +40,8 @@ struct World {
     collection: Collection,
     /// What its heap has from the system, if that is known.
     committed: Option<u64>,
+    /// Its ticks are not those of the log.
+    ticks_differ: bool,
 }
 
 /// How a writer writes.
@@ -238,7 +240,7 @@ impl Writer {
                 self.profile.runs(note.world, begun, &mut self.blocks)?;
             }
             if let Some(interval_ns) = note.profiled.ticks_ns {
-                self.profile.ticks_run(interval_ns, &mut self.blocks)?;
+                self.begin_ticks(interval_ns, note.world)?;
             }
         }
         let unread = board.notes(last, read);
@@ -538,7 +540,8 @@ impl Writer {
                 Ok(())
             }
             EventId::WorldClosed => self.closed(number),
-            EventId::TickerBegin => self.profile.begin_ticks(record.field::<0>(), &mut self.blocks),
+            EventId::TickerBegin => self.begin_ticks(record.field::<0>(), number),
+            EventId::Tick if self.worlds[number].ticks_differ => Ok(()),
             EventId::Tick => self.tick(record),
             EventId::CensusProfileBegin
             | EventId::CensusFilter
@@ -560,6 +563,20 @@ impl Writer {
             record.ticks,
             format_args!("stopworld: heap {set} is profiled too, and this log has the profile of another heap"),
         )
+    }
+
+    fn begin_ticks(&mut self, interval_ns: u64, number: usize) -> io::Result<()> {
+        let fit = self.profile.begin_ticks(interval_ns, &mut self.blocks)?;
+        self.worlds[number].ticks_differ = !fit;
+        if fit {
+            return Ok(());
+        }
+        let set = self.worlds[number].set;
+        self.blocks.put(NO_CAPABILITY, id::LOG_MSG, |to| {
+            to.line(format_args!(
+                "stopworld: heap {set} has ticks of {interval_ns} ns, and this log has others: they are left out"
+            ));
+        })
     }
 
     fn tick(&mut self, record: &Recorded) -> io::Result<()> {
