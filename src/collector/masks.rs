@@ -1,23 +1,26 @@
-//! Which cells of a block hold something that lives: sixteen cells at a time.
+//! Which cells of a block hold something that lives: many cells at a time.
 //!
 //! Whoever looks at what lives reads a mark byte for each cell. Where all cells live, or none, a branch for each byte
 //! is foreseen; where some do, it is not, and a wrong guess costs as much as ten right ones. So sixteen bytes are compared by
-//! one instruction, which leaves a mask of those that live, and most of a program's dead memory is passed over by a test of that. Where few
-//! live, their headers lie in lines that no processor foresees either: those can be asked for before the first is looked at.
+//! one instruction, which leaves a mask of those that live; four such masks are passed over by one test if nothing lives there, and else
+//! are gone through by runs: of all the cells, mostly, or of one. Where few live, their headers lie in lines that no processor foresees either: those can be asked for before the first is looked at.
 
 use std::arch::x86_64::{
     __m128i, _MM_HINT_T0, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_prefetch, _mm_set1_epi8,
 };
+use std::ops::Range;
 
 use crate::heap::layout::MARKS_PER_BLOCK;
 
+/// Cells that one instruction compares.
+const TOGETHER: usize = 16;
 /// Cells of one mask.
-const TOGETHER: usize = u16::BITS as usize;
-const ALL: u16 = u16::MAX;
+const CELLS: usize = u64::BITS as usize;
+const ALL: u64 = u64::MAX;
 
 /// The masks of a block.
 pub(crate) struct Masks {
-    masks: [u16; MARKS_PER_BLOCK / TOGETHER],
+    masks: [u64; MARKS_PER_BLOCK / CELLS],
     /// How many of them are the block's.
     count: usize,
 }
@@ -26,40 +29,42 @@ impl Masks {
     /// Of a block's mark bytes, all of them, of which the first `cells` are of cells. Nobody writes them.
     #[inline(always)]
     pub(super) fn new(marks: &[u8; MARKS_PER_BLOCK], cells: usize, epoch: u8) -> Masks {
-        let mut masks = [0; MARKS_PER_BLOCK / TOGETHER];
-        let count = cells.div_ceil(TOGETHER);
-        let (sixteens, _) = marks.as_chunks::<TOGETHER>();
-        for (mask, sixteen) in masks.iter_mut().zip(sixteens).take(count) {
-            // SAFETY: sixteen bytes; every x86-64 has these instructions.
-            *mask = unsafe {
-                let sixteen = _mm_loadu_si128(sixteen.as_ptr().cast::<__m128i>());
-                _mm_movemask_epi8(_mm_cmpeq_epi8(sixteen, _mm_set1_epi8(epoch as i8))) as u16
-            };
+        let mut masks = [0; MARKS_PER_BLOCK / CELLS];
+        let count = cells.div_ceil(CELLS);
+        let (of_masks, _) = marks.as_chunks::<CELLS>();
+        for (mask, marks) in masks.iter_mut().zip(of_masks).take(count) {
+            let (sixteens, _) = marks.as_chunks::<TOGETHER>();
+            *mask = sixteens.iter().rev().fold(0, |mask, marks| mask << TOGETHER | u64::from(equal(marks, epoch)));
         }
-        if let Some(last) = masks.get_mut(cells / TOGETHER) {
+        if let Some(last) = masks.get_mut(cells / CELLS) {
             // What lies behind the last cell is nobody's.
-            *last &= !(ALL << (cells % TOGETHER));
+            *last &= !(ALL << (cells % CELLS));
         }
         Masks { masks, count }
     }
 
     #[inline(always)]
-    fn masks(&self) -> impl DoubleEndedIterator<Item = (usize, u16)> + ExactSizeIterator {
-        self.masks[..self.count].iter().enumerate().map(|(index, &mask)| (index * TOGETHER, mask))
+    fn masks(&self) -> impl DoubleEndedIterator<Item = (usize, u64)> + ExactSizeIterator {
+        self.masks[..self.count].iter().enumerate().map(|(index, &mask)| (index * CELLS, mask))
+    }
+
+    /// Calls `visit` with the indices of each run of cells in which something lives.
+    #[inline(always)]
+    pub(crate) fn for_each_run(&self, mut visit: impl FnMut(Range<usize>)) {
+        for (first, mut mask) in self.masks() {
+            while mask != 0 {
+                let start = mask.trailing_zeros();
+                let length = (mask >> start).trailing_ones();
+                visit(first + start as usize..first + (start + length) as usize);
+                mask &= (ALL << start).checked_shl(length).unwrap_or(0);
+            }
+        }
     }
 
     /// Calls `visit` with the index of each cell in which something lives.
     #[inline(always)]
     pub(crate) fn for_each(&self, mut visit: impl FnMut(usize)) {
-        for (first, mut mask) in self.masks() {
-            // Run by run: of sixteen, mostly, or of one.
-            while mask != 0 {
-                let start = mask.trailing_zeros();
-                let length = (mask >> start).trailing_ones();
-                (first + start as usize..first + (start + length) as usize).for_each(&mut visit);
-                mask &= (ALL << start).checked_shl(length).unwrap_or(0);
-            }
-        }
+        self.for_each_run(|run| run.for_each(&mut visit));
     }
 
     /// The same, the last one first.
@@ -67,22 +72,10 @@ impl Masks {
     pub(crate) fn for_each_downwards(&self, mut visit: impl FnMut(usize)) {
         for (first, mut mask) in self.masks().rev() {
             while mask != 0 {
-                let end = u16::BITS - mask.leading_zeros();
-                let length = (mask << (u16::BITS - end)).leading_ones();
+                let end = u64::BITS - mask.leading_zeros();
+                let length = (mask << (u64::BITS - end)).leading_ones();
                 (first + (end - length) as usize..first + end as usize).rev().for_each(&mut visit);
-                mask &= (ALL >> (u16::BITS - end)).checked_shr(length).unwrap_or(0);
-            }
-        }
-    }
-
-    /// Calls `visit` with the index of the first of sixteen cells, all of which live, or with that of one that does.
-    #[inline(always)]
-    pub(crate) fn for_each_sixteen(&self, mut visit: impl FnMut(usize, Live)) {
-        for (first, mut mask) in self.masks() {
-            while mask != 0 {
-                let (count, rest) = if mask == ALL { (Live::Sixteen, 0) } else { (Live::One, mask & (mask - 1)) };
-                visit(first + mask.trailing_zeros() as usize, count);
-                mask = rest;
+                mask &= (ALL >> (u64::BITS - end)).checked_shr(length).unwrap_or(0);
             }
         }
     }
@@ -90,7 +83,7 @@ impl Masks {
     /// Asks for the headers of what lives where not everything does: the first cell's is at this address, and others follow at this
     /// distance.
     #[inline(always)]
-    pub(crate) fn ask_for_headers(&self, start: usize, stride: usize) {
+    pub(super) fn ask_for_headers(&self, start: usize, stride: usize) {
         for (first, mut mask) in self.masks().filter(|(_, mask)| *mask != ALL) {
             while mask != 0 {
                 let header = start + (first + mask.trailing_zeros() as usize) * stride;
@@ -102,11 +95,14 @@ impl Masks {
     }
 }
 
-/// How many cells are meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Live {
-    One,
-    Sixteen,
+/// A bit for each byte that is this one.
+#[inline(always)]
+fn equal(bytes: &[u8; TOGETHER], byte: u8) -> u16 {
+    // SAFETY: sixteen bytes; every x86-64 has these instructions.
+    unsafe {
+        let bytes = _mm_loadu_si128(bytes.as_ptr().cast::<__m128i>());
+        _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(byte as i8))) as u16
+    }
 }
 
 #[cfg(test)]
@@ -130,17 +126,12 @@ mod tests {
             }
             let expected: Vec<usize> = (0..cells).filter(|&index| marks[index] == 7).collect();
             let masks = Masks::new(&marks, cells, 7);
-            let (mut upwards, mut downwards, mut sixteens) = (Vec::new(), Vec::new(), Vec::new());
+            let (mut upwards, mut downwards) = (Vec::new(), Vec::new());
             masks.for_each(|index| upwards.push(index));
             masks.for_each_downwards(|index| downwards.push(index));
-            masks.for_each_sixteen(|index, live| match live {
-                Live::One => sixteens.push(index),
-                Live::Sixteen => sixteens.extend(index..index + TOGETHER),
-            });
             downwards.reverse();
             prop_assert_eq!(&upwards, &expected);
             prop_assert_eq!(&downwards, &expected);
-            prop_assert_eq!(&sixteens, &expected);
         }
     }
 }

@@ -16,25 +16,23 @@
 //! description. So a million nodes that refer to each other are one retainer, and a set says what to look for in the program.
 //!
 //! # How the sets are found
-//! Each object has a word in a side table: the number of its set. Sets are interned: equal sets have one number, a set is made
-//! at most once, and what two of them are together is remembered. First each root adds itself to what it refers to. Then,
-//! until nothing is left to do: an object whose set has grown adds it (or, if it is a mutable cell, itself) to what it refers
-//! to, and what has grown by that is to do.
+//! Each object has a word in a side table (`retainers/words.rs`): the number of its set. Sets are interned: equal sets have one number, a set is made
+//! at most once, and what two of them are together is remembered. First each root adds itself to what it refers to. Then (`retainers/spread.rs`) every
+//! mutable cell adds itself to what it refers to, and every other object adds its set; and what has grown after that adds it once more, until nothing grows.
 //!
 //! - **It ends**, cycles or not: a set only grows, and by at most [`most`](crate::profile::census::CensusRequest::most_retainers)
 //!   members; with one more it is MANY, which does not grow (`.retainer.bound`). So with a bound of *k* an object is looked at at most
-//!   *k* + 1 times, a mutable cell once, and the whole costs at most (*k* + 1) times the references.
+//!   *k* + 2 times, a mutable cell once, and the whole costs at most (*k* + 2) times the references.
 //! - **The result does not depend on the order**: it is the least solution of "my set is all that those who refer to me pass on",
 //!   and with an upper bound that nothing leaves there is one least solution, however one gets there. So neither addresses nor
-//!   the number of markers show in a profile.
-//! - **Most of it is waiting for memory**, as in marking, and so it goes as [marking](crate::collector::mark) does: what a reference needs (the
-//!   word of the side table) and what an object needs (its header and fields) are asked for many steps before they are looked
-//!   at, in two short queues before the list. A word knows when its object has nothing to pass on any more, so that growing costs
-//!   that word alone. Two to four times the mark phase with one marker (`benches/census.rs`), the more the more its
-//!   references go back and forth.
-//! - **It takes no malloc**: the side table (4 bytes for each 16 of the heap, untouched where the heap is), the sets and the list
-//!   of what is to do are mapped memory. If the list can't grow (it takes no more than a marker's stack may), what is not in it is found by going over the heap, since each
-//!   object that is to do has a bit that says so; if the sets can't grow, an object is under MANY.
+//!   the number of markers show in a profile. The order decides what it costs: the heap is walked in the order of addresses, which no
+//!   traversal does, and the one thing that is waited for is the word of what a reference leads to. About as long as marking with one marker, half as long again where
+//!   little can change (`benches/census.rs`).
+//! - **It takes no malloc**: the side table (4 bytes for each 16 of the heap, untouched where no objects are), the sets and the list
+//!   of what is to be looked at again are mapped memory. If the list can't grow (it takes no more than a marker's stack may), what is not in it is found by going over the heap,
+//!   since each object that is to be looked at has a bit that says so; if the sets can't grow, an object is under MANY.
+//! - **It keeps no memory** between two censuses, and has none zeroed or faulted in while the world stands: the side table is mapped before the stop
+//!   and given back after the restart.
 
 mod spread;
 mod words;
@@ -49,7 +47,6 @@ use super::census::table::{Key, List, Table};
 use super::census::taker::Count;
 use crate::collector::Collector;
 use crate::collector::living::{Living, Root};
-use crate::collector::masks::Live;
 use crate::collector::roots::RootKind;
 use crate::events::Labels;
 use crate::heap::Heap;
@@ -269,6 +266,32 @@ pub(crate) struct Retainers {
 /// How many descriptions are found without a table. A power of two.
 const MET: usize = 16;
 
+/// Objects of a block that have one set, one after the other.
+struct Run {
+    set: u32,
+    objects: u64,
+}
+
+impl Run {
+    /// One more object; what was before it goes to `visit`, if that had another set.
+    #[inline(always)]
+    fn add(&mut self, set: u32, bytes: u64, visit: &mut impl FnMut(u32, Count)) {
+        if self.set != set {
+            self.close(bytes, visit);
+            *self = Run { set, objects: 0 };
+        }
+        self.objects += 1;
+    }
+
+    #[inline(always)]
+    fn close(&self, bytes: u64, visit: &mut impl FnMut(u32, Count)) {
+        visit(self.set, Count { bytes: self.objects * bytes, objects: self.objects });
+    }
+}
+
+/// Words that are looked at together.
+const TOGETHER: usize = 16;
+
 /// What kind of retainer an identity is of: the second word of its key.
 #[derive(Clone, Copy)]
 enum Kind {
@@ -305,27 +328,21 @@ impl Retainers {
     pub(crate) fn for_each_run(&self, living: &Living<'_>, mut visit: impl FnMut(u32, Count)) {
         living.for_each_block(|cells| {
             let words = self.table.words().of_block(&cells);
-            let (mut run, mut objects) = (NOBODY, 0);
-            let mut close = |set, objects| visit(set, Count { bytes: objects * cells.bytes as u64, objects });
-            living.masks(&cells).for_each_sixteen(|index, live| {
-                let some = match live {
-                    Live::One => &words[index..=index],
-                    Live::Sixteen => &words[index..index + 16],
-                };
-                // Without a branch for each.
-                if some.iter().fold(true, |all, word| all & (word & SET == run)) {
-                    objects += some.len() as u64;
-                    return;
-                }
-                for word in some {
-                    if word & SET != run {
-                        close(run, objects);
-                        (run, objects) = (word & SET, 0);
+            let bytes = cells.bytes as u64;
+            let mut run = Run { set: NOBODY, objects: 0 };
+            living.masks(&cells).for_each_run(|indices| {
+                let (sixteens, rest) = words[indices].as_chunks::<TOGETHER>();
+                for words in sixteens {
+                    // Without a branch for each.
+                    if words.iter().fold(true, |all, word| all & (word & SET == run.set)) {
+                        run.objects += TOGETHER as u64;
+                    } else {
+                        words.iter().for_each(|word| run.add(word & SET, bytes, &mut visit));
                     }
-                    objects += 1;
                 }
+                rest.iter().for_each(|word| run.add(word & SET, bytes, &mut visit));
             });
-            close(run, objects);
+            run.close(bytes, &mut visit);
         });
     }
 
