@@ -183,11 +183,14 @@ impl Subject {
     }
 }
 
+/// Makes a heap to be measured.
+type Make = fn() -> Subject;
+
 fn main() -> ExitCode {
     let rounds = if std::env::args().any(|argument| argument == "--quick") { 5 } else { 25 };
     println!("a census beside the mark phase of its collection, one marker, medians of {rounds}");
     println!("  heap            by      mark ms     census ms     ratio     limit");
-    let subjects: [(&str, fn() -> Subject); 7] = [
+    let subjects: [(&str, Make); 7] = [
         ("tree", || Subject::new(|m| vec![keep(m, tree(m, 19))])),
         ("graph", || Subject::new(|m| vec![keep(m, graph(m))])),
         ("types by turns", || Subject::new(by_turns)),
