@@ -81,11 +81,11 @@ impl<'a> Tally<'a> {
             place.1.add(run);
         } else {
             let before = std::mem::replace(place, (heading, run));
-            self.to_table(before);
+            self.put_into_table(before);
         }
     }
 
-    fn to_table(&mut self, (heading, count): (Heading, Count)) {
+    fn put_into_table(&mut self, (heading, count): (Heading, Count)) {
         if count.objects > 0 {
             match self.counts.entry(Key(heading.number(), 0)) {
                 Some(sum) => *sum = [sum[0] + count.bytes, sum[1] + count.objects],
@@ -97,7 +97,7 @@ impl<'a> Tally<'a> {
     /// Puts all into the table, and says what had no place there.
     fn finish(mut self) -> Count {
         for place in self.places {
-            self.to_table(place);
+            self.put_into_table(place);
         }
         self.no_room
     }
