@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rstest::rstest;
-use stopworld::events::{Event, EventId, MemorySink, Selection, payload};
+use stopworld::events::{Event, EventId, MemorySink, Record, Selection, Sink, payload};
 use stopworld::profile::{StackId, TickClock, TickError, TimeProfile};
 use stopworld::{Gc, GcCell, Mutator, World, cost_centre, keep_alive, traced};
 
@@ -284,4 +285,42 @@ fn the_child_of_a_fork_does_not_tick_and_can_begin_to() {
         }
     }
     world.stop_ticking();
+}
+
+/// Takes the first tick and does not come back before it may.
+#[derive(Debug, Default)]
+struct Stuck {
+    has_one: AtomicBool,
+    may_go: AtomicBool,
+}
+
+impl Sink for Stuck {
+    fn record(&self, _: &Record) {
+        self.has_one.store(true, Ordering::Release);
+        while !self.may_go.load(Ordering::Acquire) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+#[test]
+fn who_does_not_come_back_from_a_tick_does_not_keep_the_world_from_closing() {
+    let _alone = alone();
+    let sink = Arc::new(Stuck::default());
+    let world = World::builder()
+        .heap_limit(64 << 20)
+        .listen(sink.clone(), Selection::of([EventId::Tick].into_iter().collect()));
+    let world = world.build().unwrap();
+    // SAFETY: no references at all.
+    let m = unsafe { world.attach("main") }.unwrap();
+    world.start_ticking(by(TickClock::Wall)).unwrap();
+    while !sink.has_one.load(Ordering::Acquire) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let error = world.close(Duration::from_millis(300)).unwrap_err();
+    assert!(error.to_string().contains("listens to ticks"), "{error}");
+    sink.may_go.store(true, Ordering::Release);
+    world.stop_ticking();
+    world.close(Duration::from_secs(60)).unwrap();
+    drop(m);
 }

@@ -20,6 +20,9 @@
 //! making an object is no use of it. **Inherent use**: objects that are used by address, beyond what can be seen: those of
 //! the pinned space, and those of types described at run time.
 //!
+//! **It ends by itself** after [`LAST_ERA`] censuses, which is as far as a word beside each object counts. From then on none is taken, and whoever asks is
+//! told; what becomes of the objects is looked at until the end all the same, so that the censuses that there are stay exact.
+//!
 //! A collection with a biography costs a walk over the heap, used or not; a read costs a load, a comparison and a store.
 
 use std::collections::HashMap;
@@ -126,7 +129,7 @@ impl Biography {
         }
     }
 
-    /// Goes over the heap. In the stopped world.
+    /// Goes over the heap. In the stopped world. Not for a census when it [is full](Self::is_full).
     pub(crate) fn look(&mut self, living: &Living<'_>, look: Look) {
         let begun = now_ns();
         self.found = Found { taken_ns: begun, collection: living.number(), ..Found::default() };
@@ -151,7 +154,7 @@ impl Biography {
                 }
             }
         });
-        if look == Look::Census && self.era < LAST_ERA && !removed(Guard::BiographyExact) {
+        if look == Look::Census && !removed(Guard::BiographyExact) {
             // Here, where nobody uses anything: what is used from the restart on is used after this census.
             self.uses.set_era(self.era + 1);
         }
@@ -194,8 +197,8 @@ impl Biography {
         }
     }
 
-    /// Takes over what the look found. When the world runs again. False: there are no more eras.
-    pub(crate) fn note(&mut self, look: Look) -> bool {
+    /// Takes over what the look found. When the world runs again.
+    pub(crate) fn note(&mut self, look: Look) {
         let now = usize::from(self.era);
         for (Key(heading, when), [bytes, objects]) in self.died.iter() {
             let (born, used) = ((when >> 16) as usize, (when & 0xffff) as usize);
@@ -210,15 +213,16 @@ impl Biography {
             }
         }
         if look != Look::Census {
-            return true;
+            return;
         }
         let living = self.living.iter().map(|(Key(heading, so), count)| (Heading::from_number(heading), so, count));
         self.taken.push(Taken { era: self.era, found: self.found, living: living.collect() });
-        if self.era == LAST_ERA {
-            return false;
-        }
         self.era += 1;
-        true
+    }
+
+    /// There are no more eras: it takes no more censuses, and only looks what becomes of those objects that were in one.
+    pub(crate) fn is_full(&self) -> bool {
+        self.era > LAST_ERA
     }
 
     /// How many censuses there are so far.

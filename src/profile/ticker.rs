@@ -293,14 +293,28 @@ impl Book {
                 self.look_at_processor_time(time, &mut harvest.due);
             }
             TickClock::Wall => {
-                let ticked = self.counted / self.interval;
-                self.counted += now.saturating_sub(std::mem::replace(&mut self.looked, now)).min(LONGEST_LOOK_NS);
+                let ticks = self.real_ticks(now);
                 harvest.last = self.counted / self.interval;
-                let ticks = harvest.last - ticked;
                 for known in self.known.values() {
                     push(&mut harvest.due, known.record.tid(), whereabouts(known.record), ticks);
                 }
             }
+        }
+    }
+
+    /// Real time passes; returns how many intervals of it are full now.
+    fn real_ticks(&mut self, now: u64) -> u64 {
+        let ticked = self.counted / self.interval;
+        self.counted += now.saturating_sub(std::mem::replace(&mut self.looked, now)).min(LONGEST_LOOK_NS);
+        self.counted / self.interval - ticked
+    }
+
+    /// How long until the next look. The looks do not drift away from the ticks; and real time must be looked at so often that none of
+    /// it seems to be the whole process's standing, however long the interval is.
+    fn until_next(&self, now: u64) -> u64 {
+        match self.clock {
+            TickClock::Cpu => self.interval - now.saturating_sub(self.begun) % self.interval,
+            TickClock::Wall => (self.interval - self.counted % self.interval).min(LONGEST_LOOK_NS / 2),
         }
     }
 
@@ -425,8 +439,7 @@ impl Ticker {
                     let held = self.lock.lock();
                     self.with_book(&held, |book| {
                         book.look(&collector.threads, collector.markers.time(), &mut harvest);
-                        // The looks do not drift away from the ticks.
-                        until_next = book.interval - now_ns().saturating_sub(book.begun) % book.interval;
+                        until_next = book.until_next(now_ns());
                         if ends {
                             book.end();
                         }
@@ -446,17 +459,23 @@ impl Ticker {
         futex::wake(&self.word, u32::MAX);
     }
 
-    /// Ends the ticks, after a last look. Waits for the thread.
-    pub(crate) fn stop(&self, threads: &Threads) {
+    /// Ends the ticks, after a last look. Waits for the thread, which may have to wait for somebody who listens: until this time, by
+    /// CLOCK_MONOTONIC, if there is one. Whether it has ended.
+    pub(crate) fn stop(&self, threads: &Threads, deadline: Option<u64>) -> bool {
         if self.word.compare_exchange(ON, ENDING, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             futex::wake(&self.word, u32::MAX);
         }
         threads.as_blocking(|| {
             // Acquire: pairs with the Release in `run`.
             while self.word.load(Ordering::Acquire) == ENDING {
-                futex::wait(&self.word, ENDING, None);
+                let left = deadline.map(|deadline| deadline.saturating_sub(now_ns()));
+                if left == Some(0) {
+                    return false;
+                }
+                futex::wait(&self.word, ENDING, left);
             }
-        });
+            true
+        })
     }
 
     /// A thread has joined the world.
@@ -494,5 +513,45 @@ impl Ticker {
         self.lock.reset_in_child();
         self.word.store(OFF, Ordering::Relaxed);
         time.want(Wanted::No);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// `.profile.ticks`: each interval of real time is a tick, also if it is longer than what one look counts for; but not the time in which the
+        /// whole process stood.
+        #[test]
+        fn real_time_is_counted_whatever_the_interval_is(
+            interval in SHORTEST_NS..20_000_000_000,
+            steps in proptest::collection::vec((0_u64..LONGEST_LOOK_NS / 2, prop_oneof![9 => Just(0_u64), 1 => 1..1000_u64]), 1..200),
+        ) {
+            let mut book = Book { interval, clock: TickClock::Wall, begun: 1, looked: 1, ..Book::new() };
+            let (mut now, mut passed, mut ticks) = (1, 0, 0);
+            for (late, seconds_of_standing) in steps {
+                let nap = book.until_next(now);
+                prop_assert!(nap > 0 && nap <= interval && nap + late < LONGEST_LOOK_NS, "all of it counts");
+                let stands = seconds_of_standing * 1_000_000_000;
+                now += nap + late + stands;
+                passed += (nap + late + stands).min(LONGEST_LOOK_NS);
+                ticks += book.real_ticks(now);
+                prop_assert_eq!(ticks, passed / interval);
+            }
+        }
+    }
+
+    #[test]
+    fn a_tick_of_five_seconds_comes_every_five_seconds() {
+        let mut book = Book { interval: 5_000_000_000, clock: TickClock::Wall, ..Book::new() };
+        let (mut now, mut ticks) = (0, 0);
+        while now < 60_000_000_000 {
+            now += book.until_next(now);
+            ticks += book.real_ticks(now);
+        }
+        assert_eq!(ticks, 12);
     }
 }

@@ -115,9 +115,10 @@ pub struct SpawnError {
 
 /// Why a world did not close in order.
 #[derive(Debug, thiserror::Error)]
-#[error("after {within:?} the finalizer thread has not finished: a finalizer blocks or does not end")]
+#[error("after {within:?} the {unfinished}")]
 pub struct CloseError {
     within: Duration,
+    unfinished: &'static str,
 }
 
 impl World {
@@ -276,7 +277,7 @@ impl World {
 
     /// Ends the ticks, if there are any. Those that are due come before this returns.
     pub fn stop_ticking(&self) {
-        self.inner.ticker.stop(&self.collector().threads);
+        self.inner.ticker.stop(&self.collector().threads, None);
     }
 
     /// Suspends one thread until [`resume`](Self::resume), across any number of collections.
@@ -340,7 +341,7 @@ impl World {
     /// finalizer this does not wait: the others run when it returns.
     ///
     /// # Errors
-    /// A finalizer did not come to an end in time.
+    /// A finalizer, or who listens to the last ticks, did not come to an end in time.
     pub fn close(&self, within: Duration) -> Result<(), CloseError> {
         // What it can't tell for want of a last collection, its caller could have asked of `end_profile`.
         let _ = self.inner.end_profile();
@@ -418,13 +419,24 @@ impl Inner {
 
     fn close(&self, within: Duration) -> Result<(), CloseError> {
         let collector = &self.collector;
+        let deadline = now_ns().saturating_add(u64::try_from(within.as_nanos()).unwrap_or(u64::MAX));
         collector.threads.close();
-        self.ticker.stop(&collector.threads);
+        // Both are told to end before one is waited for.
         collector.finalizers.closing.store(true, Ordering::Relaxed);
         collector.finalizers.announce();
-        let deadline = now_ns().saturating_add(within.as_nanos() as u64);
+        let has_ticked = self.ticker.stop(&collector.threads, Some(deadline));
         let done = collector.threads.as_blocking(|| finalizer::wait_for_end(&collector.finalizers, deadline));
-        if done { Ok(()) } else { Err(CloseError { within }) }
+        match (done, has_ticked) {
+            (true, true) => Ok(()),
+            (false, _) => Err(CloseError {
+                within,
+                unfinished: "finalizer thread has not finished: a finalizer blocks or does not end",
+            }),
+            (true, false) => Err(CloseError {
+                within,
+                unfinished: "thread that ticks has not finished: somebody who listens to ticks blocks",
+            }),
+        }
     }
 
     /// Gives a thread's blocks back to the heap.

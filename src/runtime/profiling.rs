@@ -51,11 +51,12 @@ impl World {
         let begun = inner.profiler.begin(profile, collector, &observing);
         drop(observing);
         others.map(tell);
-        let changes = begun?;
+        let change = begun?;
         if let Every::Time(_) = every
-            && let Err(error) = keep_time(inner, changes)
+            && let Err(error) = keep_time(inner, change)
         {
-            self.end_profile()?;
+            // Not one that has begun meanwhile.
+            inner.end_profile_of(Some(change))?;
             return Err(error.into());
         }
         Ok(())
@@ -65,12 +66,10 @@ impl World {
     /// end, it returns nothing.
     ///
     /// # Errors
-    /// No profile runs, or the world could not be stopped.
+    /// No profile runs, it takes no more censuses, or the world could not be stopped.
     pub fn sample(&self) -> Result<Option<Census>, ProfileError> {
         let Inner { collector, profiler, .. } = &**self.inner();
-        if !profiler.ask(&collector.threads.lock(&collector.observing.lock)) {
-            return Err(ProfileError::NoProfile);
-        }
+        profiler.ask(&collector.threads.lock(&collector.observing.lock))?;
         self.inner().collect_observed(Reason::Explicit, None)?;
         Ok(profiler.last(&collector.threads.lock(&collector.observing.lock)))
     }
@@ -94,11 +93,19 @@ impl World {
 
 impl Inner {
     pub(super) fn end_profile(self: &Arc<Self>) -> Result<Option<Finished>, ProfileError> {
+        self.end_profile_of(None)
+    }
+
+    /// Ends the profile that began with this change, if it still runs, or whichever runs.
+    fn end_profile_of(self: &Arc<Self>, change: Option<u32>) -> Result<Option<Finished>, ProfileError> {
         let Inner { collector, profiler, .. } = &**self;
-        let lock = || collector.threads.lock(&collector.observing.lock);
-        let needs_a_look = profiler.ask_for_the_end(&lock());
+        let lock = || {
+            let held = collector.threads.lock(&collector.observing.lock);
+            Some(held).filter(|held| change.is_none_or(|change| profiler.is_of(change, held)))
+        };
+        let needs_a_look = lock().is_some_and(|held| profiler.ask_for_the_end(&held));
         let looked = if needs_a_look { self.collect_observed(Reason::Explicit, None).map(|_| ()) } else { Ok(()) };
-        let finished = profiler.end(collector, &lock());
+        let finished = lock().and_then(|held| profiler.end(collector, &held));
         let finished = finished.map(tell);
         looked?;
         Ok(finished)
@@ -113,13 +120,13 @@ fn tell((finished, listener): (Finished, Option<CensusListener>)) -> Finished {
     finished
 }
 
-/// A thread that brings a collection about whenever a census is due and nobody collects. It ends with the profile, which began with
-/// this change.
-fn keep_time(inner: &Arc<Inner>, changes: u32) -> std::io::Result<()> {
+/// A thread that brings a collection about whenever a census is due and nobody collects, for the profile that began with this change. It ends
+/// with that, although another may have begun by now.
+fn keep_time(inner: &Arc<Inner>, change: u32) -> std::io::Result<()> {
     let profiler = Arc::clone(&inner.profiler);
     let inner: Weak<Inner> = Arc::downgrade(inner);
     let work = move || {
-        while profiler.wait_until_due(changes) {
+        while profiler.wait_until_due(change) {
             let Some(inner) = inner.upgrade() else { return };
             // A failure is told to the world's own listener; the next beat tries again.
             if inner.collect_observed(Reason::Explicit, None).is_err() {

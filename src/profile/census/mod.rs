@@ -346,6 +346,9 @@ pub enum ProfileError {
         "retainers and biography can't be told together: who kept an object is not known any more when its life is over"
     )]
     RetainersOfTheDead,
+    /// A biography counts its censuses in a word beside each object.
+    #[error("the biography has as many censuses as it can have (65534): end it, and begin another")]
+    NoMoreEras,
     /// There is no profile to take a sample of.
     #[error("no heap profile runs in this world: start one with `profile`")]
     NoProfile,

@@ -59,6 +59,8 @@ struct Running {
     asked: bool,
     /// Somebody asks for the end.
     ending: bool,
+    /// Censuses that were due, and could not be taken.
+    missed: u64,
     /// The last look was: a collection that comes before the profile is taken away must not count the dead once more.
     ended: bool,
     /// What the next collection is looked at for.
@@ -73,11 +75,16 @@ enum Work {
     Biography(Box<Biography>),
 }
 
+/// What a trace says then.
+const NO_MORE_ERAS: &str = "the biography has as many censuses as it can have: no more are taken";
+
 /// A profile that has ended.
 #[derive(Debug)]
 pub struct Finished {
     /// How many censuses it took.
     pub censuses: u64,
+    /// How many more were due, but not taken: a biography has 65 534 at most.
+    pub missed: u64,
     /// The censuses of a biography, which are known only now; of another profile nothing.
     pub biography: Vec<Census>,
 }
@@ -101,7 +108,7 @@ impl Profiler {
         unsafe { &mut *self.state.get() }.running.as_mut()
     }
 
-    /// Begins a profile. None runs. Returns how often one has begun or ended by now, for the thread that keeps its time.
+    /// Begins a profile. None runs. Returns which change that was: what tells it from those before and after.
     pub(crate) fn begin(
         &self,
         profile: HeapProfile,
@@ -133,15 +140,30 @@ impl Profiler {
         let due = if period == 0 { 0 } else { now_ns().saturating_add(period) };
         self.due_ns.store(due, Ordering::Relaxed);
         let labels = HashMap::new();
-        let (look, asked, ending, ended, last, era) = (Look::Deaths, false, false, false, None, 0);
-        state.running = Some(Running { profile, work, era, until_next, asked, ending, ended, look, labels, last });
+        let (look, asked, ending, ended, last, era, missed) = (Look::Deaths, false, false, false, None, 0, 0);
+        state.running =
+            Some(Running { profile, work, era, until_next, asked, ending, ended, missed, look, labels, last });
         collector.observing.arm(true);
         Ok(self.changed())
     }
 
-    /// Whether one runs; and if so, asks for a census at the next collection.
-    pub(crate) fn ask(&self, observing: &LockGuard<'_>) -> bool {
-        self.state(observing).running.as_mut().map(|running| running.asked = true).is_some()
+    /// Whether the profile that runs is the one that began with this change.
+    pub(crate) fn is_of(&self, change: u32, _observing: &LockGuard<'_>) -> bool {
+        self.changes() == change
+    }
+
+    /// Asks for a census at the next collection.
+    ///
+    /// # Errors
+    /// No profile runs, or it takes no more censuses.
+    pub(crate) fn ask(&self, observing: &LockGuard<'_>) -> Result<(), ProfileError> {
+        let running = self.state(observing).running.as_mut().ok_or(ProfileError::NoProfile)?;
+        if running.is_full() {
+            running.missed += 1;
+            return Err(ProfileError::NoMoreEras);
+        }
+        running.asked = true;
+        Ok(())
     }
 
     /// Whether a profile runs that must see one more collection before it ends; the next is that.
@@ -176,7 +198,7 @@ impl Profiler {
         collector.observing.arm(false);
         self.due_ns.store(0, Ordering::Relaxed);
         self.changed();
-        let mut finished = Finished { censuses: running.era, biography: Vec::new() };
+        let mut finished = Finished { censuses: running.era, missed: running.missed, biography: Vec::new() };
         if let Work::Biography(biography) = running.work {
             finished.biography = biography.finish();
             for census in &finished.biography {
@@ -199,12 +221,18 @@ impl Profiler {
         self.due_ns.store(0, Ordering::Relaxed);
     }
 
-    /// Another profile is in force, or none. Under the lock.
+    /// A profile has begun or ended, under the lock.
     fn changed(&self) -> u32 {
-        // Relaxed: who keeps time was started by who has stored what is due, and compares the word only.
-        let changes = self.changes.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        // Release: pairs with the Acquire in `changes`: what is due now is seen.
+        let change = self.changes.fetch_add(1, Ordering::Release).wrapping_add(1);
         futex::wake(&self.changes, u32::MAX);
-        changes
+        change
+    }
+
+    /// How often a profile has begun or ended.
+    fn changes(&self) -> u32 {
+        // Acquire: pairs with the Release in `changed`.
+        self.changes.load(Ordering::Acquire)
     }
 
     /// What is due can't be had now: not at once again.
@@ -218,22 +246,27 @@ impl Profiler {
         }
     }
 
-    /// Waits until a census is due by time. False: a profile has begun or ended since there were so many changes.
-    pub(crate) fn wait_until_due(&self, changes: u32) -> bool {
+    /// Waits until a census of the profile that began with this change is due by time. False: it has ended.
+    pub(crate) fn wait_until_due(&self, change: u32) -> bool {
         loop {
             let (due, now) = (self.due_ns.load(Ordering::Relaxed), now_ns());
-            if self.changes.load(Ordering::Relaxed) != changes || due == 0 {
+            if self.changes() != change || due == 0 {
                 return false;
             }
             if now >= due {
                 return true;
             }
-            futex::wait(&self.changes, changes, Some(due - now));
+            futex::wait(&self.changes, change, Some(due - now));
         }
     }
 }
 
 impl Running {
+    /// It takes no more censuses.
+    fn is_full(&self) -> bool {
+        matches!(&self.work, Work::Biography(biography) if biography.is_full())
+    }
+
     /// Whether this collection is one for a census.
     fn is_due(&mut self, due_ns: &AtomicU64) -> bool {
         if std::mem::take(&mut self.asked) {
@@ -269,8 +302,12 @@ impl Observer for Profiler {
         if running.look == Look::Deaths {
             running.look = match () {
                 () if std::mem::take(&mut running.ending) => Look::End,
-                () if running.is_due(&self.due_ns) => Look::Census,
-                () => Look::Deaths,
+                () if !running.is_due(&self.due_ns) => Look::Deaths,
+                () if running.is_full() => {
+                    running.missed += 1;
+                    Look::Deaths
+                }
+                () => Look::Census,
             };
         }
         match &mut running.work {
@@ -305,6 +342,10 @@ impl Observer for Profiler {
             }
             Work::Biography(biography) => {
                 biography.note(running.look);
+                if running.look == Look::Census && biography.is_full() {
+                    // Whoever reads the trace is told, too. Without room for the text he is not.
+                    let _ = collector.events.telemetry_message(NO_MORE_ERAS);
+                }
                 running.ended = running.look == Look::End;
                 running.era = biography.eras();
             }
@@ -346,4 +387,42 @@ fn tell_of(events: &Events, labels: &mut HashMap<String, u64>, census: &Census) 
         events.fire_census_band(label, band.bytes, band.objects, band.stack.unwrap_or(0));
     }
     events.fire_census_end(census.era);
+}
+
+#[cfg(all(test, feature = "biography"))]
+mod tests {
+    use super::*;
+    use crate::World;
+    use crate::heap::uses::LAST_ERA;
+    use crate::profile::census::Stage;
+
+    /// `.biography.exact`: what comes after the last era is told, and the censuses until then are as exact as ever.
+    #[test]
+    fn a_biography_that_has_no_more_eras_says_so_and_stays_exact() {
+        let world = World::builder().heap_limit(64 << 20).build().unwrap();
+        world.profile(HeapProfile::by(Breakdown::Biography).every(Every::Demand)).unwrap();
+        let make = |m: &crate::Mutator| [1_u64, 2, 3].map(|number| m.root(m.alloc(number).unwrap()));
+        // SAFETY: the references are in handles.
+        let [never, late, dies] = unsafe { world.spawn("maker", make) }.unwrap().join().unwrap();
+        for _ in 0..LAST_ERA {
+            world.sample().unwrap();
+        }
+        for _ in 0..2 {
+            assert!(matches!(world.sample(), Err(ProfileError::NoMoreEras)));
+        }
+        let used = late.clone();
+        // SAFETY: as above.
+        unsafe { world.spawn("user", move |m| assert_eq!(*used.get(m), 2)) }.unwrap().join().unwrap();
+        drop(dies);
+        world.collect().unwrap();
+        let finished = world.end_profile().unwrap().unwrap();
+        assert_eq!((finished.censuses, finished.missed), (u64::from(LAST_ERA), 2));
+        let eras: Vec<u64> = finished.biography.iter().map(|census| census.era).collect();
+        assert_eq!(eras, (1..=u64::from(LAST_ERA)).collect::<Vec<_>>());
+        for census in &finished.biography {
+            let stages = Stage::ALL.map(|stage| census.bytes_of(stage.name()));
+            assert_eq!(stages, [16 + 16, 16, 0, 0, 0], "void, and used after the last census: {census:#?}");
+        }
+        drop((never, late));
+    }
 }

@@ -82,11 +82,11 @@ impl<'a> Tally<'a> {
             place.1.add(run);
         } else {
             let before = std::mem::replace(place, (heading, run));
-            self.give_over(before);
+            self.put_into_table(before);
         }
     }
 
-    fn give_over(&mut self, (heading, count): (Heading, Count)) {
+    fn put_into_table(&mut self, (heading, count): (Heading, Count)) {
         if count.objects > 0 {
             match self.counts.entry(Key(heading.number(), 0)) {
                 Some(sum) => *sum = [sum[0] + count.bytes, sum[1] + count.objects],
@@ -98,7 +98,7 @@ impl<'a> Tally<'a> {
     /// Puts all into the table, and says what had no place there.
     fn finish(mut self) -> Count {
         for place in self.places {
-            self.give_over(place);
+            self.put_into_table(place);
         }
         self.no_room
     }
