@@ -1,16 +1,17 @@
 //! A census costs no more than marking does, half as much again at most: `cargo bench --bench census`.
 //!
-//! Heaps of a million objects and more, of different shapes: a tree, whose objects lie as they are met; a random graph, where
-//! each is somewhere else; four types of one size by turns, so that no two neighbours have one heading; small arrays
-//! without references, which marking hardly looks at; a tree and a graph of objects that can't change and are kept by several. Each census is taken in a collection with one marker, and compared with
-//! the mark phase of that very collection; the numbers are medians. The time of a census is what the world stands for
-//! it; names are made afterwards.
+//! Heaps of a million objects and more, of different shapes: a tree, whose objects lie as they are met; a random graph,
+//! where each is somewhere else; four types of one size by turns, so that no two neighbours have one heading; small arrays
+//! without references, which marking hardly looks at; a tree and a graph of objects that can't change and are kept by
+//! several. Each census is taken in a collection with one marker, and compared with the mark phase of that very collection;
+//! the numbers are medians. The time of a census is what the world stands for it; names are made afterwards.
 //!
-//! Retainers look at every reference, as marking does; of heaps that can't change (`frozen`) at each object twice. Censuses walk over the
-//! heap, and marking follows references: where nearly everything is dead, as at one collection after much was let go, the walk for retainers
-//! costs more than the limit, and is shown with one of its own.
+//! Retainers look at every reference, as marking does; of heaps that can't change (`frozen`) at each object twice. Censuses
+//! walk over the heap, and marking follows references: where nearly everything is dead, as at one collection after much was
+//! let go, the walk for retainers costs more than the limit, and is shown with one of its own.
 //!
-//! `-- --quick`: fewer collections; `-- hr hd tree`: these breakdowns and heaps only. Ends with a failure if a limit does not hold.
+//! `-- --quick`: fewer collections; `-- hr hd tree`: these breakdowns and heaps only. Ends with a failure if a limit does
+//! not hold.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -183,14 +184,12 @@ impl Subject {
     }
 }
 
-/// Makes a heap to be measured.
-type Make = fn() -> Subject;
-
 fn main() -> ExitCode {
     let rounds = if std::env::args().any(|argument| argument == "--quick") { 5 } else { 25 };
     println!("a census beside the mark phase of its collection, one marker, medians of {rounds}");
     println!("  heap            by      mark ms     census ms     ratio     limit");
-    let subjects: [(&str, Make); 7] = [
+    type Heap = (&'static str, fn() -> Subject);
+    let subjects: [Heap; 7] = [
         ("tree", || Subject::new(|m| vec![keep(m, tree(m, 19))])),
         ("graph", || Subject::new(|m| vec![keep(m, graph(m))])),
         ("types by turns", || Subject::new(by_turns)),

@@ -387,23 +387,42 @@ fn naive_retainers(nodes: &[Node]) -> Vec<BTreeSet<String>> {
     sets
 }
 
-fn build(world: &World, plans: &[Plan]) -> Vec<Root<Leaf<u64>>> {
+/// Objects from `turned` on have lower addresses than those before: they lie where others have died.
+fn build(world: &World, plans: &[Plan], turned: usize) -> Vec<Root<Leaf<u64>>> {
     let labels: Vec<_> = NAMES.iter().map(|name| world.telemetry_intern(name).unwrap()).collect();
-    let plans = plans.to_vec();
-    on_a_thread(world, move |m| {
-        // The whole graph is in collected memory while it is made.
-        let all = m.alloc_array(plans.len(), |_| GcCell::new(Any(0))).unwrap();
+    let make = move |m: &Mutator, all: Gc<Array<GcCell<Any>>>, plans: &[Plan], which: std::ops::Range<usize>| {
         let at = |index: Option<usize>| index.map_or(Any(0), |index| all[index].get());
-        for (index, plan) in plans.iter().enumerate() {
-            let called = Description::new(labels[plan.name]);
-            let to = plan.targets(index, plans.len());
-            let object = if plan.mutable {
+        for index in which {
+            let called = Description::new(labels[plans[index].name]);
+            let to = plans[index].targets(index, plans.len());
+            let object = if plans[index].mutable {
                 m.alloc(Mutable { called, one: GcCell::new(None), two: GcCell::new(Any(0)) }).unwrap().addr()
             } else {
                 m.alloc(Constant { called, one: GcCell::new(7), to: to.map(at) }).unwrap().addr()
             };
             all[index].set(Any(object));
         }
+    };
+    let [first, second] = [0; 2].map(|_| plans.to_vec());
+    let some = make.clone();
+    let kept = on_a_thread(world, move |m| {
+        // The whole graph is in collected memory while it is made.
+        let all = m.alloc_array(first.len(), |_| GcCell::new(Any(0))).unwrap();
+        for _ in &first[turned..] {
+            let nothing = [Any(0); 2];
+            m.alloc(Constant { called: Description::none(), one: GcCell::new(7), to: nothing }).unwrap();
+        }
+        some(m, all, &first, 0..turned);
+        m.root(all)
+    });
+    // Who comes now finds room where the first objects died.
+    world.collect().unwrap();
+    let plans = second;
+    on_a_thread(world, move |m| {
+        let all = kept.get(m);
+        drop(kept);
+        make(m, all, &plans, turned..plans.len());
+        let at = |index: Option<usize>| index.map_or(Any(0), |index| all[index].get());
         for (index, plan) in plans.iter().enumerate().filter(|(_, plan)| plan.mutable) {
             // SAFETY: made above.
             let object = unsafe { Gc::<Mutable>::from_addr(all[index].get().0) };
@@ -421,16 +440,17 @@ fn build(world: &World, plans: &[Plan]) -> Vec<Root<Leaf<u64>>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(512))]
     /// The oracle walks from each retainer by itself. Also when there is room for next to nothing of what is to do.
     #[test]
     fn the_retainers_of_random_graphs_are_those_that_a_plain_search_finds(
         plans in plans(),
         most in 1_usize..6,
         stack in prop_oneof![Just(16), Just(64), Just(1 << 20)],
+        turned in 0_usize..60,
     ) {
         let world = World::builder().heap_limit(64 << 20).mark_stack_limit(stack).build().unwrap();
-        let roots = build(&world, &plans);
+        let roots = build(&world, &plans, turned.min(plans.len()));
         let naive = naive_retainers(&graph(&plans));
         let mut expected: BTreeMap<String, u64> = BTreeMap::new();
         for set in naive.iter().filter(|set| !set.is_empty()) {
@@ -444,7 +464,10 @@ proptest! {
         prop_assert_eq!(found, expected);
         drop(roots);
     }
+}
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
     /// The oracle counts what was made.
     #[test]
     fn a_census_counts_what_was_made(kinds in proptest::collection::vec((0_usize..5, 1_usize..2000), 1..80)) {

@@ -1,9 +1,10 @@
 //! Which cells of a block hold something that lives: many cells at a time.
 //!
-//! Whoever looks at what lives reads a mark byte for each cell. Where all cells live, or none, a branch for each byte
-//! is foreseen; where some do, it is not, and a wrong guess costs as much as ten right ones. So sixteen bytes are compared by
-//! one instruction, which leaves a mask of those that live; four such masks are passed over by one test if nothing lives there, and else
-//! are gone through by runs: of all the cells, mostly, or of one. Where few live, their headers lie in lines that no processor foresees either: those can be asked for before the first is looked at.
+//! Whoever looks at what lives reads a mark byte for each cell. Where all cells live, or none, a branch for each byte is
+//! foreseen; where some do, it is not, and a wrong guess costs as much as ten right ones. So sixteen bytes are compared by
+//! one instruction, which leaves a mask of those that live; four such masks are passed over by one test if nothing lives
+//! there, and else are gone through by runs: of all the cells, mostly, or of one. Where few live, their headers lie in
+//! lines that no processor foresees either: those can be asked for before the first is looked at.
 
 use std::arch::x86_64::{
     __m128i, _MM_HINT_T0, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_prefetch, _mm_set1_epi8,
@@ -80,8 +81,8 @@ impl Masks {
         }
     }
 
-    /// Asks for the headers of what lives where not everything does: the first cell's is at this address, and others follow at this
-    /// distance.
+    /// Asks for the headers of what lives where not everything does: the first cell's is at this address, and others follow
+    /// at this distance.
     #[inline(always)]
     pub(super) fn ask_for_headers(&self, start: usize, stride: usize) {
         for (first, mut mask) in self.masks().filter(|(_, mask)| *mask != ALL) {

@@ -20,8 +20,9 @@
 //! making an object is no use of it. **Inherent use**: objects that are used by address, beyond what can be seen: those of
 //! the pinned space, and those of types described at run time.
 //!
-//! **It ends by itself** after [`LAST_ERA`] censuses, which is as far as a word beside each object counts. From then on none is taken, and whoever asks is
-//! told; what becomes of the objects is looked at until the end all the same, so that the censuses that there are stay exact.
+//! **It ends by itself** after [`LAST_ERA`] censuses, which is as far as a word beside each object counts. From then on
+//! none is taken, and whoever asks is told; what becomes of the objects is looked at until the end all the same, so that
+//! the censuses that there are stay exact.
 //!
 //! A collection with a biography costs a walk over the heap, used or not; a read costs a load, a comparison and a store.
 

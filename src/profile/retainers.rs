@@ -16,23 +16,26 @@
 //! description. So a million nodes that refer to each other are one retainer, and a set says what to look for in the program.
 //!
 //! # How the sets are found
-//! Each object has a word in a side table (`retainers/words.rs`): the number of its set. Sets are interned: equal sets have one number, a set is made
-//! at most once, and what two of them are together is remembered. First each root adds itself to what it refers to. Then (`retainers/spread.rs`) every
-//! mutable cell adds itself to what it refers to, and every other object adds its set; and what has grown after that adds it once more, until nothing grows.
+//! Each object has a word in a side table (`retainers/words.rs`): the number of its set. Sets are interned: equal sets have
+//! one number, a set is made at most once, and what two of them are together is remembered. First each root adds itself to
+//! what it refers to. Then (`retainers/spread.rs`) every mutable cell adds itself to what it refers to, and every other
+//! object adds its set; and what has grown after that adds it once more, until nothing grows.
 //!
-//! - **It ends**, cycles or not: a set only grows, and by at most [`most`](crate::profile::census::CensusRequest::most_retainers)
-//!   members; with one more it is MANY, which does not grow (`.retainer.bound`). So with a bound of *k* an object is looked at at most
-//!   *k* + 2 times, a mutable cell once, and the whole costs at most (*k* + 2) times the references.
-//! - **The result does not depend on the order**: it is the least solution of "my set is all that those who refer to me pass on",
-//!   and with an upper bound that nothing leaves there is one least solution, however one gets there. So neither addresses nor
-//!   the number of markers show in a profile. The order decides what it costs: the heap is walked in the order of addresses, which no
-//!   traversal does, and the one thing that is waited for is the word of what a reference leads to. About as long as marking with one marker, half as long again where
-//!   little can change (`benches/census.rs`).
-//! - **It takes no malloc**: the side table (4 bytes for each 16 of the heap, untouched where no objects are), the sets and the list
-//!   of what is to be looked at again are mapped memory. If the list can't grow (it takes no more than a marker's stack may), what is not in it is found by going over the heap,
-//!   since each object that is to be looked at has a bit that says so; if the sets can't grow, an object is under MANY.
-//! - **It keeps no memory** between two censuses, and has none zeroed or faulted in while the world stands: the side table is mapped before the stop
-//!   and given back after the restart.
+//! - **It ends**, cycles or not: a set only grows, and by at most
+//!   [`most`](crate::profile::census::CensusRequest::most_retainers) members; with one more it is MANY, which does not grow
+//!   (`.retainer.bound`). So with a bound of *k* an object is looked at at most *k* + 2 times, a mutable cell once, and the
+//!   whole costs at most (*k* + 2) times the references.
+//! - **The result does not depend on the order**: it is the least solution of "my set is all that those who refer to me
+//!   pass on", and with an upper bound that nothing leaves there is one least solution, however one gets there. So neither
+//!   addresses nor the number of markers show in a profile. The order decides what it costs: the heap is walked in the
+//!   order of addresses, which no traversal does, and the one thing that is waited for is the word of what a reference
+//!   leads to. About as long as marking with one marker, a third longer where little can change (`benches/census.rs`).
+//! - **It takes no malloc**: the side table (4 bytes for each 16 of the heap, untouched where no objects are), the sets and
+//!   the list of what is to be looked at again are mapped memory. If the list can't grow (it takes no more than a marker's
+//!   stack may), what is not in it is found by going over the heap, since each object that is to be looked at has a bit
+//!   that says so; if the sets can't grow, an object is under MANY.
+//! - **It keeps no memory** between two censuses, and has none zeroed or faulted in while the world stands: the side table
+//!   is mapped before the stop and given back after the restart.
 
 mod spread;
 mod words;

@@ -7,15 +7,15 @@
 //! ```
 //!
 //! What a mutable cell passes on does not depend on who keeps it. So the references of mutable cells, and those are most of
-//! a program's, need no traversal: the first pass takes them in the order of addresses, and so its reads are sequential. An object that
-//! can't change refers to what was there before it was made. Memory is allocated upwards as a rule, and so when the second pass, downwards, comes
-//! to an object, those who refer to it have mostly been there, and its set is final. Where it is not, because cells were allocated anew
-//! between older ones, the object goes to the list when its set grows.
+//! a program's, need no traversal: the first pass takes them in the order of addresses, and so its reads are sequential. An
+//! object that can't change refers to what was there before it was made. Memory is allocated upwards as a rule, and so when
+//! the second pass, downwards, comes to an object, those who refer to it have mostly been there, and its set is final.
+//! Where it is not, because cells were allocated anew between older ones, the object goes to the list when its set grows.
 //!
-//! A reference needs the word of what it leads to, which may be anywhere. So the passes only put down what is to be done, some hundred
-//! *steps*, and ask for those words; then the steps are taken, one after the other. Whose set it is that is passed on is a step, too: what an object
-//! has is read when its turn comes, and so a chain of neighbours, each of which has its set from the one before, does
-//! not overtake itself.
+//! A reference needs the word of what it leads to, which may be anywhere. So the passes only put down what is to be done,
+//! some hundred *steps*, and ask for those words; then the steps are taken, one after the other. Whose set it is that is
+//! passed on is a step, too: what an object has is read when its turn comes, and so a chain of neighbours, each of which
+//! has its set from the one before, does not overtake itself.
 
 use super::words::{LOOKED_AT, PENDING, SET, Words};
 use super::{NOBODY, Retainers, prefetch};
@@ -37,8 +37,8 @@ const AT_ONCE: usize = 1 + WORDS;
 /// Objects of the list that are asked for at a time.
 const OBJECTS: usize = 32;
 
-/// What is to be done. A step is the number of a cell, to which the set is added that is passed on at present; or it says which set
-/// that is from now on.
+/// What is to be done. A step is the number of a cell, to which the set is added that is passed on at present; or it says
+/// which set that is from now on.
 struct Steps {
     steps: [usize; STEPS],
     count: usize,

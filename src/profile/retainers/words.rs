@@ -10,8 +10,9 @@
 //! words of neighbours are neighbours, however large the objects are. There are more places than the smallest
 //! cells take; the last is the block's own.
 //!
-//! All of it is zeros before a census. What the heap is to need of it is mapped before the world is stopped, so that nothing is zeroed or faulted
-//! in while it stands, and given back when it runs again: between two censuses of a profile it takes no memory.
+//! All of it is zeros before a census. What the heap is to need of it is mapped before the world is stopped, so that
+//! nothing is zeroed or faulted in while it stands, and given back when it runs again: between two censuses of a profile it
+//! takes no memory.
 
 use std::io;
 

@@ -359,7 +359,7 @@ macro_rules! per_heap {
 
 const PER_HEAP_HISTORY: &[(&str, Type)] = per_heap!(0, 1, 2, 3, 4);
 
-#[cfg(test)]
+#[cfg(all(test, feature = "readers"))]
 mod tests {
     use super::*;
     use crate::events::{DESCRIPTORS, Provider};
