@@ -36,6 +36,9 @@ use crate::sync::{Ordering, heavy_barrier};
 /// How often a drain looks at a fire in flight before it takes it for stuck. A fire takes 20 ns.
 const GLANCES: usize = 100;
 
+/// Those who wait for room are woken each time a ring has got back so many chunks, and after the drain.
+const TURN_CHUNKS: u32 = ring::QUOTA / 2;
+
 /// For how long a stuck fire holds up the drain of what is later, in nanoseconds.
 pub(super) const PATIENCE_NS: u64 = 50_000_000;
 
@@ -196,6 +199,7 @@ impl Drain {
         }
         self.done_up_to = self.merge_up_to(horizon);
         self.free_what_was_left(t);
+        ROOM.turn();
         outcome
     }
 
@@ -301,7 +305,13 @@ fn next_of(ring: &'static Ring, published: u64) -> Option<(u64, Head)> {
     let recycle = |chunk: NonNull<ring::Chunk>| {
         // SAFETY: as above; the chunk is this ring's.
         unsafe { ring.recycle(chunk) };
-        ROOM.turn();
+        // SAFETY: as above.
+        let drained = unsafe { &mut *ring.drained.get() };
+        drained.chunks = drained.chunks.wrapping_add(1);
+        // Who is woken for each chunk fills it, and sleeps again.
+        if drained.chunks.is_multiple_of(TURN_CHUNKS) {
+            ROOM.turn();
+        }
     };
     // SAFETY: as above.
     let next = unsafe { ring.stream.next(published, recycle) }?;

@@ -31,7 +31,7 @@ pub(super) type Chunk = stream::Chunk<CHUNK_WORDS>;
 const _: () = assert!(size_of::<Chunk>() == CHUNK_BYTES);
 
 /// How many chunks a ring may have: 1 MiB holds what a thread fires at full speed in half a millisecond.
-const QUOTA: u32 = 16;
+pub(super) const QUOTA: u32 = 16;
 const NESTED_QUOTA: u32 = 2;
 /// What a ring gets in any case: two to write, two on their way back. More only while all rings together have less than
 /// this.
@@ -72,6 +72,8 @@ pub(super) struct Drained {
     /// The time of its last record.
     pub(super) last: u64,
     pub(super) records: u64,
+    /// Chunks that are through.
+    pub(super) chunks: u32,
     /// The dropped ones that consumers have been told of.
     pub(super) lost_told: u64,
     /// A fire that was in flight through a whole drain, and since when, by the monotonic clock.
@@ -99,7 +101,14 @@ impl Ring {
             dropped: AtomicU64::new(0),
             announced: AtomicU64::new(0),
             stream: stream::Stream::new(),
-            drained: UnsafeCell::new(Drained { last: 0, records: 0, lost_told: 0, stuck: None, quiet_at: 0 }),
+            drained: UnsafeCell::new(Drained {
+                last: 0,
+                records: 0,
+                chunks: 0,
+                lost_told: 0,
+                stuck: None,
+                quiet_at: 0,
+            }),
         }
     }
 
