@@ -292,8 +292,9 @@ impl<const WORDS: usize> Stream<WORDS> {
             let head = unsafe { &mut *head };
             let first = (head.position - head.start) as usize + HEAD_WORDS;
             for (index, word) in payload.iter_mut().enumerate() {
+                // Word by word: most records have two, and to call who copies memory takes longer than that.
                 // SAFETY: the record is published as a whole, and lies in this chunk.
-                *word = unsafe { (*head.chunk).words.get_unchecked(first + index).with(|word| *word) };
+                *word = unsafe { (*head.chunk).words.get_unchecked(first + index).with(|word| word.read_volatile()) };
             }
             head.position += (HEAD_WORDS + payload.len()) as u64;
         });
