@@ -359,11 +359,10 @@ macro_rules! per_heap {
 
 const PER_HEAP_HISTORY: &[(&str, Type)] = per_heap!(0, 1, 2, 3, 4);
 
-#[cfg(all(test, feature = "readers"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::events::{DESCRIPTORS, Provider};
-    use crate::formats::nettrace::clr;
 
     /// The provider of the table that an event of .NET belongs to, if the table has it.
     fn provider_of(definition: &Definition) -> Option<Provider> {
@@ -396,37 +395,6 @@ mod tests {
                 provider_of(&definition) == Some(row.provider) && definition.id == u32::from(row.id)
             };
             assert!(Net::ALL.iter().any(|net| is_same(Kind::Net(*net).definition())), "{} is never written", row.name);
-        }
-    }
-
-    /// Whether the two lie in a payload in the same way, where a pointer has eight bytes.
-    fn is_laid_out_as(written: Type, known: clr::Kind) -> bool {
-        use clr::Kind;
-        match written {
-            Type::U8 => known == Kind::U8,
-            Type::U16 => known == Kind::U16,
-            Type::I32 | Type::U32 => matches!(known, Kind::I32 | Kind::U32),
-            Type::I64 | Type::U64 => matches!(known, Kind::I64 | Kind::U64 | Kind::Word),
-            Type::Guid => known == Kind::Guid,
-            Type::Text => known == Kind::Z16,
-        }
-    }
-
-    /// What the reader knows of an event by its number and version is how its payload lies, field by field up to what is repeated.
-    #[test]
-    fn the_events_of_dotnet_are_those_that_the_reader_knows() {
-        for net in Net::ALL {
-            let definition = Kind::Net(*net).definition();
-            let version = u32::from(definition.version);
-            let provider = clr::Provider::named(definition.provider).expect("a provider of .NET's");
-            let template = clr::find(provider, definition.id, version).expect("an event of .NET's");
-            let mut known = template.fields.iter().filter(|field| field.since <= version);
-            definition.fields.each(|name, kind| match known.next() {
-                Some(field) => assert!(is_laid_out_as(kind, field.kind), "{net:?}: {name} and {}", field.name),
-                None => assert!(!template.rows.is_empty(), "{net:?} has no {name}"),
-            });
-            // The data of a dynamic event follow what says how many they are.
-            assert!(known.all(|field| field.kind == clr::Kind::Bytes), "{net:?}");
         }
     }
 
