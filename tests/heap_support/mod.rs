@@ -14,10 +14,20 @@ pub fn paranoid() -> WorldBuilder {
     World::builder().paranoid(Paranoid::On).initial_heap(1 << 20).heap_limit(256 << 20)
 }
 
-/// Runs `body` on a mutator that has detached when this returns.
+/// Runs `body` on a mutator that has detached when this returns. It leaves no address on its stack, which the next thread may get.
 pub fn on_a_thread<R: Send + 'static>(world: &World, body: impl FnOnce(&Mutator) -> R + Send + 'static) -> R {
+    /// In a frame of its own, which is written over, too.
+    #[inline(never)]
+    fn apart<R>(m: &Mutator, body: impl FnOnce(&Mutator) -> R) -> R {
+        body(m)
+    }
+    let work = move |m: &Mutator| {
+        let result = apart(m, body);
+        scrub_stack();
+        result
+    };
     // SAFETY: the tests keep every `Gc` in local variables, in collected objects and in roots.
-    let result = unsafe { world.spawn("builder", body) }.unwrap().join().unwrap();
+    let result = unsafe { world.spawn("builder", work) }.unwrap().join().unwrap();
     assert_eq!(world.damage(), None, "found after a collection that nobody asked for");
     result
 }
