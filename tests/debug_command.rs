@@ -213,9 +213,9 @@ fn an_object_is_found_and_why_it_is_alive() {
     // moments are tried.
     let vertex = ["in Rust", "stopworld::workloads::graph::Vertex"];
     let mut found = None;
-    'moments: for _ in 0..5 {
-        for block in 0..512_u64 {
-            let answer = talk.ask(&format!("object {:#x}", low + block * 16384 + 24));
+    'moments: for _ in 0..40 {
+        for place in 0..1024_u64 {
+            let answer = talk.ask(&format!("object {:#x}", low + place * 8192 + 24));
             let table = rows(&answer);
             if !table.iter().any(|row| *row == vertex) {
                 continue;
