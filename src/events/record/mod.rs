@@ -68,6 +68,7 @@ use super::clock::Clock;
 use super::sink::AfterFork;
 use super::state::Selection;
 use crate::os::barrier;
+use crate::os::signals::FailingWrites;
 use crate::sabotage::{Guard, removed};
 use crate::sync::{LockGuard, Ordering};
 
@@ -84,19 +85,25 @@ unsafe impl Sync for Guarded {}
 
 static DRAIN: Guarded = Guarded(UnsafeCell::new(Drain::new()));
 
-/// The recorder's lock, held.
+/// The recorder's lock, held. Meanwhile files that fail are told of by errors only (`.event.full-disk`): who drains may be any thread of
+/// the program.
 struct Held {
+    _failing_writes: FailingWrites,
     _lock: LockGuard<'static>,
 }
 
 impl Held {
     /// Waits for it. Only in [`as_blocking`].
     fn take() -> Held {
-        Held { _lock: LOCK.lock() }
+        Held::with(LOCK.lock())
     }
 
     fn try_take() -> Option<Held> {
-        LOCK.try_lock().ok().map(|lock| Held { _lock: lock })
+        LOCK.try_lock().ok().map(Held::with)
+    }
+
+    fn with(lock: LockGuard<'static>) -> Held {
+        Held { _failing_writes: FailingWrites::are_errors(), _lock: lock }
     }
 }
 
