@@ -52,5 +52,6 @@ mod playground;
 mod profile;
 mod recording;
 mod sabotage;
+mod stacks;
 mod sync;
 mod world;
