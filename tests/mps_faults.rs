@@ -202,7 +202,7 @@ fn a_flight_recorder_that_cant_be_written_at_the_end_fails_the_run(
 ) {
     let directory = directory();
     let recorder = "--flight-recorder 1m --flight-at-end";
-    let line = format!("ulimit -f 4; exec {STOPWORLD} run graph --trace {file} --format {format} {recorder}");
+    let line = format!("ulimit -f 1; exec {STOPWORLD} run graph --trace {file} --format {format} {recorder}");
     let output = Command::new("sh").args(["-c", &line]).current_dir(directory.path()).output().unwrap();
     let said = text(&output.stderr);
     assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
