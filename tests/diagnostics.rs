@@ -388,7 +388,7 @@ fn a_client_that_vanishes_ends_its_session() {
 /// `.live.no-wait`
 #[test]
 fn a_client_that_does_not_read_delays_nobody_and_loses_events() {
-    const OBJECTS: u64 = 300_000;
+    const OBJECTS: u64 = 100_000;
     let mut subject = Subject::start();
     let (id, mut lazy) = subject.client.open(2, &collect(2, 1, false, &[ask(OWN, u64::MAX, VERBOSE)]));
     subject.tell(&format!("allocate {OBJECTS}"));
@@ -681,7 +681,13 @@ mod command {
         (child, Client::at(&path))
     }
 
+    /// As soon as it has a handler for that: its socket is there before.
     fn terminate(child: &std::process::Child) {
+        until("it hears signals", || {
+            let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or_default();
+            u64::from_str_radix(caught.trim(), 16).is_ok_and(|caught| caught & 1 << (libc::SIGTERM - 1) != 0)
+        });
         // SAFETY: a number, of a process that we started.
         unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
     }
