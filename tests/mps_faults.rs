@@ -182,9 +182,9 @@ fn a_debugger_can_flush_while_who_writes_the_file_stands_still() {
     let file = directory.path().join("t.mps");
     let child = begin(directory.path(), "run churn --seconds 60 --threads 2 --trace t.mps --events all");
     wait_until("some blocks are written", || size(&file) > 5_000_000);
-    let (mut said, mut flushed) = (String::new(), 0);
+    let mut said = String::new();
     // A thread may be caught with the recorder's lock in its hands: then the call says 1, and is made again later.
-    for _ in 0..40 {
+    for _ in 0..20 {
         let output = Command::new("gdb")
             .args(["-batch", "-nx", "-iex", "set debuginfod enabled off", "-p", &child.id().to_string()])
             .args(["-ex", "set scheduler-locking on"])
@@ -194,26 +194,21 @@ fn a_debugger_can_flush_while_who_writes_the_file_stands_still() {
             .output()
             .unwrap();
         said = format!("{}{}", text(&output.stdout), text(&output.stderr));
-        if said.contains("flushed: 0") {
-            let then = fs::read(directory.path().join("t.mps.then")).unwrap();
-            assert_eq!(whole_records(&then), then.len());
-            assert_eq!(parse(&then).last().unwrap().name, "EventClockSync");
-            flushed += 1;
-        }
-        if flushed == 3 || said.contains("not permitted") {
+        if !said.contains("flushed: 1") {
             break;
         }
-        std::thread::sleep(Duration::from_millis(20));
     }
     signal(&child, Signal::SIGTERM);
     let output = child.wait_with_output().unwrap();
     if said.contains("not permitted") {
-        println!("skipped: needs a system that lets gdb look into our child");
-        return;
+        return tools::skipped("a system that lets gdb look into our child");
     }
-    assert!(flushed > 0, "{said}");
+    assert!(said.contains("flushed: 0"), "{said}");
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(143), ""));
-    check(&fs::read(&file).unwrap(), ALL);
+    let then = fs::read(directory.path().join("t.mps.then")).unwrap();
+    assert_eq!(whole_records(&then), then.len(), "what was flushed ends with a whole record");
+    let stream = fs::read(&file).unwrap();
+    assert!(stream.starts_with(&then) && whole_records(&stream) == stream.len(), "and it went on from there");
 }
 
 #[rstest]

@@ -7,7 +7,7 @@
 //! size, so the device takes them from where they are. To copy them to the kernel's pages first costs as much as to put them
 //! together (three times as much when the pages are fresh), takes the place of what the program itself has in the cache,
 //! and leaves the device idle until somebody waits for it. What the drain has to write by itself, the last block above all,
-//! goes the usual way; the kernel keeps the two in step.
+//! goes the usual way; the kernel keeps the two in step. So does everything for a while when the device turns out to be slow.
 //!
 //! **Whom the drain waits for.** If all blocks wait for the device, so does the drain, and then those who fire. But the
 //! carrier may stand still for another reason, in a debugger's hands. So the drain waits for a sign of life and no longer than
@@ -205,7 +205,7 @@ impl Behind {
     pub(super) fn with_carrier_played() -> (Behind, Carrier) {
         let mut behind = Behind::new(By::Drain).unwrap();
         behind.has_carrier = true;
-        let carrier = Carrier { shared: Arc::clone(&behind.shared), goes_past_the_cache: true };
+        let carrier = Carrier { shared: Arc::clone(&behind.shared), pace: Some(Pace::default()) };
         // Nobody waits for it at the end.
         behind.shared.gone.post();
         (behind, carrier)
@@ -273,7 +273,39 @@ impl Drop for Shared {
 /// Brings blocks to the file.
 pub(super) struct Carrier {
     shared: Arc<Shared>,
-    goes_past_the_cache: bool,
+    /// `None` if there is only one way.
+    pace: Option<Pace>,
+}
+
+/// Which way blocks go. A device that is slower than this is one that those who fire should not wait for: the kernel's pages
+/// take up what comes faster than it takes it, as long as there are some. From time to time it is tried again.
+#[derive(Debug, Default)]
+struct Pace {
+    slow_in_a_row: u32,
+    the_usual_way: u32,
+}
+
+/// For a block; the scheduler may have let one wait, but not so many.
+const SLOW_NS: u64 = 4_000_000;
+const SLOW_IN_A_ROW: u32 = 4;
+/// Blocks: 128 MiB.
+const THE_USUAL_WAY: u32 = 256;
+
+impl Pace {
+    /// Whether the next block goes past the cache.
+    fn is_direct(&mut self) -> bool {
+        let is_direct = self.the_usual_way == 0;
+        self.the_usual_way = self.the_usual_way.saturating_sub(1);
+        is_direct
+    }
+
+    /// A block that went past the cache took so long.
+    fn note(&mut self, ns: u64) {
+        self.slow_in_a_row = if ns > SLOW_NS { self.slow_in_a_row + 1 } else { 0 };
+        if self.slow_in_a_row == SLOW_IN_A_ROW {
+            *self = Pace { slow_in_a_row: 0, the_usual_way: THE_USUAL_WAY };
+        }
+    }
 }
 
 impl Carrier {
@@ -311,21 +343,56 @@ impl Carrier {
 
     fn is_written(&mut self, block: u64) -> bool {
         let Some(Files { usual, direct }) = self.shared.files() else { return false };
-        if let Some(direct) = direct.as_ref().filter(|_| self.goes_past_the_cache) {
+        if let (Some(direct), Some(pace)) = (direct, &mut self.pace)
+            && pace.is_direct()
+        {
+            let begin = now_ns();
             if self.shared.write(direct, block).is_ok() {
+                pace.note(now_ns().saturating_sub(begin));
                 return true;
             }
             // It may be that file system's affair, and the usual way is open.
-            self.goes_past_the_cache = false;
+            self.pace = None;
         }
         self.shared.write(usual, block).is_ok()
     }
 }
 
 fn start_carrier(shared: &Arc<Shared>) -> io::Result<()> {
-    let carrier = Carrier { shared: Arc::clone(shared), goes_past_the_cache: true };
+    let carrier = Carrier { shared: Arc::clone(shared), pace: Some(Pace::default()) };
     // The new thread has this one's mask from its first instruction on.
     let _blocked = signals::block_all();
     std::thread::Builder::new().name("stopworld-file".into()).spawn(move || carrier.run())?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_waits_for_a_slow_device_for_long() {
+        let mut pace = Pace::default();
+        let mut ways = [0, 0];
+        // Others had the processor now and then: that is no reason.
+        for block in 0..1000 {
+            assert!(pace.is_direct());
+            pace.note(if block % 4 == 3 { SLOW_NS / 8 } else { 2 * SLOW_NS });
+        }
+        pace.note(SLOW_NS / 8);
+        for _ in 0..1000 {
+            let is_direct = pace.is_direct();
+            ways[usize::from(is_direct)] += 1;
+            if is_direct {
+                pace.note(2 * SLOW_NS);
+            }
+        }
+        assert!(ways[1] < 20, "{ways:?}");
+        while !pace.is_direct() {}
+        pace.note(SLOW_NS / 8);
+        assert!((0..1000).all(|_| {
+            pace.note(SLOW_NS / 8);
+            pace.is_direct()
+        }));
+    }
 }
