@@ -22,7 +22,7 @@ use anyhow::Context;
 use super::arguments::Settings;
 use super::asked::Asked;
 use crate::WorldBuilder;
-use crate::events::record::{RecordError, stopworld_telemetry_flush};
+use crate::events::record::{RecordError, flush_at_exit, stopworld_telemetry_flush};
 use crate::events::{Categories, Category, EventSet};
 use crate::formats::eventlog::write::Classes;
 use crate::formats::mps::control::{CONTROL_VARIABLE, Environment};
@@ -272,10 +272,6 @@ pub(super) fn stop_failed() {
     }
 }
 
-extern "C" fn flush_at_exit() {
-    stopworld_telemetry_flush();
-}
-
 /// `.event.crash`: a panic may be the end of the process, and this thread may hold anything.
 fn flush_on_panic() {
     let before = panic::take_hook();
@@ -318,8 +314,8 @@ mod tests {
         settings: Settings,
     }
 
-    /// In the process of the test: runs the test of this name again in one of its own, and says what it said and what its
-    /// flight recorder wrote. In that process `None`: the caller goes on.
+    /// In the process of the test: runs the test of this name again in one of its own, and says what it said and what it
+    /// wrote. In that process `None`: the caller goes on.
     fn in_own_process(name: &str) -> Option<(Output, String)> {
         std::env::var_os(VARIABLE).is_none().then(|| {
             let directory = tempfile::tempdir().unwrap();
@@ -335,14 +331,45 @@ mod tests {
         })
     }
 
-    /// A run as the command begins it, with a flight recorder.
+    /// A run as the command begins it.
     fn session(more: &[&str]) -> Arc<Session> {
         let file = std::env::var(VARIABLE).unwrap();
-        let line = ["stopworld", "--trace", &file, "--flight-recorder", "1m"];
+        let line = ["stopworld", "--trace", &file];
         let settings = Line::parse_from(line.iter().chain(more)).settings;
         let threads = NonZeroUsize::MIN;
         let asked = Asked::by(&settings).unwrap_or(Asked::Mps(None));
         Session::begin(&settings, &asked, Plan { threads, until: Until::OnePass, depth: 1 }).unwrap()
+    }
+
+    /// `.event.crash`: whoever holds the recorder's lock then, and whoever goes on firing for however long.
+    #[test]
+    fn an_exit_leaves_whole_records() {
+        for _ in 0..3 {
+            let Some((output, lines)) = in_own_process("an_exit_leaves_whole_records") else {
+                extern "C" fn linger() {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                // What was registered first is called last.
+                at_exit(linger).unwrap();
+                let session = session(&["--events", "all"]);
+                for _ in 0..2 {
+                    let session = Arc::clone(&session);
+                    std::thread::spawn(move || {
+                        loop {
+                            session.world().events().fire_object_allocated(4096, 32);
+                        }
+                    });
+                }
+                let bytes = || std::fs::metadata(std::env::var(VARIABLE).unwrap()).map_or(0, |file| file.len());
+                while bytes() < 2 << 20 {
+                    std::thread::yield_now();
+                }
+                std::process::exit(7);
+            };
+            assert_eq!((output.status.code(), &*output.stderr), (Some(7), &b""[..]));
+            let last = lines.lines().last().unwrap();
+            assert!(last.contains("EventClockSync"), "{last}");
+        }
     }
 
     fn objects(m: &Mutator) -> Gc<Leaf<u64>> {
@@ -353,7 +380,7 @@ mod tests {
     #[test]
     fn a_panic_writes_what_the_flight_recorder_has() {
         let Some((output, lines)) = in_own_process("a_panic_writes_what_the_flight_recorder_has") else {
-            let session = session(&[]);
+            let session = session(&["--flight-recorder", "1m"]);
             // SAFETY: the references are local variables.
             let worker = unsafe {
                 session.world().spawn::<()>("unlucky", |m| {
@@ -376,7 +403,7 @@ mod tests {
     fn a_stop_that_is_given_up_writes_what_the_flight_recorder_has() {
         let Some((output, lines)) = in_own_process("a_stop_that_is_given_up_writes_what_the_flight_recorder_has")
         else {
-            let session = session(&["--stop", "safepoints"]);
+            let session = session(&["--flight-recorder", "1m", "--stop", "safepoints"]);
             static STARTED: AtomicBool = AtomicBool::new(false);
             // SAFETY: the references are local variables.
             let worker = unsafe {

@@ -12,13 +12,16 @@
 //! **Whom the drain waits for.** If all blocks wait for the device, so does the drain, and then those who fire. But the
 //! carrier may stand still for another reason, in a debugger's hands. So the drain waits for a sign of life and no longer than
 //! [`PATIENCE_NS`], and after one wait in vain not again before there was one; what it needs to go on it writes by itself.
-//! A flush waits for nobody.
+//! A flush waits in the same way: two who write the same pages at once, one of them past the cache, are in each other's way, and
+//! may be told of errors that are none.
 //!
 //! The carrier is no mutator, all signals are blocked on it, it takes no lock, and it allocates nothing. Who ends the stream
-//! waits for it a moment ([`END_NS`]). It has a share of the memory and of the file: if it stands still
-//! at the end both live on until it goes on. In the child of a fork it does not exist, and the stream neither.
+//! waits for it a moment ([`END_NS`]). It has a share of the memory and of the files: if it stands still at the end both live on until
+//! it goes on. But then its files lead nowhere: the next stream may have the same name, and what the carrier was about to write is not
+//! of that one. In the child of a fork there is no carrier, and nobody waits for it.
 //!
-//! What has no positions, a pipe or a terminal, can't be written by two. It is never handed over.
+//! What has no positions, a pipe or a terminal, can't be written by two. It is never handed over. Neither is anything when the process
+//! is about to end: each write may be the last one then, and a block ends in the middle of a record.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -29,10 +32,12 @@ use std::sync::Arc;
 
 use super::relay::{Fate, Filling, Relay};
 use crate::events::record::bell::Bell;
+use crate::events::record::is_ending;
 use crate::os::clock::now_ns;
 use crate::os::file::{Cut, Output};
 use crate::os::memory::{map_anonymous, unmap};
 use crate::os::signals;
+use crate::os::thread::getpid;
 use crate::sync::{AtomicBool, AtomicU64, Ordering, Semaphore, UnsafeCell};
 
 /// What goes to the file at once.
@@ -92,11 +97,21 @@ unsafe impl Sync for Shared {}
 // SAFETY: as above; the memory is no thread's.
 unsafe impl Send for Shared {}
 
+/// The carrier, from the side of who fills blocks.
+#[derive(Debug)]
+struct Hired {
+    /// The process that it belongs to.
+    pid: i32,
+    /// Where it writes when it has been given up.
+    nowhere: Output,
+}
+
 /// A file, from the side of who fills its blocks.
 pub(super) struct Behind {
     shared: Arc<Shared>,
     filling: Filling,
-    has_carrier: bool,
+    carrier: Option<Hired>,
+    patience: u64,
     /// It was waited for in vain, and has given no sign of life since.
     stands_still: bool,
     /// The file is open, and has positions.
@@ -110,7 +125,7 @@ impl Behind {
         let memory = NonNull::new(memory).ok_or(io::ErrorKind::AddrNotAvailable)?;
         let shared = Arc::new(Shared {
             memory,
-            offsets: [const { UnsafeCell::new(0) }; PLACES as usize],
+            offsets: std::array::from_fn(|_| UnsafeCell::new(0)),
             files: UnsafeCell::new(None),
             relay: Relay::new(),
             bell: Bell::new(),
@@ -119,8 +134,9 @@ impl Behind {
             ends: AtomicBool::new(false),
             gone: Semaphore::new(),
         });
-        let has_carrier = by == By::Carrier && start_carrier(&shared).is_ok();
-        Ok(Behind { shared, filling: Filling::default(), has_carrier, stands_still: false, has_positions: false })
+        let carrier = (by == By::Carrier).then(|| start_carrier(&shared).ok()).flatten();
+        let filling = Filling::default();
+        Ok(Behind { shared, filling, carrier, patience: PATIENCE_NS, stands_still: false, has_positions: false })
     }
 
     /// Makes the file, unless that is done.
@@ -130,7 +146,7 @@ impl Behind {
         }
         let usual = Output::create(path)?;
         self.has_positions = usual.has_positions();
-        let direct = if self.has_carrier && self.has_positions { usual.past_the_cache(path) } else { None };
+        let direct = if self.carrier.is_some() && self.has_positions { usual.past_the_cache(path) } else { None };
         // SAFETY: nothing has been handed over, so the carrier does not look at it.
         self.shared.files.with_mut(|place| unsafe { *place = Some(Files { usual, direct }) });
         Ok(())
@@ -149,7 +165,7 @@ impl Behind {
     /// Hands over the block that is full, which goes to the file here. False if the carrier has no time for it, or there is
     /// none.
     pub(super) fn hand_over(&mut self, at: u64) -> bool {
-        if !self.has_carrier || !self.has_positions {
+        if !self.may_hand_over() {
             return false;
         }
         self.shared.set_offset(self.filling.block, at);
@@ -162,24 +178,31 @@ impl Behind {
 
     /// Waits until the carrier may have time. False if there is no use in that.
     pub(super) fn wait(&mut self) -> bool {
-        if !self.has_carrier || !self.has_positions || self.shared.relay.has_failed() {
-            return false;
-        }
+        self.may_hand_over() && !self.shared.relay.has_failed() && self.gets_a_sign()
+    }
+
+    fn may_hand_over(&self) -> bool {
+        self.has_positions && !is_ending() && self.carrier.as_ref().is_some_and(Hired::is_here)
+    }
+
+    /// Waits for a sign of life of the carrier's. False if it stands still.
+    fn gets_a_sign(&mut self) -> bool {
         self.stands_still &= !self.shared.relay.has_claimed_since(&self.filling);
         if !self.stands_still {
-            self.stands_still = !self.shared.done.wait(Some(PATIENCE_NS));
+            self.stands_still = !self.shared.done.wait(Some(self.patience));
         }
         !self.stands_still
     }
 
-    /// The blocks that the caller writes now, one after the other.
+    /// The blocks that the caller writes now, one after the other: what the carrier does not get to.
     pub(super) fn take_over(&mut self) -> Range<u64> {
+        while self.shared.relay.lags(&self.filling) && self.gets_a_sign() {}
         self.shared.relay.take_over(&mut self.filling)
     }
 
-    /// Writes a block that was taken over.
-    pub(super) fn write(&self, block: u64) -> Result<(), Cut> {
-        self.shared.files().map_or(Ok(()), |files| self.shared.write(&files.usual, block))
+    /// Writes a block that was taken over, from this byte of it on: what is before is in the file.
+    pub(super) fn write(&self, block: u64, from: usize) -> Result<(), Cut> {
+        self.shared.files().map_or(Ok(()), |files| self.shared.write(&files.usual, block, from))
     }
 
     /// Writes some of the block that is being filled, which goes to the file here. All before it is written.
@@ -204,24 +227,58 @@ impl Behind {
     #[cfg(test)]
     pub(super) fn with_carrier_played() -> (Behind, Carrier) {
         let mut behind = Behind::new(By::Drain).unwrap();
-        behind.has_carrier = true;
         let carrier = Carrier { shared: Arc::clone(&behind.shared), pace: Some(Pace::default()) };
-        // Nobody waits for it at the end.
-        behind.shared.gone.post();
+        behind.carrier = Some(Hired::new().unwrap());
         (behind, carrier)
+    }
+
+    /// As if this were the child of the process that has the carrier.
+    #[cfg(test)]
+    pub(super) fn is_forked(&mut self) {
+        self.carrier.as_mut().unwrap().pid = 0;
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_patience(&mut self, ns: u64) {
+        self.patience = ns;
+    }
+
+    /// As if something had happened to the file.
+    #[cfg(test)]
+    pub(super) fn lead_to(&self, other: &CStr) {
+        self.shared.files().unwrap().lead_to(&Output::create(other).unwrap());
     }
 }
 
 impl Drop for Behind {
     fn drop(&mut self) {
-        if !self.has_carrier {
-            return;
-        }
+        let Some(carrier) = self.carrier.take().filter(Hired::is_here) else { return };
         // Release: pairs with the acquire of `run`.
         self.shared.ends.store(true, Ordering::Release);
         self.shared.bell.ring();
         let end = now_ns() + END_NS;
-        while !self.shared.gone.wait_slice(end.saturating_sub(now_ns())) && now_ns() < end {}
+        while !self.shared.gone.wait_slice(end.saturating_sub(now_ns())) {
+            if now_ns() >= end {
+                return self.shared.files().map_or((), |files| files.lead_to(&carrier.nowhere));
+            }
+        }
+    }
+}
+
+impl Hired {
+    fn new() -> io::Result<Hired> {
+        Ok(Hired { pid: getpid(), nowhere: Output::create(c"/dev/null")? })
+    }
+
+    /// Not in the child of a fork.
+    fn is_here(&self) -> bool {
+        self.pid == getpid()
+    }
+}
+
+impl Files {
+    fn lead_to(&self, other: &Output) {
+        [Some(&self.usual), self.direct.as_ref()].into_iter().flatten().for_each(|file| file.lead_to(other));
     }
 }
 
@@ -247,13 +304,17 @@ impl Shared {
         self.offsets[(block % PLACES) as usize].with_mut(|place| unsafe { *place = at });
     }
 
-    /// Writes a block that was handed over.
-    fn write(&self, file: &Output, block: u64) -> Result<(), Cut> {
+    /// Writes a block that was handed over, from this byte of it on.
+    fn write(&self, file: &Output, block: u64, from: usize) -> Result<(), Cut> {
+        // Relaxed: it is not late to see it below.
+        if self.cut.load(Ordering::Relaxed) != WHOLE {
+            return Ok(());
+        }
         // SAFETY: the block was handed over, and its place is not used for another one before it is finished.
         let at = self.offsets[(block % PLACES) as usize].with(|at| unsafe { *at });
         // SAFETY: as above; it is full.
         let bytes = unsafe { std::slice::from_raw_parts(self.place(block).as_ptr(), BLOCK_BYTES) };
-        let result = file.write_all_at(bytes, at);
+        let result = file.write_all_at(&bytes[from..], at + from as u64);
         // Acquire: pairs with the release of `cut`.
         let cut = self.cut.load(Ordering::Acquire);
         if cut != WHOLE {
@@ -320,7 +381,6 @@ impl Carrier {
             }
             self.shared.bell.wait(None);
         }
-        self.shared.gone.post();
     }
 
     pub(super) fn claim(&self) -> Option<u64> {
@@ -330,14 +390,12 @@ impl Carrier {
     /// Writes a block that it has claimed.
     pub(super) fn write(&mut self, block: u64) {
         let fate = if self.is_written(block) { Fate::Written } else { Fate::Failed };
-        self.shared.relay.finish(fate);
-        self.shared.done.ring();
+        self.say(fate);
     }
 
-    /// Leaves a block that it has claimed to the drain.
-    #[cfg(test)]
-    pub(super) fn fail(&mut self) {
-        self.shared.relay.finish(Fate::Failed);
+    /// What became of it.
+    pub(super) fn say(&self, fate: Fate) {
+        self.shared.relay.finish(fate);
         self.shared.done.ring();
     }
 
@@ -347,23 +405,30 @@ impl Carrier {
             && pace.is_direct()
         {
             let begin = now_ns();
-            if self.shared.write(direct, block).is_ok() {
+            if self.shared.write(direct, block, 0).is_ok() {
                 pace.note(now_ns().saturating_sub(begin));
                 return true;
             }
             // It may be that file system's affair, and the usual way is open.
             self.pace = None;
         }
-        self.shared.write(usual, block).is_ok()
+        self.shared.write(usual, block, 0).is_ok()
     }
 }
 
-fn start_carrier(shared: &Arc<Shared>) -> io::Result<()> {
+impl Drop for Carrier {
+    fn drop(&mut self) {
+        self.shared.gone.post();
+    }
+}
+
+fn start_carrier(shared: &Arc<Shared>) -> io::Result<Hired> {
+    let hired = Hired::new()?;
     let carrier = Carrier { shared: Arc::clone(shared), pace: Some(Pace::default()) };
     // The new thread has this one's mask from its first instruction on.
     let _blocked = signals::block_all();
     std::thread::Builder::new().name("stopworld-file".into()).spawn(move || carrier.run())?;
-    Ok(())
+    Ok(hired)
 }
 
 #[cfg(test)]

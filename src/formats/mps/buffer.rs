@@ -48,7 +48,7 @@ pub(super) struct Buffer {
     complaint: Complaint,
     /// What is lost, after an error, in events.
     lost: u64,
-    /// Events that are in the block, in whole or in part.
+    /// Events that have been taken.
     events: u64,
     pub(super) records: u64,
     /// So much of the block is in the file.
@@ -70,6 +70,8 @@ struct Start {
     before: usize,
     /// Records before that one.
     records: u64,
+    /// Events before those of which something is in it.
+    events: u64,
 }
 
 /// What is in a block.
@@ -78,6 +80,9 @@ struct Contents {
     start: Start,
     /// With the end of the last record, which is behind the block.
     bytes: usize,
+    /// So much of it is in the file already.
+    flushed: usize,
+    /// Events that had been taken when it was full.
     events: u64,
 }
 
@@ -207,8 +212,8 @@ impl Buffer {
     }
 
     fn note_contents(&mut self) {
-        let Buffer { start, events, len, .. } = *self;
-        *self.contents(self.behind.block()) = Contents { start, bytes: len * 8, events };
+        let Buffer { start, events, len, flushed, .. } = *self;
+        *self.contents(self.behind.block()) = Contents { start, bytes: len * 8, flushed, events };
     }
 
     fn contents(&mut self, block: u64) -> &mut Contents {
@@ -218,7 +223,10 @@ impl Buffer {
     /// Writes the blocks that were handed over and are not in the file.
     fn catch_up(&mut self) -> io::Result<()> {
         for block in self.behind.take_over() {
-            self.behind.write(block).or_else(|cut| self.give_up(block, cut))?;
+            let flushed = self.contents(block).flushed;
+            self.behind
+                .write(block, flushed)
+                .or_else(|Cut { written, error }| self.give_up(block, Cut { written: flushed + written, error }))?;
         }
         Ok(())
     }
@@ -247,15 +255,17 @@ impl Buffer {
             carried: carried * 8,
             before: if is_cut { (BLOCK_WORDS - self.last) * 8 } else { 0 },
             records: self.records - u64::from(is_cut),
+            // The one whose record comes next has been counted already.
+            events: self.events.saturating_sub(1 + u64::from(is_cut)),
         };
         self.flushed = self.flushed.saturating_sub(BLOCK_BYTES);
-        (self.words, self.len, self.events) = (words, carried, u64::from(is_cut));
+        (self.words, self.len) = (words, carried);
     }
 
     /// So much of this block has gone out, and nothing of those after it: cuts the file back to whole records, tells, and
     /// counts what is lost.
     fn give_up(&mut self, block: u64, cut: Cut) -> io::Result<()> {
-        let Contents { start, bytes, events } = *self.contents(block);
+        let Contents { start, bytes, events, .. } = *self.contents(block);
         // SAFETY: so many bytes have been written into the place, which is nobody's to write to before this block is given
         // up.
         let bytes = unsafe { std::slice::from_raw_parts(self.behind.place(block).as_ptr(), bytes) };
@@ -275,11 +285,10 @@ impl Buffer {
             end += size_at(end);
             all += 1;
         }
-        // Events have one record or a few: the share of the records, to the worse.
-        self.lost = (u128::from(events) * u128::from(all - records)).div_ceil(u128::from(all.max(1))) as u64;
-        for later in block + 1..=self.behind.block() {
-            self.lost += self.contents(later).events;
-        }
+        // Events have one record or a few: of those in the block the share of the records, to the worse; and all later ones.
+        let in_block = u128::from(events - start.events);
+        self.lost = (in_block * u128::from(all - records)).div_ceil(u128::from(all.max(1))) as u64;
+        self.lost += self.events - events;
         self.records = start.records + records;
         self.behind.cut(whole);
         (self.start.at, self.len, self.flushed) = (whole, 0, 0);

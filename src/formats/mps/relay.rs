@@ -127,6 +127,12 @@ impl<const PLACES: u64> Relay<PLACES> {
         self.claims.load(Ordering::Relaxed) & FAILED != 0
     }
 
+    /// Whether there is a block that the carrier may yet bring to the file by itself.
+    pub(super) fn lags(&self, filling: &Filling) -> bool {
+        let seen = self.claims.load(Ordering::Relaxed);
+        seen & FAILED == 0 && (seen >> SHIFT < filling.block || filling.doubtful(seen).is_some())
+    }
+
     /// Whether the carrier has claimed a block since the drain took over the last time.
     pub(super) fn has_claimed_since(&self, filling: &Filling) -> bool {
         self.claims.load(Ordering::Relaxed) >> SHIFT > filling.taken
