@@ -4,7 +4,7 @@
 //! |---|---|
 //! | the workload is done, or fails, or SIGINT or SIGTERM ended it | the world is dropped, and the trace finished after it |
 //! | a signal ended it, and it goes on | finished without the world's end |
-//! | a second signal, or any other `exit` | flushed, by a function that `exit` calls |
+//! | a second signal, or any other `exit` | flushed, by a function that `exit` calls; what is fired after that is not written |
 //! | a panic, on any thread | flushed by the panic's hook; the run goes on or ends as it would have |
 //! | SIGKILL | what was flushed is there, a tenth of a second before at most |
 //!
@@ -307,6 +307,7 @@ mod tests {
 
     const VARIABLE: &str = "STOPWORLD_TEST_FLIGHT_FILE";
     const LINKS: u64 = 1_000;
+    const EVENT_CLOCK_SYNC: u16 = 0x1c;
 
     #[derive(Parser)]
     struct Line {
@@ -316,7 +317,7 @@ mod tests {
 
     /// In the process of the test: runs the test of this name again in one of its own, and says what it said and what it
     /// wrote. In that process `None`: the caller goes on.
-    fn in_own_process(name: &str) -> Option<(Output, String)> {
+    fn in_own_process(name: &str) -> Option<(Output, String, Vec<u8>)> {
         std::env::var_os(VARIABLE).is_none().then(|| {
             let directory = tempfile::tempdir().unwrap();
             let file = directory.path().join("flight.mps");
@@ -327,7 +328,7 @@ mod tests {
             let stream = std::fs::read(&file).unwrap_or_default();
             let read = decode(&*stream, &mut lines, Form::Named, None, &mut |notice| words.push(notice.to_string()));
             assert!(read.is_ok() && words.is_empty(), "{read:?} {words:?} {output:?}");
-            (output, String::from_utf8(lines).unwrap())
+            (output, String::from_utf8(lines).unwrap(), stream)
         })
     }
 
@@ -345,7 +346,7 @@ mod tests {
     #[test]
     fn an_exit_leaves_whole_records() {
         for _ in 0..3 {
-            let Some((output, lines)) = in_own_process("an_exit_leaves_whole_records") else {
+            let Some((output, _, stream)) = in_own_process("an_exit_leaves_whole_records") else {
                 extern "C" fn linger() {
                     std::thread::sleep(Duration::from_millis(50));
                 }
@@ -367,8 +368,13 @@ mod tests {
                 std::process::exit(7);
             };
             assert_eq!((output.status.code(), &*output.stderr), (Some(7), &b""[..]));
-            let last = lines.lines().last().unwrap();
-            assert!(last.contains("EventClockSync"), "{last}");
+            let (mut code, mut at) = (0, 0);
+            while let [low, high, size_low, size_high, ..] = stream[at..] {
+                code = u16::from_le_bytes([low, high]);
+                at += usize::from(u16::from_le_bytes([size_low, size_high]));
+                assert!(at <= stream.len(), "the last record is cut");
+            }
+            assert_eq!(code, EVENT_CLOCK_SYNC);
         }
     }
 
@@ -379,7 +385,7 @@ mod tests {
     /// `.event.crash`: whichever thread panics, and whether the run survives it or not.
     #[test]
     fn a_panic_writes_what_the_flight_recorder_has() {
-        let Some((output, lines)) = in_own_process("a_panic_writes_what_the_flight_recorder_has") else {
+        let Some((output, lines, _)) = in_own_process("a_panic_writes_what_the_flight_recorder_has") else {
             let session = session(&["--flight-recorder", "1m"]);
             // SAFETY: the references are local variables.
             let worker = unsafe {
@@ -401,7 +407,7 @@ mod tests {
     /// `.stop.timeout`: what led to it is worth keeping, the stop that was given up included.
     #[test]
     fn a_stop_that_is_given_up_writes_what_the_flight_recorder_has() {
-        let Some((output, lines)) = in_own_process("a_stop_that_is_given_up_writes_what_the_flight_recorder_has")
+        let Some((output, lines, _)) = in_own_process("a_stop_that_is_given_up_writes_what_the_flight_recorder_has")
         else {
             let session = session(&["--flight-recorder", "1m", "--stop", "safepoints"]);
             static STARTED: AtomicBool = AtomicBool::new(false);
