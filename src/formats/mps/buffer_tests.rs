@@ -157,7 +157,11 @@ fn a_flush_leaves_to_the_carrier_what_it_is_just_writing() {
     // What it says it has written nobody writes: so one sees who did.
     let (written, left) = (carrier.claim().unwrap(), IN_A_BLOCK * 2 * SIZE as u64 - BLOCK_BYTES as u64);
     std::thread::scope(|scope| {
-        scope.spawn(|| carrier.say(Fate::Written));
+        scope.spawn(|| {
+            // Time enough for who does not wait.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            carrier.say(Fate::Written);
+        });
         buffer.write_out().unwrap();
     });
     assert_eq!(written, 0);
