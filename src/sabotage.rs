@@ -74,6 +74,8 @@ guards! {
     EventBarrier = "event.barrier",
     EventPublish = "event.publish",
     EventBell = "event.bell",
+    EventBehind = "event.behind",
+    EventPlace = "event.place",
     EventNoBlock = "event.no-block-in-handler",
     EventNested = "event.nested",
     EventHurry = "event.hurry",

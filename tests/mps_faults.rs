@@ -2,6 +2,7 @@
 
 mod command_support;
 mod mps_stream;
+mod tools;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -90,12 +91,13 @@ fn a_file_that_fails_is_told_of_in_one_line_and_the_run_goes_on(
     assert!(lost > 100_000, "{row}");
 }
 
-/// `.event.full-disk`: what was written until then is a stream, and what is written and what is lost is all there was.
-#[test]
-fn a_file_that_may_not_grow_keeps_whole_records() {
-    let (figures, stream) = scenarios::may_write_only(700, "graph", "t.mps", "--events all");
+/// `.event.full-disk`: what was written until then is a stream, and what is written and what is lost is all there was; in the
+/// first block, and in one that another thread finds too large.
+#[rstest]
+fn a_file_that_may_not_grow_keeps_whole_records(#[values(700, 4444)] blocks: u32) {
+    let (figures, stream) = scenarios::may_write_only(blocks, "graph", "t.mps", "--events all");
     let entries = parse(&stream);
-    assert!(entries.len() > 5_000);
+    assert!(entries.len() > 5_000 && stream.len() > blocks as usize * 512 - 1_000);
     let written = (figure(&figures, "bytes"), figure(&figures, "records"));
     assert_eq!(written, (stream.len() as u64, entries.len() as u64));
 }
@@ -153,7 +155,7 @@ fn syncs(stream: &[u8]) -> Vec<usize> {
 fn a_run_that_is_killed_leaves_a_stream(#[values("all", "Arena Pool Trace", "User")] events: &str) {
     let directory = directory();
     let file: PathBuf = directory.path().join("t.mps");
-    for bytes in [0, 100_000] {
+    for bytes in [0, 100_000, 5_000_000] {
         // A file of few records comes later.
         let bytes = if events == "all" { bytes } else { 0 };
         let mut command = stopworld(directory.path(), "run churn --seconds 600 --threads 2 --trace t.mps --events");
@@ -176,6 +178,45 @@ fn a_run_that_is_killed_leaves_a_stream(#[values("all", "Arena Pool Trace", "Use
         }
         assert_eq!(text(&read.stdout).lines().count(), entries.len());
     }
+}
+
+/// `.event.behind`, `.event.place`: all threads stand still, also the one that writes the file, in the middle of a block or not.
+#[test]
+fn a_debugger_can_flush_while_who_writes_the_file_stands_still() {
+    if !tools::has("gdb") {
+        return;
+    }
+    let directory = directory();
+    let file = directory.path().join("t.mps");
+    let child = begin(directory.path(), "run churn --seconds 60 --threads 2 --trace t.mps --events all");
+    wait_until("some blocks are written", || size(&file) > 5_000_000);
+    let mut said = String::new();
+    // A thread may be caught with the recorder's lock in its hands: then the call says 1, and is made again later.
+    for _ in 0..20 {
+        let output = Command::new("gdb")
+            .args(["-batch", "-nx", "-iex", "set debuginfod enabled off", "-p", &child.id().to_string()])
+            .args(["-ex", "set scheduler-locking on"])
+            .args(["-ex", "printf \"flushed: %d\\n\", ((int (*)(void)) stopworld_telemetry_flush)()"])
+            .args(["-ex", &format!("shell cp {} {}.then", file.display(), file.display())])
+            .args(["-ex", "detach"])
+            .output()
+            .unwrap();
+        said = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        if !said.contains("flushed: 1") {
+            break;
+        }
+    }
+    signal(&child, Signal::SIGTERM);
+    let output = child.wait_with_output().unwrap();
+    if said.contains("not permitted") {
+        return tools::skipped("a system that lets gdb look into our child");
+    }
+    assert!(said.contains("flushed: 0"), "{said}");
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(143), ""));
+    let then = fs::read(directory.path().join("t.mps.then")).unwrap();
+    assert_eq!(whole_records(&then), then.len(), "what was flushed ends with a whole record");
+    let stream = fs::read(&file).unwrap();
+    assert!(stream.starts_with(&then) && whole_records(&stream) == stream.len(), "and it went on from there");
 }
 
 #[rstest]

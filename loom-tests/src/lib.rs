@@ -2,8 +2,8 @@
 //!
 //! The protocol files of stopworld are *included* here, not copied: `sync/semaphore.rs`, `sync/lock.rs`,
 //! `world/handshake.rs`, `world/locks.rs`, `world/latch.rs`, `debugger/protocol.rs`, `collector/termination.rs`, `events/gate.rs`, and
-//! `stream.rs`, `wanted.rs` and `bell.rs` of `events/record/`, `diagnostics/ring.rs`, and `sync/mapped.rs`, `sync/present.rs` and
-//! `profile/tree.rs` name only each other, `crate::sync` and `crate::sabotage`, and this crate
+//! `stream.rs`, `wanted.rs` and `bell.rs` of `events/record/`, `diagnostics/ring.rs`, `formats/mps/relay.rs`, and `sync/mapped.rs`,
+//! `sync/present.rs` and `profile/tree.rs` name only each other, `crate::sync` and `crate::sabotage`, and this crate
 //! has modules of those names. Its [`sync`] hands out loom's atomics; its [`kernel`] plays Linux: futexes, thread numbers, signals that
 //! interrupt a thread at each step of its own protocol, and ptrace. So a plain `cargo test --workspace` checks the very files that ship.
 //!
@@ -44,6 +44,7 @@ mod debugger;
 mod debugging;
 mod diagnostics;
 mod events;
+mod files;
 #[allow(dead_code, reason = "shuttle's models use more of it")]
 mod kernel;
 mod known_bad;

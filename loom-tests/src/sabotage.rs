@@ -19,7 +19,8 @@ macro_rules! guards {
 
 guards! {
     StopLate StopExitRace StopCreateRace StopTwoCollectors StopPublish StopBlocking StopStalePermit StopInterrupted
-    SyncLostWake SyncTimedOut EventGate EventExact EventRecheck EventBarrier EventPublish EventBell LiveRing ProfileTree
+    SyncLostWake SyncTimedOut EventGate EventExact EventRecheck EventBarrier EventPublish EventBell EventBehind EventPlace LiveRing
+    ProfileTree
     MarkTermination MarkGlance
     VtableNested VtableSwap VtableCreatedUnderLock DebugFrozenWaiter DebugAcknowledged DebugCountedTwice DebugDies
     DebugControl DebugLost DebugStart

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | the workload is done, or fails, or SIGINT or SIGTERM ended it | the world is dropped, and the trace finished after it |
 //! | a signal ended it, and it goes on | finished without the world's end |
-//! | a second signal, or any other `exit` | flushed, by a function that `exit` calls |
+//! | a second signal, or any other `exit` | flushed, by a function that `exit` calls; what is fired after that is not written |
 //! | a panic, on any thread | flushed by the panic's hook; the run goes on or ends as it would have |
 //! | SIGKILL | what was flushed is there, a tenth of a second before at most |
 //!
@@ -22,7 +22,7 @@ use anyhow::Context;
 use super::arguments::Settings;
 use super::asked::Asked;
 use crate::WorldBuilder;
-use crate::events::record::{RecordError, stopworld_telemetry_flush};
+use crate::events::record::{RecordError, flush_at_exit, stopworld_telemetry_flush};
 use crate::events::{Categories, Category, EventSet};
 use crate::formats::complaint::remedy_of;
 use crate::formats::eventlog::write::Classes;
@@ -293,10 +293,6 @@ pub(super) fn stop_failed() {
     }
 }
 
-extern "C" fn flush_at_exit() {
-    stopworld_telemetry_flush();
-}
-
 /// `.event.crash`: a panic may be the end of the process, and this thread may hold anything.
 fn flush_on_panic() {
     let before = panic::take_hook();
@@ -332,6 +328,7 @@ mod tests {
 
     const VARIABLE: &str = "STOPWORLD_TEST_FLIGHT_FILE";
     const LINKS: u64 = 1_000;
+    const EVENT_CLOCK_SYNC: u16 = 0x1c;
 
     #[derive(Parser)]
     struct Line {
@@ -339,9 +336,9 @@ mod tests {
         settings: Settings,
     }
 
-    /// In the process of the test: runs the test of this name again in one of its own, and says what it said and what its
-    /// flight recorder wrote. In that process `None`: the caller goes on.
-    fn in_own_process(name: &str) -> Option<(Output, String)> {
+    /// In the process of the test: runs the test of this name again in one of its own, and says what it said and what it
+    /// wrote. In that process `None`: the caller goes on.
+    fn in_own_process(name: &str) -> Option<(Output, String, Vec<u8>)> {
         std::env::var_os(VARIABLE).is_none().then(|| {
             let directory = tempfile::tempdir().unwrap();
             let file = directory.path().join("flight.mps");
@@ -352,18 +349,54 @@ mod tests {
             let stream = std::fs::read(&file).unwrap_or_default();
             let read = decode(&*stream, &mut lines, Form::Named, None, &mut |notice| words.push(notice.to_string()));
             assert!(read.is_ok() && words.is_empty(), "{read:?} {words:?} {output:?}");
-            (output, String::from_utf8(lines).unwrap())
+            (output, String::from_utf8(lines).unwrap(), stream)
         })
     }
 
-    /// A run as the command begins it, with a flight recorder.
+    /// A run as the command begins it.
     fn session(more: &[&str]) -> Arc<Session> {
         let file = std::env::var(VARIABLE).unwrap();
-        let line = ["stopworld", "--trace", &file, "--flight-recorder", "1m"];
+        let line = ["stopworld", "--trace", &file];
         let settings = Line::parse_from(line.iter().chain(more)).settings;
         let threads = NonZeroUsize::MIN;
         let asked = Asked::by(&settings).unwrap_or(Asked::Mps(None));
         Session::begin(&settings, &asked, Plan { threads, until: Until::OnePass, depth: 1 }).unwrap()
+    }
+
+    /// `.event.crash`: whoever holds the recorder's lock then, and whoever goes on firing for however long.
+    #[test]
+    fn an_exit_leaves_whole_records() {
+        for _ in 0..3 {
+            let Some((output, _, stream)) = in_own_process("an_exit_leaves_whole_records") else {
+                extern "C" fn linger() {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                // What was registered first is called last.
+                at_exit(linger).unwrap();
+                let session = session(&["--events", "all"]);
+                for _ in 0..2 {
+                    let session = Arc::clone(&session);
+                    std::thread::spawn(move || {
+                        loop {
+                            session.world().events().fire_object_allocated(4096, 32);
+                        }
+                    });
+                }
+                let bytes = || std::fs::metadata(std::env::var(VARIABLE).unwrap()).map_or(0, |file| file.len());
+                while bytes() < 2 << 20 {
+                    std::thread::yield_now();
+                }
+                std::process::exit(7);
+            };
+            assert_eq!((output.status.code(), &*output.stderr), (Some(7), &b""[..]));
+            let (mut code, mut at) = (0, 0);
+            while let [low, high, size_low, size_high, ..] = stream[at..] {
+                code = u16::from_le_bytes([low, high]);
+                at += usize::from(u16::from_le_bytes([size_low, size_high]));
+                assert!(at <= stream.len(), "the last record is cut");
+            }
+            assert_eq!(code, EVENT_CLOCK_SYNC);
+        }
     }
 
     fn objects(m: &Mutator) -> Gc<Leaf<u64>> {
@@ -373,8 +406,8 @@ mod tests {
     /// `.event.crash`: whichever thread panics, and whether the run survives it or not.
     #[test]
     fn a_panic_writes_what_the_flight_recorder_has() {
-        let Some((output, lines)) = in_own_process("a_panic_writes_what_the_flight_recorder_has") else {
-            let session = session(&[]);
+        let Some((output, lines, _)) = in_own_process("a_panic_writes_what_the_flight_recorder_has") else {
+            let session = session(&["--flight-recorder", "1m"]);
             // SAFETY: the references are local variables.
             let worker = unsafe {
                 session.world().spawn::<()>("unlucky", |m| {
@@ -395,9 +428,9 @@ mod tests {
     /// `.stop.timeout`: what led to it is worth keeping, the stop that was given up included.
     #[test]
     fn a_stop_that_is_given_up_writes_what_the_flight_recorder_has() {
-        let Some((output, lines)) = in_own_process("a_stop_that_is_given_up_writes_what_the_flight_recorder_has")
+        let Some((output, lines, _)) = in_own_process("a_stop_that_is_given_up_writes_what_the_flight_recorder_has")
         else {
-            let session = session(&["--stop", "safepoints"]);
+            let session = session(&["--flight-recorder", "1m", "--stop", "safepoints"]);
             static STARTED: AtomicBool = AtomicBool::new(false);
             // SAFETY: the references are local variables.
             let worker = unsafe {

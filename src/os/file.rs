@@ -80,10 +80,36 @@ impl Output {
         Ok(())
     }
 
+    /// The same file, for writing from memory to the device, past the page cache: what is written begins and ends at multiples
+    /// of a page, in memory and in the file. `None` if the file system can't, or the path names another file by now.
+    pub(crate) fn past_the_cache(&self, path: &CStr) -> Option<Output> {
+        // SAFETY: a string that ends with 0.
+        let fd = unsafe { libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC | libc::O_DIRECT) };
+        let direct = Output { fd: Errno::result(fd).ok()? };
+        (direct.identity()? == self.identity()?).then_some(direct)
+    }
+
+    /// Device and number, if it is a file that has bytes.
+    fn identity(&self) -> Option<(u64, u64)> {
+        let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
+        // SAFETY: room for what the call writes.
+        Errno::result(unsafe { libc::fstat(self.fd, stat.as_mut_ptr()) }).ok()?;
+        // SAFETY: the call has written it.
+        let stat = unsafe { stat.assume_init() };
+        (stat.st_mode & libc::S_IFMT == libc::S_IFREG).then_some((stat.st_dev, stat.st_ino))
+    }
+
     /// Makes it this long, if it is a file that has a length.
     pub(crate) fn truncate(&self, bytes: u64) {
         // SAFETY: a number and a number. What has no length stays as it is.
         unsafe { libc::ftruncate(self.fd, bytes as libc::off_t) };
+    }
+
+    /// From now on what is written here goes to the other file, whoever writes, and is about to: at no time does the number
+    /// name anything else.
+    pub(crate) fn lead_to(&self, other: &Output) {
+        // SAFETY: two numbers that are ours. If the system is short of something, it is as it was.
+        unsafe { libc::dup3(other.fd, self.fd, libc::O_CLOEXEC) };
     }
 
     fn wait(&self) {

@@ -17,8 +17,8 @@ use stopworld::formats::mps::Options;
 use super::{Failure, Rounds, cpu_s, number, peak_rss_mb};
 
 /// What the stream's writer writes at once.
-const BLOCK: &str = "512K";
-const BLOCK_BYTES: u64 = 512 << 10;
+const BLOCK: &str = "1M";
+const BLOCK_BYTES: u64 = 1 << 20;
 const THREADS: u64 = 2;
 
 /// What is waited for.

@@ -36,9 +36,6 @@ use crate::sync::{Ordering, heavy_barrier};
 /// How often a drain looks at a fire in flight before it takes it for stuck. A fire takes 20 ns.
 const GLANCES: usize = 100;
 
-/// Those who wait for room are woken each time a ring has got back so many chunks, and after the drain.
-const TURN_CHUNKS: u32 = ring::QUOTA / 2;
-
 /// For how long a stuck fire holds up the drain of what is later, in nanoseconds.
 pub(super) const PATIENCE_NS: u64 = 50_000_000;
 
@@ -185,6 +182,8 @@ impl Drain {
                 if holds_up {
                     outcome = Outcome::HeldUp;
                 }
+                // SAFETY: the drain's own, and who drains holds the recorder's lock.
+                unsafe { &mut *ring.drained.get() }.chunks = 0;
                 // After the look at its flight: a flight that is over has published.
                 let published = ring.stream.published();
                 match next_of(ring, published) {
@@ -305,11 +304,8 @@ fn next_of(ring: &'static Ring, published: u64) -> Option<(u64, Head)> {
     let recycle = |chunk: NonNull<ring::Chunk>| {
         // SAFETY: as above; the chunk is this ring's.
         unsafe { ring.recycle(chunk) };
-        // SAFETY: as above.
-        let drained = unsafe { &mut *ring.drained.get() };
-        drained.chunks = drained.chunks.wrapping_add(1);
-        // Who is woken for each chunk fills it, and sleeps again.
-        if drained.chunks.is_multiple_of(TURN_CHUNKS) {
+        // SAFETY: the drain's own, and who drains holds the recorder's lock.
+        if unsafe { &mut *ring.drained.get() }.gets_back_a_chunk() {
             ROOM.turn();
         }
     };
@@ -575,6 +571,16 @@ mod tests {
             expected.sort_unstable();
             prop_assert_eq!(got, expected);
         }
+    }
+
+    /// Three megabytes, to a file that takes the first of them at its leisure.
+    #[test]
+    fn who_waits_for_room_hears_of_the_first_chunk_and_then_now_and_then() {
+        let ring = Ring::new(u32::MAX);
+        // SAFETY: nobody else has the ring.
+        let drained = unsafe { &mut *ring.drained.get() };
+        let turns: Vec<_> = (0..48).filter(|_| drained.gets_back_a_chunk()).collect();
+        assert_eq!(turns, [0, 8, 16, 24, 32, 40]);
     }
 
     #[test]

@@ -68,9 +68,10 @@ use super::clock::Clock;
 use super::sink::AfterFork;
 use super::state::Selection;
 use crate::os::barrier;
+use crate::os::clock::now_ns;
 use crate::os::signals::FailingWrites;
 use crate::sabotage::{Guard, removed};
-use crate::sync::{LockGuard, Ordering};
+use crate::sync::{AtomicBool, LockGuard, Ordering};
 
 /// How many consumers can record at once.
 pub const MAX_CONSUMERS: usize = 8;
@@ -105,6 +106,18 @@ impl Held {
     fn with(lock: LockGuard<'static>) -> Held {
         Held { _failing_writes: FailingWrites::are_errors(), _lock: lock }
     }
+
+    /// Waits for it, but no longer than so many nanoseconds.
+    fn take_within(ns: u64) -> Option<Held> {
+        let end = now_ns() + ns;
+        loop {
+            match LOCK.lock_slice(end.saturating_sub(now_ns())) {
+                Ok(lock) => return Some(Held::with(lock)),
+                Err(_) if now_ns() >= end => return None,
+                Err(_) => {}
+            }
+        }
+    }
 }
 
 impl std::ops::Deref for Held {
@@ -123,9 +136,29 @@ impl std::ops::DerefMut for Held {
     }
 }
 
+/// `exit` has been called.
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// For how long the end of the process waits for a drain that is under way.
+const END_NS: u64 = 1_000_000_000;
+
+/// Whether the process is about to end: what is written now may be the last.
+pub(crate) fn is_ending() -> bool {
+    ENDING.load(Ordering::Relaxed)
+}
+
+/// For `exit`: everything that was fired goes to the files, and they end there. Others may go on firing until there is no
+/// process any more; nobody drains by himself, and nobody waits for it: what the rings do not hold is dropped and counted.
+pub(crate) extern "C" fn flush_at_exit() {
+    ENDING.store(true, Ordering::Relaxed);
+    if let Some(mut held) = Held::take_within(END_NS) {
+        held.flush_everything(PATIENCE_NS);
+    }
+}
+
 /// For a thread that waits for room and sees nobody make it.
 fn drain_if_nobody_does() {
-    if let Some(mut held) = Held::try_take() {
+    if let Some(mut held) = Held::try_take().filter(|_| !is_ending()) {
         held.drain(PATIENCE_NS);
         held.count_lossless();
     }
@@ -254,7 +287,8 @@ impl Drain {
 
     /// After anything that may have changed it.
     fn count_lossless(&mut self) {
-        let lossless = self.routes.consumers.iter().flatten().filter(|place| place.is_lossless()).count();
+        let consumers = self.routes.consumers.iter().flatten();
+        let lossless = consumers.filter(|place| place.is_lossless() && !is_ending()).count();
         if LOSSLESS.swap(lossless as u32, Ordering::Relaxed) > lossless as u32 {
             // Who waited for one that has failed waits for nobody now.
             fire::ROOM.turn();
@@ -512,6 +546,9 @@ pub(crate) fn after_fork_in_child() {
 /// What the writer does each time.
 fn work(flush: bool) -> Outcome {
     let mut held = Held::take();
+    if is_ending() {
+        return Outcome::All;
+    }
     let outcome = held.drain(PATIENCE_NS);
     if flush {
         ring::all().for_each(ring::ThreadRings::probe);

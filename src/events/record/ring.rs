@@ -72,7 +72,7 @@ pub(super) struct Drained {
     /// The time of its last record.
     pub(super) last: u64,
     pub(super) records: u64,
-    /// Chunks that are through.
+    /// Chunks that this drain is through with.
     pub(super) chunks: u32,
     /// The dropped ones that consumers have been told of.
     pub(super) lost_told: u64,
@@ -80,6 +80,19 @@ pub(super) struct Drained {
     pub(super) stuck: Option<(FlightNumber, u64)>,
     /// When that fire had not begun.
     pub(super) quiet_at: u64,
+}
+
+/// Those who wait for room are woken when a drain gives back a ring's first chunk, each time that it has given back so many
+/// more, and after it. Who is woken for each chunk fills it, and sleeps again; and who is woken only for the many sleeps as long as
+/// a slow file takes.
+const TURN_CHUNKS: u32 = QUOTA / 2;
+
+impl Drained {
+    /// Another chunk is through: whether it is time to wake those who wait for room.
+    pub(super) fn gets_back_a_chunk(&mut self) -> bool {
+        self.chunks += 1;
+        self.chunks % TURN_CHUNKS == 1
+    }
 }
 
 /// How much memory a ring may take.

@@ -1,11 +1,23 @@
-//! Where a stream is put together: one buffer, written to the file a block at a time.
+//! Where a stream is put together: block by block, on its way to the file.
 //!
 //! Records are put together word by word, since every record and every parameter begins at a multiple of its size and the
-//! padding is ours to define (zero). Whole records only: a block ends where a record ends, so the stream of a process
-//! that is killed ends in order, unless it was in the very act of writing; then its last record may be cut (`.event.crash`).
+//! padding is ours to define (zero).
 //!
-//! The file is made when there is something to write to it, and not before. A write that fails is the end: what of the block went
-//! out is cut back to its last whole record, the rest is counted, and one line on standard error says so if the
+//! ```text
+//!              ┌ block ──────────────────────────┐slack
+//!              │ end │ record │ record │ … │ rec:ord │          what is behind the block is carried into the next
+//!              └─────────────────────────────────┘
+//!      ┌───────┬─────────────────────────────────┬───────────
+//!      │   rec:end │ record │ record │ … │ rec:ord │  …         the file: blocks at multiples of their size
+//! ```
+//!
+//! Blocks end where they end, in the middle of a record as a rule, since whole blocks at their places are what goes to the
+//! device fastest (`behind`, which also says who writes them). A flush brings out whole records. So the stream of a process
+//! that is killed ends in order, with all that was flushed; then there may be more, the last record of which may be cut
+//! (`.event.crash`).
+//!
+//! The file is made when there is something to write to it, and not before. A write that fails is the end: what of the
+//! blocks went out is cut back to its last whole record, the rest is counted, and one line on standard error says so if the
 //! owner wants that (`.event.full-disk`). All of this without allocating.
 
 use std::ffi::CString;
@@ -13,38 +25,90 @@ use std::fmt;
 use std::io;
 use std::ptr::NonNull;
 
+use super::behind::{BLOCK_BYTES, Behind, By, PLACES, SLACK_BYTES};
 use crate::formats::complaint::Complaint;
-use crate::os::file::{Cut, Output};
-use crate::os::memory::{map_anonymous, unmap};
+use crate::os::file::Cut;
+use crate::sync::prefetch_for_writing;
 
-/// What goes to the file at once, at least.
-const BLOCK_WORDS: usize = (512 << 10) / 8;
-/// Behind the block there is room for one more record, whatever it is.
-const SLACK_WORDS: usize = 64;
+const BLOCK_WORDS: usize = BLOCK_BYTES / 8;
+/// Behind the block there is room for the end of its last record, whatever it is.
+const SLACK_WORDS: usize = SLACK_BYTES / 8;
+/// So far ahead of the next record lines are asked for: some ten records.
+const AHEAD_WORDS: usize = 64;
 
 /// Records on their way to a file.
 pub(super) struct Buffer {
+    /// The block that is being filled.
     words: NonNull<u64>,
     len: usize,
+    /// Where in the block the last record begins.
+    last: usize,
     path: CString,
-    file: Option<Output>,
+    behind: Behind,
     complaint: Complaint,
-    /// What of the buffer is lost, after an error, in events.
+    /// What is lost, after an error, in events.
     lost: u64,
-    /// Events that are in the buffer, in whole or in part.
+    /// Events that have been taken.
     events: u64,
     pub(super) records: u64,
-    pub(super) written_bytes: u64,
+    /// So much of the block is in the file.
+    flushed: usize,
+    /// Where the block belongs, and how it begins.
+    start: Start,
+    /// Of the blocks that may not be in the file yet.
+    contents: [Contents; PLACES as usize],
 }
 
-// SAFETY: the memory belongs to it alone.
+/// How a block begins.
+#[derive(Clone, Copy, Debug, Default)]
+struct Start {
+    /// Its place in the file.
+    at: u64,
+    /// So much of it is the end of a record that begins in the block before.
+    carried: usize,
+    /// So much of that record is there.
+    before: usize,
+    /// Records before that one.
+    records: u64,
+    /// Events before those of which something is in it.
+    events: u64,
+}
+
+/// What is in a block.
+#[derive(Clone, Copy, Debug, Default)]
+struct Contents {
+    start: Start,
+    /// With the end of the last record, which is behind the block.
+    bytes: usize,
+    /// So much of it is in the file already.
+    flushed: usize,
+    /// Events that had been taken when it was full.
+    events: u64,
+}
+
+// SAFETY: the block that is being filled belongs to it alone.
 unsafe impl Send for Buffer {}
 
 impl Buffer {
-    pub(super) fn new(path: CString, complaint: Complaint) -> io::Result<Buffer> {
-        let memory = map_anonymous((BLOCK_WORDS + SLACK_WORDS) * 8)?;
-        let words = NonNull::new(memory.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
-        Ok(Buffer { words, len: 0, path, file: None, complaint, lost: 0, events: 0, records: 0, written_bytes: 0 })
+    pub(super) fn new(path: CString, complaint: Complaint, by: By) -> io::Result<Buffer> {
+        Ok(Buffer::over(Behind::new(by)?, path, complaint))
+    }
+
+    fn over(behind: Behind, path: CString, complaint: Complaint) -> Buffer {
+        Buffer {
+            words: behind.place(0).cast(),
+            len: 0,
+            last: 0,
+            path,
+            behind,
+            complaint,
+            lost: 0,
+            events: 0,
+            records: 0,
+            flushed: 0,
+            start: Start::default(),
+            contents: [Contents::default(); PLACES as usize],
+        }
     }
 
     /// Appends a record of so many words of parameters.
@@ -52,7 +116,7 @@ impl Buffer {
     pub(super) fn put<const N: usize>(&mut self, code: u16, clock: u64, parameters: [u64; N]) -> io::Result<()> {
         const { assert!(N + 2 <= SLACK_WORDS) };
         if self.len >= BLOCK_WORDS {
-            self.write_out()?;
+            self.next_block()?;
         }
         // SAFETY: the length is below the block's, and behind the block there is room for the longest record.
         unsafe {
@@ -63,6 +127,9 @@ impl Buffer {
                 place.add(2 + index).write(word);
             }
         }
+        // The lines of a block that was written were read last by who wrote it, on another processor.
+        prefetch_for_writing(self.words.as_ptr().wrapping_add(self.len + AHEAD_WORDS));
+        self.last = self.len;
         self.len += N + 2;
         self.records += 1;
         Ok(())
@@ -72,7 +139,7 @@ impl Buffer {
     pub(super) fn put_text(&mut self, code: u16, clock: u64, word: u64, text: &str, size: usize) -> io::Result<()> {
         debug_assert!(size.is_multiple_of(8) && size <= SLACK_WORDS * 8 && 24 + text.len() < size);
         if self.len >= BLOCK_WORDS {
-            self.write_out()?;
+            self.next_block()?;
         }
         // SAFETY: as above; the size has room for the text and its end.
         unsafe {
@@ -83,6 +150,7 @@ impl Buffer {
             place.add(2).write(word);
             std::ptr::copy_nonoverlapping(text.as_ptr(), place.add(3).as_ptr().cast(), text.len());
         }
+        self.last = self.len;
         self.len += size / 8;
         self.records += 1;
         Ok(())
@@ -99,63 +167,133 @@ impl Buffer {
         self.lost
     }
 
+    /// What is in the file, once everything was written out.
+    pub(super) fn written_bytes(&self) -> u64 {
+        self.start.at + self.flushed as u64
+    }
+
+    /// The block is full: the carrier's, or, if that has no time for it, to be written here.
+    #[cold]
+    fn next_block(&mut self) -> io::Result<()> {
+        self.open()?;
+        self.note_contents();
+        while !self.behind.hand_over(self.start.at) {
+            if self.behind.wait() {
+                continue;
+            }
+            // As if we were alone, beginning with what nobody got to.
+            self.catch_up()?;
+            if !self.behind.hand_over(self.start.at) {
+                self.write_rest()?;
+            }
+            break;
+        }
+        self.begin_block();
+        Ok(())
+    }
+
     /// Writes everything out.
     #[cold]
     pub(super) fn write_out(&mut self) -> io::Result<()> {
-        if self.len == 0 {
-            return Ok(());
+        if self.len > 0 {
+            self.open()?;
         }
-        let result = self.opened().map_err(|error| Cut { written: 0, error });
-        let result = result.and_then(|()| match &self.file {
-            Some(file) => file.write_all(self.bytes()),
-            None => Ok(()),
-        });
-        match result {
-            Ok(()) => {
-                self.written_bytes += self.len as u64 * 8;
-                (self.len, self.events) = (0, 0);
-                Ok(())
-            }
-            Err(cut) => {
-                self.give_up(cut.written);
-                self.complaint.tell(&self.path, &cut.error);
-                Err(cut.error)
-            }
-        }
+        self.note_contents();
+        self.catch_up()?;
+        self.write_rest()
     }
 
-    fn opened(&mut self) -> io::Result<()> {
-        if self.file.is_none() {
-            self.file = Some(Output::create(&self.path)?);
+    fn open(&mut self) -> io::Result<()> {
+        let opened = self.behind.open(&self.path);
+        opened.or_else(|error| {
+            self.note_contents();
+            self.give_up(self.behind.block(), Cut { written: 0, error })
+        })
+    }
+
+    fn note_contents(&mut self) {
+        let Buffer { start, events, len, flushed, .. } = *self;
+        *self.contents(self.behind.block()) = Contents { start, bytes: len * 8, flushed, events };
+    }
+
+    fn contents(&mut self, block: u64) -> &mut Contents {
+        &mut self.contents[(block % PLACES) as usize]
+    }
+
+    /// Writes the blocks that were handed over and are not in the file.
+    fn catch_up(&mut self) -> io::Result<()> {
+        for block in self.behind.take_over() {
+            let flushed = self.contents(block).flushed;
+            self.behind
+                .write(block, flushed)
+                .or_else(|Cut { written, error }| self.give_up(block, Cut { written: flushed + written, error }))?;
         }
         Ok(())
     }
 
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: so many words have been written.
-        unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), self.len * 8) }
+    /// Writes what of the block that is being filled is not in the file; all before it is.
+    fn write_rest(&mut self) -> io::Result<()> {
+        let rest = self.flushed..self.len * 8;
+        let written = self.behind.write_filled(rest, self.written_bytes());
+        written.or_else(|Cut { written, error }| {
+            self.give_up(self.behind.block(), Cut { written: self.flushed + written, error })
+        })?;
+        self.flushed = self.len * 8;
+        Ok(())
     }
 
-    /// So much of the block has gone out: cuts the file back to whole records, and counts what is lost.
-    fn give_up(&mut self, written: usize) {
-        let (mut whole, mut records, mut all) = (0, 0, 0);
-        let bytes = self.bytes();
-        let mut at = 0;
-        while at < bytes.len() {
-            at += usize::from(u16::from_le_bytes([bytes[at + 2], bytes[at + 3]]));
-            all += 1;
-            if at <= written {
-                (whole, records) = (at, all);
+    /// Goes on in the next block, with the end of the last record.
+    fn begin_block(&mut self) {
+        let full = self.words;
+        let words = self.behind.place(self.behind.block()).cast::<u64>();
+        let carried = self.len - BLOCK_WORDS;
+        // SAFETY: so much is behind the block; the place is ours to fill, and if it is the same one the two are far apart.
+        unsafe { words.copy_from(full.add(BLOCK_WORDS), carried) };
+        let is_cut = carried > 0;
+        self.start = Start {
+            at: self.start.at + BLOCK_BYTES as u64,
+            carried: carried * 8,
+            before: if is_cut { (BLOCK_WORDS - self.last) * 8 } else { 0 },
+            records: self.records - u64::from(is_cut),
+            // The one whose record comes next has been counted already.
+            events: self.events.saturating_sub(1 + u64::from(is_cut)),
+        };
+        self.flushed = self.flushed.saturating_sub(BLOCK_BYTES);
+        (self.words, self.len) = (words, carried);
+    }
+
+    /// So much of this block has gone out, and nothing of those after it: cuts the file back to whole records, tells, and
+    /// counts what is lost.
+    fn give_up(&mut self, block: u64, cut: Cut) -> io::Result<()> {
+        let Contents { start, bytes, events, .. } = *self.contents(block);
+        // SAFETY: so many bytes have been written into the place, which is nobody's to write to before this block is given
+        // up.
+        let bytes = unsafe { std::slice::from_raw_parts(self.behind.place(block).as_ptr(), bytes) };
+        let size_at = |at: usize| usize::from(u16::from_le_bytes([bytes[at + 2], bytes[at + 3]]));
+        let mut whole = start.at - start.before as u64;
+        let (mut records, mut all) = (0, u64::from(start.carried > 0));
+        let mut end = start.carried;
+        while end <= cut.written {
+            (whole, records) = (start.at + end as u64, all);
+            if end >= bytes.len() {
+                break;
             }
+            end += size_at(end);
+            all += 1;
         }
-        self.written_bytes += whole as u64;
-        if let Some(file) = &self.file {
-            file.truncate(self.written_bytes);
+        while end < bytes.len() {
+            end += size_at(end);
+            all += 1;
         }
-        // Events have one record or a few: the share of the records, to the worse.
-        self.lost = (u128::from(self.events) * u128::from(all - records)).div_ceil(u128::from(all.max(1))) as u64;
-        self.records -= all - records;
-        self.len = 0;
+        // Events have one record or a few: of those in the block the share of the records, to the worse; and all later ones.
+        let in_block = u128::from(events - start.events);
+        self.lost = (in_block * u128::from(all - records)).div_ceil(u128::from(all.max(1))) as u64;
+        self.lost += self.events - events;
+        self.records = start.records + records;
+        self.behind.cut(whole);
+        (self.start.at, self.len, self.flushed) = (whole, 0, 0);
+        self.complaint.tell(&self.path, &cut.error);
+        Err(cut.error)
     }
 }
 
@@ -165,9 +303,6 @@ impl fmt::Debug for Buffer {
     }
 }
 
-impl Drop for Buffer {
-    fn drop(&mut self) {
-        // SAFETY: mapped in `new` with this size.
-        unsafe { unmap(self.words.as_ptr().cast(), (BLOCK_WORDS + SLACK_WORDS) * 8) };
-    }
-}
+#[cfg(test)]
+#[path = "buffer_tests.rs"]
+mod tests;

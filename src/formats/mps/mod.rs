@@ -25,6 +25,7 @@
 //! | `trace`, `control` | a stream that is being written: its worlds, its filter, its end; what the environment asks for |
 //! | `writer` | from our events to records |
 //! | `codes`, `switchboard`, `blocks`, `buffer` | the events' codes; what owner and writer tell each other; who holds which block; records on their way to the file |
+//! | `behind`, `relay` | the thread that brings blocks to the file, and who writes which |
 //! | `format` | sorts of parameters, their places, sizes of records |
 //! | `layouts_v2`, `layouts_v1` | the events of the two dialects, declared once |
 //! | `reader`, `detect` | from bytes to records; which dialect they are in |
@@ -34,6 +35,7 @@
 //! | `encode` | records of any kind, put together from their layouts |
 //! | `notice`, `decode` | what to tell about a stream; a whole stream from end to end |
 
+mod behind;
 mod blocks;
 mod buffer;
 mod codes;
@@ -63,6 +65,7 @@ mod named;
 pub mod notice;
 #[cfg(feature = "readers")]
 pub mod reader;
+mod relay;
 #[cfg(feature = "readers")]
 pub(crate) mod sort;
 mod switchboard;

@@ -32,6 +32,7 @@ use std::ffi::CString;
 use std::io;
 use std::sync::Arc;
 
+use super::behind::By;
 use super::blocks::{ARENA, Blocks, Held, SEG};
 use super::buffer::Buffer;
 use super::codes as event;
@@ -169,9 +170,11 @@ impl Writer {
             History::Followed => 0,
             History::Ignored => board.newest(),
         };
+        // What a flight recorder has is written at once, and that is the end of it.
+        let by = if history == History::Followed { By::Carrier } else { By::Drain };
         let filter = board.segment(segment).map_or(0, |(_, filter)| filter);
         Ok(Writer {
-            buffer: Buffer::new(path, complaint)?,
+            buffer: Buffer::new(path, complaint, by)?,
             board,
             history,
             news: 0,
@@ -439,7 +442,8 @@ impl Writer {
         if !self.worlds[number].pools_told[space as usize] {
             self.introduce_pool(number, space)?;
         }
-        Ok(self.worlds[number].facts.map_or(0, |facts| facts.pools[space as usize]))
+        // By reference: a copy of the facts, made to look at one of them, costs as much as the record.
+        Ok(self.worlds[number].facts.as_ref().map_or(0, |facts| facts.pools[space as usize]))
     }
 
     #[cold]
@@ -719,7 +723,7 @@ impl Writer {
 impl Writer {
     /// What is in the file, for the owner.
     fn count(&self) {
-        self.board.progress.is(self.buffer.records, self.buffer.written_bytes);
+        self.board.progress.is(self.buffer.records, self.buffer.written_bytes());
     }
 }
 

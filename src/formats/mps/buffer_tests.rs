@@ -1,0 +1,219 @@
+//! Blocks on their way to a file. The carrier is played: it stands still wherever a test wants it to.
+
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use rstest::rstest;
+
+use super::super::behind::Carrier;
+use super::super::relay::Fate;
+use super::*;
+
+/// Of a record with three parameters: no divisor of a block.
+const SIZE: usize = 40;
+const IN_A_BLOCK: u64 = (BLOCK_BYTES / SIZE) as u64;
+
+fn played(path: &Path) -> (Buffer, Carrier) {
+    let (behind, carrier) = Behind::with_carrier_played();
+    let path = CString::new(path.as_os_str().as_bytes()).unwrap();
+    (Buffer::over(behind, path, Complaint::Returned), carrier)
+}
+
+/// Records with these numbers.
+fn put(buffer: &mut Buffer, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        buffer.count_event();
+        buffer.put(7, number, [number, !number, 0]).unwrap();
+    }
+}
+
+fn check(path: &Path, records: u64) {
+    let bytes = fs::read(path).unwrap();
+    assert_eq!(bytes.len() as u64, records * SIZE as u64);
+    for (record, number) in bytes.chunks_exact(SIZE).zip(0..) {
+        let word = |at: usize| u64::from_ne_bytes(record[at * 8..at * 8 + 8].try_into().unwrap());
+        assert_eq!([word(0), word(1), word(2), word(3)], [7 | (SIZE as u64) << 16, number, number, !number]);
+    }
+}
+
+/// `.event.place`, `.event.no-block-in-handler`: a debugger stops it there and flushes, and the stream goes on for many blocks.
+#[rstest]
+fn a_carrier_that_stands_still_is_done_without(#[values(false, true)] in_a_block: bool) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.mps");
+    let (mut buffer, mut carrier) = played(&path);
+    let many = 20 * IN_A_BLOCK;
+    put(&mut buffer, 0..3 * IN_A_BLOCK);
+    let block = in_a_block.then(|| carrier.claim().unwrap());
+    put(&mut buffer, 3 * IN_A_BLOCK..many);
+    buffer.write_out().unwrap();
+    check(&path, many);
+    assert_eq!((buffer.written_bytes(), buffer.records), (many * SIZE as u64, many));
+
+    // It goes on: what it writes now is there already.
+    if let Some(block) = block {
+        carrier.write(block);
+    }
+    check(&path, many);
+    put(&mut buffer, many..2 * many);
+    while let Some(block) = carrier.claim() {
+        carrier.write(block);
+    }
+    buffer.write_out().unwrap();
+    check(&path, 2 * many);
+}
+
+#[test]
+fn a_carrier_that_keeps_up_writes_all_whole_blocks() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.mps");
+    let (mut buffer, mut carrier) = played(&path);
+    let many = 10 * IN_A_BLOCK + 5;
+    for number in 0..many {
+        put(&mut buffer, number..number + 1);
+        // Flushed in between, in the middle of a block.
+        if number % 20_000 == 19_999 {
+            buffer.write_out().unwrap();
+            check(&path, number + 1);
+        }
+        if let Some(block) = carrier.claim() {
+            carrier.write(block);
+        }
+    }
+    buffer.write_out().unwrap();
+    check(&path, many);
+}
+
+#[test]
+fn a_block_that_the_carrier_could_not_write_is_the_drains() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.mps");
+    let (mut buffer, carrier) = played(&path);
+    put(&mut buffer, 0..3 * IN_A_BLOCK);
+    carrier.claim().unwrap();
+    carrier.say(Fate::Failed);
+    assert_eq!(carrier.claim(), None, "it writes no more until somebody has looked");
+    put(&mut buffer, 3 * IN_A_BLOCK..5 * IN_A_BLOCK);
+    assert!(carrier.claim().is_some(), "and then it does");
+    buffer.write_out().unwrap();
+    check(&path, 5 * IN_A_BLOCK);
+}
+
+/// `.event.full-disk`: the device takes so much of the second block and no more.
+#[rstest]
+fn what_is_left_after_an_error_is_whole_records(
+    #[values(0, 1, 31, 32, 63, 64, 65, 100_000, BLOCK_BYTES - 1)] written: usize,
+) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.mps");
+    let (mut buffer, mut carrier) = played(&path);
+    let all = 3 * IN_A_BLOCK;
+    put(&mut buffer, 0..all);
+    let first = carrier.claim().unwrap();
+    carrier.write(first);
+    buffer.note_contents();
+    let blocks = buffer.behind.take_over();
+    let block = blocks.start;
+    assert_eq!(block, 1);
+    // SAFETY: it is full, and nobody writes to it.
+    let bytes = unsafe { std::slice::from_raw_parts(buffer.behind.place(block).as_ptr(), written) };
+    File::options().write(true).open(&path).unwrap().write_all_at(bytes, BLOCK_BYTES as u64).unwrap();
+
+    let error = io::Error::from_raw_os_error(libc::ENOSPC);
+    assert_eq!(buffer.give_up(block, Cut { written, error }).unwrap_err().raw_os_error(), Some(libc::ENOSPC));
+    let left = ((BLOCK_BYTES + written) / SIZE) as u64;
+    check(&path, left);
+    assert_eq!((buffer.written_bytes(), buffer.records), (left * SIZE as u64, left));
+    assert_eq!(buffer.lost(), all - left, "each record is an event here");
+}
+
+/// `.event.full-disk`: what a flush has brought to the file is there, whatever becomes of the block that it was the beginning of.
+#[test]
+fn what_was_flushed_is_not_lost_with_the_rest_of_its_block() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.mps");
+    let (mut buffer, carrier) = played(&path);
+    put(&mut buffer, 0..1000);
+    buffer.write_out().unwrap();
+    put(&mut buffer, 1000..3 * IN_A_BLOCK);
+    carrier.claim().unwrap();
+    carrier.say(Fate::Failed);
+    buffer.behind.lead_to(c"/dev/full");
+    assert_eq!(buffer.write_out().unwrap_err().raw_os_error(), Some(libc::ENOSPC));
+    check(&path, 1000);
+    assert_eq!((buffer.records, buffer.lost()), (1000, 3 * IN_A_BLOCK - 1000));
+}
+
+/// Two that write the same pages, one of them past the cache, are in each other's way.
+#[test]
+fn a_flush_leaves_to_the_carrier_what_it_is_just_writing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.mps");
+    let (mut buffer, carrier) = played(&path);
+    buffer.behind.has_patience(60_000_000_000);
+    put(&mut buffer, 0..2 * IN_A_BLOCK);
+    // What it says it has written nobody writes: so one sees who did.
+    let (written, left) = (carrier.claim().unwrap(), IN_A_BLOCK * 2 * SIZE as u64 - BLOCK_BYTES as u64);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Time enough for who does not wait.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            carrier.say(Fate::Written);
+        });
+        buffer.write_out().unwrap();
+    });
+    assert_eq!(written, 0);
+    let bytes = fs::read(&path).unwrap();
+    assert_eq!(bytes.len() as u64, BLOCK_BYTES as u64 + left);
+    assert!(bytes[..BLOCK_BYTES].iter().all(|byte| *byte == 0), "it was written by who flushed");
+    assert!(bytes[BLOCK_BYTES..].iter().any(|byte| *byte != 0));
+}
+
+/// The next stream may have the same name.
+#[test]
+fn a_carrier_that_was_given_up_writes_nowhere() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.mps");
+    let (mut buffer, mut carrier) = played(&path);
+    put(&mut buffer, 0..2 * IN_A_BLOCK);
+    let block = carrier.claim().unwrap();
+    buffer.write_out().unwrap();
+    drop(buffer);
+    fs::write(&path, "the next one").unwrap();
+    carrier.write(block);
+    assert_eq!(fs::read(&path).unwrap(), b"the next one");
+}
+
+#[test]
+fn after_the_end_of_a_file_a_carrier_that_comes_late_writes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, other) = (directory.path().join("t.mps"), directory.path().join("other"));
+    let (mut buffer, mut carrier) = played(&path);
+    put(&mut buffer, 0..2 * IN_A_BLOCK);
+    let block = carrier.claim().unwrap();
+    buffer.write_out().unwrap();
+    buffer.behind.cut(400);
+    // From now on one sees whether anything is done to it.
+    buffer.behind.lead_to(&CString::new(other.as_os_str().as_bytes()).unwrap());
+    carrier.write(block);
+    assert_eq!((fs::metadata(&path).unwrap().len(), fs::metadata(&other).unwrap().len()), (400, 0));
+}
+
+/// `.fork.services`
+#[test]
+fn in_the_child_of_a_fork_nobody_waits_for_a_carrier() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.mps");
+    let (mut buffer, carrier) = played(&path);
+    buffer.behind.has_patience(u64::MAX);
+    buffer.behind.is_forked();
+    put(&mut buffer, 0..10 * IN_A_BLOCK);
+    assert_eq!(carrier.claim(), None);
+    buffer.write_out().unwrap();
+    check(&path, 10 * IN_A_BLOCK);
+    // Nor at the end; the carrier that is played here lives longer.
+    drop(buffer);
+    drop(carrier);
+}
