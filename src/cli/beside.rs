@@ -48,6 +48,8 @@ impl Output {
         };
         let made = Arc::new(Mutex::new(None));
         remove_with_the_process(Arc::clone(&made));
+        // Until it is noted, a signal's thread waits: it would find nothing to take with it.
+        let mut noted = made.lock().unwrap_or_else(PoisonError::into_inner);
         let beside = tempfile::Builder::new()
             .prefix(".stopworld-")
             .make_in(&directory, |path| OpenOptions::new().write(true).create_new(true).open(path))
@@ -56,7 +58,8 @@ impl Output {
                     "can't write {name}: its directory must be there and writable, or write to `-`, standard output"
                 )
             })?;
-        *made.lock().unwrap_or_else(PoisonError::into_inner) = Some(beside.path().to_owned());
+        *noted = Some(beside.path().to_owned());
+        drop(noted);
         if let Some(there) = there {
             // It keeps the permissions that it had, if it may.
             let _ = fs::set_permissions(beside.path(), Permissions::from_mode(there.permissions().mode() & 0o777));
