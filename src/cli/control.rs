@@ -17,7 +17,7 @@ use super::tracing::Tracing;
 use crate::sync::{AtomicI32, Ordering};
 
 /// How long a workload may take to notice that it is to end.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The signals' thread. Dropping it gives up control; the handlers stay, and do nothing more.
 pub(super) struct Control {

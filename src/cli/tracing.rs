@@ -33,7 +33,7 @@ use crate::formats::{Finished, eventlog, mps, nettrace, perfetto, profile_text};
 use crate::os::exit::at_exit;
 
 /// How long the world may take to end before the trace is finished without its end.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+const LAST_WORDS: Duration = Duration::from_secs(10);
 /// How often a panic asks for the recorder's lock, a millisecond apart: it may have been somebody's who is gone.
 const TRIES: u32 = 100;
 

@@ -54,7 +54,7 @@ use crate::os::socket::LONGEST_PATH;
 use crate::{World, WorldBuilder};
 
 /// How long clients may take, when the process ends, to take their ends.
-const FAREWELL: Duration = Duration::from_secs(3);
+const FAREWELL: Duration = Duration::from_secs(10);
 
 /// What turns the sockets of .NET off when it is 0.
 const SWITCHES: [&str; 4] = [

@@ -180,7 +180,10 @@ impl Ongoing {
     pub(super) fn wait_for_worlds(&self, within: Duration) {
         // For longer than there is time: for ever.
         let deadline = Instant::now().checked_add(within);
-        while !self.has_seen_all_ends() && deadline.is_none_or(|deadline| Instant::now() < deadline) {
+        while !self.has_seen_all_ends()
+            && !self.has_failed()
+            && deadline.is_none_or(|deadline| Instant::now() < deadline)
+        {
             std::thread::sleep(Duration::from_millis(1));
             // An error is told where the trace ends.
             let _ = Recorder::of_process().flush();
@@ -189,6 +192,11 @@ impl Ongoing {
 
     fn has_seen_all_ends(&self) -> bool {
         self.with(|worlds| worlds.have_ended(self.progress.ended.load(Ordering::Relaxed)))
+    }
+
+    /// The file takes no more, and no ends either.
+    fn has_failed(&self) -> bool {
+        self.totals().map_or(true, |totals| totals.lost > 0)
     }
 
     pub(super) fn finish(&self) -> Result<Finished, RecordError> {

@@ -24,9 +24,9 @@ use crate::sync::{AtomicBool, Ordering};
 /// How long one look at the target takes while a command waits for something else.
 const LOOK: Duration = Duration::from_millis(200);
 /// How long a collection that was asked for may take to come.
-const COLLECT_WITHIN: Duration = Duration::from_secs(5);
+const COLLECT_WITHIN: Duration = Duration::from_secs(60);
 /// How long the next phase of a collection may take to come.
-const STEP_WITHIN: Duration = Duration::from_secs(10);
+const STEP_WITHIN: Duration = Duration::from_secs(60);
 
 /// Where the target came from, which decides what becomes of it at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
