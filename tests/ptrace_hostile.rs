@@ -139,7 +139,8 @@ fn the_hostile_program() {
         other => panic!("{other}"),
     }
     println!("ready");
-    std::thread::sleep(Duration::from_secs(30));
+    // Until the test is over, or gone.
+    let _ = std::io::stdin().read_line(&mut String::new());
 }
 
 struct Program(Child);
@@ -148,7 +149,7 @@ impl Program {
     fn start(kind: &str) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "the_hostile_program", "--nocapture", "--test-threads=1"]).env(HOSTILE, kind);
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command.stdout(Stdio::piped()).stdin(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         assert!(output.lines().any(|line| line.unwrap().contains("ready")), "{kind}");
         Self(child)
@@ -162,23 +163,33 @@ impl Drop for Program {
     }
 }
 
+/// Threads have all the time that they need to stop on a machine that does other things.
+fn options() -> Options {
+    Options { stop_within: Duration::from_secs(60), ..Options::default() }
+}
+
 /// What the debugger says of the program, by itself or when it is asked for the threads.
 fn said_of(kind: &str) -> Vec<String> {
     let mut program = Program::start(kind);
-    let mut debugger = Debugger::attach(program.0.id() as i32, Options::default()).unwrap();
+    let mut debugger = Debugger::attach(program.0.id() as i32, options()).unwrap();
     let mut said = Vec::new();
-    let until = Instant::now() + Duration::from_millis(300);
-    while Instant::now() < until {
-        if let Some(Event::Refused(error)) = debugger.poll(Duration::from_millis(20)).unwrap() {
-            // Which thread was notified makes no other error of it.
-            let text = error.to_string();
-            said.push(text.trim_start_matches("thread ").trim_start_matches(|c: char| c.is_ascii_digit()).to_owned());
+    let at_last = Instant::now() + Duration::from_secs(60);
+    // On a machine that does other things the first notification may be late.
+    while said.is_empty() && Instant::now() < at_last {
+        let until = Instant::now() + Duration::from_millis(300);
+        while Instant::now() < until {
+            if let Some(Event::Refused(error)) = debugger.poll(Duration::from_millis(20)).unwrap() {
+                // Which thread was notified makes no other error of it.
+                let text = error.to_string();
+                let text = text.trim_start_matches("thread ").trim_start_matches(|c: char| c.is_ascii_digit());
+                said.push(text.to_owned());
+            }
         }
-    }
-    for asked in [debugger.threads().map(drop), debugger.worlds().map(drop)] {
-        match asked {
-            Err(DebuggerError::Target(error)) => said.push(error.to_string()),
-            other => other.unwrap(),
+        for asked in [debugger.threads().map(drop), debugger.worlds().map(drop)] {
+            match asked {
+                Err(DebuggerError::Target(error)) => said.push(error.to_string()),
+                other => other.unwrap(),
+            }
         }
     }
     assert_eq!(debugger.state(), TargetState::Alive);
@@ -213,15 +224,15 @@ fn a_damaged_program_is_told_of_and_harms_nobody(#[case] kind: &str, #[case] exp
     let said = said_of(kind);
     assert_eq!(said.len(), 1, "one error each: {said:?}");
     assert!(said[0].contains(expected), "{said:?}");
-    assert!(begin.elapsed() < Duration::from_secs(20));
+    assert!(begin.elapsed() < Duration::from_secs(300));
 }
 
 /// `.vtable.exact-restore`
 #[test]
 fn threads_that_are_stopped_twice_and_started_once_are_as_they_were() {
     let mut program = Program::start("stopped twice");
-    let mut debugger = Debugger::attach(program.0.id() as i32, Options::default()).unwrap();
-    let until = Instant::now() + Duration::from_secs(60);
+    let mut debugger = Debugger::attach(program.0.id() as i32, options()).unwrap();
+    let until = Instant::now() + Duration::from_secs(300);
     while debugger.statistics().starts < 20 && Instant::now() < until {
         debugger.poll(Duration::from_millis(20)).unwrap();
     }
