@@ -174,18 +174,32 @@ fn a_heap_limit_that_is_too_small_is_told_with_one_that_works(#[case] workload: 
     assert_eq!(again.status.code(), Some(0), "{}", text(&again.stderr));
 }
 
+/// What the flexowriter says of a collection.
+const CALLED: &str = "THE GARBAGE COLLECTOR HAS BEEN CALLED";
+
 /// Starts an endless run and waits for its first collection.
 fn endless() -> (Child, BufReader<std::process::ChildStdout>) {
-    let arguments = "run churn --threads 2 --seconds 100000 --flexowriter";
+    let (child, mut stdout) = begin("run churn --threads 2 --seconds 100000 --flexowriter");
+    wait_for(&mut stdout, CALLED);
+    (child, stdout)
+}
+
+/// Starts a run, and what it prints.
+fn begin(arguments: &str) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut child = std::process::Command::new(STOPWORLD)
         .args(arguments.split_whitespace())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("stopworld starts");
-    let mut stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
-    wait_for(&mut stdout, "THE GARBAGE COLLECTOR HAS BEEN CALLED");
+    let stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
     (child, stdout)
+}
+
+fn catches(child: &Child, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("the child is there");
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or_default();
+    u64::from_str_radix(caught.trim(), 16).is_ok_and(|caught| caught & 1 << (signal as u32 - 1) != 0)
 }
 
 fn wait_for(stdout: &mut impl BufRead, wanted: &str) {
@@ -196,7 +210,13 @@ fn wait_for(stdout: &mut impl BufRead, wanted: &str) {
     }
 }
 
+/// Sends a signal as soon as there is a handler for it.
 fn send(child: &Child, signal: Signal) {
+    let begun = Instant::now();
+    while !catches(child, signal) {
+        assert!(begun.elapsed() < Duration::from_secs(600), "no handler for {signal}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     kill(Pid::from_raw(child.id() as i32), signal).expect("the child is there");
 }
 
@@ -214,10 +234,12 @@ fn a_signal_ends_the_run_and_the_table_is_still_printed(#[case] signal: Signal, 
 
 #[test]
 fn sigusr1_asks_for_a_collection() {
-    let (mut child, mut stdout) = endless();
+    // So much room that nothing else asks for one for long.
+    let (mut child, mut stdout) =
+        begin("run churn --threads 2 --seconds 100000 --initial-heap 2g --heap-limit 4g --flexowriter");
     send(&child, Signal::SIGUSR1);
     // The collection is made by the thread that handles signals, which is no mutator.
-    std::thread::sleep(Duration::from_millis(300));
+    wait_for(&mut stdout, CALLED);
     send(&child, Signal::SIGINT);
     let mut rest = String::new();
     stdout.read_to_string(&mut rest).expect("stdout is text");

@@ -153,7 +153,7 @@ impl Conversation {
 #[test]
 fn a_program_is_run_watched_and_killed_by_a_script() {
     let stdout = told(&debugged(
-        "threads\ncont   # it stands at its beginning\nwait 1\nstatus\nstop\nthreads\ncont\ncollect\nmode\nheap\n",
+        "threads\ncont   # it stands at its beginning\nstep\ncont\nstatus\nstop\nthreads\ncont\ncollect\nmode\nheap\n",
     ));
     let rows = rows(&stdout);
     assert!(rows.iter().any(|row| row[0] == "process" && row[1].ends_with("alive")), "{stdout}");
@@ -188,10 +188,17 @@ fn a_collection_is_stepped_through_phase_by_phase(#[values("full", "assisted")] 
         "restart-begin",
         "restart-end",
     ];
-    let script = format!("cont\nwait 1\nhold suspend-begin\ncollect\nhold off\n{}", "step\n".repeat(12));
+    let steps = || {
+        let mut talk = Conversation::with_graph(mode);
+        talk.wait_for_a_collection();
+        let lines = ["hold suspend-begin", "collect", "hold off"].into_iter().chain(["step"; 12]);
+        let stdout: String = lines.map(|line| talk.ask(line)).collect();
+        assert_eq!(talk.end(), Some(0), "{stdout}");
+        stdout
+    };
     // Another thread may begin a collection before the first one's last phase is told: then the steps are of both.
-    let stdout = (0..5)
-        .map(|_| told(&scripted(&script, &format!("debug --mode {mode} -- {STOPWORLD} {GRAPH}"))))
+    let stdout = (0..20)
+        .map(|_| steps())
         .find(|stdout| stdout.matches("suspend-begin").count() == 1)
         .expect("a collection that no other one follows at once");
     let held: Vec<&str> =
@@ -344,10 +351,16 @@ fn a_backtrace_names_the_functions_of_the_program() {
 
 #[test]
 fn births_and_ends_of_threads_are_told_to_whom_watches() {
-    let script = "watch threads on\ncont\nwait 2\nwatch threads off\nthreads\n";
-    let stdout = told(&scripted(script, &format!("debug -- {STOPWORLD} run churn --threads 2 --seconds 600")));
-    assert!(stdout.contains("is mutator \"main\" of world 1"), "{stdout}");
-    assert!(stdout.contains("has begun") && stdout.contains("has ended"), "{stdout}");
+    let mut talk = Conversation::begin(&format!("debug -- {STOPWORLD} run churn --threads 2 --seconds 600"));
+    let mut said = talk.ask("watch threads on") + &talk.ask("cont");
+    let deadline = Instant::now() + LIMIT;
+    while !["is mutator \"main\" of world 1", "has begun", "has ended"].iter().all(|part| said.contains(part)) {
+        assert!(Instant::now() < deadline, "{said}");
+        said += &talk.ask("wait 0.1");
+    }
+    talk.ask("watch threads off");
+    assert!(!talk.ask("threads").is_empty());
+    assert_eq!(talk.end(), Some(0));
 }
 
 /// A program that runs already, ended with this.
@@ -484,9 +497,9 @@ fn a_script_ends_at_the_first_line_that_fails_and_names_it(
 
 #[test]
 fn the_mode_is_changed_between_two_collections() {
-    let stdout = told(&debugged("cont\nwait 1\nmode assisted\nmode\ncollect\nmode full\ncollect\nmode\n"));
+    let stdout = told(&debugged("cont\nstep\ncont\nmode assisted\nmode\ncollect\nmode full\ncollect\nmode\n"));
     assert!(stdout.contains("assisted: the collector") && stdout.contains("full: the debugger"), "{stdout}");
-    let output = debugged("cont\nwait 1\nhold mark-end\ncollect\nmode assisted\n");
+    let output = debugged("cont\nstep\ncont\nhold mark-end\ncollect\nmode assisted\n");
     assert!(text(&output.stderr).contains("mode: a collection is held"), "{}", text(&output.stderr));
 }
 
@@ -512,6 +525,8 @@ fn the_commands_of_the_readme_do_what_it_says() {
     let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
     let section = readme.split("\n## With a debugger\n").nth(1).expect("the section");
     let script = section.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a script");
-    let stdout = told(&debugged(script));
+    // A program that has just begun: until it has collected, however long that takes.
+    assert!(script.contains("\nwait 1\n"), "{script}");
+    let stdout = told(&debugged(&script.replace("\nwait 1\n", "\nstep\ncont\n")));
     assert!(stdout.contains("stopped by you") && stdout.contains("is over"), "{stdout}");
 }

@@ -63,7 +63,7 @@ fn a_file_that_fails_is_told_of_in_one_line_and_the_run_goes_on(#[case] file: &s
 /// `.event.full-disk`: what was written until then is a log with an end, and with what belongs to it.
 #[rstest]
 fn a_file_that_may_not_grow_stays_whole(#[values("", "--time-profile")] profile: &str) {
-    let (_, written) = scenarios::may_write_only(640, "churn --threads 4 --seconds 4", "t.eventlog", profile);
+    let (_, written) = scenarios::may_write_only(640, "churn --threads 4 --collections 800", "t.eventlog", profile);
     let log = Log::parse(&written);
     assert!(log.has_end && log.events.len() > 100, "{}", log.events.len());
     check_beginning(&log);
@@ -132,7 +132,7 @@ fn a_run_that_fails_ends_its_log() {
 fn a_heap_profile_of_a_killed_run_ends_with_a_sample() {
     let directory = directory();
     let file = directory.path().join("t.hp");
-    let mut child = begin(directory.path(), "run churn --seconds 60 --threads 2 --profile hT --trace t.hp");
+    let mut child = begin(directory.path(), "run churn --seconds 600 --threads 2 --profile hT --trace t.hp");
     let samples = || fs::read_to_string(&file).unwrap_or_default().matches("END_SAMPLE").count();
     wait_until("there are samples", || samples() > 10);
     signal(&child, Signal::SIGKILL);

@@ -142,6 +142,12 @@ fn whole_records(stream: &[u8]) -> usize {
     at
 }
 
+/// Which of the whole records are clock syncs.
+fn syncs(stream: &[u8]) -> Vec<usize> {
+    let entries = parse(&stream[..whole_records(stream)]);
+    entries.iter().enumerate().filter(|(_, entry)| entry.name == "EventClockSync").map(|(at, _)| at).collect()
+}
+
 /// `.event.crash`: whole records, and our reader has nothing to say about them.
 #[rstest]
 fn a_run_that_is_killed_leaves_a_stream(#[values("all", "Arena Pool Trace", "User")] events: &str) {
@@ -150,14 +156,16 @@ fn a_run_that_is_killed_leaves_a_stream(#[values("all", "Arena Pool Trace", "Use
     for bytes in [0, 100_000] {
         // A file of few records comes later.
         let bytes = if events == "all" { bytes } else { 0 };
-        let mut command = stopworld(directory.path(), "run churn --seconds 60 --threads 2 --trace t.mps --events");
-        let stream = scenarios::is_killed(command.arg(events), &file, bytes, Duration::from_millis(30));
+        let mut command = stopworld(directory.path(), "run churn --seconds 600 --threads 2 --trace t.mps --events");
+        let is_there = || size(&file) > bytes && !syncs(&fs::read(&file).unwrap()).is_empty();
+        let stream = scenarios::is_killed_when(command.arg(events), &file, is_there, Duration::from_millis(30));
         // The kernel may have been in the middle of a write: then the last record is cut, and nothing else.
         let whole = whole_records(&stream);
         let entries = parse(&stream[..whole]);
         // Up to its last sync it is a stream by all rules.
-        let end = entries.iter().rposition(|entry| entry.name == "EventClockSync").unwrap();
-        if entries[..=end].iter().filter(|entry| entry.name == "EventClockSync").count() >= 2 {
+        let syncs = syncs(&stream);
+        let end = *syncs.last().unwrap();
+        if syncs.len() >= 2 {
             check_entries(entries[..=end].iter().cloned(), ALL);
         }
         let read = run(directory.path(), "eventcnv --cnv -f t.mps");
@@ -214,7 +222,7 @@ fn a_flight_recorder_that_cant_be_written_at_the_end_fails_the_run(
 #[test]
 fn sigusr2_brings_a_trace_up_to_date() {
     let directory = directory();
-    let child = begin(directory.path(), "run churn --seconds 60 --trace t.mps");
+    let child = begin(directory.path(), "run churn --seconds 600 --trace t.mps");
     let file = directory.path().join("t.mps");
     wait_until("something is written", || size(&file) > 0);
     signal(&child, Signal::SIGUSR2);

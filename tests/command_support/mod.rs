@@ -39,13 +39,20 @@ pub fn directory() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// Waits, a minute at most.
+/// Waits, for longer than it may take on any machine.
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+        assert!(begun.elapsed() < Duration::from_secs(600), "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Whether the process has a handler for this signal.
+pub fn catches(pid: u32, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or_default();
+    u64::from_str_radix(caught.trim(), 16).is_ok_and(|caught| caught & 1 << (signal as u32 - 1) != 0)
 }
 
 /// 0 if there is no such file.
@@ -53,6 +60,8 @@ pub fn size(file: &Path) -> u64 {
     fs::metadata(file).map_or(0, |data| data.len())
 }
 
+/// Sends a signal, if it is one that can be caught as soon as it is: a program that has made its files may still have no handlers.
 pub fn signal(child: &Child, signal: Signal) {
+    wait_until("it hears signals", || signal == Signal::SIGKILL || catches(child.id(), signal));
     kill(Pid::from_raw(child.id() as i32), signal).unwrap();
 }
