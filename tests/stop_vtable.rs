@@ -245,7 +245,7 @@ fn no_stop_begins_while_the_vtable_is_told_of_a_thread() {
             });
         }
         let begin = Instant::now();
-        while watching.created.load(Ordering::Relaxed) < 30 && begin.elapsed() < Duration::from_secs(20) {
+        while watching.created.load(Ordering::Relaxed) < 30 && begin.elapsed() < Duration::from_secs(300) {
             collect(&world);
             std::thread::sleep(Duration::from_micros(100));
         }
@@ -348,7 +348,8 @@ fn a_frozen_thread_that_holds_a_lock_of_the_world_is_named() {
         born.join().unwrap();
         assert!(named, "{error}");
     });
-    collect(&world);
+    // With so little time, on a machine that does other things, not at the first attempt.
+    wait_for("a collection", || world.collect().is_ok());
 }
 
 /// What a thread waits for locks for.

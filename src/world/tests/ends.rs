@@ -31,7 +31,7 @@ fn a_thread_that_ends_without_a_word_is_buried() {
         unsafe { libc::syscall(libc::SYS_exit, 0) };
     });
     let tid = told.recv().unwrap();
-    assert!(within(Duration::from_secs(5), || !thread::is_alive(tid)));
+    assert!(within(LONG, || !thread::is_alive(tid)));
     stop(&threads).start();
     assert_eq!(stop(&threads).live().len(), 0);
     assert_eq!(Arc::strong_count(&threads), 1);

@@ -2,6 +2,18 @@
 
 use super::*;
 
+/// The error of a stop that can't be completed, when it is such a one.
+fn refused(threads: &Threads, ms: u64, is_it: impl Fn(&StopError) -> bool) -> StopError {
+    let found = std::cell::RefCell::new(None);
+    let is_found = || {
+        let error = stop_within(threads, ms).err().filter(&is_it);
+        *found.borrow_mut() = error;
+        found.borrow().is_some()
+    };
+    assert!(within(LONG, is_found), "no such error");
+    found.into_inner().unwrap()
+}
+
 /// `.stop.lost`
 #[test]
 fn a_thread_that_masks_the_signal_is_named_and_stops_when_it_unmasks_it() {
@@ -18,8 +30,10 @@ fn a_thread_that_masks_the_signal_is_named_and_stops_when_it_unmasks_it() {
         }
     });
     let other = Worker::new(&threads, "innocent", spin);
-    assert!(within(Duration::from_secs(5), || worker.count() > 2));
-    let error = stop_within(&threads, 200).err().expect("the thread can't have stopped");
+    assert!(within(LONG, || worker.count() > 2));
+    // On a machine that does other things the innocent one may not have stood in time either.
+    let error =
+        refused(&threads, 200, |error| matches!(error, StopError::Unanswered { threads, .. } if threads.len() == 1));
     let StopError::Unanswered { threads: silent, of, .. } = &error else { panic!("{error}") };
     assert_eq!((silent.len(), *of), (1, 2), "{error}");
     assert_eq!(silent[0].tid, worker.info.tid());
@@ -48,7 +62,7 @@ fn a_stop_without_any_time_succeeds_if_all_stand_and_names_somebody_otherwise(
             }
         });
     });
-    assert!(within(Duration::from_secs(10), || asleep.info.is_blocking()));
+    assert!(within(LONG, || asleep.info.is_blocking()));
     // Another test may fork, for which all worlds' locks are taken.
     let at_once = || loop {
         match stop_within(&threads, 0) {
@@ -85,7 +99,7 @@ fn a_late_signal_stops_nobody() {
     for _ in 0..5 {
         deaf.store(false, Ordering::Relaxed);
         masked.store(true, Ordering::Relaxed);
-        assert!(within(Duration::from_secs(10), || deaf.load(Ordering::Relaxed)));
+        assert!(within(LONG, || deaf.load(Ordering::Relaxed)));
         assert!(stop_within(&threads, 60).is_err());
         masked.store(false, Ordering::Relaxed);
         assert!(worker.runs(), "the late signal has stopped the thread");
@@ -187,12 +201,11 @@ fn a_thread_in_vfork_is_waited_for_or_named() {
         }
     });
     // Between two children the thread can be stopped.
-    let error = (0..400)
-        .find_map(|_| {
-            std::thread::sleep(Duration::from_millis(5));
-            stop_within(&threads, 100).err()
-        })
-        .expect("the child sleeps longer");
+    let error = refused(
+        &threads,
+        100,
+        |error| matches!(error, StopError::Unanswered { threads, .. } if threads[0].reason == SilenceReason::Uninterruptible),
+    );
     let StopError::Unanswered { threads: silent, .. } = &error else { panic!("{error}") };
     assert_eq!(silent[0].reason, SilenceReason::Uninterruptible, "{error}");
     // With time, it is waited for.

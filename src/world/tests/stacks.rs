@@ -9,7 +9,7 @@ fn the_collecting_threads_own_stack_is_scanned() {
     let info = threads.attach("collector").unwrap();
     let local = std::hint::black_box([0x0123_4567_89ab_cdefu64]);
     let found = info.with_own_stack(|own| {
-        let mut budget = budget(5_000);
+        let mut budget = budget(60_000);
         let locks = threads.lock_for_stop(&mut budget).unwrap();
         let world = threads.stop(locks, Some(own), StopBy::InForce, budget).unwrap();
         let mut found = false;
@@ -46,7 +46,7 @@ fn of_a_thread_on_its_alternate_stack_both_stacks_are_scanned() {
     }
     let worker = Worker::new(&threads, "acrobat", |_| std::thread::yield_now());
     thread::tgkill(worker.info.tid(), libc::SIGUSR2).unwrap();
-    assert!(within(Duration::from_secs(5), || ON_ALTERNATE.load(Ordering::Relaxed) != 0));
+    assert!(within(LONG, || ON_ALTERNATE.load(Ordering::Relaxed) != 0));
     let world = stop(&threads);
     let mut ranges = Vec::new();
     world.scan_ranges(worker.info, |low, high| ranges.push((low, high)));

@@ -20,7 +20,7 @@ fn being_born(s: &mut Session) -> Told<i32> {
 /// A thread is announced under the allocation lock. One that the user freezes there keeps the world from collecting, and the
 /// error says who it is and why.
 pub fn created_under_lock(s: &mut Session) -> Told<()> {
-    s.program = Program::with_stop_timeout(std::time::Duration::from_millis(400))?;
+    s.program = Program::with_stop_timeout(std::time::Duration::from_secs(3))?;
     s.program.start_mutator("free", "spinning")?;
     s.attach()?;
     let tid = being_born(s)?;
