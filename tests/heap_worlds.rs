@@ -164,7 +164,7 @@ fn in_a_child(body: impl FnOnce()) {
 }
 
 fn wait_for(child: Pid) -> WaitStatus {
-    for _ in 0..3000 {
+    for _ in 0..30_000 {
         let status = waitpid(child, Some(WaitPidFlag::WNOHANG)).unwrap();
         if status != WaitStatus::StillAlive {
             return status;
@@ -232,7 +232,7 @@ fn the_child_of_a_fork_collects_and_finalizes(
             // SAFETY: every Gc is a local variable.
             let thread = unsafe { m.world().spawn("grandchild", |m| check_tree(tree(m, 9).unwrap())) };
             assert_eq!(thread.unwrap().join().unwrap(), tree_size(9));
-            m.world().close(Duration::from_secs(10)).unwrap();
+            m.world().close(Duration::from_secs(120)).unwrap();
         });
         m.collect().unwrap();
         assert_eq!(check_list(kept), 1000);
@@ -245,11 +245,13 @@ fn the_child_of_a_fork_collects_and_finalizes(
 #[test]
 fn the_child_of_a_fork_runs_the_finalizers_that_were_due_before_it() {
     static RUN: AtomicU32 = AtomicU32::new(0);
+    static STARTED: AtomicU32 = AtomicU32::new(0);
     static GO: AtomicU32 = AtomicU32::new(0);
     let world = paranoid().build().unwrap();
     on_a_thread(&world, |m| {
         // The first one keeps the parent's finalizer thread busy until the fork is over.
         let slow = |m: &Mutator, _: Gc<Node>| {
+            STARTED.store(1, Ordering::Relaxed);
             m.blocking(|| {
                 while GO.load(Ordering::Relaxed) == 0 {
                     std::thread::sleep(Duration::from_millis(1));
@@ -265,7 +267,7 @@ fn the_child_of_a_fork_runs_the_finalizers_that_were_due_before_it() {
         }
     });
     assert_eq!(world.collect().unwrap().finalizers_queued, 11);
-    std::thread::sleep(Duration::from_millis(50));
+    wait_until("the first one keeps the thread busy", || STARTED.load(Ordering::Relaxed) == 1);
     in_a_child(|| {
         world.collect().unwrap();
         wait_until("the due finalizers have run", || RUN.load(Ordering::Relaxed) == 10);

@@ -193,22 +193,24 @@ fn programs_do_not_notice_being_stopped_all_the_time(
 ) {
     let world = World::builder().heap_limit(256 * MIB).stopper(stopper).paranoid(Paranoid::On).build().unwrap();
     let programs = [("nqueens.scm", NQUEENS), ("mccarthy.scm", MCCARTHY), ("tour.scm", TOUR)];
-    let threads = programs.map(|(program, expected)| {
-        let work = move |m: &Mutator| assert_eq!(output_of(m, program).unwrap(), expected, "{program}");
-        // SAFETY: as above.
-        unsafe { world.spawn(program, work) }.unwrap()
-    });
     let mut stops = 0;
-    while threads.iter().any(|thread| !thread.is_finished()) {
-        world.collect().unwrap();
-        stops += 1;
-        // They should come forward, too.
-        std::thread::sleep(std::time::Duration::from_micros(200));
+    // Once, unless these stops are too few to show anything.
+    while stops <= 50 {
+        let threads = programs.map(|(program, expected)| {
+            let work = move |m: &Mutator| assert_eq!(output_of(m, program).unwrap(), expected, "{program}");
+            // SAFETY: as above.
+            unsafe { world.spawn(program, work) }.unwrap()
+        });
+        while threads.iter().any(|thread| !thread.is_finished()) {
+            world.collect().unwrap();
+            stops += 1;
+            // They should come forward, too.
+            std::thread::sleep(std::time::Duration::from_micros(200));
+        }
+        for thread in threads {
+            thread.join().unwrap();
+        }
     }
-    for thread in threads {
-        thread.join().unwrap();
-    }
-    assert!(stops > 50, "{stops} stops are too few to show anything");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use hazard::{By, build, builder, collect, handle, spawn};
+use hazard::{By, Flags, build, builder, collect, handle, spawn};
 use rstest::rstest;
 use stopworld::events::{MemorySink, Selection};
 use stopworld::formats::eventlog;
@@ -332,12 +332,14 @@ fn a_biography_calls_no_malloc(#[values(By::Signals, By::Safepoints, By::Debugge
 fn a_stop_that_fails_calls_no_malloc_while_threads_stand(#[values(By::Signals, By::Safepoints, By::Debugger)] by: By) {
     let world = build(builder().stop_timeout(Duration::from_millis(60)), by);
     let done = Arc::new(AtomicBool::new(false));
+    let flags = Flags::new();
     let threads: Vec<_> = (0..3)
         .map(|i| {
-            let done = Arc::clone(&done);
+            let (done, inner) = (Arc::clone(&done), Arc::clone(&flags));
             spawn(&world, "allocator", move |m| {
                 if i == 0 {
                     mask_all_signals();
+                    inner.set_ready();
                 }
                 while !done.load(Ordering::Relaxed) {
                     drop(vec![1_u8; 100]);
@@ -348,6 +350,7 @@ fn a_stop_that_fails_calls_no_malloc_while_threads_stand(#[values(By::Signals, B
             })
         })
         .collect();
+    flags.wait_ready();
     let failed = (0..5).filter(|_| world.collect().is_err()).count();
     done.store(true, Ordering::Relaxed);
     threads.into_iter().for_each(|thread| thread.join().unwrap());
