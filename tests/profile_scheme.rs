@@ -34,10 +34,17 @@ fn alive(file: &str, program: &str) -> BTreeMap<String, u64> {
     // The machine forgets what lies above its stack every few thousand calls.
     let forget = "(define (spin n) (if (> n 0) (spin (- n 1)))) (spin 10000)";
     interpreter.run_file(&m, "forget.scm", forget, &mut std::io::sink()).unwrap();
+    scrub_stack();
     world.events().listen(sink.clone(), Selection::of([EventId::DumpNode].into_iter().collect())).unwrap();
     m.collect().unwrap();
     assert_eq!(sink.dropped(), 0);
     sum(&m, &sink, file)
+}
+
+/// Writes over the part of the stack that calls before this one may have left addresses in.
+#[inline(never)]
+fn scrub_stack() {
+    std::hint::black_box([0_u64; 4096]);
 }
 
 fn sum(m: &Mutator, sink: &MemorySink, file: &str) -> BTreeMap<String, u64> {

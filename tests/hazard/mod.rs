@@ -89,12 +89,19 @@ pub struct Hidden {
 impl Hidden {
     /// Makes one, on a thread that is gone when this returns: no stack remembers the address.
     pub fn new(world: &World) -> Self {
+        /// In a frame of its own, which is written over, too: the next thread may get this one's stack.
+        #[inline(never)]
+        fn make(m: &Mutator) -> (usize, Root<WeakCell<Payload>>) {
+            let object = m.alloc(Leaf([7; 3])).unwrap();
+            let weak = m.alloc_weak(object).unwrap();
+            (!object.addr(), m.root(weak))
+        }
         // SAFETY: every Gc is a local variable.
         let maker = unsafe {
             world.spawn("maker", |m| {
-                let object = m.alloc(Leaf([7; 3])).unwrap();
-                let weak = m.alloc_weak(object).unwrap();
-                (!object.addr(), m.root(weak))
+                let made = make(m);
+                scrub_stack();
+                made
             })
         };
         let (disguised, weak) = maker.unwrap().join().unwrap();
@@ -111,6 +118,12 @@ impl Hidden {
     pub fn is_alive(&self, m: &Mutator) -> bool {
         self.weak.get(m).get().is_some()
     }
+}
+
+/// Writes over the part of the stack that calls before this one may have left addresses in.
+#[inline(never)]
+fn scrub_stack() {
+    std::hint::black_box([0_u64; 4096]);
 }
 
 /// Collects from this thread, which is attached to no world, and says whether the only weak reference was cleared.
@@ -155,7 +168,7 @@ impl Flags {
 pub fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     // Without a guard some of it never happens, and `tests/sabotage.rs` waits for each.
-    let patience = Duration::from_secs(if std::env::var_os("STOPWORLD_SABOTAGE").is_some() { 6 } else { 30 });
+    let patience = Duration::from_secs(if std::env::var_os("STOPWORLD_SABOTAGE").is_some() { 6 } else { 120 });
     while !is_so() {
         assert!(begin.elapsed() < patience, "waited {patience:?} for {what}");
         std::thread::sleep(Duration::from_micros(200));
@@ -220,7 +233,7 @@ pub fn fork(child: impl FnOnce() -> i32) -> i32 {
     assert!(pid >= 0, "fork: {}", std::io::Error::last_os_error());
     if pid == 0 {
         // SAFETY: plain calls.
-        unsafe { libc::alarm(20) };
+        unsafe { libc::alarm(300) };
         let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(99);
         // SAFETY: ends the child without the parent's destructors.
         unsafe { libc::_exit(code) };
