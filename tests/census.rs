@@ -249,7 +249,7 @@ fn a_listener_may_ask_the_world_while_another_thread_collects() {
         std::thread::sleep(Duration::from_millis(300));
         let _ = world.threads();
     });
-    let world = paranoid().stop_timeout(Duration::from_secs(3)).profile(profile).build().unwrap();
+    let world = paranoid().stop_timeout(Duration::from_secs(60)).profile(profile).build().unwrap();
     *threads.lock().unwrap() = Some(world.clone());
     let collecting = world.clone();
     let other = std::thread::spawn(move || {

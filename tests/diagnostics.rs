@@ -388,7 +388,7 @@ fn a_client_that_vanishes_ends_its_session() {
 /// `.live.no-wait`
 #[test]
 fn a_client_that_does_not_read_delays_nobody_and_loses_events() {
-    const OBJECTS: u64 = 300_000;
+    const OBJECTS: u64 = 100_000;
     let mut subject = Subject::start();
     let (id, mut lazy) = subject.client.open(2, &collect(2, 1, false, &[ask(OWN, u64::MAX, VERBOSE)]));
     subject.tell(&format!("allocate {OBJECTS}"));

@@ -35,7 +35,7 @@ fn what_is_lost_is_said_where_it_was() {
     // There is room again for the world's end.
     trace.flush().unwrap();
     drop(world);
-    trace.wait_for_worlds(std::time::Duration::from_secs(10));
+    trace.wait_for_worlds(std::time::Duration::from_secs(120));
     let finished = trace.finish().unwrap();
     drop(both);
     let log = Log::parse(&reading.join().unwrap());

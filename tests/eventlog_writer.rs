@@ -25,7 +25,7 @@ fn log_in(file: &File) -> Log {
 }
 
 fn finish(trace: &Trace) -> Finished {
-    trace.wait_for_worlds(Duration::from_secs(10));
+    trace.wait_for_worlds(Duration::from_secs(120));
     let finished = trace.finish().unwrap();
     assert!(finished.is_complete(), "{finished:?}");
     finished
@@ -210,7 +210,7 @@ fn a_world_that_comes_after_another_takes_its_place() {
         let world = small().logged_in(&trace).build().unwrap();
         run(&world, "binary-trees", 1);
         end(world);
-        trace.wait_for_worlds(Duration::from_secs(10));
+        trace.wait_for_worlds(Duration::from_secs(120));
     }
     finish(&trace);
     let log = log_in(&file);

@@ -370,7 +370,7 @@ fn closing_runs_the_finalizers_that_are_due_and_refuses_new_threads() {
         }
     });
     world.collect().unwrap();
-    world.close(Duration::from_secs(20)).unwrap();
+    world.close(Duration::from_secs(120)).unwrap();
     assert_eq!(RUN.load(Ordering::Relaxed), 100);
     // SAFETY: nothing is done with it.
     assert!(unsafe { world.attach("late") }.is_err());
@@ -394,9 +394,9 @@ fn closing_does_not_wait_for_ever_for_a_finalizer_that_does_not_end() {
     let start = Instant::now();
     let error = world.close(Duration::from_millis(200)).unwrap_err();
     assert!(error.to_string().contains("a finalizer blocks or does not end"), "{error}");
-    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
     RELEASE.store(true, Ordering::Relaxed);
-    world.close(Duration::from_secs(20)).unwrap();
+    world.close(Duration::from_secs(120)).unwrap();
 }
 
 /// A mutator that closes counts as blocking: the finalizer may want to collect.
@@ -412,7 +412,7 @@ fn a_mutator_may_close_the_world_while_a_finalizer_collects() {
     });
     let report = m.collect().unwrap();
     let totals = world.totals();
-    world.close(Duration::from_secs(20)).unwrap();
+    world.close(Duration::from_secs(120)).unwrap();
     assert!(world.totals().finalizers_run >= 10, "{report:#?} {totals:?} {:?}", world.totals());
 }
 
@@ -435,7 +435,7 @@ fn finalizers_may_send_receive_and_start_threads() {
         }
     });
     world.collect().unwrap();
-    let sizes: Vec<_> = (0..5).map(|_| receiver.recv_timeout(Duration::from_secs(20)).unwrap()).collect();
+    let sizes: Vec<_> = (0..5).map(|_| receiver.recv_timeout(Duration::from_secs(120)).unwrap()).collect();
     assert_eq!(sizes, (0..5).map(tree_size).collect::<Vec<_>>());
 }
 
@@ -467,8 +467,9 @@ fn a_world_whose_last_handle_goes_in_a_finalizer_does_not_wait_for_itself() {
     assert_eq!(world.collect().unwrap().finalizers_queued, 1);
     drop(world);
     let_go.send(()).unwrap();
-    let took = result.recv_timeout(Duration::from_secs(20)).unwrap();
-    assert!(took < Duration::from_secs(3), "it took {took:?}");
+    let took = result.recv_timeout(Duration::from_secs(120)).unwrap();
+    // A world whose last handle goes waits for its finalizer thread, for 5 s at most.
+    assert!(took < Duration::from_millis(4500), "it took {took:?}");
 }
 
 /// `.mark.overflow` and finalizers at once: what is resurrected is marked through a stack that is too small.

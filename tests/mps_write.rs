@@ -33,7 +33,7 @@ fn is_read_without_a_word(stream: &[u8]) {
 
 /// The trace's end, everything in it.
 fn finish(trace: &Trace) -> Finished {
-    trace.wait_for_worlds(Duration::from_secs(10));
+    trace.wait_for_worlds(Duration::from_secs(120));
     let finished = trace.finish().unwrap();
     assert!(finished.is_complete(), "{finished:?} {:?}", stopworld::events::record::Recorder::of_process().totals());
     assert_eq!(finished.totals.fired, finished.totals.written);

@@ -21,7 +21,7 @@ fn start(directory: &tempfile::TempDir, providers: &str, container: Container) -
 }
 
 fn finish(directory: &tempfile::TempDir, trace: &Trace) -> Parsed {
-    trace.wait_for_worlds(Duration::from_secs(10));
+    trace.wait_for_worlds(Duration::from_secs(120));
     let finished = trace.finish().unwrap();
     assert!(finished.is_complete(), "{finished:?}");
     Parsed::read(&directory.path().join("dump.nettrace"))

@@ -31,7 +31,7 @@ fn parsed_in(file: &File) -> Parsed {
 }
 
 fn finish(trace: &Trace) -> Finished {
-    trace.wait_for_worlds(Duration::from_secs(10));
+    trace.wait_for_worlds(Duration::from_secs(120));
     let finished = trace.finish().unwrap();
     assert!(finished.is_complete(), "{finished:?}");
     finished

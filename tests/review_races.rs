@@ -15,7 +15,7 @@ use stopworld::{GcCell, Leaf, Mutator, SafepointStopper, StopError, StopRequest,
 fn in_time<R: Send + 'static>(what: &str, f: impl FnOnce() -> R + Send + 'static) -> R {
     let (done, result) = mpsc::channel();
     std::thread::spawn(move || done.send(f()));
-    result.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| panic!("{what} hangs"))
+    result.recv_timeout(Duration::from_secs(600)).unwrap_or_else(|_| panic!("{what} hangs"))
 }
 
 // ---- blocking regions
@@ -302,7 +302,7 @@ fn a_value_whose_finalizer_thread_can_not_start_is_dropped_once() {
         collect(&world);
         std::thread::sleep(Duration::from_millis(50));
     }
-    world.close(Duration::from_secs(20)).unwrap();
+    world.close(Duration::from_secs(120)).unwrap();
     assert_eq!(DROPPED.load(Ordering::Relaxed), 2, "each value is dropped once");
 }
 

@@ -1,6 +1,6 @@
 //! Runs a model under random schedules.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, FailurePersistence, Runner};
@@ -26,7 +26,6 @@ pub(crate) fn explore(name: &str, schedules: usize, depth: usize, model: fn()) {
     let mut config = Config::new();
     config.failure_persistence = FailurePersistence::Print;
     config.silence_warnings = true;
-    config.max_time = Some(Duration::from_secs(60 * times as u64));
     config.stack_size = 0x10_0000;
     let begin = Instant::now();
     println!("{name}: {SEED}={seed}");

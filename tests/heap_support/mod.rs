@@ -34,9 +34,10 @@ pub fn on_a_thread<R: Send + 'static>(world: &World, body: impl FnOnce(&Mutator)
 
 /// Waits until `condition` holds.
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    const PATIENCE: Duration = Duration::from_secs(120);
+    let deadline = Instant::now() + PATIENCE;
     while !condition() {
-        assert!(Instant::now() < deadline, "waited 30 s in vain until {what}");
+        assert!(Instant::now() < deadline, "waited {PATIENCE:?} in vain until {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

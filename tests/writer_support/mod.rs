@@ -63,7 +63,7 @@ fn scheme(world: &World, threads: usize) {
 }
 
 pub fn end(world: World) {
-    world.close(Duration::from_secs(10)).unwrap();
+    world.close(Duration::from_secs(120)).unwrap();
     drop(world);
 }
 
