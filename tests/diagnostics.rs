@@ -681,7 +681,13 @@ mod command {
         (child, Client::at(&path))
     }
 
+    /// As soon as it has a handler for that: its socket is there before.
     fn terminate(child: &std::process::Child) {
+        until("it hears signals", || {
+            let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or_default();
+            u64::from_str_radix(caught.trim(), 16).is_ok_and(|caught| caught & 1 << (libc::SIGTERM - 1) != 0)
+        });
         // SAFETY: a number, of a process that we started.
         unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
     }
