@@ -17,7 +17,7 @@ pub const FAIL: u32 = 0x8000_4005;
 pub const NOT_SUPPORTED: u32 = 0x8013_1515;
 
 /// Longer than anything takes on a machine that does other things as well.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 pub fn message(set: u8, id: u8, payload: &[u8]) -> Vec<u8> {
     let size = (20 + payload.len()) as u16;
