@@ -293,12 +293,14 @@ fn under_a_debugger(stopper: Stopper, mode: Mode, dies_at: Option<&str>) -> (Str
     let (collections, rounds) = target.progress();
     // It goes on, all of it.
     let begin = std::time::Instant::now();
+    // Without a guard it stands for ever, and who takes the guards out waits for that.
+    let patience = Duration::from_secs(if std::env::var_os("STOPWORLD_SABOTAGE").is_some() { 20 } else { 120 });
     loop {
         let (now, worked) = target.progress();
         if now > collections + 20 && worked > rounds + 20 {
             break;
         }
-        assert!(begin.elapsed() < Duration::from_secs(120), "stands at {now} collections, {worked} rounds");
+        assert!(begin.elapsed() < patience, "stands at {now} collections, {worked} rounds");
         std::thread::sleep(Duration::from_millis(5));
     }
     let told = target.ask("end");

@@ -164,11 +164,15 @@ impl Flags {
     }
 }
 
+/// Without a guard much never happens, and who takes the guards out waits for each.
+fn is_a_guard_removed() -> bool {
+    std::env::var_os("STOPWORLD_SABOTAGE").is_some()
+}
+
 /// Waits for something that must happen soon, even on a machine that has other things to do.
 pub fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
-    // Without a guard some of it never happens, and `tests/sabotage.rs` waits for each.
-    let patience = Duration::from_secs(if std::env::var_os("STOPWORLD_SABOTAGE").is_some() { 6 } else { 120 });
+    let patience = Duration::from_secs(if is_a_guard_removed() { 6 } else { 120 });
     while !is_so() {
         assert!(begin.elapsed() < patience, "waited {patience:?} for {what}");
         std::thread::sleep(Duration::from_micros(200));
@@ -233,7 +237,7 @@ pub fn fork(child: impl FnOnce() -> i32) -> i32 {
     assert!(pid >= 0, "fork: {}", std::io::Error::last_os_error());
     if pid == 0 {
         // SAFETY: plain calls.
-        unsafe { libc::alarm(300) };
+        unsafe { libc::alarm(if is_a_guard_removed() { 20 } else { 300 }) };
         let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(99);
         // SAFETY: ends the child without the parent's destructors.
         unsafe { libc::_exit(code) };

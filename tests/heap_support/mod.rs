@@ -34,10 +34,11 @@ pub fn on_a_thread<R: Send + 'static>(world: &World, body: impl FnOnce(&Mutator)
 
 /// Waits until `condition` holds.
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    const PATIENCE: Duration = Duration::from_secs(120);
-    let deadline = Instant::now() + PATIENCE;
+    // Without a guard much never happens, and who takes the guards out waits for each.
+    let patience = Duration::from_secs(if std::env::var_os("STOPWORLD_SABOTAGE").is_some() { 30 } else { 120 });
+    let deadline = Instant::now() + patience;
     while !condition() {
-        assert!(Instant::now() < deadline, "waited {PATIENCE:?} in vain until {what}");
+        assert!(Instant::now() < deadline, "waited {patience:?} in vain until {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
