@@ -4,6 +4,7 @@
 mod heap_support;
 
 use std::hint::black_box;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -47,14 +48,16 @@ fn threads_allocate_while_others_collect() {
 /// An object that nothing but one word of ordinary memory refers to, at `offset` from its payload; then asks its
 /// weak reference. Its neighbours in the block are dead.
 fn survives_by(world: &World, offset: impl Fn(Gc<Array<u64>>) -> usize + Send + 'static, length: usize) -> (bool, u64) {
-    static WORD: AtomicUsize = AtomicUsize::new(0);
-    // SAFETY: a static is readable for ever, and its words are written whole.
-    let guard = unsafe { world.register_range((&raw const WORD).cast(), 8) }.unwrap();
+    // One of its own: tests run side by side.
+    let word = Arc::new(AtomicUsize::new(0));
+    // SAFETY: it is dropped after the guard, and its word is written whole.
+    let guard = unsafe { world.register_range(Arc::as_ptr(&word).cast(), 8) }.unwrap();
+    let written = Arc::clone(&word);
     let weak = on_a_thread(world, move |m| {
         let neighbour_before = m.alloc_array(length, |i| i as u64).unwrap();
         let object = m.alloc_array(length, |i| i as u64).unwrap();
         let neighbour_behind = m.alloc_array(length, |i| i as u64).unwrap();
-        WORD.store(object.addr().wrapping_add(offset(object)), Ordering::Relaxed);
+        written.store(object.addr().wrapping_add(offset(object)), Ordering::Relaxed);
         keep_alive(neighbour_before);
         keep_alive(neighbour_behind);
         m.root(m.alloc_weak(object).unwrap())
@@ -64,8 +67,8 @@ fn survives_by(world: &World, offset: impl Fn(Gc<Array<u64>>) -> usize + Send + 
         let weak: Weak<Array<u64>> = weak.get(m);
         weak.get().is_some_and(|object| object.iter().enumerate().all(|(i, &value)| value == i as u64))
     });
-    WORD.store(0, Ordering::Relaxed);
     drop(guard);
+    drop(word);
     (alive, report.live_objects)
 }
 
