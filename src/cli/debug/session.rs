@@ -25,6 +25,8 @@ use crate::sync::{AtomicBool, Ordering};
 const LOOK: Duration = Duration::from_millis(200);
 /// How long a collection that was asked for may take to come.
 const COLLECT_WITHIN: Duration = Duration::from_secs(60);
+/// The same while threads of the collector's are stopped by the user, who is to hear soon that one of them may be in the way.
+const COLLECT_BESIDE_STOPPED_WITHIN: Duration = Duration::from_secs(5);
 /// How long the next phase of a collection may take to come.
 const STEP_WITHIN: Duration = Duration::from_secs(60);
 
@@ -310,7 +312,8 @@ impl Session {
             self.say("asked for; it comes when threads run: `cont`");
             return Ok(());
         }
-        let until = Instant::now() + COLLECT_WITHIN;
+        let within = self.collect_within()?;
+        let until = Instant::now() + within;
         loop {
             self.serve(Duration::from_millis(20))?;
             self.must_be_alive()?;
@@ -330,20 +333,21 @@ impl Session {
                 return Ok(());
             }
             if Instant::now() >= until || self.interrupted.load(Ordering::Relaxed) {
-                return Err(self.none_came());
+                return Err(self.none_came(within));
             }
         }
     }
 
     /// Between two collections: the contract by which a world was stopped is the one by which it is started.
     fn set_mode(&mut self, mode: Mode) -> anyhow::Result<()> {
-        let until = Instant::now() + COLLECT_WITHIN;
+        let within = self.collect_within()?;
+        let until = Instant::now() + within;
         while self.collections()?.iter().any(|(.., is_under_way)| *is_under_way) {
             if self.debugger.held().is_some() {
                 bail!("a collection is held: `cont` first");
             }
             if Instant::now() >= until {
-                bail!("a collection is under way, and has not ended for {} s", COLLECT_WITHIN.as_secs());
+                bail!("a collection is under way, and has not ended for {} s", within.as_secs());
             }
             self.serve(Duration::from_millis(1))?;
             self.must_be_alive()?;
@@ -351,8 +355,13 @@ impl Session {
         Ok(self.debugger.set_mode(mode)?)
     }
 
+    fn collect_within(&mut self) -> anyhow::Result<Duration> {
+        let is_stopped = self.debugger.threads()?.iter().any(|thread| thread.frozen && thread.managed.is_some());
+        Ok(if is_stopped { COLLECT_BESIDE_STOPPED_WITHIN } else { COLLECT_WITHIN })
+    }
+
     /// Why there may have been no collection.
-    fn none_came(&mut self) -> anyhow::Error {
+    fn none_came(&mut self, within: Duration) -> anyhow::Error {
         let threads = self.debugger.threads().unwrap_or_default();
         let frozen = |thread: &&ThreadState| thread.frozen && thread.managed.is_some();
         let frozen: Vec<_> = threads.iter().filter(frozen).map(|thread| thread.tid.to_string()).collect();
@@ -367,7 +376,7 @@ impl Session {
             true => "no thread of the world has allocated since; it comes with the next allocation".to_owned(),
             false => format!("thread {} may have a lock that it needs; `cont` lets it come", frozen.join(" or ")),
         };
-        anyhow!("asked for, but there was none within {} s: {why}", COLLECT_WITHIN.as_secs())
+        anyhow!("asked for, but there was none within {} s: {why}", within.as_secs())
     }
 
     fn step(&mut self) -> anyhow::Result<()> {
