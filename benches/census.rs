@@ -185,7 +185,9 @@ impl Subject {
 }
 
 fn main() -> ExitCode {
-    let rounds = if std::env::args().any(|argument| argument == "--quick") { 5 } else { 25 };
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let is_named = |name: &str| arguments.iter().any(|argument| argument == name);
+    let rounds = if is_named("--quick") { 5 } else { 25 };
     println!("a census beside the mark phase of its collection, one marker, medians of {rounds}");
     println!("  heap            by      mark ms     census ms     ratio     limit");
     type Heap = (&'static str, fn() -> Subject);
@@ -198,21 +200,22 @@ fn main() -> ExitCode {
         ("frozen graph", || Subject::new(|m| frozen_graph(m, OBJECTS / 4))),
         (MOSTLY_DEAD, || Subject::new(|m| frozen_graph(m, OBJECTS / 1000))),
     ];
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let are_named = |is_name: &dyn Fn(&str) -> bool| arguments.iter().any(|argument| is_name(argument));
-    let is_wanted =
-        |name: &str, is_name: &dyn Fn(&str) -> bool| !are_named(is_name) || are_named(&|other| other == name);
+    let heaps = subjects.map(|(name, _)| name);
+    let breakdowns = Breakdown::ALL.into_iter().filter(|breakdown| *breakdown != Breakdown::Biography);
+    let options: Vec<&str> = breakdowns.clone().map(Breakdown::option).collect();
+    let is_known =
+        |name: &&String| *name == "--quick" || heaps.contains(&name.as_str()) || options.contains(&name.as_str());
+    if let Some(unknown) = arguments.iter().find(|name| !is_known(name)) {
+        eprintln!("census: '{unknown}' is none of --quick, {heaps:?} and {options:?}");
+        return ExitCode::from(2);
+    }
+    // All of them, if none is named.
+    let is_wanted = |name: &str, all: &[&str]| is_named(name) || !all.iter().any(|name| is_named(name));
     let mut holds = true;
-    for (name, subject) in subjects {
-        if !is_wanted(name, &|argument| subjects.iter().any(|(name, _)| *name == argument)) {
-            continue;
-        }
+    for (name, subject) in subjects.into_iter().filter(|(name, _)| is_wanted(name, &heaps)) {
         let subject = subject();
-        for breakdown in Breakdown::ALL.into_iter().filter(|breakdown| *breakdown != Breakdown::Biography) {
+        for breakdown in breakdowns.clone().filter(|breakdown| is_wanted(breakdown.option(), &options)) {
             let option = breakdown.option();
-            if !is_wanted(option, &|argument| Breakdown::from_option(argument).is_some()) {
-                continue;
-            }
             let [mark, census, ratio] = subject.measure(breakdown, rounds);
             let walks = breakdown == Breakdown::Retainer && name == MOSTLY_DEAD;
             let limit = if walks { LIMIT_MOSTLY_DEAD } else { LIMIT };

@@ -14,6 +14,7 @@
 use std::arch::naked_asm;
 use std::error::Error;
 use std::io::Write;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -209,6 +210,13 @@ fn verify(list: Gc<Bead>, count: u64, shared: &Shared) {
     shared.verified.fetch_add(1, Ordering::Relaxed);
 }
 
+/// Whether nobody has the other end of this pipe any more.
+fn is_at_its_end(fd: RawFd) -> bool {
+    let mut asked = libc::pollfd { fd, events: 0, revents: 0 };
+    // SAFETY: one such structure, of this function; it does not wait.
+    unsafe { libc::poll(&raw mut asked, 1, 0) == 1 }
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     run(std::env::args().skip(1))
 }
@@ -216,7 +224,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// The whole program.
 pub fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
     let (mut threads, mut collections, mut pause, mut limit) = (8, u64::MAX, Duration::from_micros(200), None);
-    let mut masked = None;
+    let (mut masked, mut source) = (None, None);
     while let Some(option) = arguments.next() {
         let value: u64 = arguments.next().ok_or("each option has a value")?.parse()?;
         match option.as_str() {
@@ -224,11 +232,12 @@ pub fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Er
             "--collections" => collections = value,
             "--pause-us" => pause = Duration::from_micros(value),
             "--masked-ms" => masked = Some(Duration::from_millis(value)),
+            "--until-end-of" => source = Some(value as RawFd),
             "--milliseconds" => limit = Some(Duration::from_millis(value)),
             _ => return Err(format!("{option} is no option").into()),
         }
     }
-    if collections == u64::MAX && limit.is_none() {
+    if collections == u64::MAX && limit.is_none() && source.is_none() {
         collections = 1000;
     }
     let shared = Arc::new(Shared::default());
@@ -255,7 +264,8 @@ pub fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Er
     std::io::stdout().flush()?;
 
     let (begin, mut done, mut longest) = (Instant::now(), 0, 0);
-    while done < collections && limit.is_none_or(|limit| begin.elapsed() < limit) {
+    while done < collections && limit.is_none_or(|limit| begin.elapsed() < limit) && !source.is_some_and(is_at_its_end)
+    {
         // A failure is counted by the listener.
         if let Ok(report) = world.collect() {
             shared.lost.fetch_add(report.weak_cleared as u64, Ordering::Relaxed);

@@ -59,6 +59,14 @@ pub(crate) fn heavy_barrier() {
     crate::os::barrier::on_all_threads();
 }
 
+/// Asks for the cache line of an address that will be read soon. Any address will do.
+#[inline(always)]
+pub(crate) fn prefetch(address: usize) {
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    // SAFETY: a prefetch never faults.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(address as *const i8) };
+}
+
 /// Asks for the cache line of an address that will be written soon. Any address will do.
 #[inline(always)]
 pub(crate) fn prefetch_for_writing<T>(address: *const T) {

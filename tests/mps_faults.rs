@@ -235,6 +235,23 @@ fn the_flight_recorder_is_written_when_asked_and_only_then() {
     assert!(check_gappy(&fs::read(directory.path().join("e.mps")).unwrap()) > 500);
 }
 
+/// In whichever format: in one line, and not in silence. The thread that writes is the program's first, where the limit's signal comes.
+#[rstest]
+fn a_flight_recorder_that_cant_be_written_at_the_end_fails_the_run(
+    #[values("mps", "nettrace", "json", "eventlog")] format: &str,
+    #[values(("/dev/full", "No space left on device"), ("t", "File too large"))] (file, why): (&str, &str),
+) {
+    let directory = directory();
+    let recorder = "--flight-recorder 1m --flight-at-end";
+    let line = format!("ulimit -f 1; exec {STOPWORLD} run graph --trace {file} --format {format} {recorder}");
+    let output = Command::new("sh").args(["-c", &line]).current_dir(directory.path()).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+    let parts = [&format!("{file}: {why}"), "make room", "--trace FILE"];
+    assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+    assert!(text(&output.stdout).contains("verified="), "the workload has done its work");
+}
+
 #[test]
 fn sigusr2_brings_a_trace_up_to_date() {
     let directory = directory();

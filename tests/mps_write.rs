@@ -321,3 +321,27 @@ fn the_categories_are_those_of_the_table() {
         assert_eq!(category.name(), name);
     }
 }
+
+/// `.event.full-disk`: who flushes may be any thread of the program, to which the limit's signal would be the end.
+#[test]
+fn a_file_that_may_not_grow_is_an_error_to_who_flushes() {
+    const INNER: &str = "STOPWORLD_TEST_SMALL_FILES";
+    if std::env::var_os(INNER).is_none() {
+        let line = "ulimit -f 4; exec \"$0\" --exact a_file_that_may_not_grow_is_an_error_to_who_flushes --nocapture";
+        let mut shell = std::process::Command::new("sh");
+        let output = shell.args(["-c", line]).arg(std::env::current_exe().unwrap()).env(INNER, "1").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        return;
+    }
+    // Now and then the writer comes first.
+    for _ in 0..10 {
+        let file = File::new();
+        let trace = start(&file, ALL);
+        let world = World::builder().traced_by(&trace).build().unwrap();
+        for number in 0..500 {
+            world.telemetry_intern(&format!("a label of some length, the {number}th of those that have it")).unwrap();
+        }
+        let failed = trace.flush().unwrap_err();
+        assert_eq!(failed.raw_os_error(), Some(27), "{failed}");
+    }
+}

@@ -97,7 +97,7 @@ impl Program {
     fn start(arguments: &str) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "the_debuggee", "--nocapture", "--test-threads=1"]).env(ARGUMENTS, arguments);
-        let mut child = command.stdout(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap();
+        let mut child = command.stdout(Stdio::piped()).stdin(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let mut program = Self { child, output };
         program.line("ready");
@@ -120,8 +120,14 @@ impl Program {
         }
     }
 
+    /// Tells a program that runs "until the end of 0" that this is it.
+    fn finish(&mut self) {
+        drop(self.child.stdin.take());
+    }
+
     /// What the program says at its end, and that it ended well.
     fn end(mut self) -> Outcome {
+        self.finish();
         let mut text = String::new();
         self.output.read_to_string(&mut text).unwrap();
         let status = self.child.wait().unwrap();
@@ -363,7 +369,7 @@ fn a_debugger_that_leaves_in_mid_stop_leaves_a_collection_that_ends(
     #[values(Mode::Full, Mode::Assisted)] mode: Mode,
     #[values(Phase::SuspendBegin, Phase::RootsBegin, Phase::MarkEnd, Phase::RestartBegin)] phase: Phase,
 ) {
-    let program = Program::start("--threads 8 --milliseconds 700");
+    let program = Program::start("--threads 8 --until-end-of 0");
     let mut debugger = Debugger::attach(program.pid(), options(mode)).unwrap();
     debugger.hold_at(PhaseSet::NONE.with(phase)).unwrap();
     let held = serve_until(&mut debugger, |event| matches!(event, Event::Phase { held: Held::Yes, .. }));
@@ -466,7 +472,7 @@ fn a_debugger_that_is_killed_at_any_step_leaves_a_program_that_runs(
         return;
     }
     let masked = if step == "again-notified" { " --masked-ms 150" } else { "" };
-    let mut program = Program::start(&format!("--threads 8 --milliseconds 2000{masked}"));
+    let program = Program::start(&format!("--threads 8 --until-end-of 0{masked}"));
     let mut debugger = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "the_debugger", "--nocapture"])
         .env("STOPWORLD_DEBUGGER", format!("{} {mode}", program.pid()))
@@ -478,9 +484,7 @@ fn a_debugger_that_is_killed_at_any_step_leaves_a_program_that_runs(
     let killed = std::os::unix::process::ExitStatusExt::signal(&end);
     assert_eq!(killed, Some(libc::SIGKILL), "the debugger did not come to {step}");
     std::thread::sleep(Duration::from_secs(1));
-    if program.child.try_wait().unwrap().is_none() {
-        assert_nobody_stands(program.pid());
-    }
+    assert_nobody_stands(program.pid());
     let outcome = program.end();
     assert!(outcome.is_sound(), "{outcome:?}");
     assert!(outcome.get("collections") > 1, "{outcome:?}");
@@ -559,7 +563,7 @@ fn a_program_is_run_under_the_debugger_from_its_first_instruction() {
 
 #[test]
 fn a_stopped_job_stays_stopped_and_goes_on_with_its_signals() {
-    let program = Program::start("--threads 8 --milliseconds 2000");
+    let mut program = Program::start("--threads 8 --until-end-of 0");
     let mut debugger = Debugger::attach(program.pid(), Options::default()).unwrap();
     for _ in 0..3 {
         serve(&mut debugger, Duration::from_millis(50));
@@ -574,6 +578,7 @@ fn a_stopped_job_stays_stopped_and_goes_on_with_its_signals() {
         unsafe { libc::kill(program.pid(), libc::SIGCONT) };
         assert!(serve_until(&mut debugger, |event| matches!(event, Event::WorldStarted { .. })));
     }
+    program.finish();
     serve(&mut debugger, LONG);
     assert!(program.end().is_sound());
 }

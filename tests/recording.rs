@@ -683,14 +683,12 @@ fn a_trace_that_nobody_reads_fails_no_collection_that_finds_its_ring_full_under_
         }
     });
     gate.0.wait();
-    let mut seen = 0;
-    // Until it waits.
-    loop {
-        std::thread::sleep(Duration::from_millis(1000));
+    let (mut seen, mut seconds) = (0, 0);
+    // Until it waits, and is not only kept from a processor.
+    while seconds < 4 {
+        std::thread::sleep(Duration::from_secs(1));
         let now = collections.load(Ordering::Relaxed);
-        if now > 0 && now == seen {
-            break;
-        }
+        seconds = if now > 0 && now == seen { seconds + 1 } else { 0 };
         seen = now;
     }
     world.collect().expect("it waits without a lock");

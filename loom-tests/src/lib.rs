@@ -53,5 +53,6 @@ mod playground;
 mod profile;
 mod recording;
 mod sabotage;
+mod stacks;
 mod sync;
 mod world;

@@ -64,6 +64,11 @@ impl Output {
         Ok(Output::Beside(beside, place))
     }
 
+    /// Whether what was there stays as it was until the end.
+    pub(super) fn replaces(&self) -> bool {
+        matches!(self, Output::Beside(..))
+    }
+
     /// Everything is written: the file takes its place.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.flush()?;

@@ -17,13 +17,12 @@ use super::beside::Output;
 use super::eventcnv::PIPE_CLOSED;
 use super::{FAILED, Failure};
 use crate::convert::{Conversion, ConvertError, Options, Target, convert};
+use crate::formats::complaint::remedy_of;
 use crate::formats::nettrace::Container;
-use crate::os::signals;
 
 /// `stopworld convert`.
 pub(super) fn run(arguments: &Convert) -> Result<u8, Failure> {
     let target = target(arguments)?;
-    signals::survive_file_limits();
     let name = arguments.input.display();
     let input: Box<dyn Read> = if arguments.input.as_os_str() == "-" {
         Box::new(io::stdin().lock())
@@ -36,15 +35,19 @@ pub(super) fn run(arguments: &Convert) -> Result<u8, Failure> {
     let conversion = match convert(input, &mut output, target, &options) {
         Ok(conversion) => conversion,
         Err(ConvertError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(PIPE_CLOSED),
-        Err(ConvertError::Output(error)) => return Err(unwritable(error, &arguments.output).into()),
+        Err(ConvertError::Output(error)) => return Err(unwritable(&error, &arguments.output, output.replaces()).into()),
         Err(error) => return Err(anyhow!("{name}: {error}").into()),
     };
-    output.finish().map_err(|error| unwritable(error, &arguments.output))?;
+    let replaces = output.replaces();
+    output.finish().map_err(|error| unwritable(&error, &arguments.output, replaces))?;
     Ok(report(arguments, &conversion))
 }
 
-fn unwritable(error: io::Error, path: &Path) -> anyhow::Error {
-    anyhow!("{}: {error}: what was there is as it was; make room, or name another file", path.display())
+/// What is wrong with the output, and what to do about it.
+fn unwritable(error: &io::Error, path: &Path, replaces: bool) -> anyhow::Error {
+    let remedy = remedy_of(error);
+    let rest = if replaces { "what was there is as it was; " } else { "" };
+    anyhow!("{}: {error}; {rest}{remedy}, or name another file", path.display())
 }
 
 /// What is to be written: as it is asked for, or as the name ends.
@@ -55,10 +58,11 @@ fn target(arguments: &Convert) -> Result<Target, Failure> {
         Some(Format::Nettrace) => Ok(Target::Nettrace(Container::V4)),
         Some(Format::Nettrace6) => Ok(Target::Nettrace(Container::V6)),
         Some(Format::Json) => Ok(Target::Json),
-        Some(Format::Eventlog | Format::Hp | Format::Prof) => Err(Failure::Usage(
-            "logs and profiles of GHC's are written by `stopworld run`, and not made of other traces: say mps, nettrace, nettrace6 or json"
-                .to_owned(),
-        )),
+        Some(Format::Eventlog | Format::Hp | Format::Prof) => Err(Failure::Usage(format!(
+            "{}: its name is that of a log or profile of GHC's, which `stopworld run` makes: end it in .mps, .nettrace or .json, or say \
+             --format",
+            arguments.output.display()
+        ))),
         None => Err(Failure::Usage(format!(
             "{}: its name does not say which format to write: end it in .mps, .nettrace or .json, or say --format",
             arguments.output.display()

@@ -9,13 +9,11 @@ use std::io::{self, BufWriter, Read, Write};
 use anyhow::Context;
 
 use super::arguments::Gcstats;
+use super::eventcnv::PIPE_CLOSED;
 use super::{FAILED, Failure};
 use crate::formats::nettrace::{Reader, Summary};
 use crate::gcstats::{Process, Rules, analyse};
 use crate::report::{collections, page};
-
-/// 128 and SIGPIPE's number.
-const PIPE_CLOSED: u8 = 141;
 
 /// `stopworld gcstats`.
 pub(super) fn run(arguments: &Gcstats) -> Result<u8, Failure> {
@@ -45,11 +43,15 @@ pub(super) fn run(arguments: &Gcstats) -> Result<u8, Failure> {
 
 /// Why there is nothing to report, in a line.
 fn why_nothing(summary: &Summary) -> String {
-    match &summary.damage {
+    let why = match &summary.damage {
         // It is no trace, or there is nothing in it.
         Some(damage) if summary.events == 0 => damage.to_string(),
         Some(damage) => format!("{damage}; in what can be read no .NET runtime tells of itself"),
         None => "no .NET runtime tells of itself in it".to_owned(),
+    };
+    match summary.lost {
+        0 => why,
+        lost => format!("{why}; {lost} events were lost when it was recorded"),
     }
 }
 
@@ -60,7 +62,11 @@ fn notes(name: &dyn std::fmt::Display, summary: &Summary) -> u8 {
     }
     match &summary.damage {
         Some(damage) => {
-            eprintln!("gcstats: {name}: {damage}; the report is of what comes before");
+            let more = match summary.damages {
+                0..=1 => String::new(),
+                damages => format!(" (and {} more places are damaged)", damages - 1),
+            };
+            eprintln!("gcstats: {name}: {damage}{more}; the report is of what can be read");
             FAILED
         }
         None => 0,

@@ -20,10 +20,9 @@ use super::arguments::{LiveCounters, LiveTrace};
 use super::{FAILED, Failure};
 use crate::diagnostics::client::{Client, Provider, Rundown, Session};
 use crate::diagnostics::watched::{Told, Watching};
-use crate::formats::complaint::remedy;
+use crate::formats::complaint::remedy_of;
 use crate::formats::nettrace::Reader;
 use crate::formats::nettrace::write::{Providers, ProvidersError};
-use crate::os::{Errno, signals};
 use crate::report::Bytes;
 
 /// What the process sets aside for a session, in megabytes: as dotnet-trace asks for.
@@ -46,7 +45,6 @@ pub(super) fn trace(arguments: &LiveTrace) -> Result<u8, Failure> {
         Some(list) => parse(list).map_err(|error| Failure::Usage(format!("--providers: {error}")))?,
         None => from(&Providers::default(), &[]),
     };
-    signals::survive_file_limits();
     let client = Client::of_process(arguments.pid).map_err(anyhow::Error::from)?;
     let path = arguments.output.display();
     let session = client.collect(&providers, MEGABYTES, Rundown::Wanted).map_err(anyhow::Error::from)?;
@@ -132,8 +130,7 @@ fn wait<E: Into<anyhow::Error>>(
 
 /// What is wrong with the file, and what to do about it.
 fn unwritable(path: &Path, error: &io::Error) -> anyhow::Error {
-    let remedy = error.raw_os_error().map_or("make room", |number| remedy(Errno::from_raw(number)));
-    anyhow!("{}: {error}; {remedy}, or name another file (-o FILE)", path.display())
+    anyhow!("{}: {error}; {}, or name another file (-o FILE)", path.display(), remedy_of(error))
 }
 
 /// Copies to the end; how much that was, and its last two bytes.
@@ -149,7 +146,7 @@ fn copy(mut stream: UnixStream, file: &mut File, path: &Path) -> anyhow::Result<
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok((bytes, last)),
             Err(error) => {
                 return Err(error)
-                    .context(format!("the stream broke off, {bytes} bytes of it are in {}", path.display()));
+                    .context(format!("the stream broke off: {bytes} bytes of it are in {}, which can be read as far as that; start again for more", path.display()));
             }
         };
         file.write_all(&buffer[..count]).map_err(|error| unwritable(path, &error))?;

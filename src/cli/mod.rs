@@ -56,6 +56,7 @@ use complaint::{Complaint, USAGE};
 
 use crate::debugger::scripts;
 use crate::events::reference;
+use crate::os::signals::FailingWrites;
 use crate::workloads;
 
 /// Exit code for a run that failed.
@@ -94,6 +95,8 @@ pub fn main() -> ExitCode {
             return ExitCode::from(FAILED);
         }
     };
+    // A program that is debugged must not inherit this.
+    let _errors = (!matches!(command.action, Action::Debug(_))).then(FailingWrites::are_errors);
     match execute(command.action) {
         Ok(code) => ExitCode::from(code),
         Err(Failure::Usage(line)) => {

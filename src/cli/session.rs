@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 
 use super::arguments::{Settings, Stop};
 use super::asked::Asked;
-use super::tracing::{self, Tracing};
+use super::tracing::{self, End, Tracing};
 use crate::debugger::mock::MockDebugger;
 use crate::diagnostics::Diagnostics;
 use crate::formats::Finished;
@@ -119,8 +119,9 @@ impl Session {
         }
         // Clients get the end of the world, too.
         self.diagnostics.iter().for_each(Diagnostics::close);
-        let ended = self.tracing.as_ref().and_then(Tracing::finish);
-        let trace = ended.as_ref().map(|ended| report::Trace {
+        let end = self.tracing.as_ref().map_or(End::Kept, Tracing::finish);
+        let ended = if let End::Written(ended) = &end { Some(ended) } else { None };
+        let trace = ended.map(|ended| report::Trace {
             file: ended.path().display().to_string(),
             records: ended.finished.records,
             bytes: ended.finished.bytes,
@@ -137,8 +138,8 @@ impl Session {
         let ledger = self.ledger();
         let render = if self.json { json::render } else { table::render };
         super::print(format_args!("{}\n", render(&ledger, &run)));
-        match ended {
-            Some(ended) if !ended.finished.is_complete() => {
+        match end {
+            End::Written(ended) if !ended.finished.is_complete() => {
                 let Finished { totals, error, .. } = &ended.finished;
                 if error.is_none() {
                     let (file, dropped, fired) = (ended.path().display(), totals.dropped, totals.fired);
@@ -148,7 +149,8 @@ impl Session {
                 }
                 TraceEnd::Incomplete
             }
-            _ => TraceEnd::Complete,
+            End::NotWritten => TraceEnd::Incomplete,
+            End::Written(_) | End::Kept => TraceEnd::Complete,
         }
     }
 }

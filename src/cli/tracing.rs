@@ -24,6 +24,7 @@ use super::asked::Asked;
 use crate::WorldBuilder;
 use crate::events::record::{RecordError, flush_at_exit, stopworld_telemetry_flush};
 use crate::events::{Categories, Category, EventSet};
+use crate::formats::complaint::remedy_of;
 use crate::formats::eventlog::write::Classes;
 use crate::formats::mps::control::{CONTROL_VARIABLE, Environment};
 use crate::formats::nettrace::write::{Container, Providers};
@@ -87,13 +88,25 @@ impl Tracing {
         if self.flight == Flight::No {
             // A failure has been told where it happened.
             let _ = self.trace.flush();
-            return;
+        } else {
+            self.write_flight();
         }
+    }
+
+    /// Says what came of it. Whether it was written.
+    fn write_flight(&self) -> bool {
         let path = self.trace.path().display();
-        // So has this.
-        if let Ok(events) = self.trace.write_flight() {
-            eprintln!("stopworld: the last {events} events are in {path}");
+        let written = self.trace.write_flight();
+        match &written {
+            Ok(events) => eprintln!("stopworld: the last {events} events are in {path}"),
+            Err(error) => {
+                eprintln!(
+                    "stopworld: {path}: {error}; {}, or name another file ({ANOTHER}); the program goes on",
+                    remedy_of(error)
+                );
+            }
         }
+        written.is_ok()
     }
 
     /// The world has been let go: its end belongs to the trace.
@@ -102,15 +115,13 @@ impl Tracing {
     }
 
     /// The end of the run.
-    pub(super) fn finish(&self) -> Option<Ended> {
-        if self.flight == Flight::AndAtTheEnd {
-            self.write_now();
-        }
-        // Whoever comes second has nothing to add.
-        let finished = self.trace.finish().ok()?;
-        match self.flight {
-            Flight::No => Some(Ended { path: self.trace.path().to_owned(), finished }),
-            _ => None,
+    pub(super) fn finish(&self) -> End {
+        let is_written = self.flight != Flight::AndAtTheEnd || self.write_flight();
+        match (self.trace.finish(), self.flight) {
+            (Ok(finished), Flight::No) => End::Written(Ended { path: self.trace.path().to_owned(), finished }),
+            _ if !is_written => End::NotWritten,
+            // Or who comes second, and has nothing to add.
+            _ => End::Kept,
         }
     }
 }
@@ -128,6 +139,17 @@ pub(super) enum Trace {
 /// How one names another file.
 const ANOTHER: &str = "--trace FILE";
 
+/// Options of any format: for a flight recorder, whose failures are told when it is written; or for a file that is written all along,
+/// whose failure is told at once.
+macro_rules! in_manner {
+    ($settings:expr, $options:expr) => {
+        match $settings.flight_recorder {
+            Some(size) => $options.flight_recorder(size.bytes()),
+            None => $options.tell_failures(ANOTHER),
+        }
+    };
+}
+
 impl Trace {
     fn start_mps(settings: &Settings, asked: Option<Categories>, flight: Flight) -> anyhow::Result<Option<Trace>> {
         let environment = Environment::read();
@@ -144,40 +166,29 @@ impl Trace {
             return Ok(None);
         }
         let file = settings.trace.clone().unwrap_or_else(|| environment.file());
-        let mut options = mps::Options::new(file, categories).tell_failures(ANOTHER);
-        if let Some(size) = settings.flight_recorder {
-            options = options.flight_recorder(size.bytes());
-        }
+        let options = in_manner!(settings, mps::Options::new(file, categories));
         Ok(Some(Trace::Mps(options.start().context(NOT_STARTED)?)))
     }
 
     fn start_nettrace(settings: &Settings, container: Container, providers: &Providers) -> anyhow::Result<Trace> {
         let file = settings.trace.clone().unwrap_or_default();
         let options = nettrace::write::Options::new(file).container(container).providers(providers.clone());
-        let mut options = options.tell_failures(ANOTHER);
-        if let Some(size) = settings.flight_recorder {
-            options = options.flight_recorder(size.bytes());
-        }
+        let options = in_manner!(settings, options);
         Ok(Trace::Nettrace(options.start().context(NOT_STARTED)?))
     }
 
     fn start_timeline(settings: &Settings, events: Option<EventSet>) -> anyhow::Result<Trace> {
-        let mut options = perfetto::Options::new(settings.trace.clone().unwrap_or_default()).tell_failures(ANOTHER);
+        let file = settings.trace.clone().unwrap_or_default();
+        let mut options = in_manner!(settings, perfetto::Options::new(file));
         if let Some(events) = events {
             options = options.events(events);
-        }
-        if let Some(size) = settings.flight_recorder {
-            options = options.flight_recorder(size.bytes());
         }
         Ok(Trace::Timeline(options.start().context(NOT_STARTED)?))
     }
 
     fn start_eventlog(settings: &Settings, classes: Classes) -> anyhow::Result<Trace> {
         let file = settings.trace.clone().unwrap_or_default();
-        let mut options = eventlog::write::Options::new(file).classes(classes).tell_failures(ANOTHER);
-        if let Some(size) = settings.flight_recorder {
-            options = options.flight_recorder(size.bytes());
-        }
+        let options = in_manner!(settings, eventlog::write::Options::new(file).classes(classes));
         Ok(Trace::Eventlog(options.start().context(NOT_STARTED)?))
     }
 
@@ -252,6 +263,16 @@ impl Trace {
 }
 
 const NOT_STARTED: &str = "the trace could not be started";
+
+/// What has become of a trace at the end.
+pub(super) enum End {
+    /// It was written all along.
+    Written(Ended),
+    /// It was kept in memory, and written where that was asked for.
+    Kept,
+    /// It was to be written at the end, and could not be.
+    NotWritten,
+}
 
 /// A trace that was written, and its numbers.
 pub(super) struct Ended {

@@ -7,6 +7,7 @@
 //! Nothing here allocates, and all locks that it needs the collecting thread has (`.stop.no-malloc`, `.stop.locks`).
 
 use super::finalize::Finalizers;
+use super::mark::for_each_word;
 use super::masks::Masks;
 use super::roots::{Ranges, RootKind};
 use crate::heap::Heap;
@@ -313,13 +314,7 @@ impl<'a> Living<'a> {
 
 #[inline(always)]
 fn words(address: usize, bitmaps: &[u64], visit: &mut impl FnMut(usize, usize)) {
-    for (index, bitmap) in bitmaps.iter().enumerate() {
-        let mut bits = *bitmap;
-        while bits != 0 {
-            let slot = address + (index * 64 + bits.trailing_zeros() as usize) * WORD;
-            bits &= bits - 1;
-            // SAFETY: the layout of a live object names words within its payload.
-            visit(slot, unsafe { (*(slot as *const AtomicUsize)).load(Relaxed) });
-        }
+    for (index, &bits) in bitmaps.iter().enumerate() {
+        for_each_word(address + index * u64::BITS as usize * WORD, bits, &mut *visit);
     }
 }

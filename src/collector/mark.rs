@@ -45,7 +45,7 @@ use crate::heap::pointer::ARRAY_HEAD_BYTES;
 use crate::heap::trace::{Shape, TypeInfo};
 use crate::os::memory::Reservation;
 use crate::sabotage::{Guard, removed};
-use crate::sync::{AtomicU8, AtomicUsize, Ordering::Relaxed};
+use crate::sync::{AtomicU8, AtomicUsize, Ordering::Relaxed, prefetch};
 
 /// References between the prefetch of their mark bytes and the look at them.
 const REFERENCES: usize = 16;
@@ -664,7 +664,7 @@ fn find(map: AddressMap, payload: usize) -> Option<Reference> {
 
 /// Calls `visit` with each word of an object whose bit is set, and before it where the word stands.
 #[inline(always)]
-fn for_each_word(address: usize, mut bits: u64, mut visit: impl FnMut(usize, usize)) {
+pub(crate) fn for_each_word(address: usize, mut bits: u64, mut visit: impl FnMut(usize, usize)) {
     while bits != 0 {
         let word = bits.trailing_zeros() as usize;
         bits &= bits - 1;
@@ -672,10 +672,4 @@ fn for_each_word(address: usize, mut bits: u64, mut visit: impl FnMut(usize, usi
         // SAFETY: the layout of a live object names words within its payload. Relaxed: the world is stopped.
         visit(slot, unsafe { (*(slot as *const AtomicUsize)).load(Relaxed) });
     }
-}
-
-#[inline(always)]
-fn prefetch(address: usize) {
-    // SAFETY: a prefetch has no effect that a program can see, whatever the address.
-    unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address as *const i8) };
 }

@@ -6,12 +6,11 @@
 //! there, and else are gone through by runs: of all the cells, mostly, or of one. Where few live, their headers lie in
 //! lines that no processor foresees either: those can be asked for before the first is looked at.
 
-use std::arch::x86_64::{
-    __m128i, _MM_HINT_T0, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_prefetch, _mm_set1_epi8,
-};
+use std::arch::x86_64::{__m128i, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8};
 use std::ops::Range;
 
 use crate::heap::layout::MARKS_PER_BLOCK;
+use crate::sync::prefetch;
 
 /// Cells that one instruction compares.
 const TOGETHER: usize = 16;
@@ -88,8 +87,7 @@ impl Masks {
         for (first, mut mask) in self.masks().filter(|(_, mask)| *mask != ALL) {
             while mask != 0 {
                 let header = start + (first + mask.trailing_zeros() as usize) * stride;
-                // SAFETY: a prefetch has no effect that a program can see, whatever the address.
-                unsafe { _mm_prefetch::<_MM_HINT_T0>(header as *const i8) };
+                prefetch(header);
                 mask &= mask - 1;
             }
         }

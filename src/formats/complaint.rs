@@ -25,7 +25,7 @@ impl Complaint {
         let _ = write!(line, "stopworld: no more trace in {}: ", Path(path));
         let _ = match error.raw_os_error().map(Errno::from_raw) {
             Some(errno) => write!(line, "{}; {}", errno.desc(), remedy(errno)),
-            None => write!(line, "nothing could be written; make room"),
+            None => write!(line, "nothing could be written; {}", remedy_of(error)),
         };
         let _ = write!(line, ", or name another file ({another}); the program goes on");
         line.len = line.len.min(line.bytes.len() - 1);
@@ -35,7 +35,11 @@ impl Complaint {
 }
 
 /// What whoever runs the program can do about a file that fails so.
-pub(crate) fn remedy(errno: Errno) -> &'static str {
+pub(crate) fn remedy_of(error: &io::Error) -> &'static str {
+    error.raw_os_error().map_or("make room", |number| remedy(Errno::from_raw(number)))
+}
+
+fn remedy(errno: Errno) -> &'static str {
     match errno {
         Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG => "make room",
         Errno::EPIPE => "its reader has gone: let it read to the end",

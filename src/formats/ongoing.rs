@@ -158,7 +158,10 @@ impl Ongoing {
     /// Hands what is kept to a writer. Says how many events those were.
     pub(super) fn replay(&self, writer: &mut dyn Consumer) -> io::Result<u64> {
         if !self.keeps {
-            return Err(io::ErrorKind::Unsupported.into());
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "it keeps nothing in memory: start it with Options::flight_recorder",
+            ));
         }
         Recorder::of_process().replay(self.recording.consumer(), writer)
     }
@@ -175,8 +178,9 @@ impl Ongoing {
     }
 
     pub(super) fn wait_for_worlds(&self, within: Duration) {
-        let deadline = Instant::now() + within;
-        while !self.has_seen_all_ends() && Instant::now() < deadline {
+        // For longer than there is time: for ever.
+        let deadline = Instant::now().checked_add(within);
+        while !self.has_seen_all_ends() && deadline.is_none_or(|deadline| Instant::now() < deadline) {
             std::thread::sleep(Duration::from_millis(1));
             // An error is told where the trace ends.
             let _ = Recorder::of_process().flush();

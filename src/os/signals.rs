@@ -232,13 +232,24 @@ pub(crate) fn name(signal: i32) -> String {
 
 /// A set of one signal.
 fn only(signal: i32) -> libc::sigset_t {
+    set_of(&[signal])
+}
+
+fn set_of(signals: &[i32]) -> libc::sigset_t {
     let mut set = std::mem::MaybeUninit::uninit();
-    // SAFETY: sigemptyset initialises; the number was checked by the caller (`is_usable`).
+    // SAFETY: sigemptyset initialises; the numbers were checked by the caller (`is_usable`).
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
-        libc::sigaddset(set.as_mut_ptr(), signal);
+        for &signal in signals {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
         set.assume_init()
     }
+}
+
+fn has(set: &libc::sigset_t, signal: i32) -> bool {
+    // SAFETY: a set that was initialised; it is only read.
+    unsafe { libc::sigismember(set, signal) == 1 }
 }
 
 fn change_mask(how: i32, set: &libc::sigset_t) -> libc::sigset_t {
@@ -255,11 +266,42 @@ pub(crate) fn block(signal: i32) -> MaskGuard {
     MaskGuard(change_mask(libc::SIG_BLOCK, &only(signal)))
 }
 
-/// From now on a file that may not grow any more is an error of the write, and not the end of the process: of writes by this thread and
-/// those that it starts.
-#[cfg(feature = "cli")]
-pub(crate) fn survive_file_limits() {
-    std::mem::forget(block(libc::SIGXFSZ));
+/// What a write in vain raises besides its error.
+const OF_WRITES: [i32; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
+
+/// While it lives, what this thread writes in vain is an error of the write and not the end of the process, whatever the program has
+/// made of the signals: what comes of a write never reaches it.
+pub(crate) struct FailingWrites {
+    /// Of [`OF_WRITES`], those that would now come.
+    open: [bool; OF_WRITES.len()],
+    _mask: MaskGuard,
+}
+
+impl FailingWrites {
+    pub(crate) fn are_errors() -> FailingWrites {
+        let old = change_mask(libc::SIG_BLOCK, &set_of(&OF_WRITES));
+        let mut open = OF_WRITES.map(|signal| !has(&old, signal));
+        if open.contains(&true) {
+            let mut pending = std::mem::MaybeUninit::uninit();
+            // SAFETY: the set is written.
+            let pending = unsafe {
+                libc::sigpending(pending.as_mut_ptr());
+                pending.assume_init()
+            };
+            open.iter_mut().zip(OF_WRITES).for_each(|(open, signal)| *open &= !has(&pending, signal));
+        }
+        FailingWrites { open, _mask: MaskGuard(old) }
+    }
+}
+
+impl Drop for FailingWrites {
+    fn drop(&mut self) {
+        let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        for (signal, _) in OF_WRITES.into_iter().zip(self.open).filter(|(_, open)| *open) {
+            // SAFETY: a set and a time; who is not asked for gets no information. It waits for nothing.
+            unsafe { libc::sigtimedwait(&only(signal), std::ptr::null_mut(), &at_once) };
+        }
+    }
 }
 
 /// Blocks every signal (but faults) in the calling thread until the guard is dropped.
@@ -269,9 +311,7 @@ pub(crate) fn block_all() -> MaskGuard {
 
 /// Unblocks one signal in the calling thread; says whether it was blocked.
 pub(crate) fn unblock(signal: i32) -> bool {
-    let old = change_mask(libc::SIG_UNBLOCK, &only(signal));
-    // SAFETY: a set that the kernel filled.
-    unsafe { libc::sigismember(&old, signal) == 1 }
+    has(&change_mask(libc::SIG_UNBLOCK, &only(signal)), signal)
 }
 
 /// Whether the calling thread blocks the signal.
@@ -311,4 +351,46 @@ pub(crate) unsafe fn continue_at(context: *mut libc::c_void, instruction: usize)
 pub(crate) unsafe fn context<'a>(context: *mut libc::c_void) -> &'a Context {
     // SAFETY: by the caller; `Context` is a transparent view of ucontext_t.
     unsafe { &*context.cast::<Context>() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raise(signal: i32) {
+        // SAFETY: a signal to this thread.
+        assert_eq!(unsafe { libc::raise(signal) }, 0);
+    }
+
+    /// The signal's default is the end of the process.
+    #[test]
+    fn what_comes_of_a_write_never_reaches_the_program() {
+        std::thread::spawn(|| {
+            let outer = FailingWrites::are_errors();
+            raise(libc::SIGXFSZ);
+            drop(FailingWrites::are_errors());
+            // What was on its way before is left to who let it wait.
+            raise(libc::SIGPIPE);
+            drop(outer);
+            assert!(!is_blocked(libc::SIGXFSZ));
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_signal_that_waited_before_waits_afterwards() {
+        std::thread::spawn(|| {
+            let blocked = block(libc::SIGXFSZ);
+            raise(libc::SIGXFSZ);
+            drop(FailingWrites::are_errors());
+            let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            // SAFETY: a set and a time.
+            let found = unsafe { libc::sigtimedwait(&only(libc::SIGXFSZ), std::ptr::null_mut(), &at_once) };
+            assert_eq!(found, libc::SIGXFSZ);
+            drop(blocked);
+        })
+        .join()
+        .unwrap();
+    }
 }

@@ -137,6 +137,12 @@ struct Sets {
 /// How many pairs of sets are joined without the table. A power of two.
 const RECENT: usize = 512;
 
+/// Where a pair of sets is among the [`RECENT`] ones: the upper bits of Fibonacci hashing.
+#[inline(always)]
+const fn place_of(pair: u64) -> usize {
+    (pair.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT.ilog2())) as usize
+}
+
 impl Sets {
     fn new(most: usize) -> io::Result<Sets> {
         let mut sets = Sets {
@@ -200,7 +206,7 @@ impl Sets {
     #[inline(always)]
     fn join(&mut self, one: u32, other: u32) -> u32 {
         let pair = u64::from(one) << 32 | u64::from(other);
-        let recent = &self.recent[(pair.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT.ilog2())) as usize];
+        let recent = &self.recent[place_of(pair)];
         if recent.0 == pair { recent.1 } else { self.join_anew(one, other) }
     }
 
@@ -213,8 +219,7 @@ impl Sets {
             (one, other) if one == other => one,
             _ => self.join_by_table(one, other),
         };
-        self.recent[(pair.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT.ilog2())) as usize] =
-            (pair, together);
+        self.recent[place_of(pair)] = (pair, together);
         together
     }
 
@@ -431,12 +436,6 @@ impl Retainers {
     fn named(&self, set: u32) -> impl Iterator<Item = Retainer> + '_ {
         self.sets.members(set).iter().map(|&member| self.retainers.as_slice()[member as usize].0)
     }
-}
-
-#[inline(always)]
-fn prefetch(address: usize) {
-    // SAFETY: a prefetch has no effect that a program can see, whatever the address.
-    unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address as *const i8) };
 }
 
 /// What a live object is called.

@@ -70,6 +70,7 @@ use super::state::Selection;
 use crate::os::barrier;
 #[cfg(feature = "cli")]
 use crate::os::clock::now_ns;
+use crate::os::signals::FailingWrites;
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicBool, LockGuard, Ordering};
 
@@ -86,19 +87,25 @@ unsafe impl Sync for Guarded {}
 
 static DRAIN: Guarded = Guarded(UnsafeCell::new(Drain::new()));
 
-/// The recorder's lock, held.
+/// The recorder's lock, held. Meanwhile files that fail are told of by errors only (`.event.full-disk`): who drains may be any thread of
+/// the program.
 struct Held {
+    _failing_writes: FailingWrites,
     _lock: LockGuard<'static>,
 }
 
 impl Held {
     /// Waits for it. Only in [`as_blocking`].
     fn take() -> Held {
-        Held { _lock: LOCK.lock() }
+        Held::with(LOCK.lock())
     }
 
     fn try_take() -> Option<Held> {
-        LOCK.try_lock().ok().map(|lock| Held { _lock: lock })
+        LOCK.try_lock().ok().map(Held::with)
+    }
+
+    fn with(lock: LockGuard<'static>) -> Held {
+        Held { _failing_writes: FailingWrites::are_errors(), _lock: lock }
     }
 
     /// Waits for it, but no longer than so many nanoseconds.
@@ -107,7 +114,7 @@ impl Held {
         let end = now_ns() + ns;
         loop {
             match LOCK.lock_slice(end.saturating_sub(now_ns())) {
-                Ok(lock) => return Some(Held { _lock: lock }),
+                Ok(lock) => return Some(Held::with(lock)),
                 Err(_) if now_ns() >= end => return None,
                 Err(_) => {}
             }

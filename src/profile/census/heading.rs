@@ -102,12 +102,6 @@ impl Heading {
                 return Heading(label << TAG_BITS | DESCRIBED_BY_ITSELF);
             }
         }
-        Heading::of_description(info)
-    }
-
-    /// By its type's name, if it says nothing of itself.
-    #[inline(always)]
-    pub(crate) fn of_description(info: &'static TypeInfo) -> Heading {
         Heading(std::ptr::from_ref(info) as u64 | DESCRIBED_BY_TYPE)
     }
 

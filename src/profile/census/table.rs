@@ -119,9 +119,12 @@ impl Table {
 
     /// Forgets everything, and gives back what it has grown by. Maps memory: when the world runs again.
     pub(crate) fn reset(&mut self) {
-        match Table::new() {
-            Ok(small) if self.capacity > FIRST => *self = small,
-            _ => self.clear(),
+        if self.capacity > FIRST
+            && let Ok(small) = Table::new()
+        {
+            *self = small;
+        } else {
+            self.clear();
         }
     }
 
@@ -225,9 +228,12 @@ impl<T: Copy> List<T> {
 
     /// Forgets everything, and gives back what it has grown by. Maps memory: when the world runs again.
     pub(crate) fn reset(&mut self) {
-        match List::of_at_most(self.most) {
-            Ok(small) if self.capacity > FIRST => *self = small,
-            _ => self.truncate(0),
+        if self.capacity > FIRST
+            && let Ok(small) = List::of_at_most(self.most)
+        {
+            *self = small;
+        } else {
+            self.truncate(0);
         }
     }
 }

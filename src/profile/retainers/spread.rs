@@ -18,14 +18,15 @@
 //! has its set from the one before, does not overtake itself.
 
 use super::words::{LOOKED_AT, PENDING, SET, Words};
-use super::{NOBODY, Retainers, prefetch};
+use super::{NOBODY, Retainers};
 use crate::collector::living::{Cells, Living};
+use crate::collector::mark::for_each_word;
 use crate::heap::blocks::AddressMap;
 use crate::heap::layout::HEADER_BYTES;
 use crate::heap::pointer::ARRAY_HEAD_BYTES;
 use crate::heap::trace::{Shape, TypeInfo};
 use crate::profile::census::heading::Heading;
-use crate::sync::{AtomicUsize, Ordering::Relaxed};
+use crate::sync::{AtomicUsize, Ordering::Relaxed, prefetch};
 
 const WORD: usize = size_of::<usize>();
 /// Words that one bitmap speaks of.
@@ -69,19 +70,15 @@ impl Steps {
 
     /// Puts down what these words refer to, and asks for what is known of that. There is room.
     #[inline(always)]
-    fn put_references(&mut self, map: AddressMap, words: Words, address: usize, mut bits: u64) {
+    fn put_references(&mut self, map: AddressMap, words: Words, address: usize, bits: u64) {
         let mut count = self.count;
-        while bits != 0 {
-            let slot = address + bits.trailing_zeros() as usize * WORD;
-            bits &= bits - 1;
-            // SAFETY: the layout of a live object names words within its payload.
-            let word = unsafe { (*(slot as *const AtomicUsize)).load(Relaxed) };
+        for_each_word(address, bits, |_, word| {
             if let Some(cell) = map.number_of_payload(word) {
                 words.prefetch(cell);
                 self.steps[count % STEPS] = cell;
                 count += 1;
             }
-        }
+        });
         self.count = count;
     }
 }

@@ -20,6 +20,7 @@ use crate::collector::living::Cells;
 use crate::heap::blocks::{AddressMap, BlockIndex};
 use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES, MARKS_PER_BLOCK, cells_per_block};
 use crate::os::memory::Reservation;
+use crate::sync::prefetch;
 
 /// The object's set has grown since it was looked at.
 pub(super) const PENDING: u32 = 1 << 31;
@@ -60,7 +61,7 @@ impl Words {
 
     #[inline(always)]
     pub(super) fn prefetch(self, cell: usize) {
-        super::prefetch(self.0.wrapping_add(cell) as usize);
+        prefetch(self.0.wrapping_add(cell) as usize);
     }
 
     /// One of these passes on what it has.
@@ -100,9 +101,8 @@ impl Table {
         self.used = self.used.max(blocks as usize * BYTES_PER_BLOCK);
     }
 
-    /// Maps what the objects of the first so many blocks need. Nobody makes blocks meanwhile.
+    /// Maps what the objects of the first so many blocks need, when all has been given back. Nobody makes blocks meanwhile.
     pub(super) fn prepare(&mut self, map: AddressMap, blocks: BlockIndex) {
-        self.give_back();
         let mut first = 0;
         while first < blocks {
             let is_used = |block: &BlockIndex| map.cells_in(*block) > 0;

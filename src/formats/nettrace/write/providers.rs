@@ -43,7 +43,7 @@ pub struct ProviderRequest {
     pub name: String,
     /// The keywords: an event with any of them.
     pub keywords: u64,
-    /// Events up to this level; 6 and more are all.
+    /// Events up to this level; 5 and more are all.
     pub level: u32,
 }
 
