@@ -52,7 +52,7 @@ fn every_block_is_written(what_becomes_of: impl Fn(u64) -> Fate + Send + Sync + 
     let kernel = Kernel::boot(2);
     let written = Arc::new(Written {
         relay: Relay::new(),
-        places: [const { () }; PLACES as usize].map(|()| UnsafeCell::new(0)),
+        places: std::array::from_fn(|_| UnsafeCell::new(0)),
         file: AtomicU64::new(0),
     });
     let same = Arc::clone(&written);

@@ -68,6 +68,7 @@ use super::clock::Clock;
 use super::sink::AfterFork;
 use super::state::Selection;
 use crate::os::barrier;
+#[cfg(feature = "cli")]
 use crate::os::clock::now_ns;
 use crate::os::signals::FailingWrites;
 use crate::sabotage::{Guard, removed};
@@ -108,6 +109,7 @@ impl Held {
     }
 
     /// Waits for it, but no longer than so many nanoseconds.
+    #[cfg(feature = "cli")]
     fn take_within(ns: u64) -> Option<Held> {
         let end = now_ns() + ns;
         loop {
@@ -140,6 +142,7 @@ impl std::ops::DerefMut for Held {
 static ENDING: AtomicBool = AtomicBool::new(false);
 
 /// For how long the end of the process waits for a drain that is under way.
+#[cfg(feature = "cli")]
 const END_NS: u64 = 1_000_000_000;
 
 /// Whether the process is about to end: what is written now may be the last.
@@ -149,6 +152,7 @@ pub(crate) fn is_ending() -> bool {
 
 /// For `exit`: everything that was fired goes to the files, and they end there. Others may go on firing until there is no
 /// process any more; nobody drains by himself, and nobody waits for it: what the rings do not hold is dropped and counted.
+#[cfg(feature = "cli")]
 pub(crate) extern "C" fn flush_at_exit() {
     ENDING.store(true, Ordering::Relaxed);
     if let Some(mut held) = Held::take_within(END_NS) {
