@@ -65,8 +65,8 @@ fn a_file_that_may_not_grow_stays_whole() {
     let (figures, written) = scenarios::may_write_only(1400, "graph", "t.nettrace", VERBOSE);
     let parsed = Parsed::parse(&written);
     assert!(parsed.events.len() > 1_000, "{}", parsed.events.len());
-    // Who the process is is no event of a world's, and the world's end is none of the trace's.
-    let of_worlds = parsed.events.len() as u64 - 3;
+    // Who the process is is no event of a world's.
+    let of_worlds = parsed.events.len() as u64 - 2;
     assert!(figure(&figures, "events") - figure(&figures, "lost") <= of_worlds, "{figures} <= {of_worlds}");
 }
 
