@@ -61,6 +61,17 @@ fn every_prefix_of_a_stream_gives_what_is_readable(
     }
 }
 
+/// It ends where its string would begin.
+#[test]
+fn a_string_of_which_there_is_nothing_is_empty() {
+    let mut record = [0; 24];
+    record[..4].copy_from_slice(&[0x21, 0, 24, 0]);
+    record[16] = 3;
+    for form in FORMS {
+        same_as_naive(&record, Version::V2, form);
+    }
+}
+
 #[rstest]
 #[case("synth-size-long-known.bin", Version::V2)]
 #[case("v1/teletest-6.bin", Version::V1)]

@@ -32,8 +32,10 @@ pub(super) fn print(line: &mut Line<'_>, layout: Option<&Layout>, record: &Recor
 fn params(line: &mut Line<'_>, layout: &Layout, record: &Record<'_>, labels: &Labels) -> Option<()> {
     for param in layout.params {
         let offset = usize::from(param.offset);
-        // A line says nothing of a parameter that isn't there, its name included.
-        let there = record.bytes().get(offset..offset + param.sort.size())?;
+        // A line says nothing of a parameter that isn't there, its name included. Of a string there is always what the record has of
+        // it, and be that nothing: so the other tool's line has it, which the real one reads.
+        let needs = if param.sort == Sort::S { 0 } else { param.sort.size() };
+        let there = record.bytes().get(offset..offset + needs)?;
         line.bytes(param.name.as_bytes());
         line.byte(b':');
         match param.sort {
