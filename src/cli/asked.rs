@@ -148,6 +148,7 @@ impl Asked {
         if time_profile.is_some() && format != Format::Prof && !has_place(format) {
             return Err(usage("--time-profile: name the file with --trace FILE.eventlog or FILE.prof".to_owned()));
         }
+        settings.profiling.check().map_err(usage)?;
         match format {
             Format::Hp => Asked::profile(settings, Kind::Heap),
             Format::Prof => Asked::profile(settings, Kind::Time),

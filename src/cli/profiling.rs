@@ -110,17 +110,30 @@ impl Profiling {
         filters
     }
 
+    /// The heap profile that is asked for.
+    fn heap_profile(&self) -> Option<HeapProfile> {
+        let every = self.interval.unwrap_or(Every::Collections(1));
+        self.profile.map(|breakdown| HeapProfile::by(breakdown).every(every).filters(self.filters()))
+    }
+
+    /// Refuses what no world of this build can tell.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let Some(profile) = self.heap_profile() else { return Ok(()) };
+        let is_filter = profile.breakdown != Breakdown::Biography || !profile.filters.retainers.is_empty();
+        let option = if is_filter { "--only" } else { "--profile" };
+        profile.check().map_err(|error| format!("{option}: {error}"))
+    }
+
     /// The world that is built here is profiled from its beginning on.
     pub(super) fn of_world(&self, mut builder: WorldBuilder) -> WorldBuilder {
-        if let Some(breakdown) = self.profile {
-            let filters = self.filters();
+        if let Some(profile) = self.heap_profile() {
+            let HeapProfile { breakdown, filters, .. } = &profile;
             let by_charge = matches!(breakdown, Breakdown::CostCentre | Breakdown::Module);
             let asks_for_charges = [&filters.modules, &filters.centres, &filters.stacks].iter().any(|f| !f.is_empty());
             if by_charge || asks_for_charges {
                 builder = builder.charge_allocations(Charging::On);
             }
-            let every = self.interval.unwrap_or(Every::Collections(1));
-            builder = builder.profile(HeapProfile::by(breakdown).every(every).filters(filters));
+            builder = builder.profile(profile);
         }
         if let Some(clock) = self.time_profile {
             let clock = match clock {

@@ -19,11 +19,10 @@ use crate::collector::Collector;
 use crate::collector::living::Living;
 use crate::collector::observer::{Afterwards, Attention, Observer};
 use crate::events::{EventId, Events};
-use crate::heap::uses::{TRACKED, Tracking};
+use crate::heap::uses::Tracking;
 use crate::os::clock::now_ns;
 use crate::os::futex;
 use crate::profile::biography::{Biography, Look};
-use crate::profile::census::Breakdown;
 use crate::sync::{AtomicU32, AtomicU64, LockGuard, Ordering};
 
 /// A world's heap profile.
@@ -117,11 +116,8 @@ impl Profiler {
     ) -> Result<u32, ProfileError> {
         let state = self.state(observing);
         let request = profile.request();
-        let by_life = request.breakdown == Breakdown::Biography || !request.filters.biography.is_empty();
-        let work = if by_life {
-            if !TRACKED {
-                return Err(ProfileError::NotTracked);
-            }
+        profile.check()?;
+        let work = if profile.is_by_life() {
             if state.tracking.is_none() {
                 state.tracking = Some(Tracking::begin(&collector.heap)?);
             }
@@ -394,7 +390,7 @@ mod tests {
     use super::*;
     use crate::World;
     use crate::heap::uses::LAST_ERA;
-    use crate::profile::census::Stage;
+    use crate::profile::census::{Breakdown, Stage};
 
     /// `.biography.exact`: what comes after the last era is told, and the censuses until then are as exact as ever.
     #[test]
