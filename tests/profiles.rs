@@ -206,6 +206,32 @@ fn a_log_without_a_profile_is_one_clear_line(#[case] command: &str, #[case] name
     assert!(stderr.lines().count() == 1 && stderr.contains(told), "{stderr}");
 }
 
+#[rstest]
+#[case("heapprof", "an eventlog would begin with \"hdrb\", a .hp with JOB")]
+#[case("timeprof", "this is no eventlog: it would begin with \"hdrb\"")]
+fn a_file_of_another_kind_is_one_clear_line(#[case] command: &str, #[case] told: &str) {
+    let output = run(&[command], Path::new("Cargo.toml"));
+    let stderr = text_of(&output.stderr);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
+    assert!(stderr.lines().count() == 1 && stderr.contains(told), "{stderr}");
+}
+
+/// A run that was over before the first tick. The table of it is one without rows.
+#[test]
+fn of_no_ticks_nothing_is_drawn() {
+    let mut log = Log::new(&[(168, Some(8), "p")]);
+    log.fixed(168, 1, &1_000_000u64.to_be_bytes());
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), log.end()).unwrap();
+    let code = run(&["timeprof"], file.path()).status.code();
+    for form in ["--svg", "--folded"] {
+        let output = run(&["timeprof", form], file.path());
+        let stderr = text_of(&output.stderr);
+        assert_eq!((output.status.code(), output.stdout.len()), (code, 0));
+        assert!(stderr.lines().count() == 1 && stderr.contains("no ticks"), "{stderr}");
+    }
+}
+
 /// `.format.hostile`: of a damaged file what can be read is reported, and what is wrong is said.
 #[rstest]
 #[case("eventlog", "at byte 60000: the file ends here")]

@@ -15,6 +15,7 @@ use super::eventcnv::PIPE_CLOSED;
 use super::eventlog::open;
 use super::{FAILED, Failure};
 use crate::formats::eventlog::read::seekable;
+use crate::formats::hp::DamageKind;
 use crate::profstats::{Profiles, folded, speedscope, text};
 use crate::report::{heap_page, heapprof, timeprof};
 
@@ -32,7 +33,7 @@ pub(super) fn heap(arguments: &Heapprof) -> Result<u8, Failure> {
         input = seekable(input).with_context(|| format!("{name} can't be put into a temporary file"))?;
         input.rewind().with_context(|| format!("can't read {name}"))?;
     }
-    let (profiles, code) = read("heapprof", &arguments.file, &input)?;
+    let Some((profiles, code)) = read("heapprof", &arguments.file, &input)? else { return Ok(FAILED) };
     if !profiles.has_heap {
         say("heapprof", format_args!("{name}: it has no heap profile"));
         return Ok(FAILED);
@@ -71,11 +72,17 @@ fn every_sample(profiles: &Profiles, mut input: File, out: &mut dyn Write) -> io
 
 /// `stopworld timeprof`.
 pub(super) fn time(arguments: &Timeprof) -> Result<u8, Failure> {
-    let (profiles, code) = read("timeprof", &arguments.file, &open(&arguments.file)?)?;
+    let input = open(&arguments.file)?;
+    let Some((profiles, code)) = read("timeprof", &arguments.file, &input)? else { return Ok(FAILED) };
     let name = arguments.file.display();
     if !profiles.has_time {
         say("timeprof", format_args!("{name}: it has no time profile"));
         return Ok(FAILED);
+    }
+    if profiles.time.samples == 0 && (arguments.svg || arguments.folded) {
+        // A table says so by itself, and speedscope's file has an empty profile.
+        say("timeprof", format_args!("{name}: its time profile has no ticks: there is nothing to draw"));
+        return Ok(code);
     }
     if profiles.time.is_order_lost && arguments.speedscope {
         say("timeprof", format_args!("{name}: it is too long for its order to be kept: what comes last is left out"));
@@ -103,8 +110,8 @@ fn flame_graph(profiles: &Profiles, title: &str, out: &mut dyn Write) -> io::Res
     inferno::flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), out).map_err(io::Error::other)
 }
 
-/// The profiles of a file of either kind, and the exit code for its state.
-fn read(command: &str, path: &Path, input: &File) -> Result<(Profiles, u8), Failure> {
+/// The profiles of a file of either kind, and the exit code for its state. None if it is of no kind, which is said.
+fn read(command: &str, path: &Path, input: &File) -> Result<Option<(Profiles, u8)>, Failure> {
     let name = path.display();
     let mut input = BufReader::with_capacity(BUFFER, input);
     let begin = input.fill_buf().with_context(|| format!("can't read {name}"))?;
@@ -113,14 +120,26 @@ fn read(command: &str, path: &Path, input: &File) -> Result<(Profiles, u8), Fail
         (profiles, summary.damage.map(|damage| damage.to_string()), summary.damages)
     } else {
         let (profiles, summary) = text::read(input);
+        if summary.damage.is_some_and(|damage| damage.kind == DamageKind::Head) {
+            match command {
+                "timeprof" => say(command, format_args!("{name}: this is no eventlog: it would begin with \"hdrb\"")),
+                _ => say(
+                    command,
+                    format_args!(
+                        "{name}: this is no heap profile: an eventlog would begin with \"hdrb\", a .hp with JOB"
+                    ),
+                ),
+            }
+            return Ok(None);
+        }
         (profiles, summary.damage.map(|damage| damage.to_string()), summary.damages)
     };
-    let Some(damage) = damage else { return Ok((profiles, 0)) };
+    let Some(damage) = damage else { return Ok(Some((profiles, 0))) };
     say(command, format_args!("{name}, {damage}"));
     if damages > 1 {
         say(command, format_args!("{name}: {} more places are wrong", damages - 1));
     }
-    Ok((profiles, FAILED))
+    Ok(Some((profiles, FAILED)))
 }
 
 /// Writes a report; the exit code.
