@@ -45,7 +45,11 @@ fn the_arguments_say_what_is_in_a_log(
 #[case("--trace t.prof", "without --time-profile")]
 #[case("--profile hc --trace t.hp --flight-recorder 1m", "name a FILE.eventlog")]
 #[case("--profile hT --only colour=red --trace t.hp", "'colour' is none of module")]
-#[case("--interval 5gc --trace t.eventlog", "--profile")]
+#[case("--interval 5gc --trace t.eventlog", "--interval: it says more of a profile: name one with --profile")]
+#[case("--only type=Tree --trace t.eventlog", "--only: it says more of a profile: name one with --profile")]
+#[case("--tick 0.001 --trace t.eventlog", "--tick: it says more of a profile: name one with --time-profile")]
+#[case("--profile hc --interval -5gc --trace t.hp", "the number of collections is a whole number from 1 on")]
+#[case("--time-profile --tick 1e-12 --trace t.prof", "a tick takes 0.00002 seconds at least")]
 fn what_does_not_fit_together_is_told_in_a_line(#[case] arguments: &str, #[case] why: &str) {
     scenarios::is_refused(arguments, why);
 }

@@ -146,6 +146,7 @@ pub(super) enum Asked {
 impl Asked {
     /// What the arguments say, if they fit together.
     pub(super) fn by(settings: &Settings) -> Result<Asked, Failure> {
+        settings.profiling.check().map_err(usage)?;
         let format = Format::of(settings);
         let Profiling { profile, time_profile, .. } = &settings.profiling;
         // What a .nettrace has is known when its providers are.
@@ -156,7 +157,6 @@ impl Asked {
         if time_profile.is_some() && format != Format::Prof && !has_place(format) {
             return Err(usage(NO_PLACE_FOR_TIME.to_owned()));
         }
-        settings.profiling.check().map_err(usage)?;
         match format {
             Format::Hp => Asked::profile(settings, Kind::Heap),
             Format::Prof => Asked::profile(settings, Kind::Time),

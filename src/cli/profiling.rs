@@ -17,20 +17,20 @@ pub(super) struct Profiling {
     pub(super) profile: Option<Breakdown>,
 
     /// How often the heap is counted: each so many seconds (fractions allowed), or collections, as 5gc [default: 1gc]
-    #[arg(long, value_name = "S|Ngc", requires = "profile", value_parser = every, allow_negative_numbers = true)]
+    #[arg(long, value_name = "S|Ngc", value_parser = every, allow_hyphen_values = true)]
     pub(super) interval: Option<Every>,
 
     /// Count only what passes: KIND is module, description, type, centre, stack, retainer or biography, NAME what
     /// a profile by it shows (a module's whole path). May be said several times
-    #[arg(long, value_name = "KIND=NAME,…", requires = "profile", value_parser = only)]
+    #[arg(long, value_name = "KIND=NAME,…", value_parser = only)]
     pub(super) only: Vec<Only>,
 
     /// Profile the time: of processors (the default) or real; into --trace FILE.eventlog or FILE.prof
     #[arg(long, value_name = "CLOCK", num_args = 0..=1, require_equals = true, default_missing_value = "cpu")]
     pub(super) time_profile: Option<Clock>,
 
-    /// How long a tick of the time profile is, in seconds [default: 0.001]
-    #[arg(long, value_name = "S", requires = "time_profile", value_parser = seconds, allow_negative_numbers = true)]
+    /// How long a tick of the time profile is, in seconds, 0.00002 at least [default: 0.001]
+    #[arg(long, value_name = "S", value_parser = tick, allow_negative_numbers = true)]
     pub(super) tick: Option<Duration>,
 }
 
@@ -71,6 +71,14 @@ fn every(text: &str) -> Result<Every, String> {
     match count.parse() {
         Ok(count) if count > 0 => Ok(Every::Collections(count)),
         _ => Err("the number of collections is a whole number from 1 on, as in 5gc".to_owned()),
+    }
+}
+
+fn tick(text: &str) -> Result<Duration, String> {
+    let interval = seconds(text)?;
+    match interval < TimeProfile::SHORTEST {
+        true => Err(format!("a tick takes {} seconds at least", TimeProfile::SHORTEST.as_secs_f64())),
+        false => Ok(interval),
     }
 }
 
@@ -116,8 +124,16 @@ impl Profiling {
         self.profile.map(|breakdown| HeapProfile::by(breakdown).every(every).filters(self.filters()))
     }
 
-    /// Refuses what no world of this build can tell.
+    /// Refuses what says more of a profile that is not asked for, and what no world of this build can tell.
     pub(super) fn check(&self) -> Result<(), String> {
+        let without =
+            |option: &str, profile: &str| Err(format!("{option}: it says more of a profile: name one with {profile}"));
+        match self {
+            Profiling { profile: None, interval: Some(_), .. } => return without("--interval", "--profile"),
+            Profiling { profile: None, only, .. } if !only.is_empty() => return without("--only", "--profile"),
+            Profiling { time_profile: None, tick: Some(_), .. } => return without("--tick", "--time-profile"),
+            _ => {}
+        }
         let Some(profile) = self.heap_profile() else { return Ok(()) };
         let is_filter = profile.breakdown != Breakdown::Biography || !profile.filters.retainers.is_empty();
         let option = if is_filter { "--only" } else { "--profile" };
