@@ -146,6 +146,10 @@ fn a_profile_says_what_it_counts_only(#[case] only: &str, #[case] shown: &str, #
     let report = text(&run(directory.path(), "heapprof o.eventlog").stdout);
     assert!(report.contains(&format!("┆ {shown} ")), "{report}");
     assert_eq!(report.contains("SMALL"), passes, "{report}");
+    // If nothing is in it, the run has said so.
+    let said = text(&output.stderr);
+    assert_eq!(said.lines().count(), usize::from(!passes), "{said}");
+    assert_eq!(said.contains("--only: nothing passed in "), !passes, "{said}");
 }
 
 /// The same run's text says the same.

@@ -1,11 +1,13 @@
 //! What of a run is profiled: the heap, by one of seven breakdowns, and the time.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
 use super::arguments::seconds;
-use crate::profile::census::{Breakdown, Every, Filters, HeapProfile, Stage};
+use crate::profile::census::{Breakdown, Census, Every, Filters, HeapProfile, Stage};
 use crate::profile::{TickClock, TimeProfile};
 use crate::{Charging, WorldBuilder};
 
@@ -100,6 +102,32 @@ fn only(text: &str) -> Result<Only, String> {
     }
 }
 
+/// Whether the filters of a profile let anything pass.
+#[derive(Debug, Default)]
+pub(super) struct Passed {
+    censuses: AtomicU64,
+    anything: AtomicBool,
+}
+
+impl Passed {
+    fn note(&self, census: &Census) {
+        self.censuses.fetch_add(1, Ordering::Relaxed);
+        if census.bands.iter().any(|band| band.objects > 0) {
+            self.anything.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Says at the end of a run that its profile is empty because of its filters, if it is.
+    pub(super) fn tell(&self) {
+        let censuses = self.censuses.load(Ordering::Relaxed);
+        if censuses > 0 && !self.anything.load(Ordering::Relaxed) {
+            eprintln!(
+                "stopworld: --only: nothing passed in {censuses} censuses, so the profile is empty: a NAME is the whole one that a profile by its KIND shows"
+            );
+        }
+    }
+}
+
 impl Profiling {
     fn filters(&self) -> Filters {
         let mut filters = Filters::none();
@@ -140,9 +168,13 @@ impl Profiling {
         profile.check().map_err(|error| format!("{option}: {error}"))
     }
 
-    /// The world that is built here is profiled from its beginning on.
-    pub(super) fn of_world(&self, mut builder: WorldBuilder) -> WorldBuilder {
-        if let Some(profile) = self.heap_profile() {
+    /// The world that is built here is profiled from its beginning on; what passes its filters is noted.
+    pub(super) fn of_world(&self, mut builder: WorldBuilder, passed: &Arc<Passed>) -> WorldBuilder {
+        if let Some(mut profile) = self.heap_profile() {
+            if !self.only.is_empty() {
+                let passed = Arc::clone(passed);
+                profile = profile.on_census(move |census| passed.note(census));
+            }
             let HeapProfile { breakdown, filters, .. } = &profile;
             let by_charge = matches!(breakdown, Breakdown::CostCentre | Breakdown::Module);
             let asks_for_charges = [&filters.modules, &filters.centres, &filters.stacks].iter().any(|f| !f.is_empty());

@@ -11,6 +11,7 @@ use anyhow::{Context, bail};
 
 use super::arguments::{Settings, Stop};
 use super::asked::Asked;
+use super::profiling::Passed;
 use super::tracing::{self, End, Tracing};
 use crate::debugger::mock::MockDebugger;
 use crate::diagnostics::Diagnostics;
@@ -32,6 +33,7 @@ pub(super) struct Session {
     pub(super) shift: Shift,
     pub(super) tracing: Option<Tracing>,
     diagnostics: Option<Diagnostics>,
+    passed: Arc<Passed>,
     ledger: Arc<Mutex<Ledger>>,
     begun: Instant,
     heap_limit: Option<u64>,
@@ -46,7 +48,8 @@ impl Session {
     pub(super) fn begin(settings: &Settings, asked: &Asked, plan: Plan) -> anyhow::Result<Arc<Session>> {
         let shift = Shift::new(plan);
         let ledger = Arc::new(Mutex::new(Ledger::default()));
-        let builder = described(settings, listener(settings, shift.clone(), Arc::clone(&ledger)));
+        let passed = Arc::new(Passed::default());
+        let builder = described(settings, &passed, listener(settings, shift.clone(), Arc::clone(&ledger)));
         // A run that is refused has not touched the file of its trace.
         builder.check()?;
         let tracing = Tracing::start(settings, asked)?;
@@ -57,6 +60,7 @@ impl Session {
             shift,
             tracing,
             diagnostics,
+            passed,
             ledger,
             begun: Instant::now(),
             heap_limit: settings.heap_limit.map(|limit| limit.bytes() as u64),
@@ -140,6 +144,7 @@ impl Session {
         let ledger = self.ledger();
         let render = if self.json { json::render } else { table::render };
         super::print(format_args!("{}\n", render(&ledger, &run)));
+        self.passed.tell();
         match end {
             End::Written(ended) if !ended.finished.is_complete() => {
                 let Finished { totals, error, .. } = &ended.finished;
@@ -201,7 +206,11 @@ fn open(settings: &Settings) -> Option<Diagnostics> {
 }
 
 /// The world that the settings describe, without those who listen from outside.
-fn described(settings: &Settings, listener: impl Fn(&CollectionReport) + Send + Sync + 'static) -> WorldBuilder {
+fn described(
+    settings: &Settings,
+    passed: &Arc<Passed>,
+    listener: impl Fn(&CollectionReport) + Send + Sync + 'static,
+) -> WorldBuilder {
     let stopper = match settings.stop {
         Stop::Safepoints => Stopper::Safepoints,
         Stop::Signals | Stop::MockDebugger => Stopper::Signals,
@@ -217,7 +226,7 @@ fn described(settings: &Settings, listener: impl Fn(&CollectionReport) + Send + 
     if let Some(markers) = settings.markers {
         builder = builder.markers(markers.get());
     }
-    builder = settings.profiling.of_world(builder);
+    builder = settings.profiling.of_world(builder, passed);
     if let Some(limit) = settings.heap_limit {
         builder = builder.heap_limit(limit.bytes());
     }
