@@ -46,10 +46,15 @@ impl Complaint {
                 "error: say what to do: `stopworld run binary-trees` runs a workload, `stopworld --help` tells the rest"
                     .to_owned(),
             ),
-            ErrorKind::MissingRequiredArgument if error.to_string().contains("<WORKLOAD>") => Complaint::Usage(
-                one_line(&error.render().to_string()) + "; `stopworld workloads` lists what can be run",
-            ),
-            _ => Complaint::Usage(with_remedy(one_line(&error.render().to_string()), action.unwrap_or("run"))),
+            kind => {
+                let line = one_line(&error.render().to_string());
+                Complaint::Usage(match kind {
+                    ErrorKind::MissingRequiredArgument if line.contains("<WORKLOAD>") => {
+                        line + "; `stopworld workloads` lists what can be run"
+                    }
+                    _ => with_remedy(line, action.unwrap_or("run")),
+                })
+            }
         }
     }
 }
