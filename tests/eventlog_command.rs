@@ -45,9 +45,37 @@ fn the_arguments_say_what_is_in_a_log(
 #[case("--trace t.prof", "without --time-profile")]
 #[case("--profile hc --trace t.hp --flight-recorder 1m", "name a FILE.eventlog")]
 #[case("--profile hT --only colour=red --trace t.hp", "'colour' is none of module")]
-#[case("--interval 5gc --trace t.eventlog", "--profile")]
+#[case("--interval 5gc --trace t.eventlog", "--interval: it says more of a profile: name one with --profile")]
+#[case("--only type=Tree --trace t.eventlog", "--only: it says more of a profile: name one with --profile")]
+#[case("--tick 0.001 --trace t.eventlog", "--tick: it says more of a profile: name one with --time-profile")]
+#[case("--profile hc --interval -5gc --trace t.hp", "the number of collections is a whole number from 1 on")]
+#[case("--time-profile --tick 1e-12 --trace t.prof", "a tick takes 0.00002 seconds at least")]
 fn what_does_not_fit_together_is_told_in_a_line(#[case] arguments: &str, #[case] why: &str) {
     scenarios::is_refused(arguments, why);
+}
+
+/// A run that is refused leaves the file of its trace as it was.
+#[rstest]
+#[case::heap("--heap-limit 1 --profile hT", 1, "--heap-limit")]
+#[case::biography("--profile hb", 2, "--profile: this build does not track")]
+#[case::stages("--profile hT --only biography=lag", 2, "--only: this build does not track")]
+#[case::dead("--profile hb --only retainer=x", 2, "--only: ")]
+fn a_refused_run_leaves_its_file(
+    #[case] arguments: &str,
+    #[case] code: i32,
+    #[case] why: &str,
+    #[values("t.hp", "t.eventlog")] file: &str,
+) {
+    if cfg!(feature = "biography") && why.contains("this build") {
+        return;
+    }
+    let directory = directory();
+    fs::write(directory.path().join(file), "precious").unwrap();
+    let output = run(directory.path(), &format!("run gcbench --depth 4 {arguments} --trace {file}"));
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), said.lines().count()), (Some(code), 1), "{said}");
+    assert!(said.contains(why), "{said}");
+    assert_eq!(fs::read_to_string(directory.path().join(file)).unwrap(), "precious");
 }
 
 // ---- Files that fail -----------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 mod command_support;
 
+use std::collections::HashSet;
 use std::fs;
 
 use command_support::{directory, run, text};
@@ -58,6 +59,57 @@ fn the_samples_of_a_profile_are_the_live_bytes(#[case] profile: &str, #[case] br
     assert!(report.lines().any(|line| line.starts_with("MAIN")), "{report}");
 }
 
+/// The samples of a log by cost centre, each with its bands as they stand in the file.
+#[derive(Default)]
+struct Stacks(Vec<Vec<(Vec<u32>, u64)>>);
+
+impl Visitor for Stacks {
+    fn event(&mut self, event: &Event<'_>) {
+        match Record::of(event) {
+            Some(Record::SampleBegin(_)) => self.0.push(Vec::new()),
+            Some(Record::SampleStack(bytes, stack)) => {
+                self.0.last_mut().unwrap().push((stack.centres().collect(), bytes));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The format has room for 255 centres: stacks that are the same up to there are one band, and no byte is lost.
+#[test]
+fn stacks_that_are_cut_alike_are_one_band() {
+    let directory = directory();
+    let mut program = String::new();
+    for number in 0..300 {
+        program += &format!("(define (c{number} n) (let ((r (c{} n))) r))\n", number + 1);
+    }
+    program += "(define (c300 n) (if (= n 0) '() (cons n (c300 (- n 1)))))\n";
+    for (name, count) in [("p", 1000), ("q", 500), ("r", 250)] {
+        program += &format!("(define ({name}) (let ((r (c0 {count}))) r))\n(define kept-{name} ({name}))\n");
+        // Of which the bytes are between those of the deep ones.
+        program += &format!("(define (short-{name}) (let ((r (c290 {}))) r))\n", count - 100);
+        program += &format!("(define kept-short-{name} (short-{name}))\n");
+    }
+    program += "(define (garbage n) (if (> n 0) (begin (cons 1 2) (garbage (- n 1)))))\n(garbage 200000)\n";
+    fs::write(directory.path().join("deep.scm"), program).unwrap();
+    let output = run(directory.path(), "run lisp deep.scm --initial-heap 1m --profile hc --trace o.eventlog");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let log = fs::read(directory.path().join("o.eventlog")).unwrap();
+    let (mut stacks, mut live) = (Stacks::default(), Live::default());
+    in_file_order(&log[..], &mut stacks);
+    in_file_order(&log[..], &mut live);
+    let sums: Vec<u64> = stacks.0.iter().map(|bands| bands.iter().map(|(_, bytes)| bytes).sum()).collect();
+    assert_eq!(sums, live.0);
+    for bands in &stacks.0 {
+        let different: HashSet<_> = bands.iter().map(|(stack, _)| stack).collect();
+        assert_eq!(different.len(), bands.len());
+    }
+    let deepest = stacks.0.last().unwrap().iter().filter(|(stack, _)| stack.len() == 255);
+    // What the three kept and what the way there took, for each depth behind the 255th once.
+    let most = deepest.map(|(_, bytes)| *bytes).max().unwrap();
+    assert!(most >= (1000 + 500 + 250) * 24, "{most}");
+}
+
 /// One for each thread, and those of threads that are none of the world's by themselves.
 #[test]
 fn a_time_profile_has_the_capabilities_of_the_threads() {
@@ -94,6 +146,10 @@ fn a_profile_says_what_it_counts_only(#[case] only: &str, #[case] shown: &str, #
     let report = text(&run(directory.path(), "heapprof o.eventlog").stdout);
     assert!(report.contains(&format!("┆ {shown} ")), "{report}");
     assert_eq!(report.contains("SMALL"), passes, "{report}");
+    // If nothing is in it, the run has said so.
+    let said = text(&output.stderr);
+    assert_eq!(said.lines().count(), usize::from(!passes), "{said}");
+    assert_eq!(said.contains("--only: nothing passed in "), !passes, "{said}");
 }
 
 /// The same run's text says the same.

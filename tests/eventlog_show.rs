@@ -142,7 +142,7 @@ fn results(name: &str) -> u64 {
 #[case("stop6", "")]
 #[case("time0", "")]
 #[case("trunc-half", "at byte 3148: the file ends here without the mark of its end")]
-#[case("trunc-midevent", "at byte 6288: the file ends here, inside an event")]
+#[case("trunc-midevent", "at byte 6288: the file ends here, inside an event that begins at byte ")]
 #[case("trunc-midheader", "at byte 200: the file ends here, inside the declaration of a type")]
 #[case("undeclared-high", "an event of type 168, which the header does not declare")]
 #[case("undeclared", "an event of type 50, which the header does not declare")]
@@ -159,6 +159,7 @@ fn of_a_broken_log_at_least_as_much_comes_out_as_of_any_real_tool(#[case] name: 
     assert_eq!(whole.status.code(), Some(i32::from(!told.is_empty())), "{stderr}");
     assert_eq!(inc.status.code(), whole.status.code());
     assert!(stderr.contains(told) && stderr.is_empty() == told.is_empty(), "{stderr}");
+    assert!(!told.starts_with("an event of type") || stderr.contains("; the last good event is number "), "{stderr}");
     let has_header = !name.starts_with("badmagic") && !name.starts_with("trunc-midheader");
     if has_header {
         let whole = text(&whole.stdout);
@@ -174,6 +175,17 @@ fn damage_is_told_with_the_last_good_event() {
     let output = show(&[], Path::new("tests/fixtures/eventlog/broken/trunc-midevent.eventlog"));
     let stderr = text(&output.stderr);
     assert!(stderr.contains("; the last good event is number 213, of type 26 at byte"), "{stderr}");
+}
+
+/// `.format.hostile`
+#[test]
+fn one_byte_that_is_missing_is_one() {
+    let whole = fs::read("tests/fixtures/eventlog/broken/min.eventlog").unwrap();
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    // Without the mark of the end, and the last byte of what stands before it.
+    file.write_all(&whole[..whole.len() - 3]).unwrap();
+    let stderr = text(&show(&[], file.path()).stderr);
+    assert!(stderr.contains(": 1 byte more was expected"), "{stderr}");
 }
 
 #[test]

@@ -45,8 +45,24 @@ fn the_arguments_say_what_is_in_a_trace(
 #[case("--trace t.nettrace --providers a:1:9", "'--providers <LIST>': '9' is no level: it is a number from 0 to 5")]
 #[case("--trace t.mps --providers stopworld", "name a FILE.nettrace")]
 #[case("--format nettrace", "--trace FILE.nettrace")]
+#[case("--trace t.nettrace --profile hT", "--trace FILE.eventlog or FILE.hp")]
+#[case("--trace t.nettrace --format nettrace6 --profile hT", "--trace FILE.eventlog or FILE.hp")]
+#[case("--trace t.nettrace --providers stopworld:1 --profile hT", "--trace FILE.eventlog or FILE.hp")]
+#[case("--trace t.nettrace --time-profile", "--trace FILE.eventlog or FILE.prof")]
+#[case("--trace t.nettrace --events GC --time-profile", "--trace FILE.eventlog or FILE.prof")]
 fn what_does_not_fit_together_is_told_in_a_line(#[case] arguments: &str, #[case] why: &str) {
     scenarios::is_refused(arguments, why);
+}
+
+/// It is among our own provider's events.
+#[test]
+fn a_profile_is_in_a_trace_that_asks_for_it() {
+    let asked = "--initial-heap 128k --providers stopworld --profile hT --time-profile --tick 0.0005";
+    let parsed = Parsed::parse(&scenarios::leaves("t.nettrace", &format!("--trace t.nettrace {asked}")));
+    let count =
+        |name| parsed.events.iter().filter(|event| event.kind.provider == OWN && event.kind.name == name).count();
+    assert!(count("CensusBand") >= count("CensusBegin") && count("CensusBegin") > 0);
+    assert!(count("Tick") > 0);
 }
 
 // ---- Files that fail -----------------------------------------------------------------------------------------------

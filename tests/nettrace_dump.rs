@@ -325,15 +325,17 @@ fn that_nothing_matches_is_told_in_a_line_with_a_hint(#[case] arguments: &[&str]
     }
 }
 
-#[test]
-fn a_file_that_is_cut_is_listed_as_far_as_it_goes_and_ends_with_1() {
+#[rstest]
+#[case(0x150, "4 bytes more were expected")]
+#[case(0x153, "1 byte more was expected")]
+fn a_file_that_is_cut_is_listed_as_far_as_it_goes_and_ends_with_1(#[case] length: usize, #[case] missing: &str) {
     let whole = std::fs::read(fixture("tiny.nettrace")).unwrap();
     let mut cut = tempfile::NamedTempFile::new().unwrap();
-    std::io::Write::write_all(&mut cut, &whole[..0x150]).unwrap();
+    std::io::Write::write_all(&mut cut, &whole[..length]).unwrap();
     let ran = dump(cut.path(), &[]);
     assert_eq!((ran.stdout.as_str(), ran.code), (&LINES[..LINES.len() / 2], Some(1)));
     let told = format!(
-        "dump: {}, at byte 336: the file ends here, inside a block of events that begins at byte 255: 4 bytes more were expected\n",
+        "dump: {}, at byte {length}: the file ends here, inside a block of events that begins at byte 255: {missing}\n",
         cut.path().display()
     );
     assert_eq!(ran.stderr, told);

@@ -30,6 +30,10 @@ fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("reports are UTF-8")
 }
 
+fn text_of(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
 fn log(name: &str) -> PathBuf {
     Path::new(DIRECTORY).join(format!("{name}.eventlog"))
 }
@@ -137,6 +141,61 @@ fn csv_has_every_number() {
     assert!(output.contains(",insertAll.step/insertAll/main.m/main,"));
 }
 
+/// More samples than are kept: each has its line all the same, also of a pipe.
+#[rstest]
+fn csv_has_every_sample_of_many(#[values("hp", "eventlog")] kind: &str) {
+    const SAMPLES: u64 = 70_000;
+    let bytes = if kind == "hp" { many_samples_as_text(SAMPLES) } else { many_samples(SAMPLES) };
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), &bytes).unwrap();
+    let of_file = run(&["heapprof", "--csv"], file.path());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stopworld"));
+    let of_pipe = command.args(["heapprof", "--csv", "-"]).write_stdin(bytes).output().unwrap();
+    for output in [of_file, of_pipe] {
+        assert_eq!((output.status.code(), text_of(&output.stderr)), (Some(0), String::new()));
+        let csv = stdout(&output);
+        let expected = (0..SAMPLES).map(|number| format!("{number}.000000000,band {},{number}", number % 7));
+        assert!(csv.lines().eq(["time_s,band,bytes".to_owned()].into_iter().chain(expected)));
+    }
+}
+
+/// One sample each second, each with one of seven bands.
+fn many_samples(count: u64) -> Vec<u8> {
+    let mut log = Log::new(&[(162, Some(8), "b"), (164, None, "s"), (165, Some(8), "e")]);
+    for number in 0..count {
+        let time = number * 1_000_000_000;
+        log.fixed(162, time, &number.to_be_bytes());
+        log.variable(
+            164,
+            time,
+            &[&[0], &number.to_be_bytes()[..], format!("band {}\0", number % 7).as_bytes()].concat(),
+        );
+        log.fixed(165, time, &number.to_be_bytes());
+    }
+    log.end()
+}
+
+fn many_samples_as_text(count: u64) -> Vec<u8> {
+    let of_sample =
+        |number: u64| format!("BEGIN_SAMPLE {number}.0\nband {}\t{number}\nEND_SAMPLE {number}.0\n", number % 7);
+    let samples: String = (0..count).map(of_sample).collect();
+    format!("JOB \"many\"\n{samples}").into_bytes()
+}
+
+/// More names than are kept: it is said what has become of the last of them, and nothing is lost.
+#[test]
+fn bands_without_a_name_of_their_own_are_told_of() {
+    const BANDS: u64 = 262_200;
+    let bands: String = (0..BANDS).map(|number| format!("band{number}\t1\n")).collect();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), format!("JOB \"many\"\nBEGIN_SAMPLE 1\n{bands}END_SAMPLE 1\n")).unwrap();
+    let output = run(&["heapprof", "--csv"], file.path());
+    let said = text_of(&output.stderr);
+    assert_eq!((output.status.code(), said.lines().count()), (Some(0), 1), "{said}");
+    assert!(said.contains("it has more than 262144 bands: what comes after them is under (others)"), "{said}");
+    assert!(stdout(&output).ends_with("1.000000000,(others),56\n"));
+}
+
 #[rstest]
 #[case("heapprof", "threads.l", "it has no heap profile")]
 #[case("timeprof", "leak.hT", "it has no time profile")]
@@ -145,6 +204,32 @@ fn a_log_without_a_profile_is_one_clear_line(#[case] command: &str, #[case] name
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr.lines().count() == 1 && stderr.contains(told), "{stderr}");
+}
+
+#[rstest]
+#[case("heapprof", "an eventlog would begin with \"hdrb\", a .hp with JOB")]
+#[case("timeprof", "this is no eventlog: it would begin with \"hdrb\"")]
+fn a_file_of_another_kind_is_one_clear_line(#[case] command: &str, #[case] told: &str) {
+    let output = run(&[command], Path::new("Cargo.toml"));
+    let stderr = text_of(&output.stderr);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
+    assert!(stderr.lines().count() == 1 && stderr.contains(told), "{stderr}");
+}
+
+/// A run that was over before the first tick. The table of it is one without rows.
+#[test]
+fn of_no_ticks_nothing_is_drawn() {
+    let mut log = Log::new(&[(168, Some(8), "p")]);
+    log.fixed(168, 1, &1_000_000u64.to_be_bytes());
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), log.end()).unwrap();
+    let code = run(&["timeprof"], file.path()).status.code();
+    for form in ["--svg", "--folded"] {
+        let output = run(&["timeprof", form], file.path());
+        let stderr = text_of(&output.stderr);
+        assert_eq!((output.status.code(), output.stdout.len()), (code, 0));
+        assert!(stderr.lines().count() == 1 && stderr.contains("no ticks"), "{stderr}");
+    }
 }
 
 /// `.format.hostile`: of a damaged file what can be read is reported, and what is wrong is said.

@@ -400,7 +400,8 @@ pub(super) struct EventlogShow {
 
 const HEAPPROF_HELP: &str = "\
 The file is an eventlog of GHC or of ours with a heap profile, or a .hp file. Bands are listed by the area that they take over \
-the whole run; each little picture is scaled to its band's own peak.
+the whole run; each little picture is scaled to its band's own peak. Of more than 65,536 samples tables and pages have every so \
+many; --csv has all, for which it reads the file twice (a pipe is put into a file without a name in TMPDIR, or /tmp, first).
 
 Exit code: 0, 1 if the file is damaged (what could be read of it is reported) or has no heap profile, 2 if the arguments are \
 wrong, 141 if standard output was closed.";

@@ -7,6 +7,9 @@
 //! | json | groups of the table of events: `Collection Memory` | |
 //! | eventlog | classes, as behind GHC's `-l`: `gu`, `-s` | |
 //! | hp, prof | | `--profile`, `--time-profile`: without them there is nothing to write |
+//!
+//! A profile is in an eventlog, in the file of its own, and among the events of a .nettrace's provider `stopworld`; any other trace
+//! has no place for it, and is refused.
 
 use std::path::Path;
 
@@ -121,6 +124,10 @@ fn groups(text: &str) -> Result<EventSet, String> {
     Ok(events)
 }
 
+/// A trace that would not have what is asked for. (A .nettrace has it among the events of the provider `stopworld`.)
+const NO_PLACE_FOR_HEAP: &str = "--profile: name the file with --trace FILE.eventlog or FILE.hp";
+const NO_PLACE_FOR_TIME: &str = "--time-profile: name the file with --trace FILE.eventlog or FILE.prof";
+
 /// What is to be written.
 #[derive(Clone, Debug)]
 pub(super) enum Asked {
@@ -139,14 +146,16 @@ pub(super) enum Asked {
 impl Asked {
     /// What the arguments say, if they fit together.
     pub(super) fn by(settings: &Settings) -> Result<Asked, Failure> {
+        settings.profiling.check().map_err(usage)?;
         let format = Format::of(settings);
         let Profiling { profile, time_profile, .. } = &settings.profiling;
+        // What a .nettrace has is known when its providers are.
         let has_place = |format| matches!(format, Format::Eventlog | Format::Nettrace | Format::Nettrace6);
         if profile.is_some() && format != Format::Hp && !has_place(format) {
-            return Err(usage("--profile: name the file with --trace FILE.eventlog or FILE.hp".to_owned()));
+            return Err(usage(NO_PLACE_FOR_HEAP.to_owned()));
         }
         if time_profile.is_some() && format != Format::Prof && !has_place(format) {
-            return Err(usage("--time-profile: name the file with --trace FILE.eventlog or FILE.prof".to_owned()));
+            return Err(usage(NO_PLACE_FOR_TIME.to_owned()));
         }
         match format {
             Format::Hp => Asked::profile(settings, Kind::Heap),
@@ -211,6 +220,13 @@ impl Asked {
                 both
             }
         };
+        let Profiling { profile, time_profile, .. } = &settings.profiling;
+        if profile.is_some() && !providers.wants_own(EventId::CensusBand) {
+            return Err(usage(NO_PLACE_FOR_HEAP.to_owned()));
+        }
+        if time_profile.is_some() && !providers.wants_own(EventId::Tick) {
+            return Err(usage(NO_PLACE_FOR_TIME.to_owned()));
+        }
         providers.rundown = true;
         Ok(Asked::Nettrace(container, providers))
     }

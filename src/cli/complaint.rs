@@ -46,10 +46,15 @@ impl Complaint {
                 "error: say what to do: `stopworld run binary-trees` runs a workload, `stopworld --help` tells the rest"
                     .to_owned(),
             ),
-            ErrorKind::MissingRequiredArgument if action == Some("run") => Complaint::Usage(
-                one_line(&error.render().to_string()) + "; `stopworld workloads` lists what can be run",
-            ),
-            _ => Complaint::Usage(with_remedy(one_line(&error.render().to_string()), action.unwrap_or("run"))),
+            kind => {
+                let line = one_line(&error.render().to_string());
+                Complaint::Usage(match kind {
+                    ErrorKind::MissingRequiredArgument if line.contains("<WORKLOAD>") => {
+                        line + "; `stopworld workloads` lists what can be run"
+                    }
+                    _ => with_remedy(line, action.unwrap_or("run")),
+                })
+            }
         }
     }
 }
@@ -90,6 +95,9 @@ mod tests {
     #[case(&["run", "churn", "--seconds", "1", "--collections", "1"], &["--seconds", "--collections", "cannot be used with"])]
     #[case(&["run", "churn", "--threads"], &["'--threads <N>'", "--help"])]
     #[case(&["run"], &["WORKLOAD", "stopworld workloads"])]
+    #[case(&["run", "churn", "--flight-at-end"], &["--flight-recorder", "stopworld run --help"])]
+    #[case(&["run", "churn", "--profile", "hc", "--interval", "-5gc"], &["'-5gc'", "from 1 on"])]
+    #[case(&["run", "churn", "--time-profile", "--tick", "1e-12"], &["'1e-12'", "0.00002 seconds at least"])]
     #[case(&["gcstats"], &["FILE", "stopworld gcstats --help"])]
     #[case(&["gcstats", "x", "--csv", "--xml"], &["'--csv'", "'--xml'", "stopworld gcstats --help"])]
     #[case(&["run", "churn", "--events", "Bogus"], &["'Bogus'", "Arena Pool Trace", "GCHandle"])]

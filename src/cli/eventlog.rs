@@ -17,7 +17,7 @@ use super::arguments::{Eventlog, EventlogAction, EventlogShow};
 use super::eventcnv::PIPE_CLOSED;
 use super::{FAILED, Failure};
 use crate::formats::eventlog::read::show::{Form, Show};
-use crate::formats::eventlog::read::{Damage, by_time, in_file_order, seekable};
+use crate::formats::eventlog::read::{Damage, by_time, in_file_order, last_before, seekable};
 
 /// `stopworld eventlog`.
 pub(super) fn run(arguments: &Eventlog) -> Result<u8, Failure> {
@@ -36,7 +36,12 @@ fn show(arguments: &EventlogShow) -> Result<u8, Failure> {
     } else {
         let input = seekable(input).with_context(|| format!("{name} can't be put into a temporary file"))?;
         let mut show = Show::new(output, Form::Whole);
-        (by_time(&input, &mut show), show.finish())
+        let summary = by_time(&input, &mut show);
+        let finished = show.finish().map(|(unclear, count)| {
+            let with_last = |damage: Damage| Damage { last_good: last_before(&input, damage.offset), ..damage };
+            (unclear.map(with_last), count)
+        });
+        (summary, finished)
     };
     match finished {
         Ok((unclear, count)) => Ok(report(&name, summary.damage, summary.damages, unclear, count)),

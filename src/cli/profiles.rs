@@ -4,7 +4,8 @@
 //! damaged (what could be read is reported) or has no profile, 141 if whoever reads our output has seen enough.
 
 use std::fmt;
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Seek, Write};
 use std::path::Path;
 
 use anyhow::Context;
@@ -13,37 +14,75 @@ use super::arguments::{Heapprof, Timeprof};
 use super::eventcnv::PIPE_CLOSED;
 use super::eventlog::open;
 use super::{FAILED, Failure};
+use crate::formats::eventlog::read::seekable;
+use crate::formats::hp::DamageKind;
 use crate::profstats::{Profiles, folded, speedscope, text};
 use crate::report::{heap_page, heapprof, timeprof};
 
 /// How an eventlog begins.
 const EVENTLOG: &[u8] = b"hdrb";
+/// What is read of a file at a time.
+const BUFFER: usize = 64 << 10;
 
 /// `stopworld heapprof`.
 pub(super) fn heap(arguments: &Heapprof) -> Result<u8, Failure> {
-    let (profiles, code) = read("heapprof", &arguments.file)?;
+    let mut input = open(&arguments.file)?;
+    let name = arguments.file.display();
+    if arguments.csv {
+        // It may have to be read twice.
+        input = seekable(input).with_context(|| format!("{name} can't be put into a temporary file"))?;
+        input.rewind().with_context(|| format!("can't read {name}"))?;
+    }
+    let Some((profiles, code)) = read("heapprof", &arguments.file, &input)? else { return Ok(FAILED) };
     if !profiles.has_heap {
-        say("heapprof", format_args!("{}: it has no heap profile", arguments.file.display()));
+        say("heapprof", format_args!("{name}: it has no heap profile"));
         return Ok(FAILED);
     }
+    if profiles.heap.has_others() {
+        let bands = profiles.heap.bands.len() - 1;
+        say(
+            "heapprof",
+            format_args!("{name}: it has more than {bands} bands: what comes after them is under (others)"),
+        );
+    }
     write(code, |out| {
-        if arguments.csv {
+        if arguments.csv && profiles.heap.samples.stride() > 1 {
+            every_sample(&profiles, input, out)
+        } else if arguments.csv {
             heapprof::csv(&profiles, out)
         } else if arguments.html {
-            out.write_all(heap_page::render(&profiles, &arguments.file.display().to_string()).as_bytes())
+            out.write_all(heap_page::render(&profiles, &name.to_string()).as_bytes())
         } else {
             writeln!(out, "{}", heapprof::render(&profiles, arguments.top))
         }
     })
 }
 
+/// The lines of a profile of more samples than are kept: the file is gone through once more.
+fn every_sample(profiles: &Profiles, mut input: File, out: &mut dyn Write) -> io::Result<()> {
+    input.rewind()?;
+    let mut input = BufReader::with_capacity(BUFFER, input);
+    let csv = heapprof::Csv::begin(profiles, out)?;
+    if input.fill_buf()?.starts_with(EVENTLOG) {
+        Profiles::each_sample(input, |sample| csv.sample(sample, out))
+    } else {
+        text::each_sample(input, |sample| csv.sample(sample, out))
+    }
+}
+
 /// `stopworld timeprof`.
 pub(super) fn time(arguments: &Timeprof) -> Result<u8, Failure> {
-    let (profiles, code) = read("timeprof", &arguments.file)?;
+    let input = open(&arguments.file)?;
+    let Some((profiles, code)) = read("timeprof", &arguments.file, &input)? else { return Ok(FAILED) };
     let name = arguments.file.display();
     if !profiles.has_time {
         say("timeprof", format_args!("{name}: it has no time profile"));
         return Ok(FAILED);
+    }
+    if profiles.time.samples == 0 && (arguments.svg || arguments.folded) {
+        // A table says so by itself, and speedscope's file has an empty profile.
+        say("timeprof", format_args!("{name}: its time profile has no ticks: there is nothing to draw"));
+        return Ok(code);
     }
     if profiles.time.is_order_lost && arguments.speedscope {
         say("timeprof", format_args!("{name}: it is too long for its order to be kept: what comes last is left out"));
@@ -71,24 +110,36 @@ fn flame_graph(profiles: &Profiles, title: &str, out: &mut dyn Write) -> io::Res
     inferno::flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), out).map_err(io::Error::other)
 }
 
-/// The profiles of a file of either kind, and the exit code for its state.
-fn read(command: &str, path: &Path) -> Result<(Profiles, u8), Failure> {
+/// The profiles of a file of either kind, and the exit code for its state. None if it is of no kind, which is said.
+fn read(command: &str, path: &Path, input: &File) -> Result<Option<(Profiles, u8)>, Failure> {
     let name = path.display();
-    let mut input = BufReader::with_capacity(64 << 10, open(path)?);
+    let mut input = BufReader::with_capacity(BUFFER, input);
     let begin = input.fill_buf().with_context(|| format!("can't read {name}"))?;
     let (profiles, damage, damages) = if begin.starts_with(EVENTLOG) {
         let (profiles, summary) = Profiles::read(input);
         (profiles, summary.damage.map(|damage| damage.to_string()), summary.damages)
     } else {
         let (profiles, summary) = text::read(input);
+        if summary.damage.is_some_and(|damage| damage.kind == DamageKind::Head) {
+            match command {
+                "timeprof" => say(command, format_args!("{name}: this is no eventlog: it would begin with \"hdrb\"")),
+                _ => say(
+                    command,
+                    format_args!(
+                        "{name}: this is no heap profile: an eventlog would begin with \"hdrb\", a .hp with JOB"
+                    ),
+                ),
+            }
+            return Ok(None);
+        }
         (profiles, summary.damage.map(|damage| damage.to_string()), summary.damages)
     };
-    let Some(damage) = damage else { return Ok((profiles, 0)) };
+    let Some(damage) = damage else { return Ok(Some((profiles, 0))) };
     say(command, format_args!("{name}, {damage}"));
     if damages > 1 {
         say(command, format_args!("{name}: {} more places are wrong", damages - 1));
     }
-    Ok((profiles, FAILED))
+    Ok(Some((profiles, FAILED)))
 }
 
 /// Writes a report; the exit code.

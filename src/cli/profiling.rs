@@ -1,11 +1,13 @@
 //! What of a run is profiled: the heap, by one of seven breakdowns, and the time.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
 use super::arguments::seconds;
-use crate::profile::census::{Breakdown, Every, Filters, HeapProfile, Stage};
+use crate::profile::census::{Breakdown, Census, Every, Filters, HeapProfile, Stage};
 use crate::profile::{TickClock, TimeProfile};
 use crate::{Charging, WorldBuilder};
 
@@ -17,20 +19,20 @@ pub(super) struct Profiling {
     pub(super) profile: Option<Breakdown>,
 
     /// How often the heap is counted: each so many seconds (fractions allowed), or collections, as 5gc [default: 1gc]
-    #[arg(long, value_name = "S|Ngc", requires = "profile", value_parser = every, allow_negative_numbers = true)]
+    #[arg(long, value_name = "S|Ngc", value_parser = every, allow_hyphen_values = true)]
     pub(super) interval: Option<Every>,
 
     /// Count only what passes: KIND is module, description, type, centre, stack, retainer or biography, NAME what
     /// a profile by it shows (a module's whole path). May be said several times
-    #[arg(long, value_name = "KIND=NAME,…", requires = "profile", value_parser = only)]
+    #[arg(long, value_name = "KIND=NAME,…", value_parser = only)]
     pub(super) only: Vec<Only>,
 
     /// Profile the time: of processors (the default) or real; into --trace FILE.eventlog or FILE.prof
     #[arg(long, value_name = "CLOCK", num_args = 0..=1, require_equals = true, default_missing_value = "cpu")]
     pub(super) time_profile: Option<Clock>,
 
-    /// How long a tick of the time profile is, in seconds [default: 0.001]
-    #[arg(long, value_name = "S", requires = "time_profile", value_parser = seconds, allow_negative_numbers = true)]
+    /// How long a tick of the time profile is, in seconds, 0.00002 at least [default: 0.001]
+    #[arg(long, value_name = "S", value_parser = tick, allow_negative_numbers = true)]
     pub(super) tick: Option<Duration>,
 }
 
@@ -74,6 +76,14 @@ fn every(text: &str) -> Result<Every, String> {
     }
 }
 
+fn tick(text: &str) -> Result<Duration, String> {
+    let interval = seconds(text)?;
+    match interval < TimeProfile::SHORTEST {
+        true => Err(format!("a tick takes {} seconds at least", TimeProfile::SHORTEST.as_secs_f64())),
+        false => Ok(interval),
+    }
+}
+
 fn only(text: &str) -> Result<Only, String> {
     let (kind, names) = text.split_once('=').ok_or("it is a kind, = and names, as in type=Tree")?;
     let known = || Filter::value_variants().iter().filter_map(Filter::to_possible_value);
@@ -89,6 +99,32 @@ fn only(text: &str) -> Result<Only, String> {
             Err(format!("'{name}' is none of {stages}"))
         }
         _ => Ok(Only { kind, names }),
+    }
+}
+
+/// Whether the filters of a profile let anything pass.
+#[derive(Debug, Default)]
+pub(super) struct Passed {
+    censuses: AtomicU64,
+    anything: AtomicBool,
+}
+
+impl Passed {
+    fn note(&self, census: &Census) {
+        self.censuses.fetch_add(1, Ordering::Relaxed);
+        if census.bands.iter().any(|band| band.objects > 0) {
+            self.anything.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Says at the end of a run that its profile is empty because of its filters, if it is.
+    pub(super) fn tell(&self) {
+        let censuses = self.censuses.load(Ordering::Relaxed);
+        if censuses > 0 && !self.anything.load(Ordering::Relaxed) {
+            eprintln!(
+                "stopworld: --only: nothing passed in {censuses} censuses, so the profile is empty: a NAME is the whole one that a profile by its KIND shows"
+            );
+        }
     }
 }
 
@@ -110,17 +146,42 @@ impl Profiling {
         filters
     }
 
-    /// The world that is built here is profiled from its beginning on.
-    pub(super) fn of_world(&self, mut builder: WorldBuilder) -> WorldBuilder {
-        if let Some(breakdown) = self.profile {
-            let filters = self.filters();
+    /// The heap profile that is asked for.
+    fn heap_profile(&self) -> Option<HeapProfile> {
+        let every = self.interval.unwrap_or(Every::Collections(1));
+        self.profile.map(|breakdown| HeapProfile::by(breakdown).every(every).filters(self.filters()))
+    }
+
+    /// Refuses what says more of a profile that is not asked for, and what no world of this build can tell.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let without =
+            |option: &str, profile: &str| Err(format!("{option}: it says more of a profile: name one with {profile}"));
+        match self {
+            Profiling { profile: None, interval: Some(_), .. } => return without("--interval", "--profile"),
+            Profiling { profile: None, only, .. } if !only.is_empty() => return without("--only", "--profile"),
+            Profiling { time_profile: None, tick: Some(_), .. } => return without("--tick", "--time-profile"),
+            _ => {}
+        }
+        let Some(profile) = self.heap_profile() else { return Ok(()) };
+        let is_filter = profile.breakdown != Breakdown::Biography || !profile.filters.retainers.is_empty();
+        let option = if is_filter { "--only" } else { "--profile" };
+        profile.check().map_err(|error| format!("{option}: {error}"))
+    }
+
+    /// The world that is built here is profiled from its beginning on; what passes its filters is noted.
+    pub(super) fn of_world(&self, mut builder: WorldBuilder, passed: &Arc<Passed>) -> WorldBuilder {
+        if let Some(mut profile) = self.heap_profile() {
+            if !self.only.is_empty() {
+                let passed = Arc::clone(passed);
+                profile = profile.on_census(move |census| passed.note(census));
+            }
+            let HeapProfile { breakdown, filters, .. } = &profile;
             let by_charge = matches!(breakdown, Breakdown::CostCentre | Breakdown::Module);
             let asks_for_charges = [&filters.modules, &filters.centres, &filters.stacks].iter().any(|f| !f.is_empty());
             if by_charge || asks_for_charges {
                 builder = builder.charge_allocations(Charging::On);
             }
-            let every = self.interval.unwrap_or(Every::Collections(1));
-            builder = builder.profile(HeapProfile::by(breakdown).every(every).filters(filters));
+            builder = builder.profile(profile);
         }
         if let Some(clock) = self.time_profile {
             let clock = match clock {

@@ -11,13 +11,14 @@ use anyhow::{Context, bail};
 
 use super::arguments::{Settings, Stop};
 use super::asked::Asked;
+use super::profiling::Passed;
 use super::tracing::{self, End, Tracing};
 use crate::debugger::mock::MockDebugger;
 use crate::diagnostics::Diagnostics;
 use crate::formats::Finished;
 use crate::report::{self, Ledger, flexowriter, json, table};
 use crate::workloads::{Plan, Shift};
-use crate::{CollectError, CollectionReport, Paranoid, Stopper, World};
+use crate::{CollectError, CollectionReport, Paranoid, Stopper, World, WorldBuilder};
 
 /// How long the finalizers that are queued at the end may take.
 const CLOSING_TIME: Duration = Duration::from_secs(5);
@@ -32,6 +33,7 @@ pub(super) struct Session {
     pub(super) shift: Shift,
     pub(super) tracing: Option<Tracing>,
     diagnostics: Option<Diagnostics>,
+    passed: Arc<Passed>,
     ledger: Arc<Mutex<Ledger>>,
     begun: Instant,
     heap_limit: Option<u64>,
@@ -46,15 +48,19 @@ impl Session {
     pub(super) fn begin(settings: &Settings, asked: &Asked, plan: Plan) -> anyhow::Result<Arc<Session>> {
         let shift = Shift::new(plan);
         let ledger = Arc::new(Mutex::new(Ledger::default()));
+        let passed = Arc::new(Passed::default());
+        let builder = described(settings, &passed, listener(settings, shift.clone(), Arc::clone(&ledger)));
+        // A run that is refused has not touched the file of its trace.
+        builder.check()?;
         let tracing = Tracing::start(settings, asked)?;
         let diagnostics = open(settings);
-        let listener = listener(settings, shift.clone(), Arc::clone(&ledger));
-        let world = build(settings, tracing.as_ref(), diagnostics.as_ref(), listener)?;
+        let world = build(builder, settings, tracing.as_ref(), diagnostics.as_ref())?;
         Ok(Arc::new(Session {
             world: Some(world),
             shift,
             tracing,
             diagnostics,
+            passed,
             ledger,
             begun: Instant::now(),
             heap_limit: settings.heap_limit.map(|limit| limit.bytes() as u64),
@@ -138,6 +144,7 @@ impl Session {
         let ledger = self.ledger();
         let render = if self.json { json::render } else { table::render };
         super::print(format_args!("{}\n", render(&ledger, &run)));
+        self.passed.tell();
         match end {
             End::Written(ended) if !ended.finished.is_complete() => {
                 let Finished { totals, error, .. } = &ended.finished;
@@ -198,12 +205,12 @@ fn open(settings: &Settings) -> Option<Diagnostics> {
     Diagnostics::open().map_err(|error| eprintln!("stopworld: --diagnostics: {error}")).ok()
 }
 
-fn build(
+/// The world that the settings describe, without those who listen from outside.
+fn described(
     settings: &Settings,
-    tracing: Option<&Tracing>,
-    diagnostics: Option<&Diagnostics>,
+    passed: &Arc<Passed>,
     listener: impl Fn(&CollectionReport) + Send + Sync + 'static,
-) -> anyhow::Result<World> {
+) -> WorldBuilder {
     let stopper = match settings.stop {
         Stop::Safepoints => Stopper::Safepoints,
         Stop::Signals | Stop::MockDebugger => Stopper::Signals,
@@ -219,13 +226,7 @@ fn build(
     if let Some(markers) = settings.markers {
         builder = builder.markers(markers.get());
     }
-    if let Some(tracing) = tracing {
-        builder = tracing.trace.of_world(builder);
-    }
-    if let Some(diagnostics) = diagnostics {
-        builder = builder.diagnosed_by(diagnostics);
-    }
-    builder = settings.profiling.of_world(builder);
+    builder = settings.profiling.of_world(builder, passed);
     if let Some(limit) = settings.heap_limit {
         builder = builder.heap_limit(limit.bytes());
     }
@@ -233,6 +234,21 @@ fn build(
         builder = builder.initial_heap(initial.bytes());
     } else if settings.flexowriter {
         builder = builder.initial_heap(FLEXOWRITER_HEAP);
+    }
+    builder
+}
+
+fn build(
+    mut builder: WorldBuilder,
+    settings: &Settings,
+    tracing: Option<&Tracing>,
+    diagnostics: Option<&Diagnostics>,
+) -> anyhow::Result<World> {
+    if let Some(tracing) = tracing {
+        builder = tracing.trace.of_world(builder);
+    }
+    if let Some(diagnostics) = diagnostics {
+        builder = builder.diagnosed_by(diagnostics);
     }
     let world = builder.build()?;
     if settings.stop == Stop::MockDebugger {

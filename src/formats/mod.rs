@@ -28,3 +28,12 @@ mod worlds;
 
 pub use finished::Finished;
 pub use trace_error::TraceError;
+
+/// What is missing at the end of a file.
+#[cfg(feature = "readers")]
+fn more_bytes(missing: u64) -> String {
+    match missing {
+        1 => "1 byte more was expected".to_owned(),
+        _ => format!("{missing} bytes more were expected"),
+    }
+}

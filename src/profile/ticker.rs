@@ -59,10 +59,15 @@ pub enum TickClock {
 /// How time is to be profiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeProfile {
-    /// The time between two ticks. At least 20 µs: what is shorter is taken for that.
+    /// The time between two ticks. At least [`SHORTEST`](TimeProfile::SHORTEST): what is shorter is taken for that.
     pub interval: Duration,
     /// Which time.
     pub clock: TickClock,
+}
+
+impl TimeProfile {
+    /// The shortest interval.
+    pub const SHORTEST: Duration = Duration::from_nanos(SHORTEST_NS);
 }
 
 impl Default for TimeProfile {

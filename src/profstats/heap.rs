@@ -165,6 +165,9 @@ pub struct HeapProfile {
     names: usize,
     values: usize,
     current: Option<Sample>,
+    /// Samples are not kept: the last that has ended is here, to be taken.
+    hands_out: bool,
+    ended: Option<Sample>,
 }
 
 impl Default for HeapProfile {
@@ -186,11 +189,28 @@ impl Default for HeapProfile {
             names: 0,
             values: 0,
             current: None,
+            hands_out: false,
+            ended: None,
         }
     }
 }
 
 impl HeapProfile {
+    /// One that keeps no samples: each is [taken](Self::take_ended) when it has ended.
+    pub(super) fn handing_out() -> HeapProfile {
+        HeapProfile { hands_out: true, ..HeapProfile::default() }
+    }
+
+    /// The sample that has ended, of a profile that keeps none.
+    pub(super) fn take_ended(&mut self) -> Option<Sample> {
+        self.ended.take()
+    }
+
+    /// Whether there were more bands, or longer names, than are kept: what came last of them is one band.
+    pub fn has_others(&self) -> bool {
+        self.bands.last() == Some(&Band::Others)
+    }
+
     /// A sample begins; one that has not ended, ends.
     pub fn begin_sample(&mut self, time_ns: u64) {
         self.end_sample();
@@ -200,6 +220,10 @@ impl HeapProfile {
     /// The sample ends.
     pub fn end_sample(&mut self) {
         let Some(sample) = self.current.take() else { return };
+        if self.hands_out {
+            self.ended = Some(sample);
+            return;
+        }
         self.values += sample.values.len();
         self.samples.push(sample);
         if self.values > MOST_VALUES {
@@ -254,7 +278,7 @@ impl HeapProfile {
     /// The number of a new band, or of the one that has all that there is no room for.
     fn new_band(&mut self, band: Band, name: usize) -> u32 {
         let has_room = self.bands.len() < MOST_BANDS && self.names + name <= MOST_NAMES;
-        if !has_room && self.bands.last() == Some(&Band::Others) {
+        if !has_room && self.has_others() {
             return self.bands.len() as u32 - 1;
         }
         // Once there was no room, there is none for shorter names either.

@@ -5,10 +5,10 @@
 //! speaks; of others it is the time of their record.
 
 use std::collections::HashMap;
-use std::io::Read;
+use std::io::{self, Read};
 
 use super::centres::{Centre, Centres, Stacks};
-use super::heap::{Band, Breakdown, HeapProfile, Mark};
+use super::heap::{Band, Breakdown, HeapProfile, Mark, Sample};
 use super::time::TimeProfile;
 use crate::formats::eventlog::read::record::Record;
 use crate::formats::eventlog::read::{Event, Summary, Visitor, in_file_order};
@@ -72,6 +72,21 @@ impl Profiles {
         let summary = in_file_order(log, &mut profiles);
         profiles.finish();
         (profiles, summary)
+    }
+
+    /// Goes through a log once more, of which more samples [have been read](Self::read) than are kept, and tells each of them in the
+    /// order of the file. Their bands have the numbers that they have there.
+    ///
+    /// # Errors
+    ///
+    /// Who is told fails; nothing more is told then.
+    pub fn each_sample(log: impl Read, tell: impl FnMut(&Sample) -> io::Result<()>) -> io::Result<()> {
+        let profiles = Profiles { heap: HeapProfile::handing_out(), ..Profiles::default() };
+        let mut telling = Telling { profiles, tell, told: Ok(()) };
+        in_file_order(log, &mut telling);
+        telling.profiles.heap.finish();
+        telling.tell();
+        telling.told
     }
 
     fn finish(&mut self) {
@@ -165,6 +180,34 @@ impl Visitor for Profiles {
         if let Some(record) = Record::of(event) {
             self.record(event, record);
         }
+    }
+}
+
+/// Tells samples.
+struct Telling<F> {
+    profiles: Profiles,
+    tell: F,
+    told: io::Result<()>,
+}
+
+impl<F: FnMut(&Sample) -> io::Result<()>> Telling<F> {
+    fn tell(&mut self) {
+        if let Some(sample) = self.profiles.heap.take_ended()
+            && self.told.is_ok()
+        {
+            self.told = (self.tell)(&sample);
+        }
+    }
+}
+
+impl<F: FnMut(&Sample) -> io::Result<()>> Visitor for Telling<F> {
+    fn event(&mut self, event: &Event<'_>) {
+        self.profiles.event(event);
+        self.tell();
+    }
+
+    fn is_done(&self) -> bool {
+        self.told.is_err()
     }
 }
 

@@ -1,8 +1,8 @@
 //! A heap profile out of a `.hp` file.
 
-use std::io::BufRead;
+use std::io::{self, BufRead};
 
-use super::heap::{HeapProfile, Mark};
+use super::heap::{HeapProfile, Mark, Sample};
 use super::log::Profiles;
 use crate::formats::hp::{self, Line, Summary};
 
@@ -10,20 +10,51 @@ use crate::formats::hp::{self, Line, Summary};
 pub fn read(input: impl BufRead) -> (Profiles, Summary) {
     let mut heap = HeapProfile::default();
     let mut end_ns = 0;
-    let summary = hp::read(input, |line| match line {
-        Line::Job(program) => heap.program = program.replace("\"\"", "\""),
-        Line::Date(date) => heap.date = date.to_owned(),
-        Line::SampleUnit(_) | Line::ValueUnit(_) => {}
-        Line::Mark(time_ns) => heap.marks.push(Mark { time_ns, text: String::new() }),
-        Line::Begin(time) => {
+    let summary = hp::read(input, |line| {
+        if let Line::Begin(time) = line {
             end_ns = end_ns.max(time);
-            heap.begin_sample(time);
         }
-        Line::End(_) => heap.end_sample(),
-        Line::Band(label, bytes) => heap.add_label(label, bytes),
+        take(&mut heap, line);
     });
     heap.finish();
     let mut profiles = Profiles::default();
     (profiles.has_heap, profiles.heap, profiles.end_ns) = (summary.samples > 0, heap, end_ns);
     (profiles, summary)
+}
+
+/// Goes through a file once more, of which more samples [have been read](read) than are kept, and tells each of them in the order of
+/// the file. Their bands have the numbers that they have there.
+///
+/// # Errors
+///
+/// Who is told fails; nothing more is told then.
+pub fn each_sample(input: impl BufRead, mut tell: impl FnMut(&Sample) -> io::Result<()>) -> io::Result<()> {
+    let mut heap = HeapProfile::handing_out();
+    let mut told = Ok(());
+    let mut tell_of = |heap: &mut HeapProfile| {
+        if let Some(sample) = heap.take_ended()
+            && told.is_ok()
+        {
+            told = tell(&sample);
+        }
+    };
+    hp::read(input, |line| {
+        take(&mut heap, line);
+        tell_of(&mut heap);
+    });
+    heap.finish();
+    tell_of(&mut heap);
+    told
+}
+
+fn take(heap: &mut HeapProfile, line: Line<'_>) {
+    match line {
+        Line::Job(program) => heap.program = program.replace("\"\"", "\""),
+        Line::Date(date) => heap.date = date.to_owned(),
+        Line::SampleUnit(_) | Line::ValueUnit(_) => {}
+        Line::Mark(time_ns) => heap.marks.push(Mark { time_ns, text: String::new() }),
+        Line::Begin(time) => heap.begin_sample(time),
+        Line::End(_) => heap.end_sample(),
+        Line::Band(label, bytes) => heap.add_label(label, bytes),
+    }
 }

@@ -10,7 +10,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 use super::Bytes;
 use crate::profstats::heap::Row;
-use crate::profstats::{HeapProfile, Profiles};
+use crate::profstats::{HeapProfile, Profiles, Sample};
 
 /// The places of a band's picture.
 const PLACES: usize = 32;
@@ -143,16 +143,43 @@ impl Pictures {
 ///
 /// They can't be written.
 pub fn csv(profiles: &Profiles, out: &mut dyn Write) -> io::Result<()> {
-    let Profiles { heap, stacks, centres, .. } = profiles;
-    let names: Vec<String> = (0..heap.bands.len() as u32).map(|band| cell(&heap.name(band, stacks, centres))).collect();
-    writeln!(out, "time_s,band,bytes")?;
-    for sample in heap.samples.kept() {
-        for (band, bytes) in &sample.values {
-            let time = sample.time_ns;
-            writeln!(out, "{}.{:09},{},{bytes}", time / 1_000_000_000, time % 1_000_000_000, names[*band as usize])?;
-        }
+    let csv = Csv::begin(profiles, out)?;
+    profiles.heap.samples.kept().iter().try_for_each(|sample| csv.sample(sample, out))
+}
+
+/// The same, of samples that come one by one because they are too many to be kept.
+#[derive(Debug)]
+pub struct Csv {
+    names: Vec<String>,
+}
+
+impl Csv {
+    /// Heads the lines. The names of the bands are known by now.
+    ///
+    /// # Errors
+    ///
+    /// The head can't be written.
+    pub fn begin(profiles: &Profiles, out: &mut dyn Write) -> io::Result<Csv> {
+        let Profiles { heap, stacks, centres, .. } = profiles;
+        let bands = 0..heap.bands.len() as u32;
+        writeln!(out, "time_s,band,bytes")?;
+        Ok(Csv { names: bands.map(|band| cell(&heap.name(band, stacks, centres))).collect() })
     }
-    Ok(())
+
+    /// The lines of a sample. A band that the names have not, of a file that has grown since, is left out.
+    ///
+    /// # Errors
+    ///
+    /// They can't be written.
+    pub fn sample(&self, sample: &Sample, out: &mut dyn Write) -> io::Result<()> {
+        let time = sample.time_ns;
+        for (band, bytes) in &sample.values {
+            if let Some(name) = self.names.get(*band as usize) {
+                writeln!(out, "{}.{:09},{name},{bytes}", time / 1_000_000_000, time % 1_000_000_000)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A cell of a table in text; in quotes if it must be.

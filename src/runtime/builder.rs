@@ -277,12 +277,11 @@ impl WorldBuilder {
         self
     }
 
-    /// Builds the world.
+    /// Whether the settings are possible: for who does something first that a refusal could not take back.
     ///
     /// # Errors
-    /// A setting is impossible, another world of this process uses another suspend signal, or the system refused.
-    pub fn build(self) -> Result<World, BuildError> {
-        crate::sabotage::choose();
+    /// One is not; [`build`](Self::build) would fail with the same.
+    pub(crate) fn check(&self) -> Result<(), BuildError> {
         if self.heap_limit < SMALLEST_LIMIT {
             return Err(BuildError::HeapLimit { asked: self.heap_limit, smallest: SMALLEST_LIMIT });
         }
@@ -292,6 +291,17 @@ impl WorldBuilder {
         if !(1..=MOST_MARKERS).contains(&self.markers) {
             return Err(BuildError::Markers(self.markers));
         }
+        self.profile.as_ref().map_or(Ok(()), HeapProfile::check)?;
+        Ok(())
+    }
+
+    /// Builds the world.
+    ///
+    /// # Errors
+    /// A setting is impossible, another world of this process uses another suspend signal, or the system refused.
+    pub fn build(self) -> Result<World, BuildError> {
+        crate::sabotage::choose();
+        self.check()?;
         let vtable: Arc<dyn ThreadVtable> = match self.stopper {
             Stopper::Signals => Arc::new(SignalStopper::new(self.suspend_signal)?),
             Stopper::Safepoints => Arc::new(SafepointStopper),

@@ -2,6 +2,8 @@
 
 use std::{fmt, io};
 
+use crate::formats::more_bytes;
+
 /// Where a trace can't be read as it should be, and why.
 ///
 /// Some damage ends the reading, because nothing tells any more where the next block begins; other damage costs a block
@@ -67,7 +69,7 @@ pub enum DamageKind {
     #[error("the description of the trace makes no sense: {0}")]
     Trace(&'static str),
     /// The file ends inside something.
-    #[error("the file ends here, inside {what} that begins at byte {began}: {missing} bytes more were expected")]
+    #[error("the file ends here, inside {what} that begins at byte {began}: {}", more_bytes(*missing))]
     Cut {
         /// What it is.
         what: &'static str,

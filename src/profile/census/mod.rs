@@ -40,6 +40,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::collector::CollectError;
+use crate::heap::uses::TRACKED;
 
 /// What a census counts by. The numbers are those of the eventlog format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -248,6 +249,24 @@ impl HeapProfile {
     pub fn on_census(mut self, listener: impl Fn(&Census) + Send + Sync + 'static) -> HeapProfile {
         self.listener = Some(Arc::new(listener));
         self
+    }
+
+    /// Whether it is known at the end of each object's life only.
+    fn is_by_life(&self) -> bool {
+        self.breakdown == Breakdown::Biography || !self.filters.biography.is_empty()
+    }
+
+    /// Whether this build can tell what is asked for.
+    ///
+    /// # Errors
+    /// It can't, in any world.
+    pub(crate) fn check(&self) -> Result<(), ProfileError> {
+        let by_retainers = self.breakdown == Breakdown::Retainer || !self.filters.retainers.is_empty();
+        match self.is_by_life() {
+            true if !TRACKED => Err(ProfileError::NotTracked),
+            true if by_retainers => Err(ProfileError::RetainersOfTheDead),
+            _ => Ok(()),
+        }
     }
 
     fn request(&self) -> CensusRequest {

@@ -9,21 +9,25 @@
 //!   census     CensusBegin (when it was taken), CensusBand for each band, CensusEnd
 //!   biography  the same, all censuses at the end, each with its own time
 //! ```
+//!
+//! Bands come as the census has them, the largest first; but stacks of more than [`DEEPEST`] centres come last, beside those that have the
+//! innermost ones in common. A format that has no room for more can so put together what it can't tell apart, with nothing in hand
+//! but the last band.
 
 use std::cell::UnsafeCell;
 use std::collections::HashMap;
 
 use super::taker::{Taker, check_charges, cut};
-use super::{Census, CensusListener, Every, HeapProfile, ProfileError};
+use super::{Band, Census, CensusListener, Every, HeapProfile, ProfileError};
 use crate::collector::Collector;
 use crate::collector::living::Living;
 use crate::collector::observer::{Afterwards, Attention, Observer};
 use crate::events::{EventId, Events};
-use crate::heap::uses::{TRACKED, Tracking};
+use crate::heap::uses::Tracking;
 use crate::os::clock::now_ns;
 use crate::os::futex;
+use crate::profile::StackId;
 use crate::profile::biography::{Biography, Look};
-use crate::profile::census::Breakdown;
 use crate::sync::{AtomicU32, AtomicU64, LockGuard, Ordering};
 
 /// A world's heap profile.
@@ -75,6 +79,9 @@ enum Work {
     Biography(Box<Biography>),
 }
 
+/// What is deeper comes last: see the module's text.
+pub(crate) const DEEPEST: usize = 255;
+
 /// What a trace says then.
 const NO_MORE_ERAS: &str = "the biography has as many censuses as it can have: no more are taken";
 
@@ -117,11 +124,8 @@ impl Profiler {
     ) -> Result<u32, ProfileError> {
         let state = self.state(observing);
         let request = profile.request();
-        let by_life = request.breakdown == Breakdown::Biography || !request.filters.biography.is_empty();
-        let work = if by_life {
-            if !TRACKED {
-                return Err(ProfileError::NotTracked);
-            }
+        profile.check()?;
+        let work = if profile.is_by_life() {
             if state.tracking.is_none() {
                 state.tracking = Some(Tracking::begin(&collector.heap)?);
             }
@@ -371,7 +375,7 @@ fn tell_of(events: &Events, labels: &mut HashMap<String, u64>, census: &Census) 
         return;
     }
     events.fire_census_begin(census.era, census.taken_ns);
-    for band in &census.bands {
+    for band in deep_ones_last(&census.bands) {
         let label = match band.stack {
             Some(_) => 0,
             None => match labels.get(&band.label) {
@@ -389,12 +393,21 @@ fn tell_of(events: &Events, labels: &mut HashMap<String, u64>, census: &Census) 
     events.fire_census_end(census.era);
 }
 
+/// The bands in the order in which they are told.
+fn deep_ones_last(bands: &[Band]) -> impl Iterator<Item = &Band> {
+    let centres = |band: &Band| StackId::from_raw(band.stack.unwrap_or(0)).centres();
+    let (mut deep, others): (Vec<&Band>, Vec<&Band>) =
+        bands.iter().partition(|band| centres(band).nth(DEEPEST).is_some());
+    deep.sort_by(|one, other| centres(one).cmp(centres(other)));
+    others.into_iter().chain(deep)
+}
+
 #[cfg(all(test, feature = "biography"))]
 mod tests {
     use super::*;
     use crate::World;
     use crate::heap::uses::LAST_ERA;
-    use crate::profile::census::Stage;
+    use crate::profile::census::{Breakdown, Stage};
 
     /// `.biography.exact`: what comes after the last era is told, and the censuses until then are as exact as ever.
     #[test]

@@ -2,6 +2,8 @@
 
 use std::{fmt, io};
 
+use crate::formats::more_bytes;
+
 /// Where a log can't be read as it should be, and why.
 ///
 /// Everything that could be read has been delivered, also what comes behind the damage where the next event could be found.
@@ -70,7 +72,7 @@ pub enum DamageKind {
     #[error("more {0} than are kept in memory: reading ends here")]
     TooMany(&'static str),
     /// The file ends inside something.
-    #[error("the file ends here, inside {what} that begins at byte {began}: {missing} bytes more were expected")]
+    #[error("the file ends here, inside {what} that begins at byte {began}: {}", more_bytes(*missing))]
     Cut {
         /// What it is.
         what: &'static str,

@@ -107,6 +107,21 @@ pub fn by_time<S: ReadAt + ?Sized, V: Visitor + ?Sized>(input: &S, visitor: &mut
     scan.summary()
 }
 
+/// The last event that begins before this byte of a log: the last that is good, if something is wrong there with what an event says.
+pub fn last_before<S: ReadAt + ?Sized>(input: &S, offset: u64) -> Option<LastGood> {
+    let mut last: Option<LastGood> = None;
+    Scan::open(FromStart::new(input), &mut |_| {}).events(|types, raw| {
+        let event = raw.event(types);
+        let is_before = event.offset < offset;
+        if is_before {
+            let number = last.map_or(0, |last| last.number) + 1;
+            last = Some(LastGood { number, offset: event.offset, id: event.kind.id, time: event.time });
+        }
+        is_before
+    });
+    last
+}
+
 /// The input itself if it can be read at any place from its beginning; else a file without a name that has all of it.
 ///
 /// # Errors

@@ -9,7 +9,7 @@
 
 use std::io::{self, Write};
 
-use super::damage::{Damage, DamageKind};
+use super::damage::{Damage, DamageKind, LastGood};
 use super::haskell;
 use super::layout::{Piece, Size, bytes_at};
 use super::types::EventType;
@@ -35,6 +35,8 @@ pub struct Show<W> {
     out: Vec<u8>,
     begun: Begun,
     failed: Option<io::Error>,
+    /// The last event, as long as nothing is wrong and they come in the order of the file.
+    last: Option<LastGood>,
     damage: Option<Damage>,
     damages: u64,
 }
@@ -51,10 +53,11 @@ impl<W: Write> Show<W> {
     /// Prints to this output, which need not be buffered.
     pub fn new(output: W, form: Form) -> Show<W> {
         let out = Vec::with_capacity(2 * BUFFER);
-        Show { output, form, out, begun: Begun::Nothing, failed: None, damage: None, damages: 0 }
+        Show { output, form, out, begun: Begun::Nothing, failed: None, last: None, damage: None, damages: 0 }
     }
 
-    /// Ends the text. What is wrong first with what events say, and with how many something is.
+    /// Ends the text. What is wrong first with what events say, and with how many something is. Of a whole log, whose events come by
+    /// time, [`last_before`](super::last_before) finds the last event before it.
     ///
     /// # Errors
     ///
@@ -90,7 +93,7 @@ impl<W: Write> Show<W> {
     #[cold]
     fn damaged(&mut self, offset: u64, kind: DamageKind) {
         self.damages += 1;
-        self.damage.get_or_insert(Damage { offset, kind, last_good: None });
+        self.damage.get_or_insert(Damage { offset, kind, last_good: self.last });
     }
 }
 
@@ -140,6 +143,10 @@ impl<W: Write> Visitor for Show<W> {
                 decimal(&mut self.out, event.kind.id.into());
                 say(&mut self.out, ")");
             }
+        }
+        if self.form == Form::Events && self.damages == 0 {
+            let number = self.last.map_or(0, |last| last.number) + 1;
+            self.last = Some(LastGood { number, offset: event.offset, id: event.kind.id, time: event.time });
         }
         self.out.push(b'\n');
         if self.out.len() >= BUFFER {

@@ -5,7 +5,8 @@
 //! was, and says of which worlds it leaves them out.
 //!
 //! A stack of cost centres is written as the numbers of its centres, the innermost first, without MAIN, at which every
-//! stack begins.
+//! stack begins. There is room for 255 of them. Bands whose stacks are the same up to there are one band, since a sample may have
+//! each stack once: they [come](crate::profile::census::profiler) one after the other, so the last is kept until another comes.
 //!
 //! **Centres** are read from the store of the process, so that a log that begins late has them all. Where a profile begins, all that
 //! are known are defined as GHC does it: first the seven that every program has, then the others in the order of falling numbers,
@@ -28,6 +29,7 @@ use crate::events::{EventId, Label, Labels};
 use crate::formats::bytes::Bytes;
 use crate::formats::eventlog::format::{MOST_CENTRES, NO_CAPABILITY, VARIABLE_HEAD, id};
 use crate::profile::census::Breakdown;
+use crate::profile::census::profiler::DEEPEST;
 use crate::profile::{self, CentreId, StackId};
 
 /// GHC numbers profiles, and has one.
@@ -36,6 +38,8 @@ const THE_PROFILE: u8 = 0;
 /// The kinds of filters, in the order in which a profile's beginning has them.
 const FILTERS: usize = 7;
 const BY_BIOGRAPHY: usize = 6;
+
+const _: () = assert!(DEEPEST == MOST_CENTRES, "what is cut here comes in order");
 
 /// The store of cost centres has room for less.
 const CENTRES: u32 = 1 << 20;
@@ -50,6 +54,8 @@ pub(super) struct Profile {
     breakdown: u32,
     /// Its samples are known at the end, and have times of their own.
     looks_back: bool,
+    /// The band of a stack that is cut, and its bytes, as long as more may come to it.
+    cut: Option<(StackId, u64)>,
     /// The filters that were said last, by their kind.
     filters: [u64; FILTERS],
     /// A bit for each centre that is defined in the file.
@@ -72,6 +78,7 @@ impl Profile {
             owner: None,
             breakdown: 0,
             looks_back: false,
+            cut: None,
             filters: [0; FILTERS],
             defined,
             begun: false,
@@ -92,16 +99,21 @@ impl Profile {
             EventId::CostCentre if self.begun => self.define(CentreId::from_raw(first as u32), to)?,
             _ if self.owner.is_some_and(|owner| owner != world) => {}
             EventId::CensusBegin if self.looks_back => {
+                self.put_cut(to)?;
                 to.put(NO_CAPABILITY, id::HEAP_BIO_PROF_SAMPLE_BEGIN, |to| {
                     to.word64(first);
                     to.word64(head.since(second));
                 })?;
             }
             EventId::CensusBegin => {
+                self.put_cut(to)?;
                 to.put(NO_CAPABILITY, id::HEAP_PROF_SAMPLE_BEGIN, |to| to.word64(first))?;
             }
             EventId::CensusBand => self.band(first, second, fourth as u32, to)?,
-            EventId::CensusEnd => to.put(NO_CAPABILITY, id::HEAP_PROF_SAMPLE_END, |to| to.word64(first))?,
+            EventId::CensusEnd => {
+                self.put_cut(to)?;
+                to.put(NO_CAPABILITY, id::HEAP_PROF_SAMPLE_END, |to| to.word64(first))?;
+            }
             _ => {}
         }
         Ok(true)
@@ -136,17 +148,30 @@ impl Profile {
     fn band(&mut self, label: u64, bytes: u64, stack: u32, to: &mut Blocks) -> io::Result<()> {
         if self.breakdown == Breakdown::CostCentre as u32 || stack != 0 {
             self.define_stack(stack, to)?;
-            return to.put(NO_CAPABILITY, id::HEAP_PROF_SAMPLE_COST_CENTRE, |to| {
-                to.put(&[THE_PROFILE]);
-                to.word64(bytes);
-                centres(stack, to);
-            });
+            let stack = StackId::from_raw(stack);
+            if !is_cut(stack) {
+                return put_band(stack, bytes, to);
+            }
+            if let Some((before, sum)) = &mut self.cut
+                && kept(*before).eq(kept(stack))
+            {
+                *sum = sum.saturating_add(bytes);
+                return Ok(());
+            }
+            self.put_cut(to)?;
+            self.cut = Some((stack, bytes));
+            return Ok(());
         }
         to.put(NO_CAPABILITY, id::HEAP_PROF_SAMPLE_STRING, |to| {
             to.put(&[THE_PROFILE]);
             to.word64(bytes);
             to.ended(text(label));
         })
+    }
+
+    /// Puts the band to which no more comes.
+    fn put_cut(&mut self, to: &mut Blocks) -> io::Result<()> {
+        self.cut.take().map_or(Ok(()), |(stack, bytes)| put_band(stack, bytes, to))
     }
 
     /// The ticks of a world begin, or have begun before the log did. `false` if they are longer or shorter than those that the log has.
@@ -166,14 +191,14 @@ impl Profile {
         to.put(NO_CAPABILITY, id::PROF_SAMPLE_COST_CENTRE, |to| {
             to.word32(capability.unwrap_or(NO_CAPABILITY).into());
             to.word64(tick);
-            centres(stack, to);
+            centres(StackId::from_raw(stack), to);
         })
     }
 
     /// The world has ended: another may be profiled.
     pub(super) fn end(&mut self, world: usize) {
         if self.owner == Some(world) {
-            self.owner = None;
+            (self.owner, self.cut) = (None, None);
         }
     }
 
@@ -261,9 +286,25 @@ fn number_of(centre: CentreId) -> u32 {
     if centre.is_built_in() { CENTRES + centre.get() } else { centre.get() - CentreId::BUILT_IN.len() as u32 }
 }
 
-/// How many centres a stack has, and which, the innermost first; those furthest out are left out if there are too many.
-fn centres(stack: u32, to: &mut Bytes) {
-    let centres = || StackId::from_raw(stack).centres().take(MOST_CENTRES);
-    to.put(&[centres().count() as u8]);
-    centres().for_each(|centre| to.word32(number_of(centre)));
+fn put_band(stack: StackId, bytes: u64, to: &mut Blocks) -> io::Result<()> {
+    to.put(NO_CAPABILITY, id::HEAP_PROF_SAMPLE_COST_CENTRE, |to| {
+        to.put(&[THE_PROFILE]);
+        to.word64(bytes);
+        centres(stack, to);
+    })
+}
+
+/// The centres of a stack that are written, the innermost first: those furthest out are left out if there are too many.
+fn kept(stack: StackId) -> impl Iterator<Item = CentreId> {
+    stack.centres().take(MOST_CENTRES)
+}
+
+fn is_cut(stack: StackId) -> bool {
+    stack.centres().nth(MOST_CENTRES).is_some()
+}
+
+/// How many centres of a stack are written, and which.
+fn centres(stack: StackId, to: &mut Bytes) {
+    to.put(&[kept(stack).count() as u8]);
+    kept(stack).for_each(|centre| to.word32(number_of(centre)));
 }

@@ -148,7 +148,7 @@ impl Providers {
     }
 
     /// Whether the trace is to have this one of our own events.
-    pub(super) fn wants_own(&self, id: EventId) -> bool {
+    pub(crate) fn wants_own(&self, id: EventId) -> bool {
         let group = id.descriptor().group;
         is_own(id)
             && self.requests.iter().any(|request| {
