@@ -9,10 +9,9 @@
 //!
 //! * [`Cpu`](TickClock::Cpu): each thread has a clock of the processor time that it has used. What came to it since the last
 //!   look is its credit; for each whole interval in it, the thread gets a tick, and the rest stays its credit. A thread that
-//!   leaves settles by itself (see below). The processor
-//!   time of collections is measured where it is spent ([`timing`](crate::collector::timing)) and becomes ticks of
-//!   [`StackId::GC`]. What the process has used beside all this (the runtime's own threads, threads of no world) becomes
-//!   ticks of [`StackId::SYSTEM`]. So
+//!   leaves settles by itself (see below). The processor time of collections is measured where it is spent
+//!   ([`timing`](crate::collector::timing)) and becomes ticks of [`StackId::GC`]. What the process has used beside all this (the
+//!   runtime's own threads, threads of no world) becomes ticks of [`StackId::SYSTEM`]. So
 //!
 //!   ```text
 //!     ticks × interval = processor time of the process       but for less than one interval for each thread
@@ -27,8 +26,8 @@
 //! a moment is charged to where the thread is by then.
 //!
 //! **Threads that live shorter than an interval.** Thousands of them may come and go without a tick to any. What is left
-//! of a thread's time when it leaves is less than an interval, and where it stands then says nothing: its scopes have ended. So the
-//! rests are put together by what they were spent on, in the [`Pool`]: collecting, or a stack.
+//! of a thread's time when it leaves is no whole interval, and where it stands then says nothing: its scopes have ended. So the
+//! rests are put together by what they were spent on, in the [`Pool`]: collecting, which was measured, or a stack:
 //!
 //! | time of a thread that leaves | is put to |
 //! |---|---|
@@ -37,8 +36,8 @@
 //! | after that, if it has come back to it, or was never looked at | the stack that it was in before it came back |
 //!
 //! The last is a guess, since no clock is read when a scope ends: of scopes in each other it is the outermost that is left
-//! last, and of scopes after each other the last. A thread that lives for so and so much of an interval is looked at with that
-//! probability.
+//! last, and of scopes after each other the last. How many threads are never looked at is a matter of how long they live: of
+//! those that live for half an interval, one in two.
 //!
 //! **The list of threads** belongs to a collection while there is one. The ticker does not wait for it: it then looks at the
 //! threads that it knows. Who comes while the world ticks says so by himself, and who leaves, too; the list is for those who were
@@ -328,18 +327,19 @@ impl Book {
         let look = self.looks;
         let refreshed = threads.look_now(|live| {
             for &record in live.iter().filter(|record| !record.has_settled()) {
-                match self.known.entry(key_of(record)) {
-                    Entry::Occupied(known) if known.get().serial == record.serial() => known.into_mut().look = look,
-                    // Who was there before the world ticked.
-                    unknown => {
-                        let now = thread_cpu_ns_of(record.tid()).unwrap_or(0);
-                        unknown.insert_entry(Known::new(record, look, now));
-                    }
-                }
+                self.meet(record, look, || thread_cpu_ns_of(record.tid()).unwrap_or(0));
             }
         });
         if refreshed {
             self.known.retain(|_, known| known.look == look);
+        }
+    }
+
+    /// Here is a thread, whose processor time `clock` tells: it may be new.
+    fn meet(&mut self, record: &'static ThreadStopInfo, look: u64, clock: impl FnOnce() -> u64) {
+        match self.known.entry(key_of(record)) {
+            Entry::Occupied(known) if known.get().serial == record.serial() => known.into_mut().look = look,
+            unknown => drop(unknown.insert_entry(Known::new(record, look, clock()))),
         }
     }
 
@@ -350,7 +350,7 @@ impl Book {
 
     /// A thread has joined the world; called by itself.
     fn join(&mut self, record: &'static ThreadStopInfo) {
-        self.known.insert(key_of(record), Known::new(record, self.looks, thread_cpu_ns()));
+        self.meet(record, self.looks, thread_cpu_ns);
     }
 
     /// Looks at everybody.
