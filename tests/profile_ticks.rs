@@ -159,6 +159,108 @@ fn a_thread_that_lives_shorter_than_an_interval_is_not_lost() {
     assert!(INTERVAL * of_threads as u32 <= used + INTERVAL, "{ticks:?}");
 }
 
+/// How a program's short threads come to be, and what they do beside spinning in a scope.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Brief {
+    Spins,
+    /// In a scope in a scope.
+    SpinsDeeper,
+    /// In a scope of who spawned it, which it can't leave.
+    IsSpawnedInAScope,
+    Collects,
+}
+
+/// Where a thread stands when it leaves is outside of all its scopes.
+#[rstest]
+#[case(Brief::Spins)]
+#[case(Brief::SpinsDeeper)]
+#[case(Brief::IsSpawnedInAScope)]
+#[case(Brief::Collects)]
+fn the_time_of_short_threads_is_that_of_what_they_do(#[case] brief: Brief) {
+    const LIFE: Duration = Duration::from_micros(600);
+    let _alone = alone();
+    let (world, sink) = world();
+    // SAFETY: all references are on this stack and in collected objects.
+    let m = unsafe { world.attach("main") }.unwrap();
+    let mut list = None;
+    if brief == Brief::Collects {
+        (0..10_000).for_each(|value| list = m.alloc(Node { next: GcCell::new(list), value }).ok());
+    }
+    let spin = || {
+        let begun = cpu_of_thread();
+        while cpu_of_thread() - begun < LIFE {}
+    };
+    let body = move |m: &Mutator| {
+        let _cost = cost_centre!("brief");
+        match brief {
+            Brief::SpinsDeeper => {
+                let _cost = cost_centre!("deeper");
+                spin();
+            }
+            _ => spin(),
+        }
+        let begun = cpu_of_thread();
+        if brief == Brief::Collects {
+            m.collect().unwrap();
+        }
+        cpu_of_thread() - begun
+    };
+    let interval = Duration::from_millis(1);
+    world.start_ticking(TimeProfile { interval, clock: TickClock::Cpu }).unwrap();
+    let _cost = (brief == Brief::IsSpawnedInAScope).then(|| cost_centre!("spawns"));
+    let mut collected = Duration::ZERO;
+    for _ in 0..500 {
+        // SAFETY: as above.
+        collected += unsafe { world.spawn("brief", body) }.unwrap().join().unwrap();
+    }
+    world.stop_ticking();
+    list.into_iter().for_each(keep_alive);
+    let (ticks, _) = ticks(&sink);
+    let me = m.tid().0 as u32;
+    let of = |which: &dyn Fn(&str) -> bool| {
+        let theirs = ticks.iter().filter(|((tid, centre), _)| ![0, me].contains(tid) && which(centre));
+        theirs.map(|(_, ticks)| ticks).sum::<u64>() as u32
+    };
+    let (all, gc) = (of(&|_| true), of(&|centre| centre == "GC"));
+    // Under which of two scopes is not known of a thread that nobody met.
+    let work = of(&|centre| ["brief", "deeper"].contains(&centre));
+    assert!(2 * work >= all - gc, "{work} of {all}, {gc} of them GC");
+    assert!(interval * all >= LIFE * 500, "{all}");
+    // The clocks were read outside of what counts as collecting.
+    assert!(interval * gc <= collected + 3 * interval, "{gc} of {all}, but {collected:?}");
+    assert!(4 * interval * (gc + 1) >= collected, "{gc} of {all}, but {collected:?}");
+    if brief == Brief::Collects {
+        assert!(gc > 0, "{all}");
+    }
+}
+
+/// A thread is known from the moment that it is there, also if a collection has the list of threads whenever somebody looks.
+#[test]
+fn by_real_time_who_collects_as_soon_as_it_is_there_is_collecting() {
+    let _alone = alone();
+    let (world, sink) = world();
+    // SAFETY: all references are on this stack and in collected objects.
+    let m = unsafe { world.attach("main") }.unwrap();
+    let mut list = None;
+    (0..100_000).for_each(|value| list = m.alloc(Node { next: GcCell::new(list), value }).ok());
+    world.start_ticking(by(TickClock::Wall)).unwrap();
+    let mut collecting = Duration::ZERO;
+    for _ in 0..100 {
+        let body = |m: &Mutator| {
+            let begun = Instant::now();
+            m.collect().unwrap();
+            begun.elapsed()
+        };
+        // SAFETY: as above.
+        collecting += unsafe { world.spawn("brief", body) }.unwrap().join().unwrap();
+    }
+    world.stop_ticking();
+    list.into_iter().for_each(keep_alive);
+    let (ticks, _) = ticks(&sink);
+    let gc = ticks.iter().filter(|((_, centre), _)| *centre == "GC").map(|(_, ticks)| ticks).sum::<u64>();
+    assert!(4 * INTERVAL * gc as u32 >= collecting, "{gc}, but {collecting:?}: {ticks:?}");
+}
+
 #[test]
 fn by_real_time_who_waits_is_idle() {
     let _alone = alone();

@@ -162,7 +162,7 @@ pub(crate) fn change(record: &ThreadStopInfo, before: StackId, now: StackId) {
     if let Some(cache) = unsafe { record.user().cast::<AllocationCache>().as_ref() } {
         cache.settle_charges();
     }
-    record.set_cost_stack(now.0);
+    record.change_cost_stack(before.0, now.0);
 }
 
 #[cfg(test)]

@@ -9,10 +9,9 @@
 //!
 //! * [`Cpu`](TickClock::Cpu): each thread has a clock of the processor time that it has used. What came to it since the last
 //!   look is its credit; for each whole interval in it, the thread gets a tick, and the rest stays its credit. A thread that
-//!   leaves settles by itself, and what is less than an interval goes into a pool with that of the others who left. The processor
-//!   time of collections is measured where it is spent ([`timing`](crate::collector::timing)) and becomes ticks of
-//!   [`StackId::GC`]. What the process has used beside all this (the runtime's own threads, threads of no world) becomes
-//!   ticks of [`StackId::SYSTEM`]. So
+//!   leaves settles by itself (see below). The processor time of collections is measured where it is spent
+//!   ([`timing`](crate::collector::timing)) and becomes ticks of [`StackId::GC`]. What the process has used beside all this (the
+//!   runtime's own threads, threads of no world) becomes ticks of [`StackId::SYSTEM`]. So
 //!
 //!   ```text
 //!     ticks × interval = processor time of the process       but for less than one interval for each thread
@@ -26,11 +25,27 @@
 //! All threads are looked at as they are at one moment, when the ticker wakes; that is what makes it a sample. What is late for
 //! a moment is charged to where the thread is by then.
 //!
+//! **Threads that live shorter than an interval.** Thousands of them may come and go without a tick to any. What is left
+//! of a thread's time when it leaves is no whole interval, and where it stands then says nothing: its scopes have ended. So the
+//! rests are put together by what they were spent on, in the [`Pool`]: collecting, which was measured, or a stack:
+//!
+//! | time of a thread that leaves | is put to |
+//! |---|---|
+//! | before the last look | the stack that it was seen in |
+//! | after that, if it has left that stack since | that stack, too |
+//! | after that, if it has come back to it, or was never looked at | the stack that it was in before it came back |
+//!
+//! The last is a guess, since no clock is read when a scope ends: of scopes in each other it is the outermost that is left
+//! last, and of scopes after each other the last. How many threads are never looked at is a matter of how long they live: of
+//! those that live for half an interval, one in two.
+//!
 //! **The list of threads** belongs to a collection while there is one. The ticker does not wait for it: it then looks at the
-//! threads that it knows, and nobody comes or goes meanwhile.
+//! threads that it knows. Who comes while the world ticks says so by himself, and who leaves, too; the list is for those who were
+//! there before, and for those who vanish without a word.
 
 use std::cell::UnsafeCell;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::time::Duration;
 
@@ -155,7 +170,7 @@ struct Book {
     /// Processor time of threads of the world since the beginning, those included that left.
     mutators_ns: u64,
     /// What threads that left had not had ticks for.
-    pool: u64,
+    pool: Pool,
     system_ticks: u64,
     helper_ticks: u64,
 }
@@ -172,12 +187,15 @@ struct Known {
     /// Time that there was no tick for yet.
     credit: u64,
     collected_credit: u64,
+    /// In which stack it was when its clock was read last; `None` if nobody has done so yet.
+    seen: Option<StackId>,
 }
 
 impl Known {
+    /// A thread whose processor time is `now`. What it has used before is not counted.
     fn new(record: &'static ThreadStopInfo, look: u64, now: u64) -> Known {
-        let collected = record.collected_ns(now);
-        Known { record, serial: record.serial(), look, cpu: now, collected, credit: 0, collected_credit: 0 }
+        let (serial, collected) = (record.serial(), record.collected_ns(now));
+        Known { record, serial, look, cpu: now, collected, credit: 0, collected_credit: 0, seen: None }
     }
 
     /// Takes what the thread has used since, and says how much that is.
@@ -197,6 +215,60 @@ impl Known {
         let (tid, stack) = (self.record.tid(), stack_of(self.record));
         push(due, tid, stack, take_whole(&mut self.credit, interval));
         push(due, tid, StackId::GC, take_whole(&mut self.collected_credit, interval));
+        self.seen = Some(stack);
+        self.record.forget_left_cost_stack();
+    }
+
+    /// The stack that stands for the time since the last look, for the thread itself when it leaves. See the module's text.
+    fn spent_under(&self) -> StackId {
+        let (present, left) = (stack_of(self.record), StackId::from_raw(self.record.left_cost_stack()));
+        match self.seen {
+            Some(seen) if seen != present => seen,
+            _ if left != StackId::MAIN => left,
+            _ => present,
+        }
+    }
+
+    /// Takes what the thread, which leaves, has used since the last look, and gives all that it had no tick for into the pool.
+    fn settle(mut self, cpu: u64, pool: &mut Pool) -> u64 {
+        let before = std::mem::take(&mut self.credit);
+        let used = self.update(cpu);
+        let under = self.spent_under();
+        pool.add(self.seen.unwrap_or(under), before);
+        pool.add(under, self.credit);
+        pool.add(StackId::GC, self.collected_credit);
+        used
+    }
+}
+
+/// Time that was spent on this and that, in pieces that are too small for a tick each.
+///
+/// As soon as all together is an interval, there is a tick, and the stack gets it that has waited for the most. What that has not
+/// had yet of the interval it owes: so the sum is exact, and each stack's share is right but for a few intervals.
+#[derive(Debug, Default)]
+struct Pool {
+    sum: u64,
+    /// Nanoseconds without a tick, or, if they are below 0, a tick's that were not spent yet.
+    of: HashMap<StackId, i64>,
+}
+
+impl Pool {
+    fn add(&mut self, stack: StackId, ns: u64) {
+        if ns > 0 {
+            self.sum += ns;
+            *self.of.entry(stack).or_default() += ns as i64;
+        }
+    }
+
+    /// Takes whole intervals out.
+    fn harvest(&mut self, interval: u64, tid: Tid, due: &mut Vec<Due>) {
+        while self.sum >= interval {
+            let Some((&stack, waiting)) = self.of.iter_mut().max_by_key(|(stack, ns)| (**ns, **stack)) else { return };
+            let ticks = (*waiting as u64 / interval).clamp(1, self.sum / interval);
+            *waiting = waiting.saturating_sub_unsigned(ticks * interval);
+            self.sum -= ticks * interval;
+            push(due, tid, stack, ticks);
+        }
     }
 }
 
@@ -212,9 +284,6 @@ fn take_whole(credit: &mut u64, interval: u64) -> u64 {
     *credit %= interval;
     whole
 }
-
-/// The time at attach of a thread that has settled, since it leaves.
-const SETTLED: u64 = u64::MAX;
 
 /// Threads of the process that are none of the world's.
 const NOBODY: Tid = Tid(0);
@@ -232,7 +301,7 @@ impl Book {
             process_base: 0,
             helpers_base: 0,
             mutators_ns: 0,
-            pool: 0,
+            pool: Pool::default(),
             system_ticks: 0,
             helper_ticks: 0,
         }
@@ -262,20 +331,8 @@ impl Book {
         self.looks += 1;
         let look = self.looks;
         let refreshed = threads.look_now(|live| {
-            for &record in live.iter().filter(|record| record.cpu_at_attach() != Some(SETTLED)) {
-                let known = self.known.entry(std::ptr::from_ref(record) as usize);
-                let known = known.and_modify(|known| known.look = look);
-                let newcomer = || {
-                    // Who attached while the world ticked has said what his clock was then. Who was there before has, too, if
-                    // he attached in an earlier profile.
-                    let base = record.cpu_at_attach().filter(|_| look > 1);
-                    let base = base.or_else(|| thread_cpu_ns_of(record.tid())).unwrap_or(0);
-                    Known::new(record, look, base)
-                };
-                let known = known.or_insert_with(newcomer);
-                if known.serial != record.serial() {
-                    *known = newcomer();
-                }
+            for &record in live.iter().filter(|record| !record.has_settled()) {
+                self.meet(record, look, || thread_cpu_ns_of(record.tid()).unwrap_or(0));
             }
         });
         if refreshed {
@@ -283,9 +340,22 @@ impl Book {
         }
     }
 
-    /// The world ticks no more: what its threads have said of their clocks is not for the next profile.
+    /// Here is a thread, whose processor time `clock` tells: it may be new.
+    fn meet(&mut self, record: &'static ThreadStopInfo, look: u64, clock: impl FnOnce() -> u64) {
+        match self.known.entry(key_of(record)) {
+            Entry::Occupied(known) if known.get().serial == record.serial() => known.into_mut().look = look,
+            unknown => drop(unknown.insert_entry(Known::new(record, look, clock()))),
+        }
+    }
+
+    /// The world ticks no more.
     fn end(&mut self) {
-        self.known.drain().for_each(|(_, known)| known.record.note_cpu_at_attach(0));
+        self.known.clear();
+    }
+
+    /// A thread has joined the world; called by itself.
+    fn join(&mut self, record: &'static ThreadStopInfo) {
+        self.meet(record, self.looks, thread_cpu_ns);
     }
 
     /// Looks at everybody.
@@ -341,23 +411,20 @@ impl Book {
 
     /// A thread of the world is about to leave; called by itself.
     fn leave(&mut self, record: &'static ThreadStopInfo, harvest: &mut Harvest) {
-        if self.clock == TickClock::Wall {
-            return;
-        }
-        let key = std::ptr::from_ref(record) as usize;
         // The list has the thread for a moment still: it must not be met again, as a newcomer.
-        let base = record.cpu_at_attach();
-        record.note_cpu_at_attach(SETTLED);
-        let known = self.known.remove(&key).filter(|known| known.serial == record.serial());
-        let newcomer = || base.map(|base| Known::new(record, 0, base));
-        let Some(mut known) = known.or_else(newcomer) else { return };
-        self.mutators_ns += known.update(thread_cpu_ns());
-        known.harvest(self.interval, &mut harvest.due);
-        self.pool += known.credit + known.collected_credit;
+        record.settle();
+        let known = self.known.remove(&key_of(record)).filter(|known| known.serial == record.serial());
+        let Some(known) = known.filter(|_| self.clock == TickClock::Cpu) else { return };
+        self.mutators_ns += known.settle(thread_cpu_ns(), &mut self.pool);
         harvest.last = self.last_tick(now_ns());
         // The one whose rest makes an interval full stands for those that it is of.
-        push(&mut harvest.due, record.tid(), stack_of(record), take_whole(&mut self.pool, self.interval));
+        self.pool.harvest(self.interval, record.tid(), &mut harvest.due);
     }
+}
+
+/// What a thread is known by.
+fn key_of(record: &'static ThreadStopInfo) -> usize {
+    std::ptr::from_ref(record) as usize
 }
 
 /// Ticks of others up to a total that may seem to go back for a moment.
@@ -483,11 +550,12 @@ impl Ticker {
         })
     }
 
-    /// A thread has joined the world.
+    /// A thread has joined the world; called by itself, without locks.
     #[inline]
-    pub(crate) fn joined(&self, record: &ThreadStopInfo) {
+    pub(crate) fn joined(&self, record: &'static ThreadStopInfo) {
         if self.is_on() {
-            record.note_cpu_at_attach(thread_cpu_ns());
+            let held = record.lock(&self.lock);
+            self.with_book(&held, |book| book.join(record));
         }
     }
 
@@ -545,6 +613,30 @@ mod tests {
                 passed += (nap + late + stands).min(LONGEST_LOOK_NS);
                 ticks += book.real_ticks(now);
                 prop_assert_eq!(ticks, passed / interval);
+            }
+        }
+    }
+
+    proptest! {
+        /// `.profile.ticks`: what short threads leave becomes ticks, neither more nor fewer than there are intervals in it, and each of what
+        /// it was spent on.
+        #[test]
+        fn a_pool_gives_each_stack_its_share(
+            pieces in proptest::collection::vec((0..5_u32, 0..3000_u64), 1..500),
+            interval in 100..2000_u64,
+        ) {
+            let (mut pool, mut due) = (Pool::default(), Vec::new());
+            let mut spent = [0; 5];
+            for (stack, ns) in pieces {
+                pool.add(StackId::from_raw(stack), ns);
+                spent[stack as usize] += ns;
+                pool.harvest(interval, NOBODY, &mut due);
+                let ticks = due.iter().map(|due| due.ticks).sum::<u64>();
+                prop_assert_eq!(ticks, spent.iter().sum::<u64>() / interval);
+                for (stack, spent) in spent.iter().enumerate() {
+                    let its = due.iter().filter(|due| due.stack.get() == stack as u32).map(|due| due.ticks).sum::<u64>();
+                    prop_assert!((its * interval).abs_diff(*spent) <= 5 * interval, "{its} of {interval} are not {spent}");
+                }
             }
         }
     }

@@ -88,9 +88,12 @@ pub struct ThreadStopInfo {
     pub(super) previous: AtomicPtr<ThreadStopInfo>,
     /// The number of the cost centre stack that the thread is in.
     cost_stack: Present,
-    /// For a time profile: the thread's processor time when it attached, 0 if nobody wanted to know; that at which the
-    /// collection began that it makes, 0 if it makes none; what collections have taken of it.
-    cpu_at_attach: AtomicU64,
+    /// That which it was in before, if it has changed it since a time profile looked; else 0. Beside the other, so that the store costs
+    /// nothing.
+    left_cost_stack: AtomicU32,
+    /// For a time profile: 1, the thread has settled, since it detaches; the processor time at which the collection began
+    /// that it makes, 0 if it makes none; what collections have taken of it.
+    settled: AtomicU32,
     collects_since: AtomicU64,
     collected_ns: AtomicU64,
 }
@@ -333,20 +336,34 @@ impl ThreadStopInfo {
         &self.cost_stack
     }
 
-    /// The thread is in another cost centre stack. For the thread itself.
+    /// The thread goes from one cost centre stack to another. For the thread itself.
     #[inline(always)]
-    pub(crate) fn set_cost_stack(&self, stack: u32) {
-        self.cost_stack.set(stack);
+    pub(crate) fn change_cost_stack(&self, before: u32, now: u32) {
+        self.left_cost_stack.store(before, Ordering::Relaxed);
+        self.cost_stack.set(now);
     }
 
-    /// The thread attaches, and this is its processor time.
-    pub(crate) fn note_cpu_at_attach(&self, ns: u64) {
-        self.cpu_at_attach.store(ns, Ordering::Relaxed);
+    /// The number of the stack that the thread was in before the present one; 0 if that was MAIN, or if it has not changed it since
+    /// somebody [forgot](Self::forget_left_cost_stack). What the number stands for only the thread itself is sure to find.
+    pub(crate) fn left_cost_stack(&self) -> u32 {
+        self.left_cost_stack.load(Ordering::Relaxed)
     }
 
-    /// That time, if it was noted.
-    pub(crate) fn cpu_at_attach(&self) -> Option<u64> {
-        Some(self.cpu_at_attach.load(Ordering::Relaxed)).filter(|ns| *ns != 0)
+    /// From now on counts only what it leaves from now on. For anybody: if the thread leaves one at this moment, either is forgotten.
+    pub(crate) fn forget_left_cost_stack(&self) {
+        if self.left_cost_stack() != 0 {
+            self.left_cost_stack.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// The thread settles with the time profile, since it detaches.
+    pub(crate) fn settle(&self) {
+        self.settled.store(1, Ordering::Relaxed);
+    }
+
+    /// Whether it has.
+    pub(crate) fn has_settled(&self) -> bool {
+        self.settled.load(Ordering::Relaxed) != 0
     }
 
     /// The thread, whose processor time this is, begins to collect.
@@ -390,10 +407,11 @@ impl ThreadStopInfo {
         self.counted.store(0, Ordering::Relaxed);
         self.stopped_at.store(0, Ordering::Relaxed);
         self.user.store(std::ptr::null_mut(), Ordering::Relaxed);
-        for word in [&self.cpu_at_attach, &self.collects_since, &self.collected_ns] {
-            word.store(0, Ordering::Relaxed);
-        }
+        self.collects_since.store(0, Ordering::Relaxed);
+        self.collected_ns.store(0, Ordering::Relaxed);
+        self.settled.store(0, Ordering::Relaxed);
         self.cost_stack.set(0);
+        self.left_cost_stack.store(0, Ordering::Relaxed);
         self.flags.store(flags, Ordering::Relaxed);
         self.serial.fetch_add(1, Ordering::Relaxed);
         for (word, value) in self.name.iter().zip(name.to_words()) {
