@@ -65,8 +65,8 @@ fn no_object_counts_as_living_that_nobody_has_heard_of() {
     });
     let ends = ledger.ends.lock().unwrap();
     assert!(ends.len() > 100, "{} collections", ends.len());
-    let wrong = ends.iter().filter(|(told, live)| *told != i128::from(*live)).count();
-    assert_eq!(wrong, 0, "of {} collections", ends.len());
+    let wrong: Vec<_> = ends.iter().filter(|(told, live)| *told != i128::from(*live)).take(10).collect();
+    assert_eq!(wrong, [&(0, 0); 0], "told and living, of {} collections", ends.len());
 }
 
 traced! {
