@@ -4,7 +4,8 @@
 //! has, the other the bare signal stopper. Their collections alternate, so that both see the same machine; the numbers are medians of a
 //! whole `collect` of a heap with next to nothing in it.
 //!
-//! `-- --quick`: a tenth of the collections. Ends with a failure if the limit does not hold.
+//! Ends with a failure if the limit does not hold. `-- --quick`: a tenth of the collections, a smoke test whose times are told and
+//! not judged.
 
 use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
@@ -55,7 +56,8 @@ impl Subject {
 }
 
 fn main() -> ExitCode {
-    let collections = if std::env::args().any(|argument| argument == "--quick") { 500 } else { 5_000 };
+    let quick = std::env::args().any(|argument| argument == "--quick");
+    let collections = if quick { 500 } else { 5_000 };
     println!("one collection, median of {collections}, microseconds");
     println!("  threads     with the bridge     without     difference     limit");
     let mut holds = true;
@@ -71,7 +73,7 @@ fn main() -> ExitCode {
         let (with, without) = (bridged.median(), bare.median());
         let difference = with - without;
         println!("  {threads:7}     {with:15.2}     {without:7.2}     {difference:10.2}     {LIMIT_US:5.2}");
-        holds &= difference <= LIMIT_US;
+        holds &= quick || difference <= LIMIT_US;
     }
     if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -5,7 +5,8 @@
 //! of the time, so that it is the firing that is measured and not how fast the other end is. How fast that is is the last
 //! column: events of a flood that nobody interrupts, file or call of the host included.
 //!
-//! `-- --quick`: a tenth of the events. Ends with a failure if the limit does not hold.
+//! Ends with a failure if the limit does not hold, or anything is lost. `-- --quick`: a tenth of the events, a smoke test whose times
+//! are told and not judged; whether anything is lost still is.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -123,7 +124,7 @@ fn main() -> ExitCode {
     println!("  host / file               {ratio:6.2}   (limit {LIMIT:.2})");
     let totals = host.end(&TO_HOST, long).expect("ended");
     let nothing_lost = totals.delivered == totals.taken && totals.lost == 0;
-    if ratio <= LIMIT && nothing_lost {
+    if (quick || ratio <= LIMIT) && nothing_lost {
         ExitCode::SUCCESS
     } else {
         println!("FAILED: {totals:?}");
