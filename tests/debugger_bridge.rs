@@ -1,6 +1,7 @@
 //! The bridge to debuggers outside of the process: what happens when one is there, when there is none, and when it dies.
 
 mod debugger_support;
+mod patience;
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use debugger_support::Tracer;
 
+use patience::patience;
 use rstest::rstest;
 use stopworld::debugger::contract::{Control, Mode, stopworld_debugger};
 use stopworld::events::{Event, EventId, MemorySink, Selection};
@@ -296,8 +298,7 @@ fn under_a_debugger(stopper: Stopper, mode: Mode, dies_at: Option<&str>) -> (Str
     let (collections, rounds) = target.progress();
     // It goes on, all of it.
     let begin = std::time::Instant::now();
-    // Without a guard it stands for ever, and who takes the guards out waits for that.
-    let patience = Duration::from_secs(if std::env::var_os("STOPWORLD_SABOTAGE").is_some() { 20 } else { 120 });
+    let patience = patience(120, 20);
     loop {
         let (now, worked) = target.progress();
         if now > collections + 20 && worked > rounds + 20 {

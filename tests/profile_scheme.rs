@@ -1,10 +1,13 @@
 //! A profile of a Scheme program names its procedures: what each has allocated and is alive is charged to it, on top of those that
 //! wait for it, whatever the program does with its stack.
 
+mod stack_support;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rstest::rstest;
+use stack_support::scrub_stack;
 use stopworld::events::{Event, EventId, Labels, MemorySink, NullSink, Selection, payload};
 use stopworld::profile::{CentreId, StackId, TickClock, TimeProfile};
 use stopworld::testing::charged_to_address;
@@ -39,12 +42,6 @@ fn alive(file: &str, program: &str) -> BTreeMap<String, u64> {
     m.collect().unwrap();
     assert_eq!(sink.dropped(), 0);
     sum(&m, &sink, file)
-}
-
-/// Writes over the part of the stack that calls before this one may have left addresses in.
-#[inline(never)]
-fn scrub_stack() {
-    std::hint::black_box([0_u64; 4096]);
 }
 
 fn sum(m: &Mutator, sink: &MemorySink, file: &str) -> BTreeMap<String, u64> {

@@ -1,12 +1,15 @@
 //! Recording, from outside: order, exact switching (`.event.exact`, `.event.recheck`, `.event.barrier`), numbers that add up,
 //! handlers (`.event.nested`), the stopped world (`.event.no-block-in-handler`), and ends.
 
+mod patience;
+
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use patience::patience;
 use rstest::rstest;
 use stopworld::events::clock::Relation;
 use stopworld::events::record::{
@@ -612,9 +615,9 @@ traced! {
     struct Called { called: Description }
 }
 
-/// For a stop that comes late on a machine that does other things. Without a guard it never comes, and who takes the guards out waits for each.
-fn patience() -> Duration {
-    Duration::from_secs(if std::env::var_os("STOPWORLD_SABOTAGE").is_some() { 3 } else { 60 })
+/// For a stop that comes late.
+fn long() -> Duration {
+    patience(60, 3)
 }
 
 /// Whoever waits for room before or after a stop holds nothing that the next collection wants; nor does who tells of a census, whose
@@ -629,7 +632,7 @@ fn a_trace_that_nobody_reads_fails_no_collection(
 ) {
     const THREADS: u64 = 4;
     let _alone = alone();
-    let world = World::builder().stop_timeout(patience()).build().unwrap();
+    let world = World::builder().stop_timeout(long()).build().unwrap();
     // SAFETY: the objects are kept by handles.
     let m = unsafe { world.attach("main") }.unwrap();
     let _kept: Vec<_> = (0..bands)
@@ -676,7 +679,7 @@ fn a_trace_that_nobody_reads_fails_no_collection_that_finds_its_ring_full_under_
     /// A label's record is four words: nearly all of the 1 MiB of a ring, so that some thousand collections fill it.
     const LABELS: usize = 28_000;
     let _alone = alone();
-    let world = World::builder().stop_timeout(patience()).build().unwrap();
+    let world = World::builder().stop_timeout(long()).build().unwrap();
     let (stalled, gate, _) = Stalled::new(Policy::Lossless);
     let fired = [EventId::Labelled, EventId::SuspendBegin, EventId::RestartEnd];
     let consumer = world.events().record_to(Box::new(stalled), Selection::of(fired.into_iter().collect())).unwrap();

@@ -11,6 +11,7 @@ use anyhow::Context;
 use super::arguments::Gcstats;
 use super::eventcnv::PIPE_CLOSED;
 use super::{FAILED, Failure};
+use crate::formats::and_more_places;
 use crate::formats::nettrace::{Reader, Summary};
 use crate::gcstats::{Process, Rules, analyse};
 use crate::report::{collections, page};
@@ -62,10 +63,7 @@ fn notes(name: &dyn std::fmt::Display, summary: &Summary) -> u8 {
     }
     match &summary.damage {
         Some(damage) => {
-            let more = match summary.damages {
-                0..=1 => String::new(),
-                damages => format!(" (and {} more places are damaged)", damages - 1),
-            };
+            let more = and_more_places(summary.damages);
             eprintln!("gcstats: {name}: {damage}{more}; the report is of what can be read");
             FAILED
         }

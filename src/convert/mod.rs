@@ -56,6 +56,7 @@ use std::io::{self, Read, Write};
 pub use detect::Source;
 pub use left_out::{LeftOut, LeftOutRow};
 
+use crate::formats::and_more_places;
 use crate::formats::nettrace::{Container, Summary};
 
 /// What a trace becomes.
@@ -183,11 +184,7 @@ impl Conversion {
             if !has_trace {
                 return Err(ConvertError::Unreadable(damage.to_string()));
             }
-            let more = match summary.damages {
-                0 | 1 => String::new(),
-                damages => format!(" (and {} more places are damaged)", damages - 1),
-            };
-            self.damage = Some(format!("{damage}{more}"));
+            self.damage = Some(format!("{damage}{}", and_more_places(summary.damages)));
         }
         Ok(())
     }

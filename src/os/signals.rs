@@ -321,7 +321,7 @@ pub(crate) fn is_blocked(signal: i32) -> bool {
     // SAFETY: only reads the mask; the set is written.
     unsafe {
         libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), now.as_mut_ptr());
-        libc::sigismember(now.as_ptr(), signal) == 1
+        has(&now.assume_init(), signal)
     }
 }
 

@@ -91,13 +91,12 @@ struct Taken {
 }
 
 impl Biography {
+    /// Of what [can be told](crate::profile::census::HeapProfile::check) of the dead.
+    ///
     /// # Errors
-    /// What is asked for can't be told of the dead, or there is no memory.
+    /// There is no memory.
     pub(crate) fn new(request: &CensusRequest, tracking: &Tracking) -> Result<Biography, ProfileError> {
         let filters = &request.filters;
-        if request.breakdown == Breakdown::Retainer || !filters.retainers.is_empty() {
-            return Err(ProfileError::RetainersOfTheDead);
-        }
         let uses = tracking.uses();
         tracking.forget();
         let stages = if filters.biography.is_empty() { Stage::ALL.to_vec() } else { filters.biography.clone() };

@@ -1,6 +1,7 @@
 //! What is known of a heap profile.
 
 use std::collections::HashMap;
+use std::io;
 
 use super::centres::{Centres, StackId, Stacks};
 use super::thinned::Thinned;
@@ -170,6 +171,38 @@ pub struct HeapProfile {
     ended: Option<Sample>,
 }
 
+/// Tells the samples of a profile that [hands them out](HeapProfile::handing_out), until who is told fails.
+pub(super) struct Teller<F> {
+    tell: F,
+    told: io::Result<()>,
+}
+
+impl<F: FnMut(&Sample) -> io::Result<()>> Teller<F> {
+    pub(super) fn new(tell: F) -> Teller<F> {
+        Teller { tell, told: Ok(()) }
+    }
+
+    /// Tells the sample that has ended, if one has.
+    pub(super) fn look_at(&mut self, heap: &mut HeapProfile) {
+        if let Some(sample) = heap.ended.take()
+            && self.told.is_ok()
+        {
+            self.told = (self.tell)(&sample);
+        }
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.told.is_err()
+    }
+
+    /// Tells the last one. Whether who was told has failed.
+    pub(super) fn finish(&mut self, heap: &mut HeapProfile) -> io::Result<()> {
+        heap.finish();
+        self.look_at(heap);
+        std::mem::replace(&mut self.told, Ok(()))
+    }
+}
+
 impl Default for HeapProfile {
     fn default() -> HeapProfile {
         HeapProfile {
@@ -196,14 +229,9 @@ impl Default for HeapProfile {
 }
 
 impl HeapProfile {
-    /// One that keeps no samples: each is [taken](Self::take_ended) when it has ended.
+    /// One that keeps no samples: a [`Teller`] takes each when it has ended.
     pub(super) fn handing_out() -> HeapProfile {
         HeapProfile { hands_out: true, ..HeapProfile::default() }
-    }
-
-    /// The sample that has ended, of a profile that keeps none.
-    pub(super) fn take_ended(&mut self) -> Option<Sample> {
-        self.ended.take()
     }
 
     /// Whether there were more bands, or longer names, than are kept: what came last of them is one band.

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::io::{self, Read};
 
 use super::centres::{Centre, Centres, Stacks};
-use super::heap::{Band, Breakdown, HeapProfile, Mark, Sample};
+use super::heap::{Band, Breakdown, HeapProfile, Mark, Sample, Teller};
 use super::time::TimeProfile;
 use crate::formats::eventlog::read::record::Record;
 use crate::formats::eventlog::read::{Event, Summary, Visitor, in_file_order};
@@ -82,11 +82,9 @@ impl Profiles {
     /// Who is told fails; nothing more is told then.
     pub fn each_sample(log: impl Read, tell: impl FnMut(&Sample) -> io::Result<()>) -> io::Result<()> {
         let profiles = Profiles { heap: HeapProfile::handing_out(), ..Profiles::default() };
-        let mut telling = Telling { profiles, tell, told: Ok(()) };
+        let mut telling = Telling { profiles, teller: Teller::new(tell) };
         in_file_order(log, &mut telling);
-        telling.profiles.heap.finish();
-        telling.tell();
-        telling.told
+        telling.teller.finish(&mut telling.profiles.heap)
     }
 
     fn finish(&mut self) {
@@ -186,28 +184,17 @@ impl Visitor for Profiles {
 /// Tells samples.
 struct Telling<F> {
     profiles: Profiles,
-    tell: F,
-    told: io::Result<()>,
-}
-
-impl<F: FnMut(&Sample) -> io::Result<()>> Telling<F> {
-    fn tell(&mut self) {
-        if let Some(sample) = self.profiles.heap.take_ended()
-            && self.told.is_ok()
-        {
-            self.told = (self.tell)(&sample);
-        }
-    }
+    teller: Teller<F>,
 }
 
 impl<F: FnMut(&Sample) -> io::Result<()>> Visitor for Telling<F> {
     fn event(&mut self, event: &Event<'_>) {
         self.profiles.event(event);
-        self.tell();
+        self.teller.look_at(&mut self.profiles.heap);
     }
 
     fn is_done(&self) -> bool {
-        self.told.is_err()
+        self.teller.has_failed()
     }
 }
 

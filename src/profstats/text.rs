@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead};
 
-use super::heap::{HeapProfile, Mark, Sample};
+use super::heap::{HeapProfile, Mark, Sample, Teller};
 use super::log::Profiles;
 use crate::formats::hp::{self, Line, Summary};
 
@@ -28,23 +28,13 @@ pub fn read(input: impl BufRead) -> (Profiles, Summary) {
 /// # Errors
 ///
 /// Who is told fails; nothing more is told then.
-pub fn each_sample(input: impl BufRead, mut tell: impl FnMut(&Sample) -> io::Result<()>) -> io::Result<()> {
-    let mut heap = HeapProfile::handing_out();
-    let mut told = Ok(());
-    let mut tell_of = |heap: &mut HeapProfile| {
-        if let Some(sample) = heap.take_ended()
-            && told.is_ok()
-        {
-            told = tell(&sample);
-        }
-    };
+pub fn each_sample(input: impl BufRead, tell: impl FnMut(&Sample) -> io::Result<()>) -> io::Result<()> {
+    let (mut heap, mut teller) = (HeapProfile::handing_out(), Teller::new(tell));
     hp::read(input, |line| {
         take(&mut heap, line);
-        tell_of(&mut heap);
+        teller.look_at(&mut heap);
     });
-    heap.finish();
-    tell_of(&mut heap);
-    told
+    teller.finish(&mut heap)
 }
 
 fn take(heap: &mut HeapProfile, line: Line<'_>) {

@@ -29,7 +29,9 @@ use std::mem::size_of;
 use crate::os::thread::{Pulse, StackBounds};
 use crate::os::{Tid, memory};
 use crate::sabotage::{Guard, removed};
-use crate::sync::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Lock, Ordering, Present, UnsafeCell};
+use crate::sync::{
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Lock, Ordering, Present, UnsafeCell,
+};
 
 use super::handshake::{Holder, Place, StopState};
 use super::name::ThreadName;
@@ -91,9 +93,9 @@ pub struct ThreadStopInfo {
     /// That which it was in before, if it has changed it since a time profile looked; else 0. Beside the other, so that the store costs
     /// nothing.
     left_cost_stack: AtomicU32,
-    /// For a time profile: 1, the thread has settled, since it detaches; the processor time at which the collection began
+    /// For a time profile: the thread has settled, since it detaches; the processor time at which the collection began
     /// that it makes, 0 if it makes none; what collections have taken of it.
-    settled: AtomicU32,
+    settled: AtomicBool,
     collects_since: AtomicU64,
     collected_ns: AtomicU64,
 }
@@ -358,12 +360,12 @@ impl ThreadStopInfo {
 
     /// The thread settles with the time profile, since it detaches.
     pub(crate) fn settle(&self) {
-        self.settled.store(1, Ordering::Relaxed);
+        self.settled.store(true, Ordering::Relaxed);
     }
 
     /// Whether it has.
     pub(crate) fn has_settled(&self) -> bool {
-        self.settled.load(Ordering::Relaxed) != 0
+        self.settled.load(Ordering::Relaxed)
     }
 
     /// The thread, whose processor time this is, begins to collect.
@@ -409,7 +411,7 @@ impl ThreadStopInfo {
         self.user.store(std::ptr::null_mut(), Ordering::Relaxed);
         self.collects_since.store(0, Ordering::Relaxed);
         self.collected_ns.store(0, Ordering::Relaxed);
-        self.settled.store(0, Ordering::Relaxed);
+        self.settled.store(false, Ordering::Relaxed);
         self.cost_stack.set(0);
         self.left_cost_stack.store(0, Ordering::Relaxed);
         self.flags.store(flags, Ordering::Relaxed);

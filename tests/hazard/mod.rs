@@ -2,12 +2,18 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub mod keepers;
+#[path = "../patience/mod.rs"]
+mod patience;
+#[path = "../stack_support/mod.rs"]
+mod stack_support;
 
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use patience::patience;
+use stack_support::scrub_stack;
 use stopworld::debugger::mock::MockDebugger;
 use stopworld::{
     CollectionReport, JoinHandle, Leaf, Mutator, Paranoid, Root, SignalStopper, StopError, StopRequest, Stopper,
@@ -120,12 +126,6 @@ impl Hidden {
     }
 }
 
-/// Writes over the part of the stack that calls before this one may have left addresses in.
-#[inline(never)]
-fn scrub_stack() {
-    std::hint::black_box([0_u64; 4096]);
-}
-
 /// Collects from this thread, which is attached to no world, and says whether the only weak reference was cleared.
 pub fn collection_kills(world: &World) -> bool {
     collect(world).weak_cleared > 0
@@ -164,15 +164,10 @@ impl Flags {
     }
 }
 
-/// Without a guard much never happens, and who takes the guards out waits for each.
-fn is_a_guard_removed() -> bool {
-    std::env::var_os("STOPWORLD_SABOTAGE").is_some()
-}
-
 /// Waits for something that must happen soon, even on a machine that has other things to do.
 pub fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
-    let patience = Duration::from_secs(if is_a_guard_removed() { 6 } else { 120 });
+    let patience = patience(120, 6);
     while !is_so() {
         assert!(begin.elapsed() < patience, "waited {patience:?} for {what}");
         std::thread::sleep(Duration::from_micros(200));
@@ -237,7 +232,7 @@ pub fn fork(child: impl FnOnce() -> i32) -> i32 {
     assert!(pid >= 0, "fork: {}", std::io::Error::last_os_error());
     if pid == 0 {
         // SAFETY: plain calls.
-        unsafe { libc::alarm(if is_a_guard_removed() { 20 } else { 300 }) };
+        unsafe { libc::alarm(patience(300, 20).as_secs() as u32) };
         let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(99);
         // SAFETY: ends the child without the parent's destructors.
         unsafe { libc::_exit(code) };

@@ -5,8 +5,15 @@
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+#[path = "../patience/mod.rs"]
+mod patience;
+#[path = "../stack_support/mod.rs"]
+mod stack_support;
+
 use std::time::{Duration, Instant};
 
+use patience::patience;
+pub use stack_support::scrub_stack;
 use stopworld::{Gc, GcCell, Mutator, OutOfMemory, Paranoid, World, WorldBuilder, traced};
 
 /// A world that checks itself after each collection.
@@ -34,8 +41,7 @@ pub fn on_a_thread<R: Send + 'static>(world: &World, body: impl FnOnce(&Mutator)
 
 /// Waits until `condition` holds.
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    // Without a guard much never happens, and who takes the guards out waits for each.
-    let patience = Duration::from_secs(if std::env::var_os("STOPWORLD_SABOTAGE").is_some() { 30 } else { 120 });
+    let patience = patience(120, 30);
     let deadline = Instant::now() + patience;
     while !condition() {
         assert!(Instant::now() < deadline, "waited {patience:?} in vain until {what}");
@@ -55,12 +61,6 @@ pub fn settle(world: &World) -> u64 {
             return report.live_objects;
         }
     }
-}
-
-/// Writes over the part of the stack that calls before this one may have left addresses in.
-#[inline(never)]
-pub fn scrub_stack() {
-    std::hint::black_box([0_u64; 4096]);
 }
 
 traced! {

@@ -356,15 +356,15 @@ impl Session {
     }
 
     fn collect_within(&mut self) -> anyhow::Result<Duration> {
-        let is_stopped = self.debugger.threads()?.iter().any(|thread| thread.frozen && thread.managed.is_some());
+        let is_stopped = self.debugger.threads()?.iter().any(is_in_the_way);
         Ok(if is_stopped { COLLECT_BESIDE_STOPPED_WITHIN } else { COLLECT_WITHIN })
     }
 
     /// Why there may have been no collection.
     fn none_came(&mut self, within: Duration) -> anyhow::Error {
         let threads = self.debugger.threads().unwrap_or_default();
-        let frozen = |thread: &&ThreadState| thread.frozen && thread.managed.is_some();
-        let frozen: Vec<_> = threads.iter().filter(frozen).map(|thread| thread.tid.to_string()).collect();
+        let frozen: Vec<_> =
+            threads.iter().filter(|thread| is_in_the_way(thread)).map(|thread| thread.tid.to_string()).collect();
         let worlds = self.debugger.worlds().unwrap_or_default();
         let collecting = worlds.iter().find_map(|world| world.collecting).map(|tid| tid.to_string());
         if let Some(tid) = collecting.filter(|tid| frozen.contains(tid)) {
@@ -434,6 +434,11 @@ impl Session {
     pub(super) fn held(&self) -> Option<HeldPhase> {
         self.debugger.held()
     }
+}
+
+/// Whether the user has stopped a thread of the collector's.
+fn is_in_the_way(thread: &ThreadState) -> bool {
+    thread.frozen && thread.managed.is_some()
 }
 
 /// An event in a line.

@@ -74,6 +74,16 @@ impl Breakdown {
         Breakdown::Kind,
     ];
 
+    /// Whether a census by it, of what passes these filters, is known at the end of each object's life only.
+    pub(crate) fn is_by_life(self, filters: &Filters) -> bool {
+        self == Breakdown::Biography || !filters.biography.is_empty()
+    }
+
+    /// Whether it must be found out for that who keeps each object.
+    pub(crate) fn needs_retainers(self, filters: &Filters) -> bool {
+        self == Breakdown::Retainer || !filters.retainers.is_empty()
+    }
+
     /// What asks for it on a command line: `hc`, `hm`, `hd`, `hy`, `hr`, `hb`, `hT`.
     pub const fn option(self) -> &'static str {
         match self {
@@ -251,20 +261,14 @@ impl HeapProfile {
         self
     }
 
-    /// Whether it is known at the end of each object's life only.
-    fn is_by_life(&self) -> bool {
-        self.breakdown == Breakdown::Biography || !self.filters.biography.is_empty()
-    }
-
     /// Whether this build can tell what is asked for.
     ///
     /// # Errors
     /// It can't, in any world.
     pub(crate) fn check(&self) -> Result<(), ProfileError> {
-        let by_retainers = self.breakdown == Breakdown::Retainer || !self.filters.retainers.is_empty();
-        match self.is_by_life() {
+        match self.breakdown.is_by_life(&self.filters) {
             true if !TRACKED => Err(ProfileError::NotTracked),
-            true if by_retainers => Err(ProfileError::RetainersOfTheDead),
+            true if self.breakdown.needs_retainers(&self.filters) => Err(ProfileError::RetainersOfTheDead),
             _ => Ok(()),
         }
     }

@@ -125,7 +125,7 @@ impl Profiler {
         let state = self.state(observing);
         let request = profile.request();
         profile.check()?;
-        let work = if profile.is_by_life() {
+        let work = if request.breakdown.is_by_life(&request.filters) {
             if state.tracking.is_none() {
                 state.tracking = Some(Tracking::begin(&collector.heap)?);
             }

@@ -123,10 +123,10 @@ impl Taker {
     pub(crate) fn new(request: &CensusRequest, collector: &Collector) -> Result<Taker, ProfileError> {
         let filters = &request.filters;
         check_charges(request, collector)?;
-        if request.breakdown == Breakdown::Biography || !filters.biography.is_empty() {
+        if request.breakdown.is_by_life(filters) {
             return Err(ProfileError::OnlyAtTheEnd);
         }
-        let needs_retainers = request.breakdown == Breakdown::Retainer || !filters.retainers.is_empty();
+        let needs_retainers = request.breakdown.needs_retainers(filters);
         let retainers =
             if needs_retainers { Some(Box::new(Retainers::new(collector, request.most_retainers)?)) } else { None };
         Ok(Taker {

@@ -2,6 +2,7 @@
 
 use std::{fmt, io};
 
+use super::visitor::Event;
 use crate::formats::more_bytes;
 
 /// Where a log can't be read as it should be, and why.
@@ -28,6 +29,14 @@ pub struct LastGood {
     pub id: u16,
     /// Its time.
     pub time: u64,
+}
+
+impl LastGood {
+    /// The event that comes after the last one.
+    pub(super) fn after(last: Option<LastGood>, event: &Event<'_>) -> LastGood {
+        let number = last.map_or(0, |last| last.number) + 1;
+        LastGood { number, offset: event.offset, id: event.kind.id, time: event.time }
+    }
 }
 
 impl fmt::Display for Damage {

@@ -114,8 +114,7 @@ pub fn last_before<S: ReadAt + ?Sized>(input: &S, offset: u64) -> Option<LastGoo
         let event = raw.event(types);
         let is_before = event.offset < offset;
         if is_before {
-            let number = last.map_or(0, |last| last.number) + 1;
-            last = Some(LastGood { number, offset: event.offset, id: event.kind.id, time: event.time });
+            last = Some(LastGood::after(last, &event));
         }
         is_before
     });

@@ -145,8 +145,7 @@ impl<W: Write> Visitor for Show<W> {
             }
         }
         if self.form == Form::Events && self.damages == 0 {
-            let number = self.last.map_or(0, |last| last.number) + 1;
-            self.last = Some(LastGood { number, offset: event.offset, id: event.kind.id, time: event.time });
+            self.last = Some(LastGood::after(self.last, event));
         }
         self.out.push(b'\n');
         if self.out.len() >= BUFFER {
