@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use super::merge::Run;
 use crate::events::clock::Relation;
 use crate::events::sink::AfterFork;
 use crate::events::table::{Event, EventId, PAYLOAD_WORDS};
@@ -114,6 +115,18 @@ pub enum Policy {
 pub trait Consumer: fmt::Debug + Send {
     /// Takes one record, of those that it selected.
     fn record(&mut self, record: &Recorded) -> io::Result<()>;
+
+    /// Takes records that follow each other and that nobody else gets. There is no need to write it: what is here gives each to
+    /// [`record`](Consumer::record), and is part of the trait so that it is made anew for each consumer, with what that does inlined.
+    ///
+    /// # Errors
+    /// Those of `record`, at the record that was taken last.
+    fn records(&mut self, run: &mut Run<'_, '_>) -> io::Result<()> {
+        while let Some(record) = run.next() {
+            self.record(record)?;
+        }
+        Ok(())
+    }
 
     /// Records were lost before they got here. A format that can say so says it at this place.
     fn lost(&mut self, lost: &Lost) -> io::Result<()> {

@@ -12,24 +12,20 @@
 //! others are not held up any more, and that one record comes late. (A thread that only waits for a processor is waited for
 //! much longer than one that sleeps: that one is stopped.)
 //!
-//! The merge is that of sorted runs: a heap of the rings by the time of their first record; the first ring's records are
-//! taken as long as they are not later than the second ring's first one. One thread that fires alone is one run.
-//!
 //! A drain runs under the recorder's lock, allocates nothing, and waits for nobody but its consumers. It may run in
 //! the stopped world, on any thread (`.event.no-block-in-handler`).
 
 use std::io;
-use std::ptr::NonNull;
 
-use super::consumer::{Consumer, ConsumerTotals, Lost, Policy, Recorded, RecordingThread, WorldNumber};
-use super::fire::{Head, ROOM};
+use super::consumer::{Consumer, ConsumerTotals, Lost, Policy, Recorded, RecordingThread};
+use super::fire::ROOM;
+use super::merge::{At, Flow, Merge, Passed, Run, Source, limit_of, next_of};
 use super::ring::{self, Ring, ThreadRings};
-use super::worlds::Book;
+use super::worlds::{Book, Consumers};
 use super::{MAX_CONSUMERS, MAX_WORLDS};
 use crate::events::clock::{self, Clock, Relation};
-use crate::events::table::{EventId, PAYLOAD_WORDS};
+use crate::events::table::PAYLOAD_WORDS;
 use crate::os::clock::now_ns;
-use crate::os::memory::{map_anonymous, unmap};
 use crate::os::{Tid, thread};
 use crate::sync::{Ordering, heavy_barrier};
 
@@ -75,8 +71,30 @@ impl Place {
         }
     }
 
-    #[inline(always)]
+    /// Gives it the record at which the flow is, and those after it that are for it alone.
+    fn records(&mut self, flow: &mut Flow<'_>, it: Consumers) {
+        self.unflushed = true;
+        let mut run = Run::new(flow, it);
+        let result = self.consumer.records(&mut run);
+        let taken = run.end();
+        match result {
+            Ok(()) if taken > 0 => self.totals.written += taken,
+            // It looked at none of them.
+            Ok(()) => {
+                self.record(flow.record());
+                flow.advance();
+            }
+            Err(error) => {
+                // The last one is what it failed at.
+                self.totals.written += taken.saturating_sub(1);
+                self.attempt(|_| Err(error));
+                self.totals.lost += u64::from(taken > 0);
+            }
+        }
+    }
+
     fn record(&mut self, record: &Recorded) {
+        self.unflushed = true;
         if self.error.is_none() {
             match self.consumer.record(record) {
                 Ok(()) => {
@@ -101,26 +119,6 @@ impl Place {
     }
 }
 
-/// A ring that has something, in the merge.
-#[derive(Clone, Copy)]
-struct Source {
-    /// The time of its first record.
-    ticks: u64,
-    head: Head,
-    ring: &'static Ring,
-    thread: RecordingThread,
-    published: u64,
-    /// A fire in flight holds up what is later than its last record.
-    holds_up: bool,
-}
-
-/// A heap of sources in mapped memory.
-struct Merge {
-    sources: *mut Source,
-    capacity: usize,
-    len: usize,
-}
-
 /// Who gets what.
 pub(super) struct Routes {
     pub(super) consumers: [Option<Place>; MAX_CONSUMERS],
@@ -139,10 +137,6 @@ pub(super) struct Drain {
     pub(super) done_up_to: u64,
 }
 
-// SAFETY: the merge's memory belongs to the drain, which is used by one thread at a time, under the lock; between drains
-// there are no sources in it.
-unsafe impl Send for Drain {}
-
 /// Whether a drain has seen everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
@@ -154,7 +148,6 @@ pub(super) enum Outcome {
 
 impl Drain {
     pub(super) const fn new() -> Drain {
-        let merge = Merge { sources: std::ptr::null_mut(), capacity: 0, len: 0 };
         Drain {
             routes: Routes {
                 consumers: [const { None }; MAX_CONSUMERS],
@@ -162,7 +155,7 @@ impl Drain {
                 unclaimed: 0,
                 drained: 0,
             },
-            merge,
+            merge: Merge::new(),
             next_serial: 1,
             done_up_to: 0,
         }
@@ -230,39 +223,24 @@ impl Drain {
     }
 
     /// Hands on everything up to the horizon, or to where a fire in flight holds it up: says how far it came.
-    fn merge_up_to(&mut self, mut horizon: u64) -> u64 {
+    fn merge_up_to(&mut self, horizon: u64) -> u64 {
         let Drain { routes, merge, .. } = self;
-        let mut record = Recorded::empty();
-        while let Some(first) = merge.first().filter(|first| first.ticks <= horizon) {
-            let mut source = *first;
-            record.thread = source.thread;
-            let until = merge.second().min(horizon);
-            let rest = loop {
-                routes.hand_on(&mut record, &source);
-                // SAFETY: the drain's own, and who drains holds the recorder's lock.
-                unsafe { &mut *source.ring.drained.get() }.last = source.ticks;
-                match next_of(source.ring, source.published) {
-                    Some((ticks, head)) => {
-                        (source.ticks, source.head) = (ticks, head);
-                        if ticks > until {
-                            break Some(source);
-                        }
-                    }
-                    None => break None,
+        let mut flow = Flow::new(merge, &mut routes.books, horizon);
+        let consumers = &mut routes.consumers;
+        loop {
+            match flow.at() {
+                At::Record(takers) => hand_on(consumers, &mut flow, takers),
+                At::Losses { ring, thread, ticks, total } => {
+                    tell_of_loss_total(consumers, ring, thread, ticks, total);
+                    flow.advance();
                 }
-            };
-            match rest {
-                Some(rest) => merge.replace_first(rest),
-                None => {
-                    if source.holds_up {
-                        horizon = horizon.min(limit_of(source.ring));
-                    }
-                    merge.remove_first();
-                }
+                At::End => break,
             }
         }
-        merge.len = 0;
-        horizon
+        let Passed { drained, unclaimed, up_to } = flow.end();
+        routes.drained += drained;
+        routes.unclaimed += unclaimed;
+        up_to
     }
 
     /// Rings whose thread has ended, and which are empty, are free for another thread.
@@ -297,32 +275,6 @@ impl Drain {
     }
 }
 
-/// The record at the head of a ring, by a clock that does not go backwards within it.
-#[inline(always)]
-fn next_of(ring: &'static Ring, published: u64) -> Option<(u64, Head)> {
-    // SAFETY: the caller has the drain to itself.
-    let recycle = |chunk: NonNull<ring::Chunk>| {
-        // SAFETY: as above; the chunk is this ring's.
-        unsafe { ring.recycle(chunk) };
-        // SAFETY: the drain's own, and who drains holds the recorder's lock.
-        if unsafe { &mut *ring.drained.get() }.gets_back_a_chunk() {
-            ROOM.turn();
-        }
-    };
-    // SAFETY: as above.
-    let next = unsafe { ring.stream.next(published, recycle) }?;
-    // SAFETY: the drain's own, and who drains holds the recorder's lock.
-    let last = unsafe { &*ring.drained.get() }.last;
-    Some((next.ticks.max(last), Head(next.head)))
-}
-
-/// Up to when a ring with a fire in flight holds up nobody.
-fn limit_of(ring: &Ring) -> u64 {
-    // SAFETY: the drain's own, and who drains holds the recorder's lock.
-    let drained = unsafe { &*ring.drained.get() };
-    drained.last.max(drained.quiet_at)
-}
-
 /// Whether a fire in flight holds up the drain that has read the clock at `t`, before its barrier.
 fn is_held_up(ring: &Ring, tid: u32, t: u64, patience: u64) -> bool {
     let flight = ring.flight.look();
@@ -348,137 +300,52 @@ fn is_held_up(ring: &Ring, tid: u32, t: u64, patience: u64) -> bool {
     stuck_for < patience || (stuck_for < patience * PATIENCE_WITH_THE_SCHEDULER && thread::is_runnable(Tid(tid as i32)))
 }
 
-impl Routes {
-    #[inline(always)]
-    fn hand_on(&mut self, record: &mut Recorded, source: &Source) {
-        let Head(head) = source.head;
-        let payload = &mut record.words[..source.head.payload_words().min(PAYLOAD_WORDS)];
-        // SAFETY: the caller has the drain to itself, and has just seen this record at the head of the stream.
-        unsafe { source.ring.stream.take(payload) };
-        if source.head.tells_of_losses() {
-            self.tell_of_loss_total(source.ring, source.thread, source.ticks, record.words[0]);
-            return;
-        }
-        self.drained += 1;
-        // SAFETY: the drain's own, and who drains holds the recorder's lock.
-        unsafe { &mut *source.ring.drained.get() }.records += 1;
-        let (world, id) = ((head >> 16) as u16, (head & 0xff) as usize);
-        let Some(event) = EventId::from_index(id) else { return };
-        let Some(book) = self.books.get_mut(usize::from(world)) else { return };
-        let mut takers = book.takers(id, source.ticks);
-        if takers == 0 {
-            self.unclaimed += 1;
-            return;
-        }
-        (record.ticks, record.id, record.world) = (source.ticks, event, WorldNumber(world));
-        while takers != 0 {
-            let place = takers.trailing_zeros() as usize;
-            takers &= takers - 1;
-            if let Some(Some(place)) = self.consumers.get_mut(place) {
-                place.unflushed = true;
-                place.record(record);
-            }
+/// Gives the record at which the flow is to those who want it; and if that is one, all that follow for him alone.
+#[inline]
+fn hand_on(consumers: &mut [Option<Place>; MAX_CONSUMERS], flow: &mut Flow<'_>, mut takers: Consumers) {
+    if takers.is_power_of_two()
+        && let Some(Some(place)) = consumers.get_mut(takers.trailing_zeros() as usize)
+        && place.error.is_none()
+    {
+        return place.records(flow, takers);
+    }
+    while takers != 0 {
+        let place = takers.trailing_zeros() as usize;
+        takers &= takers - 1;
+        if let Some(Some(place)) = consumers.get_mut(place) {
+            place.record(flow.record());
         }
     }
+    flow.advance();
+}
 
-    fn tell_of_losses(&mut self, rings: &ThreadRings, ticks: u64) {
-        for ring in rings.both() {
-            self.tell_of_loss_total(ring, rings.thread(), ticks, ring.dropped.load(Ordering::Relaxed));
-        }
+/// A ring has lost so many in all.
+#[cold]
+fn tell_of_loss_total(
+    consumers: &mut [Option<Place>; MAX_CONSUMERS],
+    ring: &Ring,
+    thread: RecordingThread,
+    ticks: u64,
+    total: u64,
+) {
+    // SAFETY: the drain's own, and who drains holds the recorder's lock.
+    let drained = unsafe { &mut *ring.drained.get() };
+    let count = total.saturating_sub(drained.lost_told);
+    if count == 0 {
+        return;
     }
-
-    /// A ring has lost so many in all.
-    #[cold]
-    fn tell_of_loss_total(&mut self, ring: &Ring, thread: RecordingThread, ticks: u64, total: u64) {
-        // SAFETY: the drain's own, and who drains holds the recorder's lock.
-        let drained = unsafe { &mut *ring.drained.get() };
-        let count = total.saturating_sub(drained.lost_told);
-        if count == 0 {
-            return;
-        }
-        drained.lost_told = total;
-        for place in self.consumers.iter_mut().flatten() {
-            place.unflushed = true;
-            place.attempt(|consumer| consumer.lost(&Lost { ticks, thread, count }));
-        }
+    drained.lost_told = total;
+    for place in consumers.iter_mut().flatten() {
+        place.unflushed = true;
+        place.attempt(|consumer| consumer.lost(&Lost { ticks, thread, count }));
     }
 }
 
-impl Merge {
-    /// Room for so many sources. If there is none, the drain sees only some rings, and their records are late.
-    fn make_room(&mut self, sources: usize) {
-        if sources <= self.capacity {
-            return;
-        }
-        let capacity = sources.next_power_of_two().max(64);
-        let Ok(memory) = map_anonymous(capacity * size_of::<Source>()) else { return };
-        if self.capacity > 0 {
-            // SAFETY: mapped here with this size; there are no sources in it between drains.
-            unsafe { unmap(self.sources.cast(), self.capacity * size_of::<Source>()) };
-        }
-        (self.sources, self.capacity, self.len) = (memory.cast(), capacity, 0);
-    }
-
-    fn sources(&mut self) -> &mut [Source] {
-        if self.len == 0 {
-            return &mut [];
-        }
-        // SAFETY: the first `len` sources are written; the memory is the merge's.
-        unsafe { std::slice::from_raw_parts_mut(self.sources, self.len) }
-    }
-
-    fn push(&mut self, source: Source) {
-        if self.len == self.capacity {
-            return;
-        }
-        // SAFETY: inside the memory, which is aligned to a page.
-        unsafe { self.sources.add(self.len).write(source) };
-        self.len += 1;
-        let mut child = self.len - 1;
-        let sources = self.sources();
-        while child > 0 {
-            let parent = (child - 1) / 2;
-            if sources[parent].ticks <= sources[child].ticks {
-                break;
-            }
-            sources.swap(parent, child);
-            child = parent;
-        }
-    }
-
-    fn first(&mut self) -> Option<&Source> {
-        self.sources().first()
-    }
-
-    /// The time of the second one.
-    fn second(&mut self) -> u64 {
-        self.sources().iter().skip(1).take(2).map(|source| source.ticks).min().unwrap_or(u64::MAX)
-    }
-
-    fn replace_first(&mut self, source: Source) {
-        self.sources()[0] = source;
-        self.sift_down();
-    }
-
-    fn remove_first(&mut self) {
-        let last = self.len - 1;
-        self.sources().swap(0, last);
-        self.len = last;
-        self.sift_down();
-    }
-
-    fn sift_down(&mut self) {
-        let sources = self.sources();
-        let mut parent = 0;
-        loop {
-            let earlier = |a: usize, b: usize| if sources[b].ticks < sources[a].ticks { b } else { a };
-            let (left, right) = (2 * parent + 1, 2 * parent + 2);
-            let child = if right < sources.len() { earlier(left, right) } else { left };
-            if child >= sources.len() || sources[parent].ticks <= sources[child].ticks {
-                return;
-            }
-            sources.swap(parent, child);
-            parent = child;
+impl Routes {
+    fn tell_of_losses(&mut self, rings: &ThreadRings, ticks: u64) {
+        for ring in rings.both() {
+            let total = ring.dropped.load(Ordering::Relaxed);
+            tell_of_loss_total(&mut self.consumers, ring, rings.thread(), ticks, total);
         }
     }
 }
@@ -490,16 +357,49 @@ mod tests {
 
     use proptest::prelude::*;
 
+    use super::super::consumer::WorldNumber;
+    use super::super::fire::Head;
+    use super::super::worlds;
     use super::*;
     use crate::events::state::Selection;
+    use crate::events::table::{EventId, GROUPS};
     use crate::os::barrier;
 
+    /// How a consumer takes what is for it alone.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Manner {
+        /// As most do.
+        All,
+        /// One, and returns.
+        One,
+        /// None: it is given each.
+        None,
+    }
+
     #[derive(Debug)]
-    struct Keep(Arc<Mutex<Vec<(u64, u64)>>>);
+    struct Keep {
+        kept: Arc<Mutex<Vec<(u64, u64)>>>,
+        manner: Manner,
+        /// It fails at the next but so many.
+        fails_after: usize,
+    }
 
     impl Consumer for Keep {
         fn record(&mut self, record: &Recorded) -> io::Result<()> {
-            self.0.lock().unwrap().push((record.ticks, record.fields()[0]));
+            self.fails_after = self.fails_after.checked_sub(1).ok_or(io::ErrorKind::StorageFull)?;
+            self.kept.lock().unwrap().push((record.ticks, record.field::<0>()));
+            Ok(())
+        }
+
+        fn records(&mut self, run: &mut Run<'_, '_>) -> io::Result<()> {
+            while self.manner != Manner::None
+                && let Some(record) = run.next()
+            {
+                self.record(record)?;
+                if self.manner == Manner::One {
+                    break;
+                }
+            }
             Ok(())
         }
     }
@@ -511,11 +411,15 @@ mod tests {
     static OWN: Own = Own(UnsafeCell::new(Drain::new()), Mutex::new(()));
     const WORLD: u16 = MAX_WORLDS as u16 - 1;
 
-    /// A ring with these records: their times, and a number that tells them apart.
-    fn ring_of(times: &[u64], number: &mut u64) -> &'static Ring {
+    /// What records are of: for the first consumer, for both, for the second, for nobody.
+    const IDS: [EventId; 4] = [EventId::GcEnd, EventId::GcStart, EventId::MarkBegin, EventId::MarkEnd];
+    const FOR: [[bool; 2]; 4] = [[true, false], [true, true], [false, true], [false, false]];
+
+    /// A ring with these records: their times, what they are of, and a number that tells them apart.
+    fn ring_of(records: &[(u64, usize)], number: &mut u64) -> &'static Ring {
         let ring: &'static Ring = Box::leak(Box::new(Ring::new(u32::MAX)));
-        for ticks in times {
-            let head = Head(1 << 63 | u64::from(WORLD) << 16 | 1 << 8 | EventId::GcEnd as u64).0;
+        for (ticks, kind) in records {
+            let head = Head(1 << 63 | u64::from(WORLD) << 16 | 1 << 8 | IDS[*kind] as u64).0;
             // SAFETY: this thread is the producer.
             unsafe {
                 if !ring.stream.write(head, *ticks, &[*number]) {
@@ -528,48 +432,76 @@ mod tests {
         ring
     }
 
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
+    fn manner() -> impl Strategy<Value = (Manner, usize)> {
+        let manners = prop_oneof![3 => Just(Manner::All), 1 => Just(Manner::One), 1 => Just(Manner::None)];
+        (manners, prop_oneof![3 => Just(usize::MAX), 1 => 0..200_usize])
+    }
 
-        /// The oracle: everything up to the horizon, sorted.
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(256))]
+
+        /// The oracle: everything up to the horizon that a consumer wants, sorted; and of each that it wants is known what became
+        /// of it.
         #[test]
         fn the_merge_is_the_sorted_whole(
-            rings in prop::collection::vec(prop::collection::vec(0_u64..500, 0..60), 0..12),
+            rings in prop::collection::vec(prop::collection::vec((0_u64..500, 0..4_usize), 0..60), 0..12),
             horizon in 0_u64..600,
+            manners in [manner(), manner()],
         ) {
             let _alone = OWN.1.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             // SAFETY: under the mutex.
             let drain = unsafe { &mut *OWN.0.get() };
             barrier::register().unwrap();
             Clock::of_process();
-            let kept = Arc::new(Mutex::new(Vec::new()));
-            drain.routes.consumers[0] = Some(Place::new(Box::new(Keep(Arc::clone(&kept))), 1));
-            let book = &mut drain.routes.books[usize::from(WORLD)];
-            book.change(WorldNumber(WORLD), 0, Some(Selection::everything()));
+            let world = WorldNumber(WORLD);
+            let kept = manners.map(|_| Arc::new(Mutex::new(Vec::new())));
+            for (index, (manner, fails_after)) in manners.into_iter().enumerate() {
+                let keep = Keep { kept: Arc::clone(&kept[index]), manner, fails_after };
+                drain.routes.consumers[index] = Some(Place::new(Box::new(keep), 1));
+                let wants = Selection::of(IDS.into_iter().zip(FOR).filter(|(_, whom)| whom[index]).map(|(id, _)| id).collect());
+                drain.routes.books[usize::from(WORLD)].change(world, index, Some(wants));
+            }
 
-            let (mut number, mut expected) = (0, Vec::new());
+            let (mut number, mut all) = (0, Vec::new());
             drain.merge.make_room(rings.len());
-            for mut times in rings {
-                times.sort_unstable();
-                expected.extend(times.iter().zip(number..).map(|(ticks, number)| (*ticks, number)));
-                let ring = ring_of(&times, &mut number);
+            let (drained_before, unclaimed_before) = (drain.routes.drained, drain.routes.unclaimed);
+            for mut records in rings {
+                records.sort_unstable();
+                all.extend(records.iter().zip(number..).map(|((ticks, kind), number)| (*ticks, *kind, number)));
+                let ring = ring_of(&records, &mut number);
                 let published = ring.stream.published();
                 let thread = RecordingThread { tid: 1, index: 1 };
                 if let Some((ticks, head)) = next_of(ring, published) {
                     drain.merge.push(Source { ticks, head, ring, thread, published, holds_up: false });
                 }
             }
-            prop_assert_eq!(drain.merge_up_to(horizon), horizon);
+            // The selections are of now, and the times are from long ago: the last of the books is what counts.
+            drain.routes.books[usize::from(WORLD)].forget_the_past();
+            let up_to = drain.merge_up_to(horizon);
+            let totals: [_; 2] = std::array::from_fn(|index| drain.routes.consumers[index].take().unwrap().totals);
             drain.routes.books[usize::from(WORLD)] = Book::new();
-            drain.routes.consumers[0] = None;
+            worlds::of(world).wanted.change([0; GROUPS], 0);
 
-            expected.retain(|(ticks, _)| *ticks <= horizon);
-            let mut got = kept.lock().unwrap().clone();
-            prop_assert!(got.is_sorted_by_key(|(ticks, _)| *ticks), "by time");
-            // Of those of one time, any order will do, but within a ring.
-            got.sort_unstable();
-            expected.sort_unstable();
-            prop_assert_eq!(got, expected);
+            prop_assert_eq!(up_to, horizon);
+            all.retain(|(ticks, ..)| *ticks <= horizon);
+            prop_assert_eq!(drain.routes.drained - drained_before, all.len() as u64);
+            let unclaimed = all.iter().filter(|(_, kind, _)| FOR[*kind] == [false, false]).count();
+            prop_assert_eq!(drain.routes.unclaimed - unclaimed_before, unclaimed as u64);
+            for index in 0..2 {
+                let mut got = kept[index].lock().unwrap().clone();
+                let wanted = all.iter().filter(|(_, kind, _)| FOR[*kind][index]);
+                let mut expected: Vec<_> = wanted.map(|(ticks, _, number)| (*ticks, *number)).collect();
+                prop_assert!(got.is_sorted_by_key(|(ticks, _)| *ticks), "by time");
+                prop_assert_eq!(totals[index].written, got.len() as u64);
+                prop_assert_eq!(totals[index].written + totals[index].lost, expected.len() as u64);
+                prop_assert_eq!(got.len(), expected.len().min(manners[index].1));
+                // Of those of one time, any order will do, but within a ring.
+                expected.sort_unstable();
+                let ends = expected.get(got.len()).map_or(u64::MAX, |(ticks, _)| *ticks);
+                got.sort_unstable();
+                let before = |records: Vec<(u64, u64)>| records.into_iter().filter(|(ticks, _)| *ticks < ends).collect::<Vec<_>>();
+                prop_assert_eq!(before(got), before(expected));
+            }
         }
     }
 

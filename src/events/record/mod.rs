@@ -13,7 +13,7 @@
 //!   └──┬───┘                  └──┬───┘                       └───┬────┘
 //!      └──────────────┬──────────┴───────────────────────────────┘
 //!                     ▼
-//!          drain: merge by time                    under one lock; by the writer thread, or by who flushes     `drain`
+//!          drain: merge by time                    under one lock; by the writer thread, or by who flushes     `drain`, `merge`
 //!                     │
 //!         ┌───────────┼────────────┐               each consumer gets what it had selected then              `worlds`
 //!         ▼           ▼            ▼
@@ -41,6 +41,7 @@ mod drain;
 pub(super) mod fire;
 mod flight_recorder;
 mod keep_up;
+mod merge;
 mod recording;
 pub(crate) mod ring;
 mod stream;
@@ -58,6 +59,7 @@ pub use consumer::{
 pub(crate) use fire::{Hurry, Surroundings, as_blocking, catch_up, locked, set_surroundings};
 pub use flight_recorder::FlightRecorder;
 pub(crate) use keep_up::keep_up;
+pub use merge::Run;
 pub(crate) use recording::Recording;
 pub(super) use worlds::RecordedWorld;
 
