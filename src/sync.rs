@@ -28,6 +28,8 @@ pub(crate) mod semaphore;
 #[cfg(test)]
 mod stress;
 
+use std::ptr::NonNull;
+
 pub(crate) use cell::UnsafeCell;
 pub(crate) use fresh::{Fresh, Zeroed, zeroed};
 #[allow(unused_imports, reason = "a facade offers what its users may need")]
@@ -73,6 +75,24 @@ pub(crate) fn prefetch_for_writing<T>(address: *const T) {
     use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
     // SAFETY: a prefetch never faults.
     unsafe { _mm_prefetch::<_MM_HINT_ET0>(address.cast()) };
+}
+
+/// Writes a word past the caches: for long runs of memory that only others read, and later. The lines are then not fetched to be
+/// overwritten. Before anybody reads the word, also who wrote it, there is a [`fence_past_the_caches`].
+///
+/// # Safety
+/// As to write to the place.
+#[inline(always)]
+pub(crate) unsafe fn write_past_the_caches(place: NonNull<u64>, word: u64) {
+    // SAFETY: by the caller's promise.
+    unsafe { std::arch::x86_64::_mm_stream_si64(place.as_ptr().cast(), word.cast_signed()) };
+}
+
+/// What this thread wrote past the caches comes before what it writes from now on.
+#[inline]
+pub(crate) fn fence_past_the_caches() {
+    // SAFETY: it orders stores, and no more.
+    unsafe { std::arch::x86_64::_mm_sfence() };
 }
 
 /// Declares a constructor that is `const` in this crate and an ordinary function under the model checker.

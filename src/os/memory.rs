@@ -13,6 +13,9 @@ pub(crate) fn page_size() -> usize {
     4096
 }
 
+/// The size of a huge page.
+pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
+
 /// Bytes of physical memory of the machine.
 pub(crate) fn physical_memory() -> usize {
     // SAFETY: sysconf has no preconditions.

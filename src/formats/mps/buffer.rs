@@ -11,6 +11,10 @@
 //!      │   rec:end │ record │ record │ … │ rec:ord │  …         the file: blocks at multiples of their size
 //! ```
 //!
+//! **Past the caches.** Nobody reads a block again but the device. The lines of a block that was written are no longer in this
+//! processor's caches, and to have each fetched, only to overwrite it, takes longer than all else that is done for a record: as long
+//! again when neighbours on the machine fill its last cache. So records are stored past the caches.
+//!
 //! Blocks end where they end, in the middle of a record as a rule, since whole blocks at their places are what goes to the
 //! device fastest (`behind`, which also says who writes them). A flush brings out whole records. So the stream of a process
 //! that is killed ends in order, with all that was flushed; then there may be more, the last record of which may be cut
@@ -28,13 +32,11 @@ use std::ptr::NonNull;
 use super::behind::{BLOCK_BYTES, Behind, By, PLACES, SLACK_BYTES};
 use crate::formats::complaint::Complaint;
 use crate::os::file::Cut;
-use crate::sync::prefetch_for_writing;
+use crate::sync::{fence_past_the_caches, write_past_the_caches};
 
 const BLOCK_WORDS: usize = BLOCK_BYTES / 8;
 /// Behind the block there is room for the end of its last record, whatever it is.
 const SLACK_WORDS: usize = SLACK_BYTES / 8;
-/// So far ahead of the next record lines are asked for: some ten records.
-const AHEAD_WORDS: usize = 64;
 
 /// Records on their way to a file.
 pub(super) struct Buffer {
@@ -121,14 +123,12 @@ impl Buffer {
         // SAFETY: the length is below the block's, and behind the block there is room for the longest record.
         unsafe {
             let place = self.words.add(self.len);
-            place.write(u64::from(code) | (8 * (N as u64 + 2)) << 16);
-            place.add(1).write(clock);
+            write_past_the_caches(place, u64::from(code) | (8 * (N as u64 + 2)) << 16);
+            write_past_the_caches(place.add(1), clock);
             for (index, word) in parameters.into_iter().enumerate() {
-                place.add(2 + index).write(word);
+                write_past_the_caches(place.add(2 + index), word);
             }
         }
-        // The lines of a block that was written were read last by who wrote it, on another processor.
-        prefetch_for_writing(self.words.as_ptr().wrapping_add(self.len + AHEAD_WORDS));
         self.last = self.len;
         self.len += N + 2;
         self.records += 1;
@@ -175,6 +175,7 @@ impl Buffer {
     /// The block is full: the carrier's, or, if that has no time for it, to be written here.
     #[cold]
     fn next_block(&mut self) -> io::Result<()> {
+        fence_past_the_caches();
         self.open()?;
         self.note_contents();
         while !self.behind.hand_over(self.start.at) {
@@ -195,6 +196,7 @@ impl Buffer {
     /// Writes everything out.
     #[cold]
     pub(super) fn write_out(&mut self) -> io::Result<()> {
+        fence_past_the_caches();
         if self.len > 0 {
             self.open()?;
         }
