@@ -274,27 +274,59 @@ pub(crate) struct Retainers {
 /// How many descriptions are found without a table. A power of two.
 const MET: usize = 16;
 
-/// Objects of a block that have one set, one after the other.
+/// Objects of one size, by their sets. Most have one of a few, which have the smallest numbers: these are added up here.
+struct Tally {
+    bytes: u64,
+    objects: [u64; FEW],
+    /// How many of these may not be 0.
+    used: usize,
+}
+
+/// Sets that are added up without a search.
+const FEW: usize = 256;
+
+impl Tally {
+    const fn new() -> Tally {
+        Tally { bytes: 0, objects: [0; FEW], used: 0 }
+    }
+
+    /// The next objects have this size.
+    #[inline(always)]
+    fn begin(&mut self, bytes: u64, visit: &mut impl FnMut(u32, Count)) {
+        if self.bytes != bytes {
+            self.close(visit);
+            self.bytes = bytes;
+        }
+    }
+
+    /// So many more objects.
+    #[inline(always)]
+    fn add(&mut self, Run { set, objects }: Run, visit: &mut impl FnMut(u32, Count)) {
+        if let Some(sum) = self.objects.get_mut(set as usize) {
+            *sum += objects;
+            self.used = self.used.max(set as usize + 1);
+        } else {
+            visit(set, self.of_this_size(objects));
+        }
+    }
+
+    fn of_this_size(&self, objects: u64) -> Count {
+        Count { bytes: objects * self.bytes, objects }
+    }
+
+    #[inline(never)]
+    fn close(&mut self, visit: &mut impl FnMut(u32, Count)) {
+        for set in 0..std::mem::take(&mut self.used) {
+            let objects = std::mem::take(&mut self.objects[set]);
+            visit(set as u32, self.of_this_size(objects));
+        }
+    }
+}
+
+/// Objects that lie together and have one set.
 struct Run {
     set: u32,
     objects: u64,
-}
-
-impl Run {
-    /// One more object; what was before it goes to `visit`, if that had another set.
-    #[inline(always)]
-    fn add(&mut self, set: u32, bytes: u64, visit: &mut impl FnMut(u32, Count)) {
-        if self.set != set {
-            self.close(bytes, visit);
-            *self = Run { set, objects: 0 };
-        }
-        self.objects += 1;
-    }
-
-    #[inline(always)]
-    fn close(&self, bytes: u64, visit: &mut impl FnMut(u32, Count)) {
-        visit(self.set, Count { bytes: self.objects * bytes, objects: self.objects });
-    }
 }
 
 /// Words that are looked at together.
@@ -332,26 +364,30 @@ impl Retainers {
         self.table.words().get(cell.number()) & SET
     }
 
-    /// Each run of live objects that have one set, in the order of addresses.
-    pub(crate) fn for_each_run(&self, living: &Living<'_>, mut visit: impl FnMut(u32, Count)) {
+    /// All live objects by their sets: parts of what there is of a set and a size, as they come.
+    pub(crate) fn count(&self, living: &Living<'_>, mut visit: impl FnMut(u32, Count)) {
+        let mut tally = Tally::new();
         living.for_each_block(|cells| {
             let words = self.table.words().of_block(&cells);
-            let bytes = cells.bytes as u64;
             let mut run = Run { set: NOBODY, objects: 0 };
+            tally.begin(cells.bytes as u64, &mut visit);
             living.masks(&cells).for_each_run(|indices| {
                 let (sixteens, rest) = words[indices].as_chunks::<TOGETHER>();
                 for words in sixteens {
                     // Without a branch for each.
                     if words.iter().fold(true, |all, word| all & (word & SET == run.set)) {
                         run.objects += TOGETHER as u64;
-                    } else {
-                        words.iter().for_each(|word| run.add(word & SET, bytes, &mut visit));
+                        continue;
                     }
+                    words.iter().for_each(|word| tally.add(Run { set: word & SET, objects: 1 }, &mut visit));
+                    let next = Run { set: words[TOGETHER - 1] & SET, objects: 0 };
+                    tally.add(std::mem::replace(&mut run, next), &mut visit);
                 }
-                rest.iter().for_each(|word| run.add(word & SET, bytes, &mut visit));
+                rest.iter().for_each(|word| tally.add(Run { set: word & SET, objects: 1 }, &mut visit));
             });
-            run.close(bytes, &mut visit);
+            tally.add(run, &mut visit);
         });
+        tally.close(&mut visit);
     }
 
     /// Maps what the next [`trace`](Self::trace) is to need. Before the world is stopped, with its locks held.

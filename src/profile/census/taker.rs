@@ -221,7 +221,7 @@ impl Taker {
     fn count_sets(&mut self, living: &Living<'_>) {
         let Self { counts, retainers: Some(retainers), found, .. } = self else { return };
         let (mut live, mut tally) = (Count::default(), Tally::new(counts));
-        retainers.for_each_run(living, |set, count| {
+        retainers.count(living, |set, count| {
             live.add(count);
             tally.add(Heading::retainers(set), count);
         });
