@@ -508,7 +508,7 @@ impl SetNames {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use proptest::prelude::*;
 
@@ -540,6 +540,37 @@ mod tests {
                 }
                 all.push((together, expected));
             }
+        }
+    }
+
+    proptest! {
+        /// The oracle is a map.
+        #[test]
+        fn objects_are_added_up_by_their_sets(
+            blocks in proptest::collection::vec(
+                (1_u64..4, proptest::collection::vec((0..2 * FEW as u32, 0_u64..20), 0..20)),
+                0..20,
+            ),
+        ) {
+            let (mut sums, mut expected) = (BTreeMap::new(), BTreeMap::new());
+            let add = |to: &mut BTreeMap<u32, [u64; 2]>, set, Count { bytes, objects }| {
+                let sum: &mut [u64; 2] = to.entry(set).or_default();
+                *sum = [sum[0] + bytes, sum[1] + objects];
+            };
+            let mut tally = Tally::new();
+            let mut visit = |set, count| add(&mut sums, set, count);
+            for (bytes, runs) in blocks {
+                tally.begin(bytes, &mut visit);
+                for (set, objects) in runs {
+                    tally.add(Run { set, objects }, &mut visit);
+                    add(&mut expected, set, Count { bytes: bytes * objects, objects });
+                }
+            }
+            tally.close(&mut visit);
+            for sums in [&mut sums, &mut expected] {
+                sums.retain(|_, [_, objects]| *objects > 0);
+            }
+            prop_assert_eq!(sums, expected);
         }
     }
 }
