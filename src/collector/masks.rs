@@ -3,7 +3,7 @@
 //! Whoever looks at what lives reads a mark byte for each cell. Where all cells live, or none, a branch for each byte is
 //! foreseen; where some do, it is not, and a wrong guess costs as much as ten right ones. So sixteen bytes are compared by
 //! one instruction, which leaves a mask of those that live; four such masks are passed over by one test if nothing lives
-//! there, and else are gone through by runs: of all the cells, mostly, or of one. Where few live, their headers lie in
+//! there, and else are gone through by runs, if most live, or one by one. Where few live, their headers lie in
 //! lines that no processor foresees either: those can be asked for before the first is looked at.
 
 use std::arch::x86_64::{__m128i, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8};
@@ -48,15 +48,17 @@ impl Masks {
         self.masks[..self.count].iter().enumerate().map(|(index, &mask)| (index * CELLS, mask))
     }
 
-    /// Calls `visit` with the indices of each run of cells in which something lives.
+    /// Calls `visit` with the indices of each run of cells in which something lives. Where few live, of one cell after the other:
+    /// to find where each short run ends takes longer.
     #[inline(always)]
     pub(crate) fn for_each_run(&self, mut visit: impl FnMut(Range<usize>)) {
         for (first, mut mask) in self.masks() {
+            let is_dense = is_dense(mask);
             while mask != 0 {
                 let start = mask.trailing_zeros();
-                let length = (mask >> start).trailing_ones();
+                let length = if is_dense { (mask >> start).trailing_ones() } else { 1 };
                 visit(first + start as usize..first + (start + length) as usize);
-                mask &= (ALL << start).checked_shl(length).unwrap_or(0);
+                mask &= if is_dense { (ALL << start).checked_shl(length).unwrap_or(0) } else { mask - 1 };
             }
         }
     }
@@ -71,9 +73,10 @@ impl Masks {
     #[inline(always)]
     pub(crate) fn for_each_downwards(&self, mut visit: impl FnMut(usize)) {
         for (first, mut mask) in self.masks().rev() {
+            let is_dense = is_dense(mask);
             while mask != 0 {
                 let end = u64::BITS - mask.leading_zeros();
-                let length = (mask << (u64::BITS - end)).leading_ones();
+                let length = if is_dense { (mask << (u64::BITS - end)).leading_ones() } else { 1 };
                 (first + (end - length) as usize..first + end as usize).rev().for_each(&mut visit);
                 mask &= (ALL >> (u64::BITS - end)).checked_shr(length).unwrap_or(0);
             }
@@ -92,6 +95,12 @@ impl Masks {
             }
         }
     }
+}
+
+/// Whether most live: then runs are long.
+#[inline(always)]
+fn is_dense(mask: u64) -> bool {
+    mask.count_ones() > u64::BITS * 3 / 4
 }
 
 /// A bit for each byte that is this one.
