@@ -118,6 +118,8 @@ const COMPARISONS: [Comparison; 5] = [
     Comparison { what: "Scheme: lists, charged", job: lists, profiled: Profiled::Charged, limit: None },
 ];
 
+const SCOPE: &str = "a scope, entered and left";
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let (options, words): (Vec<&String>, Vec<&String>) =
@@ -125,6 +127,12 @@ fn main() -> ExitCode {
     let quick = options.iter().any(|option| *option == "--quick");
     if let Some(unknown) = options.iter().find(|option| **option != "--quick") {
         eprintln!("profile: '{unknown}' is no option: --quick is, and words of the names of what is to be compared");
+        return ExitCode::from(2);
+    }
+    let names = COMPARISONS.map(|comparison| comparison.what);
+    let names = || names.into_iter().chain([SCOPE]);
+    if let Some(unknown) = words.iter().find(|word| !names().any(|name| name.contains(word.as_str()))) {
+        eprintln!("profile: '{unknown}' is in none of these names: {}", names().collect::<Vec<_>>().join("; "));
         return ExitCode::from(2);
     }
     let is_wanted = |what: &str| words.is_empty() || words.iter().any(|word| what.contains(word.as_str()));
@@ -151,8 +159,8 @@ fn main() -> ExitCode {
         let limit = limit.map_or("-".to_owned(), |limit| format!("{limit:.2}{}", if missed { " MISSED" } else { "" }));
         println!("{what:<34} {:>8.1}ms {:>8.1}ms {ratio:>7.3}  {limit}", without * 1e3, with * 1e3);
     }
-    if is_wanted("a scope, entered and left") {
-        println!("a scope, entered and left: {:.1} ns", scope_ns(rounds));
+    if is_wanted(SCOPE) {
+        println!("{SCOPE}: {:.1} ns", scope_ns(rounds));
     }
     if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -78,7 +78,7 @@ pub(crate) fn prefetch_for_writing<T>(address: *const T) {
 }
 
 /// Writes a word past the caches: for long runs of memory that only others read, and later. The lines are then not fetched to be
-/// overwritten. Before anybody reads the word, also who wrote it, there is a [`fence_past_the_caches`].
+/// overwritten. Before anybody reads the word, also who wrote it, who wrote it has called [`fence_past_the_caches`].
 ///
 /// # Safety
 /// As to write to the place.

@@ -20,6 +20,8 @@
 //! aligned to 16, and so that offset 0 of a block is nobody's header: a pointer there is one past the end of the
 //! block before.
 
+use crate::os::memory::HUGE_PAGE_BYTES;
+
 /// log2 of the size of a block.
 pub(crate) const BLOCK_SHIFT: usize = 14;
 /// Size of a block in bytes.
@@ -31,7 +33,7 @@ pub(crate) const HEADER_BYTES: usize = 8;
 /// Mark bytes reserved for each block: one for each cell of the smallest class.
 pub(crate) const MARKS_PER_BLOCK: usize = BLOCK_BYTES / 16;
 /// Memory is committed, and given back, in chunks of this many bytes: the size of a huge page.
-pub(crate) const CHUNK_BYTES: usize = 2 << 20;
+pub(crate) const CHUNK_BYTES: usize = HUGE_PAGE_BYTES;
 /// Blocks in a chunk.
 pub(crate) const CHUNK_BLOCKS: usize = CHUNK_BYTES / BLOCK_BYTES;
 

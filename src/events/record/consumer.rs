@@ -60,7 +60,7 @@ impl Recorded {
         &self.words[..self.id.descriptor().fields.len()]
     }
 
-    /// The field at this place, as a number; 0 behind the last.
+    /// The field at this place, as a number. What is behind the event's last one means nothing.
     #[inline(always)]
     pub fn field<const INDEX: usize>(&self) -> u64 {
         const { assert!(INDEX < PAYLOAD_WORDS) };
@@ -104,8 +104,8 @@ pub enum Policy {
 ///
 /// **Where it runs.** On the writer thread; on whoever flushes or changes a selection; and, when a debugger calls
 /// `stopworld_telemetry_flush`, on any thread while all others stand still, whatever locks they hold. So
-/// [`record`](Consumer::record), [`lost`](Consumer::lost), [`drained`](Consumer::drained) and
-/// [`flush`](Consumer::flush) allocate nothing, take no lock that a thread of the program may hold, and do not fire;
+/// [`record`](Consumer::record), [`records`](Consumer::records), [`lost`](Consumer::lost), [`drained`](Consumer::drained)
+/// and [`flush`](Consumer::flush) allocate nothing, take no lock that a thread of the program may hold, and do not fire;
 /// they write into memory that they have and make system calls. They may wait for the disk: a lossless
 /// consumer that is slow makes those wait that fire. Whoever must allocate, a host for example, puts what it gets into
 /// memory that it has and does the rest on a thread of its own, where the allocator may make it wait for a restart.
@@ -119,8 +119,11 @@ pub trait Consumer: fmt::Debug + Send {
     /// Takes records that follow each other and that nobody else gets. There is no need to write it: what is here gives each to
     /// [`record`](Consumer::record), and is part of the trait so that it is made anew for each consumer, with what that does inlined.
     ///
+    /// Who writes it may return before the run is over, and is called again with the rest. Who takes none of it gets its first
+    /// record by `record`.
+    ///
     /// # Errors
-    /// Those of `record`, at the record that was taken last.
+    /// Those of `record`, at the record that was taken last: that one counts as lost, those before it as written.
     fn records(&mut self, run: &mut Run<'_, '_>) -> io::Result<()> {
         while let Some(record) = run.next() {
             self.record(record)?;

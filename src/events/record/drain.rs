@@ -74,11 +74,13 @@ impl Place {
     /// Gives it the record at which the flow is, and those after it that are for it alone.
     fn records(&mut self, flow: &mut Flow<'_>, it: Consumers) {
         self.unflushed = true;
-        let mut run = Run::new(flow, it);
+        let before = self.totals.written;
+        let mut run = Run::new(flow, it, &mut self.totals.written);
         let result = self.consumer.records(&mut run);
-        let taken = run.end();
+        run.end();
+        let has_taken = self.totals.written > before;
         match result {
-            Ok(()) if taken > 0 => self.totals.written += taken,
+            Ok(()) if has_taken => {}
             // It looked at none of them.
             Ok(()) => {
                 self.record(flow.record());
@@ -86,9 +88,9 @@ impl Place {
             }
             Err(error) => {
                 // The last one is what it failed at.
-                self.totals.written += taken.saturating_sub(1);
+                self.totals.written -= u64::from(has_taken);
                 self.attempt(|_| Err(error));
-                self.totals.lost += u64::from(taken > 0);
+                self.totals.lost += u64::from(has_taken);
             }
         }
     }
@@ -123,9 +125,7 @@ impl Place {
 pub(super) struct Routes {
     pub(super) consumers: [Option<Place>; MAX_CONSUMERS],
     pub(super) books: [Book; MAX_WORLDS],
-    /// Records that had left the rings when nobody wanted them any more.
-    pub(super) unclaimed: u64,
-    pub(super) drained: u64,
+    pub(super) passed: Passed,
 }
 
 /// What belongs to who holds the recorder's lock.
@@ -152,8 +152,7 @@ impl Drain {
             routes: Routes {
                 consumers: [const { None }; MAX_CONSUMERS],
                 books: [const { Book::new() }; MAX_WORLDS],
-                unclaimed: 0,
-                drained: 0,
+                passed: Passed { drained: 0, unclaimed: 0 },
             },
             merge: Merge::new(),
             next_serial: 1,
@@ -225,8 +224,8 @@ impl Drain {
     /// Hands on everything up to the horizon, or to where a fire in flight holds it up: says how far it came.
     fn merge_up_to(&mut self, horizon: u64) -> u64 {
         let Drain { routes, merge, .. } = self;
-        let mut flow = Flow::new(merge, &mut routes.books, horizon);
-        let consumers = &mut routes.consumers;
+        let Routes { consumers, books, passed } = routes;
+        let mut flow = Flow::new(merge, books, passed, horizon);
         loop {
             match flow.at() {
                 At::Record(takers) => hand_on(consumers, &mut flow, takers),
@@ -234,13 +233,9 @@ impl Drain {
                     tell_of_loss_total(consumers, ring, thread, ticks, total);
                     flow.advance();
                 }
-                At::End => break,
+                At::End => return flow.horizon(),
             }
         }
-        let Passed { drained, unclaimed, up_to } = flow.end();
-        routes.drained += drained;
-        routes.unclaimed += unclaimed;
-        up_to
     }
 
     /// Rings whose thread has ended, and which are empty, are free for another thread.
@@ -261,7 +256,7 @@ impl Drain {
                 let mut words = [0; PAYLOAD_WORDS];
                 // SAFETY: the caller has the drain to itself, and has just seen this record.
                 unsafe { ring.stream.take(&mut words[..head.payload_words().min(PAYLOAD_WORDS)]) };
-                self.routes.drained += u64::from(!head.tells_of_losses());
+                self.routes.passed.drained += u64::from(!head.tells_of_losses());
             }
         }
     }
@@ -358,12 +353,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::consumer::WorldNumber;
-    use super::super::fire::Head;
     use super::super::worlds;
     use super::*;
     use crate::events::state::Selection;
     use crate::events::table::{EventId, GROUPS};
     use crate::os::barrier;
+    use crate::sync::AtomicU64;
 
     /// How a consumer takes what is for it alone.
     #[derive(Clone, Copy, Debug, PartialEq)]
@@ -379,6 +374,7 @@ mod tests {
     #[derive(Debug)]
     struct Keep {
         kept: Arc<Mutex<Vec<(u64, u64)>>>,
+        losses: Arc<AtomicU64>,
         manner: Manner,
         /// It fails at the next but so many.
         fails_after: usize,
@@ -402,6 +398,11 @@ mod tests {
             }
             Ok(())
         }
+
+        fn lost(&mut self, lost: &Lost) -> io::Result<()> {
+            self.losses.fetch_add(lost.count, Ordering::Relaxed);
+            Ok(())
+        }
     }
 
     struct Own(UnsafeCell<Drain>, Mutex<()>);
@@ -414,12 +415,15 @@ mod tests {
     /// What records are of: for the first consumer, for both, for the second, for nobody.
     const IDS: [EventId; 4] = [EventId::GcEnd, EventId::GcStart, EventId::MarkBegin, EventId::MarkEnd];
     const FOR: [[bool; 2]; 4] = [[true, false], [true, true], [false, true], [false, false]];
+    /// Or of so many as there are numbers that were lost.
+    const LOSSES: usize = IDS.len();
 
     /// A ring with these records: their times, what they are of, and a number that tells them apart.
     fn ring_of(records: &[(u64, usize)], number: &mut u64) -> &'static Ring {
         let ring: &'static Ring = Box::leak(Box::new(Ring::new(u32::MAX)));
         for (ticks, kind) in records {
-            let head = Head(1 << 63 | u64::from(WORLD) << 16 | 1 << 8 | IDS[*kind] as u64).0;
+            let event = IDS.get(*kind).map(|id| u64::from(WORLD) << 16 | *id as u64);
+            let head = 1 << 63 | 1 << 8 | event.unwrap_or(1 << 62);
             // SAFETY: this thread is the producer.
             unsafe {
                 if !ring.stream.write(head, *ticks, &[*number]) {
@@ -444,7 +448,10 @@ mod tests {
         /// of it.
         #[test]
         fn the_merge_is_the_sorted_whole(
-            rings in prop::collection::vec(prop::collection::vec((0_u64..500, 0..4_usize), 0..60), 0..12),
+            rings in prop::collection::vec(
+                (prop::collection::vec((0_u64..500, 0..=LOSSES), 0..60), prop::option::weighted(0.1, 0_u64..600)),
+                0..12,
+            ),
             horizon in 0_u64..600,
             manners in [manner(), manner()],
         ) {
@@ -455,24 +462,34 @@ mod tests {
             Clock::of_process();
             let world = WorldNumber(WORLD);
             let kept = manners.map(|_| Arc::new(Mutex::new(Vec::new())));
+            let losses = manners.map(|_| Arc::new(AtomicU64::new(0)));
             for (index, (manner, fails_after)) in manners.into_iter().enumerate() {
-                let keep = Keep { kept: Arc::clone(&kept[index]), manner, fails_after };
+                let (kept, losses) = (Arc::clone(&kept[index]), Arc::clone(&losses[index]));
+                let keep = Keep { kept, losses, manner, fails_after };
                 drain.routes.consumers[index] = Some(Place::new(Box::new(keep), 1));
                 let wants = Selection::of(IDS.into_iter().zip(FOR).filter(|(_, whom)| whom[index]).map(|(id, _)| id).collect());
                 drain.routes.books[usize::from(WORLD)].change(world, index, Some(wants));
             }
 
-            let (mut number, mut all) = (0, Vec::new());
+            let (mut number, mut all, mut held, mut lost) = (1, Vec::new(), Vec::new(), Vec::new());
             drain.merge.make_room(rings.len());
-            let (drained_before, unclaimed_before) = (drain.routes.drained, drain.routes.unclaimed);
-            for mut records in rings {
+            let before = drain.routes.passed;
+            for (mut records, held_since) in rings {
                 records.sort_unstable();
-                all.extend(records.iter().zip(number..).map(|((ticks, kind), number)| (*ticks, *kind, number)));
+                let numbered = records.iter().zip(number..).map(|((ticks, kind), number)| (*ticks, *kind, number));
+                lost.push(numbered.clone().filter(|(_, kind, _)| *kind == LOSSES).collect::<Vec<_>>());
+                all.extend(numbered.filter(|(_, kind, _)| *kind != LOSSES));
                 let ring = ring_of(&records, &mut number);
+                if let (Some((last, _)), Some(quiet_at)) = (records.last(), held_since) {
+                    held.push((*last, quiet_at));
+                    // SAFETY: nobody else has the ring.
+                    unsafe { &mut *ring.drained.get() }.quiet_at = quiet_at;
+                }
                 let published = ring.stream.published();
                 let thread = RecordingThread { tid: 1, index: 1 };
                 if let Some((ticks, head)) = next_of(ring, published) {
-                    drain.merge.push(Source { ticks, head, ring, thread, published, holds_up: false });
+                    let holds_up = held_since.is_some();
+                    drain.merge.push(Source { ticks, head, ring, thread, published, holds_up });
                 }
             }
             // The selections are of now, and the times are from long ago: the last of the books is what counts.
@@ -482,11 +499,19 @@ mod tests {
             drain.routes.books[usize::from(WORLD)] = Book::new();
             worlds::of(world).wanted.change([0; GROUPS], 0);
 
+            // A ring with a fire in flight that has nothing more holds up what is later than its last record.
+            held.sort_unstable();
+            let horizon = held.into_iter().fold(horizon, |horizon, (last, quiet_at)| {
+                if last <= horizon { horizon.min(last.max(quiet_at)) } else { horizon }
+            });
             prop_assert_eq!(up_to, horizon);
             all.retain(|(ticks, ..)| *ticks <= horizon);
-            prop_assert_eq!(drain.routes.drained - drained_before, all.len() as u64);
+            let lost: u64 =
+                lost.iter().filter_map(|ring| Some(ring.iter().rfind(|(ticks, ..)| *ticks <= horizon)?.2)).sum();
+            let passed = drain.routes.passed;
+            prop_assert_eq!(passed.drained - before.drained, all.len() as u64);
             let unclaimed = all.iter().filter(|(_, kind, _)| FOR[*kind] == [false, false]).count();
-            prop_assert_eq!(drain.routes.unclaimed - unclaimed_before, unclaimed as u64);
+            prop_assert_eq!(passed.unclaimed - before.unclaimed, unclaimed as u64);
             for index in 0..2 {
                 let mut got = kept[index].lock().unwrap().clone();
                 let wanted = all.iter().filter(|(_, kind, _)| FOR[*kind][index]);
@@ -495,6 +520,9 @@ mod tests {
                 prop_assert_eq!(totals[index].written, got.len() as u64);
                 prop_assert_eq!(totals[index].written + totals[index].lost, expected.len() as u64);
                 prop_assert_eq!(got.len(), expected.len().min(manners[index].1));
+                if totals[index].lost == 0 {
+                    prop_assert_eq!(losses[index].load(Ordering::Relaxed), lost);
+                }
                 // Of those of one time, any order will do, but within a ring.
                 expected.sort_unstable();
                 let ends = expected.get(got.len()).map_or(u64::MAX, |(ticks, _)| *ticks);
@@ -503,6 +531,54 @@ mod tests {
                 prop_assert_eq!(before(got), before(expected));
             }
         }
+    }
+
+    #[derive(Debug)]
+    struct Panics(Arc<Mutex<Vec<u64>>>);
+
+    impl Consumer for Panics {
+        fn record(&mut self, record: &Recorded) -> io::Result<()> {
+            assert_ne!(record.field::<0>(), 3, "as it was told to");
+            self.0.lock().unwrap().push(record.field::<0>());
+            Ok(())
+        }
+    }
+
+    /// One record is lost with it, and the next drain goes on behind that.
+    #[test]
+    fn after_a_panic_of_a_consumer_no_record_comes_twice() {
+        let _alone = OWN.1.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // SAFETY: under the mutex.
+        let drain = unsafe { &mut *OWN.0.get() };
+        barrier::register().unwrap();
+        Clock::of_process();
+        let kept = Arc::new(Mutex::new(Vec::new()));
+        drain.routes.consumers[0] = Some(Place::new(Box::new(Panics(Arc::clone(&kept))), 1));
+        let world = WorldNumber(WORLD);
+        drain.routes.books[usize::from(WORLD)].change(world, 0, Some(Selection::everything()));
+        drain.routes.books[usize::from(WORLD)].forget_the_past();
+        let rings = [&[(1, 0), (3, 0), (5, 0)], &[(2, 0), (4, 0), (6, 0)]];
+        let mut number = 1;
+        let rings = rings.map(|records| ring_of(records, &mut number));
+        let mut outcomes = Vec::new();
+        for _ in 0..2 {
+            drain.merge.make_room(rings.len());
+            for ring in rings {
+                let published = ring.stream.published();
+                let thread = RecordingThread { tid: 1, index: 1 };
+                if let Some((ticks, head)) = next_of(ring, published) {
+                    drain.merge.push(Source { ticks, head, ring, thread, published, holds_up: false });
+                }
+            }
+            let merged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drain.merge_up_to(10)));
+            outcomes.push(merged.ok());
+        }
+        drain.routes.books[usize::from(WORLD)] = Book::new();
+        worlds::of(world).wanted.change([0; GROUPS], 0);
+        let place = drain.routes.consumers[0].take().unwrap();
+        assert_eq!(outcomes, [None, Some(10)]);
+        assert_eq!(*kept.lock().unwrap(), [1, 4, 2, 5, 6]);
+        assert!(place.totals.written >= 5);
     }
 
     /// Three megabytes, to a file that takes the first of them at its leisure.

@@ -174,14 +174,12 @@ pub(super) enum At {
     End,
 }
 
-/// What went through a flow.
+/// How many records have gone through flows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Passed {
     pub(super) drained: u64,
-    /// Of these, what nobody wanted.
+    /// Of these, what nobody wanted any more.
     pub(super) unclaimed: u64,
-    /// Up to when everything did.
-    pub(super) up_to: u64,
 }
 
 /// The merge at work, under the recorder's lock.
@@ -191,16 +189,22 @@ pub(super) struct Flow<'a> {
     /// Whose turn it is, if it is anybody's: not in the heap meanwhile, and not later than `until`.
     turn: Option<Source>,
     until: u64,
+    horizon: u64,
     at: At,
     record: Recorded,
-    passed: Passed,
+    passed: &'a mut Passed,
 }
 
 impl<'a> Flow<'a> {
     /// Stands at the first record up to the horizon.
-    pub(super) fn new(merge: &'a mut Merge, books: &'a mut [Book; MAX_WORLDS], horizon: u64) -> Flow<'a> {
-        let passed = Passed { drained: 0, unclaimed: 0, up_to: horizon };
-        let mut flow = Flow { merge, books, turn: None, until: 0, at: At::End, record: Recorded::empty(), passed };
+    pub(super) fn new(
+        merge: &'a mut Merge,
+        books: &'a mut [Book; MAX_WORLDS],
+        passed: &'a mut Passed,
+        horizon: u64,
+    ) -> Flow<'a> {
+        let record = Recorded::empty();
+        let mut flow = Flow { merge, books, turn: None, until: 0, horizon, at: At::End, record, passed };
         flow.next_turn();
         flow.advance();
         flow
@@ -227,9 +231,7 @@ impl<'a> Flow<'a> {
             // SAFETY: who has the flow has the drain to himself, and has seen this record at the head of the stream.
             unsafe { ring.stream.take(payload) };
             // SAFETY: the drain's own, and who drains holds the recorder's lock.
-            let drained = unsafe { &mut *ring.drained.get() };
-            drained.last = ticks;
-            drained.records += u64::from(!head.tells_of_losses());
+            unsafe { &mut *ring.drained.get() }.last = ticks;
             match next_of(ring, source.published) {
                 Some((next, head)) => {
                     (source.ticks, source.head) = (next, head);
@@ -261,7 +263,7 @@ impl<'a> Flow<'a> {
     /// Another one is earlier than whose turn it was, or all are beyond the horizon.
     #[inline(always)]
     fn give_way(&mut self) {
-        let horizon = self.passed.up_to;
+        let horizon = self.horizon;
         match (self.merge.first(), &mut self.turn) {
             (Some(first), Some(source)) if first.ticks <= horizon => {
                 *source = self.merge.replace_first(*source);
@@ -277,13 +279,13 @@ impl<'a> Flow<'a> {
         if let Some(source) = self.turn.take()
             && source.holds_up
         {
-            self.passed.up_to = self.passed.up_to.min(limit_of(source.ring));
+            self.horizon = self.horizon.min(limit_of(source.ring));
         }
         self.next_turn();
     }
 
     fn next_turn(&mut self) {
-        let horizon = self.passed.up_to;
+        let horizon = self.horizon;
         self.turn = self.merge.first().filter(|first| first.ticks <= horizon).copied();
         if self.turn.is_some() {
             self.merge.remove_first();
@@ -291,29 +293,37 @@ impl<'a> Flow<'a> {
         self.until = self.merge.first().map_or(horizon, |first| first.ticks.min(horizon));
     }
 
-    /// What went through. What is beyond the horizon stays in the rings.
-    pub(super) fn end(self) -> Passed {
-        self.merge.len = 0;
-        self.passed
+    /// Up to when everything has gone through, once it stands at the end.
+    pub(super) fn horizon(&self) -> u64 {
+        self.horizon
     }
 }
 
-/// Records that follow each other and are for one consumer alone, and which he takes one by one.
+/// What is beyond the horizon stays in the rings; also if a consumer panics, whose record is lost then.
+impl Drop for Flow<'_> {
+    fn drop(&mut self) {
+        self.merge.len = 0;
+    }
+}
+
+/// Records that follow each other and are for one consumer alone, and which he takes one by one: what
+/// [`Consumer::records`](super::Consumer::records) gets.
 pub struct Run<'a, 'flow> {
     flow: &'a mut Flow<'flow>,
     whose: Consumers,
-    taken: u64,
+    /// Counts what is taken.
+    taken: &'a mut u64,
     /// The flow stands at what was taken last.
     stands: bool,
 }
 
 impl<'a, 'flow> Run<'a, 'flow> {
     /// Begins with the record at which the flow stands.
-    pub(super) fn new(flow: &'a mut Flow<'flow>, whose: Consumers) -> Run<'a, 'flow> {
-        Run { flow, whose, taken: 0, stands: false }
+    pub(super) fn new(flow: &'a mut Flow<'flow>, whose: Consumers, taken: &'a mut u64) -> Run<'a, 'flow> {
+        Run { flow, whose, taken, stands: false }
     }
 
-    /// Takes the next record.
+    /// Takes the next record. `None` when somebody else gets the next one, or there is none now: then it stays so.
     #[inline(always)]
     #[allow(clippy::should_implement_trait, reason = "what it lends is overwritten by the next call")]
     pub fn next(&mut self) -> Option<&Recorded> {
@@ -322,7 +332,7 @@ impl<'a, 'flow> Run<'a, 'flow> {
         }
         match self.flow.at {
             At::Record(takers) if takers == self.whose => {
-                self.taken += 1;
+                *self.taken += 1;
                 self.stands = true;
                 Some(&self.flow.record)
             }
@@ -333,12 +343,11 @@ impl<'a, 'flow> Run<'a, 'flow> {
         }
     }
 
-    /// How many were taken. The flow then stands behind them.
-    pub(super) fn end(self) -> u64 {
+    /// The flow then stands behind what was taken.
+    pub(super) fn end(self) {
         if self.stands {
             self.flow.advance();
         }
-        self.taken
     }
 }
 

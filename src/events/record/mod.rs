@@ -74,7 +74,7 @@ use crate::os::barrier;
 use crate::os::clock::now_ns;
 use crate::os::signals::FailingWrites;
 use crate::sabotage::{Guard, removed};
-use crate::sync::{AtomicBool, LockGuard, Ordering};
+use crate::sync::{AtomicBool, LockGuard, Ordering, fence_past_the_caches};
 
 /// How many consumers can record at once.
 pub const MAX_CONSUMERS: usize = 8;
@@ -121,6 +121,13 @@ impl Held {
                 Err(_) => {}
             }
         }
+    }
+}
+
+/// Consumers may have written past the caches, and go on from another thread.
+impl Drop for Held {
+    fn drop(&mut self) {
+        fence_past_the_caches();
     }
 }
 
@@ -220,8 +227,8 @@ impl Recorder {
             RecorderTotals {
                 fired,
                 dropped,
-                drained: held.routes.drained,
-                unclaimed: held.routes.unclaimed,
+                drained: held.routes.passed.drained,
+                unclaimed: held.routes.passed.unclaimed,
                 ring_bytes: ring::bytes() as u64,
                 waits: WAITS.load(Ordering::Relaxed),
             }

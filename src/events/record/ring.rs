@@ -71,7 +71,6 @@ pub(super) struct Ring {
 pub(super) struct Drained {
     /// The time of its last record.
     pub(super) last: u64,
-    pub(super) records: u64,
     /// Chunks that this drain is through with.
     pub(super) chunks: u32,
     /// The dropped ones that consumers have been told of.
@@ -114,14 +113,7 @@ impl Ring {
             dropped: AtomicU64::new(0),
             announced: AtomicU64::new(0),
             stream: stream::Stream::new(),
-            drained: UnsafeCell::new(Drained {
-                last: 0,
-                records: 0,
-                chunks: 0,
-                lost_told: 0,
-                stuck: None,
-                quiet_at: 0,
-            }),
+            drained: UnsafeCell::new(Drained { last: 0, chunks: 0, lost_told: 0, stuck: None, quiet_at: 0 }),
         }
     }
 
