@@ -9,6 +9,7 @@
 //! |---|---|
 //! | 10 % | each allocation charged to its cost centre stack: GCBench |
 //! | 2 % | a tick each millisecond: GCBench |
+//! | none | no profile, but a thread that wakes each millisecond and does nothing: what any ticker costs on this machine |
 //! | none | the same with a scope around each tree of 31 nodes, which is a scope for 90 ns |
 //! | none | a Scheme program, each of whose calls is a change of scope: calls and little else, and lists |
 //!
@@ -18,6 +19,7 @@ use std::hint::black_box;
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use stopworld::events::{EventId, NullSink, Selection};
@@ -37,16 +39,21 @@ enum Profiled {
     No,
     Charged,
     Ticking,
+    /// No profile, but somebody who wakes as often as a ticker.
+    Waking,
 }
+
+/// From tick to tick.
+const INTERVAL: Duration = Duration::from_millis(1);
 
 fn with_world(profiled: Profiled, job: impl Fn(&Mutator)) -> Duration {
     let world = World::builder().heap_limit(1 << 30).initial_heap(32 << 20).markers(1);
     let world = match profiled {
-        Profiled::No => world,
+        Profiled::No | Profiled::Waking => world,
         Profiled::Charged => world.charge_allocations(Charging::On),
         Profiled::Ticking => {
             let ticks = Selection::of([EventId::Tick].into_iter().collect());
-            let profile = TimeProfile { interval: Duration::from_millis(1), clock: TickClock::Cpu };
+            let profile = TimeProfile { interval: INTERVAL, clock: TickClock::Cpu };
             world.listen(Arc::new(NullSink), ticks).time_profile(profile)
         }
     };
@@ -54,9 +61,19 @@ fn with_world(profiled: Profiled, job: impl Fn(&Mutator)) -> Duration {
     // SAFETY: the jobs keep their references on the stack and in collected objects.
     let m = unsafe { world.attach("bench") }.expect("attached");
     job(&m);
-    let before = processor_time();
-    job(&m);
-    processor_time() - before
+    let over = AtomicBool::new(profiled != Profiled::Waking);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                std::thread::sleep(INTERVAL);
+            }
+        });
+        let before = processor_time();
+        job(&m);
+        let time = processor_time() - before;
+        over.store(true, Ordering::Relaxed);
+        time
+    })
 }
 
 fn processor_time() -> Duration {
@@ -110,10 +127,11 @@ struct Comparison {
     limit: Option<f64>,
 }
 
-const COMPARISONS: [Comparison; 5] = [
+const COMPARISONS: [Comparison; 6] = [
     Comparison { what: "gcbench, charged", job: gcbench, profiled: Profiled::Charged, limit: Some(1.10) },
     Comparison { what: "a scope for each tree, charged", job: scoped_trees, profiled: Profiled::Charged, limit: None },
     Comparison { what: "gcbench, a tick each ms", job: gcbench, profiled: Profiled::Ticking, limit: Some(1.02) },
+    Comparison { what: "gcbench, a wake each ms, no tick", job: gcbench, profiled: Profiled::Waking, limit: None },
     Comparison { what: "Scheme: calls, charged", job: calls, profiled: Profiled::Charged, limit: None },
     Comparison { what: "Scheme: lists, charged", job: lists, profiled: Profiled::Charged, limit: None },
 ];

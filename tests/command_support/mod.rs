@@ -62,6 +62,7 @@ pub fn size(file: &Path) -> u64 {
 
 /// Sends a signal, if it is one that can be caught as soon as it is: a program that has made its files may still have no handlers.
 pub fn signal(child: &Child, signal: Signal) {
-    wait_until("it hears signals", || signal == Signal::SIGKILL || catches(child.id(), signal));
+    let needs_no_handler = matches!(signal, Signal::SIGKILL | Signal::SIGSTOP | Signal::SIGCONT);
+    wait_until("it hears signals", || needs_no_handler || catches(child.id(), signal));
     kill(Pid::from_raw(child.id() as i32), signal).unwrap();
 }
