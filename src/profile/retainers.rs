@@ -276,7 +276,8 @@ const MET: usize = 16;
 
 /// Objects of one size, by their sets. Most have one of a few, which have the smallest numbers: these are added up here.
 struct Tally {
-    bytes: u64,
+    /// What one of them is.
+    one: Count,
     objects: [u64; FEW],
     /// How many of these may not be 0.
     used: usize,
@@ -287,15 +288,15 @@ const FEW: usize = 256;
 
 impl Tally {
     const fn new() -> Tally {
-        Tally { bytes: 0, objects: [0; FEW], used: 0 }
+        Tally { one: Count { bytes: 0, objects: 1 }, objects: [0; FEW], used: 0 }
     }
 
     /// The next objects have this size.
     #[inline(always)]
     fn begin(&mut self, bytes: u64, visit: &mut impl FnMut(u32, Count)) {
-        if self.bytes != bytes {
+        if self.one.bytes != bytes {
             self.close(visit);
-            self.bytes = bytes;
+            self.one.bytes = bytes;
         }
     }
 
@@ -306,20 +307,16 @@ impl Tally {
             *sum += objects;
             self.used = self.used.max(set as usize + 1);
         } else if objects > 0 {
-            visit(set, self.of_this_size(objects));
+            visit(set, self.one.times(objects));
         }
-    }
-
-    fn of_this_size(&self, objects: u64) -> Count {
-        Count { bytes: objects * self.bytes, objects }
     }
 
     #[inline(never)]
     fn close(&mut self, visit: &mut impl FnMut(u32, Count)) {
-        for set in 0..std::mem::take(&mut self.used) {
-            let objects = std::mem::take(&mut self.objects[set]);
+        for (set, objects) in self.objects.iter_mut().enumerate().take(std::mem::take(&mut self.used)) {
+            let objects = std::mem::take(objects);
             if objects > 0 {
-                visit(set as u32, self.of_this_size(objects));
+                visit(set as u32, self.one.times(objects));
             }
         }
     }
