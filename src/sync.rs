@@ -11,6 +11,7 @@
 //! * the atomics and [`Ordering`],
 //! * [`port`]: sleeping on one word of memory (a futex), and who the current thread is,
 //! * [`Semaphore`] and [`Lock`], built on the port; neither allocates, spins, or touches thread-local storage,
+//! * [`Locked`], [`Guarded`] and [`SharedLock`]: data that are reached with a lock's guard as proof (not for protocol files),
 //! * [`Mapped`], memory that is mapped when it is first needed, and [`zeroed!`] for what may lie in it,
 //! * [`Present`], a number that one thread changes and anybody reads,
 //! * [`UnsafeCell`] with access by closure, in which the model checker detects races,
@@ -20,6 +21,7 @@
 
 pub(crate) mod cell;
 mod fresh;
+mod guarded;
 pub(crate) mod lock;
 mod mapped;
 pub(crate) mod port;
@@ -32,6 +34,7 @@ use std::ptr::NonNull;
 
 pub(crate) use cell::UnsafeCell;
 pub(crate) use fresh::{Fresh, Zeroed, zeroed};
+pub(crate) use guarded::{Guarded, Locked, SharedLock};
 #[allow(unused_imports, reason = "a facade offers what its users may need")]
 pub(crate) use lock::{HeldBy, Lock, LockGuard, Patience};
 pub(crate) use mapped::Mapped;

@@ -24,7 +24,7 @@ use crate::debugger::protocol::{
 use crate::kernel::{self, Kernel, ptrace};
 use crate::sabotage::{Guard, removed};
 use crate::sync::lock::Patience;
-use crate::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell};
+use crate::sync::{AtomicU32, AtomicU64, LockGuard, Ordering, UnsafeCell};
 use crate::world::handshake::{Epoch, Handshake, Held, Holder, Parked, Place, StopState};
 use crate::world::locks::WorldLocks;
 
@@ -195,7 +195,7 @@ impl Process {
 
     /// Becomes a managed thread.
     pub(crate) fn attach(&self, i: usize) {
-        let enlist = || {
+        let enlist = |_: &mut LockGuard<'_>| {
             self.threads[i].state.attach();
             self.threads[i].listed.store(1, Ordering::Release);
         };
@@ -204,7 +204,7 @@ impl Process {
 
     /// Is none any more.
     pub(crate) fn exit(&self, i: usize) {
-        let delist = || {
+        let delist = |_: &mut LockGuard<'_>| {
             self.threads[i].listed.store(0, Ordering::Release);
             self.threads[i].state.detach(&self.handshake);
         };

@@ -13,13 +13,17 @@
 //! finalizers may allocate, block, and be stopped. A panic in one is caught, counted and reported; the next one
 //! runs (`.final.thread`). A finalizer runs at most once for each registration.
 //!
-//! The tables are mapped memory, changed under their lock. The collecting thread takes that lock before the stop.
+//! The tables are mapped memory, changed under their lock. The collecting thread takes that lock before the stop. A debugger's
+//! question reads the ready queue while a thread may be stopped in the middle of a change: so the queue's bounds are atomic, and
+//! changes are made in an order in which an entry that is there is always found, perhaps twice.
 
-use std::cell::UnsafeCell;
 use std::io;
 
 use crate::os::memory::Reservation;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Lock, LockGuard, Ordering};
+use crate::sync::{
+    AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Guarded, Lock, LockGuard, Ordering, Ordering::Relaxed,
+    compiler_fence,
+};
 
 /// What runs for a dead object.
 #[derive(Clone, Copy)]
@@ -46,19 +50,31 @@ pub(crate) struct Entry {
 /// Registrations at most; each takes 32 bytes when used.
 const CAPACITY: usize = 1 << 22;
 
-/// A queue of entries in mapped memory.
+/// A queue of entries in mapped memory. Changed by one thread at a time, which has the lock.
 struct Queue {
     memory: Reservation,
     capacity: usize,
-    first: usize,
-    end: usize,
+    first: AtomicUsize,
+    end: AtomicUsize,
 }
 
 impl Queue {
     fn new(capacity: usize) -> io::Result<Self> {
         let memory = Reservation::new(capacity * size_of::<Entry>(), 4096)?;
         memory.commit(0, memory.len())?;
-        Ok(Self { memory, capacity, first: 0, end: 0 })
+        Ok(Self { memory, capacity, first: AtomicUsize::new(0), end: AtomicUsize::new(0) })
+    }
+
+    fn first(&self) -> usize {
+        self.first.load(Relaxed)
+    }
+
+    fn end(&self) -> usize {
+        self.end.load(Relaxed)
+    }
+
+    fn len(&self) -> usize {
+        self.end() - self.first()
     }
 
     fn at(&self, index: usize) -> *mut Entry {
@@ -67,42 +83,62 @@ impl Queue {
         unsafe { self.memory.base().cast::<Entry>().add(index) }
     }
 
-    fn push(&mut self, entry: Entry) -> bool {
-        if self.end == self.capacity {
-            if self.first == 0 {
+    fn push(&self, entry: Entry) -> bool {
+        if self.end() == self.capacity {
+            if self.first() == 0 {
                 return false;
             }
-            // SAFETY: both ranges lie in the mapping.
-            unsafe { std::ptr::copy(self.at(self.first), self.at(0), self.end - self.first) };
-            self.end -= self.first;
-            self.first = 0;
+            self.move_to_the_front();
         }
+        let end = self.end();
         // SAFETY: `end < capacity`.
-        unsafe { self.at(self.end).write(entry) };
-        self.end += 1;
+        unsafe { self.at(end).write(entry) };
+        compiler_fence(Ordering::SeqCst);
+        self.end.store(end + 1, Relaxed);
         true
     }
 
-    fn pop(&mut self) -> Option<Entry> {
-        if self.first == self.end {
-            (self.first, self.end) = (0, 0);
+    /// One entry after the other, from the first on, so that each is at one of its two places at any moment.
+    fn move_to_the_front(&self) {
+        let (first, end) = (self.first(), self.end());
+        self.first.store(0, Relaxed);
+        for index in first..end {
+            compiler_fence(Ordering::SeqCst);
+            // SAFETY: in the mapping, written by `push`. Volatile, or it might become one copy of all, in any order.
+            unsafe { self.at(index - first).write_volatile(self.at(index).read_volatile()) };
+        }
+        compiler_fence(Ordering::SeqCst);
+        self.end.store(end - first, Relaxed);
+    }
+
+    fn pop(&self) -> Option<Entry> {
+        let (first, end) = (self.first(), self.end());
+        if first == end {
+            // Empty in between too.
+            self.end.store(0, Relaxed);
+            compiler_fence(Ordering::SeqCst);
+            self.first.store(0, Relaxed);
             return None;
         }
         // SAFETY: written by `push`.
-        let entry = unsafe { self.at(self.first).read() };
-        self.first += 1;
+        let entry = unsafe { self.at(first).read() };
+        self.first.store(first + 1, Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        // What `move_to_the_front` shows of it for a moment is no object.
+        // SAFETY: as above.
+        unsafe { (&raw mut (*self.at(first)).object).write_volatile(0) };
         Some(entry)
     }
 
     fn iter(&self) -> impl Iterator<Item = Entry> + '_ {
         // SAFETY: entries from `first` to `end` were written by `push`.
-        (self.first..self.end).map(|index| unsafe { self.at(index).read() })
+        (self.first()..self.end()).map(|index| unsafe { self.at(index).read() })
     }
 
     /// Takes out the entries for which `take` says so, keeping the order of the others.
-    fn extract(&mut self, mut take: impl FnMut(Entry) -> bool) {
+    fn extract(&self, mut take: impl FnMut(Entry) -> bool) {
         let mut kept = 0;
-        for index in self.first..self.end {
+        for index in self.first()..self.end() {
             // SAFETY: as in `iter`; `kept <= index`.
             unsafe {
                 let entry = self.at(index).read();
@@ -112,15 +148,22 @@ impl Queue {
                 }
             }
         }
-        (self.first, self.end) = (0, kept);
+        self.first.store(0, Relaxed);
+        self.end.store(kept, Relaxed);
     }
+}
+
+/// The two queues. References to them are shared ones, so that a debugger's question may have one too.
+struct Tables {
+    registered: Queue,
+    ready: Queue,
 }
 
 /// One world's finalizers.
 pub(crate) struct Finalizers {
     pub(crate) lock: Lock,
-    registered: UnsafeCell<Queue>,
-    ready: UnsafeCell<Queue>,
+    /// Guarded by `lock`.
+    tables: Guarded<Tables>,
     /// Grows when something became ready or the world closes: what the finalizer thread sleeps on.
     pub(crate) news: AtomicU32,
     pub(crate) closing: AtomicBool,
@@ -136,11 +179,6 @@ pub(crate) struct Finalizers {
     pub(crate) thread: AtomicU32,
 }
 
-// SAFETY: the queues are only touched under the lock, or in the stopped world by the collector, which holds it.
-unsafe impl Sync for Finalizers {}
-// SAFETY: the addresses in the queues belong to no thread.
-unsafe impl Send for Finalizers {}
-
 impl Finalizers {
     pub(crate) fn new() -> io::Result<Self> {
         Self::with_capacity(CAPACITY)
@@ -149,8 +187,7 @@ impl Finalizers {
     fn with_capacity(capacity: usize) -> io::Result<Self> {
         Ok(Self {
             lock: Lock::new(),
-            registered: UnsafeCell::new(Queue::new(capacity)?),
-            ready: UnsafeCell::new(Queue::new(capacity)?),
+            tables: Guarded::new(Tables { registered: Queue::new(capacity)?, ready: Queue::new(capacity)? }),
             news: AtomicU32::new(0),
             closing: AtomicBool::new(false),
             run: AtomicU64::new(0),
@@ -161,69 +198,85 @@ impl Finalizers {
         })
     }
 
+    /// The tables. `held` is the guard of their lock.
+    fn tables<'a>(&'a self, held: &'a LockGuard<'_>) -> &'a Tables {
+        // SAFETY: always this lock.
+        unsafe { self.tables.get(&self.lock, held) }
+    }
+
     /// Registers an entry. False if the table is full. `lock` takes the lock in the way that suits the caller.
     pub(crate) fn register<'a>(&'a self, entry: Entry, lock: impl FnOnce() -> LockGuard<'a>) -> bool {
-        let _guard = lock();
-        // SAFETY: under the lock.
-        unsafe { &mut *self.registered.get() }.push(entry)
+        self.tables(&lock()).registered.push(entry)
     }
 
     /// The next finalizer to run. What it returns must be on the caller's stack until it has run.
     pub(crate) fn next<'a>(&'a self, lock: impl FnOnce() -> LockGuard<'a>) -> Option<Entry> {
-        let _guard = lock();
-        // SAFETY: under the lock.
-        unsafe { &mut *self.ready.get() }.pop()
+        self.tables(&lock()).ready.pop()
     }
 
     /// Finalizers that wait for their turn.
     pub(crate) fn due<'a>(&'a self, lock: impl FnOnce() -> LockGuard<'a>) -> u64 {
-        let _guard = lock();
-        // SAFETY: under the lock.
-        let ready = unsafe { &*self.ready.get() };
-        (ready.end - ready.first) as u64
+        self.tables(&lock()).ready.len() as u64
     }
 
-    /// Objects that wait for their finalizers: roots. World stopped, lock held.
-    pub(crate) fn for_each_ready(&self, mut visit: impl FnMut(usize)) {
-        // SAFETY: the collector holds the lock.
-        unsafe { &*self.ready.get() }.iter().for_each(|entry| visit(entry.object));
+    /// Objects that wait for their finalizers: roots.
+    pub(crate) fn for_each_ready(&self, held: &LockGuard<'_>, mut visit: impl FnMut(usize)) {
+        self.tables(held).ready.iter().for_each(|entry| visit(entry.object));
     }
 
-    /// [`for_each_ready`](Self::for_each_ready) for a debugger's question, on a thread that it has stopped, whatever the others
-    /// were doing: an entry may be there twice, or not yet.
-    pub(crate) fn for_each_ready_anytime(&self, mut visit: impl FnMut(usize, usize)) {
-        let queue = self.ready.get();
-        // SAFETY: the queue lives as long as `self`; its bounds are read as they are, one by one.
-        let (first, end) =
-            unsafe { ((&raw const (*queue).first).read_volatile(), (&raw const (*queue).end).read_volatile()) };
-        for index in first..end.min(CAPACITY) {
-            // SAFETY: the capacity never changes, and is at most `CAPACITY`; the mapping has room for that many, and any bytes
-            // of it are an address.
-            let slot = unsafe {
-                if index >= (*queue).capacity {
-                    return;
-                }
-                &raw const (*(*queue).at(index)).object
+    /// [`for_each_ready`](Self::for_each_ready) for a debugger's question, with the addresses of the entries, whatever the other
+    /// threads were doing: an entry may be there twice. It never goes beyond the table, also if its bounds are damaged.
+    ///
+    /// # Safety
+    /// Every thread of the process is stopped but the calling one.
+    pub(crate) unsafe fn for_each_ready_anytime(&self, mut visit: impl FnMut(usize, usize)) {
+        // SAFETY: the tables are never referred to exclusively; what changes of them is atomic, or behind raw pointers.
+        let queue = unsafe { &self.tables.peek().ready };
+        for index in queue.first()..queue.end().min(queue.capacity) {
+            // SAFETY: in the mapping; nobody runs, and any bytes are an address.
+            let (slot, object) = unsafe {
+                let slot = &raw const (*queue.at(index)).object;
+                (slot as usize, slot.read_volatile())
             };
-            // SAFETY: as above.
-            visit(slot as usize, unsafe { slot.read_volatile() });
+            if object != 0 {
+                visit(slot, object);
+            }
         }
     }
 
-    /// Moves unmarked objects with a call to the ready queue; `resurrect` marks each. Returns how many.
-    /// World stopped, lock held.
-    pub(crate) fn queue_calls(&self, is_marked: impl Fn(usize) -> bool, resurrect: impl FnMut(usize)) -> u32 {
-        self.queue_if(|entry| matches!(entry.action, Action::Call { .. }) && !is_marked(entry.object), resurrect)
+    /// Moves unmarked objects with a call to the ready queue; `resurrect` marks each. Returns how many. After marking.
+    pub(crate) fn queue_calls(
+        &self,
+        held: &LockGuard<'_>,
+        is_marked: impl Fn(usize) -> bool,
+        resurrect: impl FnMut(usize),
+    ) -> u32 {
+        let is_due = |entry: Entry| matches!(entry.action, Action::Call { .. }) && !is_marked(entry.object);
+        self.tables(held).queue_if(is_due, resurrect)
     }
 
     /// The same for objects with a drop, after everything that calls reach is marked.
-    pub(crate) fn queue_drops(&self, is_marked: impl Fn(usize) -> bool, resurrect: impl FnMut(usize)) -> u32 {
-        self.queue_if(|entry| matches!(entry.action, Action::Drop(_)) && !is_marked(entry.object), resurrect)
+    pub(crate) fn queue_drops(
+        &self,
+        held: &LockGuard<'_>,
+        is_marked: impl Fn(usize) -> bool,
+        resurrect: impl FnMut(usize),
+    ) -> u32 {
+        let is_due = |entry: Entry| matches!(entry.action, Action::Drop(_)) && !is_marked(entry.object);
+        self.tables(held).queue_if(is_due, resurrect)
     }
 
+    /// Tells the finalizer thread that there is something to do.
+    pub(crate) fn announce(&self) {
+        // Release pairs with the Acquire of the finalizer thread's look at `news`.
+        self.news.fetch_add(1, Ordering::Release);
+        crate::os::futex::wake(&self.news, 1);
+    }
+}
+
+impl Tables {
     fn queue_if(&self, is_due: impl Fn(Entry) -> bool, mut resurrect: impl FnMut(usize)) -> u32 {
-        // SAFETY: the collector holds the lock; the two queues are distinct.
-        let (registered, ready) = unsafe { (&mut *self.registered.get(), &mut *self.ready.get()) };
+        let Self { registered, ready } = self;
         let mut due = 0;
         let mut left_waiting = false;
         registered.extract(|entry| {
@@ -240,19 +293,11 @@ impl Finalizers {
             // Or the entry would outlive its object.
             registered.iter().filter(|&entry| is_due(entry)).for_each(|entry| resurrect(entry.object));
         }
-        let first_new = ready.end - due;
-        for index in first_new..ready.end {
+        for index in ready.end() - due..ready.end() {
             // SAFETY: just pushed.
             resurrect(unsafe { ready.at(index).read() }.object);
         }
         due as u32
-    }
-
-    /// Tells the finalizer thread that there is something to do.
-    pub(crate) fn announce(&self) {
-        // Release pairs with the Acquire of the finalizer thread's look at `news`.
-        self.news.fetch_add(1, Ordering::Release);
-        crate::os::futex::wake(&self.news, 1);
     }
 }
 
@@ -271,7 +316,7 @@ mod tests {
                 assert!(finalizers.register(Entry { object, action: Action::Drop(nothing) }, lock));
             }
             let mut kept = Vec::new();
-            let queued = finalizers.queue_drops(|_| false, |object| kept.push(object));
+            let queued = finalizers.queue_drops(&lock(), |_| false, |object| kept.push(object));
             kept.sort_unstable();
             (queued, kept)
         };

@@ -16,7 +16,7 @@ use crate::heap::layout::{CELL_BYTES, FIRST_CELL, MARKS_PER_BLOCK, Space, cells_
 use crate::heap::pointer::ARRAY_HEAD_BYTES;
 use crate::heap::slots::SlotTable;
 use crate::heap::trace::{Shape, TypeInfo};
-use crate::sync::{AtomicUsize, Ordering::Relaxed};
+use crate::sync::{AtomicUsize, LockGuard, Ordering::Relaxed};
 use crate::world::stop::StoppedWorld;
 use crate::world::stop_info::ThreadStopInfo;
 
@@ -29,6 +29,7 @@ pub(crate) struct Living<'a> {
     pub(super) ranges: &'a Ranges,
     pub(super) handles: &'a SlotTable,
     pub(super) finalizers: &'a Finalizers,
+    pub(super) finalizer_tables: &'a LockGuard<'a>,
     pub(super) epoch: u8,
     pub(super) number: u32,
 }
@@ -140,8 +141,7 @@ impl<'a> Living<'a> {
 
     /// How many blocks from its beginning on may hold objects.
     pub(crate) fn committed_blocks(&self) -> BlockIndex {
-        // SAFETY: the collector holds the allocation lock.
-        unsafe { self.heap.state() }.committed_blocks as BlockIndex
+        self.heap.committed_blocks()
     }
 
     /// Every block in which objects may be, in the order of addresses.
@@ -266,8 +266,7 @@ impl<'a> Living<'a> {
             // SAFETY: registered as readable.
             unsafe { self.conservative(low, high, root, &mut visit) };
         });
-        for &record in self.stopped.live() {
-            let Some(cache) = super::cache_of(record) else { continue };
+        for (record, cache) in super::records_and_caches(self.stopped) {
             for (cell, bytes) in cache.half_built() {
                 let root = Root { thread: Some(record), ..outside(RootKind::HalfBuilt) };
                 // SAFETY: the cell belongs to a stopped thread.
@@ -286,7 +285,9 @@ impl<'a> Living<'a> {
         };
         self.handles.for_each(|slot, object| exact(object, Root { place: slot, ..outside(RootKind::Handles) }));
         let queue = std::ptr::from_ref(self.finalizers) as usize;
-        self.finalizers.for_each_ready(|object| exact(object, Root { place: queue, ..outside(RootKind::Finalizers) }));
+        self.finalizers.for_each_ready(self.finalizer_tables, |object| {
+            exact(object, Root { place: queue, ..outside(RootKind::Finalizers) })
+        });
     }
 
     /// # Safety

@@ -578,9 +578,7 @@ impl<'a> Marker<'a> {
             if removed(Guard::MarkOverflow) {
                 return;
             }
-            // SAFETY: the collecting thread, which calls this, holds the allocation lock.
-            let committed = unsafe { self.heap.state() }.committed_blocks;
-            for block in 0..committed as BlockIndex {
+            for block in 0..self.heap.committed_blocks() {
                 self.rescan_block(block);
             }
         }

@@ -19,6 +19,7 @@ pub(crate) mod roots;
 pub(crate) mod termination;
 pub(crate) mod timing;
 
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -38,12 +39,14 @@ use crate::events::{EventId, Events};
 use crate::heap::Heap;
 use crate::heap::cache::AllocationCache;
 use crate::heap::slots::SlotTable;
+use crate::heap::stopped::WorldStopped;
 use crate::heap::sweep::SpaceBytes;
 use crate::heap::verify::{Verified, VerifyError};
 use crate::os::clock::{Budget, now_ns};
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU32, AtomicU64, HeldBy, Lock, LockGuard, Ordering};
 use crate::world::error::StopError;
+use crate::world::locks::StopLocks;
 use crate::world::name::ThreadName;
 use crate::world::region::OwnStack;
 use crate::world::registry::Threads;
@@ -210,7 +213,7 @@ impl Collector {
         let finalizer_tables = self.lock_finalizers(&mut budget)?;
         let handles = self.lock_handles(&mut budget)?;
         let observers = self.observers(who, &mut budget)?;
-        self.wait_for_sweeps(&mut budget)?;
+        let locks = self.wait_for_sweeps(locks, &mut budget)?;
         let number = self.collections.load(Ordering::Relaxed) + 1;
         self.heap.forget_request();
         let _processor_time = self.markers.time().of_a_collection(who.own.map(OwnStack::record));
@@ -220,7 +223,7 @@ impl Collector {
         let begun = self.events.recorded_at(EventId::SuspendBegin);
         let mut clock = PhaseClock::start();
         self.threads.enter_phase(Phase::SuspendBegin);
-        let stopped = match self.threads.stop(locks, who.own, by, budget) {
+        let stopped = match self.stop(locks, who.own, by, budget) {
             Ok(stopped) => stopped,
             Err(error) => {
                 self.tell_of_debuggers();
@@ -236,7 +239,7 @@ impl Collector {
 
         self.events.fire_gc_start(number, reason as u32);
         self.threads.enter_phase(Phase::GcStart);
-        let outcome = self.collect_stopped(&stopped, number, &crowd, &observers, &mut clock);
+        let outcome = self.collect_stopped(&stopped, &finalizer_tables, number, &crowd, &observers, &mut clock);
         self.collections.store(number, Ordering::Relaxed);
         self.threads.published().set_collections(u64::from(number));
         self.events.fire_gc_end(number);
@@ -251,7 +254,7 @@ impl Collector {
         self.events.fire_restart_begin(number);
         self.threads.enter_phase(Phase::RestartBegin);
         clock.lap();
-        let restart_ns = stopped.start();
+        let restart_ns = stopped.0.start();
         let mut pause_ns = clock.total() + restart_ns;
         // With these locks held, for which the next collection waits before it says anything: it begins when this one has
         // ended, for those who listen too.
@@ -311,7 +314,8 @@ impl Collector {
     /// The part of a collection in which every other thread stands still.
     fn collect_stopped(
         &self,
-        stopped: &StoppedWorld<'_>,
+        stopped: &Stopped<'_>,
+        finalizer_tables: &LockGuard<'_>,
         number: u32,
         crowd: &StopCensus,
         observers: &Observers<'_>,
@@ -323,7 +327,7 @@ impl Collector {
             drop(std::hint::black_box(Box::new(number)));
         }
         caches(stopped).for_each(AllocationCache::charge_for_the_stopped);
-        self.heap.begin_marking();
+        self.heap.begin_marking(stopped.proof());
         let company = if stopped.is_whole_process() { Company::Alone } else { Company::All };
         // SAFETY: the collection lock is held and the world is stopped.
         let mut marking = unsafe { self.markers.begin(&self.heap, &self.events, company) };
@@ -336,7 +340,7 @@ impl Collector {
         scan.half_built_objects(&self.heap, stopped);
         scan.ranges(&self.ranges);
         scan.handles(&self.roots);
-        scan.waiting_for_finalizers(&self.finalizers);
+        scan.waiting_for_finalizers(&self.finalizers, finalizer_tables);
         outcome.handles = scan.handles;
         (outcome.stack_bytes, outcome.roots) = scan.finish();
         self.events.fire_roots_end(number, outcome.stack_bytes as usize, outcome.roots as usize);
@@ -348,7 +352,7 @@ impl Collector {
         self.threads.enter_phase(Phase::MarkBegin);
         marking.run();
         if self.events.is_enabled(EventId::BlockScanned) {
-            self.heap.tell_of_the_scanned(&self.events);
+            self.heap.tell_of_the_scanned(stopped.proof(), &self.events);
         }
         self.events.fire_mark_end(number, marking.objects() as usize, marking.stack_high());
         self.threads.enter_phase(Phase::MarkEnd);
@@ -357,7 +361,7 @@ impl Collector {
         // Before anything is cleared or freed: does whoever stopped the world still hold it (`.debug.dies`)?
         if !stopped.is_still_held() {
             marking.for_each_weak(|_| {});
-            self.heap.discard_marks();
+            self.heap.discard_marks(stopped.proof());
             self.tell_of_debuggers();
             self.events.fire_collection_discarded(number, 0);
             outcome.discarded = true;
@@ -365,18 +369,18 @@ impl Collector {
         }
 
         if removed(Guard::CensusExact) {
-            self.show(stopped, number, observers);
+            self.show(stopped, finalizer_tables, number, observers);
         }
         // Weak references, then finalizers.
         self.clear_weak_references(&mut marking, &mut outcome);
-        self.queue_finalizers(&mut marking, &mut outcome);
+        self.queue_finalizers(finalizer_tables, &mut marking, &mut outcome);
         outcome.mark_stack_high = marking.stack_high();
         self.events.fire_weak_end(number, outcome.cleared as usize, outcome.queued as usize);
         self.threads.enter_phase(Phase::WeakEnd);
         outcome.weak_ns = clock.lap();
 
         // Now that nothing more comes back to life: whoever wants to know what lives (`.census.exact`).
-        if !removed(Guard::CensusExact) && self.show(stopped, number, observers) {
+        if !removed(Guard::CensusExact) && self.show(stopped, finalizer_tables, number, observers) {
             clock.lap();
         }
 
@@ -384,15 +388,15 @@ impl Collector {
         self.events.fire_sweep_begin(number);
         self.threads.enter_phase(Phase::SweepBegin);
         self.settle_the_new(stopped);
-        let live = self.heap.set_up_sweep(caches(stopped), &self.events);
+        let live = self.heap.set_up_sweep(stopped.proof(), caches(stopped), &self.events);
         outcome.live = live.bytes;
         outcome.live_objects = live.objects;
         outcome.pinned_objects = live.pinned_objects;
         self.account(stopped, &mut outcome);
         let (live_bytes, mutators) = (live.bytes.total(), crowd.threads as usize);
-        let resident = self.heap.resident_bytes();
+        let resident = self.heap.resident_bytes(&stopped.locks().allocation);
         let budget = self.pacing.budget(live_bytes, mutators, self.heap.limit_bytes(), resident);
-        self.heap.end_collection(budget);
+        self.heap.end_collection(stopped.proof(), budget);
         outcome.surplus = self.pacing.surplus(live_bytes, mutators, resident);
         self.fire_heap_figures(number, budget, &outcome);
         self.events.fire_sweep_end(number, live.bytes.total() as usize, outcome.freed as usize);
@@ -400,7 +404,7 @@ impl Collector {
         outcome.sweep_ns = clock.lap();
 
         if self.heap.paranoid {
-            let found = self.heap.verify()?;
+            let found = self.heap.verify(stopped.proof())?;
             if found.live.total() != live.bytes.total() {
                 return Err(VerifyError::Count { counted: found.live.total(), reported: live.bytes.total() });
             }
@@ -410,12 +414,18 @@ impl Collector {
     }
 
     /// Shows what lives to whoever wants to know. False: nobody does.
-    fn show(&self, stopped: &StoppedWorld<'_>, number: u32, observers: &Observers<'_>) -> bool {
+    fn show(
+        &self,
+        stopped: &StoppedWorld<'_>,
+        finalizer_tables: &LockGuard<'_>,
+        number: u32,
+        observers: &Observers<'_>,
+    ) -> bool {
         let dumps = Dump::is_wanted(&self.events);
         if !dumps && observers.is_empty() {
             return false;
         }
-        let living = self.living(stopped, number);
+        let living = self.living(stopped, finalizer_tables, number);
         if dumps {
             let dump = Dump::new(&living, &self.events);
             dump.roots();
@@ -425,9 +435,14 @@ impl Collector {
         true
     }
 
-    fn living<'a>(&'a self, stopped: &'a StoppedWorld<'a>, number: u32) -> Living<'a> {
-        let Self { heap, ranges, roots, finalizers, .. } = self;
-        Living { heap, stopped, ranges, handles: roots, finalizers, epoch: heap.epoch(), number }
+    fn living<'a>(
+        &'a self,
+        stopped: &'a StoppedWorld<'a>,
+        finalizer_tables: &'a LockGuard<'a>,
+        number: u32,
+    ) -> Living<'a> {
+        let Self { heap, ranges, roots: handles, finalizers, .. } = self;
+        Living { heap, stopped, ranges, handles, finalizers, finalizer_tables, epoch: heap.epoch(), number }
     }
 
     /// Clears every weak reference whose target nothing else keeps.
@@ -443,35 +458,37 @@ impl Collector {
     }
 
     /// Queues the finalizers of dead objects, and keeps alive what they will see.
-    fn queue_finalizers(&self, marking: &mut Marking<'_>, outcome: &mut Outcome) {
+    fn queue_finalizers(&self, tables: &LockGuard<'_>, marking: &mut Marking<'_>, outcome: &mut Outcome) {
         let is_marked = |object| self.heap.is_marked(object);
         if removed(Guard::FinalOrder) {
-            outcome.queued += self.finalizers.queue_drops(is_marked, |object| marking.marker.last_reference(object));
+            outcome.queued +=
+                self.finalizers.queue_drops(tables, is_marked, |object| marking.marker.last_reference(object));
         }
-        outcome.queued += self.finalizers.queue_calls(is_marked, |object| marking.marker.last_reference(object));
+        outcome.queued +=
+            self.finalizers.queue_calls(tables, is_marked, |object| marking.marker.last_reference(object));
         marking.run_on();
         // Weak cells that only such an object reaches. Before the drops: a dead object that is about to be dropped
         // must not be met again by way of a weak reference that was resurrected.
         self.clear_weak_references(marking, outcome);
-        outcome.queued += self.finalizers.queue_drops(is_marked, |object| marking.marker.last_reference(object));
+        outcome.queued +=
+            self.finalizers.queue_drops(tables, is_marked, |object| marking.marker.last_reference(object));
         marking.run_on();
     }
 
     /// If somebody listens to each object: tells of those that their threads were stopped before they could. Not for a thread
     /// in the middle of telling, as only a debugger stops one: it goes on with that itself.
-    fn settle_the_new(&self, stopped: &StoppedWorld<'_>) {
-        for record in stopped.live().iter().filter(|record| !record.is_undisturbed()) {
-            if let Some(cache) = cache_of(record) {
-                self.heap.settle_the_new(cache, &self.events);
+    fn settle_the_new(&self, stopped: &Stopped<'_>) {
+        for (record, cache) in records_and_caches(stopped) {
+            if !record.is_undisturbed() {
+                self.heap.settle_the_new(stopped.proof(), cache, &self.events);
             }
         }
     }
 
     /// What was allocated since the last collection, and what died.
-    fn account(&self, stopped: &StoppedWorld<'_>, outcome: &mut Outcome) {
+    fn account(&self, stopped: &Stopped<'_>, outcome: &mut Outcome) {
         let unused = caches(stopped).map(AllocationCache::all_unused_bytes).sum::<usize>() as u64;
-        // SAFETY: the allocation lock is held.
-        let state = unsafe { self.heap.state() };
+        let mut state = self.heap.state(&stopped.locks().allocation);
         let unused_before = self.unused_bytes.swap(unused, Ordering::Relaxed);
         outcome.allocated =
             (state.acquired_bytes + unused_before).saturating_sub(unused + std::mem::take(&mut state.returned_bytes));
@@ -514,8 +531,7 @@ impl Collector {
     fn give_memory_back(&self, target: u64) {
         let mut below = usize::MAX;
         let give_back = |below: &mut usize| {
-            let _guard = self.threads.lock(&self.threads.locks().allocation);
-            self.heap.give_back(target, below)
+            self.heap.give_back(&self.threads.lock(&self.threads.locks().allocation), target, below)
         };
         // Piece by piece, so that nobody fires with the lock in his hands.
         while let Some((start, bytes)) = give_back(&mut below) {
@@ -537,19 +553,32 @@ impl Collector {
     }
 
     /// No thread may be in the middle of sweeping a block when the world stops.
-    fn wait_for_sweeps(&self, budget: &mut Budget) -> Result<(), StopError> {
+    fn wait_for_sweeps<'a>(&self, locks: StopLocks<'a>, budget: &mut Budget) -> Result<QuietLocks<'a>, StopError> {
         loop {
-            if self.heap.gate.wait_until_empty(budget) {
-                return Ok(());
+            if self.heap.wait_for_sweeps(&locks.allocation, budget) {
+                return Ok(QuietLocks(locks));
             }
-            let is_sweeping =
-                |record: &ThreadStopInfo| cache_of(record).is_some_and(|cache| cache.sweeping().is_some());
-            let error = self.threads.hindered_by(budget.total(), is_sweeping);
+            let is_sweeping = |record: &ThreadStopInfo| {
+                // SAFETY: the allocation and the list lock are held.
+                unsafe { cache_of(record) }.is_some_and(|cache| cache.sweeping().is_some())
+            };
+            let error = self.threads.hindered_by(&locks, budget.total(), is_sweeping);
             if error.unanswered() > 0 {
                 return Err(error);
             }
             // They have left meanwhile, and nobody can enter.
         }
+    }
+
+    /// [`Threads::stop`], when nobody sweeps.
+    fn stop<'a>(
+        &'a self,
+        locks: QuietLocks<'a>,
+        own: Option<&OwnStack>,
+        by: StopBy,
+        budget: Budget,
+    ) -> Result<Stopped<'a>, StopError> {
+        self.threads.stop(locks.0, own, by, budget).map(Stopped)
     }
 
     fn report(
@@ -596,18 +625,17 @@ impl Collector {
     pub(crate) fn verify(&self, who: Collecting<'_>) -> Result<Verified, CollectError> {
         let mut budget = Budget::new(self.stop_timeout);
         let locks = self.threads.lock_for_stop(&mut budget)?;
-        self.wait_for_sweeps(&mut budget)?;
-        let stopped = self.threads.stop(locks, who.own, StopBy::InForce, budget)?;
-        let found = self.heap.verify();
+        let locks = self.wait_for_sweeps(locks, &mut budget)?;
+        let stopped = self.stop(locks, who.own, StopBy::InForce, budget)?;
+        let found = self.heap.verify(stopped.proof());
         drop(stopped);
         found.map_err(|error| CollectError::Damaged { number: self.collections.load(Ordering::Relaxed), error })
     }
 
     /// Bytes handed to threads since the last collection. `None` if somebody allocates or collects at this moment.
     pub(crate) fn acquired_bytes(&self) -> Option<u64> {
-        let _held = self.threads.locks().allocation.try_lock().ok()?;
-        // SAFETY: the allocation lock is held.
-        Some(unsafe { self.heap.state() }.acquired_bytes)
+        let held = self.threads.locks().allocation.try_lock().ok()?;
+        Some(self.heap.state(&held).acquired_bytes)
     }
 
     /// What was alive after the last collection.
@@ -627,18 +655,51 @@ pub(crate) struct Parts {
     pub(crate) on_failure: Option<FailureListener>,
 }
 
-/// The allocation caches of the stopped threads, the collecting one's among them.
-fn caches<'a>(stopped: &'a StoppedWorld<'_>) -> impl Iterator<Item = &'a AllocationCache> + Clone + 'a {
-    stopped.live().iter().filter_map(|record| cache_of(record))
+/// The locks of a stop, taken when no thread was in the sweep gate. As long as they are held none can enter it.
+struct QuietLocks<'a>(StopLocks<'a>);
+
+/// The stopped world, in whose heap nobody sweeps.
+struct Stopped<'a>(StoppedWorld<'a>);
+
+impl Stopped<'_> {
+    /// The heap's proof of it.
+    fn proof(&self) -> WorldStopped<'_> {
+        // SAFETY: every other thread is stopped as long as `self` exists. It was made of `QuietLocks`, so nobody is in the sweep gate;
+        // and the collecting thread, the only one to have it, neither allocates nor sweeps.
+        unsafe { WorldStopped::assume(&self.0.locks().allocation) }
+    }
 }
 
-/// A thread's allocation cache, for one who holds the allocation and the list lock as long as he looks at it; or for a debugger's
-/// question, as long as every thread stands where it was stopped.
-pub(crate) fn cache_of(record: &ThreadStopInfo) -> Option<&AllocationCache> {
-    let cache = record.user().cast::<AllocationCache>();
+impl<'a> Deref for Stopped<'a> {
+    type Target = StoppedWorld<'a>;
+
+    fn deref(&self) -> &StoppedWorld<'a> {
+        &self.0
+    }
+}
+
+/// The stopped threads that allocate, the collecting one among them, with their allocation caches.
+fn records_and_caches<'a>(
+    stopped: &'a StoppedWorld<'_>,
+) -> impl Iterator<Item = (&'static ThreadStopInfo, &'a AllocationCache)> + Clone + 'a {
+    // SAFETY: the stop holds the allocation and the list lock as long as `stopped` exists.
+    stopped.live().iter().filter_map(|&record| Some((record, unsafe { cache_of(record) }?)))
+}
+
+/// The allocation caches of the stopped threads, the collecting one's among them.
+fn caches<'a>(stopped: &'a StoppedWorld<'_>) -> impl Iterator<Item = &'a AllocationCache> + Clone + 'a {
+    records_and_caches(stopped).map(|(_, cache)| cache)
+}
+
+/// The allocation cache of a thread.
+///
+/// # Safety
+/// As long as the result is used, the calling thread holds the allocation lock of the thread's world; or the thread is stopped, wherever
+/// that is (a debugger's question); or the thread is the calling one and does not detach.
+pub(crate) unsafe fn cache_of<'a>(record: &ThreadStopInfo) -> Option<&'a AllocationCache> {
     // SAFETY: a mutator sets its record's user word to its cache after attach and clears it under the allocation lock
-    // before the cache goes: it does not go while the caller has the lock, nor while its thread stands, wherever that is.
-    (!cache.is_null()).then(|| unsafe { &*cache })
+    // before the cache goes: it does not go while the caller has the lock, nor while its thread is stopped.
+    unsafe { record.user().cast::<AllocationCache>().as_ref() }
 }
 
 /// What the last collection left in each space. The collecting thread's alone.

@@ -65,8 +65,12 @@ impl Observing {
     }
 
     /// In a forked child: nobody holds the lock, and what the observer lives by may be gone (`.fork.services`).
-    pub(crate) fn forget_in_child(&self) {
-        self.lock.reset_in_child();
+    ///
+    /// # Safety
+    /// The caller is the only thread of the process, and has no guard of the lock.
+    pub(crate) unsafe fn forget_in_child(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.lock.reset_in_child() };
         self.arm(false);
     }
 }

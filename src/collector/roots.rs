@@ -9,7 +9,7 @@
 //! | [`Root`](crate::Root) handles | each is a reference |
 //! | objects that wait for their finalizers | each is a reference |
 
-use std::cell::{Cell, UnsafeCell};
+use std::cell::Cell;
 use std::io;
 
 use super::caches;
@@ -19,7 +19,7 @@ use crate::heap::Heap;
 use crate::heap::slots::SlotTable;
 use crate::os::memory::Reservation;
 use crate::sabotage::{Guard, removed};
-use crate::sync::{Lock, LockGuard};
+use crate::sync::{AtomicUsize, Lock, LockGuard, Ordering, Ordering::Relaxed, compiler_fence};
 use crate::world::stop::StoppedWorld;
 
 /// What a root is, as events give it.
@@ -110,9 +110,9 @@ impl<'a, 'm> RootScan<'a, 'm> {
     }
 
     /// Objects in the finalizer thread's queue.
-    pub(crate) fn waiting_for_finalizers(&mut self, finalizers: &Finalizers) {
+    pub(crate) fn waiting_for_finalizers(&mut self, finalizers: &Finalizers, held: &LockGuard<'_>) {
         let before = self.roots;
-        finalizers.for_each_ready(|object| {
+        finalizers.for_each_ready(held, |object| {
             self.marker.last_reference(object);
             self.roots += 1;
         });
@@ -132,68 +132,71 @@ impl<'a, 'm> RootScan<'a, 'm> {
 
 /// Ranges of ordinary memory that the program has registered as roots.
 ///
-/// A range is two words, written so that the stopped world never sees a half: the end is 0 while the slot is free.
+/// A range is two words, written so that the stopped world never sees a half: the end is 0 while the slot is free. All words are
+/// atomic: a debugger's question reads them while a thread is stopped anywhere in [`add`](Self::add).
 pub(crate) struct Ranges {
     memory: Reservation,
-    used: UnsafeCell<usize>,
+    /// Slots ever used.
+    used: AtomicUsize,
     pub(crate) lock: Lock,
 }
+
+/// A range's words: where it begins and where it ends.
+type Slot = [AtomicUsize; 2];
 
 /// Ranges that can be registered at a time.
 const MOST_RANGES: usize = 1 << 16;
 
-// SAFETY: `used` and the table are written under the lock; the collector reads them when nobody runs.
-unsafe impl Sync for Ranges {}
-// SAFETY: as above.
-unsafe impl Send for Ranges {}
-
 impl Ranges {
     pub(crate) fn new() -> io::Result<Self> {
-        let memory = Reservation::new(MOST_RANGES * 16, 4096)?;
+        let memory = Reservation::new(MOST_RANGES * size_of::<Slot>(), 4096)?;
         memory.commit(0, memory.len())?;
-        Ok(Self { memory, used: UnsafeCell::new(0), lock: Lock::new() })
+        Ok(Self { memory, used: AtomicUsize::new(0), lock: Lock::new() })
     }
 
-    fn slot(&self, index: usize) -> *mut [usize; 2] {
+    fn slot(&self, index: usize) -> &Slot {
         assert!(index < MOST_RANGES);
-        // SAFETY: in bounds of the committed mapping.
-        unsafe { self.memory.base().cast::<[usize; 2]>().add(index) }
+        // SAFETY: in bounds of the committed mapping, which lives as long as `self`; zeros are a valid slot.
+        unsafe { &*self.memory.base().cast::<Slot>().add(index) }
     }
 
-    /// Registers a range; its index, or `None` if there are too many.
+    /// Registers a range; its index, or `None` if there are too many. `lock` takes this table's lock in the way that suits the
+    /// caller.
+    ///
+    /// # Panics
+    /// It took another lock.
     pub(crate) fn add<'a>(&'a self, low: usize, high: usize, lock: impl FnOnce() -> LockGuard<'a>) -> Option<usize> {
-        let _guard = lock();
-        // SAFETY: under the lock.
-        let used = unsafe { &mut *self.used.get() };
-        // SAFETY: as above; slots up to `used` were written.
-        let index = (0..*used).find(|&index| unsafe { self.slot(index).read_volatile() }[1] == 0).unwrap_or(*used);
+        let held = lock();
+        assert!(held.is_of(&self.lock), "the guard of another lock");
+        // Relaxed, here and below: the lock orders this against other threads that register, and against the collector.
+        let used = self.used.load(Relaxed);
+        let index = (0..used).find(|&index| self.slot(index)[1].load(Relaxed) == 0).unwrap_or(used);
         if index == MOST_RANGES {
             return None;
         }
-        // SAFETY: in bounds, under the lock. Stopped between the two, the slot still counts as free.
-        unsafe {
-            (&raw mut (*self.slot(index))[0]).write_volatile(low);
-            (&raw mut (*self.slot(index))[1]).write_volatile(high);
-        }
-        *used = (*used).max(index + 1);
+        // In this order: a question that is asked in between finds the slot still free, then the range whole.
+        let [begin, end] = self.slot(index);
+        begin.store(low, Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        end.store(high, Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        self.used.store(used.max(index + 1), Relaxed);
         Some(index)
     }
 
-    /// Forgets a range. The collector holds the lock while it scans, so that the memory may go when this returns.
+    /// Forgets a range. The collector holds the lock while it scans, so that the memory may go when this returns. `lock` as in
+    /// [`add`](Self::add).
     pub(crate) fn remove<'a>(&'a self, index: usize, lock: impl FnOnce() -> LockGuard<'a>) {
-        let _guard = lock();
-        // SAFETY: in bounds, under the lock.
-        unsafe { (&raw mut (*self.slot(index))[1]).write_volatile(0) };
+        let held = lock();
+        assert!(held.is_of(&self.lock), "the guard of another lock");
+        self.slot(index)[1].store(0, Relaxed);
     }
 
     /// Every range. Takes no lock: for the stopped world, whose collector holds it, and for a debugger's question at any moment,
     /// also about damaged memory: it never goes beyond the table.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(usize, usize)) {
-        // SAFETY: nobody runs; see `add` for a thread stopped in the middle of it.
-        let used = unsafe { self.used.get().read_volatile() };
-        for index in 0..used.min(MOST_RANGES) {
-            // SAFETY: in bounds; any bytes are two words, and those that `add` has not written are 0.
-            let [low, high] = unsafe { self.slot(index).read_volatile() };
+        for index in 0..self.used.load(Relaxed).min(MOST_RANGES) {
+            let [low, high] = self.slot(index).each_ref().map(|word| word.load(Relaxed));
             if high != 0 {
                 visit(low, high);
             }
@@ -210,8 +213,7 @@ mod tests {
     fn ranges_whose_count_is_damaged_end_where_their_table_does() {
         let ranges = Ranges::new().unwrap();
         assert_eq!(ranges.add(16, 32, || ranges.lock.lock()), Some(0));
-        // SAFETY: nobody else has it.
-        unsafe { *ranges.used.get() = usize::MAX / 2 };
+        ranges.used.store(usize::MAX / 2, Relaxed);
         let mut seen = Vec::new();
         ranges.for_each(|low, high| seen.push((low, high)));
         assert_eq!(seen, [(16, 32)]);

@@ -60,6 +60,8 @@ pub enum Refusal {
     NoBuffer = -4,
     /// What had been found was not there any more: other threads ran, or memory is damaged.
     Changed = -5,
+    /// A thread was stopped in the middle of a change of what the answer depends on: let the program run for a moment, and ask again.
+    Busy = -6,
 }
 
 /// What [`describe`] tells of an address.
@@ -231,8 +233,9 @@ pub unsafe extern "C" fn referrers(address: usize, out: usize, capacity: usize, 
     })
 }
 
-/// `path(address, *mut Step, capacity)`: a shortest way from a root to the object. How many steps; 0 if there is none. Looks at
-/// whatever the roots lead to until it is found.
+/// `path(address, *mut Step, capacity)`: a shortest way from a root to the object. How many steps; 0 if there is none;
+/// [`Refusal::Busy`] if there is none and a thread was stopped while it registered a stack. Looks at whatever the roots lead to until
+/// it is found.
 ///
 /// # Safety
 /// As for [`describe`].
@@ -429,7 +432,8 @@ fn is_of_any_size(info: &TypeInfo, room: usize) -> bool {
 fn is_half_built(view: &View<'_>, cell: Cell) -> bool {
     let mut found = false;
     view.for_each_record(|record| {
-        let cache = crate::collector::cache_of(record);
+        // SAFETY: who asks has stopped every thread.
+        let cache = unsafe { crate::collector::cache_of(record) };
         found |= cache.is_some_and(|cache| cache.half_built().any(|(header, _)| header == cell.header));
     });
     found

@@ -362,7 +362,8 @@ unsafe impl ThreadVtable for MockDebugger {
             }
             inner.log.note(MockEvent::WorldStarted { epoch: stop.epoch() });
         });
-        self.thread_lock.release();
+        // SAFETY: this thread took it in `stop_world`, whose guard is forgotten.
+        unsafe { self.thread_lock.release() };
     }
 
     fn thread_created(&self, tid: Tid, slot: *mut usize) {
@@ -411,9 +412,11 @@ unsafe impl ThreadVtable for MockDebugger {
     fn fork(&self, step: ForkStep) {
         match step {
             ForkStep::Prepare => self.thread_lock.acquire(),
-            ForkStep::Parent => self.thread_lock.release(),
+            // SAFETY: this thread took it before the fork.
+            ForkStep::Parent => unsafe { self.thread_lock.release() },
             ForkStep::Child { before, now } => {
-                self.thread_lock.reset_in_child();
+                // SAFETY: the child's only thread, which took it before the fork.
+                unsafe { self.thread_lock.reset_in_child() };
                 self.handshake.reset_in_child();
                 handler::forked(before, now);
             }

@@ -117,14 +117,22 @@ impl Listeners {
     }
 
     /// Ends what `before_fork` began, in the parent.
-    pub(super) fn after_fork_in_parent(&self) {
-        self.lock.release();
+    ///
+    /// # Safety
+    /// This thread has called [`before_fork`](Self::before_fork), and the fork is over.
+    pub(super) unsafe fn after_fork_in_parent(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.lock.release() };
     }
 
     /// Ends what `before_fork` began, in the child, whose only thread is this one: nobody is inside any gate, and a
     /// sink that does not go on here gets nothing (`.fork.services`).
-    pub(super) fn after_fork_in_child(&self) -> Change<'_> {
-        self.lock.reset_in_child();
+    ///
+    /// # Safety
+    /// This is the child of a fork before which its thread called [`before_fork`](Self::before_fork), and no other thread runs yet.
+    pub(super) unsafe fn after_fork_in_child(&self) -> Change<'_> {
+        // SAFETY: the caller's promise.
+        unsafe { self.lock.reset_in_child() };
         let change = self.change();
         for (place, state) in self.places.iter().zip(&mut change.book.states) {
             place.gate.forget_who_is_inside();

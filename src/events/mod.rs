@@ -219,14 +219,22 @@ impl Events {
     }
 
     /// After the fork, in the parent.
-    pub(crate) fn after_fork_in_parent(&self) {
-        self.listeners.after_fork_in_parent();
+    ///
+    /// # Safety
+    /// This thread has called [`before_fork`](Self::before_fork), and the fork is over.
+    pub(crate) unsafe fn after_fork_in_parent(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.listeners.after_fork_in_parent() };
     }
 
     /// After the fork, in the child, where only the forking thread is left (`.fork.services`): forgets the fires of the
     /// others, and silences every sink that does not want to go on here.
-    pub(crate) fn after_fork_in_child(&self) {
-        let change = self.listeners.after_fork_in_child();
+    ///
+    /// # Safety
+    /// This thread has called [`before_fork`](Self::before_fork) before the fork, and is the only one of the process.
+    pub(crate) unsafe fn after_fork_in_child(&self) {
+        // SAFETY: the caller's promise.
+        let change = unsafe { self.listeners.after_fork_in_child() };
         self.enable(&change);
     }
 
@@ -313,7 +321,8 @@ mod tests {
 
         events.before_fork();
         events.fire_gc_end(2);
-        events.after_fork_in_child();
+        // SAFETY: no other thread knows these events.
+        unsafe { events.after_fork_in_child() };
 
         assert_eq!(memory.stored(), 2, "firing does not wait for the lock");
         events.fire_gc_start(3, 0);
@@ -325,7 +334,8 @@ mod tests {
         assert_eq!(events.select(parents, Selection::everything()), Ok(Settled::Quiet), "who asks for more gets it");
 
         events.before_fork();
-        events.after_fork_in_parent();
+        // SAFETY: as above.
+        unsafe { events.after_fork_in_parent() };
         assert_eq!(events.unlisten(parents), Ok(Settled::Quiet));
     }
 }

@@ -8,7 +8,7 @@
 
 use crate::os::clock::Budget;
 use crate::os::futex;
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, LockGuard, Ordering};
 
 /// Set while somebody waits for the gate to be empty.
 const AWAITED: u32 = 1 << 31;
@@ -25,15 +25,15 @@ impl SweepGate {
         Self { word: AtomicU32::new(0) }
     }
 
-    /// Enters; the allocation lock is held.
-    pub(crate) fn enter(&self) -> Sweeping<'_> {
+    /// Enters, under the allocation lock.
+    pub(crate) fn enter(&self, _held: &LockGuard<'_>) -> Sweeping<'_> {
         // Release pairs with the Acquire of `wait_until_empty`: who enters has said before that it does.
         self.word.fetch_add(1, Ordering::Release);
         Sweeping(self)
     }
 
-    /// Waits until nobody sweeps; the allocation lock is held. False if the budget ran out first.
-    pub(crate) fn wait_until_empty(&self, budget: &mut Budget) -> bool {
+    /// Waits, under the allocation lock, until nobody sweeps. False if the budget ran out first.
+    pub(crate) fn wait_until_empty(&self, _held: &LockGuard<'_>, budget: &mut Budget) -> bool {
         let empty = loop {
             // Acquire pairs with the Release of `Sweeping::drop`: the swept block is seen whole.
             let word = self.word.load(Ordering::Acquire);

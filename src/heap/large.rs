@@ -14,7 +14,7 @@ use super::{Heap, HeapState, Need};
 use crate::os::memory::Reservation;
 use crate::sync::{AtomicUsize, LockGuard, Ordering::Relaxed};
 
-/// Which blocks are free: a bit each, set when free. Under the allocation lock.
+/// Which blocks are free: a bit each, set when free. Part of the [`HeapState`].
 ///
 /// Each *span* of eight blocks remembers which thread had it last:
 /// a thread gets back what it had before the last collection, if it can. Memory that another processor wrote last has to
@@ -192,14 +192,14 @@ impl Heap {
             return Err(Need::Request);
         }
         let guard = lock();
-        // SAFETY: the allocation lock is held.
-        let state = unsafe { self.state() };
+        let mut state = self.state(&guard);
         if state.acquired_bytes >= state.budget_bytes {
             return Err(Need::Budget);
         }
-        let head = self.take_free_blocks(state, blocks).ok_or(Need::Room)?;
-        let fresh = (head..head + blocks as u32).filter(|&block| self.take_fresh(state, block)).count() == blocks;
+        let head = self.take_free_blocks(&mut state, blocks).ok_or(Need::Room)?;
+        let fresh = (head..head + blocks as u32).filter(|&block| self.take_fresh(&mut state, block)).count() == blocks;
         state.acquired_bytes += (blocks * BLOCK_BYTES) as u64;
+        drop(state);
         let block = self.blocks.info(head);
         block.head.space.store(Space::Large as u8, Relaxed);
         block.tail.large_blocks.store(blocks as u32, Relaxed);
@@ -211,7 +211,7 @@ impl Heap {
         unsafe { (*(header as *const AtomicUsize)).store(0, Relaxed) };
         self.blocks.set_large(head, blocks as u32);
         cache.while_sweeping(head, || {
-            let sweeping = self.gate.enter();
+            let sweeping = self.enter_gate(&guard);
             drop(guard);
             if !fresh {
                 self.zero(header + HEADER_BYTES, payload_bytes);

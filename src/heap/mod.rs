@@ -10,8 +10,8 @@
 //! that the collector set is spent or the limit is reached, and the collector owns what follows.
 //!
 //! # Who may touch what
-//! - `HeapState` (free blocks, lists, accounts): under the allocation lock. The collecting thread holds that lock
-//!   through the whole stop.
+//! - `HeapState` (free blocks, lists, accounts): under the allocation lock, whose guard is the proof that it asks for. The
+//!   collecting thread holds that lock through the whole stop, and what is for it alone asks for a [`WorldStopped`].
 //! - A block that a thread owns, and its runs: that thread; in the stopped world the collector, which changes
 //!   nothing but dead cells' headers.
 //! - Mark bytes: the markers, in the stopped world; whoever sweeps the block reads them.
@@ -25,26 +25,33 @@ pub(crate) mod large;
 pub(crate) mod layout;
 pub(crate) mod pointer;
 pub(crate) mod slots;
+pub(crate) mod stopped;
 pub(crate) mod sweep;
 pub(crate) mod trace;
 pub(crate) mod uses;
 pub(crate) mod verify;
 
-use std::cell::UnsafeCell;
+use std::cell::{RefCell, RefMut};
 use std::io;
 use std::sync::Arc;
 
 use blocks::{BlockIndex, BlockState, Blocks, NO_BLOCK};
 use cache::AllocationCache;
 use charges::{Account, Charges, Charging};
-use gate::SweepGate;
+use gate::{SweepGate, Sweeping};
 use large::{BlockRun, FreeBlocks};
 use layout::{
     BINS, BLOCK_BYTES, CELL_BYTES, CHUNK_BLOCKS, CHUNK_BYTES, CLASSED_SPACES, CLASSES, SPACES, Space, cells_per_block,
 };
 
+use stopped::WorldStopped;
+
+use crate::os::clock::Budget;
 use crate::sabotage::{Guard, removed};
-use crate::sync::{AtomicU8, AtomicU32, AtomicU64, LockGuard, Ordering, Ordering::Relaxed, Present, compiler_fence};
+use crate::sync::{
+    AtomicU8, AtomicU32, AtomicU64, Guarded, LockGuard, Ordering, Ordering::Relaxed, Present, SharedLock,
+    compiler_fence,
+};
 
 /// From this size on the heap lies on huge pages: they halve the time to mark a large random graph, but a small heap
 /// would pay for memory that it never touches.
@@ -91,8 +98,6 @@ pub(crate) struct HeapState {
     pub(crate) committed_blocks: usize,
     /// Committed blocks that are not fresh: what the heap costs the machine.
     pub(crate) resident_blocks: usize,
-    /// Committed blocks may not exceed this.
-    pub(crate) limit_blocks: usize,
     pub(crate) free: FreeBlocks,
     /// Head of each bin's list of unswept blocks.
     pub(crate) lists: [BlockIndex; BINS],
@@ -107,8 +112,12 @@ pub(crate) struct HeapState {
 /// One world's heap.
 pub(crate) struct Heap {
     pub(crate) blocks: Blocks,
-    state: UnsafeCell<HeapState>,
-    pub(crate) gate: SweepGate,
+    /// The allocation lock.
+    lock: SharedLock,
+    state: Guarded<RefCell<HeapState>>,
+    /// Committed blocks may not exceed this.
+    limit_blocks: usize,
+    gate: SweepGate,
     /// The mark byte of this collection, or of the last one when none is under way.
     epoch: AtomicU8,
     /// The epoch of the last finished collection.
@@ -127,14 +136,9 @@ pub(crate) struct Heap {
     charges: Option<Arc<Charges>>,
 }
 
-// SAFETY: `state` is only reached through `state()`, whose callers hold the allocation lock; all else is atomic.
-unsafe impl Sync for Heap {}
-// SAFETY: as above; nothing in it belongs to a thread.
-unsafe impl Send for Heap {}
-
 impl Heap {
-    /// Reserves a heap that may grow to `limit` bytes.
-    pub(crate) fn new(limit: usize, paranoid: Paranoid, charging: Charging) -> io::Result<Self> {
+    /// Reserves a heap that may grow to `limit` bytes. `lock` is the allocation lock.
+    pub(crate) fn new(limit: usize, paranoid: Paranoid, charging: Charging, lock: SharedLock) -> io::Result<Self> {
         let limit_blocks = (limit / BLOCK_BYTES).max(1);
         let count = limit_blocks.next_multiple_of(CHUNK_BLOCKS);
         let blocks = Blocks::reserve(count)?;
@@ -143,16 +147,17 @@ impl Heap {
             Charging::On => Some(Arc::new(Charges::new(&blocks)?)),
         };
         Ok(Self {
-            state: UnsafeCell::new(HeapState {
+            lock,
+            state: Guarded::new(RefCell::new(HeapState {
                 committed_blocks: 0,
                 resident_blocks: 0,
-                limit_blocks,
                 free: FreeBlocks::new(count)?,
                 lists: [NO_BLOCK; BINS],
                 acquired_bytes: 0,
                 returned_bytes: 0,
                 budget_bytes: u64::MAX,
-            }),
+            })),
+            limit_blocks,
             blocks,
             gate: SweepGate::new(),
             epoch: AtomicU8::new(1),
@@ -172,10 +177,9 @@ impl Heap {
         std::ptr::from_ref(&self.pools[space as usize]) as usize
     }
 
-    /// Every block that a space holds, large objects' together, with address and size. Under the allocation lock.
-    pub(crate) fn for_each_held(&self, mut visit: impl FnMut(usize, usize, Space)) {
-        // SAFETY: the caller holds the allocation lock.
-        let committed = unsafe { self.state() }.committed_blocks;
+    /// Every block that a space holds, large objects' together, with address and size.
+    pub(crate) fn for_each_held(&self, held: &LockGuard<'_>, mut visit: impl FnMut(usize, usize, Space)) {
+        let committed = self.state(held).committed_blocks;
         for block in 0..committed as BlockIndex {
             let info = self.blocks.info(block);
             match info.state() {
@@ -192,15 +196,41 @@ impl Heap {
         }
     }
 
-    /// The state behind the allocation lock.
+    /// The state behind the allocation lock, of which `held` is the guard.
     ///
-    /// # Safety
-    /// The caller holds the allocation lock, or is the collecting thread that took it before the stop, and no other
-    /// reference from this function is alive.
-    #[allow(clippy::mut_from_ref, reason = "the lock makes it exclusive")]
-    pub(crate) unsafe fn state(&self) -> &mut HeapState {
-        // SAFETY: the caller's promise.
-        unsafe { &mut *self.state.get() }
+    /// # Panics
+    /// `held` is another lock's guard, or the state is borrowed already.
+    pub(crate) fn state<'a>(&'a self, held: &'a LockGuard<'_>) -> RefMut<'a, HeapState> {
+        // SAFETY: always this heap's lock.
+        unsafe { self.state.get(&self.lock, held) }.borrow_mut()
+    }
+
+    /// Checks that it is this heap's world that is stopped.
+    fn check(&self, stopped: WorldStopped<'_>) {
+        assert!(stopped.allocation().is_of(&self.lock), "another world is stopped");
+    }
+
+    /// How many blocks from the first on may hold objects: all that are committed.
+    pub(crate) fn committed_blocks(&self) -> BlockIndex {
+        (self.committed_bytes() as usize / BLOCK_BYTES) as BlockIndex
+    }
+
+    /// A thread enters the sweep gate, with a block that it has just taken under the allocation lock.
+    fn enter_gate(&self, held: &LockGuard<'_>) -> Sweeping<'_> {
+        debug_assert!(held.is_of(&self.lock));
+        self.gate.enter(held)
+    }
+
+    /// Waits until no thread is in the sweep gate: as long as the allocation lock is held none can enter. False if the budget ran out
+    /// first.
+    pub(crate) fn wait_for_sweeps(&self, held: &LockGuard<'_>, budget: &mut Budget) -> bool {
+        assert!(held.is_of(&self.lock), "the guard of another lock");
+        self.gate.wait_until_empty(held, budget)
+    }
+
+    /// In the child of a fork: the threads that were sweeping do not exist.
+    pub(crate) fn forget_sweeps_in_child(&self) {
+        self.gate.reset();
     }
 
     /// The mark of the collection that is under way, or else of the last one.
@@ -214,24 +244,24 @@ impl Heap {
         self.swept_epoch.load(Relaxed)
     }
 
-    /// Begins a mark phase: from now on a cell is marked with a new epoch. World stopped, lock held.
-    pub(crate) fn begin_marking(&self) -> u8 {
+    /// Begins a mark phase: from now on a cell is marked with a new epoch.
+    pub(crate) fn begin_marking(&self, stopped: WorldStopped<'_>) -> u8 {
+        self.check(stopped);
         if self.epoch() == u8::MAX {
-            self.forget_old_marks();
+            self.forget_old_marks(stopped);
         }
         let epoch = self.epoch() % u8::MAX + 1;
         self.epoch.store(epoch, Relaxed);
         epoch
     }
 
-    /// Takes a mark phase back: the collection is abandoned, everything that was alive is. World stopped, lock held.
-    pub(crate) fn discard_marks(&self) {
+    /// Takes a mark phase back: the collection is abandoned, everything that was alive is.
+    pub(crate) fn discard_marks(&self, stopped: WorldStopped<'_>) {
+        self.check(stopped);
         // The next mark phase must not meet this one's marks, and `is_alive` must not lose the last one's: so the
         // cells that were marked now get their old mark back.
         let (old, new) = (self.swept_epoch(), self.epoch());
-        // SAFETY: the collector holds the allocation lock.
-        let state = unsafe { self.state() };
-        for block in 0..state.committed_blocks as BlockIndex {
+        for block in 0..self.committed_blocks() {
             let info = self.blocks.info(block);
             let cells = match info.state() {
                 BlockState::Free | BlockState::Reserved | BlockState::LargeTail => 0,
@@ -247,11 +277,10 @@ impl Heap {
         self.epoch.store(old, Relaxed);
     }
 
-    /// Ends a collection: what is marked is alive. World stopped, lock held, sweep set up.
-    pub(crate) fn end_collection(&self, budget_bytes: u64) {
+    /// Ends a collection, after [`set_up_sweep`](Self::set_up_sweep): what is marked is alive.
+    pub(crate) fn end_collection(&self, stopped: WorldStopped<'_>, budget_bytes: u64) {
         self.swept_epoch.store(self.epoch(), Relaxed);
-        // SAFETY: the collector holds the allocation lock.
-        let state = unsafe { self.state() };
+        let mut state = self.state(stopped.allocation());
         state.acquired_bytes = 0;
         state.budget_bytes = budget_bytes;
     }
@@ -278,14 +307,13 @@ impl Heap {
                 continue;
             }
             let guard = lock();
-            // SAFETY: the allocation lock is held.
-            let state = unsafe { self.state() };
+            let mut state = self.state(&guard);
             if state.acquired_bytes >= state.budget_bytes {
                 return Refill::NeedsCollection(Need::Budget);
             }
             let listed = state.lists[bin];
             if listed == NO_BLOCK {
-                if !self.fill_reserve(state, cache) {
+                if !self.fill_reserve(&mut state, cache) {
                     return Refill::NeedsCollection(Need::Room);
                 }
                 continue;
@@ -298,19 +326,20 @@ impl Heap {
             }
             let free_cells = cells_per_block(cell_bytes) - info.head.live.load(Relaxed) as usize;
             state.acquired_bytes += (free_cells * cell_bytes) as u64;
+            drop(state);
             info.set_state(BlockState::Owned);
             cache.while_sweeping(listed, || {
-                let sweeping = self.gate.enter();
+                let sweeping = self.enter_gate(&guard);
                 drop(guard);
-                let free_bytes = self.sweep_block(listed, cell_bytes);
+                // SAFETY: the block was taken from its list, which no other thread can do any more.
+                let free_bytes = unsafe { self.sweep_block(listed, cell_bytes) };
                 cache.install(bin, listed, free_bytes);
                 drop(sweeping);
             });
         }
     }
 
-    /// Gives a thread free blocks that it may take without the lock. False if there is no room. The allocation lock is
-    /// held.
+    /// Gives a thread free blocks that it may take without the lock. False if there is no room.
     fn fill_reserve(&self, state: &mut HeapState, cache: &AllocationCache) -> bool {
         state.resident_blocks += cache.freshly_touched.swap(0, Relaxed) as usize;
         // Near the end of the budget few at a time, so that what one thread keeps is not what others lack.
@@ -348,7 +377,8 @@ impl Heap {
         if let Some(charges) = &self.charges {
             charges.blank(block);
         }
-        let free_bytes = self.sweep_empty_block(block, cell_bytes, fresh);
+        // SAFETY: the block was taken from the thread's own reserve, and nothing lives in it.
+        let free_bytes = unsafe { self.sweep_empty_block(block, cell_bytes, fresh) };
         // The block that is used up stays in the state that it has: it is in no cache, and so the next collection knows.
         cache.install(bin, block, free_bytes);
         cache.took_block(block);
@@ -358,8 +388,8 @@ impl Heap {
         cache.arrived();
     }
 
-    /// Takes back what a thread has reserved but not used. World stopped or the thread gone; allocation lock held.
-    /// Returns the bytes that had been counted as handed out.
+    /// Takes back what a thread, which is stopped or gone, has reserved but not used. Returns the bytes that had been counted as
+    /// handed out.
     pub(crate) fn take_back_reserve(&self, state: &mut HeapState, cache: &AllocationCache) -> u64 {
         state.resident_blocks += cache.freshly_touched.swap(0, Relaxed) as usize;
         let run = cache.take_reserve();
@@ -377,7 +407,7 @@ impl Heap {
                 return Some(block);
             }
             let limit =
-                if removed(Guard::HeapLimit) { self.blocks.reserved_bytes() / BLOCK_BYTES } else { state.limit_blocks };
+                if removed(Guard::HeapLimit) { self.blocks.reserved_bytes() / BLOCK_BYTES } else { self.limit_blocks };
             let tail = state.free.free_before(state.committed_blocks, count);
             if state.committed_blocks - tail + count > limit {
                 // It would not fit at the limit either: an absurd request commits nothing.
@@ -411,10 +441,14 @@ impl Heap {
 
     /// Gives a piece of free blocks' memory back to the kernel, the highest below block `below`, unless no more than
     /// `target_bytes` are resident; and sets `below` to where the next piece may be. Returns the piece: its address and its
-    /// bytes. The allocation lock is held, and nobody is stopped.
-    pub(crate) fn give_back(&self, target_bytes: u64, below: &mut usize) -> Option<(usize, usize)> {
-        // SAFETY: the allocation lock is held.
-        let state = unsafe { self.state() };
+    /// bytes.
+    pub(crate) fn give_back(
+        &self,
+        held: &LockGuard<'_>,
+        target_bytes: u64,
+        below: &mut usize,
+    ) -> Option<(usize, usize)> {
+        let state = &mut *self.state(held);
         let is_ours = |state: &mut HeapState, block: usize| {
             state.free.contains(block) && self.blocks.info(block as BlockIndex).head.fresh.load(Relaxed) == 0
         };
@@ -439,10 +473,9 @@ impl Heap {
         Some((self.blocks.start(first as BlockIndex), bytes))
     }
 
-    /// Bytes of memory that the heap costs the machine. The allocation lock is held.
-    pub(crate) fn resident_bytes(&self) -> u64 {
-        // SAFETY: the allocation lock is held.
-        (unsafe { self.state() }.resident_blocks * BLOCK_BYTES) as u64
+    /// Bytes of memory that the heap costs the machine.
+    pub(crate) fn resident_bytes(&self, held: &LockGuard<'_>) -> u64 {
+        (self.state(held).resident_blocks * BLOCK_BYTES) as u64
     }
 
     /// What was committed since the last call: start and bytes.
@@ -470,10 +503,9 @@ impl Heap {
         AllocationCache::new(before.trailing_ones() as u8 + 1, account)
     }
 
-    /// Gives back everything that a thread owned, when it detaches. The allocation lock is held.
-    pub(crate) fn release_cache(&self, cache: &AllocationCache) {
-        // SAFETY: the allocation lock is held.
-        let state = unsafe { self.state() };
+    /// Gives back everything that a thread owned, when it detaches.
+    pub(crate) fn release_cache(&self, held: &LockGuard<'_>, cache: &AllocationCache) {
+        let state = &mut *self.state(held);
         state.returned_bytes += self.take_back_reserve(state, cache);
         // A thread that is gone without having said so may have been in the middle of taking one.
         if let Some(block) = cache.on_its_way() {
@@ -495,8 +527,11 @@ impl Heap {
     }
 
     /// Ends what a thread had begun that does not exist any more: the sweep of a block which it had taken, and which nobody
-    /// else knows of (`.stop.fork`). A sweep may be begun anew at any point of it. The allocation lock is held.
-    pub(crate) fn finish_sweep_of(&self, cache: &AllocationCache) {
+    /// else knows of (`.stop.fork`). A sweep may be begun anew at any point of it.
+    ///
+    /// # Safety
+    /// The cache's thread does not exist any more, or is the calling one.
+    pub(crate) unsafe fn finish_sweep_of(&self, held: &LockGuard<'_>, cache: &AllocationCache) {
         let Some(block) = cache.sweeping() else { return };
         let info = self.blocks.info(block);
         let class = usize::from(info.head.class.load(Relaxed));
@@ -505,16 +540,15 @@ impl Heap {
         if info.state() != BlockState::Owned || cache.block(bin) == Some(block) {
             return;
         }
-        let free_bytes = self.sweep_block(block, CELL_BYTES[class]);
-        // SAFETY: the allocation lock is held.
-        unsafe { self.state() }.returned_bytes += free_bytes as u64;
+        // SAFETY: the block was its thread's, which does not use it any more, and no list has it.
+        let free_bytes = unsafe { self.sweep_block(block, CELL_BYTES[class]) };
+        self.state(held).returned_bytes += free_bytes as u64;
         info.set_state(BlockState::Full);
     }
 
-    /// Before the first collection: how much may be allocated until then. Before the world has threads.
-    pub(crate) fn set_first_budget(&self, budget_bytes: u64) {
-        // SAFETY: nobody else knows this heap yet.
-        unsafe { self.state() }.budget_bytes = budget_bytes;
+    /// Before the first collection: how much may be allocated until then.
+    pub(crate) fn set_first_budget(&mut self, budget_bytes: u64) {
+        self.state.own().get_mut().budget_bytes = budget_bytes;
     }
 
     /// Asks for a collection, without a lock: the next thread that needs cells, or the finalizer thread, collects.
@@ -533,14 +567,13 @@ impl Heap {
         self.requested.store(0, Relaxed);
     }
 
-    /// A collection was due but could not happen: lets as much again be allocated. The allocation lock is held.
-    pub(crate) fn postpone_collection(&self) {
-        // SAFETY: the allocation lock is held.
-        let state = unsafe { self.state() };
+    /// A collection was due but could not happen: lets as much again be allocated.
+    pub(crate) fn postpone_collection(&self, held: &LockGuard<'_>) {
+        let mut state = self.state(held);
         state.budget_bytes = state.budget_bytes.saturating_mul(2);
     }
 
-    /// Whether the object at this payload address is marked. World stopped, in or after a mark phase.
+    /// Whether the object at this payload address is marked by the mark phase that is under way, or else by the last one.
     pub(crate) fn is_marked(&self, payload: usize) -> bool {
         self.blocks
             .cell_of_payload(payload)
@@ -549,8 +582,7 @@ impl Heap {
 
     /// The heap limit in bytes.
     pub(crate) fn limit_bytes(&self) -> u64 {
-        // SAFETY: the limit never changes.
-        (unsafe { (*self.state.get()).limit_blocks } * BLOCK_BYTES) as u64
+        (self.limit_blocks * BLOCK_BYTES) as u64
     }
 
     /// Bytes of all blocks that are in use or could be without asking the kernel.

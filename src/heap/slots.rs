@@ -40,10 +40,14 @@ impl SlotTable {
     }
 
     /// Takes a slot and puts `word` into it, an even number. `None` when the table is full.
-    /// `lock` takes the lock in the way that suits the caller.
+    /// `lock` takes this table's lock in the way that suits the caller.
+    ///
+    /// # Panics
+    /// It took another lock.
     pub(crate) fn take<'a>(&'a self, word: usize, lock: impl FnOnce() -> LockGuard<'a>) -> Option<usize> {
         debug_assert_eq!(word & FREE_TAG, 0);
-        let _guard = lock();
+        let held = lock();
+        assert!(held.is_of(&self.lock), "the guard of another lock");
         // Relaxed: the lock orders these against other takers, and the stop against the collector.
         let free = self.first_free.load(Ordering::Relaxed);
         if free != END {
@@ -61,9 +65,10 @@ impl SlotTable {
         Some(index)
     }
 
-    /// Gives a slot back.
+    /// Gives a slot back. `lock` as in [`take`](Self::take).
     pub(crate) fn give_back<'a>(&'a self, index: usize, lock: impl FnOnce() -> LockGuard<'a>) {
-        let _guard = lock();
+        let held = lock();
+        assert!(held.is_of(&self.lock), "the guard of another lock");
         self.slot(index).store(self.first_free.load(Ordering::Relaxed) << 1 | FREE_TAG, Ordering::Relaxed);
         self.first_free.store(index, Ordering::Relaxed);
     }

@@ -12,12 +12,13 @@
 //! When somebody listens to each object's end, the set-up itself goes over the dead: it tells of each and takes its
 //! header. What is left for the thread that takes the block is to string the runs together.
 
-use super::Heap;
 use super::blocks::{BlockIndex, BlockState, Cell, NO_BLOCK, NO_CELL};
 use super::cache::{AllocationCache, RunLink};
 use super::layout::{
     BINS, BLOCK_BYTES, CELL_BYTES, CLASSES, FIRST_CELL, HEADER_BYTES, MARKS_PER_BLOCK, Space, bin, cells_per_block,
 };
+use super::stopped::WorldStopped;
+use super::{Heap, HeapState};
 use crate::events::{EventId, Events};
 use crate::sync::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 
@@ -60,16 +61,16 @@ pub(crate) struct LiveCount {
 }
 
 impl Heap {
-    /// Sorts every block by what the marks say. World stopped, allocation lock held, marking finished.
+    /// Sorts every block by what the marks say, after marking.
     pub(crate) fn set_up_sweep<'a>(
         &self,
+        stopped: WorldStopped<'_>,
         caches: impl Iterator<Item = &'a AllocationCache> + Clone,
         events: &Events,
     ) -> LiveCount {
         let epoch = self.epoch();
         let tells = if events.is_enabled(EventId::ObjectFreed) { Some(events) } else { None };
-        // SAFETY: the collector holds the allocation lock.
-        let state = unsafe { self.state() };
+        let state: &mut HeapState = &mut self.state(stopped.allocation());
         state.lists = [NO_BLOCK; BINS];
         for cache in caches.clone() {
             let taken_back = self.take_back_reserve(state, cache);
@@ -108,7 +109,7 @@ impl Heap {
                     let space =
                         if info.head.space.load(Relaxed) == Space::Pinned as u8 { Space::Pinned } else { Space::Small };
                     let cells = cells_per_block(CELL_BYTES[class]);
-                    let marked = count_equal(self.blocks.marks(block, cells), epoch);
+                    let marked = count_equal(stopped, self.blocks.marks(block, cells), epoch);
                     info.set_live(marked as u32);
                     live.objects += marked as u64;
                     if space == Space::Pinned {
@@ -123,7 +124,7 @@ impl Heap {
                         continue;
                     }
                     if let Some(events) = tells {
-                        self.tell_of_the_dead(block, CELL_BYTES[class], epoch, events);
+                        self.tell_of_the_dead(stopped, block, epoch, events);
                     }
                     if marked == 0 {
                         events.fire_block_released(self.blocks.start(block), BLOCK_BYTES, space as u32);
@@ -148,14 +149,15 @@ impl Heap {
             }
         }
         for cache in caches {
-            self.clear_dead_in_owned_blocks(cache, epoch, tells);
+            self.clear_dead_in_owned_blocks(stopped, cache, epoch, tells);
         }
         live
     }
 
     /// Tells of each object in a block that this collection found dead, and takes its header. Not of those that an earlier
     /// one found, when nobody listened: they were not among its living.
-    fn tell_of_the_dead(&self, block: BlockIndex, cell_bytes: usize, epoch: u8, events: &Events) {
+    fn tell_of_the_dead(&self, _stopped: WorldStopped<'_>, block: BlockIndex, epoch: u8, events: &Events) {
+        let cell_bytes = CELL_BYTES[usize::from(self.blocks.info(block).head.class.load(Relaxed))];
         let is_unswept = self.blocks.word(block).is_unswept();
         for (index, mark) in self.blocks.marks(block, cells_per_block(cell_bytes)).iter().enumerate() {
             let mark = mark.load(Relaxed);
@@ -164,7 +166,8 @@ impl Heap {
                 if !is_unswept || mark == self.swept_epoch() {
                     events.fire_object_freed(cell.payload(), cell_bytes);
                 }
-                self.bury(cell, cell_bytes);
+                // SAFETY: not marked in the stopped world, so dead.
+                unsafe { self.bury(cell, cell_bytes) };
             }
         }
     }
@@ -179,12 +182,11 @@ impl Heap {
         }
     }
 
-    /// Tells of each block in which something is marked. World stopped, marking finished.
-    pub(crate) fn tell_of_the_scanned(&self, events: &Events) {
+    /// Tells of each block in which something is marked, after marking.
+    pub(crate) fn tell_of_the_scanned(&self, stopped: WorldStopped<'_>, events: &Events) {
+        self.check(stopped);
         let epoch = self.epoch();
-        // SAFETY: the collector holds the allocation lock.
-        let committed = unsafe { self.state() }.committed_blocks;
-        for block in 0..committed as BlockIndex {
+        for block in 0..self.committed_blocks() {
             let info = self.blocks.info(block);
             let (space, cells) = match info.state() {
                 BlockState::Free | BlockState::Reserved | BlockState::LargeTail => continue,
@@ -194,7 +196,7 @@ impl Heap {
                     (u32::from(info.head.space.load(Relaxed)), cells_per_block(cell_bytes))
                 }
             };
-            let marked = count_equal(self.blocks.marks(block, cells), epoch);
+            let marked = count_equal(stopped, self.blocks.marks(block, cells), epoch);
             if marked > 0 {
                 events.fire_block_scanned(self.blocks.start(block), space, marked);
             }
@@ -203,8 +205,9 @@ impl Heap {
 
     /// Settles the objects that a stopped thread has made and not settled itself, and tells of them if somebody listens: then
     /// it was stopped before it could. Otherwise nobody will ever hear that they were allocated: who begins to listen
-    /// later begins with what this collection found alive. World stopped, marking finished.
-    pub(crate) fn settle_the_new(&self, cache: &AllocationCache, events: &Events) {
+    /// later begins with what this collection found alive. After marking.
+    pub(crate) fn settle_the_new(&self, stopped: WorldStopped<'_>, cache: &AllocationCache, events: &Events) {
+        self.check(stopped);
         let listens = events.is_enabled(EventId::ObjectAllocated);
         if let Some(payload) = cache.take_large()
             && listens
@@ -235,7 +238,13 @@ impl Heap {
     }
 
     /// Takes the headers from the dead cells of the blocks that a stopped thread owns. Its runs stay as they are.
-    fn clear_dead_in_owned_blocks(&self, cache: &AllocationCache, epoch: u8, tells: Option<&Events>) {
+    fn clear_dead_in_owned_blocks(
+        &self,
+        _stopped: WorldStopped<'_>,
+        cache: &AllocationCache,
+        epoch: u8,
+        tells: Option<&Events>,
+    ) {
         for bin in 0..BINS {
             let Some(block) = cache.block(bin) else { continue };
             let cell_bytes = CELL_BYTES[bin % CLASSES];
@@ -247,15 +256,20 @@ impl Heap {
                     if let Some(events) = tells {
                         events.fire_object_freed(cell.payload(), cell_bytes);
                     }
-                    self.bury(cell, cell_bytes);
+                    // SAFETY: neither marked nor being built in the stopped world, so dead.
+                    unsafe { self.bury(cell, cell_bytes) };
                 }
             }
         }
     }
 
-    /// Makes free runs of a block's dead cells, and returns the bytes in them. The caller has just taken the block
-    /// from its list (or from the free blocks) and holds a place in the sweep gate, so that no stop comes between.
-    pub(crate) fn sweep_block(&self, block: BlockIndex, cell_bytes: usize) -> usize {
+    /// Makes free runs of a block's dead cells, and returns the bytes in them.
+    ///
+    /// # Safety
+    /// The block is the caller's alone: it has just taken it from its list and is in the sweep gate with it, so that no stop comes
+    /// between; or it has stopped the world; or the block's thread, which had it in hand, does not exist any more. Its cells have
+    /// this size.
+    pub(crate) unsafe fn sweep_block(&self, block: BlockIndex, cell_bytes: usize) -> usize {
         let epoch = self.epoch();
         let info = self.blocks.info(block);
         let marks = self.blocks.marks(block, cells_per_block(cell_bytes));
@@ -271,7 +285,8 @@ impl Heap {
             let mut first = end;
             while first > 0 && marks[first - 1].load(Relaxed) != epoch {
                 first -= 1;
-                self.bury(self.blocks.cell(block, cell_bytes, first as u32), cell_bytes);
+                // SAFETY: dead, in the caller's block.
+                unsafe { self.bury(self.blocks.cell(block, cell_bytes, first as u32), cell_bytes) };
             }
             let link = RunLink { next, cells: (end - first) as u32 };
             // SAFETY: the cell is dead and the block is this thread's.
@@ -286,11 +301,15 @@ impl Heap {
     }
 
     /// [`sweep_block`](Self::sweep_block) for a block in which nothing is alive: one run. A `fresh` one is all zeros.
-    pub(crate) fn sweep_empty_block(&self, block: BlockIndex, cell_bytes: usize, fresh: bool) -> usize {
+    ///
+    /// # Safety
+    /// The block is the caller's alone, and nothing lives in it.
+    pub(crate) unsafe fn sweep_empty_block(&self, block: BlockIndex, cell_bytes: usize, fresh: bool) -> usize {
         let cells = cells_per_block(cell_bytes);
         if self.paranoid {
             for index in 0..cells {
-                self.bury(self.blocks.cell(block, cell_bytes, index as u32), cell_bytes);
+                // SAFETY: dead, in the caller's block.
+                unsafe { self.bury(self.blocks.cell(block, cell_bytes, index as u32), cell_bytes) };
             }
         } else if !fresh {
             let mut header = self.blocks.cell(block, cell_bytes, 0).header;
@@ -315,10 +334,12 @@ impl Heap {
     }
 
     /// Takes a dead cell's header; in paranoid mode also poisons its payload.
+    ///
+    /// # Safety
+    /// The cell is dead and of this size, and the caller owns its block or has stopped the world.
     #[inline(always)]
-    fn bury(&self, cell: Cell, cell_bytes: usize) {
-        // SAFETY: the cell is dead, so nobody but the caller, who owns the block or has stopped the world, reads or
-        // writes it.
+    unsafe fn bury(&self, cell: Cell, cell_bytes: usize) {
+        // SAFETY: by the caller nobody else reads or writes it.
         unsafe {
             (*(cell.header as *const AtomicUsize)).store(0, Relaxed);
             if self.paranoid {
@@ -344,14 +365,14 @@ impl Heap {
     }
 
     /// Before the epoch wraps to 1: finishes all sweeping and clears all marks, those that nobody cleared when their
-    /// block became free too: an old mark must never meet its epoch again. World stopped, lock held.
-    pub(crate) fn forget_old_marks(&self) {
-        // SAFETY: the collector holds the allocation lock.
-        let state = unsafe { self.state() };
+    /// block became free too: an old mark must never meet its epoch again.
+    pub(crate) fn forget_old_marks(&self, stopped: WorldStopped<'_>) {
+        let mut state = self.state(stopped.allocation());
         for block in 0..state.committed_blocks as BlockIndex {
             let info = self.blocks.info(block);
             if info.state() == BlockState::Unswept {
-                self.sweep_block(block, CELL_BYTES[usize::from(info.head.class.load(Relaxed))]);
+                // SAFETY: the world is stopped, and nobody sweeps.
+                unsafe { self.sweep_block(block, CELL_BYTES[usize::from(info.head.class.load(Relaxed))]) };
                 // Swept once: its marks are about to be cleared, and if this collection is discarded, a second sweep by
                 // them would bury what is alive.
                 info.set_state(BlockState::Full);
@@ -365,10 +386,11 @@ impl Heap {
 }
 
 /// How many of these bytes equal `value`. Plain enough for the compiler to use vector instructions.
-fn count_equal(marks: &[AtomicU8], value: u8) -> usize {
+fn count_equal(_stopped: WorldStopped<'_>, marks: &[AtomicU8], value: u8) -> usize {
     let mut total = 0;
     for chunk in marks.chunks(255) {
-        // SAFETY: marking is over and the world is stopped: nobody writes these bytes, so plain reads are sound.
+        // SAFETY: the world is stopped, and the collecting thread, whose call this is, marks nothing meanwhile: nobody writes these
+        // bytes, so plain reads are sound.
         let bytes = unsafe { std::slice::from_raw_parts(chunk.as_ptr().cast::<u8>(), chunk.len()) };
         total += usize::from(bytes.iter().fold(0_u8, |count, &byte| count + u8::from(byte == value)));
     }
@@ -380,10 +402,27 @@ mod tests {
     use super::*;
     use crate::heap::charges::Charging;
     use crate::heap::{Paranoid, Refill};
-    use crate::sync::{Lock, Present};
+    use crate::sync::{Lock, Present, SharedLock};
     use proptest::prelude::*;
 
     static WORD: Present = Present::new();
+
+    /// A heap, and its lock.
+    fn heap(bytes: usize) -> (Heap, SharedLock) {
+        let lock = SharedLock::alone();
+        let mut heap = Heap::new(bytes, Paranoid::On, Charging::Off, lock.clone()).unwrap();
+        heap.set_first_budget(bytes as u64);
+        (heap, lock)
+    }
+
+    /// Begins a mark phase, and sweeps what it left.
+    fn collect<'a>(heap: &Heap, lock: &Lock, caches: impl Iterator<Item = &'a AllocationCache> + Clone) {
+        let held = lock.lock();
+        // SAFETY: no other thread knows this heap.
+        let stopped = unsafe { WorldStopped::assume(&held) };
+        heap.begin_marking(stopped);
+        heap.set_up_sweep(stopped, caches, &Events::new());
+    }
 
     proptest! {
         #[test]
@@ -391,7 +430,11 @@ mod tests {
             bytes in proptest::collection::vec(0_u8..4, 0..1100), value in 0_u8..4,
         ) {
             let marks: Vec<AtomicU8> = bytes.iter().map(|&byte| AtomicU8::new(byte)).collect();
-            prop_assert_eq!(count_equal(&marks, value), bytes.iter().filter(|&&byte| byte == value).count());
+            let lock = Lock::new();
+            let held = lock.lock();
+            // SAFETY: nothing is stopped, and nobody writes these marks.
+            let stopped = unsafe { WorldStopped::assume(&held) };
+            prop_assert_eq!(count_equal(stopped, &marks, value), bytes.iter().filter(|&&byte| byte == value).count());
         }
     }
 
@@ -401,10 +444,9 @@ mod tests {
         #[values(1, 3)] live: usize,
         #[values(false, true)] nearly_done: bool,
     ) {
-        let heap = Heap::new(1 << 20, Paranoid::On, Charging::Off).unwrap();
+        let (heap, lock) = heap(1 << 20);
         let (class, cache) = (2, heap.new_cache(&WORD));
-        // SAFETY: nobody else knows this heap.
-        let block = heap.take_free_blocks(unsafe { heap.state() }, 1).unwrap();
+        let block = heap.take_free_blocks(&mut heap.state(&lock.lock()), 1).unwrap();
         let info = heap.blocks.info(block);
         info.head.class.store(class as u8, Relaxed);
         info.head.live.store(live as u32, Relaxed);
@@ -412,30 +454,29 @@ mod tests {
         heap.blocks.marks(block, live).iter().for_each(|mark| mark.store(heap.epoch(), Relaxed));
         cache.while_sweeping(block, || {
             if nearly_done {
-                heap.sweep_block(block, CELL_BYTES[class]);
+                // SAFETY: the block is in no list.
+                unsafe { heap.sweep_block(block, CELL_BYTES[class]) };
             }
-            heap.finish_sweep_of(&cache);
+            // SAFETY: the cache is nobody's.
+            unsafe { heap.finish_sweep_of(&lock.lock(), &cache) };
         });
         assert_eq!(info.state(), BlockState::Full, "nobody's any more");
         assert_eq!(info.tail.first_run.load(Relaxed), live as u32, "the first run lies behind what is alive");
-        heap.begin_marking();
-        heap.set_up_sweep(std::iter::empty(), &Events::new());
+        collect(&heap, &lock, std::iter::empty());
         assert_eq!(info.state(), BlockState::Free);
     }
 
     /// A thread may be stopped when its cache names a block and the block does not know it yet.
     #[test]
     fn a_block_that_a_thread_was_about_to_own_is_owned_after_the_next_collection() {
-        let heap = Heap::new(1 << 20, Paranoid::On, Charging::Off).unwrap();
-        heap.set_first_budget(1 << 20);
-        let (bin, cache, lock) = (2, heap.new_cache(&WORD), Lock::new());
+        let (heap, lock) = heap(1 << 20);
+        let (bin, cache) = (2, heap.new_cache(&WORD));
         assert!(matches!(heap.refill(&cache, bin, || lock.lock()), Refill::Ready));
         let info = heap.blocks.info(cache.block(bin).unwrap());
         assert_eq!(info.state(), BlockState::Owned);
         // As it was one store before.
         info.set_state(BlockState::Reserved);
-        heap.begin_marking();
-        heap.set_up_sweep(std::iter::once(&cache), &Events::new());
+        collect(&heap, &lock, std::iter::once(&cache));
         assert_eq!(info.state(), BlockState::Owned);
         assert_eq!(info.tail.cached.load(Relaxed), 0, "or the next collection takes it for somebody's, whosever it is");
     }
@@ -443,39 +484,36 @@ mod tests {
     /// What is left in a thread's reserve is everybody's after a collection, and what a thread has used up is nobody's.
     #[test]
     fn a_collection_takes_back_what_a_thread_has_reserved_and_what_it_has_used_up() {
-        let heap = Heap::new(16 << 20, Paranoid::On, Charging::Off).unwrap();
-        heap.set_first_budget(16 << 20);
-        let (bin, cache, lock) = (2, heap.new_cache(&WORD), Lock::new());
+        let (heap, lock) = heap(16 << 20);
+        let (bin, cache) = (2, heap.new_cache(&WORD));
         let mut used_up = Vec::new();
         while used_up.len() < 2 || cache.reserve().count == 0 {
             used_up.extend(cache.block(bin));
             assert!(matches!(heap.refill(&cache, bin, || lock.lock()), Refill::Ready));
         }
         let reserved = cache.reserve().first;
-        heap.begin_marking();
-        heap.set_up_sweep(std::iter::once(&cache), &Events::new());
+        collect(&heap, &lock, std::iter::once(&cache));
         assert_eq!(cache.reserve().count, 0);
         for block in used_up.into_iter().chain([reserved]).filter(|block| cache.block(bin) != Some(*block)) {
             assert_eq!(heap.blocks.info(block).state(), BlockState::Free);
-            // SAFETY: nobody else knows this heap.
-            assert!(unsafe { heap.state() }.free.contains(block as usize));
+            assert!(heap.state(&lock.lock()).free.contains(block as usize));
         }
     }
 
     /// Marks are not cleared when a block becomes free; but none may be there when its number comes again.
     #[test]
     fn no_mark_of_a_free_block_is_there_when_the_epochs_begin_anew() {
-        let heap = Heap::new(1 << 20, Paranoid::On, Charging::Off).unwrap();
-        // SAFETY: nobody else knows this heap.
-        let block = heap.take_free_blocks(unsafe { heap.state() }, 1).unwrap();
+        let (heap, lock) = heap(1 << 20);
+        let block = heap.take_free_blocks(&mut heap.state(&lock.lock()), 1).unwrap();
         heap.blocks.info(block).set_state(BlockState::Full);
         let marks = heap.blocks.marks(block, MARKS_PER_BLOCK);
         marks.iter().for_each(|mark| mark.store(heap.epoch(), Relaxed));
         let first = heap.epoch();
-        heap.begin_marking();
-        heap.set_up_sweep(std::iter::empty(), &Events::new());
+        collect(&heap, &lock, std::iter::empty());
         assert_eq!((heap.blocks.info(block).state(), marks[0].load(Relaxed)), (BlockState::Free, first));
-        while heap.begin_marking() != first {}
+        let held = lock.lock();
+        // SAFETY: no other thread knows this heap.
+        while heap.begin_marking(unsafe { WorldStopped::assume(&held) }) != first {}
         assert!(marks.iter().all(|mark| mark.load(Relaxed) == 0));
     }
 }

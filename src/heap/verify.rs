@@ -9,13 +9,14 @@
 //! 4. Free runs are inside their block, do not overlap live objects, and their cells have no headers.
 //! 5. What it counts as live is what the collection reported (asked by the caller).
 
-use super::Heap;
 use super::blocks::{BlockIndex, BlockState, Cell, NO_BLOCK, NO_CELL};
 use super::cache::RunLink;
 use super::layout::{BLOCK_BYTES, CELL_BYTES, CLASSES, FIRST_CELL, HEADER_BYTES, Space, cells_per_block};
 use super::pointer::ARRAY_HEAD_BYTES;
+use super::stopped::WorldStopped;
 use super::sweep::SpaceBytes;
 use super::trace::{Shape, TypeInfo};
+use super::{Heap, HeapState};
 use crate::sync::{AtomicUsize, Ordering::Relaxed};
 
 /// What a verification counted.
@@ -94,24 +95,22 @@ pub enum VerifyError {
 }
 
 impl Heap {
-    /// Checks everything. World stopped, allocation lock held; no mark phase under way.
-    pub(crate) fn verify(&self) -> Result<Verified, VerifyError> {
+    /// Checks everything, outside a mark phase.
+    pub(crate) fn verify(&self, stopped: WorldStopped<'_>) -> Result<Verified, VerifyError> {
         let mut found = Verified::default();
-        // SAFETY: the caller holds the allocation lock.
-        let committed = unsafe { self.state() }.committed_blocks;
-        for block in 0..committed as BlockIndex {
-            self.verify_block(block, &mut found)?;
+        let mut state = self.state(stopped.allocation());
+        for block in 0..state.committed_blocks as BlockIndex {
+            self.verify_block(&mut state, block, &mut found)?;
         }
-        self.verify_lists()?;
+        self.verify_lists(&state)?;
         Ok(found)
     }
 
-    fn verify_block(&self, block: BlockIndex, found: &mut Verified) -> Result<(), VerifyError> {
+    fn verify_block(&self, held: &mut HeapState, block: BlockIndex, found: &mut Verified) -> Result<(), VerifyError> {
         let info = self.blocks.info(block);
         let state = info.state();
         let word = self.blocks.word(block);
-        // SAFETY: as in `verify`.
-        let free = unsafe { self.state() }.free.contains(block as usize);
+        let free = held.free.contains(block as usize);
         let broken = |state| Err(VerifyError::Block { block, state });
         match state {
             BlockState::Free if !free || word.has_objects() => return broken("free"),
@@ -218,9 +217,7 @@ impl Heap {
     }
 
     /// Every bin's list holds unswept blocks of that bin, and ends.
-    fn verify_lists(&self) -> Result<(), VerifyError> {
-        // SAFETY: as in `verify`.
-        let state = unsafe { self.state() };
+    fn verify_lists(&self, state: &HeapState) -> Result<(), VerifyError> {
         let (lists, committed) = (state.lists, state.committed_blocks);
         for (bin, &first) in lists.iter().enumerate() {
             let mut block = first;

@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 use super::Errno;
 use super::thread::getpid;
 use crate::sabotage::{Guard, removed};
-use crate::sync::{AtomicI32, Lock, Ordering};
+use crate::sync::{AtomicI32, Lock, LockGuard, Ordering};
 
 /// How many of them can be open at once.
 pub(crate) const MOST: usize = 256;
@@ -50,8 +50,8 @@ pub(crate) struct Ready {
 }
 
 impl Socket {
-    /// Gives a new descriptor its place. Under the lock.
-    fn adopt(fd: i32) -> io::Result<Socket> {
+    /// Gives a new descriptor its place. The lock keeps a fork from coming between the descriptor and this.
+    fn adopt(_held: &LockGuard<'_>, fd: i32) -> io::Result<Socket> {
         let free = |place: &AtomicI32| place.compare_exchange(FREE, fd, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         match TABLE.iter().position(free) {
             Some(place) => Ok(Socket { fd, place, pid: getpid() }),
@@ -68,8 +68,8 @@ impl Socket {
         forget_in_children()?;
         let address = address(path)?;
         let socket = {
-            let _held = LOCK.lock();
-            Socket::adopt(made(libc::SOCK_NONBLOCK)?)?
+            let held = LOCK.lock();
+            Socket::adopt(&held, made(libc::SOCK_NONBLOCK)?)?
         };
         // SAFETY: a descriptor of ours. Before `bind`, so that the name appears with this mode.
         Errno::result(unsafe { libc::fchmod(socket.fd, 0o600) })?;
@@ -84,11 +84,11 @@ impl Socket {
 
     /// Takes one who has connected, if there is one.
     pub(crate) fn accept(&self) -> io::Result<Socket> {
-        let _held = LOCK.lock();
+        let held = LOCK.lock();
         let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: a listening descriptor; the address is not asked for.
         let fd = Errno::result(unsafe { libc::accept4(self.fd, std::ptr::null_mut(), std::ptr::null_mut(), flags) })?;
-        Socket::adopt(fd)
+        Socket::adopt(&held, fd)
     }
 
     /// Waits until something can be read, until the other end is gone, or for so long.
@@ -194,12 +194,14 @@ unsafe extern "C" fn before_fork() {
 
 unsafe extern "C" fn after_fork_in_parent() {
     if LOCK.is_mine() {
-        LOCK.release();
+        // SAFETY: taken in `before_fork`, by this thread and without a guard.
+        unsafe { LOCK.release() };
     }
 }
 
 unsafe extern "C" fn after_fork_in_child() {
-    LOCK.reset_in_child();
+    // SAFETY: the child's only thread, which has no guard of it.
+    unsafe { LOCK.reset_in_child() };
     if removed(Guard::ForkServices) {
         return;
     }

@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 
 use super::centres::{Centres, Novelty};
 use super::numbers::{CentreId, StackId};
-use crate::heap::cache::AllocationCache;
+use crate::collector::cache_of;
 use crate::sync::{AtomicU32, Ordering};
 use crate::world::fork;
 use crate::world::handler::known_current;
@@ -159,7 +159,7 @@ pub(crate) fn change(record: &ThreadStopInfo, before: StackId, now: StackId) {
     }
     // SAFETY: a mutator of this thread's has this cache and clears the word before the cache goes: nobody else does that to a
     // thread that runs.
-    if let Some(cache) = unsafe { record.user().cast::<AllocationCache>().as_ref() } {
+    if let Some(cache) = unsafe { cache_of(record) } {
         cache.settle_charges();
     }
     record.change_cost_stack(before.0, now.0);

@@ -43,7 +43,6 @@
 //! threads that it knows. Who comes while the world ticks says so by himself, and who leaves, too; the list is for those who were
 //! there before, and for those who vanish without a word.
 
-use std::cell::UnsafeCell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
@@ -56,7 +55,7 @@ use crate::collector::timing::{CollectorTime, Wanted};
 use crate::events::Events;
 use crate::os::clock::{now_ns, process_cpu_ns, thread_cpu_ns, thread_cpu_ns_of};
 use crate::os::{Tid, futex};
-use crate::sync::{AtomicU32, Lock, LockGuard, Ordering};
+use crate::sync::{AtomicU32, Locked, Ordering};
 use crate::world::handshake::Place;
 use crate::world::registry::Threads;
 use crate::world::stop_info::ThreadStopInfo;
@@ -143,14 +142,9 @@ impl Harvest {
 /// A world's ticker. See the module's text.
 pub(crate) struct Ticker {
     word: AtomicU32,
-    lock: Lock,
-    book: UnsafeCell<Book>,
+    book: Locked<Book>,
 }
 
-// SAFETY: the book is only touched under the lock.
-unsafe impl Sync for Ticker {}
-// SAFETY: nothing in it belongs to one thread.
-unsafe impl Send for Ticker {}
 // A panic leaves an account that is a little wrong.
 impl std::panic::RefUnwindSafe for Ticker {}
 
@@ -447,7 +441,7 @@ fn whereabouts(record: &ThreadStopInfo) -> StackId {
 
 impl Ticker {
     pub(crate) fn new() -> Ticker {
-        Ticker { word: AtomicU32::new(OFF), lock: Lock::new(), book: UnsafeCell::new(Book::new()) }
+        Ticker { word: AtomicU32::new(OFF), book: Locked::new(Book::new()) }
     }
 
     /// Whether the world ticks.
@@ -458,13 +452,8 @@ impl Ticker {
 
     /// Nanoseconds from tick to tick, while the world ticks.
     pub(crate) fn interval_ns(&self, threads: &Threads) -> Option<u64> {
-        let held = threads.lock(&self.lock);
-        self.is_on().then(|| self.with_book(&held, |book| book.interval))
-    }
-
-    fn with_book<R>(&self, _held: &LockGuard<'_>, f: impl FnOnce(&mut Book) -> R) -> R {
-        // SAFETY: the guard is that of this ticker's lock, as its callers see to, and `f` does not come back here.
-        f(unsafe { &mut *self.book.get() })
+        let held = threads.lock(self.book.lock());
+        self.is_on().then(|| self.book.get(&held).interval)
     }
 
     /// Begins to tick. `spawn` starts the thread, whose work is [`run`](Self::run).
@@ -474,16 +463,15 @@ impl Ticker {
         collector: &Collector,
         spawn: impl FnOnce() -> io::Result<()>,
     ) -> Result<(), TickError> {
-        let held = collector.threads.lock(&self.lock);
+        let mut held = collector.threads.lock(self.book.lock());
         if self.is_on() {
             return Err(TickError::Already);
         }
         let time = collector.markers.time();
         time.want(Wanted::Yes);
-        let interval = self.with_book(&held, |book| {
-            book.begin(profile, &collector.threads, time);
-            book.interval
-        });
+        let book = self.book.get_mut(&mut held);
+        book.begin(profile, &collector.threads, time);
+        let interval = book.interval;
         self.word.store(ON, Ordering::Relaxed);
         drop(held);
         collector.events.fire_ticker_begin(interval);
@@ -508,14 +496,13 @@ impl Ticker {
             let ends = self.word.load(Ordering::Relaxed) != ON;
             let is_there = with_collector(&mut |collector| {
                 {
-                    let held = self.lock.lock();
-                    self.with_book(&held, |book| {
-                        book.look(&collector.threads, collector.markers.time(), &mut harvest);
-                        until_next = book.until_next(now_ns());
-                        if ends {
-                            book.end();
-                        }
-                    });
+                    let mut held = self.book.lock().lock();
+                    let book = self.book.get_mut(&mut held);
+                    book.look(&collector.threads, collector.markers.time(), &mut harvest);
+                    until_next = book.until_next(now_ns());
+                    if ends {
+                        book.end();
+                    }
                 }
                 harvest.fire(&collector.events);
                 if ends {
@@ -554,8 +541,7 @@ impl Ticker {
     #[inline]
     pub(crate) fn joined(&self, record: &'static ThreadStopInfo) {
         if self.is_on() {
-            let held = record.lock(&self.lock);
-            self.with_book(&held, |book| book.join(record));
+            self.book.get_mut(&mut record.lock(self.book.lock())).join(record);
         }
     }
 
@@ -564,26 +550,32 @@ impl Ticker {
     pub(crate) fn leaves(&self, record: &'static ThreadStopInfo, events: &Events) {
         if self.is_on() {
             let mut harvest = Harvest::default();
-            {
-                let held = record.lock(&self.lock);
-                self.with_book(&held, |book| book.leave(record, &mut harvest));
-            }
+            self.book.get_mut(&mut record.lock(self.book.lock())).leave(record, &mut harvest);
             harvest.fire(events);
         }
     }
 
     /// Keeps the account whole while the process forks.
     pub(crate) fn before_fork(&self) {
-        self.lock.acquire();
+        self.book.lock().acquire();
     }
 
-    pub(crate) fn after_fork_in_parent(&self) {
-        self.lock.release();
+    /// Goes on with it, in the parent.
+    ///
+    /// # Safety
+    /// This thread has called [`before_fork`](Self::before_fork), and the fork is over.
+    pub(crate) unsafe fn after_fork_in_parent(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.book.lock().release() };
     }
 
     /// In the child of a fork nobody ticks any more (`.fork.services`).
-    pub(crate) fn after_fork_in_child(&self, time: &CollectorTime) {
-        self.lock.reset_in_child();
+    ///
+    /// # Safety
+    /// This is the child of a fork before which its thread called [`before_fork`](Self::before_fork), and no other thread runs yet.
+    pub(crate) unsafe fn after_fork_in_child(&self, time: &CollectorTime) {
+        // SAFETY: the caller's promise.
+        unsafe { self.book.lock().reset_in_child() };
         self.word.store(OFF, Ordering::Relaxed);
         time.want(Wanted::No);
     }

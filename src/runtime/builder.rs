@@ -21,6 +21,7 @@ use crate::profile::census::profiler::Profiler;
 use crate::profile::census::{HeapProfile, ProfileError};
 use crate::profile::ticker::Ticker;
 use crate::profile::{TickError, TimeProfile};
+use crate::sync::SharedLock;
 use crate::world::registry::Threads;
 use crate::world::vtable::ThreadVtable;
 use crate::world::{SafepointStopper, SetupError, SignalStopper};
@@ -310,10 +311,13 @@ impl WorldBuilder {
         let without_contract = Arc::new(WithoutContract(Arc::clone(&bridge)));
         let threads = Threads::with(bridge, without_contract)?;
         let profiler = Arc::new(Profiler::new());
+        let allocation = SharedLock::new(Arc::clone(&threads), |threads| &threads.locks().allocation);
+        let mut heap = Heap::new(self.heap_limit, self.paranoid, self.charging, allocation)?;
+        heap.set_first_budget(self.pacing.budget(0, 1, self.heap_limit as u64, 0));
         let inner = Arc::new(Inner {
             profiler: Arc::clone(&profiler),
             collector: Collector::new(Parts {
-                heap: Heap::new(self.heap_limit, self.paranoid, self.charging)?,
+                heap,
                 threads: Arc::clone(&threads),
                 markers: Markers::new(self.markers, self.mark_stack_limit)?,
                 pacing: self.pacing,
@@ -324,7 +328,6 @@ impl WorldBuilder {
             ticker: Arc::new(Ticker::new()),
         });
         inner.collector.observing.set(profiler);
-        inner.collector.heap.set_first_budget(self.pacing.budget(0, 1, self.heap_limit as u64, 0));
         crate::debugger::publish(&inner.collector);
         let weak = Arc::downgrade(&inner);
         threads.set_hooks(weak);

@@ -21,9 +21,8 @@ use std::time::Duration;
 
 use crate::collector::observer::Observer;
 use crate::collector::report::{CollectionReport, Reason};
-use crate::collector::{CollectError, Collecting, Collector};
+use crate::collector::{CollectError, Collecting, Collector, cache_of};
 use crate::events::{Events, Label, LabelError};
-use crate::heap::cache::AllocationCache;
 use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES, Space};
 use crate::heap::verify::Verified;
 use crate::os::clock::{Budget, now_ns};
@@ -32,7 +31,7 @@ use crate::profile::census::profiler::Profiler;
 use crate::profile::ticker::Ticker;
 use crate::profile::{self, CentreId, TickError, TimeProfile};
 use crate::sabotage::{Guard, removed};
-use crate::sync::Ordering;
+use crate::sync::{LockGuard, Ordering};
 use crate::world::registry::{Threads, WorldHooks};
 use crate::world::stop_info::ThreadStopInfo;
 use crate::world::vtable::ThreadVtable;
@@ -439,17 +438,19 @@ impl Inner {
         }
     }
 
-    /// Gives a thread's blocks back to the heap.
-    fn release_cache(&self, record: &ThreadStopInfo) {
-        let cache = record.user().cast::<AllocationCache>();
-        if !cache.is_null() {
-            // SAFETY: the user word is null or the cache of a mutator that has not been dropped; the caller holds
-            // the allocation lock.
-            let cache = unsafe { &*cache };
-            // Only a thread that is gone can be in the middle of that.
-            self.collector.heap.finish_sweep_of(cache);
-            self.collector.heap.release_cache(cache);
+    /// Gives the blocks of a thread back to the heap.
+    ///
+    /// # Safety
+    /// The thread is one of this world's, and is the calling one or does not exist any more. `allocation` is the guard of this
+    /// world's allocation lock.
+    unsafe fn release_cache(&self, allocation: &LockGuard<'_>, record: &ThreadStopInfo) {
+        // SAFETY: under the allocation lock.
+        if let Some(cache) = unsafe { cache_of(record) } {
+            // SAFETY: by the caller. Only a thread that is gone can be in the middle of a sweep.
+            unsafe { self.collector.heap.finish_sweep_of(allocation, cache) };
+            self.collector.heap.release_cache(allocation, cache);
         }
+        record.set_user(std::ptr::null_mut());
     }
 }
 
@@ -471,18 +472,18 @@ impl WorldHooks for Inner {
     fn thread_exits(&self, threads: &Threads, record: &'static ThreadStopInfo) {
         self.ticker.leaves(record, &self.collector.events);
         {
-            let _guard = record.lock(&threads.locks().allocation);
-            self.release_cache(record);
-            record.set_user(std::ptr::null_mut());
+            let allocation = record.lock(&threads.locks().allocation);
+            // SAFETY: the calling thread's record, and its world's lock.
+            unsafe { self.release_cache(&allocation, record) };
         }
         self.tell_of_thread(record, ThreadNews::Detached);
         crate::events::record::ring::leave();
         threads.detach(record);
     }
 
-    fn thread_lost(&self, record: &'static ThreadStopInfo) {
-        self.release_cache(record);
-        record.set_user(std::ptr::null_mut());
+    fn thread_lost(&self, record: &'static ThreadStopInfo, allocation: &LockGuard<'_>) {
+        // SAFETY: the thread does not exist any more, and `Threads` calls this with its own lock.
+        unsafe { self.release_cache(allocation, record) };
     }
 
     fn centre_defined(&self, number: u32) {
@@ -502,32 +503,40 @@ impl WorldHooks for Inner {
         self.collector.events.before_fork();
     }
 
-    fn fork_parent(&self) {
-        self.collector.events.after_fork_in_parent();
-        self.ticker.after_fork_in_parent();
-        self.collector.observing.lock.release();
-        self.collector.ranges.lock.release();
-        self.collector.roots.lock.release();
-        self.collector.finalizers.lock.release();
+    unsafe fn fork_parent(&self) {
+        let Collector { events, finalizers, roots, ranges, observing, .. } = &self.collector;
+        // SAFETY: the end of `fork_prepare`, which took these without guards.
+        unsafe {
+            events.after_fork_in_parent();
+            self.ticker.after_fork_in_parent();
+            for lock in [&observing.lock, &ranges.lock, &roots.lock, &finalizers.lock] {
+                lock.release();
+            }
+        }
     }
 
-    fn fork_child(&self) {
-        self.collector.events.after_fork_in_child();
-        self.profiler.forget_in_child();
-        self.collector.observing.forget_in_child();
-        self.collector.ranges.lock.reset_in_child();
-        self.collector.roots.lock.reset_in_child();
-        self.collector.finalizers.lock.reset_in_child();
-        self.collector.heap.gate.reset();
+    unsafe fn fork_child(&self) {
+        let Collector { events, finalizers, roots, ranges, observing, heap, markers, .. } = &self.collector;
+        // SAFETY: the end of `fork_prepare`, which took these locks without guards, on the only thread of the process.
+        unsafe {
+            events.after_fork_in_child();
+            self.profiler.forget_in_child();
+            observing.forget_in_child();
+            for lock in [&ranges.lock, &roots.lock, &finalizers.lock] {
+                lock.reset_in_child();
+            }
+        }
+        heap.forget_sweeps_in_child();
         if !removed(Guard::ForkServices) {
-            self.ticker.after_fork_in_child(self.collector.markers.time());
+            // SAFETY: as above.
+            unsafe { self.ticker.after_fork_in_child(markers.time()) };
         }
         if !removed(Guard::ForkServices) {
-            self.collector.markers.forget_helpers();
+            markers.forget_helpers();
         }
-        self.collector.finalizers.started.store(false, Ordering::Relaxed);
-        self.collector.finalizers.thread.store(0, Ordering::Relaxed);
-        self.collector.finalizers.ended.store(1, Ordering::Relaxed);
+        finalizers.started.store(false, Ordering::Relaxed);
+        finalizers.thread.store(0, Ordering::Relaxed);
+        finalizers.ended.store(1, Ordering::Relaxed);
     }
 }
 

@@ -508,8 +508,7 @@ impl Mutator {
                 // The world could not be stopped. It runs on, and so do we, as long as there is room.
                 Err(_) if need == Need::Request => collector.heap.forget_request(),
                 Err(_) if need == Need::Budget => {
-                    let _guard = self.allocation_lock();
-                    collector.heap.postpone_collection();
+                    collector.heap.postpone_collection(&self.allocation_lock());
                 }
                 Err(_) => return Err(self.out_of_memory(requested)),
             }
@@ -599,8 +598,8 @@ impl Drop for Mutator {
         let collector = self.world.collector();
         self.world.inner().ticker.leaves(self.record, &collector.events);
         {
-            let _guard = self.allocation_lock();
-            collector.heap.release_cache(&self.cache);
+            let allocation = self.allocation_lock();
+            collector.heap.release_cache(&allocation, &self.cache);
             self.record.set_user(ptr::null_mut());
         }
         self.world.inner().tell_of_thread(self.record, ThreadNews::Detached);

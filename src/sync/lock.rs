@@ -24,6 +24,7 @@
 //! All zero bytes are a valid free lock.
 
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU32, Ordering, const_new, interrupt_point, port};
@@ -122,8 +123,24 @@ impl Lock {
         }
     }
 
-    /// Lets the lock go and wakes one sleeper if there may be one. Only for the thread that holds it.
-    pub(crate) fn release(&self) {
+    /// A guard for a lock that was taken by [`acquire`](Self::acquire): proof that it is held. Dropping it releases nothing.
+    ///
+    /// # Safety
+    /// The calling thread holds the lock for as long as the guard is used, or is the only thread of the process (a fork's child);
+    /// and no other guard of it is used meanwhile.
+    pub(crate) unsafe fn assume_held(&self) -> ManuallyDrop<LockGuard<'_>> {
+        ManuallyDrop::new(self.guard())
+    }
+
+    /// Lets the lock go and wakes one sleeper if there may be one.
+    ///
+    /// # Safety
+    /// The calling thread took the lock by [`acquire`](Self::acquire), and has no guard of it: a guard is proof that the lock is held.
+    pub(crate) unsafe fn release(&self) {
+        self.unlock();
+    }
+
+    fn unlock(&self) {
         // Release: pairs with the Acquire of `take` in the next holder.
         let before = self.word.swap(0, Ordering::Release);
         debug_assert_ne!(before & HOLDER, 0, "a lock was released that nobody held");
@@ -148,7 +165,10 @@ impl Lock {
 
     /// Makes the lock free in the child of a `fork`, where the holder's number is the parent's and no thread but the
     /// caller exists (`.stop.fork`).
-    pub(crate) fn reset_in_child(&self) {
+    ///
+    /// # Safety
+    /// The caller is the only thread of the process and has no guard of the lock.
+    pub(crate) unsafe fn reset_in_child(&self) {
         self.word.store(0, Ordering::Relaxed);
     }
 
@@ -192,8 +212,16 @@ impl Lock {
     }
 }
 
+impl LockGuard<'_> {
+    /// Whether this guard is `lock`'s.
+    #[inline]
+    pub(crate) fn is_of(&self, lock: &Lock) -> bool {
+        std::ptr::eq(self.lock, lock)
+    }
+}
+
 impl Drop for LockGuard<'_> {
     fn drop(&mut self) {
-        self.lock.release();
+        self.lock.unlock();
     }
 }

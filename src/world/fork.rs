@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use crate::events::record;
 use crate::os::{Tid, thread};
 use crate::sabotage::{Guard, removed};
-use crate::sync::{Lock, UnsafeCell};
+use crate::sync::{Lock, Locked};
 
 use super::handler::{self, TABLE};
 use super::inside;
@@ -30,8 +30,7 @@ use super::stop_info::{self, ThreadStopInfo};
 use super::vtable::ForkStep;
 
 /// All worlds of the process, oldest first.
-static WORLDS: Lock = Lock::new();
-static LIST: Worlds = Worlds(UnsafeCell::new(State { worlds: Vec::new(), held: Vec::new(), forking: Tid(0) }));
+static WORLDS: Locked<State> = Locked::new(State { worlds: Vec::new(), held: Vec::new(), forking: Tid(0) });
 
 struct State {
     worlds: Vec<Weak<Threads>>,
@@ -47,18 +46,6 @@ struct HeldWorld {
     hooks: Option<Arc<dyn WorldHooks>>,
 }
 
-struct Worlds(UnsafeCell<State>);
-
-// SAFETY: only touched under `WORLDS`, or alone in a fork's child.
-unsafe impl Sync for Worlds {}
-
-fn with_state<R>(change: impl FnOnce(&mut State) -> R) -> R {
-    LIST.0.with_mut(|state| {
-        // SAFETY: callers hold `WORLDS`, or are the only thread; `change` does not come back here.
-        change(unsafe { &mut *state })
-    })
-}
-
 /// From now on forks take care of this world.
 pub(super) fn enroll(threads: &Arc<Threads>) -> std::io::Result<()> {
     static REGISTERED: OnceLock<()> = OnceLock::new();
@@ -69,29 +56,28 @@ pub(super) fn enroll(threads: &Arc<Threads>) -> std::io::Result<()> {
         }
     }
     // As blocking, here and below: the forking thread that has this lock may wait for a collection, which may have to stop us.
-    let _held = threads.lock(&WORLDS);
-    with_state(|state| state.worlds.push(Arc::downgrade(threads)));
+    WORLDS.get_mut(&mut threads.lock(WORLDS.lock())).worlds.push(Arc::downgrade(threads));
     Ok(())
 }
 
 /// The world goes.
 pub(super) fn dismiss(threads: &Threads) {
     // A world whose last owner goes inside a fork's own functions: the list is ours already, and is cleaned later.
-    if WORLDS.is_mine() {
+    if WORLDS.lock().is_mine() {
         return;
     }
-    let _held = threads.lock(&WORLDS);
-    with_state(|state| state.worlds.retain(|world| !std::ptr::eq(world.as_ptr(), threads)));
+    let mut held = threads.lock(WORLDS.lock());
+    WORLDS.get_mut(&mut held).worlds.retain(|world| !std::ptr::eq(world.as_ptr(), threads));
 }
 
 /// Calls `visit` with what each world's facade wants to hear, outside of all locks. In a fork's own functions with none.
 pub(crate) fn each_world(visit: impl Fn(&dyn WorldHooks)) {
-    if WORLDS.is_mine() {
+    if WORLDS.lock().is_mine() {
         return;
     }
     let copy = || {
-        let _held = WORLDS.lock();
-        with_state(|state| state.worlds.iter().filter_map(Weak::upgrade).collect::<Vec<_>>())
+        let held = WORLDS.lock().lock();
+        WORLDS.get(&held).worlds.iter().filter_map(Weak::upgrade).collect::<Vec<_>>()
     };
     let worlds = match handler::current() {
         Some(info) => info.blocking(copy),
@@ -103,7 +89,7 @@ pub(crate) fn each_world(visit: impl Fn(&dyn WorldHooks)) {
 
 /// Takes every lock.
 unsafe extern "C" fn prepare() {
-    if removed(Guard::StopFork) || WORLDS.is_mine() {
+    if removed(Guard::StopFork) || WORLDS.lock().is_mine() {
         return;
     }
     let me = handler::current();
@@ -111,23 +97,24 @@ unsafe extern "C" fn prepare() {
         Some(info) => info.blocking(|| lock.acquire()),
         None => lock.acquire(),
     };
-    wait(&WORLDS);
-    with_state(|state| {
-        state.forking = thread::gettid();
-        state.worlds.retain(|world| world.strong_count() > 0);
-        for threads in state.worlds.iter().filter_map(Weak::upgrade) {
-            let locks = threads.locks();
-            for lock in [&locks.collection, &locks.allocation, &locks.list] {
-                wait(lock);
-            }
-            threads.vtable.latch().with(|vtable| vtable.fork(ForkStep::Prepare));
-            let hooks = threads.hooks();
-            if let Some(hooks) = &hooks {
-                hooks.fork_prepare();
-            }
-            state.held.push(HeldWorld { threads, hooks });
+    wait(WORLDS.lock());
+    // SAFETY: taken just now, and released at the end of `parent`.
+    let mut worlds = unsafe { WORLDS.lock().assume_held() };
+    let state = WORLDS.get_mut(&mut worlds);
+    state.forking = thread::gettid();
+    state.worlds.retain(|world| world.strong_count() > 0);
+    for threads in state.worlds.iter().filter_map(Weak::upgrade) {
+        let locks = threads.locks();
+        for lock in [&locks.collection, &locks.allocation, &locks.list] {
+            wait(lock);
         }
-    });
+        threads.vtable.latch().with(|vtable| vtable.fork(ForkStep::Prepare));
+        let hooks = threads.hooks();
+        if let Some(hooks) = &hooks {
+            hooks.fork_prepare();
+        }
+        state.held.push(HeldWorld { threads, hooks });
+    }
     // Last: threads take these with a world's locks in their hands (attach needs a record).
     wait(stop_info::pool_lock());
     wait(handler::lock());
@@ -141,25 +128,30 @@ unsafe extern "C" fn prepare() {
 
 /// Lets every lock go.
 unsafe extern "C" fn parent() {
-    if removed(Guard::StopFork) || !WORLDS.is_mine() {
+    if removed(Guard::StopFork) || !WORLDS.lock().is_mine() {
         return;
     }
-    record::after_fork_in_parent();
-    let held = with_state(|state| std::mem::take(&mut state.held));
+    // SAFETY: the end of what `prepare` has begun.
+    unsafe { record::after_fork_in_parent() };
+    // SAFETY: taken by this thread in `prepare`, and released below, when the guard is not used any more.
+    let mut worlds = unsafe { WORLDS.lock().assume_held() };
+    let held = std::mem::take(&mut WORLDS.get_mut(&mut worlds).held);
     for HeldWorld { threads, hooks } in held.iter().rev() {
         if let Some(hooks) = hooks {
-            hooks.fork_parent();
+            // SAFETY: as above.
+            unsafe { hooks.fork_parent() };
         }
         threads.vtable.latch().with(|vtable| vtable.fork(ForkStep::Parent));
         let locks = threads.locks();
-        locks.list.release();
-        locks.allocation.release();
-        locks.collection.release();
+        for lock in [&locks.list, &locks.allocation, &locks.collection] {
+            // SAFETY: taken by this thread in `prepare`, without a guard.
+            unsafe { lock.release() };
+        }
     }
-    published::linking_lock().release();
-    handler::lock().release();
-    stop_info::pool_lock().release();
-    WORLDS.release();
+    for lock in [published::linking_lock(), handler::lock(), stop_info::pool_lock(), WORLDS.lock()] {
+        // SAFETY: as above.
+        unsafe { lock.release() };
+    }
     // Perhaps the last owners by now; they need the locks.
     drop(held);
 }
@@ -170,23 +162,31 @@ unsafe extern "C" fn child() {
         return;
     }
     thread::forget_ids();
-    let (held, before) = with_state(|state| (std::mem::take(&mut state.held), state.forking));
+    // SAFETY: this is the only thread of the process.
+    let mut worlds = unsafe { WORLDS.lock().assume_held() };
+    let state = WORLDS.get_mut(&mut worlds);
+    let (held, before) = (std::mem::take(&mut state.held), std::mem::replace(&mut state.forking, Tid(0)));
     let now = thread::gettid();
     if before == Tid(0) || before == now {
         return;
     }
     // First: the worlds' own events ask it what is still recorded.
-    record::after_fork_in_child();
+    // SAFETY: the child's only thread, and the end of what `prepare` has begun.
+    unsafe { record::after_fork_in_child() };
     // SAFETY: null or a record, never unmapped.
     let survivor = unsafe { TABLE.find(before).as_ref() };
     for HeldWorld { threads, .. } in &held {
-        threads.locks().reset_in_child();
+        // SAFETY: this is the only thread of the process, and its locks were taken without guards.
+        unsafe {
+            threads.locks().reset_in_child();
+            threads.forget_suspending();
+        }
         threads.handshake.reset_in_child();
-        threads.forget_suspending();
     }
-    handler::lock().reset_in_child();
-    published::linking_lock().reset_in_child();
-    stop_info::pool_lock().reset_in_child();
+    for lock in [handler::lock(), published::linking_lock(), stop_info::pool_lock()] {
+        // SAFETY: as above.
+        unsafe { lock.reset_in_child() };
+    }
     inside::reset_in_child();
     if let Some(survivor) = survivor {
         rename(survivor, before, now);
@@ -194,11 +194,12 @@ unsafe extern "C" fn child() {
     for HeldWorld { threads, hooks } in &held {
         threads.left_alone(survivor, before, now);
         if let Some(hooks) = hooks {
-            hooks.fork_child();
+            // SAFETY: as above.
+            unsafe { hooks.fork_child() };
         }
     }
-    with_state(|state| state.forking = Tid(0));
-    WORLDS.reset_in_child();
+    // SAFETY: as above; the guard is not used any more.
+    unsafe { WORLDS.lock().reset_in_child() };
     drop(held);
 }
 
@@ -217,8 +218,10 @@ impl Threads {
     fn left_alone(&self, survivor: Option<&'static ThreadStopInfo>, before: Tid, now: Tid) {
         self.vtable.latch().with(|vtable| vtable.fork(ForkStep::Child { before, now }));
         let is_survivor = |info: &ThreadStopInfo| survivor.is_some_and(|survivor| std::ptr::eq(survivor, info));
-        while let Some(info) = self.live_while_locked().iter().copied().find(|info| !is_survivor(info)) {
-            self.bury(info);
+        // They are free: nobody else is here.
+        let mut locks = self.locks.all();
+        while let Some(info) = self.live(&locks.list).iter().copied().find(|info| !is_survivor(info)) {
+            self.bury(&mut locks, info);
         }
     }
 }

@@ -57,8 +57,8 @@ pub(crate) struct WorldLocks {
 #[must_use = "the locks of a stop are let go when this is dropped"]
 pub(crate) struct StopLocks<'a> {
     // In the order in which they are dropped.
-    _list: LockGuard<'a>,
-    _allocation: LockGuard<'a>,
+    pub(crate) list: LockGuard<'a>,
+    pub(crate) allocation: LockGuard<'a>,
     _collection: LockGuard<'a>,
 }
 
@@ -93,16 +93,29 @@ impl WorldLocks {
         let allocation = self.allocation.lock_within(patience).map_err(denied(Which::Allocation))?;
         interrupt_point();
         let list = self.list.lock_within(patience).map_err(denied(Which::List))?;
-        Ok(StopLocks { _list: list, _allocation: allocation, _collection: collection })
+        Ok(StopLocks { list, allocation, _collection: collection })
     }
 
-    /// A thread comes to life: `enlist` makes its record visible to stops, `created` tells the vtable. When this
-    /// returns the thread may allocate.
-    pub(crate) fn thread_created<R>(&self, enlist: impl FnOnce() -> R, created: impl FnOnce(&R)) -> R {
+    /// Takes all three, however long that takes.
+    pub(crate) fn all(&self) -> StopLocks<'_> {
+        let collection = self.collection.lock();
+        let allocation = self.allocation.lock();
+        StopLocks { list: self.list.lock(), allocation, _collection: collection }
+    }
+
+    /// A thread comes to life: `enlist` makes its record visible to stops, under the list lock, whose guard it gets; `created` tells
+    /// the vtable. When this returns the thread may allocate.
+    pub(crate) fn thread_created<R>(
+        &self,
+        enlist: impl FnOnce(&mut LockGuard<'_>) -> R,
+        created: impl FnOnce(&R),
+    ) -> R {
         let allocation = (!removed(Guard::VtableCreatedUnderLock)).then(|| self.allocation.lock());
-        let record = {
-            let _list = (!removed(Guard::StopCreateRace)).then(|| self.list.lock());
-            enlist()
+        let record = if removed(Guard::StopCreateRace) {
+            // SAFETY: none: this is the known-bad variant, which enlists without the lock.
+            enlist(&mut *unsafe { self.list.assume_held() })
+        } else {
+            enlist(&mut self.list.lock())
         };
         interrupt_point();
         created(&record);
@@ -114,12 +127,12 @@ impl WorldLocks {
     ///
     /// `None`, and nothing has happened, if a user has suspended the thread while it waited: it is to stand without the locks
     /// and to come again (`.debug.frozen-waiter`). He suspends under the list lock; if he does so after the look, when the
-    /// vtable has been told already, his freeze ends with the record.
+    /// vtable has been told already, his freeze ends with the record. `delist` gets the guard of the list lock.
     pub(crate) fn thread_exited<R>(
         &self,
         is_suspended: impl FnOnce() -> bool,
         exited: impl FnOnce(),
-        delist: impl FnOnce() -> R,
+        delist: impl FnOnce(&mut LockGuard<'_>) -> R,
     ) -> Option<R> {
         let _allocation = self.allocation.lock();
         {
@@ -129,14 +142,17 @@ impl WorldLocks {
             }
         }
         exited();
-        let _list = self.list.lock();
-        Some(delist())
+        Some(delist(&mut self.list.lock()))
     }
 
     /// In the child of a `fork`, whose only thread took them before the fork under its parent's number.
-    pub(crate) fn reset_in_child(&self) {
-        self.list.reset_in_child();
-        self.allocation.reset_in_child();
-        self.collection.reset_in_child();
+    ///
+    /// # Safety
+    /// The caller is the only thread of the process and has no guard of these locks.
+    pub(crate) unsafe fn reset_in_child(&self) {
+        for lock in [&self.list, &self.allocation, &self.collection] {
+            // SAFETY: the caller's promise.
+            unsafe { lock.reset_in_child() };
+        }
     }
 }

@@ -17,7 +17,7 @@
 use std::mem::size_of;
 
 use crate::os::Tid;
-use crate::sync::{AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Lock, Ordering};
+use crate::sync::{AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Lock, LockGuard, Ordering};
 
 use super::stop_info::ThreadStopInfo;
 
@@ -360,8 +360,8 @@ impl PublishedWorld {
         self.collections.store(count, Ordering::Relaxed);
     }
 
-    /// Under the thread list lock.
-    pub(super) fn link_thread(&self, record: &'static ThreadStopInfo) {
+    /// Puts a thread in front of the list that debuggers walk, under the thread list lock.
+    pub(super) fn link_thread(&self, _list: &mut LockGuard<'_>, record: &'static ThreadStopInfo) {
         let place = std::ptr::from_ref(record).cast_mut();
         let first = self.threads.load(Ordering::Relaxed);
         record.next.store(first, Ordering::Relaxed);
@@ -373,8 +373,8 @@ impl PublishedWorld {
         self.threads.store(place, Ordering::Release);
     }
 
-    /// Under the thread list lock. The record keeps its own link: a debugger that has just come to it goes on by it.
-    pub(super) fn unlink_thread(&self, record: &ThreadStopInfo) {
+    /// Takes a thread out of that list. The record keeps its own link: a debugger that has just come to it goes on by it.
+    pub(super) fn unlink_thread(&self, _list: &mut LockGuard<'_>, record: &ThreadStopInfo) {
         let next = record.next.load(Ordering::Relaxed);
         let previous = record.previous.load(Ordering::Relaxed);
         // SAFETY: null or records of the list; records are never unmapped.

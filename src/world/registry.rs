@@ -26,7 +26,7 @@ use crate::os::clock::Budget;
 use crate::os::thread::{self, ExitKey, StackBounds};
 use crate::os::{Tid, signals};
 use crate::sabotage::{Guard, removed};
-use crate::sync::{AtomicBool, AtomicU64, Lock, LockGuard, Ordering, UnsafeCell};
+use crate::sync::{AtomicBool, AtomicU64, Guarded, Lock, LockGuard, Ordering};
 
 use super::error::{AttachError, StopError};
 use super::fork;
@@ -34,7 +34,7 @@ use super::handler::{self, TABLE};
 use super::handshake::{Abandoned, Handshake, Held, Holder, Place};
 use super::inside;
 use super::latch::{Latch, StillInUse};
-use super::locks::WorldLocks;
+use super::locks::{StopLocks, WorldLocks};
 use super::name::ThreadName;
 use super::published::{Phase, PublishedWorld};
 use super::region::OwnStack;
@@ -62,9 +62,9 @@ pub(crate) trait WorldHooks: Send + Sync {
     fn thread_exits(&self, threads: &Threads, info: &'static ThreadStopInfo);
 
     /// The thread no longer exists: a fork left it behind, or it ended without a word. What `info.user()` points to
-    /// is nobody's. Called under all three locks, outside the stop.
-    fn thread_lost(&self, info: &'static ThreadStopInfo) {
-        let _ = info;
+    /// is nobody's. Called outside the stop, with all three locks held; `allocation` is the guard of the allocation lock.
+    fn thread_lost(&self, info: &'static ThreadStopInfo, allocation: &LockGuard<'_>) {
+        let _ = (info, allocation);
     }
 
     /// A cost centre of this number was defined, in the process and so in every world.
@@ -76,10 +76,16 @@ pub(crate) trait WorldHooks: Send + Sync {
     fn fork_prepare(&self) {}
 
     /// The fork is done, or failed; this is the parent. The locks are let go after it.
-    fn fork_parent(&self) {}
+    ///
+    /// # Safety
+    /// This thread has called [`fork_prepare`](Self::fork_prepare), and nothing of this since.
+    unsafe fn fork_parent(&self) {}
 
     /// This is the child: one thread, free locks, no service threads (`.fork.services`).
-    fn fork_child(&self) {}
+    ///
+    /// # Safety
+    /// This thread has called [`fork_prepare`](Self::fork_prepare) before the fork, and is the only one of the process.
+    unsafe fn fork_child(&self) {}
 }
 
 /// The threads of one world. See the module's text.
@@ -92,7 +98,11 @@ pub(crate) struct Threads {
     pub(super) epoch: AtomicU64,
     /// Suspensions of single threads are made one at a time.
     suspending: Lock,
-    roster: UnsafeCell<Roster>,
+    /// Guarded by the thread list lock.
+    roster: Guarded<Roster>,
+    /// Guarded by the thread list lock. Changed while no other of the world's locks is held; so that a debugger's question may read
+    /// them while a collecting thread has the list.
+    stacks: Guarded<Vec<RegisteredStack>>,
     hooks: OnceLock<Weak<dyn WorldHooks>>,
     closed: AtomicBool,
     next_stack: AtomicU64,
@@ -100,20 +110,13 @@ pub(crate) struct Threads {
     published: PublishedWorld,
 }
 
-/// Guarded by the thread list lock.
 #[derive(Default)]
 struct Roster {
     live: Vec<&'static ThreadStopInfo>,
     free: Vec<&'static ThreadStopInfo>,
     chunks: Vec<Chunk>,
-    stacks: Vec<RegisteredStack>,
 }
 
-// SAFETY: the roster is touched only under the thread list lock, or by the child of a fork, which is alone; the other
-// fields are Sync.
-unsafe impl Sync for Threads {}
-// SAFETY: nothing in it belongs to one thread.
-unsafe impl Send for Threads {}
 // A panic leaves nothing half-done here: locks are guards, and a stop that unwinds starts the world.
 impl std::panic::RefUnwindSafe for Threads {}
 
@@ -135,7 +138,8 @@ impl Threads {
             built_in,
             epoch: AtomicU64::new(0),
             suspending: Lock::new(),
-            roster: UnsafeCell::new(Roster::default()),
+            roster: Guarded::new(Roster::default()),
+            stacks: Guarded::new(Vec::new()),
             hooks: OnceLock::new(),
             closed: AtomicBool::new(false),
             next_stack: AtomicU64::new(1),
@@ -217,29 +221,25 @@ impl Threads {
         if handler::installed().is_some_and(signals::unblock) {
             flags |= WAS_BLOCKED;
         }
-        let enlist = || {
-            self.with_roster(|roster| {
-                let info = roster.free_record()?;
-                info.prepare(tid, ThreadName::new(name), stack, flags);
-                info.set_alternate(alternate);
-                key.set(std::ptr::from_ref(info).cast())?;
-                // Before the table has the record: from then on a signal of somebody else's leads the handler here.
-                info.owner.store(Arc::as_ptr(self).cast_mut(), Ordering::Relaxed);
-                if let Err(error) = TABLE.set(tid, std::ptr::from_ref(info).cast_mut()) {
-                    info.owner.store(std::ptr::null_mut(), Ordering::Relaxed);
-                    let _ = key.set(std::ptr::null());
-                    return Err(error.into());
-                }
-                info.pulse.begin();
-                // The count that `owner` stands for; `Roster::remove` gives it back.
-                let _ = Arc::into_raw(Arc::clone(self));
-                roster.free.pop();
-                info.index.store(roster.live.len() as u32, Ordering::Relaxed);
-                roster.live.push(info);
-                self.published.link_thread(info);
-                info.state.attach();
-                Ok(info)
-            })
+        let enlist = |list: &mut LockGuard<'_>| {
+            let info = self.roster_mut(list).free_record()?;
+            info.prepare(tid, ThreadName::new(name), stack, flags);
+            info.set_alternate(alternate);
+            key.set(std::ptr::from_ref(info).cast())?;
+            // Before the table has the record: from then on a signal of somebody else's leads the handler here.
+            info.owner.store(Arc::as_ptr(self).cast_mut(), Ordering::Relaxed);
+            if let Err(error) = TABLE.set(tid, std::ptr::from_ref(info).cast_mut()) {
+                info.owner.store(std::ptr::null_mut(), Ordering::Relaxed);
+                let _ = key.set(std::ptr::null());
+                return Err(error.into());
+            }
+            info.pulse.begin();
+            // The count that `owner` stands for; `Roster::remove` gives it back.
+            let _ = Arc::into_raw(Arc::clone(self));
+            self.roster_mut(list).add(info);
+            self.published.link_thread(list, info);
+            info.state.attach();
+            Ok(info)
         };
         let created = |info: &Result<&'static ThreadStopInfo, AttachError>| {
             if let Ok(info) = info {
@@ -257,7 +257,7 @@ impl Threads {
         let exited = || self.vtable.latch().with(|vtable| vtable.thread_exited(tid, info.slot()));
         // In the region to the end: no collection holds us then, it would hold the locks.
         let owner = info.blocking_to_the_end(|| {
-            let delist = || {
+            let delist = |list: &mut LockGuard<'_>| {
                 TABLE.clear(tid);
                 info.state.detach(&self.handshake);
                 info.pulse.end();
@@ -265,8 +265,8 @@ impl Threads {
                     // Clearing can't fail: the slot exists.
                     let _ = key.set(std::ptr::null());
                 }
-                self.published.unlink_thread(info);
-                self.with_roster(|roster| roster.remove(info))
+                self.published.unlink_thread(list, info);
+                self.roster_mut(list).remove(info)
             };
             let is_suspended = || info.is_suspended();
             if removed(Guard::VtableExitedBeforeFree) {
@@ -322,46 +322,44 @@ impl Threads {
 
     /// Calls `look` with all threads, under the list lock. `look` may allocate; it must not attach or detach.
     pub(crate) fn with_live<R>(&self, look: impl FnOnce(&[&'static ThreadStopInfo]) -> R) -> R {
-        let _list = self.lock(&self.locks.list);
-        look(self.live_while_locked())
+        let list = self.lock(&self.locks.list);
+        look(self.live(&list))
     }
 
     /// Calls `look` with all threads, unless the list is in use at this moment. Says whether it did. `look` is short.
     pub(crate) fn look_now(&self, look: impl FnOnce(&[&'static ThreadStopInfo])) -> bool {
         let list = self.locks.list.try_lock();
-        if list.is_ok() {
-            look(self.live_while_locked());
+        if let Ok(list) = &list {
+            look(self.live(list));
         }
         list.is_ok()
     }
 
     /// How many threads there are. `None` if the list is in use at this moment.
     pub(crate) fn count_now(&self) -> Option<usize> {
-        let _list = self.locks.list.try_lock().ok()?;
-        Some(self.live_while_locked().len())
+        let list = self.locks.list.try_lock().ok()?;
+        Some(self.live(&list).len())
     }
 
     /// A coroutine's stack, all of which is scanned in each collection until it is unregistered.
     pub(crate) fn register_stack(&self, low: usize, high: usize) -> u64 {
         let id = self.next_stack.fetch_add(1, Ordering::Relaxed);
         let bounds = StackBounds { low: low.next_multiple_of(8), high: high & !7 };
-        let _list = self.lock(&self.locks.list);
-        self.with_roster(|roster| roster.stacks.push(RegisteredStack { id, bounds }));
+        self.stacks_mut(&mut self.lock(&self.locks.list)).push(RegisteredStack { id, bounds });
         id
     }
 
     /// Forgets a registered stack.
     pub(crate) fn unregister_stack(&self, id: u64) {
-        let _list = self.lock(&self.locks.list);
-        self.with_roster(|roster| roster.stacks.retain(|stack| stack.id != id));
+        self.stacks_mut(&mut self.lock(&self.locks.list)).retain(|stack| stack.id != id);
     }
 
     /// Puts another vtable in force and returns the outgoing one, which nobody is inside of any more. Waits for the
     /// present collection; the incoming vtable hears of all threads, the outgoing one that they are gone for it.
     pub(crate) fn set_vtable(&self, incoming: Vtable, mut budget: Budget) -> Result<Vtable, StopError> {
         let name = incoming.name();
-        let _locks = self.lock_for_stop(&mut budget)?;
-        let live = self.live_while_locked();
+        let locks = self.lock_for_stop(&mut budget)?;
+        let live = self.live(&locks.list);
         if !removed(Guard::VtableAttach) {
             incoming.add_all_threads(live);
         }
@@ -389,8 +387,8 @@ impl Threads {
         // The thread is frozen outside of collections, and never as the holder of the list: the record stays its own, and
         // a collecting thread is not caught in the middle of the stopped world.
         let list = self.blocking_until(|| self.locks.list.lock_within(&mut budget));
-        let _list = list.map_err(|holder| self.lock_denied("thread list", Tid(holder.0 as i32), within))?;
-        let Some(info) = self.live_while_locked().iter().copied().find(|info| info.tid() == tid) else {
+        let list = list.map_err(|holder| self.lock_denied("thread list", Tid(holder.0 as i32), within))?;
+        let Some(info) = self.live(&list).iter().copied().find(|info| info.tid() == tid) else {
             return Err(unanswered(super::error::SilentThread::describe(tid, None, self.signal())));
         };
         if info.state.is_held_by(Holder::User) {
@@ -436,61 +434,75 @@ impl Threads {
     }
 
     /// In the child of a fork: who was suspending or resuming does not exist here.
-    pub(super) fn forget_suspending(&self) {
-        self.suspending.reset_in_child();
+    ///
+    /// # Safety
+    /// The caller is the only thread of the process, and neither suspends nor resumes.
+    pub(super) unsafe fn forget_suspending(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.suspending.reset_in_child() };
     }
 
-    // ---- the roster
+    // ---- the roster; `list` is the guard of the thread list lock
 
-    /// Under the thread list lock, or alone in a fork's child.
-    fn with_roster<R>(&self, change: impl FnOnce(&mut Roster) -> R) -> R {
-        self.roster.with_mut(|roster| {
-            // SAFETY: the caller holds the list lock, so no other reference exists; `change` does not call back here.
-            change(unsafe { &mut *roster })
-        })
+    fn roster_mut<'a>(&'a self, list: &'a mut LockGuard<'_>) -> &'a mut Roster {
+        // SAFETY: always this lock.
+        unsafe { self.roster.get_mut(&self.locks.list, list) }
     }
 
-    /// The list, for one who holds the list lock as long as he looks at it.
-    pub(super) fn live_while_locked(&self) -> &[&'static ThreadStopInfo] {
-        // SAFETY: the list changes only under the list lock, which the caller holds.
-        self.roster.with(|roster| unsafe { &(*roster).live })
+    /// The threads.
+    pub(super) fn live<'a>(&'a self, list: &'a LockGuard<'_>) -> &'a [&'static ThreadStopInfo] {
+        // SAFETY: always this lock.
+        unsafe { &self.roster.get(&self.locks.list, list).live }
     }
 
-    /// The registered stacks, for one who holds the list lock as long as he looks at them.
-    pub(super) fn registered_while_locked(&self) -> &[RegisteredStack] {
-        // SAFETY: as above; or nobody has the lock and nobody can take it, since all threads stand.
-        self.roster.with(|roster| unsafe { &(*roster).stacks })
+    fn stacks_mut<'a>(&'a self, list: &'a mut LockGuard<'_>) -> &'a mut Vec<RegisteredStack> {
+        // SAFETY: always this lock.
+        unsafe { self.stacks.get_mut(&self.locks.list, list) }
     }
 
-    /// The registered stacks, for a debugger's question while every thread stands, whatever each was doing; none if one of them was
-    /// caught with the list in its hands. Only a collecting thread holds it without changing it.
-    pub(super) fn registered_if_unchanging(&self) -> &[RegisteredStack] {
+    /// The registered stacks.
+    pub(super) fn registered<'a>(&'a self, list: &'a LockGuard<'_>) -> &'a [RegisteredStack] {
+        // SAFETY: always this lock.
+        unsafe { self.stacks.get(&self.locks.list, list) }
+    }
+
+    /// The registered stacks, whatever each thread was doing when it was stopped; `None` if one of them was caught with the list, and may
+    /// have been changing them.
+    ///
+    /// # Safety
+    /// Every thread of the process is stopped but the calling one, for as long as the result is used, and the calling one is not
+    /// in the middle of [`register_stack`](Self::register_stack) or [`unregister_stack`](Self::unregister_stack) further down its stack,
+    /// unless it holds the list there.
+    pub(super) unsafe fn registered_if_unchanging(&self) -> Option<&[RegisteredStack]> {
+        // A thread that holds the collection lock too is collecting, swaps the vtable or forks: none of these changes the stacks.
         let list = self.locks.list.holder();
         let unchanging = list.is_none() || list == self.locks.collection.holder();
-        if unchanging { self.registered_while_locked() } else { &[] }
+        // SAFETY: the stacks are changed only under the list lock, by a thread that does not hold the collection lock; no such thread
+        // holds it, and none can take it meanwhile.
+        unchanging.then(|| unsafe { self.stacks.peek() }.as_slice())
     }
 
-    /// Buries threads that turned out not to exist any more. Under the locks, nobody is stopped.
-    pub(super) fn bury_the_gone(&self) {
-        while let Some(info) = self.live_while_locked().iter().copied().find(|info| info.is_gone()) {
-            self.bury(info);
+    /// Buries threads that turned out not to exist any more, when nobody is stopped any more.
+    pub(super) fn bury_the_gone(&self, locks: &mut StopLocks<'_>) {
+        while let Some(info) = self.live(&locks.list).iter().copied().find(|info| info.is_gone()) {
+            self.bury(locks, info);
         }
     }
 
-    /// Takes a thread out that can't do it itself any more. Under the locks.
-    pub(super) fn bury(&self, info: &'static ThreadStopInfo) {
+    /// Takes a thread out that can't do it itself any more.
+    pub(super) fn bury(&self, locks: &mut StopLocks<'_>, info: &'static ThreadStopInfo) {
         let tid = info.tid();
         self.vtable.latch().with(|vtable| vtable.thread_exited(tid, info.slot()));
         if let Some(hooks) = self.hooks() {
-            hooks.thread_lost(info);
+            hooks.thread_lost(info, &locks.allocation);
         }
         if std::ptr::eq(TABLE.find(tid), info) {
             TABLE.clear(tid);
         }
         info.state.reset_in_child();
         info.gone.store(0, Ordering::Relaxed);
-        self.published.unlink_thread(info);
-        let owner = self.with_roster(|roster| roster.remove(info));
+        self.published.unlink_thread(&mut locks.list, info);
+        let owner = self.roster_mut(&mut locks.list).remove(info);
         // The strong count of a thread that is gone. Never the last one: our caller works in this very world.
         drop(owner);
     }
@@ -507,6 +519,13 @@ impl Roster {
         }
         // Filled above if it was empty.
         Ok(self.free[self.free.len() - 1])
+    }
+
+    /// Puts the record into the list that [`free_record`](Self::free_record) has just returned.
+    fn add(&mut self, info: &'static ThreadStopInfo) {
+        self.free.pop();
+        info.index.store(self.live.len() as u32, Ordering::Relaxed);
+        self.live.push(info);
     }
 
     /// Takes a record out of the list and gives back the strong count that it held.
@@ -529,7 +548,7 @@ impl Drop for Threads {
         self.published.withdraw();
         fork::dismiss(self);
         // Every attached thread holds a strong count, so there is none and all records are free.
-        let chunks = self.with_roster(|roster| std::mem::take(&mut roster.chunks));
+        let chunks = std::mem::take(&mut self.roster.own().chunks);
         stop_info::give_chunks(chunks);
     }
 }

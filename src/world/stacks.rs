@@ -100,7 +100,14 @@ pub(crate) enum FoundIn {
 /// Calls `scan` with each range of a thread that stands, or that a debugger has stopped, in a collection or outside of one.
 /// What is looked at is what is known: where the thread itself says that it stands, from there; where it runs, from what
 /// the debugger wrote to its slot; and without either, all of its stack.
-pub(crate) fn for_a_debugger(threads: &Threads, info: &ThreadStopInfo, mut scan: impl FnMut(FoundIn, usize, usize)) {
+///
+/// # Safety
+/// As for [`Threads::registered_if_unchanging`].
+pub(crate) unsafe fn for_a_debugger(
+    threads: &Threads,
+    info: &ThreadStopInfo,
+    mut scan: impl FnMut(FoundIn, usize, usize),
+) {
     let stack_ptr = match info.state.place() {
         Place::Detached => return,
         Place::Running => info.stack_ptr(),
@@ -109,7 +116,9 @@ pub(crate) fn for_a_debugger(threads: &Threads, info: &ThreadStopInfo, mut scan:
     if info.is_gone() || info.has_died() {
         return;
     }
-    let location = locate(info, stack_ptr, threads.registered_if_unchanging());
+    // SAFETY: the caller's promise.
+    let registered = unsafe { threads.registered_if_unchanging() }.unwrap_or_default();
+    let location = locate(info, stack_ptr, registered);
     if location == Location::Nowhere {
         let own = info.stack_bounds();
         scan(FoundIn::Stack, lowest(info, own), own.high);
@@ -121,11 +130,24 @@ pub(crate) fn for_a_debugger(threads: &Threads, info: &ThreadStopInfo, mut scan:
     });
 }
 
-/// Calls `scan` with each registered stack, as [`for_a_debugger`].
-pub(crate) fn registered_for_a_debugger(threads: &Threads, mut scan: impl FnMut(FoundIn, usize, usize)) {
-    for stack in threads.registered_if_unchanging() {
+/// Calls `scan` with each registered stack, as [`for_a_debugger`]; with none if they can't be read.
+///
+/// # Safety
+/// As for [`Threads::registered_if_unchanging`].
+pub(crate) unsafe fn registered_for_a_debugger(threads: &Threads, mut scan: impl FnMut(FoundIn, usize, usize)) {
+    // SAFETY: the caller's promise.
+    for stack in unsafe { threads.registered_if_unchanging() }.unwrap_or_default() {
         scan(FoundIn::RegisteredStack, stack.bounds.low, stack.bounds.high);
     }
+}
+
+/// Whether the registered stacks can be read: no thread was stopped in the middle of changing them.
+///
+/// # Safety
+/// As for [`Threads::registered_if_unchanging`].
+pub(crate) unsafe fn registered_can_be_read(threads: &Threads) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { threads.registered_if_unchanging() }.is_some()
 }
 
 fn is_main(info: &ThreadStopInfo) -> bool {

@@ -60,7 +60,7 @@ pub(crate) struct StoppedWorld<'a> {
     threads: &'a Threads,
     vtable: Option<Stopper<'a>>,
     // Let go last: fields drop in their order, after `drop` has started the world.
-    _locks: StopLocks<'a>,
+    locks: StopLocks<'a>,
     collecting: Option<&'static ThreadStopInfo>,
     budget: Cell<Budget>,
     epoch: u64,
@@ -120,10 +120,14 @@ impl Threads {
         StopError::LockHeld { lock, within, holder: Box::new(holder) }
     }
 
-    /// The error for a stop that some threads keep from beginning. The caller holds the list lock, nobody is stopped.
-    /// Allocates.
-    pub(crate) fn hindered_by(&self, within: Duration, is_in_the_way: impl Fn(&ThreadStopInfo) -> bool) -> StopError {
-        let live = self.live_while_locked();
+    /// The error for a stop that some threads keep from beginning. Allocates: nobody is stopped yet.
+    pub(crate) fn hindered_by(
+        &self,
+        locks: &StopLocks<'_>,
+        within: Duration,
+        is_in_the_way: impl Fn(&ThreadStopInfo) -> bool,
+    ) -> StopError {
+        let live = self.live(&locks.list);
         let silent = live.iter().filter(|record| is_in_the_way(record));
         StopError::Unanswered {
             stopper: self.vtable.latch().with(|vtable| vtable.name()),
@@ -151,7 +155,7 @@ impl Threads {
         let epoch = self.epoch.load(Ordering::Relaxed) + 1;
         self.epoch.store(epoch, Ordering::Relaxed);
         self.published().set_collecting(thread::gettid(), epoch);
-        for thread in self.live_while_locked() {
+        for thread in self.live(&locks.list) {
             thread.stack_ptr.store(0, Ordering::Relaxed);
             if thread.save_area_used.load(Ordering::Relaxed) != 0 {
                 thread.save_area_used.store(0, Ordering::Relaxed);
@@ -166,7 +170,7 @@ impl Threads {
                 StopBy::InForce => Stopper::InForce(self.vtable.latch()),
                 StopBy::BuiltIn => Stopper::BuiltIn(&self.built_in),
             }),
-            _locks: locks,
+            locks,
             collecting: own.map(OwnStack::record),
             budget: Cell::new(budget),
             epoch,
@@ -183,7 +187,7 @@ impl Threads {
         }
         // Who was in a blocking region was not signalled. If it has ended there, others may have unmapped its stack
         // (`.stop.silent-death`).
-        for thread in self.live_while_locked() {
+        for thread in world.live() {
             if thread.has_died() {
                 thread.mark_gone();
             }
@@ -212,7 +216,7 @@ fn bad_slot(info: &ThreadStopInfo, stack_ptr: usize, stopper: &'static str) -> S
 impl StoppedWorld<'_> {
     /// Every thread of the world, the collecting one included. No lock, no allocation.
     pub(crate) fn live(&self) -> &[&'static ThreadStopInfo] {
-        self.threads.live_while_locked()
+        self.threads.live(&self.locks.list)
     }
 
     /// Calls `scan(low, high)` with each range of the thread's stack and registers. `Err` for a stack pointer that
@@ -237,6 +241,11 @@ impl StoppedWorld<'_> {
         for stack in self.registered() {
             scan(stack.bounds.low, stack.bounds.high);
         }
+    }
+
+    /// The locks of the stop.
+    pub(crate) fn locks(&self) -> &StopLocks<'_> {
+        &self.locks
     }
 
     /// How the threads stood.
@@ -283,7 +292,7 @@ impl StoppedWorld<'_> {
             self.threads.published().stop_is_over();
         }
         // Nobody is stopped any more: allocation is allowed again.
-        self.threads.bury_the_gone();
+        self.threads.bury_the_gone(&mut self.locks);
     }
 
     fn with_vtable<R>(&self, call: impl FnOnce(&Vtable, &StopRequest<'_>) -> R) -> R {
@@ -300,7 +309,7 @@ impl StoppedWorld<'_> {
     }
 
     fn registered(&self) -> &[RegisteredStack] {
-        self.threads.registered_while_locked()
+        self.threads.registered(&self.locks.list)
     }
 
     fn first_bad_slot(&self) -> Option<&'static ThreadStopInfo> {

@@ -30,7 +30,7 @@ use crate::os::thread::{Pulse, StackBounds};
 use crate::os::{Tid, memory};
 use crate::sabotage::{Guard, removed};
 use crate::sync::{
-    AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Lock, Ordering, Present, UnsafeCell,
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Lock, Locked, Ordering, Present,
 };
 
 use super::handshake::{Holder, Place, StopState};
@@ -394,7 +394,7 @@ impl ThreadStopInfo {
         self.collected_ns.load(Ordering::Relaxed) + cpu_ns.saturating_sub(since)
     }
 
-    /// Makes a free record that of the calling thread. Under the thread list lock.
+    /// Makes a free record, which no list has, that of the calling thread.
     pub(super) fn prepare(&self, tid: Tid, name: ThreadName, stack: StackBounds, flags: u32) {
         self.stack_ptr.store(0, Ordering::Relaxed);
         self.saved_sp.store(0, Ordering::Relaxed);
@@ -440,34 +440,22 @@ const CHUNK: usize = 64;
 pub(super) type Chunk = &'static [ThreadStopInfo];
 
 /// Chunks of closed worlds.
-static POOL: Lock = Lock::new();
-static POOLED: Pool = Pool(UnsafeCell::new(Vec::new()));
-
-struct Pool(UnsafeCell<Vec<Chunk>>);
-
-// SAFETY: only touched under `POOL`.
-unsafe impl Sync for Pool {}
+static POOL: Locked<Vec<Chunk>> = Locked::new(Vec::new());
 
 /// A chunk of free records. May allocate and map: never inside a stop.
 pub(super) fn take_chunk() -> io::Result<Chunk> {
-    let pooled = {
-        let _held = POOL.lock();
-        // SAFETY: under the lock.
-        POOLED.0.with_mut(|pool| unsafe { (*pool).pop() })
-    };
+    let pooled = POOL.get_mut(&mut POOL.lock().lock()).pop();
     pooled.map_or_else(map_chunk, Ok)
 }
 
 /// Gives chunks back whose records are all free.
 pub(super) fn give_chunks(chunks: Vec<Chunk>) {
-    let _held = POOL.lock();
-    // SAFETY: under the lock.
-    POOLED.0.with_mut(|pool| unsafe { (*pool).extend(chunks) });
+    POOL.get_mut(&mut POOL.lock().lock()).extend(chunks);
 }
 
 /// In a fork's child: whoever held the pool's lock does not exist here.
 pub(super) fn pool_lock() -> &'static Lock {
-    &POOL
+    POOL.lock()
 }
 
 fn map_chunk() -> io::Result<Chunk> {

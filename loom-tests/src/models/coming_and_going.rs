@@ -4,10 +4,11 @@ use crate::check::Preemptions::AtMost;
 use crate::check::{Fault, explore, must_fail_without};
 use crate::playground::{Playground, Stopper};
 use crate::sabotage::Guard;
+use crate::sync::LockGuard;
 use crate::world::handshake::Holder;
 
 fn attach(world: &Playground, i: usize) {
-    let enlist = || {
+    let enlist = |_: &mut LockGuard<'_>| {
         world.threads[i].state.attach();
         world.list(i, true);
     };
@@ -16,7 +17,7 @@ fn attach(world: &Playground, i: usize) {
 
 pub(super) fn exit(world: &Playground, i: usize) {
     let state = &world.threads[i].state;
-    let delist = || {
+    let delist = |_: &mut LockGuard<'_>| {
         state.detach(&world.handshake);
         world.list(i, false);
     };

@@ -6,7 +6,7 @@ use crate::check::Preemptions::{AtMost, Unbounded};
 use crate::check::{Fault, explore, must_fail_without};
 use crate::playground::{Forever, Playground, Slices, Stopper};
 use crate::sabotage::Guard;
-use crate::sync::{AtomicU32, Ordering, UnsafeCell};
+use crate::sync::{AtomicU32, LockGuard, Ordering, UnsafeCell};
 use crate::world::handshake::Holder;
 use crate::world::latch::{Latch, StillInUse};
 
@@ -139,7 +139,7 @@ fn thread_created_racing_a_collection() {
         let known = Arc::new(AtomicU32::new(0));
         let told = Arc::clone(&known);
         let mutator = world.mutator(0, move |world| {
-            let enlist = || {
+            let enlist = |_: &mut LockGuard<'_>| {
                 world.threads[0].state.attach();
                 world.list(0, true);
             };

@@ -46,6 +46,9 @@ pub(super) fn refused(result: i64) -> anyhow::Result<u64> {
         r if r == Refusal::NoWorld as i64 => "the address lies in no world's heap: `status` lists them",
         r if r == Refusal::NoObject as i64 => "no object is there: it is free memory of the heap",
         r if r == Refusal::NoMemory as i64 => "the process got no memory for the search",
+        r if r == Refusal::Busy as i64 => {
+            "a thread was stopped in the middle of registering a stack: let the program run for a moment, and ask again"
+        }
         r if r == Refusal::Changed as i64 => "the heap has changed meanwhile: ask again",
         _ => "the collector in the process refused the question",
     };

@@ -32,7 +32,9 @@ pub(super) struct Root {
 pub(super) fn way_to(target: Object, view: &View<'_>, mut write: impl FnMut(usize, Step)) -> Result<usize, Refusal> {
     let mut search = Search::new(view)?;
     if !search.run(target) {
-        return Ok(0);
+        // SAFETY: who asks has stopped every thread.
+        let knows_all_roots = unsafe { stacks::registered_can_be_read(&view.collector.threads) };
+        return if knows_all_roots { Ok(0) } else { Err(Refusal::Busy) };
     }
     let steps = search.length(target).ok_or(Refusal::Changed)?;
     let mut object = target;
@@ -196,16 +198,20 @@ pub(super) fn for_each_root<B>(
     };
     let threads = &view.collector.threads;
     view.for_each_record(|record| {
-        stacks::for_a_debugger(threads, record, |found_in, low, high| {
-            scan(kind_of(found_in), record.tid().0, low, high)
-        });
+        let scan = |found_in, low, high| scan(kind_of(found_in), record.tid().0, low, high);
+        // SAFETY: who asks has stopped every thread.
+        unsafe { stacks::for_a_debugger(threads, record, scan) };
     });
-    stacks::registered_for_a_debugger(threads, |found_in, low, high| scan(kind_of(found_in), 0, low, high));
+    let scan_registered = |found_in, low, high| scan(kind_of(found_in), 0, low, high);
+    // SAFETY: as above.
+    unsafe { stacks::registered_for_a_debugger(threads, scan_registered) };
     view.for_each_record(|record| half_built(record, |low, high| scan(StepKind::HalfBuilt, record.tid().0, low, high)));
     view.collector.ranges.for_each(|low, high| scan(StepKind::Range, 0, low, high));
     let mut exactly = |kind, slot, word| keeps(Root { kind, tid: 0, slot, word }, view.object_at(word));
     view.collector.roots.for_each(|slot, word| exactly(StepKind::Handle, slot, word));
-    view.collector.finalizers.for_each_ready_anytime(|slot, word| exactly(StepKind::Finalizer, slot, word));
+    let ready = |slot, word| exactly(StepKind::Finalizer, slot, word);
+    // SAFETY: who asks has stopped every thread.
+    unsafe { view.collector.finalizers.for_each_ready_anytime(ready) };
     outcome
 }
 
@@ -219,7 +225,8 @@ fn kind_of(found_in: FoundIn) -> StepKind {
 
 /// The cells that a thread may have been building when it was stopped (`.stop.mid-alloc`).
 fn half_built(record: &ThreadStopInfo, mut scan: impl FnMut(usize, usize)) {
-    let Some(cache) = cache_of(record) else { return };
+    // SAFETY: who asks has stopped every thread.
+    let Some(cache) = (unsafe { cache_of(record) }) else { return };
     cache.half_built().for_each(|(cell, bytes)| scan(cell, cell.saturating_add(bytes)));
 }
 

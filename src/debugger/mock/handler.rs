@@ -12,7 +12,7 @@ use crate::os::thread::StackBounds;
 use crate::os::ucontext::Context;
 use crate::os::{Tid, memory, thread};
 use crate::sabotage::{Guard, removed};
-use crate::sync::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Lock, Ordering, UnsafeCell};
+use crate::sync::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Locked, Ordering};
 use crate::world::handshake::{Handshake, Holder, Place, StopState};
 use crate::world::tid_table::TidTable;
 use crate::world::{SetupError, ThreadStopInfo};
@@ -48,20 +48,14 @@ pub(super) enum Pushed {
 static DEBUGGEES: TidTable<Debuggee> = TidTable::new();
 
 static INSTALLED: AtomicI32 = AtomicI32::new(0);
-static FREE_LOCK: Lock = Lock::new();
-static FREE: Free = Free(UnsafeCell::new(Vec::new()));
-
-struct Free(UnsafeCell<Vec<&'static Debuggee>>);
-
-// SAFETY: only touched under `FREE_LOCK`.
-unsafe impl Sync for Free {}
+static FREE: Locked<Vec<&'static Debuggee>> = Locked::new(Vec::new());
 
 /// Installs the handler once for the process.
 pub(super) fn install(signal: i32) -> Result<(), SetupError> {
     if !signals::is_usable(signal) || crate::world::handler::installed() == Some(signal) {
         return Err(SetupError::UnusableSignal(signal));
     }
-    let _held = FREE_LOCK.lock();
+    let _held = FREE.lock().lock();
     match INSTALLED.load(Ordering::Relaxed) {
         0 => {
             signals::install(signal, stand, HandlerStack::Alternate)?;
@@ -209,9 +203,7 @@ pub(super) fn delist(debuggee: &'static Debuggee, handshake: &Handshake) {
     }
     if tid == thread::gettid() && debuggee.state.place() == Place::Running {
         debuggee.state.detach(handshake);
-        let _held = FREE_LOCK.lock();
-        // SAFETY: under the lock.
-        FREE.0.with_mut(|free| unsafe { (*free).push(debuggee) });
+        FREE.get_mut(&mut FREE.lock().lock()).push(debuggee);
     } else if debuggee.state.is_held_by(Holder::User) {
         debuggee.state.release(Holder::User);
     }
@@ -219,7 +211,8 @@ pub(super) fn delist(debuggee: &'static Debuggee, handshake: &Handshake) {
 
 /// The child of a fork: the surviving thread has another id, the lock's holder may not exist.
 pub(super) fn forked(before: Tid, now: Tid) {
-    FREE_LOCK.reset_in_child();
+    // SAFETY: the child's only thread calls this.
+    unsafe { FREE.lock().reset_in_child() };
     // SAFETY: null or a debuggee, which is never unmapped.
     if let Some(debuggee) = unsafe { DEBUGGEES.find(before).as_ref() } {
         DEBUGGEES.clear(before);
@@ -232,15 +225,12 @@ pub(super) fn forked(before: Tid, now: Tid) {
 
 fn free_debuggee() -> Option<&'static Debuggee> {
     const CHUNK: usize = 64;
-    let _held = FREE_LOCK.lock();
-    FREE.0.with_mut(|free| {
-        // SAFETY: under the lock.
-        let free = unsafe { &mut *free };
-        if free.is_empty() {
-            let chunk = memory::map_anonymous(CHUNK * size_of::<Debuggee>()).ok()?.cast::<Debuggee>();
-            // SAFETY: fresh zeroed pages; zeroes are a valid detached debuggee; never unmapped.
-            free.extend(unsafe { std::slice::from_raw_parts(chunk, CHUNK) });
-        }
-        free.pop()
-    })
+    let mut held = FREE.lock().lock();
+    let free = FREE.get_mut(&mut held);
+    if free.is_empty() {
+        let chunk = memory::map_anonymous(CHUNK * size_of::<Debuggee>()).ok()?.cast::<Debuggee>();
+        // SAFETY: fresh zeroed pages; zeroes are a valid detached debuggee; never unmapped.
+        free.extend(unsafe { std::slice::from_raw_parts(chunk, CHUNK) });
+    }
+    free.pop()
 }

@@ -526,13 +526,21 @@ pub(crate) fn before_fork() {
 }
 
 /// After the fork, in the parent.
-pub(crate) fn after_fork_in_parent() {
-    LOCK.release();
+///
+/// # Safety
+/// This thread has called [`before_fork`], and the fork is over.
+pub(crate) unsafe fn after_fork_in_parent() {
+    // SAFETY: the caller's promise.
+    unsafe { LOCK.release() };
 }
 
-/// After the fork, in the child, where the calling thread is the only one (`.fork.services`).
-pub(crate) fn after_fork_in_child() {
-    LOCK.reset_in_child();
+/// After the fork, in the child (`.fork.services`).
+///
+/// # Safety
+/// The calling thread, which called [`before_fork`] before the fork, is the only one of the process.
+pub(crate) unsafe fn after_fork_in_child() {
+    // SAFETY: the caller's promise.
+    unsafe { LOCK.reset_in_child() };
     ring::after_fork_in_child();
     writer::forget();
     fire::BELL.forget();

@@ -150,9 +150,9 @@ impl Trace {
     ) -> Result<(), RecordError> {
         let collector = &inner.collector;
         let (heap, threads) = (&collector.heap, &collector.threads);
-        let _allocation = threads.lock(&threads.locks().allocation);
+        let allocation = threads.lock(&threads.locks().allocation);
         let mut held = Vec::new();
-        heap.for_each_held(|address, bytes, space| {
+        heap.for_each_held(&allocation, |address, bytes, space| {
             held.push(Held { address: address as u64, bytes: bytes as u64, space, told: 0 });
         });
         let facts = Facts {

@@ -1,0 +1,193 @@
+//! Data behind a lock, and the proof that the lock is held.
+//!
+//! The world's locks are taken in several ways: at once, with a time budget, as a blocking region, all three for a stop, or
+//! without a guard across a `fork`. So the data do not choose how their lock is taken, as `std::sync::Mutex` does. They are
+//! reached with the lock's guard as proof, however that was got:
+//!
+//! * a shared borrow of the guard gives a shared reference, an exclusive borrow an exclusive one, each for as long as the guard is
+//!   borrowed. A guard neither leaves its thread nor is shared with another, so both are sound;
+//! * the guard must be one of *this* lock. Another world's guard is refused by a panic: one comparison of addresses.
+//!
+//! | type | where the lock is |
+//! |---|---|
+//! | [`Locked`] | in the value itself |
+//! | [`Guarded`] | elsewhere: the owner says which, in one place |
+//! | [`SharedLock`] | in something that is kept alive by a count: what an owner of a [`Guarded`] may keep |
+//!
+//! `Lock::release` and `Lock::reset_in_child` are `unsafe`, because a guard is worth nothing if its lock can be released
+//! beside it.
+
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::sync::Arc;
+
+use super::{Lock, LockGuard};
+
+/// Data that are guarded by a lock elsewhere. See the module's text.
+pub(crate) struct Guarded<T>(UnsafeCell<T>);
+
+// SAFETY: a reference to the data is only had with the lock's guard, so by one thread at a time; it may be another each time.
+unsafe impl<T: Send> Sync for Guarded<T> {}
+
+impl<T> Guarded<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(UnsafeCell::new(value))
+    }
+
+    /// The data, to read.
+    ///
+    /// # Safety
+    /// `lock` is the same lock in all calls for these data.
+    ///
+    /// # Panics
+    /// `held` is another lock's guard.
+    #[inline]
+    pub(crate) unsafe fn get<'a>(&'a self, lock: &Lock, held: &'a LockGuard<'_>) -> &'a T {
+        assert!(held.is_of(lock), "the guard of another lock");
+        // SAFETY: the lock is held by this thread, and its guard is borrowed for as long as the reference lives: an
+        // exclusive reference would need it exclusively.
+        unsafe { &*self.0.get() }
+    }
+
+    /// The data, to change.
+    ///
+    /// # Safety
+    /// As for [`get`](Self::get).
+    ///
+    /// # Panics
+    /// As [`get`](Self::get).
+    #[inline]
+    #[allow(clippy::mut_from_ref, reason = "the guard is borrowed exclusively")]
+    pub(crate) unsafe fn get_mut<'a>(&'a self, lock: &Lock, held: &'a mut LockGuard<'_>) -> &'a mut T {
+        assert!(held.is_of(lock), "the guard of another lock");
+        // SAFETY: the lock is held by this thread, and its only guard is borrowed exclusively for as long as the reference lives.
+        unsafe { &mut *self.0.get() }
+    }
+
+    /// The data, without the lock.
+    ///
+    /// # Safety
+    /// No thread changes them as long as the reference lives, nor is one stopped in the middle of a change.
+    pub(crate) unsafe fn peek(&self) -> &T {
+        // SAFETY: the caller's promise.
+        unsafe { &*self.0.get() }
+    }
+
+    /// The data, for their owner.
+    pub(crate) fn own(&mut self) -> &mut T {
+        self.0.get_mut()
+    }
+}
+
+/// Data and their lock.
+pub(crate) struct Locked<T> {
+    lock: Lock,
+    data: Guarded<T>,
+}
+
+impl<T> Locked<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self { lock: Lock::new(), data: Guarded::new(value) }
+    }
+
+    /// The lock, to be taken as suits the caller.
+    pub(crate) fn lock(&self) -> &Lock {
+        &self.lock
+    }
+
+    /// The data, to read.
+    ///
+    /// # Panics
+    /// `held` is another lock's guard.
+    #[inline]
+    pub(crate) fn get<'a>(&'a self, held: &'a LockGuard<'_>) -> &'a T {
+        // SAFETY: always this lock.
+        unsafe { self.data.get(&self.lock, held) }
+    }
+
+    /// The data, to change.
+    ///
+    /// # Panics
+    /// `held` is another lock's guard.
+    #[inline]
+    pub(crate) fn get_mut<'a>(&'a self, held: &'a mut LockGuard<'_>) -> &'a mut T {
+        // SAFETY: always this lock.
+        unsafe { self.data.get_mut(&self.lock, held) }
+    }
+}
+
+/// A lock in something that lives at least as long as this.
+#[derive(Clone)]
+pub(crate) struct SharedLock {
+    lock: *const Lock,
+    /// Keeps the lock where it is.
+    _owner: Arc<dyn Send + Sync>,
+}
+
+// SAFETY: a lock may be used by any thread, and the owner is Send and Sync.
+unsafe impl Send for SharedLock {}
+// SAFETY: as above.
+unsafe impl Sync for SharedLock {}
+
+impl SharedLock {
+    /// The lock that `find` finds in `owner`.
+    pub(crate) fn new<T: Send + Sync + 'static>(owner: Arc<T>, find: impl FnOnce(&T) -> &Lock) -> Self {
+        Self { lock: find(&owner), _owner: owner }
+    }
+
+    /// A lock of its own.
+    #[cfg(test)]
+    pub(crate) fn alone() -> Self {
+        Self::new(Arc::new(Lock::new()), |lock| lock)
+    }
+}
+
+impl std::ops::Deref for SharedLock {
+    type Target = Lock;
+
+    #[inline]
+    fn deref(&self) -> &Lock {
+        // SAFETY: it was borrowed from what `_owner` keeps alive, where nothing moves: there is a count, so nobody has it exclusively.
+        unsafe { &*self.lock }
+    }
+}
+
+impl fmt::Debug for SharedLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_under_the_lock_is_read_under_it() {
+        static NUMBERS: Locked<Vec<u32>> = Locked::new(Vec::new());
+        std::thread::scope(|scope| {
+            for number in 0..4 {
+                scope.spawn(move || NUMBERS.get_mut(&mut NUMBERS.lock().lock()).push(number));
+            }
+        });
+        let held = NUMBERS.lock().lock();
+        assert_eq!(NUMBERS.get(&held).iter().sum::<u32>(), 6);
+    }
+
+    #[test]
+    #[should_panic(expected = "the guard of another lock")]
+    fn the_guard_of_another_lock_opens_nothing() {
+        let (mine, other) = (Locked::new(1), Locked::new(2));
+        let held = other.lock().lock();
+        mine.get(&held);
+    }
+
+    #[test]
+    fn a_shared_lock_outlives_the_handle_that_it_was_found_by() {
+        let owner = Arc::new((7, Lock::new()));
+        let shared = SharedLock::new(Arc::clone(&owner), |owner| &owner.1);
+        assert!(shared.lock().is_of(&owner.1));
+        drop(owner);
+        drop(shared.lock());
+    }
+}
