@@ -53,6 +53,7 @@ guards! {
     MarkTermination = "mark.termination",
     MarkGlance = "mark.glance",
     HeapLimit = "heap.limit",
+    HeapReserve = "heap.reserve",
     VtableExactRestore = "vtable.exact-restore",
     VtableNested = "vtable.nested",
     VtableSwap = "vtable.swap",

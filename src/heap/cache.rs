@@ -27,6 +27,7 @@ use super::blocks::{BlockIndex, Blocks, NO_BLOCK, NO_CELL};
 use super::charges::Account;
 use super::large::BlockRun;
 use super::layout::{BINS, BLOCK_BYTES, CELL_BYTES, CLASSES, HEADER_BYTES};
+use super::stopped::WorldStopped;
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
@@ -47,11 +48,9 @@ pub(crate) struct AllocationCache {
     sweeping: AtomicU32,
     /// Which of the heap's threads this is, as spans remember it. Not 0.
     tag: u8,
-    /// Free blocks that the thread may take without the allocation lock: a [`BlockRun`] in one word, so that taking one
-    /// is one step. The collector takes them back.
+    /// Free blocks that the thread may take without the allocation lock: a [`Reserve`] in one word, so that taking one, and noting
+    /// which one, is one step. The collector takes them back.
     reserve: AtomicU64,
-    /// The block that the thread is taking from its reserve, or `NO_BLOCK`.
-    on_its_way: AtomicU32,
     /// Blocks taken from the reserve that had never been touched. Until somebody who has the allocation lock counts
     /// them.
     pub(crate) freshly_touched: AtomicU32,
@@ -108,20 +107,61 @@ impl RunLink {
     }
 }
 
-const fn word_of(run: BlockRun) -> u64 {
-    (run.first as u64) << 32 | run.count as u64
+/// A thread's reserve, as one word has it.
+///
+/// ```text
+///    63           32  31      30        0
+///   +---------------+--------+-----------+
+///   | first block   | taking | blocks    |
+///   +---------------+--------+-----------+
+/// ```
+///
+/// *Taking* says that the first block is on its way into the cache: it is not in the reserve any more, and the cache may not name it
+/// yet. A thread may be stopped, or left behind by a fork, anywhere: were the block noted in a word of its own, there would be a
+/// moment at which it is in both places, or noted although a collection has taken it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Reserve {
+    first: u32,
+    count: u32,
+    taking: bool,
 }
 
-const fn run_of(word: u64) -> BlockRun {
-    BlockRun { first: (word >> 32) as u32, count: word as u32 }
+/// See [`Reserve`].
+const TAKING: u32 = 1 << 31;
+
+impl Reserve {
+    const EMPTY: Reserve = Reserve { first: 0, count: 0, taking: false };
+
+    const fn of(word: u64) -> Self {
+        let low = word as u32;
+        Self { first: (word >> 32) as u32, count: low & !TAKING, taking: low & TAKING != 0 }
+    }
+
+    const fn word(self) -> u64 {
+        (self.first as u64) << 32 | (self.count | if self.taking { TAKING } else { 0 }) as u64
+    }
+
+    /// What is in it, without a block that is on its way.
+    const fn run(self) -> BlockRun {
+        match self.taking {
+            true => BlockRun { first: self.first + 1, count: self.count - 1 },
+            false => BlockRun { first: self.first, count: self.count },
+        }
+    }
 }
+
+/// In the tests a thread may be stopped or lost at each of these places.
+#[cfg(not(test))]
+#[inline(always)]
+pub(crate) fn window() {}
+#[cfg(test)]
+pub(crate) use super::windows::window;
 
 impl AllocationCache {
     pub(crate) fn new(tag: u8, account: Option<Account>) -> Self {
         Self {
             tag,
             reserve: AtomicU64::new(0),
-            on_its_way: AtomicU32::new(NO_BLOCK),
             freshly_touched: AtomicU32::new(0),
             uncovered_bytes: AtomicUsize::new(0),
             runs: [const { Run { cursor: AtomicUsize::new(0), limit: AtomicUsize::new(0) } }; BINS],
@@ -151,52 +191,70 @@ impl AllocationCache {
 
     /// Fills the reserve, which is empty.
     pub(crate) fn set_reserve(&self, run: BlockRun) {
-        self.reserve.store(word_of(run), Ordering::Relaxed);
+        let BlockRun { first, count } = run;
+        self.reserve.store(Reserve { first, count, taking: false }.word(), Ordering::Relaxed);
     }
 
     /// What is in the reserve.
     pub(crate) fn reserve(&self) -> BlockRun {
-        run_of(self.reserve.load(Ordering::Relaxed))
+        Reserve::of(self.reserve.load(Ordering::Relaxed)).run()
     }
 
-    /// Empties the reserve, in the stopped world or for a thread that is gone: what was in it belongs to the caller.
+    /// Empties the reserve, in the stopped world or for a thread that is gone: what was in it belongs to the caller. A block
+    /// that is on its way stays so.
     pub(crate) fn take_reserve(&self) -> BlockRun {
-        let run = self.reserve();
-        self.reserve.store(0, Ordering::Relaxed);
-        run
+        let reserve = Reserve::of(self.reserve.load(Ordering::Relaxed));
+        let left = if reserve.taking { Reserve { count: 1, ..reserve } } else { Reserve::EMPTY };
+        self.reserve.store(left.word(), Ordering::Relaxed);
+        // The known-bad variant takes a block that is on its way too.
+        let taken = if removed(Guard::HeapReserve) { Reserve { taking: false, ..reserve } } else { reserve };
+        taken.run()
     }
 
     /// The block that the thread has taken from its reserve and that its cache does not name yet.
     pub(crate) fn on_its_way(&self) -> Option<BlockIndex> {
-        let block = self.on_its_way.load(Ordering::Relaxed);
-        let still_there = |block| self.reserve().iter().any(|reserved| reserved == block);
-        let has_arrived = |block| (0..BINS).any(|bin| self.block(bin) == Some(block));
-        (block != NO_BLOCK && !still_there(block) && !has_arrived(block)).then_some(block)
+        let Reserve { first, taking, .. } = Reserve::of(self.reserve.load(Ordering::Relaxed));
+        let has_arrived = || (0..BINS).any(|bin| self.block(bin) == Some(first));
+        (taking && !has_arrived()).then_some(first)
     }
 
     /// Takes a block from the reserve, if there is one. The thread calls [`arrived`](Self::arrived) when it is its own.
     pub(crate) fn take_reserved(&self) -> Option<BlockIndex> {
         loop {
             let word = self.reserve.load(Ordering::Relaxed);
-            let BlockRun { first, count } = run_of(word);
-            if count == 0 {
+            let reserve = Reserve::of(word);
+            debug_assert!(!reserve.taking, "one block at a time");
+            if reserve.count == 0 {
                 return None;
             }
-            self.on_its_way.store(first, Ordering::Relaxed);
-            let rest = word_of(BlockRun { first: first + 1, count: count - 1 });
-            compiler_fence(Ordering::SeqCst);
+            window();
+            let taking = Reserve { taking: true, ..reserve }.word();
             // One instruction, because a collection may come before and after it and empties the reserve. Relaxed: the
             // stop orders what the collector does.
-            if self.reserve.compare_exchange(word, rest, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-                return Some(first);
+            if self.reserve.compare_exchange(word, taking, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                window();
+                return Some(reserve.first);
             }
         }
     }
 
-    /// The block that was on its way is the thread's.
+    /// The block that was on its way, if there is one, is the thread's; or, after the thread, its heap's.
     pub(crate) fn arrived(&self) {
         compiler_fence(Ordering::SeqCst);
-        self.on_its_way.store(NO_BLOCK, Ordering::Relaxed);
+        loop {
+            let word = self.reserve.load(Ordering::Relaxed);
+            let reserve = Reserve::of(word);
+            if !reserve.taking {
+                return;
+            }
+            window();
+            let BlockRun { first, count } = reserve.run();
+            let rest = Reserve { first, count, taking: false }.word();
+            // One instruction, as in `take_reserved`: a collection may have emptied the reserve.
+            if self.reserve.compare_exchange(word, rest, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                return;
+            }
+        }
     }
 
     /// Runs `sweep`, with the thread seen to be in the sweep gate with this block.
@@ -262,13 +320,16 @@ impl AllocationCache {
         // SAFETY: `first_run` of a block that this thread owns and swept is a free run.
         let link = unsafe { RunLink::read(header) };
         let bytes = link.cells as usize * cell_bytes;
+        window();
         let owned = &self.blocks[bin];
         owned.rest.store(owned.rest.load(Ordering::Relaxed).saturating_sub(bytes), Ordering::Relaxed);
         info.tail.first_run.store(link.next, Ordering::Relaxed);
         let run = &self.runs[bin];
+        window();
         // With a cursor of 0 the thread is building nothing, whatever the limit says.
         run.cursor.store(0, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
+        window();
         run.limit.store(header + bytes, Ordering::Relaxed);
         owned.end.store(header + bytes, Ordering::Relaxed);
         owned.settled.store(header, Ordering::Relaxed);
@@ -338,6 +399,7 @@ impl AllocationCache {
         self.retire(bin);
         self.blocks[bin].rest.store(free_bytes, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
+        window();
         self.blocks[bin].block.store(block as usize, Ordering::Relaxed);
     }
 
@@ -346,6 +408,7 @@ impl AllocationCache {
         self.charge(bin);
         self.blocks[bin].block.store(NO_BLOCK as usize, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
+        window();
         self.runs[bin].cursor.store(0, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         self.runs[bin].limit.store(0, Ordering::Relaxed);
@@ -461,8 +524,8 @@ impl AllocationCache {
     }
 
     /// Charges everything that a stopped thread has allocated and not charged, and what it is building if that is an object by
-    /// now (`.profile.charge`, `.stop.mid-alloc`). In the stopped world.
-    pub(crate) fn charge_for_the_stopped(&self) {
+    /// now (`.profile.charge`, `.stop.mid-alloc`).
+    pub(crate) fn charge_for_the_stopped(&self, _stopped: WorldStopped<'_>) {
         let Some(account) = &self.account else { return };
         if removed(Guard::ProfileCharge) {
             return;

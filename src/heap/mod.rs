@@ -30,13 +30,15 @@ pub(crate) mod sweep;
 pub(crate) mod trace;
 pub(crate) mod uses;
 pub(crate) mod verify;
+#[cfg(test)]
+pub(crate) mod windows;
 
 use std::cell::{RefCell, RefMut};
 use std::io;
 use std::sync::Arc;
 
 use blocks::{BlockIndex, BlockState, Blocks, NO_BLOCK};
-use cache::AllocationCache;
+use cache::{AllocationCache, window};
 use charges::{Account, Charges, Charging};
 use gate::{SweepGate, Sweeping};
 use large::{BlockRun, FreeBlocks};
@@ -331,9 +333,12 @@ impl Heap {
             cache.while_sweeping(listed, || {
                 let sweeping = self.enter_gate(&guard);
                 drop(guard);
+                window();
                 // SAFETY: the block was taken from its list, which no other thread can do any more.
                 let free_bytes = unsafe { self.sweep_block(listed, cell_bytes) };
+                window();
                 cache.install(bin, listed, free_bytes);
+                window();
                 drop(sweeping);
             });
         }
@@ -369,23 +374,33 @@ impl Heap {
         info.head.class.store((bin % CLASSES) as u8, Relaxed);
         info.head.space.store((bin / CLASSES) as u8, Relaxed);
         info.set_live(0);
+        window();
         let fresh = info.head.fresh.load(Relaxed) == 1;
         if fresh {
-            info.head.fresh.store(0, Relaxed);
+            // In this order: for a thread that is lost in between one block too many counts as resident, not one too few, of which
+            // more could be given back than there is.
             cache.freshly_touched.fetch_add(1, Relaxed);
+            compiler_fence(Ordering::SeqCst);
+            window();
+            info.head.fresh.store(0, Relaxed);
         }
+        window();
         if let Some(charges) = &self.charges {
             charges.blank(block);
         }
         // SAFETY: the block was taken from the thread's own reserve, and nothing lives in it.
         let free_bytes = unsafe { self.sweep_empty_block(block, cell_bytes, fresh) };
+        window();
         // The block that is used up stays in the state that it has: it is in no cache, and so the next collection knows.
         cache.install(bin, block, free_bytes);
+        window();
         cache.took_block(block);
         compiler_fence(Ordering::SeqCst);
         info.set_state(BlockState::Owned);
+        window();
         cache.uncovered_bytes.fetch_add(BLOCK_BYTES - free_bytes, Relaxed);
         cache.arrived();
+        window();
     }
 
     /// Takes back what a thread, which is stopped or gone, has reserved but not used. Returns the bytes that had been counted as

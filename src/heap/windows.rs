@@ -1,0 +1,206 @@
+//! What may happen to a thread between any two steps of its work, step by step on one thread: it is stopped or lost while it takes a
+//! block (`.heap.reserve`), or stopped for a debugger's question while it changes a table (`.debug.inspect`).
+
+use std::cell::RefCell;
+
+use crate::sync::SharedLock;
+
+/// What is to happen in which window.
+struct Plan {
+    /// So many windows pass first.
+    left: usize,
+    /// In which no window counts that is under it: a stop and a fork wait for that.
+    lock: SharedLock,
+    what: Box<dyn FnOnce()>,
+}
+
+thread_local! {
+    static PLAN: RefCell<Option<Plan>> = const { RefCell::new(None) };
+}
+
+/// From now on `what` happens once, after `left` windows in which `lock` is not held.
+pub(crate) fn plan(left: usize, lock: SharedLock, what: impl FnOnce() + 'static) {
+    PLAN.set(Some(Plan { left, lock, what: Box::new(what) }));
+}
+
+/// Whether it has happened. If not, it never will.
+pub(crate) fn has_happened() -> bool {
+    PLAN.take().is_none()
+}
+
+/// A place at which a thread may be stopped or lost.
+pub(crate) fn window() {
+    let due = PLAN.with_borrow_mut(|plan| match plan {
+        Some(waiting) if waiting.lock.holder().is_some() => None,
+        Some(Plan { left: 0, .. }) => plan.take(),
+        Some(waiting) => {
+            waiting.left -= 1;
+            None
+        }
+        None => None,
+    });
+    if let Some(plan) = due {
+        (plan.what)();
+    }
+}
+
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+    use std::sync::Arc;
+
+    use super::super::blocks::{BlockIndex, BlockState};
+    use super::super::cache::AllocationCache;
+    use super::super::charges::Charging;
+    use super::super::layout::BINS;
+    use super::super::stopped::WorldStopped;
+    use super::super::{Heap, Paranoid, Refill};
+    use super::*;
+    use crate::events::Events;
+    use crate::sync::{Ordering::Relaxed, Present};
+
+    static WORD: Present = Present::new();
+
+    /// The bin that the thread takes blocks for.
+    const BIN: usize = 2;
+
+    /// Where its next block comes from.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum From {
+        Reserve,
+        List,
+    }
+
+    /// What happens to the thread in the window.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Fate {
+        /// It is stopped for a collection, another thread takes blocks, and it goes on.
+        Stopped,
+        /// It is never heard of again, and buried at once: a fork.
+        Lost,
+        /// It is stopped for a collection, another thread takes blocks, and then it is lost.
+        StoppedThenLost,
+        /// A collection comes between its loss and its burial: a silent death.
+        LostThenCollected,
+    }
+
+    struct Scene {
+        heap: Heap,
+        lock: SharedLock,
+        thread: AllocationCache,
+        other: AllocationCache,
+    }
+
+    impl Scene {
+        fn new() -> Arc<Scene> {
+            let lock = SharedLock::alone();
+            let mut heap = Heap::new(4 << 20, Paranoid::On, Charging::Off, lock.clone()).unwrap();
+            heap.set_first_budget(u64::MAX);
+            let (thread, other) = (heap.new_cache(&WORD), heap.new_cache(&WORD));
+            Arc::new(Scene { heap, lock, thread, other })
+        }
+
+        fn refill(&self, cache: &AllocationCache, bin: usize) {
+            assert_eq!(self.heap.refill(cache, bin, || self.lock.lock()), Refill::Ready);
+        }
+
+        fn collect(&self, caches: &[&AllocationCache], mark: impl FnOnce(u8)) {
+            let held = self.lock.lock();
+            // SAFETY: no other thread knows this heap.
+            let stopped = unsafe { WorldStopped::assume(&held) };
+            mark(self.heap.begin_marking(stopped));
+            self.heap.set_up_sweep(stopped, caches.iter().copied(), &Events::new());
+            self.heap.end_collection(stopped, u64::MAX);
+        }
+
+        /// Up to the point at which the thread takes its next block from there.
+        fn prepare(&self, from: From) {
+            let mut used_up = Vec::new();
+            while used_up.len() < 3 || self.thread.reserve().count < 3 {
+                used_up.extend(self.thread.block(BIN));
+                self.refill(&self.thread, BIN);
+            }
+            if from == From::List {
+                // Something lives in one of the blocks.
+                let marks = self.heap.blocks.marks(used_up[0], 3);
+                self.collect(&[&self.thread, &self.other], |epoch| marks[1].store(epoch, Relaxed));
+            }
+        }
+
+        fn stop(&self) {
+            self.collect(&[&self.thread, &self.other], |_| {});
+            (0..4).for_each(|bin| self.refill(&self.other, bin));
+        }
+
+        fn bury(&self) {
+            let held = self.lock.lock();
+            // SAFETY: the thread is lost, or at its end.
+            unsafe { self.heap.finish_sweep_of(&held, &self.thread) };
+            self.heap.release_cache(&held, &self.thread);
+        }
+
+        /// When nothing lives any more: each block is free, or the other thread's.
+        fn check(&self) {
+            self.collect(&[&self.other], |_| {});
+            let held = self.lock.lock();
+            let state = &mut *self.heap.state(&held);
+            let others: Vec<BlockIndex> = (0..BINS).filter_map(|bin| self.other.block(bin)).collect();
+            let mut resident = 0;
+            for block in 0..state.committed_blocks as BlockIndex {
+                let info = self.heap.blocks.info(block);
+                let expected = if others.contains(&block) { BlockState::Owned } else { BlockState::Free };
+                assert_eq!(info.state(), expected, "block {block}");
+                assert_eq!(state.free.contains(block as usize), expected == BlockState::Free, "block {block}");
+                resident += usize::from(info.head.fresh.load(Relaxed) == 0);
+            }
+            assert_eq!(state.free.count() + others.len(), state.committed_blocks);
+            // One too many for a thread that was lost where it counts a block: see `install_empty`.
+            assert!((resident..=resident + 1).contains(&state.resident_blocks), "{resident} resident blocks");
+        }
+    }
+
+    /// Plays one window. False if there are not so many.
+    fn play(from: From, fate: Fate, window: usize) -> bool {
+        struct Gone;
+        let scene = Scene::new();
+        scene.prepare(from);
+        let stage = Arc::clone(&scene);
+        plan(window, scene.lock.clone(), move || {
+            if matches!(fate, Fate::Stopped | Fate::StoppedThenLost) {
+                stage.stop();
+            }
+            if fate != Fate::Stopped {
+                resume_unwind(Box::new(Gone));
+            }
+        });
+        let lost = catch_unwind(AssertUnwindSafe(|| scene.refill(&scene.thread, BIN)))
+            .is_err_and(|panic| panic.is::<Gone>() || resume_unwind(panic));
+        let was_there = has_happened();
+        assert_eq!(lost, was_there && fate != Fate::Stopped);
+        if !lost {
+            (0..3).for_each(|_| scene.refill(&scene.thread, BIN));
+        } else if fate == Fate::LostThenCollected {
+            scene.collect(&[&scene.thread, &scene.other], |_| {});
+            (0..4).for_each(|bin| scene.refill(&scene.other, bin));
+        }
+        scene.bury();
+        scene.check();
+        was_there
+    }
+
+    /// `.heap.reserve`, `.stop.fork`
+    #[rstest::rstest]
+    #[case::reserve(From::Reserve, Fate::Stopped, 10)]
+    #[case::reserve(From::Reserve, Fate::Lost, 10)]
+    #[case::reserve(From::Reserve, Fate::StoppedThenLost, 10)]
+    #[case::reserve(From::Reserve, Fate::LostThenCollected, 10)]
+    #[case::list(From::List, Fate::Lost, 3)]
+    fn a_thread_that_is_lost_anywhere_has_each_block_once(
+        #[case] from: From,
+        #[case] fate: Fate,
+        #[case] at_least: usize,
+    ) {
+        crate::sabotage::choose();
+        let windows = (0..100).take_while(|window| play(from, fate, *window)).count();
+        assert!((at_least..100).contains(&windows), "{windows} windows");
+    }
+}
