@@ -31,7 +31,7 @@ impl<'a> Dump<'a> {
         [EventId::DumpNode, EventId::DumpEdge, EventId::DumpRoot].into_iter().any(|event| events.is_enabled(event))
     }
 
-    /// World stopped, collection lock held.
+    /// A dump of what lives.
     pub(super) fn new(living: &'a Living<'a>, events: &'a Events) -> Dump<'a> {
         Dump { living, events, fired: Counter::new(0), gave_up: Counter::new(false) }
     }

@@ -19,6 +19,7 @@
 
 use std::io;
 
+use crate::heap::cache::window;
 use crate::os::memory::Reservation;
 use crate::sync::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Guarded, Lock, LockGuard, Ordering, Ordering::Relaxed,
@@ -94,6 +95,7 @@ impl Queue {
         // SAFETY: `end < capacity`.
         unsafe { self.at(end).write(entry) };
         compiler_fence(Ordering::SeqCst);
+        window();
         self.end.store(end + 1, Relaxed);
         true
     }
@@ -104,11 +106,14 @@ impl Queue {
         self.first.store(0, Relaxed);
         for index in first..end {
             compiler_fence(Ordering::SeqCst);
+            window();
             // SAFETY: in the mapping, written by `push`. Volatile, or it might become one copy of all, in any order.
             unsafe { self.at(index - first).write_volatile(self.at(index).read_volatile()) };
         }
         compiler_fence(Ordering::SeqCst);
+        window();
         self.end.store(end - first, Relaxed);
+        window();
     }
 
     fn pop(&self) -> Option<Entry> {
@@ -124,6 +129,7 @@ impl Queue {
         let entry = unsafe { self.at(first).read() };
         self.first.store(first + 1, Relaxed);
         compiler_fence(Ordering::SeqCst);
+        window();
         // What `move_to_the_front` shows of it for a moment is no object.
         // SAFETY: as above.
         unsafe { (&raw mut (*self.at(first)).object).write_volatile(0) };
@@ -303,17 +309,56 @@ impl Tables {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
+    use crate::heap::windows;
+    use crate::sync::SharedLock;
+
+    unsafe fn nothing(_: *mut u8) {}
+
+    fn entry(object: usize) -> Entry {
+        Entry { object, action: Action::Drop(nothing) }
+    }
+
+    /// `.debug.inspect`: the queue is full, two of its entries have been taken, and two that come make it move to its front.
+    #[test]
+    fn a_question_in_the_middle_of_a_change_finds_every_object_that_waits() {
+        let mut asked_in = 0;
+        for window in 0.. {
+            let finalizers = Arc::new(Finalizers::with_capacity(8).unwrap());
+            let held = finalizers.lock.lock();
+            let ready = &finalizers.tables(&held).ready;
+            (1..=8).for_each(|object| assert!(ready.push(entry(object))));
+            (1..=2).for_each(|object| assert_eq!(ready.pop().map(|entry| entry.object), Some(object)));
+            let answer = Arc::new(Mutex::new(Vec::new()));
+            let (asked, answered) = (Arc::clone(&finalizers), Arc::clone(&answer));
+            windows::plan(window, SharedLock::alone(), move || {
+                let mut answer = answered.lock().unwrap();
+                // SAFETY: no other thread knows these.
+                unsafe { asked.for_each_ready_anytime(|_, object| answer.push(object)) };
+            });
+            assert!(ready.push(entry(9)) && ready.push(entry(10)));
+            assert_eq!(ready.pop().map(|entry| entry.object), Some(3));
+            if !windows::has_happened() {
+                break;
+            }
+            let answer = answer.lock().unwrap();
+            assert!((4..=8).all(|object| answer.contains(&object)), "{answer:?} in window {window}");
+            assert!(answer.iter().all(|object| (3..=10).contains(object)), "{answer:?} in window {window}");
+            asked_in += 1;
+        }
+        assert_eq!(asked_in, 6 + 2 + 2 + 1, "each move, its end, each push, and the pop");
+    }
 
     /// The finalizer thread is busy for long, and more dies than its queue holds.
     #[test]
     fn an_object_whose_finalizer_finds_the_queue_full_is_kept_for_the_next_collection() {
-        unsafe fn nothing(_: *mut u8) {}
         let finalizers = Finalizers::with_capacity(4).unwrap();
         let lock = || finalizers.lock.lock();
         let collect = |objects: &[usize]| {
             for &object in objects {
-                assert!(finalizers.register(Entry { object, action: Action::Drop(nothing) }, lock));
+                assert!(finalizers.register(entry(object), lock));
             }
             let mut kept = Vec::new();
             let queued = finalizers.queue_drops(&lock(), |_| false, |object| kept.push(object));

@@ -44,7 +44,7 @@ use crate::heap::sweep::SpaceBytes;
 use crate::heap::verify::{Verified, VerifyError};
 use crate::os::clock::{Budget, now_ns};
 use crate::sabotage::{Guard, removed};
-use crate::sync::{AtomicU32, AtomicU64, HeldBy, Lock, LockGuard, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, HeldBy, Lock, LockGuard, Ordering, SharedLock};
 use crate::world::error::StopError;
 use crate::world::locks::StopLocks;
 use crate::world::name::ThreadName;
@@ -144,7 +144,7 @@ impl Collector {
             finalizers: Finalizers::new()?,
             markers: parts.markers,
             pacing: parts.pacing,
-            observing: Observing::new(),
+            observing: Observing::new(parts.observing),
             stop_timeout: parts.stop_timeout,
             collections: AtomicU32::new(0),
             live_bytes: AtomicU64::new(0),
@@ -326,7 +326,7 @@ impl Collector {
             // The known-bad variant: one allocation, as any formatted message would make.
             drop(std::hint::black_box(Box::new(number)));
         }
-        caches(stopped).for_each(AllocationCache::charge_for_the_stopped);
+        caches(stopped).for_each(|cache| cache.charge_for_the_stopped(stopped.proof()));
         self.heap.begin_marking(stopped.proof());
         let company = if stopped.is_whole_process() { Company::Alone } else { Company::All };
         // SAFETY: the collection lock is held and the world is stopped.
@@ -651,6 +651,8 @@ pub(crate) struct Parts {
     pub(crate) markers: Markers,
     pub(crate) pacing: Pacing,
     pub(crate) stop_timeout: Duration,
+    /// The lock of the world's own observer.
+    pub(crate) observing: SharedLock,
     pub(crate) on_collection: Option<report::Listener>,
     pub(crate) on_failure: Option<FailureListener>,
 }

@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 use super::living::Living;
 use super::{Collecting, Collector};
 use crate::os::clock::Budget;
-use crate::sync::{AtomicBool, HeldBy, Lock, LockGuard, Ordering::Relaxed};
+use crate::sync::{AtomicBool, HeldBy, LockGuard, Ordering::Relaxed, SharedLock};
 use crate::world::Tid;
 use crate::world::error::StopError;
 
@@ -44,14 +44,14 @@ pub(crate) type Afterwards = Box<dyn FnOnce()>;
 /// The observer that belongs to a world.
 pub(crate) struct Observing {
     /// Guards whatever the observer knows.
-    pub(crate) lock: Lock,
+    pub(crate) lock: SharedLock,
     armed: AtomicBool,
     observer: OnceLock<Arc<dyn Observer + Send + Sync>>,
 }
 
 impl Observing {
-    pub(super) fn new() -> Observing {
-        Observing { lock: Lock::new(), armed: AtomicBool::new(false), observer: OnceLock::new() }
+    pub(super) fn new(lock: SharedLock) -> Observing {
+        Observing { lock, armed: AtomicBool::new(false), observer: OnceLock::new() }
     }
 
     /// Sets the observer, once and for all. It is asked nothing before it is armed.
@@ -59,7 +59,7 @@ impl Observing {
         let _ = self.observer.set(observer);
     }
 
-    /// From now on collections ask the observer, or do not. Under the lock.
+    /// From now on collections ask the observer, or do not.
     pub(crate) fn arm(&self, armed: bool) {
         self.armed.store(armed, Relaxed);
     }

@@ -16,6 +16,7 @@ use super::caches;
 use super::finalize::Finalizers;
 use super::mark::{Marker, Rank};
 use crate::heap::Heap;
+use crate::heap::cache::window;
 use crate::heap::slots::SlotTable;
 use crate::os::memory::Reservation;
 use crate::sabotage::{Guard, removed};
@@ -176,10 +177,13 @@ impl Ranges {
         }
         // In this order: a question that is asked in between finds the slot still free, then the range whole.
         let [begin, end] = self.slot(index);
+        window();
         begin.store(low, Relaxed);
         compiler_fence(Ordering::SeqCst);
+        window();
         end.store(high, Relaxed);
         compiler_fence(Ordering::SeqCst);
+        window();
         self.used.store(used.max(index + 1), Relaxed);
         Some(index)
     }
@@ -206,7 +210,43 @@ impl Ranges {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
+    use crate::heap::windows;
+    use crate::sync::SharedLock;
+
+    fn seen(ranges: &Ranges) -> Vec<(usize, usize)> {
+        let mut seen = Vec::new();
+        ranges.for_each(|low, high| seen.push((low, high)));
+        seen
+    }
+
+    /// `.debug.inspect`
+    #[test]
+    fn a_question_in_the_middle_of_add_finds_each_range_whole() {
+        let mut answers = Vec::new();
+        for window in 0.. {
+            let ranges = Arc::new(Ranges::new().unwrap());
+            let lock = || ranges.lock.lock();
+            assert_eq!((ranges.add(16, 32, lock), ranges.add(48, 64, lock)), (Some(0), Some(1)));
+            // Its slot is used anew.
+            ranges.remove(window % 2, lock);
+            let other = [(48, 64), (16, 32)][window % 2];
+            let answer = Arc::new(Mutex::new(Vec::new()));
+            let (asked, answered) = (Arc::clone(&ranges), Arc::clone(&answer));
+            windows::plan(window / 2, SharedLock::alone(), move || *answered.lock().unwrap() = seen(&asked));
+            ranges.add(80, 96, lock);
+            if !windows::has_happened() {
+                break;
+            }
+            let answer = std::mem::take(&mut *answer.lock().unwrap());
+            assert!(answer.contains(&other), "{answer:?}");
+            assert!(answer.iter().all(|range| [other, (80, 96)].contains(range)), "{answer:?}");
+            answers.push(answer.len());
+        }
+        assert_eq!(answers, [1, 1, 1, 1, 2, 2], "before, with half of it, and with all of it");
+    }
 
     /// `.debug.inspect`
     #[test]
@@ -214,8 +254,6 @@ mod tests {
         let ranges = Ranges::new().unwrap();
         assert_eq!(ranges.add(16, 32, || ranges.lock.lock()), Some(0));
         ranges.used.store(usize::MAX / 2, Relaxed);
-        let mut seen = Vec::new();
-        ranges.for_each(|low, high| seen.push((low, high)));
-        assert_eq!(seen, [(16, 32)]);
+        assert_eq!(seen(&ranges), [(16, 32)]);
     }
 }

@@ -46,11 +46,12 @@ mod log;
 #[cfg(test)]
 mod tests;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use crate::os::{Errno, Tid, thread};
 use crate::sabotage::{Guard, removed};
-use crate::sync::{Lock, LockGuard, Ordering, UnsafeCell};
+use crate::sync::{Lock, LockGuard, Ordering};
 use crate::world::ask;
 use crate::world::handshake::{Abandoned, Handshake, Held, Holder, Place};
 use crate::world::inside;
@@ -75,7 +76,8 @@ pub struct MockDebugger {
     thread_lock: Lock,
     /// Never freed: a handler that comes late may still look at it.
     handshake: &'static Handshake,
-    inner: UnsafeCell<Inner>,
+    /// Reached through [`with`](Self::with) alone.
+    inner: RefCell<Inner>,
 }
 
 /// Guarded by the thread lock.
@@ -84,7 +86,7 @@ struct Inner {
     log: Log,
 }
 
-// SAFETY: `inner` is touched only under the thread lock; everything else is Sync.
+// SAFETY: `inner` is touched only by `with`, which checks that its thread holds the thread lock; everything else is Sync.
 unsafe impl Sync for MockDebugger {}
 // SAFETY: nothing in it belongs to one thread.
 unsafe impl Send for MockDebugger {}
@@ -122,7 +124,7 @@ impl MockDebugger {
             mode,
             thread_lock: Lock::new(),
             handshake: Box::leak(Box::new(Handshake::new())),
-            inner: UnsafeCell::new(Inner { debuggees: Vec::new(), log: Log::new() }),
+            inner: RefCell::new(Inner { debuggees: Vec::new(), log: Log::new() }),
         }))
     }
 
@@ -200,13 +202,13 @@ impl MockDebugger {
         StopError::Vtable { stopper: NAME, what }
     }
 
-    /// Under the thread lock.
+    /// Calls `f` with what the thread lock guards.
+    ///
+    /// # Panics
+    /// The calling thread does not hold the lock, or is in here already.
     fn with<R>(&self, f: impl FnOnce(&mut Inner) -> R) -> R {
-        debug_assert!(self.thread_lock.is_mine());
-        self.inner.with_mut(|inner| {
-            // SAFETY: the caller holds the thread lock, and `f` does not come back here.
-            f(unsafe { &mut *inner })
-        })
+        assert!(self.thread_lock.is_mine(), "the debugger's thread lock is not held");
+        f(&mut self.inner.borrow_mut())
     }
 
     fn find(&self, tid: Tid) -> Option<&'static Debuggee> {

@@ -182,7 +182,7 @@ impl Agreed {
         }
     }
 
-    /// A stop begins under this word. Relaxed, here and below: only who holds the world's locks comes here.
+    /// A stop begins under this word. Relaxed, here and below: stops are ordered by the world's locks.
     pub(crate) fn begin(&self, control: Control) {
         self.word.store(control.0, Ordering::Relaxed);
         self.lost.store(0, Ordering::Relaxed);

@@ -21,7 +21,7 @@ use crate::profile::census::profiler::Profiler;
 use crate::profile::census::{HeapProfile, ProfileError};
 use crate::profile::ticker::Ticker;
 use crate::profile::{TickError, TimeProfile};
-use crate::sync::SharedLock;
+use crate::sync::{Lock, SharedLock};
 use crate::world::registry::Threads;
 use crate::world::vtable::ThreadVtable;
 use crate::world::{SafepointStopper, SetupError, SignalStopper};
@@ -310,7 +310,8 @@ impl WorldBuilder {
         let bridge = DebuggerBridge::over(vtable);
         let without_contract = Arc::new(WithoutContract(Arc::clone(&bridge)));
         let threads = Threads::with(bridge, without_contract)?;
-        let profiler = Arc::new(Profiler::new());
+        let observing = SharedLock::new(Arc::new(Lock::new()), |lock| lock);
+        let profiler = Arc::new(Profiler::new(observing.clone()));
         let allocation = SharedLock::new(Arc::clone(&threads), |threads| &threads.locks().allocation);
         let mut heap = Heap::new(self.heap_limit, self.paranoid, self.charging, allocation)?;
         heap.set_first_budget(self.pacing.budget(0, 1, self.heap_limit as u64, 0));
@@ -322,6 +323,7 @@ impl WorldBuilder {
                 markers: Markers::new(self.markers, self.mark_stack_limit)?,
                 pacing: self.pacing,
                 stop_timeout: self.stop_timeout,
+                observing,
                 on_collection: self.on_collection,
                 on_failure: self.on_failure,
             })?,

@@ -509,7 +509,7 @@ impl WorldHooks for Inner {
         unsafe {
             events.after_fork_in_parent();
             self.ticker.after_fork_in_parent();
-            for lock in [&observing.lock, &ranges.lock, &roots.lock, &finalizers.lock] {
+            for lock in [&*observing.lock, &ranges.lock, &roots.lock, &finalizers.lock] {
                 lock.release();
             }
         }

@@ -448,8 +448,8 @@ impl StopState {
 
     // ---- what the thread itself calls
 
-    /// The calling thread takes the record into use. Under the thread list lock (see `world/locks.rs`): a stop that
-    /// has begun does not see the record come to life.
+    /// The calling thread takes the record into use. [`WorldLocks::thread_created`](super::locks::WorldLocks::thread_created) sees to
+    /// it that a stop that has begun does not see the record come to life.
     pub(crate) fn attach(&self) {
         let seen = self.load(Ordering::Relaxed);
         debug_assert!(seen.place() == Place::Detached && !seen.is_held());

@@ -80,8 +80,11 @@ impl<T> Latch<T> {
         Latched { latch: self, index: seen & INDEX }
     }
 
-    /// Puts `incoming` in force and returns the outgoing value, which nobody uses any more. One swap at a time.
-    pub(crate) fn swap(&self, incoming: T, patience: &mut impl Patience) -> Result<T, StillInUse<T>> {
+    /// Puts `incoming` in force and returns the outgoing value, which nobody uses any more.
+    ///
+    /// # Safety
+    /// Swaps are made one at a time: the caller holds a lock that every caller holds.
+    pub(crate) unsafe fn swap(&self, incoming: T, patience: &mut impl Patience) -> Result<T, StillInUse<T>> {
         let mut seen = self.word.load(Ordering::Relaxed);
         let next = (seen & INDEX) ^ 1;
         self.slots[next as usize].with_mut(|slot| {

@@ -385,7 +385,7 @@ impl PublishedWorld {
         }
     }
 
-    /// The threads' ids as a debugger finds them, newest first; under the thread list lock.
+    /// The threads' ids as a debugger finds them, newest first, while none comes or goes.
     #[cfg(test)]
     pub(crate) fn thread_ids(&self) -> Vec<i32> {
         let mut ids = Vec::new();

@@ -363,7 +363,8 @@ impl Threads {
         if !removed(Guard::VtableAttach) {
             incoming.add_all_threads(live);
         }
-        match self.vtable.swap(incoming, &mut budget) {
+        // SAFETY: the only place that swaps, under the world's locks.
+        match unsafe { self.vtable.swap(incoming, &mut budget) } {
             Ok(outgoing) => {
                 self.publish_vtable();
                 outgoing.remove_all_threads(live);

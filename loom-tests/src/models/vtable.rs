@@ -6,6 +6,7 @@ use crate::check::Preemptions::{AtMost, Unbounded};
 use crate::check::{Fault, explore, must_fail_without};
 use crate::playground::{Forever, Playground, Slices, Stopper};
 use crate::sabotage::Guard;
+use crate::sync::lock::Patience;
 use crate::sync::{AtomicU32, LockGuard, Ordering, UnsafeCell};
 use crate::world::handshake::Holder;
 use crate::world::latch::{Latch, StillInUse};
@@ -47,6 +48,12 @@ impl Vtable {
     }
 }
 
+/// In these models one thread swaps.
+fn swap(latch: &Latch<Vtable>, vtable: Vtable, patience: &mut impl Patience) -> Result<Vtable, StillInUse<Vtable>> {
+    // SAFETY: no other thread does.
+    unsafe { latch.swap(vtable, patience) }
+}
+
 fn collect_by_the_vtable_in_force(world: &Playground, latch: &Latch<Vtable>) {
     let vtable = latch.latch();
     vtable.with(|v| v.stop(world));
@@ -66,7 +73,7 @@ fn a_swap_racing_a_stop() {
         });
         let (inner, shared) = (world.clone(), Arc::clone(&latch));
         let swapper = world.other(2, move |_| {
-            let outgoing = shared.swap(Vtable::new(2), &mut Forever).expect("patient forever");
+            let outgoing = swap(&shared, Vtable::new(2), &mut Forever).expect("patient forever");
             assert_eq!(outgoing.id, 1);
             assert!(outgoing.owes_nothing(), "the outgoing vtable did not get what it was owed");
         });
@@ -85,7 +92,7 @@ fn two_swaps_racing_two_stops() {
         let shared = Arc::clone(&latch);
         let swapper = world.other(2, move |_| {
             for id in [2, 3] {
-                let outgoing = shared.swap(Vtable::new(id), &mut Forever).expect("patient forever");
+                let outgoing = swap(&shared, Vtable::new(id), &mut Forever).expect("patient forever");
                 assert_eq!(outgoing.id, id - 1);
                 assert!(outgoing.owes_nothing(), "the outgoing vtable did not get what it was owed");
             }
@@ -104,7 +111,7 @@ fn a_swap_that_gives_up_changes_nothing() {
         let latch = Arc::new(Latch::new(Vtable::new(1)));
         let shared = Arc::clone(&latch);
         let swapper = world.other(2, move |_| {
-            let present = match shared.swap(Vtable::new(2), &mut Slices(0)) {
+            let present = match swap(&shared, Vtable::new(2), &mut Slices(0)) {
                 Ok(outgoing) => {
                     assert!(outgoing.owes_nothing());
                     2
@@ -114,7 +121,7 @@ fn a_swap_that_gives_up_changes_nothing() {
                     1
                 }
             };
-            let outgoing = shared.swap(Vtable::new(3), &mut Forever).expect("patient forever");
+            let outgoing = swap(&shared, Vtable::new(3), &mut Forever).expect("patient forever");
             assert_eq!(outgoing.id, present);
             assert!(outgoing.owes_nothing());
         });

@@ -67,6 +67,23 @@ fn way_to(collector: &Collector, address: usize) -> Vec<Step> {
     steps
 }
 
+/// A thread was stopped while it registered a stack, and the object may be referred to from there.
+#[test]
+fn a_search_that_needs_stacks_which_a_thread_is_changing_is_busy() {
+    let world = world();
+    let address = built(&world, |m| m.alloc(7_u64).unwrap().addr());
+    let collector = world.collector();
+    let answer = || {
+        let view = view(collector);
+        search::way_to(view.object_around(address).expect("an object"), &view, |_, _| {})
+    };
+    assert_eq!(answer(), Ok(0));
+    let held = collector.threads.locks().list.lock();
+    assert_eq!(answer(), Err(Refusal::Busy));
+    drop(held);
+    assert_eq!(answer(), Ok(0));
+}
+
 /// What is allocated, and the facts that must come of it.
 #[rstest]
 #[case::small(|m: &Mutator| pair(m, None, None).addr(), "Pair", 24, 32, 2, 0, 0)]

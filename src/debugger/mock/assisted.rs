@@ -46,12 +46,13 @@ impl MockDebugger {
         })
     }
 
-    /// Under the thread lock.
+    /// Whether a user has frozen the thread. With the thread lock, or [`with`](Self::with) panics.
     fn is_frozen(&self, record: &ThreadStopInfo) -> bool {
         self.find(record.tid()).is_some_and(|d| d.state.is_held_by(Holder::User) && d.state.place() == Place::Parked)
     }
 
-    /// Answers for every thread that is frozen and runs, as far as the collector is concerned. Under the thread lock.
+    /// Answers for every thread that is frozen and runs, as far as the collector is concerned. With the thread lock, or
+    /// [`with`](Self::with) panics.
     fn answer(&self, stop: &StopRequest<'_>) {
         for record in stop.threads() {
             let is_answered = member(record).standing(stop.epoch()) != Standing::No;

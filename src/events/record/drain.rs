@@ -20,7 +20,7 @@ use std::io;
 use super::consumer::{Consumer, ConsumerTotals, Lost, Policy, Recorded, RecordingThread};
 use super::fire::ROOM;
 use super::merge::{At, Flow, Merge, Passed, Run, Source, limit_of, next_of};
-use super::ring::{self, Ring, ThreadRings};
+use super::ring::{self, Draining, Ring, ThreadRings};
 use super::worlds::{Book, Consumers};
 use super::{MAX_CONSUMERS, MAX_WORLDS};
 use crate::events::clock::{self, Clock, Relation};
@@ -128,8 +128,9 @@ pub(super) struct Routes {
     pub(super) passed: Passed,
 }
 
-/// What belongs to who holds the recorder's lock.
+/// Who gets what, and what is on its way there. The process's own is reached only under the recorder's lock.
 pub(super) struct Drain {
+    draining: Draining,
     pub(super) routes: Routes,
     merge: Merge,
     pub(super) next_serial: u64,
@@ -147,8 +148,12 @@ pub(super) enum Outcome {
 }
 
 impl Drain {
-    pub(super) const fn new() -> Drain {
+    /// # Safety
+    /// No ring is drained by two drains at the same time.
+    pub(super) const unsafe fn new() -> Drain {
         Drain {
+            // SAFETY: the caller's promise.
+            draining: unsafe { Draining::assume() },
             routes: Routes {
                 consumers: [const { None }; MAX_CONSUMERS],
                 books: [const { Book::new() }; MAX_WORLDS],
@@ -170,20 +175,19 @@ impl Drain {
         let mut outcome = Outcome::All;
         for rings in ring::all().filter(|rings| rings.are_in_use()) {
             for ring in rings.both() {
-                let holds_up = is_held_up(ring, rings.tid(), t, patience);
+                let holds_up = is_held_up(&mut self.draining, ring, rings.tid(), t, patience);
                 if holds_up {
                     outcome = Outcome::HeldUp;
                 }
-                // SAFETY: the drain's own, and who drains holds the recorder's lock.
-                unsafe { &mut *ring.drained.get() }.chunks = 0;
+                ring.drained(&mut self.draining).chunks = 0;
                 // After the look at its flight: a flight that is over has published.
                 let published = ring.stream.published();
-                match next_of(ring, published) {
+                match next_of(&mut self.draining, ring, published) {
                     Some((ticks, head)) => {
                         let thread = rings.thread();
                         self.merge.push(Source { ticks, head, ring, thread, published, holds_up });
                     }
-                    None if holds_up => horizon = horizon.min(limit_of(ring)),
+                    None if holds_up => horizon = horizon.min(limit_of(&mut self.draining, ring)),
                     None => {}
                 }
             }
@@ -223,14 +227,14 @@ impl Drain {
 
     /// Hands on everything up to the horizon, or to where a fire in flight holds it up: says how far it came.
     fn merge_up_to(&mut self, horizon: u64) -> u64 {
-        let Drain { routes, merge, .. } = self;
+        let Drain { draining, routes, merge, .. } = self;
         let Routes { consumers, books, passed } = routes;
-        let mut flow = Flow::new(merge, books, passed, horizon);
+        let mut flow = Flow::new(draining, merge, books, passed, horizon);
         loop {
             match flow.at() {
                 At::Record(takers) => hand_on(consumers, &mut flow, takers),
                 At::Losses { ring, thread, ticks, total } => {
-                    tell_of_loss_total(consumers, ring, thread, ticks, total);
+                    tell_of_loss_total(flow.draining(), consumers, ring, thread, ticks, total);
                     flow.advance();
                 }
                 At::End => return flow.horizon(),
@@ -241,8 +245,12 @@ impl Drain {
     /// Rings whose thread has ended, and which are empty, are free for another thread.
     fn free_what_was_left(&mut self, t: u64) {
         for rings in ring::all().filter(|rings| rings.are_left()) {
-            if rings.both().into_iter().all(|ring| next_of(ring, ring.stream.published()).is_none()) {
-                self.routes.tell_of_losses(rings, t);
+            let mut is_empty = |ring: &'static Ring| {
+                let published = ring.stream.published();
+                next_of(&mut self.draining, ring, published).is_none()
+            };
+            if rings.both().into_iter().all(&mut is_empty) {
+                self.routes.tell_of_losses(&mut self.draining, rings, t);
                 rings.free();
             }
         }
@@ -252,9 +260,9 @@ impl Drain {
     pub(super) fn discard(&mut self) {
         for ring in ring::all().filter(|rings| rings.are_in_use()).flat_map(ThreadRings::both) {
             let published = ring.stream.published();
-            while let Some((_, head)) = next_of(ring, published) {
+            while let Some((_, head)) = next_of(&mut self.draining, ring, published) {
                 let mut words = [0; PAYLOAD_WORDS];
-                // SAFETY: the caller has the drain to itself, and has just seen this record.
+                // SAFETY: the drain to itself, by the proof; this record was just seen.
                 unsafe { ring.stream.take(&mut words[..head.payload_words().min(PAYLOAD_WORDS)]) };
                 self.routes.passed.drained += u64::from(!head.tells_of_losses());
             }
@@ -265,21 +273,20 @@ impl Drain {
     pub(super) fn tell_of_losses(&mut self) {
         let t = clock::ticks();
         for rings in ring::all().filter(|rings| rings.are_in_use()) {
-            self.routes.tell_of_losses(rings, t);
+            self.routes.tell_of_losses(&mut self.draining, rings, t);
         }
     }
 }
 
 /// Whether a fire in flight holds up the drain that has read the clock at `t`, before its barrier.
-fn is_held_up(ring: &Ring, tid: u32, t: u64, patience: u64) -> bool {
+fn is_held_up(draining: &mut Draining, ring: &Ring, tid: u32, t: u64, patience: u64) -> bool {
     let flight = ring.flight.look();
     let is_stuck = flight.is_under_way()
         && (0..GLANCES).all(|_| {
             std::hint::spin_loop();
             ring.flight.look() == flight
         });
-    // SAFETY: the drain's own, and who drains holds the recorder's lock.
-    let drained = unsafe { &mut *ring.drained.get() };
+    let drained = ring.drained(draining);
     if !is_stuck {
         drained.stuck = None;
         drained.quiet_at = t;
@@ -317,14 +324,14 @@ fn hand_on(consumers: &mut [Option<Place>; MAX_CONSUMERS], flow: &mut Flow<'_>, 
 /// A ring has lost so many in all.
 #[cold]
 fn tell_of_loss_total(
+    draining: &mut Draining,
     consumers: &mut [Option<Place>; MAX_CONSUMERS],
     ring: &Ring,
     thread: RecordingThread,
     ticks: u64,
     total: u64,
 ) {
-    // SAFETY: the drain's own, and who drains holds the recorder's lock.
-    let drained = unsafe { &mut *ring.drained.get() };
+    let drained = ring.drained(draining);
     let count = total.saturating_sub(drained.lost_told);
     if count == 0 {
         return;
@@ -337,10 +344,10 @@ fn tell_of_loss_total(
 }
 
 impl Routes {
-    fn tell_of_losses(&mut self, rings: &ThreadRings, ticks: u64) {
+    fn tell_of_losses(&mut self, draining: &mut Draining, rings: &ThreadRings, ticks: u64) {
         for ring in rings.both() {
             let total = ring.dropped.load(Ordering::Relaxed);
-            tell_of_loss_total(&mut self.consumers, ring, rings.thread(), ticks, total);
+            tell_of_loss_total(draining, &mut self.consumers, ring, rings.thread(), ticks, total);
         }
     }
 }
@@ -409,7 +416,11 @@ mod tests {
     // SAFETY: only used under the mutex.
     unsafe impl Sync for Own {}
     /// Of the tests' own, too large for a stack. Its world is the last one.
-    static OWN: Own = Own(UnsafeCell::new(Drain::new()), Mutex::new(()));
+    static OWN: Own = Own(
+        // SAFETY: the rings that it drains are the tests' own.
+        UnsafeCell::new(unsafe { Drain::new() }),
+        Mutex::new(()),
+    );
     const WORLD: u16 = MAX_WORLDS as u16 - 1;
 
     /// What records are of: for the first consumer, for both, for the second, for nobody.
@@ -483,12 +494,11 @@ mod tests {
                 let ring = ring_of(&records, &mut number);
                 if let (Some((last, _)), Some(quiet_at)) = (records.last(), held_since) {
                     held.push((*last, quiet_at));
-                    // SAFETY: nobody else has the ring.
-                    unsafe { &mut *ring.drained.get() }.quiet_at = quiet_at;
+                    ring.drained(&mut drain.draining).quiet_at = quiet_at;
                 }
                 let published = ring.stream.published();
                 let thread = RecordingThread { tid: 1, index: 1 };
-                if let Some((ticks, head)) = next_of(ring, published) {
+                if let Some((ticks, head)) = next_of(&mut drain.draining, ring, published) {
                     let holds_up = held_since.is_some();
                     drain.merge.push(Source { ticks, head, ring, thread, published, holds_up });
                 }
@@ -569,7 +579,7 @@ mod tests {
             for ring in rings {
                 let published = ring.stream.published();
                 let thread = RecordingThread { tid: 1, index: 1 };
-                if let Some((ticks, head)) = next_of(ring, published) {
+                if let Some((ticks, head)) = next_of(&mut drain.draining, ring, published) {
                     drain.merge.push(Source { ticks, head, ring, thread, published, holds_up: false });
                 }
             }
@@ -588,8 +598,9 @@ mod tests {
     #[test]
     fn who_waits_for_room_hears_of_the_first_chunk_and_then_now_and_then() {
         let ring = Ring::new(u32::MAX);
-        // SAFETY: nobody else has the ring.
-        let drained = unsafe { &mut *ring.drained.get() };
+        // SAFETY: no other drain has the ring.
+        let mut draining = unsafe { Draining::assume() };
+        let drained = ring.drained(&mut draining);
         let turns: Vec<_> = (0..48).filter(|_| drained.gets_back_a_chunk()).collect();
         assert_eq!(turns, [0, 8, 16, 24, 32, 40]);
     }
@@ -597,13 +608,15 @@ mod tests {
     #[test]
     fn a_ring_with_a_fire_in_flight_holds_up_what_is_later_than_its_last_record() {
         let ring: &'static Ring = Box::leak(Box::new(Ring::new(4)));
-        assert!(!is_held_up(ring, 0, 10, PATIENCE_NS));
+        // SAFETY: no other drain has the ring.
+        let draining = &mut unsafe { Draining::assume() };
+        assert!(!is_held_up(draining, ring, 0, 10, PATIENCE_NS));
         assert!(ring.flight.begin());
-        assert!(is_held_up(ring, 0, 20, PATIENCE_NS));
-        assert_eq!(limit_of(ring), 10, "the fire began after the drain that found it quiet");
-        assert!(!is_held_up(ring, 0, 30, 0), "patience is at its end");
+        assert!(is_held_up(draining, ring, 0, 20, PATIENCE_NS));
+        assert_eq!(limit_of(draining, ring), 10, "the fire began after the drain that found it quiet");
+        assert!(!is_held_up(draining, ring, 0, 30, 0), "patience is at its end");
         ring.flight.end();
-        assert!(!is_held_up(ring, 0, 40, PATIENCE_NS));
-        assert_eq!(limit_of(ring), 40);
+        assert!(!is_held_up(draining, ring, 0, 40, PATIENCE_NS));
+        assert_eq!(limit_of(draining, ring), 40);
     }
 }

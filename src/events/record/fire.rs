@@ -14,14 +14,12 @@ use crate::events::clock;
 use crate::events::table::EventId;
 use crate::os::tsc;
 use crate::sabotage::{Guard, removed};
-use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Lock, Ordering};
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// Wakes the writer.
 pub(super) static BELL: Bell = Bell::new();
 /// Wakes those who wait for room.
 pub(super) static ROOM: Turnstile = Turnstile::new();
-/// The recorder's lock: who holds it drains.
-pub(super) static LOCK: Lock = Lock::new();
 /// How many consumers are lossless: if none is, nobody waits.
 pub(super) static LOSSLESS: AtomicU32 = AtomicU32::new(0);
 /// Records that were fired and dropped where there was no ring to count them in.
@@ -246,7 +244,7 @@ fn may_wait_for_room(rings: &ThreadRings) -> bool {
     }
     LOSSLESS.load(Ordering::Relaxed) > 0
         && (!ring::is_in_a_hurry() || removed(Guard::EventHurry))
-        && LOCK.holder() != Some(rings.tid())
+        && super::DRAIN.lock().holder() != Some(rings.tid())
         && surroundings().is_none_or(|surroundings| (surroundings.may_wait)())
 }
 

@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 use super::MAX_WORLDS;
 use super::consumer::{Recorded, RecordingThread, WorldNumber};
 use super::fire::{Head, ROOM};
-use super::ring::{self, Ring};
+use super::ring::{self, Draining, Ring};
 use super::worlds::{Book, Consumers};
 use crate::events::table::{EventId, PAYLOAD_WORDS};
 use crate::os::memory::{map_anonymous, unmap};
@@ -39,8 +39,7 @@ pub(super) struct Merge {
     len: usize,
 }
 
-// SAFETY: the memory belongs to the drain, which is used by one thread at a time, under the lock; between drains there are no
-// sources in it.
+// SAFETY: the memory is the merge's own, and the rings of its sources are 'static and Sync.
 unsafe impl Send for Merge {}
 
 impl Merge {
@@ -139,27 +138,23 @@ impl Merge {
 
 /// The record at the head of a ring, by a clock that does not go backwards within it.
 #[inline(always)]
-pub(super) fn next_of(ring: &'static Ring, published: u64) -> Option<(u64, Head)> {
-    // SAFETY: the caller has the drain to itself.
+pub(super) fn next_of(draining: &mut Draining, ring: &'static Ring, published: u64) -> Option<(u64, Head)> {
+    let drained = ring.drained(draining);
     let recycle = |chunk: NonNull<ring::Chunk>| {
-        // SAFETY: as above; the chunk is this ring's.
+        // SAFETY: the drain to itself, by the proof; the chunk is this ring's.
         unsafe { ring.recycle(chunk) };
-        // SAFETY: the drain's own, and who drains holds the recorder's lock.
-        if unsafe { &mut *ring.drained.get() }.gets_back_a_chunk() {
+        if drained.gets_back_a_chunk() {
             ROOM.turn();
         }
     };
-    // SAFETY: as above.
+    // SAFETY: the drain to itself, by the proof.
     let next = unsafe { ring.stream.next(published, recycle) }?;
-    // SAFETY: the drain's own, and who drains holds the recorder's lock.
-    let last = unsafe { &*ring.drained.get() }.last;
-    Some((next.ticks.max(last), Head(next.head)))
+    Some((next.ticks.max(drained.last), Head(next.head)))
 }
 
 /// Up to when a ring with a fire in flight holds up nobody.
-pub(super) fn limit_of(ring: &Ring) -> u64 {
-    // SAFETY: the drain's own, and who drains holds the recorder's lock.
-    let drained = unsafe { &*ring.drained.get() };
+pub(super) fn limit_of(draining: &mut Draining, ring: &Ring) -> u64 {
+    let drained = ring.drained(draining);
     drained.last.max(drained.quiet_at)
 }
 
@@ -182,8 +177,9 @@ pub(super) struct Passed {
     pub(super) unclaimed: u64,
 }
 
-/// The merge at work, under the recorder's lock.
+/// The merge at work.
 pub(super) struct Flow<'a> {
+    draining: &'a mut Draining,
     merge: &'a mut Merge,
     books: &'a mut [Book; MAX_WORLDS],
     /// Whose turn it is, if it is anybody's: not in the heap meanwhile, and not later than `until`.
@@ -198,13 +194,14 @@ pub(super) struct Flow<'a> {
 impl<'a> Flow<'a> {
     /// Stands at the first record up to the horizon.
     pub(super) fn new(
+        draining: &'a mut Draining,
         merge: &'a mut Merge,
         books: &'a mut [Book; MAX_WORLDS],
         passed: &'a mut Passed,
         horizon: u64,
     ) -> Flow<'a> {
         let record = Recorded::empty();
-        let mut flow = Flow { merge, books, turn: None, until: 0, horizon, at: At::End, record, passed };
+        let mut flow = Flow { draining, merge, books, turn: None, until: 0, horizon, at: At::End, record, passed };
         flow.next_turn();
         flow.advance();
         flow
@@ -213,6 +210,11 @@ impl<'a> Flow<'a> {
     #[inline(always)]
     pub(super) fn at(&self) -> At {
         self.at
+    }
+
+    /// The proof that it drains by.
+    pub(super) fn draining(&mut self) -> &mut Draining {
+        self.draining
     }
 
     /// The record at which it stands.
@@ -228,11 +230,10 @@ impl<'a> Flow<'a> {
             let Some(source) = &mut self.turn else { break At::End };
             let (ring, thread, head, ticks) = (source.ring, source.thread, source.head, source.ticks);
             let payload = &mut self.record.words[..head.payload_words().min(PAYLOAD_WORDS)];
-            // SAFETY: who has the flow has the drain to himself, and has seen this record at the head of the stream.
+            // SAFETY: the drain to itself, by the proof; this record was seen at the head of the stream.
             unsafe { ring.stream.take(payload) };
-            // SAFETY: the drain's own, and who drains holds the recorder's lock.
-            unsafe { &mut *ring.drained.get() }.last = ticks;
-            match next_of(ring, source.published) {
+            ring.drained(self.draining).last = ticks;
+            match next_of(self.draining, ring, source.published) {
                 Some((next, head)) => {
                     (source.ticks, source.head) = (next, head);
                     if next > self.until {
@@ -279,7 +280,7 @@ impl<'a> Flow<'a> {
         if let Some(source) = self.turn.take()
             && source.holds_up
         {
-            self.horizon = self.horizon.min(limit_of(source.ring));
+            self.horizon = self.horizon.min(limit_of(self.draining, source.ring));
         }
         self.next_turn();
     }

@@ -49,7 +49,6 @@ mod wanted;
 mod worlds;
 mod writer;
 
-use std::cell::UnsafeCell;
 use std::io;
 
 pub use consumer::{
@@ -64,7 +63,7 @@ pub(crate) use recording::Recording;
 pub(super) use worlds::RecordedWorld;
 
 use self::drain::{Drain, Outcome, PATIENCE_NS, Place};
-use self::fire::{HOMELESS, LOCK, LOSSLESS, WAITS};
+use self::fire::{HOMELESS, LOSSLESS, WAITS};
 use super::Events;
 use super::clock::Clock;
 use super::sink::AfterFork;
@@ -74,7 +73,7 @@ use crate::os::barrier;
 use crate::os::clock::now_ns;
 use crate::os::signals::FailingWrites;
 use crate::sabotage::{Guard, removed};
-use crate::sync::{AtomicBool, LockGuard, Ordering, fence_past_the_caches};
+use crate::sync::{AtomicBool, LockGuard, Locked, Ordering, fence_past_the_caches};
 
 /// How many consumers can record at once.
 pub const MAX_CONSUMERS: usize = 8;
@@ -82,32 +81,29 @@ pub const MAX_CONSUMERS: usize = 8;
 /// How many worlds of a process can record at once.
 pub const MAX_WORLDS: usize = 64;
 
-struct Guarded(UnsafeCell<Drain>);
-
-// SAFETY: only touched through `Held`, under `LOCK`, or alone in a fork's child.
-unsafe impl Sync for Guarded {}
-
-static DRAIN: Guarded = Guarded(UnsafeCell::new(Drain::new()));
+/// The drain, and the recorder's lock.
+// SAFETY: the only drain of the rings that threads have.
+static DRAIN: Locked<Drain> = Locked::new(unsafe { Drain::new() });
 
 /// The recorder's lock, held. Meanwhile files that fail are told of by errors only (`.event.full-disk`): who drains may be any thread of
 /// the program.
 struct Held {
     _failing_writes: FailingWrites,
-    _lock: LockGuard<'static>,
+    lock: LockGuard<'static>,
 }
 
 impl Held {
     /// Waits for it. Only in [`as_blocking`].
     fn take() -> Held {
-        Held::with(LOCK.lock())
+        Held::with(DRAIN.lock().lock())
     }
 
     fn try_take() -> Option<Held> {
-        LOCK.try_lock().ok().map(Held::with)
+        DRAIN.lock().try_lock().ok().map(Held::with)
     }
 
     fn with(lock: LockGuard<'static>) -> Held {
-        Held { _failing_writes: FailingWrites::are_errors(), _lock: lock }
+        Held { _failing_writes: FailingWrites::are_errors(), lock }
     }
 
     /// Waits for it, but no longer than so many nanoseconds.
@@ -115,7 +111,7 @@ impl Held {
     fn take_within(ns: u64) -> Option<Held> {
         let end = now_ns() + ns;
         loop {
-            match LOCK.lock_slice(end.saturating_sub(now_ns())) {
+            match DRAIN.lock().lock_slice(end.saturating_sub(now_ns())) {
                 Ok(lock) => return Some(Held::with(lock)),
                 Err(_) if now_ns() >= end => return None,
                 Err(_) => {}
@@ -135,15 +131,13 @@ impl std::ops::Deref for Held {
     type Target = Drain;
 
     fn deref(&self) -> &Drain {
-        // SAFETY: the lock is held as long as this lives.
-        unsafe { &*DRAIN.0.get() }
+        DRAIN.get(&self.lock)
     }
 }
 
 impl std::ops::DerefMut for Held {
     fn deref_mut(&mut self) -> &mut Drain {
-        // SAFETY: as above; and `self` is borrowed as long as the result.
-        unsafe { &mut *DRAIN.0.get() }
+        DRAIN.get_mut(&mut self.lock)
     }
 }
 
@@ -388,7 +382,7 @@ impl Events {
         let _ = Clock::of_process();
         self.changing(|events, held| {
             let world = events.enroll(held)?;
-            writer::ensure_started()?;
+            writer::ensure_started(held)?;
             let consumer = held.add(consumer)?;
             held.change(world, consumer, Some(selection));
             Ok(consumer)
@@ -522,7 +516,7 @@ impl Drop for Events {
 
 /// Before a fork, with the locks of all worlds held: nobody drains, nobody changes who records.
 pub(crate) fn before_fork() {
-    LOCK.acquire();
+    DRAIN.lock().acquire();
 }
 
 /// After the fork, in the parent.
@@ -531,7 +525,7 @@ pub(crate) fn before_fork() {
 /// This thread has called [`before_fork`], and the fork is over.
 pub(crate) unsafe fn after_fork_in_parent() {
     // SAFETY: the caller's promise.
-    unsafe { LOCK.release() };
+    unsafe { DRAIN.lock().release() };
 }
 
 /// After the fork, in the child (`.fork.services`).
@@ -540,7 +534,7 @@ pub(crate) unsafe fn after_fork_in_parent() {
 /// The calling thread, which called [`before_fork`] before the fork, is the only one of the process.
 pub(crate) unsafe fn after_fork_in_child() {
     // SAFETY: the caller's promise.
-    unsafe { LOCK.reset_in_child() };
+    unsafe { DRAIN.lock().reset_in_child() };
     ring::after_fork_in_child();
     writer::forget();
     fire::BELL.forget();

@@ -62,8 +62,20 @@ pub(super) struct Ring {
     /// How many dropped ones the stream tells of.
     pub(super) announced: AtomicU64,
     pub(super) stream: stream::Stream<CHUNK_WORDS>,
-    /// The drain's: for who holds the recorder's lock.
-    pub(super) drained: UnsafeCell<Drained>,
+    /// What the drain remembers: see [`drained`](Self::drained).
+    drained: UnsafeCell<Drained>,
+}
+
+/// Proof of being the drain: that no other thread drains meanwhile. A [`Drain`](super::drain::Drain) has one, and the process's drain
+/// is reached only under the recorder's lock.
+pub(super) struct Draining(());
+
+impl Draining {
+    /// # Safety
+    /// No ring is met by two proofs at the same time.
+    pub(super) const unsafe fn assume() -> Draining {
+        Draining(())
+    }
 }
 
 /// What a drain remembers of a ring.
@@ -115,6 +127,14 @@ impl Ring {
             stream: stream::Stream::new(),
             drained: UnsafeCell::new(Drained { last: 0, chunks: 0, lost_told: 0, stuck: None, quiet_at: 0 }),
         }
+    }
+
+    /// What the drain remembers of this ring.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "the proof is borrowed exclusively")]
+    pub(super) fn drained<'a>(&'a self, _draining: &'a mut Draining) -> &'a mut Drained {
+        // SAFETY: there is one proof, and it is borrowed exclusively as long as the reference lives.
+        unsafe { &mut *self.drained.get() }
     }
 
     /// One more, in a counter that only this thread writes.

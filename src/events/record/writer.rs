@@ -7,7 +7,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::drain::Outcome;
+use super::drain::{Drain, Outcome};
 use super::fire::BELL;
 use crate::os::clock::now_ns;
 use crate::os::signals;
@@ -21,8 +21,8 @@ const BREATHER: Duration = Duration::from_micros(50);
 
 static RUNS: AtomicBool = AtomicBool::new(false);
 
-/// Starts the thread unless it runs. Under the recorder's lock.
-pub(super) fn ensure_started() -> io::Result<()> {
+/// Starts the thread unless it runs. The drain is borrowed so that two threads do not do so at once.
+pub(super) fn ensure_started(_drain: &mut Drain) -> io::Result<()> {
     if RUNS.load(Ordering::Relaxed) {
         return Ok(());
     }

@@ -14,7 +14,7 @@
 //! innermost ones in common. A format that has no room for more can so put together what it can't tell apart, with nothing in hand
 //! but the last band.
 
-use std::cell::UnsafeCell;
+use std::cell::{RefCell, RefMut};
 use std::collections::HashMap;
 
 use super::taker::{Taker, check_charges, cut};
@@ -28,21 +28,18 @@ use crate::os::clock::now_ns;
 use crate::os::futex;
 use crate::profile::StackId;
 use crate::profile::biography::{Biography, Look};
-use crate::sync::{AtomicU32, AtomicU64, LockGuard, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Guarded, LockGuard, Ordering, SharedLock};
 
 /// A world's heap profile.
 pub(crate) struct Profiler {
-    state: UnsafeCell<State>,
+    /// The observer's lock.
+    observing: SharedLock,
+    state: Guarded<RefCell<State>>,
     /// When the next census is due, by CLOCK_MONOTONIC; 0: none is by time.
     due_ns: AtomicU64,
     /// Grows when a profile begins or ends: what the thread that keeps time sleeps on.
     changes: AtomicU32,
 }
-
-// SAFETY: `state` is reached only under the observer's lock.
-unsafe impl Sync for Profiler {}
-// SAFETY: nothing in it belongs to a thread.
-unsafe impl Send for Profiler {}
 
 #[derive(Default)]
 struct State {
@@ -97,22 +94,26 @@ pub struct Finished {
 }
 
 impl Profiler {
-    pub(crate) fn new() -> Profiler {
-        Profiler { state: UnsafeCell::new(State::default()), due_ns: AtomicU64::new(0), changes: AtomicU32::new(0) }
+    /// A profiler that collections call with `observing` held.
+    pub(crate) fn new(observing: SharedLock) -> Profiler {
+        let state = Guarded::new(RefCell::new(State::default()));
+        Profiler { observing, state, due_ns: AtomicU64::new(0), changes: AtomicU32::new(0) }
     }
 
-    #[allow(clippy::mut_from_ref, reason = "the lock makes it exclusive")]
-    fn state<'a>(&'a self, _observing: &'a LockGuard<'_>) -> &'a mut State {
-        // SAFETY: the guard is that of the observer's lock, which its callers take for nothing else; it is borrowed as long as
-        // the state, and each of them asks once.
-        unsafe { &mut *self.state.get() }
+    fn state<'a>(&'a self, observing: &'a LockGuard<'_>) -> RefMut<'a, State> {
+        // SAFETY: always this lock.
+        unsafe { self.state.get(&self.observing, observing) }.borrow_mut()
     }
 
-    /// In a collection that has the lock.
-    #[allow(clippy::mut_from_ref, reason = "the lock makes it exclusive")]
-    fn running(&self) -> Option<&mut Running> {
-        // SAFETY: the collector calls an observer with its lock held, and each call asks once.
-        unsafe { &mut *self.state.get() }.running.as_mut()
+    /// Calls `f` with what runs, in a collection that has the lock.
+    ///
+    /// # Panics
+    /// The calling thread does not hold the lock.
+    fn with_running<R>(&self, f: impl FnOnce(&mut Running) -> R) -> Option<R> {
+        assert!(self.observing.is_mine(), "the collector calls an observer with its lock held");
+        // SAFETY: this thread holds it, and the state is borrowed from one guard at a time: `RefCell` sees to that.
+        let held = unsafe { self.observing.assume_held() };
+        self.state(&held).running.as_mut().map(f)
     }
 
     /// Begins a profile. None runs. Returns which change that was: what tells it from those before and after.
@@ -122,7 +123,7 @@ impl Profiler {
         collector: &Collector,
         observing: &LockGuard<'_>,
     ) -> Result<u32, ProfileError> {
-        let state = self.state(observing);
+        let state = &mut *self.state(observing);
         let request = profile.request();
         profile.check()?;
         let work = if request.breakdown.is_by_life(&request.filters) {
@@ -161,7 +162,8 @@ impl Profiler {
     /// # Errors
     /// No profile runs, or it takes no more censuses.
     pub(crate) fn ask(&self, observing: &LockGuard<'_>) -> Result<(), ProfileError> {
-        let running = self.state(observing).running.as_mut().ok_or(ProfileError::NoProfile)?;
+        let mut state = self.state(observing);
+        let running = state.running.as_mut().ok_or(ProfileError::NoProfile)?;
         if running.is_full() {
             running.missed += 1;
             return Err(ProfileError::NoMoreEras);
@@ -214,9 +216,13 @@ impl Profiler {
 
     /// In a forked child, before anything else runs there: the profile is the parent's, and so is the thread that keeps its time
     /// (`.fork.services`). Whoever wants one here begins it.
-    pub(crate) fn forget_in_child(&self) {
-        // SAFETY: the forking thread took the observer's lock before the fork, and no other exists.
-        let state = unsafe { &mut *self.state.get() };
+    ///
+    /// # Safety
+    /// The caller is the only thread of the process.
+    pub(crate) unsafe fn forget_in_child(&self) {
+        // SAFETY: the caller's promise.
+        let held = unsafe { self.observing.assume_held() };
+        let state = &mut *self.state(&held);
         // Not dropped: this is no place for what that may do.
         std::mem::forget(state.running.take());
         if let Some(tracking) = &state.tracking {
@@ -225,7 +231,7 @@ impl Profiler {
         self.due_ns.store(0, Ordering::Relaxed);
     }
 
-    /// A profile has begun or ended, under the lock.
+    /// A profile has begun or ended.
     fn changed(&self) -> u32 {
         // Release: pairs with the Acquire in `changes`: what is due now is seen.
         let change = self.changes.fetch_add(1, Ordering::Release).wrapping_add(1);
@@ -301,60 +307,70 @@ impl Running {
 
 impl Observer for Profiler {
     fn begin(&self, collector: &Collector) -> Attention {
-        let Some(running) = self.running().filter(|running| !running.ended) else { return Attention::Passes };
+        self.with_running(|running| running.begin(collector, &self.due_ns)).unwrap_or(Attention::Passes)
+    }
+
+    fn look(&self, living: &Living<'_>) {
+        self.with_running(|running| match &mut running.work {
+            Work::Counting(taker) => taker.take(living),
+            Work::Biography(biography) => biography.look(living, running.look),
+        });
+    }
+
+    fn finish(&self, collector: &Collector) -> Option<Afterwards> {
+        self.with_running(|running| running.finish(collector)).flatten()
+    }
+}
+
+impl Running {
+    fn begin(&mut self, collector: &Collector, due_ns: &AtomicU64) -> Attention {
+        if self.ended {
+            return Attention::Passes;
+        }
         // Unless one is due still, because the world could not be stopped, or whoever stopped it let go.
-        if running.look == Look::Deaths {
-            running.look = match () {
-                () if std::mem::take(&mut running.ending) => Look::End,
-                () if !running.is_due(&self.due_ns) => Look::Deaths,
-                () if running.is_full() => {
-                    running.missed += 1;
+        if self.look == Look::Deaths {
+            self.look = match () {
+                () if std::mem::take(&mut self.ending) => Look::End,
+                () if !self.is_due(due_ns) => Look::Deaths,
+                () if self.is_full() => {
+                    self.missed += 1;
                     Look::Deaths
                 }
                 () => Look::Census,
             };
         }
-        match &mut running.work {
-            Work::Counting(_) if running.look != Look::Census => return Attention::Passes,
+        match &mut self.work {
+            Work::Counting(_) if self.look != Look::Census => return Attention::Passes,
             Work::Counting(taker) => taker.prepare(collector),
             Work::Biography(_) => {}
         }
         Attention::Looks
     }
 
-    fn look(&self, living: &Living<'_>) {
-        let Some(running) = self.running() else { return };
-        match &mut running.work {
-            Work::Counting(taker) => taker.take(living),
-            Work::Biography(biography) => biography.look(living, running.look),
-        }
-    }
-
-    fn finish(&self, collector: &Collector) -> Option<Afterwards> {
-        let running = self.running()?;
+    fn finish(&mut self, collector: &Collector) -> Option<Afterwards> {
         let mut afterwards: Option<Afterwards> = None;
-        match &mut running.work {
+        match &mut self.work {
             Work::Counting(taker) => {
-                running.era += 1;
-                let census = taker.result(running.era);
-                tell_of(&collector.events, &mut running.labels, &census);
-                if let Some(listener) = running.profile.listener.clone() {
+                self.era += 1;
+                let census = taker.result(self.era);
+                tell_of(&collector.events, &mut self.labels, &census);
+                if let Some(listener) = self.profile.listener.clone() {
                     let census = census.clone();
                     afterwards = Some(Box::new(move || listener(&census)));
                 }
-                running.last = Some(census);
+                self.last = Some(census);
             }
             Work::Biography(biography) => {
-                biography.note(running.look);
-                if running.look == Look::Census && biography.is_full() {
+                biography.note(self.look);
+                if self.look == Look::Census && biography.is_full() {
                     // Whoever reads the trace is told, too. Without room for the text he is not.
                     let _ = collector.events.telemetry_message(NO_MORE_ERAS);
                 }
-                running.ended = running.look == Look::End;
-                running.era = biography.eras();
+                self.ended = self.look == Look::End;
+                self.era = biography.eras();
             }
         }
-        running.look = Look::Deaths;
+        self.look = Look::Deaths;
         afterwards
     }
 }
