@@ -213,7 +213,9 @@ impl Collector {
         self.wait_for_sweeps(&mut budget)?;
         let number = self.collections.load(Ordering::Relaxed) + 1;
         self.heap.forget_request();
-        let _processor_time = self.markers.time().of_a_collection(who.own.map(OwnStack::record));
+        // Also one that collects from its blocking region, where it has no stack to show.
+        let collecting = self.threads.own_record();
+        let _processor_time = self.markers.time().of_a_collection(collecting);
 
         // Suspend.
         self.events.fire_suspend_begin(number, reason as u32);
@@ -280,7 +282,8 @@ impl Collector {
             return Err(CollectError::Discarded { number });
         }
         afterwards.into_iter().flatten().for_each(|tell| tell());
-        let report = self.report(number, reason, who, &StopFacts { stop_ns, restart_ns, pause_ns, crowd }, &outcome);
+        let report =
+            self.report(number, reason, collecting, &StopFacts { stop_ns, restart_ns, pause_ns, crowd }, &outcome);
         if outcome.queued > 0 {
             self.events.fire_finalizers_due(outcome.queued);
             self.finalizers.announce();
@@ -556,11 +559,11 @@ impl Collector {
         &self,
         number: u32,
         reason: Reason,
-        who: Collecting<'_>,
+        collecting: Option<&ThreadStopInfo>,
         stop: &StopFacts,
         outcome: &Outcome,
     ) -> CollectionReport {
-        let by = who.own.map_or_else(|| ThreadName::new("(not attached)"), |own| own.record().name());
+        let by = collecting.map_or_else(|| ThreadName::new("(not attached)"), ThreadStopInfo::name);
         let slowest = stop.crowd.slowest;
         CollectionReport {
             number,
@@ -579,7 +582,7 @@ impl Collector {
             allocated_bytes: outcome.allocated,
             committed_bytes: self.heap.committed_bytes(),
             stack_bytes: outcome.stack_bytes,
-            threads_stopped: stop.crowd.threads - u32::from(who.own.is_some()),
+            threads_stopped: stop.crowd.threads - u32::from(collecting.is_some()),
             threads_blocking: stop.crowd.blocking,
             slowest: slowest.map_or(ThreadName::EMPTY, |slowest| slowest.name),
             slowest_ns: slowest.map_or(0, |slowest| slowest.ns),
