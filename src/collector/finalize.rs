@@ -17,9 +17,12 @@
 
 use std::cell::UnsafeCell;
 use std::io;
+use std::time::Duration;
 
+use crate::heap::trace::TypeInfo;
+use crate::os::clock::now_ns;
 use crate::os::memory::Reservation;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Lock, LockGuard, Ordering};
+use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Lock, LockGuard, Ordering};
 
 /// What runs for a dead object.
 #[derive(Clone, Copy)]
@@ -43,7 +46,7 @@ pub(crate) struct Entry {
     pub(crate) action: Action,
 }
 
-/// Registrations at most; each takes 32 bytes when used.
+/// Registrations at most, of whichever world; each takes 32 bytes when used.
 const CAPACITY: usize = 1 << 22;
 
 /// A queue of entries in mapped memory.
@@ -134,6 +137,18 @@ pub(crate) struct Finalizers {
     pub(crate) started: AtomicBool,
     /// The kernel's number for it.
     pub(crate) thread: AtomicU32,
+    /// The description of the type whose object is being finalized, and since when; null between finalizers.
+    running_type: AtomicPtr<TypeInfo>,
+    running_since: AtomicU64,
+}
+
+/// The finalizer that runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Running {
+    /// The type of its object.
+    pub(crate) type_name: &'static str,
+    /// For how long it has run.
+    pub(crate) since: Duration,
 }
 
 // SAFETY: the queues are only touched under the lock, or in the stopped world by the collector, which holds it.
@@ -142,11 +157,9 @@ unsafe impl Sync for Finalizers {}
 unsafe impl Send for Finalizers {}
 
 impl Finalizers {
-    pub(crate) fn new() -> io::Result<Self> {
-        Self::with_capacity(CAPACITY)
-    }
-
-    fn with_capacity(capacity: usize) -> io::Result<Self> {
+    /// Tables for up to `capacity` registrations.
+    pub(crate) fn new(capacity: usize) -> io::Result<Self> {
+        let capacity = capacity.min(CAPACITY);
         Ok(Self {
             lock: Lock::new(),
             registered: UnsafeCell::new(Queue::new(capacity)?),
@@ -158,7 +171,40 @@ impl Finalizers {
             ended: AtomicU32::new(1),
             started: AtomicBool::new(false),
             thread: AtomicU32::new(0),
+            running_type: AtomicPtr::new(std::ptr::null_mut()),
+            running_since: AtomicU64::new(0),
         })
+    }
+
+    /// A finalizer of an object of this type begins, until the result is dropped. On the finalizer thread.
+    pub(crate) fn begin(&self, info: &'static TypeInfo) -> impl Drop + '_ {
+        struct End<'a>(&'a Finalizers);
+        impl Drop for End<'_> {
+            fn drop(&mut self) {
+                self.0.running_type.store(std::ptr::null_mut(), Ordering::Relaxed);
+            }
+        }
+        self.running_since.store(now_ns(), Ordering::Relaxed);
+        // Release: pairs with the Acquire of `running`: the time is this one's or a later one's.
+        self.running_type.store(std::ptr::from_ref(info).cast_mut(), Ordering::Release);
+        End(self)
+    }
+
+    /// The finalizer that runs at this moment.
+    pub(crate) fn running(&self) -> Option<Running> {
+        // Acquire: pairs with the Release of `begin`.
+        let info = self.running_type.load(Ordering::Acquire);
+        let since = Duration::from_nanos(now_ns().saturating_sub(self.running_since.load(Ordering::Relaxed)));
+        // SAFETY: null, or from a reference that lives as long as the process.
+        unsafe { info.as_ref() }.map(|info| Running { type_name: info.name(), since })
+    }
+
+    /// In the child of a fork, which has no finalizer thread.
+    pub(crate) fn forget_thread(&self) {
+        self.started.store(false, Ordering::Relaxed);
+        self.thread.store(0, Ordering::Relaxed);
+        self.running_type.store(std::ptr::null_mut(), Ordering::Relaxed);
+        self.ended.store(1, Ordering::Relaxed);
     }
 
     /// Registers an entry. False if the table is full. `lock` takes the lock in the way that suits the caller.
@@ -264,7 +310,7 @@ mod tests {
     #[test]
     fn an_object_whose_finalizer_finds_the_queue_full_is_kept_for_the_next_collection() {
         unsafe fn nothing(_: *mut u8) {}
-        let finalizers = Finalizers::with_capacity(4).unwrap();
+        let finalizers = Finalizers::new(4).unwrap();
         let lock = || finalizers.lock.lock();
         let collect = |objects: &[usize]| {
             for &object in objects {

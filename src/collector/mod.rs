@@ -41,9 +41,10 @@ use crate::heap::slots::SlotTable;
 use crate::heap::sweep::SpaceBytes;
 use crate::heap::verify::{Verified, VerifyError};
 use crate::os::clock::{Budget, now_ns};
+use crate::os::thread::NotCancelled;
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU32, AtomicU64, HeldBy, Lock, LockGuard, Ordering};
-use crate::world::error::StopError;
+use crate::world::error::{SilenceReason, StopError};
 use crate::world::name::ThreadName;
 use crate::world::region::OwnStack;
 use crate::world::registry::Threads;
@@ -79,6 +80,46 @@ pub enum CollectError {
     /// The world was closed.
     #[error("the world is closed")]
     Closed,
+    /// The last handle of the world was dropped, and what the world had to end did not. Only a failure listener gets this;
+    /// [`World::close`](crate::World::close) returns the same.
+    #[error("the world was dropped, and {0}")]
+    NotClosed(CloseError),
+}
+
+/// Why a world did not close in order.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CloseError {
+    /// A finalizer has not returned.
+    #[error(
+        "after {within:?} the finalizer thread has not finished: the finalizer of a \"{type_name}\" object has been running for \
+         {running:.1?}, and {due} more are due; what they hold is not released. A finalizer must return: end its loop, or give what \
+         it waits for a time limit"
+    )]
+    Finalizer {
+        /// How long it was waited for.
+        within: Duration,
+        /// The type of the object whose finalizer runs.
+        type_name: &'static str,
+        /// For how long.
+        running: Duration,
+        /// Finalizers that wait for their turn.
+        due: u64,
+    },
+    /// The finalizer thread is between two finalizers, or can't go on: there are too many, or it is suspended.
+    #[error("after {within:?} the finalizer thread has not finished: {due} finalizers are still due")]
+    Finalizers {
+        /// How long they were waited for.
+        within: Duration,
+        /// Finalizers that wait for their turn.
+        due: u64,
+    },
+    /// A listener has not returned.
+    #[error("after {within:?} the thread that ticks has not finished: a listener to ticks has not returned")]
+    Ticks {
+        /// How long it was waited for.
+        within: Duration,
+    },
 }
 
 /// What a world calls when a collection that was due could not happen.
@@ -131,14 +172,14 @@ impl<'a> Collecting<'a> {
 }
 
 impl Collector {
-    pub(crate) fn new(parts: Parts) -> std::io::Result<Self> {
-        Ok(Self {
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self {
             heap: parts.heap,
             threads: parts.threads,
             events: Events::new(),
-            roots: SlotTable::new(1 << 22)?,
-            ranges: roots::Ranges::new()?,
-            finalizers: Finalizers::new()?,
+            roots: parts.handles,
+            ranges: parts.ranges,
+            finalizers: parts.finalizers,
             markers: parts.markers,
             pacing: parts.pacing,
             observing: Observing::new(),
@@ -152,7 +193,7 @@ impl Collector {
             on_collection: parts.on_collection,
             on_failure: parts.on_failure,
             damage: OnceLock::new(),
-        })
+        }
     }
 
     /// Collects. `Ok(None)` if somebody else did meanwhile and the caller did not insist.
@@ -198,6 +239,8 @@ impl Collector {
         by: StopBy,
     ) -> Result<Option<CollectionReport>, CollectError> {
         self.events.fire_gc_triggered(reason as u32);
+        // Neither halfway through, nor with the world stopped: /proc is read for errors, and traces may be written.
+        let _whole = NotCancelled::begin();
 
         // Every lock that the stopped world needs, before the first signal. Nobody waits for a trace with them, but here.
         record::catch_up();
@@ -227,7 +270,7 @@ impl Collector {
             Err(error) => {
                 self.tell_of_debuggers();
                 self.events.fire_stop_abandoned(number, error.unanswered());
-                return Err(error.into());
+                return Err(self.with_finalizer(error).into());
             }
         };
         self.tell_of_debuggers();
@@ -592,18 +635,55 @@ impl Collector {
         }
     }
 
+    /// Names the finalizer if the finalizer thread is among those that did not stop and nothing else explains that.
+    fn with_finalizer(&self, mut error: StopError) -> StopError {
+        let StopError::Unanswered { threads, .. } = &mut error else { return error };
+        let runner = Tid(self.finalizers.thread.load(Ordering::Relaxed) as i32);
+        let is_unexplained =
+            |reason: &SilenceReason| matches!(reason, SilenceReason::NoSafepoint | SilenceReason::Unknown);
+        if let Some(running) = self.finalizers.running()
+            && let Some(thread) =
+                threads.iter_mut().find(|thread| thread.tid == runner && is_unexplained(&thread.reason))
+        {
+            thread.reason = SilenceReason::InFinalizer { type_name: running.type_name, running: running.since };
+        }
+        error
+    }
+
     /// Stops the world only to verify the heap.
     ///
     /// # Errors
     /// As [`collect`](Self::collect).
     pub(crate) fn verify(&self, who: Collecting<'_>) -> Result<Verified, CollectError> {
+        let _whole = NotCancelled::begin();
         let mut budget = Budget::new(self.stop_timeout);
         let locks = self.threads.lock_for_stop(&mut budget)?;
         self.wait_for_sweeps(&mut budget)?;
-        let stopped = self.threads.stop(locks, who.own, StopBy::InForce, budget)?;
+        let stopped = self.threads.stop(locks, who.own, StopBy::InForce, budget);
+        let stopped = stopped.map_err(|error| self.with_finalizer(error))?;
         let found = self.heap.verify();
         drop(stopped);
         found.map_err(|error| CollectError::Damaged { number: self.collections.load(Ordering::Relaxed), error })
+    }
+
+    /// Bytes allocated so far, collections or not. Exact for the calling thread, and for all that stand, are in a blocking region
+    /// or have detached; of a thread that allocates at this moment, up to a block of 16 KiB more or less.
+    pub(crate) fn allocated_bytes(&self) -> u64 {
+        let Self { threads, heap, .. } = self;
+        threads.as_blocking(|| {
+            // A vtable that is being notified of a thread runs under the lock.
+            let allocation = &threads.locks().allocation;
+            let _held = (!allocation.is_mine()).then(|| allocation.lock());
+            threads.with_live(|live| {
+                let unused: usize =
+                    live.iter().filter_map(|record| cache_of(record)).map(AllocationCache::unused_by_now).sum();
+                // SAFETY: the allocation lock is held.
+                let state = unsafe { heap.state() };
+                let acquired = state.acquired_bytes + self.unused_bytes.load(Ordering::Relaxed);
+                let since = acquired.saturating_sub(unused as u64 + state.returned_bytes);
+                self.allocated_total.load(Ordering::Relaxed) + since
+            })
+        })
     }
 
     /// Bytes handed to threads since the last collection. `None` if somebody allocates or collects at this moment.
@@ -624,6 +704,9 @@ pub(crate) struct Parts {
     pub(crate) heap: Heap,
     pub(crate) threads: Arc<Threads>,
     pub(crate) markers: Markers,
+    pub(crate) handles: SlotTable,
+    pub(crate) ranges: roots::Ranges,
+    pub(crate) finalizers: Finalizers,
     pub(crate) pacing: Pacing,
     pub(crate) stop_timeout: Duration,
     pub(crate) on_collection: Option<report::Listener>,

@@ -123,7 +123,7 @@ unsafe extern "C" fn prepare() {
             let hooks = threads.hooks();
             state.held.push(HeldWorld { threads, hooks });
         }
-        // Two worlds may share a vtable, and whoever waits for its locks has those of a world.
+        // Two worlds may share a vtable, and a thread that waits for its locks holds those of a world.
         for HeldWorld { threads, hooks } in &state.held {
             threads.vtable.latch().with(|vtable| vtable.fork(ForkStep::Prepare));
             if let Some(hooks) = hooks {

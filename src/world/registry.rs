@@ -361,8 +361,8 @@ impl Threads {
     }
 
     /// Puts another vtable in force and returns the outgoing one, which nobody is inside of any more. Waits for the
-    /// present collection. The outgoing vtable is told that all threads are gone for it, then the incoming one is told
-    /// of them; no stop can begin in between. If `incoming` is in force already, nothing changes.
+    /// present collection. The outgoing vtable is notified that all threads are gone for it, then the incoming one
+    /// is notified of them; no stop can begin in between. If `incoming` is in force already, nothing changes.
     pub(crate) fn set_vtable(&self, incoming: Vtable, mut budget: Budget) -> Result<Vtable, StopError> {
         let name = incoming.name();
         let refused = |what| StopError::Vtable { stopper: name, what };

@@ -18,9 +18,9 @@
 //! * The vtable that stopped is the one that starts; a swap waits (`.vtable.swap`).
 //! * `thread_created` comes under the allocation lock, before the thread can allocate (`.vtable.created-under-lock`);
 //!   `thread_exited` before the record is freed, also for threads that a fork has left behind (`.vtable.exited-before-free`).
-//! * A vtable that goes out of force is told that all threads are gone for it; then the one that comes into force is told
-//!   of them, both before the swap returns (`.vtable.attach`). In this order, because the two may share what they
-//!   know of threads. To set the vtable that is in force already changes nothing, and it is told nothing.
+//! * A vtable that goes out of force is notified that all threads are gone for it; then the one that comes into force is
+//!   notified of them, both before the swap returns (`.vtable.attach`). In this order, because the two may share what
+//!   they know of threads. To set the vtable that is in force already changes nothing, and notifies nothing.
 //! * One vtable may be in force in several worlds, unless it refuses ([`enter_world`](ThreadVtable::enter_world)). It
 //!   is asked to stop the threads of one of them at a time, or of several at once by different threads.
 
@@ -197,7 +197,7 @@ impl StopRequest<'_> {
     }
 
     /// Whether this thread is one of the world's and not the collecting one, in constant time: for a vtable that knows
-    /// threads of several worlds. Those that are gone count, too: what held them lets go of them.
+    /// threads of several worlds. Threads that are gone count, too: a vtable releases them as well.
     pub fn concerns(&self, thread: &ThreadStopInfo) -> bool {
         // The index of another world's thread may change meanwhile; then it leads to a different record, or to none.
         let listed = self.live.get(thread.index.load(Ordering::Relaxed) as usize);
