@@ -307,7 +307,7 @@ unsafe impl ThreadVtable for Sharing {
     }
 }
 
-/// `.vtable.attach`: the outgoing vtable forgets the threads before the incoming one is told of them.
+/// `.vtable.attach`: the outgoing vtable forgets the threads before the incoming one is notified of them.
 #[test]
 fn vtables_that_share_what_they_know_of_threads_can_follow_each_other() {
     let world = builder().build().unwrap();
@@ -355,7 +355,7 @@ fn one_debugger_serves_two_worlds(#[values(How::Full, How::Assisted)] how: How) 
                 scope.spawn(|| (0..50).for_each(|_| assert_eq!(collect(world).threads_stopped, 1)));
             }
         });
-        // A fork has to have the debugger's lock once, whoever else calls for it.
+        // A fork takes the debugger's lock once, though both worlds ask for it.
         let child = std::process::Command::new("true").status().unwrap();
         assert!(child.success());
         // SAFETY: the child does nothing but leave.
