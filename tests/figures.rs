@@ -1,4 +1,4 @@
-//! Figures that a program is told: what was allocated, and what was asked for in vain.
+//! Figures that the API reports: bytes allocated, and the size of an allocation that failed.
 
 use std::sync::mpsc;
 
@@ -103,7 +103,7 @@ fn described<const LENGTH: usize>(m: &Mutator) -> OutOfMemory {
     refused.err().unwrap()
 }
 
-/// A size that no heap has room for is told as it is, not as the largest number.
+/// A size that no heap has room for is reported as it is, not as the largest number.
 #[rstest]
 #[case::half_the_addresses(array::<{ isize::MAX as usize / 16 }>, "4611686018427387904 bytes were asked for")]
 #[case::nearly_all(array::<{ usize::MAX / 8 - 1 }>, "18446744073709551608 bytes were asked for")]

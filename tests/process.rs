@@ -237,7 +237,7 @@ fn a_thread_that_is_cancelled_while_it_is_stopped_stays_stopped() {
     collect(&world);
 }
 
-/// Of the signals, only those that it had itself; of the files, only the standard ones; of the environment, nothing new.
+/// A spawned process has the signal dispositions, the signal mask, the files and the environment that it would have without a world.
 #[test]
 fn a_spawned_process_inherits_nothing_of_a_world() {
     fn of_a_child() -> String {

@@ -16,7 +16,7 @@ static IN_IT: AtomicBool = AtomicBool::new(false);
 /// The flags above are one for the process.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// Runs until the test lets it go; not in a region.
+/// Runs until the test ends it; not in a region.
 fn runs_on(_: &Mutator, _: Gc<Stuck>) {
     IN_IT.store(true, Ordering::Relaxed);
     while !LET_GO.load(Ordering::Relaxed) {

@@ -36,7 +36,7 @@ const LEAST_MARK_STACK_BYTES: usize = 1 << 20;
 /// Handles, and registered finalizers, at most; and how many at least.
 const ENTRIES: usize = 1 << 22;
 const LEAST_ENTRIES: usize = 1 << 14;
-/// After so many nothing gets smaller.
+/// From this number of halvings on nothing gets smaller.
 const MOST_HALVINGS: u32 = 24;
 
 /// The address space that one entry takes in the table of handles, or in both queues of finalizers.
@@ -147,7 +147,7 @@ pub enum LimitSetting {
     HeapLimit(usize),
     /// The mark stack limit that the program set, in bytes.
     MarkStackLimit(usize),
-    /// Nothing that the program set: not even a heap of so many bytes fits.
+    /// Nothing that the program set: not even a heap of this size, in bytes, fits.
     Least(usize),
 }
 
