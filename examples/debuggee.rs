@@ -266,8 +266,15 @@ pub fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Er
     let (begin, mut done, mut longest) = (Instant::now(), 0, 0);
     while done < collections && limit.is_none_or(|limit| begin.elapsed() < limit) && !source.is_some_and(is_at_its_end)
     {
-        // A failure is counted by the listener.
-        if let Ok(report) = world.collect() {
+        // By turns as a thread of no world and as a mutator in its own region. A failure is counted by the listener.
+        let collected = if done % 2 == 0 {
+            world.collect()
+        } else {
+            // SAFETY: this thread has no references.
+            let m = unsafe { world.attach("collector") }?;
+            m.blocking(|| world.collect())
+        };
+        if let Ok(report) = collected {
             shared.lost.fetch_add(report.weak_cleared as u64, Ordering::Relaxed);
             longest = longest.max(report.pause_ns);
             done += 1;

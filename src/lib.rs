@@ -89,8 +89,8 @@ pub use heap::sweep::SpaceBytes;
 pub use heap::trace::{Layout, Leaf, Trace, TypeInfo, Word};
 pub use heap::verify::{Verified, VerifyError};
 pub use runtime::{
-    BuildError, CloseError, DescribeError, Described, DescribedType, JoinHandle, Mutator, OutOfMemory, RangeGuard,
-    Root, SpawnError, StackGuard, Stopper, ThreadInfo, Totals, World, WorldBuilder,
+    BuildError, CloseError, DescribeError, Described, DescribedType, JoinHandle, LimitSetting, Mutator, OutOfMemory,
+    RangeGuard, Root, SpawnError, StackGuard, Stopper, ThreadInfo, Totals, World, WorldBuilder,
 };
 pub use world::{
     AttachError, DebuggerNews, ForkStep, OFFSETS, SafepointStopper, SetupError, SignalStopper, SilenceReason,

@@ -147,8 +147,26 @@ fn the_program_under_the_debugger() {
     let collector = unsafe {
         let done = Arc::clone(&done);
         world.spawn("collector", move |m: &Mutator| {
-            while !done.load(Ordering::Relaxed) {
-                m.collect().unwrap();
+            let world = m.world();
+            // Its own mutator is none of the world that is collected.
+            let from_elsewhere = |other: &World| {
+                // SAFETY: this thread has no references.
+                let _mutator = unsafe { other.attach("of another world") }.unwrap();
+                world.collect().map(drop)
+            };
+            let other = World::builder().heap_limit(1 << 20).build().unwrap();
+            for round in 0.. {
+                if done.load(Ordering::Relaxed) {
+                    return;
+                }
+                // Every kind of thread that can collect does, in turn.
+                let collected = match round % 4 {
+                    0 => m.collect().map(drop),
+                    1 => m.blocking(|| world.collect()).map(drop),
+                    2 => m.blocking(|| std::thread::scope(|s| s.spawn(|| from_elsewhere(&other)).join().unwrap())),
+                    _ => m.blocking(|| std::thread::scope(|s| s.spawn(|| world.collect().map(drop)).join().unwrap())),
+                };
+                collected.unwrap();
                 m.blocking(|| std::thread::sleep(Duration::from_millis(1)));
             }
         })

@@ -225,7 +225,10 @@ typedef struct stopworld_collector {
     /* Where a thread may be stopped cooperatively. */
     stopworld_code (*safepoint)(void);
     /* Calls `region`, which touches no object and allocates none, so that no stop waits for it: system calls, locks, long waits. It is a
-     * call and no pair of calls, because the caller's registers must lie on its stack meanwhile. */
+     * call and no pair of calls, because the caller's registers must lie on its stack meanwhile.
+     * A thread that is cancelled (pthread_cancel, of the deferred type) or that calls pthread_exit in `region` leaves the region, and
+     * detaches when it ends. The collector's other calls are no cancellation points. Nothing else may unwind out of `region`: a C++
+     * exception ends the process. */
     stopworld_code (*blocking)(void (*region)(void *argument), void *argument);
 
     /* Collects now, on any thread. `report` may be null; else its header says what it has room for. */

@@ -183,7 +183,7 @@ collector! {
     range_register: unsafe extern "C" fn(*mut Opaque, *const c_void, usize, *mut *mut Opaque) -> Code,
     range_drop: unsafe extern "C" fn(*mut Opaque) -> Code,
     safepoint: extern "C" fn() -> Code,
-    blocking: unsafe extern "C" fn(Option<unsafe extern "C" fn(*mut c_void)>, *mut c_void) -> Code,
+    blocking: unsafe extern "C" fn(Option<unsafe extern "C-unwind" fn(*mut c_void)>, *mut c_void) -> Code,
     collect: unsafe extern "C" fn(*mut Opaque, *mut Collection) -> Code,
     statistics: unsafe extern "C" fn(*mut Opaque, *mut Statistics) -> Code,
     set_event_keyword_state: extern "C" fn(*mut Opaque, u32, u64, u32) -> Code,

@@ -94,8 +94,15 @@ thread_local! {
     static LAST: RefCell<Option<CString>> = const { RefCell::new(None) };
 }
 
-/// Runs a call of the interface.
+/// Runs a call of the interface. The thread is not cancelled meanwhile: the unwinding of a cancelled thread, if it is caught
+/// as a panic is, ends the process.
 pub(crate) fn guarded(call: impl FnOnce() -> Result<(), Failure>) -> abi::Code {
+    let _whole = NotCancelled::begin();
+    caught(call)
+}
+
+/// The same for what is called often, and where no function of libc is called that is a cancellation point.
+pub(crate) fn caught(call: impl FnOnce() -> Result<(), Failure>) -> abi::Code {
     let caught = catch_unwind(AssertUnwindSafe(call));
     let outcome = caught.unwrap_or_else(|panic| Err(failure(Code::Panic, what_it_said(&*panic))));
     match outcome {
@@ -106,6 +113,31 @@ pub(crate) fn guarded(call: impl FnOnce() -> Result<(), Failure>) -> abi::Code {
             let _ = LAST.try_with(|last| last.replace(Some(text)));
             code as abi::Code
         }
+    }
+}
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: i32, old: *mut i32) -> i32;
+}
+
+const PTHREAD_CANCEL_DISABLE: i32 = 1;
+
+/// While it lives, the calling thread is not cancelled.
+struct NotCancelled(i32);
+
+impl NotCancelled {
+    fn begin() -> Self {
+        let mut before = 0;
+        // SAFETY: a valid state and a place for the old one; it can't fail.
+        unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &mut before) };
+        Self(before)
+    }
+}
+
+impl Drop for NotCancelled {
+    fn drop(&mut self) {
+        // SAFETY: the state that this thread had: the guard does not leave `guarded`.
+        unsafe { pthread_setcancelstate(self.0, std::ptr::null_mut()) };
     }
 }
 

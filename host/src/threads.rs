@@ -10,7 +10,7 @@ use std::sync::Arc;
 use stopworld::{Described, DescribedType, Gc, Mutator, RangeGuard, Root};
 
 use crate::abi::{self, Opaque};
-use crate::failure::{Code, Failure, failure, guarded, is_null, place, text};
+use crate::failure::{Code, Failure, caught, failure, guarded, is_null, place, text};
 use crate::versions;
 use crate::worlds::{Hosted, world_of};
 
@@ -126,7 +126,7 @@ unsafe fn allocate_with(
     out: *mut *mut c_void,
     make: impl FnOnce(&Mutator) -> Result<Gc<Described>, Failure>,
 ) -> abi::Code {
-    guarded(|| {
+    caught(|| {
         // SAFETY: the caller's promise.
         let place = unsafe { place(out, "the place for the object") }?;
         *place = attached(|attached| make(&attached.mutator))?.as_ptr().cast_mut().cast();
@@ -236,7 +236,7 @@ pub(crate) unsafe extern "C" fn range_drop(range: *mut Opaque) -> abi::Code {
 }
 
 pub(crate) extern "C" fn safepoint() -> abi::Code {
-    guarded(|| {
+    caught(|| {
         attached(|attached| {
             attached.mutator.safepoint();
             Ok(())
@@ -245,35 +245,53 @@ pub(crate) extern "C" fn safepoint() -> abi::Code {
 }
 
 /// What a region is called with. The collector knows nothing of it.
-struct Region(unsafe extern "C" fn(*mut c_void), *mut c_void);
+struct Region(unsafe extern "C-unwind" fn(*mut c_void), *mut c_void);
 
 // SAFETY: it is called on the thread that brought it.
 unsafe impl Send for Region {}
 
 pub(crate) unsafe extern "C" fn blocking(
-    region: Option<unsafe extern "C" fn(*mut c_void)>,
+    region: Option<unsafe extern "C-unwind" fn(*mut c_void)>,
     argument: *mut c_void,
 ) -> abi::Code {
-    guarded(|| {
-        let region = Region(region.ok_or_else(|| is_null("the region"))?, argument);
+    let mut checked = None;
+    let refused = guarded(|| {
+        checked = Some(Region(region.ok_or_else(|| is_null("the region"))?, argument));
+        match ATTACHED.try_with(|attached| attached.borrow().is_some()) {
+            Ok(true) => Ok(()),
+            _ => Err(not_attached()),
+        }
+    });
+    let Some(region) = checked.filter(|_| refused == 0) else { return refused };
+    // Outside of what catches panics: if the thread is cancelled in the region, it unwinds through here.
+    let called = ATTACHED.try_with(|attached| {
+        if let Some(attached) = &*attached.borrow() {
+            attached.run(region);
+        }
+    });
+    guarded(|| called.map_err(|_| not_attached()))
+}
+
+impl Attached {
+    /// Calls the region, as a blocking region of the thread.
+    fn run(&self, region: Region) {
+        struct Outside<'a>(&'a std::cell::Cell<u32>);
+        impl Drop for Outside<'_> {
+            fn drop(&mut self) {
+                self.0.set(0);
+            }
+        }
         let call = move || {
             let Region(function, argument) = { region };
             // SAFETY: the host's function and argument.
             unsafe { function(argument) };
         };
-        let here = |attached: &RefCell<Option<Attached>>| {
-            let attached = attached.borrow();
-            let attached = attached.as_ref().ok_or_else(not_attached)?;
-            if attached.blocking.get() > 0 {
-                // A region in a region is the same region.
-                call();
-                return Ok(());
-            }
-            attached.blocking.set(1);
-            attached.mutator.blocking(call);
-            attached.blocking.set(0);
-            Ok(())
-        };
-        ATTACHED.try_with(here).unwrap_or_else(|_| Err(not_attached()))
-    })
+        if self.blocking.get() > 0 {
+            // A region in a region is the same region.
+            return call();
+        }
+        self.blocking.set(1);
+        let _outside = Outside(&self.blocking);
+        self.mutator.blocking(call);
+    }
 }

@@ -143,6 +143,22 @@ fn what_a_host_does_wrong_is_a_code_with_a_text() {
     }
 }
 
+/// `.host.no-unwind`: nothing unwinds across the interface but a thread that is cancelled, which has to.
+#[test]
+fn threads_of_a_host_can_be_cancelled_in_a_region_and_detach() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cancel.c");
+    let Some(program) = compiled(folder.path(), &source) else { return };
+    let (said, _) = run(&program);
+    let expected = "\
+        cancelled in a region: cancelled 50, cleaned 50, threads 0\n\
+        cancelled in a region in a region: cancelled 50, cleaned 50, threads 0\n\
+        ends in a region: cancelled 50, cleaned 50, threads 0\n\
+        cancelled between collections: cancelled 50, cleaned 50, threads 0\n\
+        done\n";
+    assert_eq!(said, expected);
+}
+
 /// `.host.own-thread`: who waits for malloc's lock in the host is waited for by nobody, and what is thread-local was touched in time.
 #[test]
 fn a_library_that_was_loaded_late_collects_beside_malloc_with_everything_recorded() {

@@ -217,10 +217,13 @@ fn described(
     };
     let paranoid = if settings.paranoid { Paranoid::On } else { Paranoid::Off };
     let mut builder =
-        World::builder().stopper(stopper).paranoid(paranoid).on_collection(listener).on_failure(|error| {
-            eprintln!("stopworld: a collection that was due failed: {error}");
-            if matches!(error, CollectError::Stop(_)) {
-                tracing::stop_failed();
+        World::builder().stopper(stopper).paranoid(paranoid).on_collection(listener).on_failure(|error| match error {
+            CollectError::NotClosed(_) => eprintln!("stopworld: {error}"),
+            _ => {
+                eprintln!("stopworld: a collection that was due failed: {error}");
+                if matches!(error, CollectError::Stop(_)) {
+                    tracing::stop_failed();
+                }
             }
         });
     if let Some(markers) = settings.markers {
@@ -251,6 +254,13 @@ fn build(
         builder = builder.diagnosed_by(diagnostics);
     }
     let world = builder.build()?;
+    if settings.heap_limit.is_none() && world.heap_limit() < WorldBuilder::default_heap_limit() as u64 {
+        let (limit, usual) = (world.heap_limit() >> 20, WorldBuilder::default_heap_limit() >> 20);
+        eprintln!(
+            "stopworld: the heap limit is {limit} MiB instead of {usual} MiB, because the address space of this process is limited \
+             (`ulimit -v`); --heap-limit sets another one"
+        );
+    }
     if settings.stop == Stop::MockDebugger {
         let debugger = MockDebugger::new().context("--stop mock-debugger: the debugger could not be set up")?;
         world.set_thread_vtable(debugger).context("--stop mock-debugger: the debugger could not attach")?;

@@ -18,11 +18,14 @@
 //! changes are made in an order in which an entry that is there is always found, perhaps twice.
 
 use std::io;
+use std::time::Duration;
 
 use crate::heap::cache::window;
+use crate::heap::trace::TypeInfo;
+use crate::os::clock::now_ns;
 use crate::os::memory::Reservation;
 use crate::sync::{
-    AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Guarded, Lock, LockGuard, Ordering, Ordering::Relaxed,
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Guarded, Lock, LockGuard, Ordering, Ordering::Relaxed,
     compiler_fence,
 };
 
@@ -48,7 +51,7 @@ pub(crate) struct Entry {
     pub(crate) action: Action,
 }
 
-/// Registrations at most; each takes 32 bytes when used.
+/// Registrations at most, of whichever world; each takes 32 bytes when used.
 const CAPACITY: usize = 1 << 22;
 
 /// A queue of entries in mapped memory. Changed by one thread at a time, which has the lock.
@@ -183,14 +186,24 @@ pub(crate) struct Finalizers {
     pub(crate) started: AtomicBool,
     /// The kernel's number for it.
     pub(crate) thread: AtomicU32,
+    /// The description of the type whose object is being finalized, and since when; null between finalizers.
+    running_type: AtomicPtr<TypeInfo>,
+    running_since: AtomicU64,
+}
+
+/// The finalizer that runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Running {
+    /// The type of its object.
+    pub(crate) type_name: &'static str,
+    /// For how long it has run.
+    pub(crate) since: Duration,
 }
 
 impl Finalizers {
-    pub(crate) fn new() -> io::Result<Self> {
-        Self::with_capacity(CAPACITY)
-    }
-
-    fn with_capacity(capacity: usize) -> io::Result<Self> {
+    /// Tables for up to `capacity` registrations.
+    pub(crate) fn new(capacity: usize) -> io::Result<Self> {
+        let capacity = capacity.min(CAPACITY);
         Ok(Self {
             lock: Lock::new(),
             tables: Guarded::new(Tables { registered: Queue::new(capacity)?, ready: Queue::new(capacity)? }),
@@ -201,6 +214,8 @@ impl Finalizers {
             ended: AtomicU32::new(1),
             started: AtomicBool::new(false),
             thread: AtomicU32::new(0),
+            running_type: AtomicPtr::new(std::ptr::null_mut()),
+            running_since: AtomicU64::new(0),
         })
     }
 
@@ -208,6 +223,37 @@ impl Finalizers {
     fn tables<'a>(&'a self, held: &'a LockGuard<'_>) -> &'a Tables {
         // SAFETY: always this lock.
         unsafe { self.tables.get(&self.lock, held) }
+    }
+
+    /// A finalizer of an object of this type begins, until the result is dropped. On the finalizer thread.
+    pub(crate) fn begin(&self, info: &'static TypeInfo) -> impl Drop + '_ {
+        struct End<'a>(&'a Finalizers);
+        impl Drop for End<'_> {
+            fn drop(&mut self) {
+                self.0.running_type.store(std::ptr::null_mut(), Ordering::Relaxed);
+            }
+        }
+        self.running_since.store(now_ns(), Ordering::Relaxed);
+        // Release: pairs with the Acquire of `running`: the time is this one's or a later one's.
+        self.running_type.store(std::ptr::from_ref(info).cast_mut(), Ordering::Release);
+        End(self)
+    }
+
+    /// The finalizer that runs at this moment.
+    pub(crate) fn running(&self) -> Option<Running> {
+        // Acquire: pairs with the Release of `begin`.
+        let info = self.running_type.load(Ordering::Acquire);
+        let since = Duration::from_nanos(now_ns().saturating_sub(self.running_since.load(Ordering::Relaxed)));
+        // SAFETY: null, or from a reference that lives as long as the process.
+        unsafe { info.as_ref() }.map(|info| Running { type_name: info.name(), since })
+    }
+
+    /// In the child of a fork, which has no finalizer thread.
+    pub(crate) fn forget_thread(&self) {
+        self.started.store(false, Ordering::Relaxed);
+        self.thread.store(0, Ordering::Relaxed);
+        self.running_type.store(std::ptr::null_mut(), Ordering::Relaxed);
+        self.ended.store(1, Ordering::Relaxed);
     }
 
     /// Registers an entry. False if the table is full. `lock` takes the lock in the way that suits the caller.
@@ -326,7 +372,7 @@ mod tests {
     fn a_question_in_the_middle_of_a_change_finds_every_object_that_waits() {
         let mut asked_in = 0;
         for window in 0.. {
-            let finalizers = Arc::new(Finalizers::with_capacity(8).unwrap());
+            let finalizers = Arc::new(Finalizers::new(8).unwrap());
             let held = finalizers.lock.lock();
             let ready = &finalizers.tables(&held).ready;
             (1..=8).for_each(|object| assert!(ready.push(entry(object))));
@@ -354,7 +400,7 @@ mod tests {
     /// The finalizer thread is busy for long, and more dies than its queue holds.
     #[test]
     fn an_object_whose_finalizer_finds_the_queue_full_is_kept_for_the_next_collection() {
-        let finalizers = Finalizers::with_capacity(4).unwrap();
+        let finalizers = Finalizers::new(4).unwrap();
         let lock = || finalizers.lock.lock();
         let collect = |objects: &[usize]| {
             for &object in objects {

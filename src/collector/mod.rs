@@ -43,9 +43,10 @@ use crate::heap::stopped::WorldStopped;
 use crate::heap::sweep::SpaceBytes;
 use crate::heap::verify::{Verified, VerifyError};
 use crate::os::clock::{Budget, now_ns};
+use crate::os::thread::NotCancelled;
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU32, AtomicU64, HeldBy, Lock, LockGuard, Ordering, SharedLock};
-use crate::world::error::StopError;
+use crate::world::error::{SilenceReason, StopError};
 use crate::world::locks::StopLocks;
 use crate::world::name::ThreadName;
 use crate::world::region::OwnStack;
@@ -82,6 +83,46 @@ pub enum CollectError {
     /// The world was closed.
     #[error("the world is closed")]
     Closed,
+    /// The last handle of the world was dropped, and what the world had to end did not. Only a failure listener gets this;
+    /// [`World::close`](crate::World::close) returns the same.
+    #[error("the world was dropped, and {0}")]
+    NotClosed(CloseError),
+}
+
+/// Why a world did not close in order.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CloseError {
+    /// A finalizer has not returned.
+    #[error(
+        "after {within:?} the finalizer thread has not finished: the finalizer of a \"{type_name}\" object has been running for \
+         {running:.1?}, and {due} more are due; what they hold is not released. A finalizer must return: end its loop, or give what \
+         it waits for a time limit"
+    )]
+    Finalizer {
+        /// How long it was waited for.
+        within: Duration,
+        /// The type of the object whose finalizer runs.
+        type_name: &'static str,
+        /// For how long.
+        running: Duration,
+        /// Finalizers that wait for their turn.
+        due: u64,
+    },
+    /// The finalizer thread is between two finalizers, or can't go on: there are too many, or it is suspended.
+    #[error("after {within:?} the finalizer thread has not finished: {due} finalizers are still due")]
+    Finalizers {
+        /// How long they were waited for.
+        within: Duration,
+        /// Finalizers that wait for their turn.
+        due: u64,
+    },
+    /// A listener has not returned.
+    #[error("after {within:?} the thread that ticks has not finished: a listener to ticks has not returned")]
+    Ticks {
+        /// How long it was waited for.
+        within: Duration,
+    },
 }
 
 /// What a world calls when a collection that was due could not happen.
@@ -134,14 +175,14 @@ impl<'a> Collecting<'a> {
 }
 
 impl Collector {
-    pub(crate) fn new(parts: Parts) -> std::io::Result<Self> {
-        Ok(Self {
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self {
             heap: parts.heap,
             threads: parts.threads,
             events: Events::new(),
-            roots: SlotTable::new(1 << 22)?,
-            ranges: roots::Ranges::new()?,
-            finalizers: Finalizers::new()?,
+            roots: parts.handles,
+            ranges: parts.ranges,
+            finalizers: parts.finalizers,
             markers: parts.markers,
             pacing: parts.pacing,
             observing: Observing::new(parts.observing),
@@ -155,7 +196,7 @@ impl Collector {
             on_collection: parts.on_collection,
             on_failure: parts.on_failure,
             damage: OnceLock::new(),
-        })
+        }
     }
 
     /// Collects. `Ok(None)` if somebody else did meanwhile and the caller did not insist.
@@ -201,6 +242,8 @@ impl Collector {
         by: StopBy,
     ) -> Result<Option<CollectionReport>, CollectError> {
         self.events.fire_gc_triggered(reason as u32);
+        // Neither halfway through, nor with the world stopped: /proc is read for errors, and traces may be written.
+        let _whole = NotCancelled::begin();
 
         // Every lock that the stopped world needs, before the first signal. Nobody waits for a trace with them, but here.
         record::catch_up();
@@ -216,7 +259,9 @@ impl Collector {
         let locks = self.wait_for_sweeps(locks, &mut budget)?;
         let number = self.collections.load(Ordering::Relaxed) + 1;
         self.heap.forget_request();
-        let _processor_time = self.markers.time().of_a_collection(who.own.map(OwnStack::record));
+        // Also one that collects from its blocking region, where it has no stack to show.
+        let collecting = self.threads.own_record();
+        let _processor_time = self.markers.time().of_a_collection(collecting);
 
         // Suspend.
         self.events.fire_suspend_begin(number, reason as u32);
@@ -228,7 +273,7 @@ impl Collector {
             Err(error) => {
                 self.tell_of_debuggers();
                 self.events.fire_stop_abandoned(number, error.unanswered());
-                return Err(error.into());
+                return Err(self.with_finalizer(error).into());
             }
         };
         self.tell_of_debuggers();
@@ -283,7 +328,8 @@ impl Collector {
             return Err(CollectError::Discarded { number });
         }
         afterwards.into_iter().flatten().for_each(|tell| tell());
-        let report = self.report(number, reason, who, &StopFacts { stop_ns, restart_ns, pause_ns, crowd }, &outcome);
+        let report =
+            self.report(number, reason, collecting, &StopFacts { stop_ns, restart_ns, pause_ns, crowd }, &outcome);
         if outcome.queued > 0 {
             self.events.fire_finalizers_due(outcome.queued);
             self.finalizers.announce();
@@ -585,11 +631,11 @@ impl Collector {
         &self,
         number: u32,
         reason: Reason,
-        who: Collecting<'_>,
+        collecting: Option<&ThreadStopInfo>,
         stop: &StopFacts,
         outcome: &Outcome,
     ) -> CollectionReport {
-        let by = who.own.map_or_else(|| ThreadName::new("(not attached)"), |own| own.record().name());
+        let by = collecting.map_or_else(|| ThreadName::new("(not attached)"), ThreadStopInfo::name);
         let slowest = stop.crowd.slowest;
         CollectionReport {
             number,
@@ -608,7 +654,7 @@ impl Collector {
             allocated_bytes: outcome.allocated,
             committed_bytes: self.heap.committed_bytes(),
             stack_bytes: outcome.stack_bytes,
-            threads_stopped: stop.crowd.threads - u32::from(who.own.is_some()),
+            threads_stopped: stop.crowd.threads - u32::from(collecting.is_some()),
             threads_blocking: stop.crowd.blocking,
             slowest: slowest.map_or(ThreadName::EMPTY, |slowest| slowest.name),
             slowest_ns: slowest.map_or(0, |slowest| slowest.ns),
@@ -618,18 +664,64 @@ impl Collector {
         }
     }
 
+    /// Names the finalizer if the finalizer thread is among those that did not stop and nothing else explains that.
+    fn with_finalizer(&self, mut error: StopError) -> StopError {
+        let StopError::Unanswered { threads, .. } = &mut error else { return error };
+        let runner = Tid(self.finalizers.thread.load(Ordering::Relaxed) as i32);
+        let is_unexplained =
+            |reason: &SilenceReason| matches!(reason, SilenceReason::NoSafepoint | SilenceReason::Unknown);
+        if let Some(running) = self.finalizers.running()
+            && let Some(thread) =
+                threads.iter_mut().find(|thread| thread.tid == runner && is_unexplained(&thread.reason))
+        {
+            thread.reason = SilenceReason::InFinalizer { type_name: running.type_name, running: running.since };
+        }
+        error
+    }
+
     /// Stops the world only to verify the heap.
     ///
     /// # Errors
     /// As [`collect`](Self::collect).
     pub(crate) fn verify(&self, who: Collecting<'_>) -> Result<Verified, CollectError> {
+        let _whole = NotCancelled::begin();
         let mut budget = Budget::new(self.stop_timeout);
         let locks = self.threads.lock_for_stop(&mut budget)?;
         let locks = self.wait_for_sweeps(locks, &mut budget)?;
-        let stopped = self.stop(locks, who.own, StopBy::InForce, budget)?;
+        let stopped = self.stop(locks, who.own, StopBy::InForce, budget);
+        let stopped = stopped.map_err(|error| self.with_finalizer(error))?;
         let found = self.heap.verify(stopped.proof());
         drop(stopped);
         found.map_err(|error| CollectError::Damaged { number: self.collections.load(Ordering::Relaxed), error })
+    }
+
+    /// Bytes allocated so far, collections or not. Exact for the calling thread, and for all that stand, are in a blocking region
+    /// or have detached; of a thread that allocates at this moment, up to a block of 16 KiB more or less. As of the last
+    /// collection if a thread holds the heap's lock for longer than a second, since it may be suspended, and if the caller holds
+    /// it: a vtable that is being notified of a thread.
+    pub(crate) fn allocated_bytes(&self) -> u64 {
+        let Self { threads, heap, .. } = self;
+        let up_to_the_last = || self.allocated_total.load(Ordering::Relaxed);
+        let mut allocated = None;
+        threads.as_blocking(|| {
+            let allocation = &threads.locks().allocation;
+            let mut budget = Budget::new(Duration::from_secs(1));
+            if allocation.is_mine() {
+                return;
+            }
+            let Ok(held) = allocation.lock_within(&mut budget) else { return };
+            let mut look = |live: &[&'static ThreadStopInfo]| {
+                // SAFETY: the allocation lock is held.
+                let caches = live.iter().filter_map(|record| unsafe { cache_of(record) });
+                let unused = caches.map(AllocationCache::unused_by_now).sum::<usize>() as u64;
+                let state = heap.state(&held);
+                let acquired = state.acquired_bytes + self.unused_bytes.load(Ordering::Relaxed);
+                allocated = Some(up_to_the_last() + acquired.saturating_sub(unused + state.returned_bytes));
+            };
+            // Others hold the list for a moment.
+            while !threads.look_now(&mut look) && budget.slice(1_000_000, sleep_ns).is_some() {}
+        });
+        allocated.unwrap_or_else(up_to_the_last)
     }
 
     /// Bytes handed to threads since the last collection. `None` if somebody allocates or collects at this moment.
@@ -649,6 +741,9 @@ pub(crate) struct Parts {
     pub(crate) heap: Heap,
     pub(crate) threads: Arc<Threads>,
     pub(crate) markers: Markers,
+    pub(crate) handles: SlotTable,
+    pub(crate) ranges: roots::Ranges,
+    pub(crate) finalizers: Finalizers,
     pub(crate) pacing: Pacing,
     pub(crate) stop_timeout: Duration,
     /// The lock of the world's own observer.

@@ -48,7 +48,8 @@
 //!   when it has been told of it and has not passed it on: the kernel swallows the signal. If all that happens after the look, the thread runs
 //!   while the collection ends. The same for a thread that masks the signal in a handler of the program's own. The contract asks debuggers to keep
 //!   whom they have answered for frozen until START_WORLD.
-//! * One bridge serves one world.
+//! * One bridge serves one world, as long as that world has it in force or as the way of stopping that it was built with.
+//!   What it knows of a stop is not kept for two at once, so a second world is refused it.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -84,6 +85,49 @@ pub struct DebuggerBridge {
     detached: AtomicU64,
     lost: AtomicU64,
     lost_in: AtomicU32,
+    serves: Serves,
+}
+
+/// Which world a bridge serves, by the address of what that publishes, and how often it has entered.
+///
+/// ```text
+///   63                        16 15        0
+///  +---------------------------+-----------+
+///  |  address / 8, 0: no world |  entered  |
+///  +---------------------------+-----------+
+/// ```
+#[derive(Debug)]
+struct Serves(AtomicU64);
+
+impl Serves {
+    const ENTERED: u64 = 0xffff;
+
+    fn word_of(world: &PublishedWorld) -> u64 {
+        // A user address has 47 bits, and is aligned to 8 bytes.
+        (std::ptr::from_ref(world) as u64) << 13
+    }
+
+    /// Counts one entry. False if it serves another world.
+    fn enter(&self, world: &PublishedWorld) -> bool {
+        let world = Self::word_of(world);
+        // Relaxed, here and in `leave`: what a bridge knows of stops is handed on by the worlds' locks.
+        let entered = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |now| {
+            let is_free = now == 0 || now & !Self::ENTERED == world;
+            (is_free && now & Self::ENTERED != Self::ENTERED).then_some(world | (now & Self::ENTERED) + 1)
+        });
+        entered.is_ok()
+    }
+
+    /// Takes one entry back, if it is this world's.
+    fn leave(&self, world: &PublishedWorld) {
+        let world = Self::word_of(world);
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |now| match now & Self::ENTERED {
+            0 => None,
+            _ if now & !Self::ENTERED != world => None,
+            1 => Some(0),
+            _ => Some(now - 1),
+        });
+    }
 }
 
 impl DebuggerBridge {
@@ -101,6 +145,7 @@ impl DebuggerBridge {
             detached: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             lost_in: AtomicU32::new(0),
+            serves: Serves(AtomicU64::new(0)),
         })
     }
 
@@ -443,6 +488,14 @@ unsafe impl ThreadVtable for WithoutContract {
     fn still_holds(&self, stop: &StopRequest<'_>) -> bool {
         self.0.still_holds(stop)
     }
+
+    fn enter_world(&self, world: &PublishedWorld) -> Result<(), String> {
+        self.0.enter_world(world)
+    }
+
+    fn leave_world(&self, world: &PublishedWorld) {
+        self.0.leave_world(world);
+    }
 }
 
 const FULL: &str = "debugger (full)";
@@ -513,6 +566,20 @@ unsafe impl ThreadVtable for DebuggerBridge {
             Some(Mode::Full) => self.holds_full(stop),
             _ => self.holds_assisted(stop),
         }
+    }
+
+    fn enter_world(&self, world: &PublishedWorld) -> Result<(), String> {
+        self.inner.enter_world(world)?;
+        if self.serves.enter(world) {
+            return Ok(());
+        }
+        self.inner.leave_world(world);
+        Err("this bridge serves another world: give each world one of its own (DebuggerBridge::over)".into())
+    }
+
+    fn leave_world(&self, world: &PublishedWorld) {
+        self.serves.leave(world);
+        self.inner.leave_world(world);
     }
 
     fn thread_created(&self, tid: Tid, slot: *mut usize) {

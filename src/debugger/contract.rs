@@ -52,7 +52,7 @@ pub struct Descriptor {
     pub size: u32,
     /// A debugger writes a [`Control`] here: "I am in control". 0: nobody is.
     pub control: AtomicU64,
-    /// The real-time signal of notifications, which the process ignores; 0 before the first world.
+    /// The real-time signal of notifications, whose handler does nothing; 0 before the first world.
     pub notify_signal: AtomicU32,
     /// The signal by which the collector suspends threads; 0 if it has none. A debugger passes it on, always and at once.
     pub suspend_signal: AtomicU32,

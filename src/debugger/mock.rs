@@ -84,6 +84,8 @@ pub struct MockDebugger {
 struct Inner {
     debuggees: Vec<&'static Debuggee>,
     log: Log,
+    /// Worlds for which the thread lock is held over a fork.
+    forking: u32,
 }
 
 // SAFETY: `inner` is touched only by `with`, which checks that its thread holds the thread lock; everything else is Sync.
@@ -124,7 +126,7 @@ impl MockDebugger {
             mode,
             thread_lock: Lock::new(),
             handshake: Box::leak(Box::new(Handshake::new())),
-            inner: RefCell::new(Inner { debuggees: Vec::new(), log: Log::new() }),
+            inner: RefCell::new(Inner { debuggees: Vec::new(), log: Log::new(), forking: 0 }),
         }))
     }
 
@@ -240,12 +242,13 @@ impl MockDebugger {
         }
     }
 
-    /// Holds every debuggee but the collecting one, and waits until they stand.
+    /// Holds every debuggee of the request, and waits until they stand. It knows other worlds' threads too, and the thread
+    /// that collects, which runs on.
     fn stop_all(&self, stop: &StopRequest<'_>, debuggees: &[&'static Debuggee]) -> Result<(), StopError> {
         let epoch = self.handshake.begin(Holder::Collection, debuggees.len() as u32);
         let mut satisfied = 0;
         for debuggee in debuggees {
-            let stands = is_collecting(stop, debuggee)
+            let stands = !stop.concerns(debuggee.info())
                 || debuggee.state.hold(Holder::Collection, epoch) == Held::Already
                 || self.signal(debuggee) == Signalled::Gone;
             satisfied += u32::from(stands);
@@ -255,7 +258,7 @@ impl MockDebugger {
             match stop.wait_slice(u64::MAX, |ns| self.handshake.wait_slice(Holder::Collection, ns)) {
                 Some(0) => return Ok(()),
                 Some(_) => {
-                    let silent = debuggees.iter().filter(|d| !is_collecting(stop, d) && !d.state.has_answered());
+                    let silent = debuggees.iter().filter(|d| stop.concerns(d.info()) && !d.state.has_answered());
                     let gone = silent.filter(|d| !d.info().is_gone() && self.signal(d) == Signalled::Gone).count();
                     self.handshake.satisfied(Holder::Collection, epoch, gone as u32);
                 }
@@ -281,7 +284,7 @@ impl MockDebugger {
     fn give_up(&self, stop: &StopRequest<'_>, debuggees: &[&'static Debuggee]) -> Result<(), StopError> {
         self.handshake.close(Holder::Collection);
         let mut all_stand = true;
-        for debuggee in debuggees.iter().filter(|d| !is_collecting(stop, d)) {
+        for debuggee in debuggees.iter().filter(|d| stop.concerns(d.info())) {
             let silent = debuggee.state.take_back(Holder::Collection) == Abandoned::Unanswered;
             debuggee.silent.store(u32::from(silent), Ordering::Relaxed);
             all_stand &= !silent;
@@ -289,7 +292,7 @@ impl MockDebugger {
         if all_stand {
             return Ok(());
         }
-        debuggees.iter().filter(|d| !is_collecting(stop, d)).for_each(|d| d.state.release(Holder::Collection));
+        debuggees.iter().filter(|d| stop.concerns(d.info())).for_each(|d| d.state.release(Holder::Collection));
         // From here the world runs, and memory may be allocated.
         inside::leave();
         let silent: Vec<_> =
@@ -310,10 +313,6 @@ enum Signalled {
     Gone,
 }
 
-fn is_collecting(stop: &StopRequest<'_>, debuggee: &Debuggee) -> bool {
-    stop.collecting().is_some_and(|info| std::ptr::eq(info, debuggee.info()))
-}
-
 // SAFETY: a thread counts as stopped when its handler has pushed the registers and acknowledged; it goes on only when
 // both of its holds are gone. Between stop and start only atomics, system calls and preallocated memory are used.
 unsafe impl ThreadVtable for MockDebugger {
@@ -332,7 +331,7 @@ unsafe impl ThreadVtable for MockDebugger {
                 inner.log.note(MockEvent::StopFailed { epoch: stop.epoch() });
                 return Err(error);
             }
-            for debuggee in inner.debuggees.iter().filter(|d| !is_collecting(stop, d) && !d.info().is_gone()) {
+            for debuggee in inner.debuggees.iter().filter(|d| stop.concerns(d.info()) && !d.info().is_gone()) {
                 let stack_ptr = debuggee.tell_stack_ptr();
                 inner.log.note(MockEvent::Stopped { tid: debuggee.tid(), stack_ptr });
             }
@@ -353,7 +352,7 @@ unsafe impl ThreadVtable for MockDebugger {
             return ask::start(stop);
         }
         self.with(|inner| {
-            for debuggee in inner.debuggees.iter().filter(|d| !is_collecting(stop, d)) {
+            for debuggee in inner.debuggees.iter().filter(|d| stop.concerns(d.info())) {
                 let tid = debuggee.tid();
                 let frozen = debuggee.state.is_held_by(Holder::User);
                 inner.log.note(if frozen { MockEvent::StaysFrozen { tid } } else { MockEvent::LetGo { tid } });
@@ -398,10 +397,12 @@ unsafe impl ThreadVtable for MockDebugger {
         });
     }
 
-    fn remove_all_threads(&self, _threads: &[&'static ThreadStopInfo]) {
+    fn remove_all_threads(&self, threads: &[&'static ThreadStopInfo]) {
         let _lock = self.thread_lock.lock();
         self.with(|inner| {
-            for debuggee in inner.debuggees.drain(..) {
+            // Only this world's: another one may have the same debugger.
+            let is_removed = |debuggee: &&Debuggee| threads.iter().any(|info| std::ptr::eq(*info, debuggee.info()));
+            for debuggee in inner.debuggees.extract_if(.., |debuggee| is_removed(&&**debuggee)) {
                 if debuggee.state.is_held_by(Holder::User) {
                     inner.log.note(MockEvent::Thawed { tid: debuggee.tid() });
                 }
@@ -412,13 +413,29 @@ unsafe impl ThreadVtable for MockDebugger {
     }
 
     fn fork(&self, step: ForkStep) {
+        // Each world that has it in force calls.
         match step {
-            ForkStep::Prepare => self.thread_lock.acquire(),
-            // SAFETY: this thread took it before the fork.
-            ForkStep::Parent => unsafe { self.thread_lock.release() },
+            ForkStep::Prepare => {
+                if !self.thread_lock.is_mine() {
+                    self.thread_lock.acquire();
+                }
+                self.with(|inner| inner.forking += 1);
+            }
+            ForkStep::Parent => {
+                let callers = self.with(|inner| {
+                    inner.forking -= 1;
+                    inner.forking
+                });
+                if callers == 0 {
+                    // SAFETY: this thread took it before the fork, without a guard.
+                    unsafe { self.thread_lock.release() };
+                }
+            }
             ForkStep::Child { before, now } => {
                 // SAFETY: the child's only thread, which took it before the fork.
                 unsafe { self.thread_lock.reset_in_child() };
+                let _lock = self.thread_lock.lock();
+                self.with(|inner| inner.forking = 0);
                 self.handshake.reset_in_child();
                 handler::forked(before, now);
             }

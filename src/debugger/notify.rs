@@ -2,9 +2,11 @@
 //!
 //! The thread that has something to tell puts a [`Request`] on its own stack and makes itself stop:
 //!
-//! * **By a signal.** It sends itself a real-time signal that the process ignores, with the request's address as its
-//!   value. Without a tracer the kernel drops it. A tracer gets a signal-delivery stop, reads the value from siginfo, acts, and
-//!   lets the thread go on without the signal. Nothing in the process is changed for it, so nothing is left behind.
+//! * **By a signal.** It sends itself a real-time signal whose handler does nothing, with the request's address as its
+//!   value. A tracer gets a signal-delivery stop, reads the value from siginfo, acts, and continues the thread without the signal.
+//!   Without a tracer, or when a tracer dies in that stop, the empty handler runs and returns. Nothing in the process is
+//!   changed for a debugger, so a debugger that dies leaves nothing behind. The signal is not ignored instead, because an ignored
+//!   signal stays ignored in every process that the program spawns.
 //! * **By a breakpoint**, for debuggers that are better at those. It calls [`stopworld_debugger_notify`], `nop; ret`, at whose first byte the
 //!   debugger has put an `int3`. Should the debugger die, the `int3` stays in the text; a SIGTRAP handler, installed before the
 //!   first such call, finds the thread at the `nop` or behind it and lets it return. Other SIGTRAPs go where they went before.
@@ -172,10 +174,10 @@ pub unsafe extern "C" fn stopworld_debugger_return() {
     std::arch::naked_asm!("int3", "ud2")
 }
 
-/// Finds a real-time signal for notifications and has the process ignore it, once for the process. The last free one of those that
-/// programs use least.
+/// Finds a real-time signal for notifications and gives it an empty handler, once for the process. The last free one of those
+/// that programs use least: one with its default action.
 ///
-/// If a program has taken them all there is none, and notifications by signal are not acknowledged: a debugger sees the 0 and uses
+/// If there is none, and notifications by signal are not acknowledged: a debugger sees the 0 and uses
 /// the breakpoint.
 pub(super) fn choose_signal() {
     let chosen = &stopworld_debugger.notify_signal;
@@ -184,11 +186,11 @@ pub(super) fn choose_signal() {
     }
     let (lowest, highest) = signals::real_time();
     let reserved = [super::mock::DEFAULT_SIGNAL, crate::world::handler::installed().unwrap_or(0)];
-    let is_free = |signal: &i32| !reserved.contains(signal) && signals::is_default_or_ignored(*signal);
+    let is_free = |signal: &i32| !reserved.contains(signal) && signals::is_default(*signal);
     if let Some(signal) = (lowest..=highest - 4).rev().find(is_free)
-        && signals::ignore(signal).is_ok()
+        && signals::make_harmless(signal).is_ok()
     {
-        // Two first worlds at once may have chosen two: both are ignored, one is used.
+        // Two first worlds at once may have chosen two: both have the handler, one is used.
         let _ = chosen.compare_exchange(0, signal as u32, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
@@ -282,10 +284,10 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_that_the_process_does_not_ignore_is_not_sent() {
+    fn a_signal_that_has_not_the_empty_handler_is_not_sent() {
         // It would end the process.
         let signal = signals::real_time().0 + 3;
-        assert!(signals::is_default_or_ignored(signal));
+        assert!(signals::is_default(signal));
         signals::queue_to_myself(signal, 0);
     }
 

@@ -442,6 +442,22 @@ impl AllocationCache {
         (0..BINS).map(|bin| self.unused_bytes(bin)).sum::<usize>() + on_its_way
     }
 
+    /// What the thread has got and not used, with its reserve, whatever it is doing. For who holds the allocation lock, so that
+    /// the thread gets nothing more. Exact if it stands or is the calling one; else off by up to a block.
+    pub(crate) fn unused_by_now(&self) -> usize {
+        loop {
+            let reserve = self.reserve();
+            // While a run is exchanged for the next its ends do not belong together.
+            let in_bins: usize = (0..BINS).map(|bin| self.unused_bytes(bin).min(BLOCK_BYTES)).sum();
+            let on_its_way = if self.on_its_way().is_some() { BLOCK_BYTES } else { 0 };
+            let uncovered = self.uncovered_bytes.load(Ordering::Relaxed);
+            // A block that went from the reserve into a bin meanwhile was counted twice, or not at all. The reserve is not filled up meanwhile, so this ends.
+            if self.reserve() == reserve {
+                return in_bins + on_its_way + uncovered + reserve.count as usize * BLOCK_BYTES;
+            }
+        }
+    }
+
     // ---- charges: see `charges.rs`
 
     /// The cells of the bin's run that are allocated and not charged.

@@ -30,6 +30,35 @@ pub(crate) fn resident_bytes() -> u64 {
     pages.unwrap_or(0) * page_size() as u64
 }
 
+/// The address space of this process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AddressSpace {
+    /// How much it may have (RLIMIT_AS), if there is a limit.
+    pub(crate) limit: Option<u64>,
+    /// How much it has. 0 where /proc does not tell.
+    pub(crate) used: u64,
+}
+
+impl AddressSpace {
+    /// How much it can still get, if there is a limit.
+    pub(crate) fn free(&self) -> Option<u64> {
+        self.limit.map(|limit| limit.saturating_sub(self.used))
+    }
+}
+
+/// What the process has and may have of addresses. Allocates.
+pub(crate) fn address_space() -> AddressSpace {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: a place for the limits; a failure leaves it as it is.
+    unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) };
+    let pages = std::fs::read_to_string("/proc/self/statm").ok();
+    let pages = pages.and_then(|line| line.split_ascii_whitespace().next()?.parse::<u64>().ok());
+    AddressSpace {
+        limit: (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur),
+        used: pages.unwrap_or(0) * page_size() as u64,
+    }
+}
+
 fn round_up(n: usize, to: usize) -> usize {
     n.div_ceil(to) * to
 }

@@ -9,10 +9,13 @@ use std::ffi::c_void;
 
 /// Pushes rbx, rbp and r12–r15 and calls `f(sp, arg)`, where `sp` is the lowest of them.
 ///
-/// The frame has unwind information, so a debugger's backtrace goes through it; a panic must not (`f` is `extern "C"`
-/// and aborts on one). Async-signal-safe as far as `f` is.
+/// The frame has unwind information, so a debugger's backtrace, a panic and the unwinding of a cancelled thread go through
+/// it. Async-signal-safe as far as `f` is.
 #[unsafe(naked)]
-pub(crate) extern "C" fn with_registers_pushed(f: extern "C" fn(sp: *mut c_void, arg: *mut c_void), arg: *mut c_void) {
+pub(crate) extern "C-unwind" fn with_registers_pushed(
+    f: extern "C-unwind" fn(sp: *mut c_void, arg: *mut c_void),
+    arg: *mut c_void,
+) {
     std::arch::naked_asm!(
         ".cfi_startproc",
         "push rbp",
@@ -51,7 +54,7 @@ pub(crate) extern "C" fn with_registers_pushed(f: extern "C" fn(sp: *mut c_void,
 mod tests {
     use super::*;
 
-    extern "C" fn look(sp: *mut c_void, arg: *mut c_void) {
+    extern "C-unwind" fn look(sp: *mut c_void, arg: *mut c_void) {
         let wanted = 0x5ee_d0f_5ecu64;
         // SAFETY: the six words that were just pushed, and the test's own bool.
         unsafe {
@@ -76,7 +79,7 @@ mod tests {
                 "pop r13", "pop r12",
                 word = const 0x5ee_d0f_5ecu64,
                 call = sym with_registers_pushed,
-                in("rdi") look as extern "C" fn(*mut c_void, *mut c_void),
+                in("rdi") look as extern "C-unwind" fn(*mut c_void, *mut c_void),
                 in("rsi") &raw mut seen,
                 clobber_abi("C"),
             );

@@ -83,12 +83,18 @@ pub(crate) enum HandlerStack {
 /// The signals that are raised by the running instruction. Blocking them would turn a bug into a silent kill.
 const SYNCHRONOUS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
 
-/// Every signal but the synchronous faults: what a suspend handler runs under.
+/// The signal by which libc cancels threads. Its functions for sets do not know it.
+const CANCEL: i32 = 32;
+
+/// Every signal but the synchronous faults: what a suspend handler runs under. Also that of cancellation: a thread that is
+/// stopped in a cancellation point would otherwise unwind, handler and all, while the world is stopped.
 fn handler_mask() -> libc::sigset_t {
     let mut set = std::mem::MaybeUninit::uninit();
-    // SAFETY: sigfillset initialises the set; sigdelset gets valid numbers.
+    // SAFETY: sigfillset initialises the set, whose first word has a bit for each of the kernel's signals; sigdelset gets valid
+    // numbers.
     unsafe {
         libc::sigfillset(set.as_mut_ptr());
+        *set.as_mut_ptr().cast::<u64>() |= 1 << (CANCEL - 1);
         for signal in SYNCHRONOUS {
             libc::sigdelset(set.as_mut_ptr(), signal);
         }
@@ -150,24 +156,19 @@ pub(crate) fn real_time() -> (i32, i32) {
     (libc::SIGRTMIN(), libc::SIGRTMAX())
 }
 
-/// Whether the process has no handler of its own for the signal.
-pub(crate) fn is_default_or_ignored(signal: i32) -> bool {
-    current(signal).is_ok_and(|now| !now.is_function())
+/// Whether the signal has its default action: the program has no use for it.
+pub(crate) fn is_default(signal: i32) -> bool {
+    current(signal).is_ok_and(|now| now.0.sa_sigaction == libc::SIG_DFL)
 }
 
-/// Whether the process ignores the signal.
-fn is_ignored(signal: i32) -> bool {
-    super::preserving_errno(|| current(signal).is_ok_and(|now| now.0.sa_sigaction == libc::SIG_IGN))
+/// From now on the signal does nothing in this process. Not by SIG_IGN, which a process that is spawned would inherit: `execve`
+/// gives a signal with a handler its default action again.
+pub(crate) fn make_harmless(signal: i32) -> io::Result<()> {
+    install(signal, nothing, HandlerStack::Own).map(drop)
 }
 
-/// From now on the process ignores the signal.
-pub(crate) fn ignore(signal: i32) -> io::Result<()> {
-    let mut action = Previous::NONE;
-    action.0.sa_sigaction = libc::SIG_IGN;
-    // SAFETY: a complete action; nothing is asked for.
-    let r = unsafe { libc::sigaction(signal, &action.0, std::ptr::null_mut()) };
-    if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
+/// The handler of a signal that only a tracer looks at.
+unsafe extern "C" fn nothing(_: i32, _: *mut SigInfo, _: *mut libc::c_void) {}
 
 /// Makes `previous` the signal's action again. Async-signal-safe.
 pub(crate) fn put_back(signal: i32, previous: &Previous) {
@@ -176,10 +177,10 @@ pub(crate) fn put_back(signal: i32, previous: &Previous) {
 }
 
 /// Sends the calling thread a signal with a value, and lets it come now, also if the thread masks it. Whoever traces the thread has
-/// seen it when this returns. Not sent unless the process ignores it: with nobody there to take it, it must do nothing.
-/// Async-signal-safe, errno preserved.
+/// seen it when this returns. Not sent unless it is [harmless](make_harmless): without a tracer the handler runs, and is over when
+/// this returns. Async-signal-safe, errno preserved.
 pub(crate) fn queue_to_myself(signal: i32, value: usize) {
-    if !(1..=64).contains(&signal) || !is_ignored(signal) {
+    if !(1..=64).contains(&signal) || !super::preserving_errno(|| is_installed(signal, nothing)) {
         return;
     }
     /// As the kernel reads it: `si_signo`, `si_errno`, `si_code`, padding, `si_pid`, `si_uid`, `si_value`.
@@ -198,7 +199,7 @@ pub(crate) fn queue_to_myself(signal: i32, value: usize) {
     let pid = super::thread::getpid();
     let queued = Queued { signal, errno: 0, code: libc::SI_QUEUE, padding: 0, pid, uid: 0, value, rest: [0; 12] };
     super::preserving_errno(|| {
-        // A blocked signal is not ignored but kept.
+        // A blocked signal would be kept.
         let before = change_mask(libc::SIG_UNBLOCK, &only(signal));
         let tid = super::thread::gettid().0;
         // SAFETY: a complete siginfo, which the kernel copies.

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::io;
+use std::marker::PhantomData;
 
 use super::{Errno, Tid};
 use crate::sync::{AtomicI32, AtomicU32, Ordering};
@@ -20,6 +21,36 @@ impl StackBounds {
     #[inline]
     pub(crate) fn contains(&self, address: usize) -> bool {
         self.low <= address && address <= self.high
+    }
+}
+
+unsafe extern "C" {
+    // Not among the declarations of the libc crate.
+    fn pthread_setcancelstate(state: i32, old: *mut i32) -> i32;
+}
+
+const PTHREAD_CANCEL_DISABLE: i32 = 1;
+
+/// While it lives, the calling thread is not cancelled: a `pthread_cancel` takes effect at its next cancellation point after
+/// that. For what must be done as a whole, and calls functions of libc that are cancellation points.
+pub(crate) struct NotCancelled {
+    before: i32,
+    on_its_thread: PhantomData<*const ()>,
+}
+
+impl NotCancelled {
+    pub(crate) fn begin() -> Self {
+        let mut before = 0;
+        // SAFETY: a valid state and a place for the old one; it can't fail.
+        unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &mut before) };
+        Self { before, on_its_thread: PhantomData }
+    }
+}
+
+impl Drop for NotCancelled {
+    fn drop(&mut self) {
+        // SAFETY: the state that this very thread had.
+        unsafe { pthread_setcancelstate(self.before, std::ptr::null_mut()) };
     }
 }
 

@@ -4,18 +4,18 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use super::reserve::{LimitSetting, NoRoom, Reserved, Wanted};
 use super::{Inner, World};
 use crate::collector::pacing::{GROWTH, Pacing};
-use crate::collector::parallel::Markers;
 use crate::collector::report::{CollectionReport, Listener};
 use crate::collector::{CollectError, Collector, FailureListener, Parts};
 use crate::debugger::bridge::{DebuggerBridge, WithoutContract};
 use crate::events::host::HostError;
 use crate::events::record::RecordError;
 use crate::events::{ListenError, Selection, Sink};
+use crate::heap::Paranoid;
 use crate::heap::charges::Charging;
 use crate::heap::layout::BLOCK_BYTES;
-use crate::heap::{Heap, Paranoid};
 use crate::os::{memory, signals};
 use crate::profile::census::profiler::Profiler;
 use crate::profile::census::{HeapProfile, ProfileError};
@@ -77,6 +77,18 @@ pub enum BuildError {
         /// What is possible.
         largest: usize,
     },
+    /// The system did not give the address space.
+    #[error("{}", NoRoom { asked, setting, limit, used })]
+    AddressSpace {
+        /// Bytes that the world needs, tables included.
+        asked: u64,
+        /// What makes it need them.
+        setting: LimitSetting,
+        /// How many the process may use (RLIMIT_AS), if that is limited.
+        limit: Option<u64>,
+        /// How many it used already.
+        used: u64,
+    },
     /// Not a number of markers.
     #[error("{0} markers are not possible: choose between 1 and 64")]
     Markers(usize),
@@ -105,14 +117,14 @@ pub enum BuildError {
 
 /// Describes a world. Every setting has a default.
 pub struct WorldBuilder {
-    heap_limit: usize,
+    heap_limit: Option<usize>,
     pacing: Pacing,
     markers: usize,
     stopper: Stopper,
     suspend_signal: i32,
     stop_timeout: Duration,
     paranoid: Paranoid,
-    mark_stack_limit: usize,
+    mark_stack_limit: Option<usize>,
     on_collection: Option<Listener>,
     on_failure: Option<FailureListener>,
     charging: Charging,
@@ -127,7 +139,7 @@ type Preparation = Box<dyn FnOnce(&World) -> Result<(), BuildError> + Send>;
 impl Default for WorldBuilder {
     fn default() -> Self {
         Self {
-            heap_limit: (memory::physical_memory() / 2).max(64 << 20),
+            heap_limit: None,
             pacing: Pacing {
                 floor_bytes: FLOOR_BYTES,
                 floor_bytes_per_mutator: FLOOR_BYTES_PER_MUTATOR,
@@ -139,7 +151,7 @@ impl Default for WorldBuilder {
             suspend_signal: signals::DEFAULT,
             stop_timeout: Duration::from_secs(10),
             paranoid: Paranoid::Off,
-            mark_stack_limit: 1 << 30,
+            mark_stack_limit: None,
             on_collection: None,
             on_failure: None,
             charging: Charging::Off,
@@ -151,12 +163,20 @@ impl Default for WorldBuilder {
 }
 
 impl WorldBuilder {
-    /// The most memory that the heap takes, in bytes. Beyond it allocation is an error. By default half of the
-    /// machine's memory.
+    /// The most memory that the heap takes, in bytes. Beyond it allocation is an error. By default
+    /// [half of the machine's memory](Self::default_heap_limit), or less if the process may not have that much address
+    /// space; [`World::heap_limit`] tells. The address space for the limit that is set here is reserved by
+    /// [`build`](Self::build), with a tenth more for tables.
     #[must_use]
     pub fn heap_limit(mut self, bytes: usize) -> Self {
-        self.heap_limit = bytes;
+        self.heap_limit = Some(bytes);
         self
+    }
+
+    /// The heap limit of a world that was not given one, unless the address space is limited: half of the machine's memory.
+    pub fn default_heap_limit() -> usize {
+        // Whole blocks, which is what a heap has.
+        (memory::physical_memory() / 2).max(64 << 20) / BLOCK_BYTES * BLOCK_BYTES
     }
 
     /// Bytes that may always be allocated between two collections; each mutator adds a quarter of it.
@@ -225,11 +245,11 @@ impl WorldBuilder {
         self
     }
 
-    /// The most memory that each marker's stack takes, in bytes. By default 1 GiB of address space. A stack that is
-    /// too small costs time, not correctness.
+    /// The most memory that each marker's stack takes, in bytes. By default 1 GiB of address space, or less if that is
+    /// limited. A stack that is too small costs time, not correctness.
     #[must_use]
     pub fn mark_stack_limit(mut self, bytes: usize) -> Self {
-        self.mark_stack_limit = bytes;
+        self.mark_stack_limit = Some(bytes);
         self
     }
 
@@ -242,7 +262,8 @@ impl WorldBuilder {
 
     /// Calls `listener` when a collection that was due could not happen, on the thread that tried; also when the
     /// program did not ask for it: an allocation goes on without the collection as long as there is room. Also called
-    /// before a collection that was [discarded](CollectError::Discarded) is repeated.
+    /// before a collection that was [discarded](CollectError::Discarded) is repeated, and when the drop of the world's last
+    /// handle has waited 5 s in vain for a [finalizer](CollectError::NotClosed).
     #[must_use]
     pub fn on_failure(mut self, listener: impl Fn(&CollectError) + Send + Sync + 'static) -> Self {
         self.on_failure = Some(Box::new(listener));
@@ -283,11 +304,14 @@ impl WorldBuilder {
     /// # Errors
     /// One is not; [`build`](Self::build) would fail with the same.
     pub(crate) fn check(&self) -> Result<(), BuildError> {
-        if self.heap_limit < SMALLEST_LIMIT {
-            return Err(BuildError::HeapLimit { asked: self.heap_limit, smallest: SMALLEST_LIMIT });
-        }
-        if self.heap_limit > LARGEST_LIMIT {
-            return Err(BuildError::HeapLimitTooLarge { asked: self.heap_limit, largest: LARGEST_LIMIT });
+        match self.heap_limit {
+            Some(asked) if asked < SMALLEST_LIMIT => {
+                return Err(BuildError::HeapLimit { asked, smallest: SMALLEST_LIMIT });
+            }
+            Some(asked) if asked > LARGEST_LIMIT => {
+                return Err(BuildError::HeapLimitTooLarge { asked, largest: LARGEST_LIMIT });
+            }
+            _ => {}
         }
         if !(1..=MOST_MARKERS).contains(&self.markers) {
             return Err(BuildError::Markers(self.markers));
@@ -312,21 +336,33 @@ impl WorldBuilder {
         let threads = Threads::with(bridge, without_contract)?;
         let observing = SharedLock::new(Arc::new(Lock::new()), |lock| lock);
         let profiler = Arc::new(Profiler::new(observing.clone()));
+        let wanted = Wanted {
+            heap: self.heap_limit,
+            default_heap: Self::default_heap_limit(),
+            mark_stack: self.mark_stack_limit,
+            markers: self.markers,
+            paranoid: self.paranoid,
+            charging: self.charging,
+        };
         let allocation = SharedLock::new(Arc::clone(&threads), |threads| &threads.locks().allocation);
-        let mut heap = Heap::new(self.heap_limit, self.paranoid, self.charging, allocation)?;
-        heap.set_first_budget(self.pacing.budget(0, 1, self.heap_limit as u64, 0));
+        let Reserved { mut heap, markers, handles, ranges, finalizers } = wanted.reserve(&allocation)?;
+        let limit_bytes = heap.limit_bytes();
+        heap.set_first_budget(self.pacing.budget(0, 1, limit_bytes, 0));
         let inner = Arc::new(Inner {
             profiler: Arc::clone(&profiler),
             collector: Collector::new(Parts {
                 heap,
                 threads: Arc::clone(&threads),
-                markers: Markers::new(self.markers, self.mark_stack_limit)?,
+                markers,
+                handles,
+                ranges,
+                finalizers,
                 pacing: self.pacing,
                 stop_timeout: self.stop_timeout,
                 observing,
                 on_collection: self.on_collection,
                 on_failure: self.on_failure,
-            })?,
+            }),
             ticker: Arc::new(Ticker::new()),
         });
         inner.collector.observing.set(profiler);
@@ -337,7 +373,7 @@ impl WorldBuilder {
         for prepare in self.before_first_event {
             prepare(&world)?;
         }
-        world.inner.tell_of_creation(self.heap_limit);
+        world.inner.tell_of_creation(self.heap_limit.unwrap_or(limit_bytes as usize));
         if let Some(profile) = self.profile {
             world.profile(profile)?;
         }

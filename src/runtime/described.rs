@@ -143,10 +143,10 @@ impl Mutator {
     /// As [`alloc_described`](Self::alloc_described); also if the array is larger than any heap, or if elements have references
     /// and would not be aligned to 8.
     pub fn alloc_described_array(&self, element: DescribedType, length: usize) -> Result<Gc<Described>, OutOfMemory> {
-        let bytes = length.checked_mul(element.bytes()).and_then(|bytes| bytes.checked_add(ARRAY_HEAD_BYTES));
-        match (bytes, element.array) {
-            (Some(bytes), Some(array)) => self.described(bytes, array, length),
-            _ => Err(self.out_of_memory(usize::MAX)),
+        let bytes = self.array_bytes(length, element.bytes())?;
+        match element.array {
+            Some(array) => self.described(bytes, array, length),
+            None => Err(self.out_of_memory(bytes)),
         }
     }
 

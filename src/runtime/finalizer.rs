@@ -14,6 +14,7 @@ use super::{Inner, Mutator, World};
 use crate::collector::Collector;
 use crate::collector::finalize::{Action, Entry, Finalizers};
 use crate::heap::layout::HEADER_BYTES;
+use crate::heap::trace::TypeInfo;
 use crate::os::clock::now_ns;
 use crate::os::{self, futex};
 use crate::sabotage::{Guard, removed};
@@ -169,6 +170,8 @@ fn run_one(mutator: &Mutator) -> bool {
         return false;
     };
     let info = header_of(object);
+    // SAFETY: the header word of a live object; descriptions of types are never freed.
+    let running = collector.finalizers.begin(unsafe { &*(info as *const TypeInfo) });
     let result = catch_unwind(AssertUnwindSafe(|| {
         let kept = std::hint::black_box(object);
         collector.events.fire_finalize_object(object, info);
@@ -183,6 +186,7 @@ fn run_one(mutator: &Mutator) -> bool {
         }
         std::hint::black_box(kept);
     }));
+    drop(running);
     collector.finalizers.run.fetch_add(1, Ordering::Relaxed);
     if let Err(panic) = result {
         if removed(Guard::FinalThread) {

@@ -10,15 +10,19 @@ mod finalizer;
 mod handles;
 mod mutator;
 mod profiling;
+mod reserve;
 
+pub use crate::collector::CloseError;
 pub use builder::{BuildError, Stopper, WorldBuilder};
 pub use described::{DescribeError, Described, DescribedType};
 pub use handles::{RangeGuard, Root, StackGuard};
 pub use mutator::{Mutator, OutOfMemory};
+pub use reserve::LimitSetting;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::collector::finalize::Running;
 use crate::collector::observer::Observer;
 use crate::collector::report::{CollectionReport, Reason};
 use crate::collector::{CollectError, Collecting, Collector, cache_of};
@@ -27,6 +31,7 @@ use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES, Space};
 use crate::heap::verify::Verified;
 use crate::os::clock::{Budget, now_ns};
 use crate::os::signals;
+use crate::os::thread::NotCancelled;
 use crate::profile::census::profiler::Profiler;
 use crate::profile::ticker::Ticker;
 use crate::profile::{self, CentreId, TickError, TimeProfile};
@@ -53,10 +58,14 @@ struct CloseOnDrop(Arc<Inner>);
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
-        // Neither a profile that can't be told in full nor a finalizer that does not come to an end: `end_profile` and `close`
-        // report them; here there is nobody to tell.
+        let _whole = NotCancelled::begin();
+        // A profile that can't be written in full is an error of `end_profile`; a drop has no result to return it in.
         let _ = self.0.end_profile();
-        let _ = self.0.close(CLOSE_WITHIN);
+        if let Err(error) = self.0.close(CLOSE_WITHIN)
+            && let Some(listener) = &self.0.collector.on_failure
+        {
+            listener(&CollectError::NotClosed(error));
+        }
     }
 }
 
@@ -74,9 +83,10 @@ pub struct World {
 pub struct Totals {
     /// Finished collections.
     pub collections: u32,
-    /// Bytes allocated up to the last collection.
+    /// Bytes allocated so far. Exact for the calling thread and for threads that stand, are in a blocking region or have
+    /// detached; a thread that is allocating at this moment adds or lacks up to 16 KiB.
     pub allocated_bytes: u64,
-    /// Bytes that were alive after the last collection.
+    /// Bytes that were alive after the last collection; 0 before the first.
     pub live_bytes: u64,
     /// Bytes of memory that the heap holds.
     pub committed_bytes: u64,
@@ -110,14 +120,6 @@ pub struct SpawnError {
     name: String,
     #[source]
     error: std::io::Error,
-}
-
-/// Why a world did not close in order.
-#[derive(Debug, thiserror::Error)]
-#[error("after {within:?} the {unfinished}")]
-pub struct CloseError {
-    within: Duration,
-    unfinished: &'static str,
 }
 
 impl World {
@@ -215,12 +217,18 @@ impl World {
         collector.threads.with_own_stack(|own| collector.verify(Collecting::now(own)))
     }
 
+    /// The most memory that the heap takes, in bytes: what [`WorldBuilder::heap_limit`] set, in whole blocks, or what the world
+    /// chose.
+    pub fn heap_limit(&self) -> u64 {
+        self.collector().heap.limit_bytes()
+    }
+
     /// What the world has done so far.
     pub fn totals(&self) -> Totals {
         let collector = self.collector();
         Totals {
             collections: collector.collections.load(Ordering::Relaxed),
-            allocated_bytes: collector.allocated_total.load(Ordering::Relaxed),
+            allocated_bytes: collector.allocated_bytes(),
             live_bytes: collector.live_bytes(),
             committed_bytes: collector.heap.committed_bytes(),
             finalizers_due: collector.finalizers.due(|| collector.threads.lock(&collector.finalizers.lock)),
@@ -425,17 +433,14 @@ impl Inner {
         collector.finalizers.announce();
         let has_ticked = self.ticker.stop(&collector.threads, Some(deadline));
         let done = collector.threads.as_blocking(|| finalizer::wait_for_end(&collector.finalizers, deadline));
-        match (done, has_ticked) {
-            (true, true) => Ok(()),
-            (false, _) => Err(CloseError {
-                within,
-                unfinished: "finalizer thread has not finished: a finalizer blocks or does not end",
-            }),
-            (true, false) => Err(CloseError {
-                within,
-                unfinished: "thread that ticks has not finished: somebody who listens to ticks blocks",
-            }),
+        if !done {
+            let due = collector.finalizers.due(|| collector.threads.lock(&collector.finalizers.lock));
+            return Err(match collector.finalizers.running() {
+                Some(Running { type_name, since }) => CloseError::Finalizer { within, type_name, running: since, due },
+                None => CloseError::Finalizers { within, due },
+            });
         }
+        if has_ticked { Ok(()) } else { Err(CloseError::Ticks { within }) }
     }
 
     /// Gives the blocks of a thread back to the heap.
@@ -534,9 +539,7 @@ impl WorldHooks for Inner {
         if !removed(Guard::ForkServices) {
             markers.forget_helpers();
         }
-        finalizers.started.store(false, Ordering::Relaxed);
-        finalizers.thread.store(0, Ordering::Relaxed);
-        finalizers.ended.store(1, Ordering::Relaxed);
+        self.collector.finalizers.forget_thread();
     }
 }
 

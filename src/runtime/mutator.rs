@@ -19,6 +19,7 @@ use crate::heap::layout::{
 use crate::heap::pointer::{ARRAY_HEAD_BYTES, Array, Gc, Weak, WeakCell};
 use crate::heap::trace::{Described, Trace, TypeInfo};
 use crate::heap::{Need, Refill};
+use crate::os::thread::NotCancelled;
 use crate::profile::{self, StackId};
 use crate::sync::{Lock, LockGuard, Ordering};
 use crate::world::stop_info::ThreadStopInfo;
@@ -30,7 +31,7 @@ const TICK_BYTES: usize = 100 << 10;
 /// There is no room for an object, and a collection did not make any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
-    /// Bytes that were asked for.
+    /// Bytes that were asked for; [`OutOfMemory::BEYOND`] if the number does not fit into 64 bits.
     pub requested: usize,
     /// Bytes that were alive after the last collection.
     pub live: u64,
@@ -38,17 +39,25 @@ pub struct OutOfMemory {
     pub limit: u64,
 }
 
+impl OutOfMemory {
+    /// What [`requested`](Self::requested) is if the size does not fit into it.
+    pub const BEYOND: usize = usize::MAX;
+}
+
 impl fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        write!(
-            f,
-            "out of memory: {} bytes were asked for, {:.1} MiB are alive, and the heap limit is {:.1} MiB; raise the \
-             limit, or keep less alive",
-            self.requested,
-            mib(self.live),
-            mib(self.limit)
-        )
+        match self.requested {
+            Self::BEYOND => write!(f, "out of memory: more than 2^64 bytes were asked for")?,
+            bytes => write!(f, "out of memory: {bytes} bytes were asked for")?,
+        }
+        let (live, limit) = (mib(self.live), mib(self.limit));
+        write!(f, ", {live:.1} MiB are alive, and the heap limit is {limit:.1} MiB; ")?;
+        if self.requested as u64 > self.limit {
+            f.write_str("no collection can make that much room: ask for less, or raise the limit")
+        } else {
+            f.write_str("raise the limit, or keep less alive")
+        }
     }
 }
 
@@ -73,6 +82,7 @@ pub struct Mutator {
 
 impl Mutator {
     pub(super) fn attach(world: World, name: &str) -> Result<Self, AttachError> {
+        let _whole = NotCancelled::begin();
         crate::events::record::ring::meet();
         let record = world.collector().threads.attach(name)?;
         let cache = Box::new(world.collector().heap.new_cache(record.cost_stack_word()));
@@ -180,10 +190,7 @@ impl Mutator {
         length: usize,
         mut element: impl FnMut(usize) -> T,
     ) -> Result<Gc<Array<T>>, OutOfMemory> {
-        let bytes = length.checked_mul(size_of::<T>()).and_then(|bytes| bytes.checked_add(ARRAY_HEAD_BYTES));
-        let Some(bytes) = bytes.filter(|&bytes| bytes < isize::MAX as usize / 2) else {
-            return Err(self.out_of_memory(usize::MAX));
-        };
+        let bytes = self.array_bytes(length, size_of::<T>())?;
         let info = <Array<T> as Described>::INFO;
         let payload = self.zeroed(bytes, align_of::<Array<T>>(), info, length)?;
         for index in 0..length {
@@ -194,6 +201,14 @@ impl Mutator {
         }
         // SAFETY: length and all elements are in place.
         Ok(unsafe { Gc::from_payload(ptr::NonNull::new_unchecked(payload.cast::<Array<T>>())) })
+    }
+
+    /// The payload bytes of an array. An error that says how many they would be if no heap has room for them.
+    pub(super) fn array_bytes(&self, length: usize, element_bytes: usize) -> Result<usize, OutOfMemory> {
+        // Both are below 2^64, so this does not overflow.
+        let wanted = length as u128 * element_bytes as u128 + ARRAY_HEAD_BYTES as u128;
+        let requested = usize::try_from(wanted).unwrap_or(OutOfMemory::BEYOND);
+        if requested < isize::MAX as usize / 2 { Ok(requested) } else { Err(self.out_of_memory(requested)) }
     }
 
     /// A weak reference to an object: a collected object of its own.
@@ -258,6 +273,14 @@ impl Mutator {
 
     /// Runs `region`, which touches no collected object, so that a stop need neither interrupt nor await this
     /// thread: for system calls, locks, long computations. The types keep every `Gc` out.
+    ///
+    /// # Cancellation
+    /// A thread that is cancelled (`pthread_cancel`, of the deferred type) or that calls `pthread_exit` in `region` leaves the
+    /// region and, when its `Mutator` is dropped by the unwinding, the world; with the world stopped it waits for the start. In Rust
+    /// the cancellation point must be declared `extern "C-unwind"`. What catches unwinding ends the process
+    /// when a thread is cancelled below it. The standard library does so at the bottom of every thread that it starts: threads of
+    /// [`World::spawn`] and of `std::thread`, and the finalizer thread, cannot be cancelled. Collections, attaching and
+    /// detaching are no cancellation points. Asynchronous cancellation is not supported: it may come in the middle of an allocation.
     #[inline]
     pub fn blocking<R: Send>(&self, region: impl FnOnce() -> R + Send) -> R {
         self.record.blocking(region)
@@ -595,6 +618,7 @@ impl Drop for Mutator {
             // The thread's end came first, and detached it.
             return;
         }
+        let _whole = NotCancelled::begin();
         let collector = self.world.collector();
         self.world.inner().ticker.leaves(self.record, &collector.events);
         {

@@ -133,6 +133,13 @@ pub enum SilenceReason {
     },
     /// It runs or sleeps outside a blocking region and has not come to a safepoint.
     NoSafepoint,
+    /// It is the world's finalizer thread, in a finalizer that has not come to a safepoint.
+    InFinalizer {
+        /// The type of the object that is being finalized.
+        type_name: &'static str,
+        /// For how long.
+        running: Duration,
+    },
     /// It is collecting, and waits for another thread in turn: that collection's error says for which.
     IsCollecting,
     /// The thread is gone.
@@ -173,6 +180,12 @@ impl fmt::Display for SilenceReason {
                 write!(
                     f,
                     "it has not come to a safepoint: call safepoint() in its loop and put system calls into blocking(..), or stop by signals"
+                )
+            }
+            Self::InFinalizer { type_name, running } => {
+                write!(
+                    f,
+                    "it has been running the finalizer of a \"{type_name}\" object for {running:.1?} without coming to a safepoint: have the finalizer return, call safepoint() in its loop and put what waits into blocking(..), or stop by signals"
                 )
             }
             Self::IsCollecting => {

@@ -11,7 +11,7 @@
 //! `vfork` and `posix_spawn` run no such functions and need none: their child only execs.
 //!
 //! ```text
-//!   prepare:  list of worlds → for each world: collection → allocation → thread list → vtable → hooks
+//!   prepare:  list of worlds → for each world: collection → allocation → thread list → for each world: vtable → hooks
 //!             → pool of records → installation of the handler → links of published worlds → recorder of events
 //! ```
 
@@ -108,12 +108,15 @@ unsafe extern "C" fn prepare() {
         for lock in [&locks.collection, &locks.allocation, &locks.list] {
             wait(lock);
         }
-        threads.vtable.latch().with(|vtable| vtable.fork(ForkStep::Prepare));
         let hooks = threads.hooks();
-        if let Some(hooks) = &hooks {
+        state.held.push(HeldWorld { threads, hooks });
+    }
+    // Two worlds may share a vtable, and a thread that waits for its locks holds those of a world.
+    for HeldWorld { threads, hooks } in &state.held {
+        threads.vtable.latch().with(|vtable| vtable.fork(ForkStep::Prepare));
+        if let Some(hooks) = hooks {
             hooks.fork_prepare();
         }
-        state.held.push(HeldWorld { threads, hooks });
     }
     // Last: threads take these with a world's locks in their hands (attach needs a record).
     wait(stop_info::pool_lock());

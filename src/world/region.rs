@@ -9,7 +9,6 @@
 
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::os::{clock, registers, thread};
 use crate::sync::{Lock, LockGuard, Ordering, compiler_fence};
@@ -19,22 +18,23 @@ use super::stop_info::ThreadStopInfo;
 
 /// Runs `f` below the pushed callee-saved registers and tells it their lowest address.
 ///
-/// A panic of `f` is caught before it reaches the assembly frame, and goes on after it.
+/// A panic of `f` passes through all frames here, and so does the unwinding of a thread that is cancelled
+/// (`pthread_cancel`, `pthread_exit`). Nothing catches: a forced unwinding that is caught ends the process.
 pub(crate) fn with_stack_shown<R>(f: impl FnOnce(usize) -> R) -> R {
     struct Call<F, R> {
         // What `f` has captured stays here, above the address that it is told, also when it has been moved out to run:
         // a reference into a collected object that a blocking region has borrowed is seen by the collector
         // (`.root.derived`).
         f: ManuallyDrop<F>,
-        result: Option<std::thread::Result<R>>,
+        result: Option<R>,
     }
 
-    extern "C" fn run<F: FnOnce(usize) -> R, R>(sp: *mut c_void, call: *mut c_void) {
+    extern "C-unwind" fn run<F: FnOnce(usize) -> R, R>(sp: *mut c_void, call: *mut c_void) {
         // SAFETY: the address of the `Call` of the same types below, which is not touched otherwise meanwhile.
         let call = unsafe { &mut *call.cast::<Call<F, R>>() };
         // SAFETY: called once, and nobody else runs or drops it: a bitwise copy moves out, the bits stay.
         let f = unsafe { std::ptr::read(&*call.f) };
-        call.result = Some(catch_unwind(AssertUnwindSafe(|| f(sp as usize))));
+        call.result = Some(f(sp as usize));
     }
 
     fn shim<F: FnOnce(usize) -> R, R>(call: &mut Call<F, R>) {
@@ -44,8 +44,7 @@ pub(crate) fn with_stack_shown<R>(f: impl FnOnce(usize) -> R) -> R {
     let mut call = Call { f: ManuallyDrop::new(f), result: None };
     shim(&mut call);
     match call.result {
-        Some(Ok(result)) => result,
-        Some(Err(panic)) => resume_unwind(panic),
+        Some(result) => result,
         None => unreachable!("the shim calls what it is given"),
     }
 }
@@ -223,6 +222,8 @@ impl Drop for Leave<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::catch_unwind;
+
     use super::*;
 
     #[test]

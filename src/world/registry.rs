@@ -145,6 +145,10 @@ impl Threads {
             next_stack: AtomicU64::new(1),
             published: PublishedWorld::new(),
         });
+        // `drop` leaves.
+        let enter = |vtable: &Vtable| vtable.enter_world(&threads.published).map_err(std::io::Error::other);
+        enter(&threads.built_in)?;
+        threads.vtable.latch().with(enter)?;
         threads.publish_vtable();
         fork::enroll(&threads)?;
         Ok(threads)
@@ -355,26 +359,32 @@ impl Threads {
     }
 
     /// Puts another vtable in force and returns the outgoing one, which nobody is inside of any more. Waits for the
-    /// present collection; the incoming vtable hears of all threads, the outgoing one that they are gone for it.
+    /// present collection. The outgoing vtable is notified that all threads are gone for it, then the incoming one
+    /// is notified of them; no stop can begin in between. If `incoming` is in force already, nothing changes.
     pub(crate) fn set_vtable(&self, incoming: Vtable, mut budget: Budget) -> Result<Vtable, StopError> {
         let name = incoming.name();
+        let refused = |what| StopError::Vtable { stopper: name, what };
         let locks = self.lock_for_stop(&mut budget)?;
-        let live = self.live(&locks.list);
-        if !removed(Guard::VtableAttach) {
-            incoming.add_all_threads(live);
+        if self.vtable.latch().with(|present| is_same(present, &incoming)) {
+            return Ok(incoming);
         }
+        incoming.enter_world(&self.published).map_err(refused)?;
         // SAFETY: the only place that swaps, under the world's locks.
-        match unsafe { self.vtable.swap(incoming, &mut budget) } {
-            Ok(outgoing) => {
-                self.publish_vtable();
-                outgoing.remove_all_threads(live);
-                Ok(outgoing)
-            }
+        let outgoing = match unsafe { self.vtable.swap(incoming, &mut budget) } {
+            Ok(outgoing) => outgoing,
             Err(StillInUse(incoming)) => {
-                incoming.remove_all_threads(live);
-                Err(StopError::Vtable { stopper: name, what: "the present vtable is still in use".into() })
+                incoming.leave_world(&self.published);
+                return Err(refused("the present vtable is still in use".into()));
             }
+        };
+        let live = self.live(&locks.list);
+        outgoing.remove_all_threads(live);
+        outgoing.leave_world(&self.published);
+        if !removed(Guard::VtableAttach) {
+            self.vtable.latch().with(|vtable| vtable.add_all_threads(live));
         }
+        self.publish_vtable();
+        Ok(outgoing)
     }
 
     /// Suspends one thread until [`resume`](Self::resume), across any number of collections (`.vtable.nested`).
@@ -547,11 +557,18 @@ impl Roster {
 impl Drop for Threads {
     fn drop(&mut self) {
         self.published.withdraw();
+        self.vtable.latch().with(|vtable| vtable.leave_world(&self.published));
+        self.built_in.leave_world(&self.published);
         fork::dismiss(self);
         // Every attached thread holds a strong count, so there is none and all records are free.
         let chunks = std::mem::take(&mut self.roster.own().chunks);
         stop_info::give_chunks(chunks);
     }
+}
+
+/// Whether both are one object. Two handles of one type may have different tables of functions.
+fn is_same(one: &Vtable, other: &Vtable) -> bool {
+    std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other))
 }
 
 /// The key whose destructor detaches threads that end attached.

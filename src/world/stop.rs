@@ -139,8 +139,9 @@ impl Threads {
 
     /// Stops every thread of the world but the calling one.
     ///
-    /// A caller that is attached to this world shows its own stack by `own`, unless it is in a blocking region (then it
-    /// is one of the threads that stand already).
+    /// A caller that is attached to this world shows its own stack by `own`, unless it is in a blocking region. Then what
+    /// it published at the entry is its stack pointer, and it is the collecting thread all the same: no vtable is asked
+    /// to stop the thread that calls it (`.stop.own-stack`).
     pub(crate) fn stop<'a>(
         &'a self,
         locks: StopLocks<'a>,
@@ -148,8 +149,9 @@ impl Threads {
         by: StopBy,
         budget: Budget,
     ) -> Result<StoppedWorld<'a>, StopError> {
+        let in_region = if own.is_some() { None } else { self.own_record() };
         assert!(
-            own.is_some() || self.own_record().is_none_or(|me| me.state.place() != Place::Running),
+            in_region.is_none_or(|me| me.state.place() != Place::Running),
             "an attached thread that collects must show its own stack"
         );
         let epoch = self.epoch.load(Ordering::Relaxed) + 1;
@@ -161,9 +163,13 @@ impl Threads {
                 thread.save_area_used.store(0, Ordering::Relaxed);
             }
         }
-        if let Some(own) = own {
-            own.record().stack_ptr.store(own.stack_ptr(), Ordering::Relaxed);
-        }
+        let collecting = match own {
+            Some(own) => {
+                own.record().stack_ptr.store(own.stack_ptr(), Ordering::Relaxed);
+                Some(own.record())
+            }
+            None => in_region.inspect(|record| record.use_saved_sp()),
+        };
         let mut world = StoppedWorld {
             threads: self,
             vtable: Some(match by {
@@ -171,7 +177,7 @@ impl Threads {
                 StopBy::BuiltIn => Stopper::BuiltIn(&self.built_in),
             }),
             locks,
-            collecting: own.map(OwnStack::record),
+            collecting,
             budget: Cell::new(budget),
             epoch,
             asked_at: clock::now_ns(),

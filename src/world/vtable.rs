@@ -18,14 +18,18 @@
 //! * The vtable that stopped is the one that starts; a swap waits (`.vtable.swap`).
 //! * `thread_created` comes under the allocation lock, before the thread can allocate (`.vtable.created-under-lock`);
 //!   `thread_exited` before the record is freed, also for threads that a fork has left behind (`.vtable.exited-before-free`).
-//! * A vtable that comes into force is told of all threads, one that goes is told that they are gone for it,
-//!   both before the swap returns (`.vtable.attach`).
+//! * A vtable that goes out of force is notified that all threads are gone for it; then the one that comes into force is
+//!   notified of them, both before the swap returns (`.vtable.attach`). In this order, because the two may share what
+//!   they know of threads. To set the vtable that is in force already changes nothing, and notifies nothing.
+//! * One vtable may be in force in several worlds, unless it refuses ([`enter_world`](ThreadVtable::enter_world)). It
+//!   is asked to stop the threads of one of them at a time, or of several at once by different threads.
 
 use std::cell::Cell;
 use std::time::Duration;
 
 use crate::os::Tid;
 use crate::os::clock::Budget;
+use crate::sync::Ordering;
 
 use super::error::{SilentThread, StopError};
 use super::handshake::Handshake;
@@ -74,6 +78,21 @@ pub unsafe trait ThreadVtable: Send + Sync {
         true
     }
 
+    /// The vtable is to serve this world from now on. Called under the world's locks or before the world has threads. A
+    /// vtable that can serve only one world refuses the second one.
+    ///
+    /// # Errors
+    /// Why it refuses, and what to do instead.
+    fn enter_world(&self, world: &PublishedWorld) -> Result<(), String> {
+        let _ = world;
+        Ok(())
+    }
+
+    /// The vtable does not serve this world any more: once for each [`enter_world`](Self::enter_world) that was granted.
+    fn leave_world(&self, world: &PublishedWorld) {
+        let _ = world;
+    }
+
     /// A thread is about to become a mutator. Called on that thread, under the allocation lock.
     fn thread_created(&self, tid: Tid, slot: *mut usize) {
         let _ = (tid, slot);
@@ -84,14 +103,16 @@ pub unsafe trait ThreadVtable: Send + Sync {
         let _ = (tid, slot);
     }
 
-    /// The vtable comes into force; these are the threads. Under the world's locks: none comes or goes meanwhile.
+    /// The vtable has come into force; these are the world's threads. Under the world's locks: none comes or goes, and no
+    /// stop begins, meanwhile.
     fn add_all_threads(&self, threads: &[&'static ThreadStopInfo]) {
         for thread in threads {
             self.thread_created(thread.tid(), thread.slot());
         }
     }
 
-    /// The vtable is out of force. It must leave every thread as it would be without it.
+    /// The vtable is out of force in the world of these threads. It must leave each of them as it would be without it, and
+    /// other worlds' threads alone.
     fn remove_all_threads(&self, threads: &[&'static ThreadStopInfo]) {
         for thread in threads {
             self.thread_exited(thread.tid(), thread.slot());
@@ -175,7 +196,17 @@ impl StopRequest<'_> {
         self.live.iter().copied().filter(move |thread| !std::ptr::eq(*thread, skipped) && !thread.is_gone())
     }
 
-    /// The thread that collects, if it is one of the world's.
+    /// Whether this thread is one of the world's and not the collecting one, in constant time: for a vtable that knows
+    /// threads of several worlds. Threads that are gone count, too: a vtable releases them as well.
+    pub fn concerns(&self, thread: &ThreadStopInfo) -> bool {
+        // The index of another world's thread may change meanwhile; then it leads to a different record, or to none.
+        let listed = self.live.get(thread.index.load(Ordering::Relaxed) as usize);
+        let is_collecting = self.collecting.is_some_and(|collecting| std::ptr::eq(collecting, thread));
+        listed.is_some_and(|listed| std::ptr::eq(*listed, thread)) && !is_collecting
+    }
+
+    /// The thread that collects, if it is one of the world's, also when it does so from a blocking region. It is not to
+    /// be stopped, and its slot is filled.
     pub fn collecting(&self) -> Option<&'static ThreadStopInfo> {
         self.collecting
     }

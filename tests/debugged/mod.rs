@@ -166,7 +166,7 @@ extern "C" fn debugged_collects() -> u64 {
 fn debugged_steps(m: &Mutator) {
     let before = debugged_collects();
     let tree = build(m, 3).unwrap();
-    let after = debugged_collects();
+    let after = m.blocking(|| debugged_collects());
     assert!(after > before);
     assert_eq!(count(tree), full(3));
 }

@@ -6,7 +6,7 @@ each thread that gdb holds (at a breakpoint in non-stop mode, or because `schedu
 registers into the thread's record, and so the collection does not wait for a thread that can't answer. All other threads
 stop by the collector's own signal. Nothing of this is a stop of gdb's: `next`, `finish` and calls of functions go on.
 
-How gdb is told. The program sends itself a real-time signal that it ignores; its value is the address of a request.
+How gdb is told. The program sends itself a real-time signal whose handler does nothing; its value is the address of a request.
 `catch signal` with a condition catches it, the condition is a function of this script that does the work, acknowledges
 and says "don't stop"; the signal is not passed on. Without gdb the kernel drops it, so a gdb that is killed leaves
 nothing behind. A program that has not built a world yet has not chosen the signal: for its first notification gdb

@@ -76,7 +76,7 @@ pub enum Phases {
 /// How the collector notifies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Channel {
-    /// By a signal to itself that the program ignores. Nothing in the program is changed.
+    /// By a signal to itself whose handler in the program does nothing. Nothing in the program is changed.
     #[default]
     Signal,
     /// By a function at which there is a breakpoint. Of a debugger that dies it stays, and the program heals it.

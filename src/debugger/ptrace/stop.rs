@@ -488,7 +488,7 @@ impl Debugger {
     }
 
     /// Whether a thread that stands so does nothing of the program's when we die, before it comes to `park`. A signal that is half
-    /// delivered is delivered then, and its handler would run in mid-scan; unless it is ignored, or the collector's.
+    /// delivered is delivered then, and its handler would run in mid-scan; unless that does nothing, or is the collector's.
     fn dies_quietly(&self, stop: Stop) -> bool {
         match stop {
             Stop::Signal(signal) => self.libraries.iter().any(|known| known.suspend_signal == signal),

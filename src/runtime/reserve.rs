@@ -1,0 +1,263 @@
+//! How much address space a world reserves.
+//!
+//! A world reserves everything at once: the heap at its limit, the tables beside it, a stack for each marker, the tables of
+//! handles and finalizers. Nothing of that costs memory before it is used, but all of it counts against a limit of the
+//! process's address space (RLIMIT_AS, `ulimit -v`). So what the program did not ask for is made to fit:
+//!
+//! ```text
+//!   halvings   heap (default)   mark stack   handles, finalizers
+//!       0      memory / 2       1 GiB        4 Mi each
+//!       1      memory / 4       512 MiB      2 Mi each
+//!       …      … 16 MiB         … 1 MiB      … 16 Ki each
+//! ```
+//!
+//! The first row that takes no more than half of what the limit leaves is tried, since threads, rings and traces need
+//! some as well; without a limit the first row. As often as the system refuses, the next row is. A heap limit or a mark
+//! stack limit that the program set stays what it is: if nothing fits beside it, that is an error which names it.
+
+use std::io;
+
+use crate::collector::finalize::Finalizers;
+use crate::collector::parallel::Markers;
+use crate::collector::roots::Ranges;
+use crate::heap::charges::Charging;
+use crate::heap::layout::{BLOCK_BYTES, MARKS_PER_BLOCK};
+use crate::heap::slots::SlotTable;
+use crate::heap::{Heap, Paranoid};
+use crate::os::memory::{self, AddressSpace};
+use crate::sync::SharedLock;
+
+use super::BuildError;
+
+/// A mark stack of which the program said nothing.
+const MARK_STACK_BYTES: usize = 1 << 30;
+/// What is reserved at least of what the program said nothing of.
+const LEAST_HEAP_BYTES: usize = 16 << 20;
+const LEAST_MARK_STACK_BYTES: usize = 1 << 20;
+/// Handles, and registered finalizers, at most; and how many at least.
+const ENTRIES: usize = 1 << 22;
+const LEAST_ENTRIES: usize = 1 << 14;
+/// From this number of halvings on nothing gets smaller.
+const MOST_HALVINGS: u32 = 24;
+
+/// The address space that one entry takes in the table of handles, or in both queues of finalizers.
+const ENTRY_BYTES: u64 = 8 + 2 * 32;
+/// The words, heads and tails of a block, and what the free blocks' map needs.
+const BLOCK_TABLES_BYTES: u64 = 8 + 8 + 24 + 2;
+/// The word of a block's charge and those of its cells.
+const CHARGES_BYTES: u64 = 4 + 4 * MARKS_PER_BLOCK as u64;
+
+/// What is to be reserved. `None`: the program said nothing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub(super) heap: Option<usize>,
+    pub(super) default_heap: usize,
+    pub(super) mark_stack: Option<usize>,
+    pub(super) markers: usize,
+    pub(super) paranoid: Paranoid,
+    pub(super) charging: Charging,
+}
+
+/// What was.
+pub(super) struct Reserved {
+    pub(super) heap: Heap,
+    pub(super) markers: Markers,
+    pub(super) handles: SlotTable,
+    pub(super) ranges: Ranges,
+    pub(super) finalizers: Finalizers,
+}
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sizes {
+    heap: usize,
+    mark_stack: usize,
+    entries: usize,
+}
+
+impl Wanted {
+    /// Reserves what fits. `allocation` is the world's allocation lock.
+    pub(super) fn reserve(&self, allocation: &SharedLock) -> Result<Reserved, BuildError> {
+        let space = memory::address_space();
+        let mut halvings = self.first_row(&space);
+        loop {
+            let sizes = self.sizes(halvings);
+            let next = halvings + 1;
+            match self.try_to_reserve(sizes, allocation.clone()) {
+                Ok(reserved) => return Ok(reserved),
+                Err(error) if error.kind() != io::ErrorKind::OutOfMemory => return Err(error.into()),
+                Err(_) if next < MOST_HALVINGS => halvings = next,
+                Err(_) => return Err(self.refused(sizes, space)),
+            }
+        }
+    }
+
+    fn first_row(&self, space: &AddressSpace) -> u32 {
+        let Some(free) = space.free() else { return 0 };
+        let fits = |halvings: &u32| self.bytes(self.sizes(*halvings)) <= free / 2;
+        (0..MOST_HALVINGS).find(fits).unwrap_or(MOST_HALVINGS - 1)
+    }
+
+    fn sizes(&self, halvings: u32) -> Sizes {
+        let halved = |bytes: usize, least: usize| (bytes >> halvings).max(least.min(bytes));
+        Sizes {
+            heap: self.heap.unwrap_or_else(|| halved(self.default_heap, LEAST_HEAP_BYTES)),
+            mark_stack: self.mark_stack.unwrap_or_else(|| halved(MARK_STACK_BYTES, LEAST_MARK_STACK_BYTES)),
+            entries: halved(ENTRIES, LEAST_ENTRIES),
+        }
+    }
+
+    /// The address space that this takes.
+    fn bytes(&self, sizes: Sizes) -> u64 {
+        let charges = if self.charging == Charging::On { CHARGES_BYTES } else { 0 };
+        let blocks = (sizes.heap / BLOCK_BYTES) as u64 + 1;
+        let of_blocks = blocks * (BLOCK_BYTES as u64 + MARKS_PER_BLOCK as u64 + BLOCK_TABLES_BYTES + charges);
+        let stacks = (sizes.mark_stack as u64).saturating_mul(self.markers as u64);
+        of_blocks.saturating_add(stacks).saturating_add(sizes.entries as u64 * ENTRY_BYTES)
+    }
+
+    fn try_to_reserve(&self, sizes: Sizes, allocation: SharedLock) -> io::Result<Reserved> {
+        Ok(Reserved {
+            heap: Heap::new(sizes.heap, self.paranoid, self.charging, allocation)?,
+            markers: Markers::new(self.markers, sizes.mark_stack)?,
+            handles: SlotTable::new(sizes.entries)?,
+            ranges: Ranges::new()?,
+            finalizers: Finalizers::new(sizes.entries)?,
+        })
+    }
+
+    fn refused(&self, sizes: Sizes, space: AddressSpace) -> BuildError {
+        let asked = self.bytes(sizes);
+        // The mark stacks only if they alone are too much.
+        let stacks = (sizes.mark_stack as u64).saturating_mul(self.markers as u64);
+        let is_heap = self.heap.is_some() && (self.mark_stack.is_none() || stacks < asked / 2);
+        let setting = match (is_heap, self.mark_stack) {
+            (true, _) => LimitSetting::HeapLimit(sizes.heap),
+            (false, Some(bytes)) => LimitSetting::MarkStackLimit(bytes),
+            (false, None) => LimitSetting::Least(sizes.heap),
+        };
+        BuildError::AddressSpace { asked, setting, limit: space.limit, used: space.used }
+    }
+}
+
+/// What makes a world need the address space that the system refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LimitSetting {
+    /// The heap limit that the program set, in bytes.
+    HeapLimit(usize),
+    /// The mark stack limit that the program set, in bytes.
+    MarkStackLimit(usize),
+    /// Nothing that the program set: not even a heap of this size, in bytes, fits.
+    Least(usize),
+}
+
+/// The text of [`BuildError::AddressSpace`].
+pub(super) struct NoRoom<'a> {
+    pub(super) asked: &'a u64,
+    pub(super) setting: &'a LimitSetting,
+    pub(super) limit: &'a Option<u64>,
+    pub(super) used: &'a u64,
+}
+
+impl std::fmt::Display for NoRoom<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+        let Self { asked, setting, limit, used } = *self;
+        match setting {
+            LimitSetting::HeapLimit(bytes) => write!(f, "the heap limit of {} MiB", mib(*bytes as u64))?,
+            LimitSetting::MarkStackLimit(bytes) => write!(f, "the mark stack limit of {} MiB", mib(*bytes as u64))?,
+            LimitSetting::Least(bytes) => write!(f, "even a heap of {} MiB", mib(*bytes as u64))?,
+        }
+        write!(f, " needs {} MiB of address space, tables included, which the system refused: ", mib(*asked))?;
+        match limit {
+            Some(limit) => {
+                let free = limit.saturating_sub(*used);
+                write!(
+                    f,
+                    "the process may use {} MiB (RLIMIT_AS, `ulimit -v`) and uses {} MiB already; ",
+                    mib(*limit),
+                    mib(*used)
+                )?;
+                match setting {
+                    // Half, as for a heap of which nothing is said, and a tenth of that for the tables.
+                    LimitSetting::HeapLimit(_) if free / 20 * 9 >= LEAST_HEAP_BYTES as u64 => write!(
+                        f,
+                        "lower the heap limit (WorldBuilder::heap_limit, --heap-limit) to about {} MiB, or raise the process's limit",
+                        mib(free / 20 * 9)
+                    ),
+                    LimitSetting::MarkStackLimit(_) => {
+                        write!(
+                            f,
+                            "lower the mark stack limit (WorldBuilder::mark_stack_limit), or raise the process's limit"
+                        )
+                    }
+                    _ => write!(f, "raise the process's limit"),
+                }
+            }
+            None => write!(
+                f,
+                "no RLIMIT_AS is set, so look at RLIMIT_DATA (`ulimit -d`) and at vm.overcommit_memory, or lower the heap limit \
+                 (WorldBuilder::heap_limit, --heap-limit)"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    fn wanted(heap: Option<usize>) -> Wanted {
+        Wanted {
+            heap,
+            default_heap: 12 << 30,
+            mark_stack: None,
+            markers: 2,
+            paranoid: Paranoid::Off,
+            charging: Charging::Off,
+        }
+    }
+
+    fn space(limit_mib: u64) -> AddressSpace {
+        AddressSpace { limit: Some(limit_mib << 20), used: 20 << 20 }
+    }
+
+    #[rstest]
+    fn the_first_row_takes_at_most_half_of_what_is_left(
+        #[values(160, 256, 512, 1024, 2048, 8192, 1 << 20)] limit_mib: u64,
+        #[values(Charging::Off, Charging::On)] charging: Charging,
+    ) {
+        let wanted = Wanted { charging, ..wanted(None) };
+        let space = space(limit_mib);
+        let row = wanted.first_row(&space);
+        let bytes = wanted.bytes(wanted.sizes(row));
+        assert!(bytes <= space.free().unwrap() / 2, "{bytes}");
+        // Nor less than need be.
+        assert!(row == 0 || wanted.bytes(wanted.sizes(row - 1)) > space.free().unwrap() / 2);
+    }
+
+    #[test]
+    fn without_a_limit_nothing_is_halved_and_what_the_program_set_never_is() {
+        assert_eq!(wanted(None).first_row(&AddressSpace { limit: None, used: 0 }), 0);
+        let set = wanted(Some(4 << 30));
+        let row = set.first_row(&space(256));
+        assert_eq!(set.sizes(row).heap, 4 << 30);
+        assert_eq!(set.sizes(row).mark_stack, LEAST_MARK_STACK_BYTES);
+    }
+
+    /// The sum is what is really mapped, up to alignment.
+    #[rstest]
+    fn the_sum_is_what_a_world_maps(#[values(Charging::Off, Charging::On)] charging: Charging) {
+        let wanted = Wanted { charging, ..wanted(Some(256 << 20)) };
+        let sizes = wanted.sizes(6);
+        let before = memory::address_space().used;
+        let reserved = wanted.try_to_reserve(sizes, SharedLock::alone()).unwrap();
+        let mapped = memory::address_space().used.saturating_sub(before);
+        drop(reserved);
+        let sum = wanted.bytes(sizes);
+        // Other tests map and unmap meanwhile, but not this much.
+        assert!(mapped.abs_diff(sum) < sum / 4, "{mapped} are mapped, {sum} are expected");
+    }
+}

@@ -1,0 +1,107 @@
+//! Worlds in processes that may have little address space (RLIMIT_AS, `ulimit -v`).
+
+use std::process::Command;
+
+use rstest::rstest;
+use stopworld::{BuildError, Charging, GcCell, Mutator, World, WorldBuilder, traced};
+
+traced! {
+    struct Link { next: GcCell<Option<stopworld::Gc<Link>>>, value: u64 }
+}
+
+/// In the environment of a process that plays a part: the heap limit to ask for, in MiB, 0 for none.
+const PART: &str = "STOPWORLD_ADDRESS_SPACE";
+
+/// What a small program does: threads, collections, finalizers, names and events.
+fn work(world: &World) {
+    let build = |m: &Mutator| {
+        let mut list = None;
+        for value in 0..50_000 {
+            list = Some(m.alloc(Link { next: GcCell::new(list), value }).unwrap());
+        }
+        m.set_finalizer(list.unwrap(), |_, _| ()).unwrap();
+        m.collect().unwrap();
+        list.unwrap().value
+    };
+    // SAFETY: every Gc is a local variable.
+    let threads: Vec<_> = (0..2).map(|_| unsafe { world.spawn("worker", build) }.unwrap()).collect();
+    threads.into_iter().for_each(|thread| assert_eq!(thread.join().unwrap(), 49_999));
+    world.verify().unwrap();
+}
+
+/// Not a test by itself: the limited process.
+#[test]
+fn the_limited_process() {
+    let Ok(part) = std::env::var(PART) else { return };
+    let mut words = part.split(' ');
+    let mut next = || words.next().unwrap().parse::<u64>().unwrap();
+    let (limit_mib, heap_mib, charges) = (next(), next(), next());
+    if limit_mib != 0 {
+        let limit = libc::rlimit { rlim_cur: limit_mib << 20, rlim_max: limit_mib << 20 };
+        // SAFETY: a complete limit for this process alone.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
+    }
+    let mut builder = World::builder();
+    if heap_mib != 0 {
+        builder = builder.heap_limit((heap_mib << 20) as usize);
+    }
+    if charges != 0 {
+        builder = builder.charge_allocations(Charging::On);
+    }
+    match builder.build() {
+        Ok(world) => {
+            work(&world);
+            println!("\n:{} MiB", world.heap_limit() >> 20);
+        }
+        Err(error) => {
+            println!("\n:{}{error}", if matches!(error, BuildError::AddressSpace { .. }) { "" } else { "? " })
+        }
+    }
+}
+
+/// What the limited process says.
+fn limited(limit_mib: u64, heap_mib: u64, charges: u64) -> String {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "the_limited_process", "--nocapture", "--test-threads=1"])
+        .env(PART, format!("{limit_mib} {heap_mib} {charges}"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let line = said.lines().find_map(|line| line.strip_prefix(':'));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    line.unwrap_or_else(|| panic!("{}: {said}{errors}", output.status)).to_owned()
+}
+
+#[rstest]
+fn a_world_of_which_nothing_is_said_fits_into_the_address_space(
+    #[values(256, 512, 1024, 2048, 4096, 0)] limit_mib: u64,
+    #[values(0, 1)] charges: u64,
+) {
+    let said = limited(limit_mib, 0, charges);
+    let heap: u64 = said.strip_suffix(" MiB").unwrap_or_else(|| panic!("{said}")).parse().unwrap();
+    let usual = (WorldBuilder::default_heap_limit() >> 20) as u64;
+    // Not much less than could be had.
+    let least = if limit_mib == 0 { usual } else { (limit_mib / 10).max(16).min(usual) };
+    assert!(heap >= least && heap <= usual, "{heap} MiB");
+}
+
+#[rstest]
+#[case::that_fits(512, 256)]
+#[case::that_fits_just(1024, 800)]
+#[case::without_a_limit(0, 100_000)]
+fn a_heap_limit_that_the_program_sets_stays_what_it_is(#[case] limit_mib: u64, #[case] heap_mib: u64) {
+    assert_eq!(limited(limit_mib, heap_mib, 0), format!("{heap_mib} MiB"));
+}
+
+#[test]
+fn a_heap_limit_for_which_there_is_no_address_space_is_an_error_that_says_what_helps() {
+    let said = limited(2048, 4096, 0);
+    let wanted = ["the heap limit of 4096 MiB", "2048 MiB (RLIMIT_AS, `ulimit -v`)", "--heap-limit) to about "];
+    for part in wanted {
+        assert!(said.contains(part), "no {part:?} in: {said}");
+    }
+    // And it does help.
+    let advised = said.split("to about ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    assert!(advised > 512);
+    assert_eq!(limited(2048, advised, 0), format!("{advised} MiB"));
+}
