@@ -41,7 +41,7 @@ use crate::heap::slots::SlotTable;
 use crate::heap::sweep::SpaceBytes;
 use crate::heap::verify::{Verified, VerifyError};
 use crate::os::clock::{Budget, now_ns};
-use crate::os::thread::NotCancelled;
+use crate::os::thread::{NotCancelled, sleep_ns};
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU32, AtomicU64, HeldBy, Lock, LockGuard, Ordering};
 use crate::world::error::{SilenceReason, StopError};
@@ -667,23 +667,31 @@ impl Collector {
     }
 
     /// Bytes allocated so far, collections or not. Exact for the calling thread, and for all that stand, are in a blocking region
-    /// or have detached; of a thread that allocates at this moment, up to a block of 16 KiB more or less.
+    /// or have detached; of a thread that allocates at this moment, up to a block of 16 KiB more or less. As of the last
+    /// collection if a thread holds the heap's lock for longer than a second: it may be suspended.
     pub(crate) fn allocated_bytes(&self) -> u64 {
         let Self { threads, heap, .. } = self;
+        let up_to_the_last = || self.allocated_total.load(Ordering::Relaxed);
+        let mut allocated = None;
         threads.as_blocking(|| {
             // A vtable that is being notified of a thread runs under the lock.
             let allocation = &threads.locks().allocation;
-            let _held = (!allocation.is_mine()).then(|| allocation.lock());
-            threads.with_live(|live| {
-                let unused: usize =
-                    live.iter().filter_map(|record| cache_of(record)).map(AllocationCache::unused_by_now).sum();
+            let mut budget = Budget::new(Duration::from_secs(1));
+            let held = (!allocation.is_mine()).then(|| allocation.lock_within(&mut budget));
+            let mut look = |live: &[&'static ThreadStopInfo]| {
+                let caches = live.iter().filter_map(|record| cache_of(record));
+                let unused = caches.map(AllocationCache::unused_by_now).sum::<usize>() as u64;
                 // SAFETY: the allocation lock is held.
                 let state = unsafe { heap.state() };
                 let acquired = state.acquired_bytes + self.unused_bytes.load(Ordering::Relaxed);
-                let since = acquired.saturating_sub(unused as u64 + state.returned_bytes);
-                self.allocated_total.load(Ordering::Relaxed) + since
-            })
-        })
+                allocated = Some(up_to_the_last() + acquired.saturating_sub(unused + state.returned_bytes));
+            };
+            if held.as_ref().is_none_or(Result::is_ok) {
+                // Others hold the list for a moment.
+                while !threads.look_now(&mut look) && budget.slice(1_000_000, sleep_ns).is_some() {}
+            }
+        });
+        allocated.unwrap_or_else(up_to_the_last)
     }
 
     /// Bytes handed to threads since the last collection. `None` if somebody allocates or collects at this moment.
