@@ -43,7 +43,7 @@ use crate::heap::stopped::WorldStopped;
 use crate::heap::sweep::SpaceBytes;
 use crate::heap::verify::{Verified, VerifyError};
 use crate::os::clock::{Budget, now_ns};
-use crate::os::thread::NotCancelled;
+use crate::os::thread::{NotCancelled, sleep_ns};
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU32, AtomicU64, HeldBy, Lock, LockGuard, Ordering, SharedLock};
 use crate::world::error::{SilenceReason, StopError};

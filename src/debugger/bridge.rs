@@ -113,7 +113,7 @@ impl Serves {
         // Relaxed, here and in `leave`: what a bridge knows of stops is handed on by the worlds' locks.
         let entered = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |now| {
             let is_free = now == 0 || now & !Self::ENTERED == world;
-            (is_free && now & Self::ENTERED != Self::ENTERED).then_some(world | (now & Self::ENTERED) + 1)
+            (is_free && now & Self::ENTERED != Self::ENTERED).then_some(world | ((now & Self::ENTERED) + 1))
         });
         entered.is_ok()
     }

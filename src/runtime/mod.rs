@@ -84,7 +84,8 @@ pub struct Totals {
     /// Finished collections.
     pub collections: u32,
     /// Bytes allocated so far. Exact for the calling thread and for threads that stand, are in a blocking region or have
-    /// detached; a thread that is allocating at this moment adds or lacks up to 16 KiB.
+    /// detached; a thread that is allocating at this moment adds or lacks up to 16 KiB. As of the last collection if a
+    /// suspended thread holds the heap's lock.
     pub allocated_bytes: u64,
     /// Bytes that were alive after the last collection; 0 before the first.
     pub live_bytes: u64,
