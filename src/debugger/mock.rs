@@ -55,7 +55,7 @@ use crate::world::ask;
 use crate::world::handshake::{Abandoned, Handshake, Held, Holder, Place};
 use crate::world::inside;
 use crate::world::{
-    ForkStep, SetupError, SilentThread, StopError, StopRequest, ThreadName, ThreadStopInfo, ThreadVtable,
+    ForkStep, SetupError, SilentThread, Slot, StopError, StopRequest, ThreadName, ThreadStopInfo, ThreadVtable,
 };
 
 use crate::debugger::contract::Mode;
@@ -365,7 +365,7 @@ unsafe impl ThreadVtable for MockDebugger {
         self.thread_lock.release();
     }
 
-    fn thread_created(&self, tid: Tid, slot: *mut usize) {
+    fn thread_created(&self, tid: Tid, slot: Slot) {
         let _lock = self.thread_lock.lock();
         let debuggee = handler::enlist(tid, slot, self.handshake, self.pushes());
         self.with(|inner| {
@@ -374,7 +374,7 @@ unsafe impl ThreadVtable for MockDebugger {
         });
     }
 
-    fn thread_exited(&self, tid: Tid, _slot: *mut usize) {
+    fn thread_exited(&self, tid: Tid, _slot: Slot) {
         let _lock = self.thread_lock.lock();
         self.with(|inner| {
             if let Some(index) = inner.debuggees.iter().position(|debuggee| debuggee.tid() == tid) {
@@ -408,7 +408,7 @@ unsafe impl ThreadVtable for MockDebugger {
         });
     }
 
-    fn fork(&self, step: ForkStep) {
+    unsafe fn fork(&self, step: ForkStep) {
         match step {
             ForkStep::Prepare => self.thread_lock.acquire(),
             ForkStep::Parent => self.thread_lock.release(),

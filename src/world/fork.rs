@@ -120,7 +120,8 @@ unsafe extern "C" fn prepare() {
             for lock in [&locks.collection, &locks.allocation, &locks.list] {
                 wait(lock);
             }
-            threads.vtable.latch().with(|vtable| vtable.fork(ForkStep::Prepare));
+            // SAFETY: this is the step.
+            threads.vtable.latch().with(|vtable| unsafe { vtable.fork(ForkStep::Prepare) });
             let hooks = threads.hooks();
             if let Some(hooks) = &hooks {
                 hooks.fork_prepare();
@@ -150,7 +151,8 @@ unsafe extern "C" fn parent() {
         if let Some(hooks) = hooks {
             hooks.fork_parent();
         }
-        threads.vtable.latch().with(|vtable| vtable.fork(ForkStep::Parent));
+        // SAFETY: this is the step.
+        threads.vtable.latch().with(|vtable| unsafe { vtable.fork(ForkStep::Parent) });
         let locks = threads.locks();
         locks.list.release();
         locks.allocation.release();
@@ -215,7 +217,8 @@ fn rename(survivor: &ThreadStopInfo, before: Tid, now: Tid) {
 impl Threads {
     /// Buries every thread but the survivor.
     fn left_alone(&self, survivor: Option<&'static ThreadStopInfo>, before: Tid, now: Tid) {
-        self.vtable.latch().with(|vtable| vtable.fork(ForkStep::Child { before, now }));
+        // SAFETY: this is the step.
+        self.vtable.latch().with(|vtable| unsafe { vtable.fork(ForkStep::Child { before, now }) });
         let is_survivor = |info: &ThreadStopInfo| survivor.is_some_and(|survivor| std::ptr::eq(survivor, info));
         while let Some(info) = self.live_while_locked().iter().copied().find(|info| !is_survivor(info)) {
             self.bury(info);
