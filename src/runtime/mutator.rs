@@ -286,7 +286,10 @@ impl Mutator {
     }
 
     /// See [`crate::testing::alloc_with_a_pause`].
-    pub(crate) fn alloc_with_a_pause<T: Trace>(
+    ///
+    /// # Safety
+    /// As there.
+    pub(crate) unsafe fn alloc_with_a_pause<T: Trace>(
         &self,
         build: impl Fn(*mut T),
         meanwhile: impl Fn(),
@@ -305,7 +308,7 @@ impl Mutator {
             match cell {
                 Some(payload) => {
                     self.tell_of(bin, payload, CELL_BYTES[class], T::INFO);
-                    // SAFETY: `build` has put the value in place.
+                    // SAFETY: `build` has put the value in place, by the caller's promise.
                     return Ok(unsafe { Gc::from_addr(payload as usize) });
                 }
                 None => self.refill(bin, size_of::<T>(), T::INFO)?,
