@@ -40,10 +40,12 @@ use crate::heap::cache::AllocationCache;
 use crate::heap::slots::SlotTable;
 use crate::heap::sweep::SpaceBytes;
 use crate::heap::verify::{Verified, VerifyError};
+use crate::os::callback::{self, Callback};
 use crate::os::clock::{Budget, now_ns};
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU32, AtomicU64, HeldBy, Lock, LockGuard, Ordering};
 use crate::world::error::StopError;
+use crate::world::handler;
 use crate::world::name::ThreadName;
 use crate::world::region::OwnStack;
 use crate::world::registry::Threads;
@@ -164,6 +166,7 @@ impl Collector {
         who: Collecting<'_>,
         reason: Reason,
     ) -> Result<Option<CollectionReport>, CollectError> {
+        callback::refuse_inside("a collection");
         let mut result = self.collect_and_tell(who, reason, StopBy::InForce);
         if let Err(CollectError::Discarded { number }) = result {
             // Whoever held the world does not answer for it any more: once again, without him (`.debug.dies`).
@@ -202,6 +205,7 @@ impl Collector {
         // Every lock that the stopped world needs, before the first signal. Nobody waits for a trace with them, but here.
         record::catch_up();
         let hurry = Hurry::begin();
+        let called_back = Callback::begin();
         let mut budget = Budget::new(self.stop_timeout);
         let locks = self.threads.lock_for_stop(&mut budget)?;
         if who.unless_after.is_some_and(|seen| seen != self.collections.load(Ordering::Relaxed)) {
@@ -211,6 +215,7 @@ impl Collector {
         let handles = self.lock_handles(&mut budget)?;
         let observers = self.observers(who, &mut budget)?;
         self.wait_for_sweeps(&mut budget)?;
+        close_own_cache();
         let number = self.collections.load(Ordering::Relaxed) + 1;
         self.heap.forget_request();
         let _processor_time = self.markers.time().of_a_collection(who.own.map(OwnStack::record));
@@ -273,6 +278,7 @@ impl Collector {
         };
         drop(hurry);
         self.threads.tell_phase(Phase::RestartEnd);
+        drop(called_back);
         self.tell_of_debuggers();
 
         let outcome = outcome?;
@@ -594,9 +600,12 @@ impl Collector {
     /// # Errors
     /// As [`collect`](Self::collect).
     pub(crate) fn verify(&self, who: Collecting<'_>) -> Result<Verified, CollectError> {
+        callback::refuse_inside("World::verify");
+        let _called_back = Callback::begin();
         let mut budget = Budget::new(self.stop_timeout);
         let locks = self.threads.lock_for_stop(&mut budget)?;
         self.wait_for_sweeps(&mut budget)?;
+        close_own_cache();
         let stopped = self.threads.stop(locks, who.own, StopBy::InForce, budget)?;
         let found = self.heap.verify();
         drop(stopped);
@@ -630,6 +639,16 @@ pub(crate) struct Parts {
 /// The allocation caches of the stopped threads, the collecting one's among them.
 fn caches<'a>(stopped: &'a StoppedWorld<'_>) -> impl Iterator<Item = &'a AllocationCache> + Clone + 'a {
     stopped.live().iter().filter_map(|record| cache_of(record))
+}
+
+/// From here to the end of the stop the calling thread can't allocate: what the collector calls on it may try to
+/// (`.stop.no-mutator`). Its cache may be another world's: a thread that collects a world which it is not attached to.
+fn close_own_cache() {
+    if !removed(Guard::StopNoMutator)
+        && let Some(cache) = handler::known_current().and_then(cache_of)
+    {
+        cache.close();
+    }
 }
 
 /// A thread's allocation cache, for one who holds the allocation and the list lock as long as he looks at it; or for a debugger's

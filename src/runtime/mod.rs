@@ -26,6 +26,7 @@ use crate::events::{Events, Label, LabelError};
 use crate::heap::cache::AllocationCache;
 use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES, Space};
 use crate::heap::verify::Verified;
+use crate::os::callback::refuse_inside;
 use crate::os::clock::{Budget, now_ns};
 use crate::os::signals;
 use crate::profile::census::profiler::Profiler;
@@ -54,6 +55,7 @@ struct CloseOnDrop(Arc<Inner>);
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
+        refuse_inside("the last drop of a World");
         // Neither a profile that can't be told in full nor a finalizer that does not come to an end: `end_profile` and `close`
         // report them; here there is nobody to tell.
         let _ = self.0.end_profile();
@@ -150,7 +152,8 @@ impl World {
     /// looks: on its stack or in its registers, in other collected objects, in a [`Root`], or in a registered
     /// range. Not in a `Box`, a `Vec`, a thread-local, or a future. The same holds for references into objects, which
     /// are `Send` where a `Gc` is not (a scoped thread's closure lies in a `Box`), and for the finalizers that the thread
-    /// registers. In a [blocking](Mutator::blocking) region it uses neither a `Gc` nor the mutator, not even one that is a
+    /// registers. In a [blocking](Mutator::blocking) region, and in code that the collector calls (an event
+    /// [sink](crate::events::Sink), a [thread vtable](ThreadVtable)), it uses neither a `Gc` nor the mutator, not even one that is a
     /// thread-local. It uses no `Gc` after it detached, and gives none to another world.
     pub unsafe fn attach(&self, name: &str) -> Result<Mutator, AttachError> {
         Mutator::attach(self.clone(), name)
@@ -171,6 +174,7 @@ impl World {
         name: &str,
         body: impl FnOnce(&Mutator) -> R + Send + 'static,
     ) -> Result<JoinHandle<R>, SpawnError> {
+        refuse_inside("World::spawn");
         let world = self.clone();
         let failed = |error| SpawnError { name: name.to_owned(), error };
         let own_name = name.to_owned();
@@ -218,6 +222,7 @@ impl World {
 
     /// What the world has done so far.
     pub fn totals(&self) -> Totals {
+        refuse_inside("World::totals");
         let collector = self.collector();
         Totals {
             collections: collector.collections.load(Ordering::Relaxed),
@@ -238,6 +243,7 @@ impl World {
 
     /// The world's threads at this moment.
     pub fn threads(&self) -> Vec<ThreadInfo> {
+        refuse_inside("World::threads");
         self.collector().threads.with_live(|live| {
             live.iter()
                 .map(|record| ThreadInfo {
@@ -257,6 +263,7 @@ impl World {
     /// # Errors
     /// The world ticks already, or the system gave no thread.
     pub fn start_ticking(&self, profile: TimeProfile) -> Result<(), TickError> {
+        refuse_inside("World::start_ticking");
         let spawn = || {
             let (ticker, inner) = (Arc::clone(&self.inner.ticker), Arc::downgrade(&self.inner));
             // The new thread has this one's mask from its first instruction on.
@@ -277,6 +284,7 @@ impl World {
 
     /// Ends the ticks, if there are any. Those that are due come before this returns.
     pub fn stop_ticking(&self) {
+        refuse_inside("World::stop_ticking");
         self.inner.ticker.stop(&self.collector().threads, None);
     }
 
@@ -285,11 +293,13 @@ impl World {
     /// # Errors
     /// There is no such thread, or it did not answer.
     pub fn suspend(&self, tid: Tid) -> Result<(), StopError> {
+        refuse_inside("World::suspend");
         self.collector().threads.suspend(tid, Budget::new(self.collector().stop_timeout))
     }
 
     /// Lets a suspended thread go on. `false` if it was not suspended.
     pub fn resume(&self, tid: Tid) -> bool {
+        refuse_inside("World::resume");
         self.collector().threads.resume(tid)
     }
 
@@ -299,6 +309,7 @@ impl World {
     /// # Errors
     /// The world's locks were not to be had in time, or the present vtable is still in use; nothing has changed.
     pub fn set_thread_vtable(&self, vtable: Arc<dyn ThreadVtable>) -> Result<Arc<dyn ThreadVtable>, StopError> {
+        refuse_inside("World::set_thread_vtable");
         let collector = self.collector();
         let new_kind = vtable_kind(vtable.name());
         let outgoing = collector.threads.set_vtable(vtable, Budget::new(collector.stop_timeout))?;
@@ -343,6 +354,7 @@ impl World {
     /// # Errors
     /// A finalizer, or who listens to the last ticks, did not come to an end in time.
     pub fn close(&self, within: Duration) -> Result<(), CloseError> {
+        refuse_inside("World::close");
         // What it can't tell for want of a last collection, its caller could have asked of `end_profile`.
         let _ = self.inner.end_profile();
         self.inner.close(within)
@@ -546,6 +558,7 @@ impl<R> JoinHandle<R> {
     /// # Panics
     /// Never: a thread that could not attach has no handle.
     pub fn join(self) -> std::thread::Result<R> {
+        refuse_inside("JoinHandle::join");
         let Self { thread, threads } = self;
         let result = threads.as_blocking(|| thread.join())?;
         Ok(result.expect("a thread that could not attach has no handle"))

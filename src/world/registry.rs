@@ -22,6 +22,7 @@
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::events::record;
+use crate::os::callback::Callback;
 use crate::os::clock::Budget;
 use crate::os::thread::{self, ExitKey, StackBounds};
 use crate::os::{Tid, signals};
@@ -173,6 +174,7 @@ impl Threads {
 
     /// The vtable hears that a collection has come to this phase. For the last one, when the world's phase is another's.
     pub(crate) fn tell_phase(&self, phase: Phase) {
+        let _called_back = Callback::begin();
         self.vtable.latch().with(|vtable| vtable.phase(&self.published, phase));
     }
 
@@ -360,6 +362,7 @@ impl Threads {
     /// present collection; the incoming vtable hears of all threads, the outgoing one that they are gone for it.
     pub(crate) fn set_vtable(&self, incoming: Vtable, mut budget: Budget) -> Result<Vtable, StopError> {
         let name = incoming.name();
+        let _called_back = Callback::begin();
         let _locks = self.lock_for_stop(&mut budget)?;
         let live = self.live_while_locked();
         if !removed(Guard::VtableAttach) {
