@@ -54,18 +54,32 @@ fn mutator() -> &'static Mutator {
 type Act = (&'static str, &'static str, fn(&Loot));
 
 const ACTS: &[Act] = &[
-    ("alloc-another-size", "an allocation", |_| drop(mutator().alloc([0_u64; 9]))),
+    ("alloc-another-size", "an allocation", |_| {
+        let _ = mutator().alloc([0_u64; 9]);
+    }),
     ("alloc", "an allocation", |loot| {
         // Use after free, if it succeeds: the object is kept by one that has been marked already.
         let kept = mutator().alloc(node(7)).unwrap();
         drop(loot.kept.lock().unwrap().replace(mutator().root(kept)));
     }),
-    ("alloc-pinned", "an allocation", |_| drop(mutator().alloc_pinned(1_u64))),
-    ("alloc-large", "an allocation", |_| drop(mutator().alloc([0_u64; 5000]))),
-    ("alloc-with-drop", "an allocation", |_| drop(mutator().alloc(Leaf(String::new())))),
-    ("alloc-array", "an allocation", |_| drop(mutator().alloc_array(3, |index| index as u64))),
-    ("alloc-large-array", "an allocation", |_| drop(mutator().alloc_array(30_000, |index| index as u64))),
-    ("alloc-bytes", "an allocation", |_| drop(mutator().alloc_bytes(40))),
+    ("alloc-pinned", "an allocation", |_| {
+        let _ = mutator().alloc_pinned(1_u64);
+    }),
+    ("alloc-large", "an allocation", |_| {
+        let _ = mutator().alloc([0_u64; 5000]);
+    }),
+    ("alloc-with-drop", "an allocation", |_| {
+        let _ = mutator().alloc(Leaf(String::new()));
+    }),
+    ("alloc-array", "an allocation", |_| {
+        let _ = mutator().alloc_array(3, |index| index as u64);
+    }),
+    ("alloc-large-array", "an allocation", |_| {
+        let _ = mutator().alloc_array(30_000, |index| index as u64);
+    }),
+    ("alloc-bytes", "an allocation", |_| {
+        let _ = mutator().alloc_bytes(40);
+    }),
     ("root-get", "Root::get", |loot| {
         // To move a reference from where marking comes to where it has been.
         let root = loot.kept.lock().unwrap();
@@ -87,9 +101,13 @@ const ACTS: &[Act] = &[
     }),
     ("detach", "the drop of a Mutator", |_| drop(OWNED.take())),
     ("suspend", "World::suspend", |loot| drop(loot.world.suspend(Tid(1)))),
-    ("resume", "World::resume", |loot| drop(loot.world.resume(Tid(1)))),
+    ("resume", "World::resume", |loot| {
+        let _ = loot.world.resume(Tid(1));
+    }),
     ("threads", "World::threads", |loot| drop(loot.world.threads())),
-    ("totals", "World::totals", |loot| drop(loot.world.totals())),
+    ("totals", "World::totals", |loot| {
+        let _ = loot.world.totals();
+    }),
     ("close", "World::close", |loot| drop(loot.world.close(Duration::ZERO))),
     ("range-drop", "the drop of a RangeGuard", |loot| drop(loot.range.lock().unwrap().take())),
     ("set-vtable", "World::set_thread_vtable", |loot| {
@@ -198,7 +216,7 @@ fn in_a_sink(act: Act, at: EventId, world: &World, collect: impl FnOnce(&World))
     let (loot, armed) = loot(world, &m);
     listen(act, at, false, &loot, &armed);
     // The cache has room: nothing but the collection keeps the next allocation from the fast path.
-    drop(m.alloc(node(2)).unwrap());
+    let _ = m.alloc(node(2)).unwrap();
     if act.0 == "detach" {
         OWNED.set(Some(m));
         armed.store(true, Ordering::Relaxed);
@@ -210,7 +228,7 @@ fn in_a_sink(act: Act, at: EventId, world: &World, collect: impl FnOnce(&World))
     collect(world);
     // Without the guard: what the sink has allocated was swept, and is somebody else's now.
     for value in 100..200 {
-        drop(mutator().alloc(node(value)).unwrap());
+        let _ = mutator().alloc(node(value)).unwrap();
     }
     let stolen = loot.kept.lock().unwrap().as_ref().map(|root| root.get(mutator()).value);
     println!("the sink has got an object, which now reads {stolen:?}");

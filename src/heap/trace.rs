@@ -522,12 +522,12 @@ unsafe impl Word for bool {
 /// A packed struct does not compile: its references would not be aligned, and a stopped thread could be in the middle of writing one.
 ///
 /// ```compile_fail,E0080
-/// use stopworld::{Gc, GcCell, traced};
+/// use stopworld::{Gc, traced};
 ///
 /// traced! {
 ///     #[repr(C, packed)]
 ///     struct Packed {
-///         next: GcCell<Option<Gc<u64>>>,
+///         next: Option<Gc<u64>>,
 ///         flag: u8,
 ///     }
 /// }
