@@ -94,8 +94,8 @@ pub use runtime::{
 };
 pub use world::{
     AttachError, DebuggerNews, ForkStep, OFFSETS, SafepointStopper, SetupError, SignalStopper, SilenceReason,
-    SilentThread, StopError, StopInfoOffsets, StopRequest, ThreadDescription, ThreadName, ThreadStopInfo, ThreadVtable,
-    Tid,
+    SilentThread, Slot, StopError, StopInfoOffsets, StopRequest, ThreadDescription, ThreadName, ThreadStopInfo,
+    ThreadVtable, Tid,
 };
 
 /// The README's examples are tests.

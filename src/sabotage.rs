@@ -20,6 +20,7 @@ macro_rules! guards {
 
 guards! {
     StopNoMalloc = "stop.no-malloc",
+    StopNoMutator = "stop.no-mutator",
     StopMidAlloc = "stop.mid-alloc",
     StopRegisters = "stop.registers",
     StopRedZone = "stop.red-zone",

@@ -6,16 +6,21 @@ use crate::profile::StackId;
 use crate::{Gc, Mutator, OutOfMemory, Trace};
 
 /// Allocates as [`Mutator::alloc`] does, with `meanwhile` run at the moment at which a stop hurts most: the value is in
-/// its cell and nowhere else, and the cell is not an object yet (`.stop.mid-alloc`). `meanwhile` does not allocate.
+/// its cell and nowhere else, and the cell is not an object yet (`.stop.mid-alloc`).
 ///
 /// # Errors
 /// As [`Mutator::alloc`].
-pub fn alloc_with_a_pause<T: Trace>(
+///
+/// # Safety
+/// `build` writes a whole value of type `T` to the place that it is given. Neither `build` nor `meanwhile` allocates with this
+/// mutator or unwinds.
+pub unsafe fn alloc_with_a_pause<T: Trace>(
     mutator: &Mutator,
     build: impl Fn(*mut T),
     meanwhile: impl Fn(),
 ) -> Result<Gc<T>, OutOfMemory> {
-    mutator.alloc_with_a_pause(build, meanwhile)
+    // SAFETY: the caller's promise.
+    unsafe { mutator.alloc_with_a_pause(build, meanwhile) }
 }
 
 /// The cost centre stack that an object is charged to, if its world charges: one that this very thread has allocated, or any

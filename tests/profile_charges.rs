@@ -196,17 +196,16 @@ fn an_object_that_was_being_built_in_a_collection_is_charged_like_any_other() {
     let _cost = cost_centre!("building");
     let stack = m.cost_stack();
     let other = world.clone();
-    let built = alloc_with_a_pause(
-        &m,
-        |place: *mut Small| {
-            // SAFETY: a place for a `Small`.
-            unsafe { place.write(Small { next: GcCell::new(None), under: 0 }) };
-        },
-        || {
-            let other = other.clone();
-            std::thread::scope(|scope| drop(scope.spawn(move || other.collect().unwrap())));
-        },
-    );
+    let build = |place: *mut Small| {
+        // SAFETY: a place for a `Small`.
+        unsafe { place.write(Small { next: GcCell::new(None), under: 0 }) };
+    };
+    let meanwhile = || {
+        let other = other.clone();
+        std::thread::scope(|scope| drop(scope.spawn(move || other.collect().unwrap())));
+    };
+    // SAFETY: the value is written whole; the other thread collects, and this one allocates nothing meanwhile.
+    let built = unsafe { alloc_with_a_pause(&m, build, meanwhile) };
     let built = built.unwrap();
     let _inner = cost_centre!("later");
     assert_eq!(charged_to(&m, built), Some(stack));

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use stopworld::events::clock::Relation;
 use stopworld::events::record::{Consumer, FlightRecorder, Policy, Recorded, Recorder};
 use stopworld::events::{AfterFork, EventId, Events, Selection};
-use stopworld::{SignalStopper, StopError, StopRequest, ThreadVtable, Tid, World};
+use stopworld::{SignalStopper, Slot, StopError, StopRequest, ThreadVtable, Tid, World};
 
 /// The recorder is the process's: one test at a time.
 fn alone() -> MutexGuard<'static, ()> {
@@ -129,11 +129,11 @@ unsafe impl ThreadVtable for Chatty {
         self.signals.start_world(stop);
     }
 
-    fn thread_created(&self, tid: Tid, slot: *mut usize) {
+    fn thread_created(&self, tid: Tid, slot: Slot) {
         self.signals.thread_created(tid, slot);
     }
 
-    fn thread_exited(&self, tid: Tid, slot: *mut usize) {
+    fn thread_exited(&self, tid: Tid, slot: Slot) {
         self.signals.thread_exited(tid, slot);
     }
 }

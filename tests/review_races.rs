@@ -95,8 +95,8 @@ unsafe impl ThreadVtable for LateStore {
 
     fn stop_world(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
         for thread in stop.threads() {
-            // SAFETY: the slot of a living thread is an atomic word; the base of the stack is an address of it.
-            unsafe { AtomicUsize::from_ptr(thread.slot()) }.store(thread.stack().1, Ordering::Relaxed);
+            // SAFETY: the built-in stopper overwrites it before the stop succeeds.
+            unsafe { thread.slot().store(thread.stack().1) };
         }
         self.0.stop_world(stop)
     }

@@ -13,8 +13,8 @@ use stopworld::debugger::mock::{MockDebugger, MockEvent};
 use stopworld::events::Categories;
 use stopworld::formats::mps::Options;
 use stopworld::{
-    CollectError, ForkStep, JoinHandle, Leaf, SafepointStopper, SignalStopper, SilenceReason, StopError, StopRequest,
-    ThreadStopInfo, ThreadVtable, Tid, World,
+    CollectError, ForkStep, JoinHandle, Leaf, SafepointStopper, SignalStopper, SilenceReason, Slot, StopError,
+    StopRequest, ThreadStopInfo, ThreadVtable, Tid, World,
 };
 
 /// A thread that counts.
@@ -160,7 +160,7 @@ struct Watching {
     /// Stops that came in the middle of a `thread_created`.
     violations: AtomicUsize,
     /// Asked in `thread_exited`: is the thread still one of the world's?
-    is_listed: Box<dyn Fn(Tid, *mut usize) -> bool + Send + Sync>,
+    is_listed: Box<dyn Fn(Tid, Slot) -> bool + Send + Sync>,
 }
 
 impl Watching {
@@ -168,7 +168,7 @@ impl Watching {
         Self::asking(dwell, |_, _| true)
     }
 
-    fn asking(dwell: Duration, is_listed: impl Fn(Tid, *mut usize) -> bool + Send + Sync + 'static) -> Arc<Self> {
+    fn asking(dwell: Duration, is_listed: impl Fn(Tid, Slot) -> bool + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self {
             signals: SignalStopper::new(libc::SIGURG).unwrap(),
             creating: AtomicUsize::new(0),
@@ -201,19 +201,18 @@ unsafe impl ThreadVtable for Watching {
         self.signals.start_world(stop);
     }
 
-    fn thread_created(&self, tid: Tid, slot: *mut usize) {
+    fn thread_created(&self, tid: Tid, slot: Slot) {
         self.creating.fetch_add(1, Ordering::SeqCst);
         let begin = Instant::now();
         while begin.elapsed() < self.dwell || self.closed.load(Ordering::Relaxed) {
             std::hint::spin_loop();
         }
-        // SAFETY: the slot that we are told of.
-        assert_eq!(unsafe { ThreadStopInfo::of_slot(slot) }.tid(), tid);
+        assert_eq!(slot.record().tid(), tid);
         self.created.fetch_add(1, Ordering::SeqCst);
         self.creating.fetch_sub(1, Ordering::SeqCst);
     }
 
-    fn thread_exited(&self, tid: Tid, slot: *mut usize) {
+    fn thread_exited(&self, tid: Tid, slot: Slot) {
         self.exited.fetch_add(1, Ordering::SeqCst);
         if !(self.is_listed)(tid, slot) {
             self.violations.fetch_add(1, Ordering::SeqCst);
@@ -224,8 +223,9 @@ unsafe impl ThreadVtable for Watching {
         self.signals.nudge(thread);
     }
 
-    fn fork(&self, step: ForkStep) {
-        self.signals.fork(step);
+    unsafe fn fork(&self, step: ForkStep) {
+        // SAFETY: the caller's promise.
+        unsafe { self.signals.fork(step) };
     }
 }
 
@@ -262,9 +262,7 @@ fn the_vtable_hears_of_an_exit_while_the_record_is_still_the_threads() {
     let world = world(By::Signals);
     let asked = world.clone();
     let watching = Watching::asking(Duration::ZERO, move |tid, slot| {
-        // SAFETY: the slot that the vtable is told of.
-        let record = unsafe { ThreadStopInfo::of_slot(slot) };
-        record.tid() == tid && asked.threads().iter().any(|thread| thread.tid == tid)
+        slot.record().tid() == tid && asked.threads().iter().any(|thread| thread.tid == tid)
     });
     world.set_thread_vtable(watching.clone()).unwrap();
     for _ in 0..20 {
@@ -430,8 +428,8 @@ unsafe impl ThreadVtable for Lying {
         };
         self.0.stop_world(stop)?;
         for thread in stop.threads() {
-            // SAFETY: the slot of a stopped thread.
-            unsafe { thread.slot().write_volatile(slot) };
+            // SAFETY: the stop does not succeed with it.
+            unsafe { thread.slot().store(slot) };
         }
         Ok(())
     }

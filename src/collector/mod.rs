@@ -42,11 +42,13 @@ use crate::heap::slots::SlotTable;
 use crate::heap::stopped::WorldStopped;
 use crate::heap::sweep::SpaceBytes;
 use crate::heap::verify::{Verified, VerifyError};
+use crate::os::callback::{self, Callback};
 use crate::os::clock::{Budget, now_ns};
 use crate::os::thread::{NotCancelled, sleep_ns};
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU32, AtomicU64, HeldBy, Lock, LockGuard, Ordering, SharedLock};
 use crate::world::error::{SilenceReason, StopError};
+use crate::world::handler;
 use crate::world::locks::StopLocks;
 use crate::world::name::ThreadName;
 use crate::world::region::OwnStack;
@@ -208,6 +210,7 @@ impl Collector {
         who: Collecting<'_>,
         reason: Reason,
     ) -> Result<Option<CollectionReport>, CollectError> {
+        callback::refuse_inside("a collection");
         let mut result = self.collect_and_tell(who, reason, StopBy::InForce);
         if let Err(CollectError::Discarded { number }) = result {
             // Whoever held the world does not answer for it any more: once again, without him (`.debug.dies`).
@@ -248,6 +251,7 @@ impl Collector {
         // Every lock that the stopped world needs, before the first signal. Nobody waits for a trace with them, but here.
         record::catch_up();
         let hurry = Hurry::begin();
+        let called_back = Callback::begin();
         let mut budget = Budget::new(self.stop_timeout);
         let locks = self.threads.lock_for_stop(&mut budget)?;
         if who.unless_after.is_some_and(|seen| seen != self.collections.load(Ordering::Relaxed)) {
@@ -257,6 +261,7 @@ impl Collector {
         let handles = self.lock_handles(&mut budget)?;
         let observers = self.observers(who, &mut budget)?;
         let locks = self.wait_for_sweeps(locks, &mut budget)?;
+        close_own_cache();
         let number = self.collections.load(Ordering::Relaxed) + 1;
         self.heap.forget_request();
         // Also one that collects from its blocking region, where it has no stack to show.
@@ -321,6 +326,7 @@ impl Collector {
         };
         drop(hurry);
         self.threads.tell_phase(Phase::RestartEnd);
+        drop(called_back);
         self.tell_of_debuggers();
 
         let outcome = outcome?;
@@ -684,10 +690,13 @@ impl Collector {
     /// # Errors
     /// As [`collect`](Self::collect).
     pub(crate) fn verify(&self, who: Collecting<'_>) -> Result<Verified, CollectError> {
+        callback::refuse_inside("World::verify");
+        let _called_back = Callback::begin();
         let _whole = NotCancelled::begin();
         let mut budget = Budget::new(self.stop_timeout);
         let locks = self.threads.lock_for_stop(&mut budget)?;
         let locks = self.wait_for_sweeps(locks, &mut budget)?;
+        close_own_cache();
         let stopped = self.stop(locks, who.own, StopBy::InForce, budget);
         let stopped = stopped.map_err(|error| self.with_finalizer(error))?;
         let found = self.heap.verify(stopped.proof());
@@ -786,6 +795,17 @@ fn records_and_caches<'a>(
 /// The allocation caches of the stopped threads, the collecting one's among them.
 fn caches<'a>(stopped: &'a StoppedWorld<'_>) -> impl Iterator<Item = &'a AllocationCache> + Clone + 'a {
     records_and_caches(stopped).map(|(_, cache)| cache)
+}
+
+/// From here to the end of the stop the calling thread can't allocate: what the collector calls on it may try to
+/// (`.stop.no-mutator`). Its cache may be another world's: a thread that collects a world which it is not attached to.
+fn close_own_cache() {
+    if !removed(Guard::StopNoMutator)
+        // SAFETY: the calling thread's own, which does not detach here.
+        && let Some(cache) = handler::known_current().and_then(|record| unsafe { cache_of(record) })
+    {
+        cache.close();
+    }
 }
 
 /// The allocation cache of a thread.

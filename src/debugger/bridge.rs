@@ -65,7 +65,7 @@ use crate::world::ask::{self, Teller, Told};
 use crate::world::handler;
 use crate::world::handshake::Holder;
 use crate::world::{
-    DebuggerNews, ForkStep, Phase, PublishedWorld, StopError, StopRequest, ThreadStopInfo, ThreadVtable,
+    DebuggerNews, ForkStep, Phase, PublishedWorld, Slot, StopError, StopRequest, ThreadStopInfo, ThreadVtable,
 };
 
 /// Asks the debugger that is in control. See the module's text.
@@ -209,10 +209,9 @@ impl DebuggerBridge {
         self.tell(control, stop.world().phase(), &news)
     }
 
-    fn tell_of_thread(&self, notice: Notice, tid: Tid, slot: *mut usize) {
+    fn tell_of_thread(&self, notice: Notice, tid: Tid, slot: Slot) {
         let Some((control, _)) = self.in_control() else { return };
-        // SAFETY: the slot of a thread that is about to be, or has just been, one of the world's.
-        let record = unsafe { ThreadStopInfo::of_slot(slot) };
+        let record = slot.record();
         // SAFETY: the world's own locks are held: it is there.
         let world = unsafe { record.published_world() };
         let news = News { notice, detail: 0, tid, world, thread: Some(record), epoch: 0 };
@@ -582,12 +581,12 @@ unsafe impl ThreadVtable for DebuggerBridge {
         self.inner.leave_world(world);
     }
 
-    fn thread_created(&self, tid: Tid, slot: *mut usize) {
+    fn thread_created(&self, tid: Tid, slot: Slot) {
         self.inner.thread_created(tid, slot);
         self.tell_of_thread(Notice::ThreadCreated, tid, slot);
     }
 
-    fn thread_exited(&self, tid: Tid, slot: *mut usize) {
+    fn thread_exited(&self, tid: Tid, slot: Slot) {
         self.inner.thread_exited(tid, slot);
         self.tell_of_thread(Notice::ThreadExited, tid, slot);
     }
@@ -625,8 +624,9 @@ unsafe impl ThreadVtable for DebuggerBridge {
         detached.or_else(attached).or_else(lost)
     }
 
-    fn fork(&self, step: ForkStep) {
-        self.inner.fork(step);
+    unsafe fn fork(&self, step: ForkStep) {
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.fork(step) };
         if let ForkStep::Child { .. } = step {
             // Whoever traces the parent does not trace us; if it does, it says so anew.
             stopworld_debugger.control.store(0, Ordering::Relaxed);

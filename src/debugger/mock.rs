@@ -56,7 +56,7 @@ use crate::world::ask;
 use crate::world::handshake::{Abandoned, Handshake, Held, Holder, Place};
 use crate::world::inside;
 use crate::world::{
-    ForkStep, SetupError, SilentThread, StopError, StopRequest, ThreadName, ThreadStopInfo, ThreadVtable,
+    ForkStep, SetupError, SilentThread, Slot, StopError, StopRequest, ThreadName, ThreadStopInfo, ThreadVtable,
 };
 
 use crate::debugger::contract::Mode;
@@ -367,7 +367,7 @@ unsafe impl ThreadVtable for MockDebugger {
         unsafe { self.thread_lock.release() };
     }
 
-    fn thread_created(&self, tid: Tid, slot: *mut usize) {
+    fn thread_created(&self, tid: Tid, slot: Slot) {
         let _lock = self.thread_lock.lock();
         let debuggee = handler::enlist(tid, slot, self.handshake, self.pushes());
         self.with(|inner| {
@@ -376,7 +376,7 @@ unsafe impl ThreadVtable for MockDebugger {
         });
     }
 
-    fn thread_exited(&self, tid: Tid, _slot: *mut usize) {
+    fn thread_exited(&self, tid: Tid, _slot: Slot) {
         let _lock = self.thread_lock.lock();
         self.with(|inner| {
             if let Some(index) = inner.debuggees.iter().position(|debuggee| debuggee.tid() == tid) {
@@ -412,7 +412,7 @@ unsafe impl ThreadVtable for MockDebugger {
         });
     }
 
-    fn fork(&self, step: ForkStep) {
+    unsafe fn fork(&self, step: ForkStep) {
         // Each world that has it in force calls.
         match step {
             ForkStep::Prepare => {

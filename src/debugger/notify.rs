@@ -135,7 +135,7 @@ pub(super) fn tell(control: Control, news: &News<'_>) -> Answer {
         padding: 0,
         world: news.world.map_or(std::ptr::null(), std::ptr::from_ref),
         thread: news.thread.map_or(std::ptr::null(), std::ptr::from_ref),
-        slot: news.thread.map_or(std::ptr::null_mut(), ThreadStopInfo::slot),
+        slot: news.thread.map_or(std::ptr::null_mut(), |thread| thread.slot().as_ptr()),
         epoch: news.epoch,
     };
     if control.by_breakpoint() {
@@ -195,30 +195,79 @@ pub(super) fn choose_signal() {
     }
 }
 
-/// What the process had for SIGTRAP before us.
-static PREVIOUS: PreviousHandler = PreviousHandler(UnsafeCell::new(Previous::NONE));
-/// 1: `PREVIOUS` is written, the handler is in place.
-static HEALING: AtomicU32 = AtomicU32::new(0);
+/// What the process has for SIGTRAP beside us.
+static TRAPS: Traps = Traps::new();
 
-struct PreviousHandler(UnsafeCell<Previous>);
+/// The most threads that can be installing the handler at the same moment before one of them has published what it replaces.
+const PLACES: usize = 8;
 
-// SAFETY: written once, by the one whose `sigaction` replaced a handler that is not ours, and read after that by the handler.
-unsafe impl Sync for PreviousHandler {}
+/// The handler for SIGTRAP, and what it replaced.
+///
+/// The handler may run on any thread from the moment at which it is installed, and what it reads then must be whole. So what it
+/// replaces is written and published *before* that, in a place that is never written again. No lock keeps two installing threads apart: the
+/// one that has it may be stopped, by the stop in which the other one has something to tell.
+struct Traps {
+    places: [UnsafeCell<Previous>; PLACES],
+    claimed: AtomicU32,
+    /// One more than the index of the place that counts; 0 before there is one.
+    published: AtomicU32,
+    /// 1: the handler is in place.
+    live: AtomicU32,
+}
 
-/// From now on a breakpoint at the notification function that nobody serves does nothing. Async-signal-safe.
+// SAFETY: a place is written by the one thread that has claimed it, before its index is published, and read after that.
+unsafe impl Sync for Traps {}
+
+impl Traps {
+    const fn new() -> Traps {
+        Traps {
+            places: [const { UnsafeCell::new(Previous::NONE) }; PLACES],
+            claimed: AtomicU32::new(0),
+            published: AtomicU32::new(0),
+            live: AtomicU32::new(0),
+        }
+    }
+
+    /// Publishes what the handler replaces, then calls `install` to put the handler in place; once. Async-signal-safe.
+    fn go_live(&self, replaced: impl FnOnce() -> std::io::Result<Previous>, install: impl FnOnce() -> bool) {
+        if self.live.load(Ordering::Relaxed) != 0 {
+            return;
+        }
+        let Ok(replaced) = replaced() else { return };
+        // If it is our own handler, then the thread that installed it has published what was there before.
+        if (replaced.is(trapped) || self.publish(replaced)) && install() {
+            self.live.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// False: all places are taken, and none is published yet.
+    fn publish(&self, replaced: Previous) -> bool {
+        if self.published.load(Ordering::Relaxed) != 0 {
+            return true;
+        }
+        let place = self.claimed.fetch_add(1, Ordering::Relaxed);
+        let Some(mine) = self.places.get(place as usize) else { return false };
+        // SAFETY: claimed by this thread alone, and not published.
+        mine.with_mut(|mine| unsafe { *mine = replaced });
+        // Release: pairs with the Acquire in `previous`. The first one counts; a second one found the same there.
+        let _ = self.published.compare_exchange(0, place + 1, Ordering::Release, Ordering::Relaxed);
+        true
+    }
+
+    /// What the handler replaced. For the handler: never torn.
+    fn previous(&self) -> Previous {
+        // Acquire: pairs with the Release in `publish`.
+        let published = self.published.load(Ordering::Acquire).checked_sub(1);
+        let place = published.and_then(|place| self.places.get(place as usize));
+        // SAFETY: published, so it is whole and never written again.
+        place.map_or(Previous::NONE, |place| place.with(|place| unsafe { *place }))
+    }
+}
+
+/// After this a breakpoint at the notification function does nothing when its debugger is gone. Async-signal-safe.
 fn heal_breakpoints() {
-    if HEALING.load(Ordering::Relaxed) != 0 {
-        return;
-    }
-    // Two threads may come here at once: the second replaces our own handler by itself.
-    if !signals::is_installed(signals::TRAP, trapped)
-        && let Ok(previous) = signals::install(signals::TRAP, trapped, HandlerStack::Own)
-        && !previous.is(trapped)
-    {
-        // SAFETY: one thread only comes here; a SIGTRAP of somebody else's in between is taken for one without a handler.
-        PREVIOUS.0.with_mut(|slot| unsafe { *slot = previous });
-    }
-    HEALING.store(1, Ordering::Relaxed);
+    let install = || signals::install(signals::TRAP, trapped, HandlerStack::Own).is_ok();
+    TRAPS.go_live(|| signals::current(signals::TRAP), install);
 }
 
 /// The SIGTRAP handler.
@@ -232,8 +281,7 @@ unsafe extern "C" fn trapped(signal: i32, info: *mut signals::SigInfo, context: 
         unsafe { signals::continue_at(context, place + 1) };
         return;
     }
-    // SAFETY: see `heal_breakpoints`.
-    let previous = PREVIOUS.0.with(|slot| unsafe { *slot });
+    let previous = TRAPS.previous();
     if previous.is_function() {
         // SAFETY: the kernel's own arguments.
         unsafe { previous.call(signal, info, context) };
@@ -248,6 +296,7 @@ unsafe extern "C" fn trapped(signal: i32, info: *mut signals::SigInfo, context: 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::os::signals::Handler;
 
     fn news() -> News<'static> {
         News { notice: Notice::StopWorld, detail: 0, tid: Tid(1), world: None, thread: None, epoch: 1 }
@@ -263,6 +312,45 @@ mod tests {
         let _blocked = signals::block(signal);
         assert_eq!(tell(Control(Control::FULL), &news()), Answer::Nobody);
         assert!(signals::is_blocked(signal));
+    }
+
+    extern "C" fn programs_own(_: i32) {}
+
+    fn is_programs_own(previous: &Previous) -> bool {
+        let handler: Handler =
+            // SAFETY: compared, never called.
+            unsafe { std::mem::transmute::<*const (), Handler>(programs_own as *const ()) };
+        previous.is(handler)
+    }
+
+    /// A SIGTRAP may come as soon as the handler is there.
+    #[test]
+    fn what_the_handler_replaces_is_there_before_the_handler_is() {
+        let traps = Traps::new();
+        let was_there = std::cell::Cell::new(false);
+        let install = || {
+            was_there.set(is_programs_own(&traps.previous()));
+            true
+        };
+        traps.go_live(|| Ok(Previous::of(programs_own)), install);
+        assert!(was_there.get());
+        traps.go_live(|| unreachable!("it is there"), || unreachable!("it is there"));
+    }
+
+    #[test]
+    fn a_thread_that_installs_while_another_is_in_the_middle_of_it_changes_nothing() {
+        let traps = Traps::new();
+        // The first thread is stopped before it has installed anything.
+        let first_install = || {
+            traps.go_live(|| Ok(Previous::of(programs_own)), || true);
+            true
+        };
+        traps.go_live(|| Ok(Previous::of(programs_own)), first_install);
+        let last = Traps::new();
+        last.claimed.store(PLACES as u32, Ordering::Relaxed);
+        last.go_live(|| Ok(Previous::of(programs_own)), || unreachable!("nothing could be published"));
+        assert!(is_programs_own(&traps.previous()));
+        assert!(!last.previous().is_function());
     }
 
     /// `.debug.dies`

@@ -15,6 +15,7 @@ use super::now_ns;
 use super::sink::{AfterFork, Record, Sink};
 use super::state::{EventSet, Selection};
 use super::table::GROUPS;
+use crate::os::callback::Callback;
 use crate::sync::{AtomicU32, Lock, LockGuard, UnsafeCell};
 
 /// How many listeners a world can have at once.
@@ -98,6 +99,7 @@ impl Listeners {
             };
             // SAFETY: the gate let us in, so the sink was put there before, and it stays while we are inside.
             if let Some(sink) = place.sink.with(|sink| unsafe { (*sink).as_deref() }) {
+                let _called_back = Callback::begin();
                 sink.record(&record);
             }
         }
@@ -138,7 +140,10 @@ impl Listeners {
             place.gate.forget_who_is_inside();
             // SAFETY: sinks come and go only under the lock, which we hold.
             let sink = place.sink.with(|sink| unsafe { (*sink).as_deref() });
-            let goes_on = sink.is_some_and(|sink| sink.forked() == AfterFork::GoOn);
+            let goes_on = sink.is_some_and(|sink| {
+                let _called_back = Callback::begin();
+                sink.forked() == AfterFork::GoOn
+            });
             if let (State::Live { selection, .. }, false) = (state, goes_on) {
                 *selection = Selection::nothing();
                 place.gate.change(EventSet::NONE.words(), now_ns());

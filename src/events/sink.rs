@@ -50,6 +50,12 @@ pub enum AfterFork {
 /// free, print, wait, or take any lock that another thread may hold; and it must not panic (which aborts the
 /// process). It may write to memory that it has, with atomics. Whoever needs more puts the record into such memory
 /// and does the rest later on a thread of its own.
+///
+/// # Why the trait is safe
+/// A sink that breaks these rules may hang or end the process, but does not damage the heap. The functions of the interface
+/// that use the heap or the list of threads (allocation, roots, finalizers, attaching, collecting, …) abort the process with one line that names the
+/// function when a sink calls them, by way of a thread-local [`Mutator`](crate::Mutator), say (`.stop.no-mutator`). A reference that a sink
+/// could use without any of them is excluded by the promise of [`World::attach`](crate::World::attach).
 pub trait Sink: fmt::Debug + Send + Sync {
     /// Takes one record.
     fn record(&self, record: &Record);

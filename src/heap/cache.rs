@@ -528,6 +528,14 @@ impl AllocationCache {
         self.used.iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
+    /// Closes all bins: whatever the thread allocates next takes the slow path (`.stop.no-mutator`), which
+    /// [reopens](Self::reopen) the bin. For the thread itself, between two allocations.
+    pub(crate) fn close(&self) {
+        for run in &self.runs {
+            run.limit.store(run.cursor.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
     /// Opens a bin that is closed. False if it is open: then there is nothing left in its run.
     pub(crate) fn reopen(&self, bin: usize) -> bool {
         let (run, end) = (&self.runs[bin], self.blocks[bin].end.load(Ordering::Relaxed));
@@ -592,6 +600,26 @@ fn bits_of(bins: &Bins) -> impl Iterator<Item = usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `.stop.no-mutator`
+    #[test]
+    fn a_cache_that_was_closed_allocates_nothing_until_a_bin_is_reopened_and_loses_nothing() {
+        let cache = AllocationCache::new(1, None);
+        let mut cells = [0_usize; 16];
+        let first = cells.as_mut_ptr() as usize;
+        let (bin, bytes) = (0, CELL_BYTES[0]);
+        cache.runs[bin].cursor.store(first, Ordering::Relaxed);
+        cache.runs[bin].limit.store(first + 2 * bytes, Ordering::Relaxed);
+        cache.blocks[bin].end.store(first + 2 * bytes, Ordering::Relaxed);
+        // SAFETY: the run is this test's own memory.
+        let allocate = || unsafe { cache.allocate(bin, bytes, 8, |_| {}) }.map(|payload| payload as usize);
+        assert_eq!(allocate(), Some(first + HEADER_BYTES));
+        cache.close();
+        assert_eq!((allocate(), cache.run(bin)), (None, (first + bytes, bytes)));
+        assert!(cache.reopen(bin));
+        assert_eq!(allocate(), Some(first + bytes + HEADER_BYTES));
+        assert!(allocate().is_none() && !cache.reopen(bin), "the run is used up");
+    }
 
     /// `.stop.mid-alloc`
     #[test]

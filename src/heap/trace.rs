@@ -42,7 +42,16 @@ impl Layout {
 
     /// The last word that may hold a reference.
     pub(crate) fn last_word(&self) -> Option<usize> {
-        (0..Self::WORDS).rev().find(|word| self.may_refer(*word))
+        self.words().checked_sub(1)
+    }
+
+    /// One more than the last word that may hold a reference; 0 if none does.
+    const fn words(&self) -> usize {
+        let mut words = Self::WORDS;
+        while words > 0 && !self.may_refer(words - 1) {
+            words -= 1;
+        }
+        words
     }
 
     pub(crate) const fn bitmaps(&self) -> [u64; BITMAPS] {
@@ -287,7 +296,11 @@ pub(crate) trait Described: Trace + Sized {
         rust_name: type_name::<Self>,
         size: size_of::<Self>(),
         align: align_of::<Self>(),
-        shape: Self::SHAPE,
+        shape: {
+            // An array's layout is a leaf's, and its shape has been checked.
+            assert!(Self::LAYOUT.words() <= size_of::<Self>() / 8, "a layout has a reference beyond its type's end");
+            Self::SHAPE
+        },
         drop_in_place: if needs_drop::<Self>() {
             assert!(Self::LAYOUT.is_leaf(), "a type with references can't have drop glue: use a finalizer");
             Some(drop_erased::<Self>)
@@ -388,6 +401,15 @@ unsafe impl<T: Trace> Trace for Array<T> {
         if T::LAYOUT.is_leaf() {
             Shape::Leaf
         } else {
+            // The marker reads aligned words, and no word beyond the last element.
+            assert!(
+                align_of::<T>() == 8 && size_of::<T>().is_multiple_of(8),
+                "array elements with references are whole words, aligned to 8 bytes"
+            );
+            assert!(
+                T::LAYOUT.words() <= size_of::<T>() / 8,
+                "an array element's layout has a reference beyond its end"
+            );
             Shape::Array { stride: size_of::<T>() as u32, element: T::LAYOUT.bits }
         }
     };
@@ -496,6 +518,42 @@ unsafe impl Word for bool {
 /// **References first.** The compiler orders the fields as it likes (an array of numbers may come before the references), and
 /// marking reads an object from its header to its last reference. In a struct of more than a cache line write `#[repr(C)]`
 /// and the references before everything else: then one line is all that marking loads.
+///
+/// A packed struct does not compile: its references would not be aligned, and a stopped thread could be in the middle of writing one.
+///
+/// ```compile_fail,E0080
+/// use stopworld::{Gc, traced};
+///
+/// traced! {
+///     #[repr(C, packed)]
+///     struct Packed {
+///         next: Option<Gc<u64>>,
+///         flag: u8,
+///     }
+/// }
+/// ```
+///
+/// An array whose elements have references and are not whole words does not compile either, also if their
+/// [`Trace`](crate::Trace) was written by hand:
+///
+/// ```compile_fail,E0080
+/// use stopworld::{Gc, Layout, Trace, World};
+///
+/// #[repr(C, packed)]
+/// struct Packed(Option<Gc<u64>>, u8);
+///
+/// // SAFETY: none: the reference is not an aligned word in each element of an array.
+/// unsafe impl Trace for Packed {
+///     const NAME: &'static str = "Packed";
+///     const LAYOUT: Layout = Layout::WORD;
+/// }
+///
+/// let world = World::builder().build().unwrap();
+/// // SAFETY: this thread keeps every `Gc` in local variables.
+/// let mutator = unsafe { world.attach("main") }.unwrap();
+/// let array = mutator.alloc_array(2, |_| Packed(None, 0)).unwrap();
+/// # drop(array);
+/// ```
 #[macro_export]
 macro_rules! traced {
     ($(
@@ -513,13 +571,22 @@ macro_rules! traced {
         // because its type is `Trace`, and the `const` block below refuses drop glue beside references.
         unsafe impl $crate::Trace for $name {
             const NAME: &'static str = ::core::concat!(::core::module_path!(), "::", ::core::stringify!($name));
-            const LAYOUT: $crate::Layout = $crate::Layout::LEAF
-                $(.with(::core::mem::offset_of!($name, $field), <$type as $crate::Trace>::LAYOUT))*;
+            const LAYOUT: $crate::Layout = {
+                $(::core::assert!(
+                    ::core::mem::align_of::<$type>() <= ::core::mem::align_of::<Self>(),
+                    "a collected struct can't be repr(packed): the marker reads aligned words"
+                );)*
+                $crate::Layout::LEAF
+                    $(.with(::core::mem::offset_of!($name, $field), <$type as $crate::Trace>::LAYOUT))*
+            };
             const MUTABLE: bool = $crate::TypeInfo::any(&[$(<$type as $crate::Trace>::MUTABLE),*]);
             const DESCRIPTION: ::core::option::Option<usize> = $crate::TypeInfo::first_description(
                 &[$((::core::mem::offset_of!($name, $field), <$type as $crate::Trace>::DESCRIPTION)),*],
             );
         }
+
+        // Checked here, not where the first object is allocated.
+        const _: $crate::Layout = <$name as $crate::Trace>::LAYOUT;
     )+};
 }
 

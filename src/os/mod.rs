@@ -11,6 +11,7 @@
 //! | module | what | async-signal-safe | stop-safe |
 //! |---|---|---|---|
 //! | [`barrier`] | a memory barrier on all threads at once | yes, errno preserved | yes |
+//! | [`callback`] | code that the collector calls, and what it must not call | no | yes |
 //! | [`clock`] | monotonic time; the time budget that job control can't eat | yes | yes |
 //! | [`futex`] | wait and wake | yes, errno preserved | yes |
 //! | [`memory`] | reservations, commits, probes | `is_mapped`, `lowest_mapped` | yes (system calls only) |
@@ -25,6 +26,7 @@
 //! | [`proc_status`] | what /proc says about a thread | no (allocates) | **no** |
 
 pub(crate) mod barrier;
+pub(crate) mod callback;
 pub(crate) mod clock;
 #[cfg(feature = "workloads")]
 pub(crate) mod dynamic;

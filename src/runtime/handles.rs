@@ -8,6 +8,7 @@ use super::{Inner, Mutator, World};
 use crate::collector::Collector;
 use crate::heap::pointer::Gc;
 use crate::heap::trace::Trace;
+use crate::os::callback::refuse_inside;
 use crate::os::thread;
 use crate::sync::{Lock, LockGuard};
 
@@ -30,6 +31,7 @@ pub struct Root<T: Trace> {
 
 impl<T: Trace> Root<T> {
     pub(crate) fn new(world: &World, gc: Gc<T>) -> Self {
+        refuse_inside("Mutator::root");
         let collector = world.collector();
         // Four million roots at once are a leak; say so where it happens.
         let slot = collector
@@ -46,6 +48,7 @@ impl<T: Trace> Root<T> {
     /// If the mutator belongs to another world.
     #[inline]
     pub fn get(&self, mutator: &Mutator) -> Gc<T> {
+        refuse_inside("Root::get");
         assert!(std::ptr::eq(&*self.world, &**mutator.world().inner()), "a root of another world");
         // SAFETY: the slot holds the address of a `T` that it keeps alive.
         unsafe { Gc::from_addr(self.world.collector.roots.get(self.slot)) }
@@ -54,6 +57,7 @@ impl<T: Trace> Root<T> {
 
 impl<T: Trace> Clone for Root<T> {
     fn clone(&self) -> Self {
+        refuse_inside("Root::clone");
         let collector = &self.world.collector;
         let roots = &collector.roots;
         // As in `new`.
@@ -67,6 +71,7 @@ impl<T: Trace> Clone for Root<T> {
 
 impl<T: Trace> Drop for Root<T> {
     fn drop(&mut self) {
+        refuse_inside("the drop of a Root");
         let collector = &self.world.collector;
         collector.events.fire_root_dropped(collector.roots.address(self.slot));
         collector.roots.give_back(self.slot, || lock(collector, &collector.roots.lock));
@@ -88,6 +93,7 @@ pub struct RangeGuard {
 
 impl RangeGuard {
     pub(crate) fn new(world: &World, low: usize, bytes: usize) -> Option<Self> {
+        refuse_inside("World::register_range");
         let collector = world.collector();
         let index = collector.ranges.add(low, low + bytes, || lock(collector, &collector.ranges.lock))?;
         Some(Self { world: world.clone(), index })
@@ -96,6 +102,7 @@ impl RangeGuard {
 
 impl Drop for RangeGuard {
     fn drop(&mut self) {
+        refuse_inside("the drop of a RangeGuard");
         let collector = self.world.collector();
         collector.ranges.remove(self.index, || lock(collector, &collector.ranges.lock));
     }
@@ -110,12 +117,14 @@ pub struct StackGuard {
 
 impl StackGuard {
     pub(crate) fn new(world: &World, low: usize, high: usize) -> Self {
+        refuse_inside("Mutator::register_stack");
         Self { world: world.clone(), id: world.collector().threads.register_stack(low, high) }
     }
 }
 
 impl Drop for StackGuard {
     fn drop(&mut self) {
+        refuse_inside("the drop of a StackGuard");
         self.world.collector().threads.unregister_stack(self.id);
     }
 }

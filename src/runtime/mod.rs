@@ -29,6 +29,7 @@ use crate::collector::{CollectError, Collecting, Collector, cache_of};
 use crate::events::{Events, Label, LabelError};
 use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES, Space};
 use crate::heap::verify::Verified;
+use crate::os::callback::refuse_inside;
 use crate::os::clock::{Budget, now_ns};
 use crate::os::signals;
 use crate::os::thread::NotCancelled;
@@ -58,6 +59,7 @@ struct CloseOnDrop(Arc<Inner>);
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
+        refuse_inside("the last drop of a World");
         let _whole = NotCancelled::begin();
         // A profile that can't be written in full is an error of `end_profile`; a drop has no result to return it in.
         let _ = self.0.end_profile();
@@ -152,7 +154,8 @@ impl World {
     /// looks: on its stack or in its registers, in other collected objects, in a [`Root`], or in a registered
     /// range. Not in a `Box`, a `Vec`, a thread-local, or a future. The same holds for references into objects, which
     /// are `Send` where a `Gc` is not (a scoped thread's closure lies in a `Box`), and for the finalizers that the thread
-    /// registers. In a [blocking](Mutator::blocking) region it uses neither a `Gc` nor the mutator, not even one that is a
+    /// registers. In a [blocking](Mutator::blocking) region, and in code that the collector calls (an event
+    /// [sink](crate::events::Sink), a [thread vtable](ThreadVtable)), it uses neither a `Gc` nor the mutator, not even one that is a
     /// thread-local. It uses no `Gc` after it detached, and gives none to another world.
     pub unsafe fn attach(&self, name: &str) -> Result<Mutator, AttachError> {
         Mutator::attach(self.clone(), name)
@@ -173,6 +176,7 @@ impl World {
         name: &str,
         body: impl FnOnce(&Mutator) -> R + Send + 'static,
     ) -> Result<JoinHandle<R>, SpawnError> {
+        refuse_inside("World::spawn");
         let world = self.clone();
         let failed = |error| SpawnError { name: name.to_owned(), error };
         let own_name = name.to_owned();
@@ -226,6 +230,7 @@ impl World {
 
     /// What the world has done so far.
     pub fn totals(&self) -> Totals {
+        refuse_inside("World::totals");
         let collector = self.collector();
         Totals {
             collections: collector.collections.load(Ordering::Relaxed),
@@ -246,6 +251,7 @@ impl World {
 
     /// The world's threads at this moment.
     pub fn threads(&self) -> Vec<ThreadInfo> {
+        refuse_inside("World::threads");
         self.collector().threads.with_live(|live| {
             live.iter()
                 .map(|record| ThreadInfo {
@@ -265,6 +271,7 @@ impl World {
     /// # Errors
     /// The world ticks already, or the system gave no thread.
     pub fn start_ticking(&self, profile: TimeProfile) -> Result<(), TickError> {
+        refuse_inside("World::start_ticking");
         let spawn = || {
             let (ticker, inner) = (Arc::clone(&self.inner.ticker), Arc::downgrade(&self.inner));
             // The new thread has this one's mask from its first instruction on.
@@ -285,6 +292,7 @@ impl World {
 
     /// Ends the ticks, if there are any. Those that are due come before this returns.
     pub fn stop_ticking(&self) {
+        refuse_inside("World::stop_ticking");
         self.inner.ticker.stop(&self.collector().threads, None);
     }
 
@@ -293,11 +301,13 @@ impl World {
     /// # Errors
     /// There is no such thread, or it did not answer.
     pub fn suspend(&self, tid: Tid) -> Result<(), StopError> {
+        refuse_inside("World::suspend");
         self.collector().threads.suspend(tid, Budget::new(self.collector().stop_timeout))
     }
 
     /// Lets a suspended thread go on. `false` if it was not suspended.
     pub fn resume(&self, tid: Tid) -> bool {
+        refuse_inside("World::resume");
         self.collector().threads.resume(tid)
     }
 
@@ -307,6 +317,7 @@ impl World {
     /// # Errors
     /// The world's locks were not to be had in time, or the present vtable is still in use; nothing has changed.
     pub fn set_thread_vtable(&self, vtable: Arc<dyn ThreadVtable>) -> Result<Arc<dyn ThreadVtable>, StopError> {
+        refuse_inside("World::set_thread_vtable");
         let collector = self.collector();
         let new_kind = vtable_kind(vtable.name());
         let outgoing = collector.threads.set_vtable(vtable, Budget::new(collector.stop_timeout))?;
@@ -351,6 +362,7 @@ impl World {
     /// # Errors
     /// A finalizer, or who listens to the last ticks, did not come to an end in time.
     pub fn close(&self, within: Duration) -> Result<(), CloseError> {
+        refuse_inside("World::close");
         // What it can't tell for want of a last collection, its caller could have asked of `end_profile`.
         let _ = self.inner.end_profile();
         self.inner.close(within)
@@ -559,6 +571,7 @@ impl<R> JoinHandle<R> {
     /// # Panics
     /// Never: a thread that could not attach has no handle.
     pub fn join(self) -> std::thread::Result<R> {
+        refuse_inside("JoinHandle::join");
         let Self { thread, threads } = self;
         let result = threads.as_blocking(|| thread.join())?;
         Ok(result.expect("a thread that could not attach has no handle"))

@@ -19,6 +19,7 @@ use crate::heap::layout::{
 use crate::heap::pointer::{ARRAY_HEAD_BYTES, Array, Gc, Weak, WeakCell};
 use crate::heap::trace::{Described, Trace, TypeInfo};
 use crate::heap::{Need, Refill};
+use crate::os::callback::refuse_inside;
 use crate::os::thread::NotCancelled;
 use crate::profile::{self, StackId};
 use crate::sync::{Lock, LockGuard, Ordering};
@@ -63,6 +64,9 @@ impl fmt::Display for OutOfMemory {
 
 impl std::error::Error for OutOfMemory {}
 
+/// What a refusal calls every function that allocates.
+const ALLOCATION: &str = "an allocation";
+
 /// How many types a thread remembers to have named.
 const TYPES_TOLD: usize = 16;
 
@@ -82,6 +86,7 @@ pub struct Mutator {
 
 impl Mutator {
     pub(super) fn attach(world: World, name: &str) -> Result<Self, AttachError> {
+        refuse_inside("World::attach");
         let _whole = NotCancelled::begin();
         crate::events::record::ring::meet();
         let record = world.collector().threads.attach(name)?;
@@ -309,7 +314,10 @@ impl Mutator {
     }
 
     /// See [`crate::testing::alloc_with_a_pause`].
-    pub(crate) fn alloc_with_a_pause<T: Trace>(
+    ///
+    /// # Safety
+    /// As there.
+    pub(crate) unsafe fn alloc_with_a_pause<T: Trace>(
         &self,
         build: impl Fn(*mut T),
         meanwhile: impl Fn(),
@@ -318,7 +326,7 @@ impl Mutator {
         assert!(class < CLASSES && !needs_drop::<T>(), "for small plain objects");
         let bin = bin(Space::Small, class);
         loop {
-            // SAFETY: as in `alloc_in`; `build` and `meanwhile` do not allocate.
+            // SAFETY: as in `alloc_in`; `build` and `meanwhile` neither allocate nor unwind, by the caller's promise.
             let cell = unsafe {
                 self.cache.allocate(bin, CELL_BYTES[class], ptr::from_ref(T::INFO) as usize, |payload| {
                     build(payload.cast());
@@ -328,7 +336,7 @@ impl Mutator {
             match cell {
                 Some(payload) => {
                     self.tell_of(bin, payload, CELL_BYTES[class], T::INFO);
-                    // SAFETY: `build` has put the value in place.
+                    // SAFETY: `build` has put the value in place, by the caller's promise.
                     return Ok(unsafe { Gc::from_addr(payload as usize) });
                 }
                 None => self.refill(bin, size_of::<T>(), T::INFO)?,
@@ -387,6 +395,7 @@ impl Mutator {
     #[cold]
     #[inline(never)]
     fn refill(&self, bin: usize, requested: usize, info: &'static TypeInfo) -> Result<(), OutOfMemory> {
+        refuse_inside(ALLOCATION);
         if self.cache.reopen(bin) {
             return Ok(());
         }
@@ -417,6 +426,7 @@ impl Mutator {
     #[cold]
     #[inline(never)]
     fn tell_of_cell(&self, bin: usize, payload: usize, cell_bytes: usize, info: &'static TypeInfo) {
+        refuse_inside(ALLOCATION);
         let header = payload - HEADER_BYTES;
         self.record.undisturbed(|| {
             if self.cache.unsettled(bin).contains(&header) {
@@ -455,6 +465,7 @@ impl Mutator {
     #[cold]
     #[inline(never)]
     fn large(&self, bytes: usize, info: &'static TypeInfo) -> Result<*mut u8, OutOfMemory> {
+        refuse_inside(ALLOCATION);
         let payload = self.until_collected(bytes, |mutator| {
             let heap = &mutator.world.collector().heap;
             heap.allocate_large(&mutator.cache, bytes, info, || mutator.allocation_lock())
@@ -580,6 +591,7 @@ impl Mutator {
     }
 
     fn register(&self, entry: Entry) -> Result<(), OutOfMemory> {
+        refuse_inside("Mutator::set_finalizer");
         let finalizers = &self.world.collector().finalizers;
         // The thread first: who is told of an error must not find the entry in the table all the same, which would run
         // the drop of a value that its owner has dropped.
@@ -618,6 +630,7 @@ impl Drop for Mutator {
             // The thread's end came first, and detached it.
             return;
         }
+        refuse_inside("the drop of a Mutator");
         let _whole = NotCancelled::begin();
         let collector = self.world.collector();
         self.world.inner().ticker.leaves(self.record, &collector.events);

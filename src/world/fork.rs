@@ -113,7 +113,8 @@ unsafe extern "C" fn prepare() {
     }
     // Two worlds may share a vtable, and a thread that waits for its locks holds those of a world.
     for HeldWorld { threads, hooks } in &state.held {
-        threads.vtable.latch().with(|vtable| vtable.fork(ForkStep::Prepare));
+        // SAFETY: this is the step.
+        threads.vtable.latch().with(|vtable| unsafe { vtable.fork(ForkStep::Prepare) });
         if let Some(hooks) = hooks {
             hooks.fork_prepare();
         }
@@ -144,7 +145,8 @@ unsafe extern "C" fn parent() {
             // SAFETY: as above.
             unsafe { hooks.fork_parent() };
         }
-        threads.vtable.latch().with(|vtable| vtable.fork(ForkStep::Parent));
+        // SAFETY: this is the step.
+        threads.vtable.latch().with(|vtable| unsafe { vtable.fork(ForkStep::Parent) });
         let locks = threads.locks();
         for lock in [&locks.list, &locks.allocation, &locks.collection] {
             // SAFETY: taken by this thread in `prepare`, without a guard.
@@ -219,7 +221,8 @@ fn rename(survivor: &ThreadStopInfo, before: Tid, now: Tid) {
 impl Threads {
     /// Buries every thread but the survivor.
     fn left_alone(&self, survivor: Option<&'static ThreadStopInfo>, before: Tid, now: Tid) {
-        self.vtable.latch().with(|vtable| vtable.fork(ForkStep::Child { before, now }));
+        // SAFETY: this is the step.
+        self.vtable.latch().with(|vtable| unsafe { vtable.fork(ForkStep::Child { before, now }) });
         let is_survivor = |info: &ThreadStopInfo| survivor.is_some_and(|survivor| std::ptr::eq(survivor, info));
         // They are free: nobody else is here.
         let mut locks = self.locks.all();

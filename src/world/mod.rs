@@ -56,5 +56,5 @@ pub use name::ThreadName;
 pub use published::{Phase, PublishedWorld, WORLD_OFFSETS, WorldList, WorldOffsets};
 pub use safepoints::SafepointStopper;
 pub use signals::SignalStopper;
-pub use stop_info::{OFFSETS, StopInfoOffsets, ThreadStopInfo};
+pub use stop_info::{OFFSETS, Slot, StopInfoOffsets, ThreadStopInfo};
 pub use vtable::{DebuggerNews, ForkStep, StopRequest, ThreadVtable};

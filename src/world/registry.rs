@@ -22,6 +22,7 @@
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::events::record;
+use crate::os::callback::Callback;
 use crate::os::clock::Budget;
 use crate::os::thread::{self, ExitKey, StackBounds};
 use crate::os::{Tid, signals};
@@ -181,6 +182,7 @@ impl Threads {
 
     /// The vtable hears that a collection has come to this phase. For the last one, when the world's phase is another's.
     pub(crate) fn tell_phase(&self, phase: Phase) {
+        let _called_back = Callback::begin();
         self.vtable.latch().with(|vtable| vtable.phase(&self.published, phase));
     }
 
@@ -363,6 +365,7 @@ impl Threads {
     /// is notified of them; no stop can begin in between. If `incoming` is in force already, nothing changes.
     pub(crate) fn set_vtable(&self, incoming: Vtable, mut budget: Budget) -> Result<Vtable, StopError> {
         let name = incoming.name();
+        let _called_back = Callback::begin();
         let refused = |what| StopError::Vtable { stopper: name, what };
         let locks = self.lock_for_stop(&mut budget)?;
         if self.vtable.latch().with(|present| is_same(present, &incoming)) {

@@ -183,16 +183,16 @@ impl ThreadStopInfo {
         self.stack_ptr.store(self.saved_sp.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// The address of `stack_ptr`: the slot that a vtable is told of.
-    pub fn slot(&self) -> *mut usize {
-        self.stack_ptr.as_ptr()
+    /// The slot of this thread: its `stack_ptr`.
+    pub fn slot(&'static self) -> Slot {
+        Slot(self)
     }
 
-    /// The record whose slot this is.
+    /// The record whose `stack_ptr` lies at this address, found as a debugger outside of the process finds it.
     ///
     /// # Safety
-    /// `slot` is from [`slot`](Self::slot).
-    pub unsafe fn of_slot(slot: *mut usize) -> &'static Self {
+    /// `slot` is from [`Slot::as_ptr`].
+    pub(crate) unsafe fn of_slot(slot: *mut usize) -> &'static Self {
         // SAFETY: by the caller; records are never unmapped.
         unsafe { &*slot.byte_sub(OFFSETS.stack_ptr).cast::<Self>() }
     }
@@ -433,6 +433,51 @@ impl std::fmt::Debug for ThreadStopInfo {
     }
 }
 
+/// The `stack_ptr` of a thread's record: the vtable or debugger that stops the thread stores the lowest address of its live stack there.
+///
+/// Only a record gives one out, and records are never unmapped, so a slot is always the address of a readable word, also when its
+/// thread has ended and the record is another thread's. None can be made of an address:
+///
+/// ```compile_fail,E0308
+/// use stopworld::debugger::mock::MockDebugger;
+/// use stopworld::{ThreadVtable, Tid};
+///
+/// let debugger = MockDebugger::new().unwrap();
+/// debugger.thread_created(Tid(1), std::ptr::without_provenance_mut(0x1000));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Slot(&'static ThreadStopInfo);
+
+impl Slot {
+    /// The record that the slot belongs to.
+    pub fn record(self) -> &'static ThreadStopInfo {
+        self.0
+    }
+
+    /// The address of the word, as requests to a debugger outside of the process give it.
+    pub fn as_ptr(self) -> *mut usize {
+        self.0.stack_ptr.as_ptr()
+    }
+
+    /// Stores the lowest address of the live stack.
+    ///
+    /// # Safety
+    /// If a stop of the thread's world succeeds with this value, everything that the stopped thread needs lies between this
+    /// address and the base of the stack that it points into, or in the record's save area.
+    pub unsafe fn store(self, stack_ptr: usize) {
+        // Release: pairs with the Acquire in `ThreadStopInfo::stack_ptr`.
+        self.0.stack_ptr.store(stack_ptr, Ordering::Release);
+    }
+}
+
+impl PartialEq for Slot {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self.0, other.0)
+    }
+}
+
+impl Eq for Slot {}
+
 /// Records per chunk.
 const CHUNK: usize = 64;
 
@@ -503,7 +548,7 @@ mod tests {
             assert_eq!(base.add(OFFSETS.stack_high).cast::<usize>().read(), 8192);
             assert_eq!(base.add(OFFSETS.name).read(), 5);
             assert_eq!(base.add(OFFSETS.save_area).cast::<usize>().read(), record.save_area().0 as usize);
-            assert!(std::ptr::eq(ThreadStopInfo::of_slot(record.slot()), record));
+            assert!(std::ptr::eq(ThreadStopInfo::of_slot(record.slot().as_ptr()), record));
         }
         give_chunks(vec![chunk]);
     }

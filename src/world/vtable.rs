@@ -35,14 +35,20 @@ use super::error::{SilentThread, StopError};
 use super::handshake::Handshake;
 use super::inside;
 use super::published::{Phase, PublishedWorld};
-use super::stop_info::ThreadStopInfo;
+use super::stop_info::{Slot, ThreadStopInfo};
 
 /// A way to stop the world. See the module's text.
 ///
 /// # Safety
 /// The collector reclaims memory on the strength of what `stop_world` says: after `Ok(())` no thread of the request
-/// runs until `start_world`, and each slot is right. Neither function may allocate from malloc, print, panic, or
+/// runs until `start_world`, and each slot is right. Nothing that the compiler or the collector can check keeps a wrong
+/// implementation from that, so the trait is `unsafe`. Neither function may allocate from malloc, print, panic, or
 /// take a lock that a stopped thread may hold (`.stop.no-malloc`).
+///
+/// Every function here is called under locks of the world, `stop_world`, `start_world`, `still_holds` and most calls of `phase` in a
+/// collection. None of them allocates in the collected heap, makes, reads or drops a [`Root`](crate::Root), attaches or detaches
+/// a thread, or asks the [`World`](crate::World) for anything: in a collection and in a swap of vtables such a call aborts
+/// the process with one line that names it (`.stop.no-mutator`); in the others it may wait for a lock that its own thread holds.
 pub unsafe trait ThreadVtable: Send + Sync {
     /// What errors and reports call it.
     fn name(&self) -> &'static str;
@@ -94,12 +100,12 @@ pub unsafe trait ThreadVtable: Send + Sync {
     }
 
     /// A thread is about to become a mutator. Called on that thread, under the allocation lock.
-    fn thread_created(&self, tid: Tid, slot: *mut usize) {
+    fn thread_created(&self, tid: Tid, slot: Slot) {
         let _ = (tid, slot);
     }
 
     /// A thread is no mutator any more. Called on that thread or, if it ended without a word, on another.
-    fn thread_exited(&self, tid: Tid, slot: *mut usize) {
+    fn thread_exited(&self, tid: Tid, slot: Slot) {
         let _ = (tid, slot);
     }
 
@@ -136,7 +142,11 @@ pub unsafe trait ThreadVtable: Send + Sync {
     }
 
     /// The process forks, and the vtable's own locks must come through. All of the world's locks are held.
-    fn fork(&self, step: ForkStep) {
+    ///
+    /// # Safety
+    /// The process forks, and is at this step; called once for each step by the collector, or by a vtable that lies over this one and
+    /// has been called so itself. (It takes and releases locks without a guard.)
+    unsafe fn fork(&self, step: ForkStep) {
         let _ = step;
     }
 }

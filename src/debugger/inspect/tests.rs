@@ -484,26 +484,24 @@ fn a_way_begins_at_an_object_that_is_being_built() {
     let seen = std::sync::Mutex::new(None);
     // SAFETY: every `Gc` is a local variable.
     let m = unsafe { world.attach("builder") }.unwrap();
-    crate::testing::alloc_with_a_pause::<Pair>(
-        &m,
-        // SAFETY: room for a pair; the address is a live object's.
-        |place| unsafe { place.cast::<usize>().write(!target) },
-        || {
-            let v = view(collector);
-            let cell = half_built_cell(collector);
-            // The stack of this thread may keep the object, too: of all roots, those that are of this kind.
-            let mut kept_by = Vec::new();
-            let _ = search::for_each_root(&v, |root, object| {
-                if object.payload() == !target && root.kind == StepKind::HalfBuilt {
-                    kept_by.push((root.tid, root.slot, root.word));
-                }
-                ControlFlow::<()>::Continue(())
-            });
-            let begins = way_to(collector, !target)[0].kind;
-            *seen.lock().unwrap() = Some((cell, kept_by, begins, describe_in(&v, cell).1.flags));
-        },
-    )
-    .unwrap();
+    // SAFETY: room for a pair; the address is a live object's.
+    let build = |place: *mut Pair| unsafe { place.cast::<[usize; 2]>().write([!target, 0]) };
+    let meanwhile = || {
+        let v = view(collector);
+        let cell = half_built_cell(collector);
+        // The stack of this thread may keep the object, too: of all roots, those that are of this kind.
+        let mut kept_by = Vec::new();
+        let _ = search::for_each_root(&v, |root, object| {
+            if object.payload() == !target && root.kind == StepKind::HalfBuilt {
+                kept_by.push((root.tid, root.slot, root.word));
+            }
+            ControlFlow::<()>::Continue(())
+        });
+        let begins = way_to(collector, !target)[0].kind;
+        *seen.lock().unwrap() = Some((cell, kept_by, begins, describe_in(&v, cell).1.flags));
+    };
+    // SAFETY: the pair is written whole, and nothing is allocated meanwhile.
+    unsafe { crate::testing::alloc_with_a_pause(&m, build, meanwhile) }.unwrap();
     let (cell, kept_by, begins, flags) = seen.into_inner().unwrap().expect("the pause");
     assert_eq!(kept_by, [(m.tid().0, cell + HEADER_BYTES, !target)], "its first word");
     assert!(begins == StepKind::HalfBuilt as u32 || begins == StepKind::Stack as u32);

@@ -15,7 +15,7 @@ use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Locked, Ordering};
 use crate::world::handshake::{Handshake, Holder, Place, StopState};
 use crate::world::tid_table::TidTable;
-use crate::world::{SetupError, ThreadStopInfo};
+use crate::world::{SetupError, Slot, ThreadStopInfo};
 
 /// What the debugger knows of one thread.
 #[repr(C, align(64))]
@@ -89,7 +89,7 @@ const GENERAL: usize = 192;
 impl Debuggee {
     /// The thread's record, found as a debugger finds it: by the slot and the published offsets.
     pub(super) fn info(&self) -> &'static ThreadStopInfo {
-        // SAFETY: the slot that the vtable was told of.
+        // SAFETY: from a `Slot`, see `enlist`.
         unsafe { ThreadStopInfo::of_slot(self.slot.load(Ordering::Relaxed)) }
     }
 
@@ -109,8 +109,8 @@ impl Debuggee {
     pub(super) fn tell_stack_ptr(&self) -> usize {
         let stack_ptr = self.stack_ptr();
         self.info().set_save_area_used(self.saved.load(Ordering::Relaxed));
-        // SAFETY: a slot of a living thread; it is an atomic word, and Release pairs with `ThreadStopInfo::stack_ptr`.
-        unsafe { AtomicUsize::from_ptr(self.slot.load(Ordering::Relaxed)) }.store(stack_ptr, Ordering::Release);
+        // SAFETY: the thread stands, and has pushed its registers at this address or into the save area.
+        unsafe { self.info().slot().store(stack_ptr) };
         stack_ptr
     }
 
@@ -177,15 +177,10 @@ unsafe fn write_registers(place: *mut u8, context: &Context, extended: *const u8
 }
 
 /// Takes a thread on. `None` if there is no memory: then its slot stays empty and the stop says so.
-pub(super) fn enlist(
-    tid: Tid,
-    slot: *mut usize,
-    handshake: &'static Handshake,
-    pushed: Pushed,
-) -> Option<&'static Debuggee> {
+pub(super) fn enlist(tid: Tid, slot: Slot, handshake: &'static Handshake, pushed: Pushed) -> Option<&'static Debuggee> {
     let debuggee = free_debuggee()?;
     debuggee.tid.store(tid.0, Ordering::Relaxed);
-    debuggee.slot.store(slot, Ordering::Relaxed);
+    debuggee.slot.store(slot.as_ptr(), Ordering::Relaxed);
     debuggee.handshake.store(std::ptr::from_ref(handshake).cast_mut(), Ordering::Relaxed);
     debuggee.stack_ptr.store(0, Ordering::Relaxed);
     debuggee.saved.store(0, Ordering::Relaxed);

@@ -21,7 +21,7 @@ use super::registry::{Threads, Vtable};
 use super::safepoints::SafepointStopper;
 use super::signals::SignalStopper;
 use super::stop::{StopBy, StoppedWorld};
-use super::stop_info::ThreadStopInfo;
+use super::stop_info::{Slot, ThreadStopInfo};
 use super::vtable::{StopRequest, ThreadVtable};
 
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -36,8 +36,8 @@ unsafe impl ThreadVtable for Liar {
     }
     fn stop_world(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
         for thread in stop.threads() {
-            // SAFETY: a slot of a living thread.
-            unsafe { *thread.slot() = self.0 };
+            // SAFETY: the stop does not succeed with it.
+            unsafe { thread.slot().store(self.0) };
         }
         Ok(())
     }
@@ -77,16 +77,16 @@ unsafe impl ThreadVtable for Listener {
         Err(StopError::Vtable { stopper: "listener", what: "it only listens".into() })
     }
     fn start_world(&self, _: &StopRequest<'_>) {}
-    fn thread_created(&self, tid: Tid, slot: *mut usize) {
-        self.told.lock().unwrap().push(("created", tid, slot as usize));
+    fn thread_created(&self, tid: Tid, slot: Slot) {
+        self.told.lock().unwrap().push(("created", tid, slot.as_ptr() as usize));
     }
-    fn thread_exited(&self, tid: Tid, slot: *mut usize) {
-        // SAFETY: a slot, by contract; whether the record is still this thread's is the question.
-        let info = unsafe { ThreadStopInfo::of_slot(slot) };
+    fn thread_exited(&self, tid: Tid, slot: Slot) {
+        // Whether the record is still this thread's is the question.
+        let info = slot.record();
         let whole = info.tid() == tid;
         let owned = std::ptr::eq(crate::world::handler::TABLE.find(tid), info);
         let what = if whole && owned { "exited" } else { "exited after its record was freed" };
-        self.told.lock().unwrap().push((what, tid, slot as usize));
+        self.told.lock().unwrap().push((what, tid, slot.as_ptr() as usize));
     }
 }
 
@@ -98,8 +98,8 @@ fn a_vtable_hears_of_every_thread_when_it_comes_when_they_come_and_when_they_go(
     let listener = Arc::new(Listener::default());
     let signals = threads.set_vtable(listener.clone(), budget(1000)).unwrap();
     let late = Worker::new(&threads, "late", spin);
-    let (early_tid, early_slot) = (early.info.tid(), early.info.slot() as usize);
-    let (late_tid, late_slot) = (late.info.tid(), late.info.slot() as usize);
+    let (early_tid, early_slot) = (early.info.tid(), early.info.slot().as_ptr() as usize);
+    let (late_tid, late_slot) = (late.info.tid(), late.info.slot().as_ptr() as usize);
     drop(late);
     threads.set_vtable(signals, budget(1000)).unwrap();
     let told = listener.told.lock().unwrap().clone();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use stopworld::debugger::mock::{MockDebugger, MockEvent};
 use stopworld::debugger::{Phase, PublishedWorld};
 use stopworld::{
-    DebuggerNews, ForkStep, SafepointStopper, StopError, StopRequest, ThreadStopInfo, ThreadVtable, Tid, World,
+    DebuggerNews, ForkStep, SafepointStopper, Slot, StopError, StopRequest, ThreadStopInfo, ThreadVtable, Tid, World,
 };
 
 use super::number;
@@ -158,7 +158,7 @@ unsafe impl ThreadVtable for Dwelling {
         self.around.debugger_news()
     }
 
-    fn thread_created(&self, tid: Tid, slot: *mut usize) {
+    fn thread_created(&self, tid: Tid, slot: Slot) {
         self.around.thread_created(tid, slot);
         self.inside.store(tid.0, Ordering::Relaxed);
         while self.closed.load(Ordering::Relaxed) {
@@ -167,7 +167,7 @@ unsafe impl ThreadVtable for Dwelling {
         self.inside.store(0, Ordering::Relaxed);
     }
 
-    fn thread_exited(&self, tid: Tid, slot: *mut usize) {
+    fn thread_exited(&self, tid: Tid, slot: Slot) {
         self.around.thread_exited(tid, slot);
     }
 
@@ -183,8 +183,9 @@ unsafe impl ThreadVtable for Dwelling {
         self.around.nudge(thread);
     }
 
-    fn fork(&self, step: ForkStep) {
-        self.around.fork(step);
+    unsafe fn fork(&self, step: ForkStep) {
+        // SAFETY: the caller's promise.
+        unsafe { self.around.fork(step) };
     }
 }
 

@@ -1,0 +1,409 @@
+//! `.stop.no-mutator`: hostile code without `unsafe` that the collector calls. Whatever of the interface it uses, the process ends with
+//! one line that names the function; it never gets an object that is swept while it is in use.
+//!
+//! Each attempt is a process of its own: this program again, which runs the one ignored test below.
+
+#[path = "patience/mod.rs"]
+mod patience;
+
+use std::cell::{Cell, RefCell};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use patience::patience;
+use rstest::rstest;
+use stopworld::debugger::{Phase, PublishedWorld};
+use stopworld::events::{EventId, Record, Selection, Sink};
+use stopworld::{
+    Gc, GcCell, Leaf, Mutator, Paranoid, Root, SignalStopper, StopError, StopRequest, ThreadVtable, Tid, World, traced,
+};
+
+traced! {
+    struct Node {
+        next: GcCell<Option<Gc<Node>>>,
+        value: u64,
+    }
+}
+
+fn node(value: u64) -> Node {
+    Node { next: GcCell::new(None), value }
+}
+
+thread_local! {
+    /// This thread's mutator, as a program keeps it that does not want to pass it around.
+    static MUTATOR: Cell<Option<&'static Mutator>> = const { Cell::new(None) };
+    /// One that can be dropped.
+    static OWNED: RefCell<Option<Mutator>> = const { RefCell::new(None) };
+}
+
+/// What the hostile code has at hand besides.
+struct Loot {
+    world: World,
+    kept: Mutex<Option<Root<Node>>>,
+    range: Mutex<Option<stopworld::RangeGuard>>,
+}
+
+fn mutator() -> &'static Mutator {
+    MUTATOR.get().expect("a mutator in this thread")
+}
+
+/// Does what a callback must not do. The name of the function as the refusal has it.
+type Act = (&'static str, &'static str, fn(&Loot));
+
+const ACTS: &[Act] = &[
+    ("alloc-another-size", "an allocation", |_| {
+        let _ = mutator().alloc([0_u64; 9]);
+    }),
+    ("alloc", "an allocation", |loot| {
+        // Use after free, if it succeeds: the object is kept by one that has been marked already.
+        let kept = mutator().alloc(node(7)).unwrap();
+        drop(loot.kept.lock().unwrap().replace(mutator().root(kept)));
+    }),
+    ("alloc-pinned", "an allocation", |_| {
+        let _ = mutator().alloc_pinned(1_u64);
+    }),
+    ("alloc-large", "an allocation", |_| {
+        let _ = mutator().alloc([0_u64; 5000]);
+    }),
+    ("alloc-with-drop", "an allocation", |_| {
+        let _ = mutator().alloc(Leaf(String::new()));
+    }),
+    ("alloc-array", "an allocation", |_| {
+        let _ = mutator().alloc_array(3, |index| index as u64);
+    }),
+    ("alloc-large-array", "an allocation", |_| {
+        let _ = mutator().alloc_array(30_000, |index| index as u64);
+    }),
+    ("alloc-bytes", "an allocation", |_| {
+        let _ = mutator().alloc_bytes(40);
+    }),
+    ("root-get", "Root::get", |loot| {
+        // To move a reference from where marking comes to where it has been.
+        let root = loot.kept.lock().unwrap();
+        let kept = root.as_ref().unwrap().get(mutator());
+        kept.next.set(None);
+    }),
+    ("root-clone", "Root::clone", |loot| drop(loot.kept.lock().unwrap().clone())),
+    ("root-drop", "the drop of a Root", |loot| drop(loot.kept.lock().unwrap().take())),
+    ("collect", "a collection", |loot| drop(loot.world.collect())),
+    ("mutator-collect", "a collection", |_| drop(mutator().collect())),
+    ("verify", "World::verify", |loot| drop(loot.world.verify())),
+    ("attach", "World::attach", |loot| {
+        // SAFETY: nothing is done with it.
+        drop(unsafe { loot.world.attach("again") });
+    }),
+    ("spawn", "World::spawn", |loot| {
+        // SAFETY: it does nothing.
+        drop(unsafe { loot.world.spawn("another", |_| ()) });
+    }),
+    ("detach", "the drop of a Mutator", |_| drop(OWNED.take())),
+    ("suspend", "World::suspend", |loot| drop(loot.world.suspend(Tid(1)))),
+    ("resume", "World::resume", |loot| {
+        let _ = loot.world.resume(Tid(1));
+    }),
+    ("threads", "World::threads", |loot| drop(loot.world.threads())),
+    ("totals", "World::totals", |loot| {
+        let _ = loot.world.totals();
+    }),
+    ("close", "World::close", |loot| drop(loot.world.close(Duration::ZERO))),
+    ("range-drop", "the drop of a RangeGuard", |loot| drop(loot.range.lock().unwrap().take())),
+    ("set-vtable", "World::set_thread_vtable", |loot| {
+        drop(loot.world.set_thread_vtable(Arc::new(SignalStopper::new(libc::SIGURG).unwrap())));
+    }),
+];
+
+/// Acts once, at one event; or at any of one thread that is no mutator.
+struct Hostile {
+    at: EventId,
+    by_marker: bool,
+    main: i32,
+    act: fn(&Loot),
+    loot: Arc<Loot>,
+    armed: Arc<AtomicBool>,
+}
+
+impl std::fmt::Debug for Hostile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Hostile")
+    }
+}
+
+impl Sink for Hostile {
+    fn record(&self, record: &Record) {
+        let by_main = record.tid as i32 == self.main;
+        if record.id == self.at && by_main != self.by_marker && self.armed.swap(false, Ordering::Relaxed) {
+            (self.act)(&self.loot);
+        }
+    }
+}
+
+fn gettid() -> i32 {
+    // SAFETY: a plain system call.
+    unsafe { libc::gettid() }
+}
+
+fn leak(mutator: Mutator) {
+    MUTATOR.set(Some(Box::leak(Box::new(mutator))));
+}
+
+fn build(markers: usize) -> World {
+    World::builder().heap_limit(64 << 20).paranoid(Paranoid::On).markers(markers).build().unwrap()
+}
+
+fn attached(world: &World) -> Mutator {
+    // SAFETY: every `Gc` is a local variable or in the heap; what the hostile code does with it is the test.
+    unsafe { world.attach("main") }.unwrap()
+}
+
+/// How the hostile code is called.
+const WAYS: &[(&str, fn(Act, EventId))] = &[
+    ("sink", |act, at| in_a_sink(act, at, &build(1), |world| drop(world.collect()))),
+    ("blocking", |act, at| in_a_sink(act, at, &build(1), |world| mutator().blocking(|| drop(world.collect())))),
+    ("verify-vtable", |act, _| in_a_vtable(act, |world| drop(world.verify()))),
+    ("vtable", |act, _| in_a_vtable(act, |world| drop(world.collect()))),
+    ("marker", |act, at| {
+        let world = build(2);
+        let m = attached(&world);
+        let (loot, armed) = loot(&world, &m);
+        listen(act, at, true, &loot, &armed);
+        // Wide, so that there is work to give away.
+        let nodes = m.alloc_array(20_000, |value| m.alloc(node(value as u64)).unwrap()).unwrap();
+        armed.store(true, Ordering::Relaxed);
+        for _ in 0..50 {
+            world.collect().unwrap();
+        }
+        assert_eq!(nodes[9].value, 9);
+    }),
+    ("stranger", |act, at| {
+        // The mutator is another world's, whose collections stop this thread in the middle of this one.
+        let (own, other) = (build(1), build(1));
+        let m = attached(&own);
+        let (loot, armed) = loot(&own, &m);
+        leak(m);
+        other.events().listen(Arc::new(hostile(act, at, false, &loot, &armed)), everything()).unwrap();
+        armed.store(true, Ordering::Relaxed);
+        drop(other.collect());
+    }),
+];
+
+fn loot(world: &World, m: &Mutator) -> (Arc<Loot>, Arc<AtomicBool>) {
+    static MEMORY: [usize; 4] = [0; 4];
+    let kept = m.alloc(node(1)).unwrap();
+    // SAFETY: a static, and zeroes are no references.
+    let range = unsafe { world.register_range(MEMORY.as_ptr().cast(), size_of_val(&MEMORY)) };
+    let kept = Mutex::new(Some(m.root(kept)));
+    (Arc::new(Loot { world: world.clone(), kept, range: Mutex::new(range) }), Arc::default())
+}
+
+fn everything() -> Selection {
+    Selection::everything()
+}
+
+fn hostile(act: Act, at: EventId, by_marker: bool, loot: &Arc<Loot>, armed: &Arc<AtomicBool>) -> Hostile {
+    Hostile { at, by_marker, main: gettid(), act: act.2, loot: Arc::clone(loot), armed: Arc::clone(armed) }
+}
+
+fn listen(act: Act, at: EventId, by_marker: bool, loot: &Arc<Loot>, armed: &Arc<AtomicBool>) {
+    let selection = Selection::of([at].into_iter().collect());
+    loot.world.events().listen(Arc::new(hostile(act, at, by_marker, loot, armed)), selection).unwrap();
+}
+
+fn in_a_sink(act: Act, at: EventId, world: &World, collect: impl FnOnce(&World)) {
+    let m = attached(world);
+    let (loot, armed) = loot(world, &m);
+    listen(act, at, false, &loot, &armed);
+    // The cache has room: nothing but the collection keeps the next allocation from the fast path.
+    let _ = m.alloc(node(2)).unwrap();
+    if act.0 == "detach" {
+        OWNED.set(Some(m));
+        armed.store(true, Ordering::Relaxed);
+        drop(world.collect());
+        return;
+    }
+    leak(m);
+    armed.store(true, Ordering::Relaxed);
+    collect(world);
+    // Without the guard: what the sink has allocated was swept, and is somebody else's now.
+    for value in 100..200 {
+        let _ = mutator().alloc(node(value)).unwrap();
+    }
+    let stolen = loot.kept.lock().unwrap().as_ref().map(|root| root.get(mutator()).value);
+    println!("the sink has got an object, which now reads {stolen:?}");
+}
+
+/// Stops as signals do, and runs hostile code in between.
+struct Treacherous {
+    signals: SignalStopper,
+    act: fn(&Loot),
+    loot: Arc<Loot>,
+    calls: AtomicU32,
+}
+
+// SAFETY: stopping and starting are the built-in stopper's own; what else is done in the stop is the test.
+unsafe impl ThreadVtable for Treacherous {
+    fn name(&self) -> &'static str {
+        "treacherous"
+    }
+
+    fn stop_world(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
+        self.signals.stop_world(stop)?;
+        (self.act)(&self.loot);
+        Ok(())
+    }
+
+    fn start_world(&self, stop: &StopRequest<'_>) {
+        self.signals.start_world(stop);
+    }
+
+    fn phase(&self, _: &PublishedWorld, _: Phase) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn in_a_vtable(act: Act, collect: impl FnOnce(&World)) {
+    let world = build(1);
+    let m = attached(&world);
+    let (loot, _) = loot(&world, &m);
+    let signals = SignalStopper::new(libc::SIGURG).unwrap();
+    world.set_thread_vtable(Arc::new(Treacherous { signals, act: act.2, loot, calls: AtomicU32::new(0) })).unwrap();
+    if act.0 == "detach" {
+        OWNED.set(Some(m));
+    } else {
+        leak(m);
+    }
+    collect(&world);
+}
+
+const WAY: &str = "CALLBACKS_WAY";
+
+/// Runs in the child process only.
+#[test]
+#[ignore = "run by the other tests, each time in a process of its own"]
+fn attempt() {
+    let Ok(what) = std::env::var(WAY) else { return };
+    let mut words = what.split(' ');
+    let (way, act, at) = (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
+    // SAFETY: a plain system call: an attempt that hangs is ended.
+    unsafe { libc::alarm(patience(60, 20).as_secs() as u32) };
+    let (_, run) = WAYS.iter().find(|(name, _)| *name == way).unwrap();
+    let act = ACTS.iter().find(|(name, ..)| *name == act).unwrap();
+    let event = (0..).map_while(EventId::from_index).find(|id| format!("{id:?}") == at).unwrap();
+    run(*act, event);
+}
+
+fn run(way: &str, act: &str, at: &str) -> Output {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["attempt", "--exact", "--ignored", "--nocapture", "--test-threads=1"])
+        .env(WAY, format!("{way} {act} {at}"))
+        .output()
+        .unwrap()
+}
+
+/// The attempt ended with SIGABRT and the one line.
+fn assert_refused(way: &str, act: &Act, at: &str) {
+    let output = run(way, act.0, at);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let line = format!("stopworld: {} was called by an event sink or a thread vtable", act.1);
+    let told = format!("{way} {} at {at}: {}\n{}{text}", act.0, output.status, String::from_utf8_lossy(&output.stdout));
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{told}");
+    assert_eq!(text.lines().filter(|text| text.starts_with(&line)).count(), 1, "{told}");
+}
+
+fn act(name: &str) -> &'static Act {
+    ACTS.iter().find(|(act, ..)| *act == name).unwrap()
+}
+
+#[rstest]
+#[case::while_marked("MarkEnd")]
+#[case::before_marking("MarkBegin")]
+fn a_sink_that_uses_the_heap_while_the_world_is_stopped_ends_the_process_with_the_functions_name(#[case] at: &str) {
+    for act in ACTS {
+        assert_refused("sink", act, at);
+    }
+}
+
+#[rstest]
+fn a_sink_that_allocates_is_refused_at_every_step_of_a_collection(
+    #[values(
+        "SuspendBegin",
+        "SuspendEnd",
+        "GcStart",
+        "RootsBegin",
+        "RootScanned",
+        "RootsEnd",
+        "WeakEnd",
+        "SweepBegin",
+        "SweepEnd",
+        "GcEnd",
+        "RestartBegin",
+        "RestartEnd"
+    )]
+    at: &str,
+) {
+    assert_refused("sink", act("alloc"), at);
+}
+
+#[rstest]
+fn a_thread_that_collects_in_a_blocking_region_or_another_world_can_not_allocate_in_a_sink_either(
+    #[values("blocking", "stranger")] way: &str,
+    #[values("alloc", "alloc-large", "root-get", "collect")] name: &str,
+) {
+    assert_refused(way, act(name), "MarkEnd");
+}
+
+#[rstest]
+fn a_sink_on_a_marker_thread_can_not_use_the_world(
+    #[values("attach", "root-clone", "root-drop", "threads", "collect")] name: &str,
+) {
+    assert_refused("marker", act(name), "MarkerJoined");
+}
+
+#[rstest]
+fn a_vtable_can_not_use_the_heap_in_the_stop(
+    #[values("vtable", "verify-vtable")] way: &str,
+    #[values("alloc", "alloc-large", "root-get", "root-drop", "collect", "detach", "threads")] name: &str,
+) {
+    assert_refused(way, act(name), "MarkEnd");
+}
+
+/// What is called when the world runs again may do anything, and the collection has taken no cell from its thread.
+#[test]
+fn a_collection_listener_and_a_finalizer_may_use_the_heap() {
+    static FINALIZED: AtomicU32 = AtomicU32::new(0);
+    let made = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&made);
+    let listener = move |_: &stopworld::CollectionReport| {
+        if let Some(mutator) = MUTATOR.get() {
+            let root = mutator.root(mutator.alloc(node(3)).unwrap());
+            counted.fetch_add(root.get(mutator).value as u32, Ordering::Relaxed);
+        }
+    };
+    let world = World::builder().heap_limit(64 << 20).paranoid(Paranoid::On).on_collection(listener).build().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            leak(attached(&world));
+            let first = mutator().alloc(node(1)).unwrap();
+            mutator()
+                .set_finalizer(mutator().alloc(node(9)).unwrap(), |m, node| {
+                    assert_eq!(m.alloc(Leaf(node.value)).unwrap().0, 9);
+                    FINALIZED.fetch_add(1, Ordering::Relaxed);
+                })
+                .unwrap();
+            scrub();
+            world.collect().unwrap();
+            let second = mutator().alloc(node(2)).unwrap();
+            assert_eq!((first.value, second.value), (1, 2));
+        });
+    });
+    assert!(made.load(Ordering::Relaxed) >= 3);
+    assert!(world.damage().is_none());
+}
+
+/// Overwrites what dead frames have left.
+#[inline(never)]
+fn scrub() {
+    std::hint::black_box([0_u64; 512]);
+}
