@@ -27,7 +27,7 @@ use std::time::Duration;
 use crate::os::Tid;
 use crate::os::clock::Budget;
 
-use super::error::{SilentThread, StopError};
+use super::error::{FalseAnswer, SilentThread, StopError};
 use super::handshake::Handshake;
 use super::inside;
 use super::published::{Phase, PublishedWorld};
@@ -72,6 +72,11 @@ pub unsafe trait ThreadVtable: Send + Sync {
     fn still_holds(&self, stop: &StopRequest<'_>) -> bool {
         let _ = stop;
         true
+    }
+
+    /// Why [`still_holds`](Self::still_holds) said no, if that was because a debugger's answer was found to be false.
+    fn false_answer(&self) -> Option<FalseAnswer> {
+        None
     }
 
     /// A thread is about to become a mutator. Called on that thread, under the allocation lock.
