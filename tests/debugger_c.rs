@@ -148,7 +148,7 @@ impl Target {
             .env(ARGUMENTS, arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
@@ -181,6 +181,10 @@ impl Target {
         drop(self.child.stdin.take());
         let mut text = String::new();
         self.output.read_to_string(&mut text).unwrap();
+        let mut complaints = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut complaints).unwrap();
+        // No debugger here lies, whenever it is killed (`.debug.lies`).
+        assert!(!complaints.contains("the debugger answered for"), "{complaints}");
         let status = self.child.wait().unwrap();
         let line = text.lines().find(|line| line.contains("collections "));
         let line = line.unwrap_or_else(|| panic!("the program ended by {status} without its line: {text}"));
@@ -244,7 +248,6 @@ fn a_debugger_that_was_written_from_the_document_stops_the_world_a_thousand_time
     let outcome = target.is_sound();
     println!("{mode}, holds {holds}, save area {save_area}: {sums:?}\n{outcome:?}");
     assert!(sums["stops"] > 20 && sums["starts"] > 20 && sums["given-up"] == 0, "{sums:?}");
-    assert_eq!(outcome["repeated"], 0, "an honest debugger was found out: {outcome:?}");
     match mode {
         "full" if save_area == 0 => assert_eq!(sums["parked"], sums["stops"]),
         "full" => assert!(sums["save-areas"] > sums["stops"] && sums["parked"] < sums["stops"]),
@@ -272,20 +275,23 @@ fn what_a_handler_on_the_alternate_stack_refers_to_survives_a_stop_by_a_debugger
     assert!(outcome["collections"] > 0);
 }
 
+/// A linear congruential generator.
+fn below(state: &mut u64, bound: u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (*state >> 33) % bound
+}
+
 /// Steps of the protocol at which debuggers are killed, one after the other.
 fn kill_debuggers(is_enough: impl Fn(u32, Duration) -> bool, seed: u64) {
     let mut target = Target::start();
     let (mut random, mut kills, mut lived) = (seed, 0, 0);
     let begin = Instant::now();
     while !is_enough(kills, begin.elapsed()) {
-        let mut below = |bound: u64| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (random >> 33) % bound
-        };
-        let mode = ["full", "assisted"][below(2) as usize];
+        let mode = ["full", "assisted"][below(&mut random, 2) as usize];
         // Most die in their first stops, where there are the most kinds of steps.
-        let die_at = 1 + below([40, 150, 600][below(3) as usize]);
-        let (holds, save_area) = (below(4), u64::from(below(5) == 0));
+        let latest = [40, 150, 600][below(&mut random, 3) as usize];
+        let die_at = 1 + below(&mut random, latest);
+        let (holds, save_area) = (below(&mut random, 4), u64::from(below(&mut random, 5) == 0));
         let options =
             [("milliseconds", 400), ("holds", holds), ("save-area", save_area), ("seed", random), ("die-at", die_at)];
         let output = target.debug(&options, mode);

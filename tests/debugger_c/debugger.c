@@ -558,7 +558,7 @@ static void answer(word world, word epoch) {
         word record = records[i], mask = 0;
         struct thread *t = of((pid_t)get32(record + d.thread.tid));
         registers r;
-        if (!t || !t->held || !t->stopped || place_of(record) != STOPWORLD_THREAD_RUNNING || get(record + d.thread.frozen) == epoch ||
+        if (!t || !(t->held || t->answered) || !t->stopped || place_of(record) != STOPWORLD_THREAD_RUNNING || get(record + d.thread.frozen) == epoch ||
             !read_registers(t->tid, &r))
             continue;
         ptrace(PTRACE_GETSIGMASK, t->tid, 8, &mask);
@@ -608,6 +608,8 @@ static void serve(pid_t tid) {
         starts++;
         if (detail == STOPWORLD_CONTROL_FULL)
             end_full_stop();
+        else
+            release_answered();
     }
     step();
     if (result >= 0) {
@@ -661,7 +663,15 @@ static void play_the_user(unsigned *seed) {
     step();
 }
 
-/* Serves until the time is over and no stop is under way, or until the process ends. */
+/* Whether a stop counts on threads that are stopped. */
+static int is_relied_on(void) {
+    for (int i = 0; i < count; i++)
+        if (threads[i].answered)
+            return 1;
+    return collecting != 0;
+}
+
+/* Serves until the time is over and no stop relies on this debugger, or until the process ends. */
 static void live(double seconds, int hold_every, unsigned seed) {
     double until = now() + seconds, next_hold = now();
     while (!ended) {
@@ -676,7 +686,7 @@ static void live(double seconds, int hold_every, unsigned seed) {
             for (int i = 0; i < count; i++)
                 if (threads[i].held)
                     unhold(threads[i].tid);
-        if (is_over && collecting == 0)
+        if (is_over && !is_relied_on())
             return;
         if (hold_every && !is_over && t > next_hold) {
             next_hold = t + hold_every / 1e3;

@@ -298,7 +298,7 @@ impl Tracer {
                 // Who collects is wanted by nobody but itself.
                 self.tracees.get_mut(&tid).unwrap().answered = false;
                 self.step("frozen-served");
-                after = "stop-acknowledged";
+                after = if event == 1 { "stop-acknowledged" } else { "again-acknowledged" };
             }
             (2, mode) => {
                 self.step("start-notified");
