@@ -131,11 +131,6 @@ fn a_debugger_that_has_frozen_nobody() {
     });
 }
 
-#[test]
-fn an_answer_for_a_thread_that_runs_is_caught() {
-    must_fail_without(Guard::DebugLies, "models::assisted::a_debugger_that_has_frozen_nobody", Fault::RanInScan);
-}
-
 /// At each step of its protocol.
 #[test]
 fn a_debugger_that_dies() {
