@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use stopworld::{CollectError, Gc, GcCell, JoinHandle, Leaf, Mutator, OutOfMemory, Paranoid, World, traced};
+use stopworld::{CollectError, Gc, GcCell, JoinHandle, Leaf, Mutator, OutOfMemory, Paranoid, StopError, World, traced};
 
 traced! {
     struct Bead { next: GcCell<Option<Gc<Bead>>>, number: u64 }
@@ -246,7 +246,9 @@ pub fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Er
     let world = builder
         .on_failure(move |error| {
             eprintln!("{error}");
-            let counter = if matches!(error, CollectError::Discarded { .. }) { &inner.repeated } else { &inner.failed };
+            use CollectError::{Discarded, Stop};
+            let is_repeated = matches!(error, Discarded { .. } | Stop(StopError::FalseAnswer(_)));
+            let counter = if is_repeated { &inner.repeated } else { &inner.failed };
             counter.fetch_add(1, Ordering::Relaxed);
         })
         .build()?;

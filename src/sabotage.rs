@@ -69,6 +69,7 @@ guards! {
     DebugControl = "debug.control",
     DebugLost = "debug.lost",
     DebugStart = "debug.start",
+    DebugLies = "debug.lies",
     EventGate = "event.gate",
     EventExact = "event.exact",
     EventObjects = "event.objects",

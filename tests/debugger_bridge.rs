@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use debugger_support::Tracer;
+use debugger_support::{Lie, Tracer};
 
 use patience::patience;
 use rstest::rstest;
@@ -111,6 +111,9 @@ fn the_program_under_the_debugger() {
     if part.ends_with("counting") {
         builder = counting(builder);
     }
+    let failures = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&failures);
+    builder = builder.on_failure(move |error| noted.lock().unwrap().push(error.to_string()));
     let world = builder.build().unwrap();
     let sink = Arc::new(MemorySink::with_capacity(1024).unwrap());
     let wanted = [EventId::DebuggerAttached, EventId::DebuggerDetached, EventId::DebuggerLost];
@@ -142,6 +145,11 @@ fn the_program_under_the_debugger() {
         let done = Arc::clone(&done);
         // SAFETY: the thread has no references.
         workers.push(unsafe { world.spawn("masked", move |_: &Mutator| mask_again_and_again(&done)) }.unwrap());
+    }
+    if part.ends_with("births") {
+        let (done, world) = (Arc::clone(&done), world.clone());
+        workers
+            .push(unsafe { world.clone().spawn("mother", move |m: &Mutator| give_birth(m, &world, &done)) }.unwrap());
     }
     // SAFETY: this thread has no references.
     let collector = unsafe {
@@ -175,7 +183,11 @@ fn the_program_under_the_debugger() {
     println!("\n:ready");
     let mut line = String::new();
     while std::io::stdin().read_line(&mut line).unwrap() != 0 && line.trim() != "end" {
-        println!("\n:at {} {}", world.totals().collections, rounds.load(Ordering::Relaxed));
+        if line.trim() == "failures" {
+            println!("\n:failures {}", failures.lock().unwrap().join(" | "));
+        } else {
+            println!("\n:at {} {}", world.totals().collections, rounds.load(Ordering::Relaxed));
+        }
         line.clear();
     }
     done.store(true, Ordering::Relaxed);
@@ -205,6 +217,15 @@ fn counting(builder: WorldBuilder) -> WorldBuilder {
     })
 }
 
+/// Starts threads that end soon.
+fn give_birth(m: &Mutator, world: &World, done: &AtomicBool) {
+    while !done.load(Ordering::Relaxed) {
+        // SAFETY: every reference is in a local variable.
+        let child = unsafe { world.spawn("child", |m: &Mutator| assert_eq!(sum(a_list(m, 20)), 190)) }.unwrap();
+        m.blocking(|| child.join().unwrap());
+    }
+}
+
 /// A thread that answers nobody for most of the time.
 fn mask_again_and_again(done: &AtomicBool) {
     while !done.load(Ordering::Relaxed) {
@@ -227,14 +248,23 @@ fn the_debugger_of_the_program() {
     let mut orders = orders.split(' ');
     let pid = orders.next().unwrap().parse().unwrap();
     let mode = if orders.next() == Some("Full") { Mode::Full } else { Mode::Assisted };
-    let dies_at = orders.next().map(|step| (step.to_owned(), 3));
-    let phases = dies_at.as_ref().is_some_and(|(step, _)| ["phase", "looking"].contains(&&**step));
+    let order = orders.next();
+    let lie = order.and_then(lie_of);
+    let dies_at = order.filter(|_| lie.is_none()).map(|step| (step.to_owned(), 3));
+    let phases = lie.is_some() || dies_at.as_ref().is_some_and(|(step, _)| ["phase", "looking"].contains(&&**step));
     let dies_at = dies_at.map(|(step, times)| {
-        let once = ["attached", "control-written", "again-notified"].contains(&&*step);
+        let once =
+            ["attached", "control-written", "again-notified", "stop-with-a-clone-acknowledged"].contains(&&*step);
         (step, if once { 1 } else { times })
     });
     let attach = || Tracer::attach(pid, mode, if phases { Control::PHASES } else { 0 }, dies_at.clone());
     let mut tracer = attach();
+    if lie.is_some() {
+        tracer.lie = lie;
+        tracer.serve(Duration::from_millis(2500));
+        println!("\n:lied");
+        return tracer.detach();
+    }
     // In a full stop nobody is asked again: one is, who comes in the middle of a stop that the collector has begun by itself.
     while dies_at.as_ref().is_some_and(|(step, _)| step == "again-notified") {
         tracer.serve(Duration::from_millis(150));
@@ -305,6 +335,7 @@ fn under_a_debugger(stopper: Stopper, mode: Mode, dies_at: Option<&str>) -> (Str
     let manner = match dies_at {
         Some("again-notified") => " masked",
         Some("looking") => " counting",
+        Some("stop-with-a-clone-acknowledged") => " births",
         _ => "",
     };
     let mut target = Player::new("the_program_under_the_debugger", &format!("target {stopper:?}{manner}"));
@@ -384,4 +415,54 @@ fn a_debugger_that_is_killed_leaves_nothing_behind(
         assert!(!told.contains("CollectionDiscarded"), "{told}");
     }
     assert!(!told.contains("StopAbandoned"), "{told}");
+}
+
+/// A thread that is stopped in the middle of a `clone` has no result of it yet: with a frame pushed there, and its debugger killed, the call would
+/// have failed and made a thread all the same.
+#[test]
+fn a_debugger_that_is_killed_in_a_stop_that_began_in_the_middle_of_a_clone_leaves_nothing_behind() {
+    let (told, _) = under_a_debugger(Stopper::Signals, Mode::Full, Some("stop-with-a-clone-acknowledged"));
+    assert!(told.contains("DebuggerLost") && told.contains("CollectionDiscarded"), "{told}");
+    assert!(!told.contains("StopAbandoned"), "{told}");
+}
+
+const LIES: [(Lie, Mode); 4] = [
+    (Lie::FrozenAndRuns, Mode::Assisted),
+    (Lie::NobodyStopped, Mode::Full),
+    (Lie::LetGoEarly, Mode::Full),
+    (Lie::LetGoAndStopped, Mode::Full),
+];
+
+fn lie_of(name: &str) -> Option<Lie> {
+    LIES.into_iter().map(|(lie, _)| lie).find(|lie| format!("{lie:?}") == name)
+}
+
+/// `.debug.lies`
+#[rstest]
+#[case::frozen_and_runs(Lie::FrozenAndRuns, &["is not stopped", "stack reaches below"])]
+#[case::nobody_stopped(Lie::NobodyStopped, &["is not stopped", "is not at `park`"])]
+#[case::let_go_early(Lie::LetGoEarly, &["was resumed before", "is not at `park`"])]
+#[case::let_go_and_stopped(Lie::LetGoAndStopped, &["is not at `park`", "was resumed before"])]
+fn a_debugger_that_claims_what_is_not_so_is_found_out_and_the_heap_stays_whole(
+    #[case] lie: Lie,
+    #[case] expected: &[&str],
+) {
+    let (_, mode) = LIES.into_iter().find(|(one, _)| *one == lie).unwrap();
+    let mut target = Player::new("the_program_under_the_debugger", "target Signals");
+    assert_eq!(target.hear().as_deref(), Some("ready"));
+    let orders = format!("debugger {} {mode:?} {lie:?}", target.child.id());
+    let mut debugger = Player::new("the_debugger_of_the_program", &orders);
+    assert_eq!(debugger.hear().as_deref(), Some("lied"));
+    assert!(debugger.child.wait().unwrap().success());
+    let (collections, rounds) = target.progress();
+    while target.progress().0 < collections + 20 || target.progress().1 < rounds + 20 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let failures = target.ask("failures");
+    println!("{lie:?}: {failures}");
+    assert!(expected.iter().any(|text| failures.contains(text)), "{failures}");
+    assert!(failures.contains("the debugger answered for thread \"") && failures.contains("(tid "), "{failures}");
+    let told = target.ask("end");
+    assert!(target.child.wait().unwrap().success(), "{told}");
+    assert!(told.contains("DebuggerLost"), "{told}");
 }

@@ -19,7 +19,8 @@ use std::sync::Arc;
 
 use crate::checker::thread;
 use crate::debugger::protocol::{
-    Agreed, Answer, Control, Member, Mode, Receipt, Standing, all_stand, in_control, newly_frozen, vacate,
+    Agreed, Answer, Control, Member, Mode, Receipt, Standing, all_stand, first_not_held, in_control, newly_frozen,
+    vacate,
 };
 use crate::kernel::{self, Kernel, ptrace};
 use crate::sabotage::{Guard, removed};
@@ -320,7 +321,8 @@ impl Process {
         self.kernel.signal(self.threads[i].tid);
     }
 
-    fn stop_world(&self, with_contract: bool) {
+    /// Returns `false` if the debugger's answer was found to be false; no thread is held any more then.
+    fn stop_world(&self, with_contract: bool) -> bool {
         self.epoch.set(self.epoch.get() + 1);
         self.listed().for_each(|i| self.threads[i].stack_ptr.store(0, Ordering::Relaxed));
         let control = if with_contract { in_control(&self.control) } else { Control::NOBODY };
@@ -331,11 +333,31 @@ impl Process {
             _ => {
                 let epoch = self.hold(|i| self.signal(i));
                 self.wait(epoch);
+                true
             }
         }
     }
 
-    fn stop_full(&self, control: Control) {
+    /// Called when a full stop is acknowledged: notes the threads that the debugger has answered for, which are those that had not stopped before.
+    fn rely_on(&self) {
+        for i in self.listed() {
+            let thread = &self.threads[i];
+            self.member(i).rely(!thread.state.has_answered() && thread.stack_ptr.load(Ordering::Relaxed) != 0);
+        }
+        self.answered.set(true);
+    }
+
+    /// Whether a debugger has claimed to hold a thread that it does not hold.
+    fn is_found_out(&self) -> bool {
+        let relied_on = self.listed().filter(|i| self.member(*i).is_relied_on());
+        let is_held = |i: usize| {
+            let thread = &self.threads[i];
+            self.kernel.is_stopped(thread.tid) && !thread.state.has_answered()
+        };
+        first_not_held(relied_on, is_held).is_some()
+    }
+
+    fn stop_full(&self, control: Control) -> bool {
         let epoch = self.hold(|_| ());
         if let Some(tracer) = self.look_for_tracer(control)
             && let Answer::Acknowledged(answer) = self.tell_or_lose(control, Notice::StopWorld)
@@ -343,13 +365,21 @@ impl Process {
             self.answer.set(answer);
             self.tracer.set(if removed(Guard::DebugTracerFirst) { self.kernel.tracer() } else { tracer });
             self.handshake.close(Holder::Collection);
+            self.rely_on();
+            // If it has died, the threads are parking, and the look after marking finds out.
+            if self.is_found_out() && self.kernel.tracer() == self.tracer.get() {
+                self.lose(control);
+                self.start_world();
+                return false;
+            }
             self.believe_who_answered();
-            return;
+            return true;
         }
         // As without a debugger, from here on. Some may have been stopped, and let go by its death.
         self.agreed.end();
         self.listed().filter(|i| !self.threads[*i].state.has_answered()).for_each(|i| self.signal(i));
         self.wait(epoch);
+        true
     }
 
     /// Waits until all stand, and asks a debugger for those who can't answer.
@@ -419,8 +449,15 @@ impl Process {
         if self.tell_or_lose(control, notice) == Answer::Nobody {
             return 0;
         }
-        asker.counts.set(true);
         self.tracer.set(tracer);
+        // One that is neither stopped nor parks is a false answer, of which the bridge makes an error; here each parks in the end.
+        let frozen = self.listed().filter(|i| self.member(*i).standing(self.epoch.get()) == Standing::Frozen);
+        let is_held = |i: usize| {
+            self.until(|| self.stands_as_claimed(i));
+            true
+        };
+        first_not_held(frozen, is_held);
+        asker.counts.set(true);
         let newly = newly_frozen(self.members(), self.epoch.get());
         self.answered.set(self.answered.get() || newly != 0);
         newly
@@ -444,7 +481,7 @@ impl Process {
             self.listed().for_each(|i| self.signal(i));
         }
         // If it does not hold, the bridge gives the threads a second to park; nothing depends on it.
-        self.is_still_traced()
+        self.is_still_traced() && !self.is_found_out()
     }
 
     fn is_still_traced(&self) -> bool {
@@ -462,15 +499,17 @@ impl Process {
             return true;
         }
         let frozen = |i: &usize| self.member(*i).standing(self.epoch.get()) == Standing::Frozen;
-        let stands = |i: usize| {
-            let Thread { state, tid, .. } = &self.threads[i];
-            state.has_answered() || self.kernel.is_stopped(*tid)
-        };
         if !self.is_still_traced() {
             return false;
         }
-        self.listed().filter(frozen).for_each(|i| self.until(|| stands(i)));
+        self.listed().filter(frozen).for_each(|i| self.until(|| self.stands_as_claimed(i)));
         true
+    }
+
+    /// Whether a thread that a debugger has answered for is stopped, or has parked.
+    fn stands_as_claimed(&self, i: usize) -> bool {
+        let Thread { state, tid, .. } = &self.threads[i];
+        state.has_answered() || self.kernel.is_stopped(*tid)
     }
 
     fn until(&self, holds: impl Fn() -> bool) {
@@ -501,7 +540,10 @@ impl Process {
     }
 
     fn collect_once(&self, with_contract: bool) -> bool {
-        self.stop_world(with_contract);
+        if !self.stop_world(with_contract) {
+            self.discarded.set(self.discarded.get() + 1);
+            return false;
+        }
         let listed: Vec<usize> = self.listed().collect();
         let marked: Vec<u32> = listed.iter().map(|i| self.mark(*i)).collect();
         let control = in_control(&self.control);
@@ -552,6 +594,8 @@ pub(crate) struct Debugger {
     stopped: Vec<usize>,
     answer: u64,
     steps_to_live: u32,
+    /// It claims to hold threads that it does not hold.
+    pub(crate) lies: bool,
 }
 
 /// It was killed.
@@ -572,6 +616,7 @@ impl Debugger {
             stopped: Vec::new(),
             answer,
             steps_to_live: steps,
+            lies: false,
         }
     }
 
@@ -656,6 +701,7 @@ impl Debugger {
         let request = unsafe { &*(address as *const Request) };
         self.step()?;
         match (request.notice, request.mode) {
+            (Notice::StopWorld, _) if self.lies => self.claim_all(request.epoch)?,
             (Notice::StopWorld, Some(Mode::Full)) => self.stop_all()?,
             (Notice::StopWorld | Notice::Again, _) => self.answer_for_the_frozen(request.epoch)?,
             (Notice::StartWorld, Some(Mode::Full)) => self.restore_all()?,
@@ -674,6 +720,20 @@ impl Debugger {
         // SAFETY: the checker looks whether somebody else is at it.
         thread.registers.with_mut(|registers| unsafe { *registers += 1 });
         thread.stack_ptr.store(BY_DEBUGGER, Ordering::Relaxed);
+    }
+
+    /// Claims to hold threads that run.
+    fn claim_all(&mut self, epoch: u64) -> Result<(), Killed> {
+        for i in self.target.clone().listed() {
+            self.target.threads[i].stack_ptr.store(BY_ITSELF, Ordering::Relaxed);
+            self.target.member(i).freeze(epoch);
+        }
+        self.step()
+    }
+
+    /// It gives all back that it has stopped for a collection, which may not be over.
+    pub(crate) fn restore_early(&mut self) -> Result<(), Killed> {
+        self.restore_all()
     }
 
     fn stop_all(&mut self) -> Result<(), Killed> {

@@ -30,7 +30,8 @@
 //!
 //! Not modelled: registers and what the debugger writes below the red zone (a cell stands for it), the notification by breakpoint, masked
 //! signals, forks, hostile words, time (a model says when a slice has run out), more than one world, more than one tracer at once (the
-//! kernel excludes it). A debugger keeps its contract here; what it may do wrong is not explored, but for dying.
+//! kernel excludes it). A debugger keeps its contract here but for dying, for claiming to
+//! hold threads that run, and for resuming threads too early; what else it may do wrong is not explored.
 //!
 //! More threads and more cycles than loom can explore are in `shuttle-tests`: the same files under a random scheduler.
 

@@ -23,7 +23,7 @@ guards! {
     ProfileTree
     MarkTermination MarkGlance
     VtableNested VtableSwap VtableCreatedUnderLock DebugFrozenWaiter DebugAcknowledged DebugCountedTwice DebugDies
-    DebugControl DebugLost DebugStart
+    DebugControl DebugLost DebugStart DebugLies
     DebugLatched DebugTracerFirst DebugAskedLate DebugAgain DebugThawLater DebugNumber DebugSignalledBefore DebugParks
 }
 

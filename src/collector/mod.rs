@@ -47,7 +47,7 @@ use crate::os::clock::{Budget, now_ns};
 use crate::os::thread::{NotCancelled, sleep_ns};
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU32, AtomicU64, HeldBy, Lock, LockGuard, Ordering, SharedLock};
-use crate::world::error::{SilenceReason, StopError};
+use crate::world::error::{FalseAnswer, SilenceReason, StopError};
 use crate::world::handler;
 use crate::world::locks::StopLocks;
 use crate::world::name::ThreadName;
@@ -75,12 +75,14 @@ pub enum CollectError {
     /// Whoever had stopped the world did not hold it any more when marking was over. The collection is repeated by the
     /// way of stopping that the world was built with, so that only a failure listener meets this.
     #[error(
-        "collection {number} was discarded: the thread vtable let go of the stopped world before anything was freed \
-         (was the debugger killed?); the world runs on, and the collection is repeated by the world's own stopper"
+        "collection {number} was discarded: {}; nothing was freed, the world runs on, and the collection is repeated by the world's own stopper",
+        why_discarded(answer.as_ref())
     )]
     Discarded {
         /// The collection that was not.
         number: u32,
+        /// The debugger's answer that was found to be false, if that is the reason.
+        answer: Option<FalseAnswer>,
     },
     /// The world was closed.
     #[error("the world is closed")]
@@ -125,6 +127,13 @@ pub enum CloseError {
         /// How long it was waited for.
         within: Duration,
     },
+}
+
+fn why_discarded(answer: Option<&FalseAnswer>) -> String {
+    match answer {
+        Some(answer) => format!("{answer}; it is not asked any more"),
+        None => "the thread vtable let go of the stopped world (was the debugger killed?)".to_owned(),
+    }
 }
 
 /// What a world calls when a collection that was due could not happen.
@@ -212,9 +221,13 @@ impl Collector {
     ) -> Result<Option<CollectionReport>, CollectError> {
         callback::refuse_inside("a collection");
         let mut result = self.collect_and_tell(who, reason, StopBy::InForce);
-        if let Err(CollectError::Discarded { number }) = result {
-            // Whoever held the world does not answer for it any more: once again, without him (`.debug.dies`).
-            let unless_after = who.unless_after.map(|_| number);
+        let unless_after = match result {
+            Err(CollectError::Discarded { number, .. }) => Some(who.unless_after.map(|_| number)),
+            Err(CollectError::Stop(StopError::FalseAnswer(_))) => Some(who.unless_after),
+            _ => None,
+        };
+        if let Some(unless_after) = unless_after {
+            // The debugger that held the world does not answer for it any more: once again, without it (`.debug.dies`, `.debug.lies`).
             result = self.collect_and_tell(Collecting { unless_after, ..who }, reason, StopBy::BuiltIn);
         }
         result
@@ -331,7 +344,7 @@ impl Collector {
 
         let outcome = outcome?;
         if outcome.discarded {
-            return Err(CollectError::Discarded { number });
+            return Err(CollectError::Discarded { number, answer: outcome.false_answer });
         }
         afterwards.into_iter().flatten().for_each(|tell| tell());
         let report =
@@ -417,6 +430,7 @@ impl Collector {
             self.tell_of_debuggers();
             self.events.fire_collection_discarded(number, 0);
             outcome.discarded = true;
+            outcome.false_answer = stopped.false_answer();
             return Ok(outcome);
         }
 
@@ -853,6 +867,8 @@ struct Outcome {
     queued: u32,
     mark_stack_high: usize,
     discarded: bool,
+    /// Why, if a debugger's answer was false.
+    false_answer: Option<FalseAnswer>,
     /// How much may stay resident, if memory is to be given back.
     surplus: Option<u64>,
 }

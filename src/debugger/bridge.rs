@@ -42,6 +42,12 @@
 //! So there is no second look, however long a dump or a census takes after the first: what was marked while the debugger held them stands, and
 //! by then weak references are cleared and finalizers queued, which a discarded collection could not take back.
 //!
+//! # When the answer is false
+//!
+//! The kernel is asked about each thread that a debugger claims to hold, once when the debugger has answered and once after marking
+//! (`claims.rs`). A debugger whose claim is false loses control. If nothing has been scanned yet, the stop ends in an error; if it has, the marks are discarded.
+//! The collection is repeated without the debugger (`.debug.lies`).
+//!
 //! # Limits
 //!
 //! * In an assisted stop a thread that was answered for and is let go all the same, at whose suspend signal the debugger is killed
@@ -54,6 +60,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+use super::claims::{self, Claim, FoundOut};
 use super::contract::stopworld_debugger;
 use super::notify::{self, News, Notice};
 use super::protocol::{self, Agreed, Answer, Control, Member, Mode, Standing};
@@ -63,9 +70,10 @@ use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use crate::world::ask::{self, Teller, Told};
 use crate::world::handler;
-use crate::world::handshake::Holder;
+use crate::world::handshake::{Epoch, Holder};
 use crate::world::{
-    DebuggerNews, ForkStep, Phase, PublishedWorld, Slot, StopError, StopRequest, ThreadStopInfo, ThreadVtable,
+    DebuggerNews, FalseAnswer, ForkStep, HoldFault, Phase, PublishedWorld, Slot, StopError, StopRequest, ThreadStopInfo,
+    ThreadVtable,
 };
 
 /// Asks the debugger that is in control. See the module's text.
@@ -86,6 +94,8 @@ pub struct DebuggerBridge {
     lost: AtomicU64,
     lost_in: AtomicU32,
     serves: Serves,
+    /// The false answer of this stop.
+    found_out: FoundOut,
 }
 
 /// Which world a bridge serves, by the address of what that publishes, and how often it has entered.
@@ -146,6 +156,7 @@ impl DebuggerBridge {
             lost: AtomicU64::new(0),
             lost_in: AtomicU32::new(0),
             serves: Serves(AtomicU64::new(0)),
+            found_out: FoundOut::nothing(),
         })
     }
 
@@ -232,7 +243,23 @@ impl DebuggerBridge {
     fn stop_asking(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
         let asker = Asker { bridge: self, first: Cell::new(true), counts: Cell::new(false), epoch: stop.epoch() };
         let epoch = ask::hold(stop, |record| asker.tell(record));
-        ask::wait(&asker, stop, epoch)
+        self.wait(&asker, stop, epoch)
+    }
+
+    /// Waits until all threads have stopped. Fails if the debugger's answer is false.
+    fn wait(&self, asker: &Asker<'_>, stop: &StopRequest<'_>, epoch: Epoch) -> Result<(), StopError> {
+        let stopped = ask::wait(asker, stop, epoch);
+        let Some(answer) = self.found_out.take() else { return stopped };
+        if stopped.is_ok() {
+            ask::start(stop);
+        }
+        Err(StopError::FalseAnswer(answer))
+    }
+
+    /// The debugger's answer for this thread is false: it is not in control any more.
+    fn find_out(&self, record: &'static ThreadStopInfo, fault: HoldFault, control: Control, phase: Phase) {
+        self.found_out.note(record, fault);
+        self.lose(control, phase);
     }
 
     fn stop_assisted(&self, stop: &StopRequest<'_>, control: Control) -> Result<(), StopError> {
@@ -263,22 +290,76 @@ impl DebuggerBridge {
             self.tracer.store(tracer, Ordering::Relaxed);
             // Nobody is waited for any more.
             stop.handshake().close(Holder::Collection);
-            for record in stop.threads().filter(|record| record.stack_ptr() == 0) {
-                if record.stop_state().has_answered() {
-                    // It stood before, in a region or still parked, and the debugger has written only those that ran.
-                    record.use_saved_sp();
-                } else if !thread::is_alive(record.tid()) {
-                    record.mark_gone();
-                }
-            }
-            return Ok(());
+            self.rely_on(stop);
+            return match self.first_lie(stop, |record| claims::fault(record, self.claim())) {
+                Some((record, fault)) if self.is_traced_as_before() => Err(self.refuse(stop, control, record, fault)),
+                // If the debugger has died, the threads are parking, and the look after marking finds out.
+                _ => Ok(()),
+            };
         }
         // As without a debugger, from here on. Some may have been stopped, and let go by its death.
         self.agreed.end();
         let asker = Asker { bridge: self, first: Cell::new(true), counts: Cell::new(false), epoch: stop.epoch() };
         let gone = ask::tell_again(&asker, stop);
         stop.handshake().satisfied(Holder::Collection, epoch, gone);
-        ask::wait(&asker, stop, epoch)
+        self.wait(&asker, stop, epoch)
+    }
+
+    /// Called when a full stop is acknowledged: notes the threads that the debugger has answered for, which are those that had not stopped
+    /// before.
+    fn rely_on(&self, stop: &StopRequest<'_>) {
+        for record in stop.threads() {
+            let had_stopped = record.stop_state().has_answered();
+            if had_stopped {
+                // In a region, or still parked: what it has published itself is right, whatever the debugger wrote.
+                record.use_saved_sp();
+            } else if record.stack_ptr() == 0 && !thread::is_alive(record.tid()) {
+                record.mark_gone();
+            }
+            member(record).rely(!had_stopped && record.stack_ptr() != 0);
+        }
+        self.answered.store(1, Ordering::Relaxed);
+    }
+
+    /// Returns the first of the threads that the debugger has answered for in a full stop with a fault, if there is one.
+    fn first_lie(
+        &self,
+        stop: &StopRequest<'_>,
+        fault: impl Fn(&ThreadStopInfo) -> Option<HoldFault>,
+    ) -> Option<(&'static ThreadStopInfo, HoldFault)> {
+        let relied_on = stop.threads().filter(|record| member(record).is_relied_on());
+        let found = Cell::new(None);
+        let is_held = |record: &ThreadStopInfo| {
+            found.set(fault(record));
+            found.get().is_none()
+        };
+        let record = protocol::first_not_held(relied_on, is_held)?;
+        Some((record, found.get().unwrap_or(HoldFault::Running)))
+    }
+
+    /// How the debugger claims to hold the threads of the present full stop.
+    fn claim(&self) -> Claim {
+        match self.answer.load(Ordering::Relaxed) & Answer::PARKED_ON_DEATH {
+            0 => Claim::Stopped,
+            _ => Claim::AtPark,
+        }
+    }
+
+    /// Ends a full stop before anything is scanned. START_WORLD makes the debugger resume the threads that it has really stopped.
+    fn refuse(
+        &self,
+        stop: &StopRequest<'_>,
+        control: Control,
+        record: &'static ThreadStopInfo,
+        fault: HoldFault,
+    ) -> StopError {
+        self.find_out(record, fault, control, stop.world().phase());
+        ask::start(stop);
+        if self.agreed.end() != Control::NOBODY {
+            self.tell_of_stop(control, Notice::StartWorld, stop);
+        }
+        let answer = self.found_out.take();
+        StopError::FalseAnswer(answer.unwrap_or(FalseAnswer { name: record.name(), tid: record.tid(), found: fault }))
     }
 
     /// Whether the one who holds a full stop still does.
@@ -290,16 +371,36 @@ impl DebuggerBridge {
             });
         }
         if self.is_still_traced(stop) {
-            return true;
+            let let_go = |record: &ThreadStopInfo| match claims::fault(record, self.claim()) {
+                None if record.stop_state().has_answered() => Some(HoldFault::LetGo),
+                None => None,
+                // It was stopped when the debugger had answered.
+                Some(HoldFault::Running) => Some(HoldFault::LetGo),
+                fault => fault,
+            };
+            match self.first_lie(stop, let_go) {
+                None => return true,
+                Some((record, fault)) if self.is_still_traced(stop) => {
+                    self.find_out(record, fault, self.agreed.control(), stop.world().phase());
+                    return false;
+                }
+                // It has died between the two questions.
+                Some(_) => {}
+            }
         }
         // They are parking by now; the scan is over, and its result is not used.
         wait_until(|| stop.threads().all(|record| record.stop_state().has_answered()));
         false
     }
 
+    /// Whether the tracer is the one that has answered in this stop.
+    fn is_traced_as_before(&self) -> bool {
+        tracer::of_myself() == self.tracer.load(Ordering::Relaxed)
+    }
+
     /// Whether the debugger that answered in this stop still holds whom it held when it was asked.
     fn is_still_traced(&self, stop: &StopRequest<'_>) -> bool {
-        let same = tracer::of_myself() == self.tracer.load(Ordering::Relaxed);
+        let same = self.is_traced_as_before();
         let agreed = self.agreed.control();
         let stands = same && (agreed == Control::NOBODY || self.agreed.stands(&stopworld_debugger.control));
         if !stands && agreed != Control::NOBODY {
@@ -313,12 +414,15 @@ impl DebuggerBridge {
         if self.answered.load(Ordering::Relaxed) == 0 {
             return true;
         }
-        let frozen = |record: &&ThreadStopInfo| member(record).standing(stop.epoch()) == Standing::Frozen;
-        self.is_still_traced(stop)
-            && stop
-                .threads()
-                .filter(|record| frozen(record))
-                .all(|record| wait_until(|| record.stop_state().has_answered() || tracer::holds(record.tid())))
+        if !self.is_still_traced(stop) {
+            return false;
+        }
+        let Some((record, fault)) = first_unfrozen(stop) else { return true };
+        if self.is_still_traced(stop) {
+            let fault = if fault == HoldFault::Running { HoldFault::LetGo } else { fault };
+            self.find_out(record, fault, self.agreed.control(), stop.world().phase());
+        }
+        false
     }
 
     /// A stop by signals, whoever is in control: after one that was lost.
@@ -327,6 +431,22 @@ impl DebuggerBridge {
         self.tracer.store(0, Ordering::Relaxed);
         if self.inner.handshake_signal().is_some() { self.stop_asking(stop) } else { self.inner.stop_world(stop) }
     }
+}
+
+/// Returns the first thread that a debugger has answered for as frozen and that is neither stopped nor parks. A thread that the debugger has
+/// resumed all the same takes its pending suspend signal before anything else, and parks: it gets [`PARKS_WITHIN_NS`] for that.
+fn first_unfrozen(stop: &StopRequest<'_>) -> Option<(&'static ThreadStopInfo, HoldFault)> {
+    let found = Cell::new(None);
+    let is_held = |record: &ThreadStopInfo| {
+        wait_until(|| {
+            found.set(claims::fault(record, Claim::Stopped));
+            found.get() != Some(HoldFault::Running) || record.stop_state().has_answered()
+        });
+        found.get().is_none() || record.stop_state().has_answered()
+    };
+    let frozen = stop.threads().filter(|record| member(record).standing(stop.epoch()) == Standing::Frozen);
+    let record = protocol::first_not_held(frozen, is_held)?;
+    Some((record, found.get().unwrap_or(HoldFault::Running)))
 }
 
 /// How long a thread that its debugger has let go may take to its first step, which is to park.
@@ -402,6 +522,10 @@ impl Teller for Asker<'_> {
         }
     }
 
+    fn is_in_vain(&self) -> bool {
+        self.bridge.found_out.is_something()
+    }
+
     fn asks_again_after_ns(&self) -> u64 {
         if self.bridge.in_control().is_some() { 20_000_000 } else { ask::TELL_AGAIN_NS }
     }
@@ -454,6 +578,14 @@ impl Teller for Asker<'_> {
             return 0;
         }
         self.bridge.tracer.store(tracer, Ordering::Relaxed);
+        if let Some((record, fault)) = first_unfrozen(stop) {
+            self.counts.set(false);
+            // If it has died since, it has answered for no thread.
+            if self.bridge.is_traced_as_before() {
+                self.bridge.find_out(record, fault, control, stop.world().phase());
+            }
+            return 0;
+        }
         let newly = protocol::newly_frozen(stop.threads().map(member), self.epoch);
         if newly != 0 {
             self.bridge.answered.store(1, Ordering::Relaxed);
@@ -494,6 +626,10 @@ unsafe impl ThreadVtable for WithoutContract {
 
     fn leave_world(&self, world: &PublishedWorld) {
         self.0.leave_world(world);
+    }
+
+    fn false_answer(&self) -> Option<FalseAnswer> {
+        self.0.false_answer()
     }
 }
 
@@ -565,6 +701,10 @@ unsafe impl ThreadVtable for DebuggerBridge {
             Some(Mode::Full) => self.holds_full(stop),
             _ => self.holds_assisted(stop),
         }
+    }
+
+    fn false_answer(&self) -> Option<FalseAnswer> {
+        self.found_out.take()
     }
 
     fn enter_world(&self, world: &PublishedWorld) -> Result<(), String> {

@@ -5,12 +5,14 @@
 //! | what a debugger outside of the process finds, and where | [`contract`] |
 //! | how it is told | [`notify`] |
 //! | how its answers become a stop | [`bridge`], and the protocol, pure, as the model checker runs it, `protocol.rs` |
+//! | whether they are true | `claims.rs` |
 //! | what it may ask inside the process | [`inspect`] |
 //! | what gdb and lldb make of it | [`scripts`] |
 //! | the same in one process, without ptrace | [`mock`] |
 //! | such a debugger, a process of its own | `ptrace` |
 
 pub mod bridge;
+mod claims;
 pub mod contract;
 pub mod inspect;
 pub mod mock;

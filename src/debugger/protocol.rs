@@ -23,6 +23,12 @@
 //! A frozen thread may be let go at any moment of the stop. It takes its pending signal first, parks, and acknowledges what the debugger
 //! has already answered. If both were counted, the count would be down to zero with another thread still running (`.debug.counted-twice`).
 //! So the count only wakes the collector, and who stands is judged by looking at every thread: [`Member::standing`].
+//!
+//! # Is it true?
+//!
+//! A debugger may have a mistake: it answers for a thread that runs, or resumes threads before the collection ends. The
+//! kernel knows which threads are stopped, and is asked about each thread that the debugger claims to hold: when it claims it, and before
+//! anything is cleared or freed ([`first_not_held`]). A debugger that is found out is not in control any more (`.debug.lies`).
 
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, const_new, interrupt_point};
@@ -263,6 +269,16 @@ impl Member<'_> {
         self.counted.store(0, Ordering::Relaxed);
     }
 
+    /// A full stop: the debugger has answered for this thread, or the thread had stopped by itself.
+    pub(crate) fn rely(&self, answered_for: bool) {
+        self.counted.store(answered_for.into(), Ordering::Relaxed);
+    }
+
+    /// Whether it has.
+    pub(crate) fn is_relied_on(&self) -> bool {
+        self.counted.load(Ordering::Relaxed) != 0
+    }
+
     /// Whether the debugger's answer is to be taken off the count now: once, and not if the thread has answered itself.
     fn counts(&self, epoch: u64) -> bool {
         self.standing(epoch) == Standing::Frozen && self.counted.swap(1, Ordering::Relaxed) == 0
@@ -274,6 +290,11 @@ impl Member<'_> {
         // Release: pairs with the Acquire of `standing`.
         self.frozen.store(epoch, Ordering::Release);
     }
+}
+
+/// The first thread that a debugger claims to hold although the kernel says otherwise (`.debug.lies`).
+pub(crate) fn first_not_held<T: Copy>(mut claimed: impl Iterator<Item = T>, is_held: impl Fn(T) -> bool) -> Option<T> {
+    claimed.find(|thread| !removed(Guard::DebugLies) && !is_held(*thread))
 }
 
 /// How many of them a debugger has answered for since this was asked last: they are taken off the count of those who are waited for.

@@ -68,6 +68,29 @@ fn a_thread_that_is_answered_for_and_then_answers_is_not_counted_for_another() {
     assert_eq!(newly_frozen(members(), 10), 0);
 }
 
+/// `.debug.lies`
+#[test]
+fn a_thread_that_the_kernel_does_not_hold_is_found() {
+    crate::sabotage::choose();
+    let is_held = |thread: u32| thread != 2 && thread != 3;
+    assert_eq!(first_not_held([0, 1, 2, 3].into_iter(), is_held), Some(2));
+    assert_eq!(first_not_held([0, 1, 4].into_iter(), is_held), None);
+}
+
+/// `.debug.lies`: what a debugger says of a thread that had stopped by itself is not relied on, and nothing is after the next stop has begun.
+#[test]
+fn a_thread_is_relied_on_for_one_stop() {
+    let state = StopState::new();
+    let (frozen, counted, undisturbed) = (AtomicU64::new(0), AtomicU32::new(0), AtomicU32::new(0));
+    let member = Member { state: &state, frozen: &frozen, counted: &counted, undisturbed: &undisturbed };
+    member.rely(true);
+    assert!(member.is_relied_on());
+    member.forget();
+    assert!(!member.is_relied_on());
+    member.rely(false);
+    assert!(!member.is_relied_on());
+}
+
 /// `.debug.dies`
 #[test]
 fn a_debugger_that_is_lost_in_mid_stop_does_not_turn_the_stop_into_another_one() {

@@ -72,6 +72,12 @@ pub enum StopError {
         /// The vtable in force.
         stopper: &'static str,
     },
+    /// A debugger claims to hold a thread that it does not hold. The collection is repeated by the way of stopping that the world was
+    /// built with, so that only a failure listener meets this.
+    #[error(
+        "{0}; it is not asked any more; nothing was scanned, the world runs on, and the collection is repeated by the world's own stopper"
+    )]
+    FalseAnswer(FalseAnswer),
     /// A vtable could not stop the world for a reason of its own.
     #[error("the vtable \"{stopper}\" could not stop the world: {what}; the world runs on")]
     Vtable {
@@ -82,12 +88,59 @@ pub enum StopError {
     },
 }
 
+/// What a debugger said of a thread, and the kernel says otherwise (`.debug.lies`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FalseAnswer {
+    /// The thread's name.
+    pub name: ThreadName,
+    /// Its id.
+    pub tid: Tid,
+    /// What was found.
+    pub found: HoldFault,
+}
+
+impl fmt::Display for FalseAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, tid, found } = self;
+        let found = match found {
+            HoldFault::Running => "the thread is not stopped",
+            HoldFault::NotAtPark => "the thread is not at `park` with the frame that the debugger pushed",
+            HoldFault::BelowStackPointer => {
+                "the thread's stack reaches below the stack pointer that the debugger wrote"
+            }
+            HoldFault::LetGo => "the thread was resumed before the collection was over",
+        };
+        write!(f, "the debugger answered for thread \"{name}\" (tid {tid}), but {found}")
+    }
+}
+
+/// What is wrong with a thread that a debugger claims to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[repr(u32)]
+pub enum HoldFault {
+    /// No tracer has stopped it.
+    Running = 1,
+    /// It is not where it would park if the debugger died, although the debugger said so.
+    NotAtPark = 2,
+    /// Its stack pointer, as the kernel knows it, is below the one that the debugger wrote: a part of its stack would not be scanned.
+    BelowStackPointer = 3,
+    /// It was stopped when the world stopped, and has run since.
+    LetGo = 4,
+}
+
+impl HoldFault {
+    pub(crate) fn of(number: u32) -> Option<Self> {
+        [Self::Running, Self::NotAtPark, Self::BelowStackPointer, Self::LetGo].into_iter().find(|f| *f as u32 == number)
+    }
+}
+
 impl StopError {
     /// How many threads did not answer, as far as this is about threads that did not.
     pub(crate) fn unanswered(&self) -> u32 {
         match self {
             Self::Unanswered { threads, .. } => threads.len() as u32,
-            Self::LockHeld { .. } | Self::NoStackPointer { .. } | Self::UnknownStack { .. } => 1,
+            Self::LockHeld { .. } | Self::NoStackPointer { .. } | Self::UnknownStack { .. } | Self::FalseAnswer(_) => 1,
             Self::Vtable { .. } => 0,
         }
     }

@@ -16,7 +16,7 @@ use crate::os::clock::{self, Budget};
 use crate::os::{Tid, thread};
 use crate::sync::Ordering;
 
-use super::error::{SilenceReason, SilentThread, StopError};
+use super::error::{FalseAnswer, SilenceReason, SilentThread, StopError};
 use super::handler;
 use super::handshake::Place;
 use super::inside;
@@ -281,6 +281,11 @@ impl StoppedWorld<'_> {
     /// Whether whoever stopped the world still holds it.
     pub(crate) fn is_still_held(&self) -> bool {
         self.vtable.is_some() && self.with_vtable(|vtable, request| vtable.still_holds(request))
+    }
+
+    /// Why it is not, if a debugger's answer was false.
+    pub(crate) fn false_answer(&self) -> Option<FalseAnswer> {
+        self.vtable.as_ref().and_then(|vtable| vtable.with(|vtable| vtable.false_answer()))
     }
 
     /// Starts the world; says how long the call took.

@@ -31,7 +31,7 @@ use crate::os::Tid;
 use crate::os::clock::Budget;
 use crate::sync::Ordering;
 
-use super::error::{SilentThread, StopError};
+use super::error::{FalseAnswer, SilentThread, StopError};
 use super::handshake::Handshake;
 use super::inside;
 use super::published::{Phase, PublishedWorld};
@@ -82,6 +82,11 @@ pub unsafe trait ThreadVtable: Send + Sync {
     fn still_holds(&self, stop: &StopRequest<'_>) -> bool {
         let _ = stop;
         true
+    }
+
+    /// Why [`still_holds`](Self::still_holds) said no, if that was because a debugger's answer was found to be false.
+    fn false_answer(&self) -> Option<FalseAnswer> {
+        None
     }
 
     /// The vtable is to serve this world from now on. Called under the world's locks or before the world has threads. A

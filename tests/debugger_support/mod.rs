@@ -20,12 +20,26 @@ struct Tracee {
     frozen: bool,
     /// It was answered for in a stop whose start is still to come.
     answered: bool,
-    /// An INTERRUPT whose stop is still to come.
-    interrupted: bool,
+    /// It is stopped at the border of user mode (PTRACE_EVENT_STOP): neither in the middle of a system call, nor with a signal that our
+    /// death would deliver.
+    at_border: bool,
     /// It stands in a notification that is not served yet.
     request: Option<u64>,
     /// What it was like before it was sent to `park`.
     before: Option<(Registers, u64)>,
+}
+
+/// How a debugger breaks its contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lie {
+    /// Assisted: it answers for threads that run, and keeps their suspend signals from them.
+    FrozenAndRuns,
+    /// Full: it acknowledges and has stopped no thread.
+    NobodyStopped,
+    /// Full: it restores and resumes all threads in mid-collection.
+    LetGoEarly,
+    /// Full: the same, and stops them again.
+    LetGoAndStopped,
 }
 
 /// A debugger. See the module's text.
@@ -39,6 +53,10 @@ pub struct Tracer {
     dies_at: Option<(String, u32)>,
     /// A full stop is under way.
     in_stop: bool,
+    /// In this stop some thread was met in the middle of a `clone`.
+    met_a_clone: bool,
+    /// How it breaks its contract, if it does.
+    pub lie: Option<Lie>,
     pub stops: u32,
     pub answered_for: u32,
 }
@@ -70,6 +88,8 @@ impl Tracer {
             tracees: BTreeMap::new(),
             dies_at,
             in_stop: false,
+            met_a_clone: false,
+            lie: None,
             stops: 0,
             answered_for: 0,
         };
@@ -164,10 +184,25 @@ impl Tracer {
         }
     }
 
+    /// Asks a thread to stop. Again if it was asked before: any other stop has cancelled that.
     fn interrupt(&mut self, tid: i32) {
-        let tracee = self.tracees.get_mut(&tid).unwrap();
-        if !tracee.stopped && !tracee.interrupted {
-            tracee.interrupted = ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0) == 0;
+        if self.tracees.get(&tid).is_some_and(|tracee| !tracee.stopped) {
+            ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0);
+        }
+    }
+
+    /// Moves a stopped thread on to the border of user mode: out of the system call in whose middle an event has stopped it, into the handler
+    /// of the signal whose delivery it was stopped before. It executes no instruction of the program's.
+    fn move_to_border(&mut self, tid: i32) {
+        while let Some(tracee) = self.tracees.get_mut(&tid)
+            && tracee.stopped
+            && !tracee.at_border
+        {
+            ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0);
+            tracee.stopped = false;
+            let signal = std::mem::take(&mut tracee.signal);
+            ptrace(libc::PTRACE_CONT, tid, 0, signal as usize);
+            self.wait(tid, 0);
         }
     }
 
@@ -209,11 +244,15 @@ impl Tracer {
             return Some(tid);
         }
         let (signal, event) = (libc::WSTOPSIG(status), status >> 16);
+        self.met_a_clone |= event == libc::PTRACE_EVENT_CLONE;
+        let suspend = self.u32(self.descriptor + std::mem::offset_of!(Descriptor, suspend_signal) as u64) as i32;
+        let swallows = self.lie == Some(Lie::FrozenAndRuns) && signal == suspend;
         let notify = self.u32(self.descriptor + std::mem::offset_of!(Descriptor, notify_signal) as u64) as i32;
         let tracee = self.tracees.entry(tid).or_default();
         tracee.stopped = true;
+        tracee.at_border = event == libc::PTRACE_EVENT_STOP;
         match event {
-            libc::PTRACE_EVENT_STOP => tracee.interrupted = false,
+            0 if swallows => {}
             0 if signal == notify => {
                 let mut info = [0_u64; 16];
                 ptrace(libc::PTRACE_GETSIGINFO, tid, 0, info.as_mut_ptr() as usize);
@@ -242,17 +281,24 @@ impl Tracer {
             (1, Mode::Full) => {
                 self.step("stop-notified");
                 self.in_stop = true;
-                self.stop_all(tid, world);
+                if self.lie == Some(Lie::NobodyStopped) {
+                    self.claim_all(world, tid, epoch);
+                } else {
+                    self.stop_all(tid, world);
+                }
                 answer = 1;
                 after = "stop-acknowledged";
             }
             (1 | 6, Mode::Assisted) | (6, _) => {
                 self.step(if event == 1 { "stop-notified" } else { "again-notified" });
+                if self.lie == Some(Lie::FrozenAndRuns) {
+                    self.claim_all(world, tid, epoch);
+                }
                 self.answer(world, epoch);
                 // Who collects is wanted by nobody but itself.
                 self.tracees.get_mut(&tid).unwrap().answered = false;
                 self.step("frozen-served");
-                after = "stop-acknowledged";
+                after = if event == 1 { "stop-acknowledged" } else { "again-acknowledged" };
             }
             (2, mode) => {
                 self.step("start-notified");
@@ -264,6 +310,7 @@ impl Tracer {
                 after = "start-acknowledged";
             }
             (5, _) => match self.u32(at(offsets.detail)) {
+                6 => self.break_the_stop(tid),
                 7 => self.step("phase"),
                 8 => self.step("looking"),
                 _ => {}
@@ -273,6 +320,9 @@ impl Tracer {
         self.write(at(offsets.answer), &answer.to_le_bytes());
         self.write(at(offsets.acknowledged), &self.word(at(offsets.sequence)).to_le_bytes());
         self.step(after);
+        if event == 1 && self.met_a_clone {
+            self.step("stop-with-a-clone-acknowledged");
+        }
         if event == 1 {
             self.go_on(tid);
             if self.dies_at.as_ref().is_some_and(|(step, _)| step == "collecting") {
@@ -294,6 +344,7 @@ impl Tracer {
 
     /// Full: stops everybody but the collecting thread, and pushes their registers.
     fn stop_all(&mut self, collecting: i32, world: u64) {
+        self.met_a_clone = false;
         loop {
             let running: Vec<_> =
                 self.tracees.iter().filter(|(tid, t)| **tid != collecting && !t.stopped).map(|(tid, _)| *tid).collect();
@@ -310,6 +361,10 @@ impl Tracer {
                 self.step("some-stopped");
             }
         }
+        let others: Vec<_> = self.tracees.keys().copied().filter(|tid| *tid != collecting).collect();
+        for tid in others {
+            self.move_to_border(tid);
+        }
         self.step("all-stopped");
         for (tid, record) in self.managed(world) {
             if tid != collecting && self.tracees.contains_key(&tid) {
@@ -317,6 +372,39 @@ impl Tracer {
             }
         }
         self.step("registers-written");
+    }
+
+    /// Claims that every thread of the world but the collecting one is stopped, and has hardly any stack.
+    fn claim_all(&mut self, world: u64, collecting: i32, epoch: u64) {
+        let offsets = &stopworld_debugger.thread;
+        for (tid, record) in self.managed(world) {
+            if tid != collecting {
+                let top = self.word(record + offsets.stack_high as u64) - 64;
+                self.write(record + offsets.stack_ptr as u64, &top.to_le_bytes());
+                self.write(record + offsets.frozen as u64, &epoch.to_le_bytes());
+            }
+        }
+    }
+
+    /// Lets the threads of a full stop run before its end, if that is what it lies about.
+    fn break_the_stop(&mut self, collecting: i32) {
+        if !matches!(self.lie, Some(Lie::LetGoEarly | Lie::LetGoAndStopped)) {
+            return;
+        }
+        self.restore();
+        let tids: Vec<_> = self.tracees.keys().copied().filter(|tid| *tid != collecting).collect();
+        for tid in &tids {
+            self.go_on(*tid);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+        if self.lie == Some(Lie::LetGoAndStopped) {
+            for tid in tids {
+                self.interrupt(tid);
+                if self.tracees.get(&tid).is_some_and(|tracee| !tracee.stopped) {
+                    self.wait(tid, 0);
+                }
+            }
+        }
     }
 
     /// Pushes a thread's registers as a signal frame and sends it to `park`, should it ever go on by our death.
@@ -373,13 +461,13 @@ impl Tracer {
         }
         put(8 + 296, mask);
         let mut state = extended;
+        // The kernel's own XCR0, which the image has there.
+        let features: [u8; 8] = std::array::from_fn(|i| state[464 + i]);
         // What the kernel needs to believe the extended state.
         state[464..468].copy_from_slice(&0x4650_5853_u32.to_le_bytes());
         let length = state.len() as u32;
         state[468..472].copy_from_slice(&(length + 4).to_le_bytes());
-        // SAFETY: xgetbv of XCR0: user code may.
-        let features = unsafe { std::arch::x86_64::_xgetbv(0) };
-        state[472..480].copy_from_slice(&features.to_le_bytes());
+        state[472..480].copy_from_slice(&features);
         state[480..484].copy_from_slice(&length.to_le_bytes());
         state.extend(0x4650_5845_u32.to_le_bytes());
         self.write(area, &state);

@@ -108,6 +108,29 @@ fn a_frozen_thread_stays_frozen_from_stop_to_start() {
     });
 }
 
+/// It answers for a thread that runs.
+#[test]
+fn a_debugger_that_has_frozen_nobody() {
+    explore("assisted, no thread is frozen", AtMost(2), || {
+        let target = Target::new(1, 1);
+        let worker = target.run(0, |target| {
+            target.work(0);
+            target.block(0);
+        });
+        let mut debugger = debugger(&target, 0, IMMORTAL);
+        debugger.lies = true;
+        let attached = debugger.attach();
+        let debugger = target.outside(2, move |_| {
+            let _: Result<(), Killed> = attached.and_then(|()| serves_to_the_end(&mut debugger));
+        });
+        target.collect();
+        target.kernel.no_more_notifications();
+        assert_eq!(target.used.get(), 1);
+        debugger.join().expect("the checker reports what fails");
+        worker.join().expect("the checker reports what fails");
+    });
+}
+
 /// At each step of its protocol.
 #[test]
 fn a_debugger_that_dies() {

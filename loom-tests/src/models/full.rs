@@ -120,6 +120,41 @@ fn a_look_before_the_signals_are_sent_is_caught() {
     must_fail_without(Guard::DebugSignalledBefore, model, Fault::RanInScan);
 }
 
+fn says_so_of_threads_that_run(target: &Target) -> Debugger {
+    let mut debugger = Debugger::new(target, Control::FULL, 7, PARKS, IMMORTAL);
+    debugger.lies = true;
+    debugger
+}
+
+#[test]
+fn a_debugger_that_stops_nobody() {
+    explore("full, no thread is stopped", AtMost(2), || {
+        assert_eq!(collection(1, says_so_of_threads_that_run, serves_to_the_end).0, 1);
+    });
+}
+
+/// Before the collector looks.
+#[test]
+fn a_debugger_that_restores_in_mid_collection() {
+    explore("full, restored in mid-collection", AtMost(2), || {
+        let by = |target: &Target| Debugger::new(target, Control::FULL | Control::PHASES, 7, PARKS, IMMORTAL);
+        let (used, _) = collection(1, by, |debugger| {
+            assert_eq!(debugger.serve()?, Some(Notice::StopWorld));
+            debugger.wait()?;
+            debugger.restore_early()?;
+            serves_to_the_end(debugger)
+        });
+        assert_eq!(used, 1);
+    });
+}
+
+#[test]
+fn an_answer_that_is_believed_is_caught() {
+    for model in ["a_debugger_that_stops_nobody", "a_debugger_that_restores_in_mid_collection"] {
+        must_fail_without(Guard::DebugLies, &format!("models::full::{model}"), Fault::RanInScan);
+    }
+}
+
 /// It has stopped the world, dies, and before the collector looks, another one has seized the process.
 #[test]
 fn another_debugger_comes_right_after_a_death() {

@@ -296,8 +296,9 @@ impl Debugger {
             self.interrupt_and_let_go(tid);
             return;
         }
-        if report == Report::Clone && asked {
-            // In the middle of its system call. It stands at the end of it.
+        if matches!(report, Report::Clone | Report::Other) && asked {
+            // In the middle of a system call, whose result is not in rax yet: a frame pushed here would return without it, should we die. It
+            // stands at the end of the call.
             self.interrupt_and_let_go(tid);
         }
         if report == Report::Exit {

@@ -1,0 +1,90 @@
+//! What a debugger claims of a thread, compared with what the kernel says.
+//!
+//! A debugger that answers for a thread claims that the thread is stopped, that its stack begins where `stack_ptr` says, and, in a full stop
+//! with PARKED_ON_DEATH, that the thread will continue in [`stopworld_debugger_park`] with the frame at `stack_ptr` if the debugger dies. A debugger
+//! with a mistake in it claims that of a thread that runs, and the collection would free what that thread uses. The kernel knows better, and two
+//! files of /proc have it: `stat` the state (`t` for a thread that a tracer has stopped), `syscall` the stack and the instruction pointer of a thread that
+//! does not run. A thread whose kernel registers point to `park` is stopped there, since nothing else sends threads to that address.
+//!
+//! A stop compares twice (`.debug.lies`): when the debugger has answered, before anything is scanned, and after marking, before anything is
+//! cleared or freed. Each comparison reads one file a thread in a full stop with PARKED_ON_DEATH, else two, at about 10 µs a file; a stop in which
+//! no debugger answers for a thread reads none.
+//!
+//! # Limits
+//!
+//! * That the written registers are the thread's is not checked.
+//! * A thread that is resumed and stopped again between the two comparisons is found out in a full stop with PARKED_ON_DEATH, where it would
+//!   have to be at `park` again; in the others only if it parked meanwhile or its stack has grown.
+//! * After the second comparison nothing is compared any more.
+
+use super::bridge::stopworld_debugger_park;
+use crate::os::thread;
+use crate::os::tracer::{self, UserPlace};
+use crate::sync::{AtomicPtr, AtomicU32, Ordering};
+use crate::world::{FalseAnswer, HoldFault, ThreadStopInfo};
+
+/// How a debugger claims to hold threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Claim {
+    /// The thread is stopped where it was.
+    Stopped,
+    /// The thread is stopped and would park if the debugger died.
+    AtPark,
+}
+
+/// What is wrong with the claim about this thread, or `None`. A thread that has ended makes no claim false. System calls only.
+pub(super) fn fault(record: &ThreadStopInfo, claim: Claim) -> Option<HoldFault> {
+    let fault = match claim {
+        Claim::AtPark => match tracer::place_of(record.tid()) {
+            Some(place) if is_at_park(record, place) => None,
+            Some(_) => Some(HoldFault::NotAtPark),
+            None => Some(HoldFault::Running),
+        },
+        Claim::Stopped if !tracer::holds(record.tid()) => Some(HoldFault::Running),
+        Claim::Stopped => {
+            let place = tracer::place_of(record.tid());
+            place.filter(|place| reaches_below(record, *place)).map(|_| HoldFault::BelowStackPointer)
+        }
+    };
+    fault.filter(|_| thread::is_alive(record.tid()))
+}
+
+fn is_at_park(record: &ThreadStopInfo, place: UserPlace) -> bool {
+    let park = stopworld_debugger_park as *const () as usize;
+    place == UserPlace { stack_pointer: record.stack_ptr(), instruction_pointer: park }
+}
+
+/// Whether a part of the thread's live stack is below its slot. Only of its own stack: of two stacks neither is below the other.
+fn reaches_below(record: &ThreadStopInfo, place: UserPlace) -> bool {
+    let (low, high) = record.stack();
+    (low..record.stack_ptr().min(high)).contains(&place.stack_pointer)
+}
+
+/// The false answer that was found last, until it is taken.
+pub(super) struct FoundOut {
+    record: AtomicPtr<ThreadStopInfo>,
+    fault: AtomicU32,
+}
+
+impl FoundOut {
+    pub(super) fn nothing() -> Self {
+        Self { record: AtomicPtr::new(std::ptr::null_mut()), fault: AtomicU32::new(0) }
+    }
+
+    /// Relaxed, here and below: only the thread that collects, which holds the world's locks, comes here.
+    pub(super) fn note(&self, record: &'static ThreadStopInfo, fault: HoldFault) {
+        self.record.store(std::ptr::from_ref(record).cast_mut(), Ordering::Relaxed);
+        self.fault.store(fault as u32, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_something(&self) -> bool {
+        self.fault.load(Ordering::Relaxed) != 0
+    }
+
+    pub(super) fn take(&self) -> Option<FalseAnswer> {
+        let found = HoldFault::of(self.fault.swap(0, Ordering::Relaxed))?;
+        // SAFETY: `note` stored a record, and records are never unmapped.
+        let record = unsafe { &*self.record.load(Ordering::Relaxed) };
+        Some(FalseAnswer { name: record.name(), tid: record.tid(), found })
+    }
+}
