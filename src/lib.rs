@@ -93,9 +93,9 @@ pub use runtime::{
     Root, SpawnError, StackGuard, Stopper, ThreadInfo, Totals, World, WorldBuilder,
 };
 pub use world::{
-    AttachError, DebuggerNews, ForkStep, OFFSETS, SafepointStopper, SetupError, SignalStopper, SilenceReason,
-    SilentThread, StopError, StopInfoOffsets, StopRequest, ThreadDescription, ThreadName, ThreadStopInfo, ThreadVtable,
-    Tid,
+    AttachError, DebuggerNews, DebuggerPart, ForkStep, OFFSETS, SafepointStopper, SetupError, SignalStopper,
+    SilenceReason, SilentThread, StopAttempts, StopError, StopInfoOffsets, StopRequest, ThreadDescription, ThreadName,
+    ThreadStopInfo, ThreadVtable, Tid,
 };
 
 /// The README's examples are tests.

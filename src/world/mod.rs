@@ -51,7 +51,9 @@ pub(crate) mod vtable;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use error::{AttachError, SetupError, SilenceReason, SilentThread, StopError, ThreadDescription, Tid};
+pub use error::{
+    AttachError, DebuggerPart, SetupError, SilenceReason, SilentThread, StopAttempts, StopError, ThreadDescription, Tid,
+};
 pub use name::ThreadName;
 pub use published::{Phase, PublishedWorld, WORLD_OFFSETS, WorldList, WorldOffsets};
 pub use safepoints::SafepointStopper;

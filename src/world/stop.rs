@@ -16,7 +16,7 @@ use crate::os::clock::{self, Budget};
 use crate::os::{Tid, thread};
 use crate::sync::Ordering;
 
-use super::error::{SilenceReason, SilentThread, StopError};
+use super::error::{SilenceReason, SilentThread, StopAttempts, StopError};
 use super::handler;
 use super::handshake::Place;
 use super::inside;
@@ -130,6 +130,7 @@ impl Threads {
             within,
             of: live.len(),
             threads: silent.map(|record| SilentThread::of(record, self.signal())).collect(),
+            attempts: StopAttempts::default(),
         }
     }
 

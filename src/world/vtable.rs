@@ -27,7 +27,7 @@ use std::time::Duration;
 use crate::os::Tid;
 use crate::os::clock::Budget;
 
-use super::error::{SilentThread, StopError};
+use super::error::{SilentThread, StopAttempts, StopError};
 use super::handshake::Handshake;
 use super::inside;
 use super::published::{Phase, PublishedWorld};
@@ -221,6 +221,7 @@ impl StopRequest<'_> {
             within: self.within(),
             of: self.threads().count(),
             threads: silent.iter().map(|thread| SilentThread::of(thread, signal)).collect(),
+            attempts: StopAttempts::default(),
         }
     }
 }
