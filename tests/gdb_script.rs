@@ -355,7 +355,7 @@ fn a_program_that_gdb_has_launched_is_killed_with_it_unless_its_user_says_so(#[c
         let births = Births::launched(first);
         let pid = births.pid;
         let found = births.kill_gdb(Duration::from_secs(1));
-        // Nobody waits for it any more.
+        // It has no parent that would end it.
         let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid as i32), nix::sys::signal::Signal::SIGKILL);
         assert_eq!(found, fate);
     }

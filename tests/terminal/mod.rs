@@ -28,7 +28,7 @@ fn pty() -> (OwnedFd, OwnedFd) {
     // SAFETY: two places for descriptors, and a size that lives through the call.
     let made = unsafe { libc::openpty(&mut ours, &mut its, std::ptr::null_mut(), std::ptr::null(), &size) };
     assert_eq!(made, 0);
-    // SAFETY: two new descriptors that nobody else has.
+    // SAFETY: two new descriptors, owned by no other value.
     unsafe { (OwnedFd::from_raw_fd(ours), OwnedFd::from_raw_fd(its)) }
 }
 

@@ -134,7 +134,7 @@ pub(super) const COMMANDS: [Entry; 24] = [
     entry("heap", &["census"], "[WORLD]", "how many objects of each type, and their bytes"),
     entry("registers", &["r"], "TID", "a thread's registers"),
     entry("backtrace", &["bt"], "TID", "the functions that a thread is in"),
-    entry("watch", &[], "threads|collections on|off", "tell of these as they happen"),
+    entry("watch", &[], "threads|collections on|off", "report these as they happen"),
     entry(
         "handle",
         &["signals"],

@@ -128,7 +128,7 @@ impl Debugger {
             if self.stop_is_due || !self.events.is_empty() {
                 continue;
             }
-            // Reports of which nothing is told may follow one another without a gap.
+            // Reports that make no event may follow one another without a gap.
             let late = if taken { FLOODED } else { Duration::ZERO };
             if self.alarm.was_nudged() || self.is_interrupted() || Instant::now() >= until + late {
                 return Ok(None);
@@ -157,7 +157,7 @@ impl Debugger {
     }
 
     /// A flag that ends waits: while it is set, [`poll`](Self::poll) returns within milliseconds, and a call of a function of the target
-    /// is broken off. Whoever sets it, for example a handler of SIGINT, clears it too.
+    /// is broken off. The code that sets it, for example a handler of SIGINT, clears it too.
     pub fn interrupt_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.interrupted)
     }

@@ -137,7 +137,7 @@ pub enum Passed {
     Withheld,
 }
 
-/// Whom a signal has stopped.
+/// The threads that a signal has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
     /// Every thread, for the user.
