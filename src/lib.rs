@@ -93,9 +93,9 @@ pub use runtime::{
     RangeGuard, Root, SpawnError, StackGuard, Stopper, ThreadInfo, Totals, World, WorldBuilder,
 };
 pub use world::{
-    AttachError, DebuggerNews, FalseAnswer, ForkStep, HoldFault, OFFSETS, SafepointStopper, SetupError, SignalStopper,
-    SilenceReason, SilentThread, Slot, StopError, StopInfoOffsets, StopRequest, ThreadDescription, ThreadName,
-    ThreadStopInfo, ThreadVtable, Tid,
+    AttachError, DebuggerNews, DebuggerPart, FalseAnswer, ForkStep, HoldFault, OFFSETS, SafepointStopper, SetupError,
+    SignalStopper, SilenceReason, SilentThread, Slot, StopAttempts, StopError, StopInfoOffsets, StopRequest,
+    ThreadDescription, ThreadName, ThreadStopInfo, ThreadVtable, Tid,
 };
 
 /// The README's examples are tests.

@@ -1,12 +1,17 @@
 //! `stopworld debug` and `stopworld attach`, used as a stranger would use them.
 
+mod terminal;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use assert_cmd::Command;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use rstest::rstest;
+use terminal::Terminal;
 
 /// Far above what any of these takes, even on a machine that does other things.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -483,7 +488,9 @@ fn a_process_without_a_collector_is_not_attached_to() {
 #[case("registers 1\n", 1, "registers: the process has no thread 1; `threads` lists them")]
 #[case("step\n", 1, "`cont` first")]
 #[case("heap\n", 1, "heap: the process has no world yet")]
-#[case("kill\nthreads\n", 2, "threads: signal 9 has killed the process")]
+#[case("kill\nthreads\n", 2, "threads: SIGKILL has killed the process")]
+#[case("break\n", 1, "hold: name phases of a collection, all or off. The phases are suspend-begin, ")]
+#[case("break main\n", 1, "There are no breakpoints in code")]
 fn a_script_ends_at_the_first_line_that_fails_and_names_it(
     #[case] script: &str,
     #[case] line: usize,
@@ -519,6 +526,139 @@ fn a_script_that_is_to_be_kept_going_is_done_to_its_end() {
     let output = scripted("nonsense\nmode\n", &format!("debug --keep-going -- {STOPWORLD} {GRAPH}"));
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stdout).contains("full: the debugger"));
+}
+
+/// A program that sends itself signals which it catches, then one that ends it.
+const SIGNALLED: &str =
+    "trap : USR1 37; i=0; while [ $i -lt 200 ]; do kill -USR1 $$; kill -37 $$; i=$((i+1)); done; kill -SEGV $$";
+
+/// Runs a shell program under the debugger by a script. Its standard error is not looked at: the program has no collector.
+fn signalled(script: &str) -> String {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), script).unwrap();
+    let mut debugger = Command::new(STOPWORLD);
+    debugger.arg("debug").arg("--script").arg(file.path()).args(["--", "/bin/sh", "-c", SIGNALLED]);
+    let output = debugger.timeout(LIMIT).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[test]
+fn signals_pass_silently_and_a_fault_stops_the_program_first() {
+    let stdout = signalled("cont\nwait\nthreads\nstatus\ncont\nwait\n");
+    let told: Vec<&str> = stdout.lines().filter(|line| line.starts_with("SIG")).collect();
+    assert_eq!(told.len(), 2, "{stdout}");
+    assert!(told[0].starts_with("SIGSEGV for thread ") && told[0].contains("every thread is stopped"), "{stdout}");
+    assert_eq!(told[1], "SIGSEGV has killed the process");
+    let rows = rows(&stdout);
+    assert!(rows.iter().any(|row| row.len() > 2 && row[2] == "stopped by you, before SIGSEGV"), "{stdout}");
+    // The kernel merges a standard signal with one that is pending already, so only the others are counted exactly.
+    let signals = &rows.iter().find(|row| row[0] == "signals").unwrap()[1];
+    let passed: u32 = signals.split(' ').next().unwrap().parse().unwrap();
+    assert!(passed >= 200, "{signals}");
+}
+
+#[test]
+fn signals_are_reported_stopped_at_and_withheld_as_their_rules_say() {
+    let stdout = signalled("handle USR1 SIGRTMIN+3 print\ncont\nwait\nhandle SEGV nopass\ncont\nwait\n");
+    assert!(stdout.lines().filter(|line| line.starts_with("SIGRTMIN+3 for thread ")).count() == 200, "{stdout}");
+    assert!(stdout.contains("\nSIGUSR1 for thread "), "{stdout}");
+    let rule = ["SIGSEGV", "11", "yes", "yes", "no"];
+    assert!(rows(&stdout).iter().any(|row| *row == rule), "{stdout}");
+    // The thread was stopped before the signal under the earlier rule, so it is still delivered.
+    assert!(stdout.ends_with("SIGSEGV has killed the process\n"), "{stdout}");
+
+    let stdout = signalled(
+        "handle SIGSEGV nostop print nopass\nhandle SIGUSR1 stop nopass\ncont\nwait\nhandle all nostop noprint\ncont\nwait\n",
+    );
+    assert!(stdout.contains("every thread is stopped; `cont` continues without the signal"), "{stdout}");
+    assert!(stdout.ends_with("the process has ended with 0\n"), "{stdout}");
+}
+
+#[test]
+fn the_signals_of_the_collector_are_not_to_be_changed() {
+    let mut talk = Conversation::with_graph("full");
+    talk.wait_for_a_collection();
+    talk.is_wrong("handle SIGURG nopass", "SIGURG is the collector's: it suspends threads, and always passes");
+    let rules = rows(&talk.ask("handle"));
+    assert!(rules.iter().any(|row| row[0] == "SIGINT" && row[4] == "no"), "{rules:?}");
+    assert!(!rules.iter().any(|row| row[0] == "SIGURG"), "{rules:?}");
+    assert_eq!(talk.end(), Some(1));
+}
+
+/// What the terminal sends for Ctrl-C goes to the debugger and to the program.
+#[rstest]
+#[case::wait("wait", &[STOPWORLD, "run", "graph", "--threads", "2", "--seconds", "600", "--heap-limit", "64MiB"])]
+#[case::wait_for_a_time("wait 100", &[STOPWORLD, "run", "graph", "--threads", "2", "--seconds", "600", "--heap-limit", "64MiB"])]
+#[case::step("step", &["/bin/sh", "-c", "while :; do sleep 0.1; done"])]
+fn ctrl_c_during_a_command_stops_the_program_and_does_not_kill_it(#[case] command: &str, #[case] program: &[&str]) {
+    let mut terminal = Terminal::start(STOPWORLD, &[&["debug", "--"], program].concat());
+    terminal.until("lists the commands");
+    terminal.ask("cont");
+    terminal.ask("wait 1");
+    terminal.type_line(command);
+    terminal.begins_to_wait();
+    terminal.press_ctrl_c();
+    let said = terminal.until("threads are stopped");
+    assert!(!said.contains("has killed the process"), "{said}");
+    let threads = terminal.ask("threads");
+    assert!(threads.contains("stopped by you"), "{threads}");
+    // It goes on, and the key's signal does not come after all.
+    terminal.ask("cont");
+    let said = terminal.ask("wait 0.5") + &terminal.ask("status");
+    assert!(!said.contains("SIGINT for") && said.contains(" alive"), "{said}");
+    terminal.type_line("quit");
+    assert_eq!(terminal.end(), Some(0));
+}
+
+#[test]
+fn ctrl_c_stops_a_program_that_was_attached_to() {
+    let mut running = Running::graph();
+    let pid = running.0.id().to_string();
+    let deadline = Instant::now() + LIMIT;
+    while !told(&scripted("status\n", &format!("attach {pid}"))).contains("running") {
+        assert!(Instant::now() < deadline);
+    }
+    let mut terminal = Terminal::start(STOPWORLD, &["attach", &pid]);
+    terminal.until("lists the commands");
+    terminal.type_line("wait");
+    terminal.begins_to_wait();
+    terminal.press_ctrl_c();
+    terminal.until("threads are stopped");
+    terminal.type_line("quit");
+    assert_eq!(terminal.end(), Some(0));
+    assert!(running.0.try_wait().unwrap().is_none(), "it runs on");
+}
+
+#[test]
+fn the_program_receives_ctrl_c_if_it_is_to() {
+    let program = "trap 'echo caught; exit 3' INT; while :; do sleep 0.1; done";
+    let mut terminal = Terminal::start(STOPWORLD, &["debug", "--", "/bin/sh", "-c", program]);
+    terminal.until("lists the commands");
+    terminal.ask("handle SIGINT nostop pass");
+    terminal.ask("cont");
+    terminal.ask("wait 0.5");
+    terminal.type_line("wait");
+    terminal.begins_to_wait();
+    terminal.press_ctrl_c();
+    terminal.until("caught");
+    assert!(terminal.ask("wait").contains("the process has ended with 3"));
+    terminal.type_line("quit");
+    assert_eq!(terminal.end(), Some(0));
+}
+
+#[test]
+fn a_script_that_is_interrupted_names_its_line_or_goes_on() {
+    let mut talk = Conversation::with_graph("full");
+    talk.wait_for_a_collection();
+    writeln!(talk.input, "wait").unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    kill(Pid::from_raw(talk.child.id() as i32), Signal::SIGINT).unwrap();
+    let said = talk.ask("mode");
+    assert!(said.contains("threads are stopped"), "{said}");
+    assert!(talk.errors.recv_timeout(LIMIT).unwrap().contains("interrupted by SIGINT"));
+    assert!(talk.threads().iter().any(|row| row[1] == "main" && row[2] == "stopped by you"));
+    assert_eq!(talk.end(), Some(1));
 }
 
 /// What the README shows.

@@ -4,7 +4,7 @@ mod debugged;
 mod tools;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use debugged::Talk;
@@ -249,6 +249,116 @@ fn a_killed_gdb_leaves_a_program_that_runs_and_collects(#[values("assisted", "fu
     gdb.kill();
     let (right, said) = program.finish();
     assert!(right && said.contains("all trees are whole"), "{said}");
+}
+
+/// What has become of a process whose gdb was killed, once that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Runs,
+    Stopped,
+    Dead,
+}
+
+fn fate(pid: u32) -> Fate {
+    let states = || -> Vec<u8> {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
+        let stats = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("stat")).ok());
+        stats.filter_map(|stat| stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0])).collect()
+    };
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        std::thread::sleep(Duration::from_millis(500));
+        let states = states();
+        let is_stopped = states.iter().any(|state| b"Tt".contains(state));
+        match is_stopped {
+            _ if states.iter().all(|state| b"ZX".contains(state)) => return Fate::Dead,
+            false => return Fate::Runs,
+            true if Instant::now() > end => return Fate::Stopped,
+            true => {}
+        }
+    }
+}
+
+/// A workload whose threads are born and end all the time, and a gdb with it whose output is read to its end.
+struct Births {
+    gdb: Talk,
+    pid: u32,
+}
+
+impl Births {
+    const WORKLOAD: [&str; 6] = ["run", "churn", "--threads", "2", "--seconds", "600"];
+
+    fn gdb(arguments: &[&str], settings: &[&str]) -> Talk {
+        let mut gdb = Command::new("sh");
+        gdb.args(["-c", "exec gdb \"$@\" 2>&1", "gdb", "-nx", "-q", "-iex", "set auto-load safe-path /"]);
+        for setting in ["set confirm off", "set pagination off", "set startup-with-shell off"].iter().chain(settings) {
+            gdb.args(["-iex", setting]);
+        }
+        Talk::with(gdb.args(arguments))
+    }
+
+    /// Started by gdb, which lets it run when it has done what `first` says.
+    fn launched(first: &str) -> Self {
+        let arguments = [&["--args", env!("CARGO_BIN_EXE_stopworld")], &Self::WORKLOAD[..]].concat();
+        let mut gdb = Self::gdb(&arguments, &[]);
+        gdb.ask("starti");
+        let pid = last_word(&gdb.ask("python print(gdb.selected_inferior().pid)")).parse().unwrap();
+        if !first.is_empty() {
+            gdb.ask(first);
+        }
+        gdb.say("continue &");
+        gdb.until("attached to process");
+        Self { gdb, pid }
+    }
+
+    /// gdb attaches to it while it runs.
+    fn attached(program: &Talk, settings: &[&str]) -> Self {
+        let pid = program.id();
+        let mut gdb = Self::gdb(&["-p", &pid.to_string()], settings);
+        gdb.until("attached to process");
+        gdb.ask("continue -a &");
+        Self { gdb, pid }
+    }
+
+    fn kill_gdb(mut self, after: Duration) -> Fate {
+        std::thread::sleep(after);
+        self.gdb.kill();
+        fate(self.pid)
+    }
+}
+
+/// gdb adopts newborn threads by SIGSTOP: killed in between it leaves one behind, which stops the process.
+#[rstest]
+#[case::all_stop("set non-stop off")]
+#[case::non_stop("set non-stop on")]
+fn a_program_that_gdb_has_attached_to_runs_on_when_gdb_is_killed(#[case] setting: &str) {
+    if !has_gdb() {
+        return;
+    }
+    let mut program = Command::new(env!("CARGO_BIN_EXE_stopworld"));
+    let program = Talk::with(program.args(Births::WORKLOAD).stderr(Stdio::null()));
+    for round in 0..8 {
+        let after = Duration::from_millis(300 + 90 * round);
+        assert_eq!(Births::attached(&program, &[setting]).kill_gdb(after), Fate::Runs, "round {round}");
+    }
+}
+
+#[rstest]
+#[case::as_gdb_has_it("", Fate::Dead)]
+#[case::as_gdb_has_it_again("stopworld exit-kill on", Fate::Dead)]
+#[case::without_exit_kill("stopworld exit-kill off", Fate::Runs)]
+fn a_program_that_gdb_has_launched_is_killed_with_it_unless_its_user_says_so(#[case] first: &str, #[case] fate: Fate) {
+    if !has_gdb() {
+        return;
+    }
+    for _ in 0..3 {
+        let births = Births::launched(first);
+        let pid = births.pid;
+        let found = births.kill_gdb(Duration::from_secs(1));
+        // It has no parent that would end it.
+        let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid as i32), nix::sys::signal::Signal::SIGKILL);
+        assert_eq!(found, fate);
+    }
 }
 
 /// How gdb goes away in the middle of a stop.

@@ -168,7 +168,9 @@ the first command that fails ends the session, and # begins a remark. At the end
 killed, and a process that was attached to goes its own way.
 
 A program that is started shares the terminal and standard input with the debugger: give the commands by --script if it reads \
-its own. Ctrl-C at the prompt stops every thread; while a command waits it ends the wait, and goes to the program too.
+its own. Ctrl-C stops every thread of the program; during a command it also ends the command, and in a script the script. The program \
+does not receive it unless you say `handle SIGINT nostop pass`. Signals pass to the program silently, but for faults (SIGSEGV, \
+SIGABRT …), which stop it; `handle` changes that.
 
 Exit code: 0, or 1 if a command failed or the process could not be debugged, 2 if the arguments are wrong.";
 

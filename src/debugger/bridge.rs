@@ -69,11 +69,12 @@ use crate::os::{Errno, Tid, signals, thread, tracer};
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use crate::world::ask::{self, Teller, Told};
+use crate::world::error::DebuggerPart;
 use crate::world::handler;
 use crate::world::handshake::{Epoch, Holder};
 use crate::world::{
-    DebuggerNews, FalseAnswer, ForkStep, HoldFault, Phase, PublishedWorld, Slot, StopError, StopRequest, ThreadStopInfo,
-    ThreadVtable,
+    DebuggerNews, FalseAnswer, ForkStep, HoldFault, Phase, PublishedWorld, Slot, StopError, StopRequest,
+    ThreadStopInfo, ThreadVtable,
 };
 
 /// Asks the debugger that is in control. See the module's text.
@@ -241,7 +242,7 @@ impl DebuggerBridge {
 
     /// The collector holds and tells everybody. With a debugger, by the assisted contract; without, until one comes.
     fn stop_asking(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
-        let asker = Asker { bridge: self, first: Cell::new(true), counts: Cell::new(false), epoch: stop.epoch() };
+        let asker = Asker::of(self, stop);
         let epoch = ask::hold(stop, |record| asker.tell(record));
         self.wait(&asker, stop, epoch)
     }
@@ -299,7 +300,7 @@ impl DebuggerBridge {
         }
         // As without a debugger, from here on. Some may have been stopped, and let go by its death.
         self.agreed.end();
-        let asker = Asker { bridge: self, first: Cell::new(true), counts: Cell::new(false), epoch: stop.epoch() };
+        let asker = Asker::of(self, stop);
         let gone = ask::tell_again(&asker, stop);
         stop.handshake().satisfied(Holder::Collection, epoch, gone);
         self.wait(&asker, stop, epoch)
@@ -492,9 +493,20 @@ struct Asker<'a> {
     /// A debugger has answered, and its answers count. Not those of one that died: the kernel has let go whom it held.
     counts: Cell<bool>,
     epoch: u64,
+    /// The control word when the stop began, how many times a debugger was asked, and how many of these it acknowledged: for an error.
+    control: Control,
+    asked: Cell<u32>,
+    acknowledged: Cell<u32>,
 }
 
-impl Asker<'_> {
+impl<'a> Asker<'a> {
+    fn of(bridge: &'a DebuggerBridge, stop: &StopRequest<'_>) -> Self {
+        let control = protocol::in_control(&stopworld_debugger.control);
+        let (first, counts) = (Cell::new(true), Cell::new(false));
+        let (asked, acknowledged) = (Cell::new(0), Cell::new(0));
+        Self { bridge, first, counts, epoch: stop.epoch(), control, asked, acknowledged }
+    }
+
     fn is_assisted(&self) -> bool {
         self.bridge.agreed.control().mode() == Some(Mode::Assisted)
     }
@@ -548,6 +560,16 @@ impl Teller for Asker<'_> {
         }
     }
 
+    fn debuggers_part(&self) -> Option<DebuggerPart> {
+        Some(DebuggerPart {
+            control_at_first: self.control.0,
+            control_at_last: protocol::in_control(&stopworld_debugger.control).0,
+            asked: self.asked.get(),
+            acknowledged: self.acknowledged.get(),
+            tracer: tracer::of_myself(),
+        })
+    }
+
     fn ask_for_answers(&self, stop: &StopRequest<'_>) -> u32 {
         let first = self.first.replace(false);
         if first && self.bridge.answered.swap(0, Ordering::Relaxed) != 0 {
@@ -573,6 +595,8 @@ impl Teller for Asker<'_> {
             });
         }
         let answer = self.bridge.tell_of_stop(control, notice, stop);
+        self.asked.set(self.asked.get() + 1);
+        self.acknowledged.set(self.acknowledged.get() + u32::from(answer != Answer::Nobody));
         self.counts.set(answer != Answer::Nobody && handler::installed().is_some());
         if !self.counts.get() {
             return 0;

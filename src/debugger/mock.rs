@@ -56,7 +56,8 @@ use crate::world::ask;
 use crate::world::handshake::{Abandoned, Handshake, Held, Holder, Place};
 use crate::world::inside;
 use crate::world::{
-    ForkStep, SetupError, SilentThread, Slot, StopError, StopRequest, ThreadName, ThreadStopInfo, ThreadVtable,
+    ForkStep, SetupError, SilentThread, Slot, StopAttempts, StopError, StopRequest, ThreadName, ThreadStopInfo,
+    ThreadVtable,
 };
 
 use crate::debugger::contract::Mode;
@@ -154,7 +155,13 @@ impl MockDebugger {
                         if debuggee.state.take_back(Holder::User) == Abandoned::Unanswered {
                             let silent = SilentThread::describe(tid, Some(debuggee.info().name()), self.signal);
                             let threads = vec![silent];
-                            return Err(StopError::Unanswered { stopper: NAME, within: FREEZE_WITHIN, of: 1, threads });
+                            return Err(StopError::Unanswered {
+                                stopper: NAME,
+                                within: FREEZE_WITHIN,
+                                of: 1,
+                                threads,
+                                attempts: StopAttempts::default(),
+                            });
                         }
                         // It answered in the last moment.
                         break;

@@ -28,6 +28,8 @@ macro_rules! gdb_script {
             "\n\n",
             include_str!("gdb/stopworld.py"),
             "\n\n",
+            include_str!("gdb/outliving.py"),
+            "\n\n",
             include_str!("gdb/commands.py"),
             "\n\n",
             include_str!("gdb/stepping.py"),

@@ -21,6 +21,10 @@ pub struct ThreadDescription {
     pub sig_blk: u64,
     /// Bit n−1 set: signal n is pending for this thread.
     pub sig_pending: u64,
+    /// Bit n−1 set: signal n is pending for the process, and any thread may take it.
+    pub shared_pending: u64,
+    /// Bit n−1 set: the process has a handler for signal n.
+    pub sig_caught: u64,
     /// The kernel function in which it sleeps, when the kernel tells.
     pub wchan: Option<String>,
     /// The thread's name as the kernel knows it.
@@ -50,11 +54,18 @@ impl fmt::Display for ThreadDescription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "State {}", self.state.as_deref().unwrap_or("gone"))?;
         write!(f, ", TracerPid {}, SigBlk {:016x}", self.tracer_pid, self.sig_blk)?;
-        match &self.wchan {
-            Some(w) => write!(f, ", wchan {w}"),
-            None => write!(f, ", wchan -"),
+        write!(f, ", SigPnd {:016x}, ShdPnd {:016x}", self.sig_pending, self.shared_pending)?;
+        write!(f, ", SigCgt {:016x}, wchan {}", self.sig_caught, self.wchan.as_deref().unwrap_or("-"))?;
+        match self.syscall {
+            Some(number) => write!(f, ", syscall {number}"),
+            None => write!(f, ", syscall -"),
         }
     }
+}
+
+/// A set of signals as /proc writes it.
+fn signals_in(value: &str) -> u64 {
+    u64::from_str_radix(value, 16).unwrap_or(0)
 }
 
 /// Reads /proc/self/task/TID. Allocates.
@@ -69,8 +80,10 @@ pub(crate) fn describe(tid: Tid) -> ThreadDescription {
             "Name" => description.comm = Some(value.to_owned()),
             "State" => description.state = Some(value.to_owned()),
             "TracerPid" => description.tracer_pid = value.parse().unwrap_or(0),
-            "SigBlk" => description.sig_blk = u64::from_str_radix(value, 16).unwrap_or(0),
-            "SigPnd" => description.sig_pending = u64::from_str_radix(value, 16).unwrap_or(0),
+            "SigBlk" => description.sig_blk = signals_in(value),
+            "SigPnd" => description.sig_pending = signals_in(value),
+            "ShdPnd" => description.shared_pending = signals_in(value),
+            "SigCgt" => description.sig_caught = signals_in(value),
             _ => {}
         }
     }
@@ -90,6 +103,17 @@ mod tests {
         let d = describe(gettid());
         assert!(d.blocks(libc::SIGURG) && !d.blocks(libc::SIGWINCH));
         assert_eq!(d.state_letter(), Some('R'));
+    }
+
+    #[test]
+    fn a_signal_that_waits_for_a_blocking_thread_is_shown() {
+        let _guard = signals::block(libc::SIGWINCH);
+        // SAFETY: a signal to this thread, which blocks it; its default is to be ignored.
+        assert_eq!(unsafe { libc::raise(libc::SIGWINCH) }, 0);
+        let described = describe(gettid());
+        assert!(described.has_pending(libc::SIGWINCH), "{described}");
+        let text = described.to_string();
+        assert!(text.contains("SigPnd 0000000008000000") && text.contains("SigCgt "), "{text}");
     }
 
     #[test]

@@ -223,12 +223,36 @@ pub(crate) fn is_usable(signal: i32) -> bool {
         && signal != libc::SIGABRT
 }
 
-/// The name of a signal for people: `SIGURG`, or its number.
+/// The name of a signal for people: `SIGURG`, `SIGRTMIN+3`, or its number.
 pub(crate) fn name(signal: i32) -> String {
+    let (lowest, highest) = real_time();
     match nix::sys::signal::Signal::try_from(signal) {
         Ok(s) => s.as_str().to_owned(),
+        Err(_) if signal == lowest => "SIGRTMIN".to_owned(),
+        Err(_) if (lowest..=highest).contains(&signal) => format!("SIGRTMIN+{}", signal - lowest),
         Err(_) => format!("signal {signal}"),
     }
+}
+
+/// The signal of a name that [`name`] gives or `kill -l` lists (`USR1`, `sigusr1`, `SIGRTMAX-2`), or of a number.
+#[cfg(feature = "cli")]
+pub(crate) fn of_name(text: &str) -> Option<i32> {
+    let (lowest, highest) = real_time();
+    let upper = text.to_ascii_uppercase();
+    let short = upper.strip_prefix("SIG").unwrap_or(&upper);
+    let offset = |name: &str| -> Option<i32> {
+        let offset = short.strip_prefix(name)?;
+        if offset.is_empty() { Some(0) } else { offset.strip_prefix(['+', '-'])?.parse::<u8>().ok().map(i32::from) }
+    };
+    let real_time = match short {
+        _ if short.starts_with("RTMIN") && !short.contains('-') => offset("RTMIN").map(|more| lowest + more),
+        _ if short.starts_with("RTMAX") && !short.contains('+') => offset("RTMAX").map(|less| highest - less),
+        _ => None,
+    };
+    // `SIG34` is what gdb calls SIGRTMIN.
+    let numbered = || short.parse().ok().filter(|signal| (1..=highest).contains(signal));
+    let named = || format!("SIG{short}").parse::<nix::sys::signal::Signal>().ok().map(|signal| signal as i32);
+    real_time.filter(|signal| (lowest..=highest).contains(signal)).or_else(numbered).or_else(named)
 }
 
 /// A set of one signal.
@@ -361,6 +385,28 @@ mod tests {
     fn raise(signal: i32) {
         // SAFETY: a signal to this thread.
         assert_eq!(unsafe { libc::raise(signal) }, 0);
+    }
+
+    #[test]
+    #[cfg(feature = "cli")]
+    fn every_signal_is_known_by_its_name() {
+        for signal in (1..=31).chain(real_time().0..=real_time().1) {
+            assert_eq!(of_name(&name(signal)), Some(signal), "{}", name(signal));
+        }
+        let wrong =
+            ["", "SIG", "SIGFOO", "0", "65", "-1", "RTMIN+40", "RTMIN-1", "RTMAX+1", "RTMIN+99999999999", "RTMIN+x"];
+        assert_eq!(wrong.map(of_name), [None; 11]);
+    }
+
+    #[rstest::rstest]
+    #[case("usr1", libc::SIGUSR1)]
+    #[case("SIGRTMIN+3", libc::SIGRTMIN() + 3)]
+    #[case("RTMAX-2", libc::SIGRTMAX() - 2)]
+    #[case("SIG34", 34)]
+    #[case("11", libc::SIGSEGV)]
+    #[cfg(feature = "cli")]
+    fn a_signal_has_several_names(#[case] text: &str, #[case] signal: i32) {
+        assert_eq!(of_name(text), Some(signal));
     }
 
     /// The signal's default is the end of the process.

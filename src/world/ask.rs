@@ -10,7 +10,7 @@ use crate::os::thread;
 use crate::sabotage::{Guard, removed};
 use crate::sync::Ordering;
 
-use super::error::StopError;
+use super::error::{DebuggerPart, StopAttempts, StopError};
 use super::handshake::{Abandoned, Epoch, Held, Holder};
 use super::inside;
 use super::stop_info::ThreadStopInfo;
@@ -53,6 +53,11 @@ pub(crate) trait Teller {
     /// Whether the thread stands, or somebody who holds it has answered for it.
     fn stands(&self, thread: &ThreadStopInfo) -> bool {
         thread.state.has_answered()
+    }
+
+    /// What a debugger had to do with a stop that has failed. Called when the world runs again: may allocate.
+    fn debuggers_part(&self) -> Option<DebuggerPart> {
+        None
     }
 
     /// Everybody has been told: if there is somebody who answers for others, he is asked. Says for how many more he has answered.
@@ -99,12 +104,13 @@ pub(crate) fn wait(teller: &impl Teller, stop: &StopRequest<'_>, epoch: Epoch) -
     let answered = teller.ask_for_answers(stop);
     stop.handshake.satisfied(Holder::Collection, epoch, answered);
     let mut told_at = stop.spent();
+    let mut requests = 1;
     loop {
         let slice = || stop.wait_slice(u64::MAX, |ns| stop.handshake.wait_slice(Holder::Collection, ns));
         let outstanding = match if teller.is_in_vain() { None } else { slice() } {
             Some(outstanding) => outstanding,
             // The last may have answered in the meantime: then this is no failure.
-            None => break give_up(teller, stop)?,
+            None => break give_up(teller, stop, requests)?,
         };
         if teller.all_stand(stop, outstanding) {
             break;
@@ -115,6 +121,7 @@ pub(crate) fn wait(teller: &impl Teller, stop: &StopRequest<'_>, epoch: Epoch) -
         }
         if (stop.spent() - told_at).as_nanos() as u64 >= teller.asks_again_after_ns() {
             told_at = stop.spent();
+            requests += 1;
             let answered = tell_again(teller, stop) + teller.ask_for_answers(stop);
             stop.handshake.satisfied(Holder::Collection, epoch, answered);
         }
@@ -151,7 +158,7 @@ fn mark_gone(thread: &ThreadStopInfo) -> u32 {
 
 /// The time is over: takes the hold from those who have not answered, lets the others go, and says who was silent. If
 /// nobody was, all stand, and nothing is undone: no error is without a name.
-fn give_up(teller: &impl Teller, stop: &StopRequest<'_>) -> Result<(), StopError> {
+fn give_up(teller: &impl Teller, stop: &StopRequest<'_>, requests: u32) -> Result<(), StopError> {
     stop.handshake.close(Holder::Collection);
     let mut all_stand = true;
     for thread in stop.threads() {
@@ -167,12 +174,16 @@ fn give_up(teller: &impl Teller, stop: &StopRequest<'_>) -> Result<(), StopError
     inside::leave();
     let silent: Vec<_> =
         stop.threads().filter(|t| t.silent.load(Ordering::Relaxed) != 0 && !removed(Guard::StopLost)).collect();
-    Err(stop.unanswered_of(teller, &silent))
+    Err(stop.unanswered_of(teller, &silent, requests))
 }
 
 impl StopRequest<'_> {
-    fn unanswered_of<T: Teller>(&self, teller: &T, silent: &[&'static ThreadStopInfo]) -> StopError {
-        self.unanswered(teller.name(), teller.signal(), silent)
+    fn unanswered_of<T: Teller>(&self, teller: &T, silent: &[&'static ThreadStopInfo], requests: u32) -> StopError {
+        let mut error = self.unanswered(teller.name(), teller.signal(), silent);
+        if let StopError::Unanswered { attempts, .. } = &mut error {
+            *attempts = StopAttempts { requests, debugger: teller.debuggers_part() };
+        }
+        error
     }
 }
 

@@ -21,7 +21,7 @@ use super::stop_info::ThreadStopInfo;
 #[non_exhaustive]
 pub enum StopError {
     /// Some threads did not answer in time.
-    #[error("{} of {of} threads did not stop within {within:?} ({stopper}); the world runs on, no memory was reclaimed. {}", threads.len(), Lines(threads))]
+    #[error("{} of {of} threads did not stop within {within:?} ({stopper}); the world runs on, no memory was reclaimed. {}{attempts}", threads.len(), Lines(threads))]
     Unanswered {
         /// The vtable that tried.
         stopper: &'static str,
@@ -31,6 +31,8 @@ pub enum StopError {
         of: usize,
         /// Those that did not answer.
         threads: Vec<SilentThread>,
+        /// What was done to reach them.
+        attempts: StopAttempts,
     },
     /// A lock that the collection needs was held all the time.
     #[error("the {lock} lock could not be taken within {within:?}; the world runs on. Its holder: {holder}")]
@@ -143,6 +145,44 @@ impl StopError {
             Self::LockHeld { .. } | Self::NoStackPointer { .. } | Self::UnknownStack { .. } | Self::FalseAnswer(_) => 1,
             Self::Vtable { .. } => 0,
         }
+    }
+}
+
+/// What a stop did to reach the threads that did not answer it. All zero if the stopper does not count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StopAttempts {
+    /// How many times each of them was asked, by the signal if the stopper has one.
+    pub requests: u32,
+    /// What a debugger had to do with it, as far as the stopper knows of debuggers.
+    pub debugger: Option<DebuggerPart>,
+}
+
+/// What a debugger had to do with a stop that failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DebuggerPart {
+    /// The control word when the stop began; 0: no debugger was in control.
+    pub control_at_first: u64,
+    /// The control word when the stop was given up.
+    pub control_at_last: u64,
+    /// How many times the debugger was asked about threads that it holds.
+    pub asked: u32,
+    /// How many of these it acknowledged.
+    pub acknowledged: u32,
+    /// The tracer of the collecting thread, 0 for none. A debugger cannot be asked by a thread that it does not trace.
+    pub tracer: i32,
+}
+
+impl fmt::Display for StopAttempts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.requests != 0 {
+            write!(f, ". Each was asked {} times", self.requests)?;
+        }
+        let Some(part) = &self.debugger else { return Ok(()) };
+        write!(f, "; control word {:#x} at first, {:#x} at last", part.control_at_first, part.control_at_last)?;
+        write!(f, "; {} of {} requests to a debugger acknowledged", part.acknowledged, part.asked)?;
+        write!(f, "; the collecting thread's TracerPid {}", part.tracer)
     }
 }
 
@@ -399,11 +439,17 @@ mod tests {
                 description: described("S (sleeping)", 0, URG),
                 reason: SilenceReason::MasksSignal { signal: 23 },
             }],
+            attempts: StopAttempts {
+                requests: 201,
+                debugger: Some(DebuggerPart { control_at_first: 0x12_0000_0002, asked: 3, ..DebuggerPart::default() }),
+            },
         };
         let text = error.to_string();
-        for part in
-            ["worker-7", "4711", "S (sleeping)", "TracerPid 0", "SigBlk 0000000000400000", "wchan", "unmask SIGURG"]
-        {
+        let parts =
+            ["worker-7", "4711", "S (sleeping)", "TracerPid 0", "SigBlk 0000000000400000", "wchan", "unmask SIGURG"];
+        let attempts =
+            ["asked 201 times", "control word 0x1200000002 at first, 0x0 at last", "0 of 3 requests to a debugger"];
+        for part in parts.into_iter().chain(attempts) {
             assert!(text.contains(part), "no {part:?} in: {text}");
         }
     }

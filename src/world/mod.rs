@@ -52,7 +52,8 @@ pub(crate) mod vtable;
 pub(crate) mod tests;
 
 pub use error::{
-    AttachError, FalseAnswer, HoldFault, SetupError, SilenceReason, SilentThread, StopError, ThreadDescription, Tid,
+    AttachError, DebuggerPart, FalseAnswer, HoldFault, SetupError, SilenceReason, SilentThread, StopAttempts,
+    StopError, ThreadDescription, Tid,
 };
 pub use name::ThreadName;
 pub use published::{Phase, PublishedWorld, WORLD_OFFSETS, WorldList, WorldOffsets};

@@ -29,7 +29,7 @@ use crate::os::{Tid, signals};
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicBool, AtomicU64, Guarded, Lock, LockGuard, Ordering};
 
-use super::error::{AttachError, StopError};
+use super::error::{AttachError, StopAttempts, StopError};
 use super::fork;
 use super::handler::{self, TABLE};
 use super::handshake::{Abandoned, Handshake, Held, Holder, Place};
@@ -393,7 +393,10 @@ impl Threads {
     /// Suspends one thread until [`resume`](Self::resume), across any number of collections (`.vtable.nested`).
     pub(crate) fn suspend(&self, tid: Tid, mut budget: Budget) -> Result<(), StopError> {
         let within = budget.total();
-        let unanswered = |silent| StopError::Unanswered { stopper: "suspend", within, of: 1, threads: vec![silent] };
+        let unanswered = |silent| {
+            let (stopper, threads, attempts) = ("suspend", vec![silent], StopAttempts::default());
+            StopError::Unanswered { stopper, within, of: 1, threads, attempts }
+        };
         if tid == thread::gettid() {
             return Err(StopError::Vtable { stopper: "suspend", what: "a thread can't suspend itself".into() });
         }

@@ -16,7 +16,7 @@ use crate::os::clock::{self, Budget};
 use crate::os::{Tid, thread};
 use crate::sync::Ordering;
 
-use super::error::{FalseAnswer, SilenceReason, SilentThread, StopError};
+use super::error::{FalseAnswer, SilenceReason, SilentThread, StopAttempts, StopError};
 use super::handler;
 use super::handshake::Place;
 use super::inside;
@@ -134,6 +134,7 @@ impl Threads {
             within,
             of: live.len(),
             threads: silent.map(|record| SilentThread::of(record, self.signal())).collect(),
+            attempts: StopAttempts::default(),
         }
     }
 

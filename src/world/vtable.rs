@@ -31,7 +31,7 @@ use crate::os::Tid;
 use crate::os::clock::Budget;
 use crate::sync::Ordering;
 
-use super::error::{FalseAnswer, SilentThread, StopError};
+use super::error::{FalseAnswer, SilentThread, StopAttempts, StopError};
 use super::handshake::Handshake;
 use super::inside;
 use super::published::{Phase, PublishedWorld};
@@ -267,6 +267,7 @@ impl StopRequest<'_> {
             within: self.within(),
             of: self.threads().count(),
             threads: silent.iter().map(|thread| SilentThread::of(thread, signal)).collect(),
+            attempts: StopAttempts::default(),
         }
     }
 }

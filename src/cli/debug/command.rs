@@ -27,6 +27,7 @@ pub(super) enum Command {
     Registers(Tid),
     Backtrace(Tid),
     Watch(Watched, Switch),
+    Handle(Vec<Signals>, Vec<Handling>),
     Memory(Address, usize),
     Wait(Until),
     Mode(Option<Mode>),
@@ -53,8 +54,38 @@ pub(super) enum Switch {
 pub(super) enum Watched {
     Threads,
     Collections,
-    Signals,
 }
+
+/// Which signals are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Signals {
+    /// Every signal but those that the debugger needs for itself.
+    All,
+    One(i32),
+}
+
+/// A change of what is done with a signal. The words are gdb's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Handling {
+    Stop,
+    NoStop,
+    Print,
+    NoPrint,
+    Pass,
+    NoPass,
+}
+
+/// The words for them.
+const HANDLINGS: [(&str, Handling); 8] = [
+    ("stop", Handling::Stop),
+    ("nostop", Handling::NoStop),
+    ("print", Handling::Print),
+    ("noprint", Handling::NoPrint),
+    ("pass", Handling::Pass),
+    ("nopass", Handling::NoPass),
+    ("noignore", Handling::Pass),
+    ("ignore", Handling::NoPass),
+];
 
 /// When a `wait` is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +117,7 @@ const fn entry(
 }
 
 /// All commands, in the order of the help.
-pub(super) const COMMANDS: [Entry; 23] = [
+pub(super) const COMMANDS: [Entry; 24] = [
     entry("help", &["h", "?"], "[COMMAND]", "this list, or one line of it"),
     entry("status", &[], "", "the process, its worlds, and what the debugger has done"),
     entry("threads", &["t"], "", "every thread: what it does, its state for the collector, its stack_ptr"),
@@ -94,7 +125,7 @@ pub(super) const COMMANDS: [Entry; 23] = [
     entry("cont", &["c", "continue"], "[TID|all]", "let a thread go on, or all and a collection that is held"),
     entry("collect", &[], "", "ask each world for a collection, and wait until it is over or held"),
     entry("phases", &[], "on|off", "tell each phase of each collection"),
-    entry("hold", &["break"], "PHASE…|all|off", "hold collections at these phases"),
+    entry("hold", &["break"], "PHASE…|all|off", "stop each collection at these phases until `step` or `cont`"),
     entry("step", &["s"], "", "let the collection go on to its next phase and hold it there"),
     entry("object", &["o"], "ADDR", "the object that has this address inside: type, size, mark, fields"),
     entry("fields", &[], "ADDR", "what each of its fields leads to"),
@@ -103,7 +134,13 @@ pub(super) const COMMANDS: [Entry; 23] = [
     entry("heap", &["census"], "[WORLD]", "how many objects of each type, and their bytes"),
     entry("registers", &["r"], "TID", "a thread's registers"),
     entry("backtrace", &["bt"], "TID", "the functions that a thread is in"),
-    entry("watch", &[], "threads|collections|signals on|off", "tell of these as they happen"),
+    entry("watch", &[], "threads|collections on|off", "report these as they happen"),
+    entry(
+        "handle",
+        &["signals"],
+        "[SIGNAL…|all [stop|nostop|print|noprint|pass|nopass]…]",
+        "set or show what is done with the program's signals",
+    ),
     entry("x", &["memory"], "ADDR [WORDS]", "memory, 8 words or as many as you say"),
     entry(
         "wait",
@@ -124,7 +161,8 @@ pub(super) fn words_for(command: &str) -> Vec<&'static str> {
         Some("stop" | "cont") => vec!["all"],
         Some("phases") => vec!["on", "off"],
         Some("hold") => Phase::ALL[1..].iter().map(|phase| phase.name()).chain(["all", "off"]).collect(),
-        Some("watch") => vec!["threads", "collections", "signals", "on", "off"],
+        Some("watch") => vec!["threads", "collections", "on", "off"],
+        Some("handle") => HANDLINGS.iter().map(|(word, _)| *word).chain(["all"]).collect(),
         Some("wait") => vec!["event", "exit"],
         Some("mode") => vec!["full", "assisted"],
         _ => Vec::new(),
@@ -185,7 +223,7 @@ fn read(entry: &Entry, arguments: &[&str]) -> Result<Command, String> {
         "cont" => Ok(Command::Cont(whom(optional()?).map_err(in_place)?)),
         "collect" => none(Command::Collect),
         "phases" => Ok(Command::Phases(switch(one()?).map_err(in_place)?)),
-        "hold" => phases(arguments).map_err(in_place).and_then(|phases| phases.ok_or_else(usage)).map(Command::Hold),
+        "hold" => phases(arguments).map_err(in_place).map(Command::Hold),
         "step" => none(Command::Step),
         "object" => object(Command::Object),
         "fields" => object(Command::Fields),
@@ -200,6 +238,7 @@ fn read(entry: &Entry, arguments: &[&str]) -> Result<Command, String> {
             [what, how] => Ok(Command::Watch(watched(what).map_err(in_place)?, switch(how).map_err(in_place)?)),
             _ => Err(usage()),
         },
+        "handle" => handle(arguments).map_err(in_place),
         "x" => match arguments {
             [at] => Ok(Command::Memory(address(at).map_err(in_place)?, 8)),
             [at, words] => {
@@ -267,8 +306,8 @@ fn watched(word: &str) -> Result<Watched, String> {
     match word {
         "threads" => Ok(Watched::Threads),
         "collections" => Ok(Watched::Collections),
-        "signals" => Ok(Watched::Signals),
-        _ => Err(format!("'{word}' can't be watched: threads, collections and signals can")),
+        "signals" => Err("signals are reported by `handle SIGNAL print`, or `handle all print`".to_owned()),
+        _ => Err(format!("'{word}' can't be watched: threads and collections can")),
     }
 }
 
@@ -293,23 +332,58 @@ fn until(word: Option<&str>) -> Result<Until, String> {
     }
 }
 
-/// The phases that were named; `None` if there were no words.
-fn phases(words: &[&str]) -> Result<Option<Vec<Phase>>, String> {
-    match words {
-        [] => Ok(None),
-        ["off"] => Ok(Some(Vec::new())),
-        ["all"] => Ok(Some(Phase::ALL[1..].to_vec())),
-        names => names.iter().map(|name| phase(name)).collect::<Result<_, _>>().map(Some),
+/// The signals that are named, and what is to be done with them.
+fn handle(words: &[&str]) -> Result<Command, String> {
+    let mut signals = Vec::new();
+    let mut handlings = Vec::new();
+    for word in words {
+        if let Some((_, handling)) = HANDLINGS.iter().find(|(name, _)| name == word) {
+            handlings.push(*handling);
+        } else if *word == "all" {
+            signals.push(Signals::All);
+        } else {
+            let signal = crate::os::signals::of_name(word);
+            signals.push(Signals::One(signal.ok_or_else(|| {
+                format!(
+                    "'{word}' is neither a signal (write SIGUSR1, SIGRTMIN+3 or a number) nor one of stop, nostop, print, noprint, pass and nopass"
+                )
+            })?));
+        }
     }
+    if signals.contains(&Signals::One(libc::SIGKILL)) {
+        return Err("SIGKILL ends the process at once: nothing can be done with it before".to_owned());
+    }
+    if signals.is_empty() && !handlings.is_empty() {
+        return Err("name a signal, or all: `handle SIGUSR1 stop`".to_owned());
+    }
+    Ok(Command::Handle(signals, handlings))
+}
+
+/// The phases that are named.
+fn phases(words: &[&str]) -> Result<Vec<Phase>, String> {
+    match words {
+        [] => Err(format!("name phases of a collection, all or off. {}", what_can_be_held_at())),
+        ["off"] => Ok(Vec::new()),
+        ["all"] => Ok(Phase::ALL[1..].to_vec()),
+        names => names.iter().map(|name| phase(name)).collect(),
+    }
+}
+
+/// The part of an error that lists the phases. `break` is typed by people who expect breakpoints in code.
+fn what_can_be_held_at() -> String {
+    let all: Vec<_> = Phase::ALL[1..].iter().map(|phase| phase.name()).collect();
+    format!(
+        "The phases are {}. There are no breakpoints in code: `stop` stops threads where they are, and gdb has breakpoints (docs/gdb.md)",
+        all.join(", ")
+    )
 }
 
 fn phase(name: &str) -> Result<Phase, String> {
     let phases = &Phase::ALL[1..];
     phases.iter().copied().find(|phase| phase.name() == name).ok_or_else(|| {
         let guess = suggest::nearest(name, phases.iter().map(|phase| phase.name()));
-        let guess = guess.map_or(String::new(), |name| format!("did you mean '{name}'? "));
-        let all: Vec<_> = phases.iter().map(|phase| phase.name()).collect();
-        format!("'{name}' is no phase: {guess}they are {}", all.join(", "))
+        let guess = guess.map_or(String::new(), |name| format!("Did you mean '{name}'? "));
+        format!("'{name}' is no phase of a collection. {guess}{}", what_can_be_held_at())
     })
 }
 
@@ -336,6 +410,11 @@ mod tests {
     #[case("wait", Some(Command::Wait(Until::Exit)))]
     #[case("mode", Some(Command::Mode(None)))]
     #[case("mode assisted", Some(Command::Mode(Some(Mode::Assisted))))]
+    #[case("handle", Some(Command::Handle(Vec::new(), Vec::new())))]
+    #[case("signals usr1", Some(Command::Handle(vec![Signals::One(libc::SIGUSR1)], Vec::new())))]
+    #[case("handle all nostop noprint", Some(Command::Handle(vec![Signals::All], vec![Handling::NoStop, Handling::NoPrint])))]
+    #[case("handle SIGRTMIN+3 ignore", Some(Command::Handle(vec![Signals::One(libc::SIGRTMIN() + 3)], vec![Handling::NoPass])))]
+    #[case("break mark-end", Some(Command::Hold(vec![Phase::MarkEnd])))]
     #[case("q", Some(Command::Quit))]
     fn a_line_is_understood(#[case] line: &str, #[case] command: Option<Command>) {
         assert_eq!(parse(line).map(|parsed| parsed.map(|(_, command)| command)), Ok(command));
@@ -354,8 +433,15 @@ mod tests {
     #[case("registers -1", "'-1' is no thread's id")]
     #[case("stop main", "'main' is no thread's id: `threads` lists them")]
     #[case("phases maybe", "phases: 'maybe' is neither on nor off")]
-    #[case("hold", "write `hold PHASE…|all|off`")]
-    #[case("hold mark", "'mark' is no phase: did you mean 'mark-")]
+    #[case("hold", "hold: name phases of a collection, all or off. The phases are suspend-begin,")]
+    #[case("break", "restart-end. There are no breakpoints in code")]
+    #[case("break main", "'main' is no phase of a collection. The phases are")]
+    #[case("break src/main.rs:12", "gdb has breakpoints (docs/gdb.md)")]
+    #[case("hold mark", "'mark' is no phase of a collection. Did you mean 'mark-")]
+    #[case("handle SIGFOO stop", "handle: 'SIGFOO' is neither a signal")]
+    #[case("handle stop", "name a signal, or all")]
+    #[case("handle SIGKILL stop", "SIGKILL ends the process at once")]
+    #[case("watch signals on", "watch: signals are reported by `handle SIGNAL print`")]
     #[case("watch heap on", "'heap' can't be watched")]
     #[case("x 0x10 0", "1 to 4096")]
     #[case("wait soon", "not a number of seconds")]

@@ -26,7 +26,6 @@ use std::fs::File;
 use std::io::{self, BufRead, IsTerminal, Read};
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 use std::time::Duration;
@@ -36,8 +35,7 @@ use signal_hook::consts::SIGINT;
 
 use super::arguments::{Attach, Debug, DebugSettings};
 use super::{FAILED, Failure};
-use crate::debugger::ptrace::{Debugger, DebuggerError, Options, Restored, TargetError};
-use crate::sync::AtomicBool;
+use crate::debugger::ptrace::{Debugger, DebuggerError, Options, Restored, SignalRules, TargetError};
 use prompt::{LineEditor, Prompt, Typed, print};
 use session::{Flow, Origin, Session, mode_of};
 
@@ -77,7 +75,8 @@ pub(super) fn attach(arguments: &Attach) -> Result<u8, Failure> {
 
 fn options(settings: &DebugSettings) -> Options {
     let restored = if settings.compare { Restored::Compared } else { Restored::Trusted };
-    Options { mode: mode_of(settings.mode), restored, call_within: Duration::from_secs(30), ..Options::default() }
+    let (mode, signals) = (mode_of(settings.mode), SignalRules::for_a_prompt());
+    Options { mode, restored, signals, call_within: Duration::from_secs(30), ..Options::default() }
 }
 
 /// A program for another processor can't be looked into. What is no ELF file at all is left to the kernel.
@@ -115,10 +114,12 @@ impl Input {
 }
 
 fn converse(debugger: Debugger, origin: Origin, input: Input, settings: &DebugSettings) -> Result<u8, Failure> {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    let mut session = Session::new(debugger, origin, Box::new(|text| print(text)), Arc::clone(&interrupted));
+    // While the terminal sends signals for its keys, that is during a command and in a script, Ctrl-C ends the command and stops the
+    // program. At the prompt it is a key like any other.
+    signal_hook::flag::register(SIGINT, debugger.interrupt_flag()).context("a handler for SIGINT")?;
+    let mut session = Session::new(debugger, origin, Box::new(|text| print(text)));
     let outcome = match input {
-        Input::Terminal(editor) => at_a_prompt(&mut session, *editor, interrupted),
+        Input::Terminal(editor) => at_a_prompt(&mut session, *editor),
         Input::Lines(name, lines) => by_lines(&mut session, &name, lines, settings.keep_going),
     };
     // Whatever has gone wrong: what was started here does not outlive it.
@@ -126,9 +127,7 @@ fn converse(debugger: Debugger, origin: Origin, input: Input, settings: &DebugSe
     outcome
 }
 
-fn at_a_prompt(session: &mut Session, editor: LineEditor, interrupted: Arc<AtomicBool>) -> Result<u8, Failure> {
-    // During a command that waits, Ctrl-C ends the wait; at the prompt it is a key.
-    signal_hook::flag::register(SIGINT, interrupted).context("a handler for SIGINT")?;
+fn at_a_prompt(session: &mut Session, editor: LineEditor) -> Result<u8, Failure> {
     let terminal = Terminal::open(&session.debugger, editor)?;
     session.tell_by(terminal.say());
     terminal.converse(session)?;
@@ -156,7 +155,10 @@ fn by_lines(
     follow(session, name, &lines_read, keep_going)
 }
 
-/// Does what the lines say, one after the other.
+/// What a script says in whose command Ctrl-C is pressed.
+const INTERRUPTED: &str = "interrupted by SIGINT";
+
+/// Does what the lines say, one after the other. Ctrl-C makes the present one fail.
 fn follow(
     session: &mut Session,
     name: &str,
@@ -170,13 +172,18 @@ fn follow(
             Ok(line) => line.with_context(|| format!("{name}:{}", number + 1))?,
             Err(TryRecvError::Empty) => {
                 session.serve(SERVE)?;
+                if session.take_interrupt() {
+                    session.interrupt()?;
+                }
                 continue;
             }
             Err(TryRecvError::Disconnected) => break,
         };
         number += 1;
         session.drain();
-        match perform(session, &line) {
+        let done = perform(session, &line);
+        let done = if session.take_interrupt() { session.interrupt().and(Err(anyhow!(INTERRUPTED))) } else { done };
+        match done {
             Ok(Flow::Next) => {}
             Ok(Flow::Quit) => break,
             Err(error) if keep_going => {
@@ -244,16 +251,23 @@ impl Terminal {
             let typed = loop {
                 match self.prompt.typed.try_recv() {
                     Ok(typed) => break typed,
-                    Err(TryRecvError::Empty) => drop(session.serve(SERVE)?),
+                    Err(TryRecvError::Empty) => {
+                        session.serve(SERVE)?;
+                        // Sent by another process: the key is read with the line.
+                        if session.take_interrupt() {
+                            session.interrupt()?;
+                        }
+                    }
                     Err(TryRecvError::Disconnected) => break Typed::End,
                 }
             };
             self.typing.set(Typing::NotNow);
             let done = match typed {
                 Typed::Line(line) => perform(session, &line),
-                Typed::Interrupt => session.execute(command::Command::Stop(command::Whom::All)),
+                Typed::Interrupt => session.interrupt().map(|()| Flow::Next),
                 Typed::End => return Ok(()),
             };
+            let done = if session.take_interrupt() { session.interrupt().map(|()| Flow::Next) } else { done };
             match done {
                 Ok(Flow::Next) => {}
                 Ok(Flow::Quit) => return Ok(()),

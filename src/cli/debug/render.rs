@@ -10,8 +10,9 @@ use super::backtrace::Frame;
 use super::command::Entry;
 use crate::debugger::inspect::{ARRAY, DROPS, HALF_BUILT, LEAF, WEAK};
 use crate::debugger::ptrace::{
-    Address, Debugger, Enrolment, Mode, Registers, RunState, Standing, TargetState, ThreadState, WorldState,
+    Address, Debugger, Enrolment, Mode, Registers, RunState, SignalRule, Standing, TargetState, ThreadState, WorldState,
 };
+use crate::os::signals;
 use crate::report::{Bytes, Micros};
 
 /// An object that leads to the one that was asked for.
@@ -96,7 +97,7 @@ pub(super) fn threads(threads: &[ThreadState]) -> Table {
     for thread in threads {
         let managed = thread.managed.as_ref();
         let of = |text: &dyn Fn(&Enrolment) -> String| managed.map_or(String::new(), text);
-        let pending = thread.pending.map_or(String::new(), |signal| format!(", before signal {signal}"));
+        let pending = thread.pending.map_or(String::new(), |signal| format!(", before {}", signals::name(signal)));
         // A user's hold is told also where a collection's is the reason to stand.
         let held = if thread.frozen && thread.run != RunState::Frozen { ", and by you" } else { "" };
         table.add_row([
@@ -121,13 +122,14 @@ pub(super) fn status(debugger: &Debugger, worlds: &[WorldState]) -> String {
     let state = match debugger.state() {
         TargetState::Alive => "alive".to_owned(),
         TargetState::Exited(code) => format!("has ended with {code}"),
-        TargetState::Killed(signal) => format!("was killed by signal {signal}"),
+        TargetState::Killed(signal) => format!("was killed by {}", signals::name(signal)),
         TargetState::Detached => "goes its own way".to_owned(),
     };
     row("process", format!("{} {state}", debugger.pid()));
     row("mode", mode(debugger.options().mode).to_owned());
     for library in debugger.libraries() {
-        let signals = format!("notifies by signal {}, suspends by {}", library.notify_signal, library.suspend_signal);
+        let [notifies, suspends] = [library.notify_signal, library.suspend_signal].map(signals::name);
+        let signals = format!("notifies by {notifies}, suspends by {suspends}");
         row("collector", format!("{}, descriptor at {}, {signals}", library.module, library.descriptor));
     }
     if debugger.libraries().is_empty() {
@@ -142,12 +144,24 @@ pub(super) fn status(debugger: &Debugger, worlds: &[WorldState]) -> String {
         row("a stop takes", format!("{} µs (median)", Micros(median)));
     }
     row("threads", format!("{} came, {} went", done.created, done.exited));
-    row("signals", format!("{} passed on, {} kept for later", done.passed_signals, done.held_signals));
+    let signals = (done.passed_signals, done.held_signals, done.withheld_signals);
+    row("signals", format!("{} passed on, {} kept for later, {} withheld", signals.0, signals.1, signals.2));
     let mut text = lines.to_string();
     if !worlds.is_empty() {
         let _ = write!(text, "\n{}", self::worlds(worlds));
     }
     text
+}
+
+/// What is done with signals.
+pub(super) fn signals(rules: impl Iterator<Item = (i32, SignalRule)>) -> Table {
+    let mut table = table(["signal", "number", "stop", "print", "pass to program"]);
+    let word = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
+    for (signal, rule) in rules {
+        table.add_row([signals::name(signal), signal.to_string(), word(rule.stop), word(rule.print), word(rule.pass)]);
+    }
+    right(&mut table, [1]);
+    table
 }
 
 fn median(samples: &[u64]) -> Option<u64> {

@@ -11,14 +11,15 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, bail};
 
 use super::backtrace::Modules;
-use super::command::{COMMANDS, Command, Switch, Until, Watched, Whom, find};
+use super::command::{COMMANDS, Command, Handling, Signals, Switch, Until, Watched, Whom, find};
 use super::render;
 use crate::Tid;
 use crate::debugger::Phase;
 use crate::debugger::ptrace::{
-    Debugger, DebuggerError, Event, Held, HeldPhase, Inspect, Mode, Passed, PhaseSet, Phases, TargetState, ThreadState,
-    WorldState,
+    Debugger, DebuggerError, Event, Held, HeldPhase, Inspect, Mode, Passed, PhaseSet, Phases, SignalRule, Stopped,
+    TargetState, ThreadState, WorldState,
 };
+use crate::os::signals;
 use crate::sync::{AtomicBool, Ordering};
 
 /// How long one look at the target takes while a command waits for something else.
@@ -56,23 +57,26 @@ pub(super) struct Session {
     holds: PhaseSet,
     watches: Watches,
     say: Say,
-    /// The user wants a wait to end.
+    /// Ctrl-C was pressed: the present command ends, and the program is stopped.
     interrupted: Arc<AtomicBool>,
+    /// A signal has stopped every thread, and the user has continued none since.
+    stopped_by: Option<i32>,
 }
 
 #[derive(Clone, Copy)]
 struct Watches {
     threads: Switch,
     collections: Switch,
-    signals: Switch,
     phases: Switch,
 }
 
 impl Session {
-    pub(super) fn new(debugger: Debugger, origin: Origin, say: Say, interrupted: Arc<AtomicBool>) -> Self {
+    pub(super) fn new(debugger: Debugger, origin: Origin, say: Say) -> Self {
         let off = Switch::Off;
-        let watches = Watches { threads: off, collections: off, signals: Switch::On, phases: off };
-        Self { debugger, modules: Modules::default(), origin, holds: PhaseSet::NONE, watches, say, interrupted }
+        let watches = Watches { threads: off, collections: off, phases: off };
+        let interrupted = debugger.interrupt_flag();
+        let modules = Modules::default();
+        Self { debugger, modules, origin, holds: PhaseSet::NONE, watches, say, interrupted, stopped_by: None }
     }
 
     /// From now on what is told goes there.
@@ -93,6 +97,9 @@ impl Session {
 
     fn tell(&mut self, event: &Event) {
         let watches = self.watches;
+        if let Event::Signal { signal, stopped: Stopped::All, .. } = event {
+            self.stopped_by = Some(*signal);
+        }
         let wanted = match event {
             Event::ThreadCreated { .. }
             | Event::ThreadExited { .. }
@@ -100,7 +107,6 @@ impl Session {
             | Event::MutatorExited { .. } => watches.threads,
             Event::WorldStopped { .. } | Event::WorldStarted { .. } => watches.collections,
             Event::Phase { held: Held::No, .. } => watches.phases,
-            Event::Signal { .. } => watches.signals,
             _ => Switch::On,
         };
         if wanted == Switch::On {
@@ -112,14 +118,13 @@ impl Session {
         match self.debugger.state() {
             TargetState::Alive => Ok(()),
             TargetState::Exited(code) => bail!("the process has ended with {code}; `quit`"),
-            TargetState::Killed(signal) => bail!("signal {signal} has killed the process; `quit`"),
+            TargetState::Killed(signal) => bail!("{} has killed the process; `quit`", signals::name(signal)),
             TargetState::Detached => bail!("the process is not debugged any more; `quit`"),
         }
     }
 
     /// Does what a command says.
     pub(super) fn execute(&mut self, command: Command) -> anyhow::Result<Flow> {
-        self.interrupted.store(false, Ordering::Relaxed);
         let needs_nothing = matches!(command, Command::Help(_) | Command::Status | Command::Quit | Command::Wait(_));
         if !needs_nothing {
             self.must_be_alive()?;
@@ -162,8 +167,8 @@ impl Session {
             Command::Watch(what, switch) => match what {
                 Watched::Threads => self.watches.threads = switch,
                 Watched::Collections => self.watches.collections = switch,
-                Watched::Signals => self.watches.signals = switch,
             },
+            Command::Handle(signals, handlings) => self.handle(&signals, &handlings)?,
             Command::Memory(at, words) => self.memory(at, words)?,
             Command::Wait(until) => self.wait(until)?,
             Command::Mode(None) => {
@@ -183,6 +188,31 @@ impl Session {
             Command::Quit => return Ok(Flow::Quit),
         }
         Ok(Flow::Next)
+    }
+
+    /// Whether Ctrl-C was pressed since this was asked last.
+    pub(super) fn take_interrupt(&self) -> bool {
+        self.interrupted.swap(false, Ordering::Relaxed)
+    }
+
+    /// What Ctrl-C does: stops every thread, unless the program is to have SIGINT for itself.
+    pub(super) fn interrupt(&mut self) -> anyhow::Result<()> {
+        let is_alive = self.debugger.state() == TargetState::Alive;
+        if is_alive && self.debugger.signal_rule(libc::SIGINT).stop {
+            self.stop(Whom::All)?;
+        }
+        Ok(())
+    }
+
+    /// Ends a wait for something that only a running program brings about.
+    fn must_not_be_interrupted(&self, what: &str) -> anyhow::Result<()> {
+        if let Some(signal) = self.stopped_by {
+            bail!("{} has stopped every thread, so {what}: `cont` first", signals::name(signal));
+        }
+        if self.interrupted.load(Ordering::Relaxed) {
+            bail!("interrupted");
+        }
+        Ok(())
     }
 
     /// Tells of what has come already.
@@ -236,6 +266,7 @@ impl Session {
     }
 
     fn cont(&mut self, whom: Whom) -> anyhow::Result<()> {
+        self.stopped_by = None;
         match whom {
             Whom::One(tid) if self.debugger.thaw(tid)? => {}
             Whom::One(tid) => bail!("thread {tid} was not stopped; `threads` tells what each does"),
@@ -332,7 +363,8 @@ impl Session {
                 }
                 return Ok(());
             }
-            if Instant::now() >= until || self.interrupted.load(Ordering::Relaxed) {
+            self.must_not_be_interrupted("the collection that was asked for waits")?;
+            if Instant::now() >= until {
                 return Err(self.none_came(within));
             }
         }
@@ -351,6 +383,7 @@ impl Session {
             }
             self.serve(Duration::from_millis(1))?;
             self.must_be_alive()?;
+            self.must_not_be_interrupted("the collection that is under way does not end")?;
         }
         Ok(self.debugger.set_mode(mode)?)
     }
@@ -389,7 +422,11 @@ impl Session {
         while self.debugger.held().is_none() {
             self.serve(LOOK)?;
             self.must_be_alive()?;
-            if Instant::now() >= until || self.interrupted.load(Ordering::Relaxed) {
+            if let Err(interrupted) = self.must_not_be_interrupted("no collection can come") {
+                self.debugger.hold_at(self.holds)?;
+                return Err(interrupted);
+            }
+            if Instant::now() >= until {
                 self.debugger.hold_at(self.holds)?;
                 bail!("no collection has come for {} s: `collect` asks for one", STEP_WITHIN.as_secs());
             }
@@ -401,7 +438,8 @@ impl Session {
 
     fn wait(&mut self, until: Until) -> anyhow::Result<()> {
         let begin = Instant::now();
-        while self.debugger.state() == TargetState::Alive && !self.interrupted.load(Ordering::Relaxed) {
+        let is_over = |session: &Self| session.stopped_by.is_some() || session.interrupted.load(Ordering::Relaxed);
+        while self.debugger.state() == TargetState::Alive && !is_over(self) {
             let look = match until {
                 Until::Time(time) => match time.checked_sub(begin.elapsed()) {
                     Some(left) => left.min(LOOK),
@@ -415,6 +453,47 @@ impl Session {
         }
         self.drain();
         Ok(())
+    }
+
+    /// Sets or shows what is done with signals. As in gdb, `stop` implies `print`, and `noprint` implies `nostop`.
+    fn handle(&mut self, wanted: &[Signals], handlings: &[Handling]) -> anyhow::Result<()> {
+        let everything = wanted.is_empty();
+        let mut handled = Vec::new();
+        for signals in wanted.iter().chain(everything.then_some(&Signals::All)) {
+            match signals {
+                Signals::One(signal) => {
+                    if let (Some(what), false) = (self.of_the_collector(*signal), handlings.is_empty()) {
+                        bail!("{} is the collector's: {what}", signals::name(*signal));
+                    }
+                    handled.push(*signal);
+                }
+                // What the debugger uses is left out, as in gdb: it is changed by its name.
+                Signals::All => handled.extend((1..=libc::SIGRTMAX()).filter(|signal| {
+                    let is_needed = [libc::SIGINT, libc::SIGTRAP].contains(signal) && !handlings.is_empty();
+                    *signal != libc::SIGKILL && !is_needed && self.of_the_collector(*signal).is_none()
+                })),
+            }
+        }
+        for signal in &handled {
+            let rule =
+                handlings.iter().fold(self.debugger.signal_rule(*signal), |rule, handling| changed(rule, *handling));
+            self.debugger.set_signal_rule(*signal, rule);
+        }
+        let rows = handled.into_iter().map(|signal| (signal, self.debugger.signal_rule(signal)));
+        let table = render::signals(rows);
+        self.say(table);
+        Ok(())
+    }
+
+    /// What a signal is for the collector, which decides what is done with it.
+    fn of_the_collector(&self, signal: i32) -> Option<&'static str> {
+        self.debugger.libraries().iter().find_map(|library| match signal {
+            _ if signal == library.notify_signal => {
+                Some("by it the program notifies this debugger, and never receives it")
+            }
+            _ if signal == library.suspend_signal => Some("it suspends threads, and always passes"),
+            _ => None,
+        })
     }
 
     fn memory(&mut self, at: crate::debugger::ptrace::Address, words: usize) -> anyhow::Result<()> {
@@ -441,6 +520,31 @@ fn is_in_the_way(thread: &ThreadState) -> bool {
     thread.frozen && thread.managed.is_some()
 }
 
+fn changed(rule: SignalRule, handling: Handling) -> SignalRule {
+    match handling {
+        Handling::Stop => SignalRule { stop: true, print: true, ..rule },
+        Handling::NoStop => SignalRule { stop: false, ..rule },
+        Handling::Print => SignalRule { print: true, ..rule },
+        Handling::NoPrint => SignalRule { stop: false, print: false, ..rule },
+        Handling::Pass => SignalRule { pass: true, ..rule },
+        Handling::NoPass => SignalRule { pass: false, ..rule },
+    }
+}
+
+/// A signal of the program in a line.
+fn line_of_signal(tid: Tid, signal: i32, passed: Passed, stopped: Stopped) -> String {
+    let name = signals::name(signal);
+    match (stopped, passed) {
+        (Stopped::All, Passed::Withheld) => {
+            format!("{name} for thread {tid}: every thread is stopped; `cont` continues without the signal")
+        }
+        (Stopped::All, _) => format!("{name} for thread {tid}: every thread is stopped; `cont` delivers the signal"),
+        (Stopped::No, Passed::On) => format!("{name} for thread {tid}"),
+        (Stopped::No, Passed::Later) => format!("{name} for thread {tid}, which receives it when it continues"),
+        (Stopped::No, Passed::Withheld) => format!("{name} for thread {tid}, which does not receive it"),
+    }
+}
+
 /// An event in a line.
 fn line_of(event: &Event) -> String {
     let phase_name = |phase: &Result<Phase, u32>| match phase {
@@ -463,11 +567,8 @@ fn line_of(event: &Event) -> String {
         Event::ThreadExited { tid } => format!("thread {tid} has ended"),
         Event::MutatorCreated { tid, world, name } => format!("thread {tid} is mutator \"{name}\" of world {world}"),
         Event::MutatorExited { tid, world } => format!("thread {tid} is no mutator of world {world} any more"),
-        Event::Signal { tid, signal, passed } => {
-            let passed = if *passed == Passed::On { "" } else { ", which it gets when it goes on" };
-            format!("signal {signal} for thread {tid}{passed}")
-        }
-        Event::GroupStopped { signal } => format!("the job is stopped by signal {signal}"),
+        Event::Signal { tid, signal, passed, stopped } => line_of_signal(*tid, *signal, *passed, *stopped),
+        Event::GroupStopped { signal } => format!("the job is stopped by {}", signals::name(*signal)),
         Event::Continued => "the job goes on".to_owned(),
         Event::Executed => "the process runs another program".to_owned(),
         Event::Silent { threads } => {
@@ -477,7 +578,7 @@ fn line_of(event: &Event) -> String {
         Event::Changed { tid, difference } => format!("the stop has changed thread {tid}: {difference}"),
         Event::Refused(error) => format!("not believed: {error}"),
         Event::Exited(code) => format!("the process has ended with {code}"),
-        Event::Killed(signal) => format!("signal {signal} has killed the process"),
+        Event::Killed(signal) => format!("{} has killed the process", signals::name(*signal)),
     }
 }
 
@@ -517,7 +618,7 @@ mod tests {
         let test = format!("{this}::the_program_of_a_session");
         let arguments = [environment, std::env::current_exe().unwrap().into(), "--exact".into(), test.into()];
         let debugger = Debugger::launch(OsStr::new("/usr/bin/env"), &arguments, Options::default()).unwrap();
-        let mut session = Session::new(debugger, Origin::Launched, Box::new(|_| {}), Arc::default());
+        let mut session = Session::new(debugger, Origin::Launched, Box::new(|_| {}));
         session.debugger.cont_all().unwrap();
         let deadline = Instant::now() + Duration::from_secs(60);
         while session.debugger.worlds().unwrap().is_empty() {

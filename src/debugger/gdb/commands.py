@@ -246,6 +246,7 @@ COMMANDS = {
     "threads": threads_command, "attach": attach_command, "detach": detach_command, "mode": mode_command,
     "phases": phases_command, "collect": collect_command, "object": object_command, "fields": fields_command,
     "referrers": referrers_command, "why-alive": why_alive_command, "heap": heap_command, "status": status_command,
+    "exit-kill": exit_kill_command,
 }
 TAKES_EXPRESSION = ("object", "fields", "referrers", "why-alive")
 

@@ -21,6 +21,7 @@ import itertools
 import os
 import re
 import signal
+import subprocess
 
 import gdb
 
@@ -229,6 +230,8 @@ class Session:
             self.set_bootstrap()
         self.attached, self.detached_by_user = True, False
         self.who = who()
+        if is_native():
+            KEEPER.watch(self.pid)
         self.write_control(0 if ready else BREAKPOINT)
 
     def write_control(self, channel=0):
@@ -246,6 +249,7 @@ class Session:
             return False
 
     def detach(self):
+        KEEPER.release()
         for contract in self.contracts:
             contract.set_control(0)
         self.attached = False
@@ -584,6 +588,7 @@ def stopped(_event):
 def exited(_event):
     """The next program is another one; it may have the same pid."""
     STEPPING.end()
+    KEEPER.release()
     session = SESSIONS.get(gdb.selected_inferior().num)
     if session is not None:
         session.drop_bootstrap()

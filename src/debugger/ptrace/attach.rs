@@ -28,6 +28,7 @@ use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::core::{Crowd, Debugger, new_number};
@@ -155,6 +156,8 @@ impl Debugger {
             job_stopped: false,
             searched: Instant::now(),
             complaints: HashSet::new(),
+            stop_is_due: false,
+            interrupted: Arc::default(),
             crowd: Crowd::OursOnly,
         }
     }
@@ -331,12 +334,13 @@ impl Debugger {
         left
     }
 
-    /// The signal with which a thread that has reported this is let go: one of the program's. Notifications and our breakpoints are not.
+    /// The signal with which a thread that has reported this is let go: one of the program's whose rule passes it. Notifications and our
+    /// breakpoints are not.
     fn belongs_to_it(&self, tid: i32, report: Report) -> i32 {
         match report {
             Report::Signal(libc::SIGTRAP) if self.at_breakpoint(tid).is_some() => 0,
             Report::Signal(signal) if self.libraries.iter().any(|known| known.notify_signal == signal) => 0,
-            Report::Signal(signal) => signal,
+            Report::Signal(signal) if self.signal_rule(signal).pass => signal,
             _ => 0,
         }
     }

@@ -14,7 +14,7 @@
 //!   a signal as well. Others are blocked for the time of the call, but for those that the function itself would raise.
 //! * A function that does not come back: after a time the thread is stopped and sent to the breakpoint.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::core::Debugger;
 use super::error::{CallError, DebuggerError, system};
@@ -45,6 +45,9 @@ pub enum Inspect {
 /// Signals that a function may raise itself, and that must not be blocked: the kernel would take away their handlers.
 const OWN_FAULTS: [i32; 6] = [libc::SIGTRAP, libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGSYS];
 
+/// How often a wait for a function looks whether the user still wants its answer.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// Everything of a thread that a call changes.
 struct Aside {
     general: General,
@@ -59,6 +62,7 @@ enum Ended {
     Returned(i64),
     Faulted(i32, Address),
     TooLong,
+    Interrupted,
 }
 
 impl Debugger {
@@ -82,6 +86,7 @@ impl Debugger {
             Ended::Returned(value) => restored.map(|()| value).map_err(CallError::from),
             Ended::Faulted(signal, at) => Err(CallError::Faulted { signal, at }),
             Ended::TooLong => Err(CallError::TooLong(self.options.call_within)),
+            Ended::Interrupted => Err(CallError::Interrupted),
         }
     }
 
@@ -178,7 +183,7 @@ impl Debugger {
         let ticking = alarm.ticking();
         let until = Instant::now() + self.options.call_within;
         let ended = self.wait_for_return(tid, return_to, &ticking, until)?;
-        if matches!(ended, Ended::TooLong) {
+        if matches!(ended, Ended::TooLong | Ended::Interrupted) {
             self.force_to_return(tid, return_to, &ticking)?;
         }
         Ok(ended)
@@ -193,7 +198,7 @@ impl Debugger {
         until: Instant,
     ) -> Result<Ended, DebuggerError> {
         loop {
-            match ticking.wait(tid, self.ends_of(tid), until) {
+            match ticking.wait(tid, self.ends_of(tid), until.min(Instant::now() + LOOK)) {
                 Waited::Reported(_, Report::Signal(signal)) => {
                     let registers = sys::general(tid).map_err(system("reading registers"))?;
                     if signal == libc::SIGTRAP && registers.rip == return_to.0.wrapping_add(1) {
@@ -209,7 +214,9 @@ impl Debugger {
                     self.settle(tid, report);
                     sys::go_on(tid, 0).map_err(system("letting a thread go on"))?;
                 }
-                Waited::Nothing => return Ok(Ended::TooLong),
+                Waited::Nothing if Instant::now() >= until => return Ok(Ended::TooLong),
+                Waited::Nothing if self.is_interrupted() => return Ok(Ended::Interrupted),
+                Waited::Nothing => {}
                 Waited::Nobody => return Err(DebuggerError::NoThread(Tid(tid))),
             }
         }
@@ -227,7 +234,9 @@ impl Debugger {
                     registers.orig_rax = u64::MAX;
                     sys::set_general(tid, &registers).map_err(system("writing registers"))?;
                     sys::go_on(tid, 0).map_err(system("letting a thread go on"))?;
-                    return self.wait_for_return(tid, return_to, ticking, until).map(drop);
+                    // No thread is left between here and there, whatever the user wants.
+                    while let Ended::Interrupted = self.wait_for_return(tid, return_to, ticking, until)? {}
+                    return Ok(());
                 }
                 // It came back, or faulted, in the last moment.
                 Waited::Reported(_, Report::Signal(_)) => {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::death::{Death, Step};
 use super::error::DebuggerError;
-use super::event::{Event, Passed, PhaseSet, Statistics};
+use super::event::{Event, PhaseSet, Statistics};
 use super::look::ThreadRegisters;
 use super::memory::{Address, Memory};
 use super::stop::{Batch, FullStop};
@@ -20,7 +20,7 @@ use super::target::{Library, TargetError};
 use super::tracee::{Notification, Stop, Tracee};
 use super::{Channel, Mode, Options, TargetState, modules, proc};
 use crate::os::Tid;
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, Ordering};
 
 /// A debugger with its one process. See the [module's text](super).
 pub struct Debugger {
@@ -64,6 +64,10 @@ pub struct Debugger {
     pub(super) searched: Instant,
     /// What was said of the target already: once is enough.
     pub(super) complaints: HashSet<String>,
+    /// The rule of a signal that has come wants every thread stopped.
+    pub(super) stop_is_due: bool,
+    /// The user wants what takes long to end: see [`Debugger::interrupt_flag`].
+    pub(super) interrupted: Arc<AtomicBool>,
     /// A child of this thread that has nothing to do with us has ended: the kernel names it again and again.
     pub(super) crowd: Crowd,
 }
@@ -82,6 +86,9 @@ pub(super) fn new_number() -> u32 {
     std::process::id() & 0x3f_ffff | TIMES.fetch_add(1, Ordering::Relaxed) << 22
 }
 
+/// How long a poll whose time is over goes on to take reports that follow one another without a gap.
+const FLOODED: Duration = Duration::from_millis(100);
+
 /// How often modules are looked through while no library is known.
 const SEARCH_EVERY: Duration = Duration::from_millis(50);
 
@@ -97,7 +104,8 @@ impl Waker {
 }
 
 impl Debugger {
-    /// Serves the target until there is something to tell, until the time is over, or until somebody [wakes](Waker) it: `None`.
+    /// Serves the target until there is something to tell, until the time is over, or until somebody [wakes](Waker) or
+    /// [interrupts](Self::interrupt_flag) it: `None`.
     ///
     /// # Errors
     /// The kernel refused something; the target's own faults are events.
@@ -107,6 +115,7 @@ impl Debugger {
         let alarm = Rc::clone(&self.alarm);
         let mut ticking = None;
         loop {
+            self.stop_if_due();
             if let Some(event) = self.events.pop_front() {
                 return Ok(Some(event));
             }
@@ -115,11 +124,17 @@ impl Debugger {
             }
             self.search_again();
             self.serve_waiting()?;
-            if self.take()? {
+            let taken = self.take()?;
+            if self.stop_is_due || !self.events.is_empty() {
                 continue;
             }
-            if self.alarm.was_nudged() || Instant::now() >= until {
+            // Reports that make no event may follow one another without a gap.
+            let late = if taken { FLOODED } else { Duration::ZERO };
+            if self.alarm.was_nudged() || self.is_interrupted() || Instant::now() >= until + late {
                 return Ok(None);
+            }
+            if taken {
+                continue;
             }
             ticking.get_or_insert_with(|| alarm.ticking());
             self.rest();
@@ -139,6 +154,17 @@ impl Debugger {
         if peeked.is_err() {
             self.nobody_left();
         }
+    }
+
+    /// A flag that ends waits: while it is set, [`poll`](Self::poll) returns within milliseconds, and a call of a function of the target
+    /// is broken off. The code that sets it, for example a handler of SIGINT, clears it too.
+    pub fn interrupt_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.interrupted)
+    }
+
+    /// Whether the flag is set. Relaxed: it is a wish, and nothing is read on the strength of it.
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
     }
 
     /// What wakes it.
@@ -383,7 +409,8 @@ impl Debugger {
             return Stop::Notification(notification);
         }
         self.complete_libraries();
-        let queued = sys::signal_info(tid).ok().and_then(|info| info.queued_value());
+        let info = sys::signal_info(tid).ok();
+        let queued = info.as_ref().and_then(sys::SignalInfo::queued_value);
         for (library, known) in self.libraries.iter().enumerate() {
             if signal == known.notify_signal
                 && let Some(value) = queued
@@ -395,18 +422,7 @@ impl Debugger {
             self.statistics.suspend_signals += 1;
             return Stop::Signal(signal);
         }
-        let passed = match self.tracees.get(&tid) {
-            Some(tracee) if tracee.is_held() => {
-                self.statistics.held_signals += 1;
-                Passed::Later
-            }
-            _ => {
-                self.statistics.passed_signals += 1;
-                Passed::On
-            }
-        };
-        self.events.push_back(Event::Signal { tid: Tid(tid), signal, passed });
-        Stop::Signal(signal)
+        self.own_signal(tid, signal, info.as_ref())
     }
 
     /// The notification, if the thread stands behind a breakpoint of ours.

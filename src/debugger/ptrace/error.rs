@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::memory::{Address, MemoryError};
 use super::proc::Silence;
 use super::target::TargetError;
-use crate::os::Tid;
+use crate::os::{Tid, signals};
 
 /// Why the debugger could not do something.
 #[derive(Debug, thiserror::Error)]
@@ -96,13 +96,16 @@ pub enum CallError {
     #[error("thread {0} belongs to a stopped job: continue the job first")]
     GroupStopped(Tid),
     /// It raised a signal.
-    #[error("the function raised signal {signal} at {at}; the thread is as it was")]
+    #[error("the function raised {} at {at}; the thread is as it was", signals::name(*signal))]
     Faulted {
         /// Which.
         signal: i32,
         /// Where.
         at: Address,
     },
+    /// The user wanted no answer any more.
+    #[error("the function was interrupted; the thread is as it was")]
+    Interrupted,
     /// It did not come back in time.
     #[error("the function has not returned within {0:?}; the thread is as it was")]
     TooLong(Duration),

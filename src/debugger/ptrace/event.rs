@@ -77,7 +77,7 @@ pub enum Event {
         /// The world's number.
         world: u64,
     },
-    /// A signal has come for the program.
+    /// A signal has come for the program, and its [rule](super::SignalRule) wants it reported.
     Signal {
         /// For whom.
         tid: Tid,
@@ -85,6 +85,8 @@ pub enum Event {
         signal: i32,
         /// Whether the thread has it already.
         passed: Passed,
+        /// Whether it has stopped the program.
+        stopped: Stopped,
     },
     /// The job is stopped.
     GroupStopped {
@@ -131,6 +133,17 @@ pub enum Passed {
     On,
     /// The thread is stopped, and gets it when it goes on.
     Later,
+    /// The program does not receive it.
+    Withheld,
+}
+
+/// The threads that a signal has stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// Every thread, for the user.
+    All,
+    /// No thread.
+    No,
 }
 
 /// A set of phases.
@@ -216,6 +229,8 @@ pub struct Statistics {
     pub passed_signals: u64,
     /// Signals for the program that waited until their thread went on.
     pub held_signals: u64,
+    /// Signals for the program that it does not receive.
+    pub withheld_signals: u64,
     /// Signals of the collector that were passed on.
     pub suspend_signals: u64,
     /// Threads that were born while a world stood.

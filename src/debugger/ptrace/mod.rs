@@ -10,6 +10,7 @@
 //!   stop     serving the collector: stop, start, births, ends, phases, in both modes
 //!   frame    a thread's registers as a signal frame on its stack
 //!   attach   seizing, launching, detaching, killing
+//!   signals  what becomes of the program's own signals
 //!   user     freezing and thawing threads, holding collections at phases
 //!   look     what the user sees: threads, worlds, registers, memory, snapshots
 //!   call     calling a function of the target in one of its threads
@@ -41,6 +42,7 @@ mod look;
 mod memory;
 mod modules;
 mod proc;
+mod signals;
 mod stop;
 mod sys;
 mod target;
@@ -54,11 +56,12 @@ use std::time::Duration;
 pub use self::core::{Debugger, Waker};
 pub use call::Inspect;
 pub use error::{CallError, DebuggerError};
-pub use event::{Event, Held, HeldPhase, Passed, PhaseSet, Statistics};
+pub use event::{Event, Held, HeldPhase, Passed, PhaseSet, Statistics, Stopped};
 pub use look::{Difference, Enrolment, Registers, RunState, Snapshot, ThreadRegisters, ThreadSnapshot, ThreadState};
 pub use memory::{Address, MemoryError};
 pub use modules::Mapping;
 pub use proc::Silence;
+pub use signals::{SignalRule, SignalRules};
 pub use target::{Library, Record, Standing, TargetError, WorldState};
 
 pub use super::contract::Mode;
@@ -117,6 +120,8 @@ pub struct Options {
     pub on_death: OnDeath,
     /// Whether threads are compared with what they were.
     pub restored: Restored,
+    /// What is done with the program's own signals.
+    pub signals: SignalRules,
     /// How long it may take until a thread stands.
     pub stop_within: Duration,
     /// How long a function of the target that is called may take.
@@ -131,6 +136,7 @@ impl Default for Options {
             channel: Channel::default(),
             on_death: OnDeath::default(),
             restored: Restored::default(),
+            signals: SignalRules::REPORTED,
             stop_within: Duration::from_secs(2),
             call_within: Duration::from_secs(2),
         }

@@ -224,6 +224,19 @@ impl SignalInfo {
     }
 }
 
+impl SignalInfo {
+    /// Whether no process has sent it: a fault, or a key of the terminal.
+    pub(super) fn is_from_the_kernel(&self) -> bool {
+        self.0.si_code == libc::SI_KERNEL
+    }
+}
+
+/// Whether a process is in the group of this one, to which the terminal sends the signals of its keys.
+pub(super) fn is_of_our_group(pid: i32) -> bool {
+    // SAFETY: numbers only.
+    unsafe { libc::getpgid(pid) == libc::getpgrp() }
+}
+
 /// What is known of the signal that a thread stands before.
 pub(super) fn signal_info(tid: i32) -> io::Result<SignalInfo> {
     // SAFETY: numbers; all zeroes is a value.

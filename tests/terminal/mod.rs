@@ -1,0 +1,148 @@
+//! A program on a terminal of its own: what is typed, keys that send signals included, and what is shown.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// No program takes longer to answer, whatever else the machine does.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A program and its terminal. The program leads the terminal's session, as a shell's foreground job does.
+pub struct Terminal {
+    child: Child,
+    keys: File,
+    shown: Receiver<u8>,
+    /// What was shown so far.
+    seen: String,
+    /// Up to where it was asked for.
+    read: usize,
+}
+
+fn pty() -> (OwnedFd, OwnedFd) {
+    let (mut ours, mut its) = (0, 0);
+    let size = libc::winsize { ws_row: 50, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: two places for descriptors, and a size that lives through the call.
+    let made = unsafe { libc::openpty(&mut ours, &mut its, std::ptr::null_mut(), std::ptr::null(), &size) };
+    assert_eq!(made, 0);
+    // SAFETY: two new descriptors, owned by no other value.
+    unsafe { (OwnedFd::from_raw_fd(ours), OwnedFd::from_raw_fd(its)) }
+}
+
+impl Terminal {
+    pub fn start(program: &str, arguments: &[&str]) -> Self {
+        let (ours, its) = pty();
+        let stdio = || Stdio::from(its.try_clone().unwrap());
+        let mut command = Command::new(program);
+        command.args(arguments).env("TERM", "xterm").stdin(stdio()).stdout(stdio()).stderr(stdio());
+        let leads = || {
+            // SAFETY: system calls of the new process on itself.
+            unsafe {
+                if libc::setsid() < 0 || libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
+                    return Err(std::io::Error::last_os_error());
+                }
+            }
+            Ok(())
+        };
+        // SAFETY: two system calls, which are async-signal-safe.
+        unsafe { command.pre_exec(leads) };
+        let child = command.spawn().unwrap();
+        drop((command, its));
+        let keys = File::from(ours);
+        let mut screen = keys.try_clone().unwrap();
+        let (send, shown) = channel();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            // A terminal whose other end is closed is read with an error.
+            while let Ok(count) = screen.read(&mut bytes) {
+                if count == 0 || bytes[..count].iter().any(|byte| send.send(*byte).is_err()) {
+                    return;
+                }
+            }
+        });
+        Self { child, keys, shown, seen: String::new(), read: 0 }
+    }
+
+    pub fn type_line(&mut self, line: &str) {
+        write!(self.keys, "{line}\r").unwrap();
+    }
+
+    pub fn press_ctrl_c(&mut self) {
+        self.keys.write_all(b"\x03").unwrap();
+    }
+
+    /// Waits until a command runs: then the terminal sends signals for its keys.
+    pub fn begins_to_wait(&self) {
+        self.wait_for_mode(libc::ISIG);
+    }
+
+    /// Waits until no command runs: the line editor reads every key itself.
+    fn is_at_the_prompt(&self) {
+        self.wait_for_mode(0);
+    }
+
+    /// Waits until the terminal has been in a mode for longer than a line editor needs to change it between two lines.
+    fn wait_for_mode(&self, signals: libc::tcflag_t) {
+        const LONG_ENOUGH: Duration = Duration::from_millis(500);
+        let begin = Instant::now();
+        let mut since = begin;
+        while since.elapsed() < LONG_ENOUGH {
+            // SAFETY: numbers; all zeroes is a value, and the call fills it.
+            let mut settings: libc::termios = unsafe { std::mem::zeroed() };
+            // SAFETY: a place for the settings.
+            assert_eq!(unsafe { libc::tcgetattr(self.keys.as_raw_fd(), &mut settings) }, 0);
+            if settings.c_lflag & libc::ISIG != signals {
+                since = Instant::now();
+            }
+            assert!(begin.elapsed() < PATIENCE, "{}", self.seen);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// What is shown from where the last answer ended, up to and with `what`.
+    pub fn until(&mut self, what: &str) -> String {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(at) = self.seen[self.read..].find(what) {
+                let from = std::mem::replace(&mut self.read, 0);
+                self.read = from + at + what.len();
+                return self.seen[from..self.read].to_owned();
+            }
+            match self.shown.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(byte) => self.seen.push(char::from(byte)),
+                Err(_) => panic!("no `{what}` on the terminal:\n{}", self.seen),
+            }
+        }
+    }
+
+    /// What the debugger answers to a command that ends by itself.
+    pub fn ask(&mut self, line: &str) -> String {
+        self.type_line(line);
+        // What is typed while a command runs is read with the next line, but not by every line editor.
+        self.is_at_the_prompt();
+        self.type_line("help quit");
+        self.until("quit: end")
+    }
+
+    /// The program's exit code; `None` if a signal has ended it.
+    pub fn end(mut self) -> Option<i32> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match self.child.try_wait().unwrap() {
+                Some(status) => return status.code(),
+                None => assert!(Instant::now() < end, "it does not end:\n{}", self.seen),
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
