@@ -197,6 +197,8 @@ impl Collector {
         reason: Reason,
         by: StopBy,
     ) -> Result<Option<CollectionReport>, CollectError> {
+        let is_induced = reason == Reason::Allocation && self.heap.is_next_collection_induced();
+        let reason = if is_induced { Reason::Explicit } else { reason };
         self.events.fire_gc_triggered(reason as u32);
 
         // Every lock that the stopped world needs, before the first signal. Nobody waits for a trace with them, but here.
