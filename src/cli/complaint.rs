@@ -21,8 +21,6 @@ pub(super) enum Complaint {
     Help(clap::Error),
     /// One line for stderr; the exit code is [`USAGE`].
     Usage(String),
-    /// The same about `eventcnv`, which ends as the tool of this name does.
-    Eventcnv(String),
 }
 
 impl Complaint {
@@ -30,7 +28,7 @@ impl Complaint {
     pub(super) fn about(error: clap::Error, action: Option<&OsStr>) -> Complaint {
         let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
         if action == Some(OsStr::new("eventcnv")) && !is_help {
-            return Complaint::Eventcnv(one_line(&error.render().to_string()) + "; " + eventcnv::USAGE);
+            return Complaint::Usage(one_line(&error.render().to_string()) + "; " + eventcnv::USAGE);
         }
         let debugs = [("debug", "debug [OPTIONS] -- PROGRAM [ARGUMENTS]"), ("attach", "attach [OPTIONS] PID")];
         if let Some((_, usage)) = debugs.iter().find(|(name, _)| action == Some(OsStr::new(name)))
@@ -117,9 +115,7 @@ mod tests {
     #[case(&[], &["stopworld --help"])]
     fn a_wrong_argument_gets_one_line_with_the_place_and_the_remedy(#[case] words: &[&str], #[case] told: &[&str]) {
         let error = Command::try_parse_from([&["stopworld"], words].concat()).expect_err("these arguments are wrong");
-        let (Complaint::Usage(line) | Complaint::Eventcnv(line)) =
-            Complaint::about(error, words.first().map(OsStr::new))
-        else {
+        let Complaint::Usage(line) = Complaint::about(error, words.first().map(OsStr::new)) else {
             panic!("help instead of a complaint")
         };
         assert_eq!(line.lines().count(), 1, "{line}");
