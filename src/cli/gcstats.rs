@@ -35,10 +35,11 @@ pub(super) fn run(arguments: &Gcstats) -> Result<u8, Failure> {
         return Ok(if summary.damage.is_some() { FAILED } else { 0 });
     }
     let code = notes(&name, &summary);
-    if processes.iter().all(|process| process.begun() == 0) && summary.damage.is_none() {
+    let has_none = processes.iter().all(|process| process.begun() == 0) && summary.damage.is_none();
+    let processes = choose(&processes, arguments)?;
+    if has_none && !arguments.is_export() {
         eprintln!("gcstats: {name}: no collections: {RECORD_THEM}");
     }
-    let processes = choose(&processes, arguments)?;
     let mut out = BufWriter::new(io::stdout().lock());
     let written =
         processes.iter().try_for_each(|process| write(process, arguments, &mut out)).and_then(|()| out.flush());
