@@ -40,6 +40,9 @@ impl Complaint {
         let action = action.and_then(OsStr::to_str).filter(|name| Command::command().find_subcommand(name).is_some());
         match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Complaint::Help(error),
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if action == Some("eventlog") => {
+                Complaint::Usage("error: say what to do: `stopworld eventlog show FILE` prints the events".to_owned())
+            }
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Complaint::Usage(
                 "error: say what to do: `stopworld run binary-trees` runs a workload, `stopworld --help` tells the rest"
                     .to_owned(),
@@ -59,7 +62,8 @@ impl Complaint {
 
 /// The line, with a pointer to the help if it does not say what to do.
 fn with_remedy(line: String, action: &str) -> String {
-    let says = ["; tip: ", "[possible values", "': "].iter().any(|remedy| line.contains(remedy));
+    let is_number = line.ends_with("invalid digit found in string");
+    let says = !is_number && ["; tip: ", "[possible values", "': "].iter().any(|remedy| line.contains(remedy));
     if says { line } else { format!("{line}; `stopworld {action} --help` explains the options") }
 }
 
