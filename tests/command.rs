@@ -363,3 +363,88 @@ fn a_heap_that_is_too_small_for_scheme_is_told_with_one_that_is_not(#[case] limi
     assert_eq!(output.status.code(), Some(code), "{stderr}");
     assert!(code == 0 || (stderr.lines().count() == 1 && stderr.contains("--heap-limit 16MiB")), "{stderr}");
 }
+
+/// Each command, with an option that none has, without what it needs, and with a value that none takes.
+#[rstest]
+#[case::no_command("", "--help")]
+#[case::unknown_command("rum", "'run'")]
+#[case::unknown_workload("run grap", "'graph'")]
+#[case::unknown_stopper("run graph --stop signal", "signals")]
+#[case::two_ends("run graph --seconds 1 --collections 1", "--seconds")]
+#[case::depth_without_trees("run graph --depth 3", "binary-trees")]
+#[case::a_file_for_no_reader("run graph x.scm", "run lisp x.scm")]
+#[case::unknown_extension("run graph --trace x.perfeto", ".mps, .nettrace, .json, .eventlog, .hp or .prof")]
+#[case::unknown_extension_of_the_prompt("repl --trace x.perfeto", ".mps, .nettrace, .json, .eventlog, .hp or .prof")]
+#[case::unknown_format("run graph --trace x --format perfeto", "eventlog")]
+#[case::categories("run graph --events Bogus", "for a .nettrace, ")]
+#[case::keywords("run graph --events Bogus", "GCHandle")]
+#[case::classes("run graph --events Bogus", "for an .eventlog, ")]
+#[case::groups("run graph --events Bogus", "for a timeline, ")]
+#[case::profile_without_provider("run graph --trace x.nettrace --profile hT", "--providers stopworld:0x40")]
+#[case::time_without_provider("run graph --trace x.nettrace --time-profile", "--providers stopworld:0x40")]
+#[case::interval_alone("run graph --interval 1", "--profile")]
+#[case::workloads("workloads x", "'x'")]
+#[case::events("events GcStrat", "GcStart")]
+#[case::repl("repl --bogus", "--bogus")]
+#[case::debug("debug", "PROGRAM")]
+#[case::attach("attach x", "usage: stopworld attach")]
+#[case::eventcnv("eventcnv -q", "usage: stopworld eventcnv")]
+#[case::convert("convert a", "OUT")]
+#[case::convert_extension("convert a b.perfeto", ".mps, .nettrace or .json")]
+#[case::dump("dump", "FILE")]
+#[case::dump_time("dump a --from soon", "milliseconds")]
+#[case::gcstats("gcstats a --csv --xml", "--xml")]
+#[case::gcstats_process("gcstats tests/fixtures/nettrace/tiny.nettrace --process 4711", "no process 4711")]
+#[case::eventlog("eventlog", "stopworld eventlog show")]
+#[case::eventlog_show("eventlog show", "FILE")]
+#[case::heapprof("heapprof a --top few", "stopworld heapprof --help")]
+#[case::heapprof_forms("heapprof a --csv --html", "--html")]
+#[case::timeprof("timeprof a --svg --folded", "--folded")]
+#[case::trace("trace 0", "0")]
+#[case::trace_providers("trace 1 --providers :1", "a provider needs a name")]
+#[case::counters("counters 1 --interval -1", "above 0")]
+#[case::gdb_script("gdb-script x", "'x'")]
+#[case::lldb_script("lldb-script x", "'x'")]
+fn a_usage_error_is_one_line_with_the_remedy_and_exit_code_2(#[case] arguments: &str, #[case] remedy: &str) {
+    let output = stopworld(arguments);
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(2), ""), "{said}");
+    assert!(said.lines().count() == 1 && said.contains(remedy), "{said}");
+}
+
+#[test]
+fn a_profile_of_a_run_that_ends_before_its_first_census_has_one() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("e.hp");
+    let file = file.to_str().expect("a name");
+    // No collection, and no time.
+    let output = stopworld(&format!("run binary-trees --depth 4 --profile hT --interval 100 --trace {file}"));
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), said.lines().count()), (Some(0), 1), "{said}");
+    assert!(said.contains("before its first census") && said.contains("--interval"), "{said}");
+    let written = std::fs::read_to_string(file).expect("it is there");
+    // One at the begin and one at the end, which every such file has, and the census.
+    assert_eq!(written.matches("BEGIN_SAMPLE").count(), 3, "{written}");
+
+    // The first collection takes one, whatever the time.
+    let output = stopworld(&format!("run graph --collections 1 --profile hT --interval 100 --trace {file}"));
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+    let output = stopworld(&format!("heapprof {file} --csv"));
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stdout).contains("Vertex"), "{}", text(&output.stdout));
+}
+
+#[test]
+fn a_heap_profile_without_samples_is_said_to_be_one() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("e.hp");
+    let empty = "BEGIN_SAMPLE 0.0\nEND_SAMPLE 0.0\n";
+    let head = "JOB \"p\"\nDATE \"d\"\nSAMPLE_UNIT \"seconds\"\nVALUE_UNIT \"bytes\"\n";
+    std::fs::write(&file, format!("{head}{empty}{empty}")).expect("it can be written");
+    for form in ["", " --csv", " --html"] {
+        let output = stopworld(&format!("heapprof {}{form}", file.display()));
+        let said = text(&output.stderr);
+        assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), ""), "{said}");
+        assert!(said.lines().count() == 1 && said.contains("no sample"), "{said}");
+    }
+}

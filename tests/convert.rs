@@ -293,6 +293,22 @@ fn our_own_stream_becomes_a_trace_in_which_the_collections_are_seen() {
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
     let csv = text(&run(directory.path(), "gcstats t.nettrace --csv").stdout);
     assert_eq!(csv.lines().count(), 1 + 3, "{csv}");
+    // PerfView computes a negative length for a suspension without an end.
+    let like_perfview = text(&run(directory.path(), "gcstats t.nettrace --csv --like-perfview").stdout);
+    for line in like_perfview.lines().skip(1) {
+        let suspended: f64 = line.rsplit(',').next().unwrap().parse().unwrap();
+        let paused: f64 = line.split(',').nth(4).unwrap().parse().unwrap();
+        assert!((0.0..=paused).contains(&suspended), "{line}");
+    }
+    let parsed = nettrace_rules::Trace::read(&directory.path().join("t.nettrace"));
+    let count = |id| {
+        parsed
+            .events
+            .iter()
+            .filter(|event| event.kind.provider == nettrace_rules::DEFAULT && event.kind.id == id)
+            .count()
+    };
+    assert_eq!((count(9), count(8), count(3)), (3, 3, 3), "suspensions, their ends, restarts");
     let output = run(directory.path(), "convert t.mps t.json");
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
     let timeline = timeline_rules::check(&fs::read(directory.path().join("t.json")).unwrap());

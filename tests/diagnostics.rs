@@ -346,6 +346,12 @@ fn a_heap_dump_is_had_by_asking_for_a_collection() {
         count
     });
     let nodes: u32 = counts.sum();
+    // PerfView and dotnet-gcdump read the dump of an induced full collection only.
+    let start =
+        stream.events.iter().find(|event| event.kind.provider == RUNTIME && event.kind.event == GC_START).unwrap();
+    let words: Vec<u32> =
+        start.payload[..16].chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect();
+    assert_eq!(words, [1, 2, 1, 0], "number, generation, induced, not in the background");
     assert!((3000..3200).contains(&nodes), "{nodes} objects");
 }
 

@@ -230,3 +230,57 @@ proptest! {
         read(&log.end());
     }
 }
+
+/// Whether the fields of these events say where they end, as GHC's library reads them.
+fn ends_itself(id: u16) -> bool {
+    [160, 161, 163, 164, 167, 169].contains(&id)
+}
+
+#[rstest]
+fn a_damaged_length_of_an_event_that_ends_itself_loses_nothing(
+    #[values("broken/full-hc", "leak.hT")] name: &str,
+    #[values(-1, 1, 2, 300, i32::from(u16::MAX))] change: i32,
+) {
+    let whole = fixture(name);
+    let (all, _) = read(&whole);
+    let damaged = all.iter().filter(|event| ends_itself(event.3));
+    let mut tried = 0;
+    // One of seven, since each takes a whole reading.
+    for event in damaged.step_by(7) {
+        let at = event.2 as usize + 10;
+        let length = event.4.len() as i32;
+        let said = (length + change).clamp(0, i32::from(u16::MAX)) as u16;
+        let mut bytes = whole.clone();
+        bytes[at..at + 2].copy_from_slice(&said.to_be_bytes());
+        let (events, summary) = read(&bytes);
+        assert_eq!(events, all, "{said} instead of {length} at byte {at}");
+        let damage = summary.damage.unwrap();
+        assert_eq!((damage.offset, summary.damages), (event.2, 1), "{damage}");
+        assert_eq!(damage.kind, DamageKind::Length { id: event.3, said, found: length as usize }, "{damage}");
+        tried += 1;
+    }
+    assert!(tried > 0);
+}
+
+#[rstest]
+#[case("leak.hT")]
+#[case("threads.l")]
+fn a_length_that_runs_past_the_file_is_not_a_file_that_was_cut(#[case] name: &str) {
+    let whole = fixture(name);
+    let (all, _) = read(&whole);
+    let texts: Vec<&Seen> = all.iter().filter(|event| is_text(event.3)).collect();
+    let last = texts.last().unwrap();
+    let at = last.2 as usize + 10;
+    let mut bytes = whole.clone();
+    bytes[at..at + 2].copy_from_slice(&u16::MAX.to_be_bytes());
+    assert!(whole.len() < at + 2 + usize::from(u16::MAX), "the last one is near the end");
+    let (events, summary) = read(&bytes);
+    let damage = summary.damage.unwrap();
+    assert!(matches!(damage.kind, DamageKind::Overrun { .. }), "{damage}");
+    let before = all.iter().position(|event| event.2 == last.2).unwrap();
+    assert_eq!(events[..before], all[..before]);
+}
+
+fn is_text(id: u16) -> bool {
+    [16, 19, 44, 58].contains(&id)
+}

@@ -230,6 +230,42 @@ fn a_background_collection_pauses_at_its_begin_and_at_its_end(
     assert_eq!(collection.generation_name(), "2B");
 }
 
+/// One in the background, whose histories come after its statistics, after marks of handles by these threads.
+#[rstest]
+#[case::server(Rules::LikePerfView, &[1, 2], true, 1)]
+#[case::workstation(Rules::LikePerfView, &[1, 1], true, 0)]
+#[case::known_later(Rules::LikePerfView, &[1, 2], false, 1)]
+#[case::workstation_known_later(Rules::LikePerfView, &[1, 1], false, 0)]
+#[case::ours_whatever_the_collector(Rules::Ours, &[1, 1], true, 1)]
+fn a_history_after_the_statistics_is_that_of_the_background_collection(
+    #[case] rules: Rules,
+    #[case] markers: &[u64],
+    #[case] marks_come_first: bool,
+    #[case] rows: usize,
+) {
+    let mut story = Story::new(rules);
+    let blocking = |story: &mut Story| {
+        story.on(200).wait(1_000).suspend_begin(FOR_GC).wait(10).suspend_end().wait(5).start(1, SMALL, BLOCKING);
+        for (heap, &thread) in (0..).zip(markers) {
+            story.on(thread).wait(5).event(202, 0, &bytes().u32(heap).u16(0).u32(2).u64(0));
+        }
+        story.on(200).wait(5).end().heap_stats(SIZES).wait(5).restart_end();
+    };
+    if marks_come_first {
+        blocking(&mut story);
+    }
+    story.on(200).wait(1_000).suspend_begin(FOR_GC).wait(10).suspend_end().wait(5).start(2, SMALL, BACKGROUND);
+    story.wait(5).restart_end().wait(1_000).end().heap_stats(SIZES);
+    story.wait(5).event(205, 4, &global_history(2)).heap_history(&[[MB, 0, 0, 0, 0, 0, 0, 0, 0, 0]; 5]);
+    if !marks_come_first {
+        blocking(&mut story);
+    }
+    let collections = story.collections();
+    let background = collections.iter().find(|one| one.generation_name() == "2B").expect("it is there");
+    assert_eq!((background.heaps.len(), usize::from(background.global.is_some())), (rows, rows));
+    assert!(collections.iter().filter(|one| one.generation_name() != "2B").all(|one| one.heaps.is_empty()));
+}
+
 #[rstest]
 fn young_collections_run_while_one_is_in_the_background(#[values(Rules::Ours, Rules::LikePerfView)] rules: Rules) {
     let mut story = Story::new(rules);

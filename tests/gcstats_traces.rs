@@ -12,7 +12,7 @@ use std::process::Output;
 use std::time::Duration;
 
 use assert_cmd::Command;
-use nettrace_support::{Block, Event, Form, Type, Writer};
+use nettrace_support::{Block, Event, Form, Type, Writer, index_of};
 use rstest::rstest;
 use trace_data::third_party;
 
@@ -87,7 +87,7 @@ fn without_column(csv: &str, column: usize) -> String {
 
 #[test]
 fn exports_of_our_traces_are_those_of_perfview() {
-    exports_are_those_of_perfview(Path::new(OURS), 11);
+    exports_are_those_of_perfview(Path::new(OURS), 14);
 }
 
 #[test]
@@ -125,6 +125,42 @@ fn a_trace_that_breaks_off_is_reported_as_far_as_it_goes() {
     assert!(told.lines().count() > 5 && all.starts_with(&told), "{told}");
     assert!(text(&output.stderr).contains("at byte "), "{}", text(&output.stderr));
     assert_eq!(output.status.code(), Some(1));
+}
+
+/// The server collector reports what a background collection did to each heap after the collection's statistics.
+#[test]
+fn no_figure_of_a_background_collection_of_the_server_collector_is_missing() {
+    let csv = text(&gcstats(Path::new(&format!("{OURS}/bgc-srv.nettrace")), &["--csv"]).stdout);
+    let background: Vec<&str> = csv.lines().filter(|line| line.contains(",2Bi,")).collect();
+    assert_eq!(background.len(), 2, "{csv}");
+    for line in background {
+        // The processor time, which no trace of this sort has.
+        let missing = line.split(',').filter(|cell| *cell == "NaN").count();
+        assert_eq!(missing, 1, "{line}");
+    }
+}
+
+#[rstest]
+#[case::no_runtime(&[])]
+#[case::no_collections(&[9])]
+fn an_intact_trace_without_collections_is_no_failure(#[case] events: &[u32]) {
+    let mut writer = Writer::new(Form::V6, 8);
+    let provider = "Microsoft-Windows-DotNETRuntime".to_owned();
+    for &event in events {
+        let kind = Type { id: 900, provider: provider.clone(), event, version: 1, ..Type::default() };
+        let threads = Block::Threads(vec![(index_of(4_000), String::new(), 7, 4_000)]);
+        let event = Event { kind: 900, thread: 4_000, capture: 4_000, time: 1, ..Event::default() };
+        [Block::Types(vec![kind]), threads, Block::Events(vec![event])].iter().for_each(|block| writer.add(block));
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("intact.nettrace");
+    fs::write(&file, writer.end()).expect("it can be written");
+    let output = gcstats(&file, &[]);
+    let said = text(&output.stderr);
+    assert!(
+        output.status.code() == Some(0) && said.contains("no collections") && said.contains("keyword GC"),
+        "{said}"
+    );
 }
 
 /// Damage makes up processes: what a thread that nobody introduced did is process 0's.

@@ -250,7 +250,12 @@ fn a_run_that_has_to_be_left_behind_is_traced_to_there() {
 #[test]
 fn the_flight_recorder_is_written_when_asked_and_only_then() {
     // Nobody waits for a recorder that keeps what it can: anything may be missing.
-    assert!(check_gappy(&scenarios::writes_its_recorder_when_asked("t.mps")) > 1_000);
+    let stream = scenarios::writes_its_recorder_when_asked("t.mps");
+    assert!(check_gappy(&stream) > 1_000);
+    let entries = parse(&stream);
+    let count = |name: &str| entries.iter().filter(|entry| entry.name == name).count();
+    assert_eq!(count("PoolInit"), 3 * count("ArenaCreateVM"), "all pools, not only those in use");
+    assert_eq!(count("TraceDestroy"), count("TraceCreate"));
 
     let directory = directory();
     let output = run(directory.path(), "run graph --trace e.mps --flight-recorder 64k --flight-at-end --events Object");

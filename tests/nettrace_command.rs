@@ -65,6 +65,29 @@ fn a_profile_is_in_a_trace_that_asks_for_it() {
     assert!(count("Tick") > 0);
 }
 
+/// The README's command: PerfView and dotnet-gcdump read the dump of a collection only if that was induced.
+#[rstest]
+#[case::collects_by_itself("graph --threads 2", 1_000)]
+#[case::collects_only_for_the_dump("binary-trees --depth 4", 0)]
+fn a_heap_dump_is_one_that_its_readers_find(
+    #[case] workload: &str,
+    #[case] least: usize,
+    #[values("nettrace", "nettrace6")] format: &str,
+) {
+    let directory = command_support::directory();
+    let line = format!("run {workload} --trace heap.nettrace --format {format} --events GC+Type+GCHeapDump");
+    let output = command_support::run(directory.path(), &line);
+    assert_eq!(output.status.code(), Some(0));
+    let parsed = Parsed::read(&directory.path().join("heap.nettrace"));
+    match nettrace_rules::readers::heap_dump(&parsed) {
+        Ok(found) => assert!(found.nodes >= least && found.unnamed == 0 && found.edges >= least, "{found:?}"),
+        // Nothing lived.
+        Err(error) => assert_eq!((least, error.as_str()), (0, "the file did not include a heap dump")),
+    }
+    let starts: Vec<_> = parsed.named("GCStart").map(|event| event.number("Reason")).collect();
+    assert_eq!(starts.iter().filter(|&&reason| reason == 1).count(), 1, "{starts:?}");
+}
+
 // ---- Files that fail -----------------------------------------------------------------------------------------------
 
 /// `.event.full-disk`

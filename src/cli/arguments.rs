@@ -108,7 +108,8 @@ const GCSTATS_HELP: &str = "\
 The figures are those of PerfView's GCStats, but for some that PerfView has wrong; the documentation of the module gcstats \
 lists them. Times are milliseconds, MB are millions of bytes.
 
-Exit code: 0, 1 if the trace is damaged (what could be read of it is reported) or can't be read, 2 if the arguments are wrong.";
+Exit code: 0 (also for an intact trace without collections), 1 if the trace is damaged (what could be read of it is reported) or \
+can't be read, 2 if the arguments are wrong.";
 
 const RUN_HELP: &str = "\
 Without --seconds and --collections the workload does its work once. Sizes are bytes, or a number with k, m, g or t \
@@ -272,8 +273,7 @@ stream has. It knows the labels of 114,688 addresses and says so if there are mo
 Memory stays below 32 MiB however long the stream is. What is wrong with it is told on standard error with the byte at \
 which it is; everything before that is printed.
 
-Exit code: 0 if the stream could be read to its end, 1 if not or if the arguments are wrong, 141 if standard output was \
-closed.";
+Exit code: 0 if the stream could be read to its end, 1 if not, 2 if the arguments are wrong, 141 if standard output was closed.";
 
 #[derive(Debug, Args)]
 pub(super) struct Gcstats {
@@ -405,7 +405,7 @@ The file is an eventlog of GHC or of ours with a heap profile, or a .hp file. Ba
 the whole run; each little picture is scaled to its band's own peak. Of more than 65,536 samples tables and pages have every so \
 many; --csv has all, for which it reads the file twice (a pipe is put into a file without a name in TMPDIR, or /tmp, first).
 
-Exit code: 0, 1 if the file is damaged (what could be read of it is reported) or has no heap profile, 2 if the arguments are \
+Exit code: 0, 1 if the file is damaged (what could be read of it is reported) or has no heap profile or no samples, 2 if the arguments are \
 wrong, 141 if standard output was closed.";
 
 const TIMEPROF_HELP: &str = "\
@@ -536,9 +536,8 @@ pub(super) struct Settings {
     #[arg(long)]
     pub(super) flexowriter: bool,
 
-    /// Write a trace: of .NET's format if the name ends in .nettrace, of GHC's if it ends in .eventlog, a timeline for Perfetto and
-    /// Chrome if it ends in .json, else a telemetry stream of the Memory Pool System; or, if it ends in .hp or .prof, only the
-    /// profile, as text
+    /// Write a trace in the format that the name's extension selects: .nettrace (.NET), .eventlog (GHC), .json (a timeline for
+    /// Perfetto and Chrome), .mps or none (a telemetry stream of the Memory Pool System), .hp or .prof (only the profile, as text)
     /// [default: MPS_TELEMETRY_FILENAME, mpsio.log, if --events or MPS_TELEMETRY_CONTROL asks for a stream]
     #[arg(long, value_name = "FILE")]
     pub(super) trace: Option<PathBuf>,

@@ -11,6 +11,7 @@
 //! A profile is in an eventlog, in the file of its own, and among the events of a .nettrace's provider `stopworld`; any other trace
 //! has no place for it, and is refused.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use clap::ValueEnum;
@@ -22,6 +23,7 @@ use super::profiling::Profiling;
 use crate::events::filter::Filter;
 use crate::events::{Categories, EventId, EventSet, Group};
 use crate::formats::eventlog::write::Classes;
+use crate::formats::mps::control::DEFAULT_FILE;
 use crate::formats::nettrace::write::{Container, Providers};
 use crate::formats::profile_text::Kind;
 use crate::suggest;
@@ -46,10 +48,22 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// The format that a file's name says, or the one that is asked for.
-    fn of(settings: &Settings) -> Format {
-        let named = settings.trace.as_deref().and_then(Format::by_name);
-        settings.format.or(named).unwrap_or(Format::Mps)
+    /// The format given by `--format`, or else by the extension of the trace's file. A file without an extension (a device,
+    /// a pipe) is a telemetry stream, and so is the Memory Pool System's own `mpsio.log`.
+    fn of(settings: &Settings) -> Result<Format, Failure> {
+        if let Some(format) = settings.format {
+            return Ok(format);
+        }
+        let Some(file) = settings.trace.as_deref() else { return Ok(Format::Mps) };
+        let is_stream = file.extension().is_none() || file.file_name() == Some(OsStr::new(DEFAULT_FILE));
+        match Format::by_name(file) {
+            Some(format) => Ok(format),
+            None if is_stream => Ok(Format::Mps),
+            None => Err(usage(format!(
+                "--trace {}: unknown extension: end the name in .mps, .nettrace, .json, .eventlog, .hp or .prof, or add --format",
+                file.display()
+            ))),
+        }
     }
 
     /// Takes those that have events, which other traces can be made into. (A log or a profile of GHC's is made by a run.)
@@ -95,9 +109,9 @@ impl Wanted {
         let groups = groups(text);
         match (&categories, &keywords, &classes, &groups) {
             (Err(_), Err(error), Err(_), Err(_)) if text.contains('@') => Err(error.clone()),
-            (Err(of_mps), Err(of_net), Err(_), Err(of_groups)) => {
-                Err(format!("{of_mps}; for a .nettrace, {of_net}; for a timeline, {of_groups}"))
-            }
+            (Err(of_mps), Err(of_net), Err(of_log), Err(of_groups)) => Err(format!(
+                "{of_mps}; for a .nettrace, {of_net}; for an .eventlog, {of_log}; for a timeline, {of_groups}"
+            )),
             _ => Ok(Wanted { categories, keywords, classes, groups }),
         }
     }
@@ -124,9 +138,14 @@ fn groups(text: &str) -> Result<EventSet, String> {
     Ok(events)
 }
 
-/// A trace that would not have what is asked for. (A .nettrace has it among the events of the provider `stopworld`.)
+/// No trace, or one that has no place for a profile.
 const NO_PLACE_FOR_HEAP: &str = "--profile: name the file with --trace FILE.eventlog or FILE.hp";
 const NO_PLACE_FOR_TIME: &str = "--time-profile: name the file with --trace FILE.eventlog or FILE.prof";
+/// A .nettrace without the provider whose events a profile is among.
+const NO_PROVIDER_FOR_HEAP: &str = "--profile: a .nettrace has the profile in the events of the provider stopworld: add --providers \
+    stopworld:0x40, or name the file with --trace FILE.eventlog or FILE.hp";
+const NO_PROVIDER_FOR_TIME: &str = "--time-profile: a .nettrace has the profile in the events of the provider stopworld: add \
+    --providers stopworld:0x40, or name the file with --trace FILE.eventlog or FILE.prof";
 
 /// What is to be written.
 #[derive(Clone, Debug)]
@@ -147,7 +166,7 @@ impl Asked {
     /// What the arguments say, if they fit together.
     pub(super) fn by(settings: &Settings) -> Result<Asked, Failure> {
         settings.profiling.check().map_err(usage)?;
-        let format = Format::of(settings);
+        let format = Format::of(settings)?;
         let Profiling { profile, time_profile, .. } = &settings.profiling;
         // What a .nettrace has is known when its providers are.
         let has_place = |format| matches!(format, Format::Eventlog | Format::Nettrace | Format::Nettrace6);
@@ -222,10 +241,10 @@ impl Asked {
         };
         let Profiling { profile, time_profile, .. } = &settings.profiling;
         if profile.is_some() && !providers.wants_own(EventId::CensusBand) {
-            return Err(usage(NO_PLACE_FOR_HEAP.to_owned()));
+            return Err(usage(NO_PROVIDER_FOR_HEAP.to_owned()));
         }
         if time_profile.is_some() && !providers.wants_own(EventId::Tick) {
-            return Err(usage(NO_PLACE_FOR_TIME.to_owned()));
+            return Err(usage(NO_PROVIDER_FOR_TIME.to_owned()));
         }
         providers.rundown = true;
         Ok(Asked::Nettrace(container, providers))

@@ -21,8 +21,6 @@ pub(super) enum Complaint {
     Help(clap::Error),
     /// One line for stderr; the exit code is [`USAGE`].
     Usage(String),
-    /// The same about `eventcnv`, which ends as the tool of this name does.
-    Eventcnv(String),
 }
 
 impl Complaint {
@@ -30,7 +28,7 @@ impl Complaint {
     pub(super) fn about(error: clap::Error, action: Option<&OsStr>) -> Complaint {
         let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
         if action == Some(OsStr::new("eventcnv")) && !is_help {
-            return Complaint::Eventcnv(one_line(&error.render().to_string()) + "; " + eventcnv::USAGE);
+            return Complaint::Usage(one_line(&error.render().to_string()) + "; " + eventcnv::USAGE);
         }
         let debugs = [("debug", "debug [OPTIONS] -- PROGRAM [ARGUMENTS]"), ("attach", "attach [OPTIONS] PID")];
         if let Some((_, usage)) = debugs.iter().find(|(name, _)| action == Some(OsStr::new(name)))
@@ -42,6 +40,9 @@ impl Complaint {
         let action = action.and_then(OsStr::to_str).filter(|name| Command::command().find_subcommand(name).is_some());
         match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Complaint::Help(error),
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if action == Some("eventlog") => {
+                Complaint::Usage("error: say what to do: `stopworld eventlog show FILE` prints the events".to_owned())
+            }
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Complaint::Usage(
                 "error: say what to do: `stopworld run binary-trees` runs a workload, `stopworld --help` tells the rest"
                     .to_owned(),
@@ -61,7 +62,8 @@ impl Complaint {
 
 /// The line, with a pointer to the help if it does not say what to do.
 fn with_remedy(line: String, action: &str) -> String {
-    let says = ["; tip: ", "[possible values", "': "].iter().any(|remedy| line.contains(remedy));
+    let is_number = line.ends_with("invalid digit found in string");
+    let says = !is_number && ["; tip: ", "[possible values", "': "].iter().any(|remedy| line.contains(remedy));
     if says { line } else { format!("{line}; `stopworld {action} --help` explains the options") }
 }
 
@@ -117,9 +119,7 @@ mod tests {
     #[case(&[], &["stopworld --help"])]
     fn a_wrong_argument_gets_one_line_with_the_place_and_the_remedy(#[case] words: &[&str], #[case] told: &[&str]) {
         let error = Command::try_parse_from([&["stopworld"], words].concat()).expect_err("these arguments are wrong");
-        let (Complaint::Usage(line) | Complaint::Eventcnv(line)) =
-            Complaint::about(error, words.first().map(OsStr::new))
-        else {
+        let Complaint::Usage(line) = Complaint::about(error, words.first().map(OsStr::new)) else {
             panic!("help instead of a complaint")
         };
         assert_eq!(line.lines().count(), 1, "{line}");

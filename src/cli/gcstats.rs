@@ -1,7 +1,8 @@
 //! `stopworld gcstats`: the collections of a .NET trace.
 //!
 //! The report goes to standard output; what there is to say about the trace goes to standard error. A trace that is
-//! damaged is reported as far as it could be read, with the byte at which it could not, and the exit code is 1.
+//! damaged is reported as far as it could be read, with the byte at which it could not, and the exit code is 1. A trace
+//! without collections is not damaged: standard error names what is missing, and the exit code is 0.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -16,6 +17,9 @@ use crate::formats::nettrace::{Reader, Summary};
 use crate::gcstats::{Process, Rules, analyse};
 use crate::report::{collections, page};
 
+/// How to get a trace that has collections.
+const RECORD_THEM: &str = "record the keyword GC of Microsoft-Windows-DotNETRuntime while the program collects";
+
 /// `stopworld gcstats`.
 pub(super) fn run(arguments: &Gcstats) -> Result<u8, Failure> {
     let name = arguments.file.display();
@@ -28,10 +32,14 @@ pub(super) fn run(arguments: &Gcstats) -> Result<u8, Failure> {
     let (processes, summary) = analyse(Reader::new(input), rules).context("a temporary file can't be read")?;
     if processes.is_empty() {
         eprintln!("gcstats: {name}: {}", why_nothing(&summary));
-        return Ok(FAILED);
+        return Ok(if summary.damage.is_some() { FAILED } else { 0 });
     }
     let code = notes(&name, &summary);
+    let has_none = processes.iter().all(|process| process.begun() == 0) && summary.damage.is_none();
     let processes = choose(&processes, arguments)?;
+    if has_none && !arguments.is_export() {
+        eprintln!("gcstats: {name}: no collections: {RECORD_THEM}");
+    }
     let mut out = BufWriter::new(io::stdout().lock());
     let written =
         processes.iter().try_for_each(|process| write(process, arguments, &mut out)).and_then(|()| out.flush());
@@ -48,7 +56,7 @@ fn why_nothing(summary: &Summary) -> String {
         // It is no trace, or there is nothing in it.
         Some(damage) if summary.events == 0 => damage.to_string(),
         Some(damage) => format!("{damage}; in what can be read no .NET runtime tells of itself"),
-        None => "no .NET runtime tells of itself in it".to_owned(),
+        None => format!("no collections: no .NET runtime has events in it; {RECORD_THEM}"),
     };
     match summary.lost {
         0 => why,

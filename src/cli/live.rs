@@ -259,7 +259,8 @@ impl Board {
 /// What is shown before the number.
 fn label(told: &Told) -> String {
     let name = if told.display.is_empty() { &told.name } else { &told.display };
-    let per = told.grown_in.map_or(String::new(), |time| format!(" / {} s", short(time.as_secs_f64())));
+    let per = told.grown_in.filter(|time| !time.is_zero());
+    let per = per.map_or(String::new(), |time| format!(" / {} s", short(time.as_secs_f64())));
     match told.units.as_str() {
         "" if told.grown_in.is_some() => format!("{name} (count{per})"),
         "" => name.clone(),
@@ -268,12 +269,42 @@ fn label(told: &Told) -> String {
     }
 }
 
+/// A number of seconds with one decimal, or with as many as a shorter one needs to be more than 0.
 fn short(number: f64) -> String {
-    let text = format!("{number:.1}");
+    let decimals = (1..9).find(|&decimals| number >= 0.5 * 0.1_f64.powi(decimals)).unwrap_or(9);
+    let text = format!("{number:.0$}", decimals as usize);
     text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)
 }
 
 fn number(told: &Told) -> String {
     let value = told.value;
     if value.fract() == 0.0 && value.abs() < 1e15 { format!("{value:.0}") } else { format!("{value:.3}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case(Some(1.0), "GCs (count / 1 s)")]
+    #[case(Some(0.96), "GCs (count / 1 s)")]
+    #[case(Some(0.5), "GCs (count / 0.5 s)")]
+    #[case(Some(0.04), "GCs (count / 0.04 s)")]
+    #[case(Some(0.000_2), "GCs (count / 0.0002 s)")]
+    #[case(Some(0.0), "GCs (count)")]
+    #[case(None, "GCs")]
+    fn a_rate_names_the_time_it_is_over(#[case] seconds: Option<f64>, #[case] expected: &str) {
+        let told = Told {
+            provider: String::new(),
+            name: "gcs".into(),
+            display: "GCs".into(),
+            units: String::new(),
+            value: 1.0,
+            grown_in: seconds.map(Duration::from_secs_f64),
+            time: 0,
+        };
+        assert_eq!(label(&told), expected);
+    }
 }

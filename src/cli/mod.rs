@@ -22,7 +22,7 @@
 //!
 //! Standard output carries what the program prints and then the table; everything about the run itself (the bar,
 //! errors) goes to standard error. Exit codes: 0, 1 for a run that failed, 2 for wrong arguments, 128 + the signal
-//! for one that a signal ended. `eventcnv` has those of the tool whose name it bears, which ends with 1 for either.
+//! for one that a signal ended.
 
 mod arguments;
 mod asked;
@@ -89,10 +89,6 @@ pub fn main() -> ExitCode {
         Err(Complaint::Usage(line)) => {
             eprintln!("{line}");
             return ExitCode::from(USAGE);
-        }
-        Err(Complaint::Eventcnv(line)) => {
-            eprintln!("{line}");
-            return ExitCode::from(FAILED);
         }
     };
     // A program that is debugged must not inherit this.

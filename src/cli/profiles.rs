@@ -21,6 +21,9 @@ use crate::report::{heap_page, heapprof, timeprof};
 
 /// How an eventlog begins.
 const EVENTLOG: &[u8] = b"hdrb";
+/// What to do about a profile without samples.
+const NO_SAMPLES: &str = "the program ended before the first was due, or its filters let nothing pass; record it again with a \
+    shorter interval or other filters";
 /// What is read of a file at a time.
 const BUFFER: usize = 64 << 10;
 
@@ -36,6 +39,10 @@ pub(super) fn heap(arguments: &Heapprof) -> Result<u8, Failure> {
     let Some((profiles, code)) = read("heapprof", &arguments.file, &input)? else { return Ok(FAILED) };
     if !profiles.has_heap {
         say("heapprof", format_args!("{name}: it has no heap profile"));
+        return Ok(FAILED);
+    }
+    if profiles.heap.is_empty() {
+        say("heapprof", format_args!("{name}: no sample of its heap profile has anything in it: {NO_SAMPLES}"));
         return Ok(FAILED);
     }
     if profiles.heap.has_others() {

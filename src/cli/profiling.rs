@@ -146,6 +146,11 @@ impl Profiling {
         filters
     }
 
+    /// Whether a heap profile takes its censuses by time.
+    pub(super) fn is_by_time(&self) -> bool {
+        self.profile.is_some() && matches!(self.interval, Some(Every::Time(_)))
+    }
+
     /// The heap profile that is asked for.
     fn heap_profile(&self) -> Option<HeapProfile> {
         let every = self.interval.unwrap_or(Every::Collections(1));

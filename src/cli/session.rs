@@ -18,7 +18,7 @@ use crate::diagnostics::Diagnostics;
 use crate::formats::Finished;
 use crate::report::{self, Ledger, flexowriter, json, table};
 use crate::workloads::{Plan, Shift};
-use crate::{CollectError, CollectionReport, Paranoid, Stopper, World, WorldBuilder};
+use crate::{CollectError, CollectionReport, Paranoid, Reason, Stopper, World, WorldBuilder};
 
 /// How long the finalizers that are queued at the end may take.
 const CLOSING_TIME: Duration = Duration::from_secs(5);
@@ -39,6 +39,8 @@ pub(super) struct Session {
     heap_limit: Option<u64>,
     json: bool,
     paranoid: bool,
+    /// The trace has heap dumps, which .NET's tools read from a requested collection only.
+    has_heap_dump: bool,
     /// Taken by the first who prints the figures.
     unprinted: Mutex<Option<()>>,
 }
@@ -55,6 +57,14 @@ impl Session {
         let tracing = Tracing::start(settings, asked)?;
         let diagnostics = open(settings);
         let world = build(builder, settings, tracing.as_ref(), diagnostics.as_ref())?;
+        if settings.profiling.is_by_time() {
+            // A run may end before the first interval: its first collection takes a census in any case.
+            world.sample_next_collection().context("--profile")?;
+        }
+        let has_heap_dump = matches!(asked, Asked::Nettrace(_, providers) if providers.wants_heap_dump());
+        if has_heap_dump {
+            world.induce_next_collection();
+        }
         Ok(Arc::new(Session {
             world: Some(world),
             shift,
@@ -66,6 +76,7 @@ impl Session {
             heap_limit: settings.heap_limit.map(|limit| limit.bytes() as u64),
             json: settings.json,
             paranoid: settings.paranoid,
+            has_heap_dump,
             unprinted: Mutex::new(Some(())),
         }))
     }
@@ -95,7 +106,25 @@ impl Session {
             }
             self.world().verify().context("--paranoid: the last look at the heap")?;
         }
+        self.take_missing_census()?;
+        let explicit = Reason::Explicit.to_string();
+        if self.has_heap_dump && !self.ledger().reasons.iter().any(|(reason, _)| *reason == explicit) {
+            self.world().collect().context("the collection for the heap dump")?;
+        }
         self.world().close(CLOSING_TIME).context("the world could not be closed")
+    }
+
+    /// A run that ended before its first census takes one at its end, so that the profile is not empty in silence.
+    fn take_missing_census(&self) -> anyhow::Result<()> {
+        if self.world().censuses() != Some(0) {
+            return Ok(());
+        }
+        self.world().sample().context("--profile: the census at the end of the run")?;
+        eprintln!(
+            "stopworld: --profile: the run ended before its first census, so the profile has one, taken at the end: let \
+             the run last longer (--seconds), or shorten --interval"
+        );
+        Ok(())
     }
 
     /// The end of a run: the world goes, then the trace is finished, which so has the world's own end; then the figures.

@@ -257,6 +257,8 @@ impl Collector {
         reason: Reason,
         by: StopBy,
     ) -> Result<Option<CollectionReport>, CollectError> {
+        let is_induced = reason == Reason::Allocation && self.heap.is_next_collection_induced();
+        let reason = if is_induced { Reason::Explicit } else { reason };
         self.events.fire_gc_triggered(reason as u32);
         // Neither halfway through, nor with the world stopped: /proc is read for errors, and traces may be written.
         let _whole = NotCancelled::begin();

@@ -6,9 +6,9 @@
 //! | record | .NET's event | what is not known, and 0 |
 //! |---|---|---|
 //! | ArenaPollBegin | GCSuspendEEBegin V1: Reason 1, Count the traces before | |
-//! | TraceCreate | GCStart V2: Count from 1; Depth 0 if generation 0 was the reason, else 2; Reason 1 if somebody asked, else 0; Type 0 | ClientSequenceNumber |
+//! | TraceCreate | GCSuspendEEEnd V1, if none has come since the ArenaPollBegin; GCStart V2: Count from 1; Depth 0 if generation 0 was the reason, else 2; Reason 1 if somebody asked, else 0; Type 0 | ClientSequenceNumber |
 //! | TraceDestroy | GCEnd V1; GCHeapStats V2 with what the arena's pools hold as generation 2, if the stream has ArenaAlloc | all other sizes, all counts |
-//! | ArenaPollEnd | GCRestartEEEnd V1 | |
+//! | ArenaPollEnd | GCSuspendEEEnd V1, likewise; GCRestartEEEnd V1 | |
 //! | VMMap, VMUnmap | GCCreateSegment V1 (Type 0), GCFreeSegment V1 | |
 //!
 //! `ClrInstanceID` is the number of the arena in the stream. A stream names neither process nor thread, and has no date: process and thread
@@ -62,6 +62,8 @@ struct Arena {
     collections: u32,
     depth: u32,
     is_collecting: bool,
+    /// A GCSuspendEEBegin was written, and no GCSuspendEEEnd since.
+    is_suspending: bool,
     /// What its pools hold, if the stream tells.
     held: Option<u64>,
 }
@@ -160,8 +162,12 @@ impl<W: Write> Writing<W> {
         };
         let clock = record.clock();
         match layout.name {
-            "ArenaPollBegin" => self.net(9, clock, &[u32s(&[1, arena.collections]), clr(arena)])?,
+            "ArenaPollBegin" => {
+                arena.is_suspending = true;
+                self.net(9, clock, &[u32s(&[1, arena.collections]), clr(arena)])?;
+            }
             "TraceCreate" => {
+                self.suspended(&mut arena, clock)?;
                 // Generation 0 was full; it was asked for, or somebody walks.
                 let why = unsigned("why").unwrap_or(0);
                 arena.depth = if why == 0 { 0 } else { FULL };
@@ -179,7 +185,10 @@ impl<W: Write> Writing<W> {
                     self.net(4, clock, &[sizes, u32s(&[0, 0, 0]), clr(arena), u64s(&[0, 0])])?;
                 }
             }
-            "ArenaPollEnd" => self.net(3, clock, &[clr(arena)])?,
+            "ArenaPollEnd" => {
+                self.suspended(&mut arena, clock)?;
+                self.net(3, clock, &[clr(arena)])?;
+            }
             "VMMap" => {
                 let (base, limit) = (number("base").unwrap_or(0), number("limit").unwrap_or(0));
                 self.net(5, clock, &[u64s(&[base, limit.wrapping_sub(base)]), u32s(&[0]), clr(arena)])?;
@@ -193,6 +202,13 @@ impl<W: Write> Writing<W> {
             self.arenas.insert(address, arena);
         }
         Ok(())
+    }
+
+    /// The threads are suspended, at the latest now. A stream has no record of that moment, so it is taken to be the start
+    /// of the first trace, or the end of a poll that starts none; a suspension without an end has a negative length in
+    /// PerfView.
+    fn suspended(&mut self, arena: &mut Arena, clock: u64) -> io::Result<()> {
+        if std::mem::take(&mut arena.is_suspending) { self.net(8, clock, &[clr(*arena)]) } else { Ok(()) }
     }
 
     /// An event of the runtime's, which the table describes.

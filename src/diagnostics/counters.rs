@@ -188,9 +188,14 @@ impl Schedule {
         if now_ns < self.next_ns {
             return None;
         }
-        let elapsed = now_ns - std::mem::replace(&mut self.last_ns, now_ns);
+        let elapsed = now_ns.saturating_sub(self.last_ns);
         let step = step(self.interval);
         self.next_ns += step * ((now_ns - self.next_ns) / step + 1);
+        // After a late one the next may be due at once: a rate over almost no time says nothing.
+        if elapsed < step / 2 {
+            return None;
+        }
+        self.last_ns = now_ns;
         Some(Duration::from_nanos(elapsed))
     }
 
@@ -359,5 +364,13 @@ mod tests {
         assert_eq!(schedule.due(2_700_000_000), Some(Duration::from_millis(2180)));
         assert_eq!(schedule.next_ns(), 3_000_000_000);
         assert_eq!(schedule.series(), "Interval=500");
+    }
+
+    #[test]
+    fn no_interval_is_shorter_than_half_of_what_was_asked_for() {
+        let mut schedule = Schedule::new(Duration::from_millis(500), 0);
+        assert_eq!(schedule.due(990_000_000), Some(Duration::from_millis(990)));
+        assert_eq!(schedule.due(1_000_000_000), None, "10 ms after the one before");
+        assert_eq!(schedule.due(1_500_000_000), Some(Duration::from_millis(510)));
     }
 }

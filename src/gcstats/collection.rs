@@ -83,6 +83,8 @@ pub struct Collection {
     pub heaps: Vec<HeapHistory>,
     /// Marks, by the number of the heap.
     pub marks: Vec<Marks>,
+    /// Whether the histories came after the end, and count only if the process turns out to have the server collector.
+    pub(super) is_provisional: bool,
     /// Memory from the system, before.
     pub committed_before: Option<CommittedUsage>,
     /// Memory from the system, after.
@@ -180,6 +182,14 @@ impl Collection {
     /// Per cent of the stretches that could not move that objects take which the program pinned.
     pub fn pinned_percent(&self) -> Option<i64> {
         (self.plug_bytes != 0).then(|| (self.pinned_bytes as f64 * 100.0 / self.plug_bytes as f64) as i64)
+    }
+
+    /// Drops what the histories reported.
+    pub(super) fn forget_histories(&mut self) {
+        self.global = None;
+        self.heaps.clear();
+        self.committed_before = None;
+        self.committed_after = None;
     }
 
     /// Whether the heaps' histories have this generation; all have those of the first.

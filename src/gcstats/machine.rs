@@ -20,6 +20,9 @@
 //!   thousand times a second) are remembered by their thread alone, so that their restarts are ignored.
 //! * A start without any stop before it, and a start with the number of the collection before, are ignored.
 //! * An event belongs to the newest collection if that is not over, or else to the one in the background.
+//! * The server collector reports what a background collection did to each heap after its `HeapStats`. Such a history
+//!   belongs to the collection that was completed last. The real reader applies this to the server collector only, which
+//!   it recognises by its marks (`server`); here it holds for every background collection.
 //! * A blocking collection is over at the restart by the thread that stopped the world, if its end and its statistics
 //!   came before. Otherwise it stays incomplete, and is not counted.
 //! * The pause of a full collection that provisional mode asks for, and of one that begins while another has only begun
@@ -37,11 +40,14 @@ use std::collections::HashMap;
 
 use super::Rules;
 use super::collection::{Collection, Kind, MARKS, MOST_ROWS, Marks, Reason};
+use super::server::Detector;
 use super::store::Store;
 
 /// Objects of which it is remembered in how far they are known to be pinned; more are counted as often as they are told.
 const MOST_PINNED: usize = 1 << 18;
 
+/// The sort of roots that handles are.
+const HANDLES: usize = 2;
 /// No thread.
 const NOBODY: i64 = -1;
 
@@ -50,8 +56,11 @@ pub(super) struct Machine {
     rules: Rules,
     /// The newest collection.
     last: Option<Collection>,
-    /// The one in the background, where others have begun since.
+    /// The one in the background, where others have begun since. It stays here after its end, until the next begins.
     background: Option<Collection>,
+    /// Whether the one in `background` was completed later than the newest.
+    background_was_last: bool,
+    server: Detector,
     /// Whether the newest collection is the one in the background.
     last_is_background: bool,
     /// How many there are.
@@ -108,6 +117,8 @@ impl Machine {
             rules,
             last: None,
             background: None,
+            background_was_last: false,
+            server: Detector::default(),
             last_is_background: false,
             count: 0,
             pinned: HashMap::new(),
@@ -131,6 +142,7 @@ impl Machine {
         if let Some(last) = self.last.take() {
             self.store.push(&last);
         }
+        self.store.drop_provisional = self.server.is_server() != Some(true);
         self.store
     }
 
@@ -210,6 +222,7 @@ impl Machine {
     }
 
     pub(super) fn start(&mut self, now: f64, number: i32, generation: i32, reason: Reason, kind: Kind) {
+        self.server.start();
         let anybody = self.stopped_for_gc > 0 || self.stopped_otherwise > 0;
         if !anybody || self.last.as_ref().is_some_and(|last| last.number == number) {
             return;
@@ -263,6 +276,7 @@ impl Machine {
     }
 
     pub(super) fn end(&mut self, now: f64) {
+        self.server.end();
         let last_is_open = self.last_is_open();
         let Some(current) = self.current() else { return };
         current.duration = now - current.start;
@@ -298,8 +312,11 @@ impl Machine {
     }
 
     /// A sort of roots of a heap is marked. `promoted` is what they keep alive, if the event tells.
-    pub(super) fn mark(&mut self, now: f64, heap: i32, sort: u32, promoted: Option<i64>) {
+    pub(super) fn mark(&mut self, now: f64, thread: u64, heap: i32, sort: u32, promoted: Option<i64>) {
         let sort = sort as usize;
+        if sort == HANDLES {
+            self.server.handles_marked(self.thread(thread));
+        }
         let Some(current) = self.current().filter(|_| sort < MARKS) else { return };
         let known = current.marks.iter().position(|marks| marks.heap == heap);
         let marks = match known {
@@ -330,7 +347,30 @@ impl Machine {
 
     /// The collection that an event belongs to now.
     pub(super) fn current(&mut self) -> Option<&mut Collection> {
-        if self.last_is_open() { self.last.as_mut() } else { self.background.as_mut() }
+        if self.last_is_open() { self.last.as_mut() } else { open(&mut self.background) }
+    }
+
+    /// The collection that a history belongs to: the current one, or else the last that was completed, since the server
+    /// collector reports the histories of a background collection after its statistics.
+    pub(super) fn described(&mut self) -> Option<&mut Collection> {
+        if self.last_is_open() {
+            return self.last.as_mut();
+        }
+        if self.background.as_ref().is_some_and(|background| !background.complete) {
+            return self.background.as_mut();
+        }
+        let completed = if self.background_was_last { &mut self.background } else { &mut self.last };
+        let completed = completed.as_mut()?;
+        match (self.rules, self.server.is_server()) {
+            (_, Some(true)) => Some(completed),
+            (Rules::Ours, _) => Some(completed).filter(|completed| completed.kind == Kind::BACKGROUND),
+            (Rules::LikePerfView, Some(false)) => None,
+            // The real reader has seen the whole trace before it gets here.
+            (Rules::LikePerfView, None) => {
+                completed.is_provisional |= completed.heaps.is_empty() && completed.global.is_none();
+                Some(completed).filter(|completed| completed.is_provisional)
+            }
+        }
     }
 
     fn last_is_open(&self) -> bool {
@@ -338,7 +378,7 @@ impl Machine {
     }
 
     fn in_background(&mut self) -> Option<&mut Collection> {
-        if self.last_is_background && self.last_is_open() { self.last.as_mut() } else { self.background.as_mut() }
+        if self.last_is_background && self.last_is_open() { self.last.as_mut() } else { open(&mut self.background) }
     }
 
     /// The current collection is over.
@@ -348,9 +388,7 @@ impl Machine {
         current.complete = true;
         let start = current.start;
         current.marks.iter_mut().for_each(|marks| marks.times_since(start));
-        if in_background {
-            self.retire_background();
-        }
+        self.background_was_last = in_background;
     }
 
     fn retire_background(&mut self) {
@@ -371,4 +409,9 @@ impl Machine {
             Rules::LikePerfView => i64::from(thread as u32 as i32),
         }
     }
+}
+
+/// The collection if it is not over.
+fn open(collection: &mut Option<Collection>) -> Option<&mut Collection> {
+    collection.as_mut().filter(|collection| !collection.complete)
 }

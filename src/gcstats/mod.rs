@@ -28,6 +28,7 @@
 //! | `process` | what each event means for its process; the process with its results |
 //! | `machine` | from events to collections |
 //! | `collection` | a collection as its events tell of it |
+//! | `server` | which of the two collectors a process has |
 //! | `store`, `pack` | many collections in memory of a fixed size |
 //! | `figures`, `rollup` | what needs neighbours; sums and extremes |
 //! | `csv`, `pergen`, `xml`, `number` | the files that PerfView exports, and its numbers |
@@ -41,6 +42,7 @@ mod pack;
 mod pergen;
 mod process;
 mod rollup;
+mod server;
 mod store;
 mod xml;
 

@@ -148,7 +148,7 @@ macro_rules! pack {
 pack! {
     Collection {
         index, number, kind, reason, generation, pause_start, start, duration, pause, suspend, final_pause, since_last,
-        complete, ticked, stats, global, heaps, marks, committed_before, committed_after, loh, free_buckets,
+        complete, ticked, stats, global, heaps, marks, is_provisional, committed_before, committed_after, loh, free_buckets,
         plug_buckets, pinned_bytes, plug_bytes,
     }
     Kind { 0 }

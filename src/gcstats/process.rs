@@ -272,7 +272,7 @@ impl Traced {
     pub(super) fn mark(&mut self, event: &Event<'_>) {
         let mark = MarkWithType::new(event.version, event.payload);
         if let (Some(heap), Some(sort), Some(bytes)) = (mark.heap_num(), mark.kind(), mark.promoted()) {
-            self.machine.mark(event.now, heap, sort, Some(bytes));
+            self.machine.mark(event.now, event.thread, heap, sort, Some(bytes));
         }
     }
 
@@ -295,14 +295,14 @@ impl Traced {
     fn private_mark(&mut self, event: &Event<'_>, sort: u32) {
         // The four have one layout.
         if let Some(heap) = private::PrivateMarkStackRoots::new(event.version, event.payload).heap_num() {
-            self.machine.mark(event.now, heap, sort, None);
+            self.machine.mark(event.now, event.thread, heap, sort, None);
         }
     }
 
     pub(super) fn global_history(&mut self, event: &Event<'_>) {
         let Some(history) = global_history(&GlobalHeapHistory::new(event.version, event.payload)) else { return };
         self.identity.heaps.get_or_insert(history.heaps);
-        if let Some(current) = self.machine.current() {
+        if let Some(current) = self.machine.described() {
             current.global = Some(history);
         }
     }
@@ -314,7 +314,7 @@ impl Traced {
             return;
         }
         let view = PerHeapHistory::new(event.version, event.payload);
-        if let Some(current) = self.machine.current()
+        if let Some(current) = self.machine.described()
             && current.heaps.len() < MOST_ROWS
         {
             current.heaps.push(HeapHistory { generations: view.generations().take(MOST_GENERATIONS).collect() });
@@ -337,7 +337,7 @@ impl Traced {
 
     pub(super) fn dynamic(&mut self, event: &Event<'_>) {
         if let Some(usage) = CommittedUsage::of(&Dynamic::new(event.version, event.payload))
-            && let Some(current) = self.machine.current()
+            && let Some(current) = self.machine.described()
         {
             match current.committed_before {
                 None => current.committed_before = Some(usage),

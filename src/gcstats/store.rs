@@ -28,6 +28,8 @@ pub(super) struct Store {
     ordinary: Log,
     background: Log,
     pub(super) count: u64,
+    /// Whether to leave out the histories that are marked as provisional.
+    pub(super) drop_provisional: bool,
 }
 
 impl Store {
@@ -61,7 +63,10 @@ impl Store {
                 (None, Some(_)) => 1,
                 (None, None) => return Ok(()),
             };
-            if let Some(collection) = &heads[first] {
+            if let Some(collection) = &mut heads[first] {
+                if self.drop_provisional && collection.is_provisional {
+                    collection.forget_histories();
+                }
                 each(collection)?;
             }
             heads[first] = logs[first].next()?;

@@ -55,6 +55,9 @@ use crate::sync::{
     compiler_fence,
 };
 
+/// What [`Heap::requested`] says if it is not 0: collect at once, or count the next collection that is due as requested.
+const NOW: u32 = 1;
+const WHEN_DUE: u32 = 2;
 /// From this size on the heap lies on huge pages: they halve the time to mark a large random graph, but a small heap
 /// would pay for memory that it never touches.
 const HUGE_PAGES_FROM: usize = 64 << 20;
@@ -568,13 +571,23 @@ impl Heap {
 
     /// Asks for a collection, without a lock: the next thread that needs cells, or the finalizer thread, collects.
     pub(crate) fn request_collection(&self) {
-        self.requested.store(1, Relaxed);
+        self.requested.store(NOW, Relaxed);
+    }
+
+    /// Has the next collection that pacing causes count as requested. Asks for no collection of its own.
+    pub(crate) fn induce_next_collection(&self) {
+        self.requested.store(WHEN_DUE, Relaxed);
+    }
+
+    /// Whether the next collection that pacing causes counts as requested.
+    pub(crate) fn is_next_collection_induced(&self) -> bool {
+        self.requested.load(Relaxed) == WHEN_DUE
     }
 
     /// Whether somebody has asked for a collection, and none has begun since.
     #[inline]
     pub(crate) fn is_collection_requested(&self) -> bool {
-        self.requested.load(Relaxed) != 0
+        self.requested.load(Relaxed) == NOW
     }
 
     /// A collection begins, or can't be had.

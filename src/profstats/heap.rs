@@ -239,6 +239,11 @@ impl HeapProfile {
         self.bands.last() == Some(&Band::Others)
     }
 
+    /// Whether no sample has any band.
+    pub fn is_empty(&self) -> bool {
+        self.bands.is_empty()
+    }
+
     /// A sample begins; one that has not ended, ends.
     pub fn begin_sample(&mut self, time_ns: u64) {
         self.end_sample();

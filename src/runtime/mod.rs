@@ -213,6 +213,12 @@ impl World {
         self.inner.collect_as_anyone(Reason::Explicit)
     }
 
+    /// Gives the next collection that pacing causes the reason [`Reason::Explicit`]. The readers of .NET heap dumps want the
+    /// dump of a collection that was requested; this gives them one with the program's own data, at no extra pause.
+    pub(crate) fn induce_next_collection(&self) {
+        self.collector().heap.induce_next_collection();
+    }
+
     /// Stops the world and checks every invariant of the heap.
     ///
     /// # Errors

@@ -75,6 +75,21 @@ impl World {
         Ok(profiler.last(&collector.threads.lock(&collector.observing.lock)))
     }
 
+    /// Has the next collection take a census of the running profile, whatever the collection's reason.
+    ///
+    /// # Errors
+    /// No profile runs, or it takes no more censuses.
+    pub(crate) fn sample_next_collection(&self) -> Result<(), ProfileError> {
+        let Inner { collector, profiler, .. } = &**self.inner();
+        profiler.ask(&collector.threads.lock(&collector.observing.lock))
+    }
+
+    /// The number of censuses that the running heap profile has taken. `None` if no profile runs.
+    pub(crate) fn censuses(&self) -> Option<u64> {
+        let Inner { collector, profiler, .. } = &**self.inner();
+        profiler.censuses(&collector.threads.lock(&collector.observing.lock))
+    }
+
     /// The heap profile that runs: for who comes late and wants to know what the censuses that it hears of count.
     pub fn heap_profile(&self) -> Option<HeapProfile> {
         let Inner { collector, profiler, .. } = &**self.inner();

@@ -7,6 +7,8 @@
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
+pub mod readers;
+
 use std::collections::{BTreeMap, HashMap};
 
 pub const DEFAULT: &str = "Microsoft-Windows-DotNETRuntime";

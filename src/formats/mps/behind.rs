@@ -20,6 +20,9 @@
 //! it goes on. But then its files lead nowhere: the next stream may have the same name, and what the carrier was about to write is not
 //! of that one. In the child of a fork there is no carrier, and nobody waits for it.
 //!
+//! **A process that is killed** leaves whole records: when no other block waits, the carrier also writes the rest of the block's last
+//! record, which the next block begins with. Only a kill in the middle of a write, or while the device is behind, cuts a record.
+//!
 //! What has no positions, a pipe or a terminal, can't be written by two. It is never handed over. Neither is anything when the process
 //! is about to end: each write may be the last one then, and a block ends in the middle of a record.
 
@@ -79,6 +82,8 @@ struct Shared {
     memory: Reservation,
     /// Where the block in each place belongs in the file: written by the drain before it hands it over.
     offsets: [UnsafeCell<u64>; PLACES as usize],
+    /// How much of its last record is past the end of the block in each place: written likewise.
+    tails: [UnsafeCell<usize>; PLACES as usize],
     /// Written by the drain before it hands over the first block.
     files: UnsafeCell<Option<Files>>,
     relay: Relay<PLACES>,
@@ -127,6 +132,7 @@ impl Behind {
         let shared = Arc::new(Shared {
             memory,
             offsets: std::array::from_fn(|_| UnsafeCell::new(0)),
+            tails: std::array::from_fn(|_| UnsafeCell::new(0)),
             files: UnsafeCell::new(None),
             relay: Relay::new(),
             bell: Bell::new(),
@@ -163,13 +169,13 @@ impl Behind {
         self.shared.place(block)
     }
 
-    /// Hands over the block that is full, which goes to the file here. False if the carrier has no time for it, or there is
-    /// none.
-    pub(super) fn hand_over(&mut self, at: u64) -> bool {
+    /// Hands over the block that is full, which goes to the file here; its last record ends `tail` bytes past it. False if
+    /// the carrier has no time for it, or there is none.
+    pub(super) fn hand_over(&mut self, at: u64, tail: usize) -> bool {
         if !self.may_hand_over() {
             return false;
         }
-        self.shared.set_offset(self.filling.block, at);
+        self.shared.set_offset(self.filling.block, at, tail);
         let is_handed_over = self.shared.relay.hand_over(&mut self.filling);
         if is_handed_over {
             self.shared.bell.ring();
@@ -300,9 +306,34 @@ impl Shared {
         unsafe { NonNull::new_unchecked(self.memory.base().add((block % PLACES) as usize * PLACE_BYTES)) }
     }
 
-    fn set_offset(&self, block: u64, at: u64) {
+    fn set_offset(&self, block: u64, at: u64, tail: usize) {
+        debug_assert!(tail <= SLACK_BYTES);
         // SAFETY: the caller fills the block, so the place is its own.
         self.offsets[(block % PLACES) as usize].with_mut(|place| unsafe { *place = at });
+        // SAFETY: as above.
+        self.tails[(block % PLACES) as usize].with_mut(|place| unsafe { *place = tail });
+    }
+
+    /// Writes what of a block's last record is past its end, so that the file ends with a whole record if the process is
+    /// killed before the next block. The drain writes the same bytes to the same place as the beginning of that block.
+    fn write_tail(&self, file: &Output, block: u64) {
+        // Relaxed: it is not late to see it below.
+        if self.cut.load(Ordering::Relaxed) != WHOLE {
+            return;
+        }
+        // SAFETY: the block was handed over, and its place is not used for another one before it is finished.
+        let at = self.offsets[(block % PLACES) as usize].with(|at| unsafe { *at });
+        // SAFETY: as above.
+        let tail = self.tails[(block % PLACES) as usize].with(|tail| unsafe { *tail });
+        // SAFETY: as above; `set_offset`'s caller has written `tail` bytes past the block, where the place has slack.
+        let bytes = unsafe { std::slice::from_raw_parts(self.place(block).as_ptr().add(BLOCK_BYTES), tail) };
+        // If it fails, the next block fails there, too, and that is reported.
+        let _ = file.write_all_at(bytes, at + BLOCK_BYTES as u64);
+        // Acquire: pairs with the release of `cut`.
+        let cut = self.cut.load(Ordering::Acquire);
+        if cut != WHOLE {
+            file.truncate(cut);
+        }
     }
 
     /// Writes a block that was handed over, from this byte of it on.
@@ -384,6 +415,12 @@ impl Carrier {
     /// Writes a block that it has claimed.
     pub(super) fn write(&mut self, block: u64) {
         let fate = if self.is_written(block) { Fate::Written } else { Fate::Failed };
+        if fate == Fate::Written
+            && !self.shared.relay.has_more()
+            && let Some(files) = self.shared.files()
+        {
+            self.shared.write_tail(&files.usual, block);
+        }
         self.say(fate);
     }
 

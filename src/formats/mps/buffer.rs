@@ -16,9 +16,9 @@
 //! again when neighbours on the machine fill its last cache. So records are stored past the caches.
 //!
 //! Blocks end where they end, in the middle of a record as a rule, since whole blocks at their places are what goes to the
-//! device fastest (`behind`, which also says who writes them). A flush brings out whole records. So the stream of a process
-//! that is killed ends in order, with all that was flushed; then there may be more, the last record of which may be cut
-//! (`.event.crash`).
+//! device fastest (`behind`, which also says who writes them). A flush brings out whole records, and the last block in the file
+//! is followed by the rest of its last record. So the stream of a process that is killed ends with a whole record, unless the
+//! kernel was in the middle of a write or the device was behind (`.event.crash`).
 //!
 //! The file is made when there is something to write to it, and not before. A write that fails is the end: what of the
 //! blocks went out is cut back to its last whole record, the rest is counted, and one line on standard error says so if the
@@ -178,13 +178,14 @@ impl Buffer {
         fence_past_the_caches();
         self.open()?;
         self.note_contents();
-        while !self.behind.hand_over(self.start.at) {
+        let tail = (self.len - BLOCK_WORDS) * 8;
+        while !self.behind.hand_over(self.start.at, tail) {
             if self.behind.wait() {
                 continue;
             }
             // As if we were alone, beginning with what nobody got to.
             self.catch_up()?;
-            if !self.behind.hand_over(self.start.at) {
+            if !self.behind.hand_over(self.start.at, tail) {
                 self.write_rest()?;
             }
             break;

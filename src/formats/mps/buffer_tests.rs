@@ -86,6 +86,24 @@ fn a_carrier_that_keeps_up_writes_all_whole_blocks() {
     check(&path, many);
 }
 
+/// `.event.crash`: the file of a process that is killed here ends with a whole record, though the block does not.
+#[test]
+fn behind_the_last_block_that_the_carrier_wrote_is_the_end_of_its_last_record() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.mps");
+    let (mut buffer, mut carrier) = played(&path);
+    let mut next = 0;
+    for block in 1..4_usize {
+        let until = (block * BLOCK_BYTES).div_ceil(SIZE) as u64;
+        // The first record of the next block is what hands this one over.
+        put(&mut buffer, next..until + 1);
+        next = until + 1;
+        let claimed = carrier.claim().unwrap();
+        carrier.write(claimed);
+        check(&path, until);
+    }
+}
+
 #[test]
 fn a_block_that_the_carrier_could_not_write_is_the_drains() {
     let directory = tempfile::tempdir().unwrap();

@@ -122,6 +122,11 @@ impl<const PLACES: u64> Relay<PLACES> {
         true
     }
 
+    /// Whether blocks were handed over that the carrier has not claimed. Only the carrier asks, and only to save work.
+    pub(super) fn has_more(&self) -> bool {
+        self.claims.load(Ordering::Relaxed) >> SHIFT < self.filled.load(Ordering::Relaxed)
+    }
+
     /// Whether there is a block that the carrier could not write.
     pub(super) fn has_failed(&self) -> bool {
         self.claims.load(Ordering::Relaxed) & FAILED != 0

@@ -352,6 +352,15 @@ impl Writer {
         Ok(())
     }
 
+    /// What a flight recorder still has of a world rarely includes the world's creation: each world is there from the
+    /// stream's beginning, with its pools, except one that this first record creates.
+    fn meet_all_but_the_born(&mut self, first: &Recorded) {
+        let born = (first.id == EventId::WorldCreated).then_some(usize::from(first.world.0) % MAX_WORLDS);
+        for (number, world) in self.worlds.iter_mut().enumerate() {
+            world.met |= world.facts.is_some() && Some(number) != born;
+        }
+    }
+
     /// What readers must know when these categories begin.
     fn tell_of_what_there_is(&mut self, come: u64) -> io::Result<()> {
         if come & (1 << Category::User as u32) != 0 {
@@ -755,6 +764,9 @@ impl Consumer for Writer {
             if self.filter == 0 {
                 return Ok(());
             }
+            if self.history == History::Ignored {
+                self.meet_all_but_the_born(record);
+            }
             self.begin(record.ticks)?;
         }
         self.set_now(record.ticks);
@@ -805,6 +817,12 @@ impl Consumer for Writer {
     fn close(&mut self, now: &Relation) -> io::Result<()> {
         // Also when the last record is one: a reader tells the time by two.
         if self.begun {
+            // The end of a collection that is under way will not be in the stream.
+            self.set_now(now.ticks);
+            for number in 0..MAX_WORLDS {
+                self.end_trace(number)?;
+                self.end_poll(number, 0)?;
+            }
             self.sync(now.ticks)?;
         }
         self.flush()

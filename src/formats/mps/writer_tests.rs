@@ -86,6 +86,34 @@ fn losses_stand_where_they_happened() {
     assert!(times[0] == 0 && times[0] <= times[1] && times[1] <= times[2] && times[2] == 9, "{times:?}");
 }
 
+/// What a flight recorder has begins in the middle of a world and may end in the middle of a collection.
+#[test]
+fn out_of_a_flight_recorder_come_all_pools_and_the_end_of_each_trace() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.mps");
+    let board = Arc::new(Switchboard::new(u64::MAX));
+    let pools = [0x2000, 0x2008, 0x2010];
+    let facts = Facts { world: 0x1000, heap: HEAP, reserved: 1 << 30, pools, serial: 1, ..Facts::default() };
+    drop(board.introduce(0, Facts { chunk: 2 << 20, block: 16 << 10, ..facts }, Box::default()));
+    let name = CString::new(path.to_str().unwrap()).unwrap();
+    let mut writer = Writer::new(board, name, Complaint::Returned, History::Ignored).unwrap();
+    let start = Clock::of_process().now();
+    writer.record(&recorded(EventId::SuspendBegin, start, &[1, 0])).unwrap();
+    writer.record(&recorded(EventId::GcStart, start + 100, &[1, 0])).unwrap();
+    writer.close(&Relation { ticks: start + 200, ns: 0, hz: 1_000_000_000 }).unwrap();
+    let stream = std::fs::read(path).unwrap();
+    let (mut codes, mut at) = (Vec::new(), 0);
+    while at < stream.len() {
+        let head = word(&stream, at);
+        codes.push(head as u16);
+        at += (head >> 16 & 0xffff) as usize;
+    }
+    let count = |code: u16| codes.iter().filter(|&&one| one == code).count();
+    assert_eq!((count(event::ArenaCreateVM), count(event::PoolInit)), (1, 3), "{codes:?}");
+    assert_eq!((count(event::TraceCreate), count(event::TraceDestroy)), (1, 1), "{codes:?}");
+    assert_eq!((count(event::ArenaPollBegin), count(event::ArenaPollEnd)), (1, 1), "{codes:?}");
+}
+
 fn word(stream: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(stream[at..at + 8].try_into().unwrap())
 }

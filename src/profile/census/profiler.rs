@@ -172,6 +172,11 @@ impl Profiler {
         Ok(())
     }
 
+    /// The number of censuses that the running profile has taken. `None` if no profile runs.
+    pub(crate) fn censuses(&self, observing: &LockGuard<'_>) -> Option<u64> {
+        self.state(observing).running.as_ref().map(|running| running.era)
+    }
+
     /// Whether a profile runs that must see one more collection before it ends; the next is that.
     pub(crate) fn ask_for_the_end(&self, observing: &LockGuard<'_>) -> bool {
         match &mut self.state(observing).running {

@@ -118,6 +118,18 @@ pub enum DamageKind {
         /// How reading goes on.
         what_follows: Resumed,
     },
+    /// An event whose length is not that of its fields, which say themselves where they end.
+    #[error(
+        "an event of type {id} says that it has {said} bytes of payload, but its fields have {found}; it is read with {found}"
+    )]
+    Length {
+        /// The type.
+        id: u16,
+        /// The length in the event's head.
+        said: u16,
+        /// The length of its fields.
+        found: usize,
+    },
     /// An event that is too short for its type.
     #[error("an event of type {id} with {bytes} bytes of payload, which is too short for what it must say")]
     Short {

@@ -37,6 +37,8 @@ pub(super) struct Segment {
     pub(super) block: Block,
     /// Between it and the one before lies something that was left out.
     is_resumed: bool,
+    /// It is one event, whose length is that of the segment, and not what its head says.
+    pub(super) is_mended: bool,
 }
 
 /// Collects segments while a file is gone through.
@@ -81,8 +83,8 @@ impl Index {
         if self.segments.len() >= self.most {
             self.halve();
         }
-        let Raw { offset: start, before: block, is_resumed, .. } = *raw;
-        self.segments.push(Segment { start, end, first: key, last: key, events: 1, block, is_resumed });
+        let Raw { offset: start, before: block, is_resumed, is_mended, .. } = *raw;
+        self.segments.push(Segment { start, end, first: key, last: key, events: 1, block, is_resumed, is_mended });
     }
 
     /// Makes one of two neighbours each, where nothing is left out between them.

@@ -85,6 +85,30 @@ pub(super) fn bytes_at<const N: usize>(payload: &[u8], at: usize) -> [u8; N] {
     payload.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
 }
 
+/// Whether the fields of a type's events say themselves where they end: texts end with a zero, stacks begin with their
+/// depth. GHC's library reads these events by their fields alone and ignores the length in their heads, so a log in which that
+/// length is damaged is read by it to the end.
+pub(super) fn ends_itself(id: u16) -> bool {
+    matches!(id, 160 | 161 | 163 | 164 | 167 | 169)
+}
+
+/// How long the fields of such an event are, which begin with these bytes. `None` if they do not end here.
+pub(super) fn own_length(id: u16, payload: &[u8]) -> Option<usize> {
+    let texts = |at: usize, count: usize| {
+        (0..count).try_fold(at, |at, _| Some(at + payload.get(at..)?.iter().position(|&byte| byte == 0)? + 1))
+    };
+    let stack = |at: usize| Some(at + 1 + 4 * usize::from(*payload.get(at)?));
+    let length = match id {
+        160 => texts(13, 7),
+        161 => texts(4, 3).map(|end| end + 1),
+        163 => stack(9),
+        164 => texts(9, 1),
+        167 => stack(12),
+        _ => texts(8, 6),
+    };
+    length.filter(|&length| length <= payload.len() && length <= usize::from(u16::MAX))
+}
+
 /// The layout of a type that is declared like this; a size of none is a variable one.
 pub(super) fn declared(id: u16, size: Option<u16>) -> Option<&'static Layout> {
     of(id)

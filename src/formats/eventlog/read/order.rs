@@ -34,7 +34,7 @@ use super::layout::bytes_at;
 use super::source::ReadAt;
 use super::types::{Step, Types};
 use super::visitor::{Event, Visitor};
-use crate::formats::eventlog::format::FIXED_HEAD;
+use crate::formats::eventlog::format::{FIXED_HEAD, VARIABLE_HEAD};
 
 /// What a round is meant to hold: events with what is kept beside them.
 const ROUND: usize = 12 << 20;
@@ -197,6 +197,12 @@ impl<'a, S: ReadAt + ?Sized> Rounds<'a, S> {
         let read = self.input.read_at(&mut self.buffer[..length], segment.start);
         if read.map_err(|error| damage(DamageKind::Input(error.kind())))? < length {
             return Err(damage(DamageKind::Changed));
+        }
+        if segment.is_mended
+            && let (Some(said), Ok(found)) =
+                (self.buffer.get_mut(FIXED_HEAD..VARIABLE_HEAD), u16::try_from(length - VARIABLE_HEAD))
+        {
+            said.copy_from_slice(&found.to_be_bytes());
         }
         let (mut at, mut block) = (0, segment.block);
         let mut sorted_from = self.entries.len();

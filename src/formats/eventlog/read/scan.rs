@@ -8,15 +8,20 @@ use super::header;
 use super::layout::{self, BLOCK_MARKER, bytes_at};
 use super::types::{EventType, Row, Step, Types};
 use super::visitor::{Event, Summary};
-use crate::formats::eventlog::format::{BLOCK_HEAD, DATA_END, FIXED_HEAD};
+use crate::formats::eventlog::format::{BLOCK_HEAD, DATA_END, FIXED_HEAD, VARIABLE_HEAD};
 use crate::formats::source::Source;
 
 /// The bytes that are read at once: four events of the largest kind, and no system call shows. Asked for are an event (65547 at
-/// most) or a description in the header, whose length is bounded there (`.format.hostile`).
+/// most) and the next one's head, or a description in the header, whose length is bounded there (`.format.hostile`).
 const BUFFER: usize = 256 << 10;
 
 /// The least size of a block.
 const MARKER: u32 = BLOCK_HEAD as u32;
+
+/// The longest event.
+const LONGEST: usize = VARIABLE_HEAD + u16::MAX as usize;
+/// An event this long after the one before it is none: 13 days.
+const NOT_LONG_NS: u64 = 1 << 50;
 
 /// How often reading goes on at the next block, before a file is given up.
 const MOST_RESUMPTIONS: u64 = 4096;
@@ -46,8 +51,10 @@ pub(super) struct Raw<'a> {
     pub(super) cap: Option<u16>,
     /// The block that it was found in, before it.
     pub(super) before: Block,
-    /// Between it and the event before lies something that was left out.
+    /// Between it and the event before lies something that was left out, or one of the two is mended.
     pub(super) is_resumed: bool,
+    /// Its length is that of its fields, and not what its head says.
+    pub(super) is_mended: bool,
 }
 
 impl<'a> Raw<'a> {
@@ -79,6 +86,7 @@ enum Next {
         length: usize,
         head: usize,
         row: Row,
+        is_mended: bool,
     },
     /// There was something else than an event, which is gone through.
     Again,
@@ -141,8 +149,8 @@ impl<R: Read> Scan<R> {
     /// Goes through the events, until `each` has seen enough.
     pub(super) fn events(&mut self, mut each: impl FnMut(&Types, &Raw<'_>) -> bool) {
         while self.has_header {
-            let (length, head, row) = match self.next() {
-                Ok(Next::Event { length, head, row }) => (length, head, row),
+            let (length, head, row, is_mended) = match self.next() {
+                Ok(Next::Event { length, head, row, is_mended }) => (length, head, row, is_mended),
                 Ok(Next::Again) => continue,
                 Ok(Next::Over) => return,
                 Err(error) => {
@@ -159,8 +167,9 @@ impl<R: Read> Scan<R> {
                 self.block_end = (size >= MARKER).then_some(offset + u64::from(size));
             }
             let cap = self.block.pass(length, marker);
-            let is_resumed = std::mem::take(&mut self.has_left_out);
-            let raw = Raw { offset, bytes, head, row, cap, before, is_resumed };
+            // Who reads a stretch of the file again relies on the lengths in it.
+            let is_resumed = std::mem::replace(&mut self.has_left_out, is_mended) || is_mended;
+            let raw = Raw { offset, bytes, head, row, cap, before, is_resumed, is_mended };
             let (time, id) = (raw.time(), u16::from_be_bytes(bytes_at(bytes, 0)));
             let goes_on = each(&self.types, &raw);
             self.summary.events += 1;
@@ -189,7 +198,7 @@ impl<R: Read> Scan<R> {
         let mut step = self.types.step(self.source.bytes());
         if let Step::More(count) = step {
             if !self.source.has(count)? {
-                return Ok(self.at_end_of_file());
+                return self.past_the_file();
             }
             step = self.types.step(self.source.bytes());
         }
@@ -198,12 +207,17 @@ impl<R: Read> Scan<R> {
                 self.unknown(u16::from_be_bytes(bytes_at(self.source.bytes(), 0)))
             }
             Step::Event { length, head, row } => {
+                if row.ends_itself && self.is_length_wrong(length, head, row) {
+                    if let Some(mended) = self.mended(head, row, length - head)? {
+                        return Ok(mended);
+                    }
+                }
                 let end = self.source.offset() + length as u64;
                 match self.block_end {
                     Some(block_end) if block_end < end && !row.is_marker => {
                         self.over_the_end(length, head, row, block_end)
                     }
-                    _ => Ok(Next::Event { length, head, row }),
+                    _ => Ok(Next::Event { length, head, row, is_mended: false }),
                 }
             }
             // Something that is longer than it seemed when less of it was here.
@@ -211,6 +225,80 @@ impl<R: Read> Scan<R> {
             Step::End => self.mark_of_the_end(),
             Step::Unknown(id) => self.unknown(id),
         }
+    }
+
+    #[inline]
+    fn is_length_wrong(&self, length: usize, head: usize, row: Row) -> bool {
+        let payload = &self.source.bytes()[head..length];
+        layout::own_length(self.types.kind(row).id, payload) != Some(length - head)
+    }
+
+    /// An event whose length is not that of its fields. They are right if an event begins where they end; a newer GHC may
+    /// have added some that we do not know.
+    #[cold]
+    fn mended(&mut self, head: usize, row: Row, said: usize) -> io::Result<Option<Next>> {
+        // As far as the file goes.
+        self.source.has(LONGEST + VARIABLE_HEAD)?;
+        let (id, bytes) = (self.types.kind(row).id, self.source.bytes());
+        let payload = bytes.get(head..).unwrap_or_default();
+        let Some(found) = layout::own_length(id, &payload[..payload.len().min(usize::from(u16::MAX))]) else {
+            return Ok(None);
+        };
+        let time = u64::from_be_bytes(bytes_at(bytes, 2));
+        if found == said || !self.event_begins_at(head + found, time) || !self.may_resume() {
+            return Ok(None);
+        }
+        let said = u16::try_from(said).unwrap_or(u16::MAX);
+        self.damaged_at(self.source.offset(), DamageKind::Length { id, said, found });
+        Ok(Some(Next::Event { length: head + found, head, row, is_mended: true }))
+    }
+
+    /// Whether a declared event begins at this distance, not long after this time; or the file ends there.
+    fn event_begins_at(&self, distance: usize, time: u64) -> bool {
+        let rest = self.source.bytes().get(distance..).unwrap_or_default();
+        if rest.is_empty() || *rest == DATA_END.to_be_bytes() {
+            return true;
+        }
+        let Some((row, size)) = self.types.head(rest) else { return false };
+        let at = self.source.offset() + distance as u64;
+        let fits = self.block_end.is_none_or(|end| at + (FIXED_HEAD + size) as u64 <= end);
+        let later = u64::from_be_bytes(bytes_at(rest, 2)).wrapping_sub(time);
+        row.is_declared && (row.is_marker || (fits && later < NOT_LONG_NS))
+    }
+
+    /// An event that is longer than the rest of the file: its length is wrong, or the file was cut.
+    #[cold]
+    fn past_the_file(&mut self) -> io::Result<Next> {
+        let bytes = self.source.bytes();
+        let (here, offset) = (bytes.len() as u64, self.source.offset());
+        let Some((row, said)) = self.types.head(bytes) else { return Ok(self.at_end_of_file()) };
+        if row.ends_itself
+            && let Some(mended) = self.mended(VARIABLE_HEAD, row, said)?
+        {
+            return Ok(mended);
+        }
+        match self.block_end {
+            // The block is whole, so the file was not cut here.
+            Some(end) if offset < end && end <= offset + here => self.over_a_whole_block(end),
+            _ => Ok(self.at_end_of_file()),
+        }
+    }
+
+    /// An event that is longer than the rest of the file, in a block that is not.
+    fn over_a_whole_block(&mut self, block_end: u64) -> io::Result<Next> {
+        let offset = self.source.offset();
+        let id = u16::from_be_bytes(bytes_at(self.source.bytes(), 0));
+        self.block_end = None;
+        let resumed = self.block_begins_at((block_end - offset) as usize)? && self.may_resume();
+        let what_follows = if resumed { Resumed::AtBlock(block_end) } else { Resumed::Nowhere };
+        self.damaged_at(offset, DamageKind::Overrun { id, what_follows });
+        if !resumed {
+            self.source.take(self.source.bytes().len());
+            return Ok(Next::Over);
+        }
+        self.has_left_out = true;
+        self.source.skip(block_end - offset)?;
+        Ok(Next::Again)
     }
 
     /// The file has no whole event any more.
@@ -253,7 +341,7 @@ impl<R: Read> Scan<R> {
         let offset = self.source.offset();
         self.block_end = None;
         if block_end <= offset {
-            return Ok(Next::Event { length, head, row });
+            return Ok(Next::Event { length, head, row, is_mended: false });
         }
         let id = u16::from_be_bytes(bytes_at(self.source.bytes(), 0));
         let resumed = self.block_begins_at((block_end - offset) as usize)? && self.may_resume();
@@ -264,7 +352,7 @@ impl<R: Read> Scan<R> {
             self.source.skip(block_end - offset)?;
             return Ok(Next::Again);
         }
-        Ok(Next::Event { length, head, row })
+        Ok(Next::Event { length, head, row, is_mended: false })
     }
 
     /// An event whose length nobody knows: the rest of its block is left out, if a block begins behind it.

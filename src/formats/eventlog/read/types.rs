@@ -67,6 +67,8 @@ pub(super) struct Row {
     is_variable: bool,
     pub(super) is_marker: bool,
     pub(super) is_declared: bool,
+    /// Its fields say where they end, whatever the event's head says.
+    pub(super) ends_itself: bool,
 }
 
 /// The types of a log, and those of GHC's that it does not declare.
@@ -111,6 +113,7 @@ impl Types {
             is_variable: kind.size.is_none(),
             is_marker: kind.is_block_marker(),
             is_declared: kind.is_declared,
+            ends_itself: kind.size.is_none() && kind.layout.is_some() && layout::ends_itself(kind.id),
         };
         match self.kinds.get_mut(place) {
             Some(older) => *older = kind,
@@ -122,6 +125,14 @@ impl Types {
     #[inline]
     pub(super) fn kind(&self, row: Row) -> &EventType {
         &self.kinds[row.kind as usize - 1]
+    }
+
+    /// The type of the event whose head these bytes begin with, and the length that the head says.
+    pub(super) fn head(&self, bytes: &[u8]) -> Option<(Row, usize)> {
+        let id = u16::from_be_bytes(*bytes.first_chunk()?);
+        let row = self.rows.get(usize::from(id)).copied().filter(|row| row.kind != 0)?;
+        let &[.., high, low] = bytes.first_chunk::<VARIABLE_HEAD>()?;
+        Some((row, if row.is_variable { u16::from_be_bytes([high, low]) } else { row.size }.into()))
     }
 
     /// What there is at the beginning of these bytes.

@@ -147,6 +147,11 @@ impl Providers {
         }
     }
 
+    /// Whether the trace is to have heap dumps.
+    pub(crate) fn wants_heap_dump(&self) -> bool {
+        self.wants(Kind::Net(Net::BulkNode))
+    }
+
     /// Whether the trace is to have this one of our own events.
     pub(crate) fn wants_own(&self, id: EventId) -> bool {
         let group = id.descriptor().group;
