@@ -1,0 +1,183 @@
+//! Starts rounds and their debuggers, one round after the other, and stops at the first that fails.
+
+use std::error::Error;
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::counts::Sums;
+
+/// What the run is to be.
+#[derive(clap::Args)]
+pub(crate) struct RunArguments {
+    /// How long to run [default: 1, unless --rounds is given]
+    #[arg(long, value_name = "N")]
+    minutes: Option<f64>,
+    /// Where the random numbers begin; a run with the same seed has the same rounds
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Run this round, by the seed that its failure named, instead of random ones
+    #[arg(long, value_name = "S")]
+    round_seed: Option<u64>,
+    /// How many rounds to run, however long they take
+    #[arg(long, value_name = "N")]
+    rounds: Option<u64>,
+    /// Leave out the debugger process
+    #[arg(long)]
+    no_debugger: bool,
+}
+
+/// A round that has not ended this long after its time is stuck: threads finish what they have begun, verified.
+const GRACE: Duration = Duration::from_secs(300);
+/// How often the orchestrator looks whether a process has ended.
+const POLL: Duration = Duration::from_millis(20);
+/// Bytes of a failed round's output that are shown.
+const SHOWN: usize = 8000;
+
+/// Runs the rounds.
+pub(crate) fn run(arguments: &RunArguments) -> Result<(), Box<dyn Error>> {
+    let minutes = arguments.minutes.or(if arguments.rounds.is_some() { None } else { Some(1.0) });
+    if minutes.is_some_and(|minutes| !(minutes > 0.0 && minutes < 1e6)) {
+        return Err("--minutes: a number above 0 was expected".into());
+    }
+    let begin = Instant::now();
+    let is_over = |rounds: u64| {
+        minutes.is_some_and(|minutes| begin.elapsed().as_secs_f64() >= minutes * 60.0)
+            || arguments.rounds.is_some_and(|most| rounds >= most)
+    };
+    let mut seeds = fastrand::Rng::with_seed(arguments.seed);
+    let mut sums = Sums::default();
+    let mut rounds = 0;
+    while !is_over(rounds) {
+        // 32 bits, so that a person can type it.
+        let seed = arguments.round_seed.unwrap_or_else(|| u64::from(seeds.u32(..)));
+        let seconds = fastrand::Rng::with_seed(seed).u64(3..12);
+        let before = sums.get("collections");
+        let outcome = round(seed, seconds, !arguments.no_debugger, &mut sums);
+        rounds += 1;
+        if let Err(why) = outcome {
+            report(rounds, begin.elapsed(), &sums);
+            return Err(format!(
+                "round {rounds} failed: {why}\nrepeat its plan with: cargo run --release --example soak -- --round-seed {seed} --rounds 10"
+            )
+            .into());
+        }
+        println!("round {rounds}, seed {seed}, {seconds} s: {} collections", sums.get("collections") - before);
+    }
+    report(rounds, begin.elapsed(), &sums);
+    Ok(())
+}
+
+fn report(rounds: u64, elapsed: Duration, sums: &Sums) {
+    let build = if cfg!(debug_assertions) { "debug" } else { "release" };
+    println!("\n{rounds} rounds in {:.1} minutes, {build} build", elapsed.as_secs_f64() / 60.0);
+    sums.iter().for_each(|(name, count)| println!("{count:>14}  {}", name.replace('_', " ")));
+}
+
+/// One round and its debuggers. The error is what failed, with the output of the process.
+fn round(seed: u64, seconds: u64, with_debugger: bool, sums: &mut Sums) -> Result<(), String> {
+    let directory = tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
+    let arguments = ["round".to_owned(), seed.to_string(), seconds.to_string(), directory.path().display().to_string()];
+    let program = start(&arguments, directory.path(), "round")?;
+    let pid = program.id();
+    let ended = AtomicBool::new(false);
+    let debuggers = Mutex::new(Sums::default());
+    let (outcome, debugged) = thread::scope(|scope| {
+        let debugging = with_debugger.then(|| scope.spawn(|| debug(pid, seed, directory.path(), &ended, &debuggers)));
+        let outcome = wait(program, Duration::from_secs(seconds) + GRACE);
+        ended.store(true, Ordering::Relaxed);
+        let debugged = debugging.map(|thread| thread.join().unwrap_or_else(|_| Err("its thread panicked".to_owned())));
+        (outcome, debugged.unwrap_or(Ok(())))
+    });
+    let (output, errors) = output_of(directory.path(), "round");
+    sums.take(&output);
+    for (name, count) in debuggers.into_inner().unwrap_or_default().iter() {
+        sums.add(name, count);
+    }
+    match outcome {
+        Ok(status) if status.success() => debugged.map_err(|why| format!("the debugger: {why}")),
+        Ok(status) => Err(format!("{status}\n{}", tail(&errors))),
+        Err(stacks) => Err(format!("it did not end\n{}\n{stacks}", tail(&errors))),
+    }
+}
+
+/// Attaches one debugger after the other, until the round has ended. Each second one is killed.
+fn debug(pid: u32, seed: u64, directory: &Path, ended: &AtomicBool, sums: &Mutex<Sums>) -> Result<(), String> {
+    let mut random = fastrand::Rng::with_seed(seed ^ 0xDEB6);
+    while !ended.load(Ordering::Relaxed) {
+        thread::sleep(Duration::from_millis(random.u64(0..800)));
+        let (seed, milliseconds) = (random.u64(..), random.u64(20..1500));
+        let is_killed = random.bool();
+        let killed_after = Duration::from_millis(random.u64(1..=milliseconds));
+        let arguments = ["debugger".to_owned(), pid.to_string(), seed.to_string(), milliseconds.to_string()];
+        let mut debugger = start(&arguments, directory, "debugger")?;
+        if is_killed {
+            thread::sleep(killed_after);
+            // One that has ended already is none that was killed.
+            if debugger.try_wait().is_ok_and(|ended| ended.is_none()) && debugger.kill().is_ok() {
+                sums.lock().map_err(|_| "poisoned")?.add("debuggers_killed", 1);
+            }
+            debugger.wait().map_err(|error| error.to_string())?;
+            continue;
+        }
+        let status = wait(debugger, Duration::from_millis(milliseconds) + GRACE)?;
+        let (output, errors) = output_of(directory, "debugger");
+        if !status.success() && !ended.load(Ordering::Relaxed) {
+            // A program that is about to end can't be attached to.
+            thread::sleep(Duration::from_secs(2));
+            if !ended.load(Ordering::Relaxed) {
+                return Err(format!("{status}\n{}", tail(&errors)));
+            }
+        }
+        sums.lock().map_err(|_| "poisoned")?.take(&output);
+    }
+    Ok(())
+}
+
+/// Starts this program again as a part of a round. Its output goes to files of the directory.
+fn start(arguments: &[String], directory: &Path, name: &str) -> Result<Child, String> {
+    let file = |kind: &str| File::create(directory.join(format!("{name}.{kind}"))).map(Stdio::from);
+    let start = || {
+        Command::new(std::env::current_exe()?)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(file("out")?)
+            .stderr(file("err")?)
+            .spawn()
+    };
+    start().map_err(|error| format!("{name} can't be started: {error}"))
+}
+
+fn output_of(directory: &Path, name: &str) -> (String, String) {
+    let read = |kind: &str| fs::read(directory.join(format!("{name}.{kind}"))).unwrap_or_default();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (text(read("out")), text(read("err")))
+}
+
+fn tail(text: &str) -> &str {
+    &text[text.floor_char_boundary(text.len().saturating_sub(SHOWN))..]
+}
+
+/// Waits for the end of a process. If it takes longer: what its threads were doing when it was killed.
+fn wait(mut child: Child, at_most: Duration) -> Result<ExitStatus, String> {
+    let deadline = Instant::now() + at_most;
+    while Instant::now() < deadline {
+        match child.try_wait() {
+            Ok(Some(status)) => return Ok(status),
+            Ok(None) => thread::sleep(POLL),
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    let pid = child.id().to_string();
+    let gdb = Command::new("gdb").args(["-p", &pid, "-batch", "-ex", "thread apply all backtrace 16"]).output();
+    let _ = child.kill();
+    let _ = child.wait();
+    Err(gdb.map_or_else(
+        |_| "(no gdb to show its stacks)".to_owned(),
+        |gdb| String::from_utf8_lossy(&gdb.stdout).into_owned(),
+    ))
+}

@@ -1,0 +1,341 @@
+//! One round: a world, and threads that do everything to it that a program may do.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use stopworld::debugger::mock::MockDebugger;
+use stopworld::profile::census::{Breakdown, CensusRequest};
+use stopworld::{
+    Charging, CollectError, CollectionReport, Paranoid, Root, SafepointStopper, SignalStopper, Stopper, ThreadVtable,
+    WeakCell, World,
+};
+
+use super::check::{Node, assert_tree, tree};
+use super::counts::{Counts, one};
+use super::{traces, workers};
+
+/// What the orchestrator says to a round.
+#[derive(clap::Args)]
+pub(crate) struct RoundArguments {
+    /// Of which everything else is made
+    seed: u64,
+    /// How long it runs
+    seconds: u64,
+    /// Where traces go
+    directory: PathBuf,
+}
+
+/// A stop waits for threads that a debugger holds, and this machine may have much else to do.
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+/// A forked child that takes longer than this is killed by its alarm.
+const CHILD_SECONDS: u32 = 120;
+/// The default of the world.
+const SUSPEND_SIGNAL: i32 = libc::SIGURG;
+
+/// What all threads of a round share. One in a process, and never freed.
+#[derive(Default)]
+pub(crate) struct Shared {
+    over: AtomicBool,
+    /// The way of stopping that is in force, an index of [`Shared::stops`].
+    stopper: AtomicUsize,
+    pub(crate) counts: Counts,
+    roots: Mutex<Vec<Root<Node>>>,
+    weak: Mutex<Vec<Root<WeakCell<Node>>>>,
+}
+
+static SHARED: OnceLock<Shared> = OnceLock::new();
+
+impl Shared {
+    /// That of this process, for finalizers.
+    pub(crate) fn of_process() -> Option<&'static Shared> {
+        SHARED.get()
+    }
+
+    /// Whether threads are to end.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// The handles that threads pass to each other. To be locked in a blocking region.
+    pub(crate) fn roots(&self) -> MutexGuard<'_, Vec<Root<Node>>> {
+        self.roots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The weak references likewise.
+    pub(crate) fn weak(&self) -> MutexGuard<'_, Vec<Root<WeakCell<Node>>>> {
+        self.weak.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The count of collections under the way of stopping that is in force. A collection that meets a swap may count for either.
+    fn stops(&self) -> &AtomicU64 {
+        let counts = &self.counts;
+        let all = [
+            &counts.stops_by_signals,
+            &counts.stops_by_safepoints,
+            &counts.stops_by_mock_debugger,
+            &counts.stops_by_assisted_mock_debugger,
+        ];
+        all[self.stopper.load(Ordering::Relaxed)]
+    }
+
+    /// A collection that somebody asked for: the only failure is that a debugger died in it.
+    pub(crate) fn collected(&self, outcome: Result<CollectionReport, CollectError>) {
+        match outcome {
+            Ok(_) | Err(CollectError::Discarded { .. }) => {}
+            Err(error) => panic!("a collection failed: {error}"),
+        }
+    }
+}
+
+/// Runs a round. Whatever is wrong panics, and a panic anywhere ends the process.
+pub(crate) fn run(arguments: &RoundArguments) -> Result<(), Box<dyn Error>> {
+    let default = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        default(panic);
+        std::process::abort();
+    }));
+    // SAFETY: lets any process of the user attach, which is what the round's debugger does.
+    unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
+
+    let shared = SHARED.get_or_init(Shared::default);
+    let mut random = Rng::with_seed(arguments.seed);
+    // The orchestrator draws the round's length from the same numbers.
+    random.u64(..);
+    let world = build(&mut random, shared)?;
+    let begin = Instant::now();
+    let length = Duration::from_secs(arguments.seconds);
+    thread::scope(|scope| {
+        for index in 0..random.usize(1..7) {
+            let (random, world) = (random.fork(), &world);
+            scope.spawn(move || {
+                // SAFETY: the functions of `workers` keep references where the collector looks.
+                let m = unsafe { world.attach(&format!("worker-{index}")) }.expect("a worker can attach");
+                workers::work(&m, random, shared).expect("the heap limit is generous");
+            });
+        }
+        let mut actor = |likely: u8, act: fn(&World, Rng, &'static Shared, &Path)| {
+            let (mut random, world) = (random.fork(), &world);
+            if random.u8(0..10) < likely {
+                scope.spawn(move || act(world, random, shared, &arguments.directory));
+            }
+        };
+        actor(8, |world, random, shared, _| workers::bear(world, random, shared));
+        actor(9, |world, random, shared, _| collect(world, random, shared));
+        actor(8, |world, random, shared, _| swap(world, random, shared));
+        actor(6, |world, random, shared, _| suspend(world, random, shared));
+        actor(6, |world, random, shared, _| fork(world, random, shared));
+        actor(4, |world, random, shared, _| other_worlds(world, random, shared));
+        actor(8, traces::record);
+        actor(4, traces::record);
+        thread::sleep(length.saturating_sub(begin.elapsed()));
+        shared.over.store(true, Ordering::Relaxed);
+    });
+    let verified = world.verify();
+    assert!(matches!(verified, Ok(_) | Err(CollectError::Discarded { .. })), "the last verification: {verified:?}");
+    assert_eq!(world.damage(), None);
+    shared.roots().clear();
+    shared.weak().clear();
+    world.close(Duration::from_secs(60))?;
+    shared.counts.report();
+    Ok(())
+}
+
+fn build(random: &mut Rng, shared: &Shared) -> Result<World, Box<dyn Error>> {
+    let stopper = if random.bool() { Stopper::Signals } else { Stopper::Safepoints };
+    shared.stopper.store(usize::from(stopper == Stopper::Safepoints), Ordering::Relaxed);
+    let world = World::builder()
+        .heap_limit(256 << 20)
+        .initial_heap(random.usize(64 << 10..4 << 20))
+        .growth(0.3 + random.f64())
+        .markers(random.usize(1..4))
+        .stopper(stopper)
+        .stop_timeout(STOP_TIMEOUT)
+        .charge_allocations(if random.bool() { Charging::On } else { Charging::Off })
+        .paranoid(Paranoid::On)
+        .on_collection(|_| {
+            if let Some(shared) = Shared::of_process() {
+                one(&shared.counts.collections);
+                one(shared.stops());
+            }
+        })
+        .on_failure(|error| match error {
+            CollectError::Discarded { .. } => {
+                if let Some(shared) = Shared::of_process() {
+                    one(&shared.counts.collections_discarded);
+                }
+            }
+            error => panic!("a collection failed: {error}"),
+        })
+        .build();
+    Ok(world?)
+}
+
+fn pause(random: &mut Rng, most: Duration) {
+    thread::sleep(Duration::from_nanos(random.u64(0..most.as_nanos() as u64)));
+}
+
+/// Collects, verifies and takes censuses from a thread that is none of the world's.
+fn collect(world: &World, mut random: Rng, shared: &'static Shared) {
+    while !shared.is_over() {
+        match random.u8(0..8) {
+            0 => match world.verify() {
+                Ok(_) => one(&shared.counts.verifications),
+                Err(CollectError::Discarded { .. }) => {}
+                Err(error) => panic!("the heap could not be verified: {error}"),
+            },
+            1 => {
+                // Refused where allocations are not charged.
+                let breakdown = if random.bool() { Breakdown::Type } else { Breakdown::Retainer };
+                if world.census(&CensusRequest::by(breakdown)).is_ok() {
+                    one(&shared.counts.censuses);
+                }
+            }
+            _ => shared.collected(world.collect()),
+        }
+        pause(&mut random, Duration::from_millis(30));
+    }
+}
+
+/// Swaps the way of stopping. While a mock debugger is in force it freezes threads.
+fn swap(world: &World, mut random: Rng, shared: &'static Shared) {
+    let mut present: Option<Arc<dyn ThreadVtable>> = None;
+    while !shared.is_over() {
+        let mut mock = None;
+        let which = random.usize(0..5);
+        let next: Arc<dyn ThreadVtable> = match which {
+            0 => Arc::new(SignalStopper::new(SUSPEND_SIGNAL).expect("the signal is the world's own")),
+            1 => Arc::new(SafepointStopper),
+            2 => mock.insert(MockDebugger::new().expect("the mock's signal is free")).clone(),
+            3 => mock.insert(MockDebugger::assisted().expect("the mock's signal is free")).clone(),
+            // The one that is in force already.
+            _ => present.clone().unwrap_or_else(|| Arc::new(SafepointStopper)),
+        };
+        present = Some(Arc::clone(&next));
+        world.set_thread_vtable(next).expect("a stopper can be swapped at any time");
+        if which < 4 {
+            shared.stopper.store(which, Ordering::Relaxed);
+        }
+        one(&shared.counts.stoppers_swapped);
+        for _ in 0..random.u8(1..5) {
+            pause(&mut random, Duration::from_millis(60));
+            if let Some(debugger) = &mock {
+                freeze(world, debugger, &mut random, shared);
+            }
+        }
+    }
+    // A debugger of the world's own must not outlive the round's other threads.
+    world.set_thread_vtable(Arc::new(SafepointStopper)).expect("a stopper can be swapped at any time");
+}
+
+fn freeze(world: &World, debugger: &MockDebugger, random: &mut Rng, shared: &Shared) {
+    let threads = world.threads();
+    let Some(index) = random.usize(..).checked_rem(threads.len()) else { return };
+    // A thread that has ended meanwhile can't be frozen.
+    if debugger.freeze(threads[index].tid).is_ok() {
+        pause(random, Duration::from_millis(20));
+        debugger.thaw(threads[index].tid);
+        one(&shared.counts.threads_frozen);
+    }
+}
+
+/// Suspends and resumes threads as a user of the world does.
+fn suspend(world: &World, mut random: Rng, shared: &'static Shared) {
+    while !shared.is_over() {
+        pause(&mut random, Duration::from_millis(40));
+        let threads = world.threads();
+        let Some(index) = random.usize(..).checked_rem(threads.len()) else { continue };
+        let tid = threads[index].tid;
+        if world.suspend(tid).is_ok() {
+            pause(&mut random, Duration::from_millis(20));
+            world.resume(tid);
+            one(&shared.counts.threads_suspended);
+        }
+    }
+}
+
+/// Forks, from a mutator and from a thread that is none; the child collects, allocates, verifies and ends.
+fn fork(world: &World, mut random: Rng, shared: &'static Shared) {
+    while !shared.is_over() {
+        pause(&mut random, Duration::from_millis(300));
+        if random.bool() {
+            // SAFETY: this thread has no references of its own.
+            let Ok(m) = (unsafe { world.attach("forker") }) else { continue };
+            let child = fork_once(world);
+            m.blocking(|| await_child(child));
+        } else {
+            await_child(fork_once(world));
+        }
+        one(&shared.counts.forks);
+    }
+}
+
+/// Forks. Only the parent returns.
+fn fork_once(world: &World) -> i32 {
+    // SAFETY: the child calls the collector and the C library's allocator, both of which a fork leaves usable, and ends by _exit.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "fork failed: {}", std::io::Error::last_os_error());
+    if child != 0 {
+        return child;
+    }
+    // SAFETY: a system call without pointers.
+    unsafe { libc::alarm(CHILD_SECONDS) };
+    let live_in_child = |world: &World| -> Result<(), Box<dyn Error>> {
+        let repeated = |outcome: Result<CollectionReport, CollectError>| match outcome {
+            Ok(_) | Err(CollectError::Discarded { .. }) => Ok(()),
+            Err(error) => Err(error),
+        };
+        repeated(world.collect())?;
+        let life = |m: &stopworld::Mutator| tree(m, 9).map(assert_tree).map(drop);
+        // SAFETY: the tree is on the thread's stack.
+        unsafe { world.spawn("child's", life) }?.join().map_err(|_| "a thread panicked")??;
+        repeated(world.collect())?;
+        world.verify()?;
+        Ok(())
+    };
+    let code = match live_in_child(world) {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("in a forked child: {error}");
+            1
+        }
+    };
+    // SAFETY: ends this process without running what belongs to the parent.
+    unsafe { libc::_exit(code) }
+}
+
+fn await_child(child: i32) {
+    let mut status = 0;
+    // SAFETY: a place of this function.
+    while unsafe { libc::waitpid(child, &raw mut status, 0) } < 0 {
+        let error = std::io::Error::last_os_error();
+        assert_eq!(error.kind(), std::io::ErrorKind::Interrupted, "waiting for a forked child: {error}");
+    }
+    assert_eq!(status, 0, "a forked child failed (wait status {status:#x})");
+}
+
+/// Builds other worlds beside the round's, uses them, and closes or drops them.
+fn other_worlds(_: &World, mut random: Rng, shared: &'static Shared) {
+    while !shared.is_over() {
+        let builder = World::builder().heap_limit(32 << 20).markers(random.usize(1..3)).stop_timeout(STOP_TIMEOUT);
+        let other = builder.paranoid(Paranoid::On).build().expect("a second world can be built");
+        // SAFETY: `work`'s functions keep references where the collector looks.
+        let m = unsafe { other.attach("elsewhere") }.expect("a thread can be a mutator of one more world");
+        let kept = tree(&m, random.u64(4..10)).expect("the heap limit is generous");
+        m.set_finalizer(tree(&m, 3).expect("the heap limit is generous"), |_, tree| assert!(assert_tree(tree) == 15))
+            .expect("a finalizer can be registered");
+        shared.collected(m.collect());
+        assert_tree(kept);
+        drop(m);
+        if random.bool() {
+            other.close(Duration::from_secs(60)).expect("a world closes");
+        }
+        drop(other);
+        one(&shared.counts.worlds_closed);
+        pause(&mut random, Duration::from_millis(200));
+    }
+}
