@@ -59,6 +59,9 @@ pub mod debugger;
 pub mod diagnostics;
 pub mod events;
 pub mod formats;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(feature = "readers")]
 pub mod gcstats;
 mod heap;

@@ -79,7 +79,7 @@ fn say(line: fmt::Arguments<'_>) {
 }
 
 /// Lists or counts events.
-struct Dumper<'a, W: Write> {
+pub(super) struct Dumper<'a, W: Write> {
     arguments: &'a Dump,
     output: BufWriter<W>,
     trace: Option<TraceInfo>,
@@ -102,7 +102,7 @@ struct Dumper<'a, W: Write> {
 const MOST_NAMES: usize = 1 << 14;
 
 impl<'a, W: Write> Dumper<'a, W> {
-    fn new(arguments: &'a Dump, output: W) -> Dumper<'a, W> {
+    pub(super) fn new(arguments: &'a Dump, output: W) -> Dumper<'a, W> {
         Dumper {
             arguments,
             output: BufWriter::with_capacity(64 << 10, output),
@@ -119,7 +119,7 @@ impl<'a, W: Write> Dumper<'a, W> {
         }
     }
 
-    fn finish(mut self) -> io::Result<()> {
+    pub(super) fn finish(mut self) -> io::Result<()> {
         self.counts.retain(|&(_, _, count)| count > 0);
         self.counts.sort();
         for (provider, title, count) in &self.counts {
@@ -140,7 +140,7 @@ impl<'a, W: Write> Dumper<'a, W> {
     }
 
     /// Why nothing is listed, if nothing is: what is asked for and what there is.
-    fn nothing_found(&self) -> Option<String> {
+    pub(super) fn nothing_found(&self) -> Option<String> {
         let Dump { provider, event, from, to, .. } = self.arguments;
         if self.found > 0 {
             return None;

@@ -34,6 +34,8 @@ mod debug;
 mod dump;
 mod eventcnv;
 mod eventlog;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod gcstats;
 mod lisp;
 mod live;

@@ -109,7 +109,7 @@ pub(super) fn time(arguments: &Timeprof) -> Result<u8, Failure> {
     })
 }
 
-fn flame_graph(profiles: &Profiles, title: &str, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn flame_graph(profiles: &Profiles, title: &str, out: &mut dyn Write) -> io::Result<()> {
     let lines = folded::lines(&profiles.time, &profiles.stacks, &profiles.centres);
     let mut options = inferno::flamegraph::Options::default();
     options.title = title.to_owned();

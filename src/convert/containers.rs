@@ -4,7 +4,7 @@
 //! labels, events, sequence points. Events keep their order and what they promise of it, so any reader puts them in the order
 //! of time as it would have before; nothing is sorted here, and memory does not grow with the file.
 //!
-//! Within a container all numbers stay what they were. Between the two some must change:
+//! Within a container all numbers stay what they were, except ids of types from 2³¹ on. Between the two some must change:
 //!
 //! | | version 4 | version 6 |
 //! |---|---|---|
@@ -31,6 +31,8 @@ const MOST_THREADS: usize = 1 << 16;
 const MOST_LISTS: u32 = 1 << 17;
 /// Ids of types below this are remembered one by one.
 const LOW_IDS: u32 = 1 << 16;
+/// Ids of types from here on are not kept: 31 bits are what version 4 has for one, and new ids need room above the highest that is kept.
+const NOT_KEPT: u32 = 1 << 31;
 /// Types that were made of labels.
 const MOST_DERIVED: usize = 1 << 12;
 
@@ -67,21 +69,31 @@ struct Ids {
 impl Ids {
     fn give(&mut self, kind: &EventType) -> u32 {
         let wanted = kind.id;
-        let id = if self.is_free(wanted) { wanted } else { self.highest.max(LOW_IDS) + 1 };
+        let id = if self.is_free(wanted) { wanted } else { self.next() };
         self.take(id);
         self.by_index.insert(kind.index, id);
         id
     }
 
+    /// The next id above all others. Ids are given one by one from [`NOT_KEPT`] on, so a file in which they begin anew here has described
+    /// two thousand million types.
+    fn next(&self) -> u32 {
+        self.highest.max(LOW_IDS).checked_add(1).unwrap_or(LOW_IDS)
+    }
+
     /// One that no type of the file has.
     fn fresh(&mut self) -> u32 {
-        let id = self.highest.max(LOW_IDS) + 1;
+        let id = self.next();
         self.take(id);
         id
     }
 
     fn is_free(&self, id: u32) -> bool {
-        if id < LOW_IDS { !self.low.get(id as usize).copied().unwrap_or(false) } else { id > self.highest }
+        if id < LOW_IDS {
+            !self.low.get(id as usize).copied().unwrap_or(false)
+        } else {
+            self.highest < id && id < NOT_KEPT
+        }
     }
 
     fn take(&mut self, id: u32) {

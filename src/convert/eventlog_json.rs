@@ -4,7 +4,7 @@
 //! capability is on a track of its own. Heap sizes are counters, and so is each sample of a heap profile, heading by heading. All
 //! other events are moments, with what `ghc-events` says of them. Events come by time, for which a pipe is put into a file without a name.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read, Write};
 
@@ -35,7 +35,7 @@ pub(super) fn convert<R: Read, W: Write>(mut input: R, output: W, to: &mut Conve
     let mut drawing = Drawing {
         timeline,
         threads: HashMap::new(),
-        caps: Vec::new(),
+        caps: HashSet::new(),
         bands: Vec::new(),
         sample: None,
         text: Vec::new(),
@@ -84,7 +84,7 @@ struct Drawing<W: Write> {
     timeline: Sheets<Page<W>>,
     threads: HashMap<u32, String>,
     /// Capabilities that have a name.
-    caps: Vec<u16>,
+    caps: HashSet<u16>,
     /// The headings of the sample that is being told, and since when.
     bands: Vec<(String, u64)>,
     sample: Option<i64>,
@@ -104,8 +104,7 @@ impl<W: Write> Drawing<W> {
     fn track(&mut self, cap: Option<u16>) -> io::Result<Track> {
         let thread = cap.map_or(PROGRAM, |cap| PROGRAM + 1 + u64::from(cap));
         let track = Track { process: PROCESS, thread };
-        if let Some(cap) = cap.filter(|cap| !self.caps.contains(cap)) {
-            self.caps.push(cap);
+        if let Some(cap) = cap.filter(|cap| self.caps.insert(*cap)) {
             self.timeline.name_thread(track, &format!("cap {cap}"))?;
         }
         Ok(track)

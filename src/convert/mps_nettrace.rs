@@ -171,7 +171,7 @@ impl<W: Write> Writing<W> {
                 // Generation 0 was full; it was asked for, or somebody walks.
                 let why = unsigned("why").unwrap_or(0);
                 arena.depth = if why == 0 { 0 } else { FULL };
-                arena.collections += 1;
+                arena.collections = arena.collections.wrapping_add(1);
                 arena.is_collecting = true;
                 let start = u32s(&[arena.collections, arena.depth, u32::from((3..=5).contains(&why)), 0]);
                 self.net(1, clock, &[start, clr(arena), u64s(&[0])])?;

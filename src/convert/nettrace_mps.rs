@@ -135,7 +135,8 @@ impl<W: Write> Writing<'_, W> {
 
     fn put_values(&mut self, name: &str, clock: u64, values: &[Value<'_>]) -> io::Result<()> {
         let Some(layout) = Version::V2.layouts().iter().find(|layout| layout.name == name) else { return Ok(()) };
-        let clock = if clock > self.last { clock } else { self.last + 1 };
+        // Past the last number there is no later clock.
+        let clock = if clock > self.last { clock } else { self.last.saturating_add(1) };
         self.last = clock;
         let is_whole = self.encoder.record(layout, clock, values)?;
         self.left_out.add(layout.name, CUT, u64::from(!is_whole));
@@ -149,7 +150,7 @@ impl<W: Write> Writing<'_, W> {
     }
 
     fn sync(&mut self, clock: u64) -> io::Result<()> {
-        self.synced_us = self.us(clock).max(self.synced_us + 1);
+        self.synced_us = self.us(clock).max(self.synced_us.saturating_add(1));
         self.put("EventClockSync", clock, &[self.synced_us])
     }
 
@@ -254,7 +255,7 @@ impl<W: Write> Writing<'_, W> {
             let start = self.info.as_ref().map_or(clock, |info| info.start_ticks as u64);
             self.begin(start.min(clock))?;
         }
-        if self.us(clock) >= self.synced_us + SYNC_US {
+        if self.us(clock) >= self.synced_us.saturating_add(SYNC_US) {
             self.sync(clock)?;
         }
         if let Meaning::Own(id) = meaning {
@@ -294,7 +295,8 @@ impl<W: Write> Writing<'_, W> {
         dynamic: &[(&str, u64)],
         clock: u64,
     ) -> io::Result<Option<&'static str>> {
-        let number = said.number("ClrInstanceID").unwrap_or(0);
+        // The template has 16 bits for it. The file's own description of the event may have more; what they say is no runtime's number.
+        let number = said.number("ClrInstanceID").and_then(|number| u16::try_from(number).ok()).unwrap_or(0).into();
         let word = |name: &str| said.number(name).unwrap_or(0);
         let also = |name: &str| dynamic.iter().find(|(known, _)| *known == name).map_or(0, |(_, value)| *value);
         let carried = Ok(None);
@@ -344,7 +346,8 @@ impl<W: Write> Writing<'_, W> {
             EventId::HeapStats => {
                 let sizes =
                     ["GenerationSize0", "GenerationSize1", "GenerationSize2", "GenerationSize3", "GenerationSize4"];
-                self.arenas.entry(number).or_default().heap = sizes.iter().map(|name| word(name)).sum();
+                self.arenas.entry(number).or_default().heap =
+                    sizes.iter().fold(0, |sum: u64, name| sum.saturating_add(word(name)));
                 Ok(Some("the heap's size goes into the next TraceStart, and nothing else of it"))
             }
             EventId::SegmentCreated => {

@@ -33,7 +33,7 @@ fn name(pid: u32, start: u64) -> String {
 
 /// Field 22 of a stat file. The second field is the program's name in parentheses, which may hold anything: counted from the last
 /// parenthesis on.
-fn start_time(stat: &[u8]) -> Option<u64> {
+pub(super) fn start_time(stat: &[u8]) -> Option<u64> {
     let behind = stat.iter().rposition(|byte| *byte == b')')? + 1;
     let rest = std::str::from_utf8(&stat[behind..]).ok()?;
     // The first here is field 3.
@@ -94,7 +94,7 @@ pub fn of_process(pid: u32) -> Result<PathBuf, NoSocket> {
 }
 
 /// TMPDIR of an environment as /proc shows it.
-fn temporary(environment: &[u8]) -> PathBuf {
+pub(super) fn temporary(environment: &[u8]) -> PathBuf {
     let value = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(b"TMPDIR="));
     match value {
         Some(value) if !value.is_empty() => OsString::from_vec(value.to_vec()).into(),
@@ -103,7 +103,7 @@ fn temporary(environment: &[u8]) -> PathBuf {
 }
 
 /// The process's number in the innermost namespace that it is in.
-fn innermost(status: &[u8]) -> Option<u32> {
+pub(super) fn innermost(status: &[u8]) -> Option<u32> {
     let status = String::from_utf8_lossy(status);
     let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
     line.split_ascii_whitespace().last()?.parse().ok()

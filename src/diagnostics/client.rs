@@ -201,7 +201,7 @@ fn refusal(number: u32) -> ClientError {
     }
 }
 
-fn info(id: u8, reply: &[u8]) -> Result<ProcessInfo, Refusal> {
+pub(super) fn info(id: u8, reply: &[u8]) -> Result<ProcessInfo, Refusal> {
     let mut reply = Payload::of(reply);
     if id == PROCESS_INFO_3 {
         reply.u32()?;

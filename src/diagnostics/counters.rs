@@ -176,7 +176,7 @@ pub(crate) struct Schedule {
 impl Schedule {
     /// The first time is one interval from now.
     pub(crate) fn new(interval: Duration, now_ns: u64) -> Schedule {
-        Schedule { interval, last_ns: now_ns, next_ns: now_ns + step(interval) }
+        Schedule { interval, last_ns: now_ns, next_ns: now_ns.saturating_add(step(interval)) }
     }
 
     pub(crate) fn next_ns(&self) -> u64 {
@@ -190,7 +190,8 @@ impl Schedule {
         }
         let elapsed = now_ns.saturating_sub(self.last_ns);
         let step = step(self.interval);
-        self.next_ns += step * ((now_ns - self.next_ns) / step + 1);
+        let steps = (now_ns - self.next_ns) / step + 1;
+        self.next_ns = self.next_ns.saturating_add(step.saturating_mul(steps));
         // After a late one the next may be due at once: a rate over almost no time says nothing.
         if elapsed < step / 2 {
             return None;
@@ -205,8 +206,9 @@ impl Schedule {
     }
 }
 
+/// In nanoseconds. A client may ask for more of them than 64 bits count: that is never, and not what is left of them.
 fn step(interval: Duration) -> u64 {
-    interval.max(SHORTEST).as_nanos() as u64
+    u64::try_from(interval.max(SHORTEST).as_nanos()).unwrap_or(u64::MAX)
 }
 
 // ---- The two layouts -----------------------------------------------------------------------------------------------------
@@ -341,6 +343,17 @@ mod tests {
         let bytes = counter.payload(MEASURED, "Interval=1000");
         assert_eq!(bytes.len(), 130);
         assert_eq!(bytes[78..90], [0, 0, 0, 0, 0, 0, 0x22, 0x40, 0x34, 0xfd, 0x7f, 0x3f]);
+    }
+
+    /// 2⁵⁵ seconds are a multiple of 2⁶⁴ nanoseconds.
+    #[rstest]
+    fn an_interval_that_no_clock_reaches_never_ends(
+        #[values("36028797018963968", "18446744072", "1e19")] seconds: &str,
+    ) {
+        let mut schedule = Schedule::new(interval(seconds).unwrap(), u64::MAX / 2);
+        assert_eq!(schedule.due(u64::MAX / 2 + 1), None);
+        let _ = schedule.due(u64::MAX);
+        assert_eq!(schedule.next_ns(), u64::MAX);
     }
 
     #[rstest]

@@ -27,6 +27,8 @@ pub mod address;
 #[cfg(feature = "readers")]
 pub mod client;
 mod counters;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod message;
 mod process;
 mod queue;

@@ -18,6 +18,10 @@ use super::Rules;
 use super::collection::{Collection, GENERATIONS, HeapHistory, HeapStats, Kind, LARGE, PINNED, megabytes};
 use super::store::Store;
 
+/// Background collections whose time is looked at together. A runtime has one at a time; a trace that claims more loses the peak of the
+/// oldest.
+const MOST_OPEN: usize = 64;
+
 /// What `Walk` finds out about a collection; MB unless it says something else.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
@@ -63,6 +67,9 @@ pub(super) fn peaks(store: &Store, rules: Rules) -> io::Result<Vec<f64>> {
         });
         if collection.kind == Kind::BACKGROUND {
             if collection.complete {
+                if open.len() == MOST_OPEN {
+                    open.remove(0);
+                }
                 open.push((peaks.len(), collection.pause_start + collection.duration));
             }
             peaks.push(before);

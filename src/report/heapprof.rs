@@ -4,6 +4,7 @@
 //! band over time, each scaled to its own peak. A cell never wraps, so that `grep` and `awk` work on it. [`csv`] writes all that is known, a line for
 //! each band of each sample.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
@@ -16,6 +17,9 @@ use crate::profstats::{HeapProfile, Profiles, Sample};
 const PLACES: usize = 32;
 /// A longer name is cut.
 const LONGEST_NAME: usize = 72;
+/// Bytes of names that are kept for [`Csv`]. A stack's name is as long as all of its centres' names, and a file of a few megabytes can have
+/// hundreds of thousands of deep stacks: the others are put together for each line.
+const MOST_NAMES: usize = 32 << 20;
 
 /// The tables, ready to print, with at most so many bands; ends without a newline.
 pub fn render(profiles: &Profiles, most: usize) -> String {
@@ -41,8 +45,8 @@ fn figures(profiles: &Profiles) -> Table {
         row("most at once", format!("{} at {} s", Bytes(peak.total()), seconds(peak.time_ns)));
     }
     if heap.collections.seen() > 0 {
-        let paused: u64 = heap.collections.kept().iter().map(|(begin, end)| end - begin).sum();
-        let paused = u128::from(paused) * u128::from(heap.collections.stride());
+        let paused: u128 = heap.collections.kept().iter().map(|(begin, end)| u128::from(end - begin)).sum();
+        let paused = paused * u128::from(heap.collections.stride());
         row("collections", format!("{}, {:.3} s in them", heap.collections.seen(), paused as f64 / 1e9));
     }
     row("marks", if heap.marks.seen() > 0 { heap.marks.seen().to_string() } else { String::new() });
@@ -73,7 +77,7 @@ fn bands(profiles: &Profiles, most: usize) -> Table {
         table.add_row([cut(&name), mean, peak, seconds(row.peak_ns), last, share, pictures.line(index, row.peak)]);
     }
     if let Some(rest) = rows.get(most..).filter(|rest| !rest.is_empty()) {
-        let sum = |of: fn(&Row) -> u64| Bytes(rest.iter().map(of).sum()).to_string();
+        let sum = |of: fn(&Row) -> u64| Bytes(rest.iter().map(of).fold(0, u64::saturating_add)).to_string();
         let share = format!("{:.1}", share(rest.iter().map(|row| row.sum).sum(), all));
         let name = format!("{} more", rest.len());
         table.add_row([
@@ -149,21 +153,39 @@ pub fn csv(profiles: &Profiles, out: &mut dyn Write) -> io::Result<()> {
 
 /// The same, of samples that come one by one because they are too many to be kept.
 #[derive(Debug)]
-pub struct Csv {
+pub struct Csv<'p> {
+    profiles: &'p Profiles,
+    /// The cells of the first bands.
     names: Vec<String>,
 }
 
-impl Csv {
+impl<'p> Csv<'p> {
     /// Heads the lines. The names of the bands are known by now.
     ///
     /// # Errors
     ///
     /// The head can't be written.
-    pub fn begin(profiles: &Profiles, out: &mut dyn Write) -> io::Result<Csv> {
-        let Profiles { heap, stacks, centres, .. } = profiles;
-        let bands = 0..heap.bands.len() as u32;
+    pub fn begin(profiles: &'p Profiles, out: &mut dyn Write) -> io::Result<Csv<'p>> {
         writeln!(out, "time_s,band,bytes")?;
-        Ok(Csv { names: bands.map(|band| cell(&heap.name(band, stacks, centres))).collect() })
+        let mut csv = Csv { profiles, names: Vec::new() };
+        let mut kept = 0;
+        while kept < MOST_NAMES
+            && let Some(name) = csv.name(csv.names.len() as u32)
+        {
+            kept += size_of::<String>() + name.len();
+            let name = name.into_owned();
+            csv.names.push(name);
+        }
+        Ok(csv)
+    }
+
+    /// The cell of a band, if the profile has it.
+    fn name(&self, band: u32) -> Option<Cow<'_, str>> {
+        if let Some(name) = self.names.get(band as usize) {
+            return Some(name.into());
+        }
+        let Profiles { heap, stacks, centres, .. } = self.profiles;
+        ((band as usize) < heap.bands.len()).then(|| cell(&heap.name(band, stacks, centres)).into())
     }
 
     /// The lines of a sample. A band that the names have not, of a file that has grown since, is left out.
@@ -174,7 +196,7 @@ impl Csv {
     pub fn sample(&self, sample: &Sample, out: &mut dyn Write) -> io::Result<()> {
         let time = sample.time_ns;
         for (band, bytes) in &sample.values {
-            if let Some(name) = self.names.get(*band as usize) {
+            if let Some(name) = self.name(*band) {
                 writeln!(out, "{}.{:09},{name},{bytes}", time / 1_000_000_000, time % 1_000_000_000)?;
             }
         }

@@ -234,7 +234,8 @@ fn read_sections(file: &Path, start: u64, offset: u64) -> Option<(u64, Sections)
     let segment = elf.segments().find(|segment| segment.file_range().0 & !0xfff == offset)?;
     let first = segment.address().wrapping_sub(segment.file_range().0.wrapping_sub(offset));
     let section = |name: &str| elf.section_by_name(name);
-    let range = |name: &str| section(name).map(|section| section.address()..section.address() + section.size());
+    let range =
+        |name: &str| section(name).map(|section| section.address()..section.address().saturating_add(section.size()));
     let data = |name: &str| section(name).and_then(|section| section.data().ok().map(Rc::from));
     let sections = Sections {
         base_svma: 0,

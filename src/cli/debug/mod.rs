@@ -276,3 +276,9 @@ impl Terminal {
         }
     }
 }
+
+/// Parses a line of the prompt, for `fuzz/`. A wrong one gives its message.
+#[cfg(feature = "fuzzing")]
+pub(super) fn message_about(line: &str) -> Option<String> {
+    command::parse(line).err()
+}

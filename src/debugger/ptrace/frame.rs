@@ -91,12 +91,13 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// `image` is the size of the extended state.
-    pub(super) fn below(stack_pointer: u64, image: usize) -> Self {
+    /// `image` is the size of the extended state. `None` if there are too few addresses below the stack pointer, which the target can
+    /// set to any number.
+    pub(super) fn below(stack_pointer: u64, image: usize) -> Option<Self> {
         let with_magic = image as u64 + 4;
-        let image = stack_pointer.wrapping_sub(RED_ZONE).wrapping_sub(with_magic) & !63;
-        let frame = (image.wrapping_sub(FRAME) & !15).wrapping_sub(8);
-        Self { frame, image }
+        let image = stack_pointer.checked_sub(RED_ZONE)?.checked_sub(with_magic)? & !63;
+        let frame = (image.checked_sub(FRAME)? & !15).checked_sub(8)?;
+        Some(Self { frame, image })
     }
 
     /// From the frame's first byte to the end of the second magic.
@@ -105,9 +106,9 @@ impl Places {
     }
 }
 
-/// Appends the frame to `into`, but for its image of so many bytes. Says where in `into` that belongs; it must be [signed](sign).
-pub(super) fn build(registers: &General, image: usize, into: &mut Vec<u8>) -> Range<usize> {
-    let places = Places::below(registers.rsp, image);
+/// Appends the frame for these places to `into`, but for its image of so many bytes. Says where in `into` that belongs; it must be
+/// [signed](sign).
+pub(super) fn build(registers: &General, places: Places, image: usize, into: &mut Vec<u8>) -> Range<usize> {
     let start = into.len();
     into.resize(start + places.len(image), 0);
     let frame = &mut into[start..];
@@ -216,7 +217,7 @@ mod tests {
     #[rstest]
     fn a_frame_is_aligned_and_leaves_the_red_zone(#[values(0, 512, 832, 2440)] image: usize) {
         for sp in 0x7fff_0000u64..0x7fff_0080 {
-            let places = Places::below(sp, image);
+            let places = Places::below(sp, image).unwrap();
             assert_eq!((places.frame % 16, places.image % 64), (8, 0));
             assert!(places.frame + FRAME <= places.image);
             assert!(places.frame + places.len(image) as u64 <= sp - RED_ZONE);
@@ -228,7 +229,9 @@ mod tests {
         let mut image = vec![0xee; 832];
         image[SOFTWARE..SOFTWARE + 8].copy_from_slice(&7u64.to_le_bytes());
         let mut bytes = Vec::new();
-        let place = build(&registers(1, -1), image.len(), &mut bytes);
+        let registers = registers(1, -1);
+        let places = Places::below(registers.rsp, image.len()).unwrap();
+        let place = build(&registers, places, image.len(), &mut bytes);
         let at = place.start;
         bytes[place.clone()].copy_from_slice(&image);
         sign(&mut bytes, place);
@@ -237,6 +240,18 @@ mod tests {
         assert_eq!(number(at + 832), MAGIC2);
         assert_eq!(bytes.len(), at + 836);
         assert_eq!(number(0), 1);
-        assert_eq!(u64::from(number(IMAGE_POINTER)), Places::below(0x7fff_0123, image.len()).image);
+        assert_eq!(u64::from(number(IMAGE_POINTER)), places.image);
+    }
+
+    /// A stack pointer is whatever the target has put into the register.
+    #[rstest]
+    fn a_stack_pointer_near_zero_has_no_room_for_a_frame(#[values(0, 512, 832, 2440)] image: usize) {
+        for sp in 0..8192 {
+            match Places::below(sp, image) {
+                Some(places) => assert!(places.frame + (places.len(image) as u64) <= sp - RED_ZONE),
+                None => assert!(sp < RED_ZONE + image as u64 + 4 + 63 + FRAME + 15 + 8),
+            }
+        }
+        assert!(Places::below(u64::MAX, image).is_some());
     }
 }

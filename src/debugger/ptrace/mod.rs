@@ -38,6 +38,8 @@ mod death;
 mod error;
 mod event;
 mod frame;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod look;
 mod memory;
 mod modules;

@@ -456,12 +456,12 @@ impl Debugger {
         loop {
             let size = self.extended_room;
             let places = frame::Places::below(general.rsp, size);
-            if places.frame < stack.low || general.rsp > stack.high {
+            let Some(places) = places.filter(|places| stack.low <= places.frame && general.rsp <= stack.high) else {
                 break;
-            }
+            };
             // The kernel writes the image to where it belongs in the frame.
             let start = self.batch.bytes.len();
-            let image = frame::build(&general, size, &mut self.batch.bytes);
+            let image = frame::build(&general, places, size, &mut self.batch.bytes);
             let read = sys::unless_killed(sys::extended_into(tid, &mut self.batch.bytes[image.clone()]));
             let read = read.map_err(system("reading the extended state"))?;
             if read == Some(size) {

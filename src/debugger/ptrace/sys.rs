@@ -620,7 +620,7 @@ impl Nudge {
 }
 
 /// Registers that are all zero.
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(super) fn no_registers() -> General {
     // SAFETY: numbers; all zeroes is a value.
     unsafe { std::mem::zeroed() }

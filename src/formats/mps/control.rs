@@ -37,7 +37,8 @@ impl Environment {
         Environment::of(std::env::var_os(CONTROL_VARIABLE), std::env::var_os(FILE_VARIABLE))
     }
 
-    fn of(control: Option<OsString>, file: Option<OsString>) -> Environment {
+    /// What these values of the two variables ask for.
+    pub fn of(control: Option<OsString>, file: Option<OsString>) -> Environment {
         let filter = control.map(|value| Filter::parse(&value.to_string_lossy()));
         Environment {
             categories: filter.as_ref().map(|filter| filter.categories),

@@ -4,15 +4,20 @@
 //! which costs nothing. Values borrow their text from the payload.
 //!
 //! `.format.hostile`: an array may claim more elements than there are bytes, and objects in fixed arrays in fixed arrays may
-//! have no bytes at all. Decoding ends where the payload does, and after [`MOST_VALUES`]; what was decoded before counts,
-//! and the rest is there as bytes.
+//! have no bytes at all. Decoding ends where the payload does, and after as many values as so many bytes can need, [`MOST_VALUES`]
+//! at most: an event of a few bytes costs what a few bytes cost. What was decoded before counts, and the rest is there as bytes.
 
 use super::bytes::{Bytes, Stuck, decode_utf16};
 use super::damage::DamageKind;
-use super::metadata::{FieldType, Type, Utc};
+use super::metadata::{DEEPEST, FieldType, Type, Utc};
 
 /// The most values of one payload, those in arrays and objects included.
 pub const MOST_VALUES: usize = 1 << 16;
+
+/// Values that need no bytes: objects without fields, as many as a type may be nested.
+const FREE_VALUES: usize = 256;
+/// Values for each byte: one with bytes, and the arrays and objects around it.
+const VALUES_PER_BYTE: usize = DEEPEST as usize + 1;
 
 /// What a field holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,7 +79,7 @@ pub struct Decoded<'a> {
 
 /// Decodes a payload.
 pub fn decode<'a>(fields: &'a [FieldType], payload: &'a [u8]) -> Decoded<'a> {
-    let mut decoder = Decoder { payload, values: 0 };
+    let mut decoder = Decoder { payload, left: most_values(payload.len()) };
     let mut bytes = Bytes::new(payload);
     let mut decoded = Decoded::default();
     for field in fields {
@@ -92,17 +97,19 @@ pub fn decode<'a>(fields: &'a [FieldType], payload: &'a [u8]) -> Decoded<'a> {
     decoded
 }
 
+fn most_values(bytes: usize) -> usize {
+    bytes.saturating_mul(VALUES_PER_BYTE).saturating_add(FREE_VALUES).min(MOST_VALUES)
+}
+
 struct Decoder<'a> {
     payload: &'a [u8],
-    values: usize,
+    /// How many more values there may be.
+    left: usize,
 }
 
 impl<'a> Decoder<'a> {
     fn value(&mut self, kind: &'a Type, bytes: &mut Bytes<'a>) -> Result<Value<'a>, Stuck> {
-        self.values += 1;
-        if self.values > MOST_VALUES {
-            return Err(Stuck::Wrong(DamageKind::TooMany("values")));
-        }
+        self.left = self.left.checked_sub(1).ok_or(Stuck::Wrong(DamageKind::TooMany("values")))?;
         Ok(match kind {
             Type::Object(fields) => Value::Object(
                 fields
@@ -245,5 +252,16 @@ mod tests {
         let nothing = Type::FixedArray(Box::new(Type::Object(Vec::new())), u16::MAX);
         let fields = [field("a", Type::FixedArray(Box::new(nothing), u16::MAX))];
         assert_eq!(decode(&fields, &[]).ends_in, Some("a"));
+    }
+
+    #[test]
+    fn an_event_of_a_few_bytes_has_a_few_values() {
+        let nothing = Type::FixedArray(Box::new(Type::Object(Vec::new())), 60_000);
+        let fields = [field("nothing", nothing), field("a", Type::Unsigned(1))];
+        assert_eq!(decode(&fields, &[7]).ends_in, Some("nothing"));
+        // As deep as a type may be, and each array with one element.
+        let deep = (1..DEEPEST).fold(Type::Unsigned(2), |of, _| Type::FixedArray(Box::new(of), 1));
+        let many = [field("many", Type::FixedArray(Box::new(deep), 1000))];
+        assert_eq!(decode(&many, &[7; 2000]).ends_in, None);
     }
 }

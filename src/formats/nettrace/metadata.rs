@@ -13,7 +13,7 @@ use super::bytes::{Bytes, Stuck};
 use super::damage::DamageKind;
 
 /// Objects in objects in objects.
-const DEEPEST: u32 = 16;
+pub(super) const DEEPEST: u32 = 16;
 /// The most pairs of words that the description of a trace has.
 const MOST_PAIRS: u32 = 4096;
 
@@ -150,7 +150,7 @@ pub enum Type {
 impl TraceInfo {
     /// A time of an event as milliseconds since the trace began.
     pub fn milliseconds(&self, ticks: i64) -> f64 {
-        ticks.wrapping_sub(self.start_ticks) as f64 * 1000.0 / self.ticks_per_second as f64
+        ticks.saturating_sub(self.start_ticks) as f64 * 1000.0 / self.ticks_per_second as f64
     }
 
     pub(super) fn read(container: Container, bytes: &mut Bytes<'_>) -> Result<TraceInfo, Stuck> {

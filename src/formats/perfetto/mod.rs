@@ -39,6 +39,8 @@ pub(crate) mod timeline;
 mod trace;
 mod writer;
 
+#[cfg(feature = "fuzzing")]
+pub use trace::consumer;
 pub use trace::{Options, Trace};
 
 pub use crate::formats::TraceError;

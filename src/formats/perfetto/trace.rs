@@ -75,6 +75,19 @@ impl Options {
     }
 }
 
+/// What draws a timeline of all that there is at this place, for `fuzz/`.
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub fn consumer(
+    to: Box<dyn crate::formats::outlet::Destination>,
+) -> io::Result<Box<dyn crate::events::record::Consumer>> {
+    use crate::formats::outlet::Outlet;
+    let clock = Clock::of_process();
+    let (asked, policy) = (EventSet::all(), Policy::Lossless);
+    let plan = Plan { asked, policy, ticks: clock.now(), hz: clock.hz(), process: 1, name: "fuzz".into() };
+    Ok(Box::new(Writer::new(plan, Arc::default(), Outlet::to(to))?))
+}
+
 /// A timeline that is being written. Cheap to clone; clones are the same timeline.
 #[derive(Clone)]
 pub struct Trace(Arc<Parts>);

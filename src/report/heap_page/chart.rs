@@ -57,7 +57,8 @@ impl<'a> Chart<'a> {
         }
         for (index, sample) in samples.iter().enumerate() {
             for &(band, bytes) in &sample.values {
-                layers[place_of[band as usize]].values[index] += bytes;
+                let value = &mut layers[place_of[band as usize]].values[index];
+                *value = value.saturating_add(bytes);
             }
         }
         let figures = heap.figures.iter().flat_map(|figure| figure.kept()).map(|point| point.1);
@@ -136,7 +137,7 @@ impl<'a> Chart<'a> {
     /// A sample, as text.
     fn point(&self, index: usize) -> Markup {
         let mut bands: Vec<_> = self.layers.iter().map(|layer| (layer.values[index], &layer.name)).collect();
-        let total: u64 = bands.iter().map(|band| band.0).sum();
+        let total = bands.iter().fold(0, |sum: u64, band| sum.saturating_add(band.0));
         bands.sort_by_key(|band| std::cmp::Reverse(band.0));
         html! {
             g.point tabindex="-1" {
@@ -177,11 +178,12 @@ impl<'a> Chart<'a> {
 
     /// The outline of a band above those that are drawn before it.
     fn area(&self, layer: usize) -> String {
-        let ground = |index: usize| self.layers[..layer].iter().map(|below| below.values[index]).sum::<u64>();
+        let below = &self.layers[..layer];
+        let ground = |index: usize| below.iter().fold(0, |sum: u64, below| sum.saturating_add(below.values[index]));
         let count = self.times.len();
         let mut path = String::new();
         for index in 0..count {
-            let height = ground(index) + self.layers[layer].values[index];
+            let height = ground(index).saturating_add(self.layers[layer].values[index]);
             self.step(&mut path, index, height);
         }
         for index in (0..count).rev() {

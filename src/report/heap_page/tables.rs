@@ -60,7 +60,7 @@ pub(super) fn tree(profiles: &Profiles, rows: &[Row]) -> Markup {
     for row in rows {
         if let Band::Stack(stack) = heap.bands[row.band as usize] {
             sums[stack.index()] += row.sum;
-            own[stack.index()] += row.mean;
+            own[stack.index()] = own[stack.index()].saturating_add(row.mean);
         }
     }
     // A stack is behind the one around it.
@@ -96,7 +96,7 @@ pub(super) fn tree(profiles: &Profiles, rows: &[Row]) -> Markup {
                     (centre.map_or_else(|| "MAIN".to_owned(), |centre| profiles.centres.name(centre)))
                 }
                 td.name { (known.map_or("", |known| &known.module)) } td.name { (known.map_or("", |known| &known.place)) }
-                td { (Bytes(own[stack.index()])) } td { (Bytes((sums[stack.index()] / count) as u64)) }
+                td { (Bytes(own[stack.index()])) } td { (Bytes(u64::try_from(sums[stack.index()] / count).unwrap_or(u64::MAX))) }
                 td { (share(sums[stack.index()], sums[0])) }
             }
         }
@@ -114,11 +114,8 @@ pub(super) fn retainers(profiles: &Profiles, rows: &[Row]) -> Markup {
         let names = retainers_of(label);
         for name in &names {
             let entry = all.entry(name.clone()).or_default();
-            if names.len() == 1 {
-                entry.0 += row.mean
-            } else {
-                entry.1 += row.mean
-            }
+            let kept = if names.len() == 1 { &mut entry.0 } else { &mut entry.1 };
+            *kept = kept.saturating_add(row.mean);
             entry.2 += 1;
         }
     }

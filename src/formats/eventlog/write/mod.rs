@@ -22,6 +22,8 @@ mod trace;
 mod writer;
 
 pub use classes::{Classes, UnknownClass};
+#[cfg(feature = "fuzzing")]
+pub use trace::consumer;
 pub use trace::{Options, Trace};
 
 pub use crate::formats::{Finished, TraceError};

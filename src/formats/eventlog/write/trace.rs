@@ -64,6 +64,17 @@ impl Options {
     }
 }
 
+/// What writes a log of all that there is to this place, for `fuzz/`.
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub fn consumer(
+    to: Box<dyn crate::formats::outlet::Destination>,
+) -> io::Result<Box<dyn crate::events::record::Consumer>> {
+    use crate::formats::outlet::Outlet;
+    let plan = Plan { head: Head::now(), classes: Classes::default(), policy: Policy::Lossless };
+    Ok(Box::new(Writer::new(plan, Arc::new(Board::new()), Outlet::to(to))?))
+}
+
 /// A log that is being written. Cheap to clone; clones are the same log.
 #[derive(Clone)]
 pub struct Trace(Arc<Parts>);

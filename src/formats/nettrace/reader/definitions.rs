@@ -76,7 +76,7 @@ impl<V: Visitor> Reading<'_, V> {
         }
         self.types_cost += cost;
         let place = self.tables.types.len() as u32;
-        kind.index = self.forgotten + place;
+        kind.index = self.forgotten.wrapping_add(place);
         if self.by_id.insert(kind.id, place).is_some() {
             self.damaged(Damage { offset, kind: DamageKind::TypeAgain(kind.id) });
         }
@@ -200,7 +200,7 @@ impl<V: Visitor> Reading<'_, V> {
             self.threads.clear();
         }
         if flags & 2 != 0 {
-            self.forgotten += self.tables.types.len() as u32;
+            self.forgotten = self.forgotten.wrapping_add(self.tables.types.len() as u32);
             self.tables.types.clear();
             self.by_id.clear();
             self.last_type = None;

@@ -28,6 +28,8 @@ mod writer;
 
 pub use super::Container;
 pub use providers::{ProviderRequest, Providers, ProvidersError};
+#[cfg(feature = "fuzzing")]
+pub use trace::consumer;
 pub use trace::{Options, Trace};
 
 pub use crate::formats::outlet::Destination;

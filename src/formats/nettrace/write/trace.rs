@@ -121,6 +121,23 @@ impl Template {
     }
 }
 
+/// What writes a trace of all that there is to this place, for `fuzz/`.
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub fn consumer(
+    container: Container,
+    to: Box<dyn Destination>,
+) -> io::Result<Box<dyn crate::events::record::Consumer>> {
+    use super::providers::ProviderRequest;
+    use super::schema::{DEFAULT, OWN, PRIVATE};
+    let everything = |name: &str| ProviderRequest { name: name.to_owned(), keywords: u64::MAX, level: u32::MAX };
+    let requests = [DEFAULT, PRIVATE, OWN].map(everything).into();
+    let providers = Providers { requests, rundown: true };
+    let board = Arc::new(Board::new());
+    let template = Template { providers, container, policy: Policy::Lossless, head: Head::now(), board };
+    Ok(Box::new(template.writer(Outlet::to(to))?))
+}
+
 /// A trace that is being written. Cheap to clone; clones are the same trace.
 #[derive(Clone)]
 pub struct Trace(Arc<Parts>);

@@ -1,0 +1,231 @@
+//! What one part writes another reads.
+
+use stopworld::convert::{Conversion, Options, Target, convert};
+use stopworld::formats::eventlog::read::in_file_order;
+use stopworld::formats::eventlog::read::show::{Form as ShowForm, Show};
+use stopworld::formats::hp;
+use stopworld::formats::mps::Version;
+use stopworld::formats::mps::decode::{Form, Style, decode};
+use stopworld::formats::mps::reader::{End, Reader as Records};
+use stopworld::formats::nettrace::{
+    Container, EventType, Interest, NetEvent, Reader, Summary, ThreadInfo, TraceInfo, Visitor,
+};
+
+use crate::formats::not_converted;
+use crate::{limited, names_a_byte};
+
+const MIB: usize = 1 << 20;
+
+fn converted(input: &[u8], target: Target) -> Option<(Vec<u8>, Conversion)> {
+    let mut output = Vec::new();
+    match convert(input, &mut output, target, &Options::default()) {
+        Ok(conversion) => {
+            if let Some(damage) = &conversion.damage {
+                names_a_byte(damage);
+            }
+            Some((output, conversion))
+        }
+        Err(error) => {
+            not_converted(&error);
+            None
+        }
+    }
+}
+
+/// What a reader of a trace sees of an event in either container.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    kind: EventType,
+    time: i64,
+    thread: u64,
+    processor: Option<u32>,
+    activity: [u8; 16],
+    related: [u8; 16],
+    stack: Vec<u64>,
+    sorted: bool,
+    payload: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Listener {
+    trace: Option<TraceInfo>,
+    events: Vec<Seen>,
+    threads: u64,
+}
+
+impl Visitor for Listener {
+    fn trace(&mut self, trace: &TraceInfo) {
+        self.trace = Some(trace.clone());
+    }
+
+    fn event_type(&mut self, _: &EventType) -> Interest {
+        Interest::Deliver
+    }
+
+    fn thread(&mut self, _: &ThreadInfo<'_>) {
+        self.threads += 1;
+    }
+
+    fn event(&mut self, event: &NetEvent<'_>) {
+        self.events.push(Seen {
+            // Which number it has is the file's affair.
+            kind: EventType { index: 0, id: 0, ..event.kind.clone() },
+            time: event.time,
+            thread: event.thread,
+            processor: event.processor,
+            activity: event.activity,
+            related: event.related,
+            stack: event.stack.addresses().collect(),
+            sorted: event.in_file.sorted,
+            payload: event.payload.to_vec(),
+        });
+    }
+}
+
+fn listen(file: &[u8]) -> (Listener, Summary) {
+    let mut listener = Listener::default();
+    let summary = Reader::new(file).with_stacks().in_file_order().read(&mut listener);
+    (listener, summary)
+}
+
+/// A trace of .NET's to either container and to a telemetry stream: what is written is whole, and an undamaged trace of which nothing is
+/// left out has the same events there.
+pub fn convert_nettrace(trace: &[u8]) {
+    limited(256 * MIB, || {
+        for container in [Container::V4, Container::V6] {
+            let Some((output, conversion)) = converted(trace, Target::Nettrace(container)) else { continue };
+            let (there, summary) = listen(&output);
+            assert_eq!(summary.damage, None);
+            assert!(summary.ended_orderly);
+            assert_eq!(summary.events, conversion.carried);
+            if conversion.damage.is_none() && conversion.left_out.is_empty() && trace.starts_with(b"Nettrace") {
+                let (here, of_here) = listen(trace);
+                assert_eq!((of_here.events, of_here.lost), (summary.events, summary.lost));
+                assert_eq!(here.events, there.events);
+            }
+        }
+        if let Some((output, conversion)) = converted(trace, Target::Mps) {
+            assert_eq!(whole_records(&output), conversion.carried);
+        }
+    });
+}
+
+/// Records of an undamaged stream.
+fn whole_records(stream: &[u8]) -> u64 {
+    let mut reader = Records::new(stream);
+    let mut count = 0;
+    loop {
+        match reader.buffered().map(|record| record.is_some()).expect("a record that was just written") {
+            true => count += 1,
+            false if reader.fill().unwrap() => {}
+            false => break,
+        }
+    }
+    assert_eq!(reader.end(), Ok(End::Clean));
+    count
+}
+
+/// Telemetry streams to the newer version and to traces of .NET's format, and from there back: no record changes on the way.
+pub fn convert_mps(stream: &[u8]) {
+    limited(256 * MIB, || {
+        let Some((direct, conversion)) = converted(stream, Target::Mps) else { return };
+        whole_records(&direct);
+        for container in [Container::V4, Container::V6] {
+            let Some((trace, by_trace)) = converted(stream, Target::Nettrace(container)) else { continue };
+            let (_, summary) = listen(&trace);
+            assert_eq!(summary.damage, None);
+            assert!(summary.ended_orderly);
+            let Some((back, _)) = converted(&trace, Target::Mps) else { panic!("a trace that was just written") };
+            whole_records(&back);
+            if conversion.left_out.is_empty() && by_trace.left_out.is_empty() && stream.starts_with(b"\0\0") {
+                assert_eq!(lines(&direct), lines(&back));
+            }
+        }
+    });
+}
+
+/// The records as lines, in the order of the alphabet: the way through a trace is by time, and equal times have no order.
+fn lines(stream: &[u8]) -> Vec<String> {
+    let mut output = Vec::new();
+    decode(stream, &mut output, Form::Hex, Some(Version::V2), &mut |_| {}).expect("an undamaged stream");
+    let text = String::from_utf8_lossy(&output).into_owned();
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.sort_unstable();
+    lines
+}
+
+/// What is read of a part of a file comes first in what is read of all of it.
+pub(crate) fn is_prefix<T: PartialEq + std::fmt::Debug>(part: &[T], whole: &[T]) {
+    let differs = part.iter().zip(whole).position(|(one, other)| one != other).unwrap_or(part.len().min(whole.len()));
+    assert!(
+        whole.starts_with(part),
+        "what is read of the part is no prefix of what is read of the whole: {:?} at {differs} is {:?} there",
+        part.get(differs),
+        whole.get(differs)
+    );
+}
+
+/// A file that is cut: what is read of it is a prefix of what is read of the whole. The input's first two bytes say where the cut is.
+pub fn cut(input: &[u8]) {
+    let Some((at, whole)) = input.split_first_chunk::<2>() else { return };
+    let at = usize::from(u16::from_le_bytes(*at)) % (whole.len() + 1);
+    let part = &whole[..at];
+    limited(128 * MIB, || {
+        if whole.starts_with(b"Nettrace") {
+            cut_trace(part, whole);
+        } else if whole.starts_with(b"hdrb") {
+            cut_log(part, whole);
+        } else if whole.starts_with(b"JOB") {
+            cut_profile(part, whole);
+        } else {
+            cut_stream(part, whole);
+        }
+    });
+}
+
+fn cut_trace(part: &[u8], whole: &[u8]) {
+    let ((part, of_part), (whole, of_whole)) = (listen(part), listen(whole));
+    is_prefix(&part.events, &whole.events);
+    assert!(part.threads <= whole.threads && of_part.events <= of_whole.events);
+    assert!(part.trace.is_none() || part.trace == whole.trace);
+    // It is cut, or was damaged before.
+    assert!(of_part.bytes == of_whole.bytes || of_part.damage.is_some());
+}
+
+fn cut_log(part: &[u8], whole: &[u8]) {
+    let show = |log: &[u8]| {
+        let mut output = Vec::new();
+        let mut show = Show::new(&mut output, ShowForm::Events);
+        let summary = in_file_order(log, &mut show);
+        show.finish().unwrap();
+        (output, summary)
+    };
+    let ((part, _), (whole, summary)) = (show(part), show(whole));
+    // How a reader goes on behind damage depends on what it finds there.
+    if summary.damage.is_none() {
+        is_prefix(part.strip_suffix(b"\n").unwrap_or(&part), &whole);
+    }
+}
+
+fn cut_profile(part: &[u8], whole: &[u8]) {
+    let lines = |file: &[u8]| {
+        let mut lines = Vec::new();
+        hp::read(file, |line| lines.push(format!("{line:?}")));
+        lines
+    };
+    let (mut part, whole) = (lines(part), lines(whole));
+    // Half a number is a number, and half a word a label.
+    part.pop();
+    is_prefix(&part, &whole);
+}
+
+fn cut_stream(part: &[u8], whole: &[u8]) {
+    for (form, version) in [(Form::Hex, Version::V2), (Form::Manual(Style::Human), Version::V1)] {
+        let print = |stream: &[u8]| {
+            let mut output = Vec::new();
+            let _ = decode(stream, &mut output, form, Some(version), &mut |_| {});
+            output
+        };
+        is_prefix(&print(part), &print(whole));
+    }
+}

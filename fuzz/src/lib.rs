@@ -1,0 +1,35 @@
+//! What the fuzz targets do with an input. Each is a function here and a program in `targets/` that calls it.
+//!
+//! All of them hold: no panic, no overflow (the profile checks for both), memory within a limit, and of what is damaged a message that names the
+//! place. An input takes no more than the time that `run` gives it.
+
+mod commands;
+mod differential;
+mod formats;
+mod memory;
+#[cfg(feature = "planted")]
+mod planted;
+mod scheme;
+mod written;
+
+pub use commands::{command_line, debugger_command, diagnostics, environment, hostile_target};
+pub use differential::{convert_mps, convert_nettrace, cut};
+pub use formats::{
+    convert_json, eventlog_inc, eventlog_show, gcstats, heapprof, hp, mps_decode, nettrace_dump, timeprof,
+};
+pub use memory::limited;
+#[cfg(feature = "planted")]
+pub use planted::planted;
+pub use scheme::scheme;
+pub use written::written;
+
+/// What must be in a message about a damaged file: the byte, by number.
+fn names_a_byte(message: &str) {
+    let named = message.split("byte ").skip(1).any(|rest| rest.starts_with(|first: char| first.is_ascii_digit()));
+    assert!(named, "no byte is named: {message}");
+}
+
+/// For a command whose line is wrong: one line that is not empty.
+fn is_one_line(message: &str) {
+    assert!(!message.trim().is_empty(), "an empty message");
+}

@@ -1,0 +1,50 @@
+//! A reader of telemetry streams with the mistakes that the targets look for.
+
+use stopworld::formats::mps::reader::{Reader, Record};
+
+use crate::differential::is_prefix;
+use crate::{limited, names_a_byte};
+
+/// The code of `PoolAlloc`, whose last parameter is a size.
+const POOL_ALLOC: u16 = 0x2a;
+const SIZE: usize = 32;
+
+/// Reads a stream, and makes this mistake.
+pub fn planted(mistake: &str, stream: &[u8]) {
+    match mistake {
+        "overflow" => {
+            let mut held = 0;
+            sizes(stream, |size| held += size);
+        }
+        "memory" => limited(64 << 20, || sizes(stream, |size| drop(vec![1u8; (size as u32) as usize]))),
+        "time" => sizes(stream, |size| (0..size).for_each(|number| drop(std::hint::black_box(number)))),
+        "message" => {
+            let mut reader = Reader::new(stream);
+            if reader.fill().is_ok_and(|more| more) && reader.buffered().is_err() {
+                names_a_byte("a record of the stream is damaged");
+            }
+        }
+        "prefix" => {
+            let all = |stream| {
+                let mut all = Vec::new();
+                sizes(stream, |size| all.push(size));
+                // What a reader must not do: begin with what comes last.
+                all.reverse();
+                all
+            };
+            is_prefix(&all(&stream[..stream.len() / 2]), &all(stream));
+        }
+        other => panic!("no mistake is called '{other}'"),
+    }
+}
+
+fn sizes(stream: &[u8], mut each: impl FnMut(u64)) {
+    let mut reader = Reader::new(stream);
+    let _ = reader.fill();
+    let is_allocation = |record: &Record<'_>| record.code() == POOL_ALLOC;
+    while let Ok(Some(record)) = reader.buffered() {
+        if is_allocation(&record) {
+            each(record.word(SIZE).unwrap_or(0));
+        }
+    }
+}

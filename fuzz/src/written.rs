@@ -1,0 +1,156 @@
+//! What our writers write while a program runs, our readers read.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use stopworld::events::EventId;
+use stopworld::events::clock::Clock;
+use stopworld::events::record::{Consumer, Lost, Recorded, RecordingThread, WorldNumber};
+use stopworld::formats::eventlog::read::show::{Form, Show};
+use stopworld::formats::eventlog::read::{DamageKind, in_file_order};
+use stopworld::formats::nettrace::fields::{Value, decode};
+use stopworld::formats::nettrace::write::Destination;
+use stopworld::formats::nettrace::{Container, NetEvent, Reader, Visitor};
+use stopworld::fuzzing;
+
+use crate::limited;
+
+/// Events of one input.
+const MOST: usize = 4096;
+const THREADS: u32 = 6;
+const WORLDS: u16 = 3;
+
+/// What the recorder hands to a writer.
+#[derive(Debug)]
+enum Step {
+    Record(Recorded),
+    Lost(Lost),
+    Drained(u64),
+    Flush,
+}
+
+/// Steps out of bytes: an event's number, its thread and world, how much later it is, its fields.
+fn steps(bytes: &[u8], start: u64) -> Vec<Step> {
+    let mut bytes = bytes.iter().copied();
+    let mut ticks = start;
+    let mut steps = Vec::new();
+    while let (Some(what), Some(who), true) = (bytes.next(), bytes.next(), steps.len() < MOST) {
+        let thread = u32::from(who & 7) % THREADS;
+        let thread = RecordingThread { tid: 1000 + thread, index: thread };
+        let world = WorldNumber(u16::from(who >> 3 & 3) % WORLDS);
+        // From a tick to some seconds.
+        ticks += 1 << (2 * u32::from(who >> 5) * 2).min(34);
+        steps.push(match (EventId::from_index(what.into()), what) {
+            (Some(id), _) => {
+                let fields: Vec<u64> = id.descriptor().fields.iter().map(|_| number(&mut bytes)).collect();
+                Step::Record(Recorded::new(id, ticks, thread, world, &fields))
+            }
+            (None, 0xff) => Step::Lost(Lost { ticks, thread, count: number(&mut bytes) >> 32 }),
+            (None, 0xfe) => Step::Flush,
+            (None, _) => Step::Drained(ticks),
+        });
+    }
+    steps
+}
+
+/// Most often a small number, in one byte; after 0xff one of eight.
+fn number(bytes: &mut impl Iterator<Item = u8>) -> u64 {
+    match bytes.next() {
+        Some(0xff) => u64::from_le_bytes(std::array::from_fn(|_| bytes.next().unwrap_or(0))),
+        Some(small) => small.into(),
+        None => 0,
+    }
+}
+
+/// A place in memory.
+#[derive(Clone, Debug, Default)]
+struct Memory(Arc<Mutex<Vec<u8>>>);
+
+impl Destination for Memory {
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+fn file(steps: &[Step], writer: impl FnOnce(Box<dyn Destination>) -> io::Result<Box<dyn Consumer>>) -> Vec<u8> {
+    let memory = Memory::default();
+    let mut writer = writer(Box::new(memory.clone())).expect("a writer in memory");
+    let relation = Clock::of_process().relation();
+    let mut last = relation;
+    for step in steps {
+        match step {
+            Step::Record(record) => writer.record(record),
+            Step::Lost(lost) => writer.lost(lost),
+            Step::Drained(ticks) => {
+                last = stopworld::events::clock::Relation { ticks: *ticks, ns: relation.ns_of(*ticks), ..relation };
+                writer.drained(&last)
+            }
+            Step::Flush => writer.flush(),
+        }
+        .expect("memory takes everything");
+    }
+    writer.close(&last).expect("memory takes everything");
+    drop(writer);
+    let bytes = memory.0.lock().unwrap_or_else(PoisonError::into_inner);
+    bytes.clone()
+}
+
+/// Our own events of a trace: name, thread, numbers.
+#[derive(Default)]
+struct Own(Vec<(String, u64, Vec<u64>)>);
+
+impl Visitor for Own {
+    fn event(&mut self, event: &NetEvent<'_>) {
+        if event.kind.provider != "stopworld" {
+            return;
+        }
+        let decoded = decode(&event.kind.fields, event.payload);
+        assert_eq!((decoded.rest.len(), decoded.ends_in), (0, None), "{:?}", event.kind);
+        let numbers = decoded.fields.iter().filter_map(|(_, value)| match value {
+            Value::Unsigned(number) => Some(*number),
+            _ => None,
+        });
+        self.0.push((event.kind.name.clone(), event.thread, numbers.collect()));
+    }
+}
+
+/// The same of the records.
+fn expected(steps: &[Step]) -> Vec<(String, u64, Vec<u64>)> {
+    let records = steps.iter().filter_map(|step| if let Step::Record(record) = step { Some(record) } else { None });
+    let expected = records.map(|record| {
+        let descriptor = record.id.descriptor();
+        let numbers = descriptor.fields.iter().zip(record.fields()).filter(|(field, _)| field.unit.name() != "label");
+        // As many bytes as the field has.
+        let numbers =
+            numbers.map(|(field, value)| if field.kind.bytes() == 4 { u64::from(*value as u32) } else { *value });
+        (descriptor.name.to_owned(), record.thread.tid.into(), numbers.collect())
+    });
+    expected.collect()
+}
+
+/// Events, written as they come and read back.
+pub fn written(input: &[u8]) {
+    limited(64 << 20, || {
+        let steps = steps(input, Clock::of_process().now());
+        let is_lossless = !steps.iter().any(|step| matches!(step, Step::Lost(_)));
+        for container in [Container::V4, Container::V6] {
+            let trace = file(&steps, |to| fuzzing::nettrace_writer(container, to));
+            let mut own = Own::default();
+            let summary = Reader::new(&trace[..]).read(&mut own);
+            assert_eq!((summary.damage, summary.ended_orderly, summary.late), (None, true, 0));
+            assert!(summary.lost == 0 || !is_lossless, "{summary:?}");
+            assert_eq!(own.0, expected(&steps));
+        }
+        let log = file(&steps, fuzzing::eventlog_writer);
+        let mut show = Show::new(io::sink(), Form::Events);
+        let summary = in_file_order(&log[..], &mut show);
+        let (unclear, _) = show.finish().unwrap();
+        // Without an end there is no mark: a log in memory gets it like one in a file.
+        assert!(summary.damage.is_none_or(|damage| damage.kind == DamageKind::NoEnd), "{:?}", summary.damage);
+        assert!(unclear.is_none(), "{unclear:?}");
+        let timeline = file(&steps, fuzzing::timeline_writer);
+        let read: Result<serde_json::Value, _> = serde_json::from_slice(&timeline);
+        assert!(read.is_ok(), "{read:?}: {}", String::from_utf8_lossy(&timeline));
+    });
+}

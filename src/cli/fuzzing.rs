@@ -1,0 +1,57 @@
+//! The parts of the command that read bytes from outside, for `fuzz/`.
+
+use std::io::Write;
+
+use clap::Parser;
+
+use super::arguments::{Action, Command};
+use super::complaint::Complaint;
+use super::debug;
+use super::dump::Dumper;
+use crate::formats::nettrace::{Reader, Summary};
+use crate::profstats::Profiles;
+
+/// Runs `stopworld dump` over a trace with these options, and returns what it writes to standard output.
+///
+/// # Panics
+/// The options are none of `dump`'s.
+pub fn dump(trace: &[u8], options: &[&str]) -> (Vec<u8>, Summary) {
+    let words = ["stopworld", "dump", "-"].iter().chain(options);
+    let Ok(Command { action: Action::Dump(arguments) }) = Command::try_parse_from(words) else {
+        panic!("{options:?} are no options of dump");
+    };
+    let mut output = Vec::new();
+    let mut dumper = Dumper::new(&arguments, &mut output);
+    let reader = Reader::new(trace);
+    let summary = if arguments.counts { reader.in_file_order().read(&mut dumper) } else { reader.read(&mut dumper) };
+    let _ = dumper.nothing_found();
+    dumper.finish().expect("a vector takes all that is written to it");
+    (output, summary)
+}
+
+/// Parses a command line. A wrong one gives its message, which is one line.
+pub fn command_line(words: &[&str]) -> Option<String> {
+    match Command::try_parse_from(words.iter().copied()) {
+        Ok(command) => {
+            // All values have been parsed by now.
+            let _ = format!("{command:?}");
+            None
+        }
+        Err(error) => match Complaint::about(error, words.get(1).map(std::ffi::OsStr::new)) {
+            Complaint::Help(_) => None,
+            Complaint::Usage(line) | Complaint::Eventcnv(line) => Some(line),
+        },
+    }
+}
+
+/// Parses a line of the debugger's prompt. A wrong one gives its message.
+pub fn debugger_line(line: &str) -> Option<String> {
+    debug::message_about(line)
+}
+
+/// Draws the flame graph of `stopworld timeprof --svg`, if there are ticks.
+pub fn flame_graph(profiles: &Profiles, out: &mut dyn Write) {
+    if profiles.time.samples > 0 {
+        super::profiles::flame_graph(profiles, "title", out).expect("there is something to draw");
+    }
+}

@@ -1,0 +1,45 @@
+//! What the socket's two ends read of each other, for `fuzz/`.
+
+use super::counters::{self, Schedule};
+use super::message::{COLLECT_TRACING, HEADER_BYTES, Header, MAGIC, Payload, message, set};
+use super::request::{self, Collect};
+use super::{address, client};
+
+/// Reads bytes as a server reads a request, and as a client reads a reply.
+pub fn diagnostics_message(bytes: &[u8]) {
+    let Some((head, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else { return };
+    let Ok(header) = Header::parse(head) else {
+        assert_ne!(head[..13], MAGIC[..13], "a message of this protocol is refused for its size only");
+        return;
+    };
+    let Some(payload) = rest.get(..header.payload) else { return };
+    let again = message(header.set, header.id, payload).expect("a payload that came in a message fits into one");
+    assert_eq!(again[14..18], head[14..18]);
+    if header.set == set::EVENT_PIPE && COLLECT_TRACING.contains(&header.id) {
+        request(header.id - 1, payload);
+    }
+    for id in [0, 4, 8] {
+        let _ = client::info(id, payload);
+    }
+    let _ = (Payload::of(payload).u64(), Payload::of(payload).u32());
+}
+
+fn request(version: u8, payload: &[u8]) {
+    let Ok(collect) = Collect::parse(version, payload) else { return };
+    for wanted in &collect.providers {
+        let _ = collect.wants(&wanted.name, 1, 1, 4);
+        let Some(interval) = request::argument(&wanted.arguments, counters::INTERVAL_KEY) else { continue };
+        if let Some(interval) = counters::interval(&interval) {
+            let mut schedule = Schedule::new(interval, 1);
+            for now in [0, 1, schedule.next_ns(), u64::MAX] {
+                let _ = schedule.due(now);
+            }
+            let _ = schedule.series();
+        }
+    }
+}
+
+/// Reads the files of /proc that tell where a process's socket is.
+pub fn process_files(bytes: &[u8]) {
+    let _ = (address::start_time(bytes), address::temporary(bytes), address::innermost(bytes));
+}

@@ -1,0 +1,107 @@
+//! Inputs on which a command panicked or overflowed once, found by the fuzz targets in `fuzz/` or by reading. Each file of
+//! tests/fixtures/fuzz is given to every command that reads files: none panics, all end soon, and one that fails says why (`.format.hostile`).
+
+mod command_support;
+mod nettrace_support;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use command_support::{directory, run, text};
+use nettrace_support::{Block, Event, FORMS, Type, file};
+use rstest::rstest;
+use stopworld::convert::{Options, Target, convert};
+use stopworld::formats::mps::decode::{Form, decode};
+
+/// Far more than any of these takes, on a machine that is busy.
+const SOON: Duration = Duration::from_secs(60);
+
+const COMMANDS: [&str; 20] = [
+    "eventcnv -f INPUT --cnv",
+    "eventcnv -f INPUT --txt",
+    "eventcnv -f INPUT -SC",
+    "dump INPUT",
+    "dump INPUT --json",
+    "dump INPUT --counts",
+    "gcstats INPUT",
+    "gcstats INPUT --like-perfview --xml",
+    "gcstats INPUT --html",
+    "convert INPUT out.mps",
+    "convert INPUT out.nettrace",
+    "convert INPUT --format nettrace6 out.six",
+    "convert INPUT out.json",
+    "eventlog show INPUT",
+    "eventlog show --inc INPUT",
+    "heapprof INPUT --top 2",
+    "heapprof INPUT --csv",
+    "heapprof INPUT --html",
+    "timeprof INPUT",
+    "timeprof INPUT --speedscope",
+];
+
+#[rstest]
+fn no_command_panics(#[files("tests/fixtures/fuzz/*")] input: PathBuf) {
+    let directory = directory();
+    for command in COMMANDS {
+        let command = command.replace("INPUT", &input.display().to_string());
+        let begun = Instant::now();
+        let output = run(directory.path(), &command);
+        let said = text(&output.stderr);
+        assert!(matches!(output.status.code(), Some(0 | 1)), "{command}: {:?}\n{said}", output.status);
+        assert!(output.status.success() || !said.trim().is_empty(), "{command} fails without a word");
+        assert!(begun.elapsed() < SOON, "{command} took {:?}", begun.elapsed());
+    }
+}
+
+const RUNTIME: &str = "Microsoft-Windows-DotNETRuntime";
+
+/// Codes of types: numbers of 16, 32 and 64 bits.
+const U16: u8 = 8;
+const U64: u8 = 12;
+
+fn kind(id: u32, event: u32, version: u32, fields: &[(&str, u8)]) -> Type {
+    let fields = fields.iter().map(|(name, code)| ((*name).to_owned(), *code)).collect();
+    Type { id, provider: RUNTIME.to_owned(), event, version, level: 4, keywords: 1, fields, ..Type::default() }
+}
+
+fn event(kind: u32, time: i64, payload: Vec<u8>) -> Event {
+    Event { kind, sequence: 1, thread: 1, capture: 1, time, sorted: true, payload, ..Event::default() }
+}
+
+/// The lines of the stream that a trace becomes.
+fn stream(types: Vec<Type>, events: Vec<Event>) -> String {
+    let trace = file(FORMS[0], 8, &[Block::Types(types), Block::Events(events)]);
+    let (mut stream, mut lines) = (Vec::new(), Vec::new());
+    convert(&trace[..], &mut stream, Target::Mps, &Options::default()).unwrap();
+    decode(&stream[..], &mut lines, Form::Named, None, &mut |_| {}).unwrap();
+    text(&lines)
+}
+
+/// A file may describe any event with fields of its own.
+#[test]
+fn a_runtime_whose_number_has_64_bits_is_one_without_a_number() {
+    let start = kind(1, 9, 1, &[("Reason", U64), ("ClrInstanceID", U64)]);
+    let payload = [1u64.to_le_bytes(), u64::MAX.to_le_bytes()].concat();
+    let lines = stream(vec![start], vec![event(1, 5, payload)]);
+    assert!(lines.contains("ArenaPollBegin       arena:0000000000100000"), "{lines}");
+}
+
+/// A time before the clock's beginning is the last that there is for a stream, whose clocks have no sign.
+#[test]
+fn records_at_the_last_time_have_that_time() {
+    let segment = kind(1, 5, 1, &[("Address", U64), ("Size", U64), ("Type", U16), ("ClrInstanceID", U16)]);
+    let payload = [&[0x10; 8][..], &[0xff; 8], &[0; 4]].concat();
+    let lines = stream(vec![segment], vec![event(1, -1, payload)]);
+    let last = lines.lines().filter(|line| line.starts_with("FFFFFFFFFFFFFFFF")).count();
+    assert!(last > 0 && lines.contains("ArenaExtend"), "{lines}");
+}
+
+/// Fixtures stay small: what fails is minimized first.
+#[test]
+fn cases_are_small() {
+    for entry in std::fs::read_dir(Path::new("tests/fixtures/fuzz")).unwrap() {
+        let entry = entry.unwrap();
+        let size = entry.metadata().unwrap().len();
+        assert!(size <= 4 << 10, "{} has {size} bytes", entry.path().display());
+    }
+}
