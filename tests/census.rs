@@ -48,7 +48,11 @@ fn sum(census: &Census) -> (u64, u64) {
 fn check(world: &World, request: &CensusRequest) -> Census {
     let census = world.census(request).unwrap();
     let verified = world.verify().unwrap();
-    assert_eq!(sum(&census), (census.live_bytes, census.live_objects), "{census:#?}");
+    assert_eq!(
+        sum(&census),
+        (census.live_bytes, census.live_objects),
+        "the bands do not add up to what lives: {census:#?}"
+    );
     assert_eq!((census.live_bytes, census.live_objects), (verified.live.total(), verified.live_objects));
     assert_eq!(census.live_bytes, world.totals().live_bytes);
     let mut names: Vec<_> = census.bands.iter().map(|band| &band.label).collect();
@@ -231,7 +235,8 @@ fn what_waits_for_its_finalizer_lives_and_is_kept_by_that() {
     assert_eq!(sum(&census), (census.live_bytes, census.live_objects));
     let found: BTreeMap<&str, (u64, u64)> =
         census.bands.iter().map(|band| (members(&band.label), (band.bytes, band.objects))).collect();
-    assert_eq!(found, [("finalizers", (24 + 16, 2)), ("handle:Weak", (24, 1))].into());
+    let expected = [("finalizers", (24 + 16, 2)), ("handle:Weak", (24, 1))].into();
+    assert_eq!(found, expected, "what waits for its finalizer is not in the census");
     wait_until("the finalizer has run", || RAN.load(std::sync::atomic::Ordering::Relaxed));
     drop(kept);
 }

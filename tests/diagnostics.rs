@@ -2,6 +2,7 @@
 //! of exchanges with a real runtime.
 
 mod diagnostics_support;
+mod patience;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,6 +15,7 @@ use std::process::{Command, Stdio};
 use diagnostics_support::client::*;
 use diagnostics_support::stream::{Stream, read};
 use diagnostics_support::subject::{Subject, descriptors, ended, resident_kib, sockets, threads, until};
+use patience::Watchdog;
 use rstest::rstest;
 
 /// What a [`Subject`] is. In the process of the tests it does nothing.
@@ -517,6 +519,7 @@ fn a_killed_process_leaves_a_stream_without_end() {
 /// `.fork.services`, `.live.end`: the child has neither the server nor the connections, and does not remove its parent's file.
 #[test]
 fn the_child_of_a_fork_has_no_part_in_it() {
+    let _watchdog = Watchdog::new("the child of the fork does not end", 300, 15);
     let mut subject = Subject::start();
     let session = subject.client.watch(&[ask(RUNTIME, GC, INFORMATIONAL)]);
     subject.tell("fork-and-exit");

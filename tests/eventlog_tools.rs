@@ -3,6 +3,7 @@
 
 mod command_support;
 mod eventlog_rules;
+mod skipped;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -56,7 +57,7 @@ fn has(tool: &str) -> bool {
     let found = Command::new("sh").args(["-c", &format!("command -v {tool}")]).stdout(Stdio::null()).status();
     let is_there = found.unwrap().success();
     if !is_there {
-        println!("skipped: needs {tool}");
+        skipped::skipped(tool);
     }
     is_there
 }
@@ -73,7 +74,7 @@ fn reader(directory: &Path) -> Option<PathBuf> {
     let output = ghc.output().unwrap();
     let said = text(&output.stderr);
     if said.contains("cannot satisfy -package") {
-        println!("skipped: needs libghc-ghc-events-dev");
+        skipped::skipped("libghc-ghc-events-dev");
         return None;
     }
     assert!(output.status.success(), "{said}");
@@ -179,7 +180,7 @@ fn the_library_of_ghc_reads_messages_and_markers() {
 fn has_biography() -> bool {
     let has = cfg!(feature = "biography");
     if !has {
-        println!("skipped: needs a build with the feature biography");
+        skipped::skipped("a build with the feature biography");
     }
     has
 }

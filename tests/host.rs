@@ -1,9 +1,12 @@
 //! A host is told of events, one after the other, on a thread on which it may do what it likes.
 
+mod patience;
+
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
+use patience::Watchdog;
 use stopworld::events::host::{Host, HostConnection, HostError, HostOptions, Stamp};
 use stopworld::events::{
     Categories, Category, EventId, Events, Keywords, Level, NullSink, Provider, Selection, Statistics, templates,
@@ -208,6 +211,7 @@ fn a_host_that_waits_for_who_fires_loses_events_and_is_told_how_many_and_where()
     let host = Arc::new(Waits(lock.clone(), keeper.clone()));
     let host = events.serve(host, Selection::everything(), options).unwrap();
     let held = lock.lock().unwrap();
+    let _watchdog = Watchdog::new("a thread that fires waits for the host", 300, 10);
     let begun = Instant::now();
     for step in 0..EVENTS_FIRED {
         events.fire_object_allocated(step as usize, 32);

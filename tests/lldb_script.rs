@@ -1,6 +1,7 @@
 //! lldb takes part in collections by the script that `stopworld lldb-script` prints (docs/gdb.md).
 
 mod debugged;
+mod skipped;
 
 use std::process::Command;
 
@@ -29,7 +30,7 @@ fn lldb() -> Option<Command> {
             return Some(lldb);
         }
     }
-    println!("skipped: needs lldb with Python");
+    skipped::skipped("lldb with Python");
     None
 }
 
@@ -49,7 +50,7 @@ fn session(program: &str, commands: &[&str]) -> Option<String> {
     let output = lldb.arg("--").arg(this).args(debugged::ARGUMENTS).env(debugged::PROGRAM, program).output().unwrap();
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if said.contains("Operation not permitted") {
-        println!("skipped: needs lldb that may trace: {said}");
+        skipped::skipped(&format!("lldb that may trace: {said}"));
         return None;
     }
     Some(said)

@@ -117,7 +117,13 @@ fn wander(m: &Mutator, seed: u64, steps: usize) -> Gc<Link> {
 
 /// Compares what is charged with what each object says. Returns how many objects it looked at.
 fn check(m: &Mutator, list: Gc<Link>) -> usize {
-    let charged = |found: Option<StackId>, says: u64| assert_eq!(found.map(|stack| u64::from(stack.get())), Some(says));
+    let charged = |found: Option<StackId>, says: u64| {
+        assert_eq!(
+            found.map(|stack| u64::from(stack.get())),
+            Some(says),
+            "charged to another stack than it was allocated in"
+        );
+    };
     let (mut at, mut count) = (Some(list), 0);
     while let Some(link) = at {
         charged(charged_to(m, link), link.under);

@@ -1,11 +1,14 @@
 //! A time profile is an account: its ticks are the time (`.profile.ticks`).
 
+mod patience;
+
 use std::collections::HashMap;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use patience::patience;
 use rstest::rstest;
 use stopworld::events::{Event, EventId, MemorySink, Record, Selection, Sink, payload};
 use stopworld::profile::{StackId, TickClock, TickError, TimeProfile};
@@ -366,6 +369,9 @@ fn the_child_of_a_fork_does_not_tick_and_can_begin_to() {
     // SAFETY: the child only works on the heap and leaves by `_exit`.
     match unsafe { libc::fork() } {
         0 => {
+            // Without its guard the child waits for a thread that it does not have.
+            // SAFETY: a plain system call.
+            unsafe { libc::alarm(patience(300, 20).as_secs() as u32) };
             let fine = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 let wanted = Selection::of([EventId::Tick, EventId::TickerBegin].into_iter().collect());
                 world.events().listen(sink.clone(), wanted).unwrap();
@@ -383,7 +389,7 @@ fn the_child_of_a_fork_does_not_tick_and_can_begin_to() {
             let mut status = 0;
             // SAFETY: our own child.
             assert_eq!(m.blocking(|| unsafe { libc::waitpid(child, &mut status, 0) }), child);
-            assert_eq!(status, 0, "the child failed");
+            assert_eq!(status, 0, "the child of the fork failed, or hung until SIGALRM");
         }
     }
     world.stop_ticking();

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use hazard::patience::Watchdog;
 use stopworld::events::clock::Relation;
 use stopworld::events::record::{Consumer, FlightRecorder, Policy, Recorded, Recorder};
 use stopworld::events::{AfterFork, EventId, Events, Selection};
@@ -156,6 +157,7 @@ fn firing_in_the_stopped_world_with_a_stalled_drain_drops_and_counts() {
     stalled.store(true, Ordering::Relaxed);
     EVENTS.fire_object_freed(0, 0);
     std::thread::sleep(Duration::from_millis(200));
+    let _watchdog = Watchdog::new("the stopped world waits for a consumer that stands still", 600, 60);
     let began = Instant::now();
     world.collect().unwrap();
     assert!(began.elapsed() < Duration::from_secs(300), "the stopped world waited: {:?}", began.elapsed());
@@ -241,7 +243,7 @@ fn the_child_of_a_fork_leaves_the_parents_file_alone_and_does_not_wait() {
             }
             i32::from(events.end_recording(again).is_err() || events.end_recording(lasting).is_err())
         });
-        assert_eq!(code, 0);
+        assert_eq!(code, 0, "the child of the fork still records for its parent");
         Recorder::of_process().flush().unwrap();
         assert_eq!(taken.load(Ordering::Relaxed), fired as u64);
     }

@@ -12,6 +12,7 @@
 //! they have these six rows, and signals and the debugger have all.
 
 mod hazard;
+mod skipped;
 
 use std::sync::Arc;
 
@@ -70,7 +71,7 @@ fn an_object_whose_only_reference_is_in_a_vector_register_survives(
     #[values(By::Signals, By::Debugger)] by: By,
 ) {
     if !needs.are_met() {
-        println!("skipped: needs {needs:?}");
+        skipped::skipped(&format!("{needs:?}"));
         return;
     }
     assert_eq!(fate(by, keeper, 0), (true, true), "(survived, then died)");
@@ -230,6 +231,6 @@ fn an_object_whose_only_reference_is_in_a_register_of_the_collecting_thread_surv
         caller(disguised, collect_here, (&raw const answer).cast());
         answer.1.get()
     });
-    assert_eq!(thread.join().unwrap(), Some(false));
+    assert_eq!(thread.join().unwrap(), Some(false), "the object in the collecting thread's register died");
     assert!(collection_kills(&world));
 }

@@ -86,7 +86,7 @@ fn a_thread_that_ends_without_detaching_is_no_thread_of_the_world_any_more() {
     .join()
     .unwrap();
     assert_eq!(name.as_str(), "forgetful");
-    assert!(world.threads().is_empty(), "{:?}", world.threads());
+    assert!(world.threads().is_empty(), "a thread that has ended is still listed: {:?}", world.threads());
     collect(&world);
 }
 
@@ -478,7 +478,7 @@ fn the_heap_limit_is_an_error_and_the_world_runs_on() {
                 Err(error) => Some(error),
             })
             .expect("the limit was never reached");
-        assert!(m.world().totals().committed_bytes <= LIMIT as u64, "{:?}", m.world().totals());
+        assert!(m.world().totals().committed_bytes <= LIMIT as u64, "above the limit: {:?}", m.world().totals());
         assert_eq!(error.limit, LIMIT as u64);
     })
     .join()

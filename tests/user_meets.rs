@@ -4,6 +4,7 @@
 //! the next collection after the hindrance is gone succeeds.
 
 mod hazard;
+mod skipped;
 
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -222,7 +223,7 @@ fn a_debugger_holds_a_thread_for(long: Duration) {
     // for a collection, and not what is asked here.
     let tracer = loop {
         let Some(tracer) = Tracer::holding(tid.0) else {
-            println!("skipped: needs ptrace");
+            skipped::skipped("ptrace");
             return;
         };
         match world.collect() {
@@ -261,7 +262,7 @@ fn a_thread_that_a_debugger_holds_in_the_allocator_is_named() {
     for _ in 0..8 {
         held.assert_runs();
         let Some(tracer) = Tracer::holding(tid.0) else {
-            println!("skipped: needs ptrace");
+            skipped::skipped("ptrace");
             return;
         };
         match world.collect() {
@@ -508,7 +509,7 @@ fn the_child_of_a_fork_from_four_allocating_threads_collects(
             0 if kept.is_some_and(|kept| kept.0 != 42) => 6,
             code => code,
         });
-        assert_eq!(code, 0);
+        assert_eq!(code, 0, "the child of the fork does not collect");
         assert!(kept.is_none_or(|kept| kept.0 == 42));
         drop(own);
         collect(&world);
@@ -582,7 +583,7 @@ fn the_child_of_a_fork_marks_without_its_parents_markers() {
     let leaf = |m: &Mutator| GcCell::new(Some(m.alloc(Leaf(1_u64)).unwrap()));
     let _kept = spawn(&world, "builder", move |m| m.root(m.alloc_array(50_000, |_| leaf(m)).unwrap())).join().unwrap();
     collect(&world);
-    assert_eq!(hazard::fork(|| live_on(&world, None)), 0);
+    assert_eq!(hazard::fork(|| live_on(&world, None)), 0, "the child waits for markers that it does not have");
     collect(&world);
 }
 
@@ -772,7 +773,7 @@ fn errno_is_what_it_was_and_a_previous_handler_is_called_for_signals_that_are_no
     // SAFETY: as above.
     let errno = unsafe { *libc::__errno_location() };
     assert_eq!(CALLED.load(Ordering::Relaxed), 1, "a signal of the program's own was not passed on");
-    assert_eq!(errno, libc::E2BIG);
+    assert_eq!(errno, libc::E2BIG, "the handler of the suspend signal changed errno");
     // Ours are not passed on.
     let busy = Busy::new(&world, "busy");
     for _ in 0..20 {

@@ -1,5 +1,7 @@
 //! Hosts in C load the collector, use it, and misuse it.
 
+#[path = "../../tests/skipped/mod.rs"]
+mod skipped;
 #[path = "../../tests/usdt_support/mod.rs"]
 mod usdt_support;
 
@@ -26,7 +28,7 @@ fn root() -> PathBuf {
 /// A C program, compiled; `None` where nobody can.
 fn compiled(folder: &Path, source: &Path) -> Option<PathBuf> {
     if Command::new("cc").arg("--version").output().is_err() {
-        println!("skipped: needs cc");
+        skipped::skipped("cc");
         return None;
     }
     let program = folder.join(source.file_stem().unwrap());
@@ -224,8 +226,7 @@ fn the_structures_lie_in_c_as_they_lie_in_rust() {
 #[test]
 fn the_library_exports_its_functions_and_says_that_it_stays() {
     let Ok(output) = Command::new("readelf").args(["-W", "-d", "--dyn-syms"]).arg(library()).output() else {
-        println!("skipped: needs readelf");
-        return;
+        return skipped::skipped("readelf");
     };
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("NODELETE"), "{said}");

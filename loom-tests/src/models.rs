@@ -1,5 +1,6 @@
 //! The models, by what they are about.
 
+mod answers;
 mod assisted;
 mod attach_detach;
 mod coming_and_going;

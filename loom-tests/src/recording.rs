@@ -10,6 +10,7 @@ mod stream;
 #[path = "../../src/events/record/wanted.rs"]
 mod wanted;
 
+use std::cell::Cell;
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -145,9 +146,13 @@ impl Firing {
 
     fn fire(&self) {
         assert!(self.flight.begin());
+        let is_first = Cell::new(true);
         let clock = || {
-            // A clock that stands still is read again until it goes on.
-            loom::thread::yield_now();
+            // A clock that stands still is read again until it goes on. Not before the first time: loom runs every other thread
+            // to its end before one that has yielded.
+            if !is_first.replace(false) {
+                loom::thread::yield_now();
+            }
             self.now()
         };
         if let Some(ticks) = self.wanted.decide(0, EVENT, clock) {

@@ -16,6 +16,7 @@ use crate::heap::layout::{CELL_BYTES, FIRST_CELL, MARKS_PER_BLOCK, Space, cells_
 use crate::heap::pointer::ARRAY_HEAD_BYTES;
 use crate::heap::slots::SlotTable;
 use crate::heap::trace::{Shape, TypeInfo};
+use crate::os::memory::conservative_word;
 use crate::sync::{AtomicUsize, LockGuard, Ordering::Relaxed};
 use crate::world::stop::StoppedWorld;
 use crate::world::stop_info::ThreadStopInfo;
@@ -295,8 +296,8 @@ impl<'a> Living<'a> {
     unsafe fn conservative(&self, low: usize, high: usize, root: Root, visit: &mut impl FnMut(Root)) {
         let mut slot = low.next_multiple_of(WORD);
         while slot + WORD <= high {
-            // SAFETY: the caller's promise. Volatile: this is memory that the compiler knows other uses of.
-            let word = unsafe { (slot as *const usize).read_volatile() };
+            // SAFETY: the caller's promise.
+            let word = unsafe { conservative_word(slot) };
             let mut first = 0;
             // As marking reads it: an object's address, one in it, or one just past its end.
             for probe in [word, word.wrapping_sub(1)] {

@@ -43,7 +43,7 @@ use crate::heap::blocks::{AddressMap, BlockIndex, BlockState, Cell};
 use crate::heap::layout::{CELL_BYTES, HEADER_BYTES, Space, cells_per_block};
 use crate::heap::pointer::ARRAY_HEAD_BYTES;
 use crate::heap::trace::{Shape, TypeInfo};
-use crate::os::memory::Reservation;
+use crate::os::memory::{Reservation, conservative_word};
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU8, AtomicUsize, Ordering::Relaxed, prefetch};
 
@@ -339,8 +339,8 @@ impl<'a> Marker<'a> {
         let low = low.next_multiple_of(size_of::<usize>());
         let mut address = low;
         while address + size_of::<usize>() <= high {
-            // SAFETY: the caller's promise. Volatile: this is memory that the compiler knows other uses of.
-            self.conservative(address, unsafe { (address as *const usize).read_volatile() });
+            // SAFETY: the caller's promise.
+            self.conservative(address, unsafe { conservative_word(address) });
             address += size_of::<usize>();
         }
         self.events.fire_area_scanned(low, high);

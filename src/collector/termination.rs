@@ -147,7 +147,9 @@ impl Termination {
             if removed(Guard::MarkTermination) {
                 return Idle::LookAgain;
             }
-            match self.word.compare_exchange_weak(seen, seen - 1, Ordering::AcqRel, Ordering::Acquire) {
+            // Relaxed: the load that saw the addition has acquired the work, and this marker has done nothing since it became
+            // idle. Those that become idle later continue its release sequence, for all change the word by exchanges.
+            match self.word.compare_exchange_weak(seen, seen - 1, Ordering::Relaxed, Ordering::Acquire) {
                 Ok(_) => return Idle::LookAgain,
                 Err(now) => seen = now,
             }

@@ -116,8 +116,8 @@ impl<const WORDS: usize> Gate<WORDS> {
     pub(super) fn settle(&self) -> Settled {
         let mut settled = None;
         for _ in 0..PATIENCE {
-            // Release: pairs with the acquire of `enter`. Acquire: pairs with the release of each `Pass` that has left.
-            let seen = self.inside.fetch_or(WAITED, Ordering::AcqRel) | WAITED;
+            // Release: pairs with the acquire of `enter`.
+            let seen = self.inside.fetch_or(WAITED, Ordering::Release) | WAITED;
             if seen == WAITED {
                 settled = Some(Settled::Quiet);
                 break;
@@ -126,8 +126,8 @@ impl<const WORDS: usize> Gate<WORDS> {
             port::wait(&self.inside, seen, Some(SLICE_NS));
             interrupt_point();
         }
-        // AcqRel: as above, in case that they have left just now.
-        let inside = self.inside.fetch_and(!WAITED, Ordering::AcqRel) & !WAITED;
+        // Acquire: pairs with the release of each `Pass` that has left, whether it was seen to leave here or above.
+        let inside = self.inside.fetch_and(!WAITED, Ordering::Acquire) & !WAITED;
         settled.unwrap_or(if inside == 0 { Settled::Quiet } else { Settled::Busy(inside) })
     }
 

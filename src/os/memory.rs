@@ -16,6 +16,31 @@ pub(crate) fn page_size() -> usize {
 /// The size of a huge page.
 pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 
+/// A word of memory that the compiler knows other uses of: of a stack, or of anything else that is read conservatively.
+///
+/// AddressSanitizer must not check this read. A stack has red zones between its variables and the remains of frames that are
+/// gone, which are poisoned, and to read all of them is what conservative scanning is. It does not check assembly.
+///
+/// # Safety
+/// The word is mapped, readable and aligned.
+#[inline(always)]
+pub(crate) unsafe fn conservative_word(address: usize) -> usize {
+    #[cfg(not(stopworld_asan))]
+    {
+        // SAFETY: the caller's promise.
+        unsafe { (address as *const usize).read_volatile() }
+    }
+    #[cfg(stopworld_asan)]
+    {
+        let word: usize;
+        // SAFETY: the caller's promise; it only reads.
+        unsafe {
+            std::arch::asm!("mov {}, [{}]", out(reg) word, in(reg) address, options(nostack, readonly, preserves_flags))
+        };
+        word
+    }
+}
+
 /// Bytes of physical memory of the machine.
 pub(crate) fn physical_memory() -> usize {
     // SAFETY: sysconf has no preconditions.

@@ -244,6 +244,7 @@ impl Biography {
                     // No more than there was: who died may have been called otherwise when it lived.
                     let at_most = if removed(Guard::BiographyExact) { [u64::MAX; 2] } else { count };
                     let late = [0, 1].map(|of| (late[of].max(0) as u64).min(at_most[of]));
+                    debug_assert!(late[0] <= count[0] && late[1] <= count[1], "a stage has more than was alive");
                     by_stage.push((heading, stage, late));
                     by_stage.push((heading, early, [count[0] - late[0], count[1] - late[1]]));
                 };

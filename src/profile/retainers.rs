@@ -532,7 +532,7 @@ mod tests {
                 let expected = a.zip(b).map(|(a, b)| &a | &b).filter(|set| set.len() <= most);
                 match &expected {
                     Some(set) => prop_assert_eq!(sets.members(together), set.iter().copied().collect::<Vec<_>>()),
-                    None => prop_assert_eq!(together, MANY),
+                    None => prop_assert_eq!(together, MANY, "a set beyond the bound"),
                 }
                 for (set, members) in &all {
                     prop_assert_eq!(*set == together, *members == expected, "equal sets have one number");

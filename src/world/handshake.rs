@@ -384,7 +384,8 @@ impl StopState {
             if seen.place() != Place::Running || !seen.is_held_by(holder) {
                 return Abandoned::Answered;
             }
-            match self.exchange(seen, seen.released(holder), Ordering::Release) {
+            // Relaxed: the thread has not stopped, and the holder has done nothing that it would have to see.
+            match self.exchange(seen, seen.released(holder), Ordering::Relaxed) {
                 Ok(()) => return Abandoned::Unanswered,
                 Err(now) => seen = now,
             }
@@ -407,12 +408,13 @@ impl StopState {
 
     /// Where the thread is. A hint, unless the caller holds it.
     pub(crate) fn place(&self) -> Place {
+        // Acquire: pairs with the Release by which the thread left RUNNING.
         self.load(Ordering::Acquire).place()
     }
 
-    /// Whether `holder` holds the thread.
+    /// Whether `holder` holds the thread. Says nothing of what the thread has published.
     pub(crate) fn is_held_by(&self, holder: Holder) -> bool {
-        self.load(Ordering::Acquire).is_held_by(holder)
+        self.load(Ordering::Relaxed).is_held_by(holder)
     }
 
     /// Whether anybody holds the thread: the check of a safepoint, one relaxed load.
@@ -453,8 +455,8 @@ impl StopState {
     pub(crate) fn attach(&self) {
         let seen = self.load(Ordering::Relaxed);
         debug_assert!(seen.place() == Place::Detached && !seen.is_held());
-        // Nobody else writes a detached word. Release: pairs with the Acquire of `hold`.
-        self.word.store(seen.at(Place::Running).0, Ordering::Release);
+        // Nobody else writes a detached word. Relaxed: a holder finds the record by the list, whose lock orders this.
+        self.word.store(seen.at(Place::Running).0, Ordering::Relaxed);
     }
 
     /// The calling thread gives the record up, from RUNNING or from within a blocking region. A hold that came while
@@ -484,7 +486,8 @@ impl StopState {
     /// acknowledges, waits until nobody holds it. Called by the signal handler and by the safepoint, at any moment;
     /// does nothing unless the thread runs and is held. `publish` may be called several times.
     pub(crate) fn park_if_held(&self, handshake: &Handshake, mut publish: impl FnMut()) -> Parked {
-        // Acquire: pairs with the Release of `hold`.
+        // Acquire: pairs with the Release of `hold`, and with that of `let_go`: a thread that a debugger stopped at the entry, and
+        // which is not held any more when it gets here, runs on without an exchange.
         let mut seen = self.load(Ordering::Acquire);
         let parked = loop {
             if seen.place() != Place::Running || !seen.is_held() {
@@ -494,7 +497,8 @@ impl StopState {
                 publish();
             }
             interrupt_point();
-            // Release: pairs with the Acquire of `hold` (a second holder that finds us parked).
+            // Release: pairs with the Acquire of `hold` (a second holder that finds us parked), and with those of a look at
+            // the word. Acquire: pairs with the Release of `hold`, so that the counter of its epoch is seen.
             match self.exchange(seen, seen.at(Place::Parked), Ordering::AcqRel) {
                 Ok(()) => break seen,
                 Err(now) => seen = now,
@@ -512,13 +516,15 @@ impl StopState {
     /// Enters a blocking region: publishes, and from here on counts as standing. Holds that are there already are
     /// acknowledged, so the thread need not park to go to sleep. `publish` may be called several times.
     pub(crate) fn enter_blocking(&self, handshake: &Handshake, mut publish: impl FnMut()) {
-        let mut seen = self.load(Ordering::Acquire);
+        // Relaxed: what was seen counts only if the exchange finds it again, and that acquires.
+        let mut seen = self.load(Ordering::Relaxed);
         let entered = loop {
             debug_assert!(seen.place() == Place::Running, "blocking regions do not nest here");
             publish();
             interrupt_point();
-            // Release: pairs with the Acquire of `hold`. A handler that parked in between changed the word (its
-            // epoch stays there), so what it published does not stand for us.
+            // Release: pairs with the Acquire of `hold`. Acquire: pairs with its Release, so that the counter of its epoch is
+            // seen. A handler that parked in between changed the word (its epoch stays there), so what it published does not
+            // stand for us.
             match self.exchange(seen, seen.at(Place::Blocking), Ordering::AcqRel) {
                 Ok(()) => break seen,
                 Err(now) => seen = now,
@@ -536,8 +542,9 @@ impl StopState {
             debug_assert!(seen.place() == Place::Blocking);
             let held = seen.is_held() && !removed(Guard::StopBlocking);
             let next = seen.at(if held { Place::Parked } else { Place::Running });
-            // Acquire: pairs with the Release of `let_go`. Release: pairs with the Acquire of `hold`.
-            match self.exchange(seen, next, Ordering::AcqRel) {
+            // Acquire: pairs with the Release of `let_go`. What the thread published when it entered is still released, for
+            // every change of the word since then was an exchange.
+            match self.exchange(seen, next, Ordering::Acquire) {
                 Ok(()) if held => break,
                 Ok(()) => return Parked::No,
                 Err(now) => seen = now,
@@ -562,8 +569,8 @@ impl StopState {
             if seen.is_held() {
                 return false;
             }
-            // Acquire and Release: as in `leave_blocking`.
-            match self.exchange(seen, seen.at(Place::Running), Ordering::AcqRel) {
+            // Acquire: as in `leave_blocking`.
+            match self.exchange(seen, seen.at(Place::Running), Ordering::Acquire) {
                 Ok(()) => return true,
                 Err(now) => seen = now,
             }
@@ -585,7 +592,7 @@ impl StopState {
                 }
             }
             // Acquire: pairs with the Release of `let_go`.
-            match self.exchange(seen, seen.at(Place::Running), Ordering::AcqRel) {
+            match self.exchange(seen, seen.at(Place::Running), Ordering::Acquire) {
                 Ok(()) => break,
                 Err(now) => seen = now,
             }
@@ -604,7 +611,7 @@ impl StopState {
         Word(self.word.load(order))
     }
 
-    /// Compare-exchange; a failure acquires, since the caller decides anew on what it saw.
+    /// Compare-exchange; a failure acquires, since the caller decides anew on what it saw: `take_back` may find an answer in it.
     fn exchange(&self, from: Word, to: Word, order: Ordering) -> Result<(), Word> {
         self.word.compare_exchange(from.0, to.0, order, Ordering::Acquire).map(drop).map_err(Word)
     }

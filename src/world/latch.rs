@@ -139,7 +139,7 @@ impl<T> Latched<'_, T> {
     /// The latched value.
     pub(crate) fn with<R>(&self, call: impl FnOnce(&T) -> R) -> R {
         let index =
-            if removed(Guard::VtableSwap) { self.latch.word.load(Ordering::Acquire) & INDEX } else { self.index };
+            if removed(Guard::VtableSwap) { self.latch.word.load(Ordering::Relaxed) & INDEX } else { self.index };
         self.latch.slots[index as usize].with(|slot| {
             // SAFETY: we count as a user of the slot in force, so no swap puts it out of force or writes it.
             let value = unsafe { (*slot).as_ref() };

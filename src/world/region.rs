@@ -225,6 +225,7 @@ mod tests {
     use std::panic::catch_unwind;
 
     use super::*;
+    use crate::os::memory::conservative_word;
 
     #[test]
     fn a_panic_passes_through_and_leaves_everything_in_order() {
@@ -248,9 +249,7 @@ mod tests {
             let captured: &'static u8 = unsafe { &*((!disguised) as *const u8) };
             with_stack_shown(move |sp| {
                 // SAFETY: this thread's own stack, from a pushed register up to its base.
-                (sp..high)
-                    .step_by(8)
-                    .any(|word| unsafe { (word as *const usize).read_volatile() } == captured as *const u8 as usize)
+                (sp..high).step_by(8).any(|word| unsafe { conservative_word(word) } == captured as *const u8 as usize)
             })
         }
         let high = thread::current_stack().unwrap().high;

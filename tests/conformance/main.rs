@@ -25,6 +25,8 @@ mod facts;
 #[path = "../hazard/mod.rs"]
 mod hazard;
 mod program;
+#[path = "../skipped/mod.rs"]
+mod skipped;
 mod suite;
 
 use std::process::ExitCode;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::cases::{CASES, Case, Session};
 use crate::driver::Which;
+use crate::skipped::skipped;
 
 /// How a case ended with a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,8 +156,21 @@ fn print_table(outcomes: &[Outcome]) {
     println!();
 }
 
+/// Reports each driver that could not be run as a skipped test, once for each thing that it needs.
+fn report_skipped(outcomes: &[Outcome]) {
+    let mut reported = Vec::new();
+    for outcome in outcomes {
+        let Verdict::Skipped(why) = &outcome.verdict else { continue };
+        if !reported.contains(&(outcome.which, why)) {
+            reported.push((outcome.which, why));
+            skipped(why.strip_prefix("needs ").unwrap_or(why));
+        }
+    }
+}
+
 /// Why what did not hold did not.
 fn print_notes(outcomes: &[Outcome]) {
+    report_skipped(outcomes);
     let mut notes: Vec<(String, Vec<String>)> = Vec::new();
     for outcome in outcomes {
         let (which, case) = (outcome.which.name(), CASES[outcome.case].name);

@@ -3,7 +3,7 @@
 
 pub mod keepers;
 #[path = "../patience/mod.rs"]
-mod patience;
+pub mod patience;
 #[path = "../stack_support/mod.rs"]
 mod stack_support;
 

@@ -1,5 +1,8 @@
 //! What must hold of every page for a browser.
 
+#[path = "../skipped/mod.rs"]
+mod skipped;
+
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
@@ -40,8 +43,7 @@ fn tags(page: &str) -> Vec<(&str, bool)> {
 pub fn is_drawn(page: &str) {
     let browsers = ["chromium", "chromium-browser", "google-chrome", "chrome"];
     let Some(browser) = browsers.iter().find(|name| Command::new(name).arg("--version").output().is_ok()) else {
-        eprintln!("skipped: needs chromium");
-        return;
+        return skipped::skipped("chromium");
     };
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("page.html");

@@ -3,13 +3,13 @@
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
+#[path = "../skipped/mod.rs"]
+mod report;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Says that a test is skipped, and what would be needed for it.
-pub fn skipped(needs: &str) {
-    println!("skipped: needs {needs}");
-}
+pub use report::skipped;
 
 /// Whether a tool is there; says so if not.
 pub fn has(tool: &str) -> bool {

@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
+#[path = "../skipped/mod.rs"]
+mod skipped;
+
 use std::path::{Path, PathBuf};
 
 /// A folder of shared data, if it is beside the repository or beside its worktrees.
@@ -9,7 +12,7 @@ pub fn beside(folder: &str) -> Option<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let found = ["..", "../.."].map(|up| here.join(up).join("shared").join(folder)).into_iter().find(|at| at.exists());
     if found.is_none() {
-        println!("skipped: needs ../shared/{folder}");
+        skipped::skipped(&format!("../shared/{folder}"));
     }
     found
 }

@@ -9,7 +9,7 @@ use crate::check::{Fault, explore, must_fail_without};
 use crate::collector::termination::{Idle, Termination};
 use crate::kernel::Kernel;
 use crate::sabotage::Guard;
-use crate::sync::{Semaphore, UnsafeCell};
+use crate::sync::{AtomicU32, Ordering, Semaphore, UnsafeCell};
 
 /// A heap that is a list of trees of two levels, a pool, and who marks.
 struct Marking {
@@ -128,6 +128,34 @@ fn nobody_sleeps_beside_work() {
         marking.share(1);
         marking.marked.wait();
         marking.run();
+        other.join().expect("loom reports what fails");
+    });
+}
+
+/// A pool whose lock orders nothing before the marker has seen the work: it looks before it takes.
+#[test]
+fn a_marker_that_sees_that_work_was_added_finds_it() {
+    explore("termination, a pool that is looked at without a lock", AtMost(5), || {
+        let kernel = Kernel::boot(2);
+        let (termination, offered) = (Arc::new(Termination::new()), Arc::new(AtomicU32::new(0)));
+        let taken = Arc::new(Semaphore::new());
+        termination.start(2);
+        let (its_end, its_pool, its_taken) = (Arc::clone(&termination), Arc::clone(&offered), Arc::clone(&taken));
+        let other = kernel.spawn(2, move || {
+            loop {
+                let glance = its_end.glance();
+                if its_pool.load(Ordering::Relaxed) != 0 && its_pool.swap(0, Ordering::Relaxed) != 0 {
+                    its_taken.post();
+                } else if its_end.became_idle(glance) == Idle::Finished {
+                    break;
+                }
+            }
+        });
+        offered.store(1, Ordering::Relaxed);
+        termination.work_added();
+        // This one does nothing until the work is taken: the other one must not sleep beside it.
+        taken.wait();
+        while termination.became_idle(termination.glance()) != Idle::Finished {}
         other.join().expect("loom reports what fails");
     });
 }

@@ -228,8 +228,9 @@ impl<const WORDS: usize> Stream<WORDS> {
 
     /// Whether [`take_back`](Self::take_back) would have something. A hint.
     pub(super) fn has_spare(&self) -> bool {
-        // Acquire: pairs with the release of `give_back`; for who has looked at a turnstile before.
-        !self.drain.spare.load(Ordering::Acquire).is_null()
+        // Relaxed: `take_back` acquires what it takes. A caller that waits has its ticket first, whose acquire makes every
+        // chunk visible that was given back before that turn.
+        !self.drain.spare.load(Ordering::Relaxed).is_null()
     }
 
     // ---- The drain's side -------------------------------------------------------------------------------------------

@@ -146,12 +146,12 @@ impl<const PLACES: u64> Relay<PLACES> {
     /// Takes over everything that has been handed over: the blocks that the caller writes now, in this order, before
     /// anything that is later.
     pub(super) fn take_over(&self, filling: &mut Filling) -> Range<u64> {
-        // Acquire, here and below: pairs with the release of `finish`.
-        let mut seen = self.claims.load(Ordering::Acquire);
+        let mut seen = self.claims.load(Ordering::Relaxed);
         loop {
             interrupt_point();
             let claimed = filling.block << SHIFT | seen & BUSY;
-            match self.claims.compare_exchange(seen, claimed, Ordering::Acquire, Ordering::Acquire) {
+            // Acquire: pairs with the release of `finish`. Only the exchange that succeeds decides.
+            match self.claims.compare_exchange(seen, claimed, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => break,
                 Err(now) => seen = now,
             }

@@ -1,0 +1,191 @@
+//! What was written before an answer is there for the collector that finds the answer.
+//!
+//! In the other models a kernel stands between the two, and its lock orders more than memory does. Here the debugger only writes
+//! memory, as one does that has mapped the target's.
+
+use std::sync::Arc;
+
+use crate::check::Preemptions::Unbounded;
+use crate::check::explore;
+use crate::debugger::protocol::{Answer, Member, Receipt, Standing};
+use crate::kernel::Kernel;
+use crate::sync::{AtomicU32, AtomicU64, UnsafeCell};
+use crate::world::handshake::{self, Abandoned, Handshake, Holder, Place, StopState};
+
+#[test]
+fn a_signed_receipt_has_its_answer() {
+    explore("receipt, 1 debugger", Unbounded, || {
+        let kernel = Kernel::boot(2);
+        let receipt = Arc::new(Receipt::new(7));
+        let same = Arc::clone(&receipt);
+        let debugger = kernel.spawn(2, move || same.sign(Answer::PARKED_ON_DEATH));
+        match receipt.answer() {
+            Answer::Nobody => {}
+            Answer::Acknowledged(answer) => {
+                assert_eq!(answer, Answer::PARKED_ON_DEATH, "a signature without its answer");
+            }
+        }
+        debugger.join().expect("loom reports what fails");
+    });
+}
+
+/// A frozen thread, and what the debugger wrote for it: the number of its registers.
+struct Frozen {
+    state: StopState,
+    frozen: AtomicU64,
+    counted: AtomicU32,
+    undisturbed: AtomicU32,
+    registers: UnsafeCell<u32>,
+}
+
+// SAFETY: what is not Sync is in a loom cell, whose unordered accesses are what the models look for.
+unsafe impl Sync for Frozen {}
+// SAFETY: as above.
+unsafe impl Send for Frozen {}
+
+#[test]
+fn a_thread_that_is_answered_for_has_its_registers_written() {
+    const STOP: u64 = 3;
+    explore("a frozen thread, 1 debugger", Unbounded, || {
+        let kernel = Kernel::boot(2);
+        let thread = Arc::new(Frozen {
+            state: StopState::new(),
+            frozen: AtomicU64::new(0),
+            counted: AtomicU32::new(0),
+            undisturbed: AtomicU32::new(0),
+            registers: UnsafeCell::new(0),
+        });
+        let member = |thread: &Frozen, see: &dyn Fn(Member<'_>)| {
+            let Frozen { state, frozen, counted, undisturbed, .. } = thread;
+            see(Member { state, frozen, counted, undisturbed });
+        };
+        // The thread runs until it is frozen, and never answers by itself.
+        thread.state.attach();
+        let handshake = Handshake::new();
+        let epoch = handshake.begin(Holder::Collection, 1);
+        assert_eq!(thread.state.hold(Holder::Collection, epoch), handshake::Held::MustPark);
+        let same = Arc::clone(&thread);
+        let debugger = kernel.spawn(2, move || {
+            // SAFETY: loom checks that nobody else is at it.
+            same.registers.with_mut(|registers| unsafe { *registers = 16 });
+            member(&same, &|member| member.freeze(STOP));
+        });
+        member(&thread, &|member| match member.standing(STOP) {
+            Standing::No => {}
+            Standing::ByItself => panic!("the thread does not run"),
+            Standing::Frozen => {
+                // SAFETY: loom checks that nobody writes it.
+                assert_eq!(thread.registers.with(|registers| unsafe { *registers }), 16);
+            }
+        });
+        debugger.join().expect("loom reports what fails");
+    });
+}
+
+/// A thread's side of the handshake, and what it has published, or what its holder has written.
+struct Held {
+    state: StopState,
+    handshake: Handshake,
+    written: UnsafeCell<u32>,
+}
+
+// SAFETY: what is not Sync is in a loom cell, whose unordered accesses are what the models look for.
+unsafe impl Sync for Held {}
+// SAFETY: as above.
+unsafe impl Send for Held {}
+
+impl Held {
+    fn new() -> Arc<Held> {
+        let (state, handshake) = (StopState::new(), Handshake::new());
+        state.attach();
+        Arc::new(Held { state, handshake, written: UnsafeCell::new(0) })
+    }
+
+    fn hold(&self) -> handshake::Held {
+        let epoch = self.handshake.begin(Holder::Collection, 1);
+        self.state.hold(Holder::Collection, epoch)
+    }
+
+    fn write(&self) {
+        // SAFETY: loom checks that nobody else is at it.
+        self.written.with_mut(|written| unsafe { *written = 1 });
+    }
+
+    fn is_written(&self) -> bool {
+        // SAFETY: loom checks that nobody writes it.
+        self.written.with(|written| unsafe { *written }) == 1
+    }
+}
+
+/// When the holder looks. loom remembers one access of a word for what it explores next, and a look by a load is hidden from it by
+/// the thread's own: so one model lets the thread run first, the other one does not.
+#[derive(Clone, Copy)]
+enum Look {
+    AtOnce,
+    AfterTheOtherRan,
+}
+
+/// One thread parks; the holder looks whether it is stopped, without waiting for an acknowledgement.
+fn a_look_at_a_thread_that_parks(name: &str, look: Look, is_stopped: fn(&StopState) -> bool) {
+    explore(name, Unbounded, move || {
+        let kernel = Kernel::boot(2);
+        let thread = Held::new();
+        assert_eq!(thread.hold(), handshake::Held::MustPark);
+        let same = Arc::clone(&thread);
+        let parking = kernel.spawn(2, move || _ = same.state.park_if_held(&same.handshake, || same.write()));
+        if let Look::AfterTheOtherRan = look {
+            loom::thread::yield_now();
+        }
+        if is_stopped(&thread.state) {
+            assert!(thread.is_written());
+        }
+        thread.state.release(Holder::Collection);
+        parking.join().expect("loom reports what fails");
+    });
+}
+
+#[test]
+fn a_thread_that_has_answered_has_published() {
+    a_look_at_a_thread_that_parks("has it answered?", Look::AfterTheOtherRan, StopState::has_answered);
+}
+
+#[test]
+fn a_thread_that_is_seen_parked_has_published() {
+    let is_parked = |state: &StopState| state.place() == Place::Parked;
+    a_look_at_a_thread_that_parks("is it parked?", Look::AfterTheOtherRan, is_parked);
+}
+
+fn is_answered(state: &StopState) -> bool {
+    state.take_back(Holder::Collection) == Abandoned::Answered
+}
+
+#[test]
+fn a_thread_whose_hold_can_not_be_taken_back_has_published() {
+    a_look_at_a_thread_that_parks("a hold is taken back, answered before", Look::AfterTheOtherRan, is_answered);
+}
+
+#[test]
+fn a_thread_whose_hold_is_answered_while_it_is_taken_back_has_published() {
+    a_look_at_a_thread_that_parks("a hold is taken back, answered meanwhile", Look::AtOnce, is_answered);
+}
+
+/// It tries again and again, as one that waits for a lock in the region.
+#[test]
+fn a_thread_that_leaves_its_region_sees_what_its_holder_did() {
+    explore("a region that is left at the second try", Unbounded, || {
+        let kernel = Kernel::boot(2);
+        let thread = Held::new();
+        thread.state.enter_blocking(&thread.handshake, || {});
+        assert_eq!(thread.hold(), handshake::Held::Already);
+        let same = Arc::clone(&thread);
+        let leaving = kernel.spawn(2, move || {
+            while !same.state.try_leave_blocking() {
+                loom::thread::yield_now();
+            }
+            assert!(same.is_written());
+        });
+        thread.write();
+        thread.state.release(Holder::Collection);
+        leaving.join().expect("loom reports what fails");
+    });
+}

@@ -1,0 +1,89 @@
+//! The scripts of `.ci/` accept what proves something, and nothing else.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use rstest::rstest;
+
+mod skipped;
+
+fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(".ci").join(name)
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// `.ci/guards` and `.ci/orderings` rest on this: a test proves its guard only by its own message.
+#[rstest]
+#[case::its_own_message("echo 'the object died'; exit 101", "the object died", None)]
+#[case::its_own_message_then_an_abort("echo 'the object died'; kill -ABRT $$", "the object died", None)]
+#[case::a_crash_that_is_expected("kill -SEGV $$", "signal 11: the stack is unmapped", None)]
+#[case::a_pass("echo 'the object died'", "the object died", Some("passes"))]
+#[case::another_message("echo 'no such file'; exit 101", "the object died", Some("but not with \"the object died\""))]
+#[case::a_crash("kill -SEGV $$", "the object died", Some("status 139, but not with"))]
+#[case::another_crash("kill -ABRT $$", "signal 11: the stack is unmapped", Some("not by signal 11"))]
+#[case::a_hang("echo 'the object died'; exec sleep 60", "the object died", Some("still running after 1 s"))]
+#[case::no_such_program("exec /no/such/program", "the object died", Some("could not be started"))]
+fn a_command_must_fail_for_the_expected_reason(
+    #[case] command: &str,
+    #[case] text: &str,
+    #[case] rejected: Option<&str>,
+) {
+    let seconds = if command.contains("sleep") { "1" } else { "60" };
+    let output = Command::new(script("must-fail")).args([seconds, text, "bash", "-c", command]).output().unwrap();
+    assert_eq!(output.status.success(), rejected.is_none(), "{}", said(&output));
+    assert!(said(&output).contains(rejected.unwrap_or("")), "{}", said(&output));
+}
+
+/// Each guard that is taken out has a row with the message of its test.
+#[test]
+fn every_row_of_the_table_of_guards_has_a_message() {
+    let guards = std::fs::read_to_string(script("guards")).unwrap();
+    let (_, rest) = guards.split_once("<<'EOF'\n").unwrap();
+    let rows: Vec<&str> = rest.lines().take_while(|line| *line != "EOF").collect();
+    assert!(rows.len() > 40, "{rows:?}");
+    for row in rows {
+        let cells: Vec<&str> = row.splitn(4, '|').map(str::trim).collect();
+        assert!(cells.len() == 4 && cells[3].len() > 8, "{row}");
+    }
+}
+
+/// What a test reports is counted, and is an error if the tool was installed for it.
+#[rstest]
+#[case::nothing(&[], &["gdb"], true, "0 skipped")]
+#[case::the_machine(&["Avx512", "gdb that may trace: Operation not permitted"], &["gdb"], true, "2 skipped")]
+#[case::a_tool_that_was_installed(&["Avx512", "gdb"], &["cc", "gdb"], false, "skipped for want of gdb, which was installed")]
+#[case::a_tool_of_two_words(&["lldb with Python"], &["lldb with Python"], false, "for want of lldb with Python")]
+fn skipped_tests_are_counted(
+    #[case] needs: &[&str],
+    #[case] installed: &[&str],
+    #[case] accepted: bool,
+    #[case] expected: &str,
+) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("skipped");
+    for need in needs {
+        let this = std::env::current_exe().unwrap();
+        let status = Command::new(this)
+            .args(["--exact", "a_test_that_is_skipped"])
+            .env("STOPWORLD_SKIPPED", &file)
+            .env("CI_SCRIPTS_NEEDS", need)
+            .output()
+            .unwrap()
+            .status;
+        assert!(status.success());
+    }
+    let output = Command::new(script("skipped")).arg(&file).args(installed).output().unwrap();
+    assert_eq!(output.status.success(), accepted, "{}", said(&output));
+    assert!(said(&output).contains(expected), "{}", said(&output));
+}
+
+/// Not a test by itself: what the one above runs, with captured output as any test that passes.
+#[test]
+fn a_test_that_is_skipped() {
+    if let Ok(needs) = std::env::var("CI_SCRIPTS_NEEDS") {
+        skipped::skipped(&needs);
+    }
+}
