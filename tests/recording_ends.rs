@@ -157,7 +157,7 @@ fn firing_in_the_stopped_world_with_a_stalled_drain_drops_and_counts() {
     stalled.store(true, Ordering::Relaxed);
     EVENTS.fire_object_freed(0, 0);
     std::thread::sleep(Duration::from_millis(200));
-    let _watchdog = Watchdog::new("the stopped world waits for a consumer that stands still", 600, 60);
+    let _watchdog = Watchdog::new("the stopped world waits for a consumer that stands still", 600, 30);
     let began = Instant::now();
     world.collect().unwrap();
     assert!(began.elapsed() < Duration::from_secs(300), "the stopped world waited: {:?}", began.elapsed());

@@ -498,8 +498,8 @@ impl StopState {
             }
             interrupt_point();
             // Release: pairs with the Acquire of `hold` (a second holder that finds us parked), and with those of a look at
-            // the word. Acquire: pairs with the Release of `hold`, so that the counter of its epoch is seen.
-            match self.exchange(seen, seen.at(Place::Parked), Ordering::AcqRel) {
+            // the word. The load, or the exchange that failed, has acquired what is exchanged here.
+            match self.exchange(seen, seen.at(Place::Parked), Ordering::Release) {
                 Ok(()) => break seen,
                 Err(now) => seen = now,
             }
