@@ -158,8 +158,10 @@ fn attached(world: &World) -> Mutator {
     unsafe { world.attach("main") }.unwrap()
 }
 
-/// How the hostile code is called.
-const WAYS: &[(&str, fn(Act, EventId))] = &[
+/// A way to call the hostile code, by name.
+type Way = (&'static str, fn(Act, EventId));
+
+const WAYS: &[Way] = &[
     ("sink", |act, at| in_a_sink(act, at, &build(1), |world| drop(world.collect()))),
     ("blocking", |act, at| in_a_sink(act, at, &build(1), |world| mutator().blocking(|| drop(world.collect())))),
     ("verify-vtable", |act, _| in_a_vtable(act, |world| drop(world.verify()))),

@@ -147,9 +147,10 @@ fn the_program_under_the_debugger() {
         workers.push(unsafe { world.spawn("masked", move |_: &Mutator| mask_again_and_again(&done)) }.unwrap());
     }
     if part.ends_with("births") {
-        let (done, world) = (Arc::clone(&done), world.clone());
-        workers
-            .push(unsafe { world.clone().spawn("mother", move |m: &Mutator| give_birth(m, &world, &done)) }.unwrap());
+        let (done, inner) = (Arc::clone(&done), world.clone());
+        // SAFETY: the thread has no references.
+        let mother = unsafe { world.spawn("mother", move |m: &Mutator| give_birth(m, &inner, &done)) };
+        workers.push(mother.unwrap());
     }
     // SAFETY: this thread has no references.
     let collector = unsafe {
@@ -158,8 +159,7 @@ fn the_program_under_the_debugger() {
             let world = m.world();
             // Its own mutator is none of the world that is collected.
             let from_elsewhere = |other: &World| {
-                // SAFETY: this thread has no references.
-                let _mutator = unsafe { other.attach("of another world") }.unwrap();
+                let _mutator = other.attach("of another world").unwrap();
                 world.collect().map(drop)
             };
             let other = World::builder().heap_limit(1 << 20).build().unwrap();

@@ -9,7 +9,6 @@
 #[allow(dead_code, reason = "its main function is the example's")]
 #[path = "../examples/debuggee.rs"]
 mod debuggee;
-#[allow(dead_code, reason = "each test uses a part of it")]
 mod tools;
 
 use std::collections::HashMap;
@@ -177,7 +176,7 @@ impl Target {
     }
 
     /// What the program says at its end: no object was lost, no register changed, and no collection failed for good.
-    fn is_sound(mut self) -> HashMap<String, i64> {
+    fn assert_sound(mut self) -> HashMap<String, i64> {
         drop(self.child.stdin.take());
         let mut text = String::new();
         self.output.read_to_string(&mut text).unwrap();
@@ -245,7 +244,7 @@ fn a_debugger_that_was_written_from_the_document_stops_the_world_a_thousand_time
             break;
         }
     }
-    let outcome = target.is_sound();
+    let outcome = target.assert_sound();
     println!("{mode}, holds {holds}, save area {save_area}: {sums:?}\n{outcome:?}");
     assert!(sums["stops"] > 20 && sums["starts"] > 20 && sums["given-up"] == 0, "{sums:?}");
     match mode {
@@ -269,7 +268,7 @@ fn what_a_handler_on_the_alternate_stack_refers_to_survives_a_stop_by_a_debugger
     let mut target = Target::start_as(ON_ITS_ALTERNATE_STACK);
     let output = target.debug(&[("milliseconds", 2000), ("holds", holds)], mode);
     let done = numbers(&String::from_utf8_lossy(&output.stdout));
-    let outcome = target.is_sound();
+    let outcome = target.assert_sound();
     assert!(done["stops"] > 0 && done["frames"] == 0, "{done:?}");
     assert_eq!((done["save-areas"] > 0, done["answered"] > 0), (mode == "full", mode == "assisted"), "{done:?}");
     assert!(outcome["collections"] > 0);
@@ -301,7 +300,7 @@ fn kill_debuggers(is_enough: impl Fn(u32, Duration) -> bool, seed: u64) {
             Some(_) => panic!("{mode} {options:?}: {output:?}"),
         }
     }
-    let outcome = target.is_sound();
+    let outcome = target.assert_sound();
     println!("{kills} debuggers were killed, {lived} detached (seed {seed}): {outcome:?}");
     assert!(outcome["collections"] > 0 && kills > 0);
 }

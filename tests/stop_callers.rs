@@ -13,8 +13,8 @@ use rstest::rstest;
 use stopworld::debugger::bridge::DebuggerBridge;
 use stopworld::debugger::mock::{MockDebugger, MockEvent};
 use stopworld::{
-    ForkStep, Gc, GcCell, Mutator, SafepointStopper, SignalStopper, StopError, StopRequest, Stopper, ThreadStopInfo,
-    ThreadVtable, Tid, World, traced,
+    ForkStep, Gc, GcCell, Mutator, SafepointStopper, SignalStopper, Slot, StopError, StopRequest, Stopper,
+    ThreadStopInfo, ThreadVtable, Tid, World, traced,
 };
 
 traced! {
@@ -290,10 +290,10 @@ unsafe impl ThreadVtable for Sharing {
     fn start_world(&self, stop: &StopRequest<'_>) {
         self.0.start_world(stop);
     }
-    fn thread_created(&self, tid: Tid, slot: *mut usize) {
+    fn thread_created(&self, tid: Tid, slot: Slot) {
         self.0.thread_created(tid, slot);
     }
-    fn thread_exited(&self, tid: Tid, slot: *mut usize) {
+    fn thread_exited(&self, tid: Tid, slot: Slot) {
         self.0.thread_exited(tid, slot);
     }
     fn add_all_threads(&self, threads: &[&'static ThreadStopInfo]) {
@@ -302,8 +302,9 @@ unsafe impl ThreadVtable for Sharing {
     fn remove_all_threads(&self, threads: &[&'static ThreadStopInfo]) {
         self.0.remove_all_threads(threads);
     }
-    fn fork(&self, step: ForkStep) {
-        self.0.fork(step);
+    unsafe fn fork(&self, step: ForkStep) {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.fork(step) };
     }
 }
 

@@ -186,12 +186,14 @@ fn what_a_half_built_object_refers_to_survives(#[values(By::Signals, By::Debugge
     let inner = Arc::clone(&flags);
     let thread = spawn(&world, "builder", move |m| {
         let build = |holder: *mut Holder| write_undisguised(holder.cast::<usize>(), disguised);
-        let holder = testing::alloc_with_a_pause::<Holder>(m, build, || {
+        let pause = || {
             inner.set_ready();
             while !inner.is_ended() {
                 std::hint::spin_loop();
             }
-        });
+        };
+        // SAFETY: a holder is one word, which `build` writes.
+        let holder = unsafe { testing::alloc_with_a_pause::<Holder>(m, build, pause) };
         let kept = holder.unwrap().reference.get().unwrap();
         assert_eq!(kept.0, [7; 3]);
     });

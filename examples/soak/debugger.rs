@@ -8,7 +8,7 @@ use fastrand::Rng;
 use stopworld::Tid;
 use stopworld::debugger::Phase;
 use stopworld::debugger::ptrace::{
-    Channel, Debugger, Event, Held, Mode, OnDeath, Options, PhaseSet, Phases, Restored, TargetState,
+    Channel, Debugger, Event, Held, Mode, OnDeath, Options, PhaseSet, Phases, Restored, SignalRules, TargetState,
 };
 
 use super::counts::{Counts, one};
@@ -55,6 +55,7 @@ fn options(random: &mut Rng) -> Options {
         channel: if random.u8(0..4) == 0 { Channel::Breakpoint } else { Channel::Signal },
         on_death: if random.u8(0..4) == 0 { OnDeath::RunOn } else { OnDeath::Park },
         restored: if random.bool() { Restored::Compared } else { Restored::Trusted },
+        signals: SignalRules::REPORTED,
         stop_within: within,
         call_within: within,
     }

@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn the_place_of_a_thread_is_the_end_of_its_line() {
-        let expected = Some(UserPlace { stack_pointer: 0x7ffd_10, instruction_pointer: 0x401a });
+        let expected = Some(UserPlace { stack_pointer: 0x7f_fd10, instruction_pointer: 0x401a });
         assert_eq!(place(b"-1 0x7ffd10 0x401a\n"), expected);
         assert_eq!(place(b"35 0x1 0x0 0x0 0x0 0x0 0x0 0x7ffd10 0x401a\n"), expected);
         for line in [&b"running\n"[..], b"", b"0 0x0", b"-1 0xzz 0x1", b"-1 0x7ffd10 0x1ffffffffffffffff"] {

@@ -207,10 +207,11 @@ impl<R: Read> Scan<R> {
                 self.unknown(u16::from_be_bytes(bytes_at(self.source.bytes(), 0)))
             }
             Step::Event { length, head, row } => {
-                if row.ends_itself && self.is_length_wrong(length, head, row) {
-                    if let Some(mended) = self.mended(head, row, length - head)? {
-                        return Ok(mended);
-                    }
+                if row.ends_itself
+                    && self.is_length_wrong(length, head, row)
+                    && let Some(mended) = self.mended(head, row, length - head)?
+                {
+                    return Ok(mended);
                 }
                 let end = self.source.offset() + length as u64;
                 match self.block_end {
