@@ -64,6 +64,8 @@ fn limited(limit_mib: u64, heap_mib: u64, charges: u64) -> String {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "the_limited_process", "--nocapture", "--test-threads=1"])
         .env(PART, format!("{limit_mib} {heap_mib} {charges}"))
+        // Each further arena of glibc's malloc reserves 64 MiB, and what is left is not enough for one for each thread.
+        .env("MALLOC_ARENA_MAX", "1")
         .output()
         .unwrap();
     let said = String::from_utf8(output.stdout).unwrap();

@@ -431,7 +431,7 @@ fn a_profile_of_a_run_that_ends_before_its_first_census_has_one() {
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
     let output = stopworld(&format!("heapprof {file} --csv"));
     assert_eq!(output.status.code(), Some(0));
-    assert!(text(&output.stdout).contains("Vertex"), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("SMALL_MUTABLE"), "{}", text(&output.stdout));
 }
 
 #[test]

@@ -300,15 +300,10 @@ fn our_own_stream_becomes_a_trace_in_which_the_collections_are_seen() {
         let paused: f64 = line.split(',').nth(4).unwrap().parse().unwrap();
         assert!((0.0..=paused).contains(&suspended), "{line}");
     }
-    let parsed = nettrace_rules::Trace::read(&directory.path().join("t.nettrace"));
-    let count = |id| {
-        parsed
-            .events
-            .iter()
-            .filter(|event| event.kind.provider == nettrace_rules::DEFAULT && event.kind.id == id)
-            .count()
-    };
-    assert_eq!((count(9), count(8), count(3)), (3, 3, 3), "suspensions, their ends, restarts");
+    let mut counts = Counts::default();
+    Reader::new(fs::File::open(directory.path().join("t.nettrace")).unwrap()).read(&mut counts);
+    let count = |number| counts.names.get(&format!("{RUNTIME}/{number}")).copied();
+    assert_eq!([9, 8, 3].map(count), [Some(3); 3], "suspensions, their ends, restarts");
     let output = run(directory.path(), "convert t.mps t.json");
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
     let timeline = timeline_rules::check(&fs::read(directory.path().join("t.json")).unwrap());

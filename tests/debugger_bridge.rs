@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::time::Duration;
 
 use debugger_support::{Lie, Tracer};
@@ -157,12 +157,19 @@ fn the_program_under_the_debugger() {
         let done = Arc::clone(&done);
         world.spawn("collector", move |m: &Mutator| {
             let world = m.world();
-            // Its own mutator is none of the world that is collected.
-            let from_elsewhere = |other: &World| {
+            let (ask, asked) = mpsc::channel();
+            let (answer, answered) = mpsc::channel();
+            let (answered, inner) = (Mutex::new(answered), world.clone());
+            // A mutator of another world, which has no thread that comes or goes under the debugger: the world that notices first that a
+            // debugger is gone is the one that reports it.
+            std::thread::spawn(move || {
+                let other = World::builder().heap_limit(1 << 20).build().unwrap();
                 let _mutator = other.attach("of another world").unwrap();
-                world.collect().map(drop)
-            };
-            let other = World::builder().heap_limit(1 << 20).build().unwrap();
+                answer.send(Ok(())).unwrap();
+                asked.into_iter().for_each(|()| answer.send(inner.collect().map(drop)).unwrap());
+            });
+            let answer = || answered.lock().unwrap().recv().unwrap();
+            m.blocking(answer).unwrap();
             for round in 0.. {
                 if done.load(Ordering::Relaxed) {
                     return;
@@ -171,7 +178,10 @@ fn the_program_under_the_debugger() {
                 let collected = match round % 4 {
                     0 => m.collect().map(drop),
                     1 => m.blocking(|| world.collect()).map(drop),
-                    2 => m.blocking(|| std::thread::scope(|s| s.spawn(|| from_elsewhere(&other)).join().unwrap())),
+                    2 => m.blocking(|| {
+                        ask.send(()).unwrap();
+                        answer()
+                    }),
                     _ => m.blocking(|| std::thread::scope(|s| s.spawn(|| world.collect().map(drop)).join().unwrap())),
                 };
                 collected.unwrap();

@@ -173,7 +173,7 @@ fn a_heap_profile_of_a_killed_run_ends_with_a_sample() {
 #[test]
 fn a_filter_and_an_interval_are_those_of_the_profile() {
     let directory = directory();
-    let arguments = "run graph --profile hy --only type=Vertex --interval 2gc --trace t.eventlog";
+    let arguments = "run graph --collections 5 --profile hy --only type=Vertex --interval 2gc --trace t.eventlog";
     let output = run(directory.path(), arguments);
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
     let log = Log::read(&directory.path().join("t.eventlog"));

@@ -143,9 +143,11 @@ fn a_profile_says_what_it_counts_only(#[case] only: &str, #[case] shown: &str, #
     let directory = directory();
     let output = run(directory.path(), &format!("run graph --profile hT --only {only} --trace o.eventlog"));
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let report = text(&run(directory.path(), "heapprof o.eventlog").stdout);
-    assert!(report.contains(&format!("┆ {shown} ")), "{report}");
-    assert_eq!(report.contains("SMALL"), passes, "{report}");
+    let heapprof = run(directory.path(), "heapprof o.eventlog");
+    let (report, refusal) = (text(&heapprof.stdout), text(&heapprof.stderr));
+    assert_eq!(heapprof.status.code(), Some(i32::from(!passes)), "{refusal}");
+    assert_eq!(report.contains(&format!("┆ {shown} ")) && report.contains("SMALL"), passes, "{report}");
+    assert_eq!(refusal.contains("its filters let nothing pass"), !passes, "{refusal}");
     // If nothing is in it, the run has said so.
     let said = text(&output.stderr);
     assert_eq!(said.lines().count(), usize::from(!passes), "{said}");

@@ -47,7 +47,8 @@ fn no_command_panics(#[files("tests/fixtures/fuzz/*")] input: PathBuf) {
         let begun = Instant::now();
         let output = run(directory.path(), &command);
         let said = text(&output.stderr);
-        assert!(matches!(output.status.code(), Some(0 | 1)), "{command}: {:?}\n{said}", output.status);
+        // 2: the trace has several processes, and the command names none.
+        assert!(matches!(output.status.code(), Some(0..=2)), "{command}: {:?}\n{said}", output.status);
         assert!(output.status.success() || !said.trim().is_empty(), "{command} fails without a word");
         assert!(begun.elapsed() < SOON, "{command} took {:?}", begun.elapsed());
     }
@@ -83,7 +84,8 @@ fn a_runtime_whose_number_has_64_bits_is_one_without_a_number() {
     let start = kind(1, 9, 1, &[("Reason", U64), ("ClrInstanceID", U64)]);
     let payload = [1u64.to_le_bytes(), u64::MAX.to_le_bytes()].concat();
     let lines = stream(vec![start], vec![event(1, 5, payload)]);
-    assert!(lines.contains("ArenaPollBegin       arena:0000000000100000"), "{lines}");
+    let is_begin = |line: &str| line.contains(" ArenaPollBegin ") && line.contains(" arena:0000000000100000");
+    assert!(lines.lines().any(is_begin), "{lines}");
 }
 
 /// A time before the clock's beginning is the last that there is for a stream, whose clocks have no sign.

@@ -492,7 +492,7 @@ fn live_on(world: &World, own: Option<&Mutator>) -> i32 {
     0
 }
 
-/// `.stop.fork`
+/// `.stop.fork`, `.heap.reserve`
 #[rstest]
 fn the_child_of_a_fork_from_four_allocating_threads_collects(
     #[values(By::Signals, By::Safepoints, By::Debugger)] by: By,

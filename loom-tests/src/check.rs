@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-pub(crate) use crate::known_bad::{Fault, must_fail_without};
+pub(crate) use crate::known_bad::{Fault, must_fail_without, must_fail_without_all};
 
 /// How many preemptions each execution may have: how often a thread that could run on is set aside for another one.
 /// Switches at waits are not counted.

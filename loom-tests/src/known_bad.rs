@@ -21,16 +21,23 @@ pub(crate) enum Fault {
 /// Runs the test `name` (its path in this crate) in a process of its own with the guard taken out: it must fail, and
 /// with that fault.
 pub(crate) fn must_fail_without(guard: Guard, name: &str, fault: Fault) {
+    must_fail_without_all(&[guard], name, fault);
+}
+
+/// The same for guards each of which hides that another one is missing.
+pub(crate) fn must_fail_without_all(guards: &[Guard], name: &str, fault: Fault) {
+    let names: Vec<String> = guards.iter().map(|guard| format!("{guard:?}")).collect();
+    let guard = names.join(",");
     let me = std::env::current_exe().expect("a running test has an executable");
     let start = Instant::now();
     let output = Command::new(me)
         .args([name, "--exact", "--nocapture", "--test-threads=1", "--include-ignored"])
-        .env(VARIABLE, format!("{guard:?}"))
+        .env(VARIABLE, &guard)
         .output()
         .expect("the test executable can be run again");
     let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(text.contains("running 1 test"), "no test is called {name}:\n{text}");
-    assert!(!output.status.success(), "{name} passes without {guard:?}: it proves nothing\n{text}");
+    assert!(!output.status.success(), "{name} passes without {guard}: it proves nothing\n{text}");
     let expected: &[&str] = match fault {
         Fault::Deadlock => &["deadlock"],
         Fault::Race => &["Causality violation"],
@@ -43,7 +50,7 @@ pub(crate) fn must_fail_without(guard: Guard, name: &str, fault: Fault) {
     };
     assert!(
         expected.iter().any(|fault| text.contains(fault)),
-        "{name} without {guard:?} failed, but not by {fault:?}:\n{text}"
+        "{name} without {guard} failed, but not by {fault:?}:\n{text}"
     );
-    println!("{name} without {guard:?}: caught ({fault:?}) in {:.1} s", start.elapsed().as_secs_f64());
+    println!("{name} without {guard}: caught ({fault:?}) in {:.1} s", start.elapsed().as_secs_f64());
 }

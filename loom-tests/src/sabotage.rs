@@ -1,10 +1,10 @@
 //! What the shipped files know as `crate::sabotage`: here the guards can really be taken out.
 //!
-//! One guard per process, named by the environment variable that [`crate::check`] sets for a known-bad variant.
+//! The guards of a process are named by the environment variable that [`crate::known_bad`] sets for a variant.
 
 use std::sync::OnceLock;
 
-/// The variable that names the guard to take out.
+/// The variable that names the guards to take out, separated by commas.
 pub(crate) const VARIABLE: &str = "LOOM_TESTS_REMOVED";
 
 macro_rules! guards {
@@ -29,11 +29,14 @@ guards! {
 
 /// Whether this process runs without the guard.
 pub(crate) fn removed(guard: Guard) -> bool {
-    static CHOSEN: OnceLock<Option<Guard>> = OnceLock::new();
+    static CHOSEN: OnceLock<Vec<Guard>> = OnceLock::new();
     let chosen = CHOSEN.get_or_init(|| {
-        let name = std::env::var(VARIABLE).ok()?;
-        let guard = ALL.iter().find(|guard| format!("{guard:?}") == name);
-        Some(*guard.unwrap_or_else(|| panic!("{VARIABLE}={name}: no guard of that name")))
+        let names = std::env::var(VARIABLE).unwrap_or_default();
+        let named = |name: &str| {
+            let guard = ALL.iter().find(|guard| format!("{guard:?}") == name);
+            *guard.unwrap_or_else(|| panic!("{VARIABLE}={names}: there is no guard {name}"))
+        };
+        names.split(',').filter(|name| !name.is_empty()).map(named).collect()
     });
-    *chosen == Some(guard)
+    chosen.contains(&guard)
 }

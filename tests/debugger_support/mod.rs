@@ -74,6 +74,13 @@ fn base(pid: &str) -> u64 {
     u64::from_str_radix(line.split('-').next().unwrap(), 16).unwrap()
 }
 
+fn is_traced_by_this_thread(pid: i32, tid: i32) -> bool {
+    // SAFETY: no arguments, no failure.
+    let me = unsafe { libc::gettid() };
+    let status = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).unwrap_or_default();
+    status.lines().any(|line| line.strip_prefix("TracerPid:").is_some_and(|tracer| tracer.trim() == me.to_string()))
+}
+
 impl Tracer {
     /// Takes every thread of the process, and control of it.
     pub fn attach(pid: i32, mode: Mode, flags: u64, dies_at: Option<(String, u32)>) -> Self {
@@ -102,7 +109,9 @@ impl Tracer {
                 break;
             }
             for tid in new {
-                if ptrace(libc::PTRACE_SEIZE, tid, 0, libc::PTRACE_O_TRACECLONE as usize) == 0 {
+                let seized = ptrace(libc::PTRACE_SEIZE, tid, 0, libc::PTRACE_O_TRACECLONE as usize) == 0;
+                // The child of a thread that was seized already is traced from its birth, and can't be seized again.
+                if seized || is_traced_by_this_thread(pid, tid) {
                     tracer.tracees.insert(tid, Tracee::default());
                 }
             }
