@@ -47,7 +47,7 @@ fn no_command_panics(#[files("tests/fixtures/fuzz/*")] input: PathBuf) {
         let begun = Instant::now();
         let output = run(directory.path(), &command);
         let said = text(&output.stderr);
-        assert!(matches!(output.status.code(), Some(0 | 1)), "{command}: {:?}\n{said}", output.status);
+        assert!(matches!(output.status.code(), Some(0..=2)), "{command}: {:?}\n{said}", output.status);
         assert!(output.status.success() || !said.trim().is_empty(), "{command} fails without a word");
         assert!(begun.elapsed() < SOON, "{command} took {:?}", begun.elapsed());
     }
@@ -83,7 +83,7 @@ fn a_runtime_whose_number_has_64_bits_is_one_without_a_number() {
     let start = kind(1, 9, 1, &[("Reason", U64), ("ClrInstanceID", U64)]);
     let payload = [1u64.to_le_bytes(), u64::MAX.to_le_bytes()].concat();
     let lines = stream(vec![start], vec![event(1, 5, payload)]);
-    assert!(lines.contains("ArenaPollBegin       arena:0000000000100000"), "{lines}");
+    assert!(lines.contains("ArenaPollBegin      arena:0000000000100000"), "{lines}");
 }
 
 /// A time before the clock's beginning is the last that there is for a stream, whose clocks have no sign.
