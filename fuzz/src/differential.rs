@@ -88,7 +88,7 @@ fn listen(file: &[u8]) -> (Listener, Summary) {
     (listener, summary)
 }
 
-/// A trace of .NET's to either container and to a telemetry stream: what is written is whole if the input was, and if nothing is left out
+/// A .NET trace to either container and to a telemetry stream: what is written is whole if the input was, and if nothing is left out
 /// it has the same events.
 pub fn convert_nettrace(trace: &[u8]) {
     limited(256 * MIB, || {
