@@ -88,14 +88,15 @@ fn listen(file: &[u8]) -> (Listener, Summary) {
     (listener, summary)
 }
 
-/// A trace of .NET's to either container and to a telemetry stream: what is written is whole, and an undamaged trace of which nothing is
-/// left out has the same events there.
+/// A .NET trace to either container and to a telemetry stream: what is written is whole if the input was, and if nothing is left out
+/// it has the same events.
 pub fn convert_nettrace(trace: &[u8]) {
     limited(256 * MIB, || {
         for container in [Container::V4, Container::V6] {
             let Some((output, conversion)) = converted(trace, Target::Nettrace(container)) else { continue };
             let (there, summary) = listen(&output);
-            assert_eq!(summary.damage, None);
+            // An event of a thread that the input never introduced stays one.
+            assert!(summary.damage.is_none() || conversion.damage.is_some(), "{:?}", summary.damage);
             assert!(summary.ended_orderly);
             assert_eq!(summary.events, conversion.carried);
             if conversion.damage.is_none() && conversion.left_out.is_empty() && trace.starts_with(b"Nettrace") {
@@ -104,39 +105,31 @@ pub fn convert_nettrace(trace: &[u8]) {
                 assert_eq!(here.events, there.events);
             }
         }
-        if let Some((output, conversion)) = converted(trace, Target::Mps) {
-            assert_eq!(whole_records(&output), conversion.carried);
+        if let Some((output, _)) = converted(trace, Target::Mps) {
+            has_whole_records(&output);
         }
     });
 }
 
-/// Records of an undamaged stream.
-fn whole_records(stream: &[u8]) -> u64 {
+/// The stream is undamaged.
+fn has_whole_records(stream: &[u8]) {
     let mut reader = Records::new(stream);
-    let mut count = 0;
-    loop {
-        match reader.buffered().map(|record| record.is_some()).expect("a record that was just written") {
-            true => count += 1,
-            false if reader.fill().unwrap() => {}
-            false => break,
-        }
-    }
+    while reader.buffered().expect("a record that was just written").is_some() || reader.fill().unwrap() {}
     assert_eq!(reader.end(), Ok(End::Clean));
-    count
 }
 
 /// Telemetry streams to the newer version and to traces of .NET's format, and from there back: no record changes on the way.
 pub fn convert_mps(stream: &[u8]) {
     limited(256 * MIB, || {
         let Some((direct, conversion)) = converted(stream, Target::Mps) else { return };
-        whole_records(&direct);
+        has_whole_records(&direct);
         for container in [Container::V4, Container::V6] {
             let Some((trace, by_trace)) = converted(stream, Target::Nettrace(container)) else { continue };
             let (_, summary) = listen(&trace);
             assert_eq!(summary.damage, None);
             assert!(summary.ended_orderly);
             let Some((back, _)) = converted(&trace, Target::Mps) else { panic!("a trace that was just written") };
-            whole_records(&back);
+            has_whole_records(&back);
             if conversion.left_out.is_empty() && by_trace.left_out.is_empty() && stream.starts_with(b"\0\0") {
                 assert_eq!(lines(&direct), lines(&back));
             }

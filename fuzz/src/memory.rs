@@ -38,8 +38,8 @@ static LIMITED: Limited = Limited;
 fn charge(bytes: usize) {
     let now = NOW.fetch_add(bytes, Ordering::Relaxed) + bytes;
     let most = MOST.load(Ordering::Relaxed);
-    if now > most {
-        // The message itself may allocate.
+    // What a panic says of itself comes first: it takes memory, and this would wait for it.
+    if now > most && !std::thread::panicking() {
         MOST.store(usize::MAX, Ordering::Relaxed);
         eprintln!("an allocation of {bytes} bytes makes {now} where {most} are allowed");
         eprintln!("{}", std::backtrace::Backtrace::force_capture());

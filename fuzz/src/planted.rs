@@ -17,7 +17,7 @@ pub fn planted(mistake: &str, stream: &[u8]) {
             sizes(stream, |size| held += size);
         }
         "memory" => limited(64 << 20, || sizes(stream, |size| drop(vec![1u8; (size as u32) as usize]))),
-        "time" => sizes(stream, |size| (0..size).for_each(|number| drop(std::hint::black_box(number)))),
+        "time" => sizes(stream, |size| (0..size).for_each(|number| _ = std::hint::black_box(number))),
         "message" => {
             let mut reader = Reader::new(stream);
             if reader.fill().is_ok_and(|more| more) && reader.buffered().is_err() {

@@ -49,12 +49,28 @@ fn mutator() -> &'static Mutator {
     })
 }
 
+/// A new interpreter. There may be no room for it once in a while: words that earlier programs left on the stack keep what they refer to.
+fn interpreter(mutator: &Mutator) -> Option<Interpreter> {
+    static FAILED: AtomicU64 = AtomicU64::new(0);
+    match Interpreter::new(mutator) {
+        Ok(interpreter) => {
+            FAILED.store(0, Ordering::Relaxed);
+            Some(interpreter.with_stack_slots(STACK_SLOTS))
+        }
+        Err(error) => {
+            let failed = 1 + FAILED.fetch_add(1, Ordering::Relaxed);
+            assert!(failed < 100, "the prelude did not fit into the heap {failed} times, one after the other: {error}");
+            None
+        }
+    }
+}
+
 /// A program in an interpreter of its own. What is wrong with its text is told with line and column.
 pub fn scheme(program: &[u8]) {
     static PROGRAMS: AtomicU64 = AtomicU64::new(0);
     let mutator = mutator();
     let text = String::from_utf8_lossy(program);
-    let interpreter = Interpreter::new(mutator).expect("the prelude fits into the heap").with_stack_slots(STACK_SLOTS);
+    let Some(interpreter) = interpreter(mutator) else { return };
     INTERRUPT.store(false, Ordering::Relaxed);
     RUNNING.store(1 + PROGRAMS.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
     let result = interpreter.run_until(mutator, "fuzz.scm", &text, &mut io::sink(), Some(&INTERRUPT));

@@ -45,7 +45,7 @@ fn steps(bytes: &[u8], start: u64) -> Vec<Step> {
                 let fields: Vec<u64> = id.descriptor().fields.iter().map(|_| number(&mut bytes)).collect();
                 Step::Record(Recorded::new(id, ticks, thread, world, &fields))
             }
-            (None, 0xff) => Step::Lost(Lost { ticks, thread, count: number(&mut bytes) >> 32 }),
+            (None, 0xff) => Step::Lost(Lost { ticks, thread, count: number(&mut bytes) >> 24 }),
             (None, 0xfe) => Step::Flush,
             (None, _) => Step::Drained(ticks),
         });
@@ -53,10 +53,10 @@ fn steps(bytes: &[u8], start: u64) -> Vec<Step> {
     steps
 }
 
-/// Most often a small number, in one byte; after 0xff one of eight.
+/// Most often a small number, in one byte; after 0xff one of 48 bits: no size or address of a program is larger.
 fn number(bytes: &mut impl Iterator<Item = u8>) -> u64 {
     match bytes.next() {
-        Some(0xff) => u64::from_le_bytes(std::array::from_fn(|_| bytes.next().unwrap_or(0))),
+        Some(0xff) => (0..6).fold(0, |number, _| number << 8 | u64::from(bytes.next().unwrap_or(0))),
         Some(small) => small.into(),
         None => 0,
     }
@@ -115,10 +115,11 @@ impl Visitor for Own {
     }
 }
 
-/// The same of the records.
+/// The same of the records: those for which .NET has no event.
 fn expected(steps: &[Step]) -> Vec<(String, u64, Vec<u64>)> {
     let records = steps.iter().filter_map(|step| if let Step::Record(record) = step { Some(record) } else { None });
-    let expected = records.map(|record| {
+    let own = records.filter(|record| record.id.descriptor().net.is_empty());
+    let expected = own.map(|record| {
         let descriptor = record.id.descriptor();
         let numbers = descriptor.fields.iter().zip(record.fields()).filter(|(field, _)| field.unit.name() != "label");
         // As many bytes as the field has.
@@ -145,10 +146,10 @@ pub fn written(input: &[u8]) {
         let log = file(&steps, fuzzing::eventlog_writer);
         let mut show = Show::new(io::sink(), Form::Events);
         let summary = in_file_order(&log[..], &mut show);
-        let (unclear, _) = show.finish().unwrap();
+        // Codes are any numbers here, so what an event says may mean nothing.
+        let _ = show.finish().unwrap();
         // Without an end there is no mark: a log in memory gets it like one in a file.
         assert!(summary.damage.is_none_or(|damage| damage.kind == DamageKind::NoEnd), "{:?}", summary.damage);
-        assert!(unclear.is_none(), "{unclear:?}");
         let timeline = file(&steps, fuzzing::timeline_writer);
         let read: Result<serde_json::Value, _> = serde_json::from_slice(&timeline);
         assert!(read.is_ok(), "{read:?}: {}", String::from_utf8_lossy(&timeline));
