@@ -426,7 +426,7 @@ fn who_does_not_come_back_from_a_tick_does_not_keep_the_world_from_closing() {
         std::thread::sleep(Duration::from_millis(1));
     }
     let error = world.close(Duration::from_millis(300)).unwrap_err();
-    assert!(error.to_string().contains("listens to ticks"), "{error}");
+    assert!(error.to_string().contains("a listener to ticks has not returned"), "{error}");
     sink.may_go.store(true, Ordering::Release);
     world.stop_ticking();
     world.close(Duration::from_secs(60)).unwrap();

@@ -340,6 +340,9 @@ impl Process {
 
     /// Called when a full stop is acknowledged: notes the threads that the debugger has answered for, which are those that had not stopped before.
     fn rely_on(&self) {
+        if removed(Guard::DebugLies) {
+            return;
+        }
         for i in self.listed() {
             let thread = &self.threads[i];
             self.member(i).rely(!thread.state.has_answered() && thread.stack_ptr.load(Ordering::Relaxed) != 0);
