@@ -462,8 +462,8 @@ fn a_debugger_that_claims_what_is_not_so_is_found_out_and_the_heap_stays_whole(
     assert_eq!(target.hear().as_deref(), Some("ready"));
     let orders = format!("debugger {} {mode:?} {lie:?}", target.child.id());
     let mut debugger = Player::new("the_debugger_of_the_program", &orders);
-    assert_eq!(debugger.hear().as_deref(), Some("lied"));
-    assert!(debugger.child.wait().unwrap().success());
+    assert_eq!(debugger.hear().as_deref(), Some("lied"), "the program has died of a lie");
+    assert!(debugger.child.wait().unwrap().success(), "the program has died of a lie");
     let (collections, rounds) = target.progress();
     while target.progress().0 < collections + 20 || target.progress().1 < rounds + 20 {
         std::thread::sleep(Duration::from_millis(5));
