@@ -3,14 +3,14 @@
 mod mps_stream;
 mod writer_support;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use mps_stream::{CATEGORIES, Told, check, check_gappy};
 use rstest::rstest;
 use stopworld::debugger::mock::MockDebugger;
-use stopworld::events::{Categories, Category, EventId, Selection, Statistics};
+use stopworld::events::{Categories, Category, EventId, Record, Selection, Sink, Statistics};
 use stopworld::formats::mps::decode::{Form, decode};
 use stopworld::formats::mps::{Finished, Options, Trace};
 use stopworld::{Gc, GcCell, Stopper, World, traced};
@@ -285,6 +285,37 @@ fn what_a_flight_recorder_has_is_whole_when_nothing_was_dropped() {
         assert!(round == 0 || told.count("PoolFree") > 500, "{round}: {:?}", told.counts);
     }
     assert!(trace.totals().unwrap().written > 20_000, "more than it keeps");
+}
+
+/// Stands still inside `record` until somebody lets it go on.
+#[derive(Debug)]
+struct Held(Barrier, Barrier);
+
+impl Sink for Held {
+    fn record(&self, _: &Record) {
+        self.0.wait();
+        self.1.wait();
+    }
+}
+
+#[test]
+fn a_flight_recorder_that_is_written_in_mid_collection_closes_its_trace() {
+    let file = File::new();
+    let trace = Options::new(file.path(), Categories(ALL)).flight_recorder(512 << 10).start().unwrap();
+    let world = small().traced_by(&trace).build().unwrap();
+    let held = Arc::new(Held(Barrier::new(2), Barrier::new(2)));
+    world.events().listen(held.clone(), Selection::of([EventId::MarkBegin].into_iter().collect())).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| world.collect().unwrap());
+        held.0.wait();
+        let events = trace.write_flight();
+        held.1.wait();
+        assert!(events.unwrap() > 0);
+    });
+    let told = check(&file.bytes(), ALL);
+    let count = |name| told.count(name);
+    assert_eq!((count("TraceCreate"), count("TraceReclaim"), count("TraceDestroy")), (1, 0, 1), "{:?}", told.counts);
+    assert_eq!((count("ArenaPollBegin"), count("ArenaPollEnd")), (1, 1), "{:?}", told.counts);
 }
 
 /// Who starts a stream may let it go: it ends with its last world, and what that held already is told until then.

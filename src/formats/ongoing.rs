@@ -158,21 +158,17 @@ impl Ongoing {
         world.collector.events.select_recorded(self.recording.consumer(), selection)
     }
 
-    /// Hands what is kept to a writer. Says how many events those were.
-    pub(super) fn replay(&self, writer: &mut dyn Consumer) -> io::Result<u64> {
+    /// Writes what is kept with this writer, and closes it. Returns the number of events.
+    pub(super) fn replay_to_end(&self, mut writer: impl Consumer) -> io::Result<u64> {
         if !self.keeps {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
                 "it keeps nothing in memory: start it with Options::flight_recorder",
             ));
         }
-        Recorder::of_process().replay(self.recording.consumer(), writer)
-    }
-
-    /// The same, and the end.
-    pub(super) fn replay_to_end(&self, mut writer: impl Consumer) -> io::Result<u64> {
-        let events = self.replay(&mut writer)?;
-        writer.close(&Recorder::of_process().clock().relation())?;
+        let recorder = Recorder::of_process();
+        let events = recorder.replay(self.recording.consumer(), &mut writer)?;
+        writer.close(&recorder.clock().relation())?;
         Ok(events)
     }
 

@@ -260,7 +260,7 @@ impl Trace {
     /// There is no flight recorder, or the file failed.
     pub fn write_flight(&self) -> io::Result<u64> {
         let Parts { ongoing, board, place } = &*self.0;
-        ongoing.replay(&mut writer(board, place, History::Ignored)?)
+        ongoing.replay_to_end(writer(board, place, History::Ignored)?)
     }
 }
 
