@@ -39,7 +39,7 @@ pub fn command_line(words: &[&str]) -> Option<String> {
         }
         Err(error) => match Complaint::about(error, words.get(1).map(std::ffi::OsStr::new)) {
             Complaint::Help(_) => None,
-            Complaint::Usage(line) | Complaint::Eventcnv(line) => Some(line),
+            Complaint::Usage(line) => Some(line),
         },
     }
 }
