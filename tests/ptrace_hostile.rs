@@ -238,7 +238,8 @@ fn threads_that_are_stopped_twice_and_started_once_are_as_they_were() {
     }
     let (stops, starts) = (debugger.statistics().stops, debugger.statistics().starts);
     assert_eq!((debugger.state(), starts), (TargetState::Alive, 20));
-    assert!(stops >= 2 * starts - 1, "{stops} stops");
+    // Both stops of the first pair may have been before the debugger attached.
+    assert!(stops >= 2 * (starts - 1), "{stops} stops");
     debugger.detach().unwrap();
     assert!(program.0.try_wait().unwrap().is_none());
 }
