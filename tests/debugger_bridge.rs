@@ -1,6 +1,7 @@
 //! The bridge to debuggers outside of the process: what happens when one is there, when there is none, and when it dies.
 
 mod debugger_support;
+mod numbered_list;
 mod patience;
 
 use std::collections::HashMap;
@@ -11,17 +12,14 @@ use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::time::Duration;
 
 use debugger_support::{Lie, Tracer};
+use numbered_list::{a_list, sum};
 
 use patience::patience;
 use rstest::rstest;
 use stopworld::debugger::contract::{Control, Mode, stopworld_debugger};
 use stopworld::events::{Event, EventId, MemorySink, Selection};
 use stopworld::profile::census::{Breakdown, Every, HeapProfile};
-use stopworld::{Gc, GcCell, Mutator, Paranoid, Stopper, World, WorldBuilder, traced};
-
-traced! {
-    struct Link { next: GcCell<Option<Gc<Link>>>, value: u64 }
-}
+use stopworld::{Mutator, Paranoid, Stopper, World, WorldBuilder};
 
 /// The control word is one for the process.
 fn alone() -> MutexGuard<'static, ()> {
@@ -35,24 +33,6 @@ fn word(mode: Mode, flags: u64) -> u64 {
         Mode::Assisted => Control::ASSISTED,
     };
     mode | flags | 4711 << 32
-}
-
-fn a_list(m: &Mutator, length: u64) -> Gc<Link> {
-    let mut list = m.alloc(Link { next: GcCell::new(None), value: 0 }).unwrap();
-    for value in 1..length {
-        list = m.alloc(Link { next: GcCell::new(Some(list)), value }).unwrap();
-    }
-    list
-}
-
-fn sum(list: Gc<Link>) -> u64 {
-    let mut sum = 0;
-    let mut next = Some(list);
-    while let Some(link) = next {
-        sum += link.value;
-        next = link.next.get();
-    }
-    sum
 }
 
 /// `.debug.acknowledged`, `.debug.dies`: somebody has written the control word, and nobody is there.

@@ -2,6 +2,7 @@
 //! set twice, in two worlds, or that share what they know.
 
 mod hazard;
+mod numbered_list;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,35 +10,14 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use hazard::{builder, collect, spawn};
+use numbered_list::{a_list, sum};
 use rstest::rstest;
 use stopworld::debugger::bridge::DebuggerBridge;
 use stopworld::debugger::mock::{MockDebugger, MockEvent};
 use stopworld::{
-    ForkStep, Gc, GcCell, Mutator, SafepointStopper, SignalStopper, Slot, StopError, StopRequest, Stopper,
-    ThreadStopInfo, ThreadVtable, Tid, World, traced,
+    ForkStep, SafepointStopper, SignalStopper, Slot, StopError, StopRequest, Stopper, ThreadStopInfo, ThreadVtable,
+    Tid, World,
 };
-
-traced! {
-    struct Link { next: GcCell<Option<Gc<Link>>>, value: u64 }
-}
-
-fn a_list(m: &Mutator, length: u64) -> Gc<Link> {
-    let mut list = m.alloc(Link { next: GcCell::new(None), value: 0 }).unwrap();
-    for value in 1..length {
-        list = m.alloc(Link { next: GcCell::new(Some(list)), value }).unwrap();
-    }
-    list
-}
-
-fn sum(list: Gc<Link>) -> u64 {
-    let mut sum = 0;
-    let mut next = Some(list);
-    while let Some(link) = next {
-        sum += link.value;
-        next = link.next.get();
-    }
-    sum
-}
 
 /// The ways of stopping that live in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
