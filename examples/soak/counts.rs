@@ -62,6 +62,8 @@ counts! {
     debugger_threads_held,
     debugger_collections_held,
     debuggers_killed,
+    debuggers_that_lied,
+    false_answers,
 }
 
 /// Adds one.

@@ -94,29 +94,43 @@ fn round(seed: u64, seconds: u64, with_debugger: bool, sums: &mut Sums) -> Resul
         (outcome, debugged.unwrap_or(Ok(())))
     });
     let (output, errors) = output_of(directory.path(), "round");
-    sums.take(&output);
-    for (name, count) in debuggers.into_inner().unwrap_or_default().iter() {
+    let mut sums_of_round = debuggers.into_inner().unwrap_or_default();
+    sums_of_round.take(&output);
+    for (name, count) in sums_of_round.iter() {
         sums.add(name, count);
     }
+    let (liars, false_answers) = (sums_of_round.get("debuggers_that_lied"), sums_of_round.get("false_answers"));
     match outcome {
+        Ok(status) if status.success() && liars == 0 && false_answers > 0 => {
+            Err(format!("{false_answers} answers of honest debuggers were refused\n{}", tail(&errors)))
+        }
         Ok(status) if status.success() => debugged.map_err(|why| format!("the debugger: {why}")),
         Ok(status) => Err(format!("{status}\n{}", tail(&errors))),
         Err(stacks) => Err(format!("it did not end\n{}\n{stacks}", tail(&errors))),
     }
 }
 
-/// Attaches one debugger after the other, until the round has ended. Each second one is killed.
+/// Attaches one debugger after the other, until the round has ended. Each second one is killed, and one in six breaks its contract.
 fn debug(pid: u32, seed: u64, directory: &Path, ended: &AtomicBool, sums: &Mutex<Sums>) -> Result<(), String> {
     let mut random = fastrand::Rng::with_seed(seed ^ 0xDEB6);
     while !ended.load(Ordering::Relaxed) {
         thread::sleep(Duration::from_millis(random.u64(0..800)));
         let (seed, milliseconds) = (random.u64(..), random.u64(20..1500));
+        let lies = random.u8(0..6) == 0;
         let is_killed = random.bool();
         let killed_after = Duration::from_millis(random.u64(1..=milliseconds));
-        let arguments = ["debugger".to_owned(), pid.to_string(), seed.to_string(), milliseconds.to_string()];
-        let mut debugger = start(&arguments, directory, "debugger")?;
-        if is_killed {
-            thread::sleep(killed_after);
+        let part = if lies { "liar" } else { "debugger" };
+        let arguments = [part.to_owned(), pid.to_string(), seed.to_string(), milliseconds.to_string()];
+        let mut debugger = start(&arguments, directory, part)?;
+        if lies {
+            sums.lock().map_err(|_| "poisoned")?.add("debuggers_that_lied", 1);
+        }
+        // Only the round is judged by a liar, which may fail when the round does not believe it. It gets time to leave.
+        if is_killed || lies {
+            let until = Instant::now() + if is_killed { killed_after } else { Duration::from_millis(2 * milliseconds) };
+            while Instant::now() < until && debugger.try_wait().is_ok_and(|ended| ended.is_none()) {
+                thread::sleep(Duration::from_millis(1));
+            }
             // One that has ended already is none that was killed.
             if debugger.try_wait().is_ok_and(|ended| ended.is_none()) && debugger.kill().is_ok() {
                 sums.lock().map_err(|_| "poisoned")?.add("debuggers_killed", 1);

@@ -11,8 +11,8 @@ use fastrand::Rng;
 use stopworld::debugger::mock::MockDebugger;
 use stopworld::profile::census::{Breakdown, CensusRequest};
 use stopworld::{
-    Charging, CollectError, CollectionReport, Paranoid, Root, SafepointStopper, SignalStopper, Stopper, ThreadVtable,
-    WeakCell, World,
+    Charging, CollectError, CollectionReport, Paranoid, Root, SafepointStopper, SignalStopper, StopError, Stopper,
+    ThreadVtable, WeakCell, World,
 };
 
 use super::check::{Node, assert_tree, tree};
@@ -164,9 +164,15 @@ fn build(random: &mut Rng, shared: &Shared) -> Result<World, Box<dyn Error>> {
             }
         })
         .on_failure(|error| match error {
-            CollectError::Discarded { .. } => {
+            CollectError::Discarded { answer: None, .. } => {
                 if let Some(shared) = Shared::of_process() {
                     one(&shared.counts.collections_discarded);
+                }
+            }
+            // The orchestrator knows whether a debugger lied.
+            CollectError::Discarded { answer: Some(_), .. } | CollectError::Stop(StopError::FalseAnswer(_)) => {
+                if let Some(shared) = Shared::of_process() {
+                    one(&shared.counts.false_answers);
                 }
             }
             error => panic!("a collection failed: {error}"),
