@@ -86,7 +86,7 @@ fn the_program_under_the_debugger() {
     let Ok(part) = std::env::var(PART) else { return };
     let Some(part) = part.strip_prefix("target ") else { return };
     let stopper = if part.starts_with("Safepoints") { Stopper::Safepoints } else { Stopper::Signals };
-    let masks = part.ends_with("masked");
+    let (masks, verifies) = (part.ends_with("masked"), part.ends_with("verifying"));
     let mut builder = World::builder().stopper(stopper).paranoid(Paranoid::On);
     if part.ends_with("counting") {
         builder = counting(builder);
@@ -155,9 +155,10 @@ fn the_program_under_the_debugger() {
                     return;
                 }
                 // Every kind of thread that can collect does, in turn.
-                let collected = match round % 4 {
+                let collected = match round % 5 {
                     0 => m.collect().map(drop),
                     1 => m.blocking(|| world.collect()).map(drop),
+                    3 if verifies => m.blocking(|| world.verify()).map(drop),
                     2 => m.blocking(|| {
                         ask.send(()).unwrap();
                         answer()
@@ -438,7 +439,7 @@ fn a_debugger_that_claims_what_is_not_so_is_found_out_and_the_heap_stays_whole(
     #[case] expected: &[&str],
 ) {
     let (_, mode) = LIES.into_iter().find(|(one, _)| *one == lie).unwrap();
-    let mut target = Player::new("the_program_under_the_debugger", "target Signals");
+    let mut target = Player::new("the_program_under_the_debugger", "target Signals verifying");
     assert_eq!(target.hear().as_deref(), Some("ready"));
     let orders = format!("debugger {} {mode:?} {lie:?}", target.child.id());
     let mut debugger = Player::new("the_debugger_of_the_program", &orders);

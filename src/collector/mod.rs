@@ -638,7 +638,7 @@ impl Collector {
         }
     }
 
-    /// [`Threads::stop`], when nobody sweeps.
+    /// Calls [`Threads::stop`]. `locks` show that no thread is sweeping.
     fn stop<'a>(
         &'a self,
         locks: QuietLocks<'a>,
@@ -707,17 +707,40 @@ impl Collector {
     /// As [`collect`](Self::collect).
     pub(crate) fn verify(&self, who: Collecting<'_>) -> Result<Verified, CollectError> {
         callback::refuse_inside("World::verify");
+        match self.verify_once(who, StopBy::InForce) {
+            Ok(Some(verified)) => return Ok(verified),
+            // The debugger that stopped the world is not asked again, as in `collect`.
+            Ok(None) => {}
+            Err(error @ CollectError::Stop(StopError::FalseAnswer(_))) => {
+                if let Some(listener) = &self.on_failure {
+                    listener(&error);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        let verified = self.verify_once(who, StopBy::BuiltIn)?;
+        Ok(verified.expect("the built-in stopper keeps the world stopped"))
+    }
+
+    /// Returns `None` if the vtable resumed threads during the verification: what was found says nothing then.
+    fn verify_once(&self, who: Collecting<'_>, by: StopBy) -> Result<Option<Verified>, CollectError> {
         let _called_back = Callback::begin();
         let _whole = NotCancelled::begin();
         let mut budget = Budget::new(self.stop_timeout);
         let locks = self.threads.lock_for_stop(&mut budget)?;
         let locks = self.wait_for_sweeps(locks, &mut budget)?;
         close_own_cache();
-        let stopped = self.stop(locks, who.own, StopBy::InForce, budget);
+        let stopped = self.stop(locks, who.own, by, budget);
         let stopped = stopped.map_err(|error| self.with_finalizer(error))?;
         let found = self.heap.verify(stopped.proof());
+        let is_held = stopped.is_still_held();
+        let false_answer = stopped.false_answer();
         drop(stopped);
-        found.map_err(|error| CollectError::Damaged { number: self.collections.load(Ordering::Relaxed), error })
+        if !is_held {
+            return false_answer.map_or(Ok(None), |answer| Err(StopError::FalseAnswer(answer).into()));
+        }
+        let number = self.collections.load(Ordering::Relaxed);
+        found.map(Some).map_err(|error| CollectError::Damaged { number, error })
     }
 
     /// Bytes allocated so far, collections or not. Exact for the calling thread, and for all that stand, are in a blocking region
@@ -780,14 +803,14 @@ pub(crate) struct Parts {
 /// The locks of a stop, taken when no thread was in the sweep gate. As long as they are held none can enter it.
 struct QuietLocks<'a>(StopLocks<'a>);
 
-/// The stopped world, in whose heap nobody sweeps.
+/// The stopped world. No thread is sweeping its heap.
 struct Stopped<'a>(StoppedWorld<'a>);
 
 impl Stopped<'_> {
     /// The heap's proof of it.
     fn proof(&self) -> WorldStopped<'_> {
-        // SAFETY: every other thread is stopped as long as `self` exists. It was made of `QuietLocks`, so nobody is in the sweep gate;
-        // and the collecting thread, the only one to have it, neither allocates nor sweeps.
+        // SAFETY: every other thread is stopped as long as `self` exists. It was made of `QuietLocks`, so no thread is in the
+        // sweep gate; and the collecting thread, the only one to have it, neither allocates nor sweeps.
         unsafe { WorldStopped::assume(&self.0.locks().allocation) }
     }
 }
