@@ -47,6 +47,7 @@ guards! {
     SyncLostWake = "sync.lost-wake",
     SyncTimedOut = "sync.timed-out",
     ForkServices = "fork.services",
+    ForkThaw = "fork.thaw",
     FinalThread = "final.thread",
     FinalOrder = "final.order",
     WeakClear = "weak.clear",

@@ -3,17 +3,18 @@
 
 mod hazard;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use hazard::{By, Flags, builder, collect, spawn, wait_for, world};
+use hazard::patience::Watchdog;
+use hazard::{By, Flags, builder, collect, fork, spawn, wait_for, world};
 use rstest::rstest;
 use stopworld::debugger::mock::{MockDebugger, MockEvent};
 use stopworld::events::Categories;
 use stopworld::formats::mps::Options;
 use stopworld::{
-    CollectError, ForkStep, JoinHandle, Leaf, SafepointStopper, SignalStopper, SilenceReason, Slot, StopError,
+    CollectError, ForkStep, JoinHandle, Leaf, Mutator, SafepointStopper, SignalStopper, SilenceReason, Slot, StopError,
     StopRequest, ThreadStopInfo, ThreadVtable, Tid, World,
 };
 
@@ -358,6 +359,52 @@ enum Errand {
     Detach,
     Trace,
 }
+
+/// `.fork.thaw`: the thread that forks has the debugger's lock, and waits for a lock that the frozen thread has: of the table of roots, of
+/// malloc (the block is too large for what malloc keeps for each thread).
+#[rstest]
+#[case::roots(|m: &Mutator| drop(m.root(m.alloc(Leaf(0_u64)).unwrap())))]
+#[case::malloc(|_: &Mutator| drop(std::hint::black_box(vec![0_u8; 5000])))]
+fn a_frozen_thread_can_be_thawed_while_another_one_forks(#[case] work: fn(&Mutator)) {
+    let _watchdog = Watchdog::new("a thaw waits for a fork that waits for the frozen thread", 300, 30);
+    let mock = MockDebugger::new().unwrap();
+    let world = builder().build().unwrap();
+    world.set_thread_vtable(mock.clone()).unwrap();
+    let (flags, tid) = (Flags::new(), Arc::<AtomicI32>::default());
+    let (inner, told) = (Arc::clone(&flags), Arc::clone(&tid));
+    let worker = spawn(&world, "worker", move |m| {
+        told.store(m.tid().0, Ordering::Relaxed);
+        inner.set_ready();
+        while !inner.is_ended() {
+            work(m);
+        }
+    });
+    flags.wait_ready();
+    let tid = Tid(tid.load(Ordering::Relaxed));
+    let (begin, forked) = (Barrier::new(2), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..ROUNDS {
+                begin.wait();
+                assert_eq!(fork(|| 0), 0);
+                forked.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        for round in 0..ROUNDS {
+            mock.freeze(tid).unwrap();
+            begin.wait();
+            // Most forks are over by then; the others wait.
+            std::thread::sleep(Duration::from_millis(5));
+            assert!(mock.thaw(tid));
+            wait_for("the fork", || forked.load(Ordering::Relaxed) > round);
+        }
+    });
+    flags.end();
+    worker.join().unwrap();
+}
+
+/// Forks of a test.
+const ROUNDS: u64 = 300;
 
 /// `.debug.frozen-waiter`: a thread that waits for locks when the user suspends it. It gets them some time later, and must
 /// not stand with them.

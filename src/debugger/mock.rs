@@ -51,7 +51,7 @@ use std::sync::Arc;
 
 use crate::os::{Errno, Tid, thread};
 use crate::sabotage::{Guard, removed};
-use crate::sync::{Lock, LockGuard, Ordering};
+use crate::sync::{Lock, LockGuard, Locked, Ordering};
 use crate::world::ask;
 use crate::world::handshake::{Abandoned, Handshake, Held, Holder, Place};
 use crate::world::inside;
@@ -77,6 +77,9 @@ pub struct MockDebugger {
     thread_lock: Lock,
     /// Never freed: a handler that comes late may still look at it.
     handshake: &'static Handshake,
+    /// Worlds for which the thread lock is held over a fork. A thread takes this lock with the thread lock in its hands, but for one that
+    /// thaws another while a fork has the thread lock.
+    forking: Locked<u32>,
     /// Reached through [`with`](Self::with) alone.
     inner: RefCell<Inner>,
 }
@@ -85,8 +88,6 @@ pub struct MockDebugger {
 struct Inner {
     debuggees: Vec<&'static Debuggee>,
     log: Log,
-    /// Worlds for which the thread lock is held over a fork.
-    forking: u32,
 }
 
 // SAFETY: `inner` is touched only by `with`, which checks that its thread holds the thread lock; everything else is Sync.
@@ -127,7 +128,8 @@ impl MockDebugger {
             mode,
             thread_lock: Lock::new(),
             handshake: Box::leak(Box::new(Handshake::new())),
-            inner: RefCell::new(Inner { debuggees: Vec::new(), log: Log::new(), forking: 0 }),
+            forking: Locked::new(0),
+            inner: RefCell::new(Inner { debuggees: Vec::new(), log: Log::new() }),
         }))
     }
 
@@ -142,6 +144,8 @@ impl MockDebugger {
         if debuggee.state.is_held_by(Holder::User) {
             return Ok(());
         }
+        // No thread is frozen in the middle of a thaw: it would have what the next thaw needs.
+        let _no_thaw = self.forking.lock().lock();
         let epoch = self.handshake.begin(Holder::User, 1);
         if debuggee.state.hold(Holder::User, epoch) == Held::MustPark {
             let mut budget = crate::os::clock::Budget::new(FREEZE_WITHIN);
@@ -173,15 +177,28 @@ impl MockDebugger {
         Ok(())
     }
 
-    /// Thaws a frozen thread; `false` if it was not frozen. Waits for the end of a collection that is under way.
+    /// Thaws a frozen thread; `false` if it was not frozen. Waits for the end of a collection that is under way, and for no fork: the
+    /// thread that forks may be waiting for a lock that the frozen thread holds, such as `malloc`'s (`.fork.thaw`). A thaw in the middle
+    /// of a fork is not in the log.
     pub fn thaw(&self, tid: Tid) -> bool {
-        let _lock = self.thread_lock.lock();
-        let frozen = self.find(tid).filter(|debuggee| debuggee.state.is_held_by(Holder::User));
-        if let Some(debuggee) = frozen {
-            debuggee.state.release(Holder::User);
-            self.with(|inner| inner.log.note(MockEvent::Thawed { tid }));
+        loop {
+            if let Ok(_lock) = self.thread_lock.lock_slice(THAW_SLICE_NS) {
+                let frozen = self.find(tid).filter(|debuggee| debuggee.state.is_held_by(Holder::User));
+                if let Some(debuggee) = frozen {
+                    debuggee.state.release(Holder::User);
+                    self.with(|inner| inner.log.note(MockEvent::Thawed { tid }));
+                }
+                return frozen.is_some();
+            }
+            let held = self.forking.lock().lock();
+            if *self.forking.get(&held) > 0 && !removed(Guard::ForkThaw) {
+                // No collection is under way: the thread that forks has its lock. A frozen thread does not give up its record.
+                let debuggee = handler::find(tid).filter(|debuggee| debuggee.is_of(self.handshake));
+                let frozen = debuggee.filter(|debuggee| debuggee.state.is_held_by(Holder::User));
+                frozen.inspect(|debuggee| debuggee.state.release(Holder::User));
+                return frozen.is_some();
+            }
         }
-        frozen.is_some()
     }
 
     /// The threads that it was told of.
@@ -311,6 +328,9 @@ impl MockDebugger {
 const NAME: &str = "mock-debugger";
 const ASSISTED: &str = "mock-debugger (assisted)";
 
+/// How long a thaw waits for the thread lock before it looks whether a fork has it.
+const THAW_SLICE_NS: u64 = 1_000_000;
+
 /// How long a freeze may take.
 const FREEZE_WITHIN: std::time::Duration = std::time::Duration::from_secs(10);
 
@@ -426,23 +446,24 @@ unsafe impl ThreadVtable for MockDebugger {
                 if !self.thread_lock.is_mine() {
                     self.thread_lock.acquire();
                 }
-                self.with(|inner| inner.forking += 1);
+                *self.forking.get_mut(&mut self.forking.lock().lock()) += 1;
             }
             ForkStep::Parent => {
-                let callers = self.with(|inner| {
-                    inner.forking -= 1;
-                    inner.forking
-                });
-                if callers == 0 {
+                let mut held = self.forking.lock().lock();
+                let forking = self.forking.get_mut(&mut held);
+                *forking -= 1;
+                if *forking == 0 {
                     // SAFETY: this thread took it before the fork, without a guard.
                     unsafe { self.thread_lock.release() };
                 }
             }
             ForkStep::Child { before, now } => {
-                // SAFETY: the child's only thread, which took it before the fork.
-                unsafe { self.thread_lock.reset_in_child() };
-                let _lock = self.thread_lock.lock();
-                self.with(|inner| inner.forking = 0);
+                // SAFETY: the child's only thread, which took the first before the fork; a thread that had the second is not here.
+                unsafe {
+                    self.thread_lock.reset_in_child();
+                    self.forking.lock().reset_in_child();
+                }
+                *self.forking.get_mut(&mut self.forking.lock().lock()) = 0;
                 self.handshake.reset_in_child();
                 handler::forked(before, now);
             }

@@ -70,8 +70,7 @@ pub(super) fn install(signal: i32) -> Result<(), SetupError> {
 /// The mock's signal arrived.
 unsafe extern "C" fn stand(_: i32, _: *mut signals::SigInfo, context: *mut std::ffi::c_void) {
     crate::os::preserving_errno(|| {
-        // SAFETY: null or a debuggee, which is never unmapped.
-        if let Some(debuggee) = unsafe { DEBUGGEES.find(thread::gettid()).as_ref() } {
+        if let Some(debuggee) = find(thread::gettid()) {
             // SAFETY: the kernel's own argument.
             let context = unsafe { signals::context(context) };
             // SAFETY: set before the debuggee was filed; handshakes are never freed.
@@ -95,6 +94,11 @@ impl Debuggee {
 
     pub(super) fn tid(&self) -> Tid {
         Tid(self.tid.load(Ordering::Relaxed))
+    }
+
+    /// Whether the mock debugger with this handshake stops the thread.
+    pub(super) fn is_of(&self, handshake: &Handshake) -> bool {
+        std::ptr::eq(self.handshake.load(Ordering::Relaxed), handshake)
     }
 
     pub(super) fn stack_ptr(&self) -> usize {
@@ -176,6 +180,12 @@ unsafe fn write_registers(place: *mut u8, context: &Context, extended: *const u8
     }
 }
 
+/// What the mock debuggers know of a thread.
+pub(super) fn find(tid: Tid) -> Option<&'static Debuggee> {
+    // SAFETY: null or a debuggee, which is never unmapped.
+    unsafe { DEBUGGEES.find(tid).as_ref() }
+}
+
 /// Takes a thread on. `None` if there is no memory: then its slot stays empty and the stop says so.
 pub(super) fn enlist(tid: Tid, slot: Slot, handshake: &'static Handshake, pushed: Pushed) -> Option<&'static Debuggee> {
     let debuggee = free_debuggee()?;
@@ -208,8 +218,7 @@ pub(super) fn delist(debuggee: &'static Debuggee, handshake: &Handshake) {
 pub(super) fn forked(before: Tid, now: Tid) {
     // SAFETY: the child's only thread calls this.
     unsafe { FREE.lock().reset_in_child() };
-    // SAFETY: null or a debuggee, which is never unmapped.
-    if let Some(debuggee) = unsafe { DEBUGGEES.find(before).as_ref() } {
+    if let Some(debuggee) = find(before) {
         DEBUGGEES.clear(before);
         debuggee.tid.store(now.0, Ordering::Relaxed);
         debuggee.state.survive_fork();
