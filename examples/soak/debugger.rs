@@ -18,7 +18,7 @@ use super::counts::{Counts, one};
 pub(crate) struct DebuggerArguments {
     /// The round's process
     pid: i32,
-    /// Of which everything else is made
+    /// Seed of all random choices
     seed: u64,
     /// How long it stays
     milliseconds: u64,

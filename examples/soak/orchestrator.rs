@@ -186,12 +186,45 @@ fn wait(mut child: Child, at_most: Duration) -> Result<ExitStatus, String> {
             Err(error) => return Err(error.to_string()),
         }
     }
-    let pid = child.id().to_string();
-    let gdb = Command::new("gdb").args(["-p", &pid, "-batch", "-ex", "thread apply all backtrace 16"]).output();
+    let doing = what_it_does(child.id());
     let _ = child.kill();
     let _ = child.wait();
-    Err(gdb.map_or_else(
-        |_| "(no gdb to show its stacks)".to_owned(),
-        |gdb| String::from_utf8_lossy(&gdb.stdout).into_owned(),
-    ))
+    Err(doing)
+}
+
+/// What the threads of a stuck process do: their states, and their stacks. A process has one tracer, so the round's debugger is killed
+/// after its own stacks were taken.
+fn what_it_does(pid: u32) -> String {
+    let mut text = String::new();
+    let mut tracer = None;
+    for thread in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+        let read = |file: &str| fs::read_to_string(thread.path().join(file)).unwrap_or_default();
+        let status = read("status");
+        let is_shown = |line: &&str| ["Name", "State", "Pid", "TracerPid", "SigPnd", "SigBlk"].contains(&name_of(line));
+        let shown: Vec<&str> = status.lines().filter(is_shown).collect();
+        text += &format!("{} wchan: {} syscall: {}\n", shown.join(" "), read("wchan"), read("syscall").trim());
+        let of_thread = status.lines().find(|line| name_of(line) == "TracerPid");
+        tracer =
+            tracer.or(of_thread.and_then(|line| line.rsplit('\t').next()?.parse().ok()).filter(|pid: &u32| *pid != 0));
+    }
+    if let Some(tracer) = tracer {
+        text += &format!("the debugger, process {tracer}:\n{}", stacks_of(tracer));
+        let _ = Command::new("kill").args(["-KILL", &tracer.to_string()]).status();
+    }
+    text + "the program:\n" + &stacks_of(pid)
+}
+
+fn name_of(line: &str) -> &str {
+    line.split(':').next().unwrap_or_default()
+}
+
+fn stacks_of(pid: u32) -> String {
+    let gdb = Command::new("gdb")
+        .args(["-p", &pid.to_string(), "-batch", "-ex", "thread apply all backtrace 24"])
+        .stdin(Stdio::null())
+        .output();
+    gdb.map_or_else(
+        |_| "(no gdb to show its stacks)\n".to_owned(),
+        |gdb| String::from_utf8_lossy(&gdb.stdout).into_owned() + &String::from_utf8_lossy(&gdb.stderr),
+    )
 }

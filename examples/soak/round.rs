@@ -22,7 +22,7 @@ use super::{traces, workers};
 /// What the orchestrator says to a round.
 #[derive(clap::Args)]
 pub(crate) struct RoundArguments {
-    /// Of which everything else is made
+    /// Seed of all random choices
     seed: u64,
     /// How long it runs
     seconds: u64,
@@ -83,7 +83,7 @@ impl Shared {
         all[self.stopper.load(Ordering::Relaxed)]
     }
 
-    /// A collection that somebody asked for: the only failure is that a debugger died in it.
+    /// Checks the outcome of a requested collection. The only failure allowed is that a debugger died in it.
     pub(crate) fn collected(&self, outcome: Result<CollectionReport, CollectError>) {
         match outcome {
             Ok(_) | Err(CollectError::Discarded { .. }) => {}
