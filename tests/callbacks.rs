@@ -228,7 +228,7 @@ fn in_a_sink(act: Act, at: EventId, world: &World, collect: impl FnOnce(&World))
     leak(m);
     armed.store(true, Ordering::Relaxed);
     collect(world);
-    // Without the guard: what the sink has allocated was swept, and is somebody else's now.
+    // Without the guard, the object that the sink allocated has been swept, and these allocations reuse its memory.
     for value in 100..200 {
         let _ = mutator().alloc(node(value)).unwrap();
     }

@@ -213,7 +213,7 @@ fn ptrace_does_what_the_document_says() {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Stops, and what must have been met in so many of them.
+/// The debugger's mode, the milliseconds between its user's holds (0: no holds), and 1 if all registers go to save areas.
 #[rstest]
 #[case::full("full", 0, 0)]
 #[case::full_with_holds("full", 2, 0)]

@@ -287,7 +287,7 @@ fn what_a_flight_recorder_has_is_whole_when_nothing_was_dropped() {
     assert!(trace.totals().unwrap().written > 20_000, "more than it keeps");
 }
 
-/// Stands still inside `record` until somebody lets it go on.
+/// Blocks inside `record` until the test has reached both barriers.
 #[derive(Debug)]
 struct Held(Barrier, Barrier);
 

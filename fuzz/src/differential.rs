@@ -118,7 +118,8 @@ fn has_whole_records(stream: &[u8]) {
     assert_eq!(reader.end(), Ok(End::Clean));
 }
 
-/// Telemetry streams to the newer version and to traces of .NET's format, and from there back: no record changes on the way.
+/// Converts a telemetry stream to the newer version, and to a .NET trace of each version and back: no record changes on
+/// the way.
 pub fn convert_mps(stream: &[u8]) {
     limited(256 * MIB, || {
         let Some((direct, conversion)) = converted(stream, Target::Mps) else { return };

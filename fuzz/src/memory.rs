@@ -47,7 +47,7 @@ fn charge(bytes: usize) {
     }
 }
 
-/// Runs this with so many bytes more than are allocated now.
+/// Runs `work`, which may allocate at most `bytes` bytes more than are allocated now.
 pub fn limited<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
     MOST.store(NOW.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
     let result = work();

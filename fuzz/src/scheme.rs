@@ -65,7 +65,7 @@ fn interpreter(mutator: &Mutator) -> Option<Interpreter> {
     }
 }
 
-/// A program in an interpreter of its own. What is wrong with its text is told with line and column.
+/// Runs a program in an interpreter of its own. The message of a syntax error has its line and column.
 pub fn scheme(program: &[u8]) {
     static PROGRAMS: AtomicU64 = AtomicU64::new(0);
     let mutator = mutator();

@@ -148,8 +148,8 @@ impl Firing {
         assert!(self.flight.begin());
         let is_first = Cell::new(true);
         let clock = || {
-            // A clock that stands still is read again until it goes on. Not before the first time: loom runs every other thread
-            // to its end before one that has yielded.
+            // A clock that has not advanced is read again until it does. There is no yield before the first read: loom runs
+            // every other thread to its end before one that has yielded.
             if !is_first.replace(false) {
                 loom::thread::yield_now();
             }

@@ -3,8 +3,8 @@
 //! Lines go to standard output; what there is to say about the stream goes to standard error, in the manner of the MPS's
 //! own tools: program, severity, the clock of the record, and (theirs don't) the byte at which it begins. Exit codes are
 //! those tools' too: 1 for a stream that is damaged or can't be read, 0 otherwise, warnings or not; but 2 for wrong
-//! arguments, as in every command here. Who closes the pipe that we write to has seen enough: not a word, and the exit code that
-//! a shell gives to a program that SIGPIPE ended.
+//! arguments, as in every command here. If the reader closes the pipe that standard output is, the command ends without a
+//! message, with the exit code that a shell reports for a program that SIGPIPE killed.
 
 use std::ffi::OsStr;
 use std::fs::File;

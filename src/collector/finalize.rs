@@ -285,7 +285,7 @@ impl Finalizers {
         // SAFETY: the tables are never referred to exclusively; what changes of them is atomic, or behind raw pointers.
         let queue = unsafe { &self.tables.peek().ready };
         for index in queue.first()..queue.end().min(queue.capacity) {
-            // SAFETY: in the mapping; nobody runs, and any bytes are an address.
+            // SAFETY: in the mapping; every other thread is stopped, and any bytes are a valid `usize`.
             let (slot, object) = unsafe {
                 let slot = &raw const (*queue.at(index)).object;
                 (slot as usize, slot.read_volatile())
@@ -318,7 +318,7 @@ impl Finalizers {
         self.tables(held).queue_if(is_due, resurrect)
     }
 
-    /// Tells the finalizer thread that there is something to do.
+    /// Notifies the finalizer thread that it has work to do.
     pub(crate) fn announce(&self) {
         // Release pairs with the Acquire of the finalizer thread's look at `news`.
         self.news.fetch_add(1, Ordering::Release);

@@ -6,7 +6,7 @@
 //! | record | .NET's event | what is not known, and 0 |
 //! |---|---|---|
 //! | ArenaPollBegin | GCSuspendEEBegin V1: Reason 1, Count the traces before | |
-//! | TraceCreate | GCSuspendEEEnd V1, if none has come since the ArenaPollBegin; GCStart V2: Count from 1; Depth 0 if generation 0 was the reason, else 2; Reason 1 if somebody asked, else 0; Type 0 | ClientSequenceNumber |
+//! | TraceCreate | GCSuspendEEEnd V1, if none has come since the ArenaPollBegin; GCStart V2: Count from 1; Depth 0 if generation 0 was the reason, else 2; Reason 1 if the program requested the trace or a heap walk, else 0; Type 0 | ClientSequenceNumber |
 //! | TraceDestroy | GCEnd V1; GCHeapStats V2 with what the arena's pools hold as generation 2, if the stream has ArenaAlloc | all other sizes, all counts |
 //! | ArenaPollEnd | GCSuspendEEEnd V1, likewise; GCRestartEEEnd V1 | |
 //! | VMMap, VMUnmap | GCCreateSegment V1 (Type 0), GCFreeSegment V1 | |

@@ -432,7 +432,7 @@ fn is_of_any_size(info: &TypeInfo, room: usize) -> bool {
 fn is_half_built(view: &View<'_>, cell: Cell) -> bool {
     let mut found = false;
     view.for_each_record(|record| {
-        // SAFETY: who asks has stopped every thread.
+        // SAFETY: the debugger that calls this keeps every other thread of the process stopped until it has the answer.
         let cache = unsafe { crate::collector::cache_of(record) };
         found |= cache.is_some_and(|cache| cache.half_built().any(|(header, _)| header == cell.header));
     });

@@ -2,7 +2,7 @@
 //!
 //! No event of a trace names the collector. The server collector marks the handles of each heap on a thread of its own,
 //! the workstation collector marks all of them on one. So the first collection that reports such marks decides, at its
-//! end; later collections change nothing. This is the rule of PerfView's trace log.
+//! end; later collections change nothing. PerfView's trace log has the same rule.
 
 /// What is known so far.
 #[derive(Debug, Default)]

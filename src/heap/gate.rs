@@ -32,7 +32,7 @@ impl SweepGate {
         Sweeping(self)
     }
 
-    /// Waits, under the allocation lock, until nobody sweeps. False if the budget ran out first.
+    /// Waits, under the allocation lock, until no thread is sweeping. Returns false if the budget ran out first.
     pub(crate) fn wait_until_empty(&self, _held: &LockGuard<'_>, budget: &mut Budget) -> bool {
         let empty = loop {
             // Acquire pairs with the Release of `Sweeping::drop`: the swept block is seen whole.

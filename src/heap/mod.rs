@@ -347,7 +347,8 @@ impl Heap {
         }
     }
 
-    /// Gives a thread free blocks that it may take without the lock. False if there is no room.
+    /// Puts free blocks into the cache's reserve, from which its thread takes them without the lock. Returns false if there is
+    /// no room.
     fn fill_reserve(&self, state: &mut HeapState, cache: &AllocationCache) -> bool {
         state.resident_blocks += cache.freshly_touched.swap(0, Relaxed) as usize;
         // Near the end of the budget few at a time, so that what one thread keeps is not what others lack.
@@ -521,7 +522,7 @@ impl Heap {
         AllocationCache::new(before.trailing_ones() as u8 + 1, account)
     }
 
-    /// Gives back everything that a thread owned, when it detaches.
+    /// Takes back everything that the cache's thread owned, when the thread detaches or no longer exists.
     pub(crate) fn release_cache(&self, held: &LockGuard<'_>, cache: &AllocationCache) {
         let state = &mut *self.state(held);
         state.returned_bytes += self.take_back_reserve(state, cache);

@@ -65,7 +65,7 @@ impl SlotTable {
         Some(index)
     }
 
-    /// Gives a slot back. `lock` as in [`take`](Self::take).
+    /// Frees a slot. `lock` as in [`take`](Self::take).
     pub(crate) fn give_back<'a>(&'a self, index: usize, lock: impl FnOnce() -> LockGuard<'a>) {
         let held = lock();
         assert!(held.is_of(&self.lock), "the guard of another lock");

@@ -182,7 +182,7 @@ impl Heap {
         }
     }
 
-    /// Tells of each block in which something is marked, after marking.
+    /// Fires an event for each block in which something is marked. Called after marking.
     pub(crate) fn tell_of_the_scanned(&self, stopped: WorldStopped<'_>, events: &Events) {
         self.check(stopped);
         let epoch = self.epoch();
@@ -339,7 +339,7 @@ impl Heap {
     /// The cell is dead and of this size, and the caller owns its block or has stopped the world.
     #[inline(always)]
     unsafe fn bury(&self, cell: Cell, cell_bytes: usize) {
-        // SAFETY: by the caller nobody else reads or writes it.
+        // SAFETY: by the caller: no other thread reads or writes the cell.
         unsafe {
             (*(cell.header as *const AtomicUsize)).store(0, Relaxed);
             if self.paranoid {
@@ -371,7 +371,7 @@ impl Heap {
         for block in 0..state.committed_blocks as BlockIndex {
             let info = self.blocks.info(block);
             if info.state() == BlockState::Unswept {
-                // SAFETY: the world is stopped, and nobody sweeps.
+                // SAFETY: the world is stopped, and no thread is sweeping.
                 unsafe { self.sweep_block(block, CELL_BYTES[usize::from(info.head.class.load(Relaxed))]) };
                 // Swept once: its marks are about to be cleared, and if this collection is discarded, a second sweep by
                 // them would bury what is alive.
@@ -389,8 +389,8 @@ impl Heap {
 fn count_equal(_stopped: WorldStopped<'_>, marks: &[AtomicU8], value: u8) -> usize {
     let mut total = 0;
     for chunk in marks.chunks(255) {
-        // SAFETY: the world is stopped, and the collecting thread, whose call this is, marks nothing meanwhile: nobody writes these
-        // bytes, so plain reads are sound.
+        // SAFETY: the world is stopped, and the collecting thread, which makes this call, marks nothing meanwhile: no thread writes
+        // these bytes, so plain reads are sound.
         let bytes = unsafe { std::slice::from_raw_parts(chunk.as_ptr().cast::<u8>(), chunk.len()) };
         total += usize::from(bytes.iter().fold(0_u8, |count, &byte| count + u8::from(byte == value)));
     }
@@ -432,7 +432,7 @@ mod tests {
             let marks: Vec<AtomicU8> = bytes.iter().map(|&byte| AtomicU8::new(byte)).collect();
             let lock = Lock::new();
             let held = lock.lock();
-            // SAFETY: nothing is stopped, and nobody writes these marks.
+            // SAFETY: the lock is no world's, and no other thread has these marks.
             let stopped = unsafe { WorldStopped::assume(&held) };
             prop_assert_eq!(count_equal(stopped, &marks, value), bytes.iter().filter(|&&byte| byte == value).count());
         }
@@ -457,7 +457,7 @@ mod tests {
                 // SAFETY: the block is in no list.
                 unsafe { heap.sweep_block(block, CELL_BYTES[class]) };
             }
-            // SAFETY: the cache is nobody's.
+            // SAFETY: the cache is the calling thread's.
             unsafe { heap.finish_sweep_of(&lock.lock(), &cache) };
         });
         assert_eq!(info.state(), BlockState::Full, "nobody's any more");

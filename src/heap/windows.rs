@@ -7,7 +7,7 @@ use crate::sync::SharedLock;
 
 /// What is to happen in which window.
 struct Plan {
-    /// So many windows pass first.
+    /// The number of windows that pass first.
     left: usize,
     /// In which no window counts that is under it: a stop and a fork wait for that.
     lock: SharedLock,
@@ -158,7 +158,7 @@ mod tests {
         }
     }
 
-    /// Plays one window. False if there are not so many.
+    /// Plays the window of this number. Returns false if there is no such window.
     fn play(from: From, fate: Fate, window: usize) -> bool {
         struct Gone;
         let scene = Scene::new();

@@ -50,7 +50,8 @@ pub(crate) struct Ready {
 }
 
 impl Socket {
-    /// Gives a new descriptor its place. The lock keeps a fork from coming between the descriptor and this.
+    /// Enters a new descriptor in the table. The lock keeps the process from forking after the descriptor is made and before
+    /// it is in the table.
     fn adopt(_held: &LockGuard<'_>, fd: i32) -> io::Result<Socket> {
         let free = |place: &AtomicI32| place.compare_exchange(FREE, fd, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         match TABLE.iter().position(free) {

@@ -213,7 +213,7 @@ impl World {
         self.inner.collect_as_anyone(Reason::Explicit)
     }
 
-    /// Gives the next collection that pacing causes the reason [`Reason::Explicit`]. The readers of .NET heap dumps want the
+    /// Makes [`Reason::Explicit`] the reason of the next collection that pacing causes. The readers of .NET heap dumps want the
     /// dump of a collection that was requested; this gives them one with the program's own data, at no extra pause.
     pub(crate) fn induce_next_collection(&self) {
         self.collector().heap.induce_next_collection();
@@ -462,7 +462,7 @@ impl Inner {
         if has_ticked { Ok(()) } else { Err(CloseError::Ticks { within }) }
     }
 
-    /// Gives the blocks of a thread back to the heap.
+    /// Returns the blocks of a thread to the heap.
     ///
     /// # Safety
     /// The thread is one of this world's, and is the calling one or does not exist any more. `allocation` is the guard of this

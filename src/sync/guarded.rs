@@ -147,7 +147,8 @@ impl std::ops::Deref for SharedLock {
 
     #[inline]
     fn deref(&self) -> &Lock {
-        // SAFETY: it was borrowed from what `_owner` keeps alive, where nothing moves: there is a count, so nobody has it exclusively.
+        // SAFETY: it was borrowed from what `_owner` keeps alive and in place. `_owner` is a counted reference to that, so there is no
+        // exclusive one.
         unsafe { &*self.lock }
     }
 }

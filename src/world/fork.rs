@@ -224,7 +224,7 @@ impl Threads {
         // SAFETY: this is the step.
         self.vtable.latch().with(|vtable| unsafe { vtable.fork(ForkStep::Child { before, now }) });
         let is_survivor = |info: &ThreadStopInfo| survivor.is_some_and(|survivor| std::ptr::eq(survivor, info));
-        // They are free: nobody else is here.
+        // The locks are free: the child has no other thread.
         let mut locks = self.locks.all();
         while let Some(info) = self.live(&locks.list).iter().copied().find(|info| !is_survivor(info)) {
             self.bury(&mut locks, info);

@@ -455,7 +455,7 @@ impl StopState {
     pub(crate) fn attach(&self) {
         let seen = self.load(Ordering::Relaxed);
         debug_assert!(seen.place() == Place::Detached && !seen.is_held());
-        // Nobody else writes a detached word. Relaxed: a holder finds the record by the list, whose lock orders this.
+        // No other thread writes a detached word. Relaxed: a holder finds the record by the list, whose lock orders this.
         self.word.store(seen.at(Place::Running).0, Ordering::Relaxed);
     }
 

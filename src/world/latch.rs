@@ -80,7 +80,7 @@ impl<T> Latch<T> {
         Latched { latch: self, index: seen & INDEX }
     }
 
-    /// Puts `incoming` in force and returns the outgoing value, which nobody uses any more.
+    /// Puts `incoming` in force and returns the outgoing value, which has no users any more.
     ///
     /// # Safety
     /// Swaps are made one at a time: the caller holds a lock that every caller holds.

@@ -123,11 +123,12 @@ impl WorldLocks {
         record
     }
 
-    /// A thread goes: `exited` tells the vtable, while the record is still whole; then `delist` gives the record up.
+    /// A thread detaches: `exited` notifies the vtable while the record is still whole; then `delist`, which gets the guard of
+    /// the list lock, gives the record up.
     ///
-    /// `None`, and nothing has happened, if a user has suspended the thread while it waited: it is to stand without the locks
-    /// and to come again (`.debug.frozen-waiter`). He suspends under the list lock; if he does so after the look, when the
-    /// vtable has been told already, his freeze ends with the record. `delist` gets the guard of the list lock.
+    /// Returns `None`, and has done nothing, if a user has suspended the thread while it waited for the locks: the thread must
+    /// then park without the locks and call again (`.debug.frozen-waiter`). Suspensions are made under the list lock; one that is
+    /// made after the check, when the vtable has been notified already, ends with the record.
     pub(crate) fn thread_exited<R>(
         &self,
         is_suspended: impl FnOnce() -> bool,

@@ -62,8 +62,8 @@ pub(crate) trait WorldHooks: Send + Sync {
     /// A thread ends without having detached (called on it). Must end in [`Threads::detach`].
     fn thread_exits(&self, threads: &Threads, info: &'static ThreadStopInfo);
 
-    /// The thread no longer exists: a fork left it behind, or it ended without a word. What `info.user()` points to
-    /// is nobody's. Called outside the stop, with all three locks held; `allocation` is the guard of the allocation lock.
+    /// The thread no longer exists: a fork left it behind, or it ended without detaching. No thread uses what
+    /// `info.user()` points to. Called outside the stop, with all three locks held; `allocation` is the guard of the allocation lock.
     fn thread_lost(&self, info: &'static ThreadStopInfo, allocation: &LockGuard<'_>) {
         let _ = (info, allocation);
     }
@@ -232,7 +232,8 @@ impl Threads {
             info.prepare(tid, ThreadName::new(name), stack, flags);
             info.set_alternate(alternate);
             key.set(std::ptr::from_ref(info).cast())?;
-            // Before the table has the record: from then on a signal of somebody else's leads the handler here.
+            // Before the table has the record: from then on any suspend signal, even one that another process sends, makes the
+            // handler read `owner`.
             info.owner.store(Arc::as_ptr(self).cast_mut(), Ordering::Relaxed);
             if let Err(error) = TABLE.set(tid, std::ptr::from_ref(info).cast_mut()) {
                 info.owner.store(std::ptr::null_mut(), Ordering::Relaxed);
@@ -499,7 +500,7 @@ impl Threads {
         unchanging.then(|| unsafe { self.stacks.peek() }.as_slice())
     }
 
-    /// Buries threads that turned out not to exist any more, when nobody is stopped any more.
+    /// Buries threads that turned out not to exist any more. Called when no thread is stopped any more.
     pub(super) fn bury_the_gone(&self, locks: &mut StopLocks<'_>) {
         while let Some(info) = self.live(&locks.list).iter().copied().find(|info| info.is_gone()) {
             self.bury(locks, info);

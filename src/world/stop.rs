@@ -120,7 +120,7 @@ impl Threads {
         StopError::LockHeld { lock, within, holder: Box::new(holder) }
     }
 
-    /// The error for a stop that some threads keep from beginning. Allocates: nobody is stopped yet.
+    /// The error for a stop that some threads keep from beginning. Allocates: no thread is stopped yet.
     pub(crate) fn hindered_by(
         &self,
         locks: &StopLocks<'_>,

@@ -66,7 +66,7 @@ fn a_thread_that_is_answered_for_has_its_registers_written() {
         assert_eq!(thread.state.hold(Holder::Collection, epoch), handshake::Held::MustPark);
         let same = Arc::clone(&thread);
         let debugger = kernel.spawn(2, move || {
-            // SAFETY: loom checks that nobody else is at it.
+            // SAFETY: loom checks that no other thread accesses the cell.
             same.registers.with_mut(|registers| unsafe { *registers = 16 });
             member(&same, &|member| member.freeze(STOP));
         });
@@ -74,7 +74,7 @@ fn a_thread_that_is_answered_for_has_its_registers_written() {
             Standing::No => {}
             Standing::ByItself => panic!("the thread does not run"),
             Standing::Frozen => {
-                // SAFETY: loom checks that nobody writes it.
+                // SAFETY: loom checks that no other thread writes to the cell.
                 assert_eq!(thread.registers.with(|registers| unsafe { *registers }), 16);
             }
         });
@@ -107,12 +107,12 @@ impl Held {
     }
 
     fn write(&self) {
-        // SAFETY: loom checks that nobody else is at it.
+        // SAFETY: loom checks that no other thread accesses the cell.
         self.written.with_mut(|written| unsafe { *written = 1 });
     }
 
     fn is_written(&self) -> bool {
-        // SAFETY: loom checks that nobody writes it.
+        // SAFETY: loom checks that no other thread writes to the cell.
         self.written.with(|written| unsafe { *written }) == 1
     }
 }

@@ -32,7 +32,7 @@ pub(super) struct Root {
 pub(super) fn way_to(target: Object, view: &View<'_>, mut write: impl FnMut(usize, Step)) -> Result<usize, Refusal> {
     let mut search = Search::new(view)?;
     if !search.run(target) {
-        // SAFETY: who asks has stopped every thread.
+        // SAFETY: the debugger that calls this keeps every other thread of the process stopped until it has the answer.
         let knows_all_roots = unsafe { stacks::registered_can_be_read(&view.collector.threads) };
         return if knows_all_roots { Ok(0) } else { Err(Refusal::Busy) };
     }
@@ -199,7 +199,7 @@ pub(super) fn for_each_root<B>(
     let threads = &view.collector.threads;
     view.for_each_record(|record| {
         let scan = |found_in, low, high| scan(kind_of(found_in), record.tid().0, low, high);
-        // SAFETY: who asks has stopped every thread.
+        // SAFETY: the debugger that calls this keeps every other thread of the process stopped until it has the answer.
         unsafe { stacks::for_a_debugger(threads, record, scan) };
     });
     let scan_registered = |found_in, low, high| scan(kind_of(found_in), 0, low, high);
@@ -210,7 +210,7 @@ pub(super) fn for_each_root<B>(
     let mut exactly = |kind, slot, word| keeps(Root { kind, tid: 0, slot, word }, view.object_at(word));
     view.collector.roots.for_each(|slot, word| exactly(StepKind::Handle, slot, word));
     let ready = |slot, word| exactly(StepKind::Finalizer, slot, word);
-    // SAFETY: who asks has stopped every thread.
+    // SAFETY: the debugger that calls this keeps every other thread of the process stopped until it has the answer.
     unsafe { view.collector.finalizers.for_each_ready_anytime(ready) };
     outcome
 }
@@ -225,7 +225,7 @@ fn kind_of(found_in: FoundIn) -> StepKind {
 
 /// The cells that a thread may have been building when it was stopped (`.stop.mid-alloc`).
 fn half_built(record: &ThreadStopInfo, mut scan: impl FnMut(usize, usize)) {
-    // SAFETY: who asks has stopped every thread.
+    // SAFETY: the debugger that calls this keeps every other thread of the process stopped until it has the answer.
     let Some(cache) = (unsafe { cache_of(record) }) else { return };
     cache.half_built().for_each(|(cell, bytes)| scan(cell, cell.saturating_add(bytes)));
 }

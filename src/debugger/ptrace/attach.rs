@@ -334,8 +334,8 @@ impl Debugger {
         left
     }
 
-    /// The signal with which a thread that has reported this is let go: one of the program's whose rule passes it. Notifications and our
-    /// breakpoints are not.
+    /// The signal to deliver when a thread that has reported this is detached: the reported one, if it is the program's and its
+    /// rule passes it. 0 for anything else, such as notifications and our breakpoints.
     fn belongs_to_it(&self, tid: i32, report: Report) -> i32 {
         match report {
             Report::Signal(libc::SIGTRAP) if self.at_breakpoint(tid).is_some() => 0,

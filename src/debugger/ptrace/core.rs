@@ -104,8 +104,8 @@ impl Waker {
 }
 
 impl Debugger {
-    /// Serves the target until there is something to tell, until the time is over, or until somebody [wakes](Waker) or
-    /// [interrupts](Self::interrupt_flag) it: `None`.
+    /// Serves the target until there is an event, and returns it. Returns `None` if the timeout passes first, if a [`Waker`] or
+    /// the [interrupt flag](Self::interrupt_flag) ends the wait, or if the target has ended or is detached.
     ///
     /// # Errors
     /// The kernel refused something; the target's own faults are events.

@@ -106,8 +106,8 @@ impl Places {
     }
 }
 
-/// Appends the frame for these places to `into`, but for its image of so many bytes. Says where in `into` that belongs; it must be
-/// [signed](sign).
+/// Appends the frame for these places to `into`, with room for an image of `image` bytes. Returns the range of `into` into which
+/// the caller copies the image, which must then be [signed](sign).
 pub(super) fn build(registers: &General, places: Places, image: usize, into: &mut Vec<u8>) -> Range<usize> {
     let start = into.len();
     into.resize(start + places.len(image), 0);

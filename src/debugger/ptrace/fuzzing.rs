@@ -30,7 +30,7 @@ const REQUEST: usize = 0x3000;
 /// At the end of the image: the number of the request's place, a stack pointer, a thread's number.
 const REGISTERS: usize = IMAGE_BYTES - 24;
 
-/// The page's address, if it could be mapped. Who holds the lock has the page to itself.
+/// The address of the page, which the first call maps. The thread that holds the lock has the page to itself.
 fn page() -> &'static Mutex<usize> {
     static PAGE: OnceLock<Mutex<usize>> = OnceLock::new();
     PAGE.get_or_init(|| {

@@ -4,8 +4,9 @@
 //! which costs nothing. Values borrow their text from the payload.
 //!
 //! `.format.hostile`: an array may claim more elements than there are bytes, and objects in fixed arrays in fixed arrays may
-//! have no bytes at all. Decoding ends where the payload does, and after as many values as so many bytes can need, [`MOST_VALUES`]
-//! at most: an event of a few bytes costs what a few bytes cost. What was decoded before counts, and the rest is there as bytes.
+//! have no bytes at all. Decoding ends where the payload does. The number of values has a limit as well: what a payload of this
+//! length can need, at most [`MOST_VALUES`]. So an event of a few bytes is cheap to decode. The values decoded before the end
+//! are kept, and the rest is there as bytes.
 
 use super::bytes::{Bytes, Stuck, decode_utf16};
 use super::damage::DamageKind;
