@@ -36,15 +36,15 @@
 //!   other, or negative. Here it lasts until the collection's start, as that reader has it for the first.
 //! * It has thread identifiers in 32 bits with a sign; those of macOS have more.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use super::Rules;
 use super::collection::{Collection, Kind, MARKS, MOST_ROWS, Marks, Reason};
 use super::server::Detector;
 use super::store::Store;
 
-/// Objects of which it is remembered in how far they are known to be pinned; more are counted as often as they are told.
-const MOST_PINNED: usize = 1 << 18;
+/// A set that was larger than this is not kept for the next collection: a trace may have a thousand processes.
+const KEPT_PINNED: usize = 1 << 10;
 
 /// The sort of roots that handles are.
 const HANDLES: usize = 2;
@@ -65,7 +65,9 @@ pub(super) struct Machine {
     last_is_background: bool,
     /// How many there are.
     count: u64,
-    pinned: HashMap<u64, i64>,
+    /// Objects that are known to be pinned, as many as the [store](Store::pin) has room for; beyond these an object counts as often as an
+    /// event names it.
+    pinned: HashSet<u64>,
     /// The thread that stopped the world for a collection, for the preparation of one, for anything else.
     stopped_for_gc: i64,
     stopped_for_preparation: i64,
@@ -121,7 +123,7 @@ impl Machine {
             server: Detector::default(),
             last_is_background: false,
             count: 0,
-            pinned: HashMap::new(),
+            pinned: HashSet::new(),
             stopped_for_gc: NOBODY,
             stopped_for_preparation: NOBODY,
             stopped_otherwise: NOBODY,
@@ -271,7 +273,9 @@ impl Machine {
         self.count += 1;
         self.ended = false;
         self.old_concurrent = false;
+        self.store.unpin(self.pinned.len());
         self.pinned.clear();
+        self.pinned.shrink_to(KEPT_PINNED);
         self.last = Some(collection);
     }
 
@@ -336,9 +340,11 @@ impl Machine {
     }
 
     pub(super) fn pinned(&mut self, object: u64, bytes: i64) {
-        if self.current().is_none() || (self.pinned.len() < MOST_PINNED && self.pinned.insert(object, bytes).is_some())
-        {
+        if self.current().is_none() || self.pinned.contains(&object) {
             return;
+        }
+        if self.store.pin() {
+            self.pinned.insert(object);
         }
         if let Some(current) = self.current() {
             current.pinned_bytes = current.pinned_bytes.wrapping_add(bytes);

@@ -57,6 +57,7 @@ pub use rollup::Rollup;
 use crate::formats::nettrace::clr::{Payload, Provider};
 use crate::formats::nettrace::{Container, EventType, Interest, NetEvent, Reader, Summary, TraceInfo, Visitor};
 use process::{Event, Handler, Traced};
+use store::Shared;
 
 /// Whose figures these are to be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,6 +94,7 @@ pub struct Analysis {
     ticks_per_second: i64,
     pointer_bytes: u8,
     processes: BTreeMap<u64, Traced>,
+    shared: Shared,
     /// What to do with the types of events that were seen last, each in the place of its number's last digits.
     handlers: Box<[(u32, Option<Handler>); REMEMBERED]>,
 }
@@ -107,6 +109,7 @@ impl Analysis {
             ticks_per_second: 1,
             pointer_bytes: 8,
             processes: BTreeMap::new(),
+            shared: Shared::default(),
             handlers: Box::new([(u32::MAX, None); REMEMBERED]),
         }
     }
@@ -126,7 +129,7 @@ impl Analysis {
         if self.processes.len() >= MOST_PROCESSES && !self.processes.contains_key(&process) {
             return None;
         }
-        Some(self.processes.entry(process).or_insert_with(|| Traced::new(process, self.rules)))
+        Some(self.processes.entry(process).or_insert_with(|| Traced::new(process, self.rules, &self.shared)))
     }
 
     fn handler(&mut self, kind: &EventType) -> Option<Handler> {

@@ -7,7 +7,7 @@ use super::collection::Collection;
 use super::figures::{Figures, Walk, peaks};
 use super::machine::{Machine, Stop};
 use super::rollup::Rollup;
-use super::store::Store;
+use super::store::{Shared, Store};
 use crate::formats::nettrace::clr::gc::{
     AllocationTick, CommittedUsage, Dynamic, End, EndV0, PinObject, Start, StartV0, SuspendBegin, SuspendBeginV0,
 };
@@ -105,11 +105,11 @@ pub(super) struct Event<'a> {
 }
 
 impl Traced {
-    pub(super) fn new(process: u64, rules: Rules) -> Traced {
+    pub(super) fn new(process: u64, rules: Rules, shared: &Shared) -> Traced {
         Traced {
             identity: Identity { process, ..Identity::default() },
             managed: false,
-            machine: Machine::new(rules, Store::default()),
+            machine: Machine::new(rules, Store::new(shared)),
         }
     }
 

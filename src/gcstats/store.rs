@@ -7,20 +7,68 @@
 //! Collections become final in the order in which they began, but for those in the background, which others overtake.
 //! These have a log of their own, and reading merges the two by their places.
 //!
-//! The files have no name, so nothing is left behind however the process ends. They are made in `TMPDIR` (or `/tmp`);
-//! where that is a file system in memory, "fixed size" is true of this process only. If a file can't be written, the
+//! A trace may have many processes. They share one file and one limit for what is in memory, so their number multiplies neither.
+//!
+//! The file has no name, so nothing is left behind however the process ends. It is made in `TMPDIR` (or `/tmp`);
+//! where that is a file system in memory, "fixed size" is true of this process only. If the file can't be written, the
 //! collections stay in memory.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::collection::{Collection, Kind};
 use super::pack::{Pack, Unpacker};
 
-/// What a log keeps in memory before it goes to a file.
+/// What a log keeps in memory before it goes to the file.
 const IN_MEMORY: usize = 8 << 20;
+/// What all logs of a trace keep in memory; beyond it a log goes to the file at [`LEAST`] bytes.
+const ALL_IN_MEMORY: usize = 32 << 20;
+/// The pinned objects that the processes of a trace remember.
+const MOST_PINNED: usize = 1 << 18;
+/// Smaller writes are not worth their system call.
+const LEAST: usize = 64 << 10;
 /// Read ahead from a file.
 const READ_AHEAD: usize = 256 << 10;
+
+/// What the stores of a trace share.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shared(Arc<Mutex<Spill>>);
+
+#[derive(Debug, Default)]
+struct Spill {
+    file: Option<File>,
+    /// Bytes in the file.
+    written: u64,
+    /// Bytes in the memory of all logs.
+    in_memory: usize,
+    /// Whether writing to the file has failed.
+    memory_only: bool,
+    /// Objects that are known to be pinned, in all processes.
+    pinned: usize,
+}
+
+impl Shared {
+    fn get(&self) -> MutexGuard<'_, Spill> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Spill {
+    /// Appends to the file. Returns where.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<u64> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(tempfile::tempfile()?),
+        };
+        // If this fails half-way, what is past `written` is never read.
+        file.write_all_at(bytes, self.written)?;
+        let at = self.written;
+        self.written += bytes.len() as u64;
+        Ok(at)
+    }
+}
 
 /// The collections of a process.
 #[derive(Debug, Default)]
@@ -33,6 +81,25 @@ pub(super) struct Store {
 }
 
 impl Store {
+    /// A store beside others of the same trace.
+    pub(super) fn new(shared: &Shared) -> Store {
+        let log = || Log { shared: shared.clone(), ..Log::default() };
+        Store { ordinary: log(), background: log(), ..Store::default() }
+    }
+
+    /// Counts one more object that is known to be pinned. Returns false if all processes together know of too many.
+    pub(super) fn pin(&mut self) -> bool {
+        let mut spill = self.ordinary.shared.get();
+        let has_room = spill.pinned < MOST_PINNED;
+        spill.pinned += usize::from(has_room);
+        has_room
+    }
+
+    /// Forgets this many pinned objects.
+    pub(super) fn unpin(&mut self, objects: usize) {
+        self.ordinary.shared.get().pinned -= objects;
+    }
+
     /// Keeps a collection. Those of the background come in their order, and so do all others.
     pub(super) fn push(&mut self, collection: &Collection) {
         let log = if collection.kind == Kind::BACKGROUND { &mut self.background } else { &mut self.ordinary };
@@ -42,7 +109,7 @@ impl Store {
 
     /// Whether any collection ran in the background.
     pub(super) fn has_background(&self) -> bool {
-        self.background.in_file > 0 || !self.background.memory.is_empty()
+        !self.background.in_file.is_empty() || !self.background.memory.is_empty()
     }
 
     /// Shows all collections in the order in which they began.
@@ -78,11 +145,9 @@ impl Store {
 #[derive(Debug, Default)]
 struct Log {
     memory: Vec<u8>,
-    file: Option<File>,
-    /// Bytes in the file; those in memory follow them.
-    in_file: u64,
-    /// Whether writing to a file has failed.
-    memory_only: bool,
+    /// Where its parts are in the file, with their lengths; what is in memory follows them.
+    in_file: Vec<(u64, usize)>,
+    shared: Shared,
 }
 
 impl Log {
@@ -92,40 +157,57 @@ impl Log {
         collection.pack(&mut self.memory);
         let length = u32::try_from(self.memory.len() - at - 4).expect("the rows of a collection are limited");
         self.memory[at..at + 4].copy_from_slice(&length.to_le_bytes());
-        if self.memory.len() >= IN_MEMORY && !self.memory_only {
-            self.memory_only = self.spill().is_err();
+        let shared = self.shared.clone();
+        let mut spill = shared.get();
+        spill.in_memory += self.memory.len() - at;
+        let most = if spill.in_memory >= ALL_IN_MEMORY { LEAST } else { IN_MEMORY };
+        if self.memory.len() >= most && !spill.memory_only {
+            spill.memory_only = self.spill(&mut spill).is_err();
         }
     }
 
-    fn spill(&mut self) -> io::Result<()> {
-        let file = match &mut self.file {
-            Some(file) => file,
-            none => none.insert(tempfile::tempfile()?),
-        };
-        // If this fails half-way, what is behind `in_file` is never read.
-        file.seek(SeekFrom::Start(self.in_file))?;
-        file.write_all(&self.memory)?;
-        self.in_file += self.memory.len() as u64;
-        self.memory.clear();
+    fn spill(&mut self, spill: &mut Spill) -> io::Result<()> {
+        let at = spill.write(&self.memory)?;
+        self.in_file.push((at, self.memory.len()));
+        spill.in_memory -= self.memory.len();
+        self.memory = Vec::new();
         Ok(())
     }
 
     fn entries(&self) -> io::Result<Entries<'_>> {
-        let file: Box<dyn Read> = match &self.file {
-            Some(file) => {
-                let mut file = file.try_clone()?;
-                file.seek(SeekFrom::Start(0))?;
-                Box::new(BufReader::with_capacity(READ_AHEAD, file.take(self.in_file)))
-            }
-            None => Box::new(io::empty()),
-        };
-        Ok(Entries { bytes: file.chain(&self.memory), entry: Vec::new() })
+        let file = self.shared.get().file.as_ref().map(File::try_clone).transpose()?;
+        let in_file = Parts { file, parts: &self.in_file, read: 0 };
+        Ok(Entries { bytes: BufReader::with_capacity(READ_AHEAD, in_file).chain(&self.memory), entry: Vec::new() })
+    }
+}
+
+/// What a log has in the file, in order.
+struct Parts<'a> {
+    file: Option<File>,
+    parts: &'a [(u64, usize)],
+    /// Bytes read of the first part.
+    read: usize,
+}
+
+impl Read for Parts<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (Some(file), Some((&(at, length), later))) = (&self.file, self.parts.split_first()) else { return Ok(0) };
+        let most = buffer.len().min(length - self.read);
+        let bytes = file.read_at(&mut buffer[..most], at + self.read as u64)?;
+        if bytes == 0 && most > 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.read += bytes;
+        if self.read == length {
+            (self.parts, self.read) = (later, 0);
+        }
+        Ok(bytes)
     }
 }
 
 /// The collections of a log in order.
 struct Entries<'a> {
-    bytes: io::Chain<Box<dyn Read>, &'a [u8]>,
+    bytes: io::Chain<BufReader<Parts<'a>>, &'a [u8]>,
     entry: Vec<u8>,
 }
 
@@ -169,7 +251,7 @@ mod tests {
                 _ => store.push(&collection(index, Kind::BLOCKING)),
             }
         }
-        assert!(store.ordinary.in_file > 0, "nothing was written to a file");
+        assert!(!store.ordinary.in_file.is_empty(), "nothing was written to the file");
         for _ in 0..2 {
             let mut next = 0;
             let all = store.for_each(|found| {
@@ -180,6 +262,32 @@ mod tests {
             });
             all.expect("a file can be read");
             assert_eq!(next, store.count);
+        }
+    }
+
+    #[test]
+    fn the_stores_of_many_processes_share_a_limit_and_a_file() {
+        let shared = Shared::default();
+        let mut stores: Vec<Store> = (0..400).map(|_| Store::new(&shared)).collect();
+        let each = 250;
+        for index in 0..each {
+            stores.iter_mut().for_each(|store| store.push(&collection(index, Kind::BLOCKING)));
+        }
+        let in_memory = shared.get().in_memory;
+        let written = shared.get().written;
+        let by_logs: usize = stores.iter().map(|store| store.ordinary.memory.len()).sum();
+        assert_eq!(in_memory, by_logs);
+        // Packed they are 58 MB, and no log would be large enough by itself.
+        assert!(written > 0 && in_memory < ALL_IN_MEMORY + 400 * LEAST / 2, "{in_memory} {written}");
+        for store in &stores {
+            let mut next = 0;
+            let all = store.for_each(|found| {
+                assert_eq!(*found, collection(next, Kind::BLOCKING));
+                next += 1;
+                Ok::<_, io::Error>(())
+            });
+            all.expect("the file can be read");
+            assert_eq!(next, each);
         }
     }
 }
