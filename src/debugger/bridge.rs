@@ -71,7 +71,7 @@ use crate::sync::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use crate::world::ask::{self, Teller, Told};
 use crate::world::error::DebuggerPart;
 use crate::world::handler;
-use crate::world::handshake::{Epoch, Holder};
+use crate::world::handshake::{Epoch, Holder, Place};
 use crate::world::{
     DebuggerNews, FalseAnswer, ForkStep, HoldFault, Phase, PublishedWorld, Slot, StopError, StopRequest,
     ThreadStopInfo, ThreadVtable,
@@ -418,7 +418,7 @@ impl DebuggerBridge {
         if !self.is_still_traced(stop) {
             return false;
         }
-        let Some((record, fault)) = first_unfrozen(stop) else { return true };
+        let Some((record, fault)) = first_unfrozen(stop, Look::AfterMarking) else { return true };
         if self.is_still_traced(stop) {
             let fault = if fault == HoldFault::Running { HoldFault::LetGo } else { fault };
             self.find_out(record, fault, self.agreed.control(), stop.world().phase());
@@ -434,16 +434,29 @@ impl DebuggerBridge {
     }
 }
 
+/// When the threads that a debugger has answered for are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    BeforeScanning,
+    AfterMarking,
+}
+
 /// Returns the first thread that a debugger has answered for as frozen and that is neither stopped nor parks. A thread that the debugger has
-/// resumed all the same takes its pending suspend signal before anything else, and parks: it gets [`PARKS_WITHIN_NS`] for that.
-fn first_unfrozen(stop: &StopRequest<'_>) -> Option<(&'static ThreadStopInfo, HoldFault)> {
+/// resumed all the same takes its pending suspend signal before anything else, and parks: it gets [`PARKS_WITHIN_NS`] for that. One that is
+/// in a blocking region after marking has run code of its own since its stack was scanned: the debugger has kept the signal from it.
+fn first_unfrozen(stop: &StopRequest<'_>, look: Look) -> Option<(&'static ThreadStopInfo, HoldFault)> {
     let found = Cell::new(None);
+    let has_answered = |record: &ThreadStopInfo| record.stop_state().has_answered();
     let is_held = |record: &ThreadStopInfo| {
         wait_until(|| {
             found.set(claims::fault(record, Claim::Stopped));
-            found.get() != Some(HoldFault::Running) || record.stop_state().has_answered()
+            found.get() != Some(HoldFault::Running) || has_answered(record)
         });
-        found.get().is_none() || record.stop_state().has_answered()
+        let parks = match look {
+            Look::BeforeScanning => has_answered(record),
+            Look::AfterMarking => record.stop_state().place() == Place::Parked,
+        };
+        found.get().is_none() || parks
     };
     let frozen = stop.threads().filter(|record| member(record).standing(stop.epoch()) == Standing::Frozen);
     let record = protocol::first_not_held(frozen, is_held)?;
@@ -602,7 +615,7 @@ impl Teller for Asker<'_> {
             return 0;
         }
         self.bridge.tracer.store(tracer, Ordering::Relaxed);
-        if let Some((record, fault)) = first_unfrozen(stop) {
+        if let Some((record, fault)) = first_unfrozen(stop, Look::BeforeScanning) {
             self.counts.set(false);
             // If it has died since, it has answered for no thread.
             if self.bridge.is_traced_as_before() {

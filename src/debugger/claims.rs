@@ -14,7 +14,8 @@
 //!
 //! * That the written registers are the thread's is not checked.
 //! * A thread that is resumed and stopped again between the two comparisons is found out in a full stop with PARKED_ON_DEATH, where it would
-//!   have to be at `park` again; in the others only if it parked meanwhile or its stack has grown.
+//!   have to be at `park` again; in the others only if it entered a blocking region meanwhile or its stack has grown. Where the debugger
+//!   also kept the suspend signal from it, it may have parked by itself at a safepoint, which looks like obedience.
 //! * After the second comparison nothing is compared any more.
 
 use super::bridge::stopworld_debugger_park;
@@ -41,10 +42,12 @@ pub(super) fn fault(record: &ThreadStopInfo, claim: Claim) -> Option<HoldFault> 
             None => Some(HoldFault::Running),
         },
         Claim::Stopped if !tracer::holds(record.tid()) => Some(HoldFault::Running),
-        Claim::Stopped => {
-            let place = tracer::place_of(record.tid());
-            place.filter(|place| reaches_below(record, *place)).map(|_| HoldFault::BelowStackPointer)
-        }
+        Claim::Stopped => match tracer::place_of(record.tid()) {
+            Some(place) if reaches_below(record, place) => Some(HoldFault::BelowStackPointer),
+            Some(_) => None,
+            // It was stopped a moment ago, and runs.
+            None => Some(HoldFault::Running),
+        },
     };
     fault.filter(|_| thread::is_alive(record.tid()))
 }
