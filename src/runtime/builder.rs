@@ -263,7 +263,7 @@ impl WorldBuilder {
     /// Calls `listener` when a collection that was due could not happen, on the thread that tried; also when the
     /// program did not ask for it: an allocation goes on without the collection as long as there is room. Also called
     /// before a collection that was [discarded](CollectError::Discarded) is repeated, before a stop for a collection or a verification
-    /// is repeated because a debugger gave a [false answer](StopError::FalseAnswer), and when the drop of the world's last
+    /// is repeated because a debugger gave a [false answer](crate::StopError::FalseAnswer), and when the drop of the world's last
     /// handle has waited 5 s in vain for a [finalizer](CollectError::NotClosed).
     #[must_use]
     pub fn on_failure(mut self, listener: impl Fn(&CollectError) + Send + Sync + 'static) -> Self {

@@ -148,6 +148,7 @@ impl Providers {
     }
 
     /// Whether the trace is to have heap dumps.
+    #[cfg(feature = "cli")]
     pub(crate) fn wants_heap_dump(&self) -> bool {
         self.wants(Kind::Net(Net::BulkNode))
     }
