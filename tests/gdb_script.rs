@@ -355,13 +355,15 @@ fn a_program_that_gdb_has_launched_is_killed_with_it_unless_its_user_says_so(#[c
     if !has_gdb() {
         return;
     }
+    nix::sys::prctl::set_child_subreaper(true).unwrap();
     for _ in 0..3 {
         let births = Births::launched(first);
-        let pid = births.pid;
+        let pid = nix::unistd::Pid::from_raw(births.pid as i32);
         let found = births.kill_gdb(Duration::from_secs(1));
-        // It has no parent that would end it.
-        let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid as i32), nix::sys::signal::Signal::SIGKILL);
-        assert_eq!(found, fate);
+        // Its parent is gone: it is ours now.
+        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+        let end = nix::sys::wait::waitpid(pid, None);
+        assert_eq!(found, fate, "{end:?}");
     }
 }
 
