@@ -29,10 +29,13 @@ pub(crate) fn run(arguments: &LiarArguments) {
         (Mode::Full, Lie::LetGoAndStopped),
     ];
     let (mode, lie) = lies[random.usize(0..lies.len())];
+    println!("{mode:?} {lie:?}");
     let mut tracer = Tracer::attach(arguments.pid, mode, Control::PHASES, None);
     let time = Duration::from_millis(arguments.milliseconds);
     tracer.serve(time / 3);
+    println!("{} honest stops", tracer.stops);
     tracer.lie = Some(lie);
     tracer.serve(time * 2 / 3);
+    println!("{} stops", tracer.stops);
     tracer.detach();
 }

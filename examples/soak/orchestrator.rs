@@ -4,8 +4,8 @@ use std::error::Error;
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -85,7 +85,7 @@ fn round(seed: u64, seconds: u64, with_debugger: bool, sums: &mut Sums) -> Resul
     let program = start(&arguments, directory.path(), "round")?;
     let pid = program.id();
     let ended = AtomicBool::new(false);
-    let debuggers = Mutex::new(Sums::default());
+    let debuggers = Mutex::new(Debuggers::default());
     let (outcome, debugged) = thread::scope(|scope| {
         let debugging = with_debugger.then(|| scope.spawn(|| debug(pid, seed, directory.path(), &ended, &debuggers)));
         let outcome = wait(program, Duration::from_secs(seconds) + GRACE);
@@ -94,7 +94,7 @@ fn round(seed: u64, seconds: u64, with_debugger: bool, sums: &mut Sums) -> Resul
         (outcome, debugged.unwrap_or(Ok(())))
     });
     let (output, errors) = output_of(directory.path(), "round");
-    let mut sums_of_round = debuggers.into_inner().unwrap_or_default();
+    let Debuggers { sums: mut sums_of_round, story } = debuggers.into_inner().unwrap_or_default();
     sums_of_round.take(&output);
     for (name, count) in sums_of_round.iter() {
         sums.add(name, count);
@@ -105,13 +105,24 @@ fn round(seed: u64, seconds: u64, with_debugger: bool, sums: &mut Sums) -> Resul
             Err(format!("{false_answers} answers of honest debuggers were refused\n{}", tail(&errors)))
         }
         Ok(status) if status.success() => debugged.map_err(|why| format!("the debugger: {why}")),
-        Ok(status) => Err(format!("{status}\n{}", tail(&errors))),
-        Err(stacks) => Err(format!("it did not end\n{}\n{stacks}", tail(&errors))),
+        Ok(status) => Err(format!("{status}\n{}\nits debuggers:\n{}", tail(&errors), tail(&story))),
+        Err(stacks) => Err(format!("it did not end\n{}\nits debuggers:\n{}\n{stacks}", tail(&errors), tail(&story))),
     }
 }
 
+/// What the debuggers of a round have done.
+#[derive(Default)]
+struct Debuggers {
+    sums: Sums,
+    /// A line for each of them.
+    story: String,
+}
+
 /// Attaches one debugger after the other, until the round has ended. Each second one is killed, and one in six breaks its contract.
-fn debug(pid: u32, seed: u64, directory: &Path, ended: &AtomicBool, sums: &Mutex<Sums>) -> Result<(), String> {
+fn debug(pid: u32, seed: u64, directory: &Path, ended: &AtomicBool, done: &Mutex<Debuggers>) -> Result<(), String> {
+    let add = |name: &str| done.lock().unwrap_or_else(PoisonError::into_inner).sums.add(name, 1);
+    let tell = |line: &str| done.lock().unwrap_or_else(PoisonError::into_inner).story += &format!("{line}\n");
+    let begin = Instant::now();
     let mut random = fastrand::Rng::with_seed(seed ^ 0xDEB6);
     while !ended.load(Ordering::Relaxed) {
         thread::sleep(Duration::from_millis(random.u64(0..800)));
@@ -123,8 +134,9 @@ fn debug(pid: u32, seed: u64, directory: &Path, ended: &AtomicBool, sums: &Mutex
         let arguments = [part.to_owned(), pid.to_string(), seed.to_string(), milliseconds.to_string()];
         let mut debugger = start(&arguments, directory, part)?;
         if lies {
-            sums.lock().map_err(|_| "poisoned")?.add("debuggers_that_lied", 1);
+            add("debuggers_that_lied");
         }
+        tell(&format!("at {:?} began {arguments:?}", begin.elapsed()));
         // Only the round is judged by a liar, which may fail when the round does not believe it. It gets time to leave.
         if is_killed || lies {
             let until = Instant::now() + if is_killed { killed_after } else { Duration::from_millis(2 * milliseconds) };
@@ -133,9 +145,12 @@ fn debug(pid: u32, seed: u64, directory: &Path, ended: &AtomicBool, sums: &Mutex
             }
             // One that has ended already is none that was killed.
             if debugger.try_wait().is_ok_and(|ended| ended.is_none()) && debugger.kill().is_ok() {
-                sums.lock().map_err(|_| "poisoned")?.add("debuggers_killed", 1);
+                add("debuggers_killed");
+                tell(&format!("at {:?} killed it", begin.elapsed()));
             }
             debugger.wait().map_err(|error| error.to_string())?;
+            let (output, errors) = output_of(directory, part);
+            tell(&format!("at {:?} it was gone, and had said {output:?} {:?}", begin.elapsed(), errors.lines().next()));
             continue;
         }
         let status = wait(debugger, Duration::from_millis(milliseconds) + GRACE)?;
@@ -147,7 +162,8 @@ fn debug(pid: u32, seed: u64, directory: &Path, ended: &AtomicBool, sums: &Mutex
                 return Err(format!("{status}\n{}", tail(&errors)));
             }
         }
-        sums.lock().map_err(|_| "poisoned")?.take(&output);
+        tell(&format!("at {:?} it was gone", begin.elapsed()));
+        done.lock().unwrap_or_else(PoisonError::into_inner).sums.take(&output);
     }
     Ok(())
 }
