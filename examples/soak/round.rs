@@ -33,7 +33,7 @@ pub(crate) struct RoundArguments {
 /// A stop waits for threads that a debugger holds, and this machine may have much else to do.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 /// A forked child that takes longer than this is killed by its alarm.
-const CHILD_SECONDS: u32 = 120;
+const CHILD_SECONDS: u32 = 280;
 /// The default of the world.
 const SUSPEND_SIGNAL: i32 = libc::SIGURG;
 
