@@ -292,6 +292,7 @@ impl<const WORDS: usize> Stream<WORDS> {
             // SAFETY: only the drain touches the head.
             let head = unsafe { &mut *head };
             let first = (head.position - head.start) as usize + HEAD_WORDS;
+            debug_assert!(first + payload.len() <= WORDS, "the records of a stream are torn, or out of order");
             for (index, word) in payload.iter_mut().enumerate() {
                 // Word by word: most records have two, and to call who copies memory takes longer than that.
                 // SAFETY: the record is published as a whole, and lies in this chunk.
