@@ -48,6 +48,7 @@ guards! {
     SyncTimedOut = "sync.timed-out",
     ForkServices = "fork.services",
     ForkThaw = "fork.thaw",
+    ForkThreads = "fork.threads",
     FinalThread = "final.thread",
     FinalOrder = "final.order",
     WeakClear = "weak.clear",

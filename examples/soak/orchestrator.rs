@@ -210,7 +210,7 @@ fn wait(mut child: Child, at_most: Duration) -> Result<ExitStatus, String> {
 
 /// What the threads of a stuck process do: their states, and their stacks. A process has one tracer, so the round's debugger is killed
 /// after its own stacks were taken.
-fn what_it_does(pid: u32) -> String {
+pub(crate) fn what_it_does(pid: u32) -> String {
     let mut text = String::new();
     let mut tracer = None;
     for thread in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {

@@ -1,6 +1,7 @@
 //! One round: a world, and threads that do everything to it that a program may do.
 
 use std::error::Error;
+use std::ffi::c_void;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -11,12 +12,13 @@ use fastrand::Rng;
 use stopworld::debugger::mock::MockDebugger;
 use stopworld::profile::census::{Breakdown, CensusRequest};
 use stopworld::{
-    Charging, CollectError, CollectionReport, Paranoid, Root, SafepointStopper, SignalStopper, StopError, Stopper,
-    ThreadVtable, WeakCell, World,
+    Charging, CollectError, CollectionReport, Mutator, Paranoid, Root, SafepointStopper, SignalStopper, StopError,
+    Stopper, ThreadVtable, WeakCell, World,
 };
 
 use super::check::{Node, assert_tree, tree};
 use super::counts::{Counts, one};
+use super::orchestrator::what_it_does;
 use super::{traces, workers};
 
 /// What the orchestrator says to a round.
@@ -271,17 +273,17 @@ fn fork(world: &World, mut random: Rng, shared: &'static Shared) {
         if random.bool() {
             // SAFETY: this thread has no references of its own.
             let Ok(m) = (unsafe { world.attach("forker") }) else { continue };
-            let child = fork_once(world);
+            let child = fork_once(world, Some(&m));
             m.blocking(|| await_child(child));
         } else {
-            await_child(fork_once(world));
+            await_child(fork_once(world, None));
         }
         one(&shared.counts.forks);
     }
 }
 
-/// Forks. Only the parent returns.
-fn fork_once(world: &World) -> i32 {
+/// Forks, on a thread that is a mutator or none. Only the parent returns.
+fn fork_once(world: &World, own: Option<&Mutator>) -> i32 {
     // SAFETY: the child calls the collector and the C library's allocator, both of which a fork leaves usable, and ends by _exit.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "fork failed: {}", std::io::Error::last_os_error());
@@ -296,9 +298,7 @@ fn fork_once(world: &World) -> i32 {
             Err(error) => Err(error),
         };
         repeated(world.collect())?;
-        let life = |m: &stopworld::Mutator| tree(m, 9).map(assert_tree).map(drop);
-        // SAFETY: the tree is on the thread's stack.
-        unsafe { world.spawn("child's", life) }?.join().map_err(|_| "a thread panicked")??;
+        second_thread(world, own)?;
         repeated(world.collect())?;
         world.verify()?;
         Ok(())
@@ -314,12 +314,41 @@ fn fork_once(world: &World) -> i32 {
     unsafe { libc::_exit(code) }
 }
 
+/// A mutator on a second thread of a forked child. Not by `World::spawn`: see there.
+fn second_thread(world: &World, own: Option<&Mutator>) -> Result<(), Box<dyn Error>> {
+    extern "C" fn live(world: *mut c_void) -> *mut c_void {
+        // SAFETY: the world of whoever waits for this thread. The tree is on this thread's stack.
+        let made = unsafe { (*world.cast::<World>()).attach("child's") }.map(|m| tree(&m, 9).map(assert_tree));
+        std::ptr::without_provenance_mut(usize::from(matches!(made, Ok(Ok(_)))))
+    }
+    let mut thread = 0;
+    let world = std::ptr::from_ref(world).cast_mut().cast();
+    // SAFETY: a place of this function, which waits for the thread.
+    let failed = unsafe { libc::pthread_create(&raw mut thread, std::ptr::null(), live, world) };
+    if failed != 0 {
+        return Err(std::io::Error::from_raw_os_error(failed).into());
+    }
+    let join = || {
+        let mut is_whole = std::ptr::null_mut();
+        // SAFETY: a thread that is not joined yet.
+        unsafe { libc::pthread_join(thread, &raw mut is_whole) };
+        !is_whole.is_null()
+    };
+    let is_whole = own.map_or_else(join, |m| m.blocking(join));
+    if is_whole { Ok(()) } else { Err("a thread of a forked child made no tree".into()) }
+}
+
+/// Waits for the end of a forked child. One that takes too long has its alarm; shortly before, it is told what it does.
 fn await_child(child: i32) {
     let mut status = 0;
+    let late = Instant::now() + Duration::from_secs(CHILD_SECONDS.into()) - Duration::from_secs(20);
+    let mut is_shown = false;
     // SAFETY: a place of this function.
-    while unsafe { libc::waitpid(child, &raw mut status, 0) } < 0 {
-        let error = std::io::Error::last_os_error();
-        assert_eq!(error.kind(), std::io::ErrorKind::Interrupted, "waiting for a forked child: {error}");
+    while unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } != child {
+        if Instant::now() > late && !std::mem::replace(&mut is_shown, true) {
+            eprintln!("a forked child is stuck:\n{}", what_it_does(child.unsigned_abs()));
+        }
+        thread::sleep(Duration::from_millis(2));
     }
     assert_eq!(status, 0, "a forked child failed (wait status {status:#x})");
 }

@@ -14,7 +14,6 @@
 use std::cell::UnsafeCell;
 use std::io;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use super::mark::{MarkStack, Marker, WeakList};
 use super::termination::{Idle, Termination};
@@ -23,6 +22,7 @@ use crate::events::Events;
 use crate::heap::Heap;
 use crate::os::futex;
 use crate::os::memory::Reservation;
+use crate::os::spawn::{Spawned, spawn};
 use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Lock, Ordering};
 use crate::world::inside;
 
@@ -224,7 +224,7 @@ impl Shared {
 /// The markers of one world.
 pub(crate) struct Markers {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<Spawned>,
     stack: UnsafeCell<MarkStack>,
     /// What each marker's stack may take.
     stack_bytes: usize,
@@ -263,7 +263,7 @@ impl Markers {
         for (index, stack) in stacks.enumerate() {
             let shared = Arc::clone(&markers.shared);
             let name = format!("marker-{}", index + 1);
-            let thread = std::thread::Builder::new().name(name).spawn(move || {
+            let thread = spawn(&name, move || {
                 // It fires in the stopped world, where nothing may be allocated on first use (`.stop.no-malloc`).
                 crate::events::record::ring::meet();
                 help(&shared, index, stack);
@@ -454,16 +454,13 @@ impl Drop for Markers {
     fn drop(&mut self) {
         if self.helpers.load(Ordering::Relaxed) == 0 {
             // None, or those of a parent process.
-            self.threads.drain(..).for_each(std::mem::forget);
+            self.threads.drain(..).for_each(Spawned::forget);
             return;
         }
         self.shared.closing.store(true, Ordering::Relaxed);
         // Release pairs with the Acquire in `help`.
         self.shared.phase.fetch_add(1, Ordering::Release);
         futex::wake(&self.shared.phase, u32::MAX);
-        for thread in self.threads.drain(..) {
-            // A marker that panicked has said so already; there is nothing left to lose.
-            let _ = thread.join();
-        }
+        self.threads.drain(..).for_each(Spawned::join);
     }
 }

@@ -20,6 +20,7 @@
 //! | [`registers`] | push the callee-saved registers | yes | yes |
 //! | [`signals`] | handlers and masks | what the handler calls: see there | masks only |
 //! | [`socket`] | sockets in the file system | no | **no** |
+//! | [`spawn`] | threads of the collector's own, also in a forked child | no (allocates) | **no** |
 //! | [`tracer`] | whether a debugger holds us | yes, errno preserved | yes |
 //! | [`tsc`] | the processor's own clock | `read` | `read` |
 //! | [`ucontext`] | read an interrupted context | yes | yes |
@@ -39,6 +40,7 @@ pub(crate) mod proc_status;
 pub(crate) mod registers;
 pub(crate) mod signals;
 pub(crate) mod socket;
+pub(crate) mod spawn;
 pub(crate) mod thread;
 #[cfg(feature = "workloads")]
 pub(crate) mod timer;

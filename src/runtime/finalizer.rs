@@ -16,6 +16,7 @@ use crate::collector::finalize::{Action, Entry, Finalizers};
 use crate::heap::layout::HEADER_BYTES;
 use crate::heap::trace::TypeInfo;
 use crate::os::clock::now_ns;
+use crate::os::spawn::spawn;
 use crate::os::{self, futex};
 use crate::sabotage::{Guard, removed};
 use crate::sync::Ordering;
@@ -30,7 +31,7 @@ pub(crate) fn ensure_started(inner: &Arc<Inner>) -> std::io::Result<()> {
     finalizers.ended.store(0, Ordering::Relaxed);
     let (attached, attachment) = mpsc::sync_channel(1);
     let its_inner = Arc::clone(inner);
-    let spawned = std::thread::Builder::new().name("finalizer".into()).spawn(move || {
+    let spawned = spawn("finalizer", move || {
         let _ended = EndOfThread(Arc::clone(&its_inner));
         // SAFETY: every `Gc` of this thread is a local variable of `run_one` or of the finalizer that it calls.
         match unsafe { World::of(its_inner, false).attach("finalizer") } {

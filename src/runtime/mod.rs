@@ -32,6 +32,7 @@ use crate::heap::verify::Verified;
 use crate::os::callback::refuse_inside;
 use crate::os::clock::{Budget, now_ns};
 use crate::os::signals;
+use crate::os::spawn::spawn;
 use crate::os::thread::NotCancelled;
 use crate::profile::census::profiler::Profiler;
 use crate::profile::ticker::Ticker;
@@ -169,6 +170,11 @@ impl World {
     /// # Errors
     /// The system gave no thread, or it could not be attached.
     ///
+    /// # In the child of a fork
+    /// It may hang there: std keeps a lock of its own while a thread of it begins or ends, and if another thread held that when the
+    /// process forked, the child can start no thread of std's any more. A thread of libc's (`pthread_create`) that
+    /// [`attach`](Self::attach)es always can be started; the collector's own are.
+    ///
     /// # Safety
     /// `body` keeps the promise of [`attach`](Self::attach).
     pub unsafe fn spawn<R: Send + 'static>(
@@ -283,7 +289,7 @@ impl World {
             let (ticker, inner) = (Arc::clone(&self.inner.ticker), Arc::downgrade(&self.inner));
             // The new thread has this one's mask from its first instruction on.
             let _blocked = signals::block_all();
-            let thread = std::thread::Builder::new().name("stopworld-ticks".into()).spawn(move || {
+            let thread = spawn("stopworld-ticks", move || {
                 ticker.run(|look| inner.upgrade().map(|inner| look(&inner.collector)).is_some());
             });
             thread.map(drop)

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use super::{Inner, World};
 use crate::collector::report::Reason;
 use crate::os::signals;
+use crate::os::spawn::spawn;
 use crate::profile::census::on_demand::OnDemand;
 use crate::profile::census::profiler::Finished;
 use crate::profile::census::{Census, CensusListener, CensusRequest, Every, HeapProfile, ProfileError};
@@ -155,5 +156,5 @@ fn keep_time(inner: &Arc<Inner>, change: u32) -> std::io::Result<()> {
     // It is no thread of the program's: its handlers do not run there. The new thread has this one's mask from its first instruction
     // on.
     let _blocked = signals::block_all();
-    std::thread::Builder::new().name("stopworld-census".into()).spawn(work).map(drop)
+    spawn("stopworld-census", work).map(drop)
 }

@@ -43,6 +43,7 @@ use super::record::{
 use super::state::{Categories, Keywords, Level, Provider, Selection, Switch};
 use super::table::{EventId, MAX_PAYLOAD_BYTES};
 use crate::os::clock::now_ns;
+use crate::os::spawn::spawn;
 use crate::os::{Tid, signals, thread};
 use crate::sabotage::{Guard, removed};
 use crate::sync::Ordering;
@@ -255,8 +256,7 @@ impl Events {
         {
             // Signals are the program's own threads' affair.
             let _blocked = signals::block_all();
-            let thread = std::thread::Builder::new().name("stopworld-host".into());
-            thread.spawn(move || server.run()).map_err(RecordError::System)?;
+            spawn("stopworld-host", move || server.run()).map_err(RecordError::System)?;
         }
         // If this fails the filler is dropped, which ends the thread.
         let consumer = self.record_to(Box::new(Filler { queue: Arc::clone(&queue), host }), selection)?;

@@ -11,6 +11,7 @@ use super::drain::{Drain, Outcome};
 use super::fire::BELL;
 use crate::os::clock::now_ns;
 use crate::os::signals;
+use crate::os::spawn::spawn;
 use crate::sync::{AtomicBool, Ordering};
 
 /// At least so often everything is flushed.
@@ -28,7 +29,7 @@ pub(super) fn ensure_started(_drain: &mut Drain) -> io::Result<()> {
     }
     // The new thread has this one's mask from its first instruction on.
     let _blocked = signals::block_all();
-    std::thread::Builder::new().name("stopworld-events".into()).spawn(run)?;
+    spawn("stopworld-events", run)?;
     RUNS.store(true, Ordering::Relaxed);
     Ok(())
 }

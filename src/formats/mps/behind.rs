@@ -40,6 +40,7 @@ use crate::os::clock::now_ns;
 use crate::os::file::{Cut, Output};
 use crate::os::memory::{HUGE_PAGE_BYTES, Reservation};
 use crate::os::signals;
+use crate::os::spawn::spawn;
 use crate::os::thread::getpid;
 use crate::sync::{AtomicBool, AtomicU64, Ordering, Semaphore, UnsafeCell};
 
@@ -458,7 +459,7 @@ fn start_carrier(shared: &Arc<Shared>) -> io::Result<Hired> {
     let carrier = Carrier { shared: Arc::clone(shared), pace: Some(Pace::default()) };
     // The new thread has this one's mask from its first instruction on.
     let _blocked = signals::block_all();
-    std::thread::Builder::new().name("stopworld-file".into()).spawn(move || carrier.run())?;
+    spawn("stopworld-file", move || carrier.run())?;
     Ok(hired)
 }
 
