@@ -1,8 +1,8 @@
 //! A fork while threads of std's are born and die (`.fork.threads`).
 //!
 //! std notes each thread's guard page behind a lock of its own. A child that was forked off while another thread held it can't start a
-//! thread of std's. In this program `malloc` takes its time on newborn threads, and std calls it behind that lock: so at many forks some
-//! thread holds it.
+//! thread of std's. In this program `malloc` takes its time on newborn threads, and std calls it while it
+//! holds that lock: so at many forks some thread holds it.
 
 mod hazard;
 
@@ -15,7 +15,7 @@ use stopworld::{Leaf, World};
 
 /// Whether `malloc` takes long on newborn threads.
 static SLOW: AtomicBool = AtomicBool::new(false);
-/// So many threads live at once that std's map of them, whose nodes have eleven entries each, grows and shrinks by several nodes.
+/// Threads that live at once. std's map of them has eleven entries per node, so it grows and shrinks by several nodes.
 const NEWBORN: usize = 60;
 /// Such a node is larger than this. What else a newborn thread allocates is smaller.
 const NODE_BYTES: usize = 400;

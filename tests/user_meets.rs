@@ -714,7 +714,7 @@ fn a_read_that_stops_interrupt_goes_on(#[values(By::Signals, By::Debugger)] by: 
         collect(&world);
     }
     let written = writer.write_all(b"x");
-    // Of a reader that has been interrupted, nobody reads what is written: so its own error comes first.
+    // A reader that was interrupted has closed the pipe. Its error explains a failed write, so it is checked first.
     assert_eq!(thread.join().unwrap().unwrap(), (1, b'x'));
     written.unwrap();
 }

@@ -317,7 +317,7 @@ fn fork_once(world: &World, own: Option<&Mutator>) -> i32 {
 /// A mutator on a second thread of a forked child. Not by `World::spawn`: see there.
 fn second_thread(world: &World, own: Option<&Mutator>) -> Result<(), Box<dyn Error>> {
     extern "C" fn live(world: *mut c_void) -> *mut c_void {
-        // SAFETY: the world of whoever waits for this thread. The tree is on this thread's stack.
+        // SAFETY: `second_thread` owns the world and waits for this thread. The tree is on this thread's stack.
         let made = unsafe { (*world.cast::<World>()).attach("child's") }.map(|m| tree(&m, 9).map(assert_tree));
         std::ptr::without_provenance_mut(usize::from(matches!(made, Ok(Ok(_)))))
     }
@@ -338,7 +338,7 @@ fn second_thread(world: &World, own: Option<&Mutator>) -> Result<(), Box<dyn Err
     if is_whole { Ok(()) } else { Err("a thread of a forked child made no tree".into()) }
 }
 
-/// Waits for the end of a forked child. One that takes too long has its alarm; shortly before, it is told what it does.
+/// Waits for the end of a forked child. A child that runs too long is ended by its alarm. Its stacks are printed before that.
 fn await_child(child: i32) {
     let mut status = 0;
     let late = Instant::now() + Duration::from_secs(CHILD_SECONDS.into()) - Duration::from_secs(20);

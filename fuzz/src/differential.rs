@@ -99,7 +99,7 @@ pub fn convert_nettrace(trace: &[u8]) {
             assert!(summary.damage.is_none() || conversion.damage.is_some(), "{:?}", summary.damage);
             assert!(summary.ended_orderly);
             if conversion.source != Source::Nettrace {
-                // A record of a telemetry stream is an event that describes it, and often an event of .NET's beside it.
+                // A record of a telemetry stream is an event that describes it, and often a .NET event too.
                 assert!(summary.events >= conversion.carried);
                 continue;
             }

@@ -47,7 +47,8 @@ impl Drop for Spawned {
     }
 }
 
-/// Starts a thread, also in the child of a fork. Of its name the first 15 bytes are seen. A panic in it is told and ends it.
+/// Starts a thread, also in the child of a fork. Linux keeps the first 15 bytes of its name. A panic ends the thread alone, after its
+/// message was printed.
 ///
 /// # Errors
 /// The system gave no thread, or no memory for its stack.

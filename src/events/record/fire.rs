@@ -131,7 +131,7 @@ fn slowly(world: &RecordedWorld, id: EventId, head: Head, payload: &[u64]) {
         let (ring, may_wait) = if rings.main.flight.begin() {
             (&rings.main, true)
         } else if removed(Guard::EventNested) {
-            // Only what has room: two that extend a stream at once crash before anybody has seen what is torn.
+            // Only while the chunk has room. Two fires that extend the stream at the same time would crash before the test sees a torn record.
             // SAFETY: our own ring. That another fire is in flight in it is what this switch is for.
             unsafe { rings.main.stream.write(head.0, clock::ticks(), payload) };
             return;
