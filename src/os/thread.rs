@@ -17,10 +17,11 @@ pub(crate) struct StackBounds {
 }
 
 impl StackBounds {
-    /// Whether the address lies in it. The base itself counts: it is the stack pointer of an empty stack.
+    /// Whether the address lies in it. The base itself counts: it is the stack pointer of an empty stack. No address lies in
+    /// bounds that are empty: they stand for a stack that there is not, and null is no stack pointer.
     #[inline]
     pub(crate) fn contains(&self, address: usize) -> bool {
-        self.low <= address && address <= self.high
+        self.low <= address && address <= self.high && self.low < self.high
     }
 }
 

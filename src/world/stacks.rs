@@ -204,6 +204,17 @@ mod tests {
         give_chunks(vec![chunk]);
     }
 
+    /// A thread of a C program has no alternate signal stack: a slot that the stopper left empty does not lie in it.
+    #[test]
+    fn no_stack_pointer_lies_in_an_alternate_stack_that_there_is_not() {
+        let chunk = take_chunk().unwrap();
+        let info = &chunk[0];
+        info.prepare(Tid(1), ThreadName::EMPTY, OWN, 0);
+        info.set_alternate(None);
+        assert_eq!(locate(info, 0, &[]), Location::Nowhere);
+        give_chunks(vec![chunk]);
+    }
+
     #[test]
     fn registers_in_the_save_area_are_scanned() {
         let chunk = take_chunk().unwrap();
