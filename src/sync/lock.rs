@@ -178,7 +178,7 @@ impl Lock {
 
     /// Takes a free lock, as contended if the caller has slept.
     fn take(&self, me: u32, contended: u32) -> Result<(), HeldBy> {
-        // Acquire: pairs with the Release of `release` in the former holder.
+        // Acquire: pairs with the Release of `unlock` in the former holder.
         match self.word.compare_exchange(0, me | contended, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => {
                 interrupt_point();
