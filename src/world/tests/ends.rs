@@ -3,6 +3,7 @@
 use rstest::rstest;
 
 use super::*;
+use crate::os::memory::conservative_word;
 
 /// `.stop.exit-race`
 #[test]
@@ -73,7 +74,7 @@ fn threads_are_born_and_die_while_the_world_is_stopped_again_and_again(#[values(
                 assert_ne!(info.stack_ptr(), 0);
                 world.scan_ranges(info, |low, high| {
                     // SAFETY: the claim: what is to be scanned can be read.
-                    unsafe { std::ptr::read_volatile(low as *const usize) };
+                    unsafe { conservative_word(low) };
                     assert!(low < high);
                 });
             }

@@ -3,6 +3,7 @@
 use rstest::rstest;
 
 use super::*;
+use crate::os::memory::conservative_word;
 
 /// Spins until it is told to end, with the word in one place only. The word is passed inverted, so that the caller's copies are
 /// not it.
@@ -84,7 +85,7 @@ pub(crate) fn is_found_between(
     world.scan_ranges(info, |low, high| {
         for address in (low..high).step_by(8) {
             // SAFETY: a range of a stopped thread.
-            found |= unsafe { std::ptr::read_volatile(address as *const u64) } == word;
+            found |= unsafe { conservative_word(address) } as u64 == word;
         }
     });
     world.start();
