@@ -312,6 +312,14 @@ impl Births {
         }
         gdb.say("continue &");
         gdb.until("attached to process");
+        // While libraries are loaded gdb has breakpoints of its own in the loader. They stay there when gdb is killed, and kill
+        // the program.
+        let has_threads = || std::fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|tasks| tasks.count() > 2);
+        let end = Instant::now() + Duration::from_secs(60);
+        while !has_threads() {
+            assert!(Instant::now() < end, "the program has not started its threads");
+            std::thread::sleep(Duration::from_millis(10));
+        }
         Self { gdb, pid }
     }
 
