@@ -9,8 +9,8 @@ use std::hint::black_box;
 use std::io;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use stopworld::formats::mps::decode::{Form, Style, decode};
-use stopworld::formats::mps::reader::Reader;
+use mps_telemetry::decode::{Form, Style, decode};
+use mps_telemetry::reader::Reader;
 
 const STREAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/mps/scheme-cool-all.bin");
 

@@ -16,10 +16,10 @@ use std::time::Instant;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use eventlog_support::{Endless, repeated};
+use ghc_eventlog::read::show::{Form, Show};
+use ghc_eventlog::read::{Event, Visitor, by_time, in_file_order};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
-use stopworld::formats::eventlog::read::show::{Form, Show};
-use stopworld::formats::eventlog::read::{Event, Visitor, by_time, in_file_order};
 
 const LOG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/eventlog/threads.l.eventlog");
 

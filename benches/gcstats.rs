@@ -14,9 +14,9 @@ use std::time::Instant;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group};
 use gcstats_stream::Stream;
+use nettrace::Reader;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
-use stopworld::formats::nettrace::Reader;
 use stopworld::gcstats::{Rules, analyse};
 
 fn collections(criterion: &mut Criterion) {

@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::io::{self, Read};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use stopworld::formats::nettrace::{EventType, Interest, NetEvent, Reader, Visitor};
+use nettrace::{EventType, Interest, NetEvent, Reader, Visitor};
 
 const FILE: usize = 64 << 20;
 const BLOCK: usize = 100 << 10;

@@ -14,12 +14,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use command_support::{STOPWORLD, directory, run, signal, text, wait_until};
+use mps_telemetry::decode::{Form, decode};
+use nettrace::{Container, NetEvent, Reader, Summary, Visitor};
 use nix::sys::signal::Signal;
 use rstest::rstest;
 use stopworld::convert::{Conversion, ConvertError, Options, Target, convert};
-use stopworld::formats::mps::decode::{Form, decode};
-use stopworld::formats::nettrace::{Container, NetEvent, Reader, Summary, Visitor};
-use stopworld::formats::{eventlog, mps};
 
 fn converted(input: &[u8], target: Target) -> Result<(Vec<u8>, Conversion), ConvertError> {
     let mut output = Vec::new();
@@ -74,7 +73,7 @@ fn lines(stream: &[u8]) -> Vec<String> {
 
 /// How many records a stream has. (A text may have lines of its own.)
 fn records(stream: &[u8]) -> u64 {
-    let mut reader = mps::reader::Reader::new(stream);
+    let mut reader = mps_telemetry::reader::Reader::new(stream);
     let mut count = 0;
     loop {
         match reader.buffered().map(|record| record.is_some()) {
@@ -209,7 +208,7 @@ fn every_eventlog_becomes_a_timeline_that_obeys_the_rules() {
         };
         let timeline = timeline_rules::check(&json);
         let mut told = Events::default();
-        let summary = eventlog::read::by_time(&log[..], &mut told);
+        let summary = ghc_eventlog::read::by_time(&log[..], &mut told);
         assert_eq!(conversion.damage.is_some(), summary.damage.is_some(), "{}", name(path));
         assert_eq!(conversion.carried, told.events, "{}", name(path));
         assert_eq!(timeline.named("gc").len() as u64, told.collections, "{}", name(path));
@@ -225,8 +224,8 @@ struct Events {
     collections: u64,
 }
 
-impl eventlog::read::Visitor for Events {
-    fn event(&mut self, event: &eventlog::read::Event<'_>) {
+impl ghc_eventlog::read::Visitor for Events {
+    fn event(&mut self, event: &ghc_eventlog::read::Event<'_>) {
         self.events += 1;
         self.collections += u64::from(event.kind.id == 9);
     }

@@ -6,10 +6,10 @@ mod nettrace_support;
 use std::io::{self, Read};
 
 use memory_support::{ALONE, Pieces, measured};
+use nettrace::Container;
 use nettrace_support::{Block, Event, Form, Type, Writer, index_of};
 use rstest::rstest;
 use stopworld::convert::{Conversion, Options, Target, convert};
-use stopworld::formats::nettrace::Container;
 
 const LIMIT: usize = 96 << 20;
 

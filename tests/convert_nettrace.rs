@@ -6,14 +6,12 @@ mod trace_data;
 
 use std::collections::BTreeMap;
 
+use nettrace::{Container, EventType, Interest, Label, NetEvent, Reader, Summary, ThreadInfo, TraceInfo, Visitor};
 use nettrace_plans::{event, introduced, kind, plan, written};
 use nettrace_support::{Block, Event, Form, Type, file, index_of};
 use proptest::prelude::*;
 use rstest::rstest;
 use stopworld::convert::{Conversion, ConvertError, Options, Target, convert};
-use stopworld::formats::nettrace::{
-    Container, EventType, Interest, Label, NetEvent, Reader, Summary, ThreadInfo, TraceInfo, Visitor,
-};
 
 fn converted(input: &[u8], to: Container) -> (Vec<u8>, Conversion) {
     let mut output = Vec::new();

@@ -6,10 +6,10 @@ mod eventlog_support;
 use std::io;
 
 use eventlog_support::{Log, TYPES};
+use ghc_eventlog::read::show::{Form, Show};
+use ghc_eventlog::read::{DamageKind, Event, Resumed, Summary, Visitor, by_time, in_file_order};
 use proptest::prelude::*;
 use rstest::rstest;
-use stopworld::formats::eventlog::read::show::{Form, Show};
-use stopworld::formats::eventlog::read::{DamageKind, Event, Resumed, Summary, Visitor, by_time, in_file_order};
 
 /// An event: time, capability, offset, type, payload.
 type Seen = (u64, Option<u16>, u64, u16, Vec<u8>);

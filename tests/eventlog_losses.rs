@@ -7,9 +7,9 @@ use std::io::Read;
 use std::process::Command;
 
 use eventlog_rules::{Log, check};
+use ghc_eventlog::format::id;
 use stopworld::World;
 use stopworld::events::record::Policy;
-use stopworld::formats::eventlog::format::id;
 use stopworld::formats::eventlog::write::Options;
 
 const FIRED: u64 = 400_000;

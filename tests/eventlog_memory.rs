@@ -6,9 +6,9 @@ mod memory_support;
 use std::io;
 
 use eventlog_support::{Endless, Log, TYPES};
+use ghc_eventlog::read::show::{Form, Show};
+use ghc_eventlog::read::{DamageKind, ReadAt, Summary, by_time, in_file_order};
 use memory_support::{ALONE, measured};
-use stopworld::formats::eventlog::read::show::{Form, Show};
-use stopworld::formats::eventlog::read::{DamageKind, ReadAt, Summary, by_time, in_file_order};
 
 /// The limit is 64 MiB for the process; the command itself takes less than eight.
 const LIMIT: usize = 52 << 20;

@@ -6,9 +6,9 @@ use std::collections::HashSet;
 use std::fs;
 
 use command_support::{directory, run, text};
+use ghc_eventlog::read::record::Record;
+use ghc_eventlog::read::{Event, Visitor, in_file_order};
 use rstest::rstest;
-use stopworld::formats::eventlog::read::record::Record;
-use stopworld::formats::eventlog::read::{Event, Visitor, in_file_order};
 use stopworld::profstats::{Breakdown, Profiles};
 
 /// The format's number for what is of no capability.

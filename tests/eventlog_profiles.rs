@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use eventlog_rules::{Event, Log, check, check_beginning, ticks_by_number, ticks_by_order};
+use ghc_eventlog::format::id;
 use rstest::rstest;
-use stopworld::formats::eventlog::format::id;
 use stopworld::formats::{eventlog, profile_text};
 use stopworld::profile::census::{Breakdown, Census, Every, Filters, HeapProfile};
 use stopworld::profile::{StackId, TickClock, TimeProfile};

@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 
 use command_support::{begin, directory, run, signal, size, text, wait_until};
 use eventlog_rules::{Log, check};
+use ghc_eventlog::format::id;
 use nix::sys::signal::Signal;
 use rstest::rstest;
 use stopworld::World;
 use stopworld::formats::eventlog;
-use stopworld::formats::eventlog::format::id;
 
 /// What ghc-events calls the events whose numbers are checked.
 const NAMES: [(&str, u16); 29] = [

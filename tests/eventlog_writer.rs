@@ -8,10 +8,10 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use eventlog_rules::{Log, Seen, check};
+use ghc_eventlog::format::id;
 use rstest::rstest;
 use stopworld::debugger::mock::MockDebugger;
 use stopworld::formats::Finished;
-use stopworld::formats::eventlog::format::id;
 use stopworld::formats::eventlog::write::{Classes, Options, Trace};
 use stopworld::{Stopper, World};
 use writer_support::{File, Reports, WORKLOADS, end, reporting, run, small};

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use command_support::{directory, run, text};
+use mps_telemetry::decode::{Form, decode};
 use nettrace_support::{Block, Event, FORMS, Type, file};
 use rstest::rstest;
 use stopworld::convert::{Options, Target, convert};
-use stopworld::formats::mps::decode::{Form, decode};
 
 /// Far more than any of these takes, on a machine that is busy.
 const SOON: Duration = Duration::from_secs(60);

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use gcstats_stream::Stream;
 use memory_support::MOST;
-use stopworld::formats::nettrace::Reader;
+use nettrace::Reader;
 use stopworld::gcstats::{Rules, analyse};
 
 #[test]

@@ -7,11 +7,11 @@ mod mps_support;
 use std::sync::LazyLock;
 
 use mps_support::{End, FORMS, Layouts, naive};
+use mps_telemetry::Version;
+use mps_telemetry::decode::{DecodeError, Form, decode};
+use mps_telemetry::notice::{FIRST, Kind, Notice};
 use proptest::prelude::*;
 use rstest::rstest;
-use stopworld::formats::mps::Version;
-use stopworld::formats::mps::decode::{DecodeError, Form, decode};
-use stopworld::formats::mps::notice::{FIRST, Kind, Notice};
 
 static V1: LazyLock<Layouts> = LazyLock::new(|| Layouts::of(Version::V1));
 static V2: LazyLock<Layouts> = LazyLock::new(|| Layouts::of(Version::V2));

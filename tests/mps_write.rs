@@ -8,10 +8,10 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use mps_stream::{CATEGORIES, Told, check, check_gappy};
+use mps_telemetry::decode::{Form, decode};
 use rstest::rstest;
 use stopworld::debugger::mock::MockDebugger;
 use stopworld::events::{Categories, Category, EventId, Record, Selection, Sink, Statistics};
-use stopworld::formats::mps::decode::{Form, decode};
 use stopworld::formats::mps::{Finished, Options, Trace};
 use stopworld::{Gc, GcCell, Stopper, World, traced};
 use writer_support::{File, WORKLOADS, reporting, run, small};

@@ -1,10 +1,10 @@
 //! Templates of the CLR's events: what each version has, and that nothing is read which isn't there.
 
+use nettrace::clr::gc::{AllocationTick, CommittedUsage, Dynamic, HeapStats, PinObject};
+use nettrace::clr::history::{FitBucketInfo, GlobalHeapHistory, LohCompact, PerHeapHistory};
+use nettrace::clr::{self, FieldValue, Payload, Provider};
 use proptest::prelude::*;
 use rstest::rstest;
-use stopworld::formats::nettrace::clr::gc::{AllocationTick, CommittedUsage, Dynamic, HeapStats, PinObject};
-use stopworld::formats::nettrace::clr::history::{FitBucketInfo, GlobalHeapHistory, LohCompact, PerHeapHistory};
-use stopworld::formats::nettrace::clr::{self, FieldValue, Payload, Provider};
 
 /// HeapStats as some version writes it: each number tells its field. Version 3 is not known yet: it has a tail.
 fn heap_stats(version: u32) -> Vec<u8> {

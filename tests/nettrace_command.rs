@@ -144,7 +144,7 @@ fn a_run_that_has_to_be_left_behind_is_traced_to_there() {
 fn a_run_that_is_killed_leaves_a_trace(#[values("nettrace", "nettrace6")] format: &str) {
     scenarios::most_of_the_killed_have_their_end("t.nettrace", &format!("--format {format}"), |bytes| {
         let mut events = Counting(0);
-        let summary = stopworld::formats::nettrace::Reader::new(bytes).read(&mut events);
+        let summary = nettrace::Reader::new(bytes).read(&mut events);
         assert!(events.0 >= 2, "{summary:?}");
         let is_whole = summary.damage.is_none();
         if is_whole {
@@ -156,8 +156,8 @@ fn a_run_that_is_killed_leaves_a_trace(#[values("nettrace", "nettrace6")] format
 
 struct Counting(u64);
 
-impl stopworld::formats::nettrace::Visitor for Counting {
-    fn event(&mut self, _: &stopworld::formats::nettrace::NetEvent<'_>) {
+impl nettrace::Visitor for Counting {
+    fn event(&mut self, _: &nettrace::NetEvent<'_>) {
         self.0 += 1;
     }
 }

@@ -3,10 +3,10 @@
 
 mod nettrace_support;
 
+use nettrace::{DamageKind, Summary};
 use nettrace_support::{Block, Event, FORMS, Form, Type, Writer, file, read, read_in_file_order};
 use proptest::prelude::*;
 use rstest::rstest;
-use stopworld::formats::nettrace::{DamageKind, Summary};
 
 fn fixture(name: &str) -> Vec<u8> {
     std::fs::read(format!("tests/fixtures/nettrace/{name}.nettrace")).unwrap()

@@ -6,8 +6,8 @@ mod nettrace_support;
 use std::io::Read;
 
 use memory_support::{ALONE, Pieces, measured};
+use nettrace::{NetEvent, Reader, Summary, Visitor};
 use nettrace_support::{Block, Event, Form, Type, Writer};
-use stopworld::formats::nettrace::{NetEvent, Reader, Summary, Visitor};
 
 const LIMIT: usize = 96 << 20;
 

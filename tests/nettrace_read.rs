@@ -3,11 +3,11 @@
 mod nettrace_plans;
 mod nettrace_support;
 
+use nettrace::{Container, DamageKind, EventType, Interest, Label, NetEvent, Reader, Utc, Visitor};
 use nettrace_plans::{event, introduced, kind, plan, written};
 use nettrace_support::{Block, Drops, Event, Form, Record, Seen, Type, file, index_of, read, read_in_file_order};
 use proptest::prelude::*;
 use rstest::rstest;
-use stopworld::formats::nettrace::{Container, DamageKind, EventType, Interest, Label, NetEvent, Reader, Utc, Visitor};
 
 /// How many events and types each file has was counted by a script that knows no more than the layout of version 4.
 #[rstest]

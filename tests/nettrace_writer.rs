@@ -6,13 +6,13 @@ mod writer_support;
 
 use std::time::Duration;
 
+use nettrace::{NetEvent, Reader, Visitor};
 use nettrace_rules::{DEFAULT, EVENT_PIPE, OWN, PRIVATE, RUNDOWN, Seen, Trace as Parsed, check};
 use rstest::rstest;
 use stopworld::debugger::mock::MockDebugger;
 use stopworld::events::{DESCRIPTORS, EventId, Provider};
 use stopworld::formats::Finished;
 use stopworld::formats::nettrace::write::{Container, Options, Providers, Trace};
-use stopworld::formats::nettrace::{NetEvent, Reader, Visitor};
 use stopworld::gcstats::{Rules, analyse};
 use stopworld::{Gc, GcCell, Stopper, World, traced};
 use writer_support::{File, Reports, WORKLOADS, end, reporting, run, small};

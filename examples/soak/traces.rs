@@ -8,13 +8,13 @@ use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
+use mps_telemetry::decode::{Form, decode};
+use nettrace::{Container, NetEvent, Reader, Visitor};
 use stopworld::World;
 use stopworld::events::Categories;
 use stopworld::events::record::RecordError;
-use stopworld::formats::mps::decode::{Form, decode};
-use stopworld::formats::nettrace::write::Providers;
-use stopworld::formats::nettrace::{NetEvent, Reader, Visitor};
-use stopworld::formats::{Finished, eventlog, mps, nettrace, perfetto, profile_text};
+use stopworld::formats::nettrace::write::{Options as NettraceOptions, Providers};
+use stopworld::formats::{Finished, eventlog, mps, perfetto, profile_text};
 
 use super::counts::{Counts, one};
 use super::round::Shared;
@@ -95,8 +95,8 @@ fn check_mps(path: &Path) {
 fn start_nettrace(path: &Path, world: &World, random: &mut Rng) -> Finish {
     let keywords = ["GC", "GC+GCHandle@Verbose", "GC+Type+GCHeapDump"][random.usize(0..3)];
     let providers = Providers::parse_keywords(keywords).expect("these keywords exist");
-    let container = if random.bool() { nettrace::Container::V4 } else { nettrace::Container::V6 };
-    let options = nettrace::write::Options::new(path).providers(providers).container(container);
+    let container = if random.bool() { Container::V4 } else { Container::V6 };
+    let options = NettraceOptions::new(path).providers(providers).container(container);
     let trace = options.start().expect("a trace can be started");
     trace.record(world).expect("a world can join a trace");
     Box::new(move || trace.finish())
@@ -121,12 +121,12 @@ fn start_eventlog(path: &Path, world: &World, _: &mut Rng) -> Finish {
 
 struct Skip;
 
-impl eventlog::read::Visitor for Skip {
-    fn event(&mut self, _: &eventlog::read::Event<'_>) {}
+impl ghc_eventlog::read::Visitor for Skip {
+    fn event(&mut self, _: &ghc_eventlog::read::Event<'_>) {}
 }
 
 fn check_eventlog(path: &Path) {
-    let summary = eventlog::read::in_file_order(BufReader::new(open(path)), &mut Skip);
+    let summary = ghc_eventlog::read::in_file_order(BufReader::new(open(path)), &mut Skip);
     assert!(summary.damage.is_none() && summary.ended_orderly, "{}: {:?}", path.display(), summary.damage);
 }
 

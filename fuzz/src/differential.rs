@@ -1,15 +1,13 @@
 //! What one part writes another reads.
 
+use ghc_eventlog::hp;
+use ghc_eventlog::read::in_file_order;
+use ghc_eventlog::read::show::{Form as ShowForm, Show};
+use mps_telemetry::Version;
+use mps_telemetry::decode::{Form, Style, decode};
+use mps_telemetry::reader::{End, Reader as Records};
+use nettrace::{Container, EventType, Interest, NetEvent, Reader, Summary, ThreadInfo, TraceInfo, Visitor};
 use stopworld::convert::{Conversion, Options, Source, Target, convert};
-use stopworld::formats::eventlog::read::in_file_order;
-use stopworld::formats::eventlog::read::show::{Form as ShowForm, Show};
-use stopworld::formats::hp;
-use stopworld::formats::mps::Version;
-use stopworld::formats::mps::decode::{Form, Style, decode};
-use stopworld::formats::mps::reader::{End, Reader as Records};
-use stopworld::formats::nettrace::{
-    Container, EventType, Interest, NetEvent, Reader, Summary, ThreadInfo, TraceInfo, Visitor,
-};
 
 use crate::formats::not_converted;
 use crate::{limited, names_a_byte};

@@ -2,13 +2,13 @@
 
 use std::io;
 
+use ghc_eventlog::hp::{self, Line};
+use ghc_eventlog::read::show::{Form as ShowForm, Show};
+use ghc_eventlog::read::{by_time, in_file_order, last_before};
+use mps_telemetry::Version;
+use mps_telemetry::decode::{DecodeError, Form, Style, decode};
+use nettrace::Reader;
 use stopworld::convert::{ConvertError, Options, Target, convert};
-use stopworld::formats::eventlog::read::show::{Form as ShowForm, Show};
-use stopworld::formats::eventlog::read::{by_time, in_file_order, last_before};
-use stopworld::formats::hp::{self, Line};
-use stopworld::formats::mps::Version;
-use stopworld::formats::mps::decode::{DecodeError, Form, Style, decode};
-use stopworld::formats::nettrace::Reader;
 use stopworld::fuzzing;
 use stopworld::gcstats::{Rules, analyse};
 use stopworld::profstats::{Profiles, folded, speedscope, text};

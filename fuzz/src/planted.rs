@@ -1,6 +1,6 @@
 //! A reader of telemetry streams with the mistakes that the targets look for.
 
-use stopworld::formats::mps::reader::{Reader, Record};
+use mps_telemetry::reader::{Reader, Record};
 
 use crate::differential::is_prefix;
 use crate::{limited, names_a_byte};

@@ -3,14 +3,14 @@
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ghc_eventlog::read::show::{Form, Show};
+use ghc_eventlog::read::{DamageKind, in_file_order};
+use nettrace::fields::{Value, decode};
+use nettrace::{Container, NetEvent, Reader, Visitor};
 use stopworld::events::EventId;
 use stopworld::events::clock::Clock;
 use stopworld::events::record::{Consumer, Lost, Recorded, RecordingThread, WorldNumber};
-use stopworld::formats::eventlog::read::show::{Form, Show};
-use stopworld::formats::eventlog::read::{DamageKind, in_file_order};
-use stopworld::formats::nettrace::fields::{Value, decode};
 use stopworld::formats::nettrace::write::Destination;
-use stopworld::formats::nettrace::{Container, NetEvent, Reader, Visitor};
 use stopworld::fuzzing;
 
 use crate::limited;

@@ -14,8 +14,8 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use super::asked::{Format, Wanted};
 use super::profiling::Profiling;
 use super::size::Size;
-use crate::formats::mps::decode::Style;
 use crate::formats::nettrace::write::Providers;
+use mps_telemetry::decode::Style;
 
 /// The most threads a workload is started with: well below what a Linux machine takes, well above what teaches.
 const MOST_THREADS: usize = 4096;

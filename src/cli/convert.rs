@@ -18,7 +18,7 @@ use super::eventcnv::PIPE_CLOSED;
 use super::{FAILED, Failure};
 use crate::convert::{Conversion, ConvertError, Options, Target, convert};
 use crate::formats::complaint::remedy_of;
-use crate::formats::nettrace::Container;
+use nettrace::Container;
 
 /// `stopworld convert`.
 pub(super) fn run(arguments: &Convert) -> Result<u8, Failure> {

@@ -16,10 +16,10 @@ use std::io::{self, BufWriter, Read, Write};
 use super::FAILED;
 use super::arguments::Dump;
 use super::eventcnv::PIPE_CLOSED;
-use crate::formats::json::Quoted;
-use crate::formats::nettrace::shown;
-use crate::formats::nettrace::{EventType, Interest, NetEvent, Reader, Summary, TraceInfo, Visitor};
 use crate::suggest;
+use nettrace::shown;
+use nettrace::{EventType, Interest, NetEvent, Reader, Summary, TraceInfo, Visitor};
+use trace_io::json::Quoted;
 
 /// `stopworld dump`.
 pub(super) fn run(arguments: &Dump) -> u8 {

@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 
 use super::FAILED;
 use super::arguments::{Eventcnv, MpsVersion};
-use crate::formats::mps::Version;
 use crate::formats::mps::control::{DEFAULT_FILE, FILE_VARIABLE};
-use crate::formats::mps::decode::{DecodeError, Form, Style, decode};
+use mps_telemetry::Version;
+use mps_telemetry::decode::{DecodeError, Form, Style, decode};
 
 /// The usage in one line, for whoever mistyped it.
 pub(super) const USAGE: &str =

@@ -16,8 +16,8 @@ use anyhow::Context;
 use super::arguments::{Eventlog, EventlogAction, EventlogShow};
 use super::eventcnv::PIPE_CLOSED;
 use super::{FAILED, Failure};
-use crate::formats::eventlog::read::show::{Form, Show};
-use crate::formats::eventlog::read::{Damage, by_time, in_file_order, last_before, seekable};
+use ghc_eventlog::read::show::{Form, Show};
+use ghc_eventlog::read::{Damage, by_time, in_file_order, last_before, seekable};
 
 /// `stopworld eventlog`.
 pub(super) fn run(arguments: &Eventlog) -> Result<u8, Failure> {

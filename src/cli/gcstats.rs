@@ -13,9 +13,9 @@ use super::arguments::Gcstats;
 use super::eventcnv::PIPE_CLOSED;
 use super::{FAILED, Failure};
 use crate::formats::and_more_places;
-use crate::formats::nettrace::{Reader, Summary};
 use crate::gcstats::{Process, Rules, analyse};
 use crate::report::{collections, page};
+use nettrace::{Reader, Summary};
 
 /// How to get a trace that has collections.
 const RECORD_THEM: &str = "record the keyword GC of Microsoft-Windows-DotNETRuntime while the program collects";

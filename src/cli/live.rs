@@ -21,9 +21,9 @@ use super::{FAILED, Failure};
 use crate::diagnostics::client::{Client, Provider, Rundown, Session};
 use crate::diagnostics::watched::{Told, Watching};
 use crate::formats::complaint::remedy_of;
-use crate::formats::nettrace::Reader;
 use crate::formats::nettrace::write::{Providers, ProvidersError};
 use crate::report::Bytes;
+use nettrace::Reader;
 
 /// What the process sets aside for a session, in megabytes: as dotnet-trace asks for.
 const MEGABYTES: u32 = 256;

@@ -14,10 +14,10 @@ use super::arguments::{Heapprof, Timeprof};
 use super::eventcnv::PIPE_CLOSED;
 use super::eventlog::open;
 use super::{FAILED, Failure};
-use crate::formats::eventlog::read::seekable;
-use crate::formats::hp::DamageKind;
 use crate::profstats::{Profiles, folded, speedscope, text};
 use crate::report::{heap_page, heapprof, timeprof};
+use ghc_eventlog::hp::DamageKind;
+use ghc_eventlog::read::seekable;
 
 /// How an eventlog begins.
 const EVENTLOG: &[u8] = b"hdrb";

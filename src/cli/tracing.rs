@@ -322,9 +322,9 @@ mod tests {
 
     use super::super::session::Session;
     use super::*;
-    use crate::formats::mps::decode::{Form, decode};
     use crate::workloads::{Plan, Until};
     use crate::{Gc, Leaf, Mutator};
+    use mps_telemetry::decode::{Form, decode};
 
     const VARIABLE: &str = "STOPWORLD_TEST_FLIGHT_FILE";
     const LINKS: u64 = 1_000;

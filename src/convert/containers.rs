@@ -20,10 +20,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Read, Write};
 
 use super::{Conversion, ConvertError, LeftOut};
-use crate::formats::nettrace::encode::{Encoder, Header, Written};
-use crate::formats::nettrace::{
-    Aside, Container, EventType, Interest, Label, NetEvent, Reader, ThreadInfo, TraceInfo, Visitor,
-};
+use nettrace::encode::{Encoder, Header, Written};
+use nettrace::{Aside, Container, EventType, Interest, Label, NetEvent, Reader, ThreadInfo, TraceInfo, Visitor};
 
 /// Threads of which the numbers are remembered.
 const MOST_THREADS: usize = 1 << 16;

@@ -3,7 +3,7 @@
 use std::io::{self, Cursor, Read};
 
 use super::{ConvertError, FirstBytes};
-use crate::formats::mps::detect::may_be_a_stream;
+use mps_telemetry::detect::may_be_a_stream;
 
 /// As much as is looked at.
 const HEAD: usize = 64;

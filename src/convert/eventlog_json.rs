@@ -11,10 +11,10 @@ use std::io::{self, Read, Write};
 use super::detect::unreadable;
 use super::pages::{self, Page};
 use super::{Conversion, ConvertError};
-use crate::formats::eventlog::read::record::Record;
-use crate::formats::eventlog::read::{Event, Visitor, by_time, show};
 use crate::formats::perfetto::phases::{Sheets, Slice};
 use crate::formats::perfetto::timeline::{Name, Track};
+use ghc_eventlog::read::record::Record;
+use ghc_eventlog::read::{Event, Visitor, by_time, show};
 
 /// Nobody knows which process it was, unless the log says so.
 const PROCESS: u64 = 1;

@@ -57,7 +57,7 @@ pub use detect::Source;
 pub use left_out::{LeftOut, LeftOutRow};
 
 use crate::formats::and_more_places;
-use crate::formats::nettrace::{Container, Summary};
+use nettrace::{Container, Summary};
 
 /// What a trace becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,13 +11,13 @@ use super::pages::{self, Page};
 use super::stream;
 use super::telemetry::{LACKS, UNKNOWN_CODE, leave_out};
 use super::{Conversion, ConvertError, LeftOut, Options};
-use crate::events::Category;
-use crate::formats::mps::labels::{Label, Labels, Namespace};
-use crate::formats::mps::reader::Record;
-use crate::formats::mps::{Layout, Param, Sort};
 use crate::formats::perfetto::phases::{self, Sheets, Slice};
 use crate::formats::perfetto::sheet::{Args, Sheet};
 use crate::formats::perfetto::timeline::Track;
+use mps_telemetry::Category;
+use mps_telemetry::labels::{Label, Labels, Namespace};
+use mps_telemetry::reader::Record;
+use mps_telemetry::{Layout, Param, Sort};
 
 /// Nobody knows which process it was.
 const PROCESS: u64 = 1;

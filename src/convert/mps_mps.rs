@@ -9,10 +9,10 @@ use std::io::{BufWriter, Read, Write};
 use super::detect::unreadable;
 use super::telemetry::{Newer, leave_out, values_of};
 use super::{Conversion, ConvertError, stream};
-use crate::formats::mps::encode::{Encoder, LONGEST_STRING, Value};
-use crate::formats::mps::format::EVENT_INIT;
-use crate::formats::mps::reader::{Reader, Record};
-use crate::formats::mps::{Layout, Version};
+use mps_telemetry::encode::{Encoder, LONGEST_STRING, Value};
+use mps_telemetry::format::EVENT_INIT;
+use mps_telemetry::reader::{Reader, Record};
+use mps_telemetry::{Layout, Version};
 
 /// What `EventInit` says besides the version: the longest name of an event, the bits of a word, ticks of the processor time's clock.
 const INIT: [u64; 3] = [19, 64, 1_000_000];

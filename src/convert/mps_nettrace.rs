@@ -21,11 +21,11 @@ use super::stream::{self, Stream};
 use super::telemetry::{self, LACKS, UNKNOWN_CODE, leave_out};
 use super::{Conversion, ConvertError, LeftOut, Options};
 use crate::events::{DESCRIPTORS, Provider};
-use crate::formats::mps::reader::Record;
-use crate::formats::mps::{Layout, Version};
-use crate::formats::nettrace::encode::{Encoder, Header};
-use crate::formats::nettrace::names::RUNTIME;
-use crate::formats::nettrace::{Container, EventType, TraceInfo, Utc};
+use mps_telemetry::reader::Record;
+use mps_telemetry::{Layout, Version};
+use nettrace::encode::{Encoder, Header};
+use nettrace::names::RUNTIME;
+use nettrace::{Container, EventType, TraceInfo, Utc};
 
 /// Whom nobody knows.
 const PROCESS: u32 = 1;

@@ -11,11 +11,11 @@ use super::pages::{self, Page};
 use super::story::{self, Meaning, Said};
 use super::{Conversion, ConvertError, LeftOut};
 use crate::events::EventId;
-use crate::formats::nettrace::shown::{self, Shown};
-use crate::formats::nettrace::{EventType, Interest, NetEvent, Reader, ThreadInfo, TraceInfo, Visitor};
 use crate::formats::perfetto::phases::{self, Moment, Sheets, Slice};
 use crate::formats::perfetto::sheet::{Args, Sheet};
 use crate::formats::perfetto::timeline::{Name, Track};
+use nettrace::shown::{self, Shown};
+use nettrace::{EventType, Interest, NetEvent, Reader, ThreadInfo, TraceInfo, Visitor};
 
 const NO_PLACE: &str = "a timeline has no place for it";
 /// Why the runtime was suspended: for a collection, or for its preparation.

@@ -23,9 +23,10 @@ use super::story::{self, Meaning, Said};
 use super::telemetry;
 use super::{Conversion, ConvertError, LeftOut};
 use crate::events::EventId;
-use crate::formats::mps::encode::{Encoder, Value};
-use crate::formats::mps::{CLOCK_TEXT, Layout, Version};
-use crate::formats::nettrace::{EventType, Interest, NetEvent, Reader, TraceInfo, Visitor};
+use crate::formats::mps::CLOCK_TEXT;
+use mps_telemetry::encode::{Encoder, Value};
+use mps_telemetry::{Layout, Version};
+use nettrace::{EventType, Interest, NetEvent, Reader, TraceInfo, Visitor};
 
 const NO_RECORD: &str = "the Memory Pool System has no record for it";
 const LESS: &str = "the record has no place for all that the event says";

@@ -7,11 +7,11 @@
 use super::telemetry;
 use crate::events::table::Unit;
 use crate::events::{DESCRIPTORS, EventId, Provider};
-use crate::formats::mps::Layout;
-use crate::formats::nettrace::clr::{self, FieldValue, Payload};
-use crate::formats::nettrace::fields::{self, Value};
-use crate::formats::nettrace::names::{PRIVATE, RUNTIME};
-use crate::formats::nettrace::{EventType, NetEvent};
+use mps_telemetry::Layout;
+use nettrace::clr::{self, FieldValue, Payload};
+use nettrace::fields::{self, Value};
+use nettrace::names::{PRIVATE, RUNTIME};
+use nettrace::{EventType, NetEvent};
 
 /// Our own provider's name.
 const OWN: &str = "stopworld";

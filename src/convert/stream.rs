@@ -11,9 +11,9 @@ use std::io::Read;
 use super::detect::unreadable;
 use super::{Conversion, ConvertError, Options};
 use crate::formats::mps::CLOCK_TEXT;
-use crate::formats::mps::reader::{End, Reader, Record};
-use crate::formats::mps::sort::{Failed, Limits, Sorter};
-use crate::formats::mps::{Layout, Version};
+use mps_telemetry::reader::{End, Reader, Record};
+use mps_telemetry::sort::{Failed, Limits, Sorter};
+use mps_telemetry::{Layout, Version};
 
 /// Where nothing at all is known, a tick is a nanosecond.
 const BY_DEFAULT: u64 = 1_000_000_000;

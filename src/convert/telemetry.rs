@@ -7,11 +7,11 @@
 use std::collections::BTreeMap;
 
 use super::LeftOut;
-use crate::events::Category;
-use crate::formats::mps::encode::Value;
-use crate::formats::mps::reader::Record;
-use crate::formats::mps::{Layout, Sort, Version};
-use crate::formats::nettrace::{EventType, FieldType, Type};
+use mps_telemetry::Category;
+use mps_telemetry::encode::Value;
+use mps_telemetry::reader::Record;
+use mps_telemetry::{Layout, Sort, Version};
+use nettrace::{EventType, FieldType, Type};
 
 /// The provider's name.
 pub(super) const PROVIDER: &str = "MPS-Telemetry";
@@ -32,7 +32,7 @@ pub(super) fn layout_of(kind: &EventType) -> Option<&'static Layout> {
 
 /// What the file says of a kind of record.
 pub(super) fn described(layout: &Layout, version: Version) -> EventType {
-    let field = |param: &crate::formats::mps::Param| FieldType {
+    let field = |param: &mps_telemetry::Param| FieldType {
         name: param.name.to_owned(),
         kind: match param.sort {
             Sort::P | Sort::A | Sort::W => Type::Unsigned(8),
@@ -163,7 +163,7 @@ impl Newer {
     pub(super) fn of(&mut self, old: &'static Layout) -> Option<&Counterpart> {
         let entry = self.places.entry(old.code).or_insert_with(|| {
             let new = Version::V2.layouts().iter().find(|new| new.name == old.name)?;
-            let place = |param: &crate::formats::mps::Param| {
+            let place = |param: &mps_telemetry::Param| {
                 old.params.iter().position(|known| {
                     let is_string = |sort| sort == Sort::S;
                     known.name == param.name && is_string(known.sort) == is_string(param.sort)
@@ -177,7 +177,7 @@ impl Newer {
 
 /// The values of a record, in the order of its parameters; none if some are missing.
 pub(super) fn values_of<'a>(layout: &Layout, record: &Record<'a>) -> Option<Vec<Value<'a>>> {
-    let value = |param: &crate::formats::mps::Param| {
+    let value = |param: &mps_telemetry::Param| {
         let at = usize::from(param.offset);
         Some(match param.sort {
             Sort::S => Value::Text(record.string(at)?),
@@ -202,8 +202,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::formats::mps::encode::Encoder;
-    use crate::formats::mps::reader::Reader;
+    use mps_telemetry::encode::Encoder;
+    use mps_telemetry::reader::Reader;
 
     proptest! {
         /// Any known record of either version comes back as it was, whatever its string is.
@@ -216,7 +216,7 @@ mod tests {
         ) {
             let version = if newer { Version::V2 } else { Version::V1 };
             let layout = place.get(version.layouts());
-            let value = |(param, word): (&crate::formats::mps::Param, &u64)| match param.sort {
+            let value = |(param, word): (&mps_telemetry::Param, &u64)| match param.sort {
                 Sort::S => Value::Text(&text),
                 Sort::B => Value::Word(word & 1),
                 Sort::U => Value::Word(u64::from(*word as u32)),

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::formats::nettrace::{EventType, FieldType, Interest, NetEvent, Type, Visitor};
+use nettrace::{EventType, FieldType, Interest, NetEvent, Type, Visitor};
 
 /// A counter's value, as an event told it.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,21 +8,15 @@
 //! memory is bounded by constants and not by numbers from the file, what was readable before damage comes out, and
 //! the message about the damage names the byte at which it is.
 
-mod bytes;
 pub(crate) mod complaint;
 pub mod eventlog;
 mod finished;
-#[cfg(feature = "readers")]
-pub mod hp;
-pub(crate) mod json;
 pub mod mps;
 pub mod nettrace;
 mod ongoing;
 mod outlet;
 pub mod perfetto;
 pub mod profile_text;
-#[cfg(feature = "readers")]
-mod source;
 mod trace_error;
 mod worlds;
 
@@ -35,14 +29,5 @@ pub(crate) fn and_more_places(damages: u64) -> String {
     match damages {
         0 | 1 => String::new(),
         _ => format!(" (and {} more places are damaged)", damages - 1),
-    }
-}
-
-/// What is missing at the end of a file.
-#[cfg(feature = "readers")]
-fn more_bytes(missing: u64) -> String {
-    match missing {
-        1 => "1 byte more was expected".to_owned(),
-        _ => format!("{missing} bytes more were expected"),
     }
 }

@@ -9,9 +9,9 @@
 use std::ffi::CString;
 use std::{fmt, io};
 
-use super::bytes::Bytes;
 use super::complaint::Complaint;
 use crate::os::file::Output;
+use trace_io::bytes::Bytes;
 
 /// Where the bytes of a trace go that are not for a file.
 ///

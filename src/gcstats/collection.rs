@@ -1,7 +1,7 @@
 //! A collection, as its events told of it.
 
-use crate::formats::nettrace::clr::gc::CommittedUsage;
-use crate::formats::nettrace::clr::history::{FitBucket, GenerationData, LohCompaction};
+use nettrace::clr::gc::CommittedUsage;
+use nettrace::clr::history::{FitBucket, GenerationData, LohCompaction};
 
 /// Generations in the runtime's numbering: 0, 1, 2, then large objects, then pinned ones.
 pub const GENERATIONS: usize = 5;

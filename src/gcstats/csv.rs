@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::collection::{Collection, LARGE};
 use super::number::Fixed;
 use super::{Figures, Process, Rules};
-use crate::formats::nettrace::clr::{Enumeration, label};
+use nettrace::clr::{Enumeration, label};
 
 const COLUMNS: &str = "Num,PauseStart,Reason,Gen,PauseMSec,Time In GC,AllocMB,Alloc MB/sec,PeakMB,AfterMB,\
     Peak/After Ratio,PromotedMB,Gen0 Size,Gen0 Surv%,Gen0 Frag%,Gen1 Size,Gen1 Surv%,Gen1 Frag%,\

@@ -54,8 +54,8 @@ pub use figures::Figures;
 pub use process::{Identity, Process, Settings};
 pub use rollup::Rollup;
 
-use crate::formats::nettrace::clr::{Payload, Provider};
-use crate::formats::nettrace::{Container, EventType, Interest, NetEvent, Reader, Summary, TraceInfo, Visitor};
+use nettrace::clr::{Payload, Provider};
+use nettrace::{Container, EventType, Interest, NetEvent, Reader, Summary, TraceInfo, Visitor};
 use process::{Event, Handler, Traced};
 use store::Shared;
 

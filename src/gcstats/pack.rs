@@ -2,8 +2,8 @@
 //! only this process reads what it wrote.
 
 use super::collection::{Collection, GlobalHistory, HeapHistory, HeapStats, Kind, Marks, Phases, Reason};
-use crate::formats::nettrace::clr::gc::CommittedUsage;
-use crate::formats::nettrace::clr::history::{FitBucket, GenerationData, LohCompaction};
+use nettrace::clr::gc::CommittedUsage;
+use nettrace::clr::history::{FitBucket, GenerationData, LohCompaction};
 
 /// What can be packed.
 pub(super) trait Pack: Sized {

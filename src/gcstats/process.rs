@@ -8,15 +8,13 @@ use super::figures::{Figures, Walk, peaks};
 use super::machine::{Machine, Stop};
 use super::rollup::Rollup;
 use super::store::{Shared, Store};
-use crate::formats::nettrace::clr::gc::{
+use nettrace::clr::gc::{
     AllocationTick, CommittedUsage, Dynamic, End, EndV0, PinObject, Start, StartV0, SuspendBegin, SuspendBeginV0,
 };
-use crate::formats::nettrace::clr::history::{
-    FitBucketInfo, GlobalHeapHistory, LohCompact, MarkWithType, PerHeapHistory,
-};
-use crate::formats::nettrace::clr::runtime::{GcSettings, ProcessInfo, RuntimeStart};
-use crate::formats::nettrace::clr::{Payload, Z16};
-use crate::formats::nettrace::clr::{gc, private};
+use nettrace::clr::history::{FitBucketInfo, GlobalHeapHistory, LohCompact, MarkWithType, PerHeapHistory};
+use nettrace::clr::runtime::{GcSettings, ProcessInfo, RuntimeStart};
+use nettrace::clr::{Payload, Z16};
+use nettrace::clr::{gc, private};
 
 use super::collection::{GlobalHistory, HeapHistory, HeapStats, Kind, MOST_ROWS, Phases, Reason};
 

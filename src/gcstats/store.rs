@@ -227,8 +227,8 @@ impl Entries<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::formats::nettrace::clr::history::GenerationData;
     use crate::gcstats::collection::HeapHistory;
+    use nettrace::clr::history::GenerationData;
 
     fn collection(index: u64, kind: Kind) -> Collection {
         let data = GenerationData { size_before: index as i64 * 1000, budget: -1, ..GenerationData::default() };

@@ -6,9 +6,9 @@ use std::io::{self, Write};
 use super::collection::{Collection, GlobalHistory, HeapHistory, HeapStats, Marks};
 use super::number::{Fixed, Grouped, GroupedInteger};
 use super::{Figures, Identity, Process, Rollup, Rules, Settings};
-use crate::formats::nettrace::clr::gc::CommittedUsage;
-use crate::formats::nettrace::clr::history::{FitBucket, GenerationData, LohCompaction};
-use crate::formats::nettrace::clr::{Enumeration, MARK_ROOTS, label};
+use nettrace::clr::gc::CommittedUsage;
+use nettrace::clr::history::{FitBucket, GenerationData, LohCompaction};
+use nettrace::clr::{Enumeration, MARK_ROOTS, label};
 
 impl Process {
     /// Writes the process and its collections.

@@ -10,8 +10,8 @@ use std::io::{self, Read};
 use super::centres::{Centre, Centres, Stacks};
 use super::heap::{Band, Breakdown, HeapProfile, Mark, Sample, Teller};
 use super::time::TimeProfile;
-use crate::formats::eventlog::read::record::Record;
-use crate::formats::eventlog::read::{Event, Summary, Visitor, in_file_order};
+use ghc_eventlog::read::record::Record;
+use ghc_eventlog::read::{Event, Summary, Visitor, in_file_order};
 
 /// The most info tables that are kept, for profiles that count by them.
 const MOST_TABLES: usize = 128 << 10;

@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use super::centres::{Centres, StackId, Stacks};
 use super::folded::full_name;
 use super::log::Profiles;
-use crate::formats::eventlog::format::NO_CAPABILITY;
-use crate::formats::json::Quoted;
+use ghc_eventlog::format::NO_CAPABILITY;
+use trace_io::json::Quoted;
 
 /// Writes the file.
 ///

@@ -4,7 +4,7 @@ use std::io::{self, BufRead};
 
 use super::heap::{HeapProfile, Mark, Sample, Teller};
 use super::log::Profiles;
-use crate::formats::hp::{self, Line, Summary};
+use ghc_eventlog::hp::{self, Line, Summary};
 
 /// Reads a file to its end.
 pub fn read(input: impl BufRead) -> (Profiles, Summary) {

@@ -9,10 +9,10 @@ use std::io;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
-use crate::formats::nettrace::clr::{Enumeration, label};
 use crate::gcstats::collection::{Collection, LARGE, PINNED};
 use crate::gcstats::number::{Fixed, Grouped, GroupedInteger};
 use crate::gcstats::{Figures, Process, Rollup, Rules};
+use nettrace::clr::{Enumeration, label};
 
 /// The most collections that are shown, as on PerfView's page.
 pub(super) const MOST_ROWS: usize = 1000;

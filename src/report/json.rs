@@ -3,7 +3,7 @@
 //! Written by hand: the shape is flat and fixed, and names of threads are the only text that needs care.
 
 use super::{Ledger, Phase, Run};
-use crate::formats::json::Quoted;
+use trace_io::json::Quoted;
 
 /// One line of JSON, without a newline at its end.
 pub fn render(ledger: &Ledger, run: &Run) -> String {

@@ -7,8 +7,8 @@
 use comfy_table::{CellAlignment, Table};
 
 use super::heapprof::{cut, empty};
-use crate::formats::eventlog::format::NO_CAPABILITY;
 use crate::profstats::{Profiles, StackId, TimeProfile};
+use ghc_eventlog::format::NO_CAPABILITY;
 
 /// The most cost centres and the most stacks that are shown.
 const MOST_ROWS: usize = 200;

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use stopworld::formats::eventlog::format::{EventType, id};
+use ghc_eventlog::format::{EventType, id};
 
 /// An event as it stands in a file.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use stopworld::formats::eventlog::read::{Event, EventType, ReadAt, Visitor, in_file_order};
+use ghc_eventlog::read::{Event, EventType, ReadAt, Visitor, in_file_order};
 
 /// A log that is being made.
 pub struct Log(pub Vec<u8>);

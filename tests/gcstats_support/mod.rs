@@ -1,6 +1,6 @@
 //! Events of a runtime, made by hand, for whoever looks at collections.
 
-use stopworld::formats::nettrace::{Container, EventType, InFile, Labels, NetEvent, Stack, TraceInfo, Utc, Visitor};
+use nettrace::{Container, EventType, InFile, Labels, NetEvent, Stack, TraceInfo, Utc, Visitor};
 use stopworld::gcstats::{Analysis, Collection, Figures, Process, Rules};
 
 /// The process of all events.

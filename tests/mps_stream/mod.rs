@@ -39,7 +39,11 @@ fn layouts() -> HashMap<u16, Layout> {
         };
         (u16::from_str_radix(cells[0].trim_start_matches("0x"), 16).unwrap(), layout)
     };
-    include_str!("../fixtures/mps/events-v2.0.0.tsv").lines().filter(|line| !line.starts_with('#')).map(row).collect()
+    include_str!("../../crates/mps-telemetry/testdata/events-v2.0.0.tsv")
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(row)
+        .collect()
 }
 
 /// A record, taken apart.

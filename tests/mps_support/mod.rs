@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use stopworld::formats::mps::Version;
-use stopworld::formats::mps::decode::{Form, Style};
+use mps_telemetry::Version;
+use mps_telemetry::decode::{Form, Style};
 
 /// A parameter: sort, name, first byte, bit.
 pub type Param = (char, String, usize, Option<u8>);
@@ -22,8 +22,8 @@ pub struct Layouts(pub HashMap<u16, Layout>);
 impl Layouts {
     pub fn of(version: Version) -> Layouts {
         let tsv = match version {
-            Version::V1 => include_str!("../fixtures/mps/v1/events-v1.0.0-seed.tsv"),
-            Version::V2 => include_str!("../fixtures/mps/events-v2.0.0.tsv"),
+            Version::V1 => include_str!("../../crates/mps-telemetry/testdata/events-v1.0.0-seed.tsv"),
+            Version::V2 => include_str!("../../crates/mps-telemetry/testdata/events-v2.0.0.tsv"),
         };
         let row = |line: &str| {
             let cells: Vec<&str> = line.split('\t').collect();

@@ -3,7 +3,7 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use stopworld::formats::nettrace::{EventType, Interest, NetEvent, Reader, Summary, ThreadInfo, TraceInfo, Visitor};
+use nettrace::{EventType, Interest, NetEvent, Reader, Summary, ThreadInfo, TraceInfo, Visitor};
 
 /// How a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! A whole stream from end to end: bytes in, lines out, and what to tell about it.
 //!
 //! ```
-//! use stopworld::formats::mps::decode::{Form, decode};
+//! use mps_telemetry::decode::{Form, decode};
 //!
 //! // PoolAlloc, 40 bytes, at clock 0x1001.
 //! let mut stream = vec![0x2A, 0, 40, 0, 0, 0, 0, 0];

@@ -24,7 +24,7 @@ pub(super) fn guess(bytes: &[u8]) -> Version {
 }
 
 /// Whether these bytes may be a stream's first: a record begins here that one of the versions knows.
-pub(crate) fn may_be_a_stream(bytes: &[u8]) -> bool {
+pub fn may_be_a_stream(bytes: &[u8]) -> bool {
     let Some((header, _)) = bytes.split_first_chunk::<HEADER>() else { return false };
     let (code, size) =
         (u16::from_le_bytes([header[0], header[1]]), usize::from(u16::from_le_bytes([header[2], header[3]])));

@@ -1,19 +1,18 @@
-//! Records of any of the 92 kinds, put together from their layouts: for who makes a stream at leisure.
+//! Writes records of any of the 92 kinds of version 2.0.0, from their layouts.
 //!
-//! What a writer leaves open is 0 here: the padding of the header, the bytes between and behind parameters, and those behind the
-//! end of a string. So the same records are the same bytes.
+//! All padding is 0, so equal records are equal bytes.
 
 use std::io::{self, Write};
 
 use super::format::{HEADER, LARGEST_RECORD, Layout, Sort};
 
 /// The longest string of a record.
-pub(crate) const LONGEST_STRING: usize = 255;
+pub const LONGEST_STRING: usize = 255;
 
 /// A parameter's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Value<'a> {
-    /// Of all sorts but strings; a double by its bits.
+pub enum Value<'a> {
+    /// A parameter that is not a string; a double by its bits.
     Word(u64),
     /// A string, without its NUL.
     Text(&'a [u8]),
@@ -21,18 +20,23 @@ pub(crate) enum Value<'a> {
 
 /// Writes a stream of version 2.0.0.
 #[derive(Debug)]
-pub(crate) struct Encoder<W> {
+pub struct Encoder<W> {
     out: W,
-    pub(crate) records: u64,
+    /// The number of records written.
+    pub records: u64,
 }
 
 impl<W: Write> Encoder<W> {
-    pub(crate) fn new(out: W) -> Encoder<W> {
+    /// Nothing is written yet. The first record should be an `EventInit`.
+    pub fn new(out: W) -> Encoder<W> {
         Encoder { out, records: 0 }
     }
 
-    /// Appends a record with these parameters; those that are missing are 0. False if a string had to be cut.
-    pub(crate) fn record(&mut self, layout: &Layout, clock: u64, values: &[Value<'_>]) -> io::Result<bool> {
+    /// Appends a record with these parameters; missing ones are 0. `false` if a string was truncated.
+    ///
+    /// # Errors
+    /// The output fails.
+    pub fn record(&mut self, layout: &Layout, clock: u64, values: &[Value<'_>]) -> io::Result<bool> {
         let mut bytes = [0; LARGEST_RECORD];
         let mut string = 0;
         let mut is_whole = true;
@@ -62,13 +66,13 @@ impl<W: Write> Encoder<W> {
     }
 
     /// Appends a record as it is.
-    pub(crate) fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.records += 1;
         self.out.write_all(bytes)
     }
 
     /// The end. Gives the output back, flushed.
-    pub(crate) fn end(mut self) -> io::Result<W> {
+    pub fn end(mut self) -> io::Result<W> {
         self.out.flush()?;
         Ok(self.out)
     }
@@ -76,16 +80,16 @@ impl<W: Write> Encoder<W> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Version;
-    use super::super::reader::Reader;
     use super::*;
+    use crate::Version;
+    use crate::reader::Reader;
 
     #[test]
     fn a_record_of_each_kind_is_read_back_as_it_was_put_together() {
         let mut encoder = Encoder::new(Vec::new());
         let word = |index: usize| 0x0102_0304_0506_0700 + index as u64;
         for layout in Version::V2.layouts() {
-            let value = |(index, param): (usize, &crate::formats::mps::Param)| match param.sort {
+            let value = |(index, param): (usize, &crate::Param)| match param.sort {
                 Sort::S => Value::Text(b"text"),
                 Sort::B => Value::Word(1),
                 _ => Value::Word(word(index)),

@@ -20,7 +20,7 @@ const MOST_TEXT: usize = 3 << 20;
 
 /// Whose addresses a label is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Namespace {
+pub enum Namespace {
     /// Parameters of the sort A, named by `Label`.
     Addresses,
     /// Parameters of the sort P, named by `LabelPointer`.
@@ -29,7 +29,7 @@ pub(crate) enum Namespace {
 
 /// What an address is labelled with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Label<'a> {
+pub enum Label<'a> {
     /// This text.
     Text(&'a [u8]),
     /// A number for which there was no text.
@@ -38,7 +38,7 @@ pub(crate) enum Label<'a> {
 
 /// The labels in force.
 #[derive(Debug, Default)]
-pub(crate) struct Labels {
+pub struct Labels {
     addresses: HashMap<u64, u64>,
     pointers: HashMap<u64, u64>,
     /// Where in `text` each string lies.
@@ -48,7 +48,7 @@ pub(crate) struct Labels {
 
 impl Labels {
     /// Takes note of what this record says about names, if anything.
-    pub(crate) fn learn(&mut self, layout: &Layout, record: &Record<'_>) -> Option<Kind> {
+    pub fn learn(&mut self, layout: &Layout, record: &Record<'_>) -> Option<Kind> {
         let [first, second] = layout.params else { return None };
         let (key, at) = (record.word(usize::from(first.offset))?, usize::from(second.offset));
         match (layout.name, second.sort) {
@@ -78,7 +78,7 @@ impl Labels {
     }
 
     /// The label of this address now.
-    pub(crate) fn of(&self, namespace: Namespace, address: u64) -> Option<Label<'_>> {
+    pub fn of(&self, namespace: Namespace, address: u64) -> Option<Label<'_>> {
         let labels = match namespace {
             Namespace::Addresses => &self.addresses,
             Namespace::Pointers => &self.pointers,

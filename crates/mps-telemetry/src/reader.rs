@@ -12,7 +12,7 @@ use std::io::{self, Read};
 
 use super::format::{HEADER, LARGEST_RECORD, Param, Version};
 use super::{Layout, detect};
-use crate::formats::source::Source;
+use trace_io::source::Source;
 
 /// The bytes that are read at once. Large enough that the system calls don't show, small enough for the second cache.
 const BUFFER: usize = 128 << 10;
@@ -180,9 +180,9 @@ impl<'a> Record<'a> {
         self.bytes
     }
 
-    /// Whether all that this layout declares is there.
+    /// Whether the record is long enough for all parameters of the layout.
     #[inline]
-    pub(crate) fn has_all(&self, layout: &Layout) -> bool {
+    pub fn has_all(&self, layout: &Layout) -> bool {
         self.bytes.len() >= usize::from(layout.needs)
     }
 

@@ -15,9 +15,9 @@
 //! where that is a file system in memory, "fixed size" is true of this process only.
 
 use std::cmp::Ordering;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::format::{HEADER, LARGEST_RECORD};
@@ -53,7 +53,7 @@ impl Order {
 
 /// How much is kept in memory, and how many runs are merged at once. Tests make them small.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub struct Limits {
     pub(super) batch: usize,
     pub(super) fan_in: usize,
     pub(super) merge_buffers: usize,
@@ -69,7 +69,7 @@ impl Default for Limits {
 const SMALLEST_BUFFER: usize = 4 << 10;
 
 /// Collects records, and gives them back in order.
-pub(crate) struct Sorter {
+pub struct Sorter {
     order: Order,
     limits: Limits,
     directory: std::path::PathBuf,
@@ -87,7 +87,8 @@ struct Level {
 }
 
 impl Sorter {
-    pub(crate) fn new(version: Version, directory: &Path, limits: Limits) -> Sorter {
+    /// An empty sorter. Files without names go into `directory`.
+    pub fn new(version: Version, directory: &Path, limits: Limits) -> Sorter {
         let directory = directory.to_owned();
         Sorter {
             order: Order::new(version),
@@ -100,7 +101,7 @@ impl Sorter {
     }
 
     /// Takes a record.
-    pub(crate) fn add(&mut self, record: &Record<'_>) -> io::Result<()> {
+    pub fn add(&mut self, record: &Record<'_>) -> io::Result<()> {
         let bytes = record.bytes();
         if self.batch.len() + bytes.len() > self.limits.batch {
             self.spill()?;
@@ -150,7 +151,7 @@ impl Sorter {
     }
 
     /// Gives all records to `each`, in order. Errors of the files are told apart from those of `each`.
-    pub(crate) fn finish<E>(mut self, mut each: impl FnMut(&Record<'_>) -> Result<(), E>) -> Result<(), Failed<E>> {
+    pub fn finish<E>(mut self, mut each: impl FnMut(&Record<'_>) -> Result<(), E>) -> Result<(), Failed<E>> {
         if self.levels.is_empty() {
             self.sort_batch();
             let mut all = self.index.iter().map(|&(_, at)| Record::kept(record_at(&self.batch, at as usize)));
@@ -176,7 +177,7 @@ impl Sorter {
 
 /// Why not all records were given back.
 #[derive(Debug)]
-pub(crate) enum Failed<E> {
+pub enum Failed<E> {
     /// The files of runs could not be written or read.
     Files(io::Error),
     /// Who was to take them could not.
@@ -192,25 +193,10 @@ fn record_at(bytes: &[u8], at: usize) -> &[u8] {
 /// The level of this number; a new one gets a file that has no name.
 fn level<'a>(levels: &'a mut Vec<Level>, number: usize, directory: &Path) -> io::Result<&'a mut Level> {
     while levels.len() <= number {
-        let file = nameless(directory)?;
+        let file = tempfile::tempfile_in(directory)?;
         levels.push(Level { file, len: 0, runs: Vec::new() });
     }
     Ok(&mut levels[number])
-}
-
-fn nameless(directory: &Path) -> io::Result<File> {
-    for attempt in 0u64.. {
-        let path = directory.join(format!("stopworld-sort-{}-{attempt}", std::process::id()));
-        match OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path) {
-            Ok(file) => {
-                std::fs::remove_file(&path)?;
-                return Ok(file);
-            }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < 1000 => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Err(io::ErrorKind::AlreadyExists.into())
 }
 
 /// Appends a run to a level's file.

@@ -1,35 +1,41 @@
-//! The kinds of blocks, and what those of events and of descriptions begin with.
+//! The kinds of blocks, and the header of event and metadata blocks.
 
-/// A kind: its number is version 6's.
+/// The kind of a block. The discriminant is its number in version 6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(feature = "readers"), allow(dead_code, reason = "a trace of our own has neither stacks nor labels"))]
-pub(super) enum Block {
+pub enum Block {
+    /// Properties of the trace: clock, process, machine.
     Trace = 1,
+    /// Events.
     Event = 2,
+    /// Descriptions of event types.
     Metadata = 3,
+    /// Sequence numbers of all threads at one moment; ids before it are not used after it.
     SequencePoint = 4,
+    /// Stacks, by id.
     Stack = 5,
+    /// Descriptions of threads. Version 6 only.
     Thread = 6,
+    /// Threads that ended. Version 6 only.
     RemoveThread = 7,
+    /// Lists of labels, by id. Version 6 only.
     LabelList = 8,
 }
 
 impl Block {
-    /// Its name in version 4.
-    pub(super) fn name(self) -> &'static str {
+    /// Its object's type name in version 4; empty for those that only version 6 has.
+    pub fn name(self) -> &'static str {
         match self {
             Block::Trace => "Trace",
             Block::Event => "EventBlock",
             Block::Metadata => "MetadataBlock",
             Block::SequencePoint => "SPBlock",
             Block::Stack => "StackBlock",
-            // Only version 6 has them.
             Block::Thread | Block::RemoveThread | Block::LabelList => "",
         }
     }
 }
 
-/// The length of the head of a block of events or of descriptions, as all writers make it.
-pub(super) const BLOCK_HEADER: u16 = 20;
-/// Its flag for blobs with short headers.
-pub(super) const COMPRESSED: u16 = 1;
+/// The length in bytes of the header of an event or metadata block.
+pub const BLOCK_HEADER: u16 = 20;
+/// The header's flag for compressed event headers.
+pub const COMPRESSED: u16 = 1;

@@ -23,7 +23,7 @@ use std::io::{self, Read};
 use super::Container;
 use super::bytes::Stuck;
 use super::damage::{Damage, DamageKind};
-use crate::formats::source::Source;
+use trace_io::source::Source;
 
 /// The bytes that are read at once. Large enough that the system calls don't show, small enough for the second cache.
 const BUFFER: usize = 256 << 10;

@@ -2,7 +2,7 @@
 
 use std::{fmt, io};
 
-use crate::formats::more_bytes;
+use trace_io::more_bytes;
 
 /// Where a trace can't be read as it should be, and why.
 ///

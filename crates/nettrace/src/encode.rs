@@ -1,4 +1,4 @@
-//! A trace of any origin, put together: what a reader was told goes in, and a file of either container comes out.
+//! Writes a trace in either container, from what a reader delivers or from any other source.
 //!
 //! ```text
 //!   types ───► rows ──┐
@@ -9,15 +9,14 @@
 //!   sequence points: everything before, then the point
 //! ```
 //!
-//! The writer of our own traces (`write`) runs in a drain, knows its few types, and sorts. This one runs at leisure, takes
-//! types as they come, and leaves order and numbers to whoever calls it: an event is written with the sequence number,
-//! the promise and the ids that it is given. Its headers are compressed, as every writer's are.
+//! It may allocate, and takes types as they come. The caller orders the events and numbers them: an event is written with
+//! the sequence number, the sorted flag and the ids that it is given. Event headers are compressed.
 //!
 //! **In version 4 the capturing thread changes only on an event that promises to be sorted**: PerfView's library charges an event
 //! to the thread before it otherwise. So an event without the promise begins a block when its thread is another one's.
 //!
-//! **What a container can't say** is answered and not written: a type whose fields version 4 has no codes for is written
-//! without fields, its events' payloads as they are ([`Described`]).
+//! **What a container cannot express** is left out and reported: a type with fields for which version 4 has no code is written
+//! without fields, and the payloads of its events as they are ([`Described`]).
 
 use std::io::{self, Write};
 
@@ -36,50 +35,59 @@ const LONGEST_NAME: usize = 1 << 15;
 /// The processor of an event whose processor is not known.
 const NO_PROCESSOR: u32 = u32::MAX;
 
-/// All of an event but its payload, in the words of the file that is written.
+/// The header of an event: everything but its payload. All ids are those of the file that is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Header {
-    pub(crate) kind: u32,
-    pub(crate) sequence: u32,
-    pub(crate) thread: u64,
-    pub(crate) capture: u64,
-    pub(crate) processor: Option<u32>,
-    pub(crate) stack: u32,
-    pub(crate) time: i64,
-    pub(crate) sorted: bool,
-    /// Version 6.
-    pub(crate) labels: u32,
-    /// Version 4.
-    pub(crate) activity: [u8; 16],
-    /// Version 4.
-    pub(crate) related: [u8; 16],
+pub struct Header {
+    /// The id of its type.
+    pub kind: u32,
+    /// Its sequence number in its capture thread.
+    pub sequence: u32,
+    /// The thread: an operating system's id in version 4, an index in version 6.
+    pub thread: u64,
+    /// The thread whose buffer had it. Usually the same.
+    pub capture: u64,
+    /// The processor, if known.
+    pub processor: Option<u32>,
+    /// The id of its stack; 0 is the empty one.
+    pub stack: u32,
+    /// Its time, in ticks of the trace's clock.
+    pub time: i64,
+    /// No later event in the file has an earlier time.
+    pub sorted: bool,
+    /// The id of its labels; version 6 only.
+    pub labels: u32,
+    /// The activity; version 4 only.
+    pub activity: [u8; 16],
+    /// The related activity; version 4 only.
+    pub related: [u8; 16],
 }
 
-/// Whether there was room for an event.
+/// Whether an event was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub(crate) enum Written {
+pub enum Written {
+    /// It was.
     Yes,
-    /// Its payload is longer than a block may be.
+    /// Not: its payload is longer than a block can be.
     TooLong,
 }
 
 /// What of a type's description the container could say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Described {
+pub struct Described {
     /// The fields are left out: the container has no code for one of them, or no room.
-    pub(crate) without_fields: bool,
+    pub without_fields: bool,
     /// Message, description, GUID or pairs are left out.
-    pub(crate) without_texts: bool,
+    pub without_texts: bool,
     /// Level or version have been cut to a byte.
-    pub(crate) cut_numbers: bool,
+    pub cut_numbers: bool,
 }
 
 /// What of a trace's own description the container could say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct TraceDescribed {
+pub struct TraceDescribed {
     /// Pairs of words for which there is no place.
-    pub(crate) pairs_left_out: u64,
+    pub pairs_left_out: u64,
 }
 
 /// Rows that are numbered one after the other.
@@ -90,9 +98,9 @@ struct Numbered {
     count: u32,
 }
 
-/// See the module's text.
+/// Writes a trace. See the [module](self).
 #[derive(Debug)]
-pub(crate) struct Encoder<W> {
+pub struct Encoder<W> {
     out: W,
     offset: u64,
     container: Container,
@@ -110,7 +118,8 @@ pub(crate) struct Encoder<W> {
 }
 
 impl<W: Write> Encoder<W> {
-    pub(crate) fn new(out: W, container: Container) -> Encoder<W> {
+    /// Nothing is written yet: begin with [`trace`](Self::trace).
+    pub fn new(out: W, container: Container) -> Encoder<W> {
         Encoder {
             out,
             offset: 0,
@@ -128,14 +137,15 @@ impl<W: Write> Encoder<W> {
         }
     }
 
-    pub(crate) fn container(&self) -> Container {
+    /// The container that is written.
+    pub fn container(&self) -> Container {
         self.container
     }
 
     // ---- The trace -----------------------------------------------------------------------------------------------------
 
     /// The beginning of the file.
-    pub(crate) fn trace(&mut self, info: &TraceInfo) -> io::Result<TraceDescribed> {
+    pub fn trace(&mut self, info: &TraceInfo) -> io::Result<TraceDescribed> {
         self.start = info.start_ticks;
         let mut body = Vec::new();
         let utc = &info.start;
@@ -178,7 +188,7 @@ impl<W: Write> Encoder<W> {
     }
 
     /// The end of the file. Gives the output back, flushed.
-    pub(crate) fn end(mut self) -> io::Result<W> {
+    pub fn end(mut self) -> io::Result<W> {
         self.flush()?;
         match self.container {
             Container::V4 => self.put(&[1])?,
@@ -191,7 +201,7 @@ impl<W: Write> Encoder<W> {
     // ---- What events refer to ------------------------------------------------------------------------------------------
 
     /// Describes a type, under this number.
-    pub(crate) fn event_type(&mut self, id: u32, kind: &EventType) -> io::Result<Described> {
+    pub fn event_type(&mut self, id: u32, kind: &EventType) -> io::Result<Described> {
         let mut described = Described::default();
         match self.container {
             Container::V4 => {
@@ -224,7 +234,7 @@ impl<W: Write> Encoder<W> {
     }
 
     /// Introduces a thread. Version 6 only.
-    pub(crate) fn thread(
+    pub fn thread(
         &mut self,
         index: u64,
         (process, thread): (u64, u64),
@@ -258,7 +268,7 @@ impl<W: Write> Encoder<W> {
     }
 
     /// A thread has ended; its last number. Version 6 only.
-    pub(crate) fn thread_ended(&mut self, index: u64, sequence: u32) -> io::Result<()> {
+    pub fn thread_ended(&mut self, index: u64, sequence: u32) -> io::Result<()> {
         debug_assert!(self.container == Container::V6);
         self.flush()?;
         let mut row = Vec::new();
@@ -268,7 +278,7 @@ impl<W: Write> Encoder<W> {
     }
 
     /// A stack: return addresses as wide as the trace's pointers.
-    pub(crate) fn stack(&mut self, id: u32, addresses: &[u8]) -> io::Result<()> {
+    pub fn stack(&mut self, id: u32, addresses: &[u8]) -> io::Result<()> {
         self.make_room(self.stacks.bytes.len(), addresses.len())?;
         if self.stacks.count > 0 && id != self.stacks.first.wrapping_add(self.stacks.count) {
             self.flush()?;
@@ -281,7 +291,7 @@ impl<W: Write> Encoder<W> {
     }
 
     /// A list of labels, as a file has it. Version 6 only.
-    pub(crate) fn labels(&mut self, id: u32, list: &[u8]) -> io::Result<()> {
+    pub fn labels(&mut self, id: u32, list: &[u8]) -> io::Result<()> {
         debug_assert!(self.container == Container::V6);
         self.make_room(self.labels.bytes.len(), list.len())?;
         if self.labels.count > 0 && id != self.labels.first.wrapping_add(self.labels.count) {
@@ -295,7 +305,7 @@ impl<W: Write> Encoder<W> {
     // ---- Events --------------------------------------------------------------------------------------------------------
 
     /// Writes an event. What it refers to has been told.
-    pub(crate) fn event(&mut self, header: &Header, payload: &[u8]) -> io::Result<Written> {
+    pub fn event(&mut self, header: &Header, payload: &[u8]) -> io::Result<Written> {
         if payload.len() + HEADERS > LARGEST_BLOCK {
             return Ok(Written::TooLong);
         }
@@ -368,7 +378,7 @@ impl<W: Write> Encoder<W> {
     // ---- Sequence points -----------------------------------------------------------------------------------------------
 
     /// A row of the sequence point that comes: a thread's last number.
-    pub(crate) fn last_number(&mut self, thread: u64, sequence: u32) {
+    pub fn last_number(&mut self, thread: u64, sequence: u32) {
         let (rows, count) = &mut self.point;
         match self.container {
             Container::V4 => {
@@ -384,12 +394,12 @@ impl<W: Write> Encoder<W> {
     }
 
     /// Whether the rows of the sequence point fill a block: it is written, and another one at the same time may follow.
-    pub(crate) fn point_is_full(&self) -> bool {
+    pub fn point_is_full(&self) -> bool {
         self.point.0.len() >= BLOCK
     }
 
     /// A sequence point. The flags are version 6's.
-    pub(crate) fn sequence_point(&mut self, time: i64, flags: u32) -> io::Result<()> {
+    pub fn sequence_point(&mut self, time: i64, flags: u32) -> io::Result<()> {
         self.flush()?;
         let (rows, count) = std::mem::take(&mut self.point);
         let mut body = time.to_le_bytes().to_vec();
@@ -409,7 +419,7 @@ impl<W: Write> Encoder<W> {
     }
 
     /// Ends all blocks that are in the making.
-    pub(crate) fn flush(&mut self) -> io::Result<()> {
+    pub fn flush(&mut self) -> io::Result<()> {
         let threads = std::mem::take(&mut self.threads);
         self.rows(Block::Thread, threads, |encoder, emptied| encoder.threads = emptied)?;
         let types = std::mem::take(&mut self.types);

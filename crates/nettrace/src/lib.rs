@@ -10,7 +10,7 @@
 //! 5 is version 4 whose descriptions may have more behind their fields.)
 //!
 //! ```
-//! use stopworld::formats::nettrace::{NetEvent, Reader, Visitor};
+//! use nettrace::{NetEvent, Reader, Visitor};
 //!
 //! #[derive(Default)]
 //! struct Count(u64);
@@ -46,49 +46,27 @@
 //! | `damage` | what can be wrong with a file |
 //! | `bytes` | numbers and strings out of bytes that may be anything |
 
-mod block;
-#[cfg(feature = "readers")]
+pub mod block;
 mod bytes;
-#[cfg(feature = "readers")]
 pub mod clr;
-#[cfg(feature = "readers")]
 mod container;
-#[cfg(feature = "readers")]
 mod damage;
-#[cfg(feature = "readers")]
-pub(crate) mod encode;
-#[cfg(feature = "readers")]
+pub mod encode;
 pub mod fields;
-#[cfg(feature = "readers")]
 mod header;
-#[cfg(feature = "readers")]
 mod labels;
-#[cfg(feature = "readers")]
 mod metadata;
-#[cfg(feature = "readers")]
 pub mod names;
-#[cfg(feature = "readers")]
 mod order;
-#[cfg(feature = "readers")]
 mod reader;
-#[cfg(feature = "readers")]
-pub(crate) mod shown;
-#[cfg(feature = "readers")]
+pub mod shown;
 mod tables;
-#[cfg(feature = "readers")]
 mod visitor;
 
-pub mod write;
-
-#[cfg(feature = "readers")]
 pub use damage::{Damage, DamageKind};
-#[cfg(feature = "readers")]
 pub use labels::{Label, Labels, LabelsIter};
-#[cfg(feature = "readers")]
 pub use metadata::{EventType, FieldType, TraceInfo, Type, Utc};
-#[cfg(feature = "readers")]
 pub use reader::Reader;
-#[cfg(feature = "readers")]
 pub use visitor::{Aside, InFile, Interest, NetEvent, Stack, Summary, ThreadInfo, Visitor};
 
 /// Which container a file is.
@@ -99,3 +77,8 @@ pub enum Container {
     /// Blocks with kinds: traces of whole machines.
     V6,
 }
+
+/// The README's examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -5,11 +5,11 @@ use std::fmt::{self, Write};
 use super::clr::{self, FieldValue, Kind, Payload, Provider};
 use super::fields::{self, Decoded, Text, Value};
 use super::{NetEvent, Utc};
-use crate::formats::json::Quoted;
+use trace_io::json::Quoted;
 
 /// What an event says.
 #[derive(Default)]
-pub(crate) struct Shown<'a> {
+pub struct Shown<'a> {
     fields: Vec<(&'a str, Item<'a>)>,
     /// What is repeated.
     rows: Vec<Vec<(&'a str, Item<'a>)>>,
@@ -31,7 +31,7 @@ enum Item<'a> {
 ///
 /// A template knows more: which numbers have names, and what is repeated. If it does not know all that is in the payload, and the file
 /// does say what that is, the file is right.
-pub(crate) fn shown<'a>(event: &NetEvent<'a>, pointer_bytes: u8) -> Shown<'a> {
+pub fn shown<'a>(event: &NetEvent<'a>, pointer_bytes: u8) -> Shown<'a> {
     let kind = event.kind;
     let version = event.version();
     let template = Provider::named(&kind.provider).and_then(|provider| clr::find(provider, kind.event, version));
@@ -90,7 +90,7 @@ fn is_address(field: &clr::Field) -> bool {
 }
 
 /// A line for people.
-pub(crate) fn text(line: &mut String, event: &NetEvent<'_>, title: &str, milliseconds: f64, shown: &Shown<'_>) {
+pub fn text(line: &mut String, event: &NetEvent<'_>, title: &str, milliseconds: f64, shown: &Shown<'_>) {
     let provider = &event.kind.provider;
     let _ = write!(line, "{milliseconds:>13.4}  {provider}/{title}  thread={}", event.thread);
     for (name, item) in &shown.fields {
@@ -112,7 +112,7 @@ pub(crate) fn text(line: &mut String, event: &NetEvent<'_>, title: &str, millise
 }
 
 /// The same for programs.
-pub(crate) fn json(line: &mut String, event: &NetEvent<'_>, title: &str, milliseconds: f64, shown: &Shown<'_>) {
+pub fn json(line: &mut String, event: &NetEvent<'_>, title: &str, milliseconds: f64, shown: &Shown<'_>) {
     let kind = event.kind;
     let _ = write!(
         line,
@@ -149,7 +149,7 @@ pub(crate) fn json(line: &mut String, event: &NetEvent<'_>, title: &str, millise
 
 impl Shown<'_> {
     /// Each member, with its value in JSON: the fields, then what is repeated as `rows`, and bytes that belong to no field.
-    pub(crate) fn members(&self, mut each: impl FnMut(&str, &str)) {
+    pub fn members(&self, mut each: impl FnMut(&str, &str)) {
         let mut value = String::new();
         for (name, item) in &self.fields {
             value.clear();

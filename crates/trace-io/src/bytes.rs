@@ -1,74 +1,84 @@
-//! Bytes in a row, in memory that was there before: what every part of a trace is put together in.
+//! A byte buffer of fixed capacity, in which the parts of a trace are assembled.
 //!
-//! A drain may not allocate, so a row has the size that it was made with. What no longer fits is left out, and whoever
-//! fills one asks for room first; texts, whose length is somebody else's, are cut to the room that there is.
+//! Writers run where allocation is forbidden, so the buffer never grows. A value that does not fit is not written; callers check
+//! [`Bytes::room`] first. Strings, whose length the caller does not control, are truncated.
 
 use std::fmt;
 
-/// A row of bytes that grows up to its capacity.
+/// A byte buffer of fixed capacity. All numbers are little-endian.
 #[derive(Debug)]
-pub(crate) struct Bytes {
+pub struct Bytes {
     memory: Box<[u8]>,
     len: usize,
 }
 
 impl Bytes {
-    pub(crate) fn with_capacity(bytes: usize) -> Bytes {
+    /// An empty buffer of this capacity, in bytes. The only call that allocates.
+    pub fn with_capacity(bytes: usize) -> Bytes {
         Bytes { memory: vec![0; bytes].into(), len: 0 }
     }
 
-    pub(crate) fn clear(&mut self) {
+    /// Empties the buffer.
+    pub fn clear(&mut self) {
         self.len = 0;
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// The number of bytes written.
+    pub fn len(&self) -> usize {
         self.len
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether nothing has been written.
+    pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    pub(crate) fn room(&self) -> usize {
+    /// The number of bytes that still fit.
+    pub fn room(&self) -> usize {
         self.memory.len() - self.len
     }
 
-    pub(crate) fn as_slice(&self) -> &[u8] {
+    /// The bytes written.
+    pub fn as_slice(&self) -> &[u8] {
         &self.memory[..self.len]
     }
 
-    /// Appends them, if all of them fit.
+    /// Appends the bytes, if all of them fit.
     #[inline(always)]
-    pub(crate) fn put(&mut self, bytes: &[u8]) {
+    pub fn put(&mut self, bytes: &[u8]) {
         if let Some(place) = self.memory.get_mut(self.len..self.len + bytes.len()) {
             place.copy_from_slice(bytes);
             self.len += bytes.len();
         }
     }
 
+    /// Appends one byte, if it fits.
     #[inline(always)]
-    pub(crate) fn u8(&mut self, value: u8) {
+    pub fn u8(&mut self, value: u8) {
         self.put(&[value]);
     }
 
+    /// Appends two bytes, if they fit.
     #[inline(always)]
-    pub(crate) fn u16(&mut self, value: u16) {
+    pub fn u16(&mut self, value: u16) {
         self.put(&value.to_le_bytes());
     }
 
+    /// Appends four bytes, if they fit.
     #[inline(always)]
-    pub(crate) fn u32(&mut self, value: u32) {
+    pub fn u32(&mut self, value: u32) {
         self.put(&value.to_le_bytes());
     }
 
+    /// Appends eight bytes, if they fit.
     #[inline(always)]
-    pub(crate) fn u64(&mut self, value: u64) {
+    pub fn u64(&mut self, value: u64) {
         self.put(&value.to_le_bytes());
     }
 
-    /// Seven bits a byte, the lowest first; all but the last have the highest bit.
+    /// Appends a number as LEB128: seven bits per byte, lowest first; the top bit marks that more follow.
     #[inline(always)]
-    pub(crate) fn varint(&mut self, mut value: u64) {
+    pub fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.u8(value as u8 | 0x80);
             value >>= 7;
@@ -76,8 +86,8 @@ impl Bytes {
         self.u8(value as u8);
     }
 
-    /// UTF-16 with a 0 behind it, cut to `most` units.
-    pub(crate) fn utf16(&mut self, text: &str, most: usize) {
+    /// Appends a string as NUL-terminated UTF-16, truncated to `most` units. NULs in the string are left out.
+    pub fn utf16(&mut self, text: &str, most: usize) {
         let most = most.min((self.room() / 2).saturating_sub(1));
         let mut units = 0;
         for letter in text.chars().filter(|letter| *letter != '\0') {
@@ -92,24 +102,27 @@ impl Bytes {
         self.u16(0);
     }
 
-    /// UTF-8 behind its length.
-    pub(crate) fn utf8(&mut self, text: &str) {
+    /// Appends a string as UTF-8 after its length, which is a [`varint`](Self::varint).
+    pub fn utf8(&mut self, text: &str) {
         self.varint(text.len() as u64);
         self.put(text.as_bytes());
     }
 
-    /// Writes over what was put here.
-    pub(crate) fn set(&mut self, at: usize, bytes: &[u8]) {
+    /// Overwrites bytes that were written.
+    ///
+    /// # Panics
+    /// They do not all lie in the buffer's capacity.
+    pub fn set(&mut self, at: usize, bytes: &[u8]) {
         self.memory[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Forgets what lies behind.
-    pub(crate) fn truncate(&mut self, len: usize) {
+    /// Drops the bytes after the first `len`.
+    pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 }
 
-/// What has no room is left out, piece by piece.
+/// A piece that does not fit is left out.
 impl fmt::Write for Bytes {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.put(text.as_bytes());

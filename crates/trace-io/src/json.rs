@@ -1,10 +1,12 @@
-//! Texts as JSON writes them.
+//! Strings as JSON.
 
-/// Hands a text to `put` piece by piece, between quotation marks. Allocates nothing.
+/// Passes a string to `put` piece by piece, quoted and escaped. Allocates nothing.
 ///
-/// What is a control character, and not only what JSON says must be, comes by its number: neither a terminal nor a line should be moved
-/// by what a file says.
-pub(crate) fn quote<E>(text: &str, mut put: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
+/// All control characters are escaped, also those that JSON allows: text from a file must not control a terminal.
+///
+/// # Errors
+/// The first error of `put`.
+pub fn quote<E>(text: &str, mut put: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
     put("\"")?;
     let mut plain = 0;
     for (at, character) in text.char_indices() {
@@ -19,7 +21,7 @@ pub(crate) fn quote<E>(text: &str, mut put: impl FnMut(&str) -> Result<(), E>) -
             '\n' => put("\\n")?,
             '\r' => put("\\r")?,
             '\t' => put("\\t")?,
-            // They are all below U+00A0: two digits do.
+            // All of them are below U+00A0.
             control => ["\\u00", digit(u32::from(control) >> 4), digit(u32::from(control))]
                 .into_iter()
                 .try_for_each(&mut put)?,
@@ -34,11 +36,9 @@ fn digit(value: u32) -> &'static str {
     &"0123456789abcdef"[at..=at]
 }
 
-/// A text of JSON, which people can read, too.
-#[cfg(any(test, feature = "readers", feature = "report"))]
-pub(crate) struct Quoted<'a>(pub(crate) &'a str);
+/// Displays a string as JSON: quoted and escaped.
+pub struct Quoted<'a>(pub &'a str);
 
-#[cfg(any(test, feature = "readers", feature = "report"))]
 impl std::fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         quote(self.0, |piece| f.write_str(piece))

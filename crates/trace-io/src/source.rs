@@ -1,65 +1,70 @@
-//! Bytes of a file, as far as they are in memory.
+//! A read buffer that knows the offset of each byte in its file.
 //!
 //! ```text
-//!   file     ………taken………│ here, and not taken yet │……not read……
-//!   buffer        at ────┘                    end ─┘
+//!   file     ……consumed……│ buffered, not consumed │……not read……
+//!   buffer        at ────┘                  end ─┘
 //! ```
 //!
-//! The buffer has the size that its reader wants, once anything is read, and is doubled for an item that does not fit. What is an item, and how
-//! long it may be, is the reader's to say: a length in the file moves no memory before what it says has been read
-//! (`.format.hostile`).
+//! The buffer doubles for an item that does not fit. It grows only when the bytes are there: a length in a damaged file
+//! allocates nothing by itself.
 
 use std::io::{self, Read};
 
-/// A file that is read from its first byte on.
+/// An input that is read from its first byte to its last.
 #[derive(Debug)]
-pub(super) struct Source<R> {
+pub struct Source<R> {
     input: R,
     buffer: Vec<u8>,
-    /// The buffer's size, as long as all items fit.
+    /// The initial size of the buffer.
     usual: usize,
-    /// The first byte that is not taken yet.
+    /// The first byte that is not consumed.
     at: usize,
-    /// The byte after the last one that is here.
+    /// The end of the buffered bytes.
     end: usize,
-    /// Where in the file the buffer's first byte is.
+    /// The offset in the file of the buffer's first byte.
     base: u64,
 }
 
 impl<R: Read> Source<R> {
-    /// With a buffer of so many bytes. Nothing is read yet.
-    pub(super) fn new(input: R, usual: usize) -> Source<R> {
+    /// A source with a buffer of `usual` bytes. Reads nothing yet.
+    pub fn new(input: R, usual: usize) -> Source<R> {
         Source { input, buffer: Vec::new(), usual, at: 0, end: 0, base: 0 }
     }
 
-    /// Where in the file the next byte is.
+    /// The offset in the file of the next byte.
     #[inline]
-    pub(super) fn offset(&self) -> u64 {
+    pub fn offset(&self) -> u64 {
         self.base + self.at as u64
     }
 
-    /// How many bytes were read: where in the file the first byte is that is not here yet.
-    pub(super) fn reached(&self) -> u64 {
+    /// The offset in the file of the first byte that is not buffered: how many bytes were read.
+    pub fn reached(&self) -> u64 {
         self.base + self.end as u64
     }
 
-    /// What is here and not taken yet.
+    /// The bytes that are buffered and not consumed.
     #[inline]
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub fn bytes(&self) -> &[u8] {
         &self.buffer[self.at..self.end]
     }
 
-    /// Takes bytes that are here.
+    /// Consumes `count` buffered bytes, and returns them.
+    ///
+    /// # Panics
+    /// So many are not buffered.
     #[inline]
-    pub(super) fn take(&mut self, count: usize) -> &[u8] {
+    pub fn take(&mut self, count: usize) -> &[u8] {
         debug_assert!(count <= self.end - self.at);
         self.at += count;
         &self.buffer[self.at - count..self.at]
     }
 
-    /// Whether so many bytes are here, or could be read.
+    /// Buffers at least `count` bytes. `false`: the input ends before that.
+    ///
+    /// # Errors
+    /// The input fails.
     #[inline]
-    pub(super) fn has(&mut self, count: usize) -> io::Result<bool> {
+    pub fn has(&mut self, count: usize) -> io::Result<bool> {
         while self.end - self.at < count {
             if !self.more()? {
                 return Ok(false);
@@ -68,8 +73,11 @@ impl<R: Read> Source<R> {
         Ok(true)
     }
 
-    /// Leaves out bytes, as many of these as the file has. Says how many it has not.
-    pub(super) fn skip(&mut self, mut count: u64) -> io::Result<u64> {
+    /// Skips `count` bytes, or up to the end of the input. Returns how many were missing.
+    ///
+    /// # Errors
+    /// The input fails.
+    pub fn skip(&mut self, mut count: u64) -> io::Result<u64> {
         while count > 0 {
             if self.at == self.end && !self.more()? {
                 break;
@@ -81,8 +89,11 @@ impl<R: Read> Source<R> {
         Ok(count)
     }
 
-    /// Reads more behind what is here. False at the end of the file.
-    pub(super) fn more(&mut self) -> io::Result<bool> {
+    /// Buffers more bytes. `false` at the end of the input.
+    ///
+    /// # Errors
+    /// The input fails.
+    pub fn more(&mut self) -> io::Result<bool> {
         self.buffer.copy_within(self.at..self.end, 0);
         self.base += self.at as u64;
         self.end -= self.at;
@@ -105,7 +116,7 @@ impl<R: Read> Source<R> {
     #[cold]
     fn grow(&mut self) {
         if self.buffer.is_empty() {
-            // Zeros from the system, which costs nothing for what a small file never touches.
+            // Pages of zeros: those that a small file does not reach cost nothing.
             self.buffer = vec![0; self.usual];
         } else {
             self.buffer.resize(2 * self.end, 0);

@@ -2,14 +2,15 @@
 
 #![allow(non_upper_case_globals, reason = "the events' own names")]
 
-use super::layouts_v2::V2_0_0;
+use mps_telemetry::Version;
 
 /// The code of an event, looked up when this is compiled.
 const fn code(name: &str) -> u16 {
+    let layouts = Version::V2.layouts();
     let mut i = 0;
-    while i < V2_0_0.len() {
-        if is_same(V2_0_0[i].name.as_bytes(), name.as_bytes()) {
-            return V2_0_0[i].code;
+    while i < layouts.len() {
+        if is_same(layouts[i].name.as_bytes(), name.as_bytes()) {
+            return layouts[i].code;
         }
         i += 1;
     }
@@ -36,4 +37,19 @@ codes! {
     MessagesExist PoolAlloc PoolFinish PoolFree PoolInit RootScan SegAlloc SegAllocFail SegFree SegReclaim SegScan
     TraceBandAdvance TraceCondemnAll TraceCreate TraceDestroy TraceFix TraceFlipBegin TraceFlipEnd TraceReclaim
     TraceScanArea TraceStart VMFinish VMInit VMMap VMUnmap
+}
+
+#[cfg(test)]
+mod tests {
+    use mps_telemetry::Version;
+
+    use crate::events::DESCRIPTORS;
+
+    #[test]
+    fn the_tables_telemetry_events_exist() {
+        for record in DESCRIPTORS.iter().flat_map(|descriptor| descriptor.mps) {
+            let layout = Version::V2.layout(record.code).unwrap_or_else(|| panic!("{record:?} is no event"));
+            assert_eq!((layout.name, layout.category.name()), (record.name, record.category.name()));
+        }
+    }
 }

@@ -1,23 +1,6 @@
-//! The telemetry stream of the Memory Pool System.
+//! MPS telemetry streams of our events. The format itself is the crate `mps-telemetry`.
 //!
-//! A stream is a bare concatenation of records, without a magic number, a byte order mark or a file header. All numbers
-//! are little-endian here, since a stream is read on the kind of machine that wrote it.
-//!
-//! ```text
-//!   0        2        4            8                 16
-//!   ├─ code ─┼─ size ─┼─ (padding) ┼─ clock ─────────┼─ parameters, each at its C alignment … ─┤ to a multiple of 8
-//!      u16      u16      not zero!    u64, rdtsc
-//! ```
-//!
-//! The size covers the whole record. What parameters a code has is not in the stream: one must know, and what one must
-//! know has changed over the years without the stream saying so. Two dialects are known here ([`Version`]): 2.0.0, which
-//! begins with an `EventInit` record that names the version, and 1.0.0 of October 2012, which doesn't. The same code
-//! means different events in the two.
-//!
-//! Records come in batches. Within a batch each category is written by itself, newest record first; so who wants to
-//! read a story sorts by clock.
-//!
-//! Who writes says `mps::Options::new(path, categories).start()` and builds its worlds `.traced_by(&trace)`, or leaves it to
+//! `mps::Options::new(path, categories).start()` begins a stream; worlds are built `.traced_by(&trace)`, or leave it to
 //! the environment with [`trace_from_environment`](crate::WorldBuilder::trace_from_environment).
 //!
 //! | file | part |
@@ -26,53 +9,17 @@
 //! | `writer` | from our events to records |
 //! | `codes`, `switchboard`, `blocks`, `buffer` | the events' codes; what owner and writer tell each other; who holds which block; records on their way to the file |
 //! | `behind`, `relay` | the thread that brings blocks to the file, and who writes which |
-//! | `format` | sorts of parameters, their places, sizes of records |
-//! | `layouts_v2`, `layouts_v1` | the events of the two dialects, declared once |
-//! | `reader`, `detect` | from bytes to records; which dialect they are in |
-//! | `line`, `double` | numbers and strings as C prints them, into a fixed buffer |
-//! | `hex`, `named`, `manual` | the three printers: `mpseventcnv`'s line, `mpseventtxt`'s, and those of the old manual |
-//! | `labels`, `sort` | which name an address has; sorting in bounded memory |
-//! | `encode` | records of any kind, put together from their layouts |
-//! | `notice`, `decode` | what to tell about a stream; a whole stream from end to end |
 
 mod behind;
 mod blocks;
 mod buffer;
 mod codes;
 pub mod control;
-#[cfg(feature = "readers")]
-pub mod decode;
-#[cfg(feature = "readers")]
-pub(crate) mod detect;
-#[cfg(feature = "readers")]
-mod double;
-#[cfg(feature = "readers")]
-pub(crate) mod encode;
-pub mod format;
-#[cfg(feature = "readers")]
-mod hex;
-#[cfg(feature = "readers")]
-pub(crate) mod labels;
-mod layouts_v1;
-mod layouts_v2;
-#[cfg(feature = "readers")]
-mod line;
-#[cfg(feature = "readers")]
-mod manual;
-#[cfg(feature = "readers")]
-mod named;
-#[cfg(feature = "readers")]
-pub mod notice;
-#[cfg(feature = "readers")]
-pub mod reader;
 mod relay;
-#[cfg(feature = "readers")]
-pub(crate) mod sort;
 mod switchboard;
 mod trace;
 mod writer;
 
-pub use format::{Layout, Param, Sort, Version};
 #[cfg(feature = "readers")]
 pub(crate) use trace::CLOCK_TEXT;
 pub use trace::{Options, Trace};

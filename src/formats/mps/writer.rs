@@ -36,7 +36,6 @@ use super::behind::By;
 use super::blocks::{ARENA, Blocks, Held, SEG};
 use super::buffer::Buffer;
 use super::codes as event;
-use super::format::{HEADER, Version};
 use super::switchboard::{Facts, Switchboard};
 use crate::Space;
 use crate::events::clock::{Clock, Relation};
@@ -45,6 +44,7 @@ use crate::events::record::{Consumer, Lost, MAX_WORLDS, Recorded};
 use crate::events::{Category, EventId, Label, Labels};
 use crate::formats::complaint::Complaint;
 use crate::os::clock::process_cpu_us;
+use mps_telemetry::format::{HEADER, Version};
 
 /// `EventInit`'s: how fast `EventClockSync`'s clock runs.
 const CLOCKS_PER_SECOND: u64 = 1_000_000;

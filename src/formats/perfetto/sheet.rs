@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::formats::json::quote;
+use trace_io::json::quote;
 
 /// A text is cut to this many bytes.
 const MOST_TEXT: usize = 4 << 10;

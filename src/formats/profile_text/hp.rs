@@ -24,11 +24,11 @@ use super::date::Date;
 use crate::events::clock::Relation;
 use crate::events::record::{Consumer, MAX_WORLDS, Recorded};
 use crate::events::{EventId, EventSet, Label, Labels};
-use crate::formats::bytes::Bytes;
 use crate::formats::ongoing::Progress;
 use crate::formats::outlet::Outlet;
 use crate::profile::StackId;
 use crate::profile::census::Breakdown;
+use trace_io::bytes::Bytes;
 
 /// Room for the bands of a sample.
 const SAMPLE_BYTES: usize = 1 << 20;

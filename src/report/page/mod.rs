@@ -25,9 +25,9 @@ use std::io;
 use maud::{Markup, html};
 
 use super::document::Document;
-use crate::formats::nettrace::clr::{Enumeration, label};
 use crate::gcstats::Process;
 use crate::gcstats::number::{Fixed, Grouped};
+use nettrace::clr::{Enumeration, label};
 
 /// The page of a process.
 ///

@@ -6,7 +6,7 @@
 //! event that reaches over the end does.
 
 use super::layout::{self, bytes_at};
-use crate::formats::eventlog::format::{BLOCK_HEAD, NO_CAPABILITY};
+use crate::format::{BLOCK_HEAD, NO_CAPABILITY};
 
 /// The block in which the next event is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::{fmt, io};
 
 use super::visitor::Event;
-use crate::formats::more_bytes;
+use trace_io::more_bytes;
 
 /// Where a log can't be read as it should be, and why.
 ///

@@ -4,10 +4,8 @@ use std::io::Read;
 
 use super::damage::{Damage, DamageKind};
 use super::types::{EventType, Types};
-use crate::formats::eventlog::format::{
-    DATA_BEGIN, HEADER_BEGIN, HEADER_END, TYPE_BEGIN, TYPE_END, TYPES_BEGIN, TYPES_END, VARIABLE,
-};
-use crate::formats::source::Source;
+use crate::format::{DATA_BEGIN, HEADER_BEGIN, HEADER_END, TYPE_BEGIN, TYPE_END, TYPES_BEGIN, TYPES_END, VARIABLE};
+use trace_io::source::Source;
 
 /// The longest description that is kept, a thousand times as long as any of GHC's.
 const LONGEST_DESCRIPTION: u32 = 64 << 10;

@@ -1,7 +1,7 @@
 //! From a log to events, in the order of the file or of time, in memory that does not grow.
 //!
 //! ```
-//! use stopworld::formats::eventlog::read::{Event, Visitor, by_time};
+//! use ghc_eventlog::read::{Event, Visitor, by_time};
 //!
 //! #[derive(Default)]
 //! struct Count(u64);

@@ -34,7 +34,7 @@ use super::layout::bytes_at;
 use super::source::ReadAt;
 use super::types::{Step, Types};
 use super::visitor::{Event, Visitor};
-use crate::formats::eventlog::format::{FIXED_HEAD, VARIABLE_HEAD};
+use crate::format::{FIXED_HEAD, VARIABLE_HEAD};
 
 /// What a round is meant to hold: events with what is kept beside them.
 const ROUND: usize = 12 << 20;
@@ -295,8 +295,8 @@ impl Segment {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::formats::eventlog::read::index::Index;
-    use crate::formats::eventlog::read::scan::Scan;
+    use crate::read::index::Index;
+    use crate::read::scan::Scan;
     use proptest::prelude::*;
 
     /// A log with two types: block markers, and events with their numbers as payload.
@@ -366,7 +366,7 @@ mod tests {
         ) {
             let log = log(&blocks, has_markers);
             let mut expected = Seen::default();
-            crate::formats::eventlog::read::in_file_order(&log[..], &mut expected);
+            crate::read::in_file_order(&log[..], &mut expected);
             expected.0.sort_by_key(|event| event.0);
             let mut index = Index::of_size(target, most_segments);
             let mut scan = Scan::open(&log[..], &mut |_| {});

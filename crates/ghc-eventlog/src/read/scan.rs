@@ -8,8 +8,8 @@ use super::header;
 use super::layout::{self, BLOCK_MARKER, bytes_at};
 use super::types::{EventType, Row, Step, Types};
 use super::visitor::{Event, Summary};
-use crate::formats::eventlog::format::{BLOCK_HEAD, DATA_END, FIXED_HEAD, VARIABLE_HEAD};
-use crate::formats::source::Source;
+use crate::format::{BLOCK_HEAD, DATA_END, FIXED_HEAD, VARIABLE_HEAD};
+use trace_io::source::Source;
 
 /// The bytes that are read at once: four events of the largest kind, and no system call shows. Asked for are an event (65547 at
 /// most) and the next one's head, or a description in the header, whose length is bounded there (`.format.hostile`).

@@ -158,8 +158,8 @@ impl<W: Write> Visitor for Show<W> {
     }
 }
 
-/// Writes what an event of a known type says.
-pub(crate) fn text(out: &mut Vec<u8>, kind: &EventType, payload: &[u8]) -> Option<DamageKind> {
+/// Appends the text of one event, as `ghc-events` prints it. Returns what is wrong with its payload.
+pub fn text(out: &mut Vec<u8>, kind: &EventType, payload: &[u8]) -> Option<DamageKind> {
     if let Some(Size::AtLeast(least)) = kind.layout.map(|layout| layout.size)
         && payload.len() < usize::from(least)
     {

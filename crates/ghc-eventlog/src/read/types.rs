@@ -1,7 +1,7 @@
 //! The types of a log's events, and how long an event is.
 
 use super::layout::{self, BLOCK_MARKER, Layout, Piece, Size};
-use crate::formats::eventlog::format::{DATA_END, FIXED_HEAD, VARIABLE_HEAD};
+use crate::format::{DATA_END, FIXED_HEAD, VARIABLE_HEAD};
 
 /// Memory for all descriptions.
 const MOST_TEXT: usize = 8 << 20;

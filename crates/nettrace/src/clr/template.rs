@@ -223,7 +223,7 @@ macro_rules! value_of {
     (I64) => { i64 };
     (Word) => { u64 };
     (Guid) => { [u8; 16] };
-    (Z16) => { $crate::formats::nettrace::clr::Z16<'a> };
+    (Z16) => { $crate::clr::Z16<'a> };
 }
 
 /// The payload's accessor for a field of this sort.
@@ -287,8 +287,8 @@ macro_rules! accessors {
         accessors!(@one $base, $bytes, $words; $since $name $label $kind);
         accessors!(
             $base,
-            $bytes + const { $crate::formats::nettrace::clr::Kind::$kind.bytes() },
-            $words + const { $crate::formats::nettrace::clr::Kind::$kind.words() };
+            $bytes + const { $crate::clr::Kind::$kind.bytes() },
+            $words + const { $crate::clr::Kind::$kind.words() };
             $($rest)*
         );
     };
@@ -304,12 +304,12 @@ macro_rules! accessors {
 /// The table's rows of some fields.
 macro_rules! fields {
     (@as) => { None };
-    (@as $labels:ident) => { Some(&$crate::formats::nettrace::clr::labels::$labels) };
+    (@as $labels:ident) => { Some(&$crate::clr::labels::$labels) };
     ($($since:literal $name:ident $label:literal $kind:ident $(then $after:ident)? $(as $labels:ident)?;)*) => {
-        &[$($crate::formats::nettrace::clr::Field {
+        &[$($crate::clr::Field {
             name: $label,
             since: $since,
-            kind: $crate::formats::nettrace::clr::Kind::$kind,
+            kind: $crate::clr::Kind::$kind,
             labels: fields!(@as $($labels)?),
         }),*]
     };
@@ -331,14 +331,14 @@ macro_rules! templates {
             #[derive(Clone, Copy, Debug)]
             pub struct $view<'a> {
                 version: u32,
-                payload: $crate::formats::nettrace::clr::Payload<'a>,
+                payload: $crate::clr::Payload<'a>,
             }
 
             impl<'a> $view<'a> {
                 /// The event as data.
-                pub const TEMPLATE: &'static $crate::formats::nettrace::clr::Template =
-                    &$crate::formats::nettrace::clr::Template {
-                        providers: &[$($crate::formats::nettrace::clr::Provider::$provider),+],
+                pub const TEMPLATE: &'static $crate::clr::Template =
+                    &$crate::clr::Template {
+                        providers: &[$($crate::clr::Provider::$provider),+],
                         events: &[$($event),+],
                         versions: templates!(@versions $first $($last)?),
                         name: $title,
@@ -347,7 +347,7 @@ macro_rules! templates {
                     };
 
                 /// Lays the template over a payload.
-                pub fn new(version: u32, payload: $crate::formats::nettrace::clr::Payload<'a>) -> $view<'a> {
+                pub fn new(version: u32, payload: $crate::clr::Payload<'a>) -> $view<'a> {
                     $view { version, payload }
                 }
 
@@ -371,7 +371,7 @@ macro_rules! templates {
         )*
 
         /// The events of this file.
-        pub(super) const TEMPLATES: &[&$crate::formats::nettrace::clr::Template] = &[$($view::TEMPLATE),*];
+        pub(super) const TEMPLATES: &[&$crate::clr::Template] = &[$($view::TEMPLATE),*];
     };
     (@versions $first:literal) => { $first..=u32::MAX };
     (@versions $first:literal $last:literal) => { $first..=$last };

@@ -9,12 +9,12 @@
 
 use std::io;
 
-use crate::formats::bytes::Bytes;
-use crate::formats::eventlog::format::{
+use crate::formats::outlet::Outlet;
+use ghc_eventlog::format::{
     BLOCK_HEAD, DATA_BEGIN, DATA_END, EventType, HEADER_BEGIN, HEADER_END, MOST_PAYLOAD, Size, TYPE_BEGIN, TYPE_END,
     TYPES_BEGIN, TYPES_END, VARIABLE, id,
 };
-use crate::formats::outlet::Outlet;
+use trace_io::bytes::Bytes;
 
 /// What stands in a file behind its last event.
 const END: [u8; 2] = DATA_END.to_be_bytes();

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::formats::bytes::Bytes;
+use trace_io::bytes::Bytes;
 
 /// No text is longer: whatever is around it, a payload stays below 64 KiB, and a line can be read.
 pub(super) const MOST_TEXT: usize = 4_000;

@@ -8,8 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::blocks::Blocks;
 use super::payload::Payload;
 use crate::events::clock::{Clock, Relation};
-use crate::formats::eventlog::format::{NO_CAPABILITY, capset, id};
 use crate::os::thread::getpid;
+use ghc_eventlog::format::{NO_CAPABILITY, capset, id};
 
 /// The set of all capabilities: the process.
 pub(super) const PROCESS: u32 = 0;

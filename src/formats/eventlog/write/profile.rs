@@ -26,11 +26,11 @@ use super::payload::Payload;
 use super::process::Head;
 use crate::events::record::Recorded;
 use crate::events::{EventId, Label, Labels};
-use crate::formats::bytes::Bytes;
-use crate::formats::eventlog::format::{MOST_CENTRES, NO_CAPABILITY, VARIABLE_HEAD, id};
 use crate::profile::census::Breakdown;
 use crate::profile::census::profiler::DEEPEST;
 use crate::profile::{self, CentreId, StackId};
+use ghc_eventlog::format::{MOST_CENTRES, NO_CAPABILITY, VARIABLE_HEAD, id};
+use trace_io::bytes::Bytes;
 
 /// GHC numbers profiles, and has one.
 const THE_PROFILE: u8 = 0;

@@ -23,9 +23,9 @@ use super::profile::{Profile, text};
 use crate::events::EventId;
 use crate::events::clock::Relation;
 use crate::events::record::{Consumer, Lost, MAX_WORLDS, Policy, Recorded, RecordingThread};
-use crate::formats::eventlog::format::{NO_CAPABILITY, capset, id, stop};
 use crate::formats::outlet::Outlet;
 use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES};
+use ghc_eventlog::format::{NO_CAPABILITY, capset, id, stop};
 
 /// Why a world is stopped: its pacing says so.
 const BY_ALLOCATION: u64 = 0;

@@ -10,8 +10,8 @@
 //! lives. A survivor is counted where it is afterwards, old or new: the collector marks objects, and does not ask how
 //! old they are.
 
-use super::bytes::Bytes;
 use crate::events::clock::Relation;
+use trace_io::bytes::Bytes;
 
 /// .NET's generations that are ours.
 const YOUNGEST: usize = 0;

@@ -13,11 +13,11 @@
 
 use std::io;
 
-use super::bytes::Bytes;
 use super::schema::{Kind, Net};
 use super::types::name_of;
 use super::writer::Pen;
 use crate::events::record::{Recorded, RecordingThread};
+use trace_io::bytes::Bytes;
 
 /// Rows of an event, at most, in bytes.
 const CHUNK_BYTES: usize = 60_000;

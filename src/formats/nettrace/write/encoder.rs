@@ -23,14 +23,14 @@ use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::Container;
-use super::bytes::Bytes;
 use super::output::Outlet;
 use super::schema::{Definition, Kind, Type};
 use super::threads::{Meeting, Threads};
 use crate::events::clock::Clock;
 use crate::events::record::RecordingThread;
-use crate::formats::nettrace::block::{BLOCK_HEADER, Block, COMPRESSED};
 use crate::os::thread::{getpid, gettid};
+use nettrace::block::{BLOCK_HEADER, Block, COMPRESSED};
+use trace_io::bytes::Bytes;
 
 /// The size of a block, at most.
 pub(super) const BLOCK_BYTES: usize = 100 << 10;

@@ -26,12 +26,12 @@ mod trace;
 pub(crate) mod types;
 mod writer;
 
-pub use super::Container;
 pub use providers::{ProviderRequest, Providers, ProvidersError};
 #[cfg(feature = "fuzzing")]
 pub use trace::consumer;
 pub use trace::{Options, Trace};
 
+use crate::formats::outlet as output;
 pub use crate::formats::outlet::Destination;
 pub use crate::formats::{Finished, TraceError};
-use crate::formats::{bytes, outlet as output};
+pub use nettrace::Container;

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
-use super::bytes::Bytes;
 use crate::heap::layout::MAX_SMALL;
+use trace_io::bytes::Bytes;
 
 /// A command line is cut to this many letters.
 const MOST_LETTERS: usize = 8_000;

@@ -414,7 +414,7 @@ mod tests {
 #[cfg(all(test, feature = "readers"))]
 mod reader_tests {
     use super::*;
-    use crate::formats::nettrace::clr;
+    use nettrace::clr;
 
     /// Whether the two lie in a payload in the same way, where a pointer has eight bytes.
     fn is_laid_out_as(written: Type, known: clr::Kind) -> bool {

@@ -16,7 +16,6 @@ use std::io;
 use std::sync::Arc;
 
 use super::board::Board;
-use super::bytes::Bytes;
 use super::collection::{CONDEMNED, Collection, Spaces, reason};
 use super::dump::Dump;
 use super::encoder::{Encoder, Head, MOST_PAYLOAD};
@@ -29,6 +28,7 @@ use crate::events::clock::Relation;
 use crate::events::record::{Consumer, Lost, MAX_WORLDS, Policy, Recorded, RecordingThread};
 use crate::events::table::MAX_PAYLOAD_BYTES;
 use crate::events::{EventId, EventSet, Label, Labels};
+use trace_io::bytes::Bytes;
 
 /// The name of a type is cut to this.
 const MOST_NAME: usize = 1_000;

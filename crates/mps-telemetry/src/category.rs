@@ -1,0 +1,36 @@
+//! The categories of events.
+
+/// The category of an event: the number of its bit in the telemetry filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Category {
+    /// Arenas: memory that is taken from the system.
+    Arena = 0,
+    /// Pools.
+    Pool = 1,
+    /// Collections.
+    Trace = 2,
+    /// Segments, and their scanning.
+    Seg = 3,
+    /// References: one record per reference.
+    Ref = 4,
+    /// Objects: one record per object.
+    Object = 5,
+    /// Names and labels that the program gives.
+    User = 6,
+}
+
+impl Category {
+    /// Its name, as the MPS spells it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Category::Arena => "Arena",
+            Category::Pool => "Pool",
+            Category::Trace => "Trace",
+            Category::Seg => "Seg",
+            Category::Ref => "Ref",
+            Category::Object => "Object",
+            Category::User => "User",
+        }
+    }
+}

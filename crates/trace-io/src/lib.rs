@@ -1,0 +1,19 @@
+//! What the readers and writers of trace files share.
+//!
+//! | module | part |
+//! |---|---|
+//! | [`source`] | reading: a buffer over a file, with the offset of each byte |
+//! | [`bytes`] | writing: a byte buffer of fixed capacity, filled without allocation |
+//! | [`json`] | text as JSON strings |
+
+pub mod bytes;
+pub mod json;
+pub mod source;
+
+/// What a message about a truncated file says of the bytes that it lacks.
+pub fn more_bytes(missing: u64) -> String {
+    match missing {
+        1 => "1 byte more was expected".to_owned(),
+        _ => format!("{missing} bytes more were expected"),
+    }
+}

@@ -1,0 +1,3 @@
+//! .NET's traces of our events: see [`write`](mod@write). The format itself is the crate `nettrace`.
+
+pub mod write;
