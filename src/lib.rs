@@ -65,21 +65,20 @@ pub mod fuzzing;
 #[cfg(feature = "readers")]
 pub mod gcstats;
 mod heap;
-mod os;
 pub mod profile;
 #[cfg(feature = "readers")]
 pub mod profstats;
 #[cfg(feature = "report")]
 pub mod report;
 mod runtime;
-mod sabotage;
 mod suggest;
-mod sync;
 #[doc(hidden)]
 pub mod testing;
 #[cfg(feature = "workloads")]
 pub mod workloads;
 mod world;
+
+use stopworld_platform::{os, sabotage, sync};
 
 pub use collector::CollectError;
 pub use collector::report::{CollectionReport, Reason};

@@ -42,7 +42,9 @@ fn cites(text: &str, tag: &str) -> bool {
 
 /// The guards: variants and tags.
 fn guards() -> Vec<(String, String)> {
-    let list = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sabotage.rs")).unwrap();
+    let list =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/stopworld-platform/src/sabotage.rs"))
+            .unwrap();
     let guard = |line: &str| {
         let (variant, tag) = line.trim().strip_suffix("\",")?.split_once(" = \"")?;
         Some((variant.to_owned(), tag.to_owned()))
@@ -59,7 +61,7 @@ fn guard_of(tag: &str) -> Option<String> {
 fn every_requirement_is_cited_by_the_code_and_by_a_test() {
     let tags = tags();
     assert!(tags.len() > 40, "the table of requirements was not found: {tags:?}");
-    let code = text_of(&["src", "host/src"]);
+    let code = text_of(&["src", "crates", "host/src"]);
     let guards = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(".ci/guards")).unwrap();
     let tests = text_of(&["tests", "host/tests", "loom-tests", "shuttle-tests"]);
     let models = text_of(&["loom-tests", "shuttle-tests"]);
@@ -103,8 +105,8 @@ fn the_files_that_a_requirement_names_exist_and_the_tests_among_them_cite_it() {
     let guards = fs::read_to_string(root.join(".ci/guards")).unwrap();
     for (tags, guarded_in, held_by) in rows() {
         for file in quoted(&guarded_in).filter(|file| file.contains('/')) {
-            let file = if file.starts_with("host/") { root.join(file) } else { root.join("src").join(file) };
-            assert!(file.exists(), "{tags:?}: there is no {}", file.display());
+            let places = ["", "src", "crates", "crates/stopworld-platform/src"];
+            assert!(places.iter().any(|place| root.join(place).join(file).exists()), "{tags:?}: there is no {file}");
         }
         let tests = ["tests/", "host/tests/"];
         for file in quoted(&held_by).filter(|file| tests.iter().any(|folder| file.starts_with(folder))) {
@@ -122,7 +124,8 @@ fn the_files_that_a_requirement_names_exist_and_the_tests_among_them_cite_it() {
 #[test]
 fn every_guard_stands_in_the_code() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let files = sources(&root.join("src")).into_iter().filter(|file| !file.ends_with("sabotage.rs"));
+    let files = ["src", "crates"].iter().flat_map(|folder| sources(&root.join(folder)));
+    let files = files.filter(|file| !file.ends_with("sabotage.rs"));
     let code: String = files.map(|file| fs::read_to_string(file).unwrap()).collect();
     for (variant, _) in guards() {
         assert!(code.contains(&format!("removed(Guard::{variant})")), "nothing happens when {variant} is taken out");

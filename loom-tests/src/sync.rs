@@ -2,16 +2,16 @@
 
 #![allow(dead_code, reason = "the models do not use everything that the library does")]
 
-#[path = "../../src/sync/lock.rs"]
+#[path = "../../crates/stopworld-platform/src/sync/lock.rs"]
 pub(crate) mod lock;
 pub(crate) use crate::kernel as port;
 #[path = "sync/fresh.rs"]
 mod fresh;
-#[path = "../../src/sync/mapped.rs"]
+#[path = "../../crates/stopworld-platform/src/sync/mapped.rs"]
 mod mapped;
-#[path = "../../src/sync/present.rs"]
+#[path = "../../crates/stopworld-platform/src/sync/present.rs"]
 mod present;
-#[path = "../../src/sync/semaphore.rs"]
+#[path = "../../crates/stopworld-platform/src/sync/semaphore.rs"]
 pub(crate) mod semaphore;
 
 pub(crate) use crate::kernel::interrupt_point;

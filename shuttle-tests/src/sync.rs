@@ -2,10 +2,10 @@
 
 #![allow(dead_code, reason = "the models do not use everything that the library does")]
 
-#[path = "../../src/sync/lock.rs"]
+#[path = "../../crates/stopworld-platform/src/sync/lock.rs"]
 pub(crate) mod lock;
 pub(crate) use crate::kernel as port;
-#[path = "../../src/sync/semaphore.rs"]
+#[path = "../../crates/stopworld-platform/src/sync/semaphore.rs"]
 pub(crate) mod semaphore;
 
 pub(crate) use crate::cell::UnsafeCell;

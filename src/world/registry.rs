@@ -231,13 +231,15 @@ impl Threads {
             let info = self.roster_mut(list).free_record()?;
             info.prepare(tid, ThreadName::new(name), stack, flags);
             info.set_alternate(alternate);
-            key.set(std::ptr::from_ref(info).cast())?;
+            // SAFETY: a record, which is never unmapped; `detach` takes it back.
+            unsafe { key.set(std::ptr::from_ref(info).cast()) }?;
             // Before the table has the record: from then on any suspend signal, even one that another process sends, makes the
             // handler read `owner`.
             info.owner.store(Arc::as_ptr(self).cast_mut(), Ordering::Relaxed);
             if let Err(error) = TABLE.set(tid, std::ptr::from_ref(info).cast_mut()) {
                 info.owner.store(std::ptr::null_mut(), Ordering::Relaxed);
-                let _ = key.set(std::ptr::null());
+                // SAFETY: null.
+                let _ = unsafe { key.set(std::ptr::null()) };
                 return Err(error.into());
             }
             info.pulse.begin();
@@ -270,7 +272,8 @@ impl Threads {
                 info.pulse.end();
                 if let Ok(key) = exit_key() {
                     // Clearing can't fail: the slot exists.
-                    let _ = key.set(std::ptr::null());
+                    // SAFETY: null.
+                    let _ = unsafe { key.set(std::ptr::null()) };
                 }
                 self.published.unlink_thread(list, info);
                 self.roster_mut(list).remove(info)

@@ -11,7 +11,7 @@ macro_rules! guards {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         #[allow(dead_code, reason = "the ordinary build asks about guards but never looks at which")]
-        pub(crate) enum Guard { $(#[doc = $tag] $variant),* }
+        pub enum Guard { $(#[doc = $tag] $variant),* }
 
         #[cfg(stopworld_sabotage)]
         const TAGS: &[(Guard, &str)] = &[$((Guard::$variant, $tag)),*];
@@ -97,7 +97,7 @@ guards! {
 /// Whether this guard has been taken out. Constant `false` in the ordinary build.
 #[cfg(not(stopworld_sabotage))]
 #[inline(always)]
-pub(crate) const fn removed(_: Guard) -> bool {
+pub const fn removed(_: Guard) -> bool {
     false
 }
 
@@ -107,13 +107,13 @@ static CHOSEN: crate::sync::AtomicUsize = crate::sync::AtomicUsize::new(0);
 /// Whether this guard has been taken out by `STOPWORLD_SABOTAGE`.
 #[cfg(stopworld_sabotage)]
 #[inline]
-pub(crate) fn removed(guard: Guard) -> bool {
+pub fn removed(guard: Guard) -> bool {
     CHOSEN.load(crate::sync::Ordering::Relaxed) == guard as usize + 1
 }
 
 /// Reads `STOPWORLD_SABOTAGE` once, when a world is built (never inside a stop: it allocates).
 #[cfg(stopworld_sabotage)]
-pub(crate) fn choose() {
+pub fn choose() {
     if let Ok(tag) = std::env::var("STOPWORLD_SABOTAGE") {
         let index = TAGS.iter().find(|(_, t)| *t == tag).map(|(g, _)| *g as usize + 1);
         CHOSEN.store(
@@ -123,5 +123,6 @@ pub(crate) fn choose() {
     }
 }
 
+/// Nothing in the ordinary build.
 #[cfg(not(stopworld_sabotage))]
-pub(crate) const fn choose() {}
+pub const fn choose() {}

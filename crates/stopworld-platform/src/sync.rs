@@ -19,29 +19,29 @@
 //! * [`interrupt_point`]: nothing here; under the model a signal handler may run at that very point,
 //! * [`const_new!`]: a constructor that is `const` here (loom's can't be).
 
-pub(crate) mod cell;
+pub mod cell;
 mod fresh;
 mod guarded;
-pub(crate) mod lock;
+pub mod lock;
 mod mapped;
-pub(crate) mod port;
+pub mod port;
 mod present;
-pub(crate) mod semaphore;
+pub mod semaphore;
 #[cfg(test)]
 mod stress;
 
 use std::ptr::NonNull;
 
-pub(crate) use cell::UnsafeCell;
-pub(crate) use fresh::{Fresh, Zeroed, zeroed};
-pub(crate) use guarded::{Guarded, Locked, SharedLock};
+pub use cell::UnsafeCell;
+pub use fresh::{Fresh, Zeroed, zeroed};
+pub use guarded::{Guarded, Locked, SharedLock};
 #[allow(unused_imports, reason = "a facade offers what its users may need")]
-pub(crate) use lock::{HeldBy, Lock, LockGuard, Patience};
-pub(crate) use mapped::Mapped;
-pub(crate) use present::Present;
-pub(crate) use semaphore::Semaphore;
+pub use lock::{HeldBy, Lock, LockGuard, Patience};
+pub use mapped::Mapped;
+pub use present::Present;
+pub use semaphore::Semaphore;
 #[allow(unused_imports, reason = "a facade offers what its users may need")]
-pub(crate) use std::sync::atomic::{
+pub use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence,
     fence,
 };
@@ -49,24 +49,24 @@ pub(crate) use std::sync::atomic::{
 /// Where the model checker may run the thread's own signal handler. Nothing in the ordinary build: real signals
 /// need no invitation.
 #[inline(always)]
-pub(crate) fn interrupt_point() {}
+pub fn interrupt_point() {}
 
 /// The cheap half of a pair of fences: what comes before it in the program is not moved behind it by the compiler, and by
 /// the processor only as far as the other side's [`heavy_barrier`] lets it.
 #[inline(always)]
-pub(crate) fn light_barrier() {
+pub fn light_barrier() {
     compiler_fence(Ordering::SeqCst);
 }
 
 /// The dear half: a full fence on every thread of the process. Together with a [`light_barrier`] it orders as two sequentially
 /// consistent fences do. Only after `os::barrier::register`.
-pub(crate) fn heavy_barrier() {
+pub fn heavy_barrier() {
     crate::os::barrier::on_all_threads();
 }
 
 /// Asks for the cache line of an address that will be read soon. Any address will do.
 #[inline(always)]
-pub(crate) fn prefetch(address: usize) {
+pub fn prefetch(address: usize) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
     // SAFETY: a prefetch never faults.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(address as *const i8) };
@@ -74,7 +74,7 @@ pub(crate) fn prefetch(address: usize) {
 
 /// Asks for the cache line of an address that will be written soon. Any address will do.
 #[inline(always)]
-pub(crate) fn prefetch_for_writing<T>(address: *const T) {
+pub fn prefetch_for_writing<T>(address: *const T) {
     use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
     // SAFETY: a prefetch never faults.
     unsafe { _mm_prefetch::<_MM_HINT_ET0>(address.cast()) };
@@ -86,22 +86,24 @@ pub(crate) fn prefetch_for_writing<T>(address: *const T) {
 /// # Safety
 /// As to write to the place.
 #[inline(always)]
-pub(crate) unsafe fn write_past_the_caches(place: NonNull<u64>, word: u64) {
+pub unsafe fn write_past_the_caches(place: NonNull<u64>, word: u64) {
     // SAFETY: by the caller's promise.
     unsafe { std::arch::x86_64::_mm_stream_si64(place.as_ptr().cast(), word.cast_signed()) };
 }
 
 /// What this thread wrote past the caches comes before what it writes from now on.
 #[inline]
-pub(crate) fn fence_past_the_caches() {
+pub fn fence_past_the_caches() {
     // SAFETY: it orders stores, and no more.
     unsafe { std::arch::x86_64::_mm_sfence() };
 }
 
 /// Declares a constructor that is `const` in this crate and an ordinary function under the model checker.
-macro_rules! const_new {
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __const_new {
     ($(#[$attribute:meta])* $visibility:vis fn $($rest:tt)*) => {
         $(#[$attribute])* $visibility const fn $($rest)*
     };
 }
-pub(crate) use const_new;
+pub use crate::__const_new as const_new;

@@ -129,8 +129,8 @@ fn every_step_is_interrupted() {
     let interrupted = kernel::interrupted_steps();
     let sources = [
         ("handshake.rs", include_str!("../../../src/world/handshake.rs")),
-        ("lock.rs", include_str!("../../../src/sync/lock.rs")),
-        ("semaphore.rs", include_str!("../../../src/sync/semaphore.rs")),
+        ("lock.rs", include_str!("../../../crates/stopworld-platform/src/sync/lock.rs")),
+        ("semaphore.rs", include_str!("../../../crates/stopworld-platform/src/sync/semaphore.rs")),
     ];
     let mut missed = Vec::new();
     for (file, source) in sources {

@@ -21,13 +21,13 @@ fn membarrier(command: i32) -> io::Result<()> {
 
 /// Says that this process will use [`on_all_threads`]. Linux 4.14 or later; a sandbox may refuse. Once is enough, for
 /// the children of forks too.
-pub(crate) fn register() -> io::Result<()> {
+pub fn register() -> io::Result<()> {
     membarrier(REGISTER_PRIVATE_EXPEDITED)
 }
 
 /// When this returns, every running thread of the process has passed a full memory barrier; one that does not run passes
 /// one before it runs again. Only after [`register`], and then it can't fail.
-pub(crate) fn on_all_threads() {
+pub fn on_all_threads() {
     let _ = membarrier(PRIVATE_EXPEDITED);
 }
 

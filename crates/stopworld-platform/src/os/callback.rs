@@ -28,12 +28,12 @@ thread_local! {
 
 /// While this exists, the calling thread runs code in which the heap must not be used.
 #[must_use = "ends when it is dropped"]
-pub(crate) struct Callback(PhantomData<*mut ()>);
+pub struct Callback(PhantomData<*mut ()>);
 
 impl Callback {
     /// Begins.
     #[inline]
-    pub(crate) fn begin() -> Callback {
+    pub fn begin() -> Callback {
         DEPTH.set(DEPTH.get() + 1);
         Callback(PhantomData)
     }
@@ -48,7 +48,7 @@ impl Drop for Callback {
 
 /// Aborts the process if the calling thread runs code in which `operation`, a function's name, must not be called.
 #[inline(always)]
-pub(crate) fn refuse_inside(operation: &'static str) {
+pub fn refuse_inside(operation: &'static str) {
     if DEPTH.get() != 0 && !removed(Guard::StopNoMutator) {
         abort(operation);
     }

@@ -22,23 +22,23 @@ fn read(clock: libc::clockid_t) -> u64 {
 
 /// CLOCK_MONOTONIC in nanoseconds (about 25 ns a call).
 #[inline]
-pub(crate) fn now_ns() -> u64 {
+pub fn now_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
 /// The processor time of the process so far.
-pub(crate) fn process_cpu_ns() -> u64 {
+pub fn process_cpu_ns() -> u64 {
     read(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
 /// The processor time of the calling thread so far.
-pub(crate) fn thread_cpu_ns() -> u64 {
+pub fn thread_cpu_ns() -> u64 {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
 /// The processor time of a thread of this process so far. A system call, in which the kernel may have to ask another processor: about
 /// half a microsecond. `None` if there is no such thread. Errno preserved.
-pub(crate) fn thread_cpu_ns_of(tid: super::Tid) -> Option<u64> {
+pub fn thread_cpu_ns_of(tid: super::Tid) -> Option<u64> {
     // As Linux numbers the clocks of threads: the complement of the id, then 4 for "of a thread", 2 for "as scheduled".
     let clock = (!tid.0 << 3) | 4 | 2;
     let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -48,39 +48,39 @@ pub(crate) fn thread_cpu_ns_of(tid: super::Tid) -> Option<u64> {
 }
 
 /// The processor time of the process in microseconds: what C's `clock` says.
-pub(crate) fn process_cpu_us() -> u64 {
+pub fn process_cpu_us() -> u64 {
     process_cpu_ns() / 1_000
 }
 
 /// The longest slice of a [`Budget`].
-pub(crate) const SLICE_NS: u64 = 20_000_000;
+pub const SLICE_NS: u64 = 20_000_000;
 
 /// A timeout that counts slices: see the module's text.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Budget {
+pub struct Budget {
     total_ns: u64,
     left_ns: u64,
 }
 
 impl Budget {
     /// A budget of this much time.
-    pub(crate) fn new(total: Duration) -> Self {
+    pub fn new(total: Duration) -> Self {
         let total_ns = u64::try_from(total.as_nanos()).unwrap_or(u64::MAX);
         Self { total_ns, left_ns: total_ns }
     }
 
     /// What it was to begin with.
-    pub(crate) fn total(&self) -> Duration {
+    pub fn total(&self) -> Duration {
         Duration::from_nanos(self.total_ns)
     }
 
     /// What was spent so far, as it counts (not wall time).
-    pub(crate) fn spent(&self) -> Duration {
+    pub fn spent(&self) -> Duration {
         Duration::from_nanos(self.total_ns - self.left_ns)
     }
 
     /// Lets `spend` spend all of it but a quarter of what is left, which is there when it comes back.
-    pub(crate) fn sparing_a_quarter<R>(&mut self, spend: impl FnOnce(&mut Self) -> R) -> R {
+    pub fn sparing_a_quarter<R>(&mut self, spend: impl FnOnce(&mut Self) -> R) -> R {
         let spared = self.left_ns / 4;
         self.left_ns -= spared;
         let result = spend(self);
@@ -89,14 +89,13 @@ impl Budget {
     }
 
     /// Nothing is left.
-    #[cfg(test)]
-    pub(crate) fn is_exhausted(&self) -> bool {
+    pub fn is_exhausted(&self) -> bool {
         self.left_ns == 0
     }
 
     /// Runs `wait` with the length of the next slice in nanoseconds (at most `longest` and at most [`SLICE_NS`]),
     /// and charges the time it took, at most that length. `None` when nothing is left.
-    pub(crate) fn slice<R>(&mut self, longest: u64, wait: impl FnOnce(u64) -> R) -> Option<R> {
+    pub fn slice<R>(&mut self, longest: u64, wait: impl FnOnce(u64) -> R) -> Option<R> {
         if self.left_ns == 0 {
             return None;
         }

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 /// Whether the process knows a symbol of this name. Takes the dynamic linker's lock: not async-signal-safe, not
 /// stop-safe.
-pub(crate) fn is_known(symbol: &CStr) -> bool {
+pub fn is_known(symbol: &CStr) -> bool {
     // SAFETY: only looks the name up; what it finds is compared with null and never called.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, symbol.as_ptr()) };
     !address.is_null()

@@ -10,22 +10,22 @@ use nix::errno::Errno;
 
 /// A file that is open for writing. Closed when dropped.
 #[derive(Debug)]
-pub(crate) struct Output {
+pub struct Output {
     fd: libc::c_int,
 }
 
 /// A write that failed half-way.
 #[derive(Debug)]
-pub(crate) struct Cut {
+pub struct Cut {
     /// How many bytes have gone out.
-    pub(crate) written: usize,
+    pub written: usize,
     /// Why no more.
-    pub(crate) error: io::Error,
+    pub error: io::Error,
 }
 
 impl Output {
     /// Creates the file, or empties it.
-    pub(crate) fn create(path: &CStr) -> io::Result<Output> {
+    pub fn create(path: &CStr) -> io::Result<Output> {
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC;
         loop {
             // SAFETY: a string that ends with 0.
@@ -39,7 +39,7 @@ impl Output {
     }
 
     /// Writes all of it.
-    pub(crate) fn write_all(&self, bytes: &[u8]) -> Result<(), Cut> {
+    pub fn write_all(&self, bytes: &[u8]) -> Result<(), Cut> {
         let mut written = 0;
         while written < bytes.len() {
             let rest = &bytes[written..];
@@ -58,13 +58,13 @@ impl Output {
     }
 
     /// Whether what was written can be written over: it is a file, and not a pipe or a terminal.
-    pub(crate) fn has_positions(&self) -> bool {
+    pub fn has_positions(&self) -> bool {
         // SAFETY: two numbers.
         unsafe { libc::lseek(self.fd, 0, libc::SEEK_CUR) >= 0 }
     }
 
     /// Writes all of it from this byte of the file on.
-    pub(crate) fn write_all_at(&self, bytes: &[u8], at: u64) -> Result<(), Cut> {
+    pub fn write_all_at(&self, bytes: &[u8], at: u64) -> Result<(), Cut> {
         let mut written = 0;
         while written < bytes.len() {
             let (rest, at) = (&bytes[written..], (at + written as u64) as libc::off_t);
@@ -82,7 +82,7 @@ impl Output {
 
     /// The same file, for writing from memory to the device, past the page cache: what is written begins and ends at multiples
     /// of a page, in memory and in the file. `None` if the file system can't, or the path names another file by now.
-    pub(crate) fn past_the_cache(&self, path: &CStr) -> Option<Output> {
+    pub fn past_the_cache(&self, path: &CStr) -> Option<Output> {
         // SAFETY: a string that ends with 0.
         let fd = unsafe { libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC | libc::O_DIRECT) };
         let direct = Output { fd: Errno::result(fd).ok()? };
@@ -100,14 +100,14 @@ impl Output {
     }
 
     /// Makes it this long, if it is a file that has a length.
-    pub(crate) fn truncate(&self, bytes: u64) {
+    pub fn truncate(&self, bytes: u64) {
         // SAFETY: a number and a number. What has no length stays as it is.
         unsafe { libc::ftruncate(self.fd, bytes as libc::off_t) };
     }
 
     /// From now on what is written here goes to the other file, whoever writes, and is about to: at no time does the number
     /// name anything else.
-    pub(crate) fn lead_to(&self, other: &Output) {
+    pub fn lead_to(&self, other: &Output) {
         // SAFETY: two numbers that are ours. If the system is short of something, it is as it was.
         unsafe { libc::dup3(other.fd, self.fd, libc::O_CLOEXEC) };
     }
@@ -127,7 +127,7 @@ impl Drop for Output {
 }
 
 /// Writes a line to standard error, as it is. If that is closed, nothing can be said.
-pub(crate) fn say(line: &[u8]) {
+pub fn say(line: &[u8]) {
     // SAFETY: the bytes are readable, as many as are said.
     unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
 }

@@ -8,7 +8,7 @@ use crate::sync::AtomicU32;
 
 /// Why [`wait`] came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FutexWait {
+pub enum FutexWait {
     /// Somebody woke us (or the kernel did for no reason: look at the word).
     Woken,
     /// The word did not hold the expected value when the kernel looked.
@@ -20,7 +20,7 @@ pub(crate) enum FutexWait {
 }
 
 /// Sleeps while `word` holds `expected`, at most `timeout_ns` (relative, CLOCK_MONOTONIC).
-pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout_ns: Option<u64>) -> FutexWait {
+pub fn wait(word: &AtomicU32, expected: u32, timeout_ns: Option<u64>) -> FutexWait {
     let ts = timeout_ns.map(|ns| libc::timespec {
         tv_sec: (ns / 1_000_000_000) as libc::time_t,
         tv_nsec: (ns % 1_000_000_000) as libc::c_long,
@@ -44,7 +44,7 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout_ns: Option<u64>) -> 
 }
 
 /// Wakes at most `n` threads that wait on `word`; says how many.
-pub(crate) fn wake(word: &AtomicU32, n: u32) -> u32 {
+pub fn wake(word: &AtomicU32, n: u32) -> u32 {
     let n = n.min(i32::MAX as u32) as i32;
     preserving_errno(|| {
         // SAFETY: the kernel only uses the address as a key. A stale address wakes nobody or spuriously, never faults.

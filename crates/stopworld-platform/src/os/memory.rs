@@ -8,13 +8,13 @@
 use std::io;
 
 /// The size of a page.
-pub(crate) fn page_size() -> usize {
+pub fn page_size() -> usize {
     // x86-64 has one base page size; asking sysconf each time would be a call for a constant.
     4096
 }
 
 /// The size of a huge page.
-pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
+pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// A word of memory that the compiler knows other uses of: of a stack, or of anything else that is read conservatively.
 ///
@@ -24,7 +24,7 @@ pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// # Safety
 /// The word is mapped, readable and aligned.
 #[inline(always)]
-pub(crate) unsafe fn conservative_word(address: usize) -> usize {
+pub unsafe fn conservative_word(address: usize) -> usize {
     #[cfg(not(stopworld_asan))]
     {
         // SAFETY: the caller's promise.
@@ -42,14 +42,14 @@ pub(crate) unsafe fn conservative_word(address: usize) -> usize {
 }
 
 /// Bytes of physical memory of the machine.
-pub(crate) fn physical_memory() -> usize {
+pub fn physical_memory() -> usize {
     // SAFETY: sysconf has no preconditions.
     let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
     usize::try_from(pages).unwrap_or(0).saturating_mul(page_size())
 }
 
 /// Bytes of physical memory that this process has at present. 0 where /proc does not tell. Allocates.
-pub(crate) fn resident_bytes() -> u64 {
+pub fn resident_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
     let pages = pages.and_then(|line| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok());
     pages.unwrap_or(0) * page_size() as u64
@@ -57,22 +57,22 @@ pub(crate) fn resident_bytes() -> u64 {
 
 /// The address space of this process.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct AddressSpace {
+pub struct AddressSpace {
     /// How much it may have (RLIMIT_AS), if there is a limit.
-    pub(crate) limit: Option<u64>,
+    pub limit: Option<u64>,
     /// How much it has. 0 where /proc does not tell.
-    pub(crate) used: u64,
+    pub used: u64,
 }
 
 impl AddressSpace {
     /// How much it can still get, if there is a limit.
-    pub(crate) fn free(&self) -> Option<u64> {
+    pub fn free(&self) -> Option<u64> {
         self.limit.map(|limit| limit.saturating_sub(self.used))
     }
 }
 
 /// What the process has and may have of addresses. Allocates.
-pub(crate) fn address_space() -> AddressSpace {
+pub fn address_space() -> AddressSpace {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: a place for the limits; a failure leaves it as it is.
     unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) };
@@ -98,7 +98,7 @@ fn map(len: usize, protection: i32, flags: i32) -> io::Result<*mut u8> {
 
 /// A range of addresses that belongs to us; none of it readable until committed. Dropping unmaps it.
 #[derive(Debug)]
-pub(crate) struct Reservation {
+pub struct Reservation {
     base: *mut u8,
     len: usize,
 }
@@ -110,7 +110,7 @@ unsafe impl Sync for Reservation {}
 
 impl Reservation {
     /// Reserves `bytes` (rounded up to pages) at a multiple of `align` (a power of two).
-    pub(crate) fn new(bytes: usize, align: usize) -> io::Result<Self> {
+    pub fn new(bytes: usize, align: usize) -> io::Result<Self> {
         debug_assert!(align.is_power_of_two());
         let too_large = || io::Error::new(io::ErrorKind::OutOfMemory, "a reservation larger than the address space");
         let len = bytes.max(1).checked_next_multiple_of(page_size()).ok_or_else(too_large)?;
@@ -134,13 +134,13 @@ impl Reservation {
 
     /// The lowest address.
     #[inline]
-    pub(crate) fn base(&self) -> *mut u8 {
+    pub fn base(&self) -> *mut u8 {
         self.base
     }
 
     /// Length in bytes.
     #[inline]
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.len
     }
 
@@ -151,33 +151,33 @@ impl Reservation {
     }
 
     /// Makes `[offset, offset + len)` readable and writable; fresh pages are zero. Both must be multiples of a page.
-    pub(crate) fn commit(&self, offset: usize, len: usize) -> io::Result<()> {
+    pub fn commit(&self, offset: usize, len: usize) -> io::Result<()> {
         // SAFETY: the range is inside our own mapping (checked by `at`).
         let r = unsafe { libc::mprotect(self.at(offset, len), len, libc::PROT_READ | libc::PROT_WRITE) };
         if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
     /// Gives the pages back; the range stays committed and reads as zero.
-    pub(crate) fn release(&self, offset: usize, len: usize) -> io::Result<()> {
+    pub fn release(&self, offset: usize, len: usize) -> io::Result<()> {
         // SAFETY: the range is inside our own mapping (checked by `at`).
         let r = unsafe { libc::madvise(self.at(offset, len), len, libc::MADV_DONTNEED) };
         if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
     /// Makes huge pages of what is mapped already, now; a kernel that can't (before 6.1) leaves it as it is.
-    pub(crate) fn collapse(&self, offset: usize, len: usize) {
+    pub fn collapse(&self, offset: usize, len: usize) {
         // SAFETY: the range is inside our own mapping (checked by `at`); the advice changes no contents.
         unsafe { libc::madvise(self.at(offset, len), len, libc::MADV_COLLAPSE) };
     }
 
     /// Has the kernel give the pages now, and not when they are touched; one that can't (before 5.14) leaves it at that.
-    pub(crate) fn populate(&self, offset: usize, len: usize) {
+    pub fn populate(&self, offset: usize, len: usize) {
         // SAFETY: the range is inside our own mapping (checked by `at`); what is there stays what it is.
         unsafe { libc::madvise(self.at(offset, len), len, libc::MADV_POPULATE_WRITE) };
     }
 
     /// Asks for huge pages; a kernel that has none says nothing to us and we nothing to the user.
-    pub(crate) fn huge_pages(&self, offset: usize, len: usize) {
+    pub fn huge_pages(&self, offset: usize, len: usize) {
         // SAFETY: the range is inside our own mapping (checked by `at`); the advice changes no contents.
         unsafe { libc::madvise(self.at(offset, len), len, libc::MADV_HUGEPAGE) };
     }
@@ -191,7 +191,7 @@ impl Drop for Reservation {
 }
 
 /// Fresh zeroed memory of at least `len` bytes, page-aligned, never moved; unmapped only by [`unmap`].
-pub(crate) fn map_anonymous(len: usize) -> io::Result<*mut u8> {
+pub fn map_anonymous(len: usize) -> io::Result<*mut u8> {
     map(round_up(len.max(1), page_size()), libc::PROT_READ | libc::PROT_WRITE, 0)
 }
 
@@ -199,13 +199,13 @@ pub(crate) fn map_anonymous(len: usize) -> io::Result<*mut u8> {
 ///
 /// # Safety
 /// `base` and `len` are those of one `map_anonymous` call and nobody uses the memory any more.
-pub(crate) unsafe fn unmap(base: *mut u8, len: usize) {
+pub unsafe fn unmap(base: *mut u8, len: usize) {
     // SAFETY: by the caller's promise.
     unsafe { libc::munmap(base.cast(), round_up(len.max(1), page_size())) };
 }
 
 /// Whether every page of `[low, high)` is mapped (readable or not). One system call, no side effect on the pages.
-pub(crate) fn is_mapped(low: usize, high: usize) -> bool {
+pub fn is_mapped(low: usize, high: usize) -> bool {
     let mut page = low & !(page_size() - 1);
     let mut residency = [0u8; 256];
     while page < high {
@@ -225,7 +225,7 @@ pub(crate) fn is_mapped(low: usize, high: usize) -> bool {
 
 /// Copies memory of this process that may not be there: as many bytes from `address` on as can be read, up to the first
 /// page that can't. One system call; no fault, no lock, `errno` preserved.
-pub(crate) fn read_carefully(address: usize, into: &mut [u8]) -> usize {
+pub fn read_carefully(address: usize, into: &mut [u8]) -> usize {
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     // One piece for each page: the kernel copies whole pieces.
     let mut pieces = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; PIECES];
@@ -250,7 +250,7 @@ const PIECES: usize = 3;
 ///
 /// For the main thread's stack, which the kernel grows as it is touched: what lies below the mapped part was never
 /// written. The page at `high - 1` must be mapped. The answer is exact: the mapping is one range, so a bisection finds its end.
-pub(crate) fn lowest_mapped(floor: usize, high: usize) -> usize {
+pub fn lowest_mapped(floor: usize, high: usize) -> usize {
     let page = page_size();
     let (mut unmapped, mut mapped) = (floor & !(page - 1), (high - 1) & !(page - 1));
     if is_mapped(unmapped, unmapped + 1) && is_mapped(unmapped, high) {

@@ -26,29 +26,27 @@
 //! | [`ucontext`] | read an interrupted context | yes | yes |
 //! | [`proc_status`] | what /proc says about a thread | no (allocates) | **no** |
 
-pub(crate) mod barrier;
-pub(crate) mod callback;
-pub(crate) mod clock;
-#[cfg(feature = "workloads")]
-pub(crate) mod dynamic;
-pub(crate) mod exit;
-pub(crate) mod file;
-pub(crate) mod futex;
-pub(crate) mod memory;
-pub(crate) mod probe;
-pub(crate) mod proc_status;
-pub(crate) mod registers;
-pub(crate) mod signals;
-pub(crate) mod socket;
-pub(crate) mod spawn;
-pub(crate) mod thread;
-#[cfg(feature = "workloads")]
-pub(crate) mod timer;
-pub(crate) mod tracer;
-pub(crate) mod tsc;
-pub(crate) mod ucontext;
+pub mod barrier;
+pub mod callback;
+pub mod clock;
+pub mod dynamic;
+pub mod exit;
+pub mod file;
+pub mod futex;
+pub mod memory;
+pub mod probe;
+pub mod proc_status;
+pub mod registers;
+pub mod signals;
+pub mod socket;
+pub mod spawn;
+pub mod thread;
+pub mod timer;
+pub mod tracer;
+pub mod tsc;
+pub mod ucontext;
 
-pub(crate) use nix::errno::Errno;
+pub use nix::errno::Errno;
 
 /// The kernel's number of a thread, unique among the living threads of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,7 +61,7 @@ impl std::fmt::Display for Tid {
 
 /// Runs `f` and puts `errno` back as it was. Async-signal-safe.
 #[inline]
-pub(crate) fn preserving_errno<R>(f: impl FnOnce() -> R) -> R {
+pub fn preserving_errno<R>(f: impl FnOnce() -> R) -> R {
     // SAFETY: glibc gives each thread its errno in static thread-local storage, valid for the thread's life.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above; only this thread (and its handlers, which preserve it) writes it.

@@ -35,17 +35,17 @@ use crate::sync::{AtomicU32, Ordering};
 /// so that a single load of 32 bits can be combined with others.
 #[derive(Debug)]
 #[repr(transparent)]
-pub(crate) struct Semaphore(AtomicU32);
+pub struct Semaphore(AtomicU32);
 
 impl Semaphore {
     /// For a static in the section `.probes`.
-    pub(crate) const fn new() -> Semaphore {
+    pub const fn new() -> Semaphore {
         Semaphore(AtomicU32::new(0))
     }
 
     /// Not 0 while somebody looks. Relaxed: it only guesses, as everything does that is armed from outside.
     #[inline(always)]
-    pub(crate) fn lookers(&self) -> u32 {
+    pub fn lookers(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -53,7 +53,9 @@ impl Semaphore {
 /// A probe `provider:name`: the nop, and its note. The arguments are variables of type `u32`, `u64` or `usize`.
 ///
 /// A function that holds one must not be inlined if the probe is to have one place; with several it works too.
-macro_rules! site {
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __probe_site {
     ($provider:literal, $name:ident, $semaphore:path, $first:ident: $first_type:ident $(, $field:ident: $type:ident)*) => {
         // SAFETY: a nop, and sections that nothing executes. Whoever puts a breakpoint on it restores what it changes.
         unsafe {
@@ -69,8 +71,8 @@ macro_rules! site {
                 concat!(".asciz \"", stringify!($name), "\""),
                 concat!(
                     ".asciz \"",
-                    $crate::os::probe::operand!($first $first_type)
-                    $(, " ", $crate::os::probe::operand!($field $type))*,
+                    $crate::__probe_operand!($first $first_type)
+                    $(, " ", $crate::__probe_operand!($field $type))*,
                     "\""
                 ),
                 "994: .balign 4",
@@ -95,10 +97,12 @@ macro_rules! site {
         }
     };
 }
-pub(crate) use site;
+pub use crate::__probe_site as site;
 
 /// How a note says where an argument is: its bytes, unsigned, and the register.
-macro_rules! operand {
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __probe_operand {
     ($field:ident u32) => {
         concat!("4@{", stringify!($field), ":e}")
     };
@@ -109,4 +113,4 @@ macro_rules! operand {
         concat!("8@{", stringify!($field), ":r}")
     };
 }
-pub(crate) use operand;
+pub use crate::__probe_operand as operand;

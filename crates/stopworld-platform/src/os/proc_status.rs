@@ -69,7 +69,7 @@ fn signals_in(value: &str) -> u64 {
 }
 
 /// Reads /proc/self/task/TID. Allocates.
-pub(crate) fn describe(tid: Tid) -> ThreadDescription {
+pub fn describe(tid: Tid) -> ThreadDescription {
     let read = |file: &str| std::fs::read_to_string(format!("/proc/self/task/{tid}/{file}")).ok();
     let mut description = ThreadDescription::default();
     let Some(status) = read("status") else { return description };

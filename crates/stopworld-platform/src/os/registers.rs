@@ -12,7 +12,7 @@ use std::ffi::c_void;
 /// The frame has unwind information, so a debugger's backtrace, a panic and the unwinding of a cancelled thread go through
 /// it. Async-signal-safe as far as `f` is.
 #[unsafe(naked)]
-pub(crate) extern "C-unwind" fn with_registers_pushed(
+pub extern "C-unwind" fn with_registers_pushed(
     f: extern "C-unwind" fn(sp: *mut c_void, arg: *mut c_void),
     arg: *mut c_void,
 ) {

@@ -8,40 +8,39 @@ use super::ucontext::Context;
 use crate::sabotage::{Guard, removed};
 
 /// What the kernel tells about a signal.
-pub(crate) type SigInfo = libc::siginfo_t;
+pub type SigInfo = libc::siginfo_t;
 
 /// The signal that suspends threads unless the user chooses another. Go chose it too: its default action is to be
 /// ignored, hardly a program uses it, and debuggers pass it on without stopping.
-pub(crate) const DEFAULT: i32 = libc::SIGURG;
+pub const DEFAULT: i32 = libc::SIGURG;
 
 /// A handler as the kernel calls it.
-pub(crate) type Handler = unsafe extern "C" fn(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void);
+pub type Handler = unsafe extern "C" fn(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void);
 
 /// What was installed for a signal before us. Plain data, so that the handler can chain to it.
 #[derive(Clone, Copy)]
-pub(crate) struct Previous(libc::sigaction);
+pub struct Previous(libc::sigaction);
 
 impl Previous {
     /// Nothing: as if the signal had been ignored.
-    pub(crate) const NONE: Self =
+    pub const NONE: Self =
         // SAFETY: all-zero is a valid sigaction: SIG_DFL, no flags, an empty mask.
         Self(unsafe { std::mem::zeroed() });
 
     /// As if this one-argument handler had been installed.
-    #[cfg(test)]
-    pub(crate) fn of(handler: extern "C" fn(i32)) -> Self {
+    pub fn of(handler: extern "C" fn(i32)) -> Self {
         let mut previous = Self::NONE;
         previous.0.sa_sigaction = handler as *const () as usize;
         previous
     }
 
     /// Whether it is this handler.
-    pub(crate) fn is(&self, handler: Handler) -> bool {
+    pub fn is(&self, handler: Handler) -> bool {
         self.0.sa_sigaction == handler as *const () as usize
     }
 
     /// Whether a function was installed (neither the default action nor "ignore").
-    pub(crate) fn is_function(&self) -> bool {
+    pub fn is_function(&self) -> bool {
         self.0.sa_sigaction != libc::SIG_DFL && self.0.sa_sigaction != libc::SIG_IGN
     }
 
@@ -50,7 +49,7 @@ impl Previous {
     ///
     /// # Safety
     /// In a signal handler, with the arguments that the kernel gave it.
-    pub(crate) unsafe fn call(&self, signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    pub unsafe fn call(&self, signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
         if !self.is_function() {
             return;
         }
@@ -69,11 +68,11 @@ impl Previous {
 }
 
 /// The signal of breakpoints.
-pub(crate) const TRAP: i32 = libc::SIGTRAP;
+pub const TRAP: i32 = libc::SIGTRAP;
 
 /// On which stack a handler runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HandlerStack {
+pub enum HandlerStack {
     /// The one that was interrupted (no SA_ONSTACK).
     Own,
     /// The alternate stack, for threads that have one.
@@ -104,7 +103,7 @@ fn handler_mask() -> libc::sigset_t {
 
 /// Installs `handler` with SA_RESTART | SA_SIGINFO and all signals but faults masked while it runs (`.stop.eintr`,
 /// `.stop.altstack`). Says what was there before.
-pub(crate) fn install(signal: i32, handler: Handler, stack: HandlerStack) -> io::Result<Previous> {
+pub fn install(signal: i32, handler: Handler, stack: HandlerStack) -> io::Result<Previous> {
     let onstack = if stack == HandlerStack::Alternate { libc::SA_ONSTACK } else { 0 };
     // `.stop.eintr`: a read or a futex wait that the signal interrupts goes on after it.
     let restart = if removed(Guard::StopEintr) { 0 } else { libc::SA_RESTART };
@@ -125,7 +124,7 @@ pub(crate) fn install(signal: i32, handler: Handler, stack: HandlerStack) -> io:
 }
 
 /// What the process has for `signal` now.
-pub(crate) fn current(signal: i32) -> io::Result<Previous> {
+pub fn current(signal: i32) -> io::Result<Previous> {
     let mut now = std::mem::MaybeUninit::uninit();
     // SAFETY: only reads the action.
     let r = unsafe { libc::sigaction(signal, std::ptr::null(), now.as_mut_ptr()) };
@@ -137,13 +136,13 @@ pub(crate) fn current(signal: i32) -> io::Result<Previous> {
 ///
 /// # Safety
 /// `info` is the second argument of a running handler.
-pub(crate) unsafe fn is_from_this_process(info: *const libc::siginfo_t) -> bool {
+pub unsafe fn is_from_this_process(info: *const libc::siginfo_t) -> bool {
     // SAFETY: by the caller; `si_pid` is valid for SI_TKILL.
     unsafe { (*info).si_code == libc::SI_TKILL && (*info).si_pid() == super::thread::getpid() }
 }
 
 /// Whether `handler` is what the process has for `signal` now.
-pub(crate) fn is_installed(signal: i32, handler: Handler) -> bool {
+pub fn is_installed(signal: i32, handler: Handler) -> bool {
     let mut now = std::mem::MaybeUninit::<libc::sigaction>::uninit();
     // SAFETY: only reads the action.
     let r = unsafe { libc::sigaction(signal, std::ptr::null(), now.as_mut_ptr()) };
@@ -152,18 +151,18 @@ pub(crate) fn is_installed(signal: i32, handler: Handler) -> bool {
 }
 
 /// The lowest and the highest real-time signal that libc leaves to programs.
-pub(crate) fn real_time() -> (i32, i32) {
+pub fn real_time() -> (i32, i32) {
     (libc::SIGRTMIN(), libc::SIGRTMAX())
 }
 
 /// Whether the signal has its default action: the program has no use for it.
-pub(crate) fn is_default(signal: i32) -> bool {
+pub fn is_default(signal: i32) -> bool {
     current(signal).is_ok_and(|now| now.0.sa_sigaction == libc::SIG_DFL)
 }
 
 /// From now on the signal does nothing in this process. Not by SIG_IGN, which a process that is spawned would inherit: `execve`
 /// gives a signal with a handler its default action again.
-pub(crate) fn make_harmless(signal: i32) -> io::Result<()> {
+pub fn make_harmless(signal: i32) -> io::Result<()> {
     install(signal, nothing, HandlerStack::Own).map(drop)
 }
 
@@ -171,7 +170,7 @@ pub(crate) fn make_harmless(signal: i32) -> io::Result<()> {
 unsafe extern "C" fn nothing(_: i32, _: *mut SigInfo, _: *mut libc::c_void) {}
 
 /// Makes `previous` the signal's action again. Async-signal-safe.
-pub(crate) fn put_back(signal: i32, previous: &Previous) {
+pub fn put_back(signal: i32, previous: &Previous) {
     // SAFETY: an action that the kernel gave us.
     unsafe { libc::sigaction(signal, &previous.0, std::ptr::null_mut()) };
 }
@@ -179,7 +178,7 @@ pub(crate) fn put_back(signal: i32, previous: &Previous) {
 /// Sends the calling thread a signal with a value, and lets it come now, also if the thread masks it. Whoever traces the thread has
 /// seen it when this returns. Not sent unless it is [harmless](make_harmless): without a tracer the handler runs, and is over when
 /// this returns. Async-signal-safe, errno preserved.
-pub(crate) fn queue_to_myself(signal: i32, value: usize) {
+pub fn queue_to_myself(signal: i32, value: usize) {
     if !(1..=64).contains(&signal) || !super::preserving_errno(|| is_installed(signal, nothing)) {
         return;
     }
@@ -216,7 +215,7 @@ pub(crate) fn queue_to_myself(signal: i32, value: usize) {
 }
 
 /// Whether a number can be a signal for suspension: it exists, can be caught and libc leaves it to programs.
-pub(crate) fn is_usable(signal: i32) -> bool {
+pub fn is_usable(signal: i32) -> bool {
     (1..=64).contains(&signal)
         && ![libc::SIGKILL, libc::SIGSTOP, libc::SIGCONT, libc::SIGTSTP, 32, 33].contains(&signal)
         && !SYNCHRONOUS.contains(&signal)
@@ -224,7 +223,7 @@ pub(crate) fn is_usable(signal: i32) -> bool {
 }
 
 /// The name of a signal for people: `SIGURG`, `SIGRTMIN+3`, or its number.
-pub(crate) fn name(signal: i32) -> String {
+pub fn name(signal: i32) -> String {
     let (lowest, highest) = real_time();
     match nix::sys::signal::Signal::try_from(signal) {
         Ok(s) => s.as_str().to_owned(),
@@ -235,8 +234,7 @@ pub(crate) fn name(signal: i32) -> String {
 }
 
 /// The signal of a name that [`name`] gives or `kill -l` lists (`USR1`, `sigusr1`, `SIGRTMAX-2`), or of a number.
-#[cfg(feature = "cli")]
-pub(crate) fn of_name(text: &str) -> Option<i32> {
+pub fn of_name(text: &str) -> Option<i32> {
     let (lowest, highest) = real_time();
     let upper = text.to_ascii_uppercase();
     let short = upper.strip_prefix("SIG").unwrap_or(&upper);
@@ -287,7 +285,7 @@ fn change_mask(how: i32, set: &libc::sigset_t) -> libc::sigset_t {
 }
 
 /// Blocks one signal in the calling thread until the guard is dropped (or, forgotten, for good).
-pub(crate) fn block(signal: i32) -> MaskGuard {
+pub fn block(signal: i32) -> MaskGuard {
     MaskGuard(change_mask(libc::SIG_BLOCK, &only(signal)))
 }
 
@@ -296,14 +294,15 @@ const OF_WRITES: [i32; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
 
 /// While it lives, what this thread writes in vain is an error of the write and not the end of the process, whatever the program has
 /// made of the signals: what comes of a write never reaches it.
-pub(crate) struct FailingWrites {
+pub struct FailingWrites {
     /// Of [`OF_WRITES`], those that would now come.
     open: [bool; OF_WRITES.len()],
     _mask: MaskGuard,
 }
 
 impl FailingWrites {
-    pub(crate) fn are_errors() -> FailingWrites {
+    /// Until it is dropped, a failing write of the calling thread returns an error and sends no signal.
+    pub fn are_errors() -> FailingWrites {
         let old = change_mask(libc::SIG_BLOCK, &set_of(&OF_WRITES));
         let mut open = OF_WRITES.map(|signal| !has(&old, signal));
         if open.contains(&true) {
@@ -330,18 +329,17 @@ impl Drop for FailingWrites {
 }
 
 /// Blocks every signal (but faults) in the calling thread until the guard is dropped.
-pub(crate) fn block_all() -> MaskGuard {
+pub fn block_all() -> MaskGuard {
     MaskGuard(change_mask(libc::SIG_BLOCK, &handler_mask()))
 }
 
 /// Unblocks one signal in the calling thread; says whether it was blocked.
-pub(crate) fn unblock(signal: i32) -> bool {
+pub fn unblock(signal: i32) -> bool {
     has(&change_mask(libc::SIG_UNBLOCK, &only(signal)), signal)
 }
 
 /// Whether the calling thread blocks the signal.
-#[cfg(test)]
-pub(crate) fn is_blocked(signal: i32) -> bool {
+pub fn is_blocked(signal: i32) -> bool {
     let mut now = std::mem::MaybeUninit::uninit();
     // SAFETY: only reads the mask; the set is written.
     unsafe {
@@ -351,7 +349,7 @@ pub(crate) fn is_blocked(signal: i32) -> bool {
 }
 
 /// Puts a signal mask back when dropped.
-pub(crate) struct MaskGuard(libc::sigset_t);
+pub struct MaskGuard(libc::sigset_t);
 
 impl Drop for MaskGuard {
     fn drop(&mut self) {
@@ -363,7 +361,7 @@ impl Drop for MaskGuard {
 ///
 /// # Safety
 /// `context` is the third argument of a running handler; the code that was interrupted goes on there as it should.
-pub(crate) unsafe fn continue_at(context: *mut libc::c_void, instruction: usize) {
+pub unsafe fn continue_at(context: *mut libc::c_void, instruction: usize) {
     // SAFETY: by the caller.
     let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
     context.uc_mcontext.gregs[libc::REG_RIP as usize] = instruction as i64;
@@ -373,7 +371,7 @@ pub(crate) unsafe fn continue_at(context: *mut libc::c_void, instruction: usize)
 ///
 /// # Safety
 /// `context` is the third argument of a running handler.
-pub(crate) unsafe fn context<'a>(context: *mut libc::c_void) -> &'a Context {
+pub unsafe fn context<'a>(context: *mut libc::c_void) -> &'a Context {
     // SAFETY: by the caller; `Context` is a transparent view of ucontext_t.
     unsafe { &*context.cast::<Context>() }
 }
@@ -388,7 +386,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(feature = "cli")]
     fn every_signal_is_known_by_its_name() {
         for signal in (1..=31).chain(real_time().0..=real_time().1) {
             assert_eq!(of_name(&name(signal)), Some(signal), "{}", name(signal));
@@ -404,7 +401,6 @@ mod tests {
     #[case("RTMAX-2", libc::SIGRTMAX() - 2)]
     #[case("SIG34", 34)]
     #[case("11", libc::SIGSEGV)]
-    #[cfg(feature = "cli")]
     fn a_signal_has_several_names(#[case] text: &str, #[case] signal: i32) {
         assert_eq!(of_name(text), Some(signal));
     }

@@ -20,10 +20,10 @@ use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicI32, Lock, LockGuard, Ordering};
 
 /// How many of them can be open at once.
-pub(crate) const MOST: usize = 256;
+pub const MOST: usize = 256;
 
 /// The longest path, without its final 0.
-pub(crate) const LONGEST_PATH: usize = size_of::<libc::sockaddr_un>() - offset_of!(libc::sockaddr_un, sun_path) - 1;
+pub const LONGEST_PATH: usize = size_of::<libc::sockaddr_un>() - offset_of!(libc::sockaddr_un, sun_path) - 1;
 
 /// No descriptor has this place.
 const FREE: i32 = -1;
@@ -33,7 +33,7 @@ static LOCK: Lock = Lock::new();
 
 /// An open socket. Closed when dropped, and in the child of a fork at once.
 #[derive(Debug)]
-pub(crate) struct Socket {
+pub struct Socket {
     fd: i32,
     place: usize,
     /// The process that opened it.
@@ -42,11 +42,11 @@ pub(crate) struct Socket {
 
 /// What a wait found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ready {
+pub struct Ready {
     /// Something can be read, or written, as was asked.
-    pub(crate) ready: bool,
+    pub ready: bool,
     /// The other end is gone.
-    pub(crate) gone: bool,
+    pub gone: bool,
 }
 
 impl Socket {
@@ -65,7 +65,7 @@ impl Socket {
     }
 
     /// Listens at `path`, where nothing may be (`.live.owner`). Who is not its owner finds it closed from the first moment on.
-    pub(crate) fn listen(path: &Path) -> io::Result<Socket> {
+    pub fn listen(path: &Path) -> io::Result<Socket> {
         forget_in_children()?;
         let address = address(path)?;
         let socket = {
@@ -84,7 +84,7 @@ impl Socket {
     }
 
     /// Takes one who has connected, if there is one.
-    pub(crate) fn accept(&self) -> io::Result<Socket> {
+    pub fn accept(&self) -> io::Result<Socket> {
         let held = LOCK.lock();
         let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: a listening descriptor; the address is not asked for.
@@ -93,17 +93,17 @@ impl Socket {
     }
 
     /// Waits until something can be read, until the other end is gone, or for so long.
-    pub(crate) fn wait_to_read(&self, ms: i32) -> Ready {
+    pub fn wait_to_read(&self, ms: i32) -> Ready {
         self.wait(libc::POLLIN, ms)
     }
 
     /// Waits until something can be written, until the other end is gone, or for so long.
-    pub(crate) fn wait_to_write(&self, ms: i32) -> Ready {
+    pub fn wait_to_write(&self, ms: i32) -> Ready {
         self.wait(libc::POLLOUT, ms)
     }
 
     /// Whether the other end is gone for good: it can neither write nor read any more.
-    pub(crate) fn is_gone(&self) -> bool {
+    pub fn is_gone(&self) -> bool {
         self.wait(0, 0).gone
     }
 
@@ -119,27 +119,27 @@ impl Socket {
     }
 
     /// Takes what has come, as much as has room; 0 is the end.
-    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         // SAFETY: the buffer is writable, as long as is said.
         let count = unsafe { libc::recv(self.fd, buffer.as_mut_ptr().cast(), buffer.len(), 0) };
         Ok(Errno::result(count)? as usize)
     }
 
     /// Gives what there is room for. Raises no signal if the other end is gone.
-    pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+    pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         // SAFETY: the bytes are readable, as many as are said.
         let count = unsafe { libc::send(self.fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
         Ok(Errno::result(count)? as usize)
     }
 
     /// The end of what is said here; the other end may go on.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         // SAFETY: a descriptor of ours. If the other end is gone there is nothing to end.
         unsafe { libc::shutdown(self.fd, libc::SHUT_WR) };
     }
 
     /// Wakes who waits for a connection, for good.
-    pub(crate) fn stop_listening(&self) {
+    pub fn stop_listening(&self) {
         // SAFETY: a descriptor of ours.
         unsafe { libc::shutdown(self.fd, libc::SHUT_RDWR) };
     }

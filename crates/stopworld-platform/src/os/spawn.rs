@@ -24,18 +24,18 @@ struct Start<F> {
 
 /// A thread that [`spawn`] has started. One that is dropped goes on by itself.
 #[derive(Debug)]
-pub(crate) struct Spawned(libc::pthread_t);
+pub struct Spawned(libc::pthread_t);
 
 impl Spawned {
     /// Waits for the thread's end.
-    pub(crate) fn join(self) {
+    pub fn join(self) {
         // SAFETY: a thread of this process that is neither joined nor detached before: each ends its `Spawned`.
         unsafe { libc::pthread_join(self.0, std::ptr::null_mut()) };
         std::mem::forget(self);
     }
 
     /// In the child of a fork: there is no such thread.
-    pub(crate) fn forget(self) {
+    pub fn forget(self) {
         std::mem::forget(self);
     }
 }
@@ -52,7 +52,7 @@ impl Drop for Spawned {
 ///
 /// # Errors
 /// The system gave no thread, or no memory for its stack.
-pub(crate) fn spawn<F: FnOnce() + Send + 'static>(name: &str, work: F) -> io::Result<Spawned> {
+pub fn spawn<F: FnOnce() + Send + 'static>(name: &str, work: F) -> io::Result<Spawned> {
     let mut start = Box::new(Start { name: [0; NAME_BYTES + 1], work });
     let length = name.floor_char_boundary(NAME_BYTES);
     start.name[..length].copy_from_slice(&name.as_bytes()[..length]);

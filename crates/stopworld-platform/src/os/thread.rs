@@ -9,18 +9,18 @@ use crate::sync::{AtomicI32, AtomicU32, Ordering};
 
 /// A stack, `[low, high)`: it grows down from `high`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StackBounds {
+pub struct StackBounds {
     /// Lowest usable address (guard pages excluded).
-    pub(crate) low: usize,
+    pub low: usize,
     /// One past the highest address: the base.
-    pub(crate) high: usize,
+    pub high: usize,
 }
 
 impl StackBounds {
     /// Whether the address lies in it. The base itself counts: it is the stack pointer of an empty stack. No address lies in
     /// bounds that are empty: they stand for a stack that there is not, and null is no stack pointer.
     #[inline]
-    pub(crate) fn contains(&self, address: usize) -> bool {
+    pub fn contains(&self, address: usize) -> bool {
         self.low <= address && address <= self.high && self.low < self.high
     }
 }
@@ -34,13 +34,14 @@ const PTHREAD_CANCEL_DISABLE: i32 = 1;
 
 /// While it lives, the calling thread is not cancelled: a `pthread_cancel` takes effect at its next cancellation point after
 /// that. For what must be done as a whole, and calls functions of libc that are cancellation points.
-pub(crate) struct NotCancelled {
+pub struct NotCancelled {
     before: i32,
     on_its_thread: PhantomData<*const ()>,
 }
 
 impl NotCancelled {
-    pub(crate) fn begin() -> Self {
+    /// Until it is dropped, the calling thread is not cancelled.
+    pub fn begin() -> Self {
         let mut before = 0;
         // SAFETY: a valid state and a place for the old one; it can't fail.
         unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &mut before) };
@@ -58,7 +59,7 @@ impl Drop for NotCancelled {
 /// The calling thread's id. A system call each time: a cached one would need thread-local storage, which a dlopen'ed
 /// library allocates on first use, and is wrong after fork. Async-signal-safe; can't fail, so errno stays.
 #[inline]
-pub(crate) fn gettid() -> Tid {
+pub fn gettid() -> Tid {
     // SAFETY: no arguments, no failure.
     Tid(unsafe { libc::syscall(libc::SYS_gettid) } as i32)
 }
@@ -69,7 +70,7 @@ static PID: AtomicI32 = AtomicI32::new(0);
 /// The process id. Async-signal-safe. Remembered: a stop asks for it twice per thread, and a system call is a fiftieth of what
 /// stopping a thread costs.
 #[inline]
-pub(crate) fn getpid() -> i32 {
+pub fn getpid() -> i32 {
     match PID.load(Ordering::Relaxed) {
         0 => {
             // SAFETY: no arguments, no failure.
@@ -82,7 +83,7 @@ pub(crate) fn getpid() -> i32 {
 }
 
 /// In the child of a fork, on its only thread: the process and the thread have other ids.
-pub(crate) fn forget_ids() {
+pub fn forget_ids() {
     PID.store(0, Ordering::Relaxed);
     KNOWN.set(Tid(0));
 }
@@ -95,7 +96,7 @@ thread_local! {
 /// [`gettid`] without the system call, for what a program does a million times in a second. Not for handlers, and not inside a
 /// stop: thread-local storage may be allocated on its first use.
 #[inline]
-pub(crate) fn known_tid() -> Tid {
+pub fn known_tid() -> Tid {
     let known = KNOWN.get();
     if known != Tid(0) {
         return known;
@@ -108,7 +109,7 @@ pub(crate) fn known_tid() -> Tid {
 /// Sends `signal` to one thread of this process. Async-signal-safe, errno preserved.
 ///
 /// `Err(ESRCH)`: the thread is gone. `Err(EAGAIN)` only for real-time signals: the queue is full.
-pub(crate) fn tgkill(tid: Tid, signal: i32) -> Result<(), Errno> {
+pub fn tgkill(tid: Tid, signal: i32) -> Result<(), Errno> {
     super::preserving_errno(|| {
         // SAFETY: integers only. The thread group is our own, so a recycled tid of another process is never hit.
         let r = unsafe { libc::syscall(libc::SYS_tgkill, getpid(), tid.0, signal) };
@@ -117,7 +118,7 @@ pub(crate) fn tgkill(tid: Tid, signal: i32) -> Result<(), Errno> {
 }
 
 /// Sleeps for so long, or until a handler has run. Async-signal-safe, errno preserved.
-pub(crate) fn sleep_ns(ns: u64) {
+pub fn sleep_ns(ns: u64) {
     let time = libc::timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 };
     // SAFETY: a valid timespec; what is left is not asked for.
     super::preserving_errno(|| unsafe { libc::nanosleep(&time, std::ptr::null_mut()) });
@@ -125,7 +126,7 @@ pub(crate) fn sleep_ns(ns: u64) {
 
 /// Whether a thread of this process runs, or would if it had a processor: it neither sleeps nor is it stopped. From /proc, by
 /// system calls only: async-signal-safe, stop-safe, errno preserved. False if /proc can't be read.
-pub(crate) fn is_runnable(tid: Tid) -> bool {
+pub fn is_runnable(tid: Tid) -> bool {
     let mut path = [0_u8; 48];
     let written = {
         use std::io::Write;
@@ -154,13 +155,13 @@ pub(crate) fn is_runnable(tid: Tid) -> bool {
 }
 
 /// Whether a thread of this process has that id now. Async-signal-safe.
-pub(crate) fn is_alive(tid: Tid) -> bool {
+pub fn is_alive(tid: Tid) -> bool {
     tgkill(tid, 0).is_ok()
 }
 
 /// The calling thread's own stack. Takes locks of libc and may allocate (the main thread's is read from /proc): only
 /// at attach, never inside the stop (`.stop.locks`).
-pub(crate) fn current_stack() -> io::Result<StackBounds> {
+pub fn current_stack() -> io::Result<StackBounds> {
     let mut attr = std::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
     // SAFETY: pthread_getattr_np initialises `attr` when it returns 0.
     let r = unsafe { libc::pthread_getattr_np(libc::pthread_self(), attr.as_mut_ptr()) };
@@ -180,7 +181,7 @@ pub(crate) fn current_stack() -> io::Result<StackBounds> {
 }
 
 /// The calling thread's alternate signal stack, if it has one. Async-signal-safe.
-pub(crate) fn sigaltstack_bounds() -> Option<StackBounds> {
+pub fn sigaltstack_bounds() -> Option<StackBounds> {
     let mut stack = libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: 0, ss_size: 0 };
     // SAFETY: only reads the setting, into a valid place.
     let r = unsafe { libc::sigaltstack(std::ptr::null(), &mut stack) };
@@ -191,7 +192,7 @@ pub(crate) fn sigaltstack_bounds() -> Option<StackBounds> {
 }
 
 /// Whether the calling thread is the process's first.
-pub(crate) fn is_main() -> bool {
+pub fn is_main() -> bool {
     gettid().0 == getpid()
 }
 
@@ -200,11 +201,11 @@ pub(crate) fn is_main() -> bool {
 /// Unlike a Rust `thread_local!`, setting it allocates nothing for the first 32 keys, and it runs after Rust's own
 /// thread-local destructors were given their chance: libc runs those first.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ExitKey(libc::pthread_key_t);
+pub struct ExitKey(libc::pthread_key_t);
 
 impl ExitKey {
     /// Makes a key whose destructor gets the thread's value.
-    pub(crate) fn new(destructor: unsafe extern "C" fn(*mut libc::c_void)) -> io::Result<Self> {
+    pub fn new(destructor: unsafe extern "C" fn(*mut libc::c_void)) -> io::Result<Self> {
         let mut key = 0;
         // SAFETY: `key` is a valid place.
         let r = unsafe { libc::pthread_key_create(&mut key, Some(destructor)) };
@@ -212,14 +213,17 @@ impl ExitKey {
     }
 
     /// Sets the calling thread's value; null means that nothing runs at its end.
-    pub(crate) fn set(self, value: *const libc::c_void) -> io::Result<()> {
+    ///
+    /// # Safety
+    /// The value is null, or what the key's destructor may be called with when the thread ends.
+    pub unsafe fn set(self, value: *const libc::c_void) -> io::Result<()> {
         // SAFETY: the key is never deleted.
         let r = unsafe { libc::pthread_setspecific(self.0, value) };
         if r == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(r)) }
     }
 
     /// The calling thread's value.
-    pub(crate) fn get(self) -> *mut libc::c_void {
+    pub fn get(self) -> *mut libc::c_void {
         // SAFETY: the key is never deleted.
         unsafe { libc::pthread_getspecific(self.0) }
     }
@@ -233,7 +237,7 @@ impl ExitKey {
 /// after the mark. All zero bytes are a pulse that nobody has.
 #[derive(Debug)]
 #[repr(C, align(8))]
-pub(crate) struct Pulse {
+pub struct Pulse {
     mutex: [AtomicU32; std::mem::size_of::<libc::pthread_mutex_t>() / 4],
 }
 
@@ -247,7 +251,7 @@ impl Pulse {
     /// The calling thread's pulse from now on, whosever it was. It stays where it is until [`end`](Self::end), or for good.
     ///
     /// If libc refuses, or if it keeps its mutexes in a way of its own, then nobody is ever found dead.
-    pub(crate) fn begin(&self) {
+    pub fn begin(&self) {
         let mut attributes = std::mem::MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
         // SAFETY: attributes are initialised first and destroyed last. Nobody uses the mutex: its thread has ended it or is
         // gone, or it is the calling one, in the child of a fork, where libc begins with an empty list.
@@ -261,14 +265,14 @@ impl Pulse {
     }
 
     /// The calling thread's pulse is no sign of its life any more.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         // SAFETY: `begin` was called on this thread.
         unsafe { libc::pthread_mutex_unlock(self.mutex()) };
     }
 
     /// Whether the thread ended without [`end`](Self::end). Async-signal-safe, stop-safe.
     #[inline]
-    pub(crate) fn has_stopped(&self) -> bool {
+    pub fn has_stopped(&self) -> bool {
         // The futex is the mutex's first word. Acquire: pairs with the kernel's exchange of that word, which is a full
         // barrier, when the thread ends and its robust mutexes are marked: what it did before is seen.
         self.mutex[0].load(Ordering::Acquire) & libc::FUTEX_OWNER_DIED != 0
@@ -276,14 +280,14 @@ impl Pulse {
 }
 
 /// Random bytes. May fail early in the life of a machine.
-pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
+pub fn random(bytes: &mut [u8]) -> io::Result<()> {
     // SAFETY: the bytes are writable, as many as are said.
     let count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), libc::GRND_NONBLOCK) };
     if count == bytes.len() as isize { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Registers the three functions that libc calls around each fork of this process. Can't be undone.
-pub(crate) fn at_fork(
+pub fn at_fork(
     prepare: unsafe extern "C" fn(),
     parent: unsafe extern "C" fn(),
     child: unsafe extern "C" fn(),

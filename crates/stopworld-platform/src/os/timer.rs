@@ -9,12 +9,12 @@ use super::thread::gettid;
 const SIGNAL: i32 = libc::SIGALRM;
 
 /// A timer of the calling thread: a signal to this very thread, again and again, until it is dropped.
-pub(crate) struct OwnTimer(libc::timer_t);
+pub struct OwnTimer(libc::timer_t);
 
 impl OwnTimer {
     /// Interrupts the calling thread every `period_ns` of real time. The process's action for SIGALRM becomes "do
     /// nothing" (and restart what was interrupted), and stays so: a last signal may be under way when a timer goes.
-    pub(crate) fn start(period_ns: i64) -> io::Result<OwnTimer> {
+    pub fn start(period_ns: i64) -> io::Result<OwnTimer> {
         signals::install(SIGNAL, nothing, HandlerStack::Own)?;
         // SAFETY: all-zero is a valid sigevent, whose fields are then filled in.
         let mut event: libc::sigevent = unsafe { std::mem::zeroed() };

@@ -8,14 +8,14 @@ use super::Tid;
 type Text = [u8; 512];
 
 /// The process that traces the calling thread; 0 if there is none, or /proc can't be read.
-pub(crate) fn of_myself() -> i32 {
+pub fn of_myself() -> i32 {
     let mut text = [0; 512];
     let length = read(c"/proc/thread-self/status".to_bytes_with_nul(), &mut text);
     tracer(&text[..length])
 }
 
 /// Whether a tracer has stopped that thread of this process.
-pub(crate) fn holds(tid: Tid) -> bool {
+pub fn holds(tid: Tid) -> bool {
     let mut text = [0; 512];
     let length = read_of(tid, "stat", &mut text);
     is_stopped(&text[..length])
@@ -30,13 +30,15 @@ fn is_stopped(line: &[u8]) -> bool {
 
 /// Where a thread goes on in user mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct UserPlace {
-    pub(crate) stack_pointer: usize,
-    pub(crate) instruction_pointer: usize,
+pub struct UserPlace {
+    /// The stack pointer.
+    pub stack_pointer: usize,
+    /// The instruction pointer.
+    pub instruction_pointer: usize,
 }
 
 /// Where a thread of this process that does not run will go on, by the registers that the kernel has for it. `None`: it runs, or is gone.
-pub(crate) fn place_of(tid: Tid) -> Option<UserPlace> {
+pub fn place_of(tid: Tid) -> Option<UserPlace> {
     let mut text = [0; 512];
     let length = read_of(tid, "syscall", &mut text);
     place(&text[..length])

@@ -8,14 +8,14 @@ use std::arch::x86_64::{__cpuid, __get_cpuid_max, _rdtsc};
 
 /// The counter. Not ordered with the instructions around it.
 #[inline(always)]
-pub(crate) fn read() -> u64 {
+pub fn read() -> u64 {
     // SAFETY: every x86-64 processor has it; Linux lets user space read it unless a process asked otherwise for itself
     // (PR_SET_TSC), which nobody does and then uses this crate.
     unsafe { _rdtsc() }
 }
 
 /// Whether the counter is invariant and the kernel has not found it wanting. Reads /sys: allocates.
-pub(crate) fn is_a_clock() -> bool {
+pub fn is_a_clock() -> bool {
     const ADVANCED_POWER: u32 = 0x8000_0007;
     const INVARIANT: u32 = 1 << 8;
     let (highest, _) = __get_cpuid_max(0x8000_0000);

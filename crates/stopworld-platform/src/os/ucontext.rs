@@ -8,37 +8,37 @@ use super::thread::StackBounds;
 
 /// A read-only view of `ucontext_t`.
 #[repr(transparent)]
-pub(crate) struct Context(libc::ucontext_t);
+pub struct Context(libc::ucontext_t);
 
 impl Context {
     /// The interrupted stack pointer. The red zone is the 128 bytes below it.
     #[inline]
-    pub(crate) fn stack_pointer(&self) -> usize {
+    pub fn stack_pointer(&self) -> usize {
         self.0.uc_mcontext.gregs[libc::REG_RSP as usize] as usize
     }
 
     /// The interrupted instruction.
     #[inline]
-    pub(crate) fn instruction_pointer(&self) -> usize {
+    pub fn instruction_pointer(&self) -> usize {
         self.0.uc_mcontext.gregs[libc::REG_RIP as usize] as usize
     }
 
     /// All general registers, in the kernel's order.
     #[inline]
-    pub(crate) fn general(&self) -> &[i64] {
+    pub fn general(&self) -> &[i64] {
         &self.0.uc_mcontext.gregs
     }
 
     /// The thread's alternate stack as it was set when the signal came, if it has one.
     #[inline]
-    pub(crate) fn alternate_stack(&self) -> Option<StackBounds> {
+    pub fn alternate_stack(&self) -> Option<StackBounds> {
         let stack = &self.0.uc_stack;
         (stack.ss_size != 0 && stack.ss_flags & libc::SS_DISABLE == 0)
             .then(|| StackBounds { low: stack.ss_sp as usize, high: stack.ss_sp as usize + stack.ss_size })
     }
 
     /// The extended state (x87, xmm, ymm, zmm) as raw bytes: where it lies and how long it is.
-    pub(crate) fn extended_state(&self) -> (*const u8, usize) {
+    pub fn extended_state(&self) -> (*const u8, usize) {
         const SOFTWARE_RESERVED: usize = 464;
         const FP_XSTATE_MAGIC1: u32 = 0x4650_5853;
         const FXSAVE_BYTES: usize = 512;

@@ -3,22 +3,23 @@
 /// `std::cell::UnsafeCell` with access by closure, the shape that loom's cell has.
 #[derive(Debug)]
 #[repr(transparent)]
-pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+pub struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
 impl<T> UnsafeCell<T> {
-    pub(crate) const fn new(value: T) -> Self {
+    /// A cell with this value.
+    pub const fn new(value: T) -> Self {
         Self(std::cell::UnsafeCell::new(value))
     }
 
     /// Reads through the pointer are sound while nobody writes: the caller's protocol must say why.
     #[inline(always)]
-    pub(crate) fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
+    pub fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
         read(self.0.get())
     }
 
     /// Writes through the pointer are sound while nobody else reads or writes: the caller's protocol must say why.
     #[inline(always)]
-    pub(crate) fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
+    pub fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
         write(self.0.get())
     }
 }

@@ -13,7 +13,7 @@ use crate::os::memory::{Reservation, page_size};
 ///
 /// # Safety
 /// It is, and its alignment is at most that of a page.
-pub(crate) unsafe trait Zeroed: Sync + 'static {}
+pub unsafe trait Zeroed: Sync + 'static {}
 
 // SAFETY: zero is a valid number.
 unsafe impl Zeroed for AtomicU32 {}
@@ -25,7 +25,7 @@ unsafe impl<T: Zeroed, const COUNT: usize> Zeroed for [T; COUNT] {}
 /// A `T` of zeros in memory of its own, of which a page costs nothing until it is touched. Two system calls, legal everywhere. Dropping
 /// unmaps it.
 #[derive(Debug)]
-pub(crate) struct Fresh<T> {
+pub struct Fresh<T> {
     memory: Reservation,
     _of: PhantomData<T>,
 }
@@ -33,19 +33,19 @@ pub(crate) struct Fresh<T> {
 impl<T: Zeroed> Fresh<T> {
     /// # Errors
     /// The system gives no memory.
-    pub(crate) fn map() -> io::Result<Self> {
+    pub fn map() -> io::Result<Self> {
         let memory = Reservation::new(size_of::<T>(), page_size())?;
         memory.commit(0, memory.len())?;
         Ok(Self { memory, _of: PhantomData })
     }
 
     /// Where it is.
-    pub(crate) fn as_ptr(&self) -> *mut T {
+    pub fn as_ptr(&self) -> *mut T {
         self.memory.base().cast()
     }
 
     /// Never unmaps it: it is the process's from now on.
-    pub(crate) fn keep(self) -> &'static T {
+    pub fn keep(self) -> &'static T {
         let place = self.as_ptr();
         std::mem::forget(self);
         // SAFETY: mapped, large enough, and at a multiple of a page; zeros are a valid `T`; nobody is left who unmaps it.
@@ -63,7 +63,9 @@ impl<T: Zeroed> Deref for Fresh<T> {
 }
 
 /// Declares a struct that is valid when all its bytes are 0, because each of its fields is.
-macro_rules! zeroed {
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __zeroed {
     ($(#[$attribute:meta])* $visibility:vis struct $name:ident $(<$(const $size:ident: usize),+>)? {
         $($(#[$field_attribute:meta])* $field:ident: $type:ty,)+
     }) => {
@@ -76,4 +78,4 @@ macro_rules! zeroed {
         where $($type: $crate::sync::Zeroed),+ {}
     };
 }
-pub(crate) use zeroed;
+pub use crate::__zeroed as zeroed;

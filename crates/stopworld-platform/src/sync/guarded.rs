@@ -24,13 +24,14 @@ use std::sync::Arc;
 use super::{Lock, LockGuard};
 
 /// Data that are guarded by a lock elsewhere. See the module's text.
-pub(crate) struct Guarded<T>(UnsafeCell<T>);
+pub struct Guarded<T>(UnsafeCell<T>);
 
 // SAFETY: a reference to the data is only had with the lock's guard, so by one thread at a time; it may be another each time.
 unsafe impl<T: Send> Sync for Guarded<T> {}
 
 impl<T> Guarded<T> {
-    pub(crate) const fn new(value: T) -> Self {
+    /// Data that are reached with the guard of a lock elsewhere.
+    pub const fn new(value: T) -> Self {
         Self(UnsafeCell::new(value))
     }
 
@@ -42,7 +43,7 @@ impl<T> Guarded<T> {
     /// # Panics
     /// `held` is another lock's guard.
     #[inline]
-    pub(crate) unsafe fn get<'a>(&'a self, lock: &Lock, held: &'a LockGuard<'_>) -> &'a T {
+    pub unsafe fn get<'a>(&'a self, lock: &Lock, held: &'a LockGuard<'_>) -> &'a T {
         assert!(held.is_of(lock), "the guard of another lock");
         // SAFETY: the lock is held by this thread, and its guard is borrowed for as long as the reference lives: an
         // exclusive reference would need it exclusively.
@@ -58,7 +59,7 @@ impl<T> Guarded<T> {
     /// As [`get`](Self::get).
     #[inline]
     #[allow(clippy::mut_from_ref, reason = "the guard is borrowed exclusively")]
-    pub(crate) unsafe fn get_mut<'a>(&'a self, lock: &Lock, held: &'a mut LockGuard<'_>) -> &'a mut T {
+    pub unsafe fn get_mut<'a>(&'a self, lock: &Lock, held: &'a mut LockGuard<'_>) -> &'a mut T {
         assert!(held.is_of(lock), "the guard of another lock");
         // SAFETY: the lock is held by this thread, and its only guard is borrowed exclusively for as long as the reference lives.
         unsafe { &mut *self.0.get() }
@@ -68,30 +69,31 @@ impl<T> Guarded<T> {
     ///
     /// # Safety
     /// No thread changes them as long as the reference lives, nor is one stopped in the middle of a change.
-    pub(crate) unsafe fn peek(&self) -> &T {
+    pub unsafe fn peek(&self) -> &T {
         // SAFETY: the caller's promise.
         unsafe { &*self.0.get() }
     }
 
     /// The data, for their owner.
-    pub(crate) fn own(&mut self) -> &mut T {
+    pub fn own(&mut self) -> &mut T {
         self.0.get_mut()
     }
 }
 
 /// Data and their lock.
-pub(crate) struct Locked<T> {
+pub struct Locked<T> {
     lock: Lock,
     data: Guarded<T>,
 }
 
 impl<T> Locked<T> {
-    pub(crate) const fn new(value: T) -> Self {
+    /// Data with a lock of their own.
+    pub const fn new(value: T) -> Self {
         Self { lock: Lock::new(), data: Guarded::new(value) }
     }
 
     /// The lock, to be taken as suits the caller.
-    pub(crate) fn lock(&self) -> &Lock {
+    pub fn lock(&self) -> &Lock {
         &self.lock
     }
 
@@ -100,7 +102,7 @@ impl<T> Locked<T> {
     /// # Panics
     /// `held` is another lock's guard.
     #[inline]
-    pub(crate) fn get<'a>(&'a self, held: &'a LockGuard<'_>) -> &'a T {
+    pub fn get<'a>(&'a self, held: &'a LockGuard<'_>) -> &'a T {
         // SAFETY: always this lock.
         unsafe { self.data.get(&self.lock, held) }
     }
@@ -110,7 +112,7 @@ impl<T> Locked<T> {
     /// # Panics
     /// `held` is another lock's guard.
     #[inline]
-    pub(crate) fn get_mut<'a>(&'a self, held: &'a mut LockGuard<'_>) -> &'a mut T {
+    pub fn get_mut<'a>(&'a self, held: &'a mut LockGuard<'_>) -> &'a mut T {
         // SAFETY: always this lock.
         unsafe { self.data.get_mut(&self.lock, held) }
     }
@@ -118,7 +120,7 @@ impl<T> Locked<T> {
 
 /// A lock in something that lives at least as long as this.
 #[derive(Clone)]
-pub(crate) struct SharedLock {
+pub struct SharedLock {
     lock: *const Lock,
     /// Keeps the lock where it is.
     _owner: Arc<dyn Send + Sync>,
@@ -131,13 +133,12 @@ unsafe impl Sync for SharedLock {}
 
 impl SharedLock {
     /// The lock that `find` finds in `owner`.
-    pub(crate) fn new<T: Send + Sync + 'static>(owner: Arc<T>, find: impl FnOnce(&T) -> &Lock) -> Self {
+    pub fn new<T: Send + Sync + 'static>(owner: Arc<T>, find: impl FnOnce(&T) -> &Lock) -> Self {
         Self { lock: find(&owner), _owner: owner }
     }
 
     /// A lock of its own.
-    #[cfg(test)]
-    pub(crate) fn alone() -> Self {
+    pub fn alone() -> Self {
         Self::new(Arc::new(Lock::new()), |lock| lock)
     }
 }

@@ -35,18 +35,18 @@ const HOLDER: u32 = CONTENDED - 1;
 /// A futex mutex. See the module's text.
 #[derive(Debug)]
 #[repr(transparent)]
-pub(crate) struct Lock {
+pub struct Lock {
     word: AtomicU32,
 }
 
 /// The lock could not be had: the kernel's number of the thread that holds it (0 if it has just been let go).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct HeldBy(pub(crate) u32);
+pub struct HeldBy(pub u32);
 
 /// How long a thread is willing to wait, slice by slice.
 ///
 /// The account of the time is not kept here (it belongs to `os::clock::Budget`, which knows what does not count).
-pub(crate) trait Patience {
+pub trait Patience {
     /// Calls `wait` with the length of the next slice in nanoseconds and charges for it; `false`, without a call, if
     /// nothing is left.
     fn slice(&mut self, wait: &mut dyn FnMut(u64)) -> bool;
@@ -55,7 +55,7 @@ pub(crate) trait Patience {
 /// Unlocks when dropped. Stays on its thread: the lock's word names that thread.
 #[derive(Debug)]
 #[must_use = "the lock is let go when the guard is dropped"]
-pub(crate) struct LockGuard<'a> {
+pub struct LockGuard<'a> {
     lock: &'a Lock,
     on_its_thread: PhantomData<*const ()>,
 }
@@ -63,30 +63,30 @@ pub(crate) struct LockGuard<'a> {
 impl Lock {
     const_new! {
         /// A free lock.
-        pub(crate) fn new() -> Self {
+        pub fn new() -> Self {
             Self { word: AtomicU32::new(0) }
         }
     }
 
     /// Takes the lock, sleeping until it is free.
-    pub(crate) fn lock(&self) -> LockGuard<'_> {
+    pub fn lock(&self) -> LockGuard<'_> {
         self.acquire();
         self.guard()
     }
 
     /// Takes the lock if it is free.
-    pub(crate) fn try_lock(&self) -> Result<LockGuard<'_>, HeldBy> {
+    pub fn try_lock(&self) -> Result<LockGuard<'_>, HeldBy> {
         self.take(port::current_tid(), 0).map(|()| self.guard())
     }
 
     /// [`try_lock`](Self::try_lock) for a thread that knows the kernel's number for it, `me`, and saves the system call.
-    pub(crate) fn try_lock_as(&self, me: u32) -> Result<LockGuard<'_>, HeldBy> {
+    pub fn try_lock_as(&self, me: u32) -> Result<LockGuard<'_>, HeldBy> {
         self.take(me, 0).map(|()| self.guard())
     }
 
     /// Takes the lock, sleeping at most once and at most `ns`. It may come back earlier without the lock (a signal,
     /// a race); the caller keeps the account of its time, asks again, and at the end knows whom to name.
-    pub(crate) fn lock_slice(&self, ns: u64) -> Result<LockGuard<'_>, HeldBy> {
+    pub fn lock_slice(&self, ns: u64) -> Result<LockGuard<'_>, HeldBy> {
         let me = port::current_tid();
         if self.take(me, 0).is_ok() {
             return Ok(self.guard());
@@ -106,7 +106,7 @@ impl Lock {
     }
 
     /// Takes the lock, or says who holds it when the patience is at its end. A free lock is had without any.
-    pub(crate) fn lock_within(&self, patience: &mut impl Patience) -> Result<LockGuard<'_>, HeldBy> {
+    pub fn lock_within(&self, patience: &mut impl Patience) -> Result<LockGuard<'_>, HeldBy> {
         let mut outcome = self.try_lock();
         while outcome.is_err() && patience.slice(&mut |ns| outcome = self.lock_slice(ns)) {}
         outcome
@@ -114,7 +114,7 @@ impl Lock {
 
     /// [`lock`](Self::lock) without a guard, for a lock that is let go elsewhere on the same thread (before and after
     /// `fork`, at the two ends of a stop). Pairs with [`release`](Self::release).
-    pub(crate) fn acquire(&self) {
+    pub fn acquire(&self) {
         let me = port::current_tid();
         let mut contended = 0;
         while self.take(me, contended).is_err() {
@@ -128,7 +128,7 @@ impl Lock {
     /// # Safety
     /// The calling thread holds the lock for as long as the guard is used, or is the only thread of the process (a fork's child);
     /// and no other guard of it is used meanwhile.
-    pub(crate) unsafe fn assume_held(&self) -> ManuallyDrop<LockGuard<'_>> {
+    pub unsafe fn assume_held(&self) -> ManuallyDrop<LockGuard<'_>> {
         ManuallyDrop::new(self.guard())
     }
 
@@ -136,7 +136,7 @@ impl Lock {
     ///
     /// # Safety
     /// The calling thread took the lock by [`acquire`](Self::acquire), and has no guard of it: a guard is proof that the lock is held.
-    pub(crate) unsafe fn release(&self) {
+    pub unsafe fn release(&self) {
         self.unlock();
     }
 
@@ -151,7 +151,7 @@ impl Lock {
     }
 
     /// Who holds the lock, by the kernel's number; `None` if it is free. A hint unless it is the caller.
-    pub(crate) fn holder(&self) -> Option<u32> {
+    pub fn holder(&self) -> Option<u32> {
         match self.word.load(Ordering::Relaxed) & HOLDER {
             0 => None,
             tid => Some(tid),
@@ -159,7 +159,7 @@ impl Lock {
     }
 
     /// The calling thread holds the lock. Exact: no other thread writes our number.
-    pub(crate) fn is_mine(&self) -> bool {
+    pub fn is_mine(&self) -> bool {
         self.holder() == Some(port::current_tid())
     }
 
@@ -168,7 +168,7 @@ impl Lock {
     ///
     /// # Safety
     /// The caller is the only thread of the process and has no guard of the lock.
-    pub(crate) unsafe fn reset_in_child(&self) {
+    pub unsafe fn reset_in_child(&self) {
         self.word.store(0, Ordering::Relaxed);
     }
 
@@ -215,7 +215,7 @@ impl Lock {
 impl LockGuard<'_> {
     /// Whether this guard is `lock`'s.
     #[inline]
-    pub(crate) fn is_of(&self, lock: &Lock) -> bool {
+    pub fn is_of(&self, lock: &Lock) -> bool {
         std::ptr::eq(self.lock, lock)
     }
 }

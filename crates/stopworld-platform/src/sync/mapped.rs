@@ -9,21 +9,21 @@ use std::{fmt, io, ptr};
 use crate::sync::{AtomicPtr, Fresh, Ordering, Zeroed, const_new};
 
 /// A `T` that is all zeros where nobody has written. See the module's text.
-pub(crate) struct Mapped<T> {
+pub struct Mapped<T> {
     place: AtomicPtr<T>,
 }
 
 impl<T: Zeroed> Mapped<T> {
     const_new! {
         /// Not mapped yet.
-        pub(crate) fn new() -> Self {
+        pub fn new() -> Self {
             Self { place: AtomicPtr::new(ptr::null_mut()) }
         }
     }
 
     /// What is there, if somebody has mapped it.
     #[inline(always)]
-    pub(crate) fn get(&self) -> Option<&'static T> {
+    pub fn get(&self) -> Option<&'static T> {
         // Acquire: pairs with the Release in `map`: what was prepared is seen.
         let place = self.place.load(Ordering::Acquire);
         // SAFETY: null, or what `map` has put there, which is never unmapped.
@@ -32,7 +32,7 @@ impl<T: Zeroed> Mapped<T> {
 
     /// The same, mapped now if it was not. `prepare` writes what stands in it from the beginning; who maps it at the same time as
     /// another takes the other's.
-    pub(crate) fn map(&self, prepare: impl FnOnce(&T)) -> io::Result<&'static T> {
+    pub fn map(&self, prepare: impl FnOnce(&T)) -> io::Result<&'static T> {
         if let Some(there) = self.get() {
             return Ok(there);
         }

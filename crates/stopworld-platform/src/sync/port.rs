@@ -9,9 +9,9 @@
 //! * Neither orders memory for the caller: the atomics on the word do.
 
 #[allow(unused_imports, reason = "the port is complete, whoever needs how much of it")]
-pub(crate) use crate::os::futex::{FutexWait, wait, wake};
+pub use crate::os::futex::{FutexWait, wait, wake};
 
 /// The kernel's number of the calling thread, by the raw system call (no thread-local storage).
-pub(crate) fn current_tid() -> u32 {
+pub fn current_tid() -> u32 {
     crate::os::thread::gettid().0 as u32
 }

@@ -31,20 +31,20 @@ const SLEEPER: u32 = 1 << 16;
 /// A counting semaphore. See the module's text.
 #[derive(Debug)]
 #[repr(transparent)]
-pub(crate) struct Semaphore {
+pub struct Semaphore {
     word: AtomicU32,
 }
 
 impl Semaphore {
     const_new! {
         /// A semaphore with no permits.
-        pub(crate) fn new() -> Self {
+        pub fn new() -> Self {
             Self { word: AtomicU32::new(0) }
         }
     }
 
     /// Adds a permit and wakes one sleeper if there may be one.
-    pub(crate) fn post(&self) {
+    pub fn post(&self) {
         let mut seen = self.word.load(Ordering::Relaxed);
         loop {
             if seen & PERMITS == PERMITS {
@@ -63,12 +63,12 @@ impl Semaphore {
     }
 
     /// Takes a permit if there is one.
-    pub(crate) fn try_wait(&self) -> bool {
+    pub fn try_wait(&self) -> bool {
         self.take(0).is_ok()
     }
 
     /// Takes a permit, sleeping until there is one.
-    pub(crate) fn wait(&self) {
+    pub fn wait(&self) {
         if self.try_wait() {
             return;
         }
@@ -85,7 +85,7 @@ impl Semaphore {
 
     /// Takes a permit, sleeping at most once and at most `ns`. It may come back earlier with `false` (a signal, a
     /// race for the permit): the caller keeps the account of its time and asks again.
-    pub(crate) fn wait_slice(&self, ns: u64) -> bool {
+    pub fn wait_slice(&self, ns: u64) -> bool {
         if self.try_wait() {
             return true;
         }
@@ -104,7 +104,7 @@ impl Semaphore {
     }
 
     /// In the child of a `fork`: no permits, and none of the sleepers exists here.
-    pub(crate) fn reset_in_child(&self) {
+    pub fn reset_in_child(&self) {
         self.word.store(0, Ordering::Relaxed);
     }
 

@@ -1,0 +1,14 @@
+//! What the crates of stopworld stand on: Linux, synchronisation, and guards that tests can take out. Internal: its interface may
+//! change at any time.
+//!
+//! | module | part |
+//! |---|---|
+//! | [`os`] | system calls and libc |
+//! | [`sync`] | atomics, locks and semaphores, which the model checker can replace |
+//! | [`sabotage`] | guards that a test build can take out |
+
+#![allow(clippy::len_without_is_empty, clippy::new_without_default, reason = "internal")]
+
+pub mod os;
+pub mod sabotage;
+pub mod sync;
