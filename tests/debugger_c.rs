@@ -9,6 +9,7 @@
 #[allow(dead_code, reason = "its main function is the example's")]
 #[path = "../examples/debuggee.rs"]
 mod debuggee;
+mod skipped;
 mod tools;
 
 use std::collections::HashMap;

@@ -1,5 +1,6 @@
 //! The contract with debuggers is found in every kind of program, and lies in C as it lies in Rust.
 
+mod skipped;
 mod tools;
 
 use std::fmt::Write;

@@ -1,6 +1,7 @@
 //! A debugger breaks where an event is told of, by a name that does not change, and finds the event's fields in the
 //! argument registers: in an optimised program without debug information.
 
+mod skipped;
 mod tools;
 
 use std::sync::Arc;

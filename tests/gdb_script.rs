@@ -1,6 +1,7 @@
 //! gdb takes part in collections by the script that every program carries (docs/gdb.md).
 
 mod debugged;
+mod skipped;
 mod tools;
 
 use std::path::{Path, PathBuf};

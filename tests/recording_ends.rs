@@ -1,6 +1,7 @@
 //! Recording where it gets difficult: in the stopped world, in the child of a fork, under a debugger, and at a violent end.
 
 mod hazard;
+mod skipped;
 mod tools;
 
 use std::fs::File;

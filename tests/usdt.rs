@@ -4,6 +4,7 @@
 //! Who has other files that they should be in, as linked in other ways, names them in `STOPWORLD_PROBES_IN`, with colons
 //! between them.
 
+mod skipped;
 mod tools;
 mod usdt_support;
 

@@ -1,10 +1,10 @@
 //! `stopworld convert`, and what a trace of one format becomes in another.
 
-mod command_support;
-mod mps_stream;
-mod nettrace_rules;
-mod timeline_rules;
-mod trace_data;
+use crate::command_support;
+use crate::mps_stream;
+use crate::nettrace_rules;
+use crate::timeline_rules;
+use crate::trace_data;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,8 +1,8 @@
 //! Traces of .NET's format in either container: whatever a reader is told of one, it is told of the other.
 
-mod nettrace_plans;
-mod nettrace_support;
-mod trace_data;
+use crate::nettrace_plans;
+use crate::nettrace_support;
+use crate::trace_data;
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! Inputs on which a command panicked or overflowed once, found by the fuzz targets in `fuzz/` or by reading. Each file of
 //! tests/fixtures/fuzz is given to every command that reads files: none panics, all end soon, and one that fails says why (`.format.hostile`).
 
-mod command_support;
-mod nettrace_support;
+use crate::command_support;
+use crate::nettrace_support;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

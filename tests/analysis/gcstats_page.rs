@@ -1,6 +1,6 @@
 //! The page of `stopworld gcstats --html`.
 
-mod page_support;
+use crate::page_support;
 
 use std::path::{Path, PathBuf};
 

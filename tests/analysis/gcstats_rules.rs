@@ -1,6 +1,6 @@
 //! From events to collections: each rule of the real reader, and where ours differs because that one is wrong.
 
-mod gcstats_support;
+use crate::gcstats_support;
 
 use gcstats_support::{
     BACKGROUND, BLOCKING, FOR_GC, FOR_OTHER, FOR_PREPARATION, FOREGROUND, PRIVATE, PROVISIONAL, SMALL, Story, bytes,

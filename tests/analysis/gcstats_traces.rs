@@ -3,8 +3,8 @@
 //! The traces under `fixtures/nettrace` were written by real runtimes or by hand; beside each lie PerfView's exports, with
 //! the process in their names. More such traces, which are not ours to carry, lie in `../shared/data/third-party`.
 
-mod nettrace_support;
-mod trace_data;
+use crate::nettrace_support;
+use crate::trace_data;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! The page of `stopworld heapprof --html`.
 
-mod page_support;
+use crate::page_support;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -2,8 +2,8 @@
 //!
 //! Beside each log under `fixtures/eventlog` that has a heap profile lies the `.hp` file that the same run wrote.
 
-mod eventlog_support;
-mod trace_data;
+use crate::eventlog_support;
+use crate::trace_data;
 
 use std::collections::BTreeMap;
 use std::fs;

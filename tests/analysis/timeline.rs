@@ -1,7 +1,7 @@
 //! `run --trace FILE.json`: a timeline for Perfetto and Chrome, written while the run goes on, however it ends.
 
-mod command_support;
-mod timeline_rules;
+use crate::command_support;
+use crate::timeline_rules;
 
 use std::fs;
 

@@ -1,7 +1,7 @@
 //! Eventlogs through the command, as a stranger sees it: what can be asked for, files that fail, runs that do not end by themselves.
 
-mod command_support;
-mod eventlog_rules;
+use crate::command_support;
+use crate::eventlog_rules;
 
 use std::fs;
 

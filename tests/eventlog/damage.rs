@@ -1,7 +1,7 @@
 //! Logs that are cut, changed and random: everything readable is delivered, and the rest is told with its byte
 //! (`.format.hostile`).
 
-mod eventlog_support;
+use crate::eventlog_support;
 
 use std::io;
 

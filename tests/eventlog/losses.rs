@@ -1,7 +1,7 @@
 //! An eventlog whose writer stands still while threads go on, in a process in which nobody else records: what is lost is said in the log,
 //! and in the totals.
 
-mod eventlog_rules;
+use crate::eventlog_rules;
 
 use std::io::Read;
 use std::process::Command;

@@ -1,6 +1,6 @@
 //! Eventlogs of ours, read by ours: what `run --profile` writes is what `eventlog show`, `heapprof` and `timeprof` say.
 
-mod command_support;
+use crate::command_support;
 
 use std::collections::HashSet;
 use std::fs;

@@ -1,7 +1,7 @@
 //! Profiles in eventlogs, and as text: held against the censuses that the collector itself hands out, and against each other.
 
-mod eventlog_rules;
-mod writer_support;
+use crate::eventlog_rules;
+use crate::writer_support;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

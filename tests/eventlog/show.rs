@@ -3,7 +3,7 @@
 //! The logs under `fixtures/eventlog` were written by programs of GHC 9.0.2, those in `broken` by hand; beside each lies what
 //! `ghc-events show` prints, compressed, and for the broken ones a list of what four real tools say.
 
-mod trace_data;
+use crate::trace_data;
 
 use std::fs;
 use std::io::{Read, Write};

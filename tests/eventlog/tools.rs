@@ -1,9 +1,9 @@
 //! The real tools of GHC on our logs: the library ghc-events, ThreadScope, hp2ps. A test prints `skipped` where its tool is
 //! not installed.
 
-mod command_support;
-mod eventlog_rules;
-mod skipped;
+use crate::command_support;
+use crate::eventlog_rules;
+use crate::skipped;
 
 use std::collections::BTreeMap;
 use std::fs;

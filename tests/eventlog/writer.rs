@@ -1,8 +1,8 @@
 //! Eventlogs that worlds write, held against a reader of the tests' own, the collector's reports, and the rules that GHC's tools
 //! insist on.
 
-mod eventlog_rules;
-mod writer_support;
+use crate::eventlog_rules;
+use crate::writer_support;
 
 use std::sync::{Arc, Barrier};
 use std::time::Duration;

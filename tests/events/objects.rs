@@ -1,6 +1,6 @@
 //! What a world tells of its objects, references, blocks and names, each looked at by itself.
 
-mod event_support;
+use crate::event_support;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The table's derived halves: payloads that serialize themselves, readers of such bytes that believe nothing they have
 //! not checked, and the page of the documentation.
 
-mod event_support;
+use crate::event_support;
 
 use std::sync::Arc;
 
@@ -136,6 +136,6 @@ fn versions_only_add_at_the_end_and_the_layout_has_no_holes() {
 
 #[test]
 fn the_committed_page_is_the_generated_one() {
-    let committed = include_str!("../docs/events.md");
+    let committed = include_str!("../../docs/events.md");
     assert!(committed == reference::markdown(), "docs/events.md is old: stopworld events --markdown > docs/events.md");
 }

@@ -1,7 +1,7 @@
 //! The event seam, from outside: the table against the facts of the three families of tools, firing where nothing else
 //! is allowed (`.event.gate`), switching that is exact (`.event.exact`), and numbers that add up.
 
-mod event_support;
+use crate::event_support;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

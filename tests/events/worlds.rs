@@ -1,6 +1,6 @@
 //! What worlds in which programs run tell of themselves: numbers that add up, pairs that nest, names that resolve.
 
-mod event_support;
+use crate::event_support;
 
 use std::collections::{BTreeMap, HashSet};
 use std::num::NonZeroUsize;

@@ -2,7 +2,7 @@
 //!
 //! `STOPWORLD_RANDOM_STREAMS=10000000` runs that many random streams instead of the few that every test run affords.
 
-mod mps_support;
+use crate::mps_support;
 
 use std::sync::LazyLock;
 

@@ -3,7 +3,7 @@
 //! The streams under `fixtures/mps` were written by real MPS programs or by hand; beside each lies the output of the real
 //! tool, its standard error and its exit code.
 
-mod skipped;
+use crate::skipped;
 
 use std::ffi::OsStr;
 use std::fs;

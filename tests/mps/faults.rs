@@ -1,8 +1,8 @@
 //! What becomes of a run whose trace can't be written, or which does not end by itself: through the command, as a stranger sees it.
 
-mod command_support;
-mod mps_stream;
-mod tools;
+use crate::command_support;
+use crate::mps_stream;
+use crate::tools;
 
 use std::fs;
 use std::io::Read;

@@ -1,7 +1,7 @@
 //! Streams that worlds write, held against a checker of their own, their reports, and the events that were heard.
 
-mod mps_stream;
-mod writer_support;
+use crate::mps_stream;
+use crate::writer_support;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
@@ -358,7 +358,8 @@ fn the_categories_are_those_of_the_table() {
 fn a_file_that_may_not_grow_is_an_error_to_who_flushes() {
     const INNER: &str = "STOPWORLD_TEST_SMALL_FILES";
     if std::env::var_os(INNER).is_none() {
-        let line = "ulimit -f 4; exec \"$0\" --exact a_file_that_may_not_grow_is_an_error_to_who_flushes --nocapture";
+        let line =
+            "ulimit -f 4; exec \"$0\" --exact write::a_file_that_may_not_grow_is_an_error_to_who_flushes --nocapture";
         let mut shell = std::process::Command::new("sh");
         let output = shell.args(["-c", line]).arg(std::env::current_exe().unwrap()).env(INNER, "1").output().unwrap();
         assert!(output.status.success(), "{output:?}");

@@ -1,8 +1,8 @@
 //! Traces of .NET's format through the command, as a stranger sees it: what can be asked for, files that fail, runs that do not end by
 //! themselves.
 
-mod command_support;
-mod nettrace_rules;
+use crate::command_support;
+use crate::nettrace_rules;
 
 use command_support::scenarios::{self, figure};
 use nettrace_rules::{DEFAULT, OWN, PRIVATE, Trace as Parsed, check, check_collections};

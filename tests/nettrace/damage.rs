@@ -1,7 +1,7 @@
 //! Files that are cut, changed and random: everything readable is delivered, and the rest is told with its byte
 //! (`.format.hostile`).
 
-mod nettrace_support;
+use crate::nettrace_support;
 
 use nettrace::{DamageKind, Summary};
 use nettrace_support::{Block, Event, FORMS, Form, Type, Writer, file, read, read_in_file_order};

@@ -1,7 +1,7 @@
 //! `stopworld dump`, held against what PerfView's library lists of real traces.
 
-mod nettrace_support;
-mod trace_data;
+use crate::nettrace_support;
+use crate::trace_data;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};

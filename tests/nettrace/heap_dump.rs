@@ -1,7 +1,7 @@
 //! Heap dumps: every live object once, every reference, every root; and no more memory than the rings have, however large
 //! the heap is.
 
-mod nettrace_rules;
+use crate::nettrace_rules;
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -100,7 +100,7 @@ fn status(field: &str) -> u64 {
 }
 
 /// The whole of it for as many objects as `DUMP_OBJECTS` says. Alone in its process, or its neighbours' memory counts too:
-/// `cargo test --test nettrace_heap_dump -- --ignored`.
+/// `cargo test --test nettrace -- --ignored`.
 #[test]
 #[ignore = "measures the process's memory, and wants it for itself"]
 fn a_dump_takes_no_memory_for_its_objects() {

@@ -1,7 +1,7 @@
 //! A trace whose writer stands still while threads go on, in a process in which nobody else records: who loses events there finds as
 //! many numbers missing in the trace.
 
-mod nettrace_rules;
+use crate::nettrace_rules;
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,7 +1,7 @@
 //! Traces of real runtimes, traces made by hand, and random ones written by an encoder of the tests', read to their end.
 
-mod nettrace_plans;
-mod nettrace_support;
+use crate::nettrace_plans;
+use crate::nettrace_support;
 
 use nettrace::{Container, DamageKind, EventType, Interest, Label, NetEvent, Reader, Utc, Visitor};
 use nettrace_plans::{event, introduced, kind, plan, written};

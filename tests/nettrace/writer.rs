@@ -1,8 +1,8 @@
 //! Traces of .NET's format that worlds write, held against a reader of the tests' own, the collector's reports, and the rules that .NET's
 //! tools insist on.
 
-mod nettrace_rules;
-mod writer_support;
+use crate::nettrace_rules;
+use crate::writer_support;
 
 use std::time::Duration;
 

@@ -1,7 +1,6 @@
 //! What must hold of every page for a browser.
 
-#[path = "../skipped/mod.rs"]
-mod skipped;
+use crate::skipped;
 
 use std::fs;
 use std::process::Command;

@@ -3,13 +3,10 @@
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
-#[path = "../skipped/mod.rs"]
-mod report;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-pub use report::skipped;
+pub use crate::skipped::skipped;
 
 /// Whether a tool is there; says so if not.
 pub fn has(tool: &str) -> bool {

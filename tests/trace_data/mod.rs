@@ -2,8 +2,7 @@
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
-#[path = "../skipped/mod.rs"]
-mod skipped;
+use crate::skipped;
 
 use std::path::{Path, PathBuf};
 

@@ -1,0 +1,33 @@
+//! What is made of trace files: conversions, statistics, profiles, pages.
+
+#[path = "../command_support/mod.rs"]
+mod command_support;
+mod convert;
+mod convert_nettrace;
+#[path = "../eventlog_support/mod.rs"]
+mod eventlog_support;
+mod fuzz_cases;
+mod gcstats_page;
+mod gcstats_rules;
+#[path = "../gcstats_support/mod.rs"]
+mod gcstats_support;
+mod gcstats_traces;
+mod heapprof_page;
+#[path = "../mps_stream/mod.rs"]
+mod mps_stream;
+#[path = "../nettrace_plans/mod.rs"]
+mod nettrace_plans;
+#[path = "../nettrace_rules/mod.rs"]
+mod nettrace_rules;
+#[path = "../nettrace_support/mod.rs"]
+mod nettrace_support;
+#[path = "../page_support/mod.rs"]
+mod page_support;
+mod profiles;
+#[path = "../skipped/mod.rs"]
+mod skipped;
+mod timeline;
+#[path = "../timeline_rules/mod.rs"]
+mod timeline_rules;
+#[path = "../trace_data/mod.rs"]
+mod trace_data;

@@ -1,0 +1,22 @@
+//! GHC's eventlogs: the crate `ghc-eventlog`, and the writer of our events.
+
+mod command;
+#[path = "../command_support/mod.rs"]
+mod command_support;
+mod damage;
+#[path = "../eventlog_rules/mod.rs"]
+mod eventlog_rules;
+#[path = "../eventlog_support/mod.rs"]
+mod eventlog_support;
+mod losses;
+mod ours;
+mod profiles;
+mod show;
+#[path = "../skipped/mod.rs"]
+mod skipped;
+mod tools;
+#[path = "../trace_data/mod.rs"]
+mod trace_data;
+mod writer;
+#[path = "../writer_support/mod.rs"]
+mod writer_support;

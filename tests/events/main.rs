@@ -1,0 +1,11 @@
+//! Events as listeners, sinks and reports have them.
+
+#[path = "../event_support/mod.rs"]
+mod event_support;
+mod figures;
+mod objects;
+mod payloads;
+mod sinks;
+mod state;
+#[cfg(feature = "workloads")]
+mod worlds;

@@ -1,0 +1,18 @@
+//! MPS telemetry streams: the crate `mps-telemetry`, and the writer of our events.
+
+#[path = "../command_support/mod.rs"]
+mod command_support;
+mod damage;
+mod decode;
+mod faults;
+#[path = "../mps_stream/mod.rs"]
+mod mps_stream;
+#[path = "../mps_support/mod.rs"]
+mod mps_support;
+#[path = "../skipped/mod.rs"]
+mod skipped;
+#[path = "../tools/mod.rs"]
+mod tools;
+mod write;
+#[path = "../writer_support/mod.rs"]
+mod writer_support;

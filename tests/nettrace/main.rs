@@ -1,0 +1,24 @@
+//! `.nettrace` files: the crate `nettrace`, and the writer of our events.
+
+mod clr;
+mod command;
+#[path = "../command_support/mod.rs"]
+mod command_support;
+mod damage;
+mod dump;
+mod heap_dump;
+mod losses;
+#[path = "../nettrace_plans/mod.rs"]
+mod nettrace_plans;
+#[path = "../nettrace_rules/mod.rs"]
+mod nettrace_rules;
+#[path = "../nettrace_support/mod.rs"]
+mod nettrace_support;
+mod read;
+#[path = "../skipped/mod.rs"]
+mod skipped;
+#[path = "../trace_data/mod.rs"]
+mod trace_data;
+mod writer;
+#[path = "../writer_support/mod.rs"]
+mod writer_support;
