@@ -2,24 +2,13 @@
 
 use std::io::{self, Cursor, Read};
 
-use super::{ConvertError, FirstBytes};
+use super::conversion::{ConvertError, FirstBytes, Source};
 use mps_telemetry::detect::may_be_a_stream;
 
 /// As much as is looked at.
 const HEAD: usize = 64;
 /// As much of it as is shown.
 const SHOWN: usize = 8;
-
-/// What is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// A telemetry stream of the Memory Pool System.
-    Mps,
-    /// A trace of .NET's format, of either container.
-    Nettrace,
-    /// A log of GHC's runtime.
-    Eventlog,
-}
 
 /// The format, and the input from its first byte on.
 pub(super) fn detect<R: Read>(mut input: R) -> Result<(Source, impl Read), ConvertError> {

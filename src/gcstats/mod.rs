@@ -42,6 +42,7 @@ mod pack;
 mod pergen;
 mod process;
 mod rollup;
+mod rules;
 mod server;
 mod store;
 mod xml;
@@ -53,21 +54,12 @@ pub use collection::{Collection, HeapStats};
 pub use figures::Figures;
 pub use process::{Identity, Process, Settings};
 pub use rollup::Rollup;
+pub use rules::Rules;
 
 use nettrace::clr::{Payload, Provider};
 use nettrace::{Container, EventType, Interest, NetEvent, Reader, Summary, TraceInfo, Visitor};
 use process::{Event, Handler, Traced};
 use store::Shared;
-
-/// Whose figures these are to be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Rules {
-    /// Ours: right.
-    #[default]
-    Ours,
-    /// PerfView's, with its defects.
-    LikePerfView,
-}
 
 /// The most processes of a trace that are told apart.
 const MOST_PROCESSES: usize = 1024;

@@ -29,10 +29,11 @@
 use std::collections::HashMap;
 
 use super::StackId;
+use super::census::count::Count;
 use super::census::heading::Heading;
 use super::census::sieve::Sieve;
 use super::census::table::{Key, Table};
-use super::census::taker::{Bands, Count, Found};
+use super::census::taker::{Bands, Found};
 use super::census::{Band, Breakdown, Census, CensusRequest, ProfileError, Stage};
 use crate::collector::living::{Living, Object};
 use crate::heap::Heap;

@@ -45,9 +45,9 @@ use std::io;
 
 use words::SET;
 
+use super::census::count::Count;
 use super::census::heading::Heading;
 use super::census::table::{Key, List, Table};
-use super::census::taker::Count;
 use crate::collector::Collector;
 use crate::collector::living::{Living, Root};
 use crate::collector::roots::RootKind;

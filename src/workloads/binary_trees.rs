@@ -5,7 +5,8 @@
 //! the same number of nodes. The trees of a depth are dealt out to the threads in turn. All of it is small objects of
 //! one type, nearly all of them dead by the next collection.
 
-use super::{Plan, Shift, Workload, WorkloadError, on_threads};
+use super::shift::{Plan, Shift};
+use super::workload::{Workload, WorkloadError, on_threads};
 use crate::{Gc, Mutator, OutOfMemory, cost_centre, traced};
 
 /// See the module.

@@ -8,7 +8,8 @@
 
 use std::collections::VecDeque;
 
-use super::{Plan, Shift, Workload, WorkloadError, panicked};
+use super::shift::{Plan, Shift};
+use super::workload::{Workload, WorkloadError, panicked};
 use crate::{Gc, JoinHandle, Mutator, OutOfMemory, Root, cost_centre, traced};
 
 /// See the module.

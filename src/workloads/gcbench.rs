@@ -6,7 +6,8 @@
 //! size with much short-lived data around it, and both directions in which a tree can be half built when the collector
 //! comes.
 
-use super::{Plan, Shift, Workload, WorkloadError, on_threads};
+use super::shift::{Plan, Shift};
+use super::workload::{Workload, WorkloadError, on_threads};
 use crate::{Array, Gc, GcCell, Mutator, OutOfMemory, cost_centre, keep_alive, traced};
 
 /// See the module.

@@ -5,7 +5,8 @@
 //! all the time; some are watched by a weak reference, some have a finalizer, some live in the pinned space. A weak
 //! reference must give the vertex that it was made for or nothing, whatever was allocated in the vertex's place.
 
-use super::{Disorder, Plan, Shift, Workload, WorkloadError, on_threads};
+use super::shift::{Plan, Shift};
+use super::workload::{Disorder, Workload, WorkloadError, on_threads};
 use crate::sync::{AtomicU64, Ordering};
 use crate::{Array, Gc, GcCell, Mutator, OutOfMemory, Weak, cost_centre, traced};
 

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use super::{Crew, Disorder, Plan, Shift, Workload, WorkloadError};
+use super::shift::{Plan, Shift};
+use super::workload::{Crew, Disorder, Workload, WorkloadError};
 use crate::os::dynamic;
 use crate::os::timer::OwnTimer;
 use crate::sync::{AtomicBool, Ordering};
@@ -150,10 +151,10 @@ fn unwind() {
 /// A thread that the world knows nothing of, and one that it knows.
 fn spawn_and_join(m: &Mutator, round: u64) -> Result<(), WorkloadError> {
     let stranger = thread::spawn(move || black_box(format!("stranger {round}")).len());
-    m.blocking(|| stranger.join()).map_err(|panic| super::panicked(&*panic))?;
+    m.blocking(|| stranger.join()).map_err(|panic| super::workload::panicked(&*panic))?;
     // SAFETY: `string_beads` keeps its list on the stack.
     let member = unsafe { m.world().spawn("hammered", |m| string_beads(m).map(|_| ())) }?;
-    member.join().map_err(|panic| super::panicked(&*panic))?
+    member.join().map_err(|panic| super::workload::panicked(&*panic))?
 }
 
 /// Lists of a few kilobytes on every thread, and as many threads again.

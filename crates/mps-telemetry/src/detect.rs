@@ -7,7 +7,7 @@
 //! Who knows better says so.
 
 use super::format::{EVENT_INIT, HEADER, LARGEST_RECORD, Sort, Version};
-use super::reader::Record;
+use super::record::Record;
 
 /// The version, if the first record says it.
 pub(super) fn announced(bytes: &[u8]) -> Option<Version> {

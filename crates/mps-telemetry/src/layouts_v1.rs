@@ -1,7 +1,7 @@
 //! The layouts of event version 1.0.0, as the collector wrote it in October 2012: the days of the manual with `-S`, `-SL`
 //! and `-SC`.
 
-use super::format::{Layout, layouts};
+use super::layout::{Layout, layouts};
 
 layouts! {
     /// All 86 events of event version 1.0.0, by code: `code name category(sort parameter, …)`.

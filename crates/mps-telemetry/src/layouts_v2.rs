@@ -1,6 +1,6 @@
 //! The layouts of event version 2.0.0: release 1.118 and later.
 
-use super::format::{Layout, layouts};
+use super::layout::{Layout, layouts};
 
 layouts! {
     /// All 92 events of event version 2.0.0, by code: `code name category(sort parameter, …)`.

@@ -19,10 +19,11 @@
 //!
 //! | file | part |
 //! |---|---|
-//! | `format` | sorts of parameters, their places, sizes of records |
+//! | `layout` | kinds of parameters, their offsets, sizes of records |
+//! | `format` | versions: which tables of layouts they have |
 //! | `layouts_v2`, `layouts_v1` | the events of the two dialects, declared once |
 //! | `category` | the categories of events |
-//! | `reader`, `detect` | from bytes to records; which dialect they are in |
+//! | `reader`, `record`, `detect` | from bytes to records; which version they are of |
 //! | `line`, `double` | numbers and strings as C prints them, into a fixed buffer |
 //! | `hex`, `named`, `manual` | the three printers: `mpseventcnv`'s line, `mpseventtxt`'s, and those of the old manual |
 //! | `labels`, `sort` | which name an address has; sorting in bounded memory |
@@ -37,6 +38,7 @@ pub mod encode;
 pub mod format;
 mod hex;
 pub mod labels;
+mod layout;
 mod layouts_v1;
 mod layouts_v2;
 mod line;
@@ -44,6 +46,7 @@ mod manual;
 mod named;
 pub mod notice;
 pub mod reader;
+mod record;
 pub mod sort;
 
 pub use category::Category;

@@ -26,6 +26,7 @@
 //! [`EventId::descriptor`] has the name, the numbers in other formats, and where each field lies in the payload.
 //! A [template](super::templates) reads it.
 
+mod options;
 mod queue;
 
 use std::fmt;
@@ -34,6 +35,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::options::{HostOptions, HostTotals};
 use self::queue::{Entry, Queue, State};
 use super::Events;
 use super::clock::{Clock, Relation};
@@ -80,32 +82,6 @@ pub trait Host: Send + Sync + 'static {
     fn events_lost(&self, count: u64) {
         let _ = count;
     }
-}
-
-/// How a host is served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HostOptions {
-    /// Memory of the queue, in bytes: 40 for an event with two fields. Rounded up to a power of two.
-    pub queue_bytes: usize,
-    /// How long the drain waits for a host that takes nothing out of a full queue.
-    pub patience: Duration,
-}
-
-impl Default for HostOptions {
-    fn default() -> HostOptions {
-        HostOptions { queue_bytes: 4 << 20, patience: Duration::from_secs(1) }
-    }
-}
-
-/// What became of a host's events. `taken` = `delivered` + `lost` + what is still queued.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HostTotals {
-    /// Events that came for it.
-    pub taken: u64,
-    /// Of these, what it was called for.
-    pub delivered: u64,
-    /// Of these, what it has lost because it took nothing for too long, or panicked.
-    pub lost: u64,
 }
 
 /// Why a host was not served.

@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::io;
 use std::ptr::NonNull;
 
-use super::{HostOptions, HostTotals};
+use super::options::{HostOptions, HostTotals};
 use crate::events::record::{Recorded, RecordingThread, WorldNumber, bell::Bell};
 use crate::events::table::{EventId, PAYLOAD_WORDS};
 use crate::os::clock::now_ns;

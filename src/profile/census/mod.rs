@@ -26,6 +26,7 @@
 //! A census by itself is a value ([`World::census`](crate::World::census)). A [`HeapProfile`] takes them again and again, and
 //! tells of each by events.
 
+pub(crate) mod count;
 pub(crate) mod heading;
 pub(crate) mod on_demand;
 pub(crate) mod profiler;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::count::Count;
 use super::heading::Heading;
 use super::sieve::Sieve;
 use super::table::{Key, Table};
@@ -40,26 +41,6 @@ pub(crate) struct Found {
     pub(crate) live: Count,
     pub(crate) filtered: Count,
     pub(crate) no_room: Count,
-}
-
-/// Bytes and objects.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Count {
-    pub(crate) bytes: u64,
-    pub(crate) objects: u64,
-}
-
-impl Count {
-    #[inline(always)]
-    pub(crate) fn add(&mut self, other: Count) {
-        self.bytes += other.bytes;
-        self.objects += other.objects;
-    }
-
-    #[inline(always)]
-    pub(crate) fn times(self, times: u64) -> Count {
-        Count { bytes: self.bytes * times, objects: self.objects * times }
-    }
 }
 
 /// Adds up runs of objects of one heading. A few headings may come by turns: runs are added up in a few places here, and go to the

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use maud::{Markup, html};
 
-use super::{SHOWN, class, seconds};
+use super::band::{SHOWN, class, seconds};
 use crate::profstats::heap::{Figure, Row};
 use crate::profstats::{Profiles, Sample};
 use crate::report::Bytes;

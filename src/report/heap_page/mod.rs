@@ -9,21 +9,22 @@
 //!
 //! | file | part |
 //! |---|---|
+//! | `band` | how a band is shown |
 //! | `chart` | the picture, and the numbers from which it is drawn anew |
 //! | `tables` | bands, the tree of cost centres, retainers |
 //! | `style.css`, `chart.js` | how it looks, beside the styles of every page; the filter |
 
+mod band;
 mod chart;
 mod tables;
 
 use maud::{Markup, PreEscaped, html};
 
+use band::seconds;
+
 use super::Bytes;
 use super::document::Document;
 use crate::profstats::{Band, Breakdown, Profiles};
-
-/// The bands that the chart has by themselves.
-const SHOWN: usize = 16;
 
 /// The page of a profile.
 pub fn render(profiles: &Profiles, file: &str) -> String {
@@ -74,18 +75,4 @@ fn about(profiles: &Profiles) -> Markup {
             @for (name, value) in facts.iter().filter(|(_, value)| !value.is_empty()) { div { dt { (name) } dd { (value) } } }
         }
     }
-}
-
-/// The class that colours a band: phases of life have their own, others those of their places.
-fn class(name: &str, breakdown: Breakdown, place: usize) -> String {
-    if breakdown == Breakdown::Biography
-        && let Some(phase) = ["VOID", "LAG", "USE", "INHERENT_USE", "DRAG"].iter().position(|phase| *phase == name)
-    {
-        return format!("life{phase}");
-    }
-    format!("b{}", place.min(SHOWN))
-}
-
-fn seconds(nanoseconds: u64) -> String {
-    format!("{:.3}", nanoseconds as f64 / 1e9)
 }

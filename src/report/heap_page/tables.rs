@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
-use super::{class, seconds};
+use super::band::{class, seconds};
 use crate::profstats::heap::Row;
 use crate::profstats::{Band, Profiles, StackId};
 use crate::report::Bytes;

@@ -2,7 +2,7 @@
 
 use std::{fmt, io};
 
-use super::visitor::Event;
+use super::event::Event;
 use trace_io::more_bytes;
 
 /// Where a log can't be read as it should be, and why.

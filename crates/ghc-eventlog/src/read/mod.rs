@@ -43,13 +43,14 @@
 //! | `block` | whose event it is |
 //! | `scan` | all events in the order of the file, and over what is damaged |
 //! | `index`, `order` | all events in the order of time |
-//! | `visitor`, `damage` | who is told, and what can be wrong |
+//! | `visitor`, `event`, `damage` | what a reader delivers, and what can be wrong |
 //! | `layout` | the events that are known, and what they say as text |
 //! | `show`, `haskell` | the text of a whole log, as `ghc-events` prints it |
 //! | `record` | the events of profiles and of the heap, decoded |
 
 mod block;
 mod damage;
+mod event;
 mod haskell;
 mod header;
 mod index;
@@ -66,9 +67,10 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
 pub use damage::{Damage, DamageKind, LastGood, Resumed};
+pub use event::Event;
 pub use source::ReadAt;
 pub use types::EventType;
-pub use visitor::{Event, Summary, Visitor};
+pub use visitor::{Summary, Visitor};
 
 use index::Index;
 use order::Rounds;

@@ -29,11 +29,12 @@
 use std::mem;
 
 use super::damage::{Damage, DamageKind};
+use super::event::Event;
 use super::index::{Key, Segment};
 use super::layout::bytes_at;
 use super::source::ReadAt;
 use super::types::{Step, Types};
-use super::visitor::{Event, Visitor};
+use super::visitor::Visitor;
 use crate::format::{FIXED_HEAD, VARIABLE_HEAD};
 
 /// What a round is meant to hold: events with what is kept beside them.

@@ -3,8 +3,8 @@
 //! Texts are shown where they stand, as bytes: a profile may have anything in them. Of an event that is too short for what it must
 //! say nothing is decoded.
 
+use super::event::Event;
 use super::layout::bytes_at;
-use super::visitor::Event;
 
 /// An event that tells of the heap, a profile or the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

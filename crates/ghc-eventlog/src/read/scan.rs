@@ -4,10 +4,11 @@ use std::io::{self, Read};
 
 use super::block::Block;
 use super::damage::{Damage, DamageKind, LastGood, Resumed};
+use super::event::Event;
 use super::header;
 use super::layout::{self, BLOCK_MARKER, bytes_at};
 use super::types::{EventType, Row, Step, Types};
-use super::visitor::{Event, Summary};
+use super::visitor::Summary;
 use crate::format::{BLOCK_HEAD, DATA_END, FIXED_HEAD, VARIABLE_HEAD};
 use trace_io::source::Source;
 

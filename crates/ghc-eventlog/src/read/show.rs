@@ -10,10 +10,11 @@
 use std::io::{self, Write};
 
 use super::damage::{Damage, DamageKind, LastGood};
+use super::event::Event;
 use super::haskell;
 use super::layout::{Piece, Size, bytes_at};
 use super::types::EventType;
-use super::visitor::{Event, Visitor};
+use super::visitor::Visitor;
 
 /// Lines are collected up to so many bytes.
 const BUFFER: usize = 64 << 10;

@@ -1,6 +1,7 @@
 //! Who is told what a log has, and what it is told.
 
 use super::damage::Damage;
+use super::event::Event;
 use super::types::EventType;
 
 /// Who is told what a log has.
@@ -18,21 +19,6 @@ pub trait Visitor {
     fn is_done(&self) -> bool {
         false
     }
-}
-
-/// An event, as it stands in the file.
-#[derive(Clone, Copy, Debug)]
-pub struct Event<'a> {
-    /// What it is.
-    pub kind: &'a EventType,
-    /// When it happened, in nanoseconds since the program began.
-    pub time: u64,
-    /// Whose event it is; none if it is the whole program's.
-    pub cap: Option<u16>,
-    /// What it says.
-    pub payload: &'a [u8],
-    /// Where in the file it begins.
-    pub offset: u64,
 }
 
 /// What there was in a log.

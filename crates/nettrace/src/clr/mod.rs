@@ -38,38 +38,14 @@ pub mod history;
 mod labels;
 pub mod payload;
 pub mod private;
+mod provider;
 pub mod runtime;
 mod template;
 
 pub use labels::{Enumeration, MARK_ROOTS, label};
 pub use payload::{Payload, Z16};
+pub use provider::Provider;
 pub use template::{Field, FieldValue, Kind, Template};
-
-/// Who fires an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Provider {
-    /// `Microsoft-Windows-DotNETRuntime`.
-    Runtime,
-    /// `Microsoft-Windows-DotNETRuntimePrivate`.
-    Private,
-    /// `Microsoft-Windows-DotNETRuntimeRundown`: what was so when the trace ended.
-    Rundown,
-    /// `Microsoft-DotNETCore-EventPipe`: the pipe about itself.
-    EventPipe,
-}
-
-impl Provider {
-    /// The provider of this name, if its events are known here.
-    pub fn named(name: &str) -> Option<Provider> {
-        Some(match name {
-            "Microsoft-Windows-DotNETRuntime" => Provider::Runtime,
-            "Microsoft-Windows-DotNETRuntimePrivate" => Provider::Private,
-            "Microsoft-Windows-DotNETRuntimeRundown" => Provider::Rundown,
-            "Microsoft-DotNETCore-EventPipe" => Provider::EventPipe,
-            _ => return None,
-        })
-    }
-}
 
 /// The template of an event, if there is one.
 ///

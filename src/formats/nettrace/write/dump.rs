@@ -13,9 +13,9 @@
 
 use std::io;
 
+use super::pen::Pen;
 use super::schema::{Kind, Net};
 use super::types::name_of;
-use super::writer::Pen;
 use crate::events::record::{Recorded, RecordingThread};
 use trace_io::bytes::Bytes;
 

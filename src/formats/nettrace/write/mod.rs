@@ -18,6 +18,7 @@ mod collection;
 mod dump;
 mod encoder;
 pub(crate) mod live;
+mod pen;
 mod process;
 mod providers;
 mod schema;

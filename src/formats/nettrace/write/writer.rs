@@ -20,6 +20,7 @@ use super::collection::{CONDEMNED, Collection, Spaces, reason};
 use super::dump::Dump;
 use super::encoder::{Encoder, Head, MOST_PAYLOAD};
 use super::output::Outlet;
+use super::pen::Pen;
 use super::providers::Providers;
 use super::schema::{Kind, Net, Type, type_of};
 use super::types::Names;
@@ -42,44 +43,6 @@ const MARKED_FROM_STACKS: u32 = 0;
 const MARKED_FROM_FINALIZERS: u32 = 1;
 const MARKED_FROM_HANDLES: u32 = 2;
 const MARKED_FROM_NEW_FINALIZERS: u32 = 7;
-
-/// What writes one event: which are wanted, and where their payloads are put together.
-#[derive(Debug)]
-pub(super) struct Pen {
-    encoder: Encoder,
-    payload: Bytes,
-    wanted: u64,
-    /// `ClrInstanceID`: which world of the trace the event is of, from 0.
-    pub(super) world: u16,
-}
-
-const _: () = assert!(Net::COUNT <= 64);
-
-impl Pen {
-    #[inline(always)]
-    fn wants(&self, net: Net) -> bool {
-        self.wanted & (1 << net as u64) != 0
-    }
-
-    /// Writes an event, if it is one of ours or wanted. Says at which time.
-    #[inline]
-    pub(super) fn write(
-        &mut self,
-        kind: Kind,
-        ticks: u64,
-        thread: RecordingThread,
-        fill: impl FnOnce(&mut Bytes),
-    ) -> io::Result<u64> {
-        if let Kind::Net(net) = kind
-            && !self.wants(net)
-        {
-            return Ok(self.encoder.time(ticks));
-        }
-        self.payload.clear();
-        fill(&mut self.payload);
-        self.encoder.event(kind, ticks, thread, self.payload.as_slice())
-    }
-}
 
 #[derive(Clone, Debug, Default)]
 struct World {

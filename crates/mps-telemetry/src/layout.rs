@@ -1,0 +1,173 @@
+//! The layout of a record: its parameters and their offsets.
+//!
+//! An event is declared by code, name, category and the sorts and names of its parameters. Where each parameter lies
+//! follows by the rule of C structures (natural alignment, from byte 16), and is computed here, at compile time; so a
+//! layout can't disagree with its declaration, and a writer that fills parameters in order and a reader that looks at
+//! offsets use the same places.
+//!
+//! Two of the stream's habits are not C's:
+//!
+//! * A **string** ends its record, which is then as long as the string needs *plus four*: the writer reserves
+//!   `sizeof('\0')` bytes for the end, and in C that is an `int`.
+//! * A **Boolean** is a byte in 2.0.0. In 1.0.0 it is a bit: neighbours share a byte, and since the bit-field was declared
+//!   signed, true reads back as −1.
+
+use crate::Category;
+
+/// The bytes before the parameters: code, size, padding, clock.
+pub const HEADER: usize = 16;
+/// The largest record: an interned string of 255 bytes.
+pub const LARGEST_RECORD: usize = align_up(24 + 255 + STRING_END, 8);
+/// The code of `EventInit`, which tells a stream's version. In 1.0.0 it is no event.
+pub const EVENT_INIT: u16 = 0x1D;
+/// What the end of a string adds to its record's size before alignment.
+const STRING_END: usize = 4;
+
+/// The sorts of parameters, by the letters that the MPS uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sort {
+    /// A pointer of the memory manager's own.
+    P,
+    /// An address of the client's.
+    A,
+    /// A word.
+    W,
+    /// An unsigned 32-bit number.
+    U,
+    /// A double.
+    D,
+    /// A Boolean.
+    B,
+    /// A string with a NUL at its end; always the last parameter.
+    S,
+}
+
+/// A parameter, and where it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Param {
+    /// Its sort.
+    pub sort: Sort,
+    /// Its name.
+    pub name: &'static str,
+    /// Its first byte, counted from the record's.
+    pub offset: u16,
+    /// Which bit of that byte, for a Boolean of 1.0.0.
+    pub bit: Option<u8>,
+}
+
+/// An event: what its record consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// The first word of each such record.
+    pub code: u16,
+    /// The MPS's name of the event.
+    pub name: &'static str,
+    /// The category whose bit in the filter lets it into the stream.
+    pub category: Category,
+    /// Its parameters, in order.
+    pub params: &'static [Param],
+    /// The bytes up to the end of the last parameter, whose string (if it is one) is empty and without its NUL.
+    pub(super) needs: u16,
+}
+
+impl Layout {
+    pub(super) const fn new(code: u16, name: &'static str, category: Category, params: &'static [Param]) -> Layout {
+        let needs = match params.last() {
+            None => HEADER as u16,
+            Some(Param { sort: Sort::S, offset, .. }) => *offset,
+            Some(last) => last.end() as u16,
+        };
+        Layout { code, name, category, params, needs }
+    }
+
+    /// The size of a record whose string (if it has one) has this many bytes before its NUL.
+    pub const fn size(&self, string: usize) -> usize {
+        let string = match self.params.last() {
+            Some(Param { sort: Sort::S, .. }) => string + STRING_END,
+            _ => 0,
+        };
+        align_up(self.needs as usize + string, 8)
+    }
+
+    /// The parameter of this name.
+    pub fn param(&self, name: &str) -> Option<&'static Param> {
+        self.params.iter().find(|param| param.name == name)
+    }
+}
+
+impl Param {
+    /// The byte after it (for a string: after its first).
+    pub const fn end(&self) -> usize {
+        self.offset as usize + self.sort.size()
+    }
+}
+
+impl Sort {
+    /// Bytes, and at the same time the alignment; for a string those of its first byte.
+    pub const fn size(self) -> usize {
+        match self {
+            Sort::P | Sort::A | Sort::W | Sort::D => 8,
+            Sort::U => 4,
+            Sort::B | Sort::S => 1,
+        }
+    }
+}
+
+const fn align_up(n: usize, to: usize) -> usize {
+    n.div_ceil(to) * to
+}
+
+/// How a version stores Booleans.
+#[derive(Clone, Copy)]
+pub(super) enum Booleans {
+    Bytes,
+    Bits,
+}
+
+/// Gives each parameter its place.
+pub(super) const fn place<const N: usize>(booleans: Booleans, declared: [(Sort, &'static str); N]) -> [Param; N] {
+    let mut placed = [Param { sort: Sort::W, name: "", offset: 0, bit: None }; N];
+    let mut end = HEADER;
+    let mut next_bit = 0;
+    let mut i = 0;
+    while i < N {
+        let (sort, name) = declared[i];
+        let (offset, bit) = match (sort, booleans) {
+            (Sort::B, Booleans::Bits) if next_bit > 0 => (end - 1, Some(next_bit)),
+            (Sort::B, Booleans::Bits) => (end, Some(0)),
+            _ => (align_up(end, sort.size()), None),
+        };
+        next_bit = match bit {
+            Some(bit) => (bit + 1) % 8,
+            None => 0,
+        };
+        placed[i] = Param { sort, name, offset: offset as u16, bit };
+        end = placed[i].end();
+        i += 1;
+    }
+    placed
+}
+
+/// Declares the events of one version, a line each.
+macro_rules! layouts {
+    (
+        $(#[$doc:meta])* $table:ident: $booleans:ident
+        $($code:literal $name:ident $category:ident($($sort:ident $param:ident),* $(,)?);)+
+    ) => {
+        $(#[$doc])*
+        pub(super) static $table: [Layout; [$($code),+].len()] = [$(Layout::new(
+            $code,
+            stringify!($name),
+            $crate::Category::$category,
+            &const {
+                $crate::layout::place(
+                    layouts!(@$booleans),
+                    [$(($crate::layout::Sort::$sort, stringify!($param))),*],
+                )
+            },
+        )),+];
+    };
+    (@bytes) => { $crate::layout::Booleans::Bytes };
+    (@bits) => { $crate::layout::Booleans::Bits };
+}
+pub(super) use layouts;
