@@ -267,7 +267,7 @@ impl<'a> Living<'a> {
             // SAFETY: registered as readable.
             unsafe { self.conservative(low, high, root, &mut visit) };
         });
-        for (record, cache) in super::records_and_caches(self.stopped) {
+        for (record, cache) in super::caches::records_and_caches(self.stopped) {
             for (cell, bytes) in cache.half_built() {
                 let root = Root { thread: Some(record), ..outside(RootKind::HalfBuilt) };
                 // SAFETY: the cell belongs to a stopped thread.

@@ -12,7 +12,7 @@
 use std::cell::Cell;
 use std::io;
 
-use super::caches;
+use super::caches::caches;
 use super::finalize::Finalizers;
 use super::mark::{Marker, Rank};
 use crate::heap::Heap;

@@ -22,8 +22,8 @@ pub use reserve::LimitSetting;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::collector::Observer;
 use crate::collector::finalize::Running;
-use crate::collector::observer::Observer;
 use crate::collector::report::{CollectionReport, Reason};
 use crate::collector::{CollectError, Collecting, Collector, cache_of};
 use crate::events::{Events, Label, LabelError};

@@ -6,7 +6,7 @@ use super::taker::Taker;
 use super::{Census, CensusRequest, ProfileError};
 use crate::collector::Collector;
 use crate::collector::living::Living;
-use crate::collector::observer::{Afterwards, Attention, Observer};
+use crate::collector::{Afterwards, Attention, Observer};
 
 /// Looks once, in the collection that it comes along with.
 pub(crate) struct OnDemand {

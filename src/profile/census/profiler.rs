@@ -21,7 +21,7 @@ use super::taker::{Taker, check_charges, cut};
 use super::{Band, Census, CensusListener, Every, HeapProfile, ProfileError};
 use crate::collector::Collector;
 use crate::collector::living::Living;
-use crate::collector::observer::{Afterwards, Attention, Observer};
+use crate::collector::{Afterwards, Attention, Observer};
 use crate::events::{EventId, Events};
 use crate::heap::uses::Tracking;
 use crate::os::clock::now_ns;

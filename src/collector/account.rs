@@ -1,0 +1,53 @@
+//! How much is allocated and alive, for whoever asks while the program runs.
+
+use std::time::Duration;
+
+use super::caches::cache_of;
+use super::state::Collector;
+use crate::heap::cache::AllocationCache;
+use crate::os::clock::Budget;
+use crate::os::thread::sleep_ns;
+use crate::sync::Ordering;
+use crate::world::stop_info::ThreadStopInfo;
+
+impl Collector {
+    /// Bytes allocated so far, collections or not. Exact for the calling thread, and for all that stand, are in a blocking region
+    /// or have detached; of a thread that allocates at this moment, up to a block of 16 KiB more or less. As of the last
+    /// collection if a thread holds the heap's lock for longer than a second, since it may be suspended, and if the caller holds
+    /// it: a vtable that is being notified of a thread.
+    pub(crate) fn allocated_bytes(&self) -> u64 {
+        let Self { threads, heap, .. } = self;
+        let up_to_the_last = || self.allocated_total.load(Ordering::Relaxed);
+        let mut allocated = None;
+        threads.as_blocking(|| {
+            let allocation = &threads.locks().allocation;
+            let mut budget = Budget::new(Duration::from_secs(1));
+            if allocation.is_mine() {
+                return;
+            }
+            let Ok(held) = allocation.lock_within(&mut budget) else { return };
+            let mut look = |live: &[&'static ThreadStopInfo]| {
+                // SAFETY: the allocation lock is held.
+                let caches = live.iter().filter_map(|record| unsafe { cache_of(record) });
+                let unused = caches.map(AllocationCache::unused_by_now).sum::<usize>() as u64;
+                let state = heap.state(&held);
+                let acquired = state.acquired_bytes + self.unused_bytes.load(Ordering::Relaxed);
+                allocated = Some(up_to_the_last() + acquired.saturating_sub(unused + state.returned_bytes));
+            };
+            // Others hold the list for a moment.
+            while !threads.look_now(&mut look) && budget.slice(1_000_000, sleep_ns).is_some() {}
+        });
+        allocated.unwrap_or_else(up_to_the_last)
+    }
+
+    /// Bytes handed to threads since the last collection. `None` if somebody allocates or collects at this moment.
+    pub(crate) fn acquired_bytes(&self) -> Option<u64> {
+        let held = self.threads.locks().allocation.try_lock().ok()?;
+        Some(self.heap.state(&held).acquired_bytes)
+    }
+
+    /// What was alive after the last collection.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.live_bytes.load(Ordering::Relaxed)
+    }
+}

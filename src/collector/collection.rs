@@ -1,0 +1,397 @@
+//! The collection itself, from top to bottom.
+
+use super::caches::{caches, close_own_cache, records_and_caches};
+use super::dump::Dump;
+use super::error::CollectError;
+use super::living::Living;
+use super::observer::Observers;
+use super::outcome::{Outcome, PhaseClock, StopFacts};
+use super::parallel::{Company, Marking};
+use super::report::{CollectionReport, Reason};
+use super::roots::RootScan;
+use super::state::{Collecting, Collector};
+use super::stopping::Stopped;
+use crate::events::EventId;
+use crate::events::clock::Clock;
+use crate::events::record::{self, Hurry};
+use crate::heap::cache::AllocationCache;
+use crate::heap::verify::VerifyError;
+use crate::os::callback::{self, Callback};
+use crate::os::clock::Budget;
+use crate::os::thread::NotCancelled;
+use crate::sabotage::{Guard, removed};
+use crate::sync::{LockGuard, Ordering};
+use crate::world::error::StopError;
+use crate::world::stop::{StopBy, StopCensus, StoppedWorld};
+use crate::world::{DebuggerNews, Phase};
+
+impl Collector {
+    /// Collects. `Ok(None)` if somebody else did meanwhile and the caller did not insist.
+    ///
+    /// # Errors
+    /// The world could not be stopped, or the paranoid mode found it broken; it runs on in either case.
+    pub(crate) fn collect(
+        &self,
+        who: Collecting<'_>,
+        reason: Reason,
+    ) -> Result<Option<CollectionReport>, CollectError> {
+        callback::refuse_inside("a collection");
+        let mut result = self.collect_and_tell(who, reason, StopBy::InForce);
+        let unless_after = match result {
+            Err(CollectError::Discarded { number, .. }) => Some(who.unless_after.map(|_| number)),
+            Err(CollectError::Stop(StopError::FalseAnswer(_))) => Some(who.unless_after),
+            _ => None,
+        };
+        if let Some(unless_after) = unless_after {
+            // The debugger that held the world does not answer for it any more: once again, without it (`.debug.dies`, `.debug.lies`).
+            result = self.collect_and_tell(Collecting { unless_after, ..who }, reason, StopBy::BuiltIn);
+        }
+        result
+    }
+
+    fn collect_and_tell(
+        &self,
+        who: Collecting<'_>,
+        reason: Reason,
+        by: StopBy,
+    ) -> Result<Option<CollectionReport>, CollectError> {
+        let result = self.collect_once(who, reason, by);
+        if let Ok(Some(report)) = &result {
+            self.figures.note(report);
+        }
+        match (&result, &self.on_collection, &self.on_failure) {
+            (Ok(Some(report)), Some(listener), _) => listener(report),
+            (Err(error), _, Some(listener)) => listener(error),
+            _ => {}
+        }
+        result
+    }
+
+    fn collect_once(
+        &self,
+        who: Collecting<'_>,
+        reason: Reason,
+        by: StopBy,
+    ) -> Result<Option<CollectionReport>, CollectError> {
+        let is_induced = reason == Reason::Allocation && self.heap.is_next_collection_induced();
+        let reason = if is_induced { Reason::Explicit } else { reason };
+        self.events.fire_gc_triggered(reason as u32);
+        // Neither halfway through, nor with the world stopped: /proc is read for errors, and traces may be written.
+        let _whole = NotCancelled::begin();
+
+        // Every lock that the stopped world needs, before the first signal. Nobody waits for a trace with them, but here.
+        record::catch_up();
+        let hurry = Hurry::begin();
+        let called_back = Callback::begin();
+        let mut budget = Budget::new(self.stop_timeout);
+        let locks = self.threads.lock_for_stop(&mut budget)?;
+        if who.unless_after.is_some_and(|seen| seen != self.collections.load(Ordering::Relaxed)) {
+            return Ok(None);
+        }
+        let finalizer_tables = self.lock_finalizers(&mut budget)?;
+        let handles = self.lock_handles(&mut budget)?;
+        let observers = self.observers(who, &mut budget)?;
+        let locks = self.wait_for_sweeps(locks, &mut budget)?;
+        close_own_cache();
+        let number = self.collections.load(Ordering::Relaxed) + 1;
+        self.heap.forget_request();
+        // Also one that collects from its blocking region, where it has no stack to show.
+        let collecting = self.threads.own_record();
+        let _processor_time = self.markers.time().of_a_collection(collecting);
+
+        // Suspend.
+        self.events.fire_suspend_begin(number, reason as u32);
+        let begun = self.events.recorded_at(EventId::SuspendBegin);
+        let mut clock = PhaseClock::start();
+        self.threads.enter_phase(Phase::SuspendBegin);
+        let stopped = match self.stop(locks, who.own, by, budget) {
+            Ok(stopped) => stopped,
+            Err(error) => {
+                self.tell_of_debuggers();
+                self.events.fire_stop_abandoned(number, error.unanswered());
+                return Err(self.with_finalizer(error).into());
+            }
+        };
+        self.tell_of_debuggers();
+        let crowd = stopped.census();
+        self.events.fire_suspend_end(number, crowd.threads, crowd.blocking);
+        self.threads.enter_phase(Phase::SuspendEnd);
+        let stop_ns = clock.lap();
+
+        self.events.fire_gc_start(number, reason as u32);
+        self.threads.enter_phase(Phase::GcStart);
+        let outcome = self.collect_stopped(&stopped, &finalizer_tables, number, &crowd, &observers, &mut clock);
+        self.collections.store(number, Ordering::Relaxed);
+        self.threads.published().set_collections(u64::from(number));
+        self.events.fire_gc_end(number);
+        self.threads.enter_phase(Phase::GcEnd);
+        if let Ok(outcome) = &outcome
+            && !outcome.discarded
+        {
+            self.fire_heap_stats(number, outcome);
+        }
+
+        // Restart.
+        self.events.fire_restart_begin(number);
+        self.threads.enter_phase(Phase::RestartBegin);
+        clock.lap();
+        let restart_ns = stopped.0.start();
+        let mut pause_ns = clock.total() + restart_ns;
+        // With these locks held, for which the next collection waits before it says anything: it begins when this one has
+        // ended, for those who listen too.
+        self.events.fire_restart_end(number);
+        if let (Some(begun), Some(ended)) = (begun, self.events.recorded_at(EventId::RestartEnd)) {
+            // Whoever computes the pause from a trace gets what the report says.
+            pause_ns = Clock::of_process().span_ns(begun, ended);
+        }
+        drop(handles);
+        drop(finalizer_tables);
+        let outcome = outcome.map_err(|error| self.damaged(number, error));
+        // Nor is anybody waited for with the observer's lock, neither a trace nor a debugger.
+        let afterwards = match &outcome {
+            Ok(outcome) if !outcome.discarded => Some(observers.finish(self)),
+            _ => {
+                drop(observers);
+                None
+            }
+        };
+        drop(hurry);
+        self.threads.tell_phase(Phase::RestartEnd);
+        drop(called_back);
+        self.tell_of_debuggers();
+
+        let outcome = outcome?;
+        if outcome.discarded {
+            return Err(CollectError::Discarded { number, answer: outcome.false_answer });
+        }
+        afterwards.into_iter().flatten().for_each(|tell| tell());
+        let report =
+            self.report(number, reason, collecting, &StopFacts { stop_ns, restart_ns, pause_ns, crowd }, &outcome);
+        if outcome.queued > 0 {
+            self.events.fire_finalizers_due(outcome.queued);
+            self.finalizers.announce();
+        }
+        if let Some(target) = outcome.surplus {
+            self.give_memory_back(target);
+        }
+        Ok(Some(report))
+    }
+
+    /// Debuggers that came, went, or were lost.
+    fn tell_of_debuggers(&self) {
+        while let Some(news) = self.threads.debugger_news() {
+            match news {
+                DebuggerNews::Attached { control } => self.events.fire_debugger_attached(control),
+                DebuggerNews::Detached { control } => self.events.fire_debugger_detached(control),
+                DebuggerNews::Lost { control, phase } => self.events.fire_debugger_lost(control, phase as u32),
+            }
+        }
+    }
+
+    fn damaged(&self, number: u32, error: VerifyError) -> CollectError {
+        let error = CollectError::Damaged { number, error };
+        self.damage.get_or_init(|| error.to_string());
+        error
+    }
+
+    /// The part of a collection in which every other thread stands still.
+    fn collect_stopped(
+        &self,
+        stopped: &Stopped<'_>,
+        finalizer_tables: &LockGuard<'_>,
+        number: u32,
+        crowd: &StopCensus,
+        observers: &Observers<'_>,
+        clock: &mut PhaseClock,
+    ) -> Result<Outcome, VerifyError> {
+        let mut outcome = Outcome::default();
+        if removed(Guard::StopNoMalloc) {
+            // The known-bad variant: one allocation, as any formatted message would make.
+            drop(std::hint::black_box(Box::new(number)));
+        }
+        caches(stopped).for_each(|cache| cache.charge_for_the_stopped(stopped.proof()));
+        self.heap.begin_marking(stopped.proof());
+        let company = if stopped.is_whole_process() { Company::Alone } else { Company::All };
+        // SAFETY: the collection lock is held and the world is stopped.
+        let mut marking = unsafe { self.markers.begin(&self.heap, &self.events, company) };
+
+        // Roots.
+        self.events.fire_roots_begin(number);
+        self.threads.enter_phase(Phase::RootsBegin);
+        let mut scan = RootScan::new(&mut marking.marker);
+        scan.stacks(stopped);
+        scan.half_built_objects(&self.heap, stopped);
+        scan.ranges(&self.ranges);
+        scan.handles(&self.roots);
+        scan.waiting_for_finalizers(&self.finalizers, finalizer_tables);
+        outcome.handles = scan.handles;
+        (outcome.stack_bytes, outcome.roots) = scan.finish();
+        self.events.fire_roots_end(number, outcome.stack_bytes as usize, outcome.roots as usize);
+        self.threads.enter_phase(Phase::RootsEnd);
+        outcome.roots_ns = clock.lap();
+
+        // Mark.
+        self.events.fire_mark_begin(number);
+        self.threads.enter_phase(Phase::MarkBegin);
+        marking.run();
+        if self.events.is_enabled(EventId::BlockScanned) {
+            self.heap.tell_of_the_scanned(stopped.proof(), &self.events);
+        }
+        self.events.fire_mark_end(number, marking.objects() as usize, marking.stack_high());
+        self.threads.enter_phase(Phase::MarkEnd);
+        outcome.mark_ns = clock.lap();
+
+        // Before anything is cleared or freed: does whoever stopped the world still hold it (`.debug.dies`)?
+        if !stopped.is_still_held() {
+            marking.for_each_weak(|_| {});
+            self.heap.discard_marks(stopped.proof());
+            self.tell_of_debuggers();
+            self.events.fire_collection_discarded(number, 0);
+            outcome.discarded = true;
+            outcome.false_answer = stopped.false_answer();
+            return Ok(outcome);
+        }
+
+        if removed(Guard::CensusExact) {
+            self.show(stopped, finalizer_tables, number, observers);
+        }
+        // Weak references, then finalizers.
+        self.clear_weak_references(&mut marking, &mut outcome);
+        self.queue_finalizers(finalizer_tables, &mut marking, &mut outcome);
+        outcome.mark_stack_high = marking.stack_high();
+        self.events.fire_weak_end(number, outcome.cleared as usize, outcome.queued as usize);
+        self.threads.enter_phase(Phase::WeakEnd);
+        outcome.weak_ns = clock.lap();
+
+        // Now that nothing more comes back to life: whoever wants to know what lives (`.census.exact`).
+        if !removed(Guard::CensusExact) && self.show(stopped, finalizer_tables, number, observers) {
+            clock.lap();
+        }
+
+        // Sweep set-up.
+        self.events.fire_sweep_begin(number);
+        self.threads.enter_phase(Phase::SweepBegin);
+        self.settle_the_new(stopped);
+        let live = self.heap.set_up_sweep(stopped.proof(), caches(stopped), &self.events);
+        outcome.live = live.bytes;
+        outcome.live_objects = live.objects;
+        outcome.pinned_objects = live.pinned_objects;
+        self.account(stopped, &mut outcome);
+        let (live_bytes, mutators) = (live.bytes.total(), crowd.threads as usize);
+        let resident = self.heap.resident_bytes(&stopped.locks().allocation);
+        let budget = self.pacing.budget(live_bytes, mutators, self.heap.limit_bytes(), resident);
+        self.heap.end_collection(stopped.proof(), budget);
+        outcome.surplus = self.pacing.surplus(live_bytes, mutators, resident);
+        self.fire_heap_figures(number, budget, &outcome);
+        self.events.fire_sweep_end(number, live.bytes.total() as usize, outcome.freed as usize);
+        self.threads.enter_phase(Phase::SweepEnd);
+        outcome.sweep_ns = clock.lap();
+
+        if self.heap.paranoid {
+            let found = self.heap.verify(stopped.proof())?;
+            if found.live.total() != live.bytes.total() {
+                return Err(VerifyError::Count { counted: found.live.total(), reported: live.bytes.total() });
+            }
+            clock.lap();
+        }
+        Ok(outcome)
+    }
+
+    /// Shows what lives to whoever wants to know. False: nobody does.
+    fn show(
+        &self,
+        stopped: &StoppedWorld<'_>,
+        finalizer_tables: &LockGuard<'_>,
+        number: u32,
+        observers: &Observers<'_>,
+    ) -> bool {
+        let dumps = Dump::is_wanted(&self.events);
+        if !dumps && observers.is_empty() {
+            return false;
+        }
+        let living = self.living(stopped, finalizer_tables, number);
+        if dumps {
+            let dump = Dump::new(&living, &self.events);
+            dump.roots();
+            dump.objects();
+        }
+        observers.look(&living);
+        true
+    }
+
+    fn living<'a>(
+        &'a self,
+        stopped: &'a StoppedWorld<'a>,
+        finalizer_tables: &'a LockGuard<'a>,
+        number: u32,
+    ) -> Living<'a> {
+        let Self { heap, ranges, roots: handles, finalizers, .. } = self;
+        Living { heap, stopped, ranges, handles, finalizers, finalizer_tables, epoch: heap.epoch(), number }
+    }
+
+    /// Clears every weak reference whose target nothing else keeps.
+    fn clear_weak_references(&self, marking: &mut Marking<'_>, outcome: &mut Outcome) {
+        let heap = &self.heap;
+        marking.for_each_weak(|target| {
+            let address = target.load(Ordering::Relaxed);
+            if address != 0 && !heap.is_marked(address) && !removed(Guard::WeakClear) {
+                target.store(0, Ordering::Relaxed);
+                outcome.cleared += 1;
+            }
+        });
+    }
+
+    /// Queues the finalizers of dead objects, and keeps alive what they will see.
+    fn queue_finalizers(&self, tables: &LockGuard<'_>, marking: &mut Marking<'_>, outcome: &mut Outcome) {
+        let is_marked = |object| self.heap.is_marked(object);
+        if removed(Guard::FinalOrder) {
+            outcome.queued +=
+                self.finalizers.queue_drops(tables, is_marked, |object| marking.marker.last_reference(object));
+        }
+        outcome.queued +=
+            self.finalizers.queue_calls(tables, is_marked, |object| marking.marker.last_reference(object));
+        marking.run_on();
+        // Weak cells that only such an object reaches. Before the drops: a dead object that is about to be dropped
+        // must not be met again by way of a weak reference that was resurrected.
+        self.clear_weak_references(marking, outcome);
+        outcome.queued +=
+            self.finalizers.queue_drops(tables, is_marked, |object| marking.marker.last_reference(object));
+        marking.run_on();
+    }
+
+    /// If somebody listens to each object: tells of those that their threads were stopped before they could. Not for a thread
+    /// in the middle of telling, as only a debugger stops one: it goes on with that itself.
+    fn settle_the_new(&self, stopped: &Stopped<'_>) {
+        for (record, cache) in records_and_caches(stopped) {
+            if !record.is_undisturbed() {
+                self.heap.settle_the_new(stopped.proof(), cache, &self.events);
+            }
+        }
+    }
+
+    /// What was allocated since the last collection, and what died.
+    fn account(&self, stopped: &Stopped<'_>, outcome: &mut Outcome) {
+        let unused = caches(stopped).map(AllocationCache::all_unused_bytes).sum::<usize>() as u64;
+        let mut state = self.heap.state(&stopped.locks().allocation);
+        let unused_before = self.unused_bytes.swap(unused, Ordering::Relaxed);
+        outcome.allocated =
+            (state.acquired_bytes + unused_before).saturating_sub(unused + std::mem::take(&mut state.returned_bytes));
+        self.allocated_total.fetch_add(outcome.allocated, Ordering::Relaxed);
+        outcome.before = self.live_spaces.replace(outcome.live);
+        let live = outcome.live.total();
+        let live_before = self.live_bytes.swap(live, Ordering::Relaxed);
+        outcome.freed = (live_before + outcome.allocated).saturating_sub(live);
+    }
+
+    /// A heap that was large once: its free memory goes back to the kernel.
+    fn give_memory_back(&self, target: u64) {
+        let mut below = usize::MAX;
+        let give_back = |below: &mut usize| {
+            self.heap.give_back(&self.threads.lock(&self.threads.locks().allocation), target, below)
+        };
+        // Piece by piece, so that nobody fires with the lock in his hands.
+        while let Some((start, bytes)) = give_back(&mut below) {
+            self.events.fire_segment_freed(start, bytes);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Stopping the world for a collection: every lock that the stopped world needs, then the stop.
+
+use std::ops::Deref;
+
+use super::caches::cache_of;
+use super::state::Collector;
+use crate::heap::stopped::WorldStopped;
+use crate::os::clock::Budget;
+use crate::sync::{HeldBy, Lock, LockGuard, Ordering};
+use crate::world::Tid;
+use crate::world::error::{SilenceReason, StopError};
+use crate::world::locks::StopLocks;
+use crate::world::region::OwnStack;
+use crate::world::stop::{StopBy, StoppedWorld};
+use crate::world::stop_info::ThreadStopInfo;
+
+impl Collector {
+    /// The finalizer tables' lock, whose holder a user may have frozen (`.debug.frozen-owner`).
+    pub(super) fn lock_finalizers(&self, budget: &mut Budget) -> Result<LockGuard<'_>, StopError> {
+        let held = |HeldBy(tid), within| self.threads.lock_denied("finalizer", Tid(tid as i32), within);
+        self.finalizers.lock.lock_within(budget).map_err(|holder| held(holder, budget.total()))
+    }
+
+    /// The tables of handles and ranges. Threads that no stop reaches (strangers, those in blocking regions) may
+    /// clone and drop handles too: one that was cloned into a slot that the scan has passed, and dropped in a slot
+    /// that it has not come to, would be missed (`.root.race`).
+    pub(super) fn lock_handles<'a>(&'a self, budget: &mut Budget) -> Result<(LockGuard<'a>, LockGuard<'a>), StopError> {
+        let mut lock = |table: &'static str, lock: &'a Lock| {
+            let held = |HeldBy(tid), within| self.threads.lock_denied(table, Tid(tid as i32), within);
+            lock.lock_within(budget).map_err(|holder| held(holder, budget.total()))
+        };
+        let roots = lock("root handle", &self.roots.lock)?;
+        let ranges = lock("registered range", &self.ranges.lock)?;
+        Ok((ranges, roots))
+    }
+
+    /// No thread may be in the middle of sweeping a block when the world stops.
+    pub(super) fn wait_for_sweeps<'a>(
+        &self,
+        locks: StopLocks<'a>,
+        budget: &mut Budget,
+    ) -> Result<QuietLocks<'a>, StopError> {
+        loop {
+            if self.heap.wait_for_sweeps(&locks.allocation, budget) {
+                return Ok(QuietLocks(locks));
+            }
+            let is_sweeping = |record: &ThreadStopInfo| {
+                // SAFETY: the allocation and the list lock are held.
+                unsafe { cache_of(record) }.is_some_and(|cache| cache.sweeping().is_some())
+            };
+            let error = self.threads.hindered_by(&locks, budget.total(), is_sweeping);
+            if error.unanswered() > 0 {
+                return Err(error);
+            }
+            // They have left meanwhile, and nobody can enter.
+        }
+    }
+
+    /// Calls [`Threads::stop`]. `locks` show that no thread is sweeping.
+    pub(super) fn stop<'a>(
+        &'a self,
+        locks: QuietLocks<'a>,
+        own: Option<&OwnStack>,
+        by: StopBy,
+        budget: Budget,
+    ) -> Result<Stopped<'a>, StopError> {
+        self.threads.stop(locks.0, own, by, budget).map(Stopped)
+    }
+
+    /// Names the finalizer if the finalizer thread is among those that did not stop and nothing else explains that.
+    pub(super) fn with_finalizer(&self, mut error: StopError) -> StopError {
+        let StopError::Unanswered { threads, .. } = &mut error else { return error };
+        let runner = Tid(self.finalizers.thread.load(Ordering::Relaxed) as i32);
+        let is_unexplained =
+            |reason: &SilenceReason| matches!(reason, SilenceReason::NoSafepoint | SilenceReason::Unknown);
+        if let Some(running) = self.finalizers.running()
+            && let Some(thread) =
+                threads.iter_mut().find(|thread| thread.tid == runner && is_unexplained(&thread.reason))
+        {
+            thread.reason = SilenceReason::InFinalizer { type_name: running.type_name, running: running.since };
+        }
+        error
+    }
+}
+
+/// The locks of a stop, taken when no thread was in the sweep gate. As long as they are held none can enter it.
+pub(super) struct QuietLocks<'a>(StopLocks<'a>);
+
+/// The stopped world. No thread is sweeping its heap.
+pub(super) struct Stopped<'a>(pub(super) StoppedWorld<'a>);
+
+impl Stopped<'_> {
+    /// The heap's proof of it.
+    pub(super) fn proof(&self) -> WorldStopped<'_> {
+        // SAFETY: every other thread is stopped as long as `self` exists. It was made of `QuietLocks`, so no thread is in the
+        // sweep gate; and the collecting thread, the only one to have it, neither allocates nor sweeps.
+        unsafe { WorldStopped::assume(&self.0.locks().allocation) }
+    }
+}
+
+impl<'a> Deref for Stopped<'a> {
+    type Target = StoppedWorld<'a>;
+
+    fn deref(&self) -> &StoppedWorld<'a> {
+        &self.0
+    }
+}
