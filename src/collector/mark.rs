@@ -34,16 +34,16 @@
 //! Somebody may listen to every reference that is looked at. There are two loops, made from one text: whether references
 //! are told of is a constant in each, chosen when the marker is made. The one that runs as a rule knows nothing of it.
 
-use std::io;
-
-use super::parallel::Shared;
+use super::mark_stack::{MarkStack, Tasks};
+use super::sharing::Shared;
+use super::weak_list::WeakList;
 use crate::events::{EventId, Events};
 use crate::heap::Heap;
 use crate::heap::blocks::{AddressMap, BlockIndex, BlockState, Cell};
 use crate::heap::layout::{CELL_BYTES, HEADER_BYTES, Space, cells_per_block};
 use crate::heap::pointer::ARRAY_HEAD_BYTES;
 use crate::heap::trace::{Shape, TypeInfo};
-use crate::os::memory::{Reservation, conservative_word};
+use crate::os::memory::conservative_word;
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU8, AtomicUsize, Ordering::Relaxed, prefetch};
 
@@ -63,117 +63,6 @@ const SLICE_TAG: usize = 1;
 const SLICE_SHIFT: usize = 48;
 /// Slices of one array, at most.
 const MOST_SLICES: usize = 1 << 16;
-
-/// Where the tasks of a stack lie. A copy of it, changed and put back, is how the hot loop works on a stack.
-#[derive(Clone, Copy)]
-struct Tasks {
-    memory: *mut usize,
-    capacity: usize,
-    bottom: usize,
-    top: usize,
-}
-
-impl Tasks {
-    #[inline(always)]
-    const fn len(self) -> usize {
-        self.top - self.bottom
-    }
-
-    #[inline(always)]
-    const fn has_room_for(self, tasks: usize) -> bool {
-        self.top + tasks <= self.capacity
-    }
-
-    /// There is room.
-    #[inline(always)]
-    fn push(&mut self, task: usize) {
-        debug_assert!(self.has_room_for(1));
-        // SAFETY: `top < capacity`; the stack is this marker's alone.
-        unsafe { self.memory.add(self.top).write(task) };
-        self.top += 1;
-    }
-
-    #[inline(always)]
-    fn pop(&mut self) -> Option<usize> {
-        if self.top == self.bottom {
-            return None;
-        }
-        self.top -= 1;
-        // SAFETY: `bottom <= top < capacity`, and what lies between was pushed.
-        Some(unsafe { self.memory.add(self.top).read() })
-    }
-}
-
-/// A stack of tasks in mapped memory. Others may take from its bottom when its owner lets them.
-pub(crate) struct MarkStack {
-    tasks: Tasks,
-    high: usize,
-    _memory: Reservation,
-}
-
-// SAFETY: the pointer in `tasks` is into the reservation, which the stack owns.
-unsafe impl Send for MarkStack {}
-
-impl MarkStack {
-    /// A stack of at most `bytes`; the kernel gives pages as it grows.
-    pub(crate) fn new(bytes: usize) -> io::Result<Self> {
-        let memory = Reservation::new(bytes.max(4096), 4096)?;
-        memory.commit(0, memory.len())?;
-        let capacity = bytes.max(64) / size_of::<usize>();
-        let tasks = Tasks { memory: memory.base().cast(), capacity, bottom: 0, top: 0 };
-        Ok(Self { tasks, high: 0, _memory: memory })
-    }
-
-    #[inline(always)]
-    fn push(&mut self, task: usize) -> bool {
-        if !self.tasks.has_room_for(1) && !self.make_room() {
-            return false;
-        }
-        self.tasks.push(task);
-        true
-    }
-
-    /// The top has reached the end: moves the tasks down to where others took some, if they did.
-    #[cold]
-    #[inline(never)]
-    fn make_room(&mut self) -> bool {
-        let Tasks { memory, capacity, bottom, top } = self.tasks;
-        self.high = capacity;
-        if bottom == 0 {
-            return false;
-        }
-        // SAFETY: both ranges lie within the stack; they may overlap.
-        unsafe { std::ptr::copy(memory.add(bottom), memory, top - bottom) };
-        self.tasks.top -= bottom;
-        self.tasks.bottom = 0;
-        true
-    }
-
-    /// Tasks on the stack.
-    pub(crate) fn len(&self) -> usize {
-        self.tasks.len()
-    }
-
-    /// Takes up to `out.len()` of the oldest tasks, which have the most below them; at most half of all.
-    pub(crate) fn take_oldest(&mut self, out: &mut [usize]) -> usize {
-        let count = (self.len() / 2).min(out.len());
-        for slot in &mut out[..count] {
-            // SAFETY: `bottom < top` for each of them.
-            *slot = unsafe { self.tasks.memory.add(self.tasks.bottom).read() };
-            self.tasks.bottom += 1;
-        }
-        count
-    }
-
-    fn note_height(&mut self) {
-        self.high = self.high.max(self.tasks.top);
-    }
-
-    /// The most tasks that were ever on it since the last call, in bytes.
-    pub(crate) fn take_high_water(&mut self) -> usize {
-        std::mem::take(&mut self.high) * size_of::<usize>()
-    }
-}
 
 /// A reference on its way to its mark byte.
 #[derive(Clone, Copy)]
@@ -614,44 +503,6 @@ impl<'a> Marker<'a> {
             self.events.fire_block_scanned(self.heap.blocks.start(block), space, objects);
         }
     }
-}
-
-/// Weak cells that were marked, strung together through the second word of each.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WeakList {
-    /// The first cell, tagged so that a link is never 0; the end is the bare tag.
-    head: usize,
-}
-
-const LINK_TAG: usize = 1;
-
-impl WeakList {
-    pub(crate) const EMPTY: Self = Self { head: LINK_TAG };
-
-    /// Adds a weak cell, unless a marker that raced for it has it already.
-    fn add(&mut self, payload: usize) {
-        let link = link_of(payload);
-        if link.compare_exchange(0, self.head, Relaxed, Relaxed).is_ok() {
-            self.head = payload | LINK_TAG;
-        }
-    }
-
-    /// Unstrings the list and calls `visit` with each cell's target word.
-    pub(crate) fn take_all(&mut self, mut visit: impl FnMut(&AtomicUsize)) {
-        let mut head = std::mem::replace(&mut self.head, LINK_TAG);
-        while head != LINK_TAG {
-            let payload = head & !LINK_TAG;
-            head = link_of(payload).swap(0, Relaxed);
-            // SAFETY: a weak cell's first word is its target.
-            visit(unsafe { &*(payload as *const AtomicUsize) });
-        }
-    }
-}
-
-fn link_of(payload: usize) -> &'static AtomicUsize {
-    // SAFETY: only marked weak cells come here, whose second word is the link; the heap is not unmapped while its
-    // world is stopped.
-    unsafe { &*((payload + size_of::<usize>()) as *const AtomicUsize) }
 }
 
 /// Finds the mark byte of a task's object. `None` if no object can be there.

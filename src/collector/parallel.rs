@@ -15,93 +15,18 @@ use std::cell::UnsafeCell;
 use std::io;
 use std::sync::Arc;
 
-use super::mark::{MarkStack, Marker, WeakList};
+use super::mark::Marker;
+use super::mark_stack::MarkStack;
+use super::sharing::{HelperResult, Pool, Shared};
 use super::termination::{Idle, Termination};
 use super::timing::CollectorTime;
+use super::weak_list::WeakList;
 use crate::events::Events;
 use crate::heap::Heap;
 use crate::os::futex;
-use crate::os::memory::Reservation;
 use crate::os::spawn::{Spawned, spawn};
-use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Lock, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use crate::world::inside;
-
-/// Tasks that move between markers at a time.
-const PACKET: usize = 512;
-/// Packets that the pool holds.
-const PACKETS: usize = 64;
-/// A stack with fewer tasks than this keeps them.
-const WORTH_SHARING: usize = 32;
-
-/// Tasks that some marker gave away.
-struct Pool {
-    lock: Lock,
-    /// Packets of `1 + PACKET` words: a length, then tasks. Guarded by `lock`.
-    memory: Reservation,
-    /// How many packets it holds. Written under the lock; read without it as a hint.
-    packets: AtomicUsize,
-}
-
-// SAFETY: the memory is only touched under `lock`.
-unsafe impl Sync for Pool {}
-
-impl Pool {
-    fn new() -> io::Result<Self> {
-        let memory = Reservation::new(PACKETS * (PACKET + 1) * size_of::<usize>(), 4096)?;
-        memory.commit(0, memory.len())?;
-        Ok(Self { lock: Lock::new(), memory, packets: AtomicUsize::new(0) })
-    }
-
-    /// # Safety
-    /// The caller holds the lock, and `index < PACKETS`.
-    unsafe fn packet(&self, index: usize) -> *mut usize {
-        // SAFETY: in bounds of the committed mapping.
-        unsafe { self.memory.base().cast::<usize>().add(index * (PACKET + 1)) }
-    }
-
-    /// Moves some of the stack's tasks here. False if there was no room.
-    fn put(&self, stack: &mut MarkStack) -> bool {
-        let _guard = self.lock.lock();
-        // Relaxed, here and below: the lock orders it.
-        let packets = self.packets.load(Ordering::Relaxed);
-        if packets == PACKETS {
-            return false;
-        }
-        // SAFETY: under the lock; a packet has room for its length and `PACKET` tasks.
-        unsafe {
-            let packet = self.packet(packets);
-            let tasks = std::slice::from_raw_parts_mut(packet.add(1), PACKET);
-            packet.write(stack.take_oldest(tasks));
-        }
-        self.packets.store(packets + 1, Ordering::Relaxed);
-        true
-    }
-
-    /// Whether there is a packet: a hint.
-    fn has_work(&self) -> bool {
-        self.packets.load(Ordering::Relaxed) > 0
-    }
-
-    /// Hands the tasks of one packet to `adopt`. False if there is none.
-    fn take(&self, adopt: impl FnOnce(&[usize])) -> bool {
-        let _guard = self.lock.lock();
-        let packets = self.packets.load(Ordering::Relaxed);
-        if packets == 0 {
-            return false;
-        }
-        self.packets.store(packets - 1, Ordering::Relaxed);
-        // SAFETY: under the lock; `put` wrote the length and the tasks.
-        adopt(unsafe {
-            let packet = self.packet(packets - 1);
-            std::slice::from_raw_parts(packet.add(1), packet.read())
-        });
-        true
-    }
-}
-
-/// Offers that the collecting thread makes to nobody before it calls the service threads: some 4,000 objects, 30 to
-/// 50 µs, which is what waking them takes.
-const OFFERS_ALONE: u32 = 16;
 
 /// How often a marker that has run dry looks at the pool before it sleeps: some 20 µs. To wake a sleeping processor
 /// takes twice as long, and a busy marker shares within 2 µs of seeing a hungry one.
@@ -119,106 +44,36 @@ enum Moment {
     AllDone = 2,
 }
 
-/// What the markers of a world share.
-pub(crate) struct Shared {
-    pool: Pool,
-    /// Markers that have run dry but do not sleep yet.
-    hungry: AtomicU32,
-    termination: Termination,
-    /// Service threads of this phase that have not been called yet. Only the collecting thread is at work while there
-    /// are any.
-    asleep: AtomicU32,
-    /// How many offers it still makes before it calls them.
-    offers_alone: AtomicU32,
-    /// Grows by one for each mark phase: what the service threads sleep on.
-    phase: AtomicU32,
-    /// Service threads that have not finished this phase.
-    working: AtomicU32,
-    closing: AtomicBool,
-    /// The heap of this phase, for the service threads. Written before `phase` grows.
-    heap: UnsafeCell<*const Heap>,
-    /// The events of this phase's world, likewise.
-    events: UnsafeCell<*const Events>,
-    time: CollectorTime,
-    /// What each service thread brought home.
-    results: Box<[UnsafeCell<HelperResult>]>,
-}
+/// Offers that the collecting thread makes to nobody before it calls the service threads: some 4,000 objects, 30 to
+/// 50 µs, which is what waking them takes.
+const OFFERS_ALONE: u32 = 16;
 
-// SAFETY: `heap` and `events` are written by the collecting thread before the Release of `phase` and read after the Acquire of it;
-// each result is written by its own thread before the Release of `working` and read after the Acquire of it.
-unsafe impl Sync for Shared {}
-// SAFETY: as above; the pointers in it belong to no thread.
-unsafe impl Send for Shared {}
-
-/// What a service thread found in one phase.
-#[derive(Clone, Copy)]
-struct HelperResult {
-    objects: u64,
-    overflowed: bool,
-    weak_cells: WeakList,
-    high_water: usize,
-}
-
-impl Shared {
-    /// Called now and then by a marker with its stack: gives some of it away if somebody is idle.
-    #[inline]
-    pub(crate) fn offer(&self, stack: &mut MarkStack) {
-        if self.asleep.load(Ordering::Relaxed) > 0 {
-            return self.consider_company(stack);
+/// One marker's part of a phase, until all have run dry.
+fn mark_until_the_end(shared: &Shared, marker: &mut Marker<'_>) {
+    loop {
+        marker.drain();
+        if shared.asleep.load(Ordering::Relaxed) > 0 {
+            return;
         }
-        if (self.hungry.load(Ordering::Relaxed) > 0 || self.termination.has_idle())
-            && stack.len() > WORTH_SHARING
-            && self.pool.put(stack)
-        {
-            self.termination.work_added();
+        if look_for_work(shared, marker) {
+            continue;
         }
-    }
-
-    /// Calls the service threads if there is so much to do that they are worth it.
-    #[cold]
-    fn consider_company(&self, stack: &MarkStack) {
-        let alone = self.offers_alone.load(Ordering::Relaxed);
-        if alone > 0 {
-            self.offers_alone.store(alone - 1, Ordering::Relaxed);
-        } else if stack.len() > WORTH_SHARING {
-            let helpers = self.asleep.swap(0, Ordering::Relaxed);
-            self.termination.start(helpers + 1);
-            self.working.store(helpers, Ordering::Relaxed);
-            // Release: pairs with the Acquire in `help`: the heap, its epoch and what was stored above are seen.
-            self.phase.fetch_add(1, Ordering::Release);
-            futex::wake(&self.phase, helpers);
-        }
-    }
-
-    /// One marker's part of a phase, until all have run dry.
-    fn mark_until_the_end(&self, marker: &mut Marker<'_>) {
-        loop {
-            marker.drain();
-            if self.asleep.load(Ordering::Relaxed) > 0 {
-                return;
-            }
-            if self.look_for_work(marker) {
-                continue;
-            }
-            let glance = self.termination.glance();
-            if !self.pool.take(|tasks| marker.adopt(tasks)) && self.termination.became_idle(glance) == Idle::Finished {
-                return;
-            }
+        let glance = shared.termination.glance();
+        if !shared.pool.take(|tasks| marker.adopt(tasks)) && shared.termination.became_idle(glance) == Idle::Finished {
+            return;
         }
     }
 }
 
-impl Shared {
-    /// Looks at the pool for a while, as a marker that counts as busy still. True if there was work.
-    fn look_for_work(&self, marker: &mut Marker<'_>) -> bool {
-        self.hungry.fetch_add(1, Ordering::Relaxed);
-        let found = (0..LOOKS).any(|_| {
-            std::hint::spin_loop();
-            self.pool.has_work() && self.pool.take(|tasks| marker.adopt(tasks))
-        });
-        self.hungry.fetch_sub(1, Ordering::Relaxed);
-        found
-    }
+/// Looks at the pool for a while, as a marker that counts as busy still. True if there was work.
+fn look_for_work(shared: &Shared, marker: &mut Marker<'_>) -> bool {
+    shared.hungry.fetch_add(1, Ordering::Relaxed);
+    let found = (0..LOOKS).any(|_| {
+        std::hint::spin_loop();
+        shared.pool.has_work() && shared.pool.take(|tasks| marker.adopt(tasks))
+    });
+    shared.hungry.fetch_sub(1, Ordering::Relaxed);
+    found
 }
 
 /// The markers of one world.
@@ -352,7 +207,7 @@ impl Marking<'_> {
         self.marker.share = Some(shared);
         let events = self.marker.events;
         events.fire_marker_joined(COLLECTING, Moment::Begins as u32);
-        shared.mark_until_the_end(&mut self.marker);
+        mark_until_the_end(shared, &mut self.marker);
         events.fire_marker_joined(COLLECTING, Moment::RanDry as u32);
         self.marker.share = None;
         if shared.asleep.swap(0, Ordering::Relaxed) > 0 {
@@ -434,7 +289,7 @@ fn help(shared: &Shared, index: usize, mut stack: MarkStack) {
         inside::enter();
         let mut marker = Marker::new(heap, &mut stack, Some(shared), events);
         events.fire_marker_joined(index as u32 + 1, Moment::Begins as u32);
-        shared.mark_until_the_end(&mut marker);
+        mark_until_the_end(shared, &mut marker);
         events.fire_marker_joined(index as u32 + 1, Moment::RanDry as u32);
         let (objects, overflowed, weak_cells) = (marker.marked, marker.overflowed, marker.weak_cells);
         // SAFETY: this thread's own result, read only after `working` was counted down.

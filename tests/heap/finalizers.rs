@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use heap_support::*;
 use rstest::rstest;
-use stopworld::{Array, Gc, GcCell, Leaf, Mutator, Root, Weak, World, traced};
+use stopworld::{Array, Gc, GcCell, Leaf, Mutator, OutOfMemory, Root, Weak, World, traced};
 
 /// A value that counts its drops.
 struct Token(Arc<AtomicU32>);
@@ -319,18 +319,23 @@ fn a_finalizer_that_panics_is_counted_and_the_next_one_runs() {
 /// `.final.thread`, `.heap.limit`: the error comes back to the finalizer; the thread and the world go on.
 #[test]
 fn a_finalizer_that_runs_into_the_heap_limit_gets_an_error() {
-    fn finalize(m: &Mutator, node: Gc<Node>) {
+    /// In a frame of its own, which is overwritten afterwards: the list is garbage then.
+    #[inline(never)]
+    fn fill(m: &Mutator) -> OutOfMemory {
         let mut kept = list(m, 1).unwrap();
-        let error = loop {
+        loop {
             match heap_support::node(m, 0) {
                 Ok(next) => {
                     next.left.set(Some(kept));
                     kept = next;
                 }
-                Err(error) => break error,
+                Err(error) => return error,
             }
-        };
-        assert_eq!(error.limit, 2 << 20);
+        }
+    }
+    fn finalize(m: &Mutator, node: Gc<Node>) {
+        assert_eq!(fill(m).limit, 2 << 20);
+        heap_support::scrub_stack();
         log(5).lock().unwrap().push(node.key);
     }
     let world = paranoid().heap_limit(2 << 20).build().unwrap();

@@ -81,7 +81,7 @@ fn are_the_statistics(file: &File, parsed: &Parsed, reports: &Reports) {
     let (processes, _) = analyse(Reader::new(&bytes[..]), Rules::Ours).unwrap();
     let [process] = &processes[..] else { panic!("{} processes", processes.len()) };
     assert_eq!(process.identity.process, u64::from(std::process::id()));
-    assert!(process.identity.command_line.as_ref().is_some_and(|line| line.contains("nettrace_writer")));
+    assert!(process.identity.command_line.as_ref().is_some_and(|line| line.contains("nettrace")));
     assert_eq!(process.identity.settings.map(|settings| settings.hard_limit), Some(256 << 20));
     assert_eq!(process.all.count as usize, reports.len());
     let mut rest = reports.iter();
@@ -236,13 +236,13 @@ fn what_has_a_counterpart_is_told_in_its_words() {
     let tick = page("GCAllocationTick");
     assert!(tick.number("AllocationAmount64") >= 100 << 10);
     assert_eq!(tick.number("AllocationAmount"), tick.number("AllocationAmount64"));
-    assert_eq!((tick.text("TypeName").as_str(), tick.number("AllocationKind")), ("nettrace_writer::Link", 0));
+    assert_eq!((tick.text("TypeName").as_str(), tick.number("AllocationKind")), ("nettrace::writer::Link", 0));
     let ticks = parsed.named("GCAllocationTick").map(|tick| tick.number("AllocationAmount64")).sum::<u64>();
     let allocated = seen.iter().map(|seen| seen.allocated).sum::<u64>();
     assert!(ticks.abs_diff(allocated) < allocated / 2 + (1 << 20), "{ticks} by ticks, {allocated} by collections");
     assert!(parsed.named("GCAllocationTick").any(|tick| tick.number("AllocationKind") == 1), "a large object ticks");
     let pinned = page("PinObjectAtGCTime");
-    assert_eq!(pinned.text("TypeName"), "nettrace_writer::Link");
+    assert_eq!(pinned.text("TypeName"), "nettrace::writer::Link");
     let [set, destroyed] = [page("SetGCHandle"), page("DestroyGCHandle")].map(|event| event.number("HandleID"));
     assert_eq!(set, destroyed);
     assert_eq!(page("SetGCHandle").number("ObjectID"), pinned.number("ObjectID"));

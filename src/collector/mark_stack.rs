@@ -1,0 +1,116 @@
+//! The stack of a marker, in mapped memory.
+
+use std::io;
+
+use crate::os::memory::Reservation;
+
+/// Where the tasks of a stack lie. A copy of it, changed and put back, is how the hot loop works on a stack.
+#[derive(Clone, Copy)]
+pub(super) struct Tasks {
+    memory: *mut usize,
+    pub(super) capacity: usize,
+    pub(super) bottom: usize,
+    pub(super) top: usize,
+}
+
+impl Tasks {
+    #[inline(always)]
+    pub(super) const fn len(self) -> usize {
+        self.top - self.bottom
+    }
+
+    #[inline(always)]
+    pub(super) const fn has_room_for(self, tasks: usize) -> bool {
+        self.top + tasks <= self.capacity
+    }
+
+    /// There is room.
+    #[inline(always)]
+    pub(super) fn push(&mut self, task: usize) {
+        debug_assert!(self.has_room_for(1));
+        // SAFETY: `top < capacity`; the stack is this marker's alone.
+        unsafe { self.memory.add(self.top).write(task) };
+        self.top += 1;
+    }
+
+    #[inline(always)]
+    pub(super) fn pop(&mut self) -> Option<usize> {
+        if self.top == self.bottom {
+            return None;
+        }
+        self.top -= 1;
+        // SAFETY: `bottom <= top < capacity`, and what lies between was pushed.
+        Some(unsafe { self.memory.add(self.top).read() })
+    }
+}
+
+/// A stack of tasks in mapped memory. Others may take from its bottom when its owner lets them.
+pub(crate) struct MarkStack {
+    pub(super) tasks: Tasks,
+    high: usize,
+    _memory: Reservation,
+}
+
+// SAFETY: the pointer in `tasks` is into the reservation, which the stack owns.
+unsafe impl Send for MarkStack {}
+
+impl MarkStack {
+    /// A stack of at most `bytes`; the kernel gives pages as it grows.
+    pub(crate) fn new(bytes: usize) -> io::Result<Self> {
+        let memory = Reservation::new(bytes.max(4096), 4096)?;
+        memory.commit(0, memory.len())?;
+        let capacity = bytes.max(64) / size_of::<usize>();
+        let tasks = Tasks { memory: memory.base().cast(), capacity, bottom: 0, top: 0 };
+        Ok(Self { tasks, high: 0, _memory: memory })
+    }
+
+    #[inline(always)]
+    pub(super) fn push(&mut self, task: usize) -> bool {
+        if !self.tasks.has_room_for(1) && !self.make_room() {
+            return false;
+        }
+        self.tasks.push(task);
+        true
+    }
+
+    /// The top has reached the end: moves the tasks down to where others took some, if they did.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn make_room(&mut self) -> bool {
+        let Tasks { memory, capacity, bottom, top } = self.tasks;
+        self.high = capacity;
+        if bottom == 0 {
+            return false;
+        }
+        // SAFETY: both ranges lie within the stack; they may overlap.
+        unsafe { std::ptr::copy(memory.add(bottom), memory, top - bottom) };
+        self.tasks.top -= bottom;
+        self.tasks.bottom = 0;
+        true
+    }
+
+    /// Tasks on the stack.
+    pub(crate) fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Takes up to `out.len()` of the oldest tasks, which have the most below them; at most half of all.
+    pub(crate) fn take_oldest(&mut self, out: &mut [usize]) -> usize {
+        let count = (self.len() / 2).min(out.len());
+        for slot in &mut out[..count] {
+            // SAFETY: `bottom < top` for each of them.
+            *slot = unsafe { self.tasks.memory.add(self.tasks.bottom).read() };
+            self.tasks.bottom += 1;
+        }
+        count
+    }
+
+    pub(super) fn note_height(&mut self) {
+        self.high = self.high.max(self.tasks.top);
+    }
+
+    /// The most tasks that were ever on it since the last call, in bytes.
+    pub(crate) fn take_high_water(&mut self) -> usize {
+        std::mem::take(&mut self.high) * size_of::<usize>()
+    }
+}

@@ -1,0 +1,159 @@
+//! What the markers of a world share: a pool of tasks, who is idle, and what each found.
+
+use std::cell::UnsafeCell;
+use std::io;
+
+use super::mark_stack::MarkStack;
+use super::termination::Termination;
+use super::timing::CollectorTime;
+use super::weak_list::WeakList;
+use crate::events::Events;
+use crate::heap::Heap;
+use crate::os::futex;
+use crate::os::memory::Reservation;
+use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Lock, Ordering};
+
+/// Tasks that move between markers at a time.
+pub(super) const PACKET: usize = 512;
+/// Packets that the pool holds.
+pub(super) const PACKETS: usize = 64;
+/// A stack with fewer tasks than this keeps them.
+const WORTH_SHARING: usize = 32;
+
+/// Tasks that some marker gave away.
+pub(super) struct Pool {
+    lock: Lock,
+    /// Packets of `1 + PACKET` words: a length, then tasks. Guarded by `lock`.
+    memory: Reservation,
+    /// How many packets it holds. Written under the lock; read without it as a hint.
+    packets: AtomicUsize,
+}
+
+// SAFETY: the memory is only touched under `lock`.
+unsafe impl Sync for Pool {}
+
+impl Pool {
+    pub(super) fn new() -> io::Result<Self> {
+        let memory = Reservation::new(PACKETS * (PACKET + 1) * size_of::<usize>(), 4096)?;
+        memory.commit(0, memory.len())?;
+        Ok(Self { lock: Lock::new(), memory, packets: AtomicUsize::new(0) })
+    }
+
+    /// # Safety
+    /// The caller holds the lock, and `index < PACKETS`.
+    unsafe fn packet(&self, index: usize) -> *mut usize {
+        // SAFETY: in bounds of the committed mapping.
+        unsafe { self.memory.base().cast::<usize>().add(index * (PACKET + 1)) }
+    }
+
+    /// Moves some of the stack's tasks here. False if there was no room.
+    pub(super) fn put(&self, stack: &mut MarkStack) -> bool {
+        let _guard = self.lock.lock();
+        // Relaxed, here and below: the lock orders it.
+        let packets = self.packets.load(Ordering::Relaxed);
+        if packets == PACKETS {
+            return false;
+        }
+        // SAFETY: under the lock; a packet has room for its length and `PACKET` tasks.
+        unsafe {
+            let packet = self.packet(packets);
+            let tasks = std::slice::from_raw_parts_mut(packet.add(1), PACKET);
+            packet.write(stack.take_oldest(tasks));
+        }
+        self.packets.store(packets + 1, Ordering::Relaxed);
+        true
+    }
+
+    /// Whether there is a packet: a hint.
+    pub(super) fn has_work(&self) -> bool {
+        self.packets.load(Ordering::Relaxed) > 0
+    }
+
+    /// Hands the tasks of one packet to `adopt`. False if there is none.
+    pub(super) fn take(&self, adopt: impl FnOnce(&[usize])) -> bool {
+        let _guard = self.lock.lock();
+        let packets = self.packets.load(Ordering::Relaxed);
+        if packets == 0 {
+            return false;
+        }
+        self.packets.store(packets - 1, Ordering::Relaxed);
+        // SAFETY: under the lock; `put` wrote the length and the tasks.
+        adopt(unsafe {
+            let packet = self.packet(packets - 1);
+            std::slice::from_raw_parts(packet.add(1), packet.read())
+        });
+        true
+    }
+}
+
+/// What the markers of a world share.
+pub(crate) struct Shared {
+    pub(super) pool: Pool,
+    /// Markers that have run dry but do not sleep yet.
+    pub(super) hungry: AtomicU32,
+    pub(super) termination: Termination,
+    /// Service threads of this phase that have not been called yet. Only the collecting thread is at work while there
+    /// are any.
+    pub(super) asleep: AtomicU32,
+    /// How many offers it still makes before it calls them.
+    pub(super) offers_alone: AtomicU32,
+    /// Grows by one for each mark phase: what the service threads sleep on.
+    pub(super) phase: AtomicU32,
+    /// Service threads that have not finished this phase.
+    pub(super) working: AtomicU32,
+    pub(super) closing: AtomicBool,
+    /// The heap of this phase, for the service threads. Written before `phase` grows.
+    pub(super) heap: UnsafeCell<*const Heap>,
+    /// The events of this phase's world, likewise.
+    pub(super) events: UnsafeCell<*const Events>,
+    pub(super) time: CollectorTime,
+    /// What each service thread brought home.
+    pub(super) results: Box<[UnsafeCell<HelperResult>]>,
+}
+
+// SAFETY: `heap` and `events` are written by the collecting thread before the Release of `phase` and read after the Acquire of it;
+// each result is written by its own thread before the Release of `working` and read after the Acquire of it.
+unsafe impl Sync for Shared {}
+// SAFETY: as above; the pointers in it belong to no thread.
+unsafe impl Send for Shared {}
+
+/// What a service thread found in one phase.
+#[derive(Clone, Copy)]
+pub(super) struct HelperResult {
+    pub(super) objects: u64,
+    pub(super) overflowed: bool,
+    pub(super) weak_cells: WeakList,
+    pub(super) high_water: usize,
+}
+
+impl Shared {
+    /// Called now and then by a marker with its stack: gives some of it away if somebody is idle.
+    #[inline]
+    pub(crate) fn offer(&self, stack: &mut MarkStack) {
+        if self.asleep.load(Ordering::Relaxed) > 0 {
+            return self.consider_company(stack);
+        }
+        if (self.hungry.load(Ordering::Relaxed) > 0 || self.termination.has_idle())
+            && stack.len() > WORTH_SHARING
+            && self.pool.put(stack)
+        {
+            self.termination.work_added();
+        }
+    }
+
+    /// Calls the service threads if there is so much to do that they are worth it.
+    #[cold]
+    fn consider_company(&self, stack: &MarkStack) {
+        let alone = self.offers_alone.load(Ordering::Relaxed);
+        if alone > 0 {
+            self.offers_alone.store(alone - 1, Ordering::Relaxed);
+        } else if stack.len() > WORTH_SHARING {
+            let helpers = self.asleep.swap(0, Ordering::Relaxed);
+            self.termination.start(helpers + 1);
+            self.working.store(helpers, Ordering::Relaxed);
+            // Release: pairs with the Acquire in `help`: the heap, its epoch and what was stored above are seen.
+            self.phase.fetch_add(1, Ordering::Release);
+            futex::wake(&self.phase, helpers);
+        }
+    }
+}
