@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
-use super::asked::{Format, Wanted};
+use super::format::{Format, Wanted};
 use super::profiling::Profiling;
-use super::size::Size;
+use super::size::{Size, seconds};
 use crate::formats::nettrace::write::Providers;
 use mps_telemetry::decode::Style;
 
@@ -23,8 +23,6 @@ const MOST_THREADS: usize = 4096;
 const MOST_MARKERS: usize = 64;
 /// A tree of this depth already fills 64 GiB.
 const DEEPEST: u32 = 30;
-/// A hundred days.
-const MOST_SECONDS: f64 = 8_640_000.0;
 
 /// Run programs that make garbage under a stop-the-world garbage collector, and see what every stop cost.
 #[derive(Debug, Parser)]
@@ -627,11 +625,4 @@ fn collections(text: &str) -> Result<NonZeroU32, String> {
 
 fn depth(text: &str) -> Result<u32, String> {
     Ok(between(text, 1, u64::from(DEEPEST), "the depth of the trees")? as u32)
-}
-
-pub(super) fn seconds(text: &str) -> Result<Duration, String> {
-    match text.parse::<f64>() {
-        Ok(s) if s > 0.0 && s <= MOST_SECONDS => Ok(Duration::from_secs_f64(s)),
-        _ => Err(format!("the time is a number of seconds above 0 and up to {MOST_SECONDS}")),
-    }
 }

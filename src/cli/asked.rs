@@ -12,130 +12,33 @@
 //! has no place for it, and is refused.
 
 use std::ffi::OsStr;
-use std::path::Path;
 
-use clap::ValueEnum;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-
-use super::Failure;
 use super::arguments::Settings;
+use super::exit::Failure;
+use super::format::Format;
 use super::profiling::Profiling;
-use crate::events::filter::Filter;
-use crate::events::{Categories, EventId, EventSet, Group};
+use crate::events::{Categories, EventId, EventSet};
 use crate::formats::eventlog::write::Classes;
 use crate::formats::mps::control::DEFAULT_FILE;
 use crate::formats::nettrace::write::{Container, Providers};
 use crate::formats::profile_text::Kind;
-use crate::suggest;
 
-/// The values of `--format`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
-    /// A telemetry stream of the Memory Pool System
-    Mps,
-    /// A trace as .NET writes it, for PerfView and dotnet-trace
-    Nettrace,
-    /// The same in the newer container
-    Nettrace6,
-    /// A timeline for Perfetto and Chrome
-    Json,
-    /// A log as GHC's runtime writes it, for ThreadScope, ghc-events and eventlog2html
-    Eventlog,
-    /// The heap profile as text, for hp2ps
-    Hp,
-    /// The time profile as text
-    Prof,
-}
-
-impl Format {
-    /// The format given by `--format`, or else by the extension of the trace's file. A file without an extension (a device,
-    /// a pipe) is a telemetry stream, and so is the Memory Pool System's own `mpsio.log`.
-    fn of(settings: &Settings) -> Result<Format, Failure> {
-        if let Some(format) = settings.format {
-            return Ok(format);
-        }
-        let Some(file) = settings.trace.as_deref() else { return Ok(Format::Mps) };
-        let is_stream = file.extension().is_none() || file.file_name() == Some(OsStr::new(DEFAULT_FILE));
-        match Format::by_name(file) {
-            Some(format) => Ok(format),
-            None if is_stream => Ok(Format::Mps),
-            None => Err(usage(format!(
-                "--trace {}: unknown extension: end the name in .mps, .nettrace, .json, .eventlog, .hp or .prof, or add --format",
-                file.display()
-            ))),
-        }
+/// The format given by `--format`, or else by the extension of the trace's file. A file without an extension (a device,
+/// a pipe) is a telemetry stream, and so is the Memory Pool System's own `mpsio.log`.
+fn format_of(settings: &Settings) -> Result<Format, Failure> {
+    if let Some(format) = settings.format {
+        return Ok(format);
     }
-
-    /// Takes those that have events, which other traces can be made into. (A log or a profile of GHC's is made by a run.)
-    pub(super) fn of_events() -> impl TypedValueParser<Value = Format> {
-        let formats = [Format::Mps, Format::Nettrace, Format::Nettrace6, Format::Json];
-        PossibleValuesParser::new(formats.iter().filter_map(ValueEnum::to_possible_value))
-            .try_map(|name| <Format as ValueEnum>::from_str(&name, false))
+    let Some(file) = settings.trace.as_deref() else { return Ok(Format::Mps) };
+    let is_stream = file.extension().is_none() || file.file_name() == Some(OsStr::new(DEFAULT_FILE));
+    match Format::by_name(file) {
+        Some(format) => Ok(format),
+        None if is_stream => Ok(Format::Mps),
+        None => Err(usage(format!(
+            "--trace {}: unknown extension: end the name in .mps, .nettrace, .json, .eventlog, .hp or .prof, or add --format",
+            file.display()
+        ))),
     }
-
-    /// The format that a file's name says, if it says one.
-    pub(super) fn by_name(path: &Path) -> Option<Format> {
-        match path.extension()?.to_str()? {
-            "mps" => Some(Format::Mps),
-            "nettrace" => Some(Format::Nettrace),
-            "eventlog" => Some(Format::Eventlog),
-            "hp" => Some(Format::Hp),
-            "prof" => Some(Format::Prof),
-            "json" => Some(Format::Json),
-            _ => None,
-        }
-    }
-}
-
-/// What `--events` says, in each format's words.
-#[derive(Clone, Debug)]
-pub(super) struct Wanted {
-    categories: Result<Categories, String>,
-    keywords: Result<Providers, String>,
-    groups: Result<EventSet, String>,
-    classes: Result<Classes, String>,
-}
-
-impl Wanted {
-    /// Something that at least one format understands.
-    pub(super) fn parse(text: &str) -> Result<Wanted, String> {
-        let filter = Filter::parse(text);
-        let categories = match filter.unknown.first() {
-            Some(word) => Err(word.to_string()),
-            None => Ok(filter.categories),
-        };
-        let keywords = Providers::parse_keywords(text).map_err(|error| error.to_string());
-        let classes = Classes::parse(text).map_err(|error| error.to_string());
-        let groups = groups(text);
-        match (&categories, &keywords, &classes, &groups) {
-            (Err(_), Err(error), Err(_), Err(_)) if text.contains('@') => Err(error.clone()),
-            (Err(of_mps), Err(of_net), Err(of_log), Err(of_groups)) => Err(format!(
-                "{of_mps}; for a .nettrace, {of_net}; for an .eventlog, {of_log}; for a timeline, {of_groups}"
-            )),
-            _ => Ok(Wanted { categories, keywords, classes, groups }),
-        }
-    }
-}
-
-/// The events of these groups of the table. Heap dumps, which would be made for it, only if everything is asked for.
-fn groups(text: &str) -> Result<EventSet, String> {
-    let mut events = EventSet::NONE;
-    let dumps: EventSet =
-        [EventId::DumpNode, EventId::DumpEdge, EventId::DumpRoot, EventId::DumpEnd].into_iter().collect();
-    for word in text.split([' ', ',', '+']).filter(|word| !word.is_empty()) {
-        let named = |group: &&Group| format!("{group:?}").eq_ignore_ascii_case(word);
-        match Group::ALL.iter().find(named) {
-            Some(group) => events |= EventSet::group(*group).without(dumps),
-            None if word.eq_ignore_ascii_case("all") => return Ok(EventSet::all()),
-            None => {
-                let names = Group::ALL.map(|group| format!("{group:?}"));
-                let guess = suggest::nearest(word, names.iter().map(String::as_str));
-                let guess = guess.map_or(String::new(), |name| format!(": did you mean '{name}'?"));
-                return Err(format!("'{word}' is none of the groups {}, nor all{guess}", names.join(" ")));
-            }
-        }
-    }
-    Ok(events)
 }
 
 /// No trace, or one that has no place for a profile.
@@ -166,7 +69,7 @@ impl Asked {
     /// What the arguments say, if they fit together.
     pub(super) fn by(settings: &Settings) -> Result<Asked, Failure> {
         settings.profiling.check().map_err(usage)?;
-        let format = Format::of(settings)?;
+        let format = format_of(settings)?;
         let Profiling { profile, time_profile, .. } = &settings.profiling;
         // What a .nettrace has is known when its providers are.
         let has_place = |format| matches!(format, Format::Eventlog | Format::Nettrace | Format::Nettrace6);

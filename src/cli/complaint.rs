@@ -12,9 +12,6 @@ use clap::error::ErrorKind;
 use super::arguments::Command;
 use super::eventcnv;
 
-/// Exit code for arguments that can't be understood.
-pub(super) const USAGE: u8 = 2;
-
 /// What to do about arguments that did not parse.
 pub(super) enum Complaint {
     /// Help or version was asked for: print it on stdout and succeed.

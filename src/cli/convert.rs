@@ -12,10 +12,10 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 
 use super::arguments::Convert;
-use super::asked::Format;
 use super::beside::Output;
-use super::eventcnv::PIPE_CLOSED;
-use super::{FAILED, Failure};
+use super::exit::PIPE_CLOSED;
+use super::exit::{FAILED, Failure};
+use super::format::Format;
 use crate::convert::{Conversion, ConvertError, Options, Target, convert};
 use crate::formats::complaint::remedy_of;
 use nettrace::Container;

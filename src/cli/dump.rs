@@ -13,9 +13,9 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 
-use super::FAILED;
 use super::arguments::Dump;
-use super::eventcnv::PIPE_CLOSED;
+use super::exit::FAILED;
+use super::exit::PIPE_CLOSED;
 use crate::suggest;
 use nettrace::shown;
 use nettrace::{EventType, Interest, NetEvent, Reader, Summary, TraceInfo, Visitor};

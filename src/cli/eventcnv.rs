@@ -11,8 +11,8 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use super::FAILED;
 use super::arguments::{Eventcnv, MpsVersion};
+use super::exit::{FAILED, PIPE_CLOSED};
 use crate::formats::mps::control::{DEFAULT_FILE, FILE_VARIABLE};
 use mps_telemetry::Version;
 use mps_telemetry::decode::{DecodeError, Form, Style, decode};
@@ -20,9 +20,6 @@ use mps_telemetry::decode::{DecodeError, Form, Style, decode};
 /// The usage in one line, for whoever mistyped it.
 pub(super) const USAGE: &str =
     "usage: stopworld eventcnv [-f FILE] [-S[LC] | --cnv | --txt] [--mps-version 1.0.0|2.0.0] [-h]";
-
-/// 128 and SIGPIPE's number.
-pub(super) const PIPE_CLOSED: u8 = 141;
 
 /// `stopworld eventcnv`.
 pub(super) fn run(arguments: &Eventcnv) -> u8 {

@@ -14,8 +14,8 @@ use std::path::Path;
 use anyhow::Context;
 
 use super::arguments::{Eventlog, EventlogAction, EventlogShow};
-use super::eventcnv::PIPE_CLOSED;
-use super::{FAILED, Failure};
+use super::exit::PIPE_CLOSED;
+use super::exit::{FAILED, Failure};
 use ghc_eventlog::read::show::{Form, Show};
 use ghc_eventlog::read::{Damage, by_time, in_file_order, last_before, seekable};
 

@@ -10,8 +10,8 @@ use std::io::{self, BufWriter, Read, Write};
 use anyhow::Context;
 
 use super::arguments::Gcstats;
-use super::eventcnv::PIPE_CLOSED;
-use super::{FAILED, Failure};
+use super::exit::PIPE_CLOSED;
+use super::exit::{FAILED, Failure};
 use crate::formats::and_more_places;
 use crate::gcstats::{Process, Rules, analyse};
 use crate::report::{collections, page};

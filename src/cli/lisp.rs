@@ -12,18 +12,16 @@ use anyhow::{Context, anyhow};
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
-use super::Failure;
 use super::arguments::{Run, Settings};
 use super::asked::Asked;
+use super::exit::Failure;
 use super::progress::Chatter;
-use super::run::{perform, smallest_heap, until};
+use super::run::{LISP, perform, smallest_heap, until};
 use super::session::Session;
 use crate::workloads::lisp::{Interpreter, LispError, Prompt};
 use crate::workloads::{Plan, Shift, Until};
 use crate::{JoinHandle, Mutator};
 
-/// What it is called on the command line.
-pub(super) const NAME: &str = "lisp";
 /// What it does, in a line.
 pub(super) const ABOUT: &str = "Scheme programs: run lisp FILE.scm…; without files, a prompt";
 
@@ -51,7 +49,7 @@ pub(super) fn run(run: &Run) -> Result<u8, Failure> {
         .map_err(|error| smallest_heap(error, ENOUGH))?;
     let mut exit_code = 0;
     let shift = session.shift.clone();
-    let ended = perform(session, NAME, Chatter::Talks, |m| {
+    let ended = perform(session, LISP, Chatter::Talks, |m| {
         let _alarm = shift.start();
         exit_code = on_threads(m, &shift, &programs)?;
         Ok(())
@@ -79,7 +77,7 @@ fn on_threads(m: &Mutator, shift: &Shift, programs: &Arc<[Program]>) -> anyhow::
     }
     let mut crew: Vec<JoinHandle<Result<(), LispError>>> = Vec::new();
     for index in 0..threads {
-        let name = format!("{NAME}-{index}");
+        let name = format!("{LISP}-{index}");
         let (shift_of_thread, programs) = (shift.clone(), Arc::clone(programs));
         let mut lines = Lines::of(&name);
         let work = move |m: &Mutator| {
@@ -176,7 +174,7 @@ impl Lines {
     }
 
     fn show_line(&mut self) {
-        super::print(format_args!("{}{}", self.prefix, String::from_utf8_lossy(&self.line)));
+        super::exit::print(format_args!("{}{}", self.prefix, String::from_utf8_lossy(&self.line)));
         self.line.clear();
     }
 }
@@ -212,7 +210,7 @@ pub(super) fn repl(settings: &Settings) -> Result<u8, Failure> {
     let session =
         Session::begin(settings, &Asked::by(settings)?, plan).map_err(|error| smallest_heap(error, ENOUGH))?;
     let mut exit_code = 0;
-    let ended = perform(session, NAME, Chatter::Talks, |m| {
+    let ended = perform(session, LISP, Chatter::Talks, |m| {
         let interpreter = Interpreter::new(m).map_err(explained)?;
         let mut next_line = lines_of_input()?;
         exit_code = interpreter.repl(m, &mut *next_line, &mut Lines::plain()).map_err(explained)?;

@@ -17,7 +17,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::arguments::{LiveCounters, LiveTrace};
-use super::{FAILED, Failure};
+use super::exit::{FAILED, Failure};
 use crate::diagnostics::client::{Client, Provider, Rundown, Session};
 use crate::diagnostics::watched::{Told, Watching};
 use crate::formats::complaint::remedy_of;
@@ -227,7 +227,7 @@ impl Board {
     fn take(&mut self, told: Told) {
         if !self.stays {
             let after = self.begun.elapsed().as_secs_f64();
-            super::print(format_args!("{after:9.3}  {:<34}{:>18}\n", label(&told), number(&told)));
+            super::exit::print(format_args!("{after:9.3}  {:<34}{:>18}\n", label(&told), number(&told)));
             return;
         }
         self.changed = true;
@@ -252,7 +252,7 @@ impl Board {
             text.push_str(&format!("  {:<34}{:>18}\n", label(told), number(told)));
         }
         self.lines = self.rows.len() + 1;
-        super::print(text);
+        super::exit::print(text);
     }
 }
 

@@ -34,6 +34,8 @@ mod debug;
 mod dump;
 mod eventcnv;
 mod eventlog;
+mod exit;
+mod format;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod gcstats;
@@ -48,35 +50,17 @@ mod size;
 mod tracing;
 
 use std::env;
-use std::fmt::Display;
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use arguments::{Action, Command};
 use clap::Parser;
-use complaint::{Complaint, USAGE};
+use complaint::Complaint;
+use exit::{FAILED, Failure, USAGE, print};
 
 use crate::debugger::scripts;
 use crate::events::reference;
 use crate::os::signals::FailingWrites;
 use crate::workloads;
-
-/// Exit code for a run that failed.
-const FAILED: u8 = 1;
-
-/// Why the command does not succeed.
-enum Failure {
-    /// The arguments don't fit together; the text says which and what to do.
-    Usage(String),
-    /// The run failed.
-    Run(anyhow::Error),
-}
-
-impl<E: Into<anyhow::Error>> From<E> for Failure {
-    fn from(error: E) -> Failure {
-        Failure::Run(error.into())
-    }
-}
 
 /// Runs the command with the process's arguments.
 pub fn main() -> ExitCode {
@@ -118,6 +102,7 @@ fn execute(action: Action) -> Result<u8, Failure> {
             print(self::events(&events)?);
             Ok(0)
         }
+        Action::Run(run) if run.workload == run::LISP => lisp::run(&run),
         Action::Run(run) => run::run(&run),
         Action::Repl(settings) => lisp::repl(&settings),
         Action::Debug(arguments) => debug::debug(&arguments),
@@ -156,12 +141,6 @@ fn events(wanted: &arguments::Events) -> Result<String, Failure> {
 /// The workloads, a line each.
 fn catalogue() -> String {
     let built_in = workloads::WORKLOADS.iter().map(|w| (w.name, w.about));
-    let lines = built_in.chain([(lisp::NAME, lisp::ABOUT)]).map(|(name, about)| format!("{name:<14}{about}\n"));
+    let lines = built_in.chain([(run::LISP, lisp::ABOUT)]).map(|(name, about)| format!("{name:<14}{about}\n"));
     lines.collect()
-}
-
-/// Prints to standard output. Whoever closed it has seen enough: that is no error.
-fn print(text: impl Display) {
-    let mut stdout = io::stdout().lock();
-    let _ = write!(stdout, "{text}").and_then(|()| stdout.flush());
 }

@@ -11,9 +11,9 @@ use std::path::Path;
 use anyhow::Context;
 
 use super::arguments::{Heapprof, Timeprof};
-use super::eventcnv::PIPE_CLOSED;
 use super::eventlog::open;
-use super::{FAILED, Failure};
+use super::exit::PIPE_CLOSED;
+use super::exit::{FAILED, Failure};
 use crate::profstats::{Profiles, folded, speedscope, text};
 use crate::report::{heap_page, heapprof, timeprof};
 use ghc_eventlog::hp::DamageKind;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::arguments::seconds;
+use super::size::seconds;
 use crate::profile::census::{Breakdown, Census, Every, Filters, HeapProfile, Stage};
 use crate::profile::{TickClock, TimeProfile};
 use crate::{Charging, WorldBuilder};

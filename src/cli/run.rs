@@ -7,19 +7,19 @@ use anyhow::{Context, anyhow};
 use super::arguments::Run;
 use super::asked::Asked;
 use super::control::Control;
+use super::exit::{FAILED, Failure};
 use super::progress::{Chatter, Progress};
 use super::session::Session;
-use super::{FAILED, Failure, lisp};
 use crate::report::Bytes;
 use crate::suggest;
 use crate::workloads::{self, Outcome, Plan, Until, WORKLOADS, Workload, WorkloadError, hammer};
 use crate::{BuildError, Mutator, OutOfMemory};
 
+/// The workload that reads programs, which is not among those of the library.
+pub(super) const LISP: &str = "lisp";
+
 /// `stopworld run`.
 pub(super) fn run(run: &Run) -> Result<u8, Failure> {
-    if run.workload == lisp::NAME {
-        return lisp::run(run);
-    }
     let workload = find(&run.workload)?;
     let plan = plan(run, workload)?;
     if let Some(file) = run.files.first() {
@@ -39,7 +39,7 @@ pub(super) fn run(run: &Run) -> Result<u8, Failure> {
     let shift = session.shift.clone();
     perform(session, workload.name, chatter, |m| {
         let outcome = workloads::run(m, workload, &shift).map_err(|error| explained(error, workload, &plan))?;
-        super::print(said(workload, &plan, outcome));
+        super::exit::print(said(workload, &plan, outcome));
         Ok(())
     })
 }
@@ -73,7 +73,7 @@ fn attached(session: &Session, work: impl FnOnce(&Mutator) -> anyhow::Result<()>
 /// The workload of this name, or the nearest.
 fn find(name: &str) -> Result<&'static Workload, Failure> {
     workloads::find(name).ok_or_else(|| {
-        let known = WORKLOADS.iter().map(|w| w.name).chain([lisp::NAME]);
+        let known = WORKLOADS.iter().map(|w| w.name).chain([LISP]);
         let guess = suggest::nearest(name, known).map_or(String::new(), |n| format!("did you mean '{n}'? "));
         Failure::Usage(format!("unknown workload '{name}': {guess}`stopworld workloads` lists them"))
     })

@@ -172,7 +172,7 @@ impl Session {
         };
         let ledger = self.ledger();
         let render = if self.json { json::render } else { table::render };
-        super::print(format_args!("{}\n", render(&ledger, &run)));
+        super::exit::print(format_args!("{}\n", render(&ledger, &run)));
         self.passed.tell();
         match end {
             End::Written(ended) if !ended.finished.is_complete() => {
@@ -221,7 +221,7 @@ fn listener(
         lock(&ledger).note(report);
         shift.count_collection();
         if typed {
-            super::print(flexowriter::render(report));
+            super::exit::print(flexowriter::render(report));
         }
     }
 }

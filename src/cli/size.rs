@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// A number of bytes given on the command line; at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,6 +95,17 @@ impl FromStr for Decimal {
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         crate::report::Bytes(self.0 as u64).fmt(f)
+    }
+}
+
+/// A hundred days.
+const MOST_SECONDS: f64 = 8_640_000.0;
+
+/// A time in seconds.
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(s) if s > 0.0 && s <= MOST_SECONDS => Ok(Duration::from_secs_f64(s)),
+        _ => Err(format!("the time is a number of seconds above 0 and up to {MOST_SECONDS}")),
     }
 }
 

@@ -13,6 +13,7 @@
 //! from a prompt on another thread, from a script, or from standard input. In the latter two the first command that fails ends the session,
 //! unless it is to be kept going.
 
+mod answer;
 mod ask;
 mod backtrace;
 mod command;
@@ -34,7 +35,7 @@ use anyhow::{Context, anyhow, bail};
 use signal_hook::consts::SIGINT;
 
 use super::arguments::{Attach, Debug, DebugSettings};
-use super::{FAILED, Failure};
+use super::exit::{FAILED, Failure};
 use crate::debugger::ptrace::{Debugger, DebuggerError, Options, Restored, SignalRules, TargetError};
 use prompt::{LineEditor, Prompt, Typed, print};
 use session::{Flow, Origin, Session, mode_of};

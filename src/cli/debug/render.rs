@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
-use super::ask::{Facts, Field};
+use super::answer::{Facts, Field, Holder, Way};
 use super::backtrace::Frame;
 use super::command::Entry;
 use crate::debugger::inspect::{ARRAY, DROPS, HALF_BUILT, LEAF, WEAK};
@@ -14,20 +14,6 @@ use crate::debugger::ptrace::{
 };
 use crate::os::signals;
 use crate::report::{Bytes, Micros};
-
-/// An object that leads to the one that was asked for.
-pub(super) struct Holder {
-    pub(super) address: Address,
-    pub(super) offset: Option<u64>,
-    pub(super) name: String,
-}
-
-/// One step of a way from a root.
-pub(super) struct Way {
-    pub(super) place: String,
-    pub(super) object: Address,
-    pub(super) name: String,
-}
 
 fn table<const N: usize>(header: [&str; N]) -> Table {
     let mut table = plain();

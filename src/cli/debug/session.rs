@@ -338,7 +338,7 @@ impl Session {
             let known = before.iter().find(|(number, ..)| *number == world);
             known.map_or(u64::MAX, |(_, collections, is_under_way)| collections + 1 + u64::from(*is_under_way))
         };
-        super::ask::refused(self.debugger.library_call(None, Inspect::RequestCollection, &[0])?)?;
+        super::answer::refused(self.debugger.library_call(None, Inspect::RequestCollection, &[0])?)?;
         if self.debugger.threads()?.iter().all(|thread| thread.frozen) {
             self.say("asked for; it comes when threads run: `cont`");
             return Ok(());

@@ -1,0 +1,60 @@
+//! Answers of the collector in the program, as the prompt shows them.
+
+use anyhow::anyhow;
+
+use crate::debugger::inspect::Refusal;
+use crate::debugger::ptrace::Address;
+
+/// [`ObjectFacts`](crate::debugger::inspect::ObjectFacts), and its names.
+pub(super) struct Facts {
+    pub(super) is_object: bool,
+    pub(super) base: Address,
+    pub(super) bytes: u64,
+    pub(super) cell_bytes: u64,
+    pub(super) name: String,
+    pub(super) rust_name: String,
+    pub(super) fields: u64,
+    pub(super) length: u64,
+    pub(super) world: Address,
+    pub(super) space: u32,
+    pub(super) flags: u32,
+    pub(super) marked: bool,
+}
+
+/// [`FieldFacts`](crate::debugger::inspect::FieldFacts), and what the target is.
+pub(super) struct Field {
+    pub(super) offset: u64,
+    pub(super) value: u64,
+    pub(super) target: Address,
+    pub(super) target_type: String,
+}
+
+/// An object that leads to the one that was asked for.
+pub(super) struct Holder {
+    pub(super) address: Address,
+    pub(super) offset: Option<u64>,
+    pub(super) name: String,
+}
+
+/// One step of a way from a root.
+pub(super) struct Way {
+    pub(super) place: String,
+    pub(super) object: Address,
+    pub(super) name: String,
+}
+
+/// What a negative result of a call says.
+pub(super) fn refused(result: i64) -> anyhow::Result<u64> {
+    let why = match result {
+        0.. => return Ok(result as u64),
+        r if r == Refusal::NoWorld as i64 => "the address lies in no world's heap: `status` lists them",
+        r if r == Refusal::NoObject as i64 => "no object is there: it is free memory of the heap",
+        r if r == Refusal::NoMemory as i64 => "the process got no memory for the search",
+        r if r == Refusal::Busy as i64 => {
+            "a thread was stopped in the middle of registering a stack: let the program run for a moment, and ask again"
+        }
+        r if r == Refusal::Changed as i64 => "the heap has changed meanwhile: ask again",
+        _ => "the collector in the process refused the question",
+    };
+    Err(anyhow!(why))
+}
