@@ -25,7 +25,7 @@
 
 use super::blocks::{BlockIndex, Blocks, NO_BLOCK, NO_CELL};
 use super::charges::Account;
-use super::large::BlockRun;
+use super::free_blocks::BlockRun;
 use super::layout::{BINS, BLOCK_BYTES, CELL_BYTES, CLASSES, HEADER_BYTES};
 use super::stopped::WorldStopped;
 use crate::sabotage::{Guard, removed};

@@ -20,6 +20,7 @@ pub(crate) mod blocks;
 pub(crate) mod cache;
 pub(crate) mod charges;
 pub(crate) mod description;
+mod free_blocks;
 pub(crate) mod gate;
 pub(crate) mod large;
 pub(crate) mod layout;
@@ -40,8 +41,8 @@ use std::sync::Arc;
 use blocks::{BlockIndex, BlockState, Blocks, NO_BLOCK};
 use cache::{AllocationCache, window};
 use charges::{Account, Charges, Charging};
+use free_blocks::{BlockRun, FreeBlocks};
 use gate::{SweepGate, Sweeping};
-use large::{BlockRun, FreeBlocks};
 use layout::{
     BINS, BLOCK_BYTES, CELL_BYTES, CHUNK_BLOCKS, CHUNK_BYTES, CLASSED_SPACES, CLASSES, SPACES, Space, cells_per_block,
 };

@@ -12,7 +12,9 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 
 use super::layout::HEADER_BYTES;
-use super::trace::{Trace, TypeInfo, Word};
+use std::mem::needs_drop;
+
+use super::trace::{Layout, Shape, Trace, TypeInfo, Word};
 use crate::sync::{AtomicUsize, Ordering};
 
 /// A reference to a collected object. One word, `Copy`, never null.
@@ -260,6 +262,58 @@ impl<T: Trace> WeakCell<T> {
 pub fn keep_alive<T>(gc: Gc<T>) {
     // The value must exist, in a register or in memory, when this point is reached.
     std::hint::black_box(gc.payload);
+}
+
+// SAFETY: a `Gc` is one word, which holds the address of an object; it is `Copy`, so it has no drop glue.
+unsafe impl<T: Trace> Trace for Gc<T> {
+    const NAME: &'static str = "Gc";
+    const LAYOUT: Layout = Layout::WORD;
+}
+
+// SAFETY: `Gc` is never null, so `None` is the null word, which is no object's address.
+unsafe impl<T: Trace> Trace for Option<Gc<T>> {
+    const NAME: &'static str = "Option<Gc>";
+    const LAYOUT: Layout = Layout::WORD;
+}
+
+// SAFETY: one atomic word; what it may hold is what its `Word` type promises.
+unsafe impl<W: Word> Trace for GcCell<W> {
+    const NAME: &'static str = "GcCell";
+    const LAYOUT: Layout = if W::MAY_REFER { Layout::WORD } else { Layout::LEAF };
+    const MUTABLE: bool = W::MAY_REFER;
+}
+
+// SAFETY: the shape tells the collector to scan the elements that follow the length word, which is no reference.
+unsafe impl<T: Trace> Trace for Array<T> {
+    const NAME: &'static str = T::NAME;
+    const LAYOUT: Layout = Layout::LEAF;
+    const MUTABLE: bool = T::MUTABLE;
+    const IS_ARRAY: bool = true;
+    const SHAPE: Shape = {
+        assert!(!needs_drop::<T>(), "the elements of a collected array can't have drop glue");
+        assert!(size_of::<T>() <= u32::MAX as usize && align_of::<T>() <= 8, "array elements are aligned to at most 8");
+        if T::LAYOUT.is_leaf() {
+            Shape::Leaf
+        } else {
+            // The marker reads aligned words, and no word beyond the last element.
+            assert!(
+                align_of::<T>() == 8 && size_of::<T>().is_multiple_of(8),
+                "array elements with references are whole words, aligned to 8 bytes"
+            );
+            assert!(
+                T::LAYOUT.words() <= size_of::<T>() / 8,
+                "an array element's layout has a reference beyond its end"
+            );
+            Shape::Array { stride: size_of::<T>() as u32, element: T::LAYOUT.bits }
+        }
+    };
+}
+
+// SAFETY: the target is deliberately not traced; the collector clears it before the target's memory is reused.
+unsafe impl<T: Trace> Trace for WeakCell<T> {
+    const NAME: &'static str = "Weak";
+    const LAYOUT: Layout = Layout::LEAF;
+    const SHAPE: Shape = Shape::Weak;
 }
 
 #[cfg(test)]

@@ -15,7 +15,6 @@ use std::marker::PhantomData;
 use std::mem::{align_of, needs_drop, size_of};
 use std::ops::Deref;
 
-use super::pointer::{Array, Gc, GcCell, WeakCell};
 use crate::sync;
 
 /// Words that one bitmap of a [`Layout`] covers.
@@ -28,7 +27,7 @@ const BITMAPS: usize = 4;
 /// A larger value with references does not compile; make it an [`Array`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    bits: [u64; BITMAPS],
+    pub(super) bits: [u64; BITMAPS],
 }
 
 impl Layout {
@@ -46,7 +45,7 @@ impl Layout {
     }
 
     /// One more than the last word that may hold a reference; 0 if none does.
-    const fn words(&self) -> usize {
+    pub(super) const fn words(&self) -> usize {
         let mut words = Self::WORDS;
         while words > 0 && !self.may_refer(words - 1) {
             words -= 1;
@@ -363,63 +362,11 @@ unsafe impl<T: Send + Sync + 'static> Trace for Leaf<T> {
     const LAYOUT: Layout = Layout::LEAF;
 }
 
-// SAFETY: a `Gc` is one word, which holds the address of an object; it is `Copy`, so it has no drop glue.
-unsafe impl<T: Trace> Trace for Gc<T> {
-    const NAME: &'static str = "Gc";
-    const LAYOUT: Layout = Layout::WORD;
-}
-
-// SAFETY: `Gc` is never null, so `None` is the null word, which is no object's address.
-unsafe impl<T: Trace> Trace for Option<Gc<T>> {
-    const NAME: &'static str = "Option<Gc>";
-    const LAYOUT: Layout = Layout::WORD;
-}
-
-// SAFETY: one atomic word; what it may hold is what its `Word` type promises.
-unsafe impl<W: Word> Trace for GcCell<W> {
-    const NAME: &'static str = "GcCell";
-    const LAYOUT: Layout = if W::MAY_REFER { Layout::WORD } else { Layout::LEAF };
-    const MUTABLE: bool = W::MAY_REFER;
-}
-
 // SAFETY: the elements lie `size_of::<T>()` apart, each with the layout of `T`.
 unsafe impl<T: Trace, const N: usize> Trace for [T; N] {
     const NAME: &'static str = "[T; N]";
     const LAYOUT: Layout = T::LAYOUT.repeated(N, size_of::<T>());
     const MUTABLE: bool = T::MUTABLE;
-}
-
-// SAFETY: the shape tells the collector to scan the elements that follow the length word, which is no reference.
-unsafe impl<T: Trace> Trace for Array<T> {
-    const NAME: &'static str = T::NAME;
-    const LAYOUT: Layout = Layout::LEAF;
-    const MUTABLE: bool = T::MUTABLE;
-    const IS_ARRAY: bool = true;
-    const SHAPE: Shape = {
-        assert!(!needs_drop::<T>(), "the elements of a collected array can't have drop glue");
-        assert!(size_of::<T>() <= u32::MAX as usize && align_of::<T>() <= 8, "array elements are aligned to at most 8");
-        if T::LAYOUT.is_leaf() {
-            Shape::Leaf
-        } else {
-            // The marker reads aligned words, and no word beyond the last element.
-            assert!(
-                align_of::<T>() == 8 && size_of::<T>().is_multiple_of(8),
-                "array elements with references are whole words, aligned to 8 bytes"
-            );
-            assert!(
-                T::LAYOUT.words() <= size_of::<T>() / 8,
-                "an array element's layout has a reference beyond its end"
-            );
-            Shape::Array { stride: size_of::<T>() as u32, element: T::LAYOUT.bits }
-        }
-    };
-}
-
-// SAFETY: the target is deliberately not traced; the collector clears it before the target's memory is reused.
-unsafe impl<T: Trace> Trace for WeakCell<T> {
-    const NAME: &'static str = "Weak";
-    const LAYOUT: Layout = Layout::LEAF;
-    const SHAPE: Shape = Shape::Weak;
 }
 
 macro_rules! leaves {
@@ -593,6 +540,7 @@ macro_rules! traced {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::heap::pointer::{Array, Gc, GcCell};
 
     traced! {
         struct Mixed {
