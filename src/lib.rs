@@ -33,7 +33,7 @@
 //! 1. **A thread allocates.** [`Mutator::alloc`] bumps a cursor through a run of free cells of its own (`heap/cache.rs`).
 //!    When the run is empty it takes the next one, or sweeps a block, or takes a fresh one (`Heap::refill` in
 //!    `heap/mod.rs`). When the budget is spent (`collector/pacing.rs` has the theory) the answer is "collect first".
-//! 2. **Somebody collects.** `Collector::collect` (`collector/mod.rs`) is the whole collection from top to bottom. It takes
+//! 2. **Somebody collects.** `Collector::collect` (`collector/collection.rs`) is the whole collection from top to bottom. It takes
 //!    every lock that the stopped world needs, in one order: collection, allocation, thread list (`world/locks.rs`).
 //! 3. **The world stops.** `Threads::stop` (`world/stop.rs`) asks the [`ThreadVtable`] in force. By default each thread gets a
 //!    signal; its handler (`world/handler.rs`) stores where its stack begins in its [`ThreadStopInfo`], acknowledges, and waits
