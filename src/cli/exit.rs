@@ -26,7 +26,7 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
     }
 }
 
-/// Prints to standard output. Whoever closed it has seen enough: that is no error.
+/// Prints to standard output. A closed standard output is no error.
 pub(super) fn print(text: impl Display) {
     let mut stdout = io::stdout().lock();
     let _ = write!(stdout, "{text}").and_then(|()| stdout.flush());

@@ -31,7 +31,7 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// Takes those that have events, which other traces can be made into. (A log or a profile of GHC's is made by a run.)
+    /// The formats that `convert` writes. (Eventlogs and profiles are written by a run only.)
     pub(super) fn of_events() -> impl TypedValueParser<Value = Format> {
         let formats = [Format::Mps, Format::Nettrace, Format::Nettrace6, Format::Json];
         PossibleValuesParser::new(formats.iter().filter_map(ValueEnum::to_possible_value))

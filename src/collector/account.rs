@@ -1,4 +1,4 @@
-//! How much is allocated and alive, for whoever asks while the program runs.
+//! Allocated and live bytes, readable while the program runs.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ impl Collector {
         allocated.unwrap_or_else(up_to_the_last)
     }
 
-    /// Bytes handed to threads since the last collection. `None` if somebody allocates or collects at this moment.
+    /// Bytes handed to threads since the last collection. `None` while the allocation lock is held by another thread.
     pub(crate) fn acquired_bytes(&self) -> Option<u64> {
         let held = self.threads.locks().allocation.try_lock().ok()?;
         Some(self.heap.state(&held).acquired_bytes)

@@ -26,7 +26,7 @@ use crate::world::stop::{StopBy, StopCensus, StoppedWorld};
 use crate::world::{DebuggerNews, Phase};
 
 impl Collector {
-    /// Collects. `Ok(None)` if somebody else did meanwhile and the caller did not insist.
+    /// Collects. `Ok(None)` if another thread has collected since `who.unless_after`.
     ///
     /// # Errors
     /// The world could not be stopped, or the paranoid mode found it broken; it runs on in either case.
@@ -79,7 +79,8 @@ impl Collector {
         // Neither halfway through, nor with the world stopped: /proc is read for errors, and traces may be written.
         let _whole = NotCancelled::begin();
 
-        // Every lock that the stopped world needs, before the first signal. Nobody waits for a trace with them, but here.
+        // Take every lock that the stopped world needs, before the first signal. The recorder is drained first: while the locks are held, no
+        // thread waits for it.
         record::catch_up();
         let hurry = Hurry::begin();
         let called_back = Callback::begin();
@@ -141,13 +142,13 @@ impl Collector {
         // ended, for those who listen too.
         self.events.fire_restart_end(number);
         if let (Some(begun), Some(ended)) = (begun, self.events.recorded_at(EventId::RestartEnd)) {
-            // Whoever computes the pause from a trace gets what the report says.
+            // The pause that a trace shows equals the one in the report.
             pause_ns = Clock::of_process().span_ns(begun, ended);
         }
         drop(handles);
         drop(finalizer_tables);
         let outcome = outcome.map_err(|error| self.damaged(number, error));
-        // Nor is anybody waited for with the observer's lock, neither a trace nor a debugger.
+        // Release the observer's lock before anything that may wait: a trace, a debugger.
         let afterwards = match &outcome {
             Ok(outcome) if !outcome.discarded => Some(observers.finish(self)),
             _ => {
@@ -194,7 +195,7 @@ impl Collector {
         error
     }
 
-    /// The part of a collection in which every other thread stands still.
+    /// The part of a collection in which every other thread is stopped.
     fn collect_stopped(
         &self,
         stopped: &Stopped<'_>,
@@ -241,7 +242,7 @@ impl Collector {
         self.threads.enter_phase(Phase::MarkEnd);
         outcome.mark_ns = clock.lap();
 
-        // Before anything is cleared or freed: does whoever stopped the world still hold it (`.debug.dies`)?
+        // Before anything is cleared or freed: is the world still stopped (`.debug.dies`)?
         if !stopped.is_still_held() {
             marking.for_each_weak(|_| {});
             self.heap.discard_marks(stopped.proof());
@@ -263,7 +264,7 @@ impl Collector {
         self.threads.enter_phase(Phase::WeakEnd);
         outcome.weak_ns = clock.lap();
 
-        // Now that nothing more comes back to life: whoever wants to know what lives (`.census.exact`).
+        // No object is resurrected after this: show the live objects to observers (`.census.exact`).
         if !removed(Guard::CensusExact) && self.show(stopped, finalizer_tables, number, observers) {
             clock.lap();
         }
@@ -297,7 +298,7 @@ impl Collector {
         Ok(outcome)
     }
 
-    /// Shows what lives to whoever wants to know. False: nobody does.
+    /// Shows the live objects to heap dumps and observers. `false` if there are none.
     fn show(
         &self,
         stopped: &StoppedWorld<'_>,
@@ -359,8 +360,8 @@ impl Collector {
         marking.run_on();
     }
 
-    /// If somebody listens to each object: tells of those that their threads were stopped before they could. Not for a thread
-    /// in the middle of telling, as only a debugger stops one: it goes on with that itself.
+    /// Fires the allocation events that stopped threads have not fired yet, if such events are enabled. Not for a thread
+    /// that a debugger stopped in the middle of firing one: it continues by itself.
     fn settle_the_new(&self, stopped: &Stopped<'_>) {
         for (record, cache) in records_and_caches(stopped) {
             if !record.is_undisturbed() {
@@ -389,7 +390,7 @@ impl Collector {
         let give_back = |below: &mut usize| {
             self.heap.give_back(&self.threads.lock(&self.threads.locks().allocation), target, below)
         };
-        // Piece by piece, so that nobody fires with the lock in his hands.
+        // One segment at a time: events are fired without the lock.
         while let Some((start, bytes)) = give_back(&mut below) {
             self.events.fire_segment_freed(start, bytes);
         }

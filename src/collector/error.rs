@@ -20,8 +20,8 @@ pub enum CollectError {
         /// What was found.
         error: VerifyError,
     },
-    /// Whoever had stopped the world did not hold it any more when marking was over. The collection is repeated by the
-    /// way of stopping that the world was built with, so that only a failure listener meets this.
+    /// At the end of marking the stopper no longer held the world. The collection is repeated with the stopper that the world was
+    /// built with, so only a failure listener gets this error.
     #[error(
         "collection {number} was discarded: {}; nothing was freed, the world runs on, and the collection is repeated by the world's own stopper",
         why_discarded(answer.as_ref())

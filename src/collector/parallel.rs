@@ -44,8 +44,8 @@ enum Moment {
     AllDone = 2,
 }
 
-/// Offers that the collecting thread makes to nobody before it calls the service threads: some 4,000 objects, 30 to
-/// 50 µs, which is what waking them takes.
+/// How many offers of work the collecting thread skips before it wakes the helper threads: about 4,000 objects, 30 to
+/// 50 µs, which is as long as waking them takes.
 const OFFERS_ALONE: u32 = 16;
 
 /// One marker's part of a phase, until all have run dry.

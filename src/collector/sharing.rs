@@ -1,4 +1,4 @@
-//! What the markers of a world share: a pool of tasks, who is idle, and what each found.
+//! State shared by the markers of a world: a pool of tasks, the idle count, the results.
 
 use std::cell::UnsafeCell;
 use std::io;
@@ -127,7 +127,7 @@ pub(super) struct HelperResult {
 }
 
 impl Shared {
-    /// Called now and then by a marker with its stack: gives some of it away if somebody is idle.
+    /// Called by a marker every few hundred tasks: moves part of its stack to the pool if a marker is idle.
     #[inline]
     pub(crate) fn offer(&self, stack: &mut MarkStack) {
         if self.asleep.load(Ordering::Relaxed) > 0 {
@@ -141,7 +141,7 @@ impl Shared {
         }
     }
 
-    /// Calls the service threads if there is so much to do that they are worth it.
+    /// Wakes the helper threads if there is enough work for them.
     #[cold]
     fn consider_company(&self, stack: &MarkStack) {
         let alone = self.offers_alone.load(Ordering::Relaxed);

@@ -5,7 +5,7 @@
 //! ```text
 //!   begin   before the first signal       memory may be mapped; says whether it wants to look
 //!   look    between marking and sweep     the world stands: no malloc, no lock (`.stop.no-malloc`, `.stop.locks`)
-//!   finish  when the world runs again     names are made, events fired; then, without the lock, the program is told
+//!   finish  when the world runs again     names are made, events fired; then, without the lock, callbacks run
 //! ```
 //!
 //! One observer belongs to the world. What it knows is guarded by a lock that the collecting thread takes before the
@@ -58,7 +58,7 @@ pub(crate) struct Collector {
     pub(crate) figures: Figures,
     pub(crate) on_collection: Option<report::Listener>,
     pub(crate) on_failure: Option<FailureListener>,
-    /// What the paranoid mode found first: a thread that collected because it allocated has nobody to tell it to.
+    /// The first damage that the paranoid mode found. A collection that an allocation started has no caller to return it to.
     pub(crate) damage: OnceLock<String>,
 }
 
@@ -142,7 +142,7 @@ pub(crate) enum Attention {
     Passes,
 }
 
-/// Somebody who looks at what lives.
+/// Sees the live objects of a collection.
 pub(crate) trait Observer {
     /// A collection is about to stop the world. It may not come to a look: then `begin` is all that happens.
     fn begin(&self, collector: &Collector) -> Attention;
@@ -152,7 +152,7 @@ pub(crate) trait Observer {
     fn finish(&self, collector: &Collector) -> Option<Afterwards>;
 }
 
-/// What is to be told to the program, which may do anything then.
+/// A callback into the program, which may do anything.
 pub(crate) type Afterwards = Box<dyn FnOnce()>;
 
 /// The observer that belongs to a world.
@@ -178,7 +178,7 @@ impl Observing {
         self.armed.store(armed, Ordering::Relaxed);
     }
 
-    /// In a forked child: nobody holds the lock, and what the observer lives by may be gone (`.fork.services`).
+    /// In a forked child: the lock has no holder, and the threads that the observer needs do not exist (`.fork.services`).
     ///
     /// # Safety
     /// The caller is the only thread of the process, and has no guard of the lock.

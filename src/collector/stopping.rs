@@ -52,7 +52,7 @@ impl Collector {
             if error.unanswered() > 0 {
                 return Err(error);
             }
-            // They have left meanwhile, and nobody can enter.
+            // They have left the gate meanwhile, and no thread can enter it.
         }
     }
 

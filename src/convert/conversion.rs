@@ -12,9 +12,9 @@ use nettrace::{Container, Summary};
 pub enum Source {
     /// A telemetry stream of the Memory Pool System.
     Mps,
-    /// A trace of .NET's format, of either container.
+    /// A .nettrace file, of either container.
     Nettrace,
-    /// A log of GHC's runtime.
+    /// A GHC eventlog.
     Eventlog,
 }
 
@@ -23,7 +23,7 @@ pub enum Source {
 pub enum Target {
     /// A telemetry stream of the Memory Pool System, of event version 2.0.0.
     Mps,
-    /// A trace of .NET's format.
+    /// A .nettrace file.
     Nettrace(Container),
     /// A timeline for Perfetto and Chrome.
     Json,
@@ -67,7 +67,7 @@ pub enum ConvertError {
     /// A timeline, which is for looking at.
     #[error("it is JSON, and a timeline is only written: convert the trace that it was made of")]
     Timeline,
-    /// A log of GHC's, of which only a timeline is made.
+    /// A GHC eventlog can only be converted to a timeline.
     #[error("it is an eventlog of GHC's, of which only a timeline can be made: name a FILE.json, or say --format json")]
     Eventlog,
     /// Not even its beginning can be read.

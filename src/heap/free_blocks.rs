@@ -13,7 +13,7 @@ use crate::os::memory::Reservation;
 /// slowly each than either alone.
 pub(crate) struct FreeBlocks {
     bits: Reservation,
-    /// For each span, the tag of the thread that took blocks from it last; 0 if nobody has.
+    /// For each span, the tag of the thread that took blocks from it last; 0 if none has.
     owners: Reservation,
     count: usize,
     /// No block below this one is free.

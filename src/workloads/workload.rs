@@ -11,7 +11,7 @@ pub struct Workload {
     pub name: &'static str,
     /// What it does, in a line.
     pub about: &'static str,
-    /// How deep its trees are if nobody says, for workloads that are about trees.
+    /// The default depth of its trees, for workloads with trees.
     pub default_depth: Option<u32>,
     /// About how many bytes of heap one pass needs.
     pub needs: fn(&Plan) -> usize,

@@ -1,14 +1,14 @@
-//! The eventlog of GHC's runtime: threads, collections, heap and time profiles in one file.
+//! GHC eventlogs: threads, collections, heap and time profiles in one file; and the heap profiles (`.hp`) that GHC writes beside them.
 //!
 //! ```text
 //!   "hdrb" "hetb"   a type: "etb\0" id size description "ete\0"   …   "hete" "hdre"      the header
 //!   "datb"          an event: id time [length] payload            …   ffff               the data
 //! ```
 //!
-//! All numbers are big-endian. An event's payload is as long as its type says; a type of variable length has events that
-//! say themselves. A *block marker* is an event that says to which capability (GHC's word for what runs Haskell code, a
-//! thread of ours) the events in the so many bytes from it on belong. Each capability fills a buffer of its own, so blocks
-//! follow each other as buffers became full, and a file as a whole is not in the order of time.
+//! All numbers are big-endian. The size of a payload comes from the event's type; types of variable size store it in each event. A *block
+//! marker* is an event that assigns the following bytes, up to its size, to one capability (GHC's term for an operating system thread
+//! that runs Haskell code). Each capability fills a buffer of its own, and blocks are written as buffers become full, so a
+//! file as a whole is not sorted by time.
 //!
 //! | module | part |
 //! |---|---|

@@ -36,7 +36,7 @@
 //! | `metadata` | descriptions: of the trace, of types and their fields |
 //! | `tables`, `labels` | what events refer to by number: threads, stacks, labels |
 //! | `order` | the events of many threads, by time |
-//! | `visitor` | who is told, and what |
+//! | `visitor` | what a reader delivers |
 //! | `reader` | a whole file, from its first byte to a summary |
 //! | `encode` | the way back: a trace of any origin, put together in either container |
 //! | `clr` | what the payloads of the runtime's own events consist of |

@@ -51,7 +51,7 @@ impl<R: Read> Source<R> {
     /// Consumes `count` buffered bytes, and returns them.
     ///
     /// # Panics
-    /// So many are not buffered.
+    /// Fewer than `count` bytes are buffered.
     #[inline]
     pub fn take(&mut self, count: usize) -> &[u8] {
         debug_assert!(count <= self.end - self.at);

@@ -26,7 +26,7 @@ impl Pen {
         self.wanted & (1 << net as u64) != 0
     }
 
-    /// Writes an event, if it is one of ours or wanted. Says at which time.
+    /// Writes an event, if it is wanted. Returns the time that it got.
     #[inline]
     pub(super) fn write(
         &mut self,
