@@ -8,7 +8,6 @@ mod damage;
 mod eventlog_rules;
 #[path = "../eventlog_support/mod.rs"]
 mod eventlog_support;
-mod losses;
 mod ours;
 mod profiles;
 mod show;

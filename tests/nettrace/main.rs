@@ -7,7 +7,6 @@ mod command_support;
 mod damage;
 mod dump;
 mod heap_dump;
-mod losses;
 #[path = "../nettrace_plans/mod.rs"]
 mod nettrace_plans;
 #[path = "../nettrace_rules/mod.rs"]

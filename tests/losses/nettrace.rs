@@ -1,20 +1,16 @@
-//! A trace whose writer stands still while threads go on, in a process in which nobody else records: who loses events there finds as
-//! many numbers missing in the trace.
+//! A trace whose writer stands still while threads go on: as many numbers are missing in the trace as events were lost.
 
 use crate::nettrace_rules;
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier, Mutex, PoisonError};
+use std::sync::{Arc, Barrier, Mutex};
 
 use nettrace_rules::{OWN, Trace as Parsed};
 use rstest::rstest;
 use stopworld::World;
 use stopworld::events::record::Policy;
 use stopworld::formats::nettrace::write::{Container, Destination, Options, Providers};
-
-/// A lossless consumer of another test would make threads wait here.
-static ALONE: Mutex<()> = Mutex::new(());
 
 /// A place that takes nothing until it may.
 #[derive(Debug, Clone)]
@@ -42,7 +38,7 @@ fn losses_are_gaps_of_as_many(
     #[values(0, 5)] after: usize,
 ) {
     const FIRED: usize = 200_000;
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = crate::alone();
     let gated =
         Gated { bytes: Arc::default(), gate: Arc::new((Barrier::new(2), Barrier::new(2))), calls: Arc::default() };
     // Its keyword is that of objects.

@@ -1,5 +1,4 @@
-//! An eventlog whose writer stands still while threads go on, in a process in which nobody else records: what is lost is said in the log,
-//! and in the totals.
+//! An eventlog whose writer stands still while threads go on: what is lost is said in the log, and in the totals.
 
 use crate::eventlog_rules;
 
@@ -17,6 +16,7 @@ const FIRED: u64 = 400_000;
 /// A pipe that nobody reads takes 64 KiB, and the writer waits.
 #[test]
 fn what_is_lost_is_said_where_it_was() {
+    let _alone = crate::alone();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("pipe");
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
