@@ -1,6 +1,6 @@
 //! Memory: what fits, what does not, what is used again, and that the numbers add up.
 
-use crate::heap_support;
+mod heap_support;
 
 use std::sync::{Arc, Mutex};
 

@@ -5,7 +5,7 @@
 //! must be *exactly* what the model can reach: objects by number, bytes by space, weak references, drops and
 //! finalizers by name. Then every object that can be reached is compared with the model, field by field.
 
-use crate::heap_support;
+mod heap_support;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,7 +1,7 @@
 //! What keeps an object alive, however it is reached: interior pointers, long lists, small mark stacks, several
 //! markers, handles, ranges, cells; and that marks stay right when their epoch wraps.
 
-use crate::heap_support;
+mod heap_support;
 
 use std::hint::black_box;
 use std::sync::Arc;

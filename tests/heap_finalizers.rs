@@ -1,6 +1,6 @@
 //! Weak references and finalizers: in which order, how often, on which thread, and what they may do.
 
-use crate::heap_support;
+mod heap_support;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};

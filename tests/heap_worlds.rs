@@ -1,6 +1,6 @@
 //! Worlds as wholes: several at once, dropped in any order, threads that come and go, forks.
 
-use crate::heap_support;
+mod heap_support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
