@@ -24,7 +24,7 @@ const BITMAPS: usize = 4;
 
 /// Which words of a value may hold references: one bit for each 8-byte word of its first 2 KiB.
 ///
-/// A larger value with references does not compile; make it an [`Array`].
+/// A larger value with references does not compile; make it an [`Array`](crate::Array).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     pub(super) bits: [u64; BITMAPS],
@@ -322,7 +322,7 @@ unsafe fn drop_erased<T>(payload: *mut u8) {
     unsafe { payload.cast::<T>().drop_in_place() }
 }
 
-/// A type of one word that a [`GcCell`] can hold.
+/// A type of one word that a [`GcCell`](crate::GcCell) can hold.
 ///
 /// # Safety
 /// `from_bits(to_bits(x))` is `x`, also on another thread: a field is shared by the threads of the world, so values may be sent

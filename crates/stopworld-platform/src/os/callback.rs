@@ -12,7 +12,7 @@
 //!
 //! The fast path of an allocation does not ask. A collecting thread *closes* its allocation cache before it stops the
 //! world, so that the next allocation of any size takes the slow path, which asks
-//! ([`AllocationCache::close`](crate::heap::cache::AllocationCache::close)).
+//! (`AllocationCache::close` of the collector).
 //!
 //! Thread-local storage is safe here although its first use may allocate: the collecting thread and the markers have used
 //! that of this library before the world stops.
