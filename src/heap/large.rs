@@ -67,7 +67,8 @@ impl Heap {
         let end = address + bytes;
         let (first_page, last_page) = (address.next_multiple_of(4096), end / 4096 * 4096);
         let given_back = bytes >= GIVE_BACK
-            && self.blocks.memory().release(first_page - self.blocks.base(), last_page - first_page).is_ok();
+            // SAFETY: within the payload of an object that nobody else knows yet.
+            && unsafe { self.blocks.memory().release(first_page - self.blocks.base(), last_page - first_page) }.is_ok();
         let pieces = if given_back { [(address, first_page), (last_page, end)] } else { [(address, end), (end, end)] };
         for (from, to) in pieces {
             // SAFETY: within the payload of an object that nobody else knows yet.

@@ -485,7 +485,8 @@ impl Heap {
         if bytes == 0 || (state.resident_blocks * BLOCK_BYTES) as u64 <= target_bytes {
             return None;
         }
-        self.blocks.memory().release(first * BLOCK_BYTES, bytes).ok()?;
+        // SAFETY: free blocks, which only the holder of the allocation lock hands out: nobody has a reference into them.
+        unsafe { self.blocks.memory().release(first * BLOCK_BYTES, bytes) }.ok()?;
         for block in first..end {
             self.blocks.info(block as BlockIndex).head.fresh.store(1, Relaxed);
         }

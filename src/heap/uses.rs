@@ -119,7 +119,8 @@ impl Tracking {
     /// Forgets all that was noted. While the era is 0; a thread in the middle of noting a use may still leave an era of before.
     pub(crate) fn forget(&self) {
         // Whole pages of zeros come back when they are touched.
-        if self.words.release(0, self.words.len()).is_err() {
+        // SAFETY: only atomic halves of words are there, and 0 is one of their values.
+        if unsafe { self.words.release(0, self.words.len()) }.is_err() {
             let halves = self.words.len() / size_of::<AtomicU16>();
             // SAFETY: all of it is committed and as long as `self`; other threads store halves, too, and as atomically.
             let halves = unsafe { std::slice::from_raw_parts(self.words.base().cast::<AtomicU16>(), halves) };

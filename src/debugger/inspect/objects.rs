@@ -111,7 +111,8 @@ impl Object {
 impl<'a> View<'a> {
     pub(super) fn of(collector: &'a Collector) -> Self {
         let mut probe = [0];
-        let careful = memory::read_carefully(std::ptr::from_ref(&collector.heap) as usize, &mut probe) == 1;
+        // SAFETY: one byte of what is borrowed here, which is only asked for to see whether it can be had.
+        let careful = unsafe { memory::read_carefully(std::ptr::from_ref(&collector.heap) as usize, &mut probe) } == 1;
         Self { collector, heap: &collector.heap, known: [const { Remembered::new(0) }; KNOWN_TYPES], careful }
     }
 
@@ -227,7 +228,8 @@ impl<'a> View<'a> {
         while at.saturating_add(WORD) <= high && holes < MOST_HOLES {
             let wanted = ((high - at) / WORD * WORD).min(PIECE_BYTES);
             let read = if self.careful {
-                memory::read_carefully(at, &mut piece[..wanted])
+                // SAFETY: every thread stands where it was stopped, and each word is only compared with addresses of objects.
+                unsafe { memory::read_carefully(at, &mut piece[..wanted]) }
             } else {
                 believe(at, &mut piece[..wanted])
             };
@@ -258,7 +260,8 @@ fn believe(address: usize, into: &mut [u8]) -> usize {
 /// Whether a type's description is at this address, and can be read whole.
 fn is_sound(header: usize) -> bool {
     let mut bytes = [0_u8; size_of::<TypeInfo>()];
-    if memory::read_carefully(header, &mut bytes) != bytes.len() {
+    // SAFETY: the bytes are only compared with the magic number.
+    if unsafe { memory::read_carefully(header, &mut bytes) } != bytes.len() {
         return false;
     }
     let magic = bytes.first_chunk().map(|first| u64::from_ne_bytes(*first));

@@ -117,7 +117,8 @@ impl Table {
 
     /// Gives all of it back; then it is zeros again.
     pub(super) fn give_back(&mut self) {
-        if self.used > 0 && self.memory.release(0, self.used).is_err() {
+        // SAFETY: the mapping is ours alone, and borrowed exclusively.
+        if self.used > 0 && unsafe { self.memory.release(0, self.used) }.is_err() {
             // SAFETY: within the mapping, which is ours alone.
             unsafe { self.memory.base().write_bytes(0, self.used) };
         }

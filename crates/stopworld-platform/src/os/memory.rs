@@ -8,7 +8,7 @@
 use std::io;
 
 /// The size of a page.
-pub fn page_size() -> usize {
+pub const fn page_size() -> usize {
     // x86-64 has one base page size; asking sysconf each time would be a call for a constant.
     4096
 }
@@ -84,10 +84,6 @@ pub fn address_space() -> AddressSpace {
     }
 }
 
-fn round_up(n: usize, to: usize) -> usize {
-    n.div_ceil(to) * to
-}
-
 fn map(len: usize, protection: i32, flags: i32) -> io::Result<*mut u8> {
     // SAFETY: a fresh anonymous mapping at an address of the kernel's choice can't overlap anything.
     let p = unsafe {
@@ -109,9 +105,12 @@ unsafe impl Send for Reservation {}
 unsafe impl Sync for Reservation {}
 
 impl Reservation {
-    /// Reserves `bytes` (rounded up to pages) at a multiple of `align` (a power of two).
+    /// Reserves `bytes` (rounded up to pages) at a multiple of `align`.
+    ///
+    /// # Panics
+    /// `align` is not a power of two.
     pub fn new(bytes: usize, align: usize) -> io::Result<Self> {
-        debug_assert!(align.is_power_of_two());
+        assert!(align.is_power_of_two(), "a reservation's alignment is {align}, which is not a power of two");
         let too_large = || io::Error::new(io::ErrorKind::OutOfMemory, "a reservation larger than the address space");
         let len = bytes.max(1).checked_next_multiple_of(page_size()).ok_or_else(too_large)?;
         let slack = if align > page_size() { align } else { 0 };
@@ -157,9 +156,13 @@ impl Reservation {
         if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Gives the pages back; the range stays committed and reads as zero.
-    pub fn release(&self, offset: usize, len: usize) -> io::Result<()> {
-        // SAFETY: the range is inside our own mapping (checked by `at`).
+    /// Gives the pages back to the kernel; the range stays committed and reads as zero. Offset and length must be multiples of a page.
+    ///
+    /// # Safety
+    /// As for a write of zeros to the whole range: no reference to it expects its bytes to stay as they are, and a value that other
+    /// threads may read meanwhile is atomic and may be 0.
+    pub unsafe fn release(&self, offset: usize, len: usize) -> io::Result<()> {
+        // SAFETY: the range is inside our own mapping (checked by `at`); the caller promises that its bytes may become 0.
         let r = unsafe { libc::madvise(self.at(offset, len), len, libc::MADV_DONTNEED) };
         if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
@@ -192,7 +195,8 @@ impl Drop for Reservation {
 
 /// Fresh zeroed memory of at least `len` bytes, page-aligned, never moved; unmapped only by [`unmap`].
 pub fn map_anonymous(len: usize) -> io::Result<*mut u8> {
-    map(round_up(len.max(1), page_size()), libc::PROT_READ | libc::PROT_WRITE, 0)
+    let len = len.max(1).checked_next_multiple_of(page_size()).ok_or(io::ErrorKind::OutOfMemory)?;
+    map(len, libc::PROT_READ | libc::PROT_WRITE, 0)
 }
 
 /// Unmaps memory from [`map_anonymous`].
@@ -201,7 +205,7 @@ pub fn map_anonymous(len: usize) -> io::Result<*mut u8> {
 /// `base` and `len` are those of one `map_anonymous` call and nobody uses the memory any more.
 pub unsafe fn unmap(base: *mut u8, len: usize) {
     // SAFETY: by the caller's promise.
-    unsafe { libc::munmap(base.cast(), round_up(len.max(1), page_size())) };
+    unsafe { libc::munmap(base.cast(), len.max(1).next_multiple_of(page_size())) };
 }
 
 /// Whether every page of `[low, high)` is mapped (readable or not). One system call, no side effect on the pages.
@@ -223,9 +227,14 @@ pub fn is_mapped(low: usize, high: usize) -> bool {
     true
 }
 
-/// Copies memory of this process that may not be there: as many bytes from `address` on as can be read, up to the first
-/// page that can't. One system call; no fault, no lock, `errno` preserved.
-pub fn read_carefully(address: usize, into: &mut [u8]) -> usize {
+/// Copies memory of this process that may not be mapped: starts at `address`, stops at the first page that can't be read, and returns
+/// the number of bytes copied. Reads at most three pages. One system call; no fault, no lock, `errno` preserved.
+///
+/// # Safety
+/// Any address is allowed, but the compiler does not see that its memory is read. The caller must have a right to read whatever is there:
+/// no thread has it borrowed exclusively, or the bytes are only compared and never trusted. Bytes that another thread writes meanwhile
+/// may be torn.
+pub unsafe fn read_carefully(address: usize, into: &mut [u8]) -> usize {
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     // One piece for each page: the kernel copies whole pieces.
     let mut pieces = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; PIECES];
@@ -279,7 +288,8 @@ mod tests {
             assert_eq!(*p, 0);
             *p = 7;
         }
-        r.release(1 << 20, 4096).unwrap();
+        // SAFETY: no reference to it.
+        unsafe { r.release(1 << 20, 4096) }.unwrap();
         // SAFETY: still committed, reads as zero again.
         assert_eq!(unsafe { *p }, 0);
     }
@@ -291,6 +301,8 @@ mod tests {
         let base = r.base() as usize;
         // SAFETY: just committed.
         unsafe { r.base().add(4090).write_bytes(7, 6) };
+        // SAFETY: the test's own reservation, or addresses at which nothing is ever mapped.
+        let read_carefully = |address, into: &mut [u8]| unsafe { read_carefully(address, into) };
         let mut bytes = [0; 64];
         nix::errno::Errno::set_raw(libc::E2BIG);
         assert_eq!(read_carefully(base + 4090, &mut bytes), 6);

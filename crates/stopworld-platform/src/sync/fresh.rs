@@ -12,7 +12,7 @@ use crate::os::memory::{Reservation, page_size};
 /// What is valid when all its bytes are 0, and may then be shared. Declared by [`zeroed!`](super::zeroed).
 ///
 /// # Safety
-/// It is, and its alignment is at most that of a page.
+/// It is.
 pub unsafe trait Zeroed: Sync + 'static {}
 
 // SAFETY: zero is a valid number.
@@ -34,6 +34,7 @@ impl<T: Zeroed> Fresh<T> {
     /// # Errors
     /// The system gives no memory.
     pub fn map() -> io::Result<Self> {
+        const { assert!(align_of::<T>() <= page_size(), "a mapping begins at a page") };
         let memory = Reservation::new(size_of::<T>(), page_size())?;
         memory.commit(0, memory.len())?;
         Ok(Self { memory, _of: PhantomData })
@@ -73,7 +74,16 @@ macro_rules! __zeroed {
             $($(#[$field_attribute])* $field: $type,)+
         }
 
-        // SAFETY: each field is valid when it is all zeros, as the bounds say; no field of these is aligned to more than a page.
+        const _: () = {
+            /// Does not compile if the struct has other fields than these, which an attribute could have given it.
+            #[allow(dead_code, reason = "checked, never called")]
+            fn has_these_fields $(<$(const $size: usize),+>)? (value: &$name $(<$($size),+>)?) {
+                let $name { $($field),+ } = value;
+                $(let _: &$type = $field;)+
+            }
+        };
+
+        // SAFETY: each field is valid when it is all zeros, and may be shared, as the bounds say; there are no others, see above.
         unsafe impl $(<$(const $size: usize),+>)? $crate::sync::Zeroed for $name $(<$($size),+>)?
         where $($type: $crate::sync::Zeroed),+ {}
     };

@@ -11,7 +11,9 @@ pub(crate) fn name_of(address: u64) -> &'static str {
         return "";
     }
     let mut magic = [0; 8];
-    if read_carefully(address as usize, &mut magic) != magic.len() || u64::from_ne_bytes(magic) != TYPE_INFO_MAGIC {
+    // SAFETY: the bytes are only compared with the magic number.
+    let read = unsafe { read_carefully(address as usize, &mut magic) };
+    if read != magic.len() || u64::from_ne_bytes(magic) != TYPE_INFO_MAGIC {
         return "";
     }
     // SAFETY: readable, and begins as nothing but a description does, of which each is a static.
