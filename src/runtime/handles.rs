@@ -14,7 +14,8 @@ use crate::sync::{Lock, LockGuard};
 
 /// Takes the lock of a table that a collection holds while it scans: whoever waits for it counts as blocking.
 fn lock<'a>(collector: &Collector, table: &'a Lock) -> LockGuard<'a> {
-    match table.try_lock_as(thread::known_tid().0 as u32) {
+    // SAFETY: the calling thread's number; a child of a fork forgets its parent's.
+    match unsafe { table.try_lock_as(thread::known_tid().0 as u32) } {
         Ok(guard) => guard,
         Err(_) => collector.threads.lock(table),
     }

@@ -347,7 +347,8 @@ impl Mutator {
     /// Takes a lock that a collector may hold while it waits for us to stop.
     pub(crate) fn lock<'a>(&self, lock: &'a Lock) -> LockGuard<'a> {
         // Without a region if nobody has it.
-        match lock.try_lock_as(self.record.tid().0 as u32) {
+        // SAFETY: a mutator stays on the thread that its record is of, and a child of a fork renames the record.
+        match unsafe { lock.try_lock_as(self.record.tid().0 as u32) } {
             Ok(guard) => guard,
             Err(_) => self.record.lock(lock),
         }

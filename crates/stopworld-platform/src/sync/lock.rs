@@ -80,7 +80,10 @@ impl Lock {
     }
 
     /// [`try_lock`](Self::try_lock) for a thread that knows the kernel's number for it, `me`, and saves the system call.
-    pub fn try_lock_as(&self, me: u32) -> Result<LockGuard<'_>, HeldBy> {
+    ///
+    /// # Safety
+    /// `me` is the number of the calling thread. (With 0 the lock would stay free beside its guard.)
+    pub unsafe fn try_lock_as(&self, me: u32) -> Result<LockGuard<'_>, HeldBy> {
         self.take(me, 0).map(|()| self.guard())
     }
 
