@@ -53,48 +53,49 @@ impl Semaphore {
 /// A probe `provider:name`: the nop, and its note. The arguments are variables of type `u32`, `u64` or `usize`.
 ///
 /// A function that holds one must not be inlined if the probe is to have one place; with several it works too.
+///
+/// # Safety
+/// Expands to an unsafe operation. The provider's name becomes a part of an assembler string: it must have no quote, backslash or line
+/// break. The semaphore is a [`Semaphore`] in the section `.probes`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __probe_site {
     ($provider:literal, $name:ident, $semaphore:path, $first:ident: $first_type:ident $(, $field:ident: $type:ident)*) => {
-        // SAFETY: a nop, and sections that nothing executes. Whoever puts a breakpoint on it restores what it changes.
-        unsafe {
-            std::arch::asm!(
-                "990: nop",
-                ".pushsection .note.stapsdt, \"\", \"note\"",
-                ".balign 4",
-                ".4byte 992f - 991f, 994f - 993f, 3",
-                "991: .asciz \"stapsdt\"",
-                "992: .balign 4",
-                "993: .8byte 990b, _.stapsdt.base, {semaphore}",
-                concat!(".asciz \"", $provider, "\""),
-                concat!(".asciz \"", stringify!($name), "\""),
-                concat!(
-                    ".asciz \"",
-                    $crate::__probe_operand!($first $first_type)
-                    $(, " ", $crate::__probe_operand!($field $type))*,
-                    "\""
-                ),
-                "994: .balign 4",
-                ".popsection",
-                ".pushsection .probes.places, \"aR\", \"progbits\"",
-                ".4byte 990b - .",
-                ".popsection",
-                // Once per program, whoever else has probes.
-                ".ifndef _.stapsdt.base",
-                ".pushsection .stapsdt.base, \"axGR\", \"progbits\", .stapsdt.base, comdat",
-                ".weak _.stapsdt.base",
-                ".hidden _.stapsdt.base",
-                "_.stapsdt.base: .space 1",
-                ".size _.stapsdt.base, 1",
-                ".popsection",
-                ".endif",
-                semaphore = sym $semaphore,
-                $first = in(reg) $first,
-                $($field = in(reg) $field,)*
-                options(att_syntax, nostack, preserves_flags),
-            );
-        }
+        std::arch::asm!(
+            "990: nop",
+            ".pushsection .note.stapsdt, \"\", \"note\"",
+            ".balign 4",
+            ".4byte 992f - 991f, 994f - 993f, 3",
+            "991: .asciz \"stapsdt\"",
+            "992: .balign 4",
+            "993: .8byte 990b, _.stapsdt.base, {semaphore}",
+            concat!(".asciz \"", $provider, "\""),
+            concat!(".asciz \"", stringify!($name), "\""),
+            concat!(
+                ".asciz \"",
+                $crate::__probe_operand!($first $first_type)
+                $(, " ", $crate::__probe_operand!($field $type))*,
+                "\""
+            ),
+            "994: .balign 4",
+            ".popsection",
+            ".pushsection .probes.places, \"aR\", \"progbits\"",
+            ".4byte 990b - .",
+            ".popsection",
+            // Once per program, whoever else has probes.
+            ".ifndef _.stapsdt.base",
+            ".pushsection .stapsdt.base, \"axGR\", \"progbits\", .stapsdt.base, comdat",
+            ".weak _.stapsdt.base",
+            ".hidden _.stapsdt.base",
+            "_.stapsdt.base: .space 1",
+            ".size _.stapsdt.base, 1",
+            ".popsection",
+            ".endif",
+            semaphore = sym $semaphore,
+            $first = in(reg) $first,
+            $($field = in(reg) $field,)*
+            options(att_syntax, nostack, preserves_flags),
+        )
     };
 }
 pub use crate::__probe_site as site;
