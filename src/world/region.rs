@@ -29,8 +29,10 @@ pub(crate) fn with_stack_shown<R>(f: impl FnOnce(usize) -> R) -> R {
         result: Option<R>,
     }
 
-    extern "C-unwind" fn run<F: FnOnce(usize) -> R, R>(sp: *mut c_void, call: *mut c_void) {
-        // SAFETY: the address of the `Call` of the same types below, which is not touched otherwise meanwhile.
+    /// # Safety
+    /// `call` is the address of a `Call<F, R>` that has not run, exclusively borrowed.
+    unsafe extern "C-unwind" fn run<F: FnOnce(usize) -> R, R>(sp: *mut c_void, call: *mut c_void) {
+        // SAFETY: by the caller's promise.
         let call = unsafe { &mut *call.cast::<Call<F, R>>() };
         // SAFETY: called once, and nobody else runs or drops it: a bitwise copy moves out, the bits stay.
         let f = unsafe { std::ptr::read(&*call.f) };
@@ -38,7 +40,8 @@ pub(crate) fn with_stack_shown<R>(f: impl FnOnce(usize) -> R) -> R {
     }
 
     fn shim<F: FnOnce(usize) -> R, R>(call: &mut Call<F, R>) {
-        registers::with_registers_pushed(run::<F, R>, std::ptr::from_mut(call).cast());
+        // SAFETY: a `Call` of these types, which is not touched otherwise meanwhile; the only call of `run` with it.
+        unsafe { registers::with_registers_pushed(run::<F, R>, std::ptr::from_mut(call).cast()) };
     }
 
     let mut call = Call { f: ManuallyDrop::new(f), result: None };

@@ -11,9 +11,12 @@ use std::ffi::c_void;
 ///
 /// The frame has unwind information, so a debugger's backtrace, a panic and the unwinding of a cancelled thread go through
 /// it. Async-signal-safe as far as `f` is.
+///
+/// # Safety
+/// `f` may be called with this `arg` and with an address of the stack above which are the pushed registers and the caller's frame.
 #[unsafe(naked)]
-pub extern "C-unwind" fn with_registers_pushed(
-    f: extern "C-unwind" fn(sp: *mut c_void, arg: *mut c_void),
+pub unsafe extern "C-unwind" fn with_registers_pushed(
+    f: unsafe extern "C-unwind" fn(sp: *mut c_void, arg: *mut c_void),
     arg: *mut c_void,
 ) {
     std::arch::naked_asm!(
@@ -54,9 +57,11 @@ pub extern "C-unwind" fn with_registers_pushed(
 mod tests {
     use super::*;
 
-    extern "C-unwind" fn look(sp: *mut c_void, arg: *mut c_void) {
+    /// # Safety
+    /// At `sp` are six words, and `arg` is a bool's address.
+    unsafe extern "C-unwind" fn look(sp: *mut c_void, arg: *mut c_void) {
         let wanted = 0x5ee_d0f_5ecu64;
-        // SAFETY: the six words that were just pushed, and the test's own bool.
+        // SAFETY: by the caller's promise.
         unsafe {
             let words = std::slice::from_raw_parts(sp.cast::<u64>(), 6);
             *arg.cast::<bool>() = words.contains(&wanted);
@@ -79,7 +84,7 @@ mod tests {
                 "pop r13", "pop r12",
                 word = const 0x5ee_d0f_5ecu64,
                 call = sym with_registers_pushed,
-                in("rdi") look as extern "C-unwind" fn(*mut c_void, *mut c_void),
+                in("rdi") look as unsafe extern "C-unwind" fn(*mut c_void, *mut c_void),
                 in("rsi") &raw mut seen,
                 clobber_abi("C"),
             );
