@@ -493,7 +493,8 @@ fn member(record: &ThreadStopInfo) -> Member<'_> {
 fn tell_by_signal(record: &ThreadStopInfo) -> Told {
     let told = match handler::installed() {
         Some(signal) => handler::send(record, signal),
-        None => thread::tgkill(record.tid(), 0),
+        // SAFETY: 0 only asks whether the thread is there.
+        None => unsafe { thread::tgkill(record.tid(), 0) },
     };
     if told == Err(Errno::ESRCH) { Told::Gone } else { Told::Maybe }
 }

@@ -150,7 +150,8 @@ impl MockDebugger {
         if debuggee.state.hold(Holder::User, epoch) == Held::MustPark {
             let mut budget = crate::os::clock::Budget::new(FREEZE_WITHIN);
             loop {
-                let _ = thread::tgkill(tid, self.signal);
+                // SAFETY: the mock's own signal, whose handler is installed.
+                let _ = unsafe { thread::tgkill(tid, self.signal) };
                 match budget.slice(u64::MAX, |ns| self.handshake.wait_slice(Holder::User, ns)) {
                     Some(0) => break,
                     Some(_) => {}
@@ -292,7 +293,8 @@ impl MockDebugger {
     }
 
     fn signal(&self, debuggee: &Debuggee) -> Signalled {
-        if thread::tgkill(debuggee.tid(), self.signal) != Err(Errno::ESRCH) {
+        // SAFETY: the mock's own signal, whose handler is installed.
+        if unsafe { thread::tgkill(debuggee.tid(), self.signal) } != Err(Errno::ESRCH) {
             return Signalled::Maybe;
         }
         debuggee.info().mark_gone();

@@ -149,7 +149,8 @@ pub(super) fn tell(control: Control, news: &News<'_>) -> Answer {
         }
     } else {
         let signal = stopworld_debugger.notify_signal.load(Ordering::Relaxed) as i32;
-        signals::queue_to_myself(signal, &raw const request as usize);
+        // SAFETY: the request lives until this returns.
+        unsafe { signals::queue_to_myself(signal, &raw const request as usize) };
     }
     request.receipt.answer()
 }
@@ -188,7 +189,8 @@ pub(super) fn choose_signal() {
     let reserved = [super::mock::DEFAULT_SIGNAL, crate::world::handler::installed().unwrap_or(0)];
     let is_free = |signal: &i32| !reserved.contains(signal) && signals::is_default(*signal);
     if let Some(signal) = (lowest..=highest - 4).rev().find(is_free)
-        && signals::make_harmless(signal).is_ok()
+        // SAFETY: a real-time signal with its default action, which no code depends on.
+        && unsafe { signals::make_harmless(signal) }.is_ok()
     {
         // Two first worlds at once may have chosen two: both have the handler, one is used.
         let _ = chosen.compare_exchange(0, signal as u32, Ordering::Relaxed, Ordering::Relaxed);
@@ -266,7 +268,8 @@ impl Traps {
 
 /// After this a breakpoint at the notification function does nothing when its debugger is gone. Async-signal-safe.
 fn heal_breakpoints() {
-    let install = || signals::install(signals::TRAP, trapped, HandlerStack::Own).is_ok();
+    // SAFETY: `trapped` calls only what a handler may call, and passes on each trap that is not ours.
+    let install = || unsafe { signals::install(signals::TRAP, trapped, HandlerStack::Own) }.is_ok();
     TRAPS.go_live(|| signals::current(signals::TRAP), install);
 }
 
@@ -287,8 +290,10 @@ unsafe extern "C" fn trapped(signal: i32, info: *mut signals::SigInfo, context: 
         unsafe { previous.call(signal, info, context) };
     } else {
         crate::os::preserving_errno(|| {
-            signals::put_back(signal, &previous);
-            let _ = thread::tgkill(thread::gettid(), signal);
+            // SAFETY: the signal's action before ours.
+            unsafe { signals::put_back(signal, &previous) };
+            // SAFETY: the trap that has just come, once more, for that action.
+            let _ = unsafe { thread::tgkill(thread::gettid(), signal) };
         });
     }
 }
@@ -376,7 +381,8 @@ mod tests {
         // It would end the process.
         let signal = signals::real_time().0 + 3;
         assert!(signals::is_default(signal));
-        signals::queue_to_myself(signal, 0);
+        // SAFETY: no address.
+        unsafe { signals::queue_to_myself(signal, 0) };
     }
 
     #[test]

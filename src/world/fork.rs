@@ -50,7 +50,8 @@ struct HeldWorld {
 pub(super) fn enroll(threads: &Arc<Threads>) -> std::io::Result<()> {
     static REGISTERED: OnceLock<()> = OnceLock::new();
     if REGISTERED.get().is_none() {
-        thread::at_fork(prepare, parent, child)?;
+        // SAFETY: made to be called in these places of a fork, on any thread.
+        unsafe { thread::at_fork(prepare, parent, child) }?;
         if REGISTERED.set(()).is_err() {
             // Two first worlds at once: the functions run twice per fork, and the second time find nothing to do.
         }
@@ -213,7 +214,8 @@ fn rename(survivor: &ThreadStopInfo, before: Tid, now: Tid) {
     TABLE.clear(before);
     survivor.tid.store(now.0, crate::sync::Ordering::Relaxed);
     survivor.state.survive_fork();
-    survivor.pulse.begin();
+    // SAFETY: records are never unmapped; it was this thread's pulse in the parent.
+    unsafe { survivor.pulse.begin() };
     // Without the entry the child's thread could not be stopped by a signal; it fails only if 32 KiB can't be mapped.
     TABLE.set(now, std::ptr::from_ref(survivor).cast_mut()).expect("memory for one page of the thread table");
 }

@@ -81,7 +81,8 @@ fn install_holding(_held: &LockGuard<'_>, signal: i32) -> Result<(), SetupError>
             let previous = signals::current(signal)?;
             // SAFETY: under the lock, and `INSTALLED` is still 0, so no handler of ours reads it.
             PREVIOUS.0.with_mut(|slot| unsafe { *slot = previous });
-            signals::install(signal, suspend, HandlerStack::Own)?;
+            // SAFETY: `suspend` calls only what a handler may call, and passes each signal that is not ours on to the handler that it replaces.
+            unsafe { signals::install(signal, suspend, HandlerStack::Own) }?;
             // Release: pairs with the Acquire in `installed`.
             INSTALLED.store(signal, Ordering::Release);
             Ok(())
@@ -201,7 +202,8 @@ pub(crate) fn park_below(record: &ThreadStopInfo) {
 /// Sends the suspend signal to a thread. `Err(ESRCH)`: it is gone.
 pub(crate) fn send(record: &ThreadStopInfo, signal: i32) -> Result<(), crate::os::Errno> {
     record.owed.store(1, Ordering::Relaxed);
-    thread::tgkill(record.tid(), signal)
+    // SAFETY: the suspend signal, whose handler is installed before anything is sent.
+    unsafe { thread::tgkill(record.tid(), signal) }
 }
 
 /// Lets a test stand in for the handler that a program had before us.

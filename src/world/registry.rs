@@ -242,7 +242,8 @@ impl Threads {
                 let _ = unsafe { key.set(std::ptr::null()) };
                 return Err(error.into());
             }
-            info.pulse.begin();
+            // SAFETY: records are never unmapped; this one is free, so its last thread has ended its pulse or is gone.
+            unsafe { info.pulse.begin() };
             // The count that `owner` stands for; `Roster::remove` gives it back.
             let _ = Arc::into_raw(Arc::clone(self));
             self.roster_mut(list).add(info);
@@ -269,7 +270,8 @@ impl Threads {
             let delist = |list: &mut LockGuard<'_>| {
                 TABLE.clear(tid);
                 info.state.detach(&self.handshake);
-                info.pulse.end();
+                // SAFETY: begun by `attach`, on this thread.
+                unsafe { info.pulse.end() };
                 if let Ok(key) = exit_key() {
                     // Clearing can't fail: the slot exists.
                     // SAFETY: null.

@@ -58,7 +58,8 @@ pub(super) fn install(signal: i32) -> Result<(), SetupError> {
     let _held = FREE.lock().lock();
     match INSTALLED.load(Ordering::Relaxed) {
         0 => {
-            signals::install(signal, stand, HandlerStack::Alternate)?;
+            // SAFETY: `stand` calls only what a handler may call; the signal is one that programs may use, and becomes the mock's.
+            unsafe { signals::install(signal, stand, HandlerStack::Alternate) }?;
             INSTALLED.store(signal, Ordering::Relaxed);
             Ok(())
         }

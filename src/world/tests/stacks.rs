@@ -45,7 +45,8 @@ fn of_a_thread_on_its_alternate_stack_both_stacks_are_scanned() {
         libc::sigaction(libc::SIGUSR2, &action, std::ptr::null_mut());
     }
     let worker = Worker::new(&threads, "acrobat", |_| std::thread::yield_now());
-    thread::tgkill(worker.info.tid(), libc::SIGUSR2).unwrap();
+    // SAFETY: its handler was installed above.
+    unsafe { thread::tgkill(worker.info.tid(), libc::SIGUSR2) }.unwrap();
     assert!(within(LONG, || ON_ALTERNATE.load(Ordering::Relaxed) != 0));
     let world = stop(&threads);
     let mut ranges = Vec::new();

@@ -34,7 +34,8 @@ impl Callback {
     /// Begins.
     #[inline]
     pub fn begin() -> Callback {
-        DEPTH.set(DEPTH.get() + 1);
+        // Saturating: guards that are forgotten, however many, never bring the depth back to 0.
+        DEPTH.set(DEPTH.get().saturating_add(1));
         Callback(PhantomData)
     }
 }

@@ -3,6 +3,7 @@
 //! Numbers are plain integers, not nix's `Signal`, which knows no real-time signals.
 
 use std::io;
+use std::marker::PhantomData;
 
 use super::ucontext::Context;
 use crate::sabotage::{Guard, removed};
@@ -48,7 +49,7 @@ impl Previous {
     /// default signal (SIGURG) it is to ignore it.
     ///
     /// # Safety
-    /// In a signal handler, with the arguments that the kernel gave it.
+    /// In a handler of the signal whose action this was, with the arguments that the kernel gave it.
     pub unsafe fn call(&self, signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
         if !self.is_function() {
             return;
@@ -102,8 +103,13 @@ fn handler_mask() -> libc::sigset_t {
 }
 
 /// Installs `handler` with SA_RESTART | SA_SIGINFO and all signals but faults masked while it runs (`.stop.eintr`,
-/// `.stop.altstack`). Says what was there before.
-pub fn install(signal: i32, handler: Handler, stack: HandlerStack) -> io::Result<Previous> {
+/// `.stop.altstack`). Returns the action that it replaces.
+///
+/// # Safety
+/// * `handler` may be called on any thread between any two instructions, with the arguments that the kernel gives it, from now on and for as
+///   long as the process has the action; so it is async-signal-safe.
+/// * No other code of the process depends on the action that is replaced.
+pub unsafe fn install(signal: i32, handler: Handler, stack: HandlerStack) -> io::Result<Previous> {
     let onstack = if stack == HandlerStack::Alternate { libc::SA_ONSTACK } else { 0 };
     // `.stop.eintr`: a read or a futex wait that the signal interrupts goes on after it.
     let restart = if removed(Guard::StopEintr) { 0 } else { libc::SA_RESTART };
@@ -114,7 +120,7 @@ pub fn install(signal: i32, handler: Handler, stack: HandlerStack) -> io::Result
         sa_restorer: None,
     };
     let mut previous = std::mem::MaybeUninit::uninit();
-    // SAFETY: `action` is complete; the handler keeps to what a handler may do (world/handler.rs).
+    // SAFETY: `action` is complete; the caller vouches for the handler.
     let r = unsafe { libc::sigaction(signal, &action, previous.as_mut_ptr()) };
     if r != 0 {
         return Err(io::Error::last_os_error());
@@ -162,23 +168,33 @@ pub fn is_default(signal: i32) -> bool {
 
 /// From now on the signal does nothing in this process. Not by SIG_IGN, which a process that is spawned would inherit: `execve`
 /// gives a signal with a handler its default action again.
-pub fn make_harmless(signal: i32) -> io::Result<()> {
-    install(signal, nothing, HandlerStack::Own).map(drop)
+///
+/// # Safety
+/// No code of the process depends on the signal's action: it has the default action, and programs may use it ([`is_usable`]).
+pub unsafe fn make_harmless(signal: i32) -> io::Result<()> {
+    // SAFETY: a handler that does nothing may run anywhere; the rest by the caller's promise.
+    unsafe { install(signal, nothing, HandlerStack::Own) }.map(drop)
 }
 
 /// The handler of a signal that only a tracer looks at.
 unsafe extern "C" fn nothing(_: i32, _: *mut SigInfo, _: *mut libc::c_void) {}
 
 /// Makes `previous` the signal's action again. Async-signal-safe.
-pub fn put_back(signal: i32, previous: &Previous) {
-    // SAFETY: an action that the kernel gave us.
+///
+/// # Safety
+/// `previous` was this signal's action, its handler is still in memory, and no other code depends on the action that it replaces.
+pub unsafe fn put_back(signal: i32, previous: &Previous) {
+    // SAFETY: an action that the kernel gave us for this signal, by the caller's promise.
     unsafe { libc::sigaction(signal, &previous.0, std::ptr::null_mut()) };
 }
 
 /// Sends the calling thread a signal with a value, and lets it come now, also if the thread masks it. Whoever traces the thread has
 /// seen it when this returns. Not sent unless it is [harmless](make_harmless): without a tracer the handler runs, and is over when
 /// this returns. Async-signal-safe, errno preserved.
-pub fn queue_to_myself(signal: i32, value: usize) {
+///
+/// # Safety
+/// A tracer may read and write the memory that `value` names: it is 0, or the address of what the tracer expects, alive until this returns.
+pub unsafe fn queue_to_myself(signal: i32, value: usize) {
     if !(1..=64).contains(&signal) || !super::preserving_errno(|| is_installed(signal, nothing)) {
         return;
     }
@@ -286,7 +302,7 @@ fn change_mask(how: i32, set: &libc::sigset_t) -> libc::sigset_t {
 
 /// Blocks one signal in the calling thread until the guard is dropped (or, forgotten, for good).
 pub fn block(signal: i32) -> MaskGuard {
-    MaskGuard(change_mask(libc::SIG_BLOCK, &only(signal)))
+    MaskGuard::restoring(change_mask(libc::SIG_BLOCK, &only(signal)))
 }
 
 /// What a write in vain raises besides its error.
@@ -314,7 +330,7 @@ impl FailingWrites {
             };
             open.iter_mut().zip(OF_WRITES).for_each(|(open, signal)| *open &= !has(&pending, signal));
         }
-        FailingWrites { open, _mask: MaskGuard(old) }
+        FailingWrites { open, _mask: MaskGuard::restoring(old) }
     }
 }
 
@@ -330,7 +346,7 @@ impl Drop for FailingWrites {
 
 /// Blocks every signal (but faults) in the calling thread until the guard is dropped.
 pub fn block_all() -> MaskGuard {
-    MaskGuard(change_mask(libc::SIG_BLOCK, &handler_mask()))
+    MaskGuard::restoring(change_mask(libc::SIG_BLOCK, &handler_mask()))
 }
 
 /// Unblocks one signal in the calling thread; says whether it was blocked.
@@ -348,12 +364,21 @@ pub fn is_blocked(signal: i32) -> bool {
     }
 }
 
-/// Puts a signal mask back when dropped.
-pub struct MaskGuard(libc::sigset_t);
+/// Puts the calling thread's signal mask back when dropped. Stays on its thread: the mask is that thread's.
+pub struct MaskGuard {
+    before: libc::sigset_t,
+    on_its_thread: PhantomData<*const ()>,
+}
+
+impl MaskGuard {
+    fn restoring(before: libc::sigset_t) -> MaskGuard {
+        MaskGuard { before, on_its_thread: PhantomData }
+    }
+}
 
 impl Drop for MaskGuard {
     fn drop(&mut self) {
-        change_mask(libc::SIG_SETMASK, &self.0);
+        change_mask(libc::SIG_SETMASK, &self.before);
     }
 }
 
@@ -370,7 +395,7 @@ pub unsafe fn continue_at(context: *mut libc::c_void, instruction: usize) {
 /// The context that the kernel handed to a handler.
 ///
 /// # Safety
-/// `context` is the third argument of a running handler.
+/// `context` is the third argument of a running handler, which returns only after the last use of the reference.
 pub unsafe fn context<'a>(context: *mut libc::c_void) -> &'a Context {
     // SAFETY: by the caller; `Context` is a transparent view of ucontext_t.
     unsafe { &*context.cast::<Context>() }

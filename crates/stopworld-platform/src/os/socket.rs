@@ -180,7 +180,8 @@ fn address(path: &Path) -> io::Result<libc::sockaddr_un> {
 fn forget_in_children() -> io::Result<()> {
     static REGISTERED: OnceLock<()> = OnceLock::new();
     if REGISTERED.get().is_none() {
-        super::thread::at_fork(before_fork, after_fork_in_parent, after_fork_in_child)?;
+        // SAFETY: made to be called in these places of a fork, on any thread.
+        unsafe { super::thread::at_fork(before_fork, after_fork_in_parent, after_fork_in_child) }?;
         // Two at once: the second pair of functions finds the lock its own, and nothing to close.
         let _ = REGISTERED.set(());
     }

@@ -109,9 +109,14 @@ pub fn known_tid() -> Tid {
 /// Sends `signal` to one thread of this process. Async-signal-safe, errno preserved.
 ///
 /// `Err(ESRCH)`: the thread is gone. `Err(EAGAIN)` only for real-time signals: the queue is full.
-pub fn tgkill(tid: Tid, signal: i32) -> Result<(), Errno> {
+///
+/// # Safety
+/// The signal is 0, or one whose action in this process is prepared for a signal from this process on that thread. (libc's own signals, 32
+/// and 33, are not: their handlers believe that libc sent them.)
+pub unsafe fn tgkill(tid: Tid, signal: i32) -> Result<(), Errno> {
     super::preserving_errno(|| {
-        // SAFETY: integers only. The thread group is our own, so a recycled tid of another process is never hit.
+        // SAFETY: integers only. The thread group is our own, so a recycled tid of another process is never hit; the caller vouches for
+        // what the signal does.
         let r = unsafe { libc::syscall(libc::SYS_tgkill, getpid(), tid.0, signal) };
         if r == 0 { Ok(()) } else { Err(Errno::last()) }
     })
@@ -156,7 +161,8 @@ pub fn is_runnable(tid: Tid) -> bool {
 
 /// Whether a thread of this process has that id now. Async-signal-safe.
 pub fn is_alive(tid: Tid) -> bool {
-    tgkill(tid, 0).is_ok()
+    // SAFETY: 0 only asks whether the thread is there.
+    unsafe { tgkill(tid, 0) }.is_ok()
 }
 
 /// The calling thread's own stack. Takes locks of libc and may allocate (the main thread's is read from /proc): only
@@ -248,13 +254,18 @@ impl Pulse {
         self.mutex.as_ptr().cast_mut().cast()
     }
 
-    /// The calling thread's pulse from now on, whosever it was. It stays where it is until [`end`](Self::end), or for good.
+    /// Makes this the calling thread's pulse.
     ///
     /// If libc refuses, or if it keeps its mutexes in a way of its own, then nobody is ever found dead.
-    pub fn begin(&self) {
+    ///
+    /// # Safety
+    /// * The pulse stays mapped at its address until the thread calls [`end`](Self::end), or for good: until then libc's and the
+    ///   kernel's lists of the thread's robust mutexes refer to it.
+    /// * It is no thread's pulse: the thread that had it has ended it or is gone, or it was the calling thread's in the parent of a fork.
+    pub unsafe fn begin(&self) {
         let mut attributes = std::mem::MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
-        // SAFETY: attributes are initialised first and destroyed last. Nobody uses the mutex: its thread has ended it or is
-        // gone, or it is the calling one, in the child of a fork, where libc begins with an empty list.
+        // SAFETY: attributes are initialised first and destroyed last. Nobody uses the mutex, and it stays where it is, by the caller's
+        // promise; in the child of a fork libc begins with an empty list.
         unsafe {
             libc::pthread_mutexattr_init(attributes.as_mut_ptr());
             libc::pthread_mutexattr_setrobust(attributes.as_mut_ptr(), libc::PTHREAD_MUTEX_ROBUST);
@@ -265,7 +276,10 @@ impl Pulse {
     }
 
     /// The calling thread's pulse is no sign of its life any more.
-    pub fn end(&self) {
+    ///
+    /// # Safety
+    /// The calling thread called [`begin`](Self::begin), and has not ended it since.
+    pub unsafe fn end(&self) {
         // SAFETY: `begin` was called on this thread.
         unsafe { libc::pthread_mutex_unlock(self.mutex()) };
     }
@@ -287,12 +301,16 @@ pub fn random(bytes: &mut [u8]) -> io::Result<()> {
 }
 
 /// Registers the three functions that libc calls around each fork of this process. Can't be undone.
-pub fn at_fork(
+///
+/// # Safety
+/// The functions may be called on any thread that forks: `prepare` and then `parent` on the same thread, or `child` on the only thread of the
+/// child.
+pub unsafe fn at_fork(
     prepare: unsafe extern "C" fn(),
     parent: unsafe extern "C" fn(),
     child: unsafe extern "C" fn(),
 ) -> io::Result<()> {
-    // SAFETY: the functions are 'static.
+    // SAFETY: the functions live as long as the program and may be called around a fork, by the caller's promise.
     let r = unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
     if r == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(r)) }
 }
@@ -343,9 +361,11 @@ mod tests {
             Box::leak(Box::new([const { Pulse { mutex: [const { AtomicU32::new(0) }; _] } }; 2]));
         for _ in 0..3 {
             let handle = std::thread::spawn(|| {
-                pulses.iter().for_each(Pulse::begin);
+                // SAFETY: leaked, so they stay; the thread that had them before is joined.
+                pulses.iter().for_each(|pulse| unsafe { pulse.begin() });
                 assert!(!pulses[0].has_stopped());
-                pulses[1].end();
+                // SAFETY: begun above, by this thread.
+                unsafe { pulses[1].end() };
             });
             handle.join().unwrap();
             assert!(pulses[0].has_stopped() && !pulses[1].has_stopped());

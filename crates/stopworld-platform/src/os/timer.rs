@@ -15,7 +15,8 @@ impl OwnTimer {
     /// Interrupts the calling thread every `period_ns` of real time. The process's action for SIGALRM becomes "do
     /// nothing" (and restart what was interrupted), and stays so: a last signal may be under way when a timer goes.
     pub fn start(period_ns: i64) -> io::Result<OwnTimer> {
-        signals::install(SIGNAL, nothing, HandlerStack::Own)?;
+        // SAFETY: a handler that does nothing; SIGALRM becomes this timer's, as is said above.
+        unsafe { signals::install(SIGNAL, nothing, HandlerStack::Own) }?;
         // SAFETY: all-zero is a valid sigevent, whose fields are then filled in.
         let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
         event.sigev_notify = libc::SIGEV_THREAD_ID;
