@@ -129,11 +129,13 @@ fn read(command: &str, path: &Path, input: &File) -> Result<Option<(Profiles, u8
         let (profiles, summary) = text::read(input);
         if summary.damage.is_some_and(|damage| damage.kind == DamageKind::Head) {
             match command {
-                "timeprof" => say(command, format_args!("{name}: this is no eventlog: it would begin with \"hdrb\"")),
+                "timeprof" => {
+                    say(command, format_args!("{name}: this is not an eventlog: expected it to begin with \"hdrb\""))
+                }
                 _ => say(
                     command,
                     format_args!(
-                        "{name}: this is no heap profile: an eventlog would begin with \"hdrb\", a .hp with JOB"
+                        "{name}: this is not a heap profile: expected an eventlog, which begins with \"hdrb\", or a .hp file, which begins with JOB"
                     ),
                 ),
             }

@@ -208,7 +208,7 @@ fn a_log_without_a_profile_is_one_clear_line(#[case] command: &str, #[case] name
 
 #[rstest]
 #[case("heapprof", "an eventlog would begin with \"hdrb\", a .hp with JOB")]
-#[case("timeprof", "this is no eventlog: it would begin with \"hdrb\"")]
+#[case("timeprof", "this is not an eventlog: expected it to begin with \"hdrb\"")]
 fn a_file_of_another_kind_is_one_clear_line(#[case] command: &str, #[case] told: &str) {
     let output = run(&[command], Path::new("Cargo.toml"));
     let stderr = text_of(&output.stderr);

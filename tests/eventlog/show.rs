@@ -62,7 +62,7 @@ fn the_text_is_that_of_ghc_events(#[files("tests/fixtures/eventlog/*.eventlog")]
     if file.to_string_lossy().contains("crash") {
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1));
-        assert!(stderr.contains("at byte 2688: the file ends here without the mark of its end"), "{stderr}");
+        assert!(stderr.contains("at byte 2688: the file ends here without its end marker"), "{stderr}");
     } else {
         assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
     }
@@ -108,10 +108,10 @@ fn results(name: &str) -> u64 {
 }
 
 #[rstest]
-#[case("append-after-end", "at byte 6297: the mark of the end stands before this byte")]
-#[case("badmagic", "at byte 0: this is no eventlog")]
+#[case("append-after-end", "at byte 6297: the file continues after its end marker")]
+#[case("badmagic", "at byte 0: this is not an eventlog")]
 #[case("badstatus", "an event of type 2 with the unknown reason to stop 4")]
-#[case("badutf8", "an event of type 164 with a text that is no UTF-8")]
+#[case("badutf8", "an event of type 164 with a text that is not UTF-8")]
 #[case("dup-label", "")]
 #[case("extra-fixed-ok", "")]
 #[case("extra-fixed", "at byte 4791: an event of type 3, which the header does not declare")]
@@ -127,10 +127,10 @@ fn results(name: &str) -> u64 {
 #[case("full-hr", "")]
 #[case("full-hy", "")]
 #[case("full-noblocks", "")]
-#[case("full-noend", "at byte 6295: the file ends here without the mark of its end")]
+#[case("full-noend", "at byte 6295: the file ends here without its end marker")]
 #[case("gcstats50", "")]
 #[case("ident-other", "")]
-#[case("junk-after-end", "at byte 6297: the mark of the end stands before this byte")]
+#[case("junk-after-end", "at byte 6297: the file continues after its end marker")]
 #[case("label65525", "")]
 #[case("min-noevents", "")]
 #[case("min-nothing", "")]
@@ -138,10 +138,10 @@ fn results(name: &str) -> u64 {
 #[case("no-heap-begin", "")]
 #[case("no-ident", "")]
 #[case("no-sample-end", "")]
-#[case("nonul", "an event of type 164 with a text that the event ends before its zero")]
+#[case("nonul", "an event of type 164 with a text that has no terminating zero")]
 #[case("stop6", "")]
 #[case("time0", "")]
-#[case("trunc-half", "at byte 3148: the file ends here without the mark of its end")]
+#[case("trunc-half", "at byte 3148: the file ends here without its end marker")]
 #[case("trunc-midevent", "at byte 6288: the file ends here, inside an event that begins at byte ")]
 #[case("trunc-midheader", "at byte 200: the file ends here, inside the declaration of a type")]
 #[case("undeclared-high", "an event of type 168, which the header does not declare")]
@@ -261,6 +261,6 @@ fn a_block_that_is_spoiled_costs_itself_only() {
         ]
     );
     assert!(stderr.contains("at byte 175: an event of type 30583, which is not declared"), "{stderr}");
-    assert!(stderr.contains("reading goes on at byte 187, where a block begins"), "{stderr}");
+    assert!(stderr.contains("reading resumes at byte 187, where a block begins"), "{stderr}");
     assert_eq!(output.status.code(), Some(1));
 }

@@ -1,4 +1,4 @@
-//! The layout of an eventlog, as data: what marks its parts, and which types of events there are.
+//! The layout of an eventlog as data: the markers of its parts and the table of event types.
 //!
 //! ```text
 //!   hdrb
@@ -7,53 +7,53 @@
 //!   datb
 //!     id, time, [length,] payload                                an event; the length if the type has no fixed size
 //!     …
-//!     block: size, end time, capability                          an event, and so many bytes of events behind it
+//!     block: size, end time, capability                          an event that assigns the following events, `size` bytes with itself, to a capability
 //!     …
 //!   ffff                                                         the end
 //! ```
 //!
-//! Everything is big-endian, nothing is padded, and times are nanoseconds since the program began. A file declares its
-//! types with their sizes, so that a reader can pass over those that it does not know; this table has those that
-//! GHC's runtimes of the last years write, with the descriptions by which their tools show them.
+//! Everything is big-endian and unpadded; times are nanoseconds since the program began. A file declares its
+//! types with their sizes, so that a reader can skip types that it does not know. The table below has the types
+//! that GHC's runtimes of the last years write, with the descriptions that GHC's own tools print.
 
-/// How a header begins.
+/// Begins the header.
 pub const HEADER_BEGIN: [u8; 4] = *b"hdrb";
-/// How it ends.
+/// Ends the header.
 pub const HEADER_END: [u8; 4] = *b"hdre";
-/// How the list of types begins.
+/// Begins the list of types.
 pub const TYPES_BEGIN: [u8; 4] = *b"hetb";
-/// How it ends.
+/// Ends the list of types.
 pub const TYPES_END: [u8; 4] = *b"hete";
-/// How a type begins.
+/// Begins the declaration of a type.
 pub const TYPE_BEGIN: [u8; 4] = *b"etb\0";
-/// How it ends.
+/// Ends the declaration of a type.
 pub const TYPE_END: [u8; 4] = *b"ete\0";
-/// How the events begin.
+/// Begins the events.
 pub const DATA_BEGIN: [u8; 4] = *b"datb";
-/// How they end: in place of an event's id.
+/// Ends the events: stands in place of an event's id.
 pub const DATA_END: u16 = 0xffff;
-/// The size of a type whose events have a length of their own.
+/// The declared size of a type whose events each store their own length.
 pub const VARIABLE: u16 = 0xffff;
-/// The capability of a block that is of none.
+/// The capability of a block that belongs to no capability.
 pub const NO_CAPABILITY: u16 = 0xffff;
 
-/// What is before the payload of an event of fixed size: id and time.
+/// Bytes before the payload of an event of fixed size: id and time.
 pub const FIXED_HEAD: usize = 2 + 8;
-/// What is before the payload of any other: id, time and length.
+/// Bytes before the payload of an event of variable size: id, time and length.
 pub const VARIABLE_HEAD: usize = FIXED_HEAD + 2;
-/// A block's own event, which is the first of its bytes.
+/// Bytes of a block marker, which counts in the size of its block.
 pub const BLOCK_HEAD: usize = FIXED_HEAD + 14;
-/// The longest payload.
+/// The longest payload, in bytes.
 pub const MOST_PAYLOAD: usize = 0xffff;
 /// The deepest stack of cost centres: its depth is a byte.
 pub const MOST_CENTRES: usize = 0xff;
 
-/// How many bytes the payload of an event has.
+/// The size of a type's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// So many.
+    /// Always this many bytes.
     Fixed(u16),
-    /// Each event says so itself.
+    /// Each event stores its own size.
     Variable,
 }
 
@@ -64,12 +64,12 @@ pub struct EventType {
     pub id: u16,
     /// The payload.
     pub size: Size,
-    /// How tools call it.
+    /// The name that tools print.
     pub description: &'static str,
 }
 
 impl EventType {
-    /// The type of this number, if GHC has one.
+    /// Returns the type with this number, if GHC has one.
     pub fn of(id: u16) -> Option<&'static EventType> {
         let place = EVENT_TYPES.binary_search_by_key(&id, |known| known.id).ok()?;
         Some(&EVENT_TYPES[place])
@@ -87,7 +87,7 @@ macro_rules! size {
 
 macro_rules! event_types {
     ($($name:ident = $id:literal, $size:tt, $description:literal;)+) => {
-        /// The numbers of the types.
+        /// The numbers of the event types.
         pub mod id {
             $(
                 #[doc = $description]
@@ -95,7 +95,7 @@ macro_rules! event_types {
             )+
         }
 
-        /// The types, by number.
+        /// All types, by number.
         pub static EVENT_TYPES: [EventType; [$($id),+].len()] = [
             $(EventType { id: id::$name, size: size!($size), description: $description }),+
         ];
@@ -182,7 +182,7 @@ event_types! {
     TICKY_COUNTER_BEGIN_SAMPLE = 212, 0, "Ticky-ticky entry counter begin sample";
 }
 
-/// Sizes that types had in other years: number and bytes.
+/// Payload sizes that other versions of GHC declare: type number and bytes.
 pub const OTHER_SIZES: [(u16, u16); 6] = [
     (id::STOP_THREAD, 6),
     (id::GC_STATS_GHC, 50),
@@ -194,21 +194,21 @@ pub const OTHER_SIZES: [(u16, u16); 6] = [
 
 /// The kinds of capability sets.
 pub mod capset {
-    /// Somebody's own.
+    /// Defined by the program.
     pub const CUSTOM: u16 = 1;
     /// The threads of a process.
     pub const OS_PROCESS: u16 = 2;
-    /// Capabilities whose times are of one clock.
+    /// Capabilities whose times come from one clock.
     pub const CLOCK_DOMAIN: u16 = 3;
 }
 
 /// Why a thread stopped.
 pub mod stop {
-    /// It wants room in the heap.
+    /// The thread needs more heap.
     pub const HEAP_OVERFLOW: u16 = 1;
-    /// It lets others run.
+    /// The thread yields to others.
     pub const YIELDING: u16 = 3;
-    /// It has ended.
+    /// The thread has ended.
     pub const FINISHED: u16 = 5;
 }
 

@@ -8,45 +8,45 @@
 //!   MARK 0.5                               …
 //! ```
 //!
-//! A line is a word and what belongs to it; between `BEGIN_SAMPLE` and `END_SAMPLE` a line is a label and a number of bytes, with a
-//! tab between. The reader takes more than hp2ps does: labels with blanks in them (what is behind the last tab, or
-//! else the last blank, is the number), a file without the four lines at its head, and one that ends inside a sample. What it can't
-//! make sense of is left out and told with its byte; a line of more than [`LONGEST_LINE`] bytes is no line.
+//! A line is a keyword and its value. Between `BEGIN_SAMPLE` and `END_SAMPLE` a line is a label and a number of bytes, separated by a
+//! tab. The reader accepts more than hp2ps does: labels that contain blanks (the number follows the last tab, or
+//! else the last blank), a file without the four header lines, and a file that ends inside a sample. A line that it can't
+//! parse is skipped and reported with its byte offset; so is a line of more than [`LONGEST_LINE`] bytes.
 
 use std::io::{self, BufRead};
 
-/// The longest line that is read: hp2ps reads labels of a few thousand bytes.
+/// The longest line that is read, in bytes; hp2ps reads labels of a few thousand bytes.
 pub const LONGEST_LINE: usize = 64 << 10;
 
-/// What a line says.
+/// One line of a file, parsed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Line<'a> {
     /// The program and its arguments.
     Job(&'a str),
-    /// When it ran.
+    /// When the program ran.
     Date(&'a str),
-    /// What times count.
+    /// The unit of times.
     SampleUnit(&'a str),
-    /// What values count.
+    /// The unit of values.
     ValueUnit(&'a str),
-    /// A time that the program marks, in nanoseconds if times are seconds.
+    /// A time that the program marked, in nanoseconds if times are seconds.
     Mark(u64),
-    /// A sample of this time begins.
+    /// A sample with this time begins.
     Begin(u64),
-    /// It ends.
+    /// The sample with this time ends.
     End(u64),
-    /// Bytes under a label.
+    /// A label and its bytes.
     Band(&'a str, u64),
 }
 
-/// Where a file can't be read as it should be, and why.
+/// Where a file is damaged, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// The byte of the file at which the line begins.
+    /// The byte offset of the damaged line.
     pub offset: u64,
     /// Which line, from 1.
     pub line: u64,
-    /// What is wrong.
+    /// What is wrong with it.
     pub kind: DamageKind,
 }
 
@@ -56,55 +56,55 @@ impl std::fmt::Display for Damage {
     }
 }
 
-/// What can be wrong with a file.
+/// The kinds of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DamageKind {
-    /// The file can't be read on.
-    #[error("the file can't be read on: {0}")]
+    /// Reading the file failed.
+    #[error("reading the file failed: {0}")]
     Input(io::ErrorKind),
-    /// Too long.
-    #[error("a line of more than {LONGEST_LINE} bytes: it is left out")]
+    /// The line is too long.
+    #[error("a line of more than {LONGEST_LINE} bytes: it is skipped")]
     Long,
-    /// Not UTF-8.
-    #[error("a line that is no UTF-8: it is left out")]
+    /// The line is not UTF-8.
+    #[error("a line that is not UTF-8: it is skipped")]
     Text,
-    /// A label without a number behind it.
-    #[error("a whole number of bytes was expected at the end of this line: it is left out")]
+    /// A label that no number of bytes follows.
+    #[error("expected a whole number of bytes at the end of this line: it is skipped")]
     Number,
-    /// A time that is none.
-    #[error("a time was expected behind this word: the line is left out")]
+    /// A time that is not a number of seconds.
+    #[error("expected a time after the keyword: the line is skipped")]
     Time,
-    /// A text that is not in quotes.
-    #[error("a text in quotes was expected behind this word: the line is left out")]
+    /// A text without quotes.
+    #[error("expected a quoted text after the keyword: the line is skipped")]
     Quotes,
-    /// A line of a sample outside of any.
-    #[error("a label outside of a sample: it is left out")]
+    /// A label outside of a sample.
+    #[error("a label outside of a sample: it is skipped")]
     Outside,
-    /// A sample begins in another, or ends outside of any.
-    #[error("samples that are not one after the other: {0}")]
+    /// A sample that begins inside another, or an end without a beginning.
+    #[error("samples that overlap: {0}")]
     Nesting(&'static str),
-    /// An earlier time.
+    /// A sample with an earlier time than the one before it.
     #[error("a sample with an earlier time than the one before it")]
     Backwards,
-    /// No line at all.
+    /// The file ends inside a sample.
     #[error("the file ends inside a sample")]
     Cut,
-    /// Neither.
-    #[error("this is no heap profile: it would begin with JOB")]
+    /// The file is not a heap profile.
+    #[error("this is not a heap profile: expected JOB on the first line")]
     Head,
 }
 
-/// What there was in a file.
+/// What a file contained.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Samples.
     pub samples: u64,
-    /// Bytes of the file that were gone through.
+    /// Bytes read.
     pub bytes: u64,
-    /// What is wrong first.
+    /// The first damage.
     pub damage: Option<Damage>,
-    /// How many things are wrong.
+    /// The number of damaged lines.
     pub damages: u64,
 }
 
@@ -117,7 +117,7 @@ struct Reading {
     summary: Summary,
 }
 
-/// Reads a file to its end and tells each line that makes sense.
+/// Reads a file to its end and passes each line that it can parse to `tell`.
 pub fn read(mut input: impl BufRead, mut tell: impl FnMut(Line<'_>)) -> Summary {
     let mut reading = Reading { offset: 0, line: 0, is_in_sample: false, newest: 0, summary: Summary::default() };
     let mut buffer = Vec::new();
@@ -148,7 +148,7 @@ pub fn read(mut input: impl BufRead, mut tell: impl FnMut(Line<'_>)) -> Summary 
     Summary { bytes: reading.offset, ..reading.summary }
 }
 
-/// The next line without its end, as much of it as is kept; how long it is with it.
+/// Reads the next line, without its end, up to the length that is kept. Returns its full length, with its end.
 fn next_line(input: &mut impl BufRead, buffer: &mut Vec<u8>) -> io::Result<u64> {
     let mut length = 0;
     loop {
@@ -204,7 +204,7 @@ impl Reading {
 
     fn begin<'a>(&mut self, time: u64) -> Line<'a> {
         if self.is_in_sample {
-            self.damaged(DamageKind::Nesting("one begins before the one before it ends"));
+            self.damaged(DamageKind::Nesting("one begins before the previous one has ended"));
         }
         if time < self.newest {
             self.damaged(DamageKind::Backwards);
@@ -217,7 +217,7 @@ impl Reading {
 
     fn end<'a>(&mut self, time: u64) -> Result<Line<'a>, DamageKind> {
         if !self.is_in_sample {
-            return Err(DamageKind::Nesting("one ends that has not begun"));
+            return Err(DamageKind::Nesting("one ends that did not begin"));
         }
         self.is_in_sample = false;
         Ok(Line::End(time))
@@ -234,7 +234,7 @@ fn is_band(text: &str) -> bool {
     text.rsplit_once('\t').is_some_and(|(_, bytes)| bytes.trim().parse::<u64>().is_ok())
 }
 
-/// What is between the quotes; quotes in it are written twice, and stay so.
+/// Returns the text between the quotes. A doubled quote inside stays doubled.
 fn quoted(text: &str) -> Result<&str, DamageKind> {
     text.trim().strip_prefix('"').and_then(|text| text.strip_suffix('"')).ok_or(DamageKind::Quotes)
 }
@@ -294,7 +294,7 @@ mod tests {
     #[case("BEGIN_SAMPLE 1\na\nEND_SAMPLE 1\n", 15, DamageKind::Number)]
     #[case("BEGIN_SAMPLE 1\na\t1\n", 19, DamageKind::Cut)]
     #[case("BEGIN_SAMPLE 2\nEND_SAMPLE 2\nBEGIN_SAMPLE 1\nEND_SAMPLE 1\n", 28, DamageKind::Backwards)]
-    #[case("END_SAMPLE 2\n", 0, DamageKind::Nesting("one ends that has not begun"))]
+    #[case("END_SAMPLE 2\n", 0, DamageKind::Nesting("one ends that did not begin"))]
     fn damage_is_told_with_its_byte(#[case] text: &str, #[case] offset: u64, #[case] kind: DamageKind) {
         let damage = lines(text.as_bytes()).1.damage.unwrap();
         assert_eq!((damage.offset, damage.kind), (offset, kind), "{damage}");

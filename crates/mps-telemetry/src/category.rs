@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Category {
-    /// Arenas: memory that is taken from the system.
+    /// Arenas: memory obtained from the operating system.
     Arena = 0,
     /// Pools.
     Pool = 1,
@@ -16,12 +16,12 @@ pub enum Category {
     Ref = 4,
     /// Objects: one record per object.
     Object = 5,
-    /// Names and labels that the program gives.
+    /// Names and labels from the program.
     User = 6,
 }
 
 impl Category {
-    /// Its name, as the MPS spells it.
+    /// Returns the MPS's spelling of its name.
     pub const fn name(self) -> &'static str {
         match self {
             Category::Arena => "Arena",

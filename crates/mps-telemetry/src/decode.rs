@@ -1,4 +1,4 @@
-//! A whole stream from end to end: bytes in, lines out, and what to tell about it.
+//! Decodes a whole stream into lines, with notices of what is wrong with it.
 //!
 //! ```
 //! use mps_telemetry::decode::{Form, decode};
@@ -14,9 +14,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Memory does not depend on the stream's length. The unsorted forms keep a buffer of input and one of output, and write
-//! what they have before they wait for more input, so a stream can be followed through a pipe. The named form must sort,
-//! which it does in batches (see `sort`), so it prints nothing before the stream has ended.
+//! Memory does not depend on the stream's length. The unsorted forms have an input and an output buffer, and write
+//! the output before they wait for more input, so a stream can be followed through a pipe. The named form must sort,
+//! which it does in batches (see `sort`), so it prints nothing before the end of the stream.
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -30,46 +30,46 @@ use super::reader::{Damage, End, Reader, Record};
 use super::sort::{Failed, Limits, Sorter};
 use super::{hex, manual, named};
 
-/// How a record becomes a line.
+/// The form of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// As `mpseventcnv`: hexadecimal, in the stream's order.
+    /// `mpseventcnv`: hexadecimal, in stream order.
     Hex,
-    /// As `mpseventtxt` after a sort: named and labelled, in the order of the clocks.
+    /// `mpseventtxt` after a sort: named and labelled, in clock order.
     Named,
-    /// As the manual's `eventcnv`, in the stream's order.
+    /// The manual's `eventcnv`, in stream order.
     Manual(Style),
 }
 
-/// Why a stream was not decoded to its end. What could be read before is in the output.
+/// Why a stream was not decoded to its end. Everything before is in the output.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     /// The stream is damaged.
     #[error("{0}")]
     Damaged(Damage),
-    /// The stream can't be read.
+    /// Reading the stream failed.
     #[error("I/O error reading log at byte {offset}: {error}")]
     Input {
-        /// How far it could be read.
+        /// The byte offset up to which it was read.
         offset: u64,
-        /// Why not further.
+        /// The operating system's error.
         error: io::Error,
     },
-    /// The lines can't be written.
-    #[error("the lines can't be written: {0}")]
+    /// Writing the lines failed.
+    #[error("writing the output failed: {0}")]
     Output(io::Error),
-    /// There is no room to sort in.
+    /// The temporary files for sorting can't be written.
     #[error("no room to sort in {}, which takes as much as the log: {error}; TMPDIR names another directory", .directory.display())]
     Room {
-        /// Where it was tried.
+        /// The directory of the files.
         directory: PathBuf,
-        /// Why there is none.
+        /// The operating system's error.
         error: io::Error,
     },
 }
 
-/// Prints every record of a stream, and returns the clock of the last. Without a version, the stream says which it is in
-/// or it is guessed from the first records.
+/// Prints every record of a stream, and returns the clock of the last. Without a `version`, it is taken from the stream's `EventInit`
+/// or guessed from the first records.
 pub fn decode(
     input: impl Read,
     output: impl Write,
@@ -95,7 +95,7 @@ pub fn decode(
     decoded.map(|()| reader.clock())
 }
 
-/// Prints the records as they come.
+/// Prints the records in stream order.
 fn stream<R: Read, W: Write>(
     reader: &mut Reader<R>,
     output: &mut Output<W>,
@@ -107,11 +107,11 @@ fn stream<R: Read, W: Write>(
         Step::Record(record, layout) => output.line(|line| print(line, layout, record)).map_err(DecodeError::Output),
         Step::Wait => output.flush().map_err(DecodeError::Output),
     });
-    // Damage or not, what was readable goes out first.
+    // Even after damage, everything before it is printed.
     output.flush().map_err(DecodeError::Output).and(read)
 }
 
-/// Prints the records by their clocks.
+/// Prints the records in clock order.
 fn sorted<R: Read, W: Write>(
     reader: &mut Reader<R>,
     output: &mut Output<W>,
@@ -125,7 +125,7 @@ fn sorted<R: Read, W: Write>(
         Step::Record(record, _) => sorter.add(record).map_err(room),
         Step::Wait => Ok(()),
     });
-    // Without room there is nothing to print; after damage there is.
+    // Without temporary files nothing can be printed; after damage, everything before it can.
     if matches!(read, Err(DecodeError::Room { .. })) {
         return read;
     }
@@ -144,11 +144,11 @@ fn sorted<R: Read, W: Write>(
     }
 }
 
-/// What happens while a stream is read.
+/// What reading a stream yields.
 enum Step<'a> {
     /// A record, with its layout if its code is known.
     Record(&'a Record<'a>, Option<&'static Layout>),
-    /// The buffer is empty, and reading may take a while.
+    /// The buffer is empty, and the next read may block.
     Wait,
 }
 
@@ -182,13 +182,13 @@ fn is_string(param: &super::Param) -> bool {
     param.sort == Sort::S
 }
 
-/// Whether there can be nothing to say about a record.
+/// Returns whether a record certainly causes no notice.
 #[inline]
 fn plain(layout: &Layout, record: &Record<'_>) -> bool {
     record.has_all(layout) && layout.code != EVENT_INIT && !layout.params.last().is_some_and(is_string)
 }
 
-/// Tells what there is to tell about one record.
+/// Reports the notices that a record causes.
 #[cold]
 fn examine(version: Version, layout: Option<&Layout>, record: &Record<'_>, notices: &mut Notices<'_>) {
     let mut tell = |kind| notices.tell(Notice { clock: record.clock(), offset: Some(record.offset), kind });

@@ -1,15 +1,15 @@
-//! Which dialect a stream is in.
+//! Detects the version of a stream.
 //!
-//! A stream of 2.0.0 begins with an `EventInit` record, if its Arena category is on; there is no such code in 1.0.0. For
-//! the others there is nothing to go by but the records themselves: each event has one size (a string's follows from
-//! its length), so a record whose code and size fit in one version but not in the other is a vote. Codes were dealt anew
-//! between the two, and a dozen records settle it; a stream of two or three may fit both, and is then taken for the newer.
-//! Who knows better says so.
+//! A stream of version 2.0.0 begins with an `EventInit` record, if its Arena category is on; version 1.0.0 has no such code. Other
+//! streams are recognised by their records: each event has one size (that of a string follows from
+//! its length), so a record whose code and size fit one version and not the other is a vote. The codes were assigned anew
+//! between the two, so a dozen records decide. Two or three records may fit both; the stream then counts as 2.0.0.
+//! A caller that knows the version passes it.
 
 use super::format::{EVENT_INIT, HEADER, LARGEST_RECORD, Sort, Version};
 use super::record::Record;
 
-/// The version, if the first record says it.
+/// Returns the version, if the first record states it.
 pub(super) fn announced(bytes: &[u8]) -> Option<Version> {
     let &[code_low, code_high, size_low, size_high, ..] = bytes else { return None };
     let code = u16::from_le_bytes([code_low, code_high]);
@@ -18,12 +18,12 @@ pub(super) fn announced(bytes: &[u8]) -> Option<Version> {
     (code == EVENT_INIT && size == init.size(0)).then_some(Version::V2)
 }
 
-/// The version that more of these records fit.
+/// Returns the version that more of these records fit.
 pub(super) fn guess(bytes: &[u8]) -> Version {
     if fitting(bytes, Version::V1) > fitting(bytes, Version::V2) { Version::V1 } else { Version::V2 }
 }
 
-/// Whether these bytes may be a stream's first: a record begins here that one of the versions knows.
+/// Returns whether these bytes may begin a stream: one of the versions has an event with the first record's code and size.
 pub fn may_be_a_stream(bytes: &[u8]) -> bool {
     let Some((header, _)) = bytes.split_first_chunk::<HEADER>() else { return false };
     let (code, size) =
@@ -32,12 +32,12 @@ pub fn may_be_a_stream(bytes: &[u8]) -> bool {
     is_known && (HEADER..=LARGEST_RECORD).contains(&size)
 }
 
-/// How many of the records are as this version has them. Damage ends the count.
+/// Counts the records that fit this version, up to the first damage.
 fn fitting(mut bytes: &[u8], version: Version) -> usize {
     let mut count = 0;
     while let [_, _, low, high, ..] = *bytes {
         let size = usize::from(u16::from_le_bytes([low, high]));
-        // `.format.hostile`: a size that moves on, and not beyond what is there.
+        // `.format.hostile`: a size must advance, and must not exceed the bytes that are there.
         if !(HEADER..=LARGEST_RECORD.min(bytes.len())).contains(&size) {
             break;
         }

@@ -1,25 +1,25 @@
-//! Doubles as C prints them with `%g` and `%G`.
+//! Formats doubles as C does with `%g` and `%G`.
 //!
-//! The tools print doubles in three ways (`%.10G`, `%#.10G`, `%#8.3g`), and what they print is compared byte for byte. The
-//! digits come from the standard library, which rounds exactly as C does; what is left is to choose between `0.0001` and
-//! `1E-05`. C chooses by the exponent *after* rounding. With one exception, which the real tools' output has: with `#`, a
+//! The tools print doubles in three ways (`%.10G`, `%#.10G`, `%#8.3g`), and the output must equal theirs byte for byte. The
+//! digits come from the standard library, which rounds exactly as C does; this file chooses between `0.0001` and
+//! `1E-05`. C chooses by the exponent *after* rounding. The output of the real tools shows one exception: with `#`, a
 //! number that rounding makes one digit longer than the precision (999.5 at three digits) keeps the number of decimals
-//! that it would have had in the plain form, which is none: `1.e+03` and not `1.00e+03`.
+//! of its plain form, which is none: `1.e+03` and not `1.00e+03`.
 
 use std::fmt::{self, Write};
 
-/// How to print: the letter, and whether `#` stands before it.
+/// The letter of the format, its precision, and whether `#` precedes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     /// `%.10G`.
     Ten,
     /// `%#.10G`.
     TenWithZeros,
-    /// `%#.3g`; its column is eight wide.
+    /// `%#.3g`, in a column eight wide.
     ThreeWithZeros,
 }
 
-/// A short text without a heap.
+/// A short text on the stack.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Text {
     bytes: [u8; 32],
@@ -45,7 +45,7 @@ impl Write for Text {
     }
 }
 
-/// The value in this style.
+/// Formats the value in this style.
 pub(super) fn general(value: f64, style: Style) -> Text {
     let (precision, keeps_zeros, upper) = match style {
         Style::Ten => (10, false, true),
@@ -82,7 +82,7 @@ pub(super) fn general(value: f64, style: Style) -> Text {
     text
 }
 
-/// The digits of the value's size, rounded to so many (at most ten), and the power of ten of the first.
+/// Returns the digits of the absolute value, rounded to `precision` digits (at most ten), and the power of ten of the first.
 fn rounded(value: f64, precision: usize) -> ([u8; 10], i32) {
     let mut text = Text::default();
     // Ten digits, a point and `e-324` fit.
@@ -95,7 +95,7 @@ fn rounded(value: f64, precision: usize) -> ([u8; 10], i32) {
     (digits, exponent)
 }
 
-/// The power of ten of the first digit before rounding.
+/// Returns the power of ten of the first digit before rounding.
 fn exponent_of(value: f64) -> i32 {
     let mut text = Text::default();
     // The shortest text of a double has 17 digits at most.
@@ -140,7 +140,7 @@ fn scientific(text: &mut Text, digits: &[u8], exponent: i32, keeps_point: bool, 
     let _ = write!(text, "{sign}{:02}", exponent.unsigned_abs());
 }
 
-/// What is left of a value that went through `%.10G` and was read again, as between `mpseventcnv` and `mpseventtxt`.
+/// Returns the value after a round trip through `%.10G`, as between `mpseventcnv` and `mpseventtxt`.
 pub(super) fn through_text(value: f64) -> f64 {
     if !value.is_finite() {
         return value;
@@ -155,7 +155,7 @@ mod tests {
     use proptest::prelude::*;
     use rstest::rstest;
 
-    /// What C's own printf makes of it.
+    /// Formats with C's own `snprintf`.
     fn by_c(value: f64, style: Style) -> Vec<u8> {
         let format = match style {
             Style::Ten => c"%.10G",
@@ -214,7 +214,7 @@ mod tests {
         same_as_c(-value);
     }
 
-    /// Newer C libraries have mended it; the tools whose output we match had not.
+    /// Newer C libraries have fixed it; the tools whose output we match were built with older ones.
     #[rstest]
     #[case(999.5, Style::ThreeWithZeros, "1.e+03")]
     #[case(-999.75, Style::ThreeWithZeros, "-1.e+03")]
@@ -234,7 +234,7 @@ mod tests {
         #[test]
         fn any_double_is_printed_as_c_prints_it(bits in any::<u64>(), scaled in -1e12..1e12f64, shift in 0..17i32) {
             for value in [f64::from_bits(bits), scaled, scaled / 10f64.powi(shift)] {
-                // The exception has its own test, since it depends on the C library.
+                // The exception has a test of its own, since it depends on the C library.
                 let grows = |precision: usize| rounded(value, precision).1 == precision as i32;
                 if value.is_finite() && (grows(3) || grows(10)) {
                     continue;

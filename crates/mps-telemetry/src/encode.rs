@@ -1,18 +1,18 @@
 //! Writes records of any of the 92 kinds of version 2.0.0, from their layouts.
 //!
-//! All padding is 0, so equal records are equal bytes.
+//! All padding is 0, so equal records have equal bytes.
 
 use std::io::{self, Write};
 
 use super::format::{HEADER, LARGEST_RECORD, Layout, Sort};
 
-/// The longest string of a record.
+/// The longest string of a record, in bytes.
 pub const LONGEST_STRING: usize = 255;
 
 /// A parameter's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// A parameter that is not a string; a double by its bits.
+    /// A parameter that is not a string; a double as its bits.
     Word(u64),
     /// A string, without its NUL.
     Text(&'a [u8]),
@@ -27,15 +27,15 @@ pub struct Encoder<W> {
 }
 
 impl<W: Write> Encoder<W> {
-    /// Nothing is written yet. The first record should be an `EventInit`.
+    /// Creates an encoder that has written nothing. The first record should be an `EventInit`.
     pub fn new(out: W) -> Encoder<W> {
         Encoder { out, records: 0 }
     }
 
-    /// Appends a record with these parameters; missing ones are 0. `false` if a string was truncated.
+    /// Appends a record with these parameters; missing ones are 0. Returns `false` if a string was truncated.
     ///
     /// # Errors
-    /// The output fails.
+    /// Writing the output failed.
     pub fn record(&mut self, layout: &Layout, clock: u64, values: &[Value<'_>]) -> io::Result<bool> {
         let mut bytes = [0; LARGEST_RECORD];
         let mut string = 0;
@@ -65,13 +65,13 @@ impl<W: Write> Encoder<W> {
         Ok(is_whole)
     }
 
-    /// Appends a record as it is.
+    /// Appends the bytes of a whole record.
     pub fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.records += 1;
         self.out.write_all(bytes)
     }
 
-    /// The end. Gives the output back, flushed.
+    /// Flushes and returns the output.
     pub fn end(mut self) -> io::Result<W> {
         self.out.flush()?;
         Ok(self.out)

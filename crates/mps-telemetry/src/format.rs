@@ -5,20 +5,20 @@ use super::layouts_v2::V2_0_0;
 
 pub use super::layout::{EVENT_INIT, HEADER, LARGEST_RECORD, Layout, Param, Sort};
 
-/// Which table of events a stream follows.
+/// The table of events that a stream follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Version {
-    /// Event version 1.0.0: October 2012, the days of `eventcnv -S`.
+    /// Event version 1.0.0: October 2012, the time of `eventcnv -S`.
     V1,
     /// Event version 2.0.0: release 1.118 and later, read by `mpseventcnv`.
     V2,
 }
 
 impl Version {
-    /// All that are known, the oldest first.
+    /// All known versions, the oldest first.
     pub const ALL: [Version; 2] = [Version::V1, Version::V2];
 
-    /// The events of this version, by rising code.
+    /// The events of this version, by increasing code.
     pub const fn layouts(self) -> &'static [Layout] {
         match self {
             Version::V1 => &V1_0_0,
@@ -26,7 +26,7 @@ impl Version {
         }
     }
 
-    /// The event that has this code.
+    /// Returns the event with this code.
     #[inline]
     pub fn layout(self, code: u16) -> Option<&'static Layout> {
         let by_code = match self {
@@ -36,12 +36,12 @@ impl Version {
         by_code.get(usize::from(code)).copied().flatten()
     }
 
-    /// The largest code that is an event.
+    /// The largest code of an event.
     pub fn max_code(self) -> u16 {
         self.layouts().last().map_or(0, |layout| layout.code)
     }
 
-    /// As `EventInit` says it.
+    /// The numbers that `EventInit` states.
     pub const fn numbers(self) -> [u32; 3] {
         match self {
             Version::V1 => [1, 0, 0],
@@ -50,7 +50,7 @@ impl Version {
     }
 }
 
-/// Layouts by code, so that finding one is one load. Codes are dense and below 128 in both versions.
+/// Layouts by code, so that a lookup is one load. Codes are dense and below 128 in both versions.
 type ByCode = [Option<&'static Layout>; 128];
 
 static BY_CODE_V1: ByCode = by_code(&V1_0_0);
@@ -71,10 +71,10 @@ mod tests {
     use super::*;
     use rstest::rstest;
 
-    /// Sort, name, first byte, bit.
+    /// Sort, name, offset, bit.
     type Declared<'a> = (&'a str, &'a str, u16, Option<u8>);
 
-    /// A row of the tables that were made from the MPS's own headers.
+    /// A row of the tables extracted from the MPS's headers.
     fn row(line: &str) -> (u16, &str, &str, &str, Vec<Declared<'_>>) {
         let cells: Vec<&str> = line.split('\t').collect();
         let code = u16::from_str_radix(cells[0].trim_start_matches("0x"), 16).unwrap();

@@ -1,4 +1,4 @@
-//! The line of `mpseventcnv`: all numbers hexadecimal, nothing named, made to be sorted and read by programs.
+//! The line of `mpseventcnv`: all numbers hexadecimal, nothing named, meant to be sorted and read by programs.
 //!
 //! ```text
 //! 0000021DE7DAC2AB   21 1 "@(#)Ravenbrook MPS"
@@ -16,7 +16,7 @@ pub(super) fn print(line: &mut Line<'_>, layout: Option<&Layout>, record: &Recor
     line.hex_wide(record.clock(), 16, Pad::Zero);
     line.byte(b' ');
     line.hex_wide(u64::from(record.code()), 4, Pad::Space);
-    // `.format.hostile`: each of these asks the record whether it reaches that far.
+    // `.format.hostile`: each parameter checks that the record extends that far.
     let _ = params(line, layout, record);
     line.byte(b'\n');
 }

@@ -1,11 +1,11 @@
-//! Which name an address has at the time of a record.
+//! The label of an address at the time of a record.
 //!
-//! A text is interned under a number, and an address is labelled with that number; both are records of the stream. When
-//! records come in the order of their clocks, the label in force is simply the last one seen, so nothing but the current
-//! labels is kept. The MPS labels clients' addresses and its own pointers apart, and so do we.
+//! A record interns a text under a number, and another labels an address with that number. When
+//! records come in clock order, the current label is the last one seen, so only the current
+//! labels are kept. The MPS labels client addresses and its own pointers separately, and so does this file.
 //!
-//! `.format.hostile`: a stream may label without end. What is remembered is bounded; beyond that, addresses that are
-//! new stay without a name.
+//! `.format.hostile`: a stream may have any number of labels. A fixed number is kept; further
+//! addresses stay without a label.
 
 use std::collections::HashMap;
 
@@ -13,41 +13,41 @@ use super::format::{Layout, Sort};
 use super::notice::Kind;
 use super::reader::Record;
 
-/// How many addresses, pointers and texts each are remembered: what fits a hash table of 2¹⁷ places.
+/// The largest number of addresses, of pointers, and of texts that are kept: what fits a hash table of 2¹⁷ places.
 const MOST: usize = (1 << 17) / 8 * 7;
-/// How many bytes of texts are.
+/// The largest number of bytes of texts.
 const MOST_TEXT: usize = 3 << 20;
 
-/// Whose addresses a label is about.
+/// The namespace of a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Namespace {
-    /// Parameters of the sort A, named by `Label`.
+    /// Parameters of sort A, labelled by `Label`.
     Addresses,
-    /// Parameters of the sort P, named by `LabelPointer`.
+    /// Parameters of sort P, labelled by `LabelPointer`.
     Pointers,
 }
 
-/// What an address is labelled with.
+/// The label of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Label<'a> {
     /// This text.
     Text(&'a [u8]),
-    /// A number for which there was no text.
+    /// A number that has no text.
     Unknown(u64),
 }
 
-/// The labels in force.
+/// The current labels.
 #[derive(Debug, Default)]
 pub struct Labels {
     addresses: HashMap<u64, u64>,
     pointers: HashMap<u64, u64>,
-    /// Where in `text` each string lies.
+    /// The offset and length of each text in `text`.
     interned: HashMap<u64, (u32, u32)>,
     text: Vec<u8>,
 }
 
 impl Labels {
-    /// Takes note of what this record says about names, if anything.
+    /// Updates the labels if this record changes them. Returns a notice if something is wrong with it.
     pub fn learn(&mut self, layout: &Layout, record: &Record<'_>) -> Option<Kind> {
         let [first, second] = layout.params else { return None };
         let (key, at) = (record.word(usize::from(first.offset))?, usize::from(second.offset));
@@ -77,7 +77,7 @@ impl Labels {
         self.text.get(from as usize..)?.get(..len as usize)
     }
 
-    /// The label of this address now.
+    /// Returns the current label of this address.
     pub fn of(&self, namespace: Namespace, address: u64) -> Option<Label<'_>> {
         let labels = match namespace {
             Namespace::Addresses => &self.addresses,
@@ -90,7 +90,7 @@ impl Labels {
 }
 
 fn set<T>(table: &mut HashMap<u64, T>, key: u64, value: T) -> Option<Kind> {
-    // Looked up first: to ask for a new place would already make a full table grow.
+    // Looked up first: requesting a new entry would make a full table grow.
     if let Some(known) = table.get_mut(&key) {
         *known = value;
     } else if table.len() < MOST {

@@ -1,16 +1,16 @@
 //! The layout of a record: its parameters and their offsets.
 //!
-//! An event is declared by code, name, category and the sorts and names of its parameters. Where each parameter lies
-//! follows by the rule of C structures (natural alignment, from byte 16), and is computed here, at compile time; so a
-//! layout can't disagree with its declaration, and a writer that fills parameters in order and a reader that looks at
-//! offsets use the same places.
+//! An event is declared by code, name, category, and the sorts and names of its parameters. The offset of each parameter
+//! follows from the rule for C structures (natural alignment, from byte 16) and is computed here at compile time. So a
+//! layout can't disagree with its declaration, and a writer that fills parameters in order and a reader that uses
+//! offsets agree on the places.
 //!
-//! Two of the stream's habits are not C's:
+//! Two rules differ from C:
 //!
-//! * A **string** ends its record, which is then as long as the string needs *plus four*: the writer reserves
-//!   `sizeof('\0')` bytes for the end, and in C that is an `int`.
+//! * A **string** ends its record, which is four bytes longer than the string needs: the writer reserves
+//!   `sizeof('\0')` bytes for the NUL, which in C is the size of an `int`.
 //! * A **Boolean** is a byte in 2.0.0. In 1.0.0 it is a bit: neighbours share a byte, and since the bit-field was declared
-//!   signed, true reads back as −1.
+//!   signed, true reads as −1.
 
 use crate::Category;
 
@@ -18,17 +18,17 @@ use crate::Category;
 pub const HEADER: usize = 16;
 /// The largest record: an interned string of 255 bytes.
 pub const LARGEST_RECORD: usize = align_up(24 + 255 + STRING_END, 8);
-/// The code of `EventInit`, which tells a stream's version. In 1.0.0 it is no event.
+/// The code of `EventInit`, which states a stream's version. No event of 1.0.0 has it.
 pub const EVENT_INIT: u16 = 0x1D;
-/// What the end of a string adds to its record's size before alignment.
+/// The bytes that the end of a string adds to its record's size before alignment.
 const STRING_END: usize = 4;
 
-/// The sorts of parameters, by the letters that the MPS uses.
+/// The sorts of parameters, named by the letters that the MPS uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sort {
-    /// A pointer of the memory manager's own.
+    /// A pointer to a structure of the memory manager.
     P,
-    /// An address of the client's.
+    /// An address of the client.
     A,
     /// A word.
     W,
@@ -42,31 +42,31 @@ pub enum Sort {
     S,
 }
 
-/// A parameter, and where it lies.
+/// A parameter and its offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Param {
     /// Its sort.
     pub sort: Sort,
     /// Its name.
     pub name: &'static str,
-    /// Its first byte, counted from the record's.
+    /// Its offset from the record's first byte.
     pub offset: u16,
-    /// Which bit of that byte, for a Boolean of 1.0.0.
+    /// The bit of that byte, for a Boolean of 1.0.0.
     pub bit: Option<u8>,
 }
 
-/// An event: what its record consists of.
+/// An event: the contents of its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// The first word of each such record.
+    /// The first field of each of its records.
     pub code: u16,
     /// The MPS's name of the event.
     pub name: &'static str,
-    /// The category whose bit in the filter lets it into the stream.
+    /// The category whose bit in the filter enables it.
     pub category: Category,
     /// Its parameters, in order.
     pub params: &'static [Param],
-    /// The bytes up to the end of the last parameter, whose string (if it is one) is empty and without its NUL.
+    /// The end of the last parameter; a string there counts as empty and without its NUL.
     pub(super) needs: u16,
 }
 
@@ -80,7 +80,7 @@ impl Layout {
         Layout { code, name, category, params, needs }
     }
 
-    /// The size of a record whose string (if it has one) has this many bytes before its NUL.
+    /// Returns the size of a record whose string, if it has one, has this many bytes before its NUL.
     pub const fn size(&self, string: usize) -> usize {
         let string = match self.params.last() {
             Some(Param { sort: Sort::S, .. }) => string + STRING_END,
@@ -89,21 +89,21 @@ impl Layout {
         align_up(self.needs as usize + string, 8)
     }
 
-    /// The parameter of this name.
+    /// Returns the parameter with this name.
     pub fn param(&self, name: &str) -> Option<&'static Param> {
         self.params.iter().find(|param| param.name == name)
     }
 }
 
 impl Param {
-    /// The byte after it (for a string: after its first).
+    /// Returns the offset after it (for a string, after its first byte).
     pub const fn end(&self) -> usize {
         self.offset as usize + self.sort.size()
     }
 }
 
 impl Sort {
-    /// Bytes, and at the same time the alignment; for a string those of its first byte.
+    /// Returns its size in bytes, which is also its alignment; for a string, that of its first byte.
     pub const fn size(self) -> usize {
         match self {
             Sort::P | Sort::A | Sort::W | Sort::D => 8,
@@ -117,14 +117,14 @@ const fn align_up(n: usize, to: usize) -> usize {
     n.div_ceil(to) * to
 }
 
-/// How a version stores Booleans.
+/// The storage of Booleans in a version.
 #[derive(Clone, Copy)]
 pub(super) enum Booleans {
     Bytes,
     Bits,
 }
 
-/// Gives each parameter its place.
+/// Assigns each parameter its offset.
 pub(super) const fn place<const N: usize>(booleans: Booleans, declared: [(Sort, &'static str); N]) -> [Param; N] {
     let mut placed = [Param { sort: Sort::W, name: "", offset: 0, bit: None }; N];
     let mut end = HEADER;
@@ -148,7 +148,7 @@ pub(super) const fn place<const N: usize>(booleans: Booleans, declared: [(Sort, 
     placed
 }
 
-/// Declares the events of one version, a line each.
+/// Declares the events of one version, one line each.
 macro_rules! layouts {
     (
         $(#[$doc:meta])* $table:ident: $booleans:ident

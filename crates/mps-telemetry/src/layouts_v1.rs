@@ -1,4 +1,4 @@
-//! The layouts of event version 1.0.0, as the collector wrote it in October 2012: the days of the manual with `-S`, `-SL`
+//! The layouts of event version 1.0.0, as the collector wrote it in October 2012: the time of the manual with `-S`, `-SL`
 //! and `-SC`.
 
 use super::layout::{Layout, layouts};

@@ -1,6 +1,6 @@
 //! The telemetry stream of the Memory Pool System.
 //!
-//! A stream is a bare concatenation of records, without a magic number, a byte order mark or a file header. All numbers
+//! A stream is a sequence of records without a magic number, a byte order mark or a file header. All numbers
 //! are little-endian here, since a stream is read on the kind of machine that wrote it.
 //!
 //! ```text
@@ -9,26 +9,26 @@
 //!      u16      u16      not zero!    u64, rdtsc
 //! ```
 //!
-//! The size covers the whole record. What parameters a code has is not in the stream: one must know, and what one must
-//! know has changed over the years without the stream saying so. Two dialects are known here ([`Version`]): 2.0.0, which
-//! begins with an `EventInit` record that names the version, and 1.0.0 of October 2012, which doesn't. The same code
-//! means different events in the two.
+//! The size covers the whole record. The stream does not describe the parameters of a code: a reader must know them, and
+//! they have changed over the years without a mark in the stream. This crate knows two versions ([`Version`]): 2.0.0, which
+//! begins with an `EventInit` record that states the version, and 1.0.0 of October 2012, which has none. The same code
+//! denotes different events in the two.
 //!
-//! Records come in batches. Within a batch each category is written by itself, newest record first; so who wants to
-//! read a story sorts by clock.
+//! Records come in batches. Within a batch the records of a category are together, newest first; sort by clock to get
+//! the order of events.
 //!
 //! | file | part |
 //! |---|---|
 //! | `layout` | kinds of parameters, their offsets, sizes of records |
 //! | `format` | versions: which tables of layouts they have |
-//! | `layouts_v2`, `layouts_v1` | the events of the two dialects, declared once |
+//! | `layouts_v2`, `layouts_v1` | the events of the two versions, declared once |
 //! | `category` | the categories of events |
-//! | `reader`, `record`, `detect` | from bytes to records; which version they are of |
-//! | `line`, `double` | numbers and strings as C prints them, into a fixed buffer |
-//! | `hex`, `named`, `manual` | the three printers: `mpseventcnv`'s line, `mpseventtxt`'s, and those of the old manual |
-//! | `labels`, `sort` | which name an address has; sorting in bounded memory |
-//! | `encode` | records of any kind, put together from their layouts |
-//! | `notice`, `decode` | what to tell about a stream; a whole stream from end to end |
+//! | `reader`, `record`, `detect` | from bytes to records; detecting their version |
+//! | `line`, `double` | numbers and strings formatted as C does, into a fixed buffer |
+//! | `hex`, `named`, `manual` | the three printers: the lines of `mpseventcnv`, of `mpseventtxt`, and of the old manual |
+//! | `labels`, `sort` | the label of an address; sorting in bounded memory |
+//! | `encode` | writes records of any kind from their layouts |
+//! | `notice`, `decode` | notices about a stream; decoding a whole stream |
 
 mod category;
 pub mod decode;

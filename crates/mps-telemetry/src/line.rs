@@ -1,11 +1,11 @@
-//! Lines of text, made by hand in a large buffer.
+//! Formats lines of text into a large buffer.
 //!
-//! A stream of half a gigabyte is a dozen million records, and each becomes a line of four numbers. At half a gigabyte a
-//! second there are some 75 ns for a line, and formatting machinery that is made to print anything takes that for one
-//! number. Here a number of up to sixteen hexadecimal digits is made at once, sixteen bytes wide, and stored whole;
-//! then the line moves on by as many digits as count. What is stored too much is overwritten by what comes next.
+//! A stream of half a gigabyte is twelve million records, and each becomes a line of four numbers. At half a gigabyte a
+//! second that leaves 75 ns per line, which general formatting machinery takes for one
+//! number. Here a number of up to sixteen hexadecimal digits is formatted at once in a sixteen-byte vector and stored whole;
+//! the cursor then advances by the digits that count. The next write overwrites the excess.
 //!
-//! No line allocates: it is written into the output's buffer, in which there is always room for the longest.
+//! No line allocates: it is written into the output's buffer, which always has room for the longest line.
 
 use std::arch::x86_64::{
     __m128i, _mm_add_epi8, _mm_and_si128, _mm_cmpgt_epi8, _mm_cvtsi64_si128, _mm_cvtsi128_si64, _mm_set1_epi8,
@@ -13,13 +13,13 @@ use std::arch::x86_64::{
 };
 use std::io::{self, Write};
 
-/// More than any line has: fourteen parameters with names, five of them labelled by the longest string with every byte
-/// escaped.
+/// An upper limit for a line's length: fourteen parameters with names, five of them labelled with the longest string and every byte
+/// of it escaped.
 const LONGEST_LINE: usize = 8 << 10;
-/// How much is written at once.
+/// The bytes that are written at once.
 const BUFFER: usize = 256 << 10;
 
-/// Lines on their way to a file.
+/// Buffered lines for an output.
 #[derive(Debug)]
 pub(super) struct Output<W> {
     to: W,
@@ -32,7 +32,7 @@ impl<W: Write> Output<W> {
         Output { to, buffer: vec![0; BUFFER].into(), filled: 0 }
     }
 
-    /// Adds what `make` puts into the line.
+    /// Appends the line that `make` writes.
     #[inline]
     pub(super) fn line(&mut self, make: impl FnOnce(&mut Line<'_>)) -> io::Result<()> {
         if BUFFER - self.filled < LONGEST_LINE {
@@ -51,14 +51,14 @@ impl<W: Write> Output<W> {
         self.to.write_all(&self.buffer[..filled])
     }
 
-    /// Writes what is there.
+    /// Writes the buffered lines to the output.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.write()?;
         self.to.flush()
     }
 }
 
-/// Room for one line that goes nowhere, to compare it.
+/// Room for one line that is not output, to compare it.
 #[derive(Debug)]
 pub(super) struct LineBuffer(Box<[u8; LONGEST_LINE]>);
 
@@ -69,7 +69,7 @@ impl Default for LineBuffer {
 }
 
 impl LineBuffer {
-    /// What `make` puts into the line.
+    /// Returns the line that `make` writes.
     pub(super) fn fill(&mut self, make: impl FnOnce(&mut Line<'_>)) -> &[u8] {
         let mut line = Line { at: &mut self.0, len: 0 };
         make(&mut line);
@@ -78,14 +78,14 @@ impl LineBuffer {
     }
 }
 
-/// The line that is being made.
+/// The line that is being written.
 #[derive(Debug)]
 pub(super) struct Line<'a> {
     at: &'a mut [u8; LONGEST_LINE],
     len: usize,
 }
 
-/// What stands in front of a number that is narrower than its column.
+/// What precedes a number that is narrower than its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pad {
     Zero,
@@ -105,7 +105,7 @@ impl Line<'_> {
         self.len += bytes.len();
     }
 
-    /// The text, and spaces up to this width.
+    /// Writes the text, followed by spaces up to this width.
     pub(super) fn padded(&mut self, text: &[u8], width: usize) {
         self.bytes(text);
         for _ in text.len()..width {
@@ -113,7 +113,7 @@ impl Line<'_> {
         }
     }
 
-    /// The text, with spaces before it up to this width.
+    /// Writes the text, preceded by spaces up to this width.
     pub(super) fn right(&mut self, text: &[u8], width: usize) {
         for _ in text.len()..width {
             self.byte(b' ');
@@ -121,13 +121,13 @@ impl Line<'_> {
         self.bytes(text);
     }
 
-    /// As `%X`.
+    /// `%X`.
     #[inline]
     pub(super) fn hex(&mut self, value: u64) {
         self.leading_digits(value, significant(value));
     }
 
-    /// As `%0*X` or `%*X`; no wider than 16.
+    /// `%0*X` or `%*X`; the width is at most 16.
     #[inline]
     pub(super) fn hex_wide(&mut self, value: u64, width: usize, pad: Pad) {
         let digits = significant(value);
@@ -142,7 +142,7 @@ impl Line<'_> {
         }
     }
 
-    /// The last `digits` hexadecimal digits of a value, 1 to 16 of them.
+    /// Writes the last `digits` hexadecimal digits of a value, 1 to 16.
     #[inline]
     fn leading_digits(&mut self, value: u64, digits: usize) {
         let text = sixteen_digits(value << (64 - 4 * digits));
@@ -150,12 +150,12 @@ impl Line<'_> {
         self.len += digits;
     }
 
-    /// As `%u`.
+    /// `%u`.
     pub(super) fn decimal(&mut self, value: u64) {
         self.decimal_wide(value, 1);
     }
 
-    /// As `%*u`.
+    /// `%*u`.
     pub(super) fn decimal_wide(&mut self, mut value: u64, width: usize) {
         let mut text = [0; 20];
         let mut first = text.len();
@@ -170,7 +170,7 @@ impl Line<'_> {
         self.right(&text[first..], width);
     }
 
-    /// The string in quotes, with `"` and `\` escaped and all other bytes as they are.
+    /// Writes the string in quotes, with `"` and `\` escaped and all other bytes unchanged.
     pub(super) fn quoted(&mut self, string: &[u8]) {
         self.byte(b'"');
         for &byte in string {
@@ -183,13 +183,13 @@ impl Line<'_> {
     }
 }
 
-/// How many hexadecimal digits the value has; one for 0.
+/// Returns the number of hexadecimal digits of the value; one for 0.
 #[inline]
 fn significant(value: u64) -> usize {
     16 - (value | 1).leading_zeros() as usize / 4
 }
 
-/// All sixteen digits.
+/// Returns all sixteen digits.
 #[inline]
 fn sixteen_digits(value: u64) -> [u8; 16] {
     // SAFETY: SSE2 belongs to every x86-64 processor, and this crate is for no other.
@@ -200,7 +200,7 @@ fn sixteen_digits(value: u64) -> [u8; 16] {
     text
 }
 
-/// Each half byte becomes a byte, in order; 0 to 9 are moved to `'0'`, 10 to 15 seven further to `'A'`.
+/// Each half byte becomes a byte, in order; 0 to 9 are offset to `'0'`, 10 to 15 by seven more to `'A'`.
 #[inline]
 #[target_feature(enable = "sse2")]
 fn digits_of(value: u64) -> [u64; 2] {

@@ -1,4 +1,4 @@
-//! The three styles of the old manual's `eventcnv`: `-S` for people, `-SL` for Lisp, `-SC` for spreadsheets.
+//! The three styles of the old manual's `eventcnv`: `-S` for reading, `-SL` for Lisp, `-SC` for spreadsheets.
 //!
 //! ```text
 //! -S   000007DC7DC1655516E TraceFix             7FFF583001D0 7FFF583000D8 107AFAB20        1
@@ -6,10 +6,10 @@
 //! -SC  000007DC7DC1655516E, 38, 140734672929232, 140734672928984, 4423920416, 1
 //! ```
 //!
-//! These are the tool of October 2012 as it was, with its ways. The clock's upper half is followed not by the lower half
-//! but by the whole (the manual's own example shows it: its clock is 7DC1655516E). True prints as −1. `Label` would
-//! name the text, but the tool never recorded any and prints the number as a symbol, after which `-SC` has a quote too
-//! many. Meters are shown by mean and deviation. It does not sort.
+//! These reproduce the tool of October 2012, with its errors. The upper half of the clock is followed not by the lower half
+//! but by the whole clock (the manual's own example shows it: its clock is 7DC1655516E). True prints as −1. `Label` was meant to
+//! print the text, but the tool never recorded any and prints the number as a symbol, after which `-SC` has one quote too
+//! many. Meters are printed as mean and deviation. The output is not sorted.
 
 use super::double;
 use super::format::{Layout, Param, Sort};
@@ -19,11 +19,11 @@ use super::reader::Record;
 /// The styles, by the letter after `-S`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// `-S`: columns for people.
+    /// `-S`: columns.
     Human,
     /// `-SL`: a list for each event.
     Lisp,
-    /// `-SC`: decimal numbers between commas.
+    /// `-SC`: decimal numbers separated by commas.
     Commas,
 }
 
@@ -44,7 +44,7 @@ pub(super) fn print(line: &mut Line<'_>, style: Style, layout: Option<&Layout>, 
             line.padded(layout.name.as_bytes(), 19);
             line.byte(b' ');
         }
-        // The real tool ends here.
+        // The real tool stops here.
         (_, None) => {
             line.bytes(b" [Unknown 0x");
             line.hex_wide(u64::from(record.code()), 4, Pad::Zero);
@@ -52,7 +52,7 @@ pub(super) fn print(line: &mut Line<'_>, style: Style, layout: Option<&Layout>, 
         }
     }
     if let Some(layout) = layout {
-        // `.format.hostile`: each parameter asks the record whether it reaches that far.
+        // `.format.hostile`: each parameter checks that the record extends that far.
         let _ = match layout.name {
             "Label" | "LabelPointer" => label(line, style, layout, record),
             "MeterValues" => meter(line, style, layout, record),
@@ -69,7 +69,7 @@ fn one(line: &mut Line<'_>, style: Style, layout: &Layout, param: &Param, record
     let offset = usize::from(param.offset);
     match param.sort {
         Sort::A => address(line, style, record.word(offset)?),
-        // A pointer, but one that the tool wanted to label.
+        // A pointer that the tool meant to label.
         Sort::P if layout.name == "PoolInit" && param.name == "poolClass" => address(line, style, record.word(offset)?),
         Sort::P | Sort::W => number(line, style, record.word(offset)?),
         Sort::U => number(line, style, u64::from(record.unsigned(offset)?)),
@@ -84,7 +84,7 @@ fn one(line: &mut Line<'_>, style: Style, layout: &Layout, param: &Param, record
     Some(())
 }
 
-/// One bit that is signed is −1 when set.
+/// A signed bit is −1 when set.
 fn truth(param: &Param, value: u8) -> u64 {
     if param.bit.is_some() { u64::from(value).wrapping_neg() } else { u64::from(value) }
 }
@@ -120,7 +120,7 @@ fn real(line: &mut Line<'_>, style: Style, value: f64) {
     }
 }
 
-/// An address and the number of its text.
+/// An address and the number of its label.
 fn label(line: &mut Line<'_>, style: Style, layout: &Layout, record: &Record<'_>) -> Option<()> {
     let word = |index: usize| record.word(usize::from(layout.params.get(index)?.offset));
     address(line, style, word(0)?);
@@ -141,10 +141,10 @@ fn label(line: &mut Line<'_>, style: Style, layout: &Layout, record: &Record<'_>
     Some(())
 }
 
-/// A meter: what was counted, how often, and the extremes; of those three, only the lower half.
+/// A meter: its mean, its count, and its extremes; of those three only the lower halves.
 fn meter(line: &mut Line<'_>, style: Style, layout: &Layout, record: &Record<'_>) -> Option<()> {
     let word = |index: usize| record.word(usize::from(layout.params.get(index)?.offset));
-    // All of it or nothing: the columns of people's style are computed from several parameters.
+    // All or nothing: the columns of `-S` are computed from several parameters.
     let (meter, total, mean_squared) = (word(0)?, f64::from_bits(word(1)?), f64::from_bits(word(2)?));
     let counts = [word(3)?, word(4)?, word(5)?];
     let lower = counts.map(|count| count & u64::from(u32::MAX));

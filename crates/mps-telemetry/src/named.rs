@@ -1,11 +1,11 @@
-//! The line of `mpseventtxt`: every parameter with its name, and addresses with the labels they have at that time.
+//! The line of `mpseventtxt`: every parameter with its name, and addresses with their current labels.
 //!
 //! ```text
 //! 0000021DE7DE693F 0023 LabelPointer        pointer:000055565C0509A0["InstClass"] stringId:0000000000000002
 //! ```
 //!
-//! The real tool reads the lines of `mpseventcnv` after `sort`, and two things can be seen in its output: events of the
-//! same clock come in the order of those lines, and a double has been through ten decimal digits.
+//! The real tool reads the lines of `mpseventcnv` after `sort`, which shows in its output: events of the
+//! same clock have the order of those lines, and a double has been rounded to ten decimal digits.
 
 use super::double::{self, Style};
 use super::format::{Layout, Sort};
@@ -22,7 +22,7 @@ pub(super) fn print(line: &mut Line<'_>, layout: Option<&Layout>, record: &Recor
     line.padded(layout.map_or("[Unknown]", |layout| layout.name).as_bytes(), 19);
     line.byte(b' ');
     match layout {
-        // `.format.hostile`: each parameter asks the record whether it reaches that far.
+        // `.format.hostile`: each parameter checks that the record extends that far.
         Some(layout) => _ = params(line, layout, record, labels),
         None => line.bytes(b"Unknown event."),
     }
@@ -32,8 +32,8 @@ pub(super) fn print(line: &mut Line<'_>, layout: Option<&Layout>, record: &Recor
 fn params(line: &mut Line<'_>, layout: &Layout, record: &Record<'_>, labels: &Labels) -> Option<()> {
     for param in layout.params {
         let offset = usize::from(param.offset);
-        // A line says nothing of a parameter that isn't there, its name included. Of a string there is always what the record has of
-        // it, and be that nothing: so the other tool's line has it, which the real one reads.
+        // A missing parameter is not printed, nor is its name. A string is always printed, as far as the record has it, even
+        // if empty: `mpseventcnv` prints it so, and the real `mpseventtxt` reads that.
         let needs = if param.sort == Sort::S { 0 } else { param.sort.size() };
         let there = record.bytes().get(offset..offset + needs)?;
         line.bytes(param.name.as_bytes());

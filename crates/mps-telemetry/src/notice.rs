@@ -1,49 +1,49 @@
-//! What to tell about a stream beside its lines.
+//! Notices about a stream: what its lines do not show.
 //!
-//! The real tools warn about some things, are silent about others, and end at a few more (an assertion, a segmentation
-//! fault) although the stream can be read on. Here everything that makes the lines less than the stream is told, in
-//! words that say what was done about it, and reading goes on wherever that is possible.
+//! The real tools warn about some things, ignore others, and abort at a few (an assertion, a segmentation
+//! fault) although the rest of the stream can be read. Here every loss of information causes a notice
+//! that says how it was handled, and reading continues wherever possible.
 //!
-//! A stream of a billion unknown events would be a billion warnings; so each [`Kind`] is told [`FIRST`] times, and the
+//! A stream of a billion unknown events would cause a billion notices. So the first [`FIRST`] of each [`Kind`] are reported, and the
 //! rest is counted (`.format.hostile`).
 
 use std::fmt;
 
-/// How often a kind of notice is told in full.
+/// The number of notices of a kind that are reported one by one.
 pub const FIRST: u64 = 10;
 
-/// One thing to know about a stream.
+/// A notice about a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// The clock of the record that it is about.
+    /// The clock of the record that caused it.
     pub clock: u64,
-    /// Where that record begins; unknown once the records are sorted.
+    /// The byte offset of that record; `None` once records are sorted.
     pub offset: Option<u64>,
     /// What it is.
     pub kind: Kind,
 }
 
-/// What there is to tell.
+/// The kinds of notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Kind {
-    /// `EventInit` names another version than the one by which the stream is read.
+    /// `EventInit` states another version than the one that the stream is read with.
     #[error("Event log version does not match: {}.{}.{} vs 2.0.0", .0[0], .0[1], .0[2])]
     Version([u32; 3]),
-    /// `EventInit` announces codes that are not known here.
+    /// `EventInit` announces codes that are unknown here.
     #[error("Event log may contain unknown events with codes from {known} to {max}", known = .known + 1)]
     NewerCodes {
-        /// The largest code that is known.
+        /// The largest known code.
         known: u16,
-        /// The largest one announced.
+        /// The largest code announced.
         max: u32,
     },
-    /// `EventInit` tells of words that are not 64 bits wide.
+    /// `EventInit` states that words are not 64 bits wide.
     #[error("Event log has incompatible word width: {0} instead of 64")]
     WordWidth(u32),
-    /// A code that is no event: its line has no parameters.
+    /// A code of no known event: its line has no parameters.
     #[error("Unknown event code {0}")]
     UnknownCode(u16),
-    /// A record without room for all its parameters: those that are missing are not printed.
+    /// A record too short for all its parameters: the missing ones are not printed.
     #[error("{event} with {size} bytes lacks parameters: only what is there is printed")]
     Short {
         /// The event's name.
@@ -51,27 +51,27 @@ pub enum Kind {
         /// The record's size.
         size: usize,
     },
-    /// A string without a NUL: what is printed ends with the record.
+    /// A string without a NUL: it is printed up to the end of the record.
     #[error("the string of {event} has no end: it is cut where its record ends")]
     Unterminated {
         /// The event's name.
         event: &'static str,
     },
-    /// The stream ends with these bytes, too few for a record's beginning.
+    /// Bytes at the end of the stream that are too few for the header of a record.
     #[error("{0} stray bytes at the end, where a record begins, are left out")]
     Stray(usize),
-    /// A string id that had a text already: the newer text counts from here on.
+    /// A string id that had a text already: the newer text is used from here on.
     #[error("string id {0:X} is interned again: from here on it means the newer text")]
     InternedAgain(u64),
-    /// More labels than are remembered.
+    /// More labels or texts than are kept.
     #[error("more than {0} labels or texts: those from here on are not resolved")]
     TooManyLabels(usize),
-    /// How many notices of one kind were not told one by one.
+    /// The number of notices of one kind that were not reported one by one.
     #[error("{count} more like this: {example}")]
     More {
         /// How many.
         count: u64,
-        /// What the kind is about.
+        /// A description of the kind.
         example: &'static str,
     },
 }
@@ -83,7 +83,7 @@ impl fmt::Display for Notice {
     }
 }
 
-/// The kinds that may come without end.
+/// The kinds that a stream may cause without limit.
 const ENDLESS: [&str; 8] = [
     "version mismatches",
     "announcements of unknown codes",
@@ -111,7 +111,7 @@ impl Kind {
     }
 }
 
-/// Passes notices on, of each kind the first few.
+/// Passes on the first few notices of each kind.
 pub(super) struct Notices<'a> {
     tell: &'a mut dyn FnMut(&Notice),
     counts: [u64; ENDLESS.len()],
@@ -133,7 +133,7 @@ impl<'a> Notices<'a> {
         (self.tell)(&notice);
     }
 
-    /// Tells how much was not told.
+    /// Reports the number of notices that were not passed on.
     pub(super) fn finish(&mut self, clock: u64) {
         for (&example, count) in ENDLESS.iter().zip(self.counts) {
             if count > FIRST {

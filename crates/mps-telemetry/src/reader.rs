@@ -1,12 +1,12 @@
-//! From bytes to records, in a buffer of fixed size.
+//! Reads records from bytes, with a buffer of fixed size.
 //!
-//! A stream has no marks to find one's way back by: where a record ends is said by its own size, and by nothing else. So
-//! a size that can't be true ends the reading, since whatever came after would be guessed; and everything before it is
-//! good. The three ways in which a stream can be [`Damage`]d are told with the byte at which that is.
+//! A stream has no markers to resynchronise at: the end of a record is known from its own size only. So
+//! an impossible size ends the reading, since everything after it would be a guess; everything before it is
+//! good. The kinds of [`Damage`] are reported with their byte offset.
 //!
-//! `.format.hostile`: a size is compared with the smallest and the largest that exist, and with the bytes that are
-//! there, before anything is done with it. Memory is the buffer, whatever the stream says. What a record holds beyond
-//! its parameters is ignored, what it lacks is missing ([`Record::word`] gives `None`), and nothing is made up for it.
+//! `.format.hostile`: a size is compared with the smallest and the largest record, and with the bytes
+//! present, before it is used. Memory is the buffer, whatever the stream contains. Bytes of a record after
+//! its parameters are ignored, and a missing parameter stays missing ([`Record::word`] returns `None`).
 
 use std::io::{self, Read};
 
@@ -15,21 +15,21 @@ use super::format::{HEADER, LARGEST_RECORD, Version};
 pub use super::record::Record;
 use trace_io::source::Source;
 
-/// The bytes that are read at once. Large enough that the system calls don't show, small enough for the second cache.
+/// The bytes that are read at once: enough that system calls do not show in the time, few enough for the second-level cache.
 const BUFFER: usize = 128 << 10;
 
-/// Reads a stream, record by record.
+/// Reads a stream record by record.
 #[derive(Debug)]
 pub struct Reader<R> {
     source: Source<R>,
-    /// The last record's clock.
+    /// The clock of the last record.
     clock: u64,
 }
 
-/// A stream that can't be read on, and from where.
+/// Where a stream is damaged, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// The first byte of the record that is wrong.
+    /// The byte offset of the damaged record.
     pub offset: u64,
     /// The clock of the last good record, 0 if there is none.
     pub clock: u64,
@@ -37,21 +37,21 @@ pub struct Damage {
     pub kind: DamageKind,
 }
 
-/// What can be wrong with a record as such.
+/// The kinds of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DamageKind {
-    /// It says that it is shorter than its own beginning, or longer than any record.
+    /// Its size is smaller than a record's header, or larger than the largest record.
     #[error("says that it has {size} bytes, but records have {HEADER} to {LARGEST_RECORD}; what follows can't be read")]
     Size {
-        /// What it says.
+        /// The size found, in bytes.
         size: u16,
     },
-    /// The stream ends inside it.
+    /// The stream ends inside the record.
     #[error("has {size} bytes, but the stream ends after {present} of them")]
     Cut {
-        /// What it says.
+        /// The record's size, in bytes.
         size: u16,
-        /// The bytes that are there.
+        /// The bytes present.
         present: usize,
     },
 }
@@ -64,27 +64,27 @@ impl std::fmt::Display for Damage {
 
 impl std::error::Error for Damage {}
 
-/// How a stream ended.
+/// The end of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// After a whole record.
     Clean,
-    /// With these bytes of a record's beginning: too few to say what it was.
+    /// Inside the header of a record: too few bytes to know its type.
     Stray {
-        /// Where they begin.
+        /// The byte offset of the remaining bytes.
         offset: u64,
-        /// How many they are.
+        /// Their number.
         bytes: usize,
     },
 }
 
 impl<R: Read> Reader<R> {
-    /// Nothing is read yet.
+    /// Creates a reader that has read nothing.
     pub fn new(input: R) -> Reader<R> {
         Reader { source: Source::new(input, BUFFER), clock: 0 }
     }
 
-    /// The version whose records these are. Reads as much as it takes to tell, and loses nothing of it.
+    /// Detects the version of the stream. Buffers as much as that takes, and loses nothing of it.
     pub fn detect(&mut self) -> io::Result<Version> {
         while self.source.bytes().len() < BUFFER {
             if let Some(version) = detect::announced(self.source.bytes()) {
@@ -97,13 +97,13 @@ impl<R: Read> Reader<R> {
         Ok(detect::guess(self.source.bytes()))
     }
 
-    /// The next record, if all of it has been read already; if not, [`fill`](Self::fill) is needed.
+    /// Returns the next record if it is buffered as a whole; otherwise [`fill`](Self::fill) is needed.
     #[inline]
     pub fn buffered(&mut self) -> Result<Option<Record<'_>>, Damage> {
         let rest = self.source.bytes();
         let Some((header, _)) = rest.split_first_chunk::<HEADER>() else { return Ok(None) };
         let size = u16::from_le_bytes([header[2], header[3]]);
-        // `.format.hostile`: the one number of the stream that moves the reader.
+        // `.format.hostile`: the only number of the stream that moves the reader.
         if !(HEADER..=LARGEST_RECORD).contains(&usize::from(size)) {
             return Err(self.damage(DamageKind::Size { size }));
         }
@@ -116,12 +116,12 @@ impl<R: Read> Reader<R> {
         Ok(Some(record))
     }
 
-    /// Reads more. False at the stream's end. Call it only when [`buffered`](Self::buffered) has none left.
+    /// Reads more bytes. Returns false at the end of the stream. Call it only when [`buffered`](Self::buffered) returns `None`.
     pub fn fill(&mut self) -> io::Result<bool> {
         self.source.more()
     }
 
-    /// After the last `fill`: whether the stream ended where a record does.
+    /// Returns how the stream ended; call it after the last `fill`.
     pub fn end(&self) -> Result<End, Damage> {
         let rest = self.source.bytes();
         match *rest {
@@ -133,12 +133,12 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// The clock of the last record, 0 if there is none yet.
+    /// Returns the clock of the last record, 0 if there is none yet.
     pub fn clock(&self) -> u64 {
         self.clock
     }
 
-    /// How many bytes were read.
+    /// Returns the number of bytes read.
     pub fn offset(&self) -> u64 {
         self.source.reached()
     }

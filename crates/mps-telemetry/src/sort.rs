@@ -1,8 +1,8 @@
-//! Sorting a stream of any length in memory of fixed size.
+//! Sorts a stream of any length in memory of fixed size.
 //!
-//! Records are collected until the batch's bytes are full, and a batch is sorted in place. If the stream ends there, that
-//! was all. If not, the batch goes to a file as a *run*, and at the end the runs are merged, each read through a small
-//! buffer. So that there are never more runs than buffers, 256 runs of one level are merged to one of the next:
+//! Records are collected into a batch of fixed size, and a full batch is sorted in place. A stream that ends within the first batch
+//! needs no more. Otherwise each batch goes to a file as a *run*, and at the end the runs are merged, each read through a small
+//! buffer. So that runs never outnumber buffers, 256 runs of one level are merged into one of the next:
 //!
 //! ```text
 //! records ─► batch (8 MiB, sorted) ─► run run run … 256 ─┐ level 0
@@ -10,9 +10,9 @@
 //!                                                                                  └► …
 //! ```
 //!
-//! The price is room on disk: as much as the stream has, and twice that while runs are being merged. The files have no
-//! name once they are open, so nothing is left behind however the process ends. They are made in `TMPDIR` (or `/tmp`);
-//! where that is a file system in memory, "fixed size" is true of this process only.
+//! The cost is disk space: the size of the stream, and twice that while runs are merged. The files are
+//! unnamed, so none remains however the process ends. They are created in `TMPDIR` (or `/tmp`);
+//! if that is a file system in memory, "fixed size" is true of this process only.
 
 use std::cmp::Ordering;
 use std::fs::File;
@@ -25,7 +25,7 @@ use super::line::{Line, LineBuffer};
 use super::reader::Record;
 use super::{Version, hex};
 
-/// The order of the lines: by clock, then as the text of `mpseventcnv`'s line has it.
+/// The order of the lines: by clock, then by the text of `mpseventcnv`'s line.
 pub(super) struct Order {
     version: Version,
     left: LineBuffer,
@@ -42,7 +42,7 @@ impl Order {
             return Ordering::Equal;
         }
         let (a, b) = (Record::kept(a), Record::kept(b));
-        // The code is printed in a column of its own, the clock before it: both as text and as numbers the order is one.
+        // Clock and code are printed first, in columns of fixed width: their order as numbers is that of their text.
         a.clock().cmp(&b.clock()).then(a.code().cmp(&b.code())).then_with(|| {
             let layout = self.version.layout(a.code());
             let print = |line: &mut Line<'_>, record| hex::print(line, layout, record);
@@ -51,7 +51,7 @@ impl Order {
     }
 }
 
-/// How much is kept in memory, and how many runs are merged at once. Tests make them small.
+/// The memory for a batch, and the number of runs that are merged at once. Tests use small values.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub(super) batch: usize,
@@ -65,21 +65,21 @@ impl Default for Limits {
     }
 }
 
-/// The least that a run is read by.
+/// The smallest buffer that a run is read with.
 const SMALLEST_BUFFER: usize = 4 << 10;
 
-/// Collects records, and gives them back in order.
+/// Collects records, and returns them in order.
 pub struct Sorter {
     order: Order,
     limits: Limits,
     directory: std::path::PathBuf,
     batch: Vec<u8>,
-    /// Clock and place of each record in the batch.
+    /// The clock and offset of each record in the batch.
     index: Vec<(u64, u32)>,
     levels: Vec<Level>,
 }
 
-/// The runs of one length, in one file.
+/// The runs of one level, in one file.
 struct Level {
     file: File,
     len: u64,
@@ -87,7 +87,7 @@ struct Level {
 }
 
 impl Sorter {
-    /// An empty sorter. Files without names go into `directory`.
+    /// Creates an empty sorter. Its unnamed files are created in `directory`.
     pub fn new(version: Version, directory: &Path, limits: Limits) -> Sorter {
         let directory = directory.to_owned();
         Sorter {
@@ -100,7 +100,7 @@ impl Sorter {
         }
     }
 
-    /// Takes a record.
+    /// Adds a record.
     pub fn add(&mut self, record: &Record<'_>) -> io::Result<()> {
         let bytes = record.bytes();
         if self.batch.len() + bytes.len() > self.limits.batch {
@@ -118,7 +118,7 @@ impl Sorter {
         });
     }
 
-    /// Makes a run of the batch.
+    /// Writes the batch as a run.
     fn spill(&mut self) -> io::Result<()> {
         self.sort_batch();
         let level = level(&mut self.levels, 0, &self.directory)?;
@@ -132,7 +132,7 @@ impl Sorter {
         self.climb(0)
     }
 
-    /// Merges a level that is full into one run of the next, and so on up.
+    /// Merges a full level into one run of the next, and so on upwards.
     fn climb(&mut self, from: usize) -> io::Result<()> {
         if self.levels[from].runs.len() < self.limits.fan_in {
             return Ok(());
@@ -150,7 +150,7 @@ impl Sorter {
         self.climb(from + 1)
     }
 
-    /// Gives all records to `each`, in order. Errors of the files are told apart from those of `each`.
+    /// Passes all records to `each`, in order. Errors of the files and errors of `each` are kept apart.
     pub fn finish<E>(mut self, mut each: impl FnMut(&Record<'_>) -> Result<(), E>) -> Result<(), Failed<E>> {
         if self.levels.is_empty() {
             self.sort_batch();
@@ -164,7 +164,7 @@ impl Sorter {
         let merged = merge(runs, self.limits.merge_buffers, &mut self.order, |bytes| {
             each(&Record::kept(bytes)).map_err(|error| {
                 failed = Some(error);
-                io::Error::other("the records' receiver")
+                io::Error::other("the consumer of the records")
             })
         });
         match (failed, merged) {
@@ -175,22 +175,22 @@ impl Sorter {
     }
 }
 
-/// Why not all records were given back.
+/// Why not all records were passed on.
 #[derive(Debug)]
 pub enum Failed<E> {
-    /// The files of runs could not be written or read.
+    /// Writing or reading the files of runs failed.
     Files(io::Error),
-    /// Who was to take them could not.
+    /// The consumer failed.
     Each(E),
 }
 
-/// The whole record that begins here in bytes of ours.
+/// Returns the whole record that begins at this offset of our own buffer.
 fn record_at(bytes: &[u8], at: usize) -> &[u8] {
     let size = u16::from_le_bytes([bytes[at + 2], bytes[at + 3]]);
     &bytes[at..at + usize::from(size)]
 }
 
-/// The level of this number; a new one gets a file that has no name.
+/// Returns the level with this number; a new one gets an unnamed file.
 fn level<'a>(levels: &'a mut Vec<Level>, number: usize, directory: &Path) -> io::Result<&'a mut Level> {
     while levels.len() <= number {
         let file = tempfile::tempfile_in(directory)?;
@@ -249,12 +249,12 @@ struct RunReader<'a> {
 }
 
 impl RunReader<'_> {
-    /// The record at the front, empty at the run's end.
+    /// The next record, empty at the end of the run.
     fn front(&self) -> &[u8] {
         if self.at == self.end { &[] } else { record_at(&self.buffer, self.at) }
     }
 
-    /// Goes to the record after this one. True if there is one.
+    /// Advances to the next record. Returns true if there is one.
     fn advance(&mut self) -> io::Result<bool> {
         self.at += self.front().len();
         let whole = |reader: &RunReader<'_>| {
@@ -279,7 +279,7 @@ fn record_at_size(bytes: &[u8], at: usize) -> usize {
     usize::from(u16::from_le_bytes([bytes[at + 2], bytes[at + 3]]))
 }
 
-/// Gives the records of all runs to `each`, in order.
+/// Passes the records of all runs to `each`, in order.
 fn merge(
     runs: Vec<(&File, (u64, u64))>,
     memory: usize,
@@ -294,7 +294,7 @@ fn merge(
             readers.push(reader);
         }
     }
-    // A heap of runs: the one with the first record on top.
+    // A heap of runs: the one with the smallest record on top.
     let mut heap: Vec<usize> = (0..readers.len()).collect();
     let mut before = |readers: &[RunReader<'_>], a: usize, b: usize| {
         order.compare(readers[a].front(), readers[b].front()) == Ordering::Less
@@ -351,7 +351,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
-        /// The order is that of the lines as texts, whether or not the records had to go to disk, over any number of levels.
+        /// The order is that of the lines as text, whether or not records went to disk, over any number of levels.
         #[test]
         fn records_come_back_in_the_order_of_their_lines(
             keys in prop::collection::vec((0..40u64, prop_oneof![0..20u64, any::<u64>()]), 0..400),

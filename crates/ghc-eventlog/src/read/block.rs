@@ -1,14 +1,14 @@
-//! Whose event it is: blocks.
+//! Assigns events to capabilities: blocks.
 //!
-//! A marker says how many bytes its block has and whose they are. GHC counts the marker itself (24 bytes); what the real reader does with
-//! the number is this: it is counted down by the length of each event, and once it is used up the capability is
-//! forgotten, *after* the event that used it up. So the event behind a block without events still belongs to it, and an
-//! event that reaches over the end does.
+//! A block marker gives the size of its block in bytes and its capability. GHC counts the marker itself (24 bytes). `ghc-events`
+//! subtracts the length of each event from the size, and forgets the capability when nothing is left,
+//! *after* the event that used up the rest. So the event that follows an empty block still belongs to it, and
+//! so does an event that crosses the end of the block.
 
 use super::layout::{self, bytes_at};
 use crate::format::{BLOCK_HEAD, NO_CAPABILITY};
 
-/// The block in which the next event is.
+/// The block that contains the next event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Block {
     cap: Option<u16>,
@@ -16,7 +16,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Whose this event is; the block that the event after it is in. `marker` is the payload if it is one.
+    /// Returns the capability of this event, and the block that contains the event after it. `marker` is the event's payload if it is a block marker.
     #[inline]
     pub(super) fn pass(&mut self, length: usize, marker: Option<&[u8]>) -> Option<u16> {
         if let Some(payload) = marker {
@@ -32,7 +32,7 @@ impl Block {
 
     #[inline(never)]
     fn enter(&mut self, payload: &[u8]) -> Option<u16> {
-        // A size less than the marker's wraps around, as it does in the real reader.
+        // A size smaller than the marker's wraps around, as in `ghc-events`.
         let size = u32::from_be_bytes(bytes_at(payload, layout::BLOCK_SIZE)).wrapping_sub(BLOCK_HEAD as u32);
         let cap = u16::from_be_bytes(bytes_at(payload, layout::BLOCK_CAP));
         self.left = i64::from(size);

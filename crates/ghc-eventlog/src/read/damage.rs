@@ -1,38 +1,38 @@
-//! What can be wrong with a log.
+//! The kinds of damage that a log can have.
 
 use std::{fmt, io};
 
 use super::event::Event;
 use trace_io::more_bytes;
 
-/// Where a log can't be read as it should be, and why.
+/// Where a log is damaged, and how.
 ///
-/// Everything that could be read has been delivered, also what comes behind the damage where the next event could be found.
+/// The reader has delivered everything that could be read, including events after the damage if it could find the next event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// The byte of the file at which it is.
+    /// The byte offset of the damage.
     pub offset: u64,
-    /// What is wrong.
+    /// The kind of damage.
     pub kind: DamageKind,
-    /// The last event before it, if there was any.
+    /// The last good event before the damage, if there is one.
     pub last_good: Option<LastGood>,
 }
 
-/// An event that could be read.
+/// An event that was read without damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastGood {
-    /// Which one it is in the order of the file, from 1, block markers counted.
+    /// Its position in the file, from 1; block markers count.
     pub number: u64,
-    /// Where it begins.
+    /// The byte offset of its first byte.
     pub offset: u64,
-    /// Its type.
+    /// The number of its type.
     pub id: u16,
     /// Its time.
     pub time: u64,
 }
 
 impl LastGood {
-    /// The event that comes after the last one.
+    /// The event that follows `last`.
     pub(super) fn after(last: Option<LastGood>, event: &Event<'_>) -> LastGood {
         let number = last.map_or(0, |last| last.number) + 1;
         LastGood { number, offset: event.offset, id: event.kind.id, time: event.time }
@@ -50,129 +50,129 @@ impl fmt::Display for Damage {
 
 impl std::error::Error for Damage {}
 
-/// What can be wrong with a log.
+/// The kinds of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DamageKind {
-    /// The file can't be read on.
-    #[error("the file can't be read on: {0}")]
+    /// Reading the file failed.
+    #[error("reading the file failed: {0}")]
     Input(io::ErrorKind),
-    /// The file is not what it was a moment ago.
+    /// The file's contents changed between the two passes.
     #[error("the file changed while it was read")]
     Changed,
-    /// It is no log.
-    #[error("this is no eventlog: it would begin with \"hdrb\"")]
+    /// The file is not an eventlog.
+    #[error("this is not an eventlog: expected it to begin with \"hdrb\"")]
     Magic,
-    /// Something else is where a marker of the header must be.
-    #[error("the header has {what} here, but something else stands there")]
+    /// A marker of the header is missing.
+    #[error("expected {what} of the header here, found other bytes")]
     Marker {
-        /// What must be here.
+        /// The missing marker.
         what: &'static str,
     },
-    /// A description is longer than any that is kept.
-    #[error("the description of type {id} has {bytes} bytes, more than is kept in memory")]
+    /// A description is longer than the limit.
+    #[error("the description of type {id} has {bytes} bytes, which exceeds the limit")]
     Description {
-        /// The type.
+        /// The number of the type.
         id: u16,
-        /// How long it says it is.
+        /// The length in the header.
         bytes: u32,
     },
-    /// More of something than is kept in memory.
-    #[error("more {0} than are kept in memory: reading ends here")]
+    /// More items than the limit.
+    #[error("more {0} than the limit: reading ends here")]
     TooMany(&'static str),
-    /// The file ends inside something.
+    /// The file ends inside an item.
     #[error("the file ends here, inside {what} that begins at byte {began}: {}", more_bytes(*missing))]
     Cut {
-        /// What it is.
+        /// The item.
         what: &'static str,
-        /// Where it begins.
+        /// The byte offset at which the item begins.
         began: u64,
-        /// How many bytes more there should be, at least.
+        /// The least number of bytes that are missing.
         missing: u64,
     },
-    /// The file ends after a whole event, without the mark of its end.
-    #[error("the file ends here without the mark of its end")]
+    /// The file ends after a whole event, without the end marker.
+    #[error("the file ends here without its end marker")]
     NoEnd,
-    /// There is something behind the mark of the end.
-    #[error("the mark of the end stands before this byte, but the file goes on; what follows is read as events")]
+    /// Bytes follow the end marker.
+    #[error("the file continues after its end marker; what follows is read as events")]
     AfterEnd,
-    /// An event of a type that the header does not declare, but GHC has.
-    #[error("an event of type {0}, which the header does not declare: it is taken to be as long as GHC makes it")]
+    /// An event of a type that GHC has and the header does not declare.
+    #[error("an event of type {0}, which the header does not declare: read with the length that GHC gives it")]
     Undeclared(u16),
     /// An event of a type that neither the header nor GHC has.
-    #[error("an event of type {id}, which is not declared, so that its length is unknown; {what_follows}")]
+    #[error("an event of type {id}, which is not declared, so its length is unknown; {what_follows}")]
     Unknown {
-        /// The type.
+        /// The number of the type.
         id: u16,
-        /// How reading goes on.
+        /// How reading resumes.
         what_follows: Resumed,
     },
-    /// A block marker whose size leaves no room for itself.
-    #[error("a block says that it has {0} bytes, which is less than its own marker")]
+    /// A block marker with a size smaller than the marker.
+    #[error("a block has size {0}; expected at least the size of its own marker")]
     BlockSize(u32),
-    /// An event that reaches over the end of its block.
+    /// An event that crosses the end of its block.
     #[error("an event of type {id} is longer than the rest of its block; {what_follows}")]
     Overrun {
-        /// The type.
+        /// The number of the type.
         id: u16,
-        /// How reading goes on.
+        /// How reading resumes.
         what_follows: Resumed,
     },
-    /// An event whose length is not that of its fields, which say themselves where they end.
+    /// An event whose stored length differs from the length of its fields, which mark their own ends.
     #[error(
-        "an event of type {id} says that it has {said} bytes of payload, but its fields have {found}; it is read with {found}"
+        "an event of type {id} stores a payload length of {said} bytes, but its fields take {found}; read with {found}"
     )]
     Length {
-        /// The type.
+        /// The number of the type.
         id: u16,
-        /// The length in the event's head.
+        /// The stored length, in bytes.
         said: u16,
-        /// The length of its fields.
+        /// The length of the fields, in bytes.
         found: usize,
     },
-    /// An event that is too short for its type.
-    #[error("an event of type {id} with {bytes} bytes of payload, which is too short for what it must say")]
+    /// An event that is too short for the fields of its type.
+    #[error("an event of type {id} with {bytes} bytes of payload, which is too short for its fields")]
     Short {
-        /// The type.
+        /// The number of the type.
         id: u16,
-        /// How long it is.
+        /// The length of the payload, in bytes.
         bytes: usize,
     },
-    /// A text that is no UTF-8.
-    #[error("an event of type {0} with a text that is no UTF-8")]
+    /// A text that is not UTF-8.
+    #[error("an event of type {0} with a text that is not UTF-8")]
     Text(u16),
-    /// A text without the zero that ends it.
-    #[error("an event of type {0} with a text that the event ends before its zero")]
+    /// A text without its terminating zero.
+    #[error("an event of type {0} with a text that has no terminating zero")]
     Unended(u16),
-    /// A number that stands for nothing known.
+    /// A number without a known meaning.
     #[error("an event of type {id} with the unknown {what} {value}")]
     Value {
-        /// The type.
+        /// The number of the type.
         id: u16,
-        /// What the number stands for.
+        /// The meaning of the field.
         what: &'static str,
-        /// The number.
+        /// The value found.
         value: u64,
     },
 }
 
-/// How reading goes on behind damage.
+/// How reading resumes after damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resumed {
-    /// As if nothing were.
+    /// With the event itself.
     AtOnce,
-    /// Where the next block begins.
+    /// At the byte offset of the next block.
     AtBlock(u64),
-    /// Nowhere.
+    /// It does not.
     Nowhere,
 }
 
 impl fmt::Display for Resumed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Resumed::AtOnce => f.write_str("it is read all the same"),
-            Resumed::AtBlock(offset) => write!(f, "reading goes on at byte {offset}, where a block begins"),
-            Resumed::Nowhere => f.write_str("nothing tells where the next event begins, so reading ends"),
+            Resumed::AtOnce => f.write_str("it is read nevertheless"),
+            Resumed::AtBlock(offset) => write!(f, "reading resumes at byte {offset}, where a block begins"),
+            Resumed::Nowhere => f.write_str("no block follows to resume at, so reading ends"),
         }
     }
 }

@@ -2,17 +2,17 @@
 
 use super::types::EventType;
 
-/// An event, as it stands in the file.
+/// A view of an event in the reader's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
-    /// What it is.
+    /// Its type.
     pub kind: &'a EventType,
     /// When it happened, in nanoseconds since the program began.
     pub time: u64,
-    /// Whose event it is; none if it is the whole program's.
+    /// The capability that it belongs to; `None` for an event of the whole program.
     pub cap: Option<u16>,
-    /// What it says.
+    /// Its payload, as it is in the file.
     pub payload: &'a [u8],
-    /// Where in the file it begins.
+    /// The byte offset at which it begins.
     pub offset: u64,
 }

@@ -1,4 +1,4 @@
-//! Texts as Haskell writes them.
+//! Writes texts as Haskell's `show` does.
 
 /// The names of the control characters below 32.
 const CONTROL: [&str; 32] = [
@@ -6,8 +6,8 @@ const CONTROL: [&str; 32] = [
     "DC2", "DC3", "DC4", "NAK", "SYN", "ETB", "CAN", "EM", "SUB", "ESC", "FS", "GS", "RS", "US",
 ];
 
-/// Writes a text as a literal: in quotes, what is not ASCII as its decimal number. A number or a name that the next
-/// character would change is ended by `\&`.
+/// Writes a text as a literal in quotes, with a decimal escape for each character that is not ASCII. An escape that the next
+/// character would change ends with `\&`.
 pub(super) fn literal(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let mut characters = text.chars().peekable();
@@ -36,7 +36,7 @@ pub(super) fn literal(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// Whether Haskell's `isPrint` holds: everything but controls, formats, private and unassigned characters, and the
+/// Returns whether Haskell's `isPrint` holds: true for all characters but controls, format characters, private and unassigned ones, and
 /// separators of lines and paragraphs.
 pub(super) fn is_printable(character: char) -> bool {
     if matches!(character, ' '..='\x7e') {
@@ -48,7 +48,7 @@ pub(super) fn is_printable(character: char) -> bool {
     if character.is_whitespace() {
         return true;
     }
-    // Debug output escapes just those, and at a text's beginning marks that would join with what is before it.
+    // Rust's debug output escapes just those, and also combining marks at the beginning of a text.
     let mut both = [b'a'; 5];
     let length = 1 + character.encode_utf8(&mut both[1..]).len();
     let shown = std::str::from_utf8(&both[..length]).map_or(0, |both| both.escape_debug().count());

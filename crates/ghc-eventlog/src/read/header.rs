@@ -1,4 +1,4 @@
-//! The header: the types of events that the log may have.
+//! Reads the header: the types of the log's events.
 
 use std::io::Read;
 
@@ -7,18 +7,18 @@ use super::types::{EventType, Types};
 use crate::format::{DATA_BEGIN, HEADER_BEGIN, HEADER_END, TYPE_BEGIN, TYPE_END, TYPES_BEGIN, TYPES_END, VARIABLE};
 use trace_io::source::Source;
 
-/// The longest description that is kept, a thousand times as long as any of GHC's.
+/// The longest description that is accepted, in bytes: a thousand times the longest of GHC.
 const LONGEST_DESCRIPTION: u32 = 64 << 10;
 
 /// A header that is being read.
 struct Header<'a, R> {
     source: &'a mut Source<R>,
-    /// What is being read, and where it begins.
+    /// The item that is being read, for messages, and the byte offset at which it begins.
     what: &'static str,
     began: u64,
 }
 
-/// Reads the header, up to the first event. Each type is told once it is there.
+/// Reads the header up to the first event. Passes on each type as soon as it is complete.
 pub(super) fn read<R: Read>(
     source: &mut Source<R>,
     types: &mut Types,
@@ -27,7 +27,7 @@ pub(super) fn read<R: Read>(
 ) -> Result<(), Damage> {
     let mut header = Header { source, what: "the header", began: 0 };
     header.magic()?;
-    header.marker(&TYPES_BEGIN, "the mark of the types' begin")?;
+    header.marker(&TYPES_BEGIN, "the begin marker of the types")?;
     loop {
         header.began = header.source.offset();
         let mark = header.take::<4>()?;
@@ -37,7 +37,7 @@ pub(super) fn read<R: Read>(
         if mark != TYPE_BEGIN {
             return Err(damage(
                 header.began,
-                DamageKind::Marker { what: "the begin of a type, or the mark of the types' end" },
+                DamageKind::Marker { what: "the begin marker of a type or the end marker of the types" },
             ));
         }
         header.what = "the declaration of a type";
@@ -49,7 +49,7 @@ pub(super) fn read<R: Read>(
         header.what = "the header";
     }
     header.marker(&HEADER_END, "its end")?;
-    header.marker(&DATA_BEGIN, "behind it the begin of the data")
+    header.marker(&DATA_BEGIN, "the begin marker of the events")
 }
 
 fn damage(offset: u64, kind: DamageKind) -> Damage {
@@ -71,7 +71,7 @@ impl<R: Read> Header<'_, R> {
         if self.take::<4>()? == *expected { Ok(()) } else { Err(damage(offset, DamageKind::Marker { what })) }
     }
 
-    /// A type, behind the mark of its begin.
+    /// Reads a type, after its begin marker.
     fn kind(&mut self, minor: &mut dyn FnMut(Damage)) -> Result<EventType, Damage> {
         let id = u16::from_be_bytes(self.take()?);
         let size = u16::from_be_bytes(self.take()?);
@@ -96,7 +96,7 @@ impl<R: Read> Header<'_, R> {
         if missing > 0 {
             return Err(self.cut(missing as usize));
         }
-        self.marker(&TYPE_END, "the end of a type")?;
+        self.marker(&TYPE_END, "the end marker of a type")?;
         Ok(EventType::declared(id, (size != VARIABLE).then_some(size), description))
     }
 
@@ -117,7 +117,7 @@ impl<R: Read> Header<'_, R> {
         damage(self.source.offset(), DamageKind::Input(error.kind()))
     }
 
-    /// The file ends, and so many bytes from here on are needed.
+    /// The damage if the file ends and `needed` bytes were expected here.
     fn cut(&self, needed: usize) -> Damage {
         let here = self.source.bytes().len();
         let kind = DamageKind::Cut { what: self.what, began: self.began, missing: (needed - here) as u64 };

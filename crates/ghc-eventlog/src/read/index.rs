@@ -1,9 +1,9 @@
-//! Which times lie where in a file: an index of fixed size.
+//! An index of fixed size: which times lie where in a file.
 //!
-//! A *segment* is a piece of the file with whole events, of which is known when its first and its last event happened and in which
-//! block it begins. It ends at a block marker once it has [`LEAST`] bytes, anywhere once it has the target's. The target is 64 KiB;
-//! when there are more segments than [`MOST_SEGMENTS`], neighbours become one and the target doubles. So the index of a log of
-//! 8 GiB has some seven mebibytes, and that of any larger one no more.
+//! A *segment* is a range of the file that contains whole events. The index keeps the times of its first and last events and the
+//! block in which it begins. A segment ends at a block marker once it has [`LEAST`] bytes, anywhere once it has the target size. The target is 64 KiB;
+//! when there are more segments than [`MOST_SEGMENTS`], neighbours are joined and the target doubles. So the index of a log of
+//! 8 GiB takes about 7 MiB, and that of a larger one no more.
 
 use super::block::Block;
 use super::scan::Raw;
@@ -12,7 +12,7 @@ const FIRST_TARGET: u64 = 64 << 10;
 const LEAST: u64 = 16 << 10;
 const MOST_SEGMENTS: usize = 128 << 10;
 
-/// An event's place in the order: by time, then as in the file.
+/// An event's place in the order: by time, then by file offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) time: u64,
@@ -21,11 +21,11 @@ pub(super) struct Key {
 
 impl Key {
     pub(super) const FIRST: Key = Key { time: 0, offset: 0 };
-    /// Behind all events: none begins at this offset.
+    /// After all events: no event begins at this offset.
     pub(super) const END: Key = Key { time: u64::MAX, offset: u64::MAX };
 }
 
-/// A piece of the file.
+/// A range of the file that contains whole events.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {
     pub(super) start: u64,
@@ -33,15 +33,15 @@ pub(super) struct Segment {
     pub(super) first: Key,
     pub(super) last: Key,
     pub(super) events: u64,
-    /// The block that its first event is found in.
+    /// The block that contains its first event.
     pub(super) block: Block,
-    /// Between it and the one before lies something that was left out.
+    /// Bytes between it and the segment before were skipped.
     is_resumed: bool,
-    /// It is one event, whose length is that of the segment, and not what its head says.
+    /// It is a single event whose length is that of the segment and not the one in its head.
     pub(super) is_mended: bool,
 }
 
-/// Collects segments while a file is gone through.
+/// Collects segments while a file is read.
 #[derive(Debug)]
 pub(super) struct Index {
     segments: Vec<Segment>,
@@ -87,7 +87,7 @@ impl Index {
         self.segments.push(Segment { start, end, first: key, last: key, events: 1, block, is_resumed, is_mended });
     }
 
-    /// Makes one of two neighbours each, where nothing is left out between them.
+    /// Joins pairs of neighbours, except where bytes between them were skipped.
     fn halve(&mut self) {
         self.target *= 2;
         let mut merged: Vec<Segment> = Vec::with_capacity(self.segments.len());

@@ -1,22 +1,22 @@
-//! The events that are known: how long they are, and what they say as text.
+//! The events that are known: their sizes, and their text.
 //!
-//! A layout is a row of [`KNOWN`]: the type's number, the size of its payload, and the words of `ghc-events show` with pieces
-//! of the payload between them. A fixed type may have several layouts, as GHC added fields to it; a log's own declaration
-//! chooses the longest that is not longer than itself, and what is declared beyond it is skipped. A type that is declared
-//! shorter than any, or of variable length where ours is fixed, is known by its description only. So the real reader has it.
+//! A layout is a row of [`KNOWN`]: the type's number, the size of its payload, and the text of `ghc-events show` with pieces
+//! of the payload inserted. A type of fixed size may have several layouts, since GHC added fields to it. The log's declaration
+//! selects the longest layout that is not longer than the declared size; the rest of the payload is skipped. A type that is declared
+//! shorter than every layout, or variable where the layout is fixed, is printed with its description only. `ghc-events` does the same.
 
-/// Where in a block marker's payload these are.
+/// Offsets in the payload of a block marker.
 pub(super) const BLOCK_SIZE: usize = 0;
 pub(super) const BLOCK_CAP: usize = 12;
 
-/// The types that the readers themselves look at.
+/// The types that the readers interpret themselves.
 pub(super) const BLOCK_MARKER: u16 = 18;
 
-/// How long a payload is.
+/// The size of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Size {
     Fixed(u16),
-    /// As the event says, but at least this.
+    /// Stored in each event, but at least this.
     AtLeast(u16),
 }
 
@@ -25,11 +25,11 @@ pub(super) enum Size {
 pub(super) struct Layout {
     pub(super) id: u16,
     pub(super) size: Size,
-    /// Its text, with names of [pieces](Piece::named) in braces.
+    /// Its text; braces enclose names of [pieces](Piece::named).
     pub(super) text: &'static str,
 }
 
-/// A piece of an event's text. Numbers are decimal if not said otherwise; the place is the byte of the payload.
+/// A piece of an event's text. Numbers are decimal unless stated otherwise; the `u8` is an offset in the payload.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Piece {
     Say(&'static str),
@@ -37,7 +37,7 @@ pub(super) enum Piece {
     Short(u8),
     Word(u8),
     Long(u8),
-    /// Eight bytes and one more.
+    /// Eight bytes, plus one.
     OneMore(u8),
     /// Eight bytes, hexadecimal.
     Hex(u8),
@@ -45,54 +45,54 @@ pub(super) enum Piece {
     HexWord(u8),
     /// Two to the power of a byte.
     Power(u8),
-    /// The payload from here on, a text.
+    /// The rest of the payload, a UTF-8 text.
     Rest(u8),
-    /// The same, of Latin-1.
+    /// The rest of the payload, a Latin-1 text.
     Latin(u8),
-    /// A text of Latin-1 and the number behind it.
+    /// A Latin-1 text, then its number.
     Interned,
-    /// Texts with zeros between them, as a list of Haskell's.
+    /// Texts separated by zeros, printed as a Haskell list.
     List(u8),
-    /// Bytes, those that are no printable text as dots.
+    /// Bytes; those that are not printable text are printed as dots.
     Printable,
-    /// Texts that zeros end begin here.
+    /// The offset at which zero-terminated texts begin.
     From(u8),
-    /// The next text.
+    /// The next zero-terminated text.
     Next,
-    /// The eight bytes behind the texts, hexadecimal; 0 if there is nothing behind them.
+    /// The eight bytes after the texts, hexadecimal; 0 if there are none.
     NextHex,
-    /// The flags behind the texts.
+    /// The flags after the texts.
     Caf,
-    /// By what a heap profile counts.
+    /// The breakdown of a heap profile.
     Breakdown(u8),
-    /// Seven texts, those that are not empty.
+    /// Seven texts; those that are empty are left out.
     Filters,
-    /// Where a closure's description is from.
+    /// The source of a closure's description.
     InfoTable,
-    /// A count of cost centres and as many numbers.
+    /// A number of cost centres, then that many numbers.
     Stack(u8),
-    /// Why a thread stopped: the reason and what more is said of it.
+    /// Why a thread stopped: the reason and its argument.
     Status(u8),
-    /// What kind of capability set it is.
+    /// The kind of a capability set.
     CapsetKind(u8),
-    /// What kind of message of a parallel machine it is.
+    /// The kind of a message of a parallel machine.
     Tag(u8),
 }
 
-/// So many bytes at this place; zeros if they are not there.
+/// Reads this many bytes at this offset; zeros if they are missing.
 #[inline(always)]
 pub(super) fn bytes_at<const N: usize>(payload: &[u8], at: usize) -> [u8; N] {
     payload.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
 }
 
-/// Whether the fields of a type's events say themselves where they end: texts end with a zero, stacks begin with their
-/// depth. GHC's library reads these events by their fields alone and ignores the length in their heads, so a log in which that
-/// length is damaged is read by it to the end.
+/// Returns whether the fields of this type's events mark their own ends: a text ends with a zero, a stack begins with its
+/// depth. GHC's library reads these events by their fields and ignores the stored length, so it reads
+/// a log to the end even if that length is damaged.
 pub(super) fn ends_itself(id: u16) -> bool {
     matches!(id, 160 | 161 | 163 | 164 | 167 | 169)
 }
 
-/// How long the fields of such an event are, which begin with these bytes. `None` if they do not end here.
+/// Returns the length of the fields that these bytes begin with; `None` if the fields do not end within them.
 pub(super) fn own_length(id: u16, payload: &[u8]) -> Option<usize> {
     let texts = |at: usize, count: usize| {
         (0..count).try_fold(at, |at, _| Some(at + payload.get(at..)?.iter().position(|&byte| byte == 0)? + 1))
@@ -109,7 +109,7 @@ pub(super) fn own_length(id: u16, payload: &[u8]) -> Option<usize> {
     length.filter(|&length| length <= payload.len() && length <= usize::from(u16::MAX))
 }
 
-/// The layout of a type that is declared like this; a size of none is a variable one.
+/// Returns the layout of a type that is declared with this size; `None` is a variable size.
 pub(super) fn declared(id: u16, size: Option<u16>) -> Option<&'static Layout> {
     of(id)
         .filter(|layout| match (layout.size, size) {
@@ -120,7 +120,7 @@ pub(super) fn declared(id: u16, size: Option<u16>) -> Option<&'static Layout> {
         .last()
 }
 
-/// The layouts of a type, the longest last.
+/// The layouts of a type, shortest first.
 fn of(id: u16) -> impl Iterator<Item = &'static Layout> {
     let first = KNOWN.partition_point(|layout| layout.id < id);
     KNOWN[first..].iter().take_while(move |layout| layout.id == id)
@@ -134,7 +134,7 @@ const fn variable(id: u16, least: u16, text: &'static str) -> Layout {
     Layout { id, size: Size::AtLeast(least), text }
 }
 
-/// Sorted by number, those of one number by size.
+/// Sorted by number, then by size.
 pub(super) static KNOWN: &[Layout] = &[
     // Threads.
     fixed(0, 4, "creating thread {u32@0}"),
@@ -212,7 +212,7 @@ pub(super) static KNOWN: &[Layout] = &[
          par copied, {u64@50} bytes balanced par copied",
     ),
     fixed(54, 0, "all caps stopped for GC"),
-    // The system's threads.
+    // Threads of the operating system.
     fixed(55, 18, "task 0x{hex64@0} created on cap {u16@8} with OS kernel thread {u64@10}"),
     fixed(56, 12, "task 0x{hex64@0} migrated from cap {u16@8} to cap {u16@10}"),
     fixed(57, 8, "task 0x{hex64@0} deleted"),
@@ -312,7 +312,7 @@ pub(super) static KNOWN: &[Layout] = &[
 ];
 
 impl Layout {
-    /// The text, taken apart.
+    /// Splits the text into its pieces.
     pub(super) fn pieces(&self) -> Box<[Piece]> {
         let mut pieces = Vec::new();
         let mut rest = self.text;
@@ -360,7 +360,7 @@ impl Piece {
         })
     }
 
-    /// The first byte of the payload that it does not need to have.
+    /// The end of the bytes that this piece needs.
     #[cfg(test)]
     fn end(self) -> usize {
         let (at, bytes) = match self {
@@ -403,7 +403,7 @@ mod tests {
         )));
     }
 
-    /// What a log declares chooses the longest layout that is not longer.
+    /// A log's declaration selects the longest layout that is not longer.
     #[test]
     fn a_declared_size_chooses_the_layout() {
         let size = |size| declared(53, size).map(|layout| layout.size);

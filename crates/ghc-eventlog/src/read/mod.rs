@@ -1,4 +1,4 @@
-//! From a log to events, in the order of the file or of time, in memory that does not grow.
+//! Reads the events of a log, in file order or by time, in bounded memory.
 //!
 //! ```
 //! use ghc_eventlog::read::{Event, Visitor, by_time};
@@ -19,32 +19,32 @@
 //! assert!(summary.damage.unwrap().to_string().starts_with("at byte 8: the file ends here"));
 //! ```
 //!
-//! [`in_file_order`] goes through any input once. [`by_time`] delivers the same events as a stable sort of the whole file by
-//! time would have them, which is what `ghc-events show` prints; it needs an input that can be read at any place, goes through
-//! it twice and holds some ten mebibytes of it at once (the file `order` tells how). A pipe becomes such an input by
-//! [`seekable`], which puts it into a file without a name.
+//! [`in_file_order`] reads any input once. [`by_time`] delivers the same events in the order of a stable sort by time of the whole file,
+//! which is the order that `ghc-events show` prints. It needs an input that can be read at any offset, reads
+//! it twice, and keeps about 10 MiB of it in memory (the file `order` explains how). [`seekable`] copies a pipe
+//! into an unnamed file, which can be read so.
 //!
-//! An event is a view of the reader's memory, valid during the call; nothing is allocated for it. What is wrong with a file is in the
-//! [`Summary`]: the first [`Damage`], with its byte and the last good event before it, and how many there were. Where the
-//! next event can be found in spite of it, reading goes on there:
+//! An event is a view of the reader's memory, valid during the call; nothing is allocated for it. Damage is reported in the
+//! [`Summary`]: the first [`Damage`], with its byte offset and the last good event before it, and the number of damaged places. Where the
+//! next event can be found nevertheless, reading resumes there:
 //!
-//! | damage | what follows |
+//! | damage | how reading resumes |
 //! |---|---|
-//! | an event of a type that the header lacks | has the length that GHC gives it, if an event of a known type follows; else see the next row |
-//! | nothing tells where the next event begins | the rest of the block is left out; if no block begins after it, the rest of the file |
-//! | an event that reaches over the end of its block | is left out if a block begins there, is as good as any other if not |
-//! | bytes behind the mark of the end | are read as events, as the real tools do |
-//! | the file ends inside an event, or without the mark | all before is there |
+//! | an event of a type that the header does not declare | it gets the length that GHC gives it, if an event of a known type follows; otherwise as in the next row |
+//! | the beginning of the next event is unknown | at the next block; if no block follows, the rest of the file is skipped |
+//! | an event that crosses the end of its block | it is skipped if a block begins there, and delivered otherwise |
+//! | bytes after the end marker | they are read as events, as GHC's tools do |
+//! | the file ends inside an event, or without the end marker | everything before is delivered |
 //!
 //! | file | part |
 //! |---|---|
-//! | `source` | bytes of a file, as far as they are in memory |
-//! | `header`, `types` | the types of events; how long an event is |
-//! | `block` | whose event it is |
-//! | `scan` | all events in the order of the file, and over what is damaged |
-//! | `index`, `order` | all events in the order of time |
-//! | `visitor`, `event`, `damage` | what a reader delivers, and what can be wrong |
-//! | `layout` | the events that are known, and what they say as text |
+//! | `source` | the bytes of a file, as far as they are in memory |
+//! | `header`, `types` | the types of events; the length of an event |
+//! | `block` | the capability of an event |
+//! | `scan` | all events in file order, resuming after damage |
+//! | `index`, `order` | all events by time |
+//! | `visitor`, `event`, `damage` | what a reader delivers, and the kinds of damage |
+//! | `layout` | the known events, with their text |
 //! | `show`, `haskell` | the text of a whole log, as `ghc-events` prints it |
 //! | `record` | the events of profiles and of the heap, decoded |
 
@@ -77,7 +77,7 @@ use order::Rounds;
 use scan::Scan;
 use source::FromStart;
 
-/// Reads a log to its end, or to where it can't be read on, and delivers events as they stand in it.
+/// Reads a log to its end, or to where reading fails, and delivers its events in file order.
 pub fn in_file_order<R: Read, V: Visitor + ?Sized>(input: R, visitor: &mut V) -> Summary {
     let mut scan = Scan::open(input, &mut |kind| visitor.event_type(kind));
     if scan.has_header() {
@@ -90,8 +90,8 @@ pub fn in_file_order<R: Read, V: Visitor + ?Sized>(input: R, visitor: &mut V) ->
     scan.summary()
 }
 
-/// Reads a log to its end, or to where it can't be read on, and delivers events by time; those of one time in the
-/// order of the file.
+/// Reads a log to its end, or to where reading fails, and delivers its events by time; those of equal time in file
+/// order.
 pub fn by_time<S: ReadAt + ?Sized, V: Visitor + ?Sized>(input: &S, visitor: &mut V) -> Summary {
     let mut index = Index::default();
     let mut scan = Scan::open(FromStart::new(input), &mut |kind| visitor.event_type(kind));
@@ -109,7 +109,7 @@ pub fn by_time<S: ReadAt + ?Sized, V: Visitor + ?Sized>(input: &S, visitor: &mut
     scan.summary()
 }
 
-/// The last event that begins before this byte of a log: the last that is good, if something is wrong there with what an event says.
+/// Returns the last event of a log that begins before this byte offset: the last good one, if an event at the offset has a damaged payload.
 pub fn last_before<S: ReadAt + ?Sized>(input: &S, offset: u64) -> Option<LastGood> {
     let mut last: Option<LastGood> = None;
     Scan::open(FromStart::new(input), &mut |_| {}).events(|types, raw| {
@@ -123,11 +123,11 @@ pub fn last_before<S: ReadAt + ?Sized>(input: &S, offset: u64) -> Option<LastGoo
     last
 }
 
-/// The input itself if it can be read at any place from its beginning; else a file without a name that has all of it.
+/// Returns the input itself if it can be read at any offset from its beginning; otherwise an unnamed file with a copy of it.
 ///
 /// # Errors
 ///
-/// The input can't be read, or there is no room in `TMPDIR`.
+/// Reading the input fails, or `TMPDIR` has no room.
 pub fn seekable(mut input: File) -> io::Result<File> {
     if input.seek(SeekFrom::Start(0)).is_ok() {
         return Ok(input);

@@ -1,11 +1,11 @@
-//! The events of a whole file by time, in memory of fixed size.
+//! Delivers the events of a whole file by time, in memory of fixed size.
 //!
-//! GHC has a buffer for each capability and writes it as a block when it is full: so blocks of one time lie megabytes apart, the
-//! samples of a profile may stand behind everything else, and inside a block times run back a little. A block with an event of the
-//! first second may come last. What has been read therefore never tells what may be delivered; the [index](super::index)
-//! does, which a first pass over the file makes.
+//! GHC has a buffer for each capability and writes it as a block when it is full. So blocks with the same times lie megabytes apart, the
+//! samples of a profile may follow everything else, times inside a block run back a little, and a block with an event of the
+//! first second may come last. No event can be delivered until it is known that no earlier one follows: the [index](super::index),
+//! made by a first pass over the file, knows.
 //!
-//! The second pass goes in *rounds*. A round takes all events from one time to another:
+//! The second pass works in *rounds*. A round takes all events of a range of time:
 //!
 //! ```text
 //!   time ──►        after        cutoff
@@ -16,15 +16,15 @@
 //!   segment 4           │            │  ─────
 //! ```
 //!
-//! The cutoff is chosen so that the events between take about [`ROUND`] bytes, as if each segment's were spread evenly over its time.
-//! The segments that have a part in the round are read in the file's order, the events of the round are copied, and a stable
-//! sort by time, which is quick since they are sorted but for little, gives the order of the whole file. When there are more than
-//! was thought, the later half is dropped and the cutoff is where it began.
+//! The cutoff is chosen so that the events before it take about [`ROUND`] bytes, on the assumption that each segment's events are spread evenly over its time.
+//! The segments that overlap the round are read in file order and the events of the round are copied. A stable
+//! sort by time, fast because they are nearly sorted, then gives the order of the whole file. If there are more events
+//! than estimated, the later half is dropped and the cutoff moves to where that half began.
 //!
-//! So the order is exact whatever the file's order is, and what is held is one round and one segment. What a jumbled file costs is
-//! time: a segment is read once for each round that it has a part in, that is once or twice if blocks follow each other
-//! as buffers became full, and as often as there are rounds if each segment has events of all times. (To sort 1 GiB
-//! of random times takes some 100 rounds with a gibibyte to skim in each.)
+//! So the order is exact whatever the file's order is, and one round and one segment are in memory. A disordered file costs
+//! time: a segment is read once for each round that it overlaps. That is once or twice if blocks follow each other
+//! in the order in which buffers became full, and as often as there are rounds if each segment has events of all times. (Sorting 1 GiB
+//! of random times takes about 100 rounds, each of which skims 1 GiB.)
 
 use std::mem;
 
@@ -37,11 +37,11 @@ use super::types::{Step, Types};
 use super::visitor::Visitor;
 use crate::format::{FIXED_HEAD, VARIABLE_HEAD};
 
-/// What a round is meant to hold: events with what is kept beside them.
+/// The intended size of a round in bytes: events and what is kept with them.
 const ROUND: usize = 12 << 20;
-/// What it holds at most.
+/// The largest size of a round.
 const MOST: usize = 20 << 20;
-/// An event's offset, before it in the arena.
+/// The bytes of an event's file offset, which precedes it in the arena.
 const OFFSET: usize = 8;
 /// How far an event is moved to its place when it is added.
 const NEAR: usize = 32;
@@ -50,13 +50,13 @@ const NEAR: usize = 32;
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     time: u64,
-    /// Where its offset and the event itself lie in the arena.
+    /// The place of its offset, and so of the event itself, in the arena.
     at: u32,
     cap: u16,
     has_cap: bool,
 }
 
-/// What an event takes beside its own bytes.
+/// The bytes that are kept with each event.
 const BESIDE: usize = OFFSET + mem::size_of::<Entry>();
 
 /// The second pass over a file.
@@ -65,12 +65,12 @@ pub(super) struct Rounds<'a, S: ?Sized> {
     input: &'a S,
     types: &'a Types,
     segments: Vec<Segment>,
-    /// The segments in the order of their first events, and the first that has no part yet.
+    /// The segments in the order of their first events, and the index of the first one that has not begun.
     by_first: Vec<u32>,
     next: usize,
-    /// Segments that have events from here on, and have begun.
+    /// Segments that have begun and have events left.
     open: Vec<u32>,
-    /// What is before it has been delivered.
+    /// Everything before it has been delivered.
     after: Key,
     buffer: Vec<u8>,
     arena: Vec<u8>,
@@ -99,7 +99,7 @@ impl<'a, S: ReadAt + ?Sized> Rounds<'a, S> {
         }
     }
 
-    /// Delivers all events, or those before the place where the file can't be read any more.
+    /// Delivers all events, or those before the offset at which reading fails.
     pub(super) fn deliver<V: Visitor + ?Sized>(mut self, visitor: &mut V) -> Result<(), Damage> {
         while self.next < self.segments.len() || !self.open.is_empty() {
             let gathered = self.gather();
@@ -134,7 +134,7 @@ impl<'a, S: ReadAt + ?Sized> Rounds<'a, S> {
         }
     }
 
-    /// Takes the events of the next round; they stand in the order of the file.
+    /// Collects the events of the next round, in file order.
     fn gather(&mut self) -> Result<(), Damage> {
         let mut cutoff = self.cutoff();
         while let Some(&index) = self.by_first.get(self.next)
@@ -156,7 +156,7 @@ impl<'a, S: ReadAt + ?Sized> Rounds<'a, S> {
         Ok(())
     }
 
-    /// Up to where the next round goes.
+    /// Returns the end of the next round.
     fn cutoff(&self) -> Key {
         if self.expected_before(None) <= self.round as f64 {
             return Key::END;
@@ -166,19 +166,19 @@ impl<'a, S: ReadAt + ?Sized> Rounds<'a, S> {
             let middle = low + (high - low) / 2;
             if self.expected_before(Some(middle)) <= self.round as f64 { low = middle } else { high = middle }
         }
-        // At least one time is gone through, however many events it has.
+        // At least one time is covered, however many events have it.
         match low.max(self.after.time.saturating_add(1)) {
             u64::MAX => Key::END,
             time => Key { time, offset: 0 },
         }
     }
 
-    /// What the events from the last cutoff to this time take, or all from there on, if each segment's are spread evenly. Once it is more than
-    /// a round, it is not added up any further.
+    /// Estimates the bytes of the events from the last cutoff to this time (to the end if `None`), if each segment's are spread evenly. Stops adding when
+    /// the sum exceeds a round.
     fn expected_before(&self, time: Option<u64>) -> f64 {
         let mut sum = 0.0;
         let open = self.open.iter();
-        // Those that wait come in the order of their first events.
+        // The segments that have not begun are in the order of their first events.
         let has_begun = |index: &&u32| time.is_none_or(|time| self.segments[**index as usize].first.time < time);
         let waiting = self.by_first[self.next..].iter().take_while(has_begun);
         for &index in open.chain(waiting) {
@@ -190,7 +190,7 @@ impl<'a, S: ReadAt + ?Sized> Rounds<'a, S> {
         sum
     }
 
-    /// Takes the events of a segment that belong to the round.
+    /// Copies the events of a segment that belong to the round.
     fn read(&mut self, segment: &Segment, cutoff: &mut Key) -> Result<(), Damage> {
         let length = (segment.end - segment.start) as usize;
         self.buffer.resize(self.buffer.len().max(length), 0);
@@ -237,7 +237,7 @@ impl<'a, S: ReadAt + ?Sized> Rounds<'a, S> {
         Ok(())
     }
 
-    /// Keeps the earlier half of the round, in the order of the file; where the other began.
+    /// Keeps the earlier half of the round, in file order; returns where the later half begins.
     #[cold]
     fn drop_later_half(&mut self) -> Key {
         self.entries.sort_unstable_by_key(|entry| (entry.time, entry.at));
@@ -266,7 +266,7 @@ impl<'a, S: ReadAt + ?Sized> Rounds<'a, S> {
     }
 }
 
-/// Puts an event behind the others, or near to the end where it belongs: times that run back a little are sorted at once.
+/// Appends an event, or inserts it near the end where it belongs: times that run back a little are sorted at once.
 #[inline]
 fn add(entries: &mut Vec<Entry>, entry: Entry, sorted_from: usize) {
     let mut place = entries.len();
@@ -280,7 +280,7 @@ fn add(entries: &mut Vec<Entry>, entry: Entry, sorted_from: usize) {
 }
 
 impl Segment {
-    /// What its events from one time to another take, or all from that time on, if they are spread evenly.
+    /// Estimates the bytes of its events between two times (to the end if `None`), if they are spread evenly.
     fn expected(&self, from: u64, to: Option<u64>) -> f64 {
         let whole = (self.end - self.start) as f64 + self.events as f64 * BESIDE as f64;
         let (first, last) = (self.first.time, self.last.time);
@@ -337,7 +337,7 @@ mod tests {
 
     fn times() -> impl Strategy<Value = Vec<u64>> {
         prop_oneof![
-            // As GHC has them: rising, with steps back now and then.
+            // As GHC writes them: rising, with steps back now and then.
             (0..1000u64, prop::collection::vec(0..20u64, 0..200)).prop_map(|(begin, steps)| {
                 let mut time = begin;
                 steps
@@ -356,7 +356,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(300))]
-        /// Whatever the order of the file, and however little is held, the order is that of a stable sort of all of it.
+        /// For any file order and any limit of memory, the order is that of a stable sort of the whole file.
         #[test]
         fn the_order_is_that_of_a_stable_sort(
             blocks in prop::collection::vec((0..4u16, times()), 0..12),

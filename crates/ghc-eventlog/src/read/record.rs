@@ -1,102 +1,102 @@
 //! The events of profiles and of the heap, decoded.
 //!
-//! Texts are shown where they stand, as bytes: a profile may have anything in them. Of an event that is too short for what it must
-//! say nothing is decoded.
+//! Texts are borrowed from the event as bytes, since those of a profile may contain any bytes. An event that is too short for its fields is
+//! not decoded.
 
 use super::event::Event;
 use super::layout::bytes_at;
 
-/// An event that tells of the heap, a profile or the program.
+/// An event that describes the heap, a profile or the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Record<'a> {
     /// A collection begins.
     GcStart,
-    /// A collection is over.
+    /// A collection ends.
     GcEnd,
     /// Bytes that a capability has allocated since the program began.
     HeapAllocated(u64),
-    /// Bytes that the heap takes of the system.
+    /// Bytes that the heap has from the system.
     HeapSize(u64),
-    /// Bytes in use, after a collection of everything.
+    /// Live bytes, after a full collection.
     HeapLive(u64),
     /// Bytes in the heap's blocks.
     BlocksSize(u64),
-    /// What made the log, as `GHC-9.0.2 rts_thr`.
+    /// The runtime that wrote the log, such as `GHC-9.0.2 rts_thr`.
     RtsIdentifier(&'a [u8]),
-    /// The program's name and arguments, each with a zero behind it.
+    /// The program's name and arguments, each terminated by a zero.
     ProgramArgs(&'a [u8]),
-    /// The time of day at time 0: seconds of Unix, and nanoseconds.
+    /// The time of day at time 0: Unix seconds, and nanoseconds.
     WallClock(u64, u32),
-    /// What the program says.
+    /// A message of the program.
     UserMessage(&'a [u8]),
-    /// A point in time that the program marks.
+    /// A point in time that the program marked.
     UserMarker(&'a [u8]),
     /// A heap profile begins.
     HeapProfile(HeapProfile<'a>),
     /// A cost centre.
     CostCentre(CostCentre<'a>),
-    /// Samples begin: their number, which GHC leaves 0.
+    /// Samples begin: the sample's number, which GHC leaves 0.
     SampleBegin(u64),
-    /// Samples of a biography begin: their number and the time that they speak of.
+    /// Biographical samples begin: the sample's number and the time that they describe.
     BiographySampleBegin(u64, u64),
-    /// Bytes that a stack of cost centres allocated and that live.
+    /// Live bytes that this stack of cost centres allocated.
     SampleStack(u64, Stack<'a>),
-    /// Bytes that live under a heading.
+    /// Live bytes under a label.
     SampleLabel(u64, &'a [u8]),
     /// Samples end.
     SampleEnd(u64),
     /// A time profile begins: nanoseconds between ticks.
     TimeProfile(u64),
-    /// Where a capability was at a tick.
+    /// The stack of cost centres of a capability at a tick.
     Tick {
         /// The capability.
         cap: u32,
-        /// Which tick.
+        /// The number of the tick.
         tick: u64,
-        /// Where it was.
+        /// The stack.
         stack: Stack<'a>,
     },
-    /// Where a closure's description is from.
+    /// The description of a closure.
     InfoTable {
-        /// What labels of a profile refer to it by.
+        /// The address by which labels of a profile refer to it.
         address: u64,
         /// Its name.
         name: &'a [u8],
-        /// The type of what it describes.
+        /// The type of the closure.
         kind: &'a [u8],
-        /// What it was in the source.
+        /// Its name in the source.
         label: &'a [u8],
         /// The module.
         module: &'a [u8],
-        /// The place in the source.
+        /// The location in the source.
         place: &'a [u8],
     },
 }
 
-/// How a heap profile counts.
+/// The parameters of a heap profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeapProfile<'a> {
     /// Nanoseconds between two samples.
     pub period: u64,
-    /// By what it counts: the number of GHC's.
+    /// The breakdown: GHC's number for what bytes are grouped by.
     pub breakdown: u32,
-    /// What is counted only: module, closure, type, cost centre, stack of cost centres, retainer, biography. Empty ones let all pass.
+    /// Restrictions: module, closure, type, cost centre, stack of cost centres, retainer, biography. An empty one restricts nothing.
     pub filters: [&'a [u8]; 7],
 }
 
 /// A cost centre: a piece of the source to which costs are charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CostCentre<'a> {
-    /// What stacks refer to it by.
+    /// The number by which stacks refer to it.
     pub id: u32,
     /// Its name.
     pub label: &'a [u8],
-    /// The module that it is in.
+    /// Its module.
     pub module: &'a [u8],
-    /// The place in the source.
+    /// Its location in the source.
     pub place: &'a [u8],
-    /// It belongs to the whole program and not to a caller.
+    /// It belongs to the whole program and not to a caller (a constant applicative form).
     pub is_caf: bool,
 }
 
@@ -111,7 +111,7 @@ impl Stack<'_> {
     }
 }
 
-/// Numbers and texts one after the other.
+/// Reads numbers and texts one after the other.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -133,7 +133,7 @@ impl<'a> Fields<'a> {
         self.bytes().map(u64::from_be_bytes)
     }
 
-    /// A text up to its zero, or to the event's end.
+    /// Reads a text up to its zero, or to the event's end.
     fn text(&mut self) -> &'a [u8] {
         let length = self.0.iter().position(|&byte| byte == 0).unwrap_or(self.0.len());
         let text = &self.0[..length];
@@ -149,7 +149,7 @@ impl<'a> Fields<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// What this event tells; none if it tells of something else.
+    /// Decodes an event; `None` if it is of another kind.
     pub fn of(event: &Event<'a>) -> Option<Record<'a>> {
         event.kind.layout?;
         let mut fields = Fields(event.payload);
@@ -203,7 +203,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The eight bytes behind the number of a set of capabilities.
+/// The eight bytes after the number of a capability set.
 fn of_capset(event: &Event<'_>) -> u64 {
     u64::from_be_bytes(bytes_at(event.payload, 4))
 }

@@ -1,4 +1,4 @@
-//! All events in the order of the file, and over what is damaged.
+//! Delivers all events in file order, resuming after damage.
 
 use std::io::{self, Read};
 
@@ -12,19 +12,19 @@ use super::visitor::Summary;
 use crate::format::{BLOCK_HEAD, DATA_END, FIXED_HEAD, VARIABLE_HEAD};
 use trace_io::source::Source;
 
-/// The bytes that are read at once: four events of the largest kind, and no system call shows. Asked for are an event (65547 at
-/// most) and the next one's head, or a description in the header, whose length is bounded there (`.format.hostile`).
+/// The bytes that are read at once: four events of the largest size, enough that system calls do not show in the time. At most an event (65547
+/// bytes) and the next one's head are needed at once, or a description in the header, whose length is bounded there (`.format.hostile`).
 const BUFFER: usize = 256 << 10;
 
-/// The least size of a block.
+/// The smallest size of a block.
 const MARKER: u32 = BLOCK_HEAD as u32;
 
-/// The longest event.
+/// The longest event, in bytes.
 const LONGEST: usize = VARIABLE_HEAD + u16::MAX as usize;
-/// An event this long after the one before it is none: 13 days.
+/// Bytes are not taken for an event if its time is more than this after the previous one's: 13 days.
 const NOT_LONG_NS: u64 = 1 << 50;
 
-/// How often reading goes on at the next block, before a file is given up.
+/// How often reading resumes at a later block before it gives up.
 const MOST_RESUMPTIONS: u64 = 4096;
 
 /// A log that is being read.
@@ -33,7 +33,7 @@ pub(super) struct Scan<R> {
     source: Source<R>,
     types: Types,
     block: Block,
-    /// Where the block ends, if one has begun since the last mark of the end.
+    /// The end of the current block, if one has begun since the last end marker.
     block_end: Option<u64>,
     resumptions: u64,
     has_left_out: bool,
@@ -42,7 +42,7 @@ pub(super) struct Scan<R> {
     summary: Summary,
 }
 
-/// An event as it stands in the file.
+/// An event as it is in the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Raw<'a> {
     pub(super) offset: u64,
@@ -50,11 +50,11 @@ pub(super) struct Raw<'a> {
     head: usize,
     row: Row,
     pub(super) cap: Option<u16>,
-    /// The block that it was found in, before it.
+    /// The block before this event.
     pub(super) before: Block,
-    /// Between it and the event before lies something that was left out, or one of the two is mended.
+    /// Bytes between it and the previous event were skipped, or the length of one of the two was corrected.
     pub(super) is_resumed: bool,
-    /// Its length is that of its fields, and not what its head says.
+    /// Its length is that of its fields, and not the one in its head.
     pub(super) is_mended: bool,
 }
 
@@ -81,7 +81,7 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// How the scan goes on.
+/// The result of a step of the scan.
 enum Next {
     Event {
         length: usize,
@@ -89,7 +89,7 @@ enum Next {
         row: Row,
         is_mended: bool,
     },
-    /// There was something else than an event, which is gone through.
+    /// Something other than an event, which has been skipped.
     Again,
     Over,
 }
@@ -113,7 +113,7 @@ impl<R: Read> Scan<R> {
             count += 1;
             tell(kind);
         };
-        // A header has as many descriptions as there may be, so what is told of them is bounded, too.
+        // A header may have any number of descriptions, so the damage that is kept of them is bounded, too.
         let read = header::read(&mut scan.source, &mut scan.types, &mut tell, &mut |damage| minor.push(damage));
         scan.summary.types = count;
         minor.into_iter().for_each(|damage| scan.damaged(damage));
@@ -136,7 +136,7 @@ impl<R: Read> Scan<R> {
         Summary { bytes: self.source.offset(), ..self.summary }
     }
 
-    /// Counts damage, and keeps what is first.
+    /// Counts damage, and keeps the first.
     pub(super) fn damaged(&mut self, damage: Damage) {
         self.summary.damages += 1;
         self.summary.damage.get_or_insert(damage);
@@ -147,7 +147,7 @@ impl<R: Read> Scan<R> {
         self.damaged(Damage { offset, kind, last_good });
     }
 
-    /// Goes through the events, until `each` has seen enough.
+    /// Delivers events until `each` returns true.
     pub(super) fn events(&mut self, mut each: impl FnMut(&Types, &Raw<'_>) -> bool) {
         while self.has_header {
             let (length, head, row, is_mended) = match self.next() {
@@ -168,7 +168,7 @@ impl<R: Read> Scan<R> {
                 self.block_end = (size >= MARKER).then_some(offset + u64::from(size));
             }
             let cap = self.block.pass(length, marker);
-            // Who reads a stretch of the file again relies on the lengths in it.
+            // A segment that is read again relies on the lengths in it.
             let is_resumed = std::mem::replace(&mut self.has_left_out, is_mended) || is_mended;
             let raw = Raw { offset, bytes, head, row, cap, before, is_resumed, is_mended };
             let (time, id) = (raw.time(), u16::from_be_bytes(bytes_at(bytes, 0)));
@@ -193,7 +193,7 @@ impl<R: Read> Scan<R> {
         }
     }
 
-    /// What is next in the file.
+    /// Reads what is next in the file.
     #[inline]
     fn next(&mut self) -> io::Result<Next> {
         let mut step = self.types.step(self.source.bytes());
@@ -222,7 +222,7 @@ impl<R: Read> Scan<R> {
                     _ => Ok(Next::Event { length, head, row, is_mended: false }),
                 }
             }
-            // Something that is longer than it seemed when less of it was here.
+            // More bytes have arrived than were there at the first look.
             Step::More(_) => Ok(Next::Again),
             Step::End => self.mark_of_the_end(),
             Step::Unknown(id) => self.unknown(id),
@@ -235,11 +235,11 @@ impl<R: Read> Scan<R> {
         layout::own_length(self.types.kind(row).id, payload) != Some(length - head)
     }
 
-    /// An event whose length is not that of its fields. They are right if an event begins where they end; a newer GHC may
-    /// have added some that we do not know.
+    /// An event whose stored length differs from the length of its fields. The fields are right if an event begins where they end; a newer GHC may
+    /// have added fields that are unknown here.
     #[cold]
     fn mended(&mut self, head: usize, row: Row, said: usize) -> io::Result<Option<Next>> {
-        // As far as the file goes.
+        // Needs all bytes that the file may have for it.
         self.source.has(LONGEST + VARIABLE_HEAD)?;
         let (id, bytes) = (self.types.kind(row).id, self.source.bytes());
         let payload = bytes.get(head..).unwrap_or_default();
@@ -255,7 +255,7 @@ impl<R: Read> Scan<R> {
         Ok(Some(Next::Event { length: head + found, head, row, is_mended: true }))
     }
 
-    /// Whether a declared event begins at this distance, not long after this time; or the file ends there.
+    /// Returns whether a declared event begins at this distance with a time not long after this one, or the file ends there.
     fn event_begins_at(&self, distance: usize, time: u64) -> bool {
         let rest = self.source.bytes().get(distance..).unwrap_or_default();
         if rest.is_empty() || *rest == DATA_END.to_be_bytes() {
@@ -268,7 +268,7 @@ impl<R: Read> Scan<R> {
         row.is_declared && (row.is_marker || (fits && later < NOT_LONG_NS))
     }
 
-    /// An event that is longer than the rest of the file: its length is wrong, or the file was cut.
+    /// An event that extends past the end of the file: its length is wrong, or the file was cut.
     #[cold]
     fn past_the_file(&mut self) -> io::Result<Next> {
         let bytes = self.source.bytes();
@@ -280,13 +280,13 @@ impl<R: Read> Scan<R> {
             return Ok(mended);
         }
         match self.block_end {
-            // The block is whole, so the file was not cut here.
+            // The block is complete, so the file was not cut here.
             Some(end) if offset < end && end <= offset + here => self.over_a_whole_block(end),
             _ => Ok(self.at_end_of_file()),
         }
     }
 
-    /// An event that is longer than the rest of the file, in a block that is not.
+    /// An event that extends past the end of the file, in a block that does not.
     fn over_a_whole_block(&mut self, block_end: u64) -> io::Result<Next> {
         let offset = self.source.offset();
         let id = u16::from_be_bytes(bytes_at(self.source.bytes(), 0));
@@ -303,7 +303,7 @@ impl<R: Read> Scan<R> {
         Ok(Next::Again)
     }
 
-    /// The file has no whole event any more.
+    /// The rest of the file is shorter than an event.
     #[cold]
     fn at_end_of_file(&mut self) -> Next {
         let here = self.source.bytes().len();
@@ -328,7 +328,7 @@ impl<R: Read> Scan<R> {
         self.block_end = None;
         if self.source.has(1)? {
             let offset = self.source.offset();
-            // A file may consist of such marks: told once.
+            // A file may consist of such markers: reported once.
             if !self.summary.ended_orderly {
                 self.damaged_at(offset, DamageKind::AfterEnd);
             }
@@ -337,7 +337,7 @@ impl<R: Read> Scan<R> {
         Ok(Next::Again)
     }
 
-    /// An event that is longer than the rest of its block: if a block begins where its own ends, it is no event.
+    /// An event that crosses the end of its block. It is not an event if a block begins where its own block ends.
     #[cold]
     fn over_the_end(&mut self, length: usize, head: usize, row: Row, block_end: u64) -> io::Result<Next> {
         let offset = self.source.offset();
@@ -357,7 +357,7 @@ impl<R: Read> Scan<R> {
         Ok(Next::Event { length, head, row, is_mended: false })
     }
 
-    /// An event whose length nobody knows: the rest of its block is left out, if a block begins behind it.
+    /// An event of unknown length: the rest of its block is skipped, if a block begins after it.
     #[cold]
     fn unknown(&mut self, id: u16) -> io::Result<Next> {
         let (offset, last_good) = (self.source.offset(), self.last_good);
@@ -375,7 +375,7 @@ impl<R: Read> Scan<R> {
         Ok(if what_follows == Resumed::Nowhere { Next::Over } else { Next::Again })
     }
 
-    /// Whether an event of a type that is not declared may be one: if so, one of a known type follows, or nothing.
+    /// Returns whether these bytes may be an event of an undeclared type: an event of a known type, or nothing, must follow.
     #[cold]
     fn is_plausible(&mut self, length: usize) -> io::Result<bool> {
         let is_last = !self.source.has(length + 2)?;
@@ -394,7 +394,7 @@ impl<R: Read> Scan<R> {
         self.resumptions <= MOST_RESUMPTIONS
     }
 
-    /// Whether a block, or the mark of the end and nothing behind it, begins so many bytes from here.
+    /// Returns whether a block, or the end marker and nothing after it, begins at this distance in bytes.
     fn block_begins_at(&mut self, distance: usize) -> io::Result<bool> {
         let whole = self.source.has(distance + BLOCK_HEAD)?;
         let bytes = self.source.bytes().get(distance..).unwrap_or_default();

@@ -1,11 +1,11 @@
-//! The text of a log, as `ghc-events show` and `ghc-events inc` print it.
+//! Prints a log as text, as `ghc-events show` and `ghc-events inc` do.
 //!
-//! [`Form::Whole`] begins with the types of the header, then come the events by time, then an empty line. [`Form::Events`]
-//! has the events only, in the file's order. Each event is a line: its time, its capability, and what it says; one of a type that
-//! nobody knows is shown by its type's description (or number, where only events are shown).
+//! [`Form::Whole`] prints the types of the header, then the events by time, then an empty line. [`Form::Events`]
+//! prints the events only, in file order. Each event is a line: its time, its capability, and its text. An event of an
+//! unknown type is printed with its type's description (with its number in [`Form::Events`]).
 //!
-//! The real tool ends with an error, and prints nothing at all, for some events that say what can't be: a text that is no UTF-8, a number that stands for
-//! nothing. Here the line has what can be shown of it, and [`Show::finish`] tells of the first.
+//! `ghc-events` fails, and prints nothing at all, for some events with invalid payloads: a text that is not UTF-8, a number without a
+//! meaning. Here the line contains what can be printed, and [`Show::finish`] returns the first such damage.
 
 use std::io::{self, Write};
 
@@ -16,10 +16,10 @@ use super::layout::{Piece, Size, bytes_at};
 use super::types::EventType;
 use super::visitor::Visitor;
 
-/// Lines are collected up to so many bytes.
+/// Output is buffered up to this many bytes.
 const BUFFER: usize = 64 << 10;
 
-/// What of a log is printed.
+/// What is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Types and events: `ghc-events show`.
@@ -36,13 +36,13 @@ pub struct Show<W> {
     out: Vec<u8>,
     begun: Begun,
     failed: Option<io::Error>,
-    /// The last event, as long as nothing is wrong and they come in the order of the file.
+    /// The last event, as long as there is no damage and events come in file order.
     last: Option<LastGood>,
     damage: Option<Damage>,
     damages: u64,
 }
 
-/// How much of a whole log is printed.
+/// How much of a whole log has been printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Begun {
     Nothing,
@@ -51,18 +51,18 @@ enum Begun {
 }
 
 impl<W: Write> Show<W> {
-    /// Prints to this output, which need not be buffered.
+    /// Prints to `out`, which need not be buffered.
     pub fn new(output: W, form: Form) -> Show<W> {
         let out = Vec::with_capacity(2 * BUFFER);
         Show { output, form, out, begun: Begun::Nothing, failed: None, last: None, damage: None, damages: 0 }
     }
 
-    /// Ends the text. What is wrong first with what events say, and with how many something is. Of a whole log, whose events come by
-    /// time, [`last_before`](super::last_before) finds the last event before it.
+    /// Ends the text. Returns the first damage in payloads and the number of damaged payloads. For a whole log, whose events come by
+    /// time, [`last_before`](super::last_before) finds the last good event before it.
     ///
     /// # Errors
     ///
-    /// The text could not be written.
+    /// Writing the text failed.
     pub fn finish(mut self) -> io::Result<(Option<Damage>, u64)> {
         if self.begun == Begun::Events {
             self.out.push(b'\n');
@@ -74,7 +74,7 @@ impl<W: Write> Show<W> {
         }
     }
 
-    /// Heads the types. If there are none because the header can't be read, nothing is printed.
+    /// Prints the heading of the types; nothing if the header can't be read.
     fn begin_types(&mut self) {
         if self.begun == Begun::Nothing {
             self.begun = Begun::Types;
@@ -159,7 +159,7 @@ impl<W: Write> Visitor for Show<W> {
     }
 }
 
-/// Appends the text of one event, as `ghc-events` prints it. Returns what is wrong with its payload.
+/// Appends the text of one event, as `ghc-events` prints it. Returns the damage in its payload, if any.
 pub fn text(out: &mut Vec<u8>, kind: &EventType, payload: &[u8]) -> Option<DamageKind> {
     if let Some(Size::AtLeast(least)) = kind.layout.map(|layout| layout.size)
         && payload.len() < usize::from(least)
@@ -182,12 +182,12 @@ fn too_short(out: &mut Vec<u8>, id: u16, payload: &[u8]) -> DamageKind {
     DamageKind::Short { id, bytes: payload.len() }
 }
 
-/// What an event says, while it is being written.
+/// The text of an event that is being written.
 struct Line<'a> {
     out: &'a mut Vec<u8>,
     id: u16,
     payload: &'a [u8],
-    /// Where the next text begins.
+    /// The offset of the next text.
     next: usize,
     complaint: Option<DamageKind>,
 }
@@ -257,7 +257,7 @@ impl<'a> Line<'a> {
         bytes_at(self.payload, at.into())
     }
 
-    /// The first complaint counts.
+    /// Keeps the first damage.
     #[cold]
     fn complain(&mut self, kind: DamageKind) {
         self.complaint.get_or_insert(kind);
@@ -273,7 +273,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The text up to the next zero.
+    /// Returns the text up to the next zero.
     fn next_text(&mut self) -> &'a [u8] {
         let rest = self.payload.get(self.next..).unwrap_or_default();
         match rest.iter().position(|&byte| byte == 0) {
@@ -447,7 +447,7 @@ fn latin(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// What is no printable character is a dot; of bytes that are none at all, each.
+/// Writes bytes as text, with a dot for each character that is not printable and for each byte that is not UTF-8.
 fn printable(out: &mut Vec<u8>, bytes: &[u8]) {
     let mut buffer = [0; 4];
     for chunk in bytes.utf8_chunks() {

@@ -1,17 +1,17 @@
-//! Where a log is read from, at any place or from its first byte to its last.
+//! The input of a log, read at any offset or from its first byte to its last.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 
-/// An input that can be read at any place, as often as needed.
+/// An input that can be read at any offset, any number of times.
 pub trait ReadAt {
-    /// Fills the buffer with the bytes from this offset on, as far as there are any, and says how many there were: fewer than asked for
-    /// only at the end.
+    /// Fills the buffer with the bytes from this offset on and returns how many there were: fewer than asked for
+    /// only at the end of the input.
     ///
     /// # Errors
     ///
-    /// The input can't be read.
+    /// Reading the input fails.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 }
 

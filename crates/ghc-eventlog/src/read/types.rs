@@ -1,9 +1,9 @@
-//! The types of a log's events, and how long an event is.
+//! The types of a log's events, and the length of an event.
 
 use super::layout::{self, BLOCK_MARKER, Layout, Piece, Size};
 use crate::format::{DATA_END, FIXED_HEAD, VARIABLE_HEAD};
 
-/// Memory for all descriptions.
+/// The limit for all descriptions together, in bytes.
 const MOST_TEXT: usize = 8 << 20;
 
 /// A type of event.
@@ -11,14 +11,14 @@ const MOST_TEXT: usize = 8 << 20;
 pub struct EventType {
     /// Its number.
     pub id: u16,
-    /// The bytes of its payload; none if each event says how many it has.
+    /// The bytes of its payload; `None` if each event stores its own size.
     pub size: Option<u16>,
-    /// What the header calls it. Empty for one that the header does not declare.
+    /// Its description in the header. Empty if the header does not declare the type.
     pub description: String,
-    /// Whether the header has it.
+    /// Whether the header declares it.
     pub is_declared: bool,
     pub(super) layout: Option<&'static Layout>,
-    /// What is said of its events.
+    /// The text of its events.
     pub(super) text: Box<[Piece]>,
 }
 
@@ -29,7 +29,7 @@ impl EventType {
         EventType { id, size, description, is_declared: true, layout, text }
     }
 
-    /// One of GHC's that no header declares.
+    /// A type of GHC that the header does not declare.
     fn known(layout: &'static Layout) -> EventType {
         let size = match layout.size {
             Size::Fixed(bytes) => Some(bytes),
@@ -39,39 +39,39 @@ impl EventType {
         EventType { id, size, description: String::new(), is_declared: false, layout: Some(layout), text }
     }
 
-    /// Whether its events begin blocks.
+    /// Returns whether its events begin blocks.
     fn is_block_marker(&self) -> bool {
         self.id == BLOCK_MARKER && self.layout.is_some()
     }
 }
 
-/// What there is at the beginning of some bytes.
+/// What some bytes begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// An event of so many bytes, of which so many stand before its payload.
+    /// An event of `length` bytes; its payload begins after `head` bytes.
     Event { length: usize, head: usize, row: Row },
-    /// The mark of the end: two bytes.
+    /// The end marker: two bytes.
     End,
-    /// An event of a type that nobody knows.
+    /// An event of an unknown type.
     Unknown(u16),
-    /// The beginning of something that has so many bytes at least.
+    /// An item that has at least this many bytes.
     More(usize),
 }
 
-/// What must be known of a type at once.
+/// What the scan needs of each type, in one table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Row {
-    /// One more than its place among the kinds; 0 if there is no such type.
+    /// The index among the kinds plus one; 0 if there is no such type.
     kind: u32,
     size: u16,
     is_variable: bool,
     pub(super) is_marker: bool,
     pub(super) is_declared: bool,
-    /// Its fields say where they end, whatever the event's head says.
+    /// Its fields mark their own ends, whatever the event's head stores.
     pub(super) ends_itself: bool,
 }
 
-/// The types of a log, and those of GHC's that it does not declare.
+/// The types of a log, and the types of GHC that the log does not declare.
 #[derive(Debug)]
 pub(super) struct Types {
     kinds: Vec<EventType>,
@@ -80,17 +80,17 @@ pub(super) struct Types {
 }
 
 impl Types {
-    /// Those of GHC's. What a header declares takes their places.
+    /// All types of GHC. The header's declarations replace them.
     pub(super) fn new() -> Types {
         let mut types = Types { kinds: Vec::new(), rows: Vec::new(), text: 0 };
-        // Of one number the newest is the last.
+        // The newest layout of a number is the last.
         for known in layout::KNOWN {
             types.put(EventType::known(known));
         }
         types
     }
 
-    /// Adds a type that the header declares; false if there is no room for more.
+    /// Adds a type that the header declares. Returns false if there is no room for more.
     pub(super) fn declare(&mut self, kind: EventType) -> bool {
         self.text += kind.description.len();
         let has_room = self.text <= MOST_TEXT;
@@ -121,13 +121,13 @@ impl Types {
         }
     }
 
-    /// The type of a row that [`step`](Self::step) gave.
+    /// Returns the type of a row that [`step`](Self::step) returned.
     #[inline]
     pub(super) fn kind(&self, row: Row) -> &EventType {
         &self.kinds[row.kind as usize - 1]
     }
 
-    /// The type of the event whose head these bytes begin with, and the length that the head says.
+    /// Returns the type of the event whose head these bytes begin with, and the length stored in that head.
     pub(super) fn head(&self, bytes: &[u8]) -> Option<(Row, usize)> {
         let id = u16::from_be_bytes(*bytes.first_chunk()?);
         let row = self.rows.get(usize::from(id)).copied().filter(|row| row.kind != 0)?;
@@ -135,7 +135,7 @@ impl Types {
         Some((row, if row.is_variable { u16::from_be_bytes([high, low]) } else { row.size }.into()))
     }
 
-    /// What there is at the beginning of these bytes.
+    /// Returns what these bytes begin with.
     #[inline]
     pub(super) fn step(&self, bytes: &[u8]) -> Step {
         let Some(&id) = bytes.first_chunk() else { return Step::More(2) };

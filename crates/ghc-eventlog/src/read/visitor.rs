@@ -1,41 +1,41 @@
-//! Who is told what a log has, and what it is told.
+//! The trait that receives the contents of a log, and a summary of them.
 
 use super::damage::Damage;
 use super::event::Event;
 use super::types::EventType;
 
-/// Who is told what a log has.
+/// Receives the contents of a log.
 pub trait Visitor {
     /// A type of event, in the order of the header.
     fn event_type(&mut self, _kind: &EventType) {}
 
-    /// All types are told; events follow.
+    /// All types have been delivered; events follow.
     fn begin_events(&mut self) {}
 
     /// An event.
     fn event(&mut self, event: &Event<'_>);
 
-    /// Whether enough has been seen.
+    /// Returns whether the reader may stop here.
     fn is_done(&self) -> bool {
         false
     }
 }
 
-/// What there was in a log.
+/// What a log contained.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// All events, block markers counted.
+    /// All events, with block markers.
     pub events: u64,
     /// Block markers.
     pub blocks: u64,
     /// Types that the header declares.
     pub types: u64,
-    /// Bytes of the file that were gone through.
+    /// Bytes read.
     pub bytes: u64,
-    /// What is wrong first.
+    /// The first damage.
     pub damage: Option<Damage>,
-    /// How many things are wrong.
+    /// The number of damaged places.
     pub damages: u64,
-    /// The mark of the end was there.
+    /// Whether the end marker was found.
     pub ended_orderly: bool,
 }
