@@ -189,8 +189,8 @@ fn a_process_that_never_collected_is_in_nobodys_way(#[values("--csv", "--xml", "
 }
 
 #[rstest]
-#[case::empty(b"", "at byte 0: this is no .nettrace file")]
-#[case::of_another_format(b"hdrb\0\0\0\0", "at byte 0: this is no .nettrace file")]
+#[case::empty(b"", "at byte 0: this is not a .nettrace file")]
+#[case::of_another_format(b"hdrb\0\0\0\0", "at byte 0: this is not a .nettrace file")]
 #[case::of_a_version_to_come(b"Nettrace\0\0\0\0\x63\0\0\0\0\0\0\0", "version 99 of the format is not known")]
 #[case::cut(b"Nettrace", "at byte 8: the file ends here")]
 fn that_a_file_is_no_trace_is_said_in_a_line(#[case] bytes: &[u8], #[case] said: &str) {

@@ -9,7 +9,7 @@ pub enum Block {
     Event = 2,
     /// Descriptions of event types.
     Metadata = 3,
-    /// Sequence numbers of all threads at one moment; ids before it are not used after it.
+    /// The sequence numbers of all threads at one moment; ids defined before it are not used after it.
     SequencePoint = 4,
     /// Stacks, by id.
     Stack = 5,
@@ -22,7 +22,7 @@ pub enum Block {
 }
 
 impl Block {
-    /// Its object's type name in version 4; empty for those that only version 6 has.
+    /// The object type's name in version 4; empty for kinds that only version 6 has.
     pub fn name(self) -> &'static str {
         match self {
             Block::Trace => "Trace",

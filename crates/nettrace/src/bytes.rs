@@ -1,21 +1,21 @@
-//! Numbers and strings out of bytes that may be too few, or anything.
+//! Reads numbers and strings from untrusted bytes.
 //!
-//! Who reads knows at each step which of two things went wrong: the bytes ran out ([`Stuck::Short`]: more of them may
-//! come), or those that are there can't be what they should be ([`Stuck::Wrong`]). Nothing is allocated for a length that
-//! the bytes themselves don't bear out (`.format.hostile`).
+//! Each step distinguishes two failures: the bytes ran out ([`Stuck::Short`]: more of them may
+//! follow), or the bytes present are invalid ([`Stuck::Wrong`]). Memory is allocated for a length only
+//! if that many bytes are present (`.format.hostile`).
 
 use super::damage::DamageKind;
 
-/// Why something could not be read.
+/// Why an item could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stuck {
-    /// The bytes end inside it.
+    /// The bytes end inside the item.
     Short,
-    /// It can't be read however many bytes follow.
+    /// The item is invalid, whatever bytes follow.
     Wrong(DamageKind),
 }
 
-/// Bytes of which the first are taken off.
+/// A cursor over bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bytes<'a> {
     rest: &'a [u8],
@@ -56,7 +56,7 @@ impl<'a> Bytes<'a> {
         Ok(taken)
     }
 
-    /// The first so many as something of their own.
+    /// Takes the first `count` bytes as a cursor of their own.
     pub(super) fn part(&mut self, count: usize) -> Result<Bytes<'a>, Stuck> {
         self.take(count).map(Bytes::new)
     }
@@ -77,7 +77,7 @@ impl<'a> Bytes<'a> {
 
     little_endian!(short u16  word u32  long u64);
 
-    /// Seven bits of each byte, the lowest first; the eighth bit says that another byte follows.
+    /// A variable-length number: seven bits of each byte, the lowest first; the eighth bit is set if another byte follows.
     #[inline]
     pub(super) fn var64(&mut self) -> Result<u64, Stuck> {
         let (&first, rest) = self.rest.split_first().ok_or(Stuck::Short)?;
@@ -92,7 +92,7 @@ impl<'a> Bytes<'a> {
         let mut value = 0;
         for (index, &byte) in self.rest.iter().enumerate().take(10) {
             let bits = u64::from(byte & 0x7F);
-            // The tenth byte has room for one bit.
+            // The tenth byte has room for one bit only.
             if index == 9 && byte > 1 {
                 return Err(Stuck::Wrong(DamageKind::Number));
             }
@@ -105,25 +105,25 @@ impl<'a> Bytes<'a> {
         Err(if self.rest.len() < 10 { Stuck::Short } else { Stuck::Wrong(DamageKind::Number) })
     }
 
-    /// The same, of at most 32 bits.
+    /// A variable-length number of at most 32 bits.
     #[inline]
     pub(super) fn var32(&mut self) -> Result<u32, Stuck> {
         u32::try_from(self.var64()?).map_err(|_| Stuck::Wrong(DamageKind::Number))
     }
 
-    /// A string of version 6: how many bytes of UTF-8, and they. What is no UTF-8 is replaced.
+    /// A string of version 6: a number of bytes, then UTF-8. Invalid UTF-8 is replaced.
     pub(super) fn utf8(&mut self) -> Result<String, Stuck> {
         let length = self.var32()?;
         Ok(String::from_utf8_lossy(self.take(length as usize)?).into_owned())
     }
 
-    /// A string of version 4: UTF-16 up to a NUL. What is no UTF-16 is replaced.
+    /// A string of version 4: UTF-16 up to a NUL. Invalid UTF-16 is replaced.
     pub(super) fn utf16(&mut self) -> Result<String, Stuck> {
         let units = self.utf16_units()?;
         Ok(decode_utf16(units))
     }
 
-    /// The bytes of such a string without its NUL.
+    /// The bytes of a UTF-16 string, without its NUL.
     pub(super) fn utf16_units(&mut self) -> Result<&'a [u8], Stuck> {
         let units = self.rest.as_chunks::<2>().0.iter().position(|unit| *unit == [0, 0]).ok_or(Stuck::Short)?;
         let text = self.take(2 * units)?;
@@ -132,7 +132,7 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// Little-endian UTF-16 as text.
+/// Decodes little-endian UTF-16.
 pub(super) fn decode_utf16(bytes: &[u8]) -> String {
     let units = bytes.as_chunks::<2>().0.iter().map(|unit| u16::from_le_bytes(*unit));
     char::decode_utf16(units).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()

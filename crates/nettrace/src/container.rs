@@ -1,4 +1,4 @@
-//! Blocks out of a file, in a buffer that grows only with what is really there.
+//! Reads the blocks of a file, with a buffer that grows only with bytes that are present.
 //!
 //! ```text
 //! version 4 (and "5")                                    version 6
@@ -9,13 +9,13 @@
 //!   … 1                                                    0:24 0:8
 //! ```
 //!
-//! The zeros bring an object's bytes to a multiple of four in the file. The description of the trace has neither size nor zeros:
+//! The zeros align an object's bytes to a multiple of four in the file. The trace's description has neither size nor zeros:
 //! it is always 48 bytes.
 //!
-//! A block is never asked to be in memory as a whole: it is gone through in *windows*, as much of it as the buffer
-//! has, and what is read from a window is one or more whole items (events, descriptions, stacks). The buffer begins with
-//! [`BUFFER`] bytes and is doubled for an item that does not fit, up to [`LARGEST_ITEM`]; and an item is compared with what is
-//! left of its block first. So a length in the file moves no memory, and a file of a few bytes costs what a few bytes cost
+//! A block need not fit into memory: it is read in *windows*, the part of it that the buffer
+//! holds, and a window contains one or more whole items (events, descriptions, stacks). The buffer begins with
+//! [`BUFFER`] bytes and doubles for an item that does not fit, up to [`LARGEST_ITEM`]; an item is compared with the
+//! rest of its block first. So a length in the file allocates no memory, and a file of a few bytes costs the memory of a few bytes
 //! (`.format.hostile`).
 
 use std::io::{self, Read};
@@ -25,17 +25,17 @@ use super::bytes::Stuck;
 use super::damage::{Damage, DamageKind};
 use trace_io::source::Source;
 
-/// The bytes that are read at once. Large enough that the system calls don't show, small enough for the second cache.
+/// The bytes that are read at once: enough that system calls do not show in the time, few enough for the second-level cache.
 const BUFFER: usize = 256 << 10;
-/// The largest item that is read: the size of the largest block of version 6.
+/// The largest item that is read, in bytes: the size of the largest block of version 6.
 const LARGEST_ITEM: usize = 16 << 20;
 
 const MAGIC: &[u8; 8] = b"Nettrace";
 const SERIALIZER: &[u8; 24] = b"\x14\0\0\0!FastSerialization.1";
-/// The description of a trace in version 4.
+/// The bytes of a trace's description in version 4.
 const TRACE_4: u64 = 48;
 
-/// What a block has.
+/// The contents of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Trace,
@@ -69,33 +69,33 @@ impl Kind {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     pub(super) kind: Kind,
-    /// Where its header begins.
+    /// The byte offset of its header.
     pub(super) began: u64,
 }
 
-/// What keeps a block from being read to its end.
+/// Why a block could not be read to its end.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Trouble {
-    /// The rest of the block can't be read; where the next one begins is known.
+    /// The rest of the block can't be read; the next one can.
     Block(Damage),
     /// Nothing more can be read.
     File(Damage),
 }
 
-/// A file, block by block.
+/// Reads a file block by block.
 #[derive(Debug)]
 pub(super) struct File<R> {
     source: Source<R>,
     container: Container,
     block: Block,
-    /// What is left of the block.
+    /// The bytes that are left of the block.
     left: u64,
-    /// Blocks that were begun.
+    /// The number of blocks begun.
     pub(super) blocks: u64,
 }
 
 impl<R: Read> File<R> {
-    /// Begins a file: its first bytes say which container it is.
+    /// Opens a file: its first bytes state its container.
     pub(super) fn open(input: R) -> (File<R>, Result<(), Damage>) {
         let (source, block) = (Source::new(input, BUFFER), Block { kind: Kind::Unknown, began: 0 });
         let mut file = File { source, container: Container::V4, block, left: 0, blocks: 0 };
@@ -137,12 +137,12 @@ impl<R: Read> File<R> {
         self.container
     }
 
-    /// Where in the file the next byte is.
+    /// The byte offset of the next byte.
     pub(super) fn offset(&self) -> u64 {
         self.source.offset()
     }
 
-    /// The next block, after what is left of the one before. None at the mark of the end.
+    /// Returns the next block, skipping the rest of the previous one; `None` at the end marker.
     pub(super) fn next(&mut self) -> Result<Option<Block>, Damage> {
         self.finish()?;
         let began = self.source.offset();
@@ -160,7 +160,7 @@ impl<R: Read> File<R> {
         }))
     }
 
-    /// Skips what is left of the block, and the tag behind it.
+    /// Skips the rest of the block, and the tag after it.
     fn finish(&mut self) -> Result<(), Damage> {
         let Block { kind, began } = self.block;
         self.left = self.source.skip(self.left).map_err(|error| self.unreadable(&error))?;
@@ -233,8 +233,8 @@ impl<R: Read> File<R> {
         })
     }
 
-    /// Goes on in the block: `each` gets a window of it (with the file's offset of its first byte, and how much is left of the
-    /// block from there), and says how many bytes it has read. False when nothing is left.
+    /// Continues with the block: `each` gets a window of it (with the file offset of the window's first byte, and the number of bytes left
+    /// in the block from there) and returns how many bytes it has read. Returns false at the end of the block.
     #[inline]
     pub(super) fn window(
         &mut self,
@@ -275,7 +275,7 @@ impl<R: Read> File<R> {
         }
     }
 
-    /// Exactly so many bytes of the block, which are few.
+    /// Reads a few bytes of fixed number.
     pub(super) fn fixed<T>(
         &mut self,
         what: &'static str,

@@ -2,21 +2,21 @@
 //!
 //! ```text
 //!   types ───► rows ──┐
-//!   threads ─► rows ──┤   blocks in the making; all of them go out together, what is referred to first:
+//!   types ───► rows ──┐
 //!   stacks ──► rows ──┼─► threads, types, stacks, labels, events
 //!   labels ──► rows ──┤
 //!   events ──► blobs ─┘
 //!   sequence points: everything before, then the point
 //! ```
 //!
-//! It may allocate, and takes types as they come. The caller orders the events and numbers them: an event is written with
-//! the sequence number, the sorted flag and the ids that it is given. Event headers are compressed.
+//! It may allocate, and accepts types at any time. The caller orders the events and numbers them: an event is written with
+//! the sequence number, the sorted flag and the ids that the caller passes. Event headers are compressed.
 //!
-//! **In version 4 the capturing thread changes only on an event that promises to be sorted**: PerfView's library charges an event
-//! to the thread before it otherwise. So an event without the promise begins a block when its thread is another one's.
+//! **In version 4 the capturing thread changes only on an event with the sorted flag**: TraceEvent attributes an event
+//! to the previous thread otherwise. So an event without the flag begins a new block when its thread differs.
 //!
-//! **What a container cannot express** is left out and reported: a type with fields for which version 4 has no code is written
-//! without fields, and the payloads of its events as they are ([`Described`]).
+//! **What a container cannot express** is omitted and reported: a type with fields for which version 4 has no code is written
+//! without fields, and the payloads of its events unchanged ([`Described`]).
 
 use std::io::{self, Write};
 
@@ -24,31 +24,31 @@ use super::Container;
 use super::block::{BLOCK_HEADER, Block, COMPRESSED};
 use super::metadata::{EventType, FieldType, TraceInfo, Type};
 
-/// A block goes out before it would be longer than this; what is longer by itself is a block alone.
+/// A block is written before it would exceed this size in bytes; a longer item gets a block of its own.
 const BLOCK: usize = 100 << 10;
-/// A block of version 6 is shorter than this.
+/// The size limit of a block of version 6, in bytes.
 const LARGEST_BLOCK: usize = (1 << 24) - 1;
-/// Of a header, and of a block's own.
+/// Bytes reserved for an event's header and a block's header.
 const HEADERS: usize = 160;
-/// Of a thread.
+/// The limit for the name of a thread, in bytes.
 const LONGEST_NAME: usize = 1 << 15;
 /// The processor of an event whose processor is not known.
 const NO_PROCESSOR: u32 = u32::MAX;
 
-/// The header of an event: everything but its payload. All ids are those of the file that is written.
+/// The header of an event: everything but its payload. All ids are those of the written file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// The id of its type.
     pub kind: u32,
-    /// Its sequence number in its capture thread.
+    /// Its sequence number within its capturing thread.
     pub sequence: u32,
-    /// The thread: an operating system's id in version 4, an index in version 6.
+    /// The thread: the operating system's id in version 4, an index in version 6.
     pub thread: u64,
-    /// The thread whose buffer had it. Usually the same.
+    /// The thread that wrote it to its buffer. Usually the same.
     pub capture: u64,
     /// The processor, if known.
     pub processor: Option<u32>,
-    /// The id of its stack; 0 is the empty one.
+    /// The id of its stack; 0 is the empty stack.
     pub stack: u32,
     /// Its time, in ticks of the trace's clock.
     pub time: i64,
@@ -62,35 +62,35 @@ pub struct Header {
     pub related: [u8; 16],
 }
 
-/// Whether an event was written.
+/// The result of writing an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Written {
     /// It was.
     Yes,
-    /// Not: its payload is longer than a block can be.
+    /// It was not written: its payload is longer than the largest block.
     TooLong,
 }
 
-/// What of a type's description the container could say.
+/// The parts of a type's description that the container could not express.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Described {
-    /// The fields are left out: the container has no code for one of them, or no room.
+    /// The fields were omitted: the container has no code for one of them, or no room.
     pub without_fields: bool,
-    /// Message, description, GUID or pairs are left out.
+    /// Message, description, GUID or key-value pairs were omitted.
     pub without_texts: bool,
-    /// Level or version have been cut to a byte.
+    /// Level or version were truncated to a byte.
     pub cut_numbers: bool,
 }
 
-/// What of a trace's own description the container could say.
+/// The parts of the trace's description that the container could not express.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TraceDescribed {
-    /// Pairs of words for which there is no place.
+    /// The number of key-value pairs omitted.
     pub pairs_left_out: u64,
 }
 
-/// Rows that are numbered one after the other.
+/// Rows with consecutive numbers.
 #[derive(Debug, Default)]
 struct Numbered {
     bytes: Vec<u8>,
@@ -112,13 +112,13 @@ pub struct Encoder<W> {
     threads: Vec<u8>,
     stacks: Numbered,
     labels: Numbered,
-    /// The rows of the sequence point in the making, and how many.
+    /// The rows of the sequence point that is being built, and their number.
     point: (Vec<u8>, u32),
     start: i64,
 }
 
 impl<W: Write> Encoder<W> {
-    /// Nothing is written yet: begin with [`trace`](Self::trace).
+    /// Creates an encoder that has written nothing: begin with [`trace`](Self::trace).
     pub fn new(out: W, container: Container) -> Encoder<W> {
         Encoder {
             out,
@@ -137,14 +137,14 @@ impl<W: Write> Encoder<W> {
         }
     }
 
-    /// The container that is written.
+    /// The container of the file.
     pub fn container(&self) -> Container {
         self.container
     }
 
     // ---- The trace -----------------------------------------------------------------------------------------------------
 
-    /// The beginning of the file.
+    /// Writes the beginning of the file.
     pub fn trace(&mut self, info: &TraceInfo) -> io::Result<TraceDescribed> {
         self.start = info.start_ticks;
         let mut body = Vec::new();
@@ -187,7 +187,7 @@ impl<W: Write> Encoder<W> {
         Ok(TraceDescribed { pairs_left_out: info.pairs.iter().filter(has_no_place).count() as u64 })
     }
 
-    /// The end of the file. Gives the output back, flushed.
+    /// Writes the end of the file. Flushes and returns the output.
     pub fn end(mut self) -> io::Result<W> {
         self.flush()?;
         match self.container {
@@ -200,7 +200,7 @@ impl<W: Write> Encoder<W> {
 
     // ---- What events refer to ------------------------------------------------------------------------------------------
 
-    /// Describes a type, under this number.
+    /// Describes a type and assigns it this id.
     pub fn event_type(&mut self, id: u32, kind: &EventType) -> io::Result<Described> {
         let mut described = Described::default();
         match self.container {
@@ -213,7 +213,7 @@ impl<W: Write> Encoder<W> {
                     begin_block(to);
                     set_times(to, (self.start, self.start));
                 }
-                // All fields of the header but time and length are 0; the time is that of the one before.
+                // All fields of the header but time and length are 0; the time is that of the previous event.
                 let time = if to.len() == usize::from(BLOCK_HEADER) { self.start } else { 0 };
                 to.push(0x40 | 0x80);
                 varint(to, time as u64);
@@ -267,7 +267,7 @@ impl<W: Write> Encoder<W> {
         Ok(())
     }
 
-    /// A thread has ended; its last number. Version 6 only.
+    /// Records the end of a thread with its last sequence number. Version 6 only.
     pub fn thread_ended(&mut self, index: u64, sequence: u32) -> io::Result<()> {
         debug_assert!(self.container == Container::V6);
         self.flush()?;
@@ -277,7 +277,7 @@ impl<W: Write> Encoder<W> {
         self.block(Block::RemoveThread, &row)
     }
 
-    /// A stack: return addresses as wide as the trace's pointers.
+    /// Adds a stack: return addresses as wide as the trace's pointers.
     pub fn stack(&mut self, id: u32, addresses: &[u8]) -> io::Result<()> {
         self.make_room(self.stacks.bytes.len(), addresses.len())?;
         if self.stacks.count > 0 && id != self.stacks.first.wrapping_add(self.stacks.count) {
@@ -290,7 +290,7 @@ impl<W: Write> Encoder<W> {
         Ok(())
     }
 
-    /// A list of labels, as a file has it. Version 6 only.
+    /// Adds a label list, encoded as in a file. Version 6 only.
     pub fn labels(&mut self, id: u32, list: &[u8]) -> io::Result<()> {
         debug_assert!(self.container == Container::V6);
         self.make_room(self.labels.bytes.len(), list.len())?;
@@ -304,7 +304,7 @@ impl<W: Write> Encoder<W> {
 
     // ---- Events --------------------------------------------------------------------------------------------------------
 
-    /// Writes an event. What it refers to has been told.
+    /// Writes an event. The type, thread, stack and labels that it refers to must have been added.
     pub fn event(&mut self, header: &Header, payload: &[u8]) -> io::Result<Written> {
         if payload.len() + HEADERS > LARGEST_BLOCK {
             return Ok(Written::TooLong);
@@ -377,7 +377,7 @@ impl<W: Write> Encoder<W> {
 
     // ---- Sequence points -----------------------------------------------------------------------------------------------
 
-    /// A row of the sequence point that comes: a thread's last number.
+    /// Adds a row to the next sequence point: a thread's last sequence number.
     pub fn last_number(&mut self, thread: u64, sequence: u32) {
         let (rows, count) = &mut self.point;
         match self.container {
@@ -393,12 +393,12 @@ impl<W: Write> Encoder<W> {
         *count += 1;
     }
 
-    /// Whether the rows of the sequence point fill a block: it is written, and another one at the same time may follow.
+    /// Returns whether the rows of the sequence point fill a block: write it then; another point at the same time may follow.
     pub fn point_is_full(&self) -> bool {
         self.point.0.len() >= BLOCK
     }
 
-    /// A sequence point. The flags are version 6's.
+    /// Writes the sequence point. Version 6 only has the flags.
     pub fn sequence_point(&mut self, time: i64, flags: u32) -> io::Result<()> {
         self.flush()?;
         let (rows, count) = std::mem::take(&mut self.point);
@@ -413,12 +413,12 @@ impl<W: Write> Encoder<W> {
 
     // ---- Blocks --------------------------------------------------------------------------------------------------------
 
-    /// Makes room for a row of this length in a block of which so much is taken.
+    /// Makes room for a row of this length in a block that has `taken` bytes.
     fn make_room(&mut self, taken: usize, row: usize) -> io::Result<()> {
         if taken > 0 && taken + row + HEADERS > BLOCK { self.flush() } else { Ok(()) }
     }
 
-    /// Ends all blocks that are in the making.
+    /// Writes all blocks that have contents.
     pub fn flush(&mut self) -> io::Result<()> {
         let threads = std::mem::take(&mut self.threads);
         self.rows(Block::Thread, threads, |encoder, emptied| encoder.threads = emptied)?;
@@ -435,12 +435,12 @@ impl<W: Write> Encoder<W> {
         self.rows(Block::Event, events, |encoder, emptied| encoder.events = emptied)
     }
 
-    /// Writes a block, if there is anything in it, and gives its memory back.
+    /// Writes a block, if it has contents, and keeps its memory for the next.
     fn rows(&mut self, block: Block, mut body: Vec<u8>, keep: impl FnOnce(&mut Self, Vec<u8>)) -> io::Result<()> {
         if !body.is_empty() {
             self.block(block, &body)?;
             body.clear();
-            // One that was long once need not be kept so.
+            // A block that was once long is not kept at that size.
             body.shrink_to(4 * BLOCK);
         }
         keep(self, body);
@@ -486,7 +486,7 @@ impl Numbered {
     fn begin(&mut self, id: u32) {
         if self.count == 0 {
             self.first = id;
-            // The first number and how many follow it: set at the end.
+            // The first number and the count: set when the block is written.
             self.bytes.extend([0; 8]);
         }
         self.count += 1;
@@ -527,14 +527,14 @@ fn utf8(to: &mut Vec<u8>, text: &str) {
     to.extend_from_slice(text.as_bytes());
 }
 
-/// UTF-16 with a 0 behind it; a 0 inside would end it.
+/// Writes UTF-16 and a NUL; a NUL in the text ends it.
 fn utf16(to: &mut Vec<u8>, text: &str) {
     to.extend(text.encode_utf16().filter(|unit| *unit != 0).chain([0]).flat_map(u16::to_le_bytes));
 }
 
 // ---- Descriptions ------------------------------------------------------------------------------------------------------
 
-/// The code of a type that is a code and nothing else.
+/// The code of a type that consists of a code only.
 fn simple_code(kind: &Type) -> Option<u8> {
     Some(match kind {
         Type::Bool32 => 3,
@@ -557,7 +557,7 @@ fn simple_code(kind: &Type) -> Option<u8> {
     })
 }
 
-/// What follows a type's number in a description of version 4.
+/// The part of a version 4 description after the type's number.
 fn description_4(to: &mut Vec<u8>, kind: &EventType) -> Described {
     utf16(to, &kind.provider);
     to.extend(kind.event.to_le_bytes());
@@ -636,7 +636,7 @@ fn type_5(to: &mut Vec<u8>, kind: &Type) -> Option<()> {
     }
 }
 
-/// A row of a block of types of version 6, without its length, which has 16 bits: what does not fit is left out.
+/// A row of a type block of version 6, without its length, which has 16 bits: parts that do not fit are omitted.
 fn short_row_6(id: u32, kind: &EventType, described: &mut Described) -> Vec<u8> {
     const MOST: usize = u16::MAX as usize;
     let row = row_6(id, kind, described);
@@ -660,7 +660,7 @@ fn short_row_6(id: u32, kind: &EventType, described: &mut Described) -> Vec<u8> 
     row_6(id, &EventType { name, provider, ..bare }, described)
 }
 
-/// Such a row, however long it is.
+/// A row of any length.
 fn row_6(id: u32, kind: &EventType, described: &mut Described) -> Vec<u8> {
     let mut to = Vec::new();
     varint(&mut to, u64::from(id));
@@ -699,7 +699,7 @@ fn row_6(id: u32, kind: &EventType, described: &mut Described) -> Vec<u8> {
     described.cut_numbers |= kind.level > 255 || kind.version > 255;
     to.extend([8, byte(kind.level), 9, byte(kind.version)]);
     let length = to.len() - options - 2;
-    // A row that is too long is not used; then the number may be anything.
+    // The caller discards a row that is too long, so the truncated length is not used.
     to[options..options + 2].copy_from_slice(&(length as u16).to_le_bytes());
     to
 }

@@ -1,53 +1,53 @@
-//! The payload of an event, by the fields that the file gives its type.
+//! Decodes the payload of an event by the fields that the file declares for its type.
 //!
-//! For looking at events of any kind; whoever knows what it is looking at lays a template over the payload instead,
+//! For events of any type; a program that knows the type uses a template of [`clr`](crate::clr) instead,
 //! which costs nothing. Values borrow their text from the payload.
 //!
-//! `.format.hostile`: an array may claim more elements than there are bytes, and objects in fixed arrays in fixed arrays may
-//! have no bytes at all. Decoding ends where the payload does. The number of values has a limit as well: what a payload of this
-//! length can need, at most [`MOST_VALUES`]. So an event of a few bytes is cheap to decode. The values decoded before the end
-//! are kept, and the rest is there as bytes.
+//! `.format.hostile`: an array may claim more elements than there are bytes, and nested fixed arrays of objects without fields
+//! have no bytes at all. Decoding ends with the payload. The number of values is limited to what a payload of this
+//! length can need, and to [`MOST_VALUES`], so an event of a few bytes is cheap to decode. The values decoded before the end
+//! are kept; the rest is returned as bytes.
 
 use super::bytes::{Bytes, Stuck, decode_utf16};
 use super::damage::DamageKind;
 use super::metadata::{DEEPEST, FieldType, Type, Utc};
 
-/// The most values of one payload, those in arrays and objects included.
+/// The limit for the values of one payload, with those in arrays and objects.
 pub const MOST_VALUES: usize = 1 << 16;
 
-/// Values that need no bytes: objects without fields, as many as a type may be nested.
+/// The limit for values without bytes: objects without fields, nested as deep as a type may be.
 const FREE_VALUES: usize = 256;
-/// Values for each byte: one with bytes, and the arrays and objects around it.
+/// The limit for values per byte: a value with bytes, and the arrays and objects around it.
 const VALUES_PER_BYTE: usize = DEEPEST as usize + 1;
 
-/// What a field holds.
+/// The value of a field.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'a> {
-    /// Yes or no.
+    /// A Boolean.
     Bool(bool),
     /// A number that may be negative.
     Signed(i64),
     /// A number.
     Unsigned(u64),
-    /// A number with a fraction, of four bytes.
+    /// A 32-bit floating-point number.
     Single(f32),
-    /// One of eight bytes.
+    /// A 64-bit floating-point number.
     Double(f64),
-    /// A moment in the calendar.
+    /// A calendar time.
     DateTime(Utc),
-    /// An identifier.
+    /// A GUID.
     Guid([u8; 16]),
     /// Text, or an array of characters.
     Text(Text<'a>),
-    /// Bytes of which no more is known.
+    /// Bytes without a known meaning.
     Bytes(&'a [u8]),
     /// The elements of an array.
     List(Vec<Value<'a>>),
-    /// Fields of its own.
+    /// A struct.
     Object(Vec<(&'a str, Value<'a>)>),
 }
 
-/// Text as it stands in the payload.
+/// A view of text in the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Text<'a> {
     /// Little-endian UTF-16.
@@ -57,7 +57,7 @@ pub enum Text<'a> {
 }
 
 impl std::fmt::Display for Text<'_> {
-    /// What is not of its encoding is replaced.
+    /// Invalid units are replaced.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Text::Utf16(bytes) => f.write_str(&decode_utf16(bytes)),
@@ -71,10 +71,10 @@ impl std::fmt::Display for Text<'_> {
 pub struct Decoded<'a> {
     /// The fields that could be decoded, in order.
     pub fields: Vec<(&'a str, Value<'a>)>,
-    /// The bytes behind them. Some payloads have more than their type declares; of one that is damaged or cut it is all from
-    /// the first field on that can't be read.
+    /// The bytes after them. Some payloads are longer than their type declares; for one that is damaged or cut, the bytes from
+    /// the first field that can't be read.
     pub rest: &'a [u8],
-    /// The field that can't be read, and that those behind it can't be either.
+    /// The first field that can't be read; those after it can't be read either.
     pub ends_in: Option<&'a str>,
 }
 
@@ -104,7 +104,7 @@ fn most_values(bytes: usize) -> usize {
 
 struct Decoder<'a> {
     payload: &'a [u8],
-    /// How many more values there may be.
+    /// The number of further values allowed.
     left: usize,
 }
 
@@ -166,7 +166,7 @@ impl<'a> Decoder<'a> {
         Ok(Value::List(elements))
     }
 
-    /// Elements of fixed size somewhere in the payload: as many as so many bytes have.
+    /// Elements of fixed size at another place of the payload; `size` is their size in bytes.
     fn elsewhere(&mut self, kind: &'a Type, start: usize, size: u32) -> Result<Value<'a>, Stuck> {
         let mut bytes = Bytes::new(self.payload.get(start..).ok_or(Stuck::Short)?).part(size as usize)?;
         match kind {
@@ -190,7 +190,7 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
-/// A signed number whose lowest bit is its sign.
+/// Decodes a signed number whose lowest bit is its sign.
 pub(super) fn unfold(folded: u64) -> i64 {
     (folded >> 1) as i64 ^ -((folded & 1) as i64)
 }
@@ -234,7 +234,7 @@ mod tests {
         let fields = [field("it", kind)];
         let decoded = decode(&fields, payload);
         assert_eq!(format!("{:?}", decoded.fields), format!("{:?}", [("it", expected)]));
-        // Whatever is missing of it, it is not made up.
+        // No missing byte is made up.
         for length in 0..payload.len() {
             let cut = decode(&fields, &payload[..length]);
             assert_eq!((cut.fields.len(), cut.ends_in, cut.rest), (0, Some("it"), &payload[..length]));
@@ -260,7 +260,7 @@ mod tests {
         let nothing = Type::FixedArray(Box::new(Type::Object(Vec::new())), 60_000);
         let fields = [field("nothing", nothing), field("a", Type::Unsigned(1))];
         assert_eq!(decode(&fields, &[7]).ends_in, Some("nothing"));
-        // As deep as a type may be, and each array with one element.
+        // The deepest nesting allowed, with one element in each array.
         let deep = (1..DEEPEST).fold(Type::Unsigned(2), |of, _| Type::FixedArray(Box::new(of), 1));
         let many = [field("many", Type::FixedArray(Box::new(deep), 1000))];
         assert_eq!(decode(&many, &[7; 2000]).ends_in, None);

@@ -1,8 +1,8 @@
-//! What stands before an event's payload.
+//! Reads the header that precedes an event's payload.
 //!
-//! Three layouts: fixed fields in version 4 and in version 6, which hardly anybody writes, and the compressed one, which is
-//! nearly the same in both. Compressed, a first byte says which fields follow; those that don't are as in the event before
-//! it in the block (all zero before the first), and the time is always a difference:
+//! Three layouts: fixed fields in version 4 and in version 6, which are rare, and the compressed one, which is
+//! nearly the same in both. In a compressed header the first byte states which fields follow; the others equal those of the
+//! previous event in the block (all zero before the first), and the time is always a difference:
 //!
 //! | bit | fields | if clear |
 //! |---|---|---|
@@ -13,45 +13,45 @@
 //! | | difference of the time | |
 //! | 10 | activity (version 6: label list) | as before |
 //! | 20 | related activity (version 6: nothing) | as before |
-//! | 40 | no later event of the file is older | not so |
+//! | 40 | no later event of the file has an earlier time | not so |
 //! | 80 | size of the payload | as before |
 
 use super::Container;
 use super::bytes::{Bytes, Stuck};
 use super::damage::DamageKind;
 
-/// The longest header in any layout is shorter than this.
+/// The limit for a header's length in any layout.
 pub(super) const LONGEST: usize = 96;
 
-/// How the headers of a block are written.
+/// The layout of the headers in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) container: Container,
     pub(super) compressed: bool,
 }
 
-/// The header of one event; in a block, what the next one is a difference to.
+/// The header of one event; the next header in the block is relative to it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Header {
     pub(super) kind: u32,
     pub(super) sequence: u32,
     pub(super) capture: u64,
     pub(super) processor: u32,
-    /// Of the system in version 4, of the file's table in version 6.
+    /// The operating system's id in version 4, an index of the thread table in version 6.
     pub(super) thread: u64,
     pub(super) stack: u32,
     pub(super) time: i64,
     pub(super) labels: u32,
     pub(super) sorted: bool,
     pub(super) payload: u32,
-    /// The zeros after the payload in the layout with fixed fields.
+    /// The bytes of padding after the payload in the layout with fixed fields.
     pub(super) padding: u32,
     pub(super) activity: [u8; 16],
     pub(super) related: [u8; 16],
 }
 
 impl Header {
-    /// Reads the next header over the one before it.
+    /// Reads the next header over the previous one.
     #[inline]
     pub(super) fn read(&mut self, layout: Layout, bytes: &mut Bytes<'_>) -> Result<(), Stuck> {
         if layout.compressed { self.compressed(layout.container, bytes) } else { self.fixed(layout.container, bytes) }
@@ -108,15 +108,15 @@ impl Header {
         Ok(())
     }
 
-    /// The layout whose fields have fixed sizes. Its size must be what its payload makes it: with up to three zeros, or (a
-    /// reader may have been content with that) without.
+    /// The layout with fixed fields. Its size must match its payload: with up to three bytes of padding, or
+    /// without (some readers accept that).
     #[cold]
     fn fixed(&mut self, container: Container, bytes: &mut Bytes<'_>) -> Result<(), Stuck> {
         let size = bytes.word()?;
         let before = bytes.len();
         let kind = bytes.word()?;
         self.kind = kind & 0x7FFF_FFFF;
-        // The high bit says the opposite of what its name says.
+        // The bit's name says the opposite of its meaning.
         self.sorted = kind >> 31 == 0;
         self.sequence = bytes.word()?;
         self.thread = bytes.long()?;

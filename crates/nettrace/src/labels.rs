@@ -1,7 +1,7 @@
-//! What version 6 says of single events beside their payload: words, numbers, and what replaces the type's own.
+//! Labels of single events in version 6: keys with texts or numbers, and overrides of the type's values.
 //!
-//! A list is bytes that were checked when their block was read, so that going through it can't fail; each label begins with
-//! its kind, and the last one of a list has the highest bit of it set.
+//! A list is validated when its block is read, so iterating over it can't fail. Each label begins with
+//! its kind; the highest bit of the kind is set in the last label of a list.
 
 use super::bytes::{Bytes, Stuck};
 use super::damage::DamageKind;
@@ -16,25 +16,25 @@ pub struct Labels<'a> {
 /// One label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Label<'a> {
-    /// To what the event belongs.
+    /// The activity that the event belongs to.
     Activity([u8; 16]),
-    /// What that was started by.
+    /// The activity that started it.
     Related([u8; 16]),
-    /// W3C's trace id.
+    /// A W3C trace id.
     TraceId([u8; 16]),
-    /// W3C's span id.
+    /// A W3C span id.
     SpanId(u64),
-    /// A word and what it means, in UTF-8.
+    /// A key and its text, in UTF-8.
     Text(&'a [u8], &'a [u8]),
-    /// A word and a number.
+    /// A key and its number.
     Number(&'a [u8], i64),
-    /// Instead of the type's opcode.
+    /// Replaces the type's opcode.
     Opcode(u8),
-    /// Instead of the type's keywords.
+    /// Replaces the type's keywords.
     Keywords(u64),
-    /// Instead of the type's level.
+    /// Replaces the type's level.
     Level(u8),
-    /// Instead of the type's version.
+    /// Replaces the type's version.
     Version(u8),
 }
 
@@ -45,7 +45,7 @@ impl<'a> Labels<'a> {
         Labels { bytes }
     }
 
-    /// How many bytes the list has that begins here.
+    /// The length in bytes of the list that begins here.
     pub(super) fn length_of_list(window: &[u8]) -> Result<usize, Stuck> {
         let mut bytes = Bytes::new(window);
         while !label(&mut bytes)?.1 {}
@@ -53,7 +53,7 @@ impl<'a> Labels<'a> {
     }
 }
 
-/// The next label, and whether it is the last.
+/// Reads the next label, and whether it is the last.
 fn label<'a>(bytes: &mut Bytes<'a>) -> Result<(Label<'a>, bool), Stuck> {
     let kind = bytes.byte()?;
     let word = |bytes: &mut Bytes<'a>| {
@@ -88,7 +88,7 @@ impl<'a> IntoIterator for Labels<'a> {
     }
 }
 
-/// Goes through the labels of an event.
+/// Iterates over the labels of an event.
 #[derive(Clone, Debug)]
 pub struct LabelsIter<'a> {
     bytes: Bytes<'a>,

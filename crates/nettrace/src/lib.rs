@@ -1,13 +1,13 @@
 //! The trace files of .NET: .nettrace, versions 4 to 6.
 //!
-//! A file is a description of the trace, and then blocks: of events, of descriptions of their types, of stacks, and
-//! *sequence points*, between which everything that is referred to by a number lives. An event is a small header
-//! (type, thread, time, its number within its thread) and a payload, whose fields are packed and are known from its type. All
+//! A file is a description of the trace followed by blocks: of events, of descriptions of their types, of stacks, and
+//! *sequence points*, which end the validity of ids. An event is a small header
+//! (type, thread, time, its sequence number within its thread) and a payload, whose fields are packed and are known from its type. All
 //! numbers are little-endian.
 //!
-//! Two containers hold the same things: version 4 wraps each block into an "object" of a serializer with tags and type names,
-//! version 6 has blocks with a kind and a size, threads of many processes, and strings in UTF-8. (What is called version
-//! 5 is version 4 whose descriptions may have more behind their fields.)
+//! Two containers have the same contents: version 4 wraps each block into an "object" of a serializer with tags and type names,
+//! version 6 has blocks with a kind and a size, threads of many processes, and strings in UTF-8. (Version
+//! 5 is version 4 with descriptions that may continue after their fields.)
 //!
 //! ```
 //! use nettrace::{NetEvent, Reader, Visitor};
@@ -31,20 +31,20 @@
 //! | file | part |
 //! |---|---|
 //! | `block` | the kinds of blocks |
-//! | `container` | blocks out of a file of either container, in a buffer that grows with what is there |
-//! | `header` | what stands before a payload |
+//! | `container` | reads the blocks of either container, in a buffer that grows with the bytes present |
+//! | `header` | the header before a payload |
 //! | `metadata` | descriptions: of the trace, of types and their fields |
-//! | `tables`, `labels` | what events refer to by number: threads, stacks, labels |
-//! | `order` | the events of many threads, by time |
+//! | `tables`, `labels` | what events refer to by id: threads, stacks, labels |
+//! | `order` | merges the events of many threads by time |
 //! | `visitor` | what a reader delivers |
 //! | `reader` | a whole file, from its first byte to a summary |
-//! | `encode` | the way back: a trace of any origin, put together in either container |
-//! | `clr` | what the payloads of the runtime's own events consist of |
-//! | `fields` | a payload, decoded by what the file says of its type |
+//! | `encode` | writes a trace of any origin, in either container |
+//! | `clr` | the payloads of the runtime's own events |
+//! | `fields` | decodes a payload by the fields that the file declares |
 //! | `shown` | an event as a line of text or JSON |
-//! | `names` | what native events of the runtime are called, whose names are not in the file |
-//! | `damage` | what can be wrong with a file |
-//! | `bytes` | numbers and strings out of bytes that may be anything |
+//! | `names` | the names of the runtime's native events, which the file does not contain |
+//! | `damage` | the kinds of damage |
+//! | `bytes` | numbers and strings from untrusted bytes |
 
 pub mod block;
 mod bytes;
@@ -69,10 +69,10 @@ pub use metadata::{EventType, FieldType, TraceInfo, Type, Utc};
 pub use reader::Reader;
 pub use visitor::{Aside, InFile, Interest, NetEvent, Stack, Summary, ThreadInfo, Visitor};
 
-/// Which container a file is.
+/// The container of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Container {
-    /// Objects with tags: .NET Core 3.0 and all that came after.
+    /// Objects with tags: .NET Core 3.0 and later.
     V4,
     /// Blocks with kinds: traces of whole machines.
     V6,

@@ -1,23 +1,23 @@
 //! Descriptions: of the trace, and of each type of event with its fields.
 //!
-//! A type is described before its first event. What native events of the runtime say of themselves is often only
-//! provider, number and version; their names and fields must be known (`clr`). Everything else says what its fields
-//! are called and how they lie in the payload.
+//! A type is described before its first event. Native events of the runtime often have only
+//! provider, number and version; their names and fields must be known (`clr`). All others declare the names and
+//! types of their fields.
 //!
-//! `.format.hostile`: a description may claim a billion fields, or fields in fields without end. What is kept is bounded
-//! by the bytes that are there (a field has at least three) and by [`DEEPEST`]; how much all descriptions together may take is
-//! bounded by the reader.
+//! `.format.hostile`: a description may claim a billion fields, or unbounded nesting. The size of what is kept is limited
+//! by the bytes present (a field has at least three) and by [`DEEPEST`]; the reader limits the size of all descriptions
+//! together.
 
 use super::Container;
 use super::bytes::{Bytes, Stuck};
 use super::damage::DamageKind;
 
-/// Objects in objects in objects.
+/// The limit for nested objects.
 pub(super) const DEEPEST: u32 = 16;
-/// The most pairs of words that the description of a trace has.
+/// The limit for the key-value pairs of a trace's description.
 const MOST_PAIRS: u32 = 4096;
 
-/// A time of day in the calendar, in UTC.
+/// A calendar time in UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Utc {
     /// The year.
@@ -38,60 +38,60 @@ pub struct Utc {
     pub millisecond: u16,
 }
 
-/// What a trace says of itself.
+/// The description of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceInfo {
-    /// How the file is written.
+    /// The container of the file.
     pub container: Container,
-    /// When it was begun.
+    /// The time at which it was begun.
     pub start: Utc,
     /// The same moment by the clock of the events.
     pub start_ticks: i64,
-    /// How fast that clock goes. Never 0.
+    /// The frequency of that clock. Never 0.
     pub ticks_per_second: i64,
     /// The size of a pointer in payloads and stacks: 4 or 8.
     pub pointer_bytes: u8,
-    /// The process, 0 if not known or not one.
+    /// The process id; 0 if unknown or if there are several processes.
     pub process_id: u32,
-    /// How many processors it had, 0 if not known.
+    /// The number of processors, 0 if unknown.
     pub processors: u32,
-    /// How often its threads were to be looked at, in nanoseconds; 0 if not known.
+    /// The intended time between samples of its threads, in nanoseconds; 0 if unknown.
     pub sampling_period_ns: u32,
-    /// What else is said (version 6).
+    /// Further key-value pairs (version 6).
     pub pairs: Vec<(String, String)>,
 }
 
-/// One type of event.
+/// A type of event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventType {
-    /// Its place among the types of this reading: 0 for the first described. No two have the same, even when the file uses an
-    /// id again; so it fits for tables on the side.
+    /// Its index among the types of this reading, from 0. Unique even if the file reuses an
+    /// id, so it suits side tables.
     pub index: u32,
-    /// What the file calls it.
+    /// Its id in the file.
     pub id: u32,
-    /// Whose event it is.
+    /// Its provider.
     pub provider: String,
-    /// Its number there.
+    /// Its number within the provider.
     pub event: u32,
     /// Its name, often empty.
     pub name: String,
-    /// Of its payload's layout.
+    /// The version of its payload's layout.
     pub version: u32,
-    /// How important it is: 1 critical to 5 verbose, 0 always.
+    /// Its level: 1 critical to 5 verbose, 0 always.
     pub level: u32,
-    /// The groups that it belongs to.
+    /// Its keywords, a bit set.
     pub keywords: u64,
-    /// Start, stop or something else.
+    /// Its opcode: start, stop or another.
     pub opcode: Option<u8>,
-    /// What its payload has, if the file says so.
+    /// The fields of its payload, if the file declares them.
     pub fields: Vec<FieldType>,
-    /// The provider's GUID, if the file says so (version 6).
+    /// The provider's GUID, if the file has it (version 6).
     pub provider_guid: Option<[u8; 16]>,
-    /// A sentence with holes for the fields (version 6).
+    /// A message template with holes for the fields (version 6).
     pub message: Option<String>,
-    /// What it means (version 6).
+    /// Its meaning (version 6).
     pub description: Option<String>,
-    /// What else is said (version 6).
+    /// Further key-value pairs (version 6).
     pub pairs: Vec<(String, String)>,
 }
 
@@ -100,14 +100,14 @@ pub struct EventType {
 pub struct FieldType {
     /// Its name.
     pub name: String,
-    /// How it lies there.
+    /// Its type.
     pub kind: Type,
 }
 
-/// How a value lies in a payload: packed, little-endian.
+/// The type of a value: packed, little-endian.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Type {
-    /// Fields, one after the other.
+    /// A struct: fields in order.
     Object(Vec<FieldType>),
     /// Four bytes, 0 or 1.
     Bool32,
@@ -117,38 +117,38 @@ pub enum Type {
     Utf16Unit,
     /// One byte of UTF-8.
     Utf8Unit,
-    /// A signed number of so many bytes: 1, 2, 4 or 8.
+    /// A signed number of 1, 2, 4 or 8 bytes.
     Signed(u8),
-    /// An unsigned one.
+    /// An unsigned number of 1, 2, 4 or 8 bytes.
     Unsigned(u8),
-    /// Four bytes of IEEE 754.
+    /// A 32-bit IEEE 754 number.
     Single,
-    /// Eight bytes of it.
+    /// A 64-bit IEEE 754 number.
     Double,
-    /// Sixteen bytes of .NET's `Decimal`.
+    /// A .NET `Decimal`, sixteen bytes.
     Decimal,
     /// Eight numbers of 16 bits as in [`Utc`].
     DateTime,
     /// Sixteen bytes.
     Guid,
-    /// UTF-16 up to a NUL.
+    /// UTF-16 with a NUL.
     Utf16,
-    /// A number of 16 bits says how many elements follow.
+    /// A 16-bit count, then that many elements.
     Array(Box<Type>),
-    /// So many elements.
+    /// A fixed number of elements.
     FixedArray(Box<Type>, u16),
-    /// A signed number of as many bytes as it takes.
+    /// A signed number of variable length.
     VarInt,
-    /// An unsigned one.
+    /// An unsigned number of variable length.
     VarUInt,
-    /// Two numbers of 16 bits: where the elements are, counted from behind these, and how many bytes they have.
+    /// Two 16-bit numbers: the offset of the elements, counted from the end of these numbers, and their size in bytes.
     RelLoc(Box<Type>),
-    /// The same, counted from the payload's beginning.
+    /// The same, with an offset counted from the beginning of the payload.
     DataLoc(Box<Type>),
 }
 
 impl TraceInfo {
-    /// A time of an event as milliseconds since the trace began.
+    /// Converts the time of an event to milliseconds since the trace began.
     pub fn milliseconds(&self, ticks: i64) -> f64 {
         ticks.saturating_sub(self.start_ticks) as f64 * 1000.0 / self.ticks_per_second as f64
     }
@@ -221,14 +221,14 @@ impl Utc {
         })
     }
 
-    /// Nanoseconds since 1970, none if there is no such time.
+    /// Nanoseconds since 1970; `None` if there is no such time.
     pub fn since_1970_ns(&self) -> Option<i64> {
         let month_is_one = (1..=12).contains(&self.month) && (1..=31).contains(&self.day);
         let time_is_one = self.hour < 24 && self.minute < 60 && self.second <= 60 && self.millisecond < 1000;
         if !month_is_one || !time_is_one {
             return None;
         }
-        // Years that begin in March have their leap day at the end.
+        // With years that begin in March, the leap day is the last day.
         let (year, month) = (i64::from(self.year), i64::from(self.month));
         let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
         let day = (153 * month + 2) / 5 + i64::from(self.day) - 1;
@@ -240,8 +240,8 @@ impl Utc {
 }
 
 impl EventType {
-    /// A description of version 4, which is all of these bytes. With what is wrong with its end, if something is: an event
-    /// whose fields can't be read is an event still.
+    /// Reads a description of version 4, which takes all of these bytes. Also returns damage at its end, if any: an event
+    /// whose fields can't be read is still an event.
     pub(super) fn read_4(bytes: &mut Bytes<'_>) -> Result<(EventType, Option<DamageKind>), Stuck> {
         let mut kind = EventType { id: bytes.word()?, provider: bytes.utf16()?, ..EventType::default() };
         kind.event = bytes.word()?;
@@ -255,7 +255,7 @@ impl EventType {
 
     fn rest_4(&mut self, bytes: &mut Bytes<'_>) -> Result<(), Stuck> {
         self.fields = fields_4(bytes, 0)?;
-        // The first writers had nothing behind the fields; a tag is a length, a kind, and so many bytes.
+        // The first runtimes wrote nothing after the fields. Later ones append tags: a length, a kind, and that many bytes.
         while bytes.len() >= 5 {
             let length = bytes.word()?;
             let tag = bytes.byte()?;
@@ -269,7 +269,7 @@ impl EventType {
         Ok(())
     }
 
-    /// A description of version 6, which is all of these bytes.
+    /// Reads a description of version 6, which takes all of these bytes.
     pub(super) fn read_6(bytes: &mut Bytes<'_>) -> Result<(EventType, Option<DamageKind>), Stuck> {
         let mut kind = EventType { id: bytes.var32()?, provider: bytes.utf8()?, ..EventType::default() };
         kind.event = bytes.var32()?;
@@ -292,7 +292,7 @@ impl EventType {
                 7 => self.provider_guid = Some(more.array()?),
                 8 => self.level = u32::from(more.byte()?),
                 9 => self.version = u32::from(more.byte()?),
-                // How long it is nobody knows; what was read counts.
+                // The length of an unknown item is unknown; what was read is kept.
                 _ => break,
             }
         }
@@ -310,7 +310,7 @@ impl EventType {
         Ok((self, wrong))
     }
 
-    /// About how much memory it takes.
+    /// An estimate of its memory in bytes.
     pub(super) fn cost(&self) -> usize {
         let texts = [Some(&self.message), Some(&self.description)].into_iter().flatten().flatten().map(String::len);
         let pairs = self.pairs.iter().map(|(key, value)| size_of::<(String, String)>() + key.len() + value.len());
@@ -341,7 +341,7 @@ impl Type {
         }
     }
 
-    /// Types that are a code and nothing else.
+    /// The types that consist of a code only.
     fn simple(code: u32) -> Option<Type> {
         Some(match code {
             3 => Type::Bool32,
@@ -373,7 +373,7 @@ fn unknown_code<T>() -> Result<T, Stuck> {
     Err(Stuck::Wrong(DamageKind::Type("a field has an unknown type")))
 }
 
-/// Fields as version 4 has them: type, then name.
+/// Fields as in version 4: type, then name.
 fn fields_4(bytes: &mut Bytes<'_>, depth: u32) -> Result<Vec<FieldType>, Stuck> {
     let count = bytes.word()?;
     let mut fields = Vec::new();
@@ -387,7 +387,7 @@ fn fields_4(bytes: &mut Bytes<'_>, depth: u32) -> Result<Vec<FieldType>, Stuck> 
     Ok(fields)
 }
 
-/// Fields as the tag that came with .NET 5 has them: size, name, then type, which may be an array.
+/// Fields as in the tag that .NET 5 added: size, name, then type, which may be an array.
 fn fields_5(bytes: &mut Bytes<'_>, depth: u32) -> Result<Vec<FieldType>, Stuck> {
     let count = bytes.word()?;
     let mut fields = Vec::new();

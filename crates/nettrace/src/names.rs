@@ -1,8 +1,8 @@
-//! What events are called.
+//! The names of events.
 //!
-//! The native events of the runtime have no name in a file: who reads them knows them by provider and number. Here are the
-//! names under which the common tools list them: task, then opcode; also where a file does name them, as ours do. Other
-//! events that say their names are listed as those tools do, too: with their opcode, whether the file has it or the name
+//! The native events of the runtime have no name in a file; a reader knows them by provider and number. These are the
+//! names that the common tools list: task, then opcode. They also replace names in the file. Other
+//! events with a name are listed as those tools do, too: with their opcode, whether the file has it or the name
 //! ends with it.
 
 use std::borrow::Cow;
@@ -11,15 +11,15 @@ use super::metadata::EventType;
 
 /// The provider of the runtime's events.
 pub const RUNTIME: &str = "Microsoft-Windows-DotNETRuntime";
-/// That of the state of things at the end of a trace.
+/// The provider of the state at the end of a trace.
 pub const RUNDOWN: &str = "Microsoft-Windows-DotNETRuntimeRundown";
-/// That of the runtime's more private events.
+/// The provider of the runtime's private events.
 pub const PRIVATE: &str = "Microsoft-Windows-DotNETRuntimePrivate";
-/// That of the stacks that are taken at regular times.
+/// The provider of the stacks sampled at regular intervals.
 pub const SAMPLER: &str = "Microsoft-DotNETCore-SampleProfiler";
 
 impl EventType {
-    /// What listings call it: `GC/Start`. Its number if nobody has told.
+    /// The name in listings, such as `GC/Start`; the event's number if it has no name.
     pub fn title(&self) -> Cow<'_, str> {
         match known(&self.provider, self.event) {
             Some(name) => name.into(),
@@ -29,7 +29,7 @@ impl EventType {
     }
 }
 
-/// A name, and its opcode behind a slash if it has one.
+/// A name, followed by a slash and its opcode if it has one.
 fn titled(name: &str, opcode: Option<u8>) -> Cow<'_, str> {
     let ends = |end: &str| {
         let at = name.len().checked_sub(end.len())?;
@@ -53,11 +53,11 @@ fn titled(name: &str, opcode: Option<u8>) -> Cow<'_, str> {
         9 => "Transfer",
         number => return format!("{stem}/{number}").into(),
     };
-    // An event whose whole name is its opcode.
+    // The whole name is an opcode.
     if stem.is_empty() { word.to_owned().into() } else { format!("{stem}/{word}").into() }
 }
 
-/// The name of an event that doesn't say its own.
+/// The name of an event that the file does not name.
 fn known(provider: &str, event: u32) -> Option<&'static str> {
     let names = match provider {
         RUNTIME => RUNTIME_NAMES,

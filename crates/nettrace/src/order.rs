@@ -1,41 +1,41 @@
-//! Events of many threads, by time.
+//! Merges the events of many threads by time.
 //!
-//! A writer need not sort. What it promises is less, and enough:
+//! A writer need not sort. It guarantees less, which suffices:
 //!
-//! 1. the events of one capturing thread come in the order of their times;
-//! 2. an event that is flagged as sorted is not newer than any event behind it in the file;
-//! 3. between two sequence points in the file there is nothing that belongs before the first or after the second.
+//! 1. the events of one capturing thread are in the order of their times;
+//! 2. no event that follows an event with the sorted flag in the file is older than it;
+//! 3. no event between two sequence points in the file belongs before the first or after the second.
 //!
-//! So every thread has a queue, whose first event is its oldest (1). An event without the flag goes to the end of its thread's
-//! queue. One with the flag lets go all that is not newer than it, taken from whichever queue has the oldest first (2), and
-//! then goes itself: it needs no queue. A sequence point lets go all (3), and so does the end. Events of one time go in the
+//! So every thread has a queue, whose first event is its oldest (1). An event without the flag is appended to its thread's
+//! queue. An event with the flag first releases all events that are not newer, always from the queue with the oldest first event (2), and
+//! is then delivered without being queued. A sequence point releases all (3), and so does the end. Events of equal time keep the
 //! order of the file.
 //!
 //! ```text
 //!   file:    A10* A15 A20   B12* B13 B14   A21* …          * flagged
-//!   queues:  A: 15 20  ──B12 lets nothing go──  B: 13 14  ──A21 lets go 13 14 15 20──
+//!   queues:  A: 15 20  ──B12 releases none──    B: 13 14  ──A21 releases 13 14 15 20──
 //! ```
 //!
-//! What waits is bounded (`.format.hostile`): a file without flags and sequence points would otherwise be in memory as a
-//! whole. Beyond [`MOST_EVENTS`] or [`MOST_BYTES`] the older half goes without a promise. In a file that is nearly sorted that changes
+//! The queues are bounded (`.format.hostile`): a file without flags and sequence points would otherwise be in memory as a
+//! whole. When they reach [`MOST_EVENTS`] or [`MOST_BYTES`], the older half is released without a guarantee. In a file that is nearly sorted that changes
 //! nothing; if it does, the reader counts the events that come too late.
 //!
-//! Events are links in a slab, payloads lie in segments of memory that are used again when their last event has
-//! gone: nothing is allocated for an event once as much is there as the file needs.
+//! Events are linked in a slab. Payloads are in segments of memory that are reused when their last event has been
+//! released: once the memory suffices for the file, no event allocates.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::visitor::InFile;
 
-/// Events that wait at most.
+/// The limit for queued events.
 const MOST_EVENTS: usize = 160 << 10;
-/// The memory for their payloads.
+/// The limit for the memory of their payloads, in bytes.
 const MOST_BYTES: usize = 24 << 20;
 const SEGMENT: usize = 256 << 10;
 const NONE: u32 = u32::MAX;
 
-/// All of an event but its payload.
+/// An event without its payload.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fixed {
     pub(super) time: i64,
@@ -59,7 +59,7 @@ struct Waiting {
     segment: u32,
     start: u32,
     length: u32,
-    /// The next of its queue, or the next free place.
+    /// The next event of its queue, or the next free entry.
     next: u32,
 }
 
@@ -72,22 +72,22 @@ struct Queue {
 #[derive(Debug, Default)]
 struct Segment {
     bytes: Vec<u8>,
-    /// How many waiting events have their payload here.
+    /// The number of queued events with their payload in this segment.
     used: u32,
 }
 
-/// The events that wait for older ones.
+/// The queued events.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     slab: Vec<Waiting>,
-    /// The first free place of the slab, one more than it.
+    /// The index of the first free entry of the slab plus one.
     free: u32,
     waiting: usize,
     queues: Vec<Queue>,
-    /// The first event of each queue that has one: time, place in the file, whose queue.
+    /// The first event of each queue that has one: time, file offset, queue.
     firsts: BinaryHeap<Reverse<(i64, u64, u32)>>,
     segments: Vec<Segment>,
-    /// The segment that is filled at present.
+    /// The segment that is being filled.
     open: u32,
     bytes: usize,
 }
@@ -98,13 +98,13 @@ impl Order {
         self.waiting == 0
     }
 
-    /// Whether some must go before another comes.
+    /// Returns whether some events must be released before another is queued.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.waiting >= MOST_EVENTS || self.bytes >= MOST_BYTES
     }
 
-    /// Lets an event wait in the queue of this thread.
+    /// Queues an event of this thread.
     pub(super) fn push(&mut self, thread: u32, fixed: Fixed, payload: &[u8]) {
         let (segment, start) = self.keep(payload);
         let waiting = Waiting { fixed, segment, start, length: payload.len() as u32, next: NONE };
@@ -138,7 +138,7 @@ impl Order {
         }
     }
 
-    /// Room for a payload, in the open segment or in another one.
+    /// Copies a payload into the open segment or another one.
     fn keep(&mut self, payload: &[u8]) -> (u32, u32) {
         let fits = |segment: &Segment| segment.bytes.len() + payload.len() <= segment.bytes.capacity();
         if !self.segments.get(self.open as usize).is_some_and(fits) {
@@ -167,12 +167,12 @@ impl Order {
         place as u32
     }
 
-    /// Lets go what is not newer than this, oldest first.
+    /// Releases the events that are not newer than this, oldest first.
     pub(super) fn release(&mut self, until: Option<i64>, mut each: impl FnMut(&Fixed, &[u8])) {
         self.release_some(usize::MAX, until, &mut each);
     }
 
-    /// Lets go the older half, without a promise that nothing older comes.
+    /// Releases the older half, without a guarantee that no older event follows.
     pub(super) fn release_half(&mut self, mut each: impl FnMut(&Fixed, &[u8])) {
         let half = self.waiting.div_ceil(2);
         self.release_some(half, None, &mut each);
@@ -190,7 +190,7 @@ impl Order {
             && left > 0
         {
             self.firsts.pop();
-            // Up to here this queue has the oldest.
+            // Up to this event, this queue has the oldest.
             let others = self.firsts.peek().map(|&Reverse((time, offset, _))| (time, offset));
             let mut place = self.queues[thread as usize].first;
             while place != NONE && left > 0 {
@@ -225,7 +225,7 @@ impl Order {
         }
     }
 
-    /// Gives back what only large payloads needed.
+    /// Frees segments that only large payloads needed.
     fn shrink(&mut self) {
         for segment in self.segments.iter_mut().filter(|segment| segment.used == 0) {
             if segment.bytes.capacity() > 2 * SEGMENT || self.bytes >= MOST_BYTES {

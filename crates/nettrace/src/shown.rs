@@ -1,4 +1,4 @@
-//! One event as text or as JSON: its fields by their names, as far as anybody knows them.
+//! Formats an event as text or JSON, with its fields by name as far as they are known.
 
 use std::fmt::{self, Write};
 
@@ -7,11 +7,11 @@ use super::fields::{self, Decoded, Text, Value};
 use super::{NetEvent, Utc};
 use trace_io::json::Quoted;
 
-/// What an event says.
+/// The fields of an event.
 #[derive(Default)]
 pub struct Shown<'a> {
     fields: Vec<(&'a str, Item<'a>)>,
-    /// What is repeated.
+    /// The rows.
     rows: Vec<Vec<(&'a str, Item<'a>)>>,
     /// Bytes that belong to no field.
     rest: &'a [u8],
@@ -27,10 +27,10 @@ enum Item<'a> {
     Numbers(Vec<u64>),
 }
 
-/// The fields of an event: as the template of its number has them, or as its type in the file has them.
+/// Decodes the fields of an event: by its template, or by the type that the file declares.
 ///
-/// A template knows more: which numbers have names, and what is repeated. If it does not know all that is in the payload, and the file
-/// does say what that is, the file is right.
+/// A template knows more: the names of numbers, and the rows. If it does not cover the whole payload and the file
+/// declares fields, the file's declaration is used.
 pub fn shown<'a>(event: &NetEvent<'a>, pointer_bytes: u8) -> Shown<'a> {
     let kind = event.kind;
     let version = event.version();
@@ -46,7 +46,7 @@ pub fn shown<'a>(event: &NetEvent<'a>, pointer_bytes: u8) -> Shown<'a> {
     Shown { fields, rows: Vec::new(), rest }
 }
 
-/// And how many bytes of the payload it shows.
+/// Also returns the number of bytes decoded.
 fn by_template<'a>(template: &'static clr::Template, event: &NetEvent<'a>, pointer_bytes: u8) -> (Shown<'a>, usize) {
     let mut shown = Shown::default();
     let payload = Payload::new(event.payload, pointer_bytes);
@@ -83,13 +83,13 @@ fn item<'a>(field: &clr::Field, value: FieldValue<'a>) -> Item<'a> {
     }
 }
 
-/// Whether a number is one that people read in hexadecimal.
+/// Returns whether a number is usually read in hexadecimal.
 fn is_address(field: &clr::Field) -> bool {
     let endings = ["ID", "Address", "Start", "End", "Base", "Node", "Value", "Key"];
     matches!(field.kind, Kind::Word | Kind::U64) && endings.iter().any(|ending| field.name.ends_with(ending))
 }
 
-/// A line for people.
+/// Writes a line of text.
 pub fn text(line: &mut String, event: &NetEvent<'_>, title: &str, milliseconds: f64, shown: &Shown<'_>) {
     let provider = &event.kind.provider;
     let _ = write!(line, "{milliseconds:>13.4}  {provider}/{title}  thread={}", event.thread);
@@ -111,7 +111,7 @@ pub fn text(line: &mut String, event: &NetEvent<'_>, title: &str, milliseconds: 
     }
 }
 
-/// The same for programs.
+/// Writes a line of JSON.
 pub fn json(line: &mut String, event: &NetEvent<'_>, title: &str, milliseconds: f64, shown: &Shown<'_>) {
     let kind = event.kind;
     let _ = write!(
@@ -148,7 +148,7 @@ pub fn json(line: &mut String, event: &NetEvent<'_>, title: &str, milliseconds: 
 }
 
 impl Shown<'_> {
-    /// Each member, with its value in JSON: the fields, then what is repeated as `rows`, and bytes that belong to no field.
+    /// Passes each member with its value in JSON: the fields, then `rows`, and the bytes that belong to no field.
     pub fn members(&self, mut each: impl FnMut(&str, &str)) {
         let mut value = String::new();
         for (name, item) in &self.fields {
@@ -212,7 +212,7 @@ fn write_value(line: &mut String, value: &Value<'_>, form: Form) {
         Value::Bool(value) => write!(line, "{value}"),
         Value::Signed(number) => write!(line, "{number}"),
         Value::Unsigned(number) => write!(line, "{number}"),
-        // JSON has no word for what is no number.
+        // JSON has no notation for numbers that are not finite.
         Value::Single(number) if form == Form::Json && !number.is_finite() => write!(line, "\"{number}\""),
         Value::Double(number) if form == Form::Json && !number.is_finite() => write!(line, "\"{number}\""),
         Value::Single(number) => write!(line, "{number}"),
@@ -258,12 +258,12 @@ fn hex(line: &mut String, bytes: &[u8]) {
     }
 }
 
-/// An identifier as it is usually written.
+/// A GUID in its usual notation.
 struct Guid<'a>(&'a [u8; 16]);
 
 impl fmt::Display for Guid<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The first three parts are numbers, low byte first.
+        // The first three parts are little-endian numbers.
         const ORDER: [usize; 16] = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
         for (index, &place) in ORDER.iter().enumerate() {
             if matches!(index, 4 | 6 | 8 | 10) {
@@ -275,7 +275,7 @@ impl fmt::Display for Guid<'_> {
     }
 }
 
-/// A moment as ISO 8601 writes it.
+/// A time in ISO 8601.
 struct Moment<'a>(&'a Utc);
 
 impl fmt::Display for Moment<'_> {

@@ -1,24 +1,24 @@
-//! What events refer to by number: threads, stacks, labels.
+//! The tables that events refer to by id: threads, stacks, labels.
 //!
-//! Stacks and labels live until the next sequence point, threads until they are removed (version 6) or for ever
-//! (version 4, which has no way to say that one has ended). All of them are bounded here, since a file may have any number
-//! (`.format.hostile`): beyond the bound stacks are as if they were not there, and of the threads those are forgotten that
-//! were silent longest, which costs no event but the finding of a loss.
+//! Stacks and labels are valid until the next sequence point, threads until they are removed (version 6) or to the end
+//! (version 4, which does not record the end of a thread). All tables are bounded, since a file may have any number of entries
+//! (`.format.hostile`): stacks over the limit count as missing, and when there are too many threads, those that
+//! have been silent longest are forgotten, which loses no event but may miss a loss.
 
 use std::collections::HashMap;
 
-/// What rows may take in memory.
+/// The limit for the memory of rows, in bytes.
 const MOST_ROW_BYTES: usize = 24 << 20;
 const MOST_ROWS: usize = 1 << 18;
-/// Threads that are remembered at once.
+/// The limit for threads in memory.
 const MOST_THREADS: usize = 1 << 16;
-/// Ids of types below this have a table.
+/// Ids of types below this are looked up in an array.
 const LOW_IDS: usize = 1 << 12;
 
-/// The types by their ids, which are small numbers in every file that a runtime writes.
+/// The types by id; ids are small numbers in every file that a runtime writes.
 #[derive(Debug, Default)]
 pub(super) struct Ids {
-    /// One more than the place of a type, 0 for none.
+    /// The index of a type plus one, 0 for none.
     low: Vec<u32>,
     high: HashMap<u32, u32>,
 }
@@ -32,7 +32,7 @@ impl Ids {
         }
     }
 
-    /// The place that this id had before.
+    /// Returns the index that this id had before.
     pub(super) fn insert(&mut self, id: u32, place: u32) -> Option<u32> {
         if id as usize >= LOW_IDS {
             return self.high.insert(id, place);
@@ -48,7 +48,7 @@ impl Ids {
     }
 }
 
-/// Rows of bytes by number.
+/// Rows of bytes by id.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     bytes: Vec<u8>,
@@ -56,7 +56,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// False if there is no room for it.
+    /// Returns false if there is no room for it.
     pub(super) fn add(&mut self, id: u32, row: &[u8]) -> bool {
         if self.bytes.len() + row.len() > MOST_ROW_BYTES || self.places.len() == MOST_ROWS {
             return false;
@@ -80,28 +80,28 @@ impl Rows {
 /// A thread that writes events.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Thread {
-    /// What the system calls it.
+    /// The operating system's id.
     pub(super) thread: u64,
     pub(super) process: u64,
-    /// The last number it gave to an event.
+    /// The last sequence number.
     pub(super) sequence: u32,
-    /// What its events refer to it by.
+    /// The id by which its events refer to it.
     id: u64,
-    /// When it was last asked for; none for a place that is free.
+    /// The time of the last lookup; `None` for a free entry.
     used: Option<u64>,
 }
 
-/// The threads of a trace, each with a place by which others can keep something about it.
+/// The threads of a trace, each with an index for side tables.
 #[derive(Debug, Default)]
 pub(super) struct Threads {
     places: Vec<Thread>,
     by_id: HashMap<u64, u32>,
     free: Vec<u32>,
-    /// Removed, but others may still have something about them.
+    /// Removed threads whose index side tables may still use.
     leaving: Vec<u32>,
-    /// Counts the asking.
+    /// Counts lookups.
     now: u64,
-    /// The last one found.
+    /// The last thread found.
     last: Option<(u64, u32)>,
 }
 
@@ -133,7 +133,7 @@ impl Threads {
         self.by_id.len() >= MOST_THREADS
     }
 
-    /// A new thread, or another one under this id. There must be room.
+    /// Adds a thread, or replaces the one with this id. There must be room.
     pub(super) fn add(&mut self, id: u64, thread: u64, process: u64, sequence: u32) -> u32 {
         self.remove(id);
         self.now += 1;
@@ -148,7 +148,7 @@ impl Threads {
         place
     }
 
-    /// No event refers to it any more; its place is not used again before [`settle`](Self::settle).
+    /// No event refers to the thread any more; its index is not reused before [`settle`](Self::settle).
     pub(super) fn remove(&mut self, id: u64) {
         self.last = None;
         if let Some(place) = self.by_id.remove(&id) {
@@ -156,7 +156,7 @@ impl Threads {
         }
     }
 
-    /// Nobody keeps anything about threads that were removed.
+    /// Frees the indexes of removed threads. No side table may use them any more.
     pub(super) fn settle(&mut self) {
         for &place in &self.leaving {
             self.places[place as usize].used = None;
@@ -164,7 +164,7 @@ impl Threads {
         self.free.append(&mut self.leaving);
     }
 
-    /// Forgets the half that was silent longest. Nobody may keep anything about them.
+    /// Forgets the half of the threads that has been silent longest. No side table may use their indexes any more.
     pub(super) fn forget_half(&mut self) {
         let mut ages: Vec<u64> = self.places.iter().filter_map(|thread| thread.used).collect();
         let middle = ages.len() / 2;

@@ -1,9 +1,9 @@
-//! Events that carry many things at once: types, a heap dump, ranges of objects that survived or moved.
+//! Events with many rows: types, a heap dump, ranges of objects that survived or moved.
 
 use super::template::{accessors, fields, read, templates, value_of};
 
 templates! {
-    /// What type identifiers stand for.
+    /// The types that type identifiers refer to.
     BulkType = Runtime [15] 0 "Type/BulkType" {
         0 count "Count" U32;
         0 clr_instance_id "ClrInstanceID" U16;
@@ -44,7 +44,7 @@ templates! {
         }
     }
 
-    /// Objects. The edges of each follow in order in [`BulkEdge`].
+    /// Objects. The edges of each object follow in order in [`BulkEdge`].
     BulkNode = Runtime [18] 0 "GC/BulkNode" {
         0 index "Index" U32;
         0 count "Count" U32;
@@ -68,7 +68,7 @@ templates! {
         }
     }
 
-    /// Objects that stayed where they were. Some runtimes write more than 64 KB.
+    /// Ranges of objects that did not move. Some runtimes write more than 64 KB.
     BulkSurvivingRanges = Runtime [21] 0 "GC/BulkSurvivingObjectRanges" {
         0 index "Index" U32;
         0 count "Count" U32;
@@ -79,7 +79,7 @@ templates! {
         }
     }
 
-    /// Objects that were moved.
+    /// Ranges of objects that moved.
     BulkMovedRanges = Runtime [22] 0 "GC/BulkMovedObjectRanges" {
         0 index "Index" U32;
         0 count "Count" U32;
@@ -91,7 +91,7 @@ templates! {
         }
     }
 
-    /// Where a generation lies, at a collection's beginning and end.
+    /// The range of a generation, at the beginning and end of a collection.
     GenerationRange = Runtime [23] 0 "GC/GenerationRange" {
         0 generation "Generation" U8;
         0 range_start "RangeStart" Word;
@@ -100,25 +100,25 @@ templates! {
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// A heap's roots on stacks are marked; replaced by `MarkWithType`, as the next three are.
+    /// The roots on stacks of a heap are marked; replaced by `MarkWithType`, as are the next three.
     MarkStackRoots = Runtime [25] 0 "GC/MarkStackRoots" {
         0 heap_num "HeapNum" U32;
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// A heap's roots in the queue of finalizers are marked.
+    /// The roots in the finalizer queue of a heap are marked.
     MarkFinalizeQueueRoots = Runtime [26] 0 "GC/MarkFinalizeQueueRoots" {
         0 heap_num "HeapNum" U32;
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// A heap's roots in handles are marked.
+    /// The roots in handles of a heap are marked.
     MarkHandles = Runtime [27] 0 "GC/MarkHandles" {
         0 heap_num "HeapNum" U32;
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// A heap's roots in older generations are marked.
+    /// The roots in older generations of a heap are marked.
     MarkCards = Runtime [28] 0 "GC/MarkCards" {
         0 heap_num "HeapNum" U32;
         0 clr_instance_id "ClrInstanceID" U16;

@@ -1,9 +1,9 @@
-//! Collections as they begin and end, suspensions, allocation, segments, finalizers and handles.
+//! Collections, suspensions, allocation, segments, finalizers and handles.
 
 use super::template::{accessors, fields, read, templates, value_of};
 
 templates! {
-    /// A collection begins. Version 0 tells neither which generation nor how.
+    /// A collection begins. Version 0 has neither its generation nor its type.
     StartV0 = Runtime [1] 0 to 0 "GC/Start" {
         0 count "Count" I32;
         0 reason "Reason" U32 as REASON;
@@ -25,7 +25,7 @@ templates! {
         0 depth "Depth" U16;
     }
 
-    /// A collection ends. What follows (statistics, the restart) still belongs to its pause.
+    /// A collection ends. The events that follow (statistics, the restart) still belong to its pause.
     End = Runtime [2] 1 "GC/Stop" {
         1 count "Count" I32;
         1 depth "Depth" U32;
@@ -37,9 +37,9 @@ templates! {
         1 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// The heap after a collection: sizes with what is free in them, and what was promoted from each generation.
+    /// The heap after a collection: sizes including free space, and the bytes promoted from each generation.
     ///
-    /// Generation 3 are large objects, generation 4 pinned ones.
+    /// Generation 3 is the large object heap, generation 4 the pinned object heap.
     HeapStats = Runtime [4] 0 "GC/HeapStats" {
         0 generation_size0 "GenerationSize0" U64;
         0 total_promoted_size0 "TotalPromotedSize0" U64;
@@ -59,7 +59,7 @@ templates! {
         2 total_promoted_size4 "TotalPromotedSize4" U64;
     }
 
-    /// The heap has a new segment.
+    /// The heap has obtained a segment.
     CreateSegment = Runtime [5] 0 "GC/CreateSegment" {
         0 address "Address" U64;
         0 size "Size" U64;
@@ -67,36 +67,36 @@ templates! {
         1 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// The heap has given a segment back.
+    /// The heap has released a segment.
     FreeSegment = Runtime [6] 0 "GC/FreeSegment" {
         0 address "Address" U64;
         1 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// Threads are about to run again.
+    /// Threads are about to be resumed.
     RestartBegin = Runtime [7] 0 "GC/RestartEEStart" {
         1 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// All threads stand.
+    /// All threads are suspended.
     SuspendEnd = Runtime [8] 0 "GC/SuspendEEStop" {
         1 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// Threads are asked to stop, in version 0.
+    /// The suspension begins, in version 0.
     SuspendBeginV0 = Runtime [9] 0 to 0 "GC/SuspendEEStart" {
         0 reason "Reason" U16 as SUSPEND;
     }
 
-    /// Threads are asked to stop. `count` is that of the collection before, or −1 where there is to be none.
+    /// The suspension begins. `count` is that of the previous collection, or −1 if no collection follows.
     SuspendBegin = Runtime [9] 1 "GC/SuspendEEStart" {
         1 reason "Reason" U32 as SUSPEND;
         1 count "Count" I32;
         1 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// So many bytes have been allocated since the last tick; about 100 KB. The type is that of the object with which
-    /// the amount was full.
+    /// This many bytes have been allocated since the last tick; about 100 KB. The type is that of the object whose allocation
+    /// reached the amount.
     AllocationTick = Runtime [10] 0 "GC/AllocationTick" {
         0 amount "AllocationAmount" I32;
         0 kind "AllocationKind" U32 as ALLOCATION;
@@ -109,7 +109,7 @@ templates! {
         4 object_size "ObjectSize" U64;
     }
 
-    /// The background collector's thread begins.
+    /// The background collector's thread starts.
     CreateConcurrentThread = Runtime [11] 0 "GC/CreateConcurrentThread" {
         1 clr_instance_id "ClrInstanceID" U16;
     }
@@ -119,7 +119,7 @@ templates! {
         1 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// So many finalizers have run.
+    /// This many finalizers have run.
     FinalizersEnd = Runtime [13] 0 "GC/FinalizersStop" {
         0 count "Count" U32;
         1 clr_instance_id "ClrInstanceID" U16;
@@ -130,7 +130,7 @@ templates! {
         1 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// An object was allocated; one of a sample of its type.
+    /// An object was allocated; one of a sample of its type's objects.
     SampledObjectAllocation = Runtime [20, 32] 0 "GC/SampledObjectAllocation" {
         0 address "Address" Word;
         0 type_id "TypeID" Word;
@@ -139,14 +139,14 @@ templates! {
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// The finalizer of an object runs.
+    /// The finalizer of an object was run.
     FinalizeObject = Runtime [29] 0 "GC/FinalizeObject" {
         0 type_id "TypeID" Word;
         0 object_id "ObjectID" Word;
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// A handle holds an object.
+    /// A handle refers to an object.
     SetHandle = Runtime [30] 0 "GC/SetGCHandle" {
         0 handle_id "HandleID" Word;
         0 object_id "ObjectID" Word;
@@ -156,13 +156,13 @@ templates! {
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// A handle is gone. The real readers list it with this spelling.
+    /// A handle was freed. TraceEvent lists it with this spelling.
     DestroyHandle = Runtime [31] 0 "GC/DestoryGCHandle" {
         0 handle_id "HandleID" Word;
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// An object that the collection may not move, and by which handle.
+    /// An object that the collection must not move, and the handle or stack slot that pins it.
     PinObject = Runtime [33] 0 "GC/PinObjectAtGCTime" {
         0 handle_id "HandleID" Word;
         0 object_id "ObjectID" Word;
@@ -171,13 +171,13 @@ templates! {
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// Somebody asks for a collection.
+    /// A collection was requested.
     Triggered = Runtime [35] 0 "GC/Triggered" {
         0 reason "Reason" U32 as REASON;
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// An event that the collector named as it fired it.
+    /// An event that the collector named when it fired it.
     Dynamic = Runtime [39] 0 "GC/DynamicTraceEvent" {
         0 name "Name" Z16 then after_name;
         0 data_size "DataSize" U32;
@@ -185,13 +185,13 @@ templates! {
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// Unmanaged memory that the program told of.
+    /// The program reported that it allocated unmanaged memory.
     IncreaseMemoryPressure = Runtime [200] 0 "GC/IncreaseMemoryPressure" {
         0 bytes_allocated "BytesAllocated" U64;
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// Unmanaged memory that the program gave back.
+    /// The program reported that it freed unmanaged memory.
     DecreaseMemoryPressure = Runtime [201] 0 "GC/DecreaseMemoryPressure" {
         0 bytes_freed "BytesFreed" U64;
         0 clr_instance_id "ClrInstanceID" U16;
@@ -199,7 +199,7 @@ templates! {
 }
 
 impl<'a> Dynamic<'a> {
-    /// What the event carries.
+    /// The payload of the dynamic event.
     pub fn data(&self) -> Option<&'a [u8]> {
         self.payload.slice(self.data_at()?, self.data_size()? as usize)
     }
@@ -210,7 +210,7 @@ impl<'a> Dynamic<'a> {
 }
 
 impl AllocationTick<'_> {
-    /// The bytes of this tick: of 64 bits where there are as many, since the older field overflows.
+    /// The bytes of this tick: the 64-bit field if present, since the older field overflows.
     pub fn bytes(&self) -> Option<i64> {
         match self.amount64() {
             None | Some(0) => self.amount().map(i64::from),
@@ -219,14 +219,14 @@ impl AllocationTick<'_> {
     }
 }
 
-/// How much memory the collector has from the system, as the dynamic event `CommittedUsage` tells.
+/// The memory that the collector has committed, from the dynamic event `CommittedUsage`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommittedUsage {
     /// In use.
     pub in_use: i64,
-    /// About to be given back.
+    /// About to be decommitted.
     pub in_global_decommit: i64,
-    /// Free in a heap.
+    /// Free in one heap.
     pub in_free: i64,
     /// Free for any heap.
     pub in_global_free: i64,
@@ -235,14 +235,14 @@ pub struct CommittedUsage {
 }
 
 impl CommittedUsage {
-    /// What a dynamic event says, if it is of this sort and whole.
+    /// Decodes a dynamic event, if it is a complete `CommittedUsage`.
     pub fn of(event: &Dynamic<'_>) -> Option<CommittedUsage> {
         event.clr_instance_id()?;
         let name = event.name()?;
         if !name.chars().map(|char| char.to_ascii_lowercase()).eq("committedusage".chars()) {
             return None;
         }
-        // Two bytes of version come first.
+        // Two bytes of version precede the fields.
         let data = super::Payload::new(event.data()?, 8);
         Some(CommittedUsage {
             in_use: data.i64(2)?,

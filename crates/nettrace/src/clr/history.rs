@@ -1,9 +1,9 @@
-//! What a collection did: per heap and in whole, its phases, its joins, its marks.
+//! The details of a collection: per heap and in total, phases, joins, marks.
 
 use super::template::{accessors, fields, read, templates, value_of};
 
 templates! {
-    /// A marker has finished with roots of a sort.
+    /// A marker has finished with one kind of roots.
     MarkWithType = Runtime [202] 0 "GC/MarkWithType" {
         0 heap_num "HeapNum" I32;
         0 clr_instance_id "ClrInstanceID" U16;
@@ -11,7 +11,7 @@ templates! {
         0 promoted "Promoted" I64;
     }
 
-    /// Collecting threads wait for each other.
+    /// Collecting threads synchronise.
     Join = Runtime [203] 0 "GC/Join" {
         0 heap "Heap" I32;
         0 join_time "JoinTime" U32 as JOIN_TIME;
@@ -20,7 +20,7 @@ templates! {
         2 join_id "ID" I32;
     }
 
-    /// What a collection did to one heap. Older versions than 3 were fired by the .NET Framework only and have another
+    /// The collection of one heap. Versions before 3 were fired by the .NET Framework only and have another
     /// layout.
     PerHeapHistory = Runtime [204] 3 "GC/PerHeapHistory" {
         3 clr_instance_id "ClrInstanceID" U16;
@@ -52,7 +52,7 @@ templates! {
         }
     }
 
-    /// What a collection was, over all heaps. Times of phases, in microseconds, are those that the version has.
+    /// The collection as a whole. Phase times in microseconds, as far as the version has them.
     GlobalHeapHistory = Runtime [205] 0 "GC/GlobalHeapHistory" {
         0 final_youngest_desired "FinalYoungestDesired" U64;
         0 num_heaps "NumHeaps" I32;
@@ -71,19 +71,19 @@ templates! {
         }
     }
 
-    /// A collection that somebody wants to look into generation by generation begins.
+    /// A collection with reports per generation begins.
     GenAwareBegin = Runtime [206] 0 "GC/GenAwareBegin" {
         0 count "Count" U32;
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// Such a collection ends.
+    /// A collection with reports per generation ends.
     GenAwareEnd = Runtime [207] 0 "GC/GenAwareEnd" {
         0 count "Count" U32;
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// Large objects were moved; a row per heap, times in microseconds.
+    /// Large objects were compacted: a row for each heap, times in microseconds.
     LohCompact = Runtime [208] 0 "GC/LOHCompact" {
         0 clr_instance_id "ClrInstanceID" U16;
         0 count "Count" U16;
@@ -97,7 +97,7 @@ templates! {
         }
     }
 
-    /// Free places and what had to fit into them, by size.
+    /// Free blocks and the plugs to fit into them, by size.
     FitBucketInfo = Runtime [209] 0 "GC/FitBucketInfo" {
         0 clr_instance_id "ClrInstanceID" U16;
         0 bucket_kind "BucketKind" U16;
@@ -111,53 +111,53 @@ templates! {
     }
 }
 
-/// What a collection did to a generation of a heap; bytes.
+/// The collection of one generation of a heap. All values are bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GenerationData {
-    /// Its size, with what was free.
+    /// Its size, with free space, before the collection.
     pub size_before: i64,
-    /// Free in lists, before.
+    /// Free space in free lists, before.
     pub free_list_before: i64,
-    /// Free between objects, before.
+    /// Free space between objects, before.
     pub free_objects_before: i64,
-    /// Its size, with what is free.
+    /// Its size, with free space, after.
     pub size_after: i64,
-    /// Free in lists, after.
+    /// Free space in free lists, after.
     pub free_list_after: i64,
-    /// Free between objects, after.
+    /// Free space between objects, after.
     pub free_objects_after: i64,
-    /// What came into the generation.
+    /// Bytes promoted into the generation.
     pub into: i64,
-    /// What survived because it is pinned.
+    /// Bytes that survived because they are pinned.
     pub pinned_survivors: i64,
-    /// What survived otherwise.
+    /// Other surviving bytes.
     pub other_survivors: i64,
-    /// What may be allocated until the next collection.
+    /// Bytes that may be allocated until the next collection.
     pub budget: i64,
 }
 
 impl GenerationData {
-    /// What the objects took before. Sums of numbers from a file wrap, as the real reader's do.
+    /// Bytes of objects before the collection. Sums of numbers from a file wrap, as TraceEvent's do.
     pub fn objects_before(&self) -> i64 {
         self.size_before.wrapping_sub(self.free_list_before).wrapping_sub(self.free_objects_before)
     }
 
-    /// What is free after.
+    /// Free bytes after the collection.
     pub fn fragmentation(&self) -> i64 {
         self.free_list_after.wrapping_add(self.free_objects_after)
     }
 
-    /// What the objects take after.
+    /// Bytes of objects after the collection.
     pub fn objects_after(&self) -> i64 {
         self.size_after.wrapping_sub(self.fragmentation())
     }
 
-    /// What survived.
+    /// Surviving bytes.
     pub fn out(&self) -> i64 {
         self.pinned_survivors.wrapping_add(self.other_survivors)
     }
 
-    /// Per cent of the objects that survived, cut to a whole number; 0 where there were none.
+    /// The percentage of the objects' bytes that survived, rounded down; 0 if there were none.
     pub fn survival(&self) -> i64 {
         match self.objects_before() {
             0 => 0,
@@ -186,7 +186,7 @@ impl GenerationData {
 }
 
 impl<'a> PerHeapHistory<'a> {
-    /// The generations, as many as there are bytes for.
+    /// The rows of the generations, as far as the payload has them.
     pub fn generations(&self) -> impl Iterator<Item = GenerationData> + use<'a> {
         let PerHeapHistory { payload, .. } = *self;
         let row_bytes = 10 * payload.pointer();
@@ -206,7 +206,7 @@ impl<'a> PerHeapHistory<'a> {
 }
 
 impl GlobalHeapHistory<'_> {
-    /// The time of a phase in microseconds; the numbers are those of the runtime: 1 roots, 2 short weak references, 3
+    /// The time of a phase in microseconds. The runtime numbers phases: 1 roots, 2 short weak references, 3
     /// finalization, 4 long weak references, 5 plan, 6 relocation or sweep, 7 compaction.
     pub fn time(&self, phase: u32) -> Option<u32> {
         if phase >= self.count()? {
@@ -216,7 +216,7 @@ impl GlobalHeapHistory<'_> {
     }
 }
 
-/// How large objects of one heap were moved.
+/// The compaction of one heap's large objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LohCompaction {
     /// Planning, µs.
@@ -225,19 +225,19 @@ pub struct LohCompaction {
     pub compact: i32,
     /// Relocating references, µs.
     pub relocate: i32,
-    /// References that were looked at.
+    /// References examined.
     pub references: i64,
     /// References that were null.
     pub nulls: i64,
 }
 
 impl<'a> LohCompact<'a> {
-    /// The heaps, as many as there are bytes for.
+    /// The rows of the heaps, as far as the payload has them.
     pub fn heaps(&self) -> impl Iterator<Item = LohCompaction> + use<'a> {
         let LohCompact { payload, .. } = *self;
         let pointer = payload.pointer();
         let (start, count) = (4, self.count().unwrap_or(0) as usize);
-        // Three numbers of four bytes, filled up to a pointer's alignment, and two pointers.
+        // Three numbers of four bytes, padding to a pointer's alignment, then two pointers.
         let references_at = if pointer == 8 { 16 } else { 12 };
         (0..count).map_while(move |row| {
             let at = start + row * (references_at + 2 * pointer);
@@ -252,19 +252,19 @@ impl<'a> LohCompact<'a> {
     }
 }
 
-/// Free places, or plugs that wanted one, of a range of sizes.
+/// Free blocks, or plugs to be placed, of a range of sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FitBucket {
-    /// Which range.
+    /// The index of the range.
     pub index: i32,
-    /// How many.
+    /// Their number.
     pub count: i32,
-    /// Their bytes.
+    /// Their size in bytes.
     pub size: i64,
 }
 
 impl<'a> FitBucketInfo<'a> {
-    /// The buckets, as many as there are bytes for.
+    /// The buckets, as far as the payload has them.
     pub fn buckets(&self) -> impl Iterator<Item = FitBucket> + use<'a> {
         let FitBucketInfo { payload, .. } = *self;
         let (start, count) = (14, self.count().unwrap_or(0) as usize);

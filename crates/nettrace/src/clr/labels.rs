@@ -1,16 +1,16 @@
-//! The names of enumerated values, in the runtime's words.
+//! The names of enumerated values, as the runtime spells them.
 
 /// The names of a field's values.
 #[derive(Debug)]
 pub(super) enum Labels {
-    /// A name per value, from 0.
+    /// A name for each value, from 0.
     One(&'static [&'static str]),
-    /// A name per bit, from the lowest; several are shown with commas between.
+    /// A name for each bit, from the lowest; several are separated by commas.
     Flags(&'static [(u32, &'static str)]),
 }
 
 impl Labels {
-    /// The name of a value; a value without one is shown as the number it is.
+    /// The name of a value; a value without a name is formatted as a number.
     pub(super) fn of(&self, value: i32) -> String {
         match self {
             Labels::One(names) => one(names, value).map_or_else(|| value.to_string(), str::to_owned),
@@ -23,7 +23,7 @@ fn one(names: &'static [&'static str], value: i32) -> Option<&'static str> {
     names.get(usize::try_from(value).ok()?).copied()
 }
 
-/// As .NET shows a set of flags: the names from the lowest bit; if a bit has no name, the number.
+/// Formats flags as .NET does: the names from the lowest bit, or the number if a set bit has no name.
 fn flag_names(flags: &[(u32, &str)], value: i32) -> String {
     if value == 0 {
         return "None".to_owned();
@@ -39,7 +39,7 @@ fn flag_names(flags: &[(u32, &str)], value: i32) -> String {
     if rest == 0 { names.join(", ") } else { value.to_string() }
 }
 
-/// The name of a value in the enumeration of this name, or the value itself.
+/// The name of a value in this enumeration, or the value itself.
 pub fn label(enumeration: Enumeration, value: i32) -> String {
     match enumeration {
         Enumeration::Reason => &REASON,
@@ -50,20 +50,20 @@ pub fn label(enumeration: Enumeration, value: i32) -> String {
     .of(value)
 }
 
-/// The enumerations that reports show.
+/// The enumerations that reports print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enumeration {
-    /// Why a collection began.
+    /// Why a collection was started.
     Reason,
-    /// Blocking, background or in the foreground of a background one.
+    /// Blocking, background, or foreground during a background collection.
     CollectionType,
-    /// What a collection used.
+    /// The mechanisms that a collection used.
     Mechanisms,
-    /// With which flags the runtime was started.
+    /// The flags that the runtime was started with.
     StartupFlags,
 }
 
-/// What sets a collection off.
+/// The reasons for a collection.
 pub(super) static REASON: Labels = Labels::One(&[
     "AllocSmall",
     "Induced",
@@ -132,7 +132,7 @@ pub(super) static HANDLE: Labels = Labels::One(&[
 pub(super) static JOIN_TIME: Labels = Labels::One(&["Start", "End"]);
 pub(super) static JOIN_TYPE: Labels = Labels::One(&["LastJoin", "Join", "Restart", "FirstJoin"]);
 
-/// The kinds of roots, as marks are reported by.
+/// The kinds of roots in mark events.
 pub const MARK_ROOTS: [&str; 10] = [
     "MarkStack",
     "MarkFQ",

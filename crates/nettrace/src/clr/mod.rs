@@ -1,11 +1,11 @@
-//! What the payloads of the CLR's events consist of.
+//! The payloads of the CLR's events.
 //!
 //! The runtime's own events don't describe themselves: their metadata in real files has no name and no fields, and readers
-//! are expected to know them by provider, number and version. This room is that knowledge, for what concerns memory: the
-//! events of the collector, of the heap dump and of handles, and the few of the runtime that a report's header needs.
+//! are expected to know them by provider, number and version. This module has that knowledge for memory management: the
+//! events of the collector, of heap dumps and of handles, and the few runtime events that the header of a report needs.
 //!
-//! A payload is packed and little-endian; some fields are as wide as the traced process's pointers. A *template* is laid
-//! over the bytes where they lie, nothing is copied and nothing allocated:
+//! A payload is packed and little-endian; some fields are as wide as the traced process's pointers. A *template* is a view
+//! of the bytes; nothing is copied or allocated:
 //!
 //! ```text
 //!   HeapStats   0        8        16            88     92     94             102            110
@@ -13,21 +13,21 @@
 //!               └───────────── V0 ──────────────┘└ V1 ─┘└───────── V2 ───────┘
 //! ```
 //!
-//! Versions add at the end. So each field has the version that brought it, and its accessor answers `None` for an event
-//! of an older version, and also where the payload is too short to hold it, whatever version it claims: the length that
-//! is there always wins over the version that is claimed. An old template reads a new event by not looking at its tail.
-//! The exceptions are three events whose version 1 put a wider field in place of a narrower one; they have two templates.
+//! Versions append fields. So each field has the version that added it, and its accessor returns `None` for an event
+//! of an older version, and also if the payload is too short for it, whatever version the event states: the actual length
+//! takes precedence over the stated version. An older template reads a newer event and ignores its tail.
+//! The exceptions are three events whose version 1 widened a field; they have two templates.
 //!
-//! Each event is declared once, as text of the macro in `template`; from that come the struct with its accessors and the
-//! row of [`Template`] by which a listing prints any of these events field by field.
+//! Each event is declared once, as input of the macro in `template`. The macro generates the struct with its accessors and the
+//! row of [`Template`] from which a listing prints any of these events field by field.
 //!
 //! | file | events |
 //! |---|---|
 //! | `payload` | bytes, pointers and UTF-16 text in a payload |
-//! | `template` | the declaration, and the decoding by table |
+//! | `template` | the declarations, and decoding by table |
 //! | `labels` | names of enumerated values |
 //! | `gc` | collections, suspensions, allocation, segments, finalizers, handles |
-//! | `history` | what a collection did, per heap and in whole; phases, joins, marks |
+//! | `history` | the details of a collection, per heap and in total; phases, joins, marks |
 //! | `bulk` | types, heap dumps, surviving and moved ranges |
 //! | `private` | the private provider |
 //! | `runtime` | the process, the runtime and its settings |
@@ -47,9 +47,9 @@ pub use payload::{Payload, Z16};
 pub use provider::Provider;
 pub use template::{Field, FieldValue, Kind, Template};
 
-/// The template of an event, if there is one.
+/// Returns the template of an event, if there is one.
 ///
-/// A version that is newer than any known here is read by the newest template.
+/// A version newer than all known versions is read with the newest template.
 pub fn find(provider: Provider, event: u32, version: u32) -> Option<&'static Template> {
     all().find(|template| {
         template.providers.contains(&provider)

@@ -1,10 +1,10 @@
-//! The bytes of a payload, and how numbers and text lie in them.
+//! The bytes of a payload, and the encoding of numbers and text in them.
 
 use std::fmt;
 
 /// A payload: its bytes and the width of a pointer in the process that wrote it.
 ///
-/// No accessor reads past the end; what isn't there is `None`.
+/// No accessor reads past the end; a missing value is `None`.
 #[derive(Clone, Copy, Debug)]
 pub struct Payload<'a> {
     bytes: &'a [u8],
@@ -12,17 +12,17 @@ pub struct Payload<'a> {
 }
 
 impl<'a> Payload<'a> {
-    /// The payload with these bytes, from a process whose pointers have so many bytes. Any width but 4 counts as 8.
+    /// Creates a payload from its bytes and the pointer size of the process that wrote it, in bytes. Any size but 4 counts as 8.
     pub fn new(bytes: &'a [u8], pointer_bytes: u8) -> Payload<'a> {
         Payload { bytes, pointer: if pointer_bytes == 4 { 4 } else { 8 } }
     }
 
-    /// All its bytes.
+    /// All bytes.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Bytes of a pointer: 4 or 8.
+    /// The pointer size in bytes: 4 or 8.
     pub fn pointer(&self) -> usize {
         self.pointer
     }
@@ -32,47 +32,47 @@ impl<'a> Payload<'a> {
         self.bytes.get(at).copied()
     }
 
-    /// Two bytes as a number.
+    /// The two-byte number at this offset.
     pub fn u16(&self, at: usize) -> Option<u16> {
         self.array(at).map(u16::from_le_bytes)
     }
 
-    /// Four bytes as a number.
+    /// The four-byte number at this offset.
     pub fn u32(&self, at: usize) -> Option<u32> {
         self.array(at).map(u32::from_le_bytes)
     }
 
-    /// Four bytes as a number with a sign.
+    /// The signed four-byte number at this offset.
     pub fn i32(&self, at: usize) -> Option<i32> {
         self.array(at).map(i32::from_le_bytes)
     }
 
-    /// Eight bytes as a number.
+    /// The eight-byte number at this offset.
     pub fn u64(&self, at: usize) -> Option<u64> {
         self.array(at).map(u64::from_le_bytes)
     }
 
-    /// Eight bytes as a number with a sign.
+    /// The signed eight-byte number at this offset.
     pub fn i64(&self, at: usize) -> Option<i64> {
         self.array(at).map(i64::from_le_bytes)
     }
 
-    /// A pointer's worth of bytes as a number.
+    /// The pointer-sized number at this offset.
     pub fn word(&self, at: usize) -> Option<u64> {
         if self.pointer == 4 { self.u32(at).map(u64::from) } else { self.u64(at) }
     }
 
-    /// Sixteen bytes.
+    /// The sixteen bytes at this offset.
     pub fn guid(&self, at: usize) -> Option<[u8; 16]> {
         self.array(at)
     }
 
-    /// The text that begins here; one without an end ends with the payload.
+    /// The text at this offset; a text without a NUL ends with the payload.
     pub fn z16(&self, at: usize) -> Option<Z16<'a>> {
         self.bytes.get(at..).map(Z16::starting)
     }
 
-    /// So many bytes from here.
+    /// The `length` bytes at this offset.
     pub fn slice(&self, at: usize, length: usize) -> Option<&'a [u8]> {
         self.bytes.get(at..at.checked_add(length)?)
     }
@@ -82,16 +82,16 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// Text in UTF-16, little-endian, that ends with a NUL; shown with a replacement character for what is no text.
+/// Little-endian UTF-16 text that ends with a NUL; formatted with a replacement character for invalid units.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Z16<'a> {
     text: &'a [u8],
-    /// Bytes with the NUL, as far as it is there.
+    /// The bytes up to and including the NUL, as far as present.
     extent: usize,
 }
 
 impl<'a> Z16<'a> {
-    /// The text at the beginning of these bytes.
+    /// The text that these bytes begin with.
     fn starting(bytes: &'a [u8]) -> Z16<'a> {
         let units = bytes.chunks_exact(2);
         match units.clone().position(|unit| unit == [0, 0]) {
@@ -105,7 +105,7 @@ impl<'a> Z16<'a> {
         self.text
     }
 
-    /// How many bytes the text takes with its NUL.
+    /// The bytes that the text takes, with its NUL.
     pub fn extent(&self) -> usize {
         self.extent
     }

@@ -1,9 +1,9 @@
-//! The private provider: background collections from inside, pins as the collector sees them.
+//! The private provider: details of background collections, and pins.
 
 use super::template::{accessors, fields, read, templates, value_of};
 
 templates! {
-    /// With what the collector was set up.
+    /// The settings that the collector started with.
     Settings = Private [2] 0 "GC/Settings" {
         0 segment_size "SegmentSize" U64;
         0 large_segment_size "LargeObjectSegmentSize" U64;
@@ -11,7 +11,7 @@ templates! {
         1 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// Collecting threads wait for each other.
+    /// Collecting threads synchronise.
     PrivateJoin = Private [6] 0 "GC/Join" {
         0 heap "Heap" I32;
         0 join_time "JoinTime" U32 as JOIN_TIME;
@@ -20,25 +20,25 @@ templates! {
         2 join_id "ID" I32;
     }
 
-    /// A heap's roots on stacks are marked.
+    /// The roots on stacks of a heap are marked.
     PrivateMarkStackRoots = Private [7] 0 "GC/MarkStackRoots" {
         0 heap_num "HeapNum" I32;
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// A heap's roots in the queue of finalizers are marked.
+    /// The roots in the finalizer queue of a heap are marked.
     PrivateMarkFinalizeQueueRoots = Private [8] 0 "GC/MarkFinalizeQueueRoots" {
         0 heap_num "HeapNum" I32;
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// A heap's roots in handles are marked.
+    /// The roots in handles of a heap are marked.
     PrivateMarkHandles = Private [9] 0 "GC/MarkHandles" {
         0 heap_num "HeapNum" I32;
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// A heap's roots in older generations are marked.
+    /// The roots in older generations of a heap are marked.
     PrivateMarkCards = Private [10] 0 "GC/MarkCards" {
         0 heap_num "HeapNum" I32;
         0 clr_instance_id "ClrInstanceID" U16;
@@ -49,12 +49,12 @@ templates! {
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// Its first pause ends.
+    /// The first pause of a background collection ends.
     BackgroundFirstPauseEnd = Private [12] 0 "GC/BGC1stNonCondStop" {
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// Its first concurrent part ends.
+    /// Its first concurrent phase ends.
     BackgroundFirstConcurrentEnd = Private [13] 0 "GC/BGC1stConStop" {
         0 clr_instance_id "ClrInstanceID" U16;
     }
@@ -69,33 +69,33 @@ templates! {
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// Its second concurrent part begins.
+    /// Its second concurrent phase begins.
     BackgroundSecondConcurrentBegin = Private [16] 0 "GC/BGC2ndConStart" {
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// Its second concurrent part ends.
+    /// Its second concurrent phase ends.
     BackgroundSecondConcurrentEnd = Private [17] 0 "GC/BGC2ndConStop" {
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// Its plan is made.
+    /// Its plan phase ends.
     BackgroundPlanEnd = Private [18] 0 "GC/BGCPlanStop" {
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// It has swept.
+    /// Its sweep phase ends.
     BackgroundSweepEnd = Private [19] 0 "GC/BGCSweepStop" {
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// It has worked its mark list off.
+    /// It has processed its mark list.
     BackgroundDrainMark = Private [20] 0 "GC/BGCDrainMark" {
         0 objects "Objects" U64;
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// It has looked again at pages that were written.
+    /// It has revisited pages that were written meanwhile.
     BackgroundRevisit = Private [21] 0 "GC/BGCRevisit" {
         0 pages "Pages" U64;
         0 objects "Objects" U64;
@@ -103,7 +103,7 @@ templates! {
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// Its mark list was too small.
+    /// Its mark list overflowed.
     BackgroundOverflow = Private [22] 0 "GC/BGCOverflow" {
         0 lowest "Min" U64;
         0 highest "Max" U64;
@@ -113,26 +113,26 @@ templates! {
         1 generation "GenNumber" U32;
     }
 
-    /// An allocation waits for it.
+    /// An allocation begins to wait for it.
     BackgroundAllocWaitBegin = Private [23] 0 "GC/BGCAllocWaitStart" {
         0 reason "Reason" U32;
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// An allocation waits no longer.
+    /// An allocation stops waiting for it.
     BackgroundAllocWaitEnd = Private [24] 0 "GC/BGCAllocWaitStop" {
         0 reason "Reason" U32;
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// A full collection is near, of which the program wants to know.
+    /// A full collection approaches; fired for a program that registered for the notification.
     FullNotify = Private [25] 0 "GC/FullNotify" {
         0 generation "GenNumber" U32;
         0 is_alloc "IsAlloc" U32;
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// A handle holds an object.
+    /// A handle refers to an object.
     PrivateSetHandle = Private [194] 0 "GC/SetGCHandle" {
         0 handle_id "HandleID" Word;
         0 object_id "ObjectID" Word;
@@ -142,13 +142,13 @@ templates! {
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// A handle is gone.
+    /// A handle was freed.
     PrivateDestroyHandle = Private [195] 0 "GC/DestroyGCHandle" {
         0 handle_id "HandleID" Word;
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// Neighbours that can't move because one of them can't.
+    /// Adjacent objects that can't move because one of them is pinned.
     PinPlug = Private [199] 0 "GC/PinPlugAtGCTime" {
         0 start "PlugStart" Word;
         0 end "PlugEnd" Word;

@@ -1,20 +1,20 @@
-//! The providers whose events are known.
+//! The providers whose events have templates.
 
-/// Who fires an event.
+/// The provider of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Provider {
     /// `Microsoft-Windows-DotNETRuntime`.
     Runtime,
     /// `Microsoft-Windows-DotNETRuntimePrivate`.
     Private,
-    /// `Microsoft-Windows-DotNETRuntimeRundown`: what was so when the trace ended.
+    /// `Microsoft-Windows-DotNETRuntimeRundown`: the state at the end of a trace.
     Rundown,
-    /// `Microsoft-DotNETCore-EventPipe`: the pipe about itself.
+    /// `Microsoft-DotNETCore-EventPipe`: events of the EventPipe itself.
     EventPipe,
 }
 
 impl Provider {
-    /// The provider of this name, if its events are known here.
+    /// Returns the provider with this name, if its events have templates.
     pub fn named(name: &str) -> Option<Provider> {
         Some(match name {
             "Microsoft-Windows-DotNETRuntime" => Provider::Runtime,

@@ -1,16 +1,16 @@
-//! The process, the runtime in it, and how its collector was set: what the header of a report says.
+//! The process, its runtime, and the collector's settings, for the header of a report.
 
 use super::template::{accessors, fields, read, templates, value_of};
 
 templates! {
-    /// The process that is traced. The fields after the first are of newer runtimes.
+    /// The traced process. Newer runtimes added the fields after the first.
     ProcessInfo = EventPipe [1] 0 "ProcessInfo" {
         0 command_line "CommandLine" Z16 then after_command_line;
         1 os_information "OSInformation" Z16 then after_os_information;
         1 arch_information "ArchInformation" Z16;
     }
 
-    /// The runtime: as it starts, or as a trace ends that began later.
+    /// The runtime: fired when it starts, or at the end of a trace that began later.
     RuntimeStart = Runtime | Rundown [187] 0 "Runtime/Start" {
         0 clr_instance_id "ClrInstanceID" U16;
         0 sku "Sku" U16;
@@ -29,7 +29,7 @@ templates! {
         0 runtime_dll_path "RuntimeDllPath" Z16;
     }
 
-    /// How the collector was set.
+    /// The collector's settings.
     GcSettings = Rundown [10] 0 "GC/SettingsRundown" {
         0 hard_limit "HardLimit" I64;
         0 loh_threshold "LOHThreshold" I64;

@@ -1,10 +1,10 @@
-//! How an event is declared, once, for its accessors and for listings.
+//! The declaration of an event, from which accessors and listings are generated.
 //!
-//! A declaration names provider, numbers, versions, the name that listings show, and the fields in order, each with the
-//! version that brought it:
+//! A declaration gives provider, numbers, versions, the name in listings, and the fields in order, each with the
+//! version that added it:
 //!
 //! ```text
-//!   /// What the heap is like after a collection.
+//!   /// The heap after a collection.
 //!   HeapStats = Runtime [4] 0.. "GC/HeapStats" {
 //!       0 generation_size0 "GenerationSize0" U64;
 //!       1 clr_instance_id "ClrInstanceID" U16;
@@ -12,17 +12,17 @@
 //!   }
 //! ```
 //!
-//! Where a field lies is computed at compile time as far as it can be: so many bytes and so many pointers. After a text,
-//! whose length the payload tells, counting begins anew (`Z16 then after_name`).
+//! The offset of a field is computed at compile time as far as possible, as a number of bytes and a number of pointers. A text
+//! has a length that is known at run time only, so offsets are counted anew after it (`Z16 then after_name`).
 //!
-//! `rows { … }` at the end declares what is repeated: as often as the field `Count` says, or as far as the bytes go.
+//! `rows { … }` at the end declares the fields of the rows: their number is the field `Count`, or what the payload has room for.
 
 use std::ops::RangeInclusive;
 
 use super::labels::Labels;
 use super::{Payload, Provider, Z16};
 
-/// The sorts of fields.
+/// The types of fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A byte.
@@ -37,22 +37,22 @@ pub enum Kind {
     U64,
     /// Eight bytes with a sign.
     I64,
-    /// As wide as a pointer.
+    /// A pointer-sized number.
     Word,
     /// Sixteen bytes.
     Guid,
-    /// Text in UTF-16 with a NUL.
+    /// UTF-16 text with a NUL.
     Z16,
-    /// Bytes, as many as the number before says.
+    /// Bytes; the number before gives their length.
     Bytes,
-    /// Numbers of eight bytes, as many as the number before says.
+    /// Numbers of eight bytes; the number before gives their count.
     U64s,
-    /// Nothing: what C puts before a pointer that follows an odd number of four-byte fields.
+    /// Padding: what C inserts before a pointer that follows an odd number of four-byte fields.
     Pad,
 }
 
 impl Kind {
-    /// Bytes that it takes beside those of `words`; 0 for what has no fixed length.
+    /// The bytes that it takes in addition to `words`; 0 for a variable length.
     pub(super) const fn bytes(self) -> usize {
         match self {
             Kind::U8 => 1,
@@ -64,7 +64,7 @@ impl Kind {
         }
     }
 
-    /// Pointers that it takes.
+    /// The pointers that it takes.
     pub(super) const fn words(self) -> usize {
         matches!(self, Kind::Word) as usize
     }
@@ -75,16 +75,16 @@ impl Kind {
 pub struct Field {
     /// Its name in the runtime's manifest.
     pub name: &'static str,
-    /// The version of the event that brought it.
+    /// The version of the event that added it.
     pub since: u32,
-    /// Its sort.
+    /// Its type.
     pub kind: Kind,
-    /// The names of its values, if they have names.
+    /// The names of its values, if they have any.
     pub(super) labels: Option<&'static Labels>,
 }
 
 impl Field {
-    /// The name of this value of the field, if its values have names: `AllocSmall`, or `Compaction, Promotion`.
+    /// The name of this value, if the field's values have names: `AllocSmall`, or `Compaction, Promotion`.
     pub fn label(&self, value: &FieldValue<'_>) -> Option<String> {
         let number = match *value {
             FieldValue::Unsigned(number) => u32::try_from(number).ok()?,
@@ -94,7 +94,7 @@ impl Field {
     }
 }
 
-/// What a field holds.
+/// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldValue<'a> {
     /// A number.
@@ -111,27 +111,27 @@ pub enum FieldValue<'a> {
     U64s(&'a [u8]),
 }
 
-/// An event, as data.
+/// The declaration of an event, as data.
 #[derive(Debug)]
 pub struct Template {
-    /// Who fires it.
+    /// The providers that fire it.
     pub providers: &'static [Provider],
-    /// Its numbers; more than one where several events have one layout.
+    /// Its numbers; more than one if several events have the same fields.
     pub events: &'static [u32],
     /// The versions that it reads.
     pub versions: RangeInclusive<u32>,
-    /// Its name, as the real readers list it: `GC/HeapStats`.
+    /// Its name, as TraceEvent lists it: `GC/HeapStats`.
     pub name: &'static str,
     /// Its fields, in order.
     pub fields: &'static [Field],
-    /// The fields that are repeated after them.
+    /// The fields of its rows, which follow them.
     pub rows: &'static [Field],
 }
 
 impl Template {
-    /// Shows each field that the payload has, in order, with the number of its row if it is one of those repeated.
+    /// Passes each field that the payload has, in order, with the index of its row for fields of rows.
     ///
-    /// Ends where the payload does, and at the fields of versions that the event doesn't have; returns how many bytes were shown.
+    /// Stops at the end of the payload, and at fields of versions that the event does not have; returns the number of bytes decoded.
     pub fn decode<'a>(
         &self,
         version: u32,
@@ -172,11 +172,11 @@ impl Template {
     }
 }
 
-/// A place in a payload.
+/// A position in a payload.
 struct Cursor<'a> {
     payload: Payload<'a>,
     at: usize,
-    /// The number that was read last: how many bytes follow, where some do.
+    /// The last number read, which is the length of the variable field that follows it.
     number: u32,
 }
 
@@ -213,7 +213,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The type that an accessor of a field of this sort returns.
+/// The type that the accessor of a field of this type returns.
 macro_rules! value_of {
     (U8) => { u8 };
     (U16) => { u16 };
@@ -226,7 +226,7 @@ macro_rules! value_of {
     (Z16) => { $crate::clr::Z16<'a> };
 }
 
-/// The payload's accessor for a field of this sort.
+/// The payload's accessor for a field of this type.
 macro_rules! read {
     (U8, $payload:expr, $at:expr) => {
         $payload.u8($at)
@@ -257,12 +257,12 @@ macro_rules! read {
     };
 }
 
-/// The accessors of the fields that follow the given place: a method that finds the last text's end, and then so many
-/// bytes and so many pointers.
+/// The accessors of the fields after a given position: a method that finds the end of the last text, then a number of
+/// bytes and a number of pointers.
 macro_rules! accessors {
     ($base:ident, $bytes:expr, $words:expr;) => {};
     ($base:ident, $bytes:expr, $words:expr; rows { $($row:tt)* }) => {
-        /// Where the rows begin.
+        /// The offset of the rows.
         #[allow(dead_code)]
         fn rows_at(&self) -> Option<usize> {
             Some(self.$base()? + $bytes + $words * self.payload.pointer())
@@ -301,7 +301,7 @@ macro_rules! accessors {
     };
 }
 
-/// The table's rows of some fields.
+/// The table of some fields.
 macro_rules! fields {
     (@as) => { None };
     (@as $labels:ident) => { Some(&$crate::clr::labels::$labels) };
@@ -315,7 +315,7 @@ macro_rules! fields {
     };
 }
 
-/// Declares events; see the module's beginning.
+/// Declares events; see the module's documentation.
 macro_rules! templates {
     ($(
         $(#[$doc:meta])*
@@ -335,7 +335,7 @@ macro_rules! templates {
             }
 
             impl<'a> $view<'a> {
-                /// The event as data.
+                /// The declaration as data.
                 pub const TEMPLATE: &'static $crate::clr::Template =
                     &$crate::clr::Template {
                         providers: &[$($crate::clr::Provider::$provider),+],
@@ -346,18 +346,18 @@ macro_rules! templates {
                         rows: fields!($($($row_since $row_name $row_label $row_kind $(as $row_labels)?;)*)?),
                     };
 
-                /// Lays the template over a payload.
+                /// Creates a view of a payload.
                 pub fn new(version: u32, payload: $crate::clr::Payload<'a>) -> $view<'a> {
                     $view { version, payload }
                 }
 
-                /// Where the payload begins.
+                /// The offset of the first field.
                 #[allow(dead_code)]
                 fn head(&self) -> Option<usize> {
                     Some(0)
                 }
 
-                /// Nothing to add to an offset, if the event has the fields of this version.
+                /// Returns 0, to be added to an offset, if the event has the fields of this version.
                 fn since(&self, version: u32) -> Option<usize> {
                     (self.version >= version).then_some(0)
                 }

@@ -1,5 +1,5 @@
-//! What events refer to, as the file defines it: types, threads, stacks, labels; and the sequence points, at which some of
-//! it is forgotten.
+//! Reads what events refer to: types, threads, stacks, labels; and the sequence points, which end the validity of some
+//! of it.
 
 use std::io::Read;
 
@@ -13,12 +13,12 @@ use super::super::metadata::EventType;
 use super::super::visitor::{Aside, ThreadInfo, Visitor};
 use super::{Asides, Known, Reading, Stacks};
 
-/// The most bytes of a description, and of all of them as they are kept.
+/// The limit for one description, in bytes.
 const LARGEST_TYPE: u32 = 1 << 20;
 const ALL_TYPES: usize = 16 << 20;
 
 impl<V: Visitor> Reading<'_, V> {
-    /// Descriptions in version 4 have the headers of events.
+    /// In version 4, descriptions have the headers of events.
     pub(super) fn types_4<R: Read>(&mut self, file: &mut File<R>) -> Result<(), Trouble> {
         let layout = self.block_header(file)?;
         let mut header = Header::default();
@@ -57,7 +57,7 @@ impl<V: Visitor> Reading<'_, V> {
         Ok(())
     }
 
-    /// A type was described, well or not.
+    /// Adds a type that was described, completely or not.
     fn described(&mut self, read: Result<(EventType, Option<DamageKind>), Stuck>, offset: u64) {
         let (mut kind, wrong) = match read {
             Ok(read) => read,
@@ -167,7 +167,7 @@ impl<V: Visitor> Reading<'_, V> {
         Ok(())
     }
 
-    /// Nothing before this belongs behind it: all that waits goes, and what was numbered is forgotten.
+    /// No event before this belongs after it: all queued events are released, and ids become invalid.
     pub(super) fn sequence_point<R: Read>(&mut self, file: &mut File<R>) -> Result<(), Trouble> {
         self.release(None);
         self.threads.settle();
@@ -210,7 +210,7 @@ impl<V: Visitor> Reading<'_, V> {
     }
 }
 
-/// What stands in the row of a thread.
+/// Reads the row of a thread.
 fn thread_row<'a>(row: &mut Bytes<'a>, process: u64) -> Result<ThreadInfo<'a>, Stuck> {
     let mut info = ThreadInfo { index: row.var64()?, process, ..ThreadInfo::default() };
     while !row.is_empty() {
@@ -219,7 +219,7 @@ fn thread_row<'a>(row: &mut Bytes<'a>, process: u64) -> Result<ThreadInfo<'a>, S
             2 => info.process = row.var64()?,
             3 => info.thread = row.var64()?,
             4 => info.pairs.push((row.utf8()?, row.utf8()?)),
-            // How long it is nobody knows; what was read counts.
+            // The length of an unknown item is unknown; what was read is kept.
             _ => break,
         }
     }

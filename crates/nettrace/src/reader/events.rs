@@ -1,5 +1,5 @@
-//! The events of a block: each with its type, its thread and its place in the order; and what their numbers say about
-//! those that are not there.
+//! Reads the events of a block, each with its type, its thread and its place in the order, and detects lost events from
+//! sequence numbers.
 
 use std::io::Read;
 
@@ -13,14 +13,14 @@ use super::super::tables::Thread;
 use super::super::visitor::{InFile, Interest, Visitor};
 use super::{Delivery, Reading, show};
 
-/// Threads whose losses are counted one by one.
+/// The limit for threads whose losses are counted one by one.
 const MOST_LOSERS: usize = 1 << 16;
 
-/// Where the reading of a block of events is.
+/// The state of reading a block of events.
 struct Place {
     layout: Layout,
     header: Header,
-    /// The header of the event whose payload comes next began here.
+    /// The header of the event whose payload is next began at this offset.
     began: Option<u64>,
 }
 
@@ -36,7 +36,7 @@ impl<V: Visitor> Reading<'_, V> {
         Ok(())
     }
 
-    /// The events of a window, as many as are in it as a whole; and the header of the next if it is.
+    /// Reads the whole events of a window, and the header of the next if it is complete.
     fn some_events(&mut self, window: &[u8], offset: u64, left: u64, place: &mut Place) -> Result<usize, Stuck> {
         let mut at = 0;
         while at < window.len() {
@@ -48,13 +48,13 @@ impl<V: Visitor> Reading<'_, V> {
                 }
                 Err(stuck) => stuck,
             };
-            // What is wrong is told when it is the first of its window, so that its offset is known.
+            // Damage is reported when it is the first item of its window, so that its offset is known.
             return if at > 0 { Ok(at) } else { Err(stuck) };
         }
         if at > 0 { Ok(at) } else { Err(Stuck::Short) }
     }
 
-    /// The event that begins here, or the rest of it. Where the next one begins.
+    /// Reads the event that begins here, or the rest of it. Returns the offset of the next one.
     #[inline]
     fn one_event(
         &mut self,
@@ -72,7 +72,7 @@ impl<V: Visitor> Reading<'_, V> {
                 if bytes.len() >= LONGEST {
                     place.header.read(place.layout, &mut bytes)?;
                 } else {
-                    // It may be cut, and then it is read again from its beginning.
+                    // It may be incomplete; then it is read again from its beginning.
                     let mut header = place.header.clone();
                     header.read(place.layout, &mut bytes)?;
                     place.header = header;
@@ -85,7 +85,7 @@ impl<V: Visitor> Reading<'_, V> {
         };
         let size = u64::from(place.header.payload) + u64::from(place.header.padding);
         if size > left - at as u64 {
-            // Told when all before the payload has been taken off, so that its offset is the payload's.
+            // Reported when everything before the payload has been consumed, so that the offset is the payload's.
             return if is_new { Ok(at) } else { Err(Stuck::Wrong(DamageKind::Overrun("the payload of an event"))) };
         }
         let Some(payload) = window[at..].get(..size as usize) else {
@@ -98,7 +98,7 @@ impl<V: Visitor> Reading<'_, V> {
 
     #[inline]
     fn event(&mut self, header: &Header, offset: u64, payload: &[u8]) {
-        // What it is may be unknown; that it is there is not.
+        // The type may be unknown, but the event exists.
         let capture = self.capture(header, offset);
         let kind = match self.last_type {
             Some((id, kind)) if id == header.kind => kind,
@@ -131,7 +131,7 @@ impl<V: Visitor> Reading<'_, V> {
         self.order.push(capture, fixed, payload);
     }
 
-    /// The thread that wrote an event, whose losses this event may tell of.
+    /// Returns the thread that wrote an event; this event may reveal losses of that thread.
     #[inline]
     fn capture(&mut self, header: &Header, offset: u64) -> u32 {
         let expected = header.sequence.wrapping_sub(1);
@@ -141,7 +141,7 @@ impl<V: Visitor> Reading<'_, V> {
         place
     }
 
-    /// A thread's numbers have come this far: its last one should have been `expected`, and is `now` from here on.
+    /// Updates a thread's sequence number: its last one should have been `expected`, and is now `now`.
     #[inline]
     pub(super) fn follow(&mut self, place: u32, expected: u32, now: u32) {
         let thread = self.threads.at(place);
@@ -166,7 +166,7 @@ impl<V: Visitor> Reading<'_, V> {
         self.visitor.lost(thread, count);
     }
 
-    /// A thread that is met for the first time. In version 6 it should have been introduced.
+    /// Adds a thread that is seen for the first time. In version 6 it should have been introduced.
     #[cold]
     pub(super) fn unknown_thread(&mut self, id: u64, sequence: u32, offset: u64) -> u32 {
         if self.threads.is_full() {

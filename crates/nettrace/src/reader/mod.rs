@@ -1,17 +1,17 @@
-//! From a file to events: who visits, what is told, in which order.
+//! Reads a file and delivers its events to a visitor.
 //!
-//! The reader goes through the file once, from any [`io::Read`](std::io::Read), and calls a [`Visitor`]. Events are shown where
-//! they stand: an event is a view of the buffer, valid during the call, and nothing is allocated for it. What a visitor is
-//! not interested in it says once per type, and is then asked no more; so who counts three types of a file pays for
+//! The reader reads the file once, from any [`io::Read`](std::io::Read), and calls a [`Visitor`]. An event
+//! is a view of the buffer, valid during the call; nothing is allocated for it. The visitor decides once per type
+//! whether it wants the type's events; the payloads of other types are skipped, so a program that counts three types pays for
 //! the headers of the others and for nothing else.
 //!
-//! What is wrong with a file is in the [`Summary`]: the first [`Damage`] with its byte, and how many there were. All that was
+//! Damage is reported in the [`Summary`]: the first [`Damage`] with its byte offset, and the number of damaged places. All that was
 //! readable has been delivered by then.
 //!
-//! Losses are counted as the numbers say that each capturing thread gives to its events: a step of more than one is
-//! that many lost, and a sequence point that knows a higher number than was seen tells of losses at the end. In version 4 a
-//! thread has no beginning, so its first event is one, whatever its number; and a thread whose last number is 0 is
-//! another with the same id. A step back is no number of events at all: it is counted as such.
+//! Losses are counted from the sequence numbers that each capturing thread gives to its events: a step of more than one means
+//! lost events, and a sequence point with a higher number than was seen means losses at the end. In version 4 a
+//! thread's beginning is not recorded, so its first event counts as one, whatever its number; and a thread whose last number is 0 is
+//! a new one with the same id. A step back can't be converted to a number of events; it is counted as a step back.
 
 mod definitions;
 mod events;
@@ -60,30 +60,30 @@ enum Asides {
 }
 
 impl<R: Read> Reader<R> {
-    /// Nothing is read yet. The input need not be buffered.
+    /// Creates a reader that has read nothing. The input need not be buffered.
     pub fn new(input: R) -> Reader<R> {
         Reader { input, order: Delivery::ByTime, stacks: Stacks::LeaveOut, asides: Asides::KeepToOneself }
     }
 
-    /// Delivers events as they stand in the file instead of by time: for who counts.
+    /// Delivers events in file order instead of by time: faster, for a visitor to which order does not matter.
     #[must_use]
     pub fn in_file_order(self) -> Reader<R> {
         Reader { order: Delivery::AsInFile, ..self }
     }
 
-    /// Keeps the stacks, so that events can show theirs.
+    /// Keeps stacks, so that events can return theirs.
     #[must_use]
     pub fn with_stacks(self) -> Reader<R> {
         Reader { stacks: Stacks::Keep, ..self }
     }
 
-    /// Tells what the file says beside its events, too, each thing where it stands: for who reads in the file's order.
+    /// Also delivers what the file contains besides events ([`Aside`]), in file order.
     #[must_use]
     pub fn with_asides(self) -> Reader<R> {
         Reader { asides: Asides::Tell, ..self }
     }
 
-    /// Reads the file to its end, or to where it can't be read on.
+    /// Reads the file to its end, or to where reading fails.
     pub fn read<V: Visitor>(self, visitor: &mut V) -> Summary {
         let (mut file, opened) = File::open(self.input);
         let mut reading = Reading::new(self.order, self.stacks, self.asides, file.container(), visitor);
@@ -104,7 +104,7 @@ struct Known {
     interest: Interest,
 }
 
-/// All that must be known to show an event.
+/// What is needed to deliver an event.
 #[derive(Debug)]
 struct Tables {
     types: Vec<Known>,
@@ -113,7 +113,7 @@ struct Tables {
     pointer_bytes: u8,
 }
 
-/// A file that is being read.
+/// The state of reading a file.
 struct Reading<'v, V> {
     visitor: &'v mut V,
     delivery: Delivery,
@@ -125,7 +125,7 @@ struct Reading<'v, V> {
     by_id: Ids,
     last_type: Option<(u32, u32)>,
     types_cost: usize,
-    /// Types whose numbers are used up, because the file has told to forget them.
+    /// The number of types that a sequence point made invalid.
     forgotten: u32,
     threads: Threads,
     process: u64,
@@ -163,7 +163,7 @@ impl<'v, V: Visitor> Reading<'v, V> {
         }
     }
 
-    /// Block after block.
+    /// Reads block after block.
     fn blocks<R: Read>(&mut self, file: &mut File<R>) -> Result<(), Damage> {
         while !self.visitor.is_done() {
             let Some(block) = file.next()? else {
@@ -209,7 +209,7 @@ impl<'v, V: Visitor> Reading<'v, V> {
         }
         let container = self.container;
         let offset = file.offset();
-        // Without it no time of an event is one.
+        // Without it, times of events have no meaning.
         let info = file.fixed("the description of the trace", |bytes| TraceInfo::read(container, bytes)).map_err(
             |trouble| match trouble {
                 Trouble::Block(Damage { kind, .. }) => Trouble::File(Damage { offset, kind }),
@@ -229,7 +229,7 @@ impl<'v, V: Visitor> Reading<'v, V> {
         }
     }
 
-    /// The header of a block of events or descriptions: how their headers are written.
+    /// Reads the header of a block of events or descriptions, which states the layout of their headers.
     fn block_header<R: Read>(&mut self, file: &mut File<R>) -> Result<Layout, Trouble> {
         let container = self.container;
         file.fixed("a block's header", |bytes| {
@@ -238,13 +238,13 @@ impl<'v, V: Visitor> Reading<'v, V> {
                 return Err(Stuck::Wrong(DamageKind::BlockHeader(size)));
             }
             let flags = bytes.short()?;
-            // The oldest and the newest time, and what later versions add.
+            // The oldest and the newest time, and fields of later versions.
             bytes.take(usize::from(size) - 4)?;
             Ok(Layout { container, compressed: flags & 1 != 0 })
         })
     }
 
-    /// Shows what has been waiting: all of it, or what is not newer than this.
+    /// Delivers queued events: all of them, or those that are not newer than this.
     fn release(&mut self, until: Option<i64>) {
         let (visitor, tables, newest, summary) =
             (&mut *self.visitor, &self.tables, &mut self.newest, &mut self.summary);
@@ -252,7 +252,7 @@ impl<'v, V: Visitor> Reading<'v, V> {
     }
 }
 
-/// Shows an event to the visitor.
+/// Delivers an event to the visitor.
 #[inline]
 fn show<V: Visitor>(
     visitor: &mut V,
