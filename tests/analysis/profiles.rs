@@ -207,7 +207,7 @@ fn a_log_without_a_profile_is_one_clear_line(#[case] command: &str, #[case] name
 }
 
 #[rstest]
-#[case("heapprof", "an eventlog would begin with \"hdrb\", a .hp with JOB")]
+#[case("heapprof", "expected an eventlog, which begins with \"hdrb\", or a .hp file, which begins with JOB")]
 #[case("timeprof", "this is not an eventlog: expected it to begin with \"hdrb\"")]
 fn a_file_of_another_kind_is_one_clear_line(#[case] command: &str, #[case] told: &str) {
     let output = run(&[command], Path::new("Cargo.toml"));
