@@ -4,27 +4,27 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::reserve::{LimitSetting, NoRoom, Reserved, Wanted};
-use super::{Inner, World};
+use super::build_error::BuildError;
+use super::inner::Inner;
+use super::reserve::{Reserved, Wanted};
+use super::{World, finalizer};
 use crate::collector::pacing::{GROWTH, Pacing};
 use crate::collector::report::{CollectionReport, Listener};
 use crate::collector::{CollectError, Collector, FailureListener, Parts};
 use crate::debugger::bridge::{DebuggerBridge, WithoutContract};
-use crate::events::host::HostError;
-use crate::events::record::RecordError;
-use crate::events::{ListenError, Selection, Sink};
+use crate::events::{Selection, Sink};
 use crate::heap::Paranoid;
 use crate::heap::charges::Charging;
 use crate::heap::layout::BLOCK_BYTES;
 use crate::os::{memory, signals};
+use crate::profile::TimeProfile;
+use crate::profile::census::HeapProfile;
 use crate::profile::census::profiler::Profiler;
-use crate::profile::census::{HeapProfile, ProfileError};
 use crate::profile::ticker::Ticker;
-use crate::profile::{TickError, TimeProfile};
 use crate::sync::{Lock, SharedLock};
 use crate::world::registry::Threads;
 use crate::world::vtable::ThreadVtable;
-use crate::world::{SafepointStopper, SetupError, SignalStopper};
+use crate::world::{SafepointStopper, SignalStopper};
 
 /// How a new world stops its threads. Can be changed later by [`World::set_thread_vtable`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,64 +55,6 @@ const FLOOR_BYTES_PER_MUTATOR: u64 = 5 << 20;
 fn processors() -> usize {
     static PROCESSORS: OnceLock<usize> = OnceLock::new();
     *PROCESSORS.get_or_init(|| std::thread::available_parallelism().map_or(1, NonZeroUsize::get))
-}
-
-/// Why a world could not be built.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BuildError {
-    /// The heap limit is too small.
-    #[error("a heap limit of {asked} bytes is too small: it must be at least {smallest} bytes (256 KiB)")]
-    HeapLimit {
-        /// What was asked for.
-        asked: usize,
-        /// What is possible.
-        smallest: usize,
-    },
-    /// The heap limit is beyond what this machine can address.
-    #[error("a heap limit of {asked} bytes is too large: it may be at most {largest} bytes (16 TiB)")]
-    HeapLimitTooLarge {
-        /// What was asked for.
-        asked: usize,
-        /// What is possible.
-        largest: usize,
-    },
-    /// The system did not give the address space.
-    #[error("{}", NoRoom { asked, setting, limit, used })]
-    AddressSpace {
-        /// Bytes that the world needs, tables included.
-        asked: u64,
-        /// What makes it need them.
-        setting: LimitSetting,
-        /// How many the process may use (RLIMIT_AS), if that is limited.
-        limit: Option<u64>,
-        /// How many it used already.
-        used: u64,
-    },
-    /// Not a number of markers.
-    #[error("{0} markers are not possible: choose between 1 and 64")]
-    Markers(usize),
-    /// Too many listeners.
-    #[error(transparent)]
-    Listen(#[from] ListenError),
-    /// The way of stopping could not be set up.
-    #[error(transparent)]
-    Stopper(#[from] SetupError),
-    /// Its events could not be recorded.
-    #[error(transparent)]
-    Record(#[from] RecordError),
-    /// A host could not be served.
-    #[error(transparent)]
-    Host(#[from] HostError),
-    /// The heap can't be profiled as asked.
-    #[error(transparent)]
-    Profile(#[from] ProfileError),
-    /// Its time could not be profiled.
-    #[error(transparent)]
-    Tick(#[from] TickError),
-    /// The system gave no memory or no thread.
-    #[error("the system refused memory or a thread for the world: {0}")]
-    System(#[from] std::io::Error),
 }
 
 /// Describes a world. Every setting has a default.
@@ -159,6 +101,13 @@ impl Default for WorldBuilder {
             before_first_event: Vec::new(),
             profile: None,
         }
+    }
+}
+
+impl World {
+    /// Begins to describe a world.
+    pub fn builder() -> WorldBuilder {
+        WorldBuilder::default()
     }
 }
 
@@ -365,6 +314,7 @@ impl WorldBuilder {
                 on_failure: self.on_failure,
             }),
             ticker: Arc::new(Ticker::new()),
+            finalizer_thread: finalizer::run,
         });
         inner.collector.observing.set(profiler);
         crate::debugger::publish(&inner.collector);
@@ -374,7 +324,7 @@ impl WorldBuilder {
         for prepare in self.before_first_event {
             prepare(&world)?;
         }
-        world.inner.tell_of_creation(self.heap_limit.unwrap_or(limit_bytes as usize));
+        world.inner().tell_of_creation(self.heap_limit.unwrap_or(limit_bytes as usize));
         if let Some(profile) = self.profile {
             world.profile(profile)?;
         }

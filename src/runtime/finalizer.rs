@@ -7,112 +7,33 @@
 //! Being there, it also collects when a debugger asks for that ([`Heap::request_collection`](crate::heap::Heap::request_collection)).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 
-use super::{Inner, Mutator, World};
-use crate::collector::Collector;
-use crate::collector::finalize::{Action, Entry, Finalizers};
+use super::finalizer_end::EndOfThread;
+use super::inner::Inner;
+use super::{Mutator, World};
+use crate::collector::finalize::{Action, Entry};
 use crate::heap::layout::HEADER_BYTES;
 use crate::heap::trace::TypeInfo;
-use crate::os::clock::now_ns;
-use crate::os::spawn::spawn;
-use crate::os::{self, futex};
+use crate::os::futex;
 use crate::sabotage::{Guard, removed};
 use crate::sync::Ordering;
+use crate::world::AttachError;
 
-/// Starts the thread unless it runs, and waits until it is attached: whoever closes the world later finds it there,
-/// with what it has to do. Never called inside a stop.
-pub(crate) fn ensure_started(inner: &Arc<Inner>) -> std::io::Result<()> {
-    let finalizers = &inner.collector.finalizers;
-    if finalizers.started.swap(true, Ordering::Relaxed) || finalizers.closing.load(Ordering::Relaxed) {
-        return Ok(());
-    }
-    finalizers.ended.store(0, Ordering::Relaxed);
-    let (attached, attachment) = mpsc::sync_channel(1);
-    let its_inner = Arc::clone(inner);
-    let spawned = spawn("finalizer", move || {
-        let _ended = EndOfThread(Arc::clone(&its_inner));
-        // SAFETY: every `Gc` of this thread is a local variable of `run_one` or of the finalizer that it calls.
-        match unsafe { World::of(its_inner, false).attach("finalizer") } {
-            Ok(mutator) => {
-                let _ = attached.send(Ok(()));
-                work(&mutator);
-            }
-            Err(error) => {
-                let _ = attached.send(Err(error));
-            }
+/// What the thread runs: the `finalizer_thread` of every [`Inner`].
+pub(super) fn run(inner: Arc<Inner>, attached: SyncSender<Result<(), AttachError>>) {
+    let of_world = Arc::clone(&inner);
+    let _ended = EndOfThread(&of_world.collector.finalizers);
+    // SAFETY: every `Gc` of this thread is a local variable of `run_one` or of the finalizer that it calls.
+    match unsafe { World::of(inner, false).attach("finalizer") } {
+        Ok(mutator) => {
+            let _ = attached.send(Ok(()));
+            work(&mutator);
         }
-    });
-    let outcome = spawned.and_then(|_| {
-        // The new thread may have to wait for a collection, which may have to stop us.
-        let attached = inner.collector.threads.as_blocking(|| attachment.recv());
-        attached.map_err(std::io::Error::other)?.map_err(std::io::Error::other)
-    });
-    if outcome.is_err() {
-        finalizers.started.store(false, Ordering::Relaxed);
-        finalizers.ended.store(1, Ordering::Relaxed);
-    }
-    outcome
-}
-
-/// After a collection: starts the thread if it is needed and does not run, as in a forked child (`.fork.services`).
-pub(crate) fn ensure_started_if_due(inner: &Arc<Inner>) {
-    let Collector { finalizers, threads, .. } = &inner.collector;
-    if !finalizers.started.load(Ordering::Relaxed) && finalizers.due(|| threads.lock(&finalizers.lock)) > 0 {
-        // Without a thread the finalizers wait for the next collection.
-        let _ = ensure_started(inner);
-    }
-}
-
-/// Lets the finalizer thread work off its queue, for a while. True if it has got anything done since it had run
-/// `seen` finalizers, which is counted on: room may have come free.
-pub(crate) fn give_time(mutator: &Mutator, seen: &mut u64) -> bool {
-    let finalizers = &mutator.world().collector().finalizers;
-    if finalizers.thread.load(Ordering::Relaxed) == mutator.tid().0 as u32 {
-        return false;
-    }
-    let deadline = now_ns() + PATIENCE_NS;
-    while finalizers.due(|| mutator.lock(&finalizers.lock)) > 0 && now_ns() < deadline {
-        mutator.blocking(|| std::thread::sleep(POLL));
-    }
-    let run = finalizers.run.load(Ordering::Relaxed);
-    std::mem::replace(seen, run) != run
-}
-
-/// How long an allocation that found no room waits for finalizers, and how often it looks.
-const PATIENCE_NS: u64 = 1_000_000_000;
-const POLL: Duration = Duration::from_micros(500);
-
-/// Tells who waits for the thread's end, also when it ends by a panic.
-struct EndOfThread(Arc<Inner>);
-
-impl Drop for EndOfThread {
-    fn drop(&mut self) {
-        let Finalizers { ended, thread, .. } = &self.0.collector.finalizers;
-        thread.store(0, Ordering::Relaxed);
-        // Release pairs with the Acquire in `wait_for_end`: all that the finalizers did is seen.
-        ended.store(1, Ordering::Release);
-        futex::wake(ended, u32::MAX);
-    }
-}
-
-/// Waits until the thread has ended, or until the time. True if it has; also on that thread itself, in a finalizer or in
-/// a drop: it can't wait for its own end, and works off its queue when it comes back.
-pub(crate) fn wait_for_end(finalizers: &Finalizers, deadline: u64) -> bool {
-    if finalizers.thread.load(Ordering::Relaxed) == os::thread::gettid().0 as u32 {
-        return true;
-    }
-    loop {
-        // Acquire pairs with the Release in `EndOfThread`.
-        if finalizers.ended.load(Ordering::Acquire) == 1 {
-            return true;
+        Err(error) => {
+            let _ = attached.send(Err(error));
         }
-        let now = now_ns();
-        if now >= deadline {
-            return false;
-        }
-        futex::wait(&finalizers.ended, 0, Some(deadline - now));
     }
 }
 

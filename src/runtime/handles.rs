@@ -4,7 +4,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::{Inner, Mutator, World};
+use super::World;
+use super::inner::Inner;
 use crate::collector::Collector;
 use crate::heap::pointer::Gc;
 use crate::heap::trace::Trace;
@@ -25,8 +26,8 @@ fn lock<'a>(collector: &Collector, table: &'a Lock) -> LockGuard<'a> {
 ///
 /// It costs a slot in a table and a lock to make and to drop; inside a function a plain [`Gc`] is free.
 pub struct Root<T: Trace> {
-    world: Arc<Inner>,
-    slot: usize,
+    pub(super) world: Arc<Inner>,
+    pub(super) slot: usize,
     _refers: PhantomData<fn() -> Gc<T>>,
 }
 
@@ -41,18 +42,6 @@ impl<T: Trace> Root<T> {
             .expect("more than 4,194,304 roots are held at once");
         collector.events.fire_root_created(collector.roots.address(slot), gc.addr());
         Self { world: Arc::clone(world.inner()), slot, _refers: PhantomData }
-    }
-
-    /// The object.
-    ///
-    /// # Panics
-    /// If the mutator belongs to another world.
-    #[inline]
-    pub fn get(&self, mutator: &Mutator) -> Gc<T> {
-        refuse_inside("Root::get");
-        assert!(std::ptr::eq(&*self.world, &**mutator.world().inner()), "a root of another world");
-        // SAFETY: the slot holds the address of a `T` that it keeps alive.
-        unsafe { Gc::from_addr(self.world.collector.roots.get(self.slot)) }
     }
 }
 
@@ -82,6 +71,18 @@ impl<T: Trace> Drop for Root<T> {
 impl<T: Trace> fmt::Debug for Root<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Root({:#x})", self.world.collector.roots.get(self.slot))
+    }
+}
+
+impl World {
+    /// Registers ordinary memory as a root: every word of it is scanned conservatively, until the guard is dropped.
+    /// `None` if too many ranges are registered.
+    ///
+    /// # Safety
+    /// The memory is readable until then, and words in it that are references are written as whole words.
+    #[must_use]
+    pub unsafe fn register_range(&self, start: *const u8, bytes: usize) -> Option<RangeGuard> {
+        RangeGuard::new(self, start as usize, bytes)
     }
 }
 

@@ -5,8 +5,10 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, align_of, needs_drop, size_of};
 use std::ptr;
+use std::time::Duration;
 
-use super::{Root, StackGuard, ThreadNews, World, finalizer};
+use super::inner::ThreadNews;
+use super::{OutOfMemory, Root, StackGuard, World};
 use crate::collector::finalize::{Action, Entry};
 use crate::collector::report::{CollectionReport, Reason};
 use crate::collector::{CollectError, Collecting};
@@ -20,6 +22,7 @@ use crate::heap::pointer::{ARRAY_HEAD_BYTES, Array, Gc, Weak, WeakCell};
 use crate::heap::trace::{Described, Trace, TypeInfo};
 use crate::heap::{Need, Refill};
 use crate::os::callback::refuse_inside;
+use crate::os::clock::now_ns;
 use crate::os::thread::NotCancelled;
 use crate::profile::{self, StackId};
 use crate::sync::{Lock, LockGuard, Ordering};
@@ -28,41 +31,6 @@ use crate::world::{AttachError, ThreadName, Tid};
 
 /// An allocation tick is sampled each time this many bytes were handed to a thread, as .NET does.
 const TICK_BYTES: usize = 100 << 10;
-
-/// There is no room for an object, and a collection did not make any.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OutOfMemory {
-    /// Bytes that were asked for; [`OutOfMemory::BEYOND`] if the number does not fit into 64 bits.
-    pub requested: usize,
-    /// Bytes that were alive after the last collection.
-    pub live: u64,
-    /// The heap limit in bytes.
-    pub limit: u64,
-}
-
-impl OutOfMemory {
-    /// What [`requested`](Self::requested) is if the size does not fit into it.
-    pub const BEYOND: usize = usize::MAX;
-}
-
-impl fmt::Display for OutOfMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        match self.requested {
-            Self::BEYOND => write!(f, "out of memory: more than 2^64 bytes were asked for")?,
-            bytes => write!(f, "out of memory: {bytes} bytes were asked for")?,
-        }
-        let (live, limit) = (mib(self.live), mib(self.limit));
-        write!(f, ", {live:.1} MiB are alive, and the heap limit is {limit:.1} MiB; ")?;
-        if self.requested as u64 > self.limit {
-            f.write_str("no collection can make that much room: ask for less, or raise the limit")
-        } else {
-            f.write_str("raise the limit, or keep less alive")
-        }
-    }
-}
-
-impl std::error::Error for OutOfMemory {}
 
 /// What a refusal calls every function that allocates.
 const ALLOCATION: &str = "an allocation";
@@ -82,6 +50,25 @@ pub struct Mutator {
     /// Types whose names it has told, each in one place, and to whom: see [`Events::changes`].
     told: [Cell<(usize, u32)>; TYPES_TOLD],
     _stays_on_its_thread: PhantomData<*mut ()>,
+}
+
+impl World {
+    /// Makes the calling thread a mutator of this world, until the returned guard is dropped.
+    ///
+    /// # Errors
+    /// The thread is attached already, the world is closed, or the system refused.
+    ///
+    /// # Safety
+    /// While attached, the thread keeps every `Gc` of this world that it will use again only where the collector
+    /// looks: on its stack or in its registers, in other collected objects, in a [`Root`], or in a registered
+    /// range. Not in a `Box`, a `Vec`, a thread-local, or a future. The same holds for references into objects, which
+    /// are `Send` where a `Gc` is not (a scoped thread's closure lies in a `Box`), and for the finalizers that the thread
+    /// registers. In a [blocking](Mutator::blocking) region, and in code that the collector calls (an event
+    /// [sink](crate::events::Sink), a [thread vtable](ThreadVtable)), it uses neither a `Gc` nor the mutator, not even one that is a
+    /// thread-local. It uses no `Gc` after it detached, and gives none to another world.
+    pub unsafe fn attach(&self, name: &str) -> Result<Mutator, AttachError> {
+        Mutator::attach(self.clone(), name)
+    }
 }
 
 impl Mutator {
@@ -524,7 +511,7 @@ impl Mutator {
             // One collection may come too early for what this thread itself had just dropped; two do not, unless the
             // room is taken by dead objects whose finalizers have not had the time to run.
             if need == Need::Room && for_room == 2 {
-                if !finalizer::give_time(self, &mut finalizers_seen) {
+                if !give_finalizers_time(self, &mut finalizers_seen) {
                     return Err(self.out_of_memory(requested));
                 }
                 for_room = 1;
@@ -539,7 +526,7 @@ impl Mutator {
                 collector.collect(Collecting { unless_after: Some(seen), ..Collecting::now(Some(own)) }, reason)
             });
             match collected {
-                Ok(_) => finalizer::ensure_started_if_due(self.world.inner()),
+                Ok(_) => self.world.inner().start_finalizers_if_due(),
                 // The world could not be stopped. It runs on, and so do we, as long as there is room.
                 Err(_) if need == Need::Request => collector.heap.forget_request(),
                 Err(_) if need == Need::Budget => {
@@ -596,8 +583,8 @@ impl Mutator {
         let finalizers = &self.world.collector().finalizers;
         // The thread first: who is told of an error must not find the entry in the table all the same, which would run
         // the drop of a value that its owner has dropped.
-        let registered = finalizer::ensure_started(self.world.inner()).is_ok()
-            && finalizers.register(entry, || self.lock(&finalizers.lock));
+        let registered =
+            self.world.inner().start_finalizers().is_ok() && finalizers.register(entry, || self.lock(&finalizers.lock));
         if registered { Ok(()) } else { Err(self.out_of_memory(size_of::<Entry>())) }
     }
 }
@@ -651,3 +638,36 @@ impl fmt::Debug for Mutator {
         f.debug_struct("Mutator").field("name", &self.name()).field("tid", &self.tid()).finish_non_exhaustive()
     }
 }
+
+impl<T: Trace> Root<T> {
+    /// The object.
+    ///
+    /// # Panics
+    /// If the mutator belongs to another world.
+    #[inline]
+    pub fn get(&self, mutator: &Mutator) -> Gc<T> {
+        refuse_inside("Root::get");
+        assert!(std::ptr::eq(&*self.world, &**mutator.world().inner()), "a root of another world");
+        // SAFETY: the slot holds the address of a `T` that it keeps alive.
+        unsafe { Gc::from_addr(self.world.collector.roots.get(self.slot)) }
+    }
+}
+
+/// Lets the finalizer thread work off its queue, for a while. True if it has got anything done since it had run
+/// `seen` finalizers, which is counted on: room may have come free.
+fn give_finalizers_time(mutator: &Mutator, seen: &mut u64) -> bool {
+    let finalizers = &mutator.world().collector().finalizers;
+    if finalizers.thread.load(Ordering::Relaxed) == mutator.tid().0 as u32 {
+        return false;
+    }
+    let deadline = now_ns() + PATIENCE_NS;
+    while finalizers.due(|| mutator.lock(&finalizers.lock)) > 0 && now_ns() < deadline {
+        mutator.blocking(|| std::thread::sleep(POLL));
+    }
+    let run = finalizers.run.load(Ordering::Relaxed);
+    std::mem::replace(seen, run) != run
+}
+
+/// How long an allocation that found no room waits for finalizers, and how often it looks.
+const PATIENCE_NS: u64 = 1_000_000_000;
+const POLL: Duration = Duration::from_micros(500);

@@ -27,12 +27,11 @@ use crate::heap::{Heap, Paranoid};
 use crate::os::memory::{self, AddressSpace};
 use crate::sync::SharedLock;
 
-use super::BuildError;
+use super::build_error::{BuildError, LEAST_HEAP_BYTES, LimitSetting};
 
 /// A mark stack of which the program said nothing.
 const MARK_STACK_BYTES: usize = 1 << 30;
-/// What is reserved at least of what the program said nothing of.
-const LEAST_HEAP_BYTES: usize = 16 << 20;
+/// The smallest mark stack that is reserved if the program set none.
 const LEAST_MARK_STACK_BYTES: usize = 1 << 20;
 /// Handles, and registered finalizers, at most; and how many at least.
 const ENTRIES: usize = 1 << 22;
@@ -137,70 +136,6 @@ impl Wanted {
             (false, None) => LimitSetting::Least(sizes.heap),
         };
         BuildError::AddressSpace { asked, setting, limit: space.limit, used: space.used }
-    }
-}
-
-/// What makes a world need the address space that the system refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LimitSetting {
-    /// The heap limit that the program set, in bytes.
-    HeapLimit(usize),
-    /// The mark stack limit that the program set, in bytes.
-    MarkStackLimit(usize),
-    /// Nothing that the program set: not even a heap of this size, in bytes, fits.
-    Least(usize),
-}
-
-/// The text of [`BuildError::AddressSpace`].
-pub(super) struct NoRoom<'a> {
-    pub(super) asked: &'a u64,
-    pub(super) setting: &'a LimitSetting,
-    pub(super) limit: &'a Option<u64>,
-    pub(super) used: &'a u64,
-}
-
-impl std::fmt::Display for NoRoom<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mib = |bytes: u64| bytes.div_ceil(1 << 20);
-        let Self { asked, setting, limit, used } = *self;
-        match setting {
-            LimitSetting::HeapLimit(bytes) => write!(f, "the heap limit of {} MiB", mib(*bytes as u64))?,
-            LimitSetting::MarkStackLimit(bytes) => write!(f, "the mark stack limit of {} MiB", mib(*bytes as u64))?,
-            LimitSetting::Least(bytes) => write!(f, "even a heap of {} MiB", mib(*bytes as u64))?,
-        }
-        write!(f, " needs {} MiB of address space, tables included, which the system refused: ", mib(*asked))?;
-        match limit {
-            Some(limit) => {
-                let free = limit.saturating_sub(*used);
-                write!(
-                    f,
-                    "the process may use {} MiB (RLIMIT_AS, `ulimit -v`) and uses {} MiB already; ",
-                    mib(*limit),
-                    mib(*used)
-                )?;
-                match setting {
-                    // Half, as for a heap of which nothing is said, and a tenth of that for the tables.
-                    LimitSetting::HeapLimit(_) if free / 20 * 9 >= LEAST_HEAP_BYTES as u64 => write!(
-                        f,
-                        "lower the heap limit (WorldBuilder::heap_limit, --heap-limit) to about {} MiB, or raise the process's limit",
-                        mib(free / 20 * 9)
-                    ),
-                    LimitSetting::MarkStackLimit(_) => {
-                        write!(
-                            f,
-                            "lower the mark stack limit (WorldBuilder::mark_stack_limit), or raise the process's limit"
-                        )
-                    }
-                    _ => write!(f, "raise the process's limit"),
-                }
-            }
-            None => write!(
-                f,
-                "no RLIMIT_AS is set, so look at RLIMIT_DATA (`ulimit -d`) and at vm.overcommit_memory, or lower the heap limit \
-                 (WorldBuilder::heap_limit, --heap-limit)"
-            ),
-        }
     }
 }
 

@@ -1,0 +1,59 @@
+//! The end of a heap profile, and the thread that takes its censuses in time.
+
+use std::sync::{Arc, Weak};
+
+use super::inner::Inner;
+use crate::collector::report::Reason;
+use crate::os::signals;
+use crate::os::spawn::spawn;
+use crate::profile::census::profiler::Finished;
+use crate::profile::census::{CensusListener, ProfileError};
+
+impl Inner {
+    pub(super) fn end_profile(self: &Arc<Self>) -> Result<Option<Finished>, ProfileError> {
+        self.end_profile_of(None)
+    }
+
+    /// Ends the profile that began with this change, if it still runs, or whichever runs.
+    pub(super) fn end_profile_of(self: &Arc<Self>, change: Option<u32>) -> Result<Option<Finished>, ProfileError> {
+        let Inner { collector, profiler, .. } = &**self;
+        let lock = || {
+            let held = collector.threads.lock(&collector.observing.lock);
+            Some(held).filter(|held| change.is_none_or(|change| profiler.is_of(change, held)))
+        };
+        let needs_a_look = lock().is_some_and(|held| profiler.ask_for_the_end(&held));
+        let looked = if needs_a_look { self.collect_observed(Reason::Explicit, None).map(|_| ()) } else { Ok(()) };
+        let finished = lock().and_then(|held| profiler.end(collector, &held));
+        let finished = finished.map(tell);
+        looked?;
+        Ok(finished)
+    }
+}
+
+/// Tells the program of a biography, which is known at its end. Without the observer's lock.
+pub(super) fn tell((finished, listener): (Finished, Option<CensusListener>)) -> Finished {
+    if let Some(listener) = listener {
+        finished.biography.iter().for_each(|census| listener(census));
+    }
+    finished
+}
+
+/// A thread that brings a collection about whenever a census is due and nobody collects, for the profile that began with this change. It ends
+/// with that, although another may have begun by now.
+pub(super) fn keep_time(inner: &Arc<Inner>, change: u32) -> std::io::Result<()> {
+    let profiler = Arc::clone(&inner.profiler);
+    let inner: Weak<Inner> = Arc::downgrade(inner);
+    let work = move || {
+        while profiler.wait_until_due(change) {
+            let Some(inner) = inner.upgrade() else { return };
+            // A failure is told to the world's own listener; the next beat tries again.
+            if inner.collect_observed(Reason::Explicit, None).is_err() {
+                profiler.skip_a_beat();
+            }
+        }
+    };
+    // It is no thread of the program's: its handlers do not run there. The new thread has this one's mask from its first instruction
+    // on.
+    let _blocked = signals::block_all();
+    spawn("stopworld-census", work).map(drop)
+}

@@ -1,0 +1,79 @@
+//! What a world does when a thread of it ends, and around a fork.
+
+use super::inner::{Inner, ThreadNews};
+use crate::collector::Collector;
+use crate::profile::CentreId;
+use crate::sabotage::{Guard, removed};
+use crate::sync::LockGuard;
+use crate::world::registry::{Threads, WorldHooks};
+use crate::world::stop_info::ThreadStopInfo;
+
+impl WorldHooks for Inner {
+    fn thread_exits(&self, threads: &Threads, record: &'static ThreadStopInfo) {
+        self.ticker.leaves(record, &self.collector.events);
+        {
+            let allocation = record.lock(&threads.locks().allocation);
+            // SAFETY: the calling thread's record, and its world's lock.
+            unsafe { self.release_cache(&allocation, record) };
+        }
+        self.tell_of_thread(record, ThreadNews::Detached);
+        crate::events::record::ring::leave();
+        threads.detach(record);
+    }
+
+    fn thread_lost(&self, record: &'static ThreadStopInfo, allocation: &LockGuard<'_>) {
+        // SAFETY: the thread does not exist any more, and `Threads` calls this with its own lock.
+        unsafe { self.release_cache(allocation, record) };
+    }
+
+    fn centre_defined(&self, number: u32) {
+        if let Some(centre) = CentreId::from_raw(number) {
+            let [label, module, place] = centre.labels();
+            self.collector.events.fire_cost_centre(number, label, module, place, u32::from(centre.is_caf()));
+        }
+    }
+
+    fn fork_prepare(&self) {
+        self.collector.finalizers.lock.acquire();
+        self.collector.roots.lock.acquire();
+        self.collector.ranges.lock.acquire();
+        self.collector.observing.lock.acquire();
+        self.ticker.before_fork();
+        // Who is in the sweep gate is not waited for, it may be suspended: the child ends what it had begun.
+        self.collector.events.before_fork();
+    }
+
+    unsafe fn fork_parent(&self) {
+        let Collector { events, finalizers, roots, ranges, observing, .. } = &self.collector;
+        // SAFETY: the end of `fork_prepare`, which took these without guards.
+        unsafe {
+            events.after_fork_in_parent();
+            self.ticker.after_fork_in_parent();
+            for lock in [&*observing.lock, &ranges.lock, &roots.lock, &finalizers.lock] {
+                lock.release();
+            }
+        }
+    }
+
+    unsafe fn fork_child(&self) {
+        let Collector { events, finalizers, roots, ranges, observing, heap, markers, .. } = &self.collector;
+        // SAFETY: the end of `fork_prepare`, which took these locks without guards, on the only thread of the process.
+        unsafe {
+            events.after_fork_in_child();
+            self.profiler.forget_in_child();
+            observing.forget_in_child();
+            for lock in [&ranges.lock, &roots.lock, &finalizers.lock] {
+                lock.reset_in_child();
+            }
+        }
+        heap.forget_sweeps_in_child();
+        if !removed(Guard::ForkServices) {
+            // SAFETY: as above.
+            unsafe { self.ticker.after_fork_in_child(markers.time()) };
+        }
+        if !removed(Guard::ForkServices) {
+            markers.forget_helpers();
+        }
+        self.collector.finalizers.forget_thread();
+    }
+}

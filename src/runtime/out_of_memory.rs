@@ -1,0 +1,38 @@
+//! The error of an allocation.
+
+use std::fmt;
+
+/// There is no room for an object, and a collection did not make any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfMemory {
+    /// Bytes that were asked for; [`OutOfMemory::BEYOND`] if the number does not fit into 64 bits.
+    pub requested: usize,
+    /// Bytes that were alive after the last collection.
+    pub live: u64,
+    /// The heap limit in bytes.
+    pub limit: u64,
+}
+
+impl OutOfMemory {
+    /// What [`requested`](Self::requested) is if the size does not fit into it.
+    pub const BEYOND: usize = usize::MAX;
+}
+
+impl fmt::Display for OutOfMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        match self.requested {
+            Self::BEYOND => write!(f, "out of memory: more than 2^64 bytes were asked for")?,
+            bytes => write!(f, "out of memory: {bytes} bytes were asked for")?,
+        }
+        let (live, limit) = (mib(self.live), mib(self.limit));
+        write!(f, ", {live:.1} MiB are alive, and the heap limit is {limit:.1} MiB; ")?;
+        if self.requested as u64 > self.limit {
+            f.write_str("no collection can make that much room: ask for less, or raise the limit")
+        } else {
+            f.write_str("raise the limit, or keep less alive")
+        }
+    }
+}
+
+impl std::error::Error for OutOfMemory {}
