@@ -43,7 +43,7 @@ use crate::os::{clock, thread, ucontext::Context};
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicI32, Lock, LockGuard, Ordering, UnsafeCell};
 
-use super::error::SetupError;
+use super::setup_error::SetupError;
 use super::stop_info::ThreadStopInfo;
 use super::tid_table::TidTable;
 

@@ -7,13 +7,13 @@
 //! | to know | read |
 //! |---|---|
 //! | what is recorded of a thread, and where a debugger finds it | [`stop_info`], [`published`] |
-//! | how a thread comes and goes | [`registry`], [`fork`] |
+//! | how threads attach and detach; how a world begins and ends; forks | [`registry`], [`lifecycle`], [`fork`] |
 //! | one stop, from its locks to its start | [`stop`] |
 //! | what a way of stopping promises | [`vtable`] |
 //! | the two built-in ways, and what they share | [`signals`], [`safepoints`], [`ask`] |
 //! | what runs in the signal handler | [`handler`] |
 //! | what a thread does about itself: safepoints, blocking regions | [`region`] |
-//! | which addresses are scanned | [`stacks`] |
+//! | which addresses a collection scans, and a debugger's question | [`stacks`], [`debugged_stacks`] |
 //! | the protocols, pure, as the model checker runs them | [`handshake`], [`locks`], [`latch`] |
 //! | what a user is told when it does not work | [`error`] |
 //!
@@ -27,6 +27,7 @@
 //! ```
 
 pub(crate) mod ask;
+pub(crate) mod debugged_stacks;
 pub mod error;
 pub(crate) mod fork;
 pub(crate) mod handler;
@@ -35,12 +36,14 @@ pub(crate) mod handshake;
 mod handshake_stress;
 pub(crate) mod inside;
 pub(crate) mod latch;
+mod lifecycle;
 pub(crate) mod locks;
 pub(crate) mod name;
 pub(crate) mod published;
 pub(crate) mod region;
 pub(crate) mod registry;
 pub(crate) mod safepoints;
+mod setup_error;
 pub(crate) mod signals;
 pub(crate) mod stacks;
 pub(crate) mod stop;
@@ -52,12 +55,13 @@ pub(crate) mod vtable;
 pub(crate) mod tests;
 
 pub use error::{
-    AttachError, DebuggerPart, FalseAnswer, HoldFault, SetupError, SilenceReason, SilentThread, StopAttempts,
-    StopError, ThreadDescription, Tid,
+    AttachError, DebuggerPart, FalseAnswer, HoldFault, SilenceReason, SilentThread, StopAttempts, StopError,
+    ThreadDescription, Tid,
 };
 pub use name::ThreadName;
 pub use published::{Phase, PublishedWorld, WORLD_OFFSETS, WorldList, WorldOffsets};
 pub use safepoints::SafepointStopper;
+pub use setup_error::SetupError;
 pub use signals::SignalStopper;
 pub use stop_info::{OFFSETS, Slot, StopInfoOffsets, ThreadStopInfo};
 pub use vtable::{DebuggerNews, ForkStep, StopRequest, ThreadVtable};

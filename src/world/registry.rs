@@ -30,7 +30,6 @@ use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicBool, AtomicU64, Guarded, Lock, LockGuard, Ordering};
 
 use super::error::{AttachError, StopAttempts, StopError};
-use super::fork;
 use super::handler::{self, TABLE};
 use super::handshake::{Abandoned, Handshake, Held, Holder, Place};
 use super::inside;
@@ -46,7 +45,7 @@ use super::vtable::{DebuggerNews, ThreadVtable};
 /// How a thread waits for the event recorder: as a blocking region, if it is a mutator outside the stop; in the stopped
 /// world not at all (`.event.no-block-in-handler`), nor where no stop may come between an object and its event
 /// (`.event.objects`).
-static SURROUNDINGS: record::Surroundings = record::Surroundings {
+pub(super) static SURROUNDINGS: record::Surroundings = record::Surroundings {
     may_wait: || !inside::is_inside() && handler::current().is_none_or(|info| !info.is_undisturbed()),
     as_blocking: |wait| match handler::current() {
         Some(info) if info.state.place() == Place::Running => info.blocking(wait),
@@ -98,63 +97,30 @@ pub(crate) struct Threads {
     pub(super) built_in: Vtable,
     pub(super) epoch: AtomicU64,
     /// Suspensions of single threads are made one at a time.
-    suspending: Lock,
+    pub(super) suspending: Lock,
     /// Guarded by the thread list lock.
-    roster: Guarded<Roster>,
+    pub(super) roster: Guarded<Roster>,
     /// Guarded by the thread list lock. Changed while no other of the world's locks is held; so that a debugger's question may read
     /// them while a collecting thread has the list.
-    stacks: Guarded<Vec<RegisteredStack>>,
-    hooks: OnceLock<Weak<dyn WorldHooks>>,
-    closed: AtomicBool,
-    next_stack: AtomicU64,
+    pub(super) stacks: Guarded<Vec<RegisteredStack>>,
+    pub(super) hooks: OnceLock<Weak<dyn WorldHooks>>,
+    pub(super) closed: AtomicBool,
+    pub(super) next_stack: AtomicU64,
     /// What debuggers see.
-    published: PublishedWorld,
+    pub(super) published: PublishedWorld,
 }
 
 #[derive(Default)]
-struct Roster {
+pub(super) struct Roster {
     live: Vec<&'static ThreadStopInfo>,
     free: Vec<&'static ThreadStopInfo>,
-    chunks: Vec<Chunk>,
+    pub(super) chunks: Vec<Chunk>,
 }
 
 // A panic leaves nothing half-done here: locks are guards, and a stop that unwinds starts the world.
 impl std::panic::RefUnwindSafe for Threads {}
 
 impl Threads {
-    /// A world's threads, none yet, stopped by `vtable`.
-    #[cfg(test)]
-    pub(crate) fn new(vtable: Vtable) -> std::io::Result<Arc<Self>> {
-        Self::with(Arc::clone(&vtable), vtable)
-    }
-
-    /// A world's threads, none yet, stopped by `vtable`; and by `built_in` when a stop of that one was lost.
-    pub(crate) fn with(vtable: Vtable, built_in: Vtable) -> std::io::Result<Arc<Self>> {
-        exit_key()?;
-        record::set_surroundings(&SURROUNDINGS);
-        let threads = Arc::new(Self {
-            locks: WorldLocks::new(),
-            handshake: Handshake::new(),
-            vtable: Latch::new(vtable),
-            built_in,
-            epoch: AtomicU64::new(0),
-            suspending: Lock::new(),
-            roster: Guarded::new(Roster::default()),
-            stacks: Guarded::new(Vec::new()),
-            hooks: OnceLock::new(),
-            closed: AtomicBool::new(false),
-            next_stack: AtomicU64::new(1),
-            published: PublishedWorld::new(),
-        });
-        // `drop` leaves.
-        let enter = |vtable: &Vtable| vtable.enter_world(&threads.published).map_err(std::io::Error::other);
-        enter(&threads.built_in)?;
-        threads.vtable.latch().with(enter)?;
-        threads.publish_vtable();
-        fork::enroll(&threads)?;
-        Ok(threads)
-    }
-
     /// Tells whom to call. Once, before the first attach.
     pub(crate) fn set_hooks(&self, hooks: Weak<dyn WorldHooks>) {
         let _ = self.hooks.set(hooks);
@@ -192,7 +158,7 @@ impl Threads {
     }
 
     /// Debuggers see by whom the world is stopped.
-    fn publish_vtable(&self) {
+    pub(super) fn publish_vtable(&self) {
         self.vtable.latch().with(|vtable| self.published.set_stopper(vtable.name(), vtable.answers_debuggers()));
     }
 
@@ -235,7 +201,7 @@ impl Threads {
             unsafe { key.set(std::ptr::from_ref(info).cast()) }?;
             // Before the table has the record: from then on any suspend signal, even one that another process sends, makes the
             // handler read `owner`.
-            info.owner.store(Arc::as_ptr(self).cast_mut(), Ordering::Relaxed);
+            info.owner.store(Arc::as_ptr(self).cast_mut().cast(), Ordering::Relaxed);
             if let Err(error) = TABLE.set(tid, std::ptr::from_ref(info).cast_mut()) {
                 info.owner.store(std::ptr::null_mut(), Ordering::Relaxed);
                 // SAFETY: null.
@@ -295,9 +261,14 @@ impl Threads {
         drop(owner);
     }
 
+    /// Whether the record is of a thread of this world.
+    fn owns(&self, info: &ThreadStopInfo) -> bool {
+        std::ptr::eq(info.owner.load(Ordering::Relaxed).cast(), self)
+    }
+
     /// The calling thread's record in this world.
     pub(crate) fn own_record(&self) -> Option<&'static ThreadStopInfo> {
-        handler::current().filter(|info| std::ptr::eq(info.owner.load(Ordering::Relaxed), self))
+        handler::current().filter(|info| self.owns(info))
     }
 
     /// Runs `f` with the calling thread's stack shown, if it is one of this world's; a stranger has none to show, and
@@ -449,7 +420,7 @@ impl Threads {
         // SAFETY: null or a record, which is never unmapped. A suspended thread can't give its record up, and nobody
         // else suspends or resumes meanwhile: if it is ours and held, it is the thread's.
         let Some(info) = (unsafe { TABLE.find(tid).as_ref() }) else { return false };
-        if !std::ptr::eq(info.owner.load(Ordering::Relaxed), self) || !info.state.is_held_by(Holder::User) {
+        if !self.owns(info) || !info.state.is_held_by(Holder::User) {
             return false;
         }
         info.state.release(Holder::User);
@@ -531,6 +502,26 @@ impl Threads {
     }
 }
 
+impl ThreadStopInfo {
+    /// What debuggers see of the world that the thread is attached to.
+    ///
+    /// # Safety
+    /// As long as the reference is used, that world's locks are held, or the thread is the calling one and attached.
+    pub(crate) unsafe fn published_world<'a>(&self) -> Option<&'a PublishedWorld> {
+        // SAFETY: by the caller: the count that the record holds is not given back meanwhile.
+        unsafe { self.owner.load(Ordering::Relaxed).cast::<Threads>().as_ref() }.map(Threads::published)
+    }
+
+    /// The world that the thread is attached to.
+    ///
+    /// # Safety
+    /// On the record's own thread, between attach and detach: the record holds a strong count then.
+    pub(super) unsafe fn threads(&self) -> &Threads {
+        // SAFETY: by the caller.
+        unsafe { &*self.owner.load(Ordering::Relaxed).cast() }
+    }
+}
+
 impl Roster {
     /// The next free record; it stays in the free list until the caller takes it.
     fn free_record(&mut self) -> std::io::Result<&'static ThreadStopInfo> {
@@ -560,21 +551,9 @@ impl Roster {
             moved.index.store(index as u32, Ordering::Relaxed);
         }
         self.free.push(info);
-        let owner = info.owner.swap(std::ptr::null_mut(), Ordering::Relaxed);
+        let owner = info.owner.swap(std::ptr::null_mut(), Ordering::Relaxed).cast::<Threads>();
         // SAFETY: the count that `attach` made, given back once: the swap left null.
         (!owner.is_null()).then(|| unsafe { Arc::from_raw(owner) })
-    }
-}
-
-impl Drop for Threads {
-    fn drop(&mut self) {
-        self.published.withdraw();
-        self.vtable.latch().with(|vtable| vtable.leave_world(&self.published));
-        self.built_in.leave_world(&self.published);
-        fork::dismiss(self);
-        // Every attached thread holds a strong count, so there is none and all records are free.
-        let chunks = std::mem::take(&mut self.roster.own().chunks);
-        stop_info::give_chunks(chunks);
     }
 }
 
@@ -584,7 +563,7 @@ fn is_same(one: &Vtable, other: &Vtable) -> bool {
 }
 
 /// The key whose destructor detaches threads that end attached.
-fn exit_key() -> std::io::Result<ExitKey> {
+pub(super) fn exit_key() -> std::io::Result<ExitKey> {
     static KEY: OnceLock<ExitKey> = OnceLock::new();
     match KEY.get() {
         Some(key) => Ok(*key),

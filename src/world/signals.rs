@@ -10,8 +10,9 @@
 use crate::os::Errno;
 
 use super::ask::{self, Teller, Told};
-use super::error::{SetupError, StopError};
+use super::error::StopError;
 use super::handler;
+use super::setup_error::SetupError;
 use super::stop_info::ThreadStopInfo;
 use super::vtable::{StopRequest, ThreadVtable};
 

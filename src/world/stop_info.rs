@@ -35,8 +35,6 @@ use crate::sync::{
 
 use super::handshake::{Holder, Place, StopState};
 use super::name::ThreadName;
-use super::published::PublishedWorld;
-use super::registry::Threads;
 
 /// The record of one thread. See the module's text.
 #[repr(C, align(64))]
@@ -67,8 +65,9 @@ pub struct ThreadStopInfo {
     // third line
     pub(super) save_area: AtomicPtr<u8>,
     pub(super) save_area_size: AtomicUsize,
-    /// The world that the thread is attached to: one strong count, from attach to detach.
-    pub(super) owner: AtomicPtr<Threads>,
+    /// The [`Threads`](super::registry::Threads) of the world that the thread is attached to: one strong count, from attach to detach. Only
+    /// `registry.rs` follows it.
+    pub(super) owner: AtomicPtr<()>,
     /// The mutator's own structure.
     user: AtomicPtr<()>,
     pub(super) flags: AtomicU32,
@@ -260,15 +259,6 @@ impl ThreadStopInfo {
         &self.undisturbed
     }
 
-    /// What debuggers see of the world that the thread is attached to.
-    ///
-    /// # Safety
-    /// As long as the reference is used, that world's locks are held, or the thread is the calling one and attached.
-    pub(crate) unsafe fn published_world<'a>(&self) -> Option<&'a PublishedWorld> {
-        // SAFETY: by the caller: the count that the record holds is not given back meanwhile.
-        unsafe { self.owner.load(Ordering::Relaxed).as_ref() }.map(Threads::published)
-    }
-
     /// When the thread stood, by CLOCK_MONOTONIC in nanoseconds; meaningful inside a stop. A time before the stop was asked for
     /// means that it stood already.
     pub fn stopped_at(&self) -> u64 {
@@ -283,15 +273,6 @@ impl ThreadStopInfo {
     /// Whether a user (a debugger) holds the thread through the built-in suspension.
     pub fn is_suspended(&self) -> bool {
         self.state.is_held_by(Holder::User)
-    }
-
-    /// The world that the thread is attached to.
-    ///
-    /// # Safety
-    /// On the record's own thread, between attach and detach: the record holds a strong count then.
-    pub(super) unsafe fn threads(&self) -> &Threads {
-        // SAFETY: by the caller.
-        unsafe { &*self.owner.load(Ordering::Relaxed) }
     }
 
     /// Whether the kernel says that the thread ended without detaching. Its stack is not scanned.

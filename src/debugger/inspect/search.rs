@@ -13,7 +13,7 @@ use crate::collector::cache_of;
 use crate::heap::layout::MARKS_PER_BLOCK;
 use crate::os::memory::Reservation;
 use crate::os::preserving_errno;
-use crate::world::stacks::{self, FoundIn};
+use crate::world::debugged_stacks::{self, FoundIn};
 use crate::world::stop_info::ThreadStopInfo;
 
 /// What led to an object that a root leads to.
@@ -33,7 +33,7 @@ pub(super) fn way_to(target: Object, view: &View<'_>, mut write: impl FnMut(usiz
     let mut search = Search::new(view)?;
     if !search.run(target) {
         // SAFETY: the debugger that calls this keeps every other thread of the process stopped until it has the answer.
-        let knows_all_roots = unsafe { stacks::registered_can_be_read(&view.collector.threads) };
+        let knows_all_roots = unsafe { debugged_stacks::registered_can_be_read(&view.collector.threads) };
         return if knows_all_roots { Ok(0) } else { Err(Refusal::Busy) };
     }
     let steps = search.length(target).ok_or(Refusal::Changed)?;
@@ -200,11 +200,11 @@ pub(super) fn for_each_root<B>(
     view.for_each_record(|record| {
         let scan = |found_in, low, high| scan(kind_of(found_in), record.tid().0, low, high);
         // SAFETY: the debugger that calls this keeps every other thread of the process stopped until it has the answer.
-        unsafe { stacks::for_a_debugger(threads, record, scan) };
+        unsafe { debugged_stacks::for_a_debugger(threads, record, scan) };
     });
     let scan_registered = |found_in, low, high| scan(kind_of(found_in), 0, low, high);
     // SAFETY: as above.
-    unsafe { stacks::registered_for_a_debugger(threads, scan_registered) };
+    unsafe { debugged_stacks::registered_for_a_debugger(threads, scan_registered) };
     view.for_each_record(|record| half_built(record, |low, high| scan(StepKind::HalfBuilt, record.tid().0, low, high)));
     view.collector.ranges.for_each(|low, high| scan(StepKind::Range, 0, low, high));
     let mut exactly = |kind, slot, word| keeps(Root { kind, tid: 0, slot, word }, view.object_at(word));

@@ -1,0 +1,61 @@
+//! The beginning and the end of a world's threads: what is entered for forks and debuggers, and taken back.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::events::record;
+use crate::sync::{AtomicBool, AtomicU64, Guarded, Lock};
+
+use super::fork;
+use super::handshake::Handshake;
+use super::latch::Latch;
+use super::locks::WorldLocks;
+use super::published::PublishedWorld;
+use super::registry::{Roster, SURROUNDINGS, Threads, Vtable, exit_key};
+use super::stop_info;
+
+impl Threads {
+    /// A world's threads, none yet, stopped by `vtable`.
+    #[cfg(test)]
+    pub(crate) fn new(vtable: Vtable) -> std::io::Result<Arc<Self>> {
+        Self::with(Arc::clone(&vtable), vtable)
+    }
+
+    /// A world's threads, none yet, stopped by `vtable`; and by `built_in` when a stop of that one was lost.
+    pub(crate) fn with(vtable: Vtable, built_in: Vtable) -> std::io::Result<Arc<Self>> {
+        exit_key()?;
+        record::set_surroundings(&SURROUNDINGS);
+        let threads = Arc::new(Self {
+            locks: WorldLocks::new(),
+            handshake: Handshake::new(),
+            vtable: Latch::new(vtable),
+            built_in,
+            epoch: AtomicU64::new(0),
+            suspending: Lock::new(),
+            roster: Guarded::new(Roster::default()),
+            stacks: Guarded::new(Vec::new()),
+            hooks: OnceLock::new(),
+            closed: AtomicBool::new(false),
+            next_stack: AtomicU64::new(1),
+            published: PublishedWorld::new(),
+        });
+        // `drop` leaves.
+        let enter = |vtable: &Vtable| vtable.enter_world(&threads.published).map_err(std::io::Error::other);
+        enter(&threads.built_in)?;
+        threads.vtable.latch().with(enter)?;
+        threads.publish_vtable();
+        fork::enroll(&threads)?;
+        Ok(threads)
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.published.withdraw();
+        self.vtable.latch().with(|vtable| vtable.leave_world(&self.published));
+        self.built_in.leave_world(&self.published);
+        fork::dismiss(self);
+        // Every attached thread holds a strong count, so there is none and all records are free.
+        let chunks = std::mem::take(&mut self.roster.own().chunks);
+        stop_info::give_chunks(chunks);
+    }
+}
