@@ -14,11 +14,12 @@ use super::error::DebuggerError;
 use super::event::{Event, PhaseSet, Statistics};
 use super::look::ThreadRegisters;
 use super::memory::{Address, Memory};
+use super::options::{Channel, Options, Phases};
 use super::stop::{Batch, FullStop};
 use super::sys::{self, Alarm, Ends, Nudge, Patience, Report, Waited};
 use super::target::{Library, TargetError};
 use super::tracee::{Notification, Stop, Tracee};
-use super::{Channel, Mode, Options, TargetState, modules, proc};
+use super::{Mode, modules, proc};
 use crate::os::Tid;
 use crate::sync::{AtomicBool, AtomicU32, Ordering};
 
@@ -70,6 +71,19 @@ pub struct Debugger {
     pub(super) interrupted: Arc<AtomicBool>,
     /// A child of this thread that has nothing to do with us has ended: the kernel names it again and again.
     pub(super) crowd: Crowd,
+}
+
+/// What has become of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetState {
+    /// It lives, and we debug it.
+    Alive,
+    /// It has ended with this code.
+    Exited(i32),
+    /// This signal has killed it.
+    Killed(i32),
+    /// It goes its own way.
+    Detached,
 }
 
 /// Whether others have children on this thread.
@@ -595,7 +609,7 @@ impl Debugger {
         if self.options.channel == Channel::Breakpoint {
             word |= Control::BREAKPOINT;
         }
-        if self.options.phases == super::Phases::Told || !self.hold_at.is_empty() {
+        if self.options.phases == Phases::Told || !self.hold_at.is_empty() {
             word |= Control::PHASES;
         }
         word | u64::from(self.who) << 32
