@@ -16,7 +16,7 @@
 //!   call     calling a function of the target in one of its threads
 //!   target   what the target says about itself, checked
 //!   modules  where in the target the collector is
-//!   options  how to debug
+//!   options, signal_rules  how to debug
 //!   memory, proc, sys      the target's memory, /proc, the system calls
 //!   tracee, event, error, death
 //! ```
@@ -46,6 +46,7 @@ mod memory;
 mod modules;
 mod options;
 mod proc;
+mod signal_rules;
 mod signals;
 mod stop;
 mod sys;
@@ -64,7 +65,7 @@ pub use memory::{Address, MemoryError};
 pub use modules::Mapping;
 pub use options::{Channel, OnDeath, Options, Phases, Restored};
 pub use proc::Silence;
-pub use signals::{SignalRule, SignalRules};
+pub use signal_rules::{SignalRule, SignalRules};
 pub use target::{Library, Record, Standing, TargetError, WorldState};
 
 pub use super::contract::Mode;

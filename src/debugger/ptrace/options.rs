@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Mode;
-use super::signals::SignalRules;
+use super::signal_rules::SignalRules;
 
 /// Whether the collector tells each of its phases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
