@@ -1,8 +1,8 @@
 //! What the debugger tells its user.
 
-use super::look::Difference;
 use super::memory::Address;
 use super::proc::Silence;
+use super::registers::Difference;
 use super::target::TargetError;
 use crate::os::Tid;
 use crate::world::Phase;

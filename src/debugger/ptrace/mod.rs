@@ -18,7 +18,7 @@
 //!   modules  where in the target the collector is
 //!   options, signal_rules  how to debug
 //!   memory, proc, sys      the target's memory, /proc, the system calls
-//!   tracee, event, error, death
+//!   tracee, registers, event, error, death
 //! ```
 //!
 //! # One thread
@@ -46,6 +46,7 @@ mod memory;
 mod modules;
 mod options;
 mod proc;
+mod registers;
 mod signal_rules;
 mod signals;
 mod stop;
@@ -60,11 +61,12 @@ pub use self::core::{Debugger, TargetState, Waker};
 pub use call::Inspect;
 pub use error::{CallError, DebuggerError};
 pub use event::{Event, Held, HeldPhase, Passed, PhaseSet, Statistics, Stopped};
-pub use look::{Difference, Enrolment, Registers, RunState, Snapshot, ThreadRegisters, ThreadSnapshot, ThreadState};
+pub use look::{Enrolment, RunState, Snapshot, ThreadSnapshot, ThreadState};
 pub use memory::{Address, MemoryError};
 pub use modules::Mapping;
 pub use options::{Channel, OnDeath, Options, Phases, Restored};
 pub use proc::Silence;
+pub use registers::{Difference, Registers, ThreadRegisters};
 pub use signal_rules::{SignalRule, SignalRules};
 pub use target::{Library, Record, Standing, TargetError, WorldState};
 
