@@ -31,12 +31,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::batch::Batch;
 use super::core::{Crowd, Debugger, new_number};
 use super::death::{Death, Step};
 use super::error::{DebuggerError, system};
 use super::event::{PhaseSet, Statistics};
 use super::memory::Memory;
-use super::stop::Batch;
 use super::sys::{self, Alarm, Ends, Patience, Report, Waited};
 use super::tracee::{Stop, Tracee};
 use super::{Options, Silence, TargetState, proc};

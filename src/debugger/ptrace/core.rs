@@ -9,13 +9,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::batch::Batch;
 use super::death::{Death, Step};
 use super::error::DebuggerError;
 use super::event::{Event, PhaseSet, Statistics};
 use super::memory::{Address, Memory};
 use super::options::{Channel, Options, Phases};
 use super::registers::ThreadRegisters;
-use super::stop::{Batch, FullStop};
 use super::sys::{self, Alarm, Ends, Nudge, Patience, Report, Waited};
 use super::target::{Library, TargetError};
 use super::tracee::{Notification, Stop, Tracee};
@@ -84,6 +84,13 @@ pub enum TargetState {
     Killed(i32),
     /// It goes its own way.
     Detached,
+}
+
+/// The world that stands because we have stopped it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FullStop {
+    pub(super) world: Address,
+    pub(super) collecting: i32,
 }
 
 /// Whether others have children on this thread.

@@ -16,8 +16,8 @@
 //!   call     calling a function of the target in one of its threads
 //!   target   what the target says about itself, checked
 //!   modules  where in the target the collector is
-//!   options, signal_rules  how to debug
-//!   memory, proc, sys      the target's memory, /proc, the system calls
+//!   options, signal_rules      how to debug
+//!   memory, batch, proc, sys   the target's memory, batches of writes to it, /proc, the system calls
 //!   tracee, registers, event, error, death
 //! ```
 //!
@@ -33,6 +33,7 @@
 //! in uninterruptible sleep does not stop; see `stop.rs` for what happens then.
 
 mod attach;
+mod batch;
 mod call;
 mod core;
 mod death;

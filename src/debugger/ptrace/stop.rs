@@ -33,69 +33,25 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
+use super::Mode;
+use super::batch::Batch;
+use super::core::{Debugger, FullStop};
 use super::death::Step;
 use super::error::{DebuggerError, system};
 use super::event::{Event, Held, HeldPhase, Statistics};
 use super::frame;
-use super::memory::{Address, Memory};
+use super::memory::Address;
+use super::options::{Channel, OnDeath};
 use super::proc::Silence;
-use super::sys::{self, Piece, Ticking, Waited};
-use super::target::{Record, Request, SaveArea, Stack, Standing, TargetError, WorldState};
+use super::sys::{self, Ticking, Waited};
+use super::target::{Record, Request, Stack, Standing, TargetError, WorldState};
 use super::tracee::{Enrolled, Notification, Place, Saved, Stop};
-use super::{Debugger, Mode, OnDeath};
 use crate::debugger::notify::Notice;
 use crate::os::Tid;
 use crate::world::Phase;
 
-/// The world that stands because we have stopped it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct FullStop {
-    pub(super) world: Address,
-    pub(super) collecting: i32,
-}
-
 /// The answer of a full stop: each thread waits in `park` if we die.
 const PARKED_ON_DEATH: u64 = 1;
-
-/// What was gathered for one batch of writes.
-#[derive(Debug, Default)]
-pub(super) struct Batch {
-    bytes: Vec<u8>,
-    /// Where each piece goes, and which of the bytes it is.
-    pieces: Vec<(u64, std::ops::Range<usize>)>,
-}
-
-impl Batch {
-    fn add(&mut self, at: Address, bytes: &[u8]) {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(bytes);
-        self.pieces.push((at.0, start..self.bytes.len()));
-    }
-
-    /// The registers into the save area of a record.
-    fn add_to_save_area(&mut self, area: SaveArea, general: &sys::General, image: &[u8]) -> Result<(), TargetError> {
-        let bytes = sys::general_bytes(general);
-        let len = bytes.len() + image.len();
-        if area.at.is_null() || area.size < len {
-            let (what, at, found) = ("the save area", area.at, area.size as u64);
-            return Err(TargetError::Size { what, at, found, least: len, most: usize::MAX });
-        }
-        self.add(area.at, bytes);
-        self.add(area.at.offset(bytes.len()), image);
-        self.add(area.used, &(len as u32).to_le_bytes());
-        Ok(())
-    }
-
-    fn write(&self, memory: &Memory) -> Result<(), DebuggerError> {
-        let pieces = self.pieces.iter().map(|(at, range)| Piece { at: *at, bytes: &self.bytes[range.clone()] });
-        Ok(memory.write_all(&pieces.collect::<Vec<_>>())?)
-    }
-
-    fn clear(&mut self) {
-        self.bytes.clear();
-        self.pieces.clear();
-    }
-}
 
 /// What a full stop writes, gathered while its threads come to stand: who stands is read while the others are still on their way.
 ///
@@ -492,7 +448,7 @@ impl Debugger {
     fn dies_quietly(&self, stop: Stop) -> bool {
         match stop {
             Stop::Signal(signal) => self.libraries.iter().any(|known| known.suspend_signal == signal),
-            Stop::Notification(_) => self.options.channel == super::Channel::Signal,
+            Stop::Notification(_) => self.options.channel == Channel::Signal,
             _ => true,
         }
     }
