@@ -62,8 +62,9 @@ use std::sync::Arc;
 
 use super::claims::{self, Claim, FoundOut};
 use super::contract::stopworld_debugger;
-use super::notify::{self, News, Notice};
+use super::notify;
 use super::protocol::{self, Agreed, Answer, Control, Member, Mode, Standing};
+use super::request::{News, Notice};
 use crate::os::clock::now_ns;
 use crate::os::{Errno, Tid, signals, thread, tracer};
 use crate::sabotage::{Guard, removed};

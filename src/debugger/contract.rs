@@ -25,9 +25,9 @@
 
 use std::mem::size_of;
 
-use super::notify::{REQUEST_OFFSETS, Request, RequestOffsets};
 pub use super::protocol::{Control, Mode};
-use super::{bridge, inspect, notify};
+use super::request::{self, REQUEST_OFFSETS, Request, RequestOffsets};
+use super::{bridge, inspect};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell};
 use crate::world::{OFFSETS, StopInfoOffsets, WORLD_OFFSETS, WorldList, WorldOffsets};
 
@@ -123,9 +123,9 @@ pub static stopworld_debugger: Descriptor = Descriptor {
     control: AtomicU64::new(0),
     notify_signal: AtomicU32::new(0),
     suspend_signal: AtomicU32::new(0),
-    notify: notify::stopworld_debugger_notify,
+    notify: request::stopworld_debugger_notify,
     park: bridge::stopworld_debugger_park,
-    call_return: notify::stopworld_debugger_return,
+    call_return: request::stopworld_debugger_return,
     worlds: WorldList::new(),
     scratch: &SCRATCH,
     scratch_size: SCRATCH_BYTES,

@@ -3,7 +3,7 @@
 //! | to know | read |
 //! |---|---|
 //! | what a debugger outside of the process finds, and where | [`contract`] |
-//! | how it is told | [`notify`] |
+//! | how it is told | [`notify`], and what it reads then, `request.rs` |
 //! | how its answers become a stop | [`bridge`], and the protocol, pure, as the model checker runs it, `protocol.rs` |
 //! | whether they are true | `claims.rs` |
 //! | what it may ask inside the process | [`inspect`] |
@@ -22,6 +22,7 @@ pub(crate) mod protocol;
 mod protocol_tests;
 #[cfg(feature = "debugger")]
 pub mod ptrace;
+mod request;
 pub mod scripts;
 
 pub use crate::world::{Phase, PublishedWorld, WORLD_OFFSETS, WorldList, WorldOffsets};
