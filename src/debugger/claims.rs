@@ -18,7 +18,7 @@
 //!   also kept the suspend signal from it, it may have parked by itself at a safepoint, which looks like obedience.
 //! * After the second comparison nothing is compared any more.
 
-use super::bridge::stopworld_debugger_park;
+use super::park::stopworld_debugger_park;
 use crate::os::thread;
 use crate::os::tracer::{self, UserPlace};
 use crate::sync::{AtomicPtr, AtomicU32, Ordering};

@@ -27,7 +27,7 @@ use std::mem::size_of;
 
 pub use super::protocol::{Control, Mode};
 use super::request::{self, REQUEST_OFFSETS, Request, RequestOffsets};
-use super::{bridge, inspect};
+use super::{inspect, park};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell};
 use crate::world::{OFFSETS, StopInfoOffsets, WORLD_OFFSETS, WorldList, WorldOffsets};
 
@@ -124,7 +124,7 @@ pub static stopworld_debugger: Descriptor = Descriptor {
     notify_signal: AtomicU32::new(0),
     suspend_signal: AtomicU32::new(0),
     notify: request::stopworld_debugger_notify,
-    park: bridge::stopworld_debugger_park,
+    park: park::stopworld_debugger_park,
     call_return: request::stopworld_debugger_return,
     worlds: WorldList::new(),
     scratch: &SCRATCH,

@@ -6,6 +6,7 @@
 //! | how it is told | [`notify`], and what it reads then, `request.rs` |
 //! | how its answers become a stop | [`bridge`], and the protocol, pure, as the model checker runs it, `protocol.rs` |
 //! | whether they are true | `claims.rs` |
+//! | where threads wait if it dies | `park.rs` |
 //! | what it may ask inside the process | [`inspect`] |
 //! | what gdb and lldb make of it | [`scripts`] |
 //! | the same in one process, without ptrace | [`mock`] |
@@ -17,6 +18,7 @@ pub mod contract;
 pub mod inspect;
 pub mod mock;
 pub mod notify;
+mod park;
 pub(crate) mod protocol;
 #[cfg(test)]
 mod protocol_tests;
