@@ -60,20 +60,19 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use super::claims::{self, Claim, FoundOut};
+use super::claims::{self, Claim, FoundOut, Look, member};
 use super::contract::stopworld_debugger;
 use super::notify;
 pub use super::park::stopworld_debugger_park;
-use super::protocol::{self, Agreed, Answer, Control, Member, Mode, Standing};
+use super::protocol::{self, Agreed, Answer, Control, Mode, Standing};
 use super::request::{News, Notice};
-use crate::os::clock::now_ns;
 use crate::os::{Errno, Tid, signals, thread, tracer};
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use crate::world::ask::{self, Teller, Told};
 use crate::world::error::DebuggerPart;
 use crate::world::handler;
-use crate::world::handshake::{Epoch, Holder, Place};
+use crate::world::handshake::{Epoch, Holder};
 use crate::world::{
     DebuggerNews, FalseAnswer, ForkStep, HoldFault, Phase, PublishedWorld, Slot, StopError, StopRequest,
     ThreadStopInfo, ThreadVtable,
@@ -294,7 +293,7 @@ impl DebuggerBridge {
             // Nobody is waited for any more.
             stop.handshake().close(Holder::Collection);
             self.rely_on(stop);
-            return match self.first_lie(stop, |record| claims::fault(record, self.claim())) {
+            return match claims::first_lie(stop, |record| claims::fault(record, self.claim())) {
                 Some((record, fault)) if self.is_traced_as_before() => Err(self.refuse(stop, control, record, fault)),
                 // If the debugger has died, the threads are parking, and the look after marking finds out.
                 _ => Ok(()),
@@ -322,22 +321,6 @@ impl DebuggerBridge {
             member(record).rely(!had_stopped && record.stack_ptr() != 0);
         }
         self.answered.store(1, Ordering::Relaxed);
-    }
-
-    /// Returns the first of the threads that the debugger has answered for in a full stop with a fault, if there is one.
-    fn first_lie(
-        &self,
-        stop: &StopRequest<'_>,
-        fault: impl Fn(&ThreadStopInfo) -> Option<HoldFault>,
-    ) -> Option<(&'static ThreadStopInfo, HoldFault)> {
-        let relied_on = stop.threads().filter(|record| member(record).is_relied_on());
-        let found = Cell::new(None);
-        let is_held = |record: &ThreadStopInfo| {
-            found.set(fault(record));
-            found.get().is_none()
-        };
-        let record = protocol::first_not_held(relied_on, is_held)?;
-        Some((record, found.get().unwrap_or(HoldFault::Running)))
     }
 
     /// How the debugger claims to hold the threads of the present full stop.
@@ -381,7 +364,7 @@ impl DebuggerBridge {
                 Some(HoldFault::Running) => Some(HoldFault::LetGo),
                 fault => fault,
             };
-            match self.first_lie(stop, let_go) {
+            match claims::first_lie(stop, let_go) {
                 None => return true,
                 Some((record, fault)) if self.is_still_traced(stop) => {
                     self.find_out(record, fault, self.agreed.control(), stop.world().phase());
@@ -392,7 +375,7 @@ impl DebuggerBridge {
             }
         }
         // They are parking by now; the scan is over, and its result is not used.
-        wait_until(|| stop.threads().all(|record| record.stop_state().has_answered()));
+        claims::wait_until(|| stop.threads().all(|record| record.stop_state().has_answered()));
         false
     }
 
@@ -420,7 +403,7 @@ impl DebuggerBridge {
         if !self.is_still_traced(stop) {
             return false;
         }
-        let Some((record, fault)) = first_unfrozen(stop, Look::AfterMarking) else { return true };
+        let Some((record, fault)) = claims::first_unfrozen(stop, Look::AfterMarking) else { return true };
         if self.is_still_traced(stop) {
             let fault = if fault == HoldFault::Running { HoldFault::LetGo } else { fault };
             self.find_out(record, fault, self.agreed.control(), stop.world().phase());
@@ -433,61 +416,6 @@ impl DebuggerBridge {
         self.agreed.begin(Control::NOBODY);
         self.tracer.store(0, Ordering::Relaxed);
         if self.inner.handshake_signal().is_some() { self.stop_asking(stop) } else { self.inner.stop_world(stop) }
-    }
-}
-
-/// When the threads that a debugger has answered for are looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Look {
-    BeforeScanning,
-    AfterMarking,
-}
-
-/// Returns the first thread that a debugger has answered for as frozen and that is neither stopped nor parks. A thread that the debugger has
-/// resumed all the same takes its pending suspend signal before anything else, and parks: it gets [`PARKS_WITHIN_NS`] for that. One that is
-/// in a blocking region after marking has run code of its own since its stack was scanned: the debugger has kept the signal from it.
-fn first_unfrozen(stop: &StopRequest<'_>, look: Look) -> Option<(&'static ThreadStopInfo, HoldFault)> {
-    let found = Cell::new(None);
-    let has_answered = |record: &ThreadStopInfo| record.stop_state().has_answered();
-    let is_held = |record: &ThreadStopInfo| {
-        wait_until(|| {
-            found.set(claims::fault(record, Claim::Stopped));
-            found.get() != Some(HoldFault::Running) || has_answered(record)
-        });
-        let parks = match look {
-            Look::BeforeScanning => has_answered(record),
-            Look::AfterMarking => record.stop_state().place() == Place::Parked,
-        };
-        found.get().is_none() || parks
-    };
-    let frozen = stop.threads().filter(|record| member(record).standing(stop.epoch()) == Standing::Frozen);
-    let record = protocol::first_not_held(frozen, is_held)?;
-    Some((record, found.get().unwrap_or(HoldFault::Running)))
-}
-
-/// How long a thread that its debugger has let go may take to its first step, which is to park.
-const PARKS_WITHIN_NS: u64 = 1_000_000_000;
-
-/// Looks again and again, for a second.
-fn wait_until(holds: impl Fn() -> bool) -> bool {
-    let begin = now_ns();
-    loop {
-        if holds() {
-            return true;
-        }
-        if now_ns() - begin > PARKS_WITHIN_NS {
-            return false;
-        }
-        thread::sleep_ns(100_000);
-    }
-}
-
-fn member(record: &ThreadStopInfo) -> Member<'_> {
-    Member {
-        state: record.stop_state(),
-        frozen: record.frozen_word(),
-        counted: record.counted_word(),
-        undisturbed: record.undisturbed_word(),
     }
 }
 
@@ -618,7 +546,7 @@ impl Teller for Asker<'_> {
             return 0;
         }
         self.bridge.tracer.store(tracer, Ordering::Relaxed);
-        if let Some((record, fault)) = first_unfrozen(stop, Look::BeforeScanning) {
+        if let Some((record, fault)) = claims::first_unfrozen(stop, Look::BeforeScanning) {
             self.counts.set(false);
             // If it has died since, it has answered for no thread.
             if self.bridge.is_traced_as_before() {

@@ -18,11 +18,16 @@
 //!   also kept the suspend signal from it, it may have parked by itself at a safepoint, which looks like obedience.
 //! * After the second comparison nothing is compared any more.
 
+use std::cell::Cell;
+
 use super::park::stopworld_debugger_park;
+use super::protocol::{self, Member, Standing};
+use crate::os::clock::now_ns;
 use crate::os::thread;
 use crate::os::tracer::{self, UserPlace};
 use crate::sync::{AtomicPtr, AtomicU32, Ordering};
-use crate::world::{FalseAnswer, HoldFault, ThreadStopInfo};
+use crate::world::handshake::Place;
+use crate::world::{FalseAnswer, HoldFault, StopRequest, ThreadStopInfo};
 
 /// How a debugger claims to hold threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +66,76 @@ fn is_at_park(record: &ThreadStopInfo, place: UserPlace) -> bool {
 fn reaches_below(record: &ThreadStopInfo, place: UserPlace) -> bool {
     let (low, high) = record.stack();
     (low..record.stack_ptr().min(high)).contains(&place.stack_pointer)
+}
+
+/// Returns the first of the threads that the debugger has answered for in a full stop with a fault, if there is one.
+pub(super) fn first_lie(
+    stop: &StopRequest<'_>,
+    fault: impl Fn(&ThreadStopInfo) -> Option<HoldFault>,
+) -> Option<(&'static ThreadStopInfo, HoldFault)> {
+    let relied_on = stop.threads().filter(|record| member(record).is_relied_on());
+    let found = Cell::new(None);
+    let is_held = |record: &ThreadStopInfo| {
+        found.set(fault(record));
+        found.get().is_none()
+    };
+    let record = protocol::first_not_held(relied_on, is_held)?;
+    Some((record, found.get().unwrap_or(HoldFault::Running)))
+}
+
+/// When the threads that a debugger has answered for are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    BeforeScanning,
+    AfterMarking,
+}
+
+/// Returns the first thread that a debugger has answered for as frozen and that is neither stopped nor parks. A thread that the debugger has
+/// resumed all the same takes its pending suspend signal before anything else, and parks: it gets [`PARKS_WITHIN_NS`] for that. One that is
+/// in a blocking region after marking has run code of its own since its stack was scanned: the debugger has kept the signal from it.
+pub(super) fn first_unfrozen(stop: &StopRequest<'_>, look: Look) -> Option<(&'static ThreadStopInfo, HoldFault)> {
+    let found = Cell::new(None);
+    let has_answered = |record: &ThreadStopInfo| record.stop_state().has_answered();
+    let is_held = |record: &ThreadStopInfo| {
+        wait_until(|| {
+            found.set(fault(record, Claim::Stopped));
+            found.get() != Some(HoldFault::Running) || has_answered(record)
+        });
+        let parks = match look {
+            Look::BeforeScanning => has_answered(record),
+            Look::AfterMarking => record.stop_state().place() == Place::Parked,
+        };
+        found.get().is_none() || parks
+    };
+    let frozen = stop.threads().filter(|record| member(record).standing(stop.epoch()) == Standing::Frozen);
+    let record = protocol::first_not_held(frozen, is_held)?;
+    Some((record, found.get().unwrap_or(HoldFault::Running)))
+}
+
+/// How long a thread that its debugger has let go may take to its first step, which is to park.
+const PARKS_WITHIN_NS: u64 = 1_000_000_000;
+
+/// Looks again and again, for a second.
+pub(super) fn wait_until(holds: impl Fn() -> bool) -> bool {
+    let begin = now_ns();
+    loop {
+        if holds() {
+            return true;
+        }
+        if now_ns() - begin > PARKS_WITHIN_NS {
+            return false;
+        }
+        thread::sleep_ns(100_000);
+    }
+}
+
+pub(super) fn member(record: &ThreadStopInfo) -> Member<'_> {
+    Member {
+        state: record.stop_state(),
+        frozen: record.frozen_word(),
+        counted: record.counted_word(),
+        undisturbed: record.undisturbed_word(),
+    }
 }
 
 /// The false answer that was found last, until it is taken.
