@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 
+use super::facts::{CensusRow, Refusal};
 use super::objects::View;
-use super::{CensusRow, Refusal};
 use crate::heap::layout::HEADER_BYTES;
 use crate::os::memory::Reservation;
 use crate::os::preserving_errno;

@@ -7,8 +7,8 @@
 
 use std::ops::ControlFlow;
 
+use super::facts::{Refusal, Step, StepKind};
 use super::objects::{Object, View};
-use super::{Refusal, Step, StepKind};
 use crate::collector::cache_of;
 use crate::heap::layout::MARKS_PER_BLOCK;
 use crate::os::memory::Reservation;
