@@ -50,11 +50,7 @@
 //! What happened is told by [`events`]. Requirements have tags such as `.stop.no-malloc`; DESIGN.md lists them, the code
 //! cites them at each guard, and a test fails when the guard is taken out (`sabotage.rs`).
 
-#[cfg(feature = "cli")]
-pub mod cli;
 mod collector;
-#[cfg(feature = "readers")]
-pub mod convert;
 pub mod debugger;
 pub mod diagnostics;
 pub mod events;
@@ -62,20 +58,11 @@ pub mod formats;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
-#[cfg(feature = "readers")]
-pub mod gcstats;
 mod heap;
 pub mod profile;
-#[cfg(feature = "readers")]
-pub mod profstats;
-#[cfg(feature = "report")]
-pub mod report;
 mod runtime;
-mod suggest;
 #[doc(hidden)]
 pub mod testing;
-#[cfg(feature = "workloads")]
-pub mod workloads;
 mod world;
 
 use stopworld_platform::{os, sabotage, sync};

@@ -10,7 +10,7 @@
 //! | what it may ask inside the process | [`inspect`] |
 //! | what gdb and lldb make of it | [`scripts`] |
 //! | the same in one process, without ptrace | [`mock`] |
-//! | such a debugger, a process of its own | `ptrace` |
+//! | such a debugger, a process of its own | the crate `stopworld-ptrace` |
 
 pub mod bridge;
 mod claims;
@@ -22,8 +22,6 @@ mod park;
 pub(crate) mod protocol;
 #[cfg(test)]
 mod protocol_tests;
-#[cfg(feature = "debugger")]
-pub mod ptrace;
 mod request;
 pub mod scripts;
 

@@ -102,7 +102,6 @@ impl Header {
     }
 
     /// Whether it is that of a reply that says no.
-    #[cfg(feature = "readers")]
     pub(crate) fn is_error(&self) -> bool {
         self.set == set::SERVER && self.id != 0
     }
@@ -138,7 +137,6 @@ impl<'a> Payload<'a> {
         self.take().map(u64::from_le_bytes)
     }
 
-    #[cfg(any(test, feature = "readers"))]
     pub(crate) fn bytes<const N: usize>(&mut self) -> Read<[u8; N]> {
         self.take()
     }

@@ -24,7 +24,6 @@
 //! | `client`, `watched` | the other end, for the command: asking a process, reading its counters |
 
 pub mod address;
-#[cfg(feature = "readers")]
 pub mod client;
 mod counters;
 #[cfg(feature = "fuzzing")]
@@ -37,7 +36,6 @@ mod ring;
 mod server;
 mod session;
 mod stream;
-#[cfg(feature = "readers")]
 pub mod watched;
 mod worlds;
 

@@ -9,7 +9,7 @@
 //! nothing come back, each once, with the nearest name.
 
 use super::state::{Categories, Category};
-use crate::suggest::nearest;
+use stopworld_platform::suggest::nearest;
 
 /// No more of a value is looked at.
 pub const LONGEST_VALUE: usize = 255;

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use super::table::{DESCRIPTORS, Descriptor, EventId, GhcEvent, Group, MpsEvent, NetEvent};
-use crate::suggest::nearest;
+use stopworld_platform::suggest::nearest;
 
 /// The event of this name; letter case, `-` and `_` don't matter.
 ///

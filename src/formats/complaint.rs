@@ -1,4 +1,4 @@
-//! How it is told that a file that is being written has failed: by who writes in a drain, where nothing may be allocated.
+//! Reports a failed output file on standard error without allocating: the caller is the drain.
 
 use std::ffi::CStr;
 use std::fmt::{self, Write};
@@ -6,47 +6,32 @@ use std::io;
 
 use crate::os::Errno;
 use crate::os::file::say;
+use crate::os::remedy::remedy_of;
 
-/// How the failure of a file is told.
+/// How the failure of a file is reported.
 #[derive(Clone, Debug)]
 pub(crate) enum Complaint {
-    /// Whoever asks gets the error.
+    /// Only as the error that the caller gets.
     Returned,
-    /// At once, on standard error; the text says what names another file.
+    /// Immediately on standard error as well. The text is the option that names another file.
     Told(&'static str),
 }
 
 impl Complaint {
-    /// Tells, if that is wanted.
+    /// Reports the error on standard error, unless it is only returned.
     pub(crate) fn tell(&self, path: &CStr, error: &io::Error) {
         let Complaint::Told(another) = self else { return };
         let mut line = Line { bytes: [0; 1024], len: 0 };
-        // A line that is too long for its place ends there.
-        let _ = write!(line, "stopworld: no more trace in {}: ", Path(path));
+        // A line that does not fit is cut.
+        let _ = write!(line, "stopworld: the trace ends early: {}: ", Path(path));
         let _ = match error.raw_os_error().map(Errno::from_raw) {
-            Some(errno) => write!(line, "{}; {}", errno.desc(), remedy(errno)),
+            Some(errno) => write!(line, "{}; {}", errno.desc(), remedy_of(error)),
             None => write!(line, "nothing could be written; {}", remedy_of(error)),
         };
-        let _ = write!(line, ", or name another file ({another}); the program goes on");
+        let _ = write!(line, ", or name another file ({another}); the program continues");
         line.len = line.len.min(line.bytes.len() - 1);
         line.bytes[line.len] = b'\n';
         say(&line.bytes[..=line.len]);
-    }
-}
-
-/// What whoever runs the program can do about a file that fails so.
-pub(crate) fn remedy_of(error: &io::Error) -> &'static str {
-    error.raw_os_error().map_or("make room", |number| remedy(Errno::from_raw(number)))
-}
-
-fn remedy(errno: Errno) -> &'static str {
-    match errno {
-        Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG => "make room",
-        Errno::EPIPE => "its reader has gone: let it read to the end",
-        Errno::EISDIR => "it is a directory: name a file in it",
-        Errno::EACCES | Errno::EPERM | Errno::EROFS => "make it writable",
-        Errno::ENOENT | Errno::ENOTDIR => "make its directory",
-        _ => "look at the device",
     }
 }
 
@@ -58,7 +43,7 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// A line that is put together without allocating.
+/// A line formatted without allocating.
 struct Line {
     bytes: [u8; 1024],
     len: usize,

@@ -22,12 +22,3 @@ mod worlds;
 
 pub use finished::Finished;
 pub use trace_error::TraceError;
-
-/// Of so many damages the first has been told: what there is to say of the others, in brackets behind it.
-#[cfg(feature = "readers")]
-pub(crate) fn and_more_places(damages: u64) -> String {
-    match damages {
-        0 | 1 => String::new(),
-        _ => format!(" (and {} more places are damaged)", damages - 1),
-    }
-}

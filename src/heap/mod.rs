@@ -578,7 +578,6 @@ impl Heap {
     }
 
     /// Has the next collection that pacing causes count as requested. Asks for no collection of its own.
-    #[cfg(feature = "cli")]
     pub(crate) fn induce_next_collection(&self) {
         self.requested.store(WHEN_DUE, Relaxed);
     }

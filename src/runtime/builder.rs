@@ -249,11 +249,11 @@ impl WorldBuilder {
         self
     }
 
-    /// Whether the settings are possible: for who does something first that a refusal could not take back.
+    /// Checks the settings without building a world, for a program that must not begin something else if they are impossible.
     ///
     /// # Errors
-    /// One is not; [`build`](Self::build) would fail with the same.
-    pub(crate) fn check(&self) -> Result<(), BuildError> {
+    /// A setting is impossible; [`build`](Self::build) would return the same error.
+    pub fn check(&self) -> Result<(), BuildError> {
         match self.heap_limit {
             Some(asked) if asked < SMALLEST_LIMIT => {
                 return Err(BuildError::HeapLimit { asked, smallest: SMALLEST_LIMIT });

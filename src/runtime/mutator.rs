@@ -251,9 +251,10 @@ impl Mutator {
         StackId::from_raw(self.record.cost_stack())
     }
 
-    /// For who moves through cost centres otherwise than by scopes: the thread is in this stack from now on.
+    /// Moves the thread to another cost centre stack, for an interpreter that enters and leaves cost centres otherwise than by
+    /// [scopes](crate::cost_centre).
     #[inline]
-    pub(crate) fn set_cost_stack(&self, stack: StackId) {
+    pub fn set_cost_stack(&self, stack: StackId) {
         profile::change(self.record, self.cost_stack(), stack);
     }
 

@@ -78,15 +78,13 @@ impl World {
     ///
     /// # Errors
     /// No profile runs, or it takes no more censuses.
-    #[cfg(feature = "cli")]
-    pub(crate) fn sample_next_collection(&self) -> Result<(), ProfileError> {
+    pub fn sample_next_collection(&self) -> Result<(), ProfileError> {
         let Inner { collector, profiler, .. } = &**self.inner();
         profiler.ask(&collector.threads.lock(&collector.observing.lock))
     }
 
     /// The number of censuses that the running heap profile has taken. `None` if no profile runs.
-    #[cfg(feature = "cli")]
-    pub(crate) fn censuses(&self) -> Option<u64> {
+    pub fn censuses(&self) -> Option<u64> {
         let Inner { collector, profiler, .. } = &**self.inner();
         profiler.censuses(&collector.threads.lock(&collector.observing.lock))
     }

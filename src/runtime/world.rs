@@ -107,8 +107,7 @@ impl World {
 
     /// Makes [`Reason::Explicit`] the reason of the next collection that pacing causes. The readers of .NET heap dumps want the
     /// dump of a collection that was requested; this gives them one with the program's own data, at no extra pause.
-    #[cfg(feature = "cli")]
-    pub(crate) fn induce_next_collection(&self) {
+    pub fn induce_next_collection(&self) {
         self.collector().heap.induce_next_collection();
     }
 

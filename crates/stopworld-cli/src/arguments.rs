@@ -14,8 +14,8 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use super::format::{Format, Wanted};
 use super::profiling::Profiling;
 use super::size::{Size, seconds};
-use crate::formats::nettrace::write::Providers;
 use mps_telemetry::decode::Style;
+use stopworld::formats::nettrace::write::Providers;
 
 /// The most threads a workload is started with: well below what a Linux machine takes, well above what teaches.
 const MOST_THREADS: usize = 4096;

@@ -17,11 +17,11 @@ use super::arguments::Settings;
 use super::exit::Failure;
 use super::format::Format;
 use super::profiling::Profiling;
-use crate::events::{Categories, EventId, EventSet};
-use crate::formats::eventlog::write::Classes;
-use crate::formats::mps::control::DEFAULT_FILE;
-use crate::formats::nettrace::write::{Container, Providers};
-use crate::formats::profile_text::Kind;
+use stopworld::events::{Categories, EventId, EventSet};
+use stopworld::formats::eventlog::write::Classes;
+use stopworld::formats::mps::control::DEFAULT_FILE;
+use stopworld::formats::nettrace::write::{Container, Providers};
+use stopworld::formats::profile_text::Kind;
 
 /// The format given by `--format`, or else by the extension of the trace's file. A file without an extension (a device,
 /// a pipe) is a telemetry stream, and so is the Memory Pool System's own `mpsio.log`.

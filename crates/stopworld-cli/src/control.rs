@@ -14,7 +14,7 @@ use signal_hook::iterator::{Handle, Signals};
 
 use super::session::Session;
 use super::tracing::Tracing;
-use crate::sync::{AtomicI32, Ordering};
+use stopworld_platform::sync::{AtomicI32, Ordering};
 
 /// How long a workload may take to notice that it is to end.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -16,9 +16,9 @@ use super::beside::Output;
 use super::exit::PIPE_CLOSED;
 use super::exit::{FAILED, Failure};
 use super::format::Format;
-use crate::convert::{Conversion, ConvertError, Options, Target, convert};
-use crate::formats::complaint::remedy_of;
 use nettrace::Container;
+use stopworld_analysis::convert::{Conversion, ConvertError, Options, Target, convert};
+use stopworld_platform::os::remedy::remedy_of;
 
 /// `stopworld convert`.
 pub(super) fn run(arguments: &Convert) -> Result<u8, Failure> {

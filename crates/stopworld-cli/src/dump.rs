@@ -16,9 +16,9 @@ use std::io::{self, BufWriter, Read, Write};
 use super::arguments::Dump;
 use super::exit::FAILED;
 use super::exit::PIPE_CLOSED;
-use crate::suggest;
 use nettrace::shown;
 use nettrace::{EventType, Interest, NetEvent, Reader, Summary, TraceInfo, Visitor};
+use stopworld_platform::suggest;
 use trace_io::json::Quoted;
 
 /// `stopworld dump`.

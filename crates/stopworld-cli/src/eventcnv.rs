@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 
 use super::arguments::{Eventcnv, MpsVersion};
 use super::exit::{FAILED, PIPE_CLOSED};
-use crate::formats::mps::control::{DEFAULT_FILE, FILE_VARIABLE};
 use mps_telemetry::Version;
 use mps_telemetry::decode::{DecodeError, Form, Style, decode};
+use stopworld::formats::mps::control::{DEFAULT_FILE, FILE_VARIABLE};
 
 /// The usage in one line, for whoever mistyped it.
 pub(super) const USAGE: &str =

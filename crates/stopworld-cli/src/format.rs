@@ -5,11 +5,11 @@ use std::path::Path;
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-use crate::events::filter::Filter;
-use crate::events::{Categories, EventId, EventSet, Group};
-use crate::formats::eventlog::write::Classes;
-use crate::formats::nettrace::write::Providers;
-use crate::suggest;
+use stopworld::events::filter::Filter;
+use stopworld::events::{Categories, EventId, EventSet, Group};
+use stopworld::formats::eventlog::write::Classes;
+use stopworld::formats::nettrace::write::Providers;
+use stopworld_platform::suggest;
 
 /// The values of `--format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -8,8 +8,8 @@ use super::arguments::{Action, Command};
 use super::complaint::Complaint;
 use super::debug;
 use super::dump::Dumper;
-use crate::profstats::Profiles;
 use nettrace::{Reader, Summary};
+use stopworld_analysis::profstats::Profiles;
 
 /// Runs `stopworld dump` over a trace with these options, and returns what it writes to standard output.
 ///

@@ -12,10 +12,10 @@ use anyhow::Context;
 use super::arguments::Gcstats;
 use super::exit::PIPE_CLOSED;
 use super::exit::{FAILED, Failure};
-use crate::formats::and_more_places;
-use crate::gcstats::{Process, Rules, analyse};
-use crate::report::{collections, page};
 use nettrace::{Reader, Summary};
+use stopworld_analysis::gcstats::{Process, Rules, analyse};
+use stopworld_analysis::report::{collections, page};
+use trace_io::and_more_places;
 
 /// How to get a trace that has collections.
 const RECORD_THEM: &str = "record the keyword GC of Microsoft-Windows-DotNETRuntime while the program collects";

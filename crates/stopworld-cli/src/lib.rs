@@ -57,10 +57,10 @@ use clap::Parser;
 use complaint::Complaint;
 use exit::{FAILED, Failure, USAGE, print};
 
-use crate::debugger::scripts;
-use crate::events::reference;
-use crate::os::signals::FailingWrites;
-use crate::workloads;
+use stopworld::debugger::scripts;
+use stopworld::events::reference;
+use stopworld_platform::os::signals::FailingWrites;
+use stopworld_workloads as workloads;
 
 /// Runs the command with the process's arguments.
 pub fn main() -> ExitCode {

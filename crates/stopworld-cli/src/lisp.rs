@@ -18,9 +18,9 @@ use super::exit::Failure;
 use super::progress::Chatter;
 use super::run::{LISP, perform, smallest_heap, until};
 use super::session::Session;
-use crate::workloads::lisp::{Interpreter, LispError, Prompt};
-use crate::workloads::{Plan, Shift, Until};
-use crate::{JoinHandle, Mutator};
+use stopworld::{JoinHandle, Mutator};
+use stopworld_workloads::lisp::{Interpreter, LispError, Prompt};
+use stopworld_workloads::{Plan, Shift, Until};
 
 /// What it does, in a line.
 pub(super) const ABOUT: &str = "Scheme programs: run lisp FILE.scm…; without files, a prompt";

@@ -18,12 +18,12 @@ use signal_hook::iterator::Signals;
 
 use super::arguments::{LiveCounters, LiveTrace};
 use super::exit::{FAILED, Failure};
-use crate::diagnostics::client::{Client, Provider, Rundown, Session};
-use crate::diagnostics::watched::{Told, Watching};
-use crate::formats::complaint::remedy_of;
-use crate::formats::nettrace::write::{Providers, ProvidersError};
-use crate::report::Bytes;
 use nettrace::Reader;
+use stopworld::diagnostics::client::{Client, Provider, Rundown, Session};
+use stopworld::diagnostics::watched::{Told, Watching};
+use stopworld::formats::nettrace::write::{Providers, ProvidersError};
+use stopworld_analysis::report::Bytes;
+use stopworld_platform::os::remedy::remedy_of;
 
 /// What the process sets aside for a session, in megabytes: as dotnet-trace asks for.
 const MEGABYTES: u32 = 256;

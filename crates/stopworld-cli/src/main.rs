@@ -1,7 +1,7 @@
-//! The `stopworld` command: see `stopworld --help`, or the [`stopworld::cli`] module.
+//! The `stopworld` command: see `stopworld --help`, or the [`stopworld_cli`] module.
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    stopworld::cli::main()
+    stopworld_cli::main()
 }

@@ -14,10 +14,10 @@ use super::arguments::{Heapprof, Timeprof};
 use super::eventlog::open;
 use super::exit::PIPE_CLOSED;
 use super::exit::{FAILED, Failure};
-use crate::profstats::{Profiles, folded, speedscope, text};
-use crate::report::{heap_page, heapprof, timeprof};
 use ghc_eventlog::hp::DamageKind;
 use ghc_eventlog::read::seekable;
+use stopworld_analysis::profstats::{Profiles, folded, speedscope, text};
+use stopworld_analysis::report::{heap_page, heapprof, timeprof};
 
 /// How an eventlog begins.
 const EVENTLOG: &[u8] = b"hdrb";

@@ -7,9 +7,9 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::size::seconds;
-use crate::profile::census::{Breakdown, Census, Every, Filters, HeapProfile, Stage};
-use crate::profile::{TickClock, TimeProfile};
-use crate::{Charging, WorldBuilder};
+use stopworld::profile::census::{Breakdown, Census, Every, Filters, HeapProfile, Stage};
+use stopworld::profile::{TickClock, TimeProfile};
+use stopworld::{Charging, WorldBuilder};
 
 #[derive(Debug, Args)]
 pub(super) struct Profiling {

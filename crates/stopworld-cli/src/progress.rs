@@ -8,8 +8,8 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::session::Session;
-use crate::report::{Bytes, Micros};
-use crate::workloads::Until;
+use stopworld_analysis::report::{Bytes, Micros};
+use stopworld_workloads::Until;
 
 /// How often the bar is drawn anew.
 const PERIOD: Duration = Duration::from_millis(100);

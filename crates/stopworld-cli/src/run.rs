@@ -10,10 +10,10 @@ use super::control::Control;
 use super::exit::{FAILED, Failure};
 use super::progress::{Chatter, Progress};
 use super::session::Session;
-use crate::report::Bytes;
-use crate::suggest;
-use crate::workloads::{self, Outcome, Plan, Until, WORKLOADS, Workload, WorkloadError, hammer};
-use crate::{BuildError, Mutator, OutOfMemory};
+use stopworld::{BuildError, Mutator, OutOfMemory};
+use stopworld_analysis::report::Bytes;
+use stopworld_platform::suggest;
+use stopworld_workloads::{self as workloads, Outcome, Plan, Until, WORKLOADS, Workload, WorkloadError, hammer};
 
 /// The workload that reads programs, which is not among those of the library.
 pub(super) const LISP: &str = "lisp";

@@ -13,12 +13,12 @@ use super::arguments::{Settings, Stop};
 use super::asked::Asked;
 use super::profiling::Passed;
 use super::tracing::{self, End, Tracing};
-use crate::debugger::mock::MockDebugger;
-use crate::diagnostics::Diagnostics;
-use crate::formats::Finished;
-use crate::report::{self, Ledger, flexowriter, json, table};
-use crate::workloads::{Plan, Shift};
-use crate::{CollectError, CollectionReport, Paranoid, Reason, Stopper, World, WorldBuilder};
+use stopworld::debugger::mock::MockDebugger;
+use stopworld::diagnostics::Diagnostics;
+use stopworld::formats::Finished;
+use stopworld::{CollectError, CollectionReport, Paranoid, Reason, Stopper, World, WorldBuilder};
+use stopworld_analysis::report::{self, Ledger, flexowriter, json, table};
+use stopworld_workloads::{Plan, Shift};
 
 /// How long the finalizers that are queued at the end may take.
 const CLOSING_TIME: Duration = Duration::from_secs(5);

@@ -94,7 +94,7 @@ impl FromStr for Decimal {
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        crate::report::Bytes(self.0 as u64).fmt(f)
+        stopworld_analysis::report::Bytes(self.0 as u64).fmt(f)
     }
 }
 

@@ -21,16 +21,15 @@ use anyhow::Context;
 
 use super::arguments::Settings;
 use super::asked::Asked;
-use crate::WorldBuilder;
-use crate::events::record::{RecordError, flush_at_exit, stopworld_telemetry_flush};
-use crate::events::{Categories, Category, EventSet};
-use crate::formats::complaint::remedy_of;
-use crate::formats::eventlog::write::Classes;
-use crate::formats::mps::control::{CONTROL_VARIABLE, Environment};
-use crate::formats::nettrace::write::{Container, Providers};
-use crate::formats::profile_text::Kind;
-use crate::formats::{Finished, eventlog, mps, nettrace, perfetto, profile_text};
-use crate::os::exit::at_exit;
+use stopworld::WorldBuilder;
+use stopworld::events::record::{RecordError, flush_at_exit, stopworld_telemetry_flush};
+use stopworld::events::{Categories, Category, EventSet};
+use stopworld::formats::eventlog::write::Classes;
+use stopworld::formats::mps::control::{CONTROL_VARIABLE, Environment};
+use stopworld::formats::nettrace::write::{Container, Providers};
+use stopworld::formats::profile_text::Kind;
+use stopworld::formats::{Finished, eventlog, mps, nettrace, perfetto, profile_text};
+use stopworld_platform::os::remedy::remedy_of;
 
 /// How long the world may take to end before the trace is finished without its end.
 const LAST_WORDS: Duration = Duration::from_secs(10);
@@ -79,7 +78,7 @@ impl Tracing {
         let tracing = Tracing { trace, flight };
         let tracing = TRACING.get_or_init(|| tracing).clone();
         flush_on_panic();
-        at_exit(flush_at_exit).context("the trace could not be made safe for the end of the process")?;
+        flush_at_exit().context("the trace could not be made safe for the end of the process")?;
         Ok(Some(tracing))
     }
 
@@ -322,9 +321,9 @@ mod tests {
 
     use super::super::session::Session;
     use super::*;
-    use crate::workloads::{Plan, Until};
-    use crate::{Gc, Leaf, Mutator};
     use mps_telemetry::decode::{Form, decode};
+    use stopworld::{Gc, Leaf, Mutator};
+    use stopworld_workloads::{Plan, Until};
 
     const VARIABLE: &str = "STOPWORLD_TEST_FLIGHT_FILE";
     const LINKS: u64 = 1_000;

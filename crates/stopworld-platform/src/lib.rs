@@ -6,9 +6,11 @@
 //! | [`os`] | system calls and libc |
 //! | [`sync`] | atomics, locks and semaphores, which the model checker can replace |
 //! | [`sabotage`] | guards that a test build can take out |
+//! | [`suggest`] | the known name nearest to a mistyped one |
 
 #![allow(clippy::len_without_is_empty, clippy::new_without_default, reason = "internal")]
 
 pub mod os;
 pub mod sabotage;
+pub mod suggest;
 pub mod sync;

@@ -1,7 +1,7 @@
 //! "Did you mean …?": the known name nearest to a mistyped one.
 
 /// The candidate that is within a third of its letters of `given`, if there is one; the nearest wins.
-pub(crate) fn nearest<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let near = |name: &&str| distance(given, name) <= name.chars().count().div_ceil(3);
     let contained = |name: &&str| given.len() >= 3 && name.contains(given);
     let mut best: Option<&str> = None;

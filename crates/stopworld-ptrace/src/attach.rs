@@ -40,7 +40,7 @@ use super::memory::Memory;
 use super::sys::{self, Alarm, Ends, Patience, Report, Waited};
 use super::tracee::{Stop, Tracee};
 use super::{Options, Silence, TargetState, proc};
-use crate::os::Tid;
+use stopworld_platform::os::Tid;
 
 /// A list of threads that changes more often than this is not attached to.
 const MOST_PASSES: usize = 1000;

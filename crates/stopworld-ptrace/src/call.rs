@@ -22,7 +22,7 @@ use super::frame::{RED_ZONE, TRAP_AND_DIRECTION};
 use super::memory::Address;
 use super::sys::{self, General, Report, SignalInfo, Ticking, Waited};
 use super::tracee::Stop;
-use crate::os::Tid;
+use stopworld_platform::os::Tid;
 
 /// What can be asked of the collector, in the order of the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

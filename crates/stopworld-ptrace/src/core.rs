@@ -20,8 +20,8 @@ use super::sys::{self, Alarm, Ends, Nudge, Patience, Report, Waited};
 use super::target::{Library, TargetError};
 use super::tracee::{Notification, Stop, Tracee};
 use super::{Mode, modules, proc};
-use crate::os::Tid;
-use crate::sync::{AtomicBool, AtomicU32, Ordering};
+use stopworld_platform::os::Tid;
+use stopworld_platform::sync::{AtomicBool, AtomicU32, Ordering};
 
 /// A debugger with its one process. See the [module's text](super).
 pub struct Debugger {
@@ -608,7 +608,7 @@ impl Debugger {
 
     /// The word that is written into each descriptor.
     pub(super) fn control_word(&self) -> u64 {
-        use crate::debugger::contract::Control;
+        use stopworld::debugger::contract::Control;
         let mut word = match self.options.mode {
             Mode::Full => Control::FULL,
             Mode::Assisted => Control::ASSISTED,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::memory::{Address, MemoryError};
 use super::proc::Silence;
 use super::target::TargetError;
-use crate::os::{Tid, signals};
+use stopworld_platform::os::{Tid, signals};
 
 /// Why the debugger could not do something.
 #[derive(Debug, thiserror::Error)]

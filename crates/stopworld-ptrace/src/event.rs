@@ -4,8 +4,8 @@ use super::memory::Address;
 use super::proc::Silence;
 use super::registers::Difference;
 use super::target::TargetError;
-use crate::os::Tid;
-use crate::world::Phase;
+use stopworld::debugger::Phase;
+use stopworld_platform::os::Tid;
 
 /// Something that has happened in the target.
 #[derive(Debug)]

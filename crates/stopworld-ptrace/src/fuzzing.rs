@@ -8,10 +8,11 @@ use super::memory::{Address, Memory};
 use super::modules::{self, Candidate, Mapping};
 use super::sys;
 use super::target::Library;
-use crate::debugger::contract::{Descriptor, stopworld_debugger};
-use crate::debugger::notify::{REQUEST_MAGIC, REQUEST_OFFSETS};
-use crate::os::Tid;
-use crate::world::{OFFSETS, WORLD_OFFSETS};
+use stopworld::OFFSETS;
+use stopworld::debugger::WORLD_OFFSETS;
+use stopworld::debugger::contract::{Descriptor, stopworld_debugger};
+use stopworld::debugger::notify::{REQUEST_MAGIC, REQUEST_OFFSETS};
+use stopworld_platform::os::Tid;
 
 /// Where the image lies: an input refers to itself by addresses from here on.
 const IMAGE: usize = 0x2000_0000;

@@ -2,7 +2,7 @@
 //!
 //! In 2003 Mono's debugger stopped the threads of a managed program when its collector wanted the world: a thread at a breakpoint can't run
 //! a signal handler, but its registers can be read, and its stack pointer can be written into the collector's record. This is
-//! that debugger, for the [contract](super::contract) of today: no signal is sent to the program, no thread sees an interrupted
+//! that debugger, for the [contract](stopworld::debugger::contract) of today: no signal is sent to the program, no thread sees an interrupted
 //! system call (but for the few that even a tracer can't hide, see below), and what the user stopped stays stopped.
 //!
 //! ```text
@@ -71,4 +71,4 @@ pub use registers::{Difference, Registers, ThreadRegisters};
 pub use signal_rules::{SignalRule, SignalRules};
 pub use target::{Library, Record, Standing, TargetError, WorldState};
 
-pub use super::contract::Mode;
+pub use stopworld::debugger::contract::Mode;

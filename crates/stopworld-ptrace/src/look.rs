@@ -14,7 +14,7 @@ use super::sys;
 use super::target::{Library, Record, WorldState};
 use super::tracee::{Stop, Tracee};
 use super::{modules, proc};
-use crate::os::Tid;
+use stopworld_platform::os::Tid;
 
 /// A thread as it was when somebody looked.
 #[derive(Clone, Debug)]

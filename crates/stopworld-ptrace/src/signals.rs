@@ -16,7 +16,7 @@ use super::event::{Event, Passed, Stopped};
 use super::signal_rules::SignalRule;
 use super::sys::{self, SignalInfo};
 use super::tracee::Stop;
-use crate::os::Tid;
+use stopworld_platform::os::Tid;
 
 impl Debugger {
     /// The rule for a signal of the program.

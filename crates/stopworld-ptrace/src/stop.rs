@@ -46,9 +46,9 @@ use super::proc::Silence;
 use super::sys::{self, Ticking, Waited};
 use super::target::{Record, Request, Stack, Standing, TargetError, WorldState};
 use super::tracee::{Enrolled, Notification, Place, Saved, Stop};
-use crate::debugger::notify::Notice;
-use crate::os::Tid;
-use crate::world::Phase;
+use stopworld::debugger::Phase;
+use stopworld::debugger::notify::Notice;
+use stopworld_platform::os::Tid;
 
 /// The answer of a full stop: each thread waits in `park` if we die.
 const PARKED_ON_DEATH: u64 = 1;

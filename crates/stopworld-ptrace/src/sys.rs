@@ -12,7 +12,7 @@ use std::os::fd::FromRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::sync::{AtomicBool, AtomicI32, Ordering};
+use stopworld_platform::sync::{AtomicBool, AtomicI32, Ordering};
 
 // What libc does not name, from <linux/ptrace.h> and <linux/elf.h>.
 const PTRACE_GETSIGMASK: libc::c_uint = 0x420a;

@@ -13,10 +13,11 @@ use memoffset::offset_of;
 use super::memory::{Address, Memory, MemoryError, u32_at, u64_at};
 use super::modules::{Candidate, Mapping};
 use super::sys::Piece;
-use crate::debugger::contract::{Calls, Descriptor, MAGIC, VERSION};
-use crate::debugger::notify::{REQUEST_MAGIC, RequestOffsets};
-use crate::os::Tid;
-use crate::world::{Phase, StopInfoOffsets, WorldOffsets};
+use stopworld::StopInfoOffsets;
+use stopworld::debugger::contract::{Calls, Descriptor, MAGIC, VERSION};
+use stopworld::debugger::notify::{REQUEST_MAGIC, RequestOffsets};
+use stopworld::debugger::{Phase, WorldOffsets};
+use stopworld_platform::os::Tid;
 
 /// What is wrong with the target's data.
 #[derive(Debug, thiserror::Error)]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::sys::Report;
 use super::{Debugger, Options, TargetState};
-use crate::os::Tid;
+use stopworld_platform::os::Tid;
 
 /// A process that sleeps, and has no collector.
 struct Sleeper(Child);

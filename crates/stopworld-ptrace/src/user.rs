@@ -6,7 +6,7 @@ use super::event::{HeldPhase, PhaseSet};
 use super::proc::Silence;
 use super::tracee::Stop;
 use super::{Mode, Phases};
-use crate::os::Tid;
+use stopworld_platform::os::Tid;
 
 impl Debugger {
     /// Stops a thread for the user; it stands when this returns. One that stands already for a collection stays when that is over.

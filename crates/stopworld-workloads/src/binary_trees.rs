@@ -7,7 +7,7 @@
 
 use super::shift::{Plan, Shift};
 use super::workload::{Workload, WorkloadError, on_threads};
-use crate::{Gc, Mutator, OutOfMemory, cost_centre, traced};
+use stopworld::{Gc, Mutator, OutOfMemory, cost_centre, traced};
 
 /// See the module.
 pub static WORKLOAD: Workload = Workload {

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use super::shift::{Plan, Shift};
 use super::workload::{Workload, WorkloadError, panicked};
-use crate::{Gc, JoinHandle, Mutator, OutOfMemory, Root, cost_centre, traced};
+use stopworld::{Gc, JoinHandle, Mutator, OutOfMemory, Root, cost_centre, traced};
 
 /// See the module.
 pub static WORKLOAD: Workload = Workload {

@@ -8,7 +8,7 @@
 
 use super::shift::{Plan, Shift};
 use super::workload::{Workload, WorkloadError, on_threads};
-use crate::{Array, Gc, GcCell, Mutator, OutOfMemory, cost_centre, keep_alive, traced};
+use stopworld::{Array, Gc, GcCell, Mutator, OutOfMemory, cost_centre, keep_alive, traced};
 
 /// See the module.
 pub static WORKLOAD: Workload = Workload {

@@ -7,8 +7,8 @@
 
 use super::shift::{Plan, Shift};
 use super::workload::{Disorder, Workload, WorkloadError, on_threads};
-use crate::sync::{AtomicU64, Ordering};
-use crate::{Array, Gc, GcCell, Mutator, OutOfMemory, Weak, cost_centre, traced};
+use stopworld::{Array, Gc, GcCell, Mutator, OutOfMemory, Weak, cost_centre, traced};
+use stopworld_platform::sync::{AtomicU64, Ordering};
 
 /// See the module.
 pub static WORKLOAD: Workload = Workload {

@@ -15,10 +15,10 @@ use std::time::Duration;
 
 use super::shift::{Plan, Shift};
 use super::workload::{Crew, Disorder, Workload, WorkloadError};
-use crate::os::dynamic;
-use crate::os::timer::OwnTimer;
-use crate::sync::{AtomicBool, Ordering};
-use crate::{Gc, Mutator, cost_centre, traced};
+use stopworld::{Gc, Mutator, cost_centre, traced};
+use stopworld_platform::os::dynamic;
+use stopworld_platform::os::timer::OwnTimer;
+use stopworld_platform::sync::{AtomicBool, Ordering};
 
 /// See the module.
 pub static WORKLOAD: Workload = Workload {

@@ -6,7 +6,7 @@
 //!
 //! A [`Shift`] says how long to go on: one pass, some seconds, some collections, or until somebody calls
 //! [`Shift::end`]. Workloads ask [`Shift::is_over`] between pieces of work that take well under a millisecond (it is
-//! one relaxed load), and call [`Mutator::safepoint`](crate::Mutator::safepoint) at the same places, so that they can
+//! one relaxed load), and call [`Mutator::safepoint`](stopworld::Mutator::safepoint) at the same places, so that they can
 //! be stopped by polling as well as by signals.
 //!
 //! | workload | what it is about |
@@ -32,7 +32,7 @@ mod workload;
 pub use shift::{Plan, Shift, Until};
 pub use workload::{Outcome, Workload, WorkloadError};
 
-use crate::Mutator;
+use stopworld::Mutator;
 
 /// All workloads, in the order in which they are listed.
 pub static WORKLOADS: [&Workload; 5] =

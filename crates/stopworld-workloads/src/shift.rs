@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::sync::{AtomicBool, AtomicU32, Ordering};
+use stopworld_platform::sync::{AtomicBool, AtomicU32, Ordering};
 
 /// What a workload is asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,8 +76,7 @@ impl Shift {
     }
 
     /// The flag itself, for who looks at nothing else.
-    #[cfg(feature = "cli")]
-    pub(crate) fn flag(&self) -> &AtomicBool {
+    pub fn flag(&self) -> &AtomicBool {
         &self.0.over
     }
 
@@ -102,7 +101,7 @@ impl Shift {
     }
 
     /// Starts the clock of a shift that has a time. The clock is a plain thread, no mutator: it is never stopped.
-    pub(crate) fn start(&self) -> Alarm {
+    pub fn start(&self) -> Alarm {
         let clock = match self.0.plan.until {
             Until::Time(time) => {
                 let inner = Arc::clone(&self.0);

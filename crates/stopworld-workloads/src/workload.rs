@@ -3,7 +3,7 @@
 use std::any::Any;
 
 use super::shift::{Plan, Shift};
-use crate::{CollectError, Mutator, OutOfMemory, SpawnError};
+use stopworld::{CollectError, Mutator, OutOfMemory, SpawnError};
 
 /// A program that the command and the examples can run.
 pub struct Workload {
@@ -75,7 +75,7 @@ pub(super) fn on_threads(m: &Mutator, shift: &Shift, role: &str, part: Part) -> 
 /// Threads at work on the same shift. When one fails the shift is over for all.
 #[derive(Default)]
 pub(super) struct Crew {
-    members: Vec<crate::JoinHandle<Result<u64, WorkloadError>>>,
+    members: Vec<stopworld::JoinHandle<Result<u64, WorkloadError>>>,
 }
 
 impl Crew {

@@ -17,3 +17,11 @@ pub fn more_bytes(missing: u64) -> String {
         _ => format!("{missing} bytes more were expected"),
     }
 }
+
+/// The text for damage after the first, which a message names itself: empty, or " (and 2 more places are damaged)".
+pub fn and_more_places(damages: u64) -> String {
+    match damages {
+        0 | 1 => String::new(),
+        _ => format!(" (and {} more places are damaged)", damages - 1),
+    }
+}

@@ -69,8 +69,8 @@ use super::clock::Clock;
 use super::sink::AfterFork;
 use super::state::Selection;
 use crate::os::barrier;
-#[cfg(feature = "cli")]
 use crate::os::clock::now_ns;
+use crate::os::exit::at_exit;
 use crate::os::signals::FailingWrites;
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicBool, LockGuard, Locked, Ordering, fence_past_the_caches};
@@ -107,7 +107,6 @@ impl Held {
     }
 
     /// Waits for it, but no longer than so many nanoseconds.
-    #[cfg(feature = "cli")]
     fn take_within(ns: u64) -> Option<Held> {
         let end = now_ns() + ns;
         loop {
@@ -145,7 +144,6 @@ impl std::ops::DerefMut for Held {
 static ENDING: AtomicBool = AtomicBool::new(false);
 
 /// For how long the end of the process waits for a drain that is under way.
-#[cfg(feature = "cli")]
 const END_NS: u64 = 1_000_000_000;
 
 /// Whether the process is about to end: what is written now may be the last.
@@ -153,10 +151,16 @@ pub(crate) fn is_ending() -> bool {
     ENDING.load(Ordering::Relaxed)
 }
 
-/// For `exit`: everything that was fired goes to the files, and they end there. Others may go on firing until there is no
-/// process any more; nobody drains by himself, and nobody waits for it: what the rings do not hold is dropped and counted.
-#[cfg(feature = "cli")]
-pub(crate) extern "C" fn flush_at_exit() {
+/// Has everything that was fired written to the files when the process exits, by returning from `main` or by `exit` on any thread. The files
+/// end there: a thread that fires later neither drains nor waits, and what its ring does not hold is dropped and counted.
+///
+/// # Errors
+/// The system has no memory for the registration.
+pub fn flush_at_exit() -> std::io::Result<()> {
+    at_exit(flush_now)
+}
+
+extern "C" fn flush_now() {
     ENDING.store(true, Ordering::Relaxed);
     if let Some(mut held) = Held::take_within(END_NS) {
         held.flush_everything(PATIENCE_NS);

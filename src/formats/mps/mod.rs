@@ -20,8 +20,7 @@ mod switchboard;
 mod trace;
 mod writer;
 
-#[cfg(feature = "readers")]
-pub(crate) use trace::CLOCK_TEXT;
+pub use trace::CLOCK_TEXT;
 pub use trace::{Options, Trace};
 
 pub use crate::formats::TraceError;

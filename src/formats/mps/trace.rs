@@ -100,7 +100,7 @@ fn needs_blocks(filter: Categories) -> bool {
 
 /// The text that says how fast a stream's clock goes, before the number of its ticks in a second. No reader of the Memory
 /// Pool System's needs it; ours does.
-pub(crate) const CLOCK_TEXT: &str = "ticks a second: ";
+pub const CLOCK_TEXT: &str = "ticks a second: ";
 
 /// The names of what every stream has: the version first, as in the MPS's own.
 fn name_ourselves() {

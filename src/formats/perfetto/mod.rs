@@ -28,14 +28,10 @@
 //!
 //! | file | part |
 //! |---|---|
-//! | `sheet` | rows of JSON, without allocating |
-//! | `timeline` | tracks, slices that nest, instants, counters |
-//! | `phases` | which of our events is which |
+//! | `phases` | which of our events is which on a timeline, which the crate `trace-event` writes |
 //! | `writer`, `trace` | a timeline that is written while a world runs: the records' consumer, and its owner |
 
-pub(crate) mod phases;
-pub(crate) mod sheet;
-pub(crate) mod timeline;
+pub mod phases;
 mod trace;
 mod writer;
 

@@ -17,19 +17,18 @@
 
 use std::io;
 
-use super::sheet::{Args, Sheet};
-use super::timeline::{Name, Timeline, Track};
 use crate::events::{EventId, Group};
+use trace_event::{Args, Output};
+use trace_event::{Name, Timeline, Track};
 
 /// What is a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Slice {
+pub enum Slice {
     /// From the moment at which the world is asked to stop to that at which it runs.
     Pause,
     /// A part of it.
     Phase,
     /// What a trace that has no phases says of a collection: its beginning and its end.
-    #[cfg(feature = "readers")]
     Work,
     /// A batch of finalizers.
     Finalizers,
@@ -38,10 +37,10 @@ pub(crate) enum Slice {
 }
 
 /// A timeline of ours.
-pub(crate) type Sheets<S> = Timeline<S, Slice>;
+pub type CollectorTimeline<S> = Timeline<S, Slice>;
 
 /// What the timeline calls the events of a group.
-pub(crate) fn category(group: Group) -> &'static str {
+pub fn category(group: Group) -> &'static str {
     match group {
         Group::World => "world",
         Group::Collection => "collection",
@@ -55,17 +54,22 @@ pub(crate) fn category(group: Group) -> &'static str {
 
 /// An event that happens on a track; its first field, which for a collection is its number.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
-    pub(crate) id: EventId,
-    pub(crate) track: Track,
-    pub(crate) ticks: i64,
-    pub(crate) first: u64,
-    pub(crate) second: u64,
+pub struct Moment {
+    /// Which event.
+    pub id: EventId,
+    /// Where it happened.
+    pub track: Track,
+    /// When, in ticks of the timeline's clock.
+    pub ticks: i64,
+    /// Its first field.
+    pub first: u64,
+    /// Its second field.
+    pub second: u64,
 }
 
 /// Draws an event that begins or ends a slice, with what `fill` says of it. False if it does neither: it is a moment.
-pub(crate) fn slice<S: Sheet>(
-    timeline: &mut Sheets<S>,
+pub fn slice<S: Output>(
+    timeline: &mut CollectorTimeline<S>,
     moment: Moment,
     fill: impl FnOnce(&mut Args<'_, S>),
 ) -> io::Result<bool> {
@@ -114,8 +118,8 @@ pub(crate) fn slice<S: Sheet>(
 }
 
 /// A phase of the pause begins, and the one before ends.
-pub(crate) fn phase<S: Sheet>(
-    timeline: &mut Sheets<S>,
+pub fn phase<S: Output>(
+    timeline: &mut CollectorTimeline<S>,
     track: Track,
     ticks: i64,
     name: &'static str,

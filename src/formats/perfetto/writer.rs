@@ -6,9 +6,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::phases::{self, Moment, Sheets, category};
-use super::sheet::{Args, Sheet};
-use super::timeline::{END, Name, Timeline, Track};
+use super::phases::{self, CollectorTimeline, Moment, category};
 use crate::events::clock::Relation;
 use crate::events::record::{Consumer, Lost, MAX_WORLDS, Policy, Recorded};
 use crate::events::table::Unit;
@@ -16,6 +14,8 @@ use crate::events::{EventId, EventSet, Group, Label, Labels};
 use crate::formats::nettrace::write::types::Names;
 use crate::formats::ongoing::Progress;
 use crate::formats::outlet::Outlet;
+use trace_event::{Args, Output};
+use trace_event::{END, Name, Timeline, Track};
 
 /// Where a writer begins.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ pub(super) struct Plan {
 #[derive(Debug)]
 struct Way(Outlet);
 
-impl Sheet for Way {
+impl Output for Way {
     fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.0.bytes().put(bytes);
         Ok(())
@@ -46,7 +46,7 @@ impl Sheet for Way {
 /// See the module's text.
 #[derive(Debug)]
 pub(super) struct Writer {
-    timeline: Sheets<Way>,
+    timeline: CollectorTimeline<Way>,
     plan: Plan,
     progress: Arc<Progress>,
     names: Names,
@@ -137,7 +137,7 @@ impl Writer {
     }
 
     fn tell_the_owner(&self) {
-        self.progress.is(self.timeline.rows, self.timeline.sheet().0.written);
+        self.progress.is(self.timeline.rows, self.timeline.output().0.written);
     }
 }
 
@@ -153,7 +153,7 @@ fn six(record: &Recorded) -> [u64; 6] {
 }
 
 /// The fields of an event, each as its unit wants it.
-fn fields<S: Sheet>(args: &mut Args<'_, S>, record: &Recorded, world: u16, names: &mut Names) {
+fn fields<S: Output>(args: &mut Args<'_, S>, record: &Recorded, world: u16, names: &mut Names) {
     if world > 0 {
         args.number("world", world.into());
     }
@@ -187,7 +187,7 @@ impl Consumer for Writer {
             self.ordinals[number] = None;
             self.progress.a_world_ended();
         }
-        self.timeline.sheet_mut().0.count_records(1);
+        self.timeline.output_mut().0.count_records(1);
         Ok(())
     }
 
@@ -205,21 +205,21 @@ impl Consumer for Writer {
 
     /// `.event.crash`: what is in the file is JSON.
     fn flush(&mut self) -> io::Result<()> {
-        let flushed = self.timeline.sheet_mut().0.write_out(END, false);
+        let flushed = self.timeline.output_mut().0.write_out(END, false);
         self.tell_the_owner();
         flushed
     }
 
     fn close(&mut self, now: &Relation) -> io::Result<()> {
         self.timeline.end_all(self.reached.max(now.ticks) as i64)?;
-        let closed = self.timeline.sheet_mut().0.write_out(END, true);
+        let closed = self.timeline.output_mut().0.write_out(END, true);
         self.tell_the_owner();
         closed
     }
 
     fn unwritten(&self) -> u64 {
         self.tell_the_owner();
-        self.timeline.sheet().0.lost()
+        self.timeline.output().0.lost()
     }
 
     fn policy(&self) -> Policy {

@@ -266,7 +266,7 @@ impl HeapProfile {
     ///
     /// # Errors
     /// It can't, in any world.
-    pub(crate) fn check(&self) -> Result<(), ProfileError> {
+    pub fn check(&self) -> Result<(), ProfileError> {
         match self.breakdown.is_by_life(&self.filters) {
             true if !TRACKED => Err(ProfileError::NotTracked),
             true if self.breakdown.needs_retainers(&self.filters) => Err(ProfileError::RetainersOfTheDead),

@@ -173,7 +173,6 @@ impl Profiler {
     }
 
     /// The number of censuses that the running profile has taken. `None` if no profile runs.
-    #[cfg(feature = "cli")]
     pub(crate) fn censuses(&self, observing: &LockGuard<'_>) -> Option<u64> {
         self.state(observing).running.as_ref().map(|running| running.era)
     }

@@ -4,8 +4,8 @@ use std::fmt;
 use std::io;
 
 use super::left_out::LeftOut;
-use crate::formats::and_more_places;
 use nettrace::{Container, Summary};
+use trace_io::and_more_places;
 
 /// What is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

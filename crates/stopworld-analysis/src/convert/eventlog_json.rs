@@ -11,10 +11,10 @@ use std::io::{self, Read, Write};
 use super::detect::unreadable;
 use super::pages::{self, Page};
 use super::{Conversion, ConvertError};
-use crate::formats::perfetto::phases::{Sheets, Slice};
-use crate::formats::perfetto::timeline::{Name, Track};
 use ghc_eventlog::read::record::Record;
 use ghc_eventlog::read::{Event, Visitor, by_time, show};
+use stopworld::formats::perfetto::phases::{CollectorTimeline, Slice};
+use trace_event::{Name, Track};
 
 /// Nobody knows which process it was, unless the log says so.
 const PROCESS: u64 = 1;
@@ -81,7 +81,7 @@ fn spool<R: Read>(input: &mut R) -> Result<File, ConvertError> {
 }
 
 struct Drawing<W: Write> {
-    timeline: Sheets<Page<W>>,
+    timeline: CollectorTimeline<Page<W>>,
     threads: HashMap<u32, String>,
     /// Capabilities that have a name.
     caps: HashSet<u16>,

@@ -10,7 +10,7 @@
 //!                                                                              as slices, heap sizes and samples as counters
 //! ```
 //!
-//! What something *is* in another format the one table of events says ([`DESCRIPTORS`](crate::events::DESCRIPTORS)): an event of
+//! What something *is* in another format the one table of events says ([`DESCRIPTORS`](stopworld::events::DESCRIPTORS)): an event of
 //! .NET's and a record of the Memory Pool System are the same if a row has both. What a row says nothing of, and what an event
 //! has that its counterpart has no place for, is on the list of what was left out ([`LeftOut`]), per kind with its count: nothing is dropped in
 //! silence, and nothing is made up.

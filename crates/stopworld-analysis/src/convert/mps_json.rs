@@ -11,13 +11,13 @@ use super::pages::{self, Page};
 use super::stream;
 use super::telemetry::{LACKS, UNKNOWN_CODE, leave_out};
 use super::{Conversion, ConvertError, LeftOut, Options};
-use crate::formats::perfetto::phases::{self, Sheets, Slice};
-use crate::formats::perfetto::sheet::{Args, Sheet};
-use crate::formats::perfetto::timeline::Track;
 use mps_telemetry::Category;
 use mps_telemetry::labels::{Label, Labels, Namespace};
 use mps_telemetry::reader::Record;
 use mps_telemetry::{Layout, Param, Sort};
+use stopworld::formats::perfetto::phases::{self, CollectorTimeline, Slice};
+use trace_event::Track;
+use trace_event::{Args, Output};
 
 /// Nobody knows which process it was.
 const PROCESS: u64 = 1;
@@ -58,7 +58,7 @@ struct Arena {
 }
 
 struct Drawing<W: Write> {
-    timeline: Sheets<Page<W>>,
+    timeline: CollectorTimeline<Page<W>>,
     labels: Labels,
     arenas: HashMap<u64, Arena>,
 }
@@ -189,7 +189,7 @@ impl<W: Write> Drawing<W> {
 }
 
 /// The parameters that the record has.
-fn params<S: Sheet>(args: &mut Args<'_, S>, layout: &Layout, record: &Record<'_>, labels: &Labels) {
+fn params<S: Output>(args: &mut Args<'_, S>, layout: &Layout, record: &Record<'_>, labels: &Labels) {
     for param in layout.params {
         let name = param.name;
         let at = usize::from(param.offset);
@@ -215,7 +215,7 @@ fn params<S: Sheet>(args: &mut Args<'_, S>, layout: &Layout, record: &Record<'_>
     }
 }
 
-fn address<'l, S: Sheet>(
+fn address<'l, S: Output>(
     args: &mut Args<'_, S>,
     param: &Param,
     value: Option<u64>,

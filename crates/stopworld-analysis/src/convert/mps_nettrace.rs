@@ -20,12 +20,12 @@ use std::io::{self, BufWriter, Read, Write};
 use super::stream::{self, Stream};
 use super::telemetry::{self, LACKS, UNKNOWN_CODE, leave_out};
 use super::{Conversion, ConvertError, LeftOut, Options};
-use crate::events::{DESCRIPTORS, Provider};
 use mps_telemetry::reader::Record;
 use mps_telemetry::{Layout, Version};
 use nettrace::encode::{Encoder, Header};
 use nettrace::names::RUNTIME;
 use nettrace::{Container, EventType, TraceInfo, Utc};
+use stopworld::events::{DESCRIPTORS, Provider};
 
 /// Whom nobody knows.
 const PROCESS: u32 = 1;

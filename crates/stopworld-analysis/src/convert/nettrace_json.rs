@@ -10,12 +10,12 @@ use std::io::{self, Read, Write};
 use super::pages::{self, Page};
 use super::story::{self, Meaning, Said};
 use super::{Conversion, ConvertError, LeftOut};
-use crate::events::EventId;
-use crate::formats::perfetto::phases::{self, Moment, Sheets, Slice};
-use crate::formats::perfetto::sheet::{Args, Sheet};
-use crate::formats::perfetto::timeline::{Name, Track};
 use nettrace::shown::{self, Shown};
 use nettrace::{EventType, Interest, NetEvent, Reader, ThreadInfo, TraceInfo, Visitor};
+use stopworld::events::EventId;
+use stopworld::formats::perfetto::phases::{self, CollectorTimeline, Moment, Slice};
+use trace_event::{Args, Output};
+use trace_event::{Name, Track};
 
 const NO_PLACE: &str = "a timeline has no place for it";
 /// Why the runtime was suspended: for a collection, or for its preparation.
@@ -57,7 +57,7 @@ pub(super) fn convert<R: Read, W: Write>(input: R, output: W, to: &mut Conversio
 
 struct Drawing<'l, W: Write> {
     output: Option<W>,
-    timeline: Option<Sheets<Page<W>>>,
+    timeline: Option<CollectorTimeline<Page<W>>>,
     left_out: &'l mut LeftOut,
     pointer_bytes: u8,
     types: HashMap<u32, (Meaning, String)>,
@@ -79,7 +79,7 @@ struct Drawn<'a> {
 }
 
 impl Drawn<'_> {
-    fn fill<S: Sheet>(&self, args: &mut Args<'_, S>) {
+    fn fill<S: Output>(&self, args: &mut Args<'_, S>) {
         self.shown.members(|name, value| args.json(name, value));
     }
 
@@ -87,7 +87,7 @@ impl Drawn<'_> {
         self.said.number(name).unwrap_or(0)
     }
 
-    fn instant<W: Write>(&self, timeline: &mut Sheets<Page<W>>) -> io::Result<()> {
+    fn instant<W: Write>(&self, timeline: &mut CollectorTimeline<Page<W>>) -> io::Result<()> {
         let called = (self.provider, self.title.into());
         timeline.instant(self.track, self.ticks, called, |args| self.fill(args))
     }
@@ -127,7 +127,7 @@ impl<W: Write> Drawing<'_, W> {
 }
 
 /// An event of our own provider.
-fn of_ours<W: Write>(timeline: &mut Sheets<Page<W>>, id: EventId, drawn: &Drawn<'_>) -> io::Result<()> {
+fn of_ours<W: Write>(timeline: &mut CollectorTimeline<Page<W>>, id: EventId, drawn: &Drawn<'_>) -> io::Result<()> {
     if id == EventId::ThreadAttached {
         let track = Track { thread: drawn.word("tid"), ..drawn.track };
         timeline.name_thread(track, drawn.said.text("label").unwrap_or_default())?;
@@ -144,7 +144,7 @@ fn of_ours<W: Write>(timeline: &mut Sheets<Page<W>>, id: EventId, drawn: &Drawn<
 
 /// An event of .NET's.
 fn of_the_runtime<W: Write>(
-    timeline: &mut Sheets<Page<W>>,
+    timeline: &mut CollectorTimeline<Page<W>>,
     background: &mut BTreeSet<(u64, u64)>,
     id: EventId,
     drawn: &Drawn<'_>,

@@ -22,11 +22,11 @@ use super::containers::name_of;
 use super::story::{self, Meaning, Said};
 use super::telemetry;
 use super::{Conversion, ConvertError, LeftOut};
-use crate::events::EventId;
-use crate::formats::mps::CLOCK_TEXT;
 use mps_telemetry::encode::{Encoder, Value};
 use mps_telemetry::{Layout, Version};
 use nettrace::{EventType, Interest, NetEvent, Reader, TraceInfo, Visitor};
+use stopworld::events::EventId;
+use stopworld::formats::mps::CLOCK_TEXT;
 
 const NO_RECORD: &str = "the Memory Pool System has no record for it";
 const LESS: &str = "the record has no place for all that the event says";

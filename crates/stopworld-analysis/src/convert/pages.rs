@@ -2,15 +2,15 @@
 
 use std::io::{self, BufWriter, Write};
 
-use crate::formats::perfetto::phases::Sheets;
-use crate::formats::perfetto::sheet::Sheet;
-use crate::formats::perfetto::timeline::{END, Timeline};
+use stopworld::formats::perfetto::phases::CollectorTimeline;
+use trace_event::Output;
+use trace_event::{END, Timeline};
 
 /// Rows on their way to an output.
 #[derive(Debug)]
 pub(super) struct Page<W: Write>(BufWriter<W>);
 
-impl<W: Write> Sheet for Page<W> {
+impl<W: Write> Output for Page<W> {
     fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.0.write_all(bytes)
     }
@@ -21,16 +21,16 @@ impl<W: Write> Sheet for Page<W> {
 }
 
 /// An empty timeline, whose times are counted from `start` on.
-pub(super) fn begin<W: Write>(output: W, start: i64, hz: u64) -> io::Result<Sheets<Page<W>>> {
+pub(super) fn begin<W: Write>(output: W, start: i64, hz: u64) -> io::Result<CollectorTimeline<Page<W>>> {
     let mut timeline = Timeline::new(Page(BufWriter::with_capacity(64 << 10, output)), start, hz);
     timeline.begin_file()?;
     Ok(timeline)
 }
 
 /// The end of a timeline: what is open ends with it.
-pub(super) fn end<W: Write>(mut timeline: Sheets<Page<W>>, ticks: i64) -> io::Result<()> {
+pub(super) fn end<W: Write>(mut timeline: CollectorTimeline<Page<W>>, ticks: i64) -> io::Result<()> {
     timeline.end_all(ticks)?;
-    let page = timeline.sheet_mut();
+    let page = timeline.output_mut();
     page.0.write_all(END)?;
     page.0.flush()
 }

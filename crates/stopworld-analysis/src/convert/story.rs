@@ -5,13 +5,13 @@
 //! name it bears. What an event carries is read by the fields that the file gives it, or by the template of its number.
 
 use super::telemetry;
-use crate::events::table::Unit;
-use crate::events::{DESCRIPTORS, EventId, Provider};
 use mps_telemetry::Layout;
 use nettrace::clr::{self, FieldValue, Payload};
 use nettrace::fields::{self, Value};
 use nettrace::names::{PRIVATE, RUNTIME};
 use nettrace::{EventType, NetEvent};
+use stopworld::events::table::Unit;
+use stopworld::events::{DESCRIPTORS, EventId, Provider};
 
 /// Our own provider's name.
 const OWN: &str = "stopworld";
@@ -54,7 +54,7 @@ pub(super) fn meaning(kind: &EventType) -> Meaning {
     if provider == Provider::Default && kind.event == DYNAMIC {
         return Meaning::Dynamic;
     }
-    let is_it = |row: &&crate::events::Descriptor| {
+    let is_it = |row: &&stopworld::events::Descriptor| {
         row.net.iter().any(|net| u32::from(net.id) == kind.event && net.provider == provider)
     };
     DESCRIPTORS.iter().find(is_it).map_or(Meaning::Unknown, |row| Meaning::Net(row.id))

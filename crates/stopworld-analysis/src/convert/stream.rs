@@ -10,10 +10,10 @@ use std::io::Read;
 
 use super::detect::unreadable;
 use super::{Conversion, ConvertError, Options};
-use crate::formats::mps::CLOCK_TEXT;
 use mps_telemetry::reader::{End, Reader, Record};
 use mps_telemetry::sort::{Failed, Limits, Sorter};
 use mps_telemetry::{Layout, Version};
+use stopworld::formats::mps::CLOCK_TEXT;
 
 /// Where nothing at all is known, a tick is a nanosecond.
 const BY_DEFAULT: u64 = 1_000_000_000;

@@ -389,7 +389,7 @@ impl Row {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::census;
+    use stopworld::profile::census;
 
     /// What is written under a number of ours is read back as what it is.
     #[test]

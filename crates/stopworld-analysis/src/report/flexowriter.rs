@@ -14,7 +14,7 @@
 
 use std::fmt::{self, Write};
 
-use crate::CollectionReport;
+use stopworld::CollectionReport;
 
 /// A word of this machine: a car, or a cdr.
 const WORD: u64 = 8;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::pauses::Pauses;
-use crate::{CollectionReport, ThreadName};
+use stopworld::{CollectionReport, ThreadName};
 
 /// Everything the final table says about the collections of one world.
 #[derive(Default)]

@@ -6,22 +6,16 @@
 //! out for a terminal and [`json`] for a script. [`flexowriter`] prints each collection as it happens, in the words
 //! of the first garbage collector.
 
-#[cfg(feature = "readers")]
 pub mod collections;
-#[cfg(feature = "readers")]
 mod document;
 pub mod flexowriter;
-#[cfg(feature = "readers")]
 pub mod heap_page;
-#[cfg(feature = "readers")]
 pub mod heapprof;
 pub mod json;
 mod ledger;
-#[cfg(feature = "readers")]
 pub mod page;
 mod pauses;
 pub mod table;
-#[cfg(feature = "readers")]
 pub mod timeprof;
 
 use std::fmt;

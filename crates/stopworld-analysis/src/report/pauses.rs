@@ -6,7 +6,7 @@
 
 use hdrhistogram::Histogram;
 
-use crate::CollectionReport;
+use stopworld::CollectionReport;
 
 /// The phases of a pause, as the table splits it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,10 +2,10 @@
 
 use anyhow::anyhow;
 
-use crate::debugger::inspect::Refusal;
-use crate::debugger::ptrace::Address;
+use stopworld::debugger::inspect::Refusal;
+use stopworld_ptrace::Address;
 
-/// [`ObjectFacts`](crate::debugger::inspect::ObjectFacts), and its names.
+/// [`ObjectFacts`](stopworld::debugger::inspect::ObjectFacts), and its names.
 pub(super) struct Facts {
     pub(super) is_object: bool,
     pub(super) base: Address,
@@ -21,7 +21,7 @@ pub(super) struct Facts {
     pub(super) marked: bool,
 }
 
-/// [`FieldFacts`](crate::debugger::inspect::FieldFacts), and what the target is.
+/// [`FieldFacts`](stopworld::debugger::inspect::FieldFacts), and what the target is.
 pub(super) struct Field {
     pub(super) offset: u64,
     pub(super) value: u64,

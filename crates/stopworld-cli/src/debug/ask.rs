@@ -8,8 +8,8 @@ use anyhow::{anyhow, bail};
 use super::answer::{Facts, Field, Holder, Way, refused};
 use super::render;
 use super::session::Session;
-use crate::debugger::inspect::{self, FREE_BLOCK, FREE_CELL, HALF_BUILT, StepKind};
-use crate::debugger::ptrace::{Address, Inspect, WorldState};
+use stopworld::debugger::inspect::{self, FREE_BLOCK, FREE_CELL, HALF_BUILT, StepKind};
+use stopworld_ptrace::{Address, Inspect, WorldState};
 
 /// Rows of a table, at most: the rest is counted.
 const MOST_ROWS: usize = 64;
@@ -210,6 +210,6 @@ fn place_of(kind: u32, tid: i32, name: &str, slot: u64, offset: u64) -> String {
         Some(StepKind::Range) => format!("registered range at {slot:#x}"),
         Some(StepKind::Handle) => format!("root handle at {slot:#x}"),
         Some(StepKind::Finalizer) => "queue of the finalizer thread".to_owned(),
-        None => format!("root of kind {kind} at {slot:#x}"),
+        Some(_) | None => format!("root of kind {kind} at {slot:#x}"),
     }
 }

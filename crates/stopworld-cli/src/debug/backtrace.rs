@@ -14,7 +14,7 @@ use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, Module as Unwindable, Unwinder};
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadCache};
 
-use crate::debugger::ptrace::{Address, Debugger, DebuggerError, Mapping, Registers};
+use stopworld_ptrace::{Address, Debugger, DebuggerError, Mapping, Registers};
 
 /// Deeper stacks are cut.
 const MOST_FRAMES: usize = 256;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::Tid;
-use crate::debugger::Phase;
-use crate::debugger::ptrace::{Address, Mode};
-use crate::suggest;
+use stopworld::Tid;
+use stopworld::debugger::Phase;
+use stopworld_platform::suggest;
+use stopworld_ptrace::{Address, Mode};
 
 /// A line's command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -342,7 +342,7 @@ fn handle(words: &[&str]) -> Result<Command, String> {
         } else if *word == "all" {
             signals.push(Signals::All);
         } else {
-            let signal = crate::os::signals::of_name(word);
+            let signal = stopworld_platform::os::signals::of_name(word);
             signals.push(Signals::One(signal.ok_or_else(|| {
                 format!(
                     "'{word}' is neither a signal (write SIGUSR1, SIGRTMIN+3 or a number) nor one of stop, nostop, print, noprint, pass and nopass"

@@ -36,9 +36,9 @@ use signal_hook::consts::SIGINT;
 
 use super::arguments::{Attach, Debug, DebugSettings};
 use super::exit::{FAILED, Failure};
-use crate::debugger::ptrace::{Debugger, DebuggerError, Options, Restored, SignalRules, TargetError};
 use prompt::{LineEditor, Prompt, Typed, print};
 use session::{Flow, Origin, Session, mode_of};
+use stopworld_ptrace::{Debugger, DebuggerError, Options, Restored, SignalRules, TargetError};
 
 /// How long the target is served before somebody looks whether there is a new line; a new line does not wait for it.
 const SERVE: Duration = Duration::from_millis(500);

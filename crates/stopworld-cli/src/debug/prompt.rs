@@ -20,7 +20,7 @@ use rustyline::validate::Validator;
 use rustyline::{Editor, Helper};
 
 use super::command::{COMMANDS, words_for};
-use crate::debugger::ptrace::Waker;
+use stopworld_ptrace::Waker;
 
 /// What the user did.
 pub(super) enum Typed {

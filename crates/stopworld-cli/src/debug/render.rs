@@ -8,12 +8,12 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use super::answer::{Facts, Field, Holder, Way};
 use super::backtrace::Frame;
 use super::command::Entry;
-use crate::debugger::inspect::{ARRAY, DROPS, HALF_BUILT, LEAF, WEAK};
-use crate::debugger::ptrace::{
+use stopworld::debugger::inspect::{ARRAY, DROPS, HALF_BUILT, LEAF, WEAK};
+use stopworld_analysis::report::{Bytes, Micros};
+use stopworld_platform::os::signals;
+use stopworld_ptrace::{
     Address, Debugger, Enrolment, Mode, Registers, RunState, SignalRule, Standing, TargetState, ThreadState, WorldState,
 };
-use crate::os::signals;
-use crate::report::{Bytes, Micros};
 
 fn table<const N: usize>(header: [&str; N]) -> Table {
     let mut table = plain();

@@ -13,14 +13,14 @@ use anyhow::{anyhow, bail};
 use super::backtrace::Modules;
 use super::command::{COMMANDS, Command, Handling, Signals, Switch, Until, Watched, Whom, find};
 use super::render;
-use crate::Tid;
-use crate::debugger::Phase;
-use crate::debugger::ptrace::{
+use stopworld::Tid;
+use stopworld::debugger::Phase;
+use stopworld_platform::os::signals;
+use stopworld_platform::sync::{AtomicBool, Ordering};
+use stopworld_ptrace::{
     Debugger, DebuggerError, Event, Held, HeldPhase, Inspect, Mode, Passed, PhaseSet, Phases, SignalRule, Stopped,
     TargetState, ThreadState, WorldState,
 };
-use crate::os::signals;
-use crate::sync::{AtomicBool, Ordering};
 
 /// How long one look at the target takes while a command waits for something else.
 const LOOK: Duration = Duration::from_millis(200);
@@ -496,7 +496,7 @@ impl Session {
         })
     }
 
-    fn memory(&mut self, at: crate::debugger::ptrace::Address, words: usize) -> anyhow::Result<()> {
+    fn memory(&mut self, at: stopworld_ptrace::Address, words: usize) -> anyhow::Result<()> {
         let mut bytes = vec![0; words * 8];
         let known = self.debugger.read_some(at, &mut bytes) / 8 * 8;
         if known == 0 {
@@ -579,6 +579,7 @@ fn line_of(event: &Event) -> String {
         Event::Refused(error) => format!("not believed: {error}"),
         Event::Exited(code) => format!("the process has ended with {code}"),
         Event::Killed(signal) => format!("{} has killed the process", signals::name(*signal)),
+        other => format!("{other:?}"),
     }
 }
 
@@ -595,7 +596,7 @@ mod tests {
     use std::ffi::{OsStr, OsString};
 
     use super::*;
-    use crate::debugger::ptrace::Options;
+    use stopworld_ptrace::Options;
 
     /// In the environment of the program that is debugged.
     const DEBUGGED: &str = "STOPWORLD_DEBUGGED_BY_A_SESSION";
@@ -606,7 +607,7 @@ mod tests {
         if std::env::var_os(DEBUGGED).is_none() {
             return;
         }
-        let world = crate::World::builder().heap_limit(8 << 20).build().unwrap();
+        let world = stopworld::World::builder().heap_limit(8 << 20).build().unwrap();
         // SAFETY: this thread keeps no reference.
         let m = unsafe { world.attach("main") }.unwrap();
         m.blocking(|| std::thread::sleep(Duration::from_secs(120)));

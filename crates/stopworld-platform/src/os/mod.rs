@@ -37,6 +37,7 @@ pub mod memory;
 pub mod probe;
 pub mod proc_status;
 pub mod registers;
+pub mod remedy;
 pub mod signals;
 pub mod socket;
 pub mod spawn;

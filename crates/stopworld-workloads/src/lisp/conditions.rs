@@ -4,7 +4,7 @@
 //! the innermost call that stands in the program's own text (the prelude's procedures are passed over), the
 //! procedure around it, and a few of the calls that wait for it.
 
-use crate::{Gc, OutOfMemory};
+use stopworld::{Gc, OutOfMemory};
 
 use super::builtins;
 use super::error::{LispError, Trouble, Uncaught};

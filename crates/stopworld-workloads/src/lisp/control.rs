@@ -8,7 +8,7 @@
 //! `%throw` runs the thunks that lie between and then comes back to reinstate. A `guard` needs no copy: it is in
 //! force only inside its own extent, so its frame is still there, and leaving is cutting the stack back to it.
 
-use crate::Gc;
+use stopworld::Gc;
 
 use super::builtins::{self, Action, Control};
 use super::error::{LispError, Outcome, SyntaxError, Trouble};

@@ -3,7 +3,7 @@
 //! A name that the program defines or assigns at top level is *claimed* before anything of the file is compiled, so
 //! that no call to it, not even one that stands before the definition, is compiled as the built-in of that name.
 
-use crate::Gc;
+use stopworld::Gc;
 
 use super::builtins::lists;
 use super::expand::{Expand, Expander};
@@ -40,7 +40,7 @@ impl Expander<'_> {
                     return self.wrong("expected (define-syntax name (syntax-rules …))");
                 };
                 let transformer = self.transformer(car(cdr(arguments)), Value::TRUE)?;
-                let symbol = symbol.base();
+                let symbol = Symbol::base(symbol);
                 if symbol.special() != 0 {
                     symbol.flags.set(symbol.flags.get() | Symbol::USER_DEFINED);
                 }
@@ -49,7 +49,7 @@ impl Expander<'_> {
             }
             _ => {
                 let (name, value) = self.definition(form)?;
-                let Some(symbol) = name.get::<Symbol>().map(|s| s.base()) else {
+                let Some(symbol) = name.get::<Symbol>().map(Symbol::base) else {
                     return self.wrong(format!("expected a name to define, found {}", self.show(name)));
                 };
                 if !self.prelude {

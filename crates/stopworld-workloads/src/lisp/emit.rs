@@ -4,7 +4,7 @@
 //! simply where its value was pushed, and no instruction allocates or frees it. `slots`, the most that a frame ever
 //! needs, is checked once per call, in the machine.
 
-use crate::{Gc, GcCell};
+use stopworld::{Gc, GcCell};
 
 use super::builtins;
 use super::code::{Capture, Op};

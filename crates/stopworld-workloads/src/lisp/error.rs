@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::OutOfMemory;
+use stopworld::OutOfMemory;
 
 use super::value::Value;
 

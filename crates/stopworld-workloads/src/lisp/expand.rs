@@ -8,7 +8,7 @@
 //! Calls to built-in procedures become [`Node::Primitive`] unless the program defines or assigns that name anywhere
 //! in its file; the file's top-level definitions are looked through before anything is compiled.
 
-use crate::Gc;
+use stopworld::Gc;
 
 use super::builtins;
 use super::error::SyntaxError;
@@ -113,7 +113,7 @@ impl<'m> Expander<'m> {
                 _ => break,
             }
         }
-        let symbol = symbol.base();
+        let symbol = Symbol::base(symbol);
         if symbol.flags.get() & Symbol::USER_DEFINED == 0
             && let Some(special) = Special::of_code(symbol.special())
         {
@@ -189,7 +189,7 @@ impl<'m> Expander<'m> {
             Meaning::Local(variable) => Ok(Node::Reference(variable)),
             Meaning::Global(symbol) => self.global(symbol),
             Meaning::Macro(_) | Meaning::Special(_) => {
-                self.wrong(format!("{} is syntax and has no value", symbol.base().text()))
+                self.wrong(format!("{} is syntax and has no value", Symbol::base(symbol).text()))
             }
         }
     }
@@ -227,7 +227,7 @@ impl<'m> Expander<'m> {
     pub fn lambda(&mut self, name: Option<Value>, parameters: Value, body: Value) -> Expand {
         let at = self.at;
         let name = match name.and_then(|n| n.get::<Symbol>()) {
-            Some(symbol) => Some(self.pool.push(&self.store, Value::object(symbol.base()))?),
+            Some(symbol) => Some(self.pool.push(&self.store, Value::object(Symbol::base(symbol)))?),
             None => None,
         };
         let mark = self.scopes.len();

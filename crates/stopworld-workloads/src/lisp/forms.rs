@@ -7,7 +7,7 @@
 //! A named `let` whose name is only called, with the right number of arguments, in tail position, is compiled as a
 //! loop: no procedure is made, and the variables stay in the frame of the function around it.
 
-use crate::Gc;
+use stopworld::Gc;
 
 use super::expand::{Binding, Expand, Expander};
 use super::objects::{Pair, Symbol, Vector};
@@ -170,7 +170,7 @@ impl Expander<'_> {
                 symbol.flags.set(symbol.flags.get() | Symbol::USER_DEFINED);
                 Ok(Node::AssignGlobal(self.pool.push(&self.store, Value::object(symbol))?, value, self.at))
             }
-            _ => self.wrong(format!("{} is syntax and cannot be assigned", symbol.base().text())),
+            _ => self.wrong(format!("{} is syntax and cannot be assigned", Symbol::base(symbol).text())),
         }
     }
 
@@ -296,7 +296,7 @@ impl Expander<'_> {
             && lambda.name.is_none()
             && let Some(symbol) = name.get::<Symbol>()
         {
-            lambda.name = Some(self.pool.push(&self.store, Value::object(symbol.base()))?);
+            lambda.name = Some(self.pool.push(&self.store, Value::object(Symbol::base(symbol)))?);
         }
         Ok(node)
     }

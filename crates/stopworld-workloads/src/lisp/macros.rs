@@ -9,7 +9,7 @@
 //! What a pattern matched is an association list in the collected heap: `(variable depth . value)`, where depth
 //! counts the ellipses that the variable stood under and the value is nested lists of that depth.
 
-use crate::Gc;
+use stopworld::Gc;
 
 use super::builtins::lists;
 use super::expand::{Expand, Expander, Meaning};
@@ -60,7 +60,7 @@ impl Expander<'_> {
             if elements(found.literals).any(|l| l == pattern) {
                 return Ok(self.same_keyword(symbol, form));
             }
-            if symbol.base().text() != "_" {
+            if Symbol::base(symbol).text() != "_" {
                 self.push_binding(bindings, pattern, 0, form)?;
             }
             return Ok(true);
@@ -117,7 +117,7 @@ impl Expander<'_> {
     ) -> Expand<()> {
         if let Some(symbol) = pattern.get::<Symbol>() {
             let literal = elements(found.literals).any(|l| l == pattern);
-            if literal || pattern == found.ellipsis || symbol.base().text() == "_" {
+            if literal || pattern == found.ellipsis || Symbol::base(symbol).text() == "_" {
                 return Ok(());
             }
             let mut values = Value::NIL;
@@ -151,7 +151,7 @@ impl Expander<'_> {
         match (self.lookup(literal), self.lookup(symbol)) {
             (Meaning::Local(a), Meaning::Local(b)) => a == b,
             (_, Meaning::Local(_)) | (Meaning::Local(_), _) => false,
-            _ => symbol.base() == literal.base(),
+            _ => Symbol::base(symbol) == Symbol::base(literal),
         }
     }
 
@@ -162,7 +162,7 @@ impl Expander<'_> {
         if let Some(symbol) = template.get::<Symbol>() {
             return match binding_of(bindings, template) {
                 Some((0, value)) => Ok(value),
-                Some(_) => self.wrong(format!("{} needs an ellipsis in this template", symbol.base().text())),
+                Some(_) => self.wrong(format!("{} needs an ellipsis in this template", Symbol::base(symbol).text())),
                 None => self.renamed(filling, symbol),
             };
         }
@@ -241,7 +241,7 @@ impl Expander<'_> {
                 return Ok(cdr(entry));
             }
         }
-        let alias = self.store.fresh_symbol(symbol.base().text(), Value::object(symbol))?;
+        let alias = self.store.fresh_symbol(Symbol::base(symbol).text(), Value::object(symbol))?;
         if filling.found.toplevel.is_true() {
             alias.flags.set(Symbol::MEANS_GLOBAL);
         }
@@ -256,7 +256,7 @@ impl Expander<'_> {
             return Ok(datum);
         }
         if let Some(symbol) = datum.get::<Symbol>() {
-            return Ok(Value::object(symbol.base()));
+            return Ok(Value::object(Symbol::base(symbol)));
         }
         if let Some(vector) = datum.get::<Vector>() {
             let list = lists::from_row(&self.store, &vector.items)?;

@@ -18,8 +18,8 @@
 use super::machine::Vm;
 use super::objects::{Code, Continuation, Symbol, Text};
 use super::store::Made;
-use crate::profile::{CentreId, StackId, centre};
-use crate::{Array, Gc, Mutator};
+use stopworld::profile::{CentreId, StackId, centre};
+use stopworld::{Array, Gc, Mutator};
 
 /// [`Code::centre`] of a procedure that is charged to whom it works for.
 const NONE: usize = usize::MAX;
@@ -132,7 +132,7 @@ impl Code {
                 Some([_, line, column]) => format!("{}:{line}:{column}", file.text()),
                 None => file.text().to_owned(),
             };
-            centre(name.base().text(), file.text(), &place)
+            centre(Symbol::base(name).text(), file.text(), &place)
         });
         self.centre.set(centre.map_or(NONE, |centre| centre.get() as usize));
         centre

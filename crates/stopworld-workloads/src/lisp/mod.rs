@@ -30,8 +30,8 @@ use std::cell::Cell;
 use std::io::Write;
 use std::marker::PhantomData;
 
-use crate::sync::AtomicBool;
-use crate::{Gc, Mutator, Root, cost_centre};
+use stopworld::{Gc, Mutator, Root, cost_centre};
+use stopworld_platform::sync::AtomicBool;
 
 mod bignum;
 mod builtins;

@@ -3,7 +3,7 @@
 //! Each begins with its head, a word that says what it is and never changes; see `value.rs`. A field that never
 //! changes after an object's birth is plain; one that does is a `GcCell`.
 
-use crate::{Array, Gc, GcCell, traced};
+use stopworld::{Array, Gc, GcCell, traced};
 
 use super::value::{Kind, Object, Value};
 
@@ -270,20 +270,17 @@ impl Symbol {
         utf8(&self.name)
     }
 
-    /// The code of the special form that this symbol names, or 0.
-    pub fn special(&self) -> u8 {
-        self.flags.get() as u8
-    }
-}
-
-impl Gc<Symbol> {
-    /// What the reader saw, for a symbol that a macro renamed.
-    pub(super) fn base(self) -> Self {
-        let mut symbol = self;
-        while let Some(original) = symbol.alias_of.get::<Symbol>() {
+    /// The symbol that the reader saw, for one that a macro renamed.
+    pub(super) fn base(mut symbol: Gc<Self>) -> Gc<Self> {
+        while let Some(original) = symbol.alias_of.get::<Self>() {
             symbol = original;
         }
         symbol
+    }
+
+    /// The code of the special form that this symbol names, or 0.
+    pub fn special(&self) -> u8 {
+        self.flags.get() as u8
     }
 }
 

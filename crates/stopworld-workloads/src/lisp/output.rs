@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use crate::Mutator;
+use stopworld::Mutator;
 
 const ENOUGH: usize = 8192;
 /// How long text may wait in the buffer while the program runs.

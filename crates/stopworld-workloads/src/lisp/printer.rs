@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use crate::Gc;
+use stopworld::Gc;
 
 use super::numbers;
 use super::objects::{
@@ -105,7 +105,7 @@ impl Printer<'_, '_> {
         } else if let Some(string) = value.get::<Text>() {
             self.string(string.text());
         } else if let Some(symbol) = value.get::<Symbol>() {
-            self.symbol(symbol.base().text());
+            self.symbol(Symbol::base(symbol).text());
         } else if let Some(vector) = value.get::<Vector>() {
             self.text.push('#');
             self.row(&vector.items);
@@ -143,7 +143,7 @@ impl Printer<'_, '_> {
     fn named(&mut self, what: &str, name: Value) {
         match name.get::<Symbol>() {
             Some(symbol) => {
-                let _ = write!(self.text, "#<{what} {}>", symbol.base().text());
+                let _ = write!(self.text, "#<{what} {}>", Symbol::base(symbol).text());
             }
             None => {
                 let _ = write!(self.text, "#<{what}>");

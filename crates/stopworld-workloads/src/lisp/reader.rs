@@ -7,7 +7,7 @@
 //! An error names the place that the reader of the program should look at: for a parenthesis that is never closed
 //! that is the opening one, not the end of the file.
 
-use crate::Gc;
+use stopworld::Gc;
 
 use super::error::SyntaxError;
 use super::numbers;

@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 
-use crate::Mutator;
+use stopworld::Mutator;
 
 use super::error::SyntaxError;
 use super::output::Output;

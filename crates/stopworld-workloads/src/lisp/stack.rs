@@ -7,7 +7,7 @@
 //! that was in use every few thousand calls; those are also the moments at which it looks whether the host wants it
 //! to end.
 
-use crate::Gc;
+use stopworld::Gc;
 
 use super::error::{Outcome, Trouble};
 use super::machine::Vm;

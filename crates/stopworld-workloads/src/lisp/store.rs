@@ -5,8 +5,8 @@
 //! A [`Store`] is what the reader, the compiler and the running machine pass around: it is `Copy` and lives on the
 //! Rust stack, where the collector looks.
 
-use crate::sync::{AtomicBool, Ordering};
-use crate::{Array, Gc, GcCell, Mutator, OutOfMemory, traced};
+use stopworld::{Array, Gc, GcCell, Mutator, OutOfMemory, traced};
+use stopworld_platform::sync::{AtomicBool, Ordering};
 
 use super::error::LispError;
 use super::objects::{Boxed, Code, Flonum, Pair, Row, Symbol, Text, Values, Vector};
@@ -276,7 +276,7 @@ const MARGIN: usize = 192 << 10;
 impl StackLimit {
     /// The limit for the calling thread, from its real bounds.
     pub fn of_this_thread() -> std::io::Result<Self> {
-        let bounds = crate::os::thread::current_stack()?;
+        let bounds = stopworld_platform::os::thread::current_stack()?;
         Ok(Self { lowest: bounds.low + MARGIN })
     }
 

@@ -8,7 +8,7 @@
 //!   text ──reader──▶ data ──expand, forms, macros──▶ tree ──resolve──▶ (captures, boxes) ──emit──▶ Code
 //! ```
 
-use crate::{Gc, GcCell, traced};
+use stopworld::{Gc, GcCell, traced};
 
 use super::objects::Row;
 use super::store::{Made, Store};

@@ -17,7 +17,7 @@
 
 use std::marker::PhantomData;
 
-use crate::{Gc, Layout, Trace, Word};
+use stopworld::{Gc, Layout, Trace, Word};
 
 /// A Scheme value: one word. See the module's text for the encoding.
 #[derive(Clone, Copy, PartialEq, Eq)]

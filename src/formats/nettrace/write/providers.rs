@@ -13,7 +13,7 @@ use super::schema::{
     DEFAULT, Definition, EVENT_PIPE, Kind, Net, OWN, PRIVATE, RUNDOWN, is_own, own_keyword, own_level,
 };
 use crate::events::{EventId, EventSet, Keywords};
-use crate::suggest;
+use stopworld_platform::suggest;
 
 /// The level that is above all of ours, as who gives none asks for.
 const VERBOSE: u32 = 5;
@@ -148,13 +148,12 @@ impl Providers {
     }
 
     /// Whether the trace is to have heap dumps.
-    #[cfg(feature = "cli")]
-    pub(crate) fn wants_heap_dump(&self) -> bool {
+    pub fn wants_heap_dump(&self) -> bool {
         self.wants(Kind::Net(Net::BulkNode))
     }
 
     /// Whether the trace is to have this one of our own events.
-    pub(crate) fn wants_own(&self, id: EventId) -> bool {
+    pub fn wants_own(&self, id: EventId) -> bool {
         let group = id.descriptor().group;
         is_own(id)
             && self.requests.iter().any(|request| {

@@ -411,7 +411,7 @@ mod tests {
     }
 }
 
-#[cfg(all(test, feature = "readers"))]
+#[cfg(test)]
 mod reader_tests {
     use super::*;
     use nettrace::clr;

@@ -1,6 +1,6 @@
 //! Pairs, lists, equality.
 
-use crate::{Gc, GcCell};
+use stopworld::{Gc, GcCell};
 
 use super::super::error::{Outcome, Trouble};
 use super::super::machine::Vm;

@@ -5,7 +5,7 @@
 //! is written in Scheme, in `prelude.scm`, so that continuations and errors pass through it like through the
 //! program's own code. Names with `%` are for the prelude only.
 
-use crate::GcCell;
+use stopworld::GcCell;
 
 use super::error::{Outcome, Trouble};
 use super::machine::Vm;

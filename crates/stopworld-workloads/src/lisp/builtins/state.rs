@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::{Gc, GcCell};
+use stopworld::{Gc, GcCell};
 
 use super::super::error::{LispError, Outcome, Trouble};
 use super::super::machine::Vm;

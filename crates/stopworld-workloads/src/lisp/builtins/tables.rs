@@ -3,7 +3,7 @@
 //! Objects do not move, so `eq?` keys hash by address. A bucket is an association list; the table doubles when it
 //! has more entries than buckets.
 
-use crate::{Gc, GcCell};
+use stopworld::{Gc, GcCell};
 
 use super::super::error::{Outcome, Trouble};
 use super::super::machine::Vm;

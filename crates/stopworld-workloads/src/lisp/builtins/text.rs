@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::{Gc, GcCell};
+use stopworld::{Gc, GcCell};
 
 use super::super::error::{Outcome, Trouble};
 use super::super::machine::Vm;
@@ -153,7 +153,7 @@ pub const ALL: &[Primitive] = &[
     plain("symbol?", 1, 1, |_, args| Ok(Value::bool(args[0].get().is::<Symbol>()))),
     plain("symbol->string", 1, 1, |vm, args| {
         let symbol = args[0].get().get::<Symbol>().ok_or(Trouble::Type("a symbol", args[0].get()))?;
-        Ok(vm.store.string(symbol.base().text())?)
+        Ok(vm.store.string(Symbol::base(symbol).text())?)
     }),
     plain("string->symbol", 1, 1, |vm, args| Ok(vm.store.symbol(str_of(args, 0)?)?)),
     plain("intern", 1, 1, |vm, args| Ok(vm.store.symbol(str_of(args, 0)?)?)),

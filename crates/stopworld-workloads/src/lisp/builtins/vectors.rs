@@ -1,6 +1,6 @@
 //! Vectors and records.
 
-use crate::{Gc, GcCell};
+use stopworld::{Gc, GcCell};
 
 use super::super::error::{Outcome, Trouble};
 use super::super::objects::{Record, RecordType, Row, Vector};

@@ -3,7 +3,7 @@
 //! An output port keeps the pieces written so far as a list of strings, the last one first; an input port keeps the
 //! text and how far it has been read.
 
-use crate::{Gc, GcCell};
+use stopworld::{Gc, GcCell};
 
 use super::super::error::{Outcome, SyntaxError, Trouble};
 use super::super::machine::Vm;
