@@ -1,39 +1,39 @@
-//! Cost centres: places of a program that costs are charged to.
+//! Cost centres: parts of a program that costs are charged to.
 //!
-//! A centre is three texts (its name, the module that it is in, where in the source) and a number, its [`CentreId`]. The
-//! same three texts always have the same number, so that a name which is made again (an interpreter that compiles a program
-//! once more) is no new centre.
+//! A centre has three texts (name, module, place in the source) and a number, its [`CentreId`]. The same three texts always get
+//! the same number. So a name that is defined again is no new centre, for example when an interpreter compiles a program a
+//! second time.
 //!
 //! ```text
-//!   entries | centre 1 | centre 2 | …             labels of the three texts, and flags: 0 until they are complete
-//!   index   | hash, centre | … |                  a hash table by the texts
+//!   entries | centre 1 | centre 2 | …             labels of the three texts, and flags; 0 until the entry is complete
+//!   index   | hash, centre | … |                  a hash table keyed by the texts
 //! ```
 //!
-//! The texts themselves are in the store of [`labels`](crate::events::labels), by whose numbers events name them.
+//! The texts themselves are in the store of [`labels`](crate::events::labels). Events refer to them by their label numbers.
 //!
-//! **No lock**, as there: a number is claimed, its entry filled by its claimer alone and then published by one store, and the
-//! index by one compare-exchange. Two threads that define the same centre at the same moment may leave it in the store
-//! twice; everybody uses the one that came into the index.
+//! **No lock**, as in that store. A thread claims a number, fills its entry, and publishes it with one store; then it adds the
+//! entry to the index with one compare-exchange. If two threads define the same centre at the same time, the store may contain
+//! two entries; all threads use the one that is in the index.
 //!
-//! The first seven centres are GHC's, by which its tools know what is no part of the program.
+//! The first seven centres are the built-in ones of GHC. Its tools use them to recognise costs outside the program.
 
 use super::numbers::{BUILT_IN_TEXTS, CENTRE_BITS, CentreId};
 use crate::events::labels::MAX_LABEL_BYTES;
 use crate::events::{Label, Labels};
 use crate::sync::{AtomicU32, AtomicU64, Mapped, Ordering, zeroed};
 
-/// Centres at most.
+/// Maximum number of centres.
 const MOST_CENTRES: usize = (1 << CENTRE_BITS) - 1;
-/// Slots of the index.
+/// Number of slots of the index.
 const SLOTS: usize = 1 << (CENTRE_BITS + 1);
-/// How many slots a centre may have to go from its own.
+/// Maximum number of index slots to probe for a centre.
 const PROBES: usize = 64;
-/// How many of the last centres are asked whether they have a text already.
+/// Number of recent centres to check for the same text before it is interned.
 const LOOKED_BACK: u32 = 4;
 
 /// The entry is complete.
 const READY: u32 = 1 << 31;
-/// It belongs to the whole program and not to a caller.
+/// The centre belongs to the whole program and not to a caller.
 const CAF: u32 = 1;
 
 zeroed! {
@@ -48,7 +48,7 @@ zeroed! {
 }
 
 zeroed! {
-    /// All centres, by their numbers, and how they are found.
+    /// All centres, by their numbers, and the index.
     struct Store {
         entries: [Entry; MOST_CENTRES + 1],
         index: [AtomicU64; SLOTS],
@@ -56,17 +56,17 @@ zeroed! {
 }
 
 impl CentreId {
-    /// Its name; empty if there is no such centre.
+    /// Its name; empty if the centre does not exist.
     pub fn label(self) -> &'static str {
         self.text(|entry| &entry.label)
     }
 
-    /// The module that it is in.
+    /// Its module.
     pub fn module(self) -> &'static str {
         self.text(|entry| &entry.module)
     }
 
-    /// Where in the source.
+    /// Its place in the source.
     pub fn place(self) -> &'static str {
         self.text(|entry| &entry.place)
     }
@@ -76,7 +76,7 @@ impl CentreId {
         OF_THE_PROCESS.entry(self).is_some_and(|entry| entry.flags.load(Ordering::Relaxed) & CAF != 0)
     }
 
-    /// The labels of its texts (name, module, place), as events give them; 0 where there is none.
+    /// The labels of its texts (name, module, place), as in events; 0 for a missing one.
     pub fn labels(self) -> [u64; 3] {
         let numbers =
             |entry: &Entry| [&entry.label, &entry.module, &entry.place].map(|l| l.load(Ordering::Relaxed).into());
@@ -101,7 +101,7 @@ fn text_of(label: u32) -> &'static str {
 #[derive(Debug)]
 pub(super) struct Centres {
     memory: Mapped<Store>,
-    /// Numbers given out, beside the built-in ones.
+    /// Numbers already claimed, including those of the built-in centres.
     claimed: AtomicU32,
 }
 
@@ -116,7 +116,7 @@ impl Centres {
         &OF_THE_PROCESS
     }
 
-    /// The centre of these texts, and whether it is new. Without room for it, `DONT_CARE`.
+    /// Returns the centre with these texts, and whether it is new. If the store is full, returns `DONT_CARE`.
     pub(super) fn define(&self, label: &str, module: &str, place: &str) -> (CentreId, Novelty) {
         let texts = [label, module, place].map(fitting);
         self.find_or_add(texts).unwrap_or((CentreId::DONT_CARE, Novelty::Known))
@@ -147,7 +147,7 @@ impl Centres {
         None
     }
 
-    /// A new entry.
+    /// Adds an entry and returns its number.
     fn add(&self, store: &'static Store, texts: [&str; 3]) -> Option<u32> {
         let module = self.recent(store, |entry| &entry.module, texts[1]).or_else(|| interned(texts[1]))?;
         let place = self.recent(store, |entry| &entry.place, texts[2]).or_else(|| interned(texts[2]))?;
@@ -158,7 +158,7 @@ impl Centres {
         Some(number)
     }
 
-    /// The label of a text that one of the last centres has too.
+    /// Returns the label of a text if one of the most recent centres uses the same text.
     fn recent(&self, store: &'static Store, of: fn(&Entry) -> &AtomicU32, text: &str) -> Option<u32> {
         let last = self.claimed.load(Ordering::Relaxed);
         let recent = (last.saturating_sub(LOOKED_BACK).max(1)..=last).rev().map(|number| store.entry(number));
@@ -176,31 +176,31 @@ impl Centres {
 
     /// Every centre, in the order of the numbers.
     pub(super) fn iter(&self) -> impl Iterator<Item = CentreId> {
-        // Relaxed: an entry says by itself whether it is complete.
+        // Relaxed: an entry's flags show whether it is complete.
         let claimed = if self.memory.get().is_some() { self.claimed.load(Ordering::Relaxed) } else { 0 };
         (1..=claimed).map(CentreId).filter(|centre| self.entry(*centre).is_some())
     }
 
-    /// Makes the built-in centres readable, for who wants to list them before anything was defined.
+    /// Makes the built-in centres readable, so that they can be listed before any centre is defined.
     pub(super) fn prepare(&self) {
-        // Without memory there are none.
+        // Without memory there are no centres.
         let _ = self.memory.map(prepare);
     }
 }
 
 impl Store {
-    /// What is known of the centre of this number, which is in bounds.
+    /// The entry of the centre with this number, which must be in bounds.
     fn entry(&self, number: u32) -> &Entry {
         &self.entries[number as usize]
     }
 
-    /// The slots in which a centre may be, the best first.
+    /// The index slots in which a centre may be, in probing order.
     fn probe(&self, hash: u32) -> impl Iterator<Item = &AtomicU64> {
         (0..PROBES).map(move |step| &self.index[(hash as usize + step) % SLOTS])
     }
 }
 
-/// Whether a centre was there before.
+/// Whether a centre existed before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Novelty {
     Known,
@@ -222,7 +222,7 @@ fn prepare(store: &Store) {
 fn publish(entry: &Entry, labels: [u32; 3], flags: u32) {
     let words = [&entry.label, &entry.module, &entry.place];
     words.into_iter().zip(labels).for_each(|(word, label)| word.store(label, Ordering::Relaxed));
-    // Release: pairs with the Acquire of who reads the labels.
+    // Release: pairs with the Acquire of the readers of the labels.
     entry.flags.store(flags, Ordering::Release);
 }
 
@@ -234,7 +234,7 @@ const fn packed(hash: u32, number: u32) -> u64 {
     (hash as u64) << 32 | number as u64
 }
 
-/// FNV-1a, over the texts with what can't stand in a text between them.
+/// FNV-1a over the texts, with a separator that cannot occur in a text.
 fn hash(texts: [&str; 3]) -> u32 {
     let bytes = texts.iter().flat_map(|text| text.bytes().chain([0]));
     let hash =
@@ -242,7 +242,7 @@ fn hash(texts: [&str; 3]) -> u32 {
     (hash >> 32) as u32 ^ hash as u32
 }
 
-/// As much of a text as a label may have: up to its first 0, and of whole characters.
+/// The longest prefix of a text that is a valid label: it ends before the first NUL, and at a character boundary.
 fn fitting(text: &str) -> &str {
     let text = text.split('\0').next().unwrap_or("");
     &text[..text.floor_char_boundary(MAX_LABEL_BYTES)]

@@ -1,32 +1,32 @@
-//! What the heap is made of, and where the time goes.
+//! Cost centres and profiles: which part of the program allocates what, and where the time goes.
 //!
-//! A program names its parts as *cost centres*, and what it costs is charged to them: each allocated object, each tick of
-//! a clock. GHC's profiler does the same, and its tools show what ours says.
+//! A program names its parts as *cost centres*. Costs are charged to them: each allocated object, and each tick of a clock.
+//! GHC's profiler works the same way, and GHC's tools can show these profiles.
 //!
 //! ```text
-//!   cost_centre!("parse")        a scope of the program: pushes a centre, and pops it where the scope ends
+//!   cost_centre!("parse")        a scope of the program: pushes a centre, and pops it at the end of the scope
 //!        │
 //!        ▼
-//!   the thread's present stack   one word in its record, which anybody may read
+//!   the thread's current stack   one word in the thread's record, which any thread may read
 //!        │              │
 //!        │ allocates    │ ticks
 //!        ▼              ▼
 //!   charges           Tick events
 //! ```
 //!
-//! | to know | read |
+//! | question | read |
 //! |---|---|
-//! | what a centre is, and where its texts are | `centres.rs` |
-//! | what a stack is, and what becomes of recursion | `tree.rs`, `stacks.rs` |
-//! | how a thread comes to have one | `scope.rs` |
+//! | what a centre is, and where its texts are stored | `centres.rs` |
+//! | what a stack is, and how recursion is compressed | `tree.rs`, `stacks.rs` |
+//! | how a thread gets its stack | `scope.rs` |
 //! | which stack an object was allocated under | `charge.rs`, `heap/charges.rs` |
 //! | which stack the time is charged to | `ticker.rs` |
 //!
-//! What lives is counted in [`census`]es, in the stopped world, exact to the byte: by whom it was allocated, by what it is, by
-//! who keeps it alive (`retainers.rs`), and by whether it is ever used (`biography.rs`).
+//! Live objects are counted in [`census`]es, in the stopped world, exact to the byte. A census can count by allocating stack, by
+//! type or description, by retainers (`retainers.rs`), or by use (`biography.rs`).
 //!
-//! Centres and stacks belong to the process, as [labels](crate::events::labels) do: a number means the same in every world and in
-//! every file, from the moment that somebody saw it. Their stores are read without a lock, from the stopped world too.
+//! Centres and stacks belong to the process, as [labels](crate::events::labels) do: a number has the same meaning in every world
+//! and in every file, and never changes it. Their stores are read without a lock, also in the stopped world.
 
 pub(crate) mod biography;
 pub mod census;
@@ -49,14 +49,14 @@ pub(crate) use scope::change;
 use centres::Centres;
 use stacks::Stacks;
 
-/// Every cost centre that there is, in the order of the numbers: for who comes late. What is defined meanwhile may be among
-/// them or not, and is told of by an event in any case.
+/// Returns all cost centres of the process, in the order of their numbers: for a consumer that starts late. A centre that is
+/// defined during the iteration may or may not be included; an event reports it in any case.
 pub fn centres() -> impl Iterator<Item = CentreId> {
     Centres::of_the_process().prepare();
     Centres::of_the_process().iter()
 }
 
-/// Every cost centre stack that there is beside the empty one, each after the one that it was pushed on.
+/// Returns all cost centre stacks except the empty one, each after its parent.
 pub fn stacks() -> impl Iterator<Item = StackId> {
     Stacks::of_the_process().prepare();
     Stacks::of_the_process().iter()

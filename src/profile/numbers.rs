@@ -1,9 +1,9 @@
-//! The numbers of cost centres and of their stacks, and those that every program has.
+//! The numbers of cost centres and of their stacks, and the built-in centres.
 
-/// Numbers of centres fit into so many bits.
+/// Bits of a centre's number.
 pub(super) const CENTRE_BITS: u32 = 20;
 
-/// The number of a cost centre: from 1, one after the other, and the same in every world of the process.
+/// The number of a cost centre. Numbers are consecutive from 1, and the same in every world of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CentreId(pub(super) u32);
 
@@ -12,7 +12,7 @@ macro_rules! built_in {
         impl CentreId {
             $($(#[doc = $doc])+ pub const $name: CentreId = CentreId($number);)+
 
-            /// The centres that every program has, by their numbers.
+            /// The built-in centres, by their numbers.
             pub const BUILT_IN: [CentreId; 7] = [$(CentreId::$name),+];
         }
 
@@ -24,19 +24,19 @@ macro_rules! built_in {
 const BUILT_IN_PLACE: &str = "<built-in>";
 
 built_in! {
-    /// The whole program: at the bottom of every stack.
+    /// The whole program: the bottom of every stack.
     MAIN = 1: "MAIN" in "MAIN";
-    /// What the runtime does for itself.
+    /// The runtime's own work.
     SYSTEM = 2: "SYSTEM" in "SYSTEM";
-    /// Collecting.
+    /// Garbage collection.
     GC = 3: "GC" in "GC";
-    /// What profiling costs.
+    /// The cost of profiling.
     OVERHEAD_OF = 4: "OVERHEAD_of" in "PROFILING";
-    /// What nobody wants to know more about; also whatever found no room in the store.
+    /// Costs that need no detail; also every centre that did not fit into the store.
     DONT_CARE = 5: "DONT_CARE" in "MAIN";
-    /// What is pinned, for runtimes that can't tell who allocated it. Ours can: nothing is charged to it.
+    /// Pinned objects, for runtimes that cannot attribute them. This one can, and charges nothing to it.
     PINNED = 6: "PINNED" in "SYSTEM";
-    /// A thread that waits.
+    /// A waiting thread.
     IDLE = 7: "IDLE" in "IDLE";
 }
 
@@ -46,18 +46,18 @@ impl CentreId {
         self.0
     }
 
-    /// The centre of this number; whether it exists, the store says. `None` for 0, which is nobody's.
+    /// Returns the centre with this number, without checking that it exists. `None` for 0, which is no centre.
     pub const fn from_raw(number: u32) -> Option<CentreId> {
         if number == 0 { None } else { Some(CentreId(number)) }
     }
 
-    /// Whether every program has it.
+    /// Whether this is one of the built-in centres.
     pub const fn is_built_in(self) -> bool {
         self.0 as usize <= CentreId::BUILT_IN.len()
     }
 }
 
-/// The number of a cost centre stack; 0 is the empty one, MAIN. The same in every world of the process.
+/// The number of a cost centre stack; 0 is the empty stack, MAIN. The same in every world of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StackId(pub(super) u32);
 
@@ -68,7 +68,7 @@ impl StackId {
     pub const SYSTEM: StackId = StackId(CentreId::SYSTEM.0);
     /// A collection.
     pub const GC: StackId = StackId(CentreId::GC.0);
-    /// A thread that waits.
+    /// A waiting thread.
     pub const IDLE: StackId = StackId(CentreId::IDLE.0);
 
     /// The number.
@@ -76,7 +76,8 @@ impl StackId {
         self.0
     }
 
-    /// The stack of this number; whether it exists, the store says: one that does not looks like [`MAIN`](Self::MAIN).
+    /// Returns the stack with this number, without checking that it exists. A stack that does not exist looks like
+    /// [`MAIN`](Self::MAIN).
     pub const fn from_raw(number: u32) -> StackId {
         StackId(number)
     }

@@ -1,12 +1,12 @@
-//! Scopes: how a thread comes to have a cost centre stack.
+//! Scopes: how a thread gets its cost centre stack.
 //!
-//! Each record of a thread has a word with its present stack, which the thread alone writes and anybody reads: the ticker at any
-//! time, a census while the thread stands. A [`Scope`] pushes a centre and puts the stack back when it is dropped, also by a
-//! panic that unwinds. It finds the record by the table that the suspend handler uses, with two loads; a thread that is
-//! attached to no world has none, and its scopes do nothing.
+//! Each thread's record has a word with its current stack. Only that thread writes it; any thread may read it: the ticker at any
+//! time, a census while the thread is stopped. A [`Scope`] pushes a centre, and restores the stack when it is dropped, also when a
+//! panic unwinds. It finds the record with two loads, through the table that the suspend handler uses. A thread that is not
+//! attached to a world has no record, and its scopes do nothing.
 //!
-//! What a scope costs does not depend on whether anybody profiles: a thread's stack must be right when somebody begins to. Where
-//! allocations are charged, it also settles what was allocated under the stack that is left
+//! The cost of a scope does not depend on whether a profile is running: a thread's stack must be right when one starts. If
+//! allocations are charged, a scope also settles what was allocated under the stack that the thread leaves
 //! (see [`charges`](crate::heap::charges)).
 
 use std::marker::PhantomData;
@@ -19,10 +19,10 @@ use crate::world::fork;
 use crate::world::handler::known_current;
 use crate::world::stop_info::ThreadStopInfo;
 
-/// Names a scope as a cost centre: until the value that it gives is dropped, what this thread costs (the time it takes, the
-/// objects that it allocates) is charged to the centre, on top of those whose scopes it is in.
+/// Enters a cost centre until the returned value is dropped. What this thread costs until then (its time and the objects that it
+/// allocates) is charged to the centre, on top of the enclosing scopes.
 ///
-/// The name is followed by the module and the place in the source. It stands for itself: one place is one centre.
+/// Module and place in the source are added to the name, so each place in the source is a centre of its own.
 ///
 /// ```
 /// use stopworld::{World, cost_centre, profile::StackId};
@@ -47,13 +47,13 @@ macro_rules! cost_centre {
     }};
 }
 
-/// A cost centre that stands in the program's text: what [`cost_centre!`](crate::cost_centre) makes.
+/// A cost centre defined by a place in the source: what [`cost_centre!`](crate::cost_centre) makes.
 #[derive(Debug)]
 pub struct CentrePlace {
     label: &'static str,
     module: &'static str,
     place: &'static str,
-    /// 0 before it was first entered.
+    /// 0 until it is first entered.
     centre: AtomicU32,
 }
 
@@ -63,10 +63,10 @@ impl CentrePlace {
         CentrePlace { label, module, place, centre: AtomicU32::new(0) }
     }
 
-    /// The centre, defined now if it was not.
+    /// Returns the centre, and defines it on first use.
     #[inline]
     pub fn centre(&self) -> CentreId {
-        // Acquire: pairs with the Release in `define`: what the number stands for is there.
+        // Acquire: pairs with the Release in `define`: the centre with this number is complete.
         match self.centre.load(Ordering::Acquire) {
             0 => self.define(),
             number => CentreId(number),
@@ -89,10 +89,10 @@ impl CentrePlace {
     }
 }
 
-/// The cost centre of this name, module and place: the same one for the same three. For names that are made at run time.
-/// What is longer than a label may be is cut. If the store is full, [`CentreId::DONT_CARE`].
+/// Returns the cost centre with this name, module and place; the same three texts always give the same centre. Use it for names
+/// made at run time. Texts longer than a label are cut. If the store is full, the result is [`CentreId::DONT_CARE`].
 ///
-/// A new one is told of in every world that there is. Not for signal handlers.
+/// A new centre is reported by an event in every existing world. Not safe in a signal handler.
 pub fn centre(label: &str, module: &str, place: &str) -> CentreId {
     let (centre, novelty) = Centres::of_the_process().define(label, module, place);
     if novelty == Novelty::New {
@@ -101,21 +101,21 @@ pub fn centre(label: &str, module: &str, place: &str) -> CentreId {
     centre
 }
 
-/// The cost centre stack of the calling thread; MAIN if it is attached to no world.
+/// Returns the cost centre stack of the calling thread; MAIN if it is not attached to a world.
 #[inline]
 pub fn current_stack() -> StackId {
     known_current().map_or(StackId::MAIN, stack_of)
 }
 
-/// The cost centre stack of a thread, which may change at any moment unless the thread stands.
+/// Returns the cost centre stack of a thread. It may change at any time unless the thread is stopped.
 #[inline(always)]
 pub(crate) fn stack_of(record: &ThreadStopInfo) -> StackId {
     StackId(record.cost_stack())
 }
 
-/// A stretch of a thread's life that is charged to a cost centre: from [`enter`](Self::enter) until it is dropped. Scopes of a
-/// thread are dropped in the reverse order in which they were entered, as local variables are.
-#[must_use = "a scope that is dropped at once charges nothing"]
+/// The part of a thread's execution that is charged to a cost centre: from [`enter`](Self::enter) until the scope is dropped.
+/// Drop the scopes of a thread in the reverse order in which they were entered, as local variables are.
+#[must_use = "a scope that is dropped immediately charges nothing"]
 #[derive(Debug)]
 pub struct Scope {
     record: Option<&'static ThreadStopInfo>,
@@ -125,7 +125,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// Enters a centre on the calling thread. On a thread that is attached to no world this does nothing.
+    /// Enters a centre on the calling thread. Does nothing on a thread that is not attached to a world.
     #[inline]
     pub fn enter(centre: CentreId) -> Scope {
         let Some(record) = known_current() else { return Scope::nowhere() };
@@ -143,22 +143,22 @@ impl Drop for Scope {
     #[inline]
     fn drop(&mut self) {
         let Some(record) = self.record else { return };
-        // A thread that has detached since has no stack any more; attached anew, it has another one. Looked up again, because
-        // the record may be another thread's by now.
+        // A thread that has detached meanwhile has no stack; if it has attached again, it has another one. The record is looked
+        // up again because it may belong to another thread by now.
         if known_current().is_some_and(|now| std::ptr::eq(now, record)) && record.serial() == self.serial {
             change(record, stack_of(record), self.before);
         }
     }
 }
 
-/// The calling thread, whose record this is, has another stack from now on.
+/// Changes the stack of the calling thread, whose record this is.
 #[inline(always)]
 pub(crate) fn change(record: &ThreadStopInfo, before: StackId, now: StackId) {
     if now == before {
         return;
     }
-    // SAFETY: a mutator of this thread's has this cache and clears the word before the cache goes: nobody else does that to a
-    // thread that runs.
+    // SAFETY: the cache belongs to a mutator of this thread, which clears the word before it frees the cache. No other thread does
+    // so while this thread runs.
     if let Some(cache) = unsafe { cache_of(record) } {
         cache.settle_charges();
     }
@@ -239,7 +239,7 @@ mod tests {
         let world = world();
         // SAFETY: no references at all.
         let m = unsafe { world.attach("main") }.unwrap();
-        assert_eq!(m.cost_stack(), StackId::MAIN, "what it entered before does not count");
+        assert_eq!(m.cost_stack(), StackId::MAIN, "scopes entered before the attachment do not count");
         drop(_cost);
         assert_eq!(m.cost_stack(), StackId::MAIN);
     }
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_begins_with_the_stack_of_who_spawned_it() {
+    fn a_spawned_thread_begins_with_the_stack_of_its_spawner() {
         let world = world();
         // SAFETY: no references at all.
         let m = unsafe { world.attach("main") }.unwrap();
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn every_world_hears_of_a_new_centre_once() {
+    fn a_new_centre_is_reported_once_in_every_world() {
         use crate::events::{EventId, MemorySink, Selection};
         let sinks: Vec<_> = (0..2).map(|_| std::sync::Arc::new(MemorySink::with_capacity(1 << 10).unwrap())).collect();
         let worlds: Vec<_> = sinks
@@ -287,11 +287,11 @@ mod tests {
                 World::builder().heap_limit(16 << 20).listen(sink.clone(), selection).build().unwrap()
             })
             .collect();
-        let [first, second] = [0, 1].map(|_| centre("told once", "module", "place"));
+        let [first, second] = [0, 1].map(|_| centre("reported once", "module", "place"));
         assert_eq!(first, second);
         for sink in &sinks {
-            let told = |record: &crate::events::Record| record.fields()[0] == u64::from(first.get());
-            assert_eq!(sink.drain().filter(told).count(), 1);
+            let is_it = |record: &crate::events::Record| record.fields()[0] == u64::from(first.get());
+            assert_eq!(sink.drain().filter(is_it).count(), 1);
         }
         drop(worlds);
     }

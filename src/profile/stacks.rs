@@ -1,15 +1,15 @@
-//! Cost centre stacks, as the process has them: all of them are one [tree](super::tree), and each is its number there.
+//! Cost centre stacks of the process: all of them form one [tree](super::tree), and a stack's number is its node's.
 //!
-//! The first edges lie close together, so that a program with few stacks touches few pages.
+//! The first edges are close together in memory, so that a program with few stacks touches few pages.
 
 use super::numbers::{CentreId, StackId};
 use super::tree::Tree;
 
-/// Stacks at most.
+/// Maximum number of stacks.
 const MOST_STACKS: usize = 1 << 20;
-/// Slots of the table of edges that all look at first.
+/// Slots of the table of edges that is searched first.
 const NEAR: usize = 1 << 12;
-/// The others.
+/// Slots of the second table.
 const FAR: usize = 1 << 22;
 
 /// A store of stacks. The process has one.
@@ -24,17 +24,17 @@ impl Stacks {
 }
 
 impl StackId {
-    /// What it was pushed on. `None` for the empty stack.
+    /// The stack that it was pushed on. `None` for the empty stack.
     pub fn parent(self) -> Option<StackId> {
         OF_THE_PROCESS.node(self).map(|(parent, _)| parent)
     }
 
-    /// The centre on top: MAIN for the empty stack.
+    /// The innermost centre; MAIN for the empty stack.
     pub fn centre(self) -> CentreId {
         OF_THE_PROCESS.node(self).map_or(CentreId::MAIN, |(_, centre)| centre)
     }
 
-    /// Its centres, innermost first; MAIN, which all have in common, is left out.
+    /// Its centres, innermost first, without MAIN, which is the bottom of every stack.
     pub fn centres(self) -> impl Iterator<Item = CentreId> {
         let mut next = OF_THE_PROCESS.node(self);
         std::iter::from_fn(move || {
@@ -44,13 +44,13 @@ impl StackId {
         })
     }
 
-    /// How many centres are on it, MAIN left out.
+    /// The number of its centres, not counting MAIN.
     pub fn depth(self) -> usize {
         self.centres().count()
     }
 
-    /// This stack with `centre` on top; or, if it is on the stack already, what ends with that. Without room for another
-    /// stack, this one.
+    /// Returns this stack with `centre` on top. If `centre` is on the stack already, returns the part of the stack that ends with
+    /// it. If there is no room for another stack, returns this one.
     #[inline]
     #[must_use]
     pub fn push(self, centre: CentreId) -> StackId {
@@ -83,7 +83,7 @@ mod tests {
         centres
     }
 
-    /// What pushing means, said with a list.
+    /// The specification of pushing, on a list.
     fn push_by_list(stack: &mut Vec<u32>, centre: u32) {
         match stack.iter().position(|on_it| *on_it == centre) {
             _ if centre == CentreId::MAIN.0 => stack.clear(),
@@ -123,7 +123,7 @@ mod tests {
     fn a_full_store_keeps_the_stacks_that_it_has() {
         let store = store();
         let mut made = Vec::new();
-        // Chains of two: as many nodes as edges.
+        // Stacks of one centre: as many nodes as edges.
         for centre in 8.. {
             let first = store.push(StackId::MAIN, CentreId(centre));
             if first == StackId::MAIN {
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(made.len(), MOST_STACKS - 8);
         for (stack, centre) in made {
             assert_eq!(store.push(StackId::MAIN, CentreId(centre)), stack);
-            assert_eq!(store.push(stack, CentreId(7)), stack, "there is no room for another");
+            assert_eq!(store.push(stack, CentreId(7)), stack, "no room for another stack");
             assert_eq!(store.push(stack, CentreId(1)), StackId::MAIN);
         }
     }
@@ -155,7 +155,7 @@ mod tests {
             }
         };
         std::thread::scope(|scope| (0..4).for_each(|thread| drop(scope.spawn(move || walk(thread / 2)))));
-        // What leads to the same list is the same stack, however often it was pushed.
+        // Equal lists are the same stack, however often they were pushed.
         let ids: HashMap<Vec<u32>, StackId> = store.iter().map(|stack| (expanded(store, stack), stack)).collect();
         for (list, _) in ids {
             let again = |list: &[u32]| list.iter().fold(StackId::MAIN, |stack, c| store.push(stack, CentreId(*c)));

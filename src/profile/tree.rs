@@ -1,31 +1,32 @@
 //! Cost centre stacks: a tree that only grows.
 //!
-//! A stack is what it was pushed on and the centre that was pushed, so all stacks together are a tree whose root is the empty
-//! stack, MAIN. A stack's number, its [`StackId`], is one word: a thread has its present one where anybody may read it,
-//! and each object can have the one that it was allocated under.
+//! A stack is its parent (the stack that it was pushed on) and the pushed centre. So all stacks together form a tree whose root is
+//! the empty stack, MAIN. A stack's number, its [`StackId`], is one word: a thread keeps its current one where any thread may
+//! read it, and each object can have the one that it was allocated under.
 //!
 //! ```text
-//!   nodes | (parent, centre) | (parent, centre) | …          by the stack's number
-//!   edges | parent, centre → stack | …                       a hash table of what pushing gives, one word for each
+//!   nodes | (parent, centre) | (parent, centre) | …          indexed by the stack's number
+//!   edges | parent, centre → stack | …                       a hash table of the results of pushes, one word each
 //! ```
 //!
-//! **Recursion** is compressed as GHC does it: pushing a centre that is on the stack already goes back to that occurrence. So
-//! no stack has a centre twice, none is deeper than there are centres, and a program that recurses makes no
-//! more stacks than one that loops.
+//! **Recursion** is compressed as in GHC: pushing a centre that is on the stack already goes back to that occurrence. So no stack
+//! contains a centre twice, no stack is deeper than there are centres, and a program that recurses makes no more stacks than one
+//! that loops.
 //!
 //! ```text
 //!   push(a·b·c, b) = a·b        push(a·b, b) = a·b        push(anything, MAIN) = MAIN
 //! ```
 //!
-//! That answer is an edge of the tree too, so that the common push, recursive or not, is one load that hits. An edge with
-//! its answer is one word of three times 21 bits, put there by one compare-exchange: nobody waits for anybody, and
-//! who finds no edge looks whether the centre is on the stack, makes a node if it is not, and tries to put the edge in. Two
-//! threads that make the same node at the same time waste one number.
+//! The result of such a push is an edge of the tree as well, so the common push, recursive or not, is one load that hits. An edge
+//! and its result are one word of three times 21 bits, written by one compare-exchange. No thread waits for another. A thread
+//! that finds no edge checks whether the centre is on the stack, makes a node if it is not, and tries to add the edge. Two threads
+//! that make the same node at the same time waste one number.
 //!
-//! **Who has a number has the stack** (`.profile.tree`): a node is written before its number is given out, by an edge, and then in a thread's
-//! [`Present`](crate::sync::Present); who reads either acquires what was written before. So the nodes themselves need no order.
+//! **A thread that has a number can read the stack** (`.profile.tree`). A node is written before its number is published, first by
+//! an edge and then by a thread's [`Present`](crate::sync::Present). A reader of either acquires the writes before it. So the
+//! nodes themselves need no ordering.
 //!
-//! This file is a protocol: how much there is room for is said by who has a tree, and the models have a small one.
+//! This file is a protocol that is model-checked. The capacities are parameters, so that the models can use a small tree.
 
 use super::numbers::{CENTRE_BITS, CentreId, StackId};
 use crate::sabotage::{Guard, removed};
@@ -34,12 +35,12 @@ use crate::sync::{AtomicU32, AtomicU64, Mapped, Ordering, const_new, zeroed};
 /// Bits of each part of an edge.
 const PART_BITS: u32 = 21;
 const PART: u64 = (1 << PART_BITS) - 1;
-/// Slots of each table in which an edge may be, at most.
+/// Maximum number of slots to probe in each table of edges.
 const NEAR_PROBES: usize = 8;
 const FAR_PROBES: usize = 64;
 
 zeroed! {
-    /// The nodes, and two tables of edges: that which all look at first, and the one for the rest.
+    /// The nodes, and two tables of edges: the one that is searched first, and the one for the rest.
     struct Words<const STACKS: usize, const NEAR: usize, const FAR: usize> {
         nodes: [AtomicU64; STACKS],
         near: [AtomicU64; NEAR],
@@ -47,11 +48,11 @@ zeroed! {
     }
 }
 
-/// Room for so many stacks, and edges; the latter are powers of two, from 2. See the module's text.
+/// A tree with room for this many stacks and edges; the table sizes are powers of two, at least 2. See the module documentation.
 #[derive(Debug)]
 pub(super) struct Tree<const STACKS: usize, const NEAR: usize, const FAR: usize> {
     words: Mapped<Words<STACKS, NEAR, FAR>>,
-    /// Numbers given out, or not to be given out.
+    /// Numbers claimed or reserved.
     claimed: AtomicU32,
 }
 
@@ -67,13 +68,13 @@ impl<const STACKS: usize, const NEAR: usize, const FAR: usize> Tree<STACKS, NEAR
         }
     }
 
-    /// The stack with `centre` on top; or, if it is on the stack already, what ends with that. Without room for another stack, the
-    /// same one.
+    /// Returns the stack with `centre` on top. If `centre` is on the stack already, returns the part of the stack that ends with
+    /// it. If there is no room for another stack, returns the same one.
     #[inline(always)]
     pub(super) fn push(&self, stack: StackId, centre: CentreId) -> StackId {
         let key = key(stack, centre);
         if let Some(words) = self.words.get()
-            // Acquire: pairs with the Release in `push_slowly`: the node that it leads to is there.
+            // Acquire: pairs with the Release in `push_slowly`: the node that the edge refers to is complete.
             && let edge = words.near(hash(key), 0).load(Ordering::Acquire)
             && edge & !PART == key
         {
@@ -89,12 +90,12 @@ impl<const STACKS: usize, const NEAR: usize, const FAR: usize> Tree<STACKS, NEAR
         let key = key(stack, centre);
         let mut child = None;
         for slot in words.probe(key) {
-            // Acquire: pairs with the Release below: the node that it leads to is there.
+            // Acquire: pairs with the Release below: the node that the edge refers to is complete.
             let mut edge = slot.load(Ordering::Acquire);
             if edge == 0 {
                 let Some(to) = child.or_else(|| self.child(words, stack, centre)) else { return stack };
                 child = Some(to);
-                // Release: pairs with the Acquires of who looks for an edge.
+                // Release: pairs with the Acquires of the lookups of edges.
                 match slot.compare_exchange(0, key | u64::from(to.0), release(), Ordering::Acquire) {
                     Ok(_) => return to,
                     Err(now) => edge = now,
@@ -104,11 +105,11 @@ impl<const STACKS: usize, const NEAR: usize, const FAR: usize> Tree<STACKS, NEAR
                 return StackId((edge & PART) as u32);
             }
         }
-        // No room for an edge. Whether a centre is on a stack can be told without.
+        // No room for an edge. Whether the centre is on the stack can be found out without one.
         self.occurrence(stack, centre).unwrap_or(stack)
     }
 
-    /// Where a new edge leads. `None` if there is no room for another node.
+    /// Returns the target of a new edge. `None` if there is no room for another node.
     fn child(&self, words: &Words<STACKS, NEAR, FAR>, stack: StackId, centre: CentreId) -> Option<StackId> {
         if let Some(occurrence) = self.occurrence(stack, centre) {
             return Some(occurrence);
@@ -117,13 +118,13 @@ impl<const STACKS: usize, const NEAR: usize, const FAR: usize> Tree<STACKS, NEAR
             return Some(StackId(centre.0));
         }
         let next = |claimed: u32| ((claimed as usize) < STACKS).then_some(claimed + 1);
-        // Release: pairs with the Acquire in `iter`: what this one is pushed on is there, for who knows of this number.
+        // Release: pairs with the Acquire in `iter`: a thread that sees this number also sees the parent's node.
         let number = self.claimed.fetch_update(release(), Ordering::Relaxed, next).ok()?;
         words.nodes[number as usize].store(u64::from(stack.0) << 32 | u64::from(centre.0), Ordering::Relaxed);
         Some(StackId(number))
     }
 
-    /// The part of the stack that ends with this centre, if it is on it.
+    /// Returns the part of the stack that ends with this centre, if the centre is on the stack.
     fn occurrence(&self, stack: StackId, centre: CentreId) -> Option<StackId> {
         if centre == CentreId::MAIN {
             return Some(StackId::MAIN);
@@ -138,25 +139,25 @@ impl<const STACKS: usize, const NEAR: usize, const FAR: usize> Tree<STACKS, NEAR
         None
     }
 
-    /// What the stack was pushed on, and what was pushed. `None` for the empty one.
+    /// Returns the parent of the stack and the pushed centre. `None` for the empty stack.
     #[inline]
     pub(super) fn node(&self, stack: StackId) -> Option<(StackId, CentreId)> {
-        // Relaxed: whoever has the number has acquired what was written before that was given out, the node itself and all those
-        // below it; who goes over all takes those that he finds.
+        // Relaxed: a thread that has the number has acquired everything written before the number was published: this node and its
+        // ancestors. An iteration over all nodes takes those that it finds.
         let word = self.words.get()?.nodes.get(stack.0 as usize)?.load(Ordering::Relaxed);
         (word != 0).then_some((StackId((word >> 32) as u32), CentreId(word as u32)))
     }
 
-    /// Every stack but the empty one; each comes after what it was pushed on.
+    /// All stacks except the empty one, each after its parent.
     pub(super) fn iter(&self) -> impl Iterator<Item = StackId> {
-        // Acquire: pairs with the Release in `child`. A node says by itself whether it is there; if so, then those below it are, too.
+        // Acquire: pairs with the Release in `child`. A node that is not 0 is complete, and then so are its ancestors.
         let claimed = if self.words.get().is_some() { self.claimed.load(Ordering::Acquire) } else { 0 };
         (1..claimed).map(StackId).filter(|stack| self.node(*stack).is_some())
     }
 
     /// Makes the stacks of the built-in centres readable.
     pub(super) fn prepare(&self) {
-        // Without memory there are none.
+        // Without memory there are no stacks.
         let _ = self.words.map(prepare);
     }
 }
@@ -167,7 +168,7 @@ impl<const STACKS: usize, const NEAR: usize, const FAR: usize> Words<STACKS, NEA
         &self.near[((hash >> (64 - NEAR.trailing_zeros())) as usize + step) % NEAR]
     }
 
-    /// The slots in which an edge may be, the best first.
+    /// The slots in which an edge may be, in probing order.
     fn probe(&self, key: u64) -> impl Iterator<Item = &AtomicU64> {
         let hash = hash(key);
         let far = move |step| &self.far[((hash >> (64 - FAR.trailing_zeros())) as usize + step) % FAR];
@@ -176,19 +177,19 @@ impl<const STACKS: usize, const NEAR: usize, const FAR: usize> Words<STACKS, NEA
     }
 }
 
-/// How a number is given out.
+/// The ordering with which a number is published.
 fn release() -> Ordering {
     if removed(Guard::ProfileTree) { Ordering::Relaxed } else { Ordering::Release }
 }
 
-/// Writes the stacks of the built-in centres, each alone on MAIN; MAIN itself is the empty stack.
+/// Writes the stacks of the built-in centres, each directly above MAIN; MAIN itself is the empty stack.
 fn prepare<const STACKS: usize, const NEAR: usize, const FAR: usize>(words: &Words<STACKS, NEAR, FAR>) {
     for centre in CentreId::BUILT_IN.into_iter().filter(|centre| *centre != CentreId::MAIN) {
         words.nodes[centre.0 as usize].store(centre.0.into(), Ordering::Relaxed);
     }
 }
 
-/// What an edge is found by: never 0, since no centre is.
+/// The key of an edge. Never 0, because no centre is 0.
 #[inline(always)]
 const fn key(stack: StackId, centre: CentreId) -> u64 {
     (stack.0 as u64) << (2 * PART_BITS) | (centre.0 as u64) << PART_BITS
@@ -196,6 +197,6 @@ const fn key(stack: StackId, centre: CentreId) -> u64 {
 
 #[inline(always)]
 const fn hash(key: u64) -> u64 {
-    // Fibonacci hashing: the lower bits are 0, and the numbers small.
+    // Fibonacci hashing: the lower bits of the key are 0, and the numbers are small.
     (key >> PART_BITS).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
