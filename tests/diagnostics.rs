@@ -759,7 +759,7 @@ mod command {
     }
 
     #[rstest]
-    #[case("no/such/t.nettrace", "No such file or directory", "make its directory")]
+    #[case("no/such/t.nettrace", "No such file or directory", "create its directory")]
     #[case(".", "Is a directory", "it is a directory: name a file in it")]
     #[case("/dev/full", "No space left on device", "make room")]
     fn a_file_that_fails_is_one_line_with_a_remedy(#[case] file: &str, #[case] why: &str, #[case] remedy: &str) {

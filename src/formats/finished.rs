@@ -1,24 +1,24 @@
-//! How the writing of a trace ended, whatever its format.
+//! The result of writing a trace in any format.
 
 use std::io;
 
 use crate::events::record::ConsumerTotals;
 
-/// How a trace ended.
+/// The result of a finished trace.
 #[derive(Debug)]
 pub struct Finished {
-    /// The events that it was to have: `fired` = `written` + `lost` + `dropped`.
+    /// Counts of the events selected for the trace: `fired` = `written` + `lost` + `dropped`.
     pub totals: ConsumerTotals,
-    /// Records in the file: some events are several, some none.
+    /// Number of records in the file. An event may become several records, or none.
     pub records: u64,
-    /// Bytes in the file.
+    /// Size of the file in bytes.
     pub bytes: u64,
-    /// Why the file is not complete.
+    /// The error because of which the file is incomplete.
     pub error: Option<io::Error>,
 }
 
 impl Finished {
-    /// Whether everything that was fired is in the file.
+    /// Returns whether the file contains every selected event that was fired.
     pub fn is_complete(&self) -> bool {
         self.error.is_none() && self.totals.lost == 0 && self.totals.dropped == 0
     }

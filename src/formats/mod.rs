@@ -1,12 +1,12 @@
-//! Formats that other people's tools read and write.
+//! File formats of other projects' tools.
 //!
-//! Each has a room of its own with the layout of its records as data, a writer that turns our events into them, and (with
-//! the feature `readers`) a reader that turns bytes of unknown origin back into something to look at. What a mutator
-//! links is the layouts and the writers; readers are for whoever looks at a file afterwards.
+//! Each format has a module with its writer, which turns the events of this library into records. The layouts of the
+//! records and the parsers are in a crate for each format. A mutator links only layouts and writers; what reads files
+//! afterwards is behind the feature `readers`.
 //!
-//! A reader trusts nothing (`.format.hostile`): a length is compared with the bytes that are there before it is used,
-//! memory is bounded by constants and not by numbers from the file, what was readable before damage comes out, and
-//! the message about the damage names the byte at which it is.
+//! A reader does not trust its input (`.format.hostile`). It compares a length with the bytes available before it uses it.
+//! Constants, not numbers from the file, bound its memory. It returns everything readable before damage, and its message
+//! about the damage gives the byte offset.
 
 pub(crate) mod complaint;
 pub mod eventlog;

@@ -1,4 +1,4 @@
-//! A trace that is being written, whatever its format.
+//! A trace that is being written, in any format.
 //!
 //! ```text
 //!   Options ──start──► Trace ──record(&world)… ──finish──► Finished
@@ -8,9 +8,9 @@
 //!                           └───────── Progress ◄────┘
 //! ```
 //!
-//! A format has `Options` and a `Trace` of its own: which events it takes, what its writer must know of a world that joins, and
-//! how a flight recorder's records become a file. Everything else is here. The public methods that are the same in each are
-//! written out by [`methods_of_options`] and [`methods_of_trace`], so that each type has them as its own.
+//! Each format has its own `Options` and `Trace`. They decide which events are recorded, what the writer must know about a world
+//! that joins, and how the records of a flight recorder become a file. This module has the rest. The macros
+//! [`methods_of_options`] and [`methods_of_trace`] generate the public methods that are the same in each format.
 
 use std::ffi::CString;
 use std::fmt;
@@ -30,10 +30,10 @@ use crate::events::record::{Consumer, ConsumerTotals, FlightRecorder, RecordErro
 use crate::runtime::Inner;
 use crate::sync::{AtomicU64, Ordering};
 
-/// How a trace is to be written, whatever is in it.
+/// Output options that do not depend on the format.
 #[derive(Clone, Debug)]
 pub(super) struct Manner {
-    /// So many bytes of records are kept in memory, instead of written as they come.
+    /// If set, the trace is a flight recorder: this many bytes of records are kept in memory instead of written immediately.
     pub(super) flight_bytes: Option<usize>,
     pub(super) complaint: Complaint,
 }
@@ -48,7 +48,7 @@ impl Default for Manner {
 #[derive(Clone)]
 pub(super) struct Place {
     path: PathBuf,
-    /// The same as the system takes it, made before a drain needs it.
+    /// The same as a C string, made in advance because a drain may not allocate.
     pub(super) c_path: CString,
     pub(super) complaint: Complaint,
 }
@@ -76,20 +76,20 @@ impl fmt::Debug for Place {
     }
 }
 
-/// How long worlds may take to end whose trace has failed: nobody sees their ends in it.
+/// Longest wait for worlds to end when the trace has failed: their ends are not written any more.
 const WHEN_FAILED: Duration = Duration::from_millis(500);
 
-/// What a writer has done, for the owner of its trace: numbers, each by itself.
+/// What a writer has done, for the owner of its trace. Each number is read and written independently.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     records: AtomicU64,
     bytes: AtomicU64,
-    /// Worlds of which it has told the end.
+    /// Worlds whose end the writer has received.
     ended: AtomicU64,
 }
 
 impl Progress {
-    /// This is in the file.
+    /// Publishes the number of records and bytes in the file.
     pub(super) fn is(&self, records: u64, bytes: u64) {
         self.records.store(records, Ordering::Relaxed);
         self.bytes.store(bytes, Ordering::Relaxed);
@@ -100,16 +100,17 @@ impl Progress {
     }
 }
 
-/// See the module's text.
+/// A trace that is being written. See the module documentation.
 #[derive(Debug)]
 pub(super) struct Ongoing {
     recording: Recording<Worlds>,
     progress: Arc<Progress>,
+    /// Whether it is a flight recorder.
     keeps: bool,
 }
 
 impl Ongoing {
-    /// Begins, with no world yet. The writer is made if records are to be written as they come.
+    /// Starts recording, with no world yet. Calls `writer` unless the trace is a flight recorder.
     pub(super) fn start<W: Consumer + 'static>(
         manner: &Manner,
         progress: &Arc<Progress>,
@@ -125,23 +126,23 @@ impl Ongoing {
         Ok(Ongoing { recording, progress: Arc::clone(progress), keeps })
     }
 
-    /// Begins with a writer that is there already.
+    /// Starts recording with an existing writer.
     pub(super) fn following(writer: Box<dyn Consumer>, progress: Arc<Progress>) -> Result<Ongoing, RecordError> {
         let recording = Recording::start(writer, Worlds::with_ends(Ends::Come))?;
         Ok(Ongoing { recording, progress, keeps: false })
     }
 
-    /// Records go to memory, and to the file on demand.
+    /// Returns whether the trace is a flight recorder: records are kept in memory and written to the file on request.
     pub(super) fn keeps(&self) -> bool {
         self.keeps
     }
 
-    /// Runs `f` with the worlds, by one thread at a time.
+    /// Runs `f` on the worlds, under their lock.
     pub(super) fn with<R>(&self, f: impl FnOnce(&mut Worlds) -> R) -> R {
         self.recording.with(f)
     }
 
-    /// A world joins; `meet` is to [`select`](Self::select). One that has joined before stays as it is.
+    /// Adds a world and calls `meet`, which must [`select`](Self::select) its events. Does nothing if the world has joined before.
     pub(super) fn join(
         &self,
         world: &Arc<Inner>,
@@ -153,17 +154,17 @@ impl Ongoing {
         })
     }
 
-    /// From now on these events of a world are in the trace.
+    /// Sets which events of a world are recorded from now on.
     pub(super) fn select(&self, world: &Inner, selection: Selection) -> Result<(), RecordError> {
         world.collector.events.select_recorded(self.recording.consumer(), selection)
     }
 
-    /// Writes what is kept with this writer, and closes it. Returns the number of events.
+    /// Writes the flight recorder's records with `writer` and closes it. Returns the number of events.
     pub(super) fn replay_to_end(&self, mut writer: impl Consumer) -> io::Result<u64> {
         if !self.keeps {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
-                "it keeps nothing in memory: start it with Options::flight_recorder",
+                "this trace has no flight recorder: start it with Options::flight_recorder",
             ));
         }
         let recorder = Recorder::of_process();
@@ -181,7 +182,7 @@ impl Ongoing {
         let is_late = || begun.elapsed() >= if self.has_failed() { within.min(WHEN_FAILED) } else { within };
         while !self.has_seen_all_ends() && !is_late() {
             std::thread::sleep(Duration::from_millis(1));
-            // An error is told where the trace ends.
+            // `finish` reports an error.
             let _ = Recorder::of_process().flush();
         }
     }
@@ -190,7 +191,7 @@ impl Ongoing {
         self.with(|worlds| worlds.have_ended(self.progress.ended.load(Ordering::Relaxed)))
     }
 
-    /// The file takes no more, and no ends either: they are counted as lost.
+    /// Returns whether the file has failed. Then worlds' ends are counted as lost too.
     fn has_failed(&self) -> bool {
         self.totals().map_or(true, |totals| totals.lost > 0)
     }
@@ -206,18 +207,19 @@ impl Ongoing {
     }
 }
 
-/// What the `Options` of each format offer that have a `manner`.
+/// Generates the methods of a format's `Options`, which must have a field `manner`.
 macro_rules! methods_of_options {
     () => {
         impl Options {
-            /// Keeps the last so many bytes of records in memory; [`Trace::write_flight`] writes them.
+            /// Keeps the last `bytes` bytes of records in memory; [`Trace::write_flight`] writes them to the file.
             #[must_use]
             pub fn flight_recorder(mut self, bytes: usize) -> Options {
                 self.manner.flight_bytes = Some(bytes);
                 self
             }
 
-            /// Tells on standard error, in one line and at once, when the file fails. `another` says what names another file.
+            /// Reports a failure of the file immediately, in one line on standard error. `another` is the option with which the
+            /// user names another file.
             #[must_use]
             pub fn tell_failures(mut self, another: &'static str) -> Options {
                 self.manner.complaint = $crate::formats::complaint::Complaint::Told(another);
@@ -228,38 +230,38 @@ macro_rules! methods_of_options {
 }
 pub(super) use methods_of_options;
 
-/// What the `Trace` of each format offers, whose parts are an `ongoing` and a `place`. Parts that show which trace it is are
-/// named.
+/// Generates the methods of a format's `Trace`, whose parts must include an `ongoing` and a `place`. The arguments are the parts
+/// that its `Debug` output shows as well.
 macro_rules! methods_of_trace {
     ($($shown:ident),*) => {
         impl Trace {
-            /// Brings everything that was fired before to the trace.
+            /// Writes all events fired before this call to the trace.
             ///
             /// # Errors
-            /// The first error of the file, once.
+            /// The first error of the file. It is returned only once.
             pub fn flush(&self) -> std::io::Result<()> {
                 $crate::events::record::Recorder::of_process().flush()
             }
 
-            /// The numbers so far.
+            /// Returns the event counts so far.
             ///
             /// # Errors
-            /// It has ended.
+            /// The trace has ended.
             pub fn totals(
                 &self,
             ) -> Result<$crate::events::record::ConsumerTotals, $crate::events::record::RecordError> {
                 self.0.ongoing.totals()
             }
 
-            /// Waits until the ends of all its worlds are in the trace, those whose last handle has gone.
+            /// Waits until every world of the trace is closed and the trace contains its end, but no longer than `within`.
             pub fn wait_for_worlds(&self, within: std::time::Duration) {
                 self.0.ongoing.wait_for_worlds(within);
             }
 
-            /// Ends the trace: everything is in it, or counted.
+            /// Ends the trace. Every event is either written or counted as lost.
             ///
             /// # Errors
-            /// It has ended already.
+            /// The trace has ended already.
             pub fn finish(&self) -> Result<$crate::formats::Finished, $crate::events::record::RecordError> {
                 self.0.ongoing.finish()
             }

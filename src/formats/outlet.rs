@@ -1,10 +1,11 @@
-//! Where the bytes of a trace go: a file that is whole after each write, or somebody's own place.
+//! The output of a trace: a file that is complete after each write, or a [`Destination`] supplied by the caller.
 //!
-//! A reader may take a file without its end tag for broken, as .NET's do, and a process may end at any moment. So each write
-//! to a file ends with the end tag, and the next one begins by writing over it: however a run ends, what was flushed is a
-//! trace with an end (`.event.crash`). A pipe can't be written over; it gets the tag when the trace ends in order.
+//! Some readers, such as the .NET tools, reject a file without its end tag, and a process may end at any moment. So each write
+//! to a file ends with the end tag, and the next write begins by overwriting it. However a run ends, what was flushed is a
+//! trace with an end (`.event.crash`). A pipe cannot be overwritten; it gets the tag when the trace is finished normally.
 //!
-//! A write that fails is the end: the file is cut back to what was whole before, and gets its tag (`.event.full-disk`).
+//! A failed write ends the trace: the file is truncated to what was complete before it, and the tag is written again
+//! (`.event.full-disk`).
 
 use std::ffi::CString;
 use std::{fmt, io};
@@ -13,33 +14,34 @@ use super::complaint::Complaint;
 use crate::os::file::Output;
 use trace_io::bytes::Bytes;
 
-/// Where the bytes of a trace go that are not for a file.
+/// Receives the bytes of a trace that is not written to a file.
 ///
-/// It is called in a drain: the rules of [`Consumer`](crate::events::record::Consumer) hold for it. A place that makes the
-/// writer wait makes everybody wait; who sends a trace to somebody else takes the bytes here and sends them elsewhere.
+/// It is called in a drain, so the rules of [`Consumer`](crate::events::record::Consumer) apply to it. A destination that blocks
+/// the writer blocks every thread that fires events. To send a trace elsewhere, copy the bytes here and send them on another thread.
 pub trait Destination: fmt::Debug + Send {
-    /// Takes all of them, or fails for good.
+    /// Takes all bytes, or fails permanently.
     ///
     /// # Errors
-    /// They have no place to go any more: the trace ends.
+    /// The destination accepts no more bytes: the trace ends.
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()>;
 }
 
-/// What goes out at once, at least.
+/// The buffer is written when it holds at least this many bytes.
 const WRITE_BYTES: usize = 512 << 10;
-/// Room for a block behind that, and for the end.
+/// Additional room for one more block and the end tag.
 const SLACK_BYTES: usize = 128 << 10;
 
-/// Bytes on their way out.
+/// The output buffer of a trace, and where it is written.
 #[derive(Debug)]
 pub(crate) struct Outlet {
     bytes: Bytes,
     to: To,
     complaint: Complaint,
-    /// Bytes that have gone out, without an end tag.
+    /// Bytes written so far, without the end tag.
     pub(crate) written: u64,
-    /// Records that are among the bytes, and what became of them after an error.
+    /// Records in the buffer.
     records: u64,
+    /// Records that were in the buffer when a write failed.
     lost: u64,
     failed: bool,
 }
@@ -64,22 +66,22 @@ impl Outlet {
         Outlet { bytes, to, complaint, written: 0, records: 0, lost: 0, failed: false }
     }
 
-    /// The place of the next byte in the file.
+    /// Returns the file offset of the next byte.
     pub(crate) fn offset(&self) -> u64 {
         self.written + self.bytes.len() as u64
     }
 
-    /// Where the next bytes are put.
+    /// Returns the buffer to which the next bytes are appended.
     pub(crate) fn bytes(&mut self) -> &mut Bytes {
         &mut self.bytes
     }
 
-    /// So many records have been put.
+    /// Counts `records` records as added to the buffer.
     pub(crate) fn count_records(&mut self, records: u64) {
         self.records += records;
     }
 
-    /// Records that were put and never went out.
+    /// Returns the number of records that were added to the buffer and lost when a write failed.
     pub(crate) fn lost(&self) -> u64 {
         self.lost
     }
@@ -92,17 +94,17 @@ impl Outlet {
         self.room() == 0
     }
 
-    /// What can be put before it is full.
+    /// Returns how many bytes can be added before the buffer is full.
     pub(crate) fn room(&self) -> usize {
         WRITE_BYTES.saturating_sub(self.bytes.len())
     }
 
-    /// Writes everything out, and the end behind it; for good, or to be written over.
+    /// Writes the buffer and, after it, `end`. If `is_last` is false, the next write overwrites `end`.
     pub(crate) fn write_out(&mut self, end: &[u8], is_last: bool) -> io::Result<()> {
         self.write_out_up_to(self.bytes.len(), end, is_last)
     }
 
-    /// The same; but what is behind the first `whole` bytes belongs to the end.
+    /// As [`write_out`](Self::write_out), but buffered bytes after the first `whole` count as part of the end.
     #[cold]
     pub(crate) fn write_out_up_to(&mut self, whole: usize, end: &[u8], is_last: bool) -> io::Result<()> {
         if self.failed || (self.bytes.is_empty() && !is_last) {
@@ -162,7 +164,8 @@ impl Outlet {
                 written.map_err(|cut| {
                     output.truncate(at);
                     if *can_be_written_over && at > 0 {
-                        // As before the write; if there is no room for that either, the end alone; without that, only it is missing.
+                        // Restores the end as it was before the write. If that does not fit either, writes `end` alone; if
+                        // that fails too, only the end is missing.
                         let whole_end = &self.bytes.as_slice()[whole..];
                         let _ = output.write_all_at(whole_end, at).or_else(|_| {
                             output.truncate(at);

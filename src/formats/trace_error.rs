@@ -1,4 +1,4 @@
-//! Why a trace could not be started, whatever its format.
+//! Errors of starting a trace in any format.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,16 +9,16 @@ use crate::events::record::RecordError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// The name holds a byte 0.
-    #[error("{0:?} can't be the name of a file: it holds the byte 0")]
+    /// The path contains a NUL byte.
+    #[error("{0:?} is not a valid path: it contains a NUL byte")]
     Path(PathBuf),
-    /// A flight recorder is written to a file again and again.
-    #[error("a flight recorder needs a file: name one instead of a destination")]
+    /// A flight recorder may be written more than once, which needs a file.
+    #[error("a flight recorder needs a file: give a path instead of a destination")]
     FlightWithoutFile,
-    /// Its events could not be recorded.
+    /// The recorder could not record its events.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// No memory.
-    #[error("the system gave no memory for a trace: {0}")]
+    /// The system refused memory for the trace.
+    #[error("no memory for a trace: {0}")]
     System(#[from] io::Error),
 }

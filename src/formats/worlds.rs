@@ -1,4 +1,4 @@
-//! The worlds that a trace is of.
+//! The worlds recorded in a trace.
 
 use std::sync::{Arc, Weak};
 
@@ -8,16 +8,16 @@ use crate::runtime::Inner;
 #[derive(Debug)]
 pub(super) struct Worlds {
     worlds: Vec<Weak<Inner>>,
-    /// All that ever joined.
+    /// Number of worlds that ever joined.
     joined: u64,
     ends: Ends,
 }
 
-/// Whether the ends of worlds come to the trace's writer.
+/// Whether the trace's writer receives the end events of worlds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ends {
     Come,
-    /// They stay in memory, or nobody asks for them.
+    /// A flight recorder keeps them in memory, or the filter does not select them.
     DoNotCome,
 }
 
@@ -32,17 +32,17 @@ impl Worlds {
         self.worlds.push(Arc::downgrade(world));
     }
 
-    /// Those that live. One whose last handle goes meanwhile ends where the result is dropped.
+    /// Returns the worlds that are alive. A world whose last other handle is dropped meanwhile is closed when the result is dropped.
     pub(super) fn living(&self) -> Vec<Arc<Inner>> {
         self.worlds.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// From now on their ends come to the writer, or do not.
+    /// Sets whether the writer receives the worlds' end events from now on.
     pub(super) fn set_ends(&mut self, ends: Ends) {
         self.ends = ends;
     }
 
-    /// Whether none has a handle any more, and the writer, which has told of so many ends, has no other to tell of.
+    /// Returns whether no world has a handle any more and the writer, which has reported `told` ends, has received all of them.
     pub(super) fn have_ended(&self, told: u64) -> bool {
         let have_gone = self.worlds.iter().all(|world| world.strong_count() == 0);
         have_gone && (self.ends == Ends::DoNotCome || told >= self.joined)

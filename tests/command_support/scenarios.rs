@@ -86,7 +86,7 @@ pub fn loses_its_reader(workload: &str, more: &str) -> [u8; 100] {
     let output = child.wait_with_output().unwrap();
     let said = text(&output.stderr);
     assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
-    assert!(said.contains("/dev/stdout: Broken pipe; its reader has gone"), "{said}");
+    assert!(said.contains("/dev/stdout: Broken pipe; its reader closed the pipe"), "{said}");
     head
 }
 

@@ -77,8 +77,8 @@ fn a_word_that_names_nothing_is_reported_once_with_the_nearest_name() {
 #[rstest]
 #[case::full("/dev/full", "No space left on device", "make room")]
 #[case::directory(".", "Is a directory", "name a file in it")]
-#[case::nowhere("no/such/t.mps", "No such file or directory", "make its directory")]
-#[case::not_a_directory("/dev/null/t.mps", "Not a directory", "make its directory")]
+#[case::nowhere("no/such/t.mps", "No such file or directory", "create its directory")]
+#[case::not_a_directory("/dev/null/t.mps", "Not a directory", "create its directory")]
 fn a_file_that_fails_is_told_of_in_one_line_and_the_run_goes_on(
     #[case] file: &str,
     #[case] why: &str,
