@@ -1,4 +1,4 @@
-//! A date as these files have it: `Sat Nov 21 00:56 2026`, in UTC.
+//! The date format of these files: `Sat Nov 21 00:56 2026`, in UTC.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -56,7 +56,7 @@ mod tests {
     #[case(1_795_222_569, "Sat Nov 21 00:56 2026")]
     #[case(4_107_542_399, "Sun Feb 28 23:59 2100")]
     #[case(4_107_542_400, "Mon Mar  1 00:00 2100")]
-    fn dates_are_those_of_the_calendar(#[case] seconds: u64, #[case] expected: &str) {
+    fn formats_dates_of_the_gregorian_calendar(#[case] seconds: u64, #[case] expected: &str) {
         assert_eq!(Date(seconds).to_string(), expected);
     }
 }

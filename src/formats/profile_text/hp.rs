@@ -1,4 +1,4 @@
-//! Heap profiles as GHC's `.hp`.
+//! Heap profiles in the GHC `.hp` format.
 //!
 //! ```text
 //!   JOB "gcbench --depth 18"
@@ -12,9 +12,9 @@
 //!   END_SAMPLE 0.011064
 //! ```
 //!
-//! hp2ps takes a label to its first blank, and one that begins like a number for a number; so blanks become underlines, and a
-//! label that begins otherwise than with a letter gets one in front, unless it is the bracket of a stack's number. A sample goes out as a
-//! whole or not at all.
+//! hp2ps ends a label at its first blank and parses a label that begins with a digit as a number. So blanks become underscores,
+//! and an underscore is put before a label that does not begin with a letter or with the `(` of a stack number. A sample is
+//! written completely or not at all.
 
 use std::fmt::Write;
 use std::io;
@@ -34,10 +34,10 @@ use trace_io::bytes::Bytes;
 const SAMPLE_BYTES: usize = 1 << 20;
 /// A label is cut to this many bytes.
 const MOST_LABEL: usize = 120;
-/// What goes out at a time.
+/// Bytes copied to the output buffer at a time.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// What is recorded.
+/// Returns the events to record.
 pub(super) fn events() -> EventSet {
     let censuses = [EventId::CensusProfileBegin, EventId::CensusBegin, EventId::CensusBand, EventId::CensusEnd];
     censuses.into_iter().chain([EventId::WorldClosed]).collect()
@@ -48,12 +48,12 @@ pub(super) fn events() -> EventSet {
 pub(super) struct Writer {
     out: Outlet,
     progress: Arc<Progress>,
-    /// When it began, by CLOCK_MONOTONIC.
+    /// Start of the profile, in CLOCK_MONOTONIC nanoseconds.
     began_ns: u64,
-    /// The bands of the sample that is under way.
+    /// The bands of the current sample.
     sample: Bytes,
     label: Bytes,
-    /// The world whose profile it is.
+    /// The world that is profiled.
     owner: Option<usize>,
     breakdown: u32,
     /// The time of the last sample, in microseconds.
@@ -78,7 +78,7 @@ impl Writer {
         let date = Date::now().to_string();
         let head = [("JOB", job), ("DATE", &date), ("SAMPLE_UNIT", "seconds"), ("VALUE_UNIT", "bytes")];
         for (name, value) in head {
-            // A row of bytes takes what there is room for.
+            // Writing to the buffer does not fail: it leaves out a piece that does not fit.
             let _ = writeln!(writer.out.bytes(), "{name} \"{}\"", quoted(value));
         }
         writer.mark("BEGIN_SAMPLE");
@@ -92,7 +92,7 @@ impl Writer {
         let _ = writeln!(self.out.bytes(), "{what} {seconds}.{us:06}");
     }
 
-    /// The sample speaks of this time, or of the last one's if that was later.
+    /// Sets the time of the sample. Times never go back.
     fn set_time(&mut self, ns: u64) {
         self.time_us = self.time_us.max(ns.saturating_sub(self.began_ns) / 1_000);
     }
@@ -135,12 +135,12 @@ impl Writer {
     }
 }
 
-/// A stack's name: its number, and its centres, the innermost first.
+/// Appends a stack's name: its number, and its cost centres, innermost first.
 fn name_of(stack: StackId, to: &mut Bytes) {
     if stack == StackId::MAIN {
         return to.put(b"MAIN");
     }
-    // What does not fit is cut.
+    // As above; there is room.
     let _ = write!(to, "({})", stack.get());
     for (index, centre) in stack.centres().enumerate() {
         let left = MOST_LABEL.saturating_sub(to.len() + 1);
@@ -161,7 +161,7 @@ fn name(label: &str, to: &mut Bytes) {
     letters(label, MOST_LABEL, to);
 }
 
-/// A text without blanks.
+/// Appends at most `most` bytes of a text, with blanks and control characters replaced by underscores.
 fn letters(text: &str, most: usize, to: &mut Bytes) {
     for letter in text[..text.floor_char_boundary(most)].chars() {
         let is_blank = letter.is_whitespace() || letter.is_control();
@@ -225,7 +225,7 @@ mod tests {
     #[case("[u8; 4]", "_[u8;_4]")]
     #[case("42", "_42")]
     #[case("a\tb\n", "a_b_")]
-    fn labels_have_no_blanks_and_do_not_begin_like_numbers(#[case] label: &str, #[case] expected: &str) {
+    fn labels_contain_no_blanks_and_do_not_begin_like_numbers(#[case] label: &str, #[case] expected: &str) {
         let mut bytes = Bytes::with_capacity(200);
         name(label, &mut bytes);
         assert_eq!(std::str::from_utf8(bytes.as_slice()), Ok(expected));

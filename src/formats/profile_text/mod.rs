@@ -1,12 +1,12 @@
-//! Profiles as text, as GHC's programs write them beside their eventlogs.
+//! Text profiles like those that GHC programs write in addition to their eventlogs.
 //!
-//! | file | what it is | who reads it |
+//! | file | contents | readers |
 //! |---|---|---|
-//! | `.hp` | a heap profile: samples, each with its bands | hp2ps, and whatever else reads GHC's |
+//! | `.hp` | a heap profile: samples, each with its bands | hp2ps and other tools for GHC heap profiles |
 //! | `.prof` | a time profile: ticks by cost centre, and by stack | people |
 //!
-//! A `.hp` grows with each census and is whole after each, however its run ends. A `.prof` is written when its log is finished, since its
-//! sums are known then.
+//! A `.hp` file grows with each census and is complete after each one, however the run ends. A `.prof` file is written when the
+//! profile is finished, because its sums are known only then.
 
 mod date;
 mod hp;

@@ -1,7 +1,7 @@
-//! Time profiles as text, like GHC's `.prof`: ticks by cost centre, then by stack.
+//! Time profiles as text, like the GHC `.prof` format: ticks by cost centre, then by stack.
 //!
-//! Ticks are counted as they come, one number for each stack; names and sums are put together at the end. What GHC's has
-//! beside these, entries and allocation, is not counted here.
+//! The writer only counts ticks, one counter per stack; names and sums are computed at the end. A GHC profile also has entries
+//! and allocation, which are not counted here.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,17 +16,17 @@ use crate::formats::ongoing::Progress;
 use crate::formats::outlet::Outlet;
 use crate::profile::{CentreId, StackId};
 
-/// Stacks that are told apart: the store of stacks has no more.
+/// Number of stacks that can be distinguished: the capacity of the store of stacks.
 const STACKS: usize = 1 << 21;
-/// What goes out at a time.
+/// Bytes copied to the output buffer at a time.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// What is recorded.
+/// Returns the events to record.
 pub(super) fn events() -> EventSet {
     [EventId::TickerBegin, EventId::Tick, EventId::WorldClosed].into_iter().collect()
 }
 
-/// Counts ticks, and writes a time profile in the end.
+/// Counts ticks and writes the time profile when it is closed.
 #[derive(Debug)]
 pub(super) struct Writer {
     out: Outlet,
@@ -45,7 +45,7 @@ impl Writer {
     }
 }
 
-/// Ticks of a stack: by itself, and with all that were pushed on it.
+/// Ticks of a stack: its own, and with those of all stacks pushed on it.
 #[derive(Clone, Copy, Default)]
 struct Ticks {
     individual: u64,
@@ -56,7 +56,7 @@ struct Ticks {
 struct Sums {
     stacks: BTreeMap<StackId, Ticks>,
     centres: BTreeMap<CentreId, u64>,
-    /// All but those of threads that waited.
+    /// All ticks except those of idle threads.
     total: u64,
     idle: u64,
 }
@@ -88,7 +88,7 @@ impl Sums {
         100.0 * ticks as f64 / self.total.max(1) as f64
     }
 
-    /// The text without its head.
+    /// Returns the text without its header.
     fn render(&self) -> String {
         let mut centres: Vec<_> = self.centres.iter().collect();
         centres.sort_by_key(|(centre, ticks)| (std::cmp::Reverse(**ticks), **centre));
@@ -126,7 +126,7 @@ impl Sums {
         text
     }
 
-    /// Each stack under the one that it was pushed on. None is deeper than there are centres.
+    /// Shows each stack below its parent. No stack is deeper than the number of centres.
     fn render_below(&self, parent: Option<StackId>, depth: usize, show: &mut impl FnMut(usize, StackId, Ticks)) {
         for (stack, ticks) in self.stacks.iter().filter(|(stack, _)| stack.parent() == parent) {
             show(depth, *stack, *ticks);

@@ -1,4 +1,4 @@
-//! A profile that is being written as text: of which worlds, and how it ends.
+//! A text profile that is being written: its options, its worlds, and its end.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,16 +12,16 @@ use crate::formats::ongoing::{Ongoing, Place, Progress, methods_of_trace};
 use crate::os::clock::now_ns;
 use crate::{World, WorldBuilder};
 
-/// Which profile.
+/// The kind of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The heap's, as `.hp`.
+    /// A heap profile, in the `.hp` format.
     Heap,
-    /// That of time, as `.prof`.
+    /// A time profile, in the `.prof` format.
     Time,
 }
 
-/// How a profile is to be written.
+/// Options of a text profile.
 #[derive(Debug)]
 pub struct Options {
     path: PathBuf,
@@ -30,21 +30,22 @@ pub struct Options {
 }
 
 impl Options {
-    /// A profile of this kind, into this file.
+    /// A profile of this kind, written to this file.
     pub fn new(path: impl Into<PathBuf>, kind: Kind) -> Options {
         Options { path: path.into(), kind, complaint: Complaint::Returned }
     }
 
-    /// Tells on standard error, in one line and at once, when the file fails. `another` says what names another file.
+    /// Reports a failure of the file immediately, in one line on standard error. `another` is the option with which the user
+    /// names another file.
     #[must_use]
     pub fn tell_failures(self, another: &'static str) -> Options {
         Options { complaint: Complaint::Told(another), ..self }
     }
 
-    /// Starts. It has no world yet.
+    /// Starts the profile, with no world yet.
     ///
     /// # Errors
-    /// Recording is not possible here; or, as invalid input, the path holds a byte 0.
+    /// The process cannot record events; or the path contains a NUL byte (as `InvalidInput`).
     pub fn start(self) -> Result<Trace, RecordError> {
         let Options { path, kind, complaint } = self;
         let place = Place::new(path, complaint).map_err(|none| io::Error::new(io::ErrorKind::InvalidInput, none))?;
@@ -59,7 +60,7 @@ impl Options {
     }
 }
 
-/// A profile that is being written. Cheap to clone; clones are the same one. One of time is written when it ends, and not before.
+/// A profile that is being written. Cheap to clone; clones share one profile. A time profile is written only when it is finished.
 #[derive(Clone)]
 pub struct Trace(Arc<Parts>);
 
@@ -72,12 +73,12 @@ struct Parts {
 methods_of_trace!(kind);
 
 impl Trace {
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         self.0.place.path()
     }
 
-    /// From now on the world's profile is in the file, if it is profiled.
+    /// Writes the world's profile to the file from now on, if the world is profiled.
     ///
     /// # Errors
     /// The profile has ended, or too many worlds are recorded.
@@ -93,7 +94,7 @@ impl Trace {
 }
 
 impl WorldBuilder {
-    /// Lets the world's profile go to this file.
+    /// Writes the world's profile to this file.
     #[must_use]
     pub fn profiled_in(self, trace: &Trace) -> Self {
         let trace = trace.clone();
