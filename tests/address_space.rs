@@ -1,4 +1,4 @@
-//! Worlds in processes that may have little address space (RLIMIT_AS, `ulimit -v`).
+//! Worlds in processes with a limited address space (RLIMIT_AS, `ulimit -v`).
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ traced! {
     struct Link { next: GcCell<Option<stopworld::Gc<Link>>>, value: u64 }
 }
 
-/// In the environment of a process that plays a part: the heap limit to ask for, in MiB, 0 for none.
+/// Set in the environment of the limited process: the heap limit to request, in MiB; 0 for the default.
 const PART: &str = "STOPWORLD_ADDRESS_SPACE";
 
 /// What a small program does: threads, collections, finalizers, names and events.
@@ -29,7 +29,7 @@ fn work(world: &World) {
     world.verify().unwrap();
 }
 
-/// Not a test by itself: the limited process.
+/// The limited process; not a test by itself.
 #[test]
 fn the_limited_process() {
     let Ok(part) = std::env::var(PART) else { return };
@@ -38,7 +38,7 @@ fn the_limited_process() {
     let (limit_mib, heap_mib, charges) = (next(), next(), next());
     if limit_mib != 0 {
         let limit = libc::rlimit { rlim_cur: limit_mib << 20, rlim_max: limit_mib << 20 };
-        // SAFETY: a complete limit for this process alone.
+        // SAFETY: a fully initialised limit, for this process only.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
     }
     let mut builder = World::builder();
@@ -59,12 +59,12 @@ fn the_limited_process() {
     }
 }
 
-/// What the limited process says.
+/// Returns the output of the limited process.
 fn limited(limit_mib: u64, heap_mib: u64, charges: u64) -> String {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "the_limited_process", "--nocapture", "--test-threads=1"])
         .env(PART, format!("{limit_mib} {heap_mib} {charges}"))
-        // Each further arena of glibc's malloc reserves 64 MiB, and what is left is not enough for one for each thread.
+        // Each further arena of glibc's malloc reserves 64 MiB, and the rest is too small for one arena per thread.
         .env("MALLOC_ARENA_MAX", "1")
         .output()
         .unwrap();
@@ -75,14 +75,14 @@ fn limited(limit_mib: u64, heap_mib: u64, charges: u64) -> String {
 }
 
 #[rstest]
-fn a_world_of_which_nothing_is_said_fits_into_the_address_space(
+fn a_world_with_default_options_fits_into_the_address_space(
     #[values(256, 512, 1024, 2048, 4096, 0)] limit_mib: u64,
     #[values(0, 1)] charges: u64,
 ) {
     let said = limited(limit_mib, 0, charges);
     let heap: u64 = said.strip_suffix(" MiB").unwrap_or_else(|| panic!("{said}")).parse().unwrap();
     let usual = (WorldBuilder::default_heap_limit() >> 20) as u64;
-    // Not much less than could be had.
+    // Not much less than the space that is available.
     let least = if limit_mib == 0 { usual } else { (limit_mib / 10).max(16).min(usual) };
     assert!(heap >= least && heap <= usual, "{heap} MiB");
 }
@@ -91,18 +91,18 @@ fn a_world_of_which_nothing_is_said_fits_into_the_address_space(
 #[case::that_fits(512, 256)]
 #[case::that_fits_just(1024, 800)]
 #[case::without_a_limit(0, 100_000)]
-fn a_heap_limit_that_the_program_sets_stays_what_it_is(#[case] limit_mib: u64, #[case] heap_mib: u64) {
+fn a_heap_limit_set_by_the_program_is_not_changed(#[case] limit_mib: u64, #[case] heap_mib: u64) {
     assert_eq!(limited(limit_mib, heap_mib, 0), format!("{heap_mib} MiB"));
 }
 
 #[test]
-fn a_heap_limit_for_which_there_is_no_address_space_is_an_error_that_says_what_helps() {
+fn a_heap_limit_without_address_space_is_an_error_with_a_remedy() {
     let said = limited(2048, 4096, 0);
     let wanted = ["the heap limit of 4096 MiB", "2048 MiB (RLIMIT_AS, `ulimit -v`)", "--heap-limit) to about "];
     for part in wanted {
         assert!(said.contains(part), "no {part:?} in: {said}");
     }
-    // And it does help.
+    // The remedy works.
     let advised = said.split("to about ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
     assert!(advised > 512);
     assert_eq!(limited(2048, advised, 0), format!("{advised} MiB"));

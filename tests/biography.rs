@@ -1,8 +1,8 @@
-//! A biography says of every object that was alive at a census what it was to become: nothing (void), something later (lag),
-//! something now (use), nothing any more (drag). To the byte, also of objects that died between two censuses.
+//! A biography classifies every object that is alive at a census by its future use: never used (void), used later (lag), used now (use), used no
+//! more (drag). The figures are exact to the byte, also for objects that died between two censuses.
 //!
-//! Shapes are built, read and dropped on threads that have detached before the census. The objects are kept by handles, so
-//! that to reach one is not to use it; a use is a dereference.
+//! Shapes are built, read and dropped on threads that have detached before the census. Handles keep the objects alive, because reaching an object
+//! is not using it; a use is a dereference.
 
 mod heap_support;
 
@@ -21,11 +21,11 @@ traced! {
     struct One { number: u64 }
     /// A cell of 32 bytes.
     struct Three { numbers: [u64; 3] }
-    /// Says itself what it is called.
+    /// A type that supplies its own description.
     struct Called { called: Description, number: u64 }
 }
 
-/// So many objects, none of them used.
+/// Allocates `count` objects and uses none.
 fn make(world: &World, count: u64) -> Vec<Root<One>> {
     on_a_thread(world, move |m| (0..count).map(|number| m.root(m.alloc(One { number }).unwrap())).collect())
 }
@@ -34,7 +34,7 @@ fn read(m: &Mutator, roots: &[Root<One>]) {
     roots.iter().for_each(|root| assert!(black_box(root.get(m).number) < 1 << 40));
 }
 
-/// Uses each.
+/// Uses each object once.
 fn use_all(world: &World, roots: &[&Vec<Root<One>>]) {
     let roots: Vec<Root<One>> = roots.iter().flat_map(|roots| roots.iter().cloned()).collect();
     on_a_thread(world, move |m| read(m, &roots));
@@ -44,7 +44,7 @@ fn on_demand(breakdown: Breakdown) -> HeapProfile {
     HeapProfile::by(breakdown).every(Every::Demand)
 }
 
-/// Bytes by stage; and that all stages together are what lives.
+/// Returns the bytes by stage, after checking that all stages together are the live bytes.
 fn stages(census: &Census) -> [u64; 5] {
     assert_eq!(census.bands.iter().map(|band| band.label.as_str()).collect::<Vec<_>>(), Stage::ALL.map(Stage::name));
     assert_eq!(census.bands.iter().map(|band| band.bytes).sum::<u64>(), census.live_bytes);
@@ -52,10 +52,10 @@ fn stages(census: &Census) -> [u64; 5] {
     Stage::ALL.map(|stage| census.bytes_of(stage.name()))
 }
 
-/// `.biography.exact`: GHC's reference program has sets of void, lag and drag; here they are to the byte, and a set that is used all
-/// the time, one whose uses can't be seen, and one that dies.
+/// `.biography.exact`: GHC's reference program has void, lag and drag sets. Here they are exact to the byte; so are a set that is used all the
+/// time, a set whose uses are invisible, and a set that dies.
 #[test]
-fn sets_of_void_lag_use_and_drag_are_told_to_the_byte() {
+fn sets_of_void_lag_use_and_drag_are_exact_to_the_byte() {
     let sink = Arc::new(MemorySink::with_capacity(1 << 10).unwrap());
     let events = [EventId::CensusProfileBegin, EventId::CensusBegin, EventId::CensusBand, EventId::CensusEnd];
     let world = paranoid().listen(sink.clone(), Selection::of(events.into_iter().collect())).build().unwrap();
@@ -67,7 +67,7 @@ fn sets_of_void_lag_use_and_drag_are_told_to_the_byte() {
         (m.root(m.alloc_pinned(Three { numbers: [0; 3] }).unwrap()), m.root(m.alloc_described(described).unwrap()))
     });
     use_all(&world, &[&used, &drag]);
-    assert_eq!(world.sample().unwrap(), None, "it is known at the end");
+    assert_eq!(world.sample().unwrap(), None, "a biography is known only at the end");
     use_all(&world, &[&used]);
     world.collect().unwrap();
     world.sample().unwrap();
@@ -91,7 +91,7 @@ fn sets_of_void_lag_use_and_drag_are_told_to_the_byte() {
     assert_eq!(found, expected);
     drop((void, inherent));
 
-    // Told at the end, each with the time at which it was taken.
+    // The censuses are emitted at the end, each with the time at which it was taken.
     let told: Vec<_> = sink.drain().map(|record| (record.timestamp, record.event())).collect();
     assert_eq!(told.len(), 1 + 4 * 7);
     let mut last = 0;
@@ -111,7 +111,7 @@ fn sets_of_void_lag_use_and_drag_are_told_to_the_byte() {
 
 /// A biography that was not ended ends with its world.
 #[test]
-fn a_world_that_closes_tells_its_biography() {
+fn a_world_that_closes_reports_its_biography() {
     let told: Arc<Mutex<Vec<Census>>> = Arc::default();
     let listener = Arc::clone(&told);
     let profile =
@@ -128,7 +128,7 @@ fn a_world_that_closes_tells_its_biography() {
     assert_eq!(told.iter().map(stages).collect::<Vec<_>>(), [[0, 160, 0, 0, 0], [0, 0, 160, 0, 0]]);
 }
 
-/// By type, of what drags only; the rest is in the account.
+/// By type, for dragged objects only; the other stages are in the totals.
 #[test]
 fn a_biography_is_a_filter_of_other_breakdowns() {
     let world = paranoid().build().unwrap();
@@ -167,8 +167,8 @@ fn retainers_of_the_dead_are_refused_and_a_second_biography_begins_anew() {
     }
 }
 
-/// The biography has seen its last collection, and then there is one more: by whoever allocates, or, as here, by who is told of
-/// that collection.
+/// A further collection comes after the biography's last one: an allocation can trigger it, or, as here, a listener that is notified of that last
+/// collection.
 #[test]
 fn nobody_dies_twice_when_a_collection_comes_between_the_last_look_and_the_end() {
     let kept: Arc<Mutex<(Option<World>, Vec<Root<One>>)>> = Arc::default();
@@ -189,10 +189,10 @@ fn nobody_dies_twice_when_a_collection_comes_between_the_last_look_and_the_end()
     assert_eq!(finished.biography.iter().map(stages).collect::<Vec<_>>(), [[160, 0, 0, 0, 0]]);
 }
 
-/// What an object is called may change, and by a reference that somebody keeps nobody sees it. Then its death is told of another
-/// heading than its life; the sum is what lives all the same.
+/// An object's description may change through a reference that is kept unseen. Its death is then recorded under another key than its life; the sum
+/// is still the live bytes.
 #[test]
-fn an_object_that_is_called_otherwise_when_it_dies_does_not_make_others_more_than_they_are() {
+fn an_object_that_is_described_differently_at_its_death_does_not_falsify_the_others() {
     let world = paranoid().build().unwrap();
     let [first, second] = ["called first", "called second"].map(|text| world.telemetry_intern(text).unwrap());
     let filters = Filters { biography: Stage::ALL.to_vec(), ..Filters::none() };
@@ -216,7 +216,7 @@ fn an_object_that_is_called_otherwise_when_it_dies_does_not_make_others_more_tha
     }
 }
 
-/// What happens to one object: when it comes, when it is used, when it goes.
+/// The life of one object: when it is allocated, when it is used, when it dies.
 #[derive(Clone, Debug)]
 struct Fate {
     born: usize,
@@ -227,7 +227,7 @@ struct Fate {
 const ERAS: usize = 5;
 
 impl Fate {
-    /// The plainest way to say what it is at the census that ends an era.
+    /// The simplest definition of the object's stage at the census that ends an era.
     fn stage(&self, era: usize) -> Option<Stage> {
         let uses: Vec<usize> = (self.born..self.dies.min(ERAS)).filter(|&era| self.used[era]).collect();
         (self.born..self.dies).contains(&era).then_some(match (uses.first(), uses.last()) {
@@ -249,7 +249,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     /// The oracle knows every object's whole life.
     #[test]
-    fn random_lives_are_told_as_they_were(fates in fates(), between in any::<[bool; ERAS]>()) {
+    fn random_lives_are_reported_correctly(fates in fates(), between in any::<[bool; ERAS]>()) {
         let world = World::builder().heap_limit(64 << 20).build().unwrap();
         world.profile(on_demand(Breakdown::Biography)).unwrap();
         let mut roots: Vec<Option<Root<One>>> = fates.iter().map(|_| None).collect();

@@ -1,7 +1,7 @@
-//! `.stop.no-mutator`: hostile code without `unsafe` that the collector calls. Whatever of the interface it uses, the process ends with
-//! one line that names the function; it never gets an object that is swept while it is in use.
+//! `.stop.no-mutator`: hostile safe code (no `unsafe`) called by the collector. Whatever it calls in the interface, the process ends with one line
+//! that names the function; the code never gets an object that is swept while in use.
 //!
-//! Each attempt is a process of its own: this program again, which runs the one ignored test below.
+//! Each attempt is a process of its own: this program again, running the one ignored test below.
 
 #[path = "patience/mod.rs"]
 mod patience;
@@ -33,13 +33,13 @@ fn node(value: u64) -> Node {
 }
 
 thread_local! {
-    /// This thread's mutator, as a program keeps it that does not want to pass it around.
+    /// This thread's mutator, for programs that do not pass it around.
     static MUTATOR: Cell<Option<&'static Mutator>> = const { Cell::new(None) };
-    /// One that can be dropped.
+    /// A mutator that can be dropped.
     static OWNED: RefCell<Option<Mutator>> = const { RefCell::new(None) };
 }
 
-/// What the hostile code has at hand besides.
+/// What else the hostile code can use.
 struct Loot {
     world: World,
     kept: Mutex<Option<Root<Node>>>,
@@ -50,7 +50,7 @@ fn mutator() -> &'static Mutator {
     MUTATOR.get().expect("a mutator in this thread")
 }
 
-/// Does what a callback must not do. The name of the function as the refusal has it.
+/// An action that is forbidden in a callback: its name, the function's name in the refusal, and the code.
 type Act = (&'static str, &'static str, fn(&Loot));
 
 const ACTS: &[Act] = &[
@@ -58,7 +58,7 @@ const ACTS: &[Act] = &[
         let _ = mutator().alloc([0_u64; 9]);
     }),
     ("alloc", "an allocation", |loot| {
-        // Use after free, if it succeeds: the object is kept by one that has been marked already.
+        // A use after free, if it succeeds: the object that keeps the new one has been marked already.
         let kept = mutator().alloc(node(7)).unwrap();
         drop(loot.kept.lock().unwrap().replace(mutator().root(kept)));
     }),
@@ -81,7 +81,7 @@ const ACTS: &[Act] = &[
         let _ = mutator().alloc_bytes(40);
     }),
     ("root-get", "Root::get", |loot| {
-        // To move a reference from where marking comes to where it has been.
+        // Tries to move a reference from an object that is not marked yet to one that is.
         let root = loot.kept.lock().unwrap();
         let kept = root.as_ref().unwrap().get(mutator());
         kept.next.set(None);
@@ -92,11 +92,11 @@ const ACTS: &[Act] = &[
     ("mutator-collect", "a collection", |_| drop(mutator().collect())),
     ("verify", "World::verify", |loot| drop(loot.world.verify())),
     ("attach", "World::attach", |loot| {
-        // SAFETY: nothing is done with it.
+        // SAFETY: the result is only dropped.
         drop(unsafe { loot.world.attach("again") });
     }),
     ("spawn", "World::spawn", |loot| {
-        // SAFETY: it does nothing.
+        // SAFETY: the thread does nothing.
         drop(unsafe { loot.world.spawn("another", |_| ()) });
     }),
     ("detach", "the drop of a Mutator", |_| drop(OWNED.take())),
@@ -115,7 +115,7 @@ const ACTS: &[Act] = &[
     }),
 ];
 
-/// Acts once, at one event; or at any of one thread that is no mutator.
+/// Acts once, at one event; or at any event of one thread that is no mutator.
 struct Hostile {
     at: EventId,
     by_marker: bool,
@@ -154,7 +154,7 @@ fn build(markers: usize) -> World {
 }
 
 fn attached(world: &World) -> Mutator {
-    // SAFETY: every `Gc` is a local variable or in the heap; what the hostile code does with it is the test.
+    // SAFETY: every `Gc` is in a local variable or in the heap; what the hostile code does with it is what is tested.
     unsafe { world.attach("main") }.unwrap()
 }
 
@@ -171,7 +171,7 @@ const WAYS: &[Way] = &[
         let m = attached(&world);
         let (loot, armed) = loot(&world, &m);
         listen(act, at, true, &loot, &armed);
-        // Wide, so that there is work to give away.
+        // A wide structure, so that the markers have work to share.
         let nodes = m.alloc_array(20_000, |value| m.alloc(node(value as u64)).unwrap()).unwrap();
         armed.store(true, Ordering::Relaxed);
         for _ in 0..50 {
@@ -180,7 +180,7 @@ const WAYS: &[Way] = &[
         assert_eq!(nodes[9].value, 9);
     }),
     ("stranger", |act, at| {
-        // The mutator is another world's, whose collections stop this thread in the middle of this one.
+        // The mutator belongs to another world, whose collection stops this thread during this world's collection.
         let (own, other) = (build(1), build(1));
         let m = attached(&own);
         let (loot, armed) = loot(&own, &m);
@@ -194,7 +194,7 @@ const WAYS: &[Way] = &[
 fn loot(world: &World, m: &Mutator) -> (Arc<Loot>, Arc<AtomicBool>) {
     static MEMORY: [usize; 4] = [0; 4];
     let kept = m.alloc(node(1)).unwrap();
-    // SAFETY: a static, and zeroes are no references.
+    // SAFETY: a static; zeroes are no references.
     let range = unsafe { world.register_range(MEMORY.as_ptr().cast(), size_of_val(&MEMORY)) };
     let kept = Mutex::new(Some(m.root(kept)));
     (Arc::new(Loot { world: world.clone(), kept, range: Mutex::new(range) }), Arc::default())
@@ -217,7 +217,7 @@ fn in_a_sink(act: Act, at: EventId, world: &World, collect: impl FnOnce(&World))
     let m = attached(world);
     let (loot, armed) = loot(world, &m);
     listen(act, at, false, &loot, &armed);
-    // The cache has room: nothing but the collection keeps the next allocation from the fast path.
+    // The cache has room: only the collection keeps the next allocation off the fast path.
     let _ = m.alloc(node(2)).unwrap();
     if act.0 == "detach" {
         OWNED.set(Some(m));
@@ -236,7 +236,7 @@ fn in_a_sink(act: Act, at: EventId, world: &World, collect: impl FnOnce(&World))
     println!("the sink has got an object, which now reads {stolen:?}");
 }
 
-/// Stops as signals do, and runs hostile code in between.
+/// A vtable that stops the world by signals and runs hostile code in between.
 struct Treacherous {
     signals: SignalStopper,
     act: fn(&Loot),
@@ -244,7 +244,7 @@ struct Treacherous {
     calls: AtomicU32,
 }
 
-// SAFETY: stopping and starting are the built-in stopper's own; what else is done in the stop is the test.
+// SAFETY: the built-in stopper stops and starts the threads; what else runs during the stop is what is tested.
 unsafe impl ThreadVtable for Treacherous {
     fn name(&self) -> &'static str {
         "treacherous"
@@ -281,14 +281,14 @@ fn in_a_vtable(act: Act, collect: impl FnOnce(&World)) {
 
 const WAY: &str = "CALLBACKS_WAY";
 
-/// Runs in the child process only.
+/// Runs only in the child process.
 #[test]
 #[ignore = "run by the other tests, each time in a process of its own"]
 fn attempt() {
     let Ok(what) = std::env::var(WAY) else { return };
     let mut words = what.split(' ');
     let (way, act, at) = (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
-    // SAFETY: a plain system call: an attempt that hangs is ended.
+    // SAFETY: a plain system call, which ends an attempt that hangs.
     unsafe { libc::alarm(patience(60, 20).as_secs() as u32) };
     let (_, run) = WAYS.iter().find(|(name, _)| *name == way).unwrap();
     let act = ACTS.iter().find(|(name, ..)| *name == act).unwrap();
@@ -304,7 +304,7 @@ fn run(way: &str, act: &str, at: &str) -> Output {
         .unwrap()
 }
 
-/// The attempt ended with SIGABRT and the one line.
+/// Asserts that the attempt ended with SIGABRT and the one line.
 fn assert_refused(way: &str, act: &Act, at: &str) {
     let output = run(way, act.0, at);
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -371,7 +371,7 @@ fn a_vtable_can_not_use_the_heap_in_the_stop(
     assert_refused(way, act(name), "MarkEnd");
 }
 
-/// What is called when the world runs again may do anything, and the collection has taken no cell from its thread.
+/// Callbacks that run after the world has resumed may do anything, and the collection took no cell from the thread that runs them.
 #[test]
 fn a_collection_listener_and_a_finalizer_may_use_the_heap() {
     static FINALIZED: AtomicU32 = AtomicU32::new(0);
@@ -404,7 +404,7 @@ fn a_collection_listener_and_a_finalizer_may_use_the_heap() {
     assert!(world.damage().is_none());
 }
 
-/// Overwrites what dead frames have left.
+/// Overwrites the contents of dead stack frames.
 #[inline(never)]
 fn scrub() {
     std::hint::black_box([0_u64; 512]);

@@ -1,4 +1,4 @@
-//! A census is an account: its bands are what lives, to the byte, and say whose it is.
+//! A census is an account: its bands sum to the live bytes exactly, and each names its owner.
 //!
 //! Shapes are built on a thread that has detached before the census: stacks are scanned conservatively.
 
@@ -21,13 +21,13 @@ use stopworld::{
 traced! {
     /// 8 bytes of payload: a cell of 16.
     struct One { number: u64 }
-    /// Its reference can't change: no retainer. A cell of 24.
+    /// Its reference is constant: not a retainer. A cell of 24.
     struct Fixed { to: Option<Gc<One>>, number: u64 }
     /// A mutable cell. A cell of 32.
     struct Left { to: GcCell<Option<Gc<Fixed>>>, other: GcCell<Option<Gc<Fixed>>>, number: u64 }
-    /// Another.
+    /// Another mutable type.
     struct Right { to: GcCell<Option<Gc<Fixed>>>, number: u64 }
-    /// Says itself what it is called. A cell of 24.
+    /// Supplies its own description. A cell of 24.
     struct Called { called: Description, number: u64 }
 }
 
@@ -44,14 +44,14 @@ fn sum(census: &Census) -> (u64, u64) {
     (bytes + census.filtered_bytes, objects + census.filtered_objects)
 }
 
-/// `.census.exact`: the bands, the collection's report and the verifier agree.
+/// `.census.exact`: asserts that the bands, the collection's report and the verifier agree.
 fn check(world: &World, request: &CensusRequest) -> Census {
     let census = world.census(request).unwrap();
     let verified = world.verify().unwrap();
     assert_eq!(
         sum(&census),
         (census.live_bytes, census.live_objects),
-        "the bands do not add up to what lives: {census:#?}"
+        "the bands do not sum to the live bytes: {census:#?}"
     );
     assert_eq!((census.live_bytes, census.live_objects), (verified.live.total(), verified.live_objects));
     assert_eq!(census.live_bytes, world.totals().live_bytes);
@@ -66,9 +66,9 @@ fn bands(census: &Census) -> BTreeMap<&str, (u64, u64)> {
     census.bands.iter().map(|band| (band.label.as_str(), (band.bytes, band.objects))).collect()
 }
 
-/// Objects of every kind: what they are called by each breakdown, and what they take.
+/// Objects of every kind: their name in each breakdown, and their size.
 #[test]
-fn a_census_tells_what_lives_by_description_by_type_and_by_kind() {
+fn a_census_counts_what_lives_by_description_by_type_and_by_kind() {
     let world = paranoid().build().unwrap();
     let label = world.telemetry_intern("fibonacci").unwrap();
     let pair = DescribedType::new("pair", 16, Layout::WORD).unwrap();
@@ -131,14 +131,14 @@ fn a_census_tells_what_lives_by_description_by_type_and_by_kind() {
     drop(roots);
 }
 
-/// What does not pass is in the account, too.
+/// Objects that the filter rejects are in the totals, too.
 #[rstest]
 #[case::by_description(Filters { descriptions: vec!["census::One".into(), "u64[]".into()], ..Filters::none() }, 160 + 96)]
 #[case::by_type(Filters { types: vec!["Array<u64>".into()], ..Filters::none() }, 96)]
 #[case::by_both(Filters { types: vec!["Array<u64>".into()], descriptions: vec!["census::One".into()], ..Filters::none() }, 0)]
 #[case::by_a_retainer(Filters { retainers: vec!["handle:census::Fixed".into()], ..Filters::none() }, 24 + 16)]
 #[case::by_nothing_that_is_there(Filters { types: vec!["Arra".into(), "".into()], ..Filters::none() }, 0)]
-fn a_filter_lets_pass_what_it_names(
+fn a_filter_accepts_what_it_names(
     #[case] filters: Filters,
     #[case] passes: u64,
     #[values(false, true)] by_kind: bool,
@@ -155,9 +155,9 @@ fn a_filter_lets_pass_what_it_names(
     drop(roots);
 }
 
-/// An object that exactly two keep, one that a third keeps besides, and what only those keep who are kept.
+/// An object kept by exactly two retainers, one kept by a third as well, and objects kept only by kept objects.
 #[test]
-fn the_retainers_of_an_object_are_told_to_the_byte() {
+fn the_retainers_of_an_object_are_exact_to_the_byte() {
     let world = paranoid().build().unwrap();
     let roots = on_a_thread(&world, |m| {
         let by_two = fixed(m, Some(one(m)));
@@ -191,7 +191,7 @@ fn the_retainers_of_an_object_are_told_to_the_byte() {
     drop((roots, range));
 }
 
-/// A thread keeps what lies on its stack.
+/// A thread retains the objects that its stack references.
 #[test]
 fn a_thread_is_a_retainer_by_its_name() {
     let world = paranoid().build().unwrap();
@@ -217,7 +217,7 @@ fn a_thread_is_a_retainer_by_its_name() {
     keeper.join().unwrap();
 }
 
-/// What a dead object's finalizer is to see lives for that alone, and what a weak reference leads to does not.
+/// An object that only a dead object's pending finalizer references is alive; an object that only a weak reference references is not.
 #[test]
 fn what_waits_for_its_finalizer_lives_and_is_kept_by_that() {
     static RAN: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
@@ -236,12 +236,12 @@ fn what_waits_for_its_finalizer_lives_and_is_kept_by_that() {
     let found: BTreeMap<&str, (u64, u64)> =
         census.bands.iter().map(|band| (members(&band.label), (band.bytes, band.objects))).collect();
     let expected = [("finalizers", (24 + 16, 2)), ("handle:Weak", (24, 1))].into();
-    assert_eq!(found, expected, "what waits for its finalizer is not in the census");
+    assert_eq!(found, expected, "objects that wait for a finalizer are not in the census");
     wait_until("the finalizer has run", || RAN.load(std::sync::atomic::Ordering::Relaxed));
     drop(kept);
 }
 
-/// The next collection waits for the listener's return: what that asks of the world must not wait for the next collection.
+/// The next collection waits until the listener returns, so a request that the listener makes of the world must not wait for that collection.
 #[test]
 fn a_listener_may_ask_the_world_while_another_thread_collects() {
     let (begun, seen) = std::sync::mpsc::sync_channel::<()>(16);
@@ -250,7 +250,7 @@ fn a_listener_may_ask_the_world_while_another_thread_collects() {
     let profile = HeapProfile::by(Breakdown::Type).on_census(move |_| {
         let Some(world) = shared.lock().unwrap().take() else { return };
         begun.send(()).unwrap();
-        // For the other thread to come to the lock that is held here, if one is.
+        // Time for the other thread to reach the lock that is held here, if one is.
         std::thread::sleep(Duration::from_millis(300));
         let _ = world.threads();
     });
@@ -265,7 +265,7 @@ fn a_listener_may_ask_the_world_while_another_thread_collects() {
     assert_eq!(other.join().unwrap(), Ok(2));
 }
 
-/// `.retainer.bound`: more than are told apart are MANY, which is a band as any other.
+/// `.retainer.bound`: sets larger than the bound are counted as MANY, which is a band like any other.
 #[rstest]
 #[case(2, "(2)census::Left,census::Right")]
 #[case(1, "MANY")]
@@ -288,7 +288,7 @@ fn members(label: &str) -> &str {
 }
 
 traced! {
-    /// An object of a random graph: two references that may change, or two that may not.
+    /// An object of a random graph: two mutable references, or two constant ones.
     struct Mutable { called: Description, one: GcCell<Option<Gc<Array<GcCell<Any>>>>>, two: GcCell<Any> }
     struct Constant { called: Description, one: GcCell<u64>, to: [Any; 2] }
 }
@@ -314,8 +314,8 @@ unsafe impl stopworld::Trace for Any {
     const LAYOUT: Layout = Layout::WORD;
 }
 
-/// One of a graph's objects: which name, whether it is a mutable cell, to which earlier ones it refers, and, if it is mutable,
-/// which one is made to refer back to it.
+/// One object of a graph: its name, whether it is a mutable cell, which earlier objects it references, and, if it is mutable, which object gets a
+/// reference back to it.
 #[derive(Clone, Debug)]
 struct Plan {
     name: usize,
@@ -331,7 +331,7 @@ fn plans() -> impl Strategy<Value = Vec<Plan>> {
 }
 
 impl Plan {
-    /// To whom the object of this index refers: a constant one only to earlier ones, a mutable one to whomever.
+    /// The objects that the object of this index references: a constant object only earlier ones, a mutable object any.
     fn targets(&self, index: usize, of: usize) -> [Option<usize>; 2] {
         self.to.map(|to| {
             let choices = if self.mutable { of } else { index };
@@ -350,7 +350,7 @@ struct Node {
     rooted: bool,
 }
 
-/// The plans' graph: each plan's object, and behind those the arrays by which the mutable ones have their first reference.
+/// The plans' graph: one object per plan, followed by the arrays that hold the mutable objects' first references.
 fn graph(plans: &[Plan]) -> Vec<Node> {
     let mut nodes: Vec<Node> = Vec::new();
     let mut arrays = Vec::new();
@@ -367,7 +367,7 @@ fn graph(plans: &[Plan]) -> Vec<Node> {
     nodes
 }
 
-/// The plainest way: from each root, and from each mutable cell that is alive, a walk that stops at mutable cells.
+/// The simplest algorithm: from each root and each live mutable cell, a walk that stops at mutable cells.
 fn naive_retainers(nodes: &[Node]) -> Vec<BTreeSet<String>> {
     let mut sets = vec![BTreeSet::new(); nodes.len()];
     let mut walk = |from: &[usize], name: String| {
@@ -392,7 +392,7 @@ fn naive_retainers(nodes: &[Node]) -> Vec<BTreeSet<String>> {
     sets
 }
 
-/// Objects from `turned` on have lower addresses than those before: they lie where others have died.
+/// Objects from `turned` on have lower addresses than those before, because they reuse the cells of dead objects.
 fn build(world: &World, plans: &[Plan], turned: usize) -> Vec<Root<Leaf<u64>>> {
     let labels: Vec<_> = NAMES.iter().map(|name| world.telemetry_intern(name).unwrap()).collect();
     let make = move |m: &Mutator, all: Gc<Array<GcCell<Any>>>, plans: &[Plan], which: std::ops::Range<usize>| {
@@ -411,7 +411,7 @@ fn build(world: &World, plans: &[Plan], turned: usize) -> Vec<Root<Leaf<u64>>> {
     let [first, second] = [0; 2].map(|_| plans.to_vec());
     let some = make.clone();
     let kept = on_a_thread(world, move |m| {
-        // The whole graph is in collected memory while it is made.
+        // The whole graph is in collected memory while it is built.
         let all = m.alloc_array(first.len(), |_| GcCell::new(Any(0))).unwrap();
         for _ in &first[turned..] {
             let nothing = [Any(0); 2];
@@ -420,7 +420,7 @@ fn build(world: &World, plans: &[Plan], turned: usize) -> Vec<Root<Leaf<u64>>> {
         some(m, all, &first, 0..turned);
         m.root(all)
     });
-    // Who comes now finds room where the first objects died.
+    // Objects allocated from now on reuse the cells of the first objects.
     world.collect().unwrap();
     let plans = second;
     on_a_thread(world, move |m| {
@@ -432,21 +432,21 @@ fn build(world: &World, plans: &[Plan], turned: usize) -> Vec<Root<Leaf<u64>>> {
             // SAFETY: made above.
             let object = unsafe { Gc::<Mutable>::from_addr(all[index].get().0) };
             let [one, two] = plan.targets(index, plans.len());
-            // The first by way of an array, which is mutable itself but has the name of its type.
+            // The first reference is in an array, which is itself mutable but is named by its type.
             if let Some(one) = one {
                 object.one.set(Some(m.alloc_array(1, |_| GcCell::new(all[one].get())).unwrap()));
             }
             object.two.set(at(two));
         }
         let rooted = plans.iter().enumerate().filter(|(_, plan)| plan.rooted);
-        // SAFETY: whatever it is, the handle keeps it; nobody reads it as a leaf.
+        // SAFETY: whatever its type is, the handle only keeps it alive; it is never read as a leaf.
         rooted.map(|(index, _)| m.root(unsafe { Gc::<Leaf<u64>>::from_addr(all[index].get().0) })).collect()
     })
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
-    /// The oracle walks from each retainer by itself. Also when there is room for next to nothing of what is to do.
+    /// The oracle walks from each retainer separately. Also tested with almost no room for the work list.
     #[test]
     fn the_retainers_of_random_graphs_are_those_that_a_plain_search_finds(
         plans in plans(),
@@ -473,7 +473,7 @@ proptest! {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
-    /// The oracle counts what was made.
+    /// The oracle counts the allocations.
     #[test]
     fn a_census_counts_what_was_made(kinds in proptest::collection::vec((0_usize..5, 1_usize..2000), 1..80)) {
         let world = World::builder().heap_limit(64 << 20).paranoid(stopworld::Paranoid::On).build().unwrap();
@@ -493,7 +493,7 @@ proptest! {
         }
         let roots = on_a_thread(&world, move |m| {
             let keep = |object: usize| {
-                // SAFETY: whatever it is, the handle keeps it; nobody reads it as a leaf.
+                // SAFETY: whatever its type is, the handle only keeps it alive; it is never read as a leaf.
                 m.root(unsafe { Gc::<Leaf<u64>>::from_addr(object) })
             };
             let make = |&(kind, size): &(usize, usize)| match kind {
@@ -510,7 +510,7 @@ proptest! {
         prop_assert_eq!(census.live_bytes, verified.live.total());
         prop_assert_eq!(sum(&census), (verified.live.total(), verified.live_objects));
         let found = bands(&census);
-        // How large the cells of arrays are is the heap's affair.
+        // The cell sizes of arrays are up to the heap.
         for (name, (bytes, objects)) in &expected {
             prop_assert_eq!(found[name].1, *objects);
             if *name != "Array<u64>" {
@@ -522,7 +522,7 @@ proptest! {
     }
 }
 
-/// Two parts of a program allocate alike; one of them leaks.
+/// Two parts of a program allocate in the same way; one of them leaks.
 fn request(m: &Mutator, keep: bool) -> Option<Root<Fixed>> {
     let _cost = cost_centre!("request");
     let parsed = {
@@ -534,9 +534,9 @@ fn request(m: &Mutator, keep: bool) -> Option<Root<Fixed>> {
     keep.then(|| m.root(made))
 }
 
-/// A leak by one cost centre, told to the byte, with those on whose behalf it allocated.
+/// A leak in one cost centre, exact to the byte, with the centres on whose behalf it allocated.
 #[test]
-fn who_leaks_is_told_by_cost_centre_stack_and_by_module() {
+fn a_leak_is_found_by_cost_centre_stack_and_by_module() {
     let world = paranoid().charge_allocations(Charging::On).build().unwrap();
     let roots = on_a_thread(&world, |m| {
         let outside = m.root(one(m));
@@ -568,9 +568,9 @@ fn who_leaks_is_told_by_cost_centre_stack_and_by_module() {
     drop(roots);
 }
 
-/// The events of a profile are its censuses.
+/// The events of a profile report its censuses.
 #[test]
-fn a_profile_tells_of_each_census_by_events() {
+fn a_profile_emits_events_for_each_census() {
     let taken: Arc<Mutex<Vec<Census>>> = Arc::default();
     let listener = Arc::clone(&taken);
     let sink = Arc::new(MemorySink::with_capacity(1 << 12).unwrap());
@@ -624,7 +624,7 @@ fn a_profile_tells_of_each_census_by_events() {
 }
 
 #[test]
-fn a_profile_by_time_brings_its_collections_about() {
+fn a_profile_by_time_triggers_its_collections() {
     let world = paranoid()
         .profile(HeapProfile::by(Breakdown::Kind).every(Every::Time(Duration::from_millis(5))))
         .build()
@@ -656,7 +656,7 @@ fn a_profile_on_demand_is_sampled_and_switched_while_the_world_runs() {
 }
 
 #[test]
-fn what_cannot_be_told_is_refused() {
+fn impossible_requests_are_refused() {
     let world = World::builder().build().unwrap();
     let refused = |request: CensusRequest| world.census(&request).unwrap_err();
     for breakdown in [Breakdown::CostCentre, Breakdown::Module] {
@@ -669,7 +669,7 @@ fn what_cannot_be_told_is_refused() {
     }
 }
 
-/// Mutators that allocate all the time, censuses of all kinds, several markers: the account is right every time.
+/// Mutators that allocate all the time, censuses of all kinds, several markers: the account is exact every time.
 #[rstest]
 fn a_census_of_a_busy_world_adds_up(
     #[values(
@@ -710,7 +710,7 @@ fn a_census_of_a_busy_world_adds_up(
     for _ in 0..20 {
         let census = world.census(&CensusRequest::by(breakdown)).unwrap();
         assert_eq!(sum(&census), (census.live_bytes, census.live_objects));
-        // What the sweep counted, and the verifier after it.
+        // What the sweep counted, and what the verifier counted after it.
         assert_eq!(reports.lock().unwrap()[&census.collection], sum(&census));
         assert_eq!(world.damage(), None);
     }

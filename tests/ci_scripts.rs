@@ -1,4 +1,4 @@
-//! The scripts of `.ci/` accept what proves something, and nothing else.
+//! The scripts of `.ci/` accept a result that proves something, and nothing else.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -15,7 +15,7 @@ fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// `.ci/guards` and `.ci/orderings` rest on this: a test proves its guard only by its own message.
+/// `.ci/guards` and `.ci/orderings` depend on this: a test proves its guard only by failing with its own message.
 #[rstest]
 #[case::its_own_message("echo 'the object died'; exit 101", "the object died", None)]
 #[case::its_own_message_then_an_abort("echo 'the object died'; kill -ABRT $$", "the object died", None)]
@@ -37,7 +37,7 @@ fn a_command_must_fail_for_the_expected_reason(
     assert!(said(&output).contains(rejected.unwrap_or("")), "{}", said(&output));
 }
 
-/// Each guard that is taken out has a row with the message of its test.
+/// Each guard that can be removed has a row with the message of its test.
 #[test]
 fn every_row_of_the_table_of_guards_has_a_message() {
     let guards = std::fs::read_to_string(script("guards")).unwrap();
@@ -50,7 +50,7 @@ fn every_row_of_the_table_of_guards_has_a_message() {
     }
 }
 
-/// What a test reports is counted, and is an error if the tool was installed for it.
+/// Tests that report themselves as skipped are counted; that is an error if the tool was installed for them.
 #[rstest]
 #[case::nothing(&[], &["gdb"], true, "0 skipped")]
 #[case::the_machine(&["Avx512", "gdb that may trace: Operation not permitted"], &["gdb"], true, "2 skipped")]
@@ -80,7 +80,7 @@ fn skipped_tests_are_counted(
     assert!(said(&output).contains(expected), "{}", said(&output));
 }
 
-/// Not a test by itself: what the one above runs, with captured output as any test that passes.
+/// What the test above runs, with captured output as any passing test; not a test by itself.
 #[test]
 fn a_test_that_is_skipped() {
     if let Ok(needs) = std::env::var("CI_SCRIPTS_NEEDS") {

@@ -1,4 +1,4 @@
-//! The `stopworld` command, used as a stranger would use it.
+//! The `stopworld` command, as a new user runs it.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Output, Stdio};
@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rstest::rstest;
 
-/// Far above what any of these runs takes, even on a machine that does other things.
+/// Far more than any of these runs takes, even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 const STOPWORLD: &str = env!("CARGO_BIN_EXE_stopworld");
 
@@ -21,7 +21,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The second cell of the row of the figures that is headed `name`.
+/// Returns the second cell of the row `name` in the table of figures.
 fn row(stdout: &str, name: &str) -> String {
     let cells = |line: &str| line.split(['│', '┆']).map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
     let mut rows = stdout.lines().map(cells).filter(|cells| cells.len() > 2 && cells[1] == name);
@@ -100,7 +100,7 @@ fn help_and_the_list_of_workloads_go_to_standard_output() {
 }
 
 #[test]
-fn the_events_are_listed_explained_and_written_as_the_documentation_has_them() {
+fn the_events_are_listed_explained_and_written_as_documented() {
     let list = text(&stopworld("events").stdout);
     assert!(
         list.lines().any(|line| line.trim_start().starts_with("GcStart") && line.contains("TraceCreate/44")),
@@ -163,7 +163,7 @@ fn wrong_arguments_get_one_clear_line_and_exit_code_2(#[case] arguments: &str, #
 #[case("binary-trees --depth 14", "4KiB")]
 #[case("binary-trees --depth 16 --threads 2", "4MiB")]
 #[case("gcbench --depth 14 --threads 2", "3MiB")]
-fn a_heap_limit_that_is_too_small_is_told_with_one_that_works(#[case] workload: &str, #[case] limit: &str) {
+fn a_heap_limit_that_is_too_small_is_reported_with_one_that_works(#[case] workload: &str, #[case] limit: &str) {
     let output = stopworld(&format!("run {workload} --heap-limit {limit}"));
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
@@ -174,7 +174,7 @@ fn a_heap_limit_that_is_too_small_is_told_with_one_that_works(#[case] workload: 
     assert_eq!(again.status.code(), Some(0), "{}", text(&again.stderr));
 }
 
-/// What the flexowriter says of a collection.
+/// The flexowriter's message for a collection.
 const CALLED: &str = "THE GARBAGE COLLECTOR HAS BEEN CALLED";
 
 /// Starts an endless run and waits for its first collection.
@@ -184,7 +184,7 @@ fn endless() -> (Child, BufReader<std::process::ChildStdout>) {
     (child, stdout)
 }
 
-/// Starts a run, and what it prints.
+/// Starts a run; returns it and its output.
 fn begin(arguments: &str) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut child = std::process::Command::new(STOPWORLD)
         .args(arguments.split_whitespace())
@@ -197,7 +197,7 @@ fn begin(arguments: &str) -> (Child, BufReader<std::process::ChildStdout>) {
 }
 
 fn catches(child: &Child, signal: Signal) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("the child is there");
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("the child exists");
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or_default();
     u64::from_str_radix(caught.trim(), 16).is_ok_and(|caught| caught & 1 << (signal as u32 - 1) != 0)
 }
@@ -210,14 +210,14 @@ fn wait_for(stdout: &mut impl BufRead, wanted: &str) {
     }
 }
 
-/// Sends a signal as soon as there is a handler for it.
+/// Sends a signal as soon as the process has a handler for it.
 fn send(child: &Child, signal: Signal) {
     let begun = Instant::now();
     while !catches(child, signal) {
         assert!(begun.elapsed() < Duration::from_secs(600), "no handler for {signal}");
         std::thread::sleep(Duration::from_millis(5));
     }
-    kill(Pid::from_raw(child.id() as i32), signal).expect("the child is there");
+    kill(Pid::from_raw(child.id() as i32), signal).expect("the child exists");
 }
 
 #[rstest]
@@ -234,7 +234,7 @@ fn a_signal_ends_the_run_and_the_table_is_still_printed(#[case] signal: Signal, 
 
 #[test]
 fn sigusr1_asks_for_a_collection() {
-    // So much room that nothing else asks for one for long.
+    // The initial heap is so large that nothing else requests a collection for a long time.
     let (mut child, mut stdout) =
         begin("run churn --threads 2 --seconds 100000 --initial-heap 2g --heap-limit 4g --flexowriter");
     send(&child, Signal::SIGUSR1);
@@ -248,7 +248,7 @@ fn sigusr1_asks_for_a_collection() {
 }
 
 #[test]
-fn who_closes_standard_output_has_seen_enough() {
+fn a_closed_standard_output_ends_the_run_quietly() {
     let (mut child, stdout) = endless();
     drop(stdout);
     std::thread::sleep(Duration::from_millis(200));
@@ -259,7 +259,7 @@ fn who_closes_standard_output_has_seen_enough() {
     assert!(stderr.is_empty(), "{stderr}");
 }
 
-/// A Scheme program in a file of its own.
+/// Writes a Scheme program into a temporary file.
 fn program(text: &str) -> tempfile::NamedTempFile {
     let file = tempfile::Builder::new().suffix(".scm").tempfile().expect("there is room for a file");
     std::fs::write(&file, text).expect("the file can be written");
@@ -304,7 +304,7 @@ fn scheme_programs_run_on_several_threads_for_a_number_of_collections(
 #[case("(define (f x) (+ 1 (f x)))\n(f 1)", 1, "recursion")]
 #[case("(car 1)", 1, "car")]
 #[case("(exit 7)", 7, "")]
-fn a_scheme_program_that_fails_says_where_and_the_exit_code_tells(
+fn a_scheme_program_that_fails_says_where_and_exits_with_an_error(
     #[case] source: &str,
     #[case] code: i32,
     #[case] told: &str,
@@ -356,7 +356,7 @@ fn mccarthys_demonstration_is_interrupted_by_the_garbage_collector() {
 #[case("1k", 1)]
 #[case("300k", 1)]
 #[case("16MiB", 0)]
-fn a_heap_that_is_too_small_for_scheme_is_told_with_one_that_is_not(#[case] limit: &str, #[case] code: i32) {
+fn a_heap_that_is_too_small_for_scheme_is_reported_with_one_that_works(#[case] limit: &str, #[case] code: i32) {
     let file = program(SUM);
     let output = stopworld(&format!("run lisp {} --heap-limit {limit}", file.path().display()));
     let stderr = text(&output.stderr);
@@ -364,7 +364,7 @@ fn a_heap_that_is_too_small_for_scheme_is_told_with_one_that_is_not(#[case] limi
     assert!(code == 0 || (stderr.lines().count() == 1 && stderr.contains("--heap-limit 16MiB")), "{stderr}");
 }
 
-/// Each command, with an option that none has, without what it needs, and with a value that none takes.
+/// Each command: with an unknown option, with a required argument missing, and with an invalid value.
 #[rstest]
 #[case::no_command("", "--help")]
 #[case::unknown_command("rum", "'run'")]
@@ -417,16 +417,16 @@ fn a_profile_of_a_run_that_ends_before_its_first_census_has_one() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("e.hp");
     let file = file.to_str().expect("a name");
-    // No collection, and no time.
+    // The run has no collection and takes almost no time.
     let output = stopworld(&format!("run binary-trees --depth 4 --profile hT --interval 100 --trace {file}"));
     let said = text(&output.stderr);
     assert_eq!((output.status.code(), said.lines().count()), (Some(0), 1), "{said}");
     assert!(said.contains("before its first census") && said.contains("--interval"), "{said}");
     let written = std::fs::read_to_string(file).expect("it is there");
-    // One at the begin and one at the end, which every such file has, and the census.
+    // One sample at the begin and one at the end, which every such file has, and the census.
     assert_eq!(written.matches("BEGIN_SAMPLE").count(), 3, "{written}");
 
-    // The first collection takes one, whatever the time.
+    // The first collection takes a census, whatever the time.
     let output = stopworld(&format!("run graph --collections 1 --profile hT --interval 100 --trace {file}"));
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
     let output = stopworld(&format!("heapprof {file} --csv"));
@@ -435,7 +435,7 @@ fn a_profile_of_a_run_that_ends_before_its_first_census_has_one() {
 }
 
 #[test]
-fn a_heap_profile_without_samples_is_said_to_be_one() {
+fn a_heap_profile_without_samples_is_reported_as_one() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("e.hp");
     let empty = "BEGIN_SAMPLE 0.0\nEND_SAMPLE 0.0\n";

@@ -1,4 +1,4 @@
-//! `stopworld convert`, and what a trace of one format becomes in another.
+//! `stopworld convert`: what a trace of one format becomes in another.
 
 use crate::command_support;
 use crate::mps_stream;
@@ -34,7 +34,7 @@ fn left_out(conversion: &Conversion, what: &str) -> u64 {
     conversion.left_out.rows().iter().filter(|row| row.what == what).map(|row| row.count).sum()
 }
 
-/// How many events of each name a trace has.
+/// The number of events of each name in a trace.
 #[derive(Default)]
 struct Counts {
     names: BTreeMap<String, u64>,
@@ -45,7 +45,7 @@ impl Visitor for Counts {
     fn event(&mut self, event: &NetEvent<'_>) {
         *self.names.entry(format!("{}/{}", event.kind.provider, event.kind.event)).or_default() += 1;
         let is_suspension = event.kind.provider == RUNTIME && event.kind.event == 9;
-        // The reason comes first: for a collection, or for its preparation.
+        // The reason is the first field: 1 for a collection, 6 for the preparation of one.
         self.for_gc += u64::from(is_suspension && matches!(event.payload.first(), Some(1 | 6)));
     }
 }
@@ -71,7 +71,7 @@ fn lines(stream: &[u8]) -> Vec<String> {
     String::from_utf8_lossy(&output).lines().map(str::to_owned).collect()
 }
 
-/// How many records a stream has. (A text may have lines of its own.)
+/// The number of records in a stream. (Not the number of lines: a text may contain newlines.)
 fn records(stream: &[u8]) -> u64 {
     let mut reader = mps_telemetry::reader::Reader::new(stream);
     let mut count = 0;
@@ -84,7 +84,7 @@ fn records(stream: &[u8]) -> u64 {
     }
 }
 
-// ---- Over all traces there are ---------------------------------------------------------------------------------------
+// ---- All traces of the fixtures ----------------------------------------------------------------------------------------
 
 #[test]
 fn every_trace_of_dotnet_becomes_a_timeline_that_obeys_the_rules() {
@@ -96,7 +96,7 @@ fn every_trace_of_dotnet_becomes_a_timeline_that_obeys_the_rules() {
         assert_eq!((conversion.carried, conversion.damage.is_some()), (summary.events, summary.damage.is_some()));
         assert_eq!(timeline.named("collection").len() as u64, counts.for_gc, "{}", name(&path));
         assert_eq!(timeline.counters.get("heap").map_or(0, Vec::len) as u64, counts.of(4), "{}", name(&path));
-        // Each event is there: as a moment, or as the beginning or the end of a slice.
+        // Each event becomes an instant, or the beginning or the end of a slice.
         let suspensions = counts.of(9);
         let at_most = timeline.rows.len() as u64;
         assert!(at_most >= summary.events, "{} rows for {} events", at_most, summary.events);
@@ -133,12 +133,12 @@ fn every_stream_written_anew_says_the_same_to_its_tools() {
             assert_eq!(lines(&original), lines(&anew), "{}", name(&path));
             assert_eq!(conversion.carried, records(&original), "{}", name(&path));
         }
-        // And then nothing changes any more.
+        // A second conversion changes nothing.
         assert!(converted(&anew, Target::Mps).unwrap().0 == anew, "{}", name(&path));
     }
 }
 
-/// By way of .NET's format every record comes back, but for those that nobody knows.
+/// Converted to a .nettrace file and back, every record returns, except those of unknown kinds.
 #[rstest]
 fn every_stream_goes_into_a_trace_and_comes_back(#[values(Container::V4, Container::V6)] container: Container) {
     for path in trace_data::streams() {
@@ -146,7 +146,7 @@ fn every_stream_goes_into_a_trace_and_comes_back(#[values(Container::V4, Contain
         let Ok((trace, conversion)) = converted(&original, Target::Nettrace(container)) else { continue };
         let (counts, summary) = counted(&trace);
         assert_eq!((summary.damage, summary.lost, summary.ended_orderly), (None, 0, true));
-        // Clocks of more than 63 bits are times before all others.
+        // Clocks of more than 63 bits become times before all others.
         let is_odd = lines(&original).iter().any(|line| line.as_bytes()[0] >= b'8');
         assert!(summary.late == 0 || is_odd, "{}: {}", name(&path), summary.late);
         let records: u64 =
@@ -192,7 +192,7 @@ fn every_stream_becomes_a_timeline_that_obeys_the_rules() {
     }
 }
 
-/// The logs of GHC's own that lie beside the repository's other data: cut or whole, threads and collections are slices.
+/// GHC's own logs from the repository's data: whole or cut, threads and collections become slices.
 #[test]
 fn every_eventlog_becomes_a_timeline_that_obeys_the_rules() {
     let mut all = trace_data::files(&trace_data::fixtures("eventlog"), "eventlog");
@@ -217,7 +217,7 @@ fn every_eventlog_becomes_a_timeline_that_obeys_the_rules() {
     assert!(all.len() > 3);
 }
 
-/// How many events a log has, and how many collections begin in it.
+/// The number of events in a log, and of collections that begin in it.
 #[derive(Default)]
 struct Events {
     events: u64,
@@ -231,7 +231,7 @@ impl ghc_eventlog::read::Visitor for Events {
     }
 }
 
-/// 1.0.0 has other codes for the events that 2.0.0 has under the same names.
+/// Version 1.0.0 has other codes than 2.0.0 for events of the same names.
 #[test]
 fn a_stream_of_2012_becomes_one_of_today_by_the_names_of_its_events() {
     let original = fs::read(trace_data::fixtures("mps/v1").join("sampler.bin")).unwrap();
@@ -254,7 +254,7 @@ fn a_stream_of_2012_becomes_one_of_today_by_the_names_of_its_events() {
 
 // ---- Ours ------------------------------------------------------------------------------------------------------------
 
-/// A run's trace with everything of ours in it becomes a stream that passes the checks of our own streams.
+/// A run's trace with all events of the stopworld provider becomes a stream that passes the checks for this project's own streams.
 #[test]
 fn our_own_trace_becomes_a_stream_that_its_strictest_reader_takes() {
     let directory = directory();
@@ -269,7 +269,7 @@ fn our_own_trace_becomes_a_stream_that_its_strictest_reader_takes() {
     assert!(told.count("PoolAlloc") > 1_000 && told.count("SegAlloc") > 0, "{:?}", told.counts);
     assert!(told.names.contains("main"), "{:?}", told.names);
     assert_eq!(left_out(&conversion, "stopworld/ObjectAllocated"), 0);
-    // And in either container it obeys the rules that our own writer obeys.
+    // In either container, it obeys the rules for this project's own writer.
     for container in [Container::V4, Container::V6] {
         let (anew, conversion) = converted(&trace, Target::Nettrace(container)).unwrap();
         assert!(conversion.left_out.is_empty());
@@ -283,7 +283,7 @@ fn our_own_trace_becomes_a_stream_that_its_strictest_reader_takes() {
     assert!(timeline.threads.values().any(|name| name == "main"));
 }
 
-/// .NET's tools see the collections of a converted stream, at its own speed.
+/// .NET's tools see the collections of a converted stream, with the stream's clock rate.
 #[test]
 fn our_own_stream_becomes_a_trace_in_which_the_collections_are_seen() {
     let directory = directory();
@@ -314,7 +314,8 @@ fn our_own_stream_becomes_a_trace_in_which_the_collections_are_seen() {
 
 // ---- Damage ----------------------------------------------------------------------------------------------------------
 
-/// `.format.hostile`: cut anywhere, changed anywhere, into anything: what is readable is converted, or it is said why nothing is.
+/// `.format.hostile`: a trace cut anywhere or changed anywhere, converted to any format: what is readable is converted, or an error says why
+/// nothing is.
 #[rstest]
 #[case("nettrace/tiny.nettrace")]
 #[case("nettrace/handmade-v6-3gcs.nettrace")]
@@ -333,7 +334,7 @@ fn whatever_is_wrong_with_a_trace_its_conversion_ends_in_order(#[case] file: &st
                     Target::Json => drop(timeline_rules::check(&output)),
                     Target::Nettrace(_) => {
                         let summary = counted(&output).1;
-                        // What is wrong with the types, threads, labels of a file stays wrong.
+                        // Damage to a file's types, threads or labels is carried over.
                         assert!(summary.ended_orderly, "byte {at}: {:?}", summary.damage);
                     }
                     Target::Mps => drop(lines(&output)),
@@ -359,7 +360,7 @@ fn convert_with(directory: &Path, arguments: &[&str]) -> Output {
 #[case(&["out.json"], b"[\n{\"ph\":")]
 #[case(&["out.mps"], b"\x1D\0\x30\0")]
 #[case(&["-", "--format", "json"], b"[\n{\"ph\":")]
-fn the_output_says_the_format_by_its_name_or_it_is_asked_for(#[case] output: &[&str], #[case] begins: &[u8]) {
+fn the_format_follows_from_the_outputs_name_or_is_asked_for(#[case] output: &[&str], #[case] begins: &[u8]) {
     let directory = directory();
     let input = fixture("nettrace/handmade-v4-3gcs.nettrace");
     let ran = convert_with(directory.path(), &[&[input.as_str()], output].concat());
@@ -377,7 +378,7 @@ fn its_help_has_the_formats_that_it_writes() {
     assert_eq!(listed.map(|(name, _)| name).collect::<Vec<_>>(), ["mps", "nettrace", "nettrace6", "json"], "{help}");
 }
 
-/// The input's name says nothing.
+/// The input's name does not matter.
 #[test]
 fn the_input_is_known_by_its_content() {
     let directory = directory();
@@ -387,7 +388,7 @@ fn the_input_is_known_by_its_content() {
         assert_eq!(convert_with(directory.path(), &[input, output]).status.code(), Some(0));
     }
     assert!(fs::read(directory.path().join("a.nettrace")).unwrap().starts_with(b"Nettrace"));
-    // And from standard input, to standard output.
+    // The same, from standard input to standard output.
     let file = fs::File::open(fixture("nettrace/tiny.nettrace")).unwrap();
     let ran = Command::new(STOPWORLD).args(["convert", "-", "-", "--format", "nettrace"]).stdin(file).output().unwrap();
     assert!(ran.status.success() && ran.stdout.starts_with(b"Nettrace"));
@@ -426,7 +427,7 @@ fn what_is_left_out_is_a_table_on_standard_error() {
 #[case(&["IN", "no/such/out.mps"], 1, "its directory must be there")]
 #[case(&["IN", "directory.json"], 1, "is a directory")]
 #[case(&[".", "out.mps"], 1, "directory")]
-fn what_can_not_be_converted_is_told_in_a_line_and_what_was_there_stays(
+fn what_cannot_be_converted_is_one_line_and_the_old_file_stays(
     #[case] arguments: &[&str],
     #[case] code: i32,
     #[case] told: &str,
@@ -449,7 +450,7 @@ fn what_can_not_be_converted_is_told_in_a_line_and_what_was_there_stays(
     assert_eq!((ran.status.code(), said.lines().count()), (Some(code), 1), "{said}");
     assert!(said.contains(told) && !said.contains(".stopworld-"), "{said}");
     assert_eq!(fs::read(directory.path().join("out.mps")).unwrap(), b"what was there");
-    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), files, "nothing else is left behind");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), files, "no other file remains");
 }
 
 #[test]
@@ -470,9 +471,9 @@ fn a_damaged_trace_is_converted_as_far_as_it_goes_and_ends_with_1() {
     assert_eq!((counts.of(2), summary.damage), (1, None));
 }
 
-/// `.event.full-disk`: what was there is as it was.
+/// `.event.full-disk`: the old file is unchanged.
 #[test]
-fn an_output_that_finds_no_room_leaves_what_was_there() {
+fn an_output_without_room_leaves_the_old_file() {
     let directory = directory();
     fs::write(directory.path().join("out.json"), "what was there").unwrap();
     let input = fixture("nettrace/gcapp-3.1-collect-default.nettrace");
@@ -497,7 +498,7 @@ fn an_output_that_finds_no_room_leaves_what_was_there() {
     );
 }
 
-/// The file keeps its permissions, a link stays a link, and a trace may be converted in its own place.
+/// The file keeps its permissions, a symbolic link stays one, and a trace may be converted in place.
 #[test]
 fn the_output_takes_the_place_of_what_it_replaces() {
     let directory = directory();
@@ -513,7 +514,7 @@ fn the_output_takes_the_place_of_what_it_replaces() {
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
 }
 
-/// What a signal ends leaves what was there, and nothing beside it.
+/// A conversion ended by a signal leaves the old file and no temporary file.
 #[rstest]
 #[case(Signal::SIGINT, 130)]
 #[case(Signal::SIGTERM, 143)]
@@ -527,11 +528,11 @@ fn a_conversion_that_is_ended_leaves_nothing_behind(#[case] asked: Signal, #[cas
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // It waits for more.
+    // It waits for more input.
     let mut input = child.stdin.take().unwrap();
     input.write_all(&fs::read(fixture("nettrace/tiny.nettrace")).unwrap()[..300]).unwrap();
     let files = || fs::read_dir(directory.path()).unwrap().count();
-    wait_until("the file beside is there", || files() == 2);
+    wait_until("the temporary file exists", || files() == 2);
     signal(&child, asked);
     let ended = child.wait().unwrap();
     drop(input);
@@ -540,7 +541,7 @@ fn a_conversion_that_is_ended_leaves_nothing_behind(#[case] asked: Signal, #[cas
 }
 
 #[test]
-fn who_closes_the_pipe_has_seen_enough() {
+fn a_closed_pipe_is_no_error() {
     let mut child = Command::new(STOPWORLD)
         .args(["convert", &fixture("nettrace/gcapp-3.1-collect-default.nettrace"), "-", "--format", "json"])
         .stdout(Stdio::piped())

@@ -1,4 +1,4 @@
-//! Traces of .NET's format in either container: whatever a reader is told of one, it is told of the other.
+//! Conversion of .nettrace files between the containers of version 4 and version 6: a reader gets the same from both.
 
 use crate::nettrace_plans;
 use crate::nettrace_support;
@@ -19,7 +19,7 @@ fn converted(input: &[u8], to: Container) -> (Vec<u8>, Conversion) {
     (output, conversion)
 }
 
-/// All that a reader is told of an event, but for what the containers have different words for: its number, its place.
+/// Everything that a reader gets from an event, except what the containers express differently: its number and its position.
 #[derive(Clone, Debug, PartialEq)]
 struct Told {
     kind: EventType,
@@ -65,7 +65,7 @@ impl Visitor for Listener {
         self.sequences.push(event.sequence);
         self.labels.push(event.labels.into_iter().map(|label| format!("{label:?}")).collect());
         self.events.push(Told {
-            // Where it stands among the types, and under which number, is the file's affair.
+            // The index among the types, and the number, depend on the file.
             kind: EventType { index: 0, id: 0, ..event.kind.clone() },
             version: event.version(),
             time: event.time,
@@ -90,12 +90,12 @@ fn listen(file: &[u8], in_file_order: bool) -> (Listener, Summary) {
     (listener, summary)
 }
 
-/// What the summary says of losses and of order.
+/// The losses and the order that a summary reports.
 fn figures(summary: &Summary) -> (u64, u64, BTreeMap<u64, u64>, u64) {
     (summary.events, summary.lost, summary.lost_by_thread.clone(), summary.late)
 }
 
-/// Both files tell the same, in the order of the file and in that of time.
+/// Asserts that both files yield the same events, in file order and in time order.
 fn assert_same(one: &[u8], other: &[u8], what: &str) {
     for in_file_order in [true, false] {
         let ((one, of_one), (other, of_other)) = (listen(one, in_file_order), listen(other, in_file_order));
@@ -129,14 +129,14 @@ fn every_trace_there_is_tells_the_same_in_either_container(#[values(Container::V
         assert_eq!(conversion.carried, summary.events, "{name}");
         assert_eq!(conversion.damage.is_some(), summary.damage.is_some(), "{name}");
         assert_same(&original, &output, &name);
-        // And back: then the numbers of events are those that they were.
+        // And back: then the events have their original numbers.
         let from = heard.trace.as_ref().unwrap().container;
         let (back, _) = converted(&output, from);
         assert_same(&original, &back, &name);
         if conversion.left_out.is_empty() {
             assert_eq!(heard.sequences.len(), listen(&back, true).0.sequences.len(), "{name}");
         }
-        // To the same container everything stays as it is.
+        // A conversion to the same container changes nothing.
         let (same, conversion) = converted(&original, from);
         let again = listen(&same, true).0;
         assert_eq!(
@@ -168,7 +168,7 @@ proptest! {
         prop_assert_eq!(summary.lost + left_out(&conversion, LOST_BEFORE), lost);
         let plain = |told: &Told| {
             let Told { mut kind, process: _, .. } = told.clone();
-            // Version 4 has no words about types.
+            // Version 4 cannot express these.
             (kind.message, kind.provider_guid) = (None, None);
             kind.pairs.clear();
             Told { kind, process: 0, ..told.clone() }
@@ -179,7 +179,7 @@ proptest! {
         );
         let by_time = |file: &[u8]| listen(file, false).0.events.iter().map(plain).collect::<Vec<_>>();
         prop_assert_eq!(by_time(&original), by_time(&output));
-        // A cut anywhere costs what is behind it, and nothing before.
+        // A cut loses what follows it, and nothing before.
         let at = original.len() * usize::from(plan.blocks[0]) / 12;
         let mut cut = Vec::new();
         match convert(&original[..at], &mut cut, Target::Nettrace(to), &Options::default()) {
@@ -195,13 +195,13 @@ proptest! {
     }
 }
 
-// ---- What one of the two can't say ----------------------------------------------------------------------------------
+// ---- What one of the two can't express -------------------------------------------------------------------------------
 
 fn var(out: &mut Vec<u8>, value: u64) {
     nettrace_support::var(out, value);
 }
 
-/// Words about threads, other processes, labels, losses before the first event: version 4 has no place for them.
+/// Thread names and properties, other processes, labels, losses before the first event: version 4 cannot express them.
 #[test]
 fn what_version_4_has_no_place_for_is_listed_with_counts() {
     let mut list = vec![3];
@@ -236,14 +236,14 @@ fn what_version_4_has_no_place_for_is_listed_with_counts() {
     assert_eq!(conversion.left_out.rows().len(), 9);
     let (told, summary) = listen(&output, true);
     assert_eq!((summary.damage, summary.lost, summary.steps_back), (None, 0, 0));
-    // What it does have a place for is there.
+    // What version 4 can express is present.
     let last = told.events.last().unwrap();
     assert_eq!((last.activity, last.related), ([7; 16], [8; 16]));
 }
 
-/// An event whose labels say another version or level is of a type of its own where there are no labels.
+/// An event whose labels override its version or level gets a type of its own in a container without labels.
 #[test]
-fn what_an_event_says_of_itself_instead_of_its_type_becomes_a_type() {
+fn an_event_that_overrides_its_type_gets_a_type_of_its_own() {
     let mut own = vec![7, 42, 8];
     own.extend(0xF0u64.to_le_bytes());
     own.extend([9, 1, 10 | 0x80, 2]);
@@ -263,7 +263,7 @@ fn what_an_event_says_of_itself_instead_of_its_type_becomes_a_type() {
     assert_eq!(said, [plain, own, plain, own]);
 }
 
-/// Types whose fields version 4 has no codes for have none there; the payloads are as they were.
+/// Types with fields for which version 4 has no codes lose their fields; the payloads are unchanged.
 #[test]
 fn fields_that_version_4_can_not_describe_are_listed_and_payloads_stay() {
     let mut kind = kind(1);
@@ -277,7 +277,7 @@ fn fields_that_version_4_can_not_describe_are_listed_and_payloads_stay() {
     assert!(listen(&converted(&original, Container::V6).0, true).0.events[0].kind.fields.len() == 1);
 }
 
-/// A thread's id is used again, threads and types are forgotten at a sequence point: numbers begin anew, and no loss is made up.
+/// A thread's id is reused, and threads and types are reset at a sequence point: the numbers restart, and no loss is invented.
 #[test]
 fn threads_that_end_and_come_again_lose_nothing() {
     let again = Type { event: 99, ..kind(1) };
@@ -285,7 +285,7 @@ fn threads_that_end_and_come_again_lose_nothing() {
         introduced(&[4, 6]),
         Block::Types(vec![kind(1)]),
         Block::Events(vec![event(4, 1, 1), event(6, 1, 2), event(4, 3, 3)]),
-        // Two more were lost at its end.
+        // Two more events were lost at the thread's end.
         Block::Ended(vec![(index_of(4), 5)]),
         Block::Threads(vec![(index_of(4), "another".into(), 7, 4)]),
         Block::Events(vec![event(4, 1, 4)]),
@@ -308,7 +308,7 @@ fn threads_that_end_and_come_again_lose_nothing() {
     assert!(listen(&same, true).0.threads == listen(&original, true).0.threads);
 }
 
-/// Activities are in the header of version 4, and in lists in version 6.
+/// Activity ids are in the header of version 4, and in label lists in version 6.
 #[test]
 fn activities_go_over_into_lists_and_back() {
     let with = |activity: u8, related: u8, sequence: u32| Event {
@@ -330,7 +330,7 @@ fn activities_go_over_into_lists_and_back() {
     assert_same(&original, &converted(&output, Container::V4).0, "and back");
 }
 
-/// A list of labels that a reader knows nothing about stays as it is within version 6.
+/// A label list that a reader does not understand is unchanged within version 6.
 #[test]
 fn labels_stay_within_version_6() {
     let mut list = vec![4];

@@ -1,5 +1,5 @@
-//! Inputs on which a command panicked or overflowed once, found by the fuzz targets in `fuzz/` or by reading. Each file of
-//! tests/fixtures/fuzz is given to every command that reads files: none panics, all end soon, and one that fails says why (`.format.hostile`).
+//! Inputs on which a command once panicked or overflowed, found by the fuzz targets in `fuzz/` or by reading. Each file of tests/fixtures/fuzz is
+//! given to every command that reads files: none panics, all end soon, and one that fails says why (`.format.hostile`).
 
 use crate::command_support;
 use crate::nettrace_support;
@@ -13,7 +13,7 @@ use nettrace_support::{Block, Event, FORMS, Type, file};
 use rstest::rstest;
 use stopworld::convert::{Options, Target, convert};
 
-/// Far more than any of these takes, on a machine that is busy.
+/// Far more than any command takes, even on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
 const COMMANDS: [&str; 20] = [
@@ -49,14 +49,14 @@ fn no_command_panics(#[files("tests/fixtures/fuzz/*")] input: PathBuf) {
         let said = text(&output.stderr);
         // 2: the trace has several processes, and the command names none.
         assert!(matches!(output.status.code(), Some(0..=2)), "{command}: {:?}\n{said}", output.status);
-        assert!(output.status.success() || !said.trim().is_empty(), "{command} fails without a word");
+        assert!(output.status.success() || !said.trim().is_empty(), "{command} fails without a message");
         assert!(begun.elapsed() < SOON, "{command} took {:?}", begun.elapsed());
     }
 }
 
 const RUNTIME: &str = "Microsoft-Windows-DotNETRuntime";
 
-/// Codes of types: numbers of 16, 32 and 64 bits.
+/// Type codes for integers of 16, 32 and 64 bits.
 const U16: u8 = 8;
 const U64: u8 = 12;
 
@@ -69,7 +69,7 @@ fn event(kind: u32, time: i64, payload: Vec<u8>) -> Event {
     Event { kind, sequence: 1, thread: 1, capture: 1, time, sorted: true, payload, ..Event::default() }
 }
 
-/// The lines of the stream that a trace becomes.
+/// Returns the lines of the stream that a trace is converted to.
 fn stream(types: Vec<Type>, events: Vec<Event>) -> String {
     let trace = file(FORMS[0], 8, &[Block::Types(types), Block::Events(events)]);
     let (mut stream, mut lines) = (Vec::new(), Vec::new());
@@ -78,16 +78,16 @@ fn stream(types: Vec<Type>, events: Vec<Event>) -> String {
     text(&lines)
 }
 
-/// A file may describe any event with fields of its own.
+/// A file may declare fields of its own for any event.
 #[test]
-fn a_runtime_whose_number_has_64_bits_is_one_without_a_number() {
+fn a_runtime_with_a_64_bit_number_counts_as_one_without_a_number() {
     let start = kind(1, 9, 1, &[("Reason", U64), ("ClrInstanceID", U64)]);
     let payload = [1u64.to_le_bytes(), u64::MAX.to_le_bytes()].concat();
     let lines = stream(vec![start], vec![event(1, 5, payload)]);
     assert!(lines.contains("ArenaPollBegin      arena:0000000000100000"), "{lines}");
 }
 
-/// A time before the clock's beginning is the last that there is for a stream, whose clocks have no sign.
+/// A time before the clock's zero becomes the last time that a stream can express, because a stream's clocks are unsigned.
 #[test]
 fn records_at_the_last_time_have_that_time() {
     let segment = kind(1, 5, 1, &[("Address", U64), ("Size", U64), ("Type", U16), ("ClrInstanceID", U16)]);
@@ -97,7 +97,7 @@ fn records_at_the_last_time_have_that_time() {
     assert!(last > 0 && lines.contains("ArenaExtend"), "{lines}");
 }
 
-/// Fixtures stay small: what fails is minimized first.
+/// Fixtures stay small: minimize a failing input first.
 #[test]
 fn cases_are_small() {
     for entry in std::fs::read_dir(Path::new("tests/fixtures/fuzz")).unwrap() {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use page_support::{LIMIT, is_drawn, needs_nothing_but_itself};
 use rstest::rstest;
 
-/// What a page may have, with a thousand rows of a table in it.
+/// The largest size allowed for a page, with a table of a thousand rows.
 const LARGEST: usize = 2 << 20;
 
 fn page(trace: &Path) -> String {
@@ -32,7 +32,7 @@ fn every_part_can_be_reached_by_its_link_and_by_keys(#[files("tests/fixtures/net
     for link in links {
         assert!(page.contains(&format!("id=\"{link}\"")), "{link}");
     }
-    // Four pictures and two tables that scroll take the focus; points have a text each.
+    // Four charts and two scrolling tables take the focus; each point has a text.
     assert_eq!(page.matches("tabindex=\"0\"").count(), 6);
     assert_eq!(page.matches("class=\"point\"").count(), page.matches("tabindex=\"-1\"><title>").count());
 }
@@ -44,7 +44,7 @@ fn the_pictures_show_every_collection_of_a_short_trace() {
         let start = page.find(&format!("<section id=\"{id}\"")).expect("the part is there");
         &page[start..start + page[start..].find("</section>").expect("it ends")]
     };
-    // Two of the six are so near to each other that they share a bar.
+    // Two of the six are so close that they share a bar.
     assert_eq!(part("pauses").matches("class=\"point\"").count(), 5);
     assert_eq!(part("pauses").matches("the longest of 2").count(), 1);
     assert!(part("pauses").contains("GC 4, 2NI, at 62.933 ms: 4.337 ms"), "{}", part("pauses"));

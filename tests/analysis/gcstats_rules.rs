@@ -1,4 +1,4 @@
-//! From events to collections: each rule of the real reader, and where ours differs because that one is wrong.
+//! From events to collections: each rule of PerfView's reader, and where ours differs because that one is wrong.
 
 use crate::gcstats_support;
 
@@ -12,7 +12,7 @@ use stopworld::gcstats::Rules;
 const MB: u64 = 1_000_000;
 const SIZES: [u64; 5] = [MB, 2 * MB, 3 * MB, 4 * MB, 5 * MB];
 
-/// Milliseconds are sums of doubles.
+/// Milliseconds are sums of floating-point numbers.
 #[track_caller]
 fn assert_near(found: f64, expected: f64) {
     assert!((found - expected).abs() < 1e-9, "{found} instead of {expected}");
@@ -82,7 +82,7 @@ enum Without {
 }
 
 #[rstest]
-fn what_is_not_whole_does_not_count(
+fn an_incomplete_collection_does_not_count(
     #[values(Rules::Ours, Rules::LikePerfView)] rules: Rules,
     #[values(
         Without::End,
@@ -110,7 +110,7 @@ fn what_is_not_whole_does_not_count(
     if without == Without::HeapStatsBeforeRestart {
         story.wait(10).heap_stats(SIZES);
     }
-    // The next one is whole again.
+    // The next collection is complete again.
     story.on(100).wait(1_000).collect(0, SIZES);
     let (process, all) = story.told();
     let complete: Vec<bool> = all.iter().map(|(collection, _)| collection.complete).collect();
@@ -130,10 +130,10 @@ fn a_collection_shorter_than_a_tick_counts_but_not_for_perfview() {
 }
 
 #[rstest]
-fn a_collection_without_an_end_is_over_at_statistics_after_its_restart(
+fn a_collection_without_an_end_ends_at_statistics_after_its_restart(
     #[values(Rules::Ours, Rules::LikePerfView)] rules: Rules,
 ) {
-    // As the concurrent collections of .NET 2 told of themselves: the world runs, then they end.
+    // As .NET 2 logged its concurrent collections: the world restarts, then the collection ends.
     let mut story = Story::new(rules);
     story.suspend_begin(FOR_GC).wait(10).suspend_end().start(2, SMALL, BLOCKING).wait(10).restart_end();
     story.wait(500).end().heap_stats(SIZES);
@@ -154,7 +154,7 @@ fn where_the_end_of_the_suspension_is_missing_it_lasts_until_the_start(
     }
     let collections = story.collections();
     assert_near(collections[0].suspend, 0.030);
-    // PerfView takes the end of the first.
+    // PerfView takes the end of the first suspension.
     assert_near(collections[1].suspend, if rules == Rules::Ours { 0.030 } else { 0.030 - 1.150 });
 }
 
@@ -178,7 +178,7 @@ fn stops_for_other_reasons_are_no_pauses(#[values(Rules::Ours, Rules::LikePerfVi
 }
 
 #[test]
-fn optional_events_may_be_missing_or_there() {
+fn optional_events_may_be_missing() {
     let mut story = Story::new(Rules::Ours);
     story.event(35, 0, &bytes().u32(0).u16(0));
     story.suspend_begin(FOR_GC).wait(10).suspend_end().wait(20).start(2, SMALL, BLOCKING);
@@ -189,11 +189,11 @@ fn optional_events_may_be_missing_or_there() {
     story.wait(50).end().wait(10).heap_stats(SIZES).event(7, 1, &bytes().u16(0)).restart_end();
     let collections = story.collections();
     let marks = &collections[0].marks[0];
-    assert_eq!(marks.promoted.expect("the events tell")[..3], [0, 100, 200]);
+    assert_eq!(marks.promoted.expect("the events have it")[..3], [0, 100, 200]);
     for (sort, time) in [(0, 0.005), (2, 0.007), (1, 0.001)] {
         assert_near(marks.times[sort].expect("it was marked"), time);
     }
-    let global = collections[0].global.as_ref().expect("it was told");
+    let global = collections[0].global.as_ref().expect("it has a global history");
     let phases = global.phases.as_ref().expect("version 4 has them");
     assert_eq!(
         (phases.roots, phases.plan, phases.relocate, phases.compact, phases.sweep),
@@ -201,7 +201,7 @@ fn optional_events_may_be_missing_or_there() {
     );
 }
 
-/// Mechanisms as given, phase n took 10 + n µs.
+/// A history with the given mechanisms, in which phase n took 10 + n µs.
 fn global_history(mechanisms: u32) -> gcstats_support::Bytes {
     let head = bytes().u64(0).u32(1).u32(2).u32(0).u32(0).u32(mechanisms).u16(0).u32(0).u32(55).u32(0).u32(0).u32(8);
     (0..8).fold(head, |all, phase| all.u32(10 + phase))
@@ -230,7 +230,7 @@ fn a_background_collection_pauses_at_its_begin_and_at_its_end(
     assert_eq!(collection.generation_name(), "2B");
 }
 
-/// One in the background, whose histories come after its statistics, after marks of handles by these threads.
+/// A background collection whose histories follow its statistics, which follow the handle marks of these threads.
 #[rstest]
 #[case::server(Rules::LikePerfView, &[1, 2], true, 1)]
 #[case::workstation(Rules::LikePerfView, &[1, 1], true, 0)]
@@ -270,7 +270,7 @@ fn a_history_after_the_statistics_is_that_of_the_background_collection(
 fn young_collections_run_while_one_is_in_the_background(#[values(Rules::Ours, Rules::LikePerfView)] rules: Rules) {
     let mut story = Story::new(rules);
     let history = |size: u64| [[size * MB, 0, 0, 0, 0, 0, 0, 0, 0, 0]; 5];
-    // It begins with a young one in its own pause.
+    // It begins with a young collection in its own pause.
     story.suspend_begin(FOR_GC).wait(10).suspend_end().wait(5).start(2, SMALL, BACKGROUND);
     story.wait(5).start(1, SMALL, BLOCKING).wait(50).heap_history(&history(1)).end().heap_stats(SIZES);
     story.wait(30).restart_end();
@@ -280,7 +280,7 @@ fn young_collections_run_while_one_is_in_the_background(#[values(Rules::Ours, Ru
     story.on(200).wait(1_000);
     story.suspend_begin(FOR_PREPARATION).wait(20).suspend_end().wait(30).restart_end();
     story.wait(100).heap_history(&history(2)).end().heap_stats(SIZES);
-    // After its end; the heap's size then is no matter of it.
+    // After the background collection's end; it does not report the heap's size at that time.
     story.on(300).wait(1_000).suspend_begin(FOR_GC).wait(10).suspend_end().start(0, SMALL, BLOCKING);
     story.wait(50).heap_history(&history(20)).end().heap_stats(SIZES).wait(5).restart_end();
     let (_, all) = story.told();
@@ -288,11 +288,11 @@ fn young_collections_run_while_one_is_in_the_background(#[values(Rules::Ours, Ru
     assert_eq!(names, ["2B", "1N", "0F", "0N"]);
     assert!(all.iter().all(|(collection, _)| collection.complete));
     let (background, figures) = &all[0];
-    // The first pause was the young one's but for the way to the standstill.
+    // The first pause is the young collection's, except for the time to stop.
     assert_near(background.pause, 0.010 + 0.050);
     assert_near(figures.heap_before, 10.0);
     assert_near(figures.peak, 45.0);
-    // The young one's pause is from its own begin.
+    // The young collection's pause starts at its own begin.
     assert_near(all[1].0.pause, 0.080);
     assert_near(all[1].0.suspend, 0.0);
     assert_near(all[2].0.pause, 0.075);
@@ -341,13 +341,13 @@ fn what_was_allocated_is_what_came_between_two_collections() {
     collect(0, generation(3 * MB, 0, 5_000), generation(901_000, 0, 0), generation(301_000, 0, 0));
     let (process, all) = story.told();
     let figures = all[1].1;
-    // 1,999,000 of objects before, 100,000 after the one before.
+    // 1,999,000 bytes of objects before this collection, 100,000 bytes after the previous one.
     assert_near(figures.allocated_young, 1.899);
     assert_near(figures.allocated_large, 0.500);
     assert_near(figures.allocated_pinned, 0.300 + 0.005);
     assert_near(figures.before[3], 0.801);
     assert_near(figures.peak, 2.0 + 0.801 + 0.3);
-    // After a young one the large objects have no size: that from before it is taken.
+    // After a young collection the large objects' size is unknown: the size before it is used.
     let figures = all[2].1;
     assert_near(figures.allocated_large, 0.200);
     assert_near(figures.allocated_pinned, 0.0);
@@ -389,7 +389,7 @@ fn survival_is_of_the_generations_that_were_collected() {
     let mut story = Story::new(Rules::Ours);
     let data = |survived: u64| [1_000, 100, 0, 500, 25, 25, 0, survived / 2, survived - survived / 2, 0];
     story.suspend_begin(FOR_GC).wait(10).suspend_end().start(1, SMALL, BLOCKING).wait(10);
-    // Two heaps: 50 % and 33.3 %.
+    // Two heaps, with 50 % and 33.3 %.
     story.heap_history(&[data(450); 5]).heap_history(&[data(300); 5]);
     story.end().heap_stats([1_000; 5]).wait(1).restart_end();
     let collections = story.collections();
@@ -414,7 +414,7 @@ fn pins_are_counted_once() {
 }
 
 #[test]
-fn memory_from_the_system_is_told_before_and_after() {
+fn memory_from_the_system_is_reported_before_and_after() {
     let mut story = Story::new(Rules::Ours);
     let usage = |in_use: u64| {
         let data = [in_use, 2, 3, 4, 5].iter().fold(bytes().u16(1), |data, number| data.u64(*number));
@@ -434,7 +434,7 @@ fn memory_from_the_system_is_told_before_and_after() {
 }
 
 #[test]
-fn the_head_tells_who_it_is() {
+fn the_head_identifies_the_process() {
     let mut story = Story::new(Rules::Ours);
     let line = "\"/opt/my apps/Big.App.exe\" --serve";
     story.event_of(gcstats_support::PIPE, 1, 1, &bytes().z16(line).z16("Linux").z16("x64"));
@@ -461,7 +461,7 @@ fn the_head_tells_who_it_is() {
     }
 }
 
-/// The events that mean something, by provider and number.
+/// The events that the analysis interprets, by provider and number.
 const KNOWN: [(&str, u32); 22] = [
     (gcstats_support::RUNTIME, 1),
     (gcstats_support::RUNTIME, 2),
@@ -490,14 +490,14 @@ const KNOWN: [(&str, u32); 22] = [
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Whatever events say, in whatever order: there is a report, and it has as many collections as it counts.
+    /// Whatever the events contain, in whatever order, there is a report, and it lists the number of collections that it counts.
     #[test]
     fn any_events_make_a_report(
         events in proptest::collection::vec(
             (0..KNOWN.len(), 0_u32..6, 0_u64..4, 0_i64..2_000, proptest::collection::vec(any::<u8>(), 0..600)),
             0..120,
         ),
-        // Small numbers are reasons and kinds more often than any bytes are.
+        // Small numbers, which are valid reasons and kinds, occur more often than random bytes.
         small in any::<bool>(),
         like_perfview in any::<bool>(),
         pointer in prop_oneof![Just(4_u8), Just(8)],
@@ -511,7 +511,7 @@ proptest! {
             let (provider, event) = KNOWN[which];
             story.on(thread).wait(time).event_of(provider, event, version, &bytes().all(&payload));
         }
-        // Of a process in which only the pipe speaks nothing is known.
+        // A process known only from a pipe has no figures.
         story.event(35, 0, &bytes().u32(0).u16(0));
         let (process, all) = story.told();
         prop_assert_eq!(process.begun(), all.len() as u64);

@@ -1,7 +1,7 @@
 //! `stopworld gcstats` against what PerfView exports of the same traces.
 //!
-//! The traces under `fixtures/nettrace` were written by real runtimes or by hand; beside each lie PerfView's exports, with
-//! the process in their names. More such traces, which are not ours to carry, lie in `../shared/data/third-party`.
+//! The traces under `fixtures/nettrace` were written by real runtimes or by hand; next to each are PerfView's exports, with the process in their
+//! names. More such traces, which this repository may not distribute, are in `../shared/data/third-party`.
 
 use crate::nettrace_support;
 use crate::trace_data;
@@ -28,7 +28,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The exports of a folder: trace, option, and what PerfView says.
+/// The exports in a folder: trace, option, and PerfView's output.
 fn exports(folder: &Path) -> Vec<(PathBuf, &'static str, String)> {
     let mut exports = Vec::new();
     for entry in fs::read_dir(folder).expect("the folder is there") {
@@ -40,7 +40,7 @@ fn exports(folder: &Path) -> Vec<(PathBuf, &'static str, String)> {
         else {
             continue;
         };
-        // The process stands behind the trace's name, if it is there.
+        // The process follows the trace's name, if the export names one.
         let traces = [stem, stem.rsplit_once('.').map_or(stem, |(stem, _)| stem)];
         let trace = traces.iter().map(|stem| folder.join(format!("{stem}.nettrace"))).find(|trace| trace.is_file());
         let trace = trace.unwrap_or_else(|| panic!("no trace for {name}"));
@@ -69,9 +69,9 @@ fn exports_are_those_of_perfview(folder: &Path, expected: usize) {
         assert_same(&text(&output.stdout), &expected, &what);
         let right = text(&gcstats(&trace, &[option]).stdout);
         match option {
-            // PerfView's column of the ratio is always 2.
+            // PerfView's ratio column is always 2.
             "--csv" => assert_same(&without_column(&right, 10), &without_column(&expected, 10), &what),
-            // And the name of a program that was started with quotes ends with one.
+            // The name of a program that was started with quotes ends with a quote.
             _ => assert_same(&right.replacen("\"CoreConsoleAp\"", "\"CoreConsoleAp.exe\"\"", 1), &expected, &what),
         }
     }
@@ -101,7 +101,7 @@ fn exports_of_third_party_traces_are_those_of_perfview() {
 #[case::only_samples("only_managed_samples", 0, "0.0000")]
 #[case::one_in_the_background("Jacobh2_RobotCleaner__27058b75", 2, "1.9402")]
 #[case::of_windows("eventpipe-dotnetcore3.0-win-x64-objver4", 478, "7,730.3399")]
-fn third_party_traces_have_so_many_collections(#[case] name: &str, #[case] count: u64, #[case] paused: &str) {
+fn third_party_traces_have_their_number_of_collections(#[case] name: &str, #[case] count: u64, #[case] paused: &str) {
     let Some(folder) = third_party("nettrace") else { return };
     let output = gcstats(&folder.join(format!("{name}.nettrace")), &[]);
     let table = text(&output.stdout);
@@ -127,14 +127,14 @@ fn a_trace_that_breaks_off_is_reported_as_far_as_it_goes() {
     assert_eq!(output.status.code(), Some(1));
 }
 
-/// The server collector reports what a background collection did to each heap after the collection's statistics.
+/// The server collector reports a background collection's effect on each heap after the collection's statistics.
 #[test]
 fn no_figure_of_a_background_collection_of_the_server_collector_is_missing() {
     let csv = text(&gcstats(Path::new(&format!("{OURS}/bgc-srv.nettrace")), &["--csv"]).stdout);
     let background: Vec<&str> = csv.lines().filter(|line| line.contains(",2Bi,")).collect();
     assert_eq!(background.len(), 2, "{csv}");
     for line in background {
-        // The processor time, which no trace of this sort has.
+        // The processor time, which no trace of this kind contains.
         let missing = line.split(',').filter(|cell| *cell == "NaN").count();
         assert_eq!(missing, 1, "{line}");
     }
@@ -163,9 +163,9 @@ fn an_intact_trace_without_collections_is_no_failure(#[case] events: &[u32]) {
     );
 }
 
-/// Damage makes up processes: what a thread that nobody introduced did is process 0's.
+/// Damage can create processes: events of a thread that was never introduced are attributed to process 0.
 #[rstest]
-fn a_process_that_never_collected_is_in_nobodys_way(#[values("--csv", "--xml", "--html")] form: &str) {
+fn a_process_that_never_collected_does_no_harm(#[values("--csv", "--xml", "--html")] form: &str) {
     let whole = format!("{OURS}/handmade-v6-3gcs.nettrace");
     let mut damaged = fs::read(&whole).expect("the fixture is there");
     let mut writer = Writer::new(Form::V6, 8);
@@ -174,7 +174,7 @@ fn a_process_that_never_collected_is_in_nobodys_way(#[values("--csv", "--xml", "
     writer.add(&Block::Types(vec![Type { id: 900, provider, event: 9, version: 1, ..Type::default() }]));
     writer.add(&Block::Events(vec![Event { kind: 900, thread: 4_000, capture: 4_000, time: 1, ..Event::default() }]));
     let end = damaged.split_off(damaged.len() - 4);
-    assert_eq!(end, [0; 4], "the mark of the end");
+    assert_eq!(end, [0; 4], "the end marker");
     damaged.extend([&writer.bytes[begin..], &end].concat());
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("damaged.nettrace");
@@ -193,7 +193,7 @@ fn a_process_that_never_collected_is_in_nobodys_way(#[values("--csv", "--xml", "
 #[case::of_another_format(b"hdrb\0\0\0\0", "at byte 0: this is not a .nettrace file")]
 #[case::of_a_version_to_come(b"Nettrace\0\0\0\0\x63\0\0\0\0\0\0\0", "version 99 of the format is not known")]
 #[case::cut(b"Nettrace", "at byte 8: the file ends here")]
-fn that_a_file_is_no_trace_is_said_in_a_line(#[case] bytes: &[u8], #[case] said: &str) {
+fn a_file_that_is_no_trace_is_one_line(#[case] bytes: &[u8], #[case] said: &str) {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("file");
     fs::write(&file, bytes).expect("it can be written");
@@ -207,7 +207,7 @@ fn that_a_file_is_no_trace_is_said_in_a_line(#[case] bytes: &[u8], #[case] said:
 #[case::no_such_file(&["no-such.nettrace"], 1, "can't open no-such.nettrace")]
 #[case::two_forms(&["x", "--csv", "--xml"], 2, "cannot be used with")]
 #[case::another_process(&["tests/fixtures/nettrace/tiny.nettrace", "--process", "8"], 2, "it has 7 (Process(7), 0 collections)")]
-fn what_is_wrong_is_said(#[case] arguments: &[&str], #[case] code: i32, #[case] said: &str) {
+fn wrong_arguments_are_reported(#[case] arguments: &[&str], #[case] code: i32, #[case] said: &str) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stopworld"));
     command.current_dir(env!("CARGO_MANIFEST_DIR"));
     let output = command.arg("gcstats").args(arguments).timeout(LIMIT).output().expect("stopworld starts");

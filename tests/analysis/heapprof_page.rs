@@ -9,7 +9,7 @@ use page_support::{LIMIT, is_drawn, needs_nothing_but_itself};
 use rstest::rstest;
 use serde_json::Value;
 
-/// What a page may have.
+/// The largest size allowed for a page.
 const LARGEST: usize = 2 << 20;
 
 fn page(file: &Path) -> String {
@@ -42,12 +42,12 @@ fn the_page_needs_nothing_but_itself(
     for link in page.split("href=\"#").skip(1).filter_map(|rest| rest.split('"').next()) {
         assert!(page.contains(&format!("id=\"{link}\"")), "{link}");
     }
-    // Every point has a text, and what scrolls and what is drawn takes the focus.
+    // Every point has a text; scrolling tables and charts take the focus.
     assert_eq!(page.matches("class=\"point\"").count(), page.matches("tabindex=\"-1\"><title>").count());
     assert!(page.matches("tabindex=\"0\"").count() >= 2);
 }
 
-/// The numbers from which the chart is drawn anew, and the picture that is there already.
+/// The page has the numbers from which its script redraws the chart, and the chart as it is drawn without the script.
 #[test]
 fn the_chart_has_every_sample() {
     let page = page(&log("leak.hc.eventlog"));
@@ -74,7 +74,7 @@ fn each_breakdown_has_its_own_tables() {
     }
 }
 
-/// Names of bands are anything: they are text on the page, and nothing else.
+/// Band names may contain anything: the page shows them as text, and nothing else.
 #[test]
 fn names_are_text() {
     let file = tempfile::NamedTempFile::new().unwrap();

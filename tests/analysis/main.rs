@@ -1,4 +1,4 @@
-//! What is made of trace files: conversions, statistics, profiles, pages.
+//! The analyses of trace files: conversions, statistics, profiles, pages.
 
 #[path = "../command_support/mod.rs"]
 mod command_support;

@@ -1,6 +1,6 @@
 //! `stopworld heapprof` and `stopworld timeprof` against GHC's own profiles of the same runs.
 //!
-//! Beside each log under `fixtures/eventlog` that has a heap profile lies the `.hp` file that the same run wrote.
+//! Next to each log under `fixtures/eventlog` that has a heap profile is the `.hp` file that the same run wrote.
 
 use crate::eventlog_support;
 use crate::trace_data;
@@ -44,7 +44,7 @@ fn of_log(file: &Path) -> Profiles {
     profiles
 }
 
-/// Bytes by label in each sample that has any. The number that GHC puts before a stack in its text is no part of the log.
+/// Bytes by label in each sample that has any. The number that GHC puts before a stack in its .hp file is not in the log.
 fn samples(profiles: &Profiles, name: impl Fn(String) -> Option<String>) -> Vec<BTreeMap<String, u64>> {
     let of_sample = |sample: &stopworld::profstats::Sample| {
         let mut bands = BTreeMap::new();
@@ -83,7 +83,7 @@ fn the_bands_of_each_sample_are_those_of_ghcs_own_text(
     assert_eq!(ours.heap.breakdown, breakdown);
     let is_stack = breakdown == Breakdown::CostCentre;
     let ours = samples(&ours, Some);
-    // GHC writes the set of too many retainers into its text only.
+    // GHC writes the contents of a retainer set that exceeds the limit only into the .hp file.
     let theirs = samples(&theirs, |label| {
         let label = if is_stack { without_number(label) } else { label };
         (!label.contains("MANY")).then_some(label)
@@ -95,16 +95,16 @@ fn the_bands_of_each_sample_are_those_of_ghcs_own_text(
     assert_eq!(ours.len(), theirs.len());
 }
 
-/// The sets of the specification's case: objects that were used at once, later, or never.
+/// The sets of the case in the specification: objects used at once, later, or never.
 #[test]
-fn a_biography_has_the_times_that_it_speaks_of() {
+fn a_biography_has_the_times_that_its_samples_describe() {
     let profiles = of_log(&log("life2.hb"));
     let kept = profiles.heap.samples.kept();
     let names = |band| profiles.heap.name(band, &profiles.stacks, &profiles.centres);
     let all: Vec<_> = kept[0].values.iter().map(|&(band, bytes)| (names(band), bytes)).collect();
     let expected = [("VOID", 3_826_584), ("LAG", 1_121_760), ("USE", 480_144), ("INHERENT_USE", 44_448), ("DRAG", 0)];
     assert_eq!(all, expected.map(|(name, bytes)| (name.to_owned(), bytes)));
-    // They were written when the program was over.
+    // The samples were written at the end of the program.
     let last = kept.last().unwrap().time_ns;
     assert!(kept.windows(2).all(|pair| pair[0].time_ns < pair[1].time_ns) && last < profiles.end_ns);
     assert!(kept[1].time_ns - kept[0].time_ns > 1_000_000);
@@ -124,7 +124,7 @@ fn the_report_of_every_log_and_text_has_its_bands(
         let name = profiles.heap.name(band, &profiles.stacks, &profiles.centres);
         assert!(report.contains(&name), "{name}");
     }
-    // A line per band, whatever is in the names.
+    // One line per band, whatever the names contain.
     let few = stdout(&run(&["heapprof", "--top", "3"], &file));
     assert!(few.lines().count() < report.lines().count() && few.contains(" more "), "{few}");
 }
@@ -141,7 +141,7 @@ fn csv_has_every_number() {
     assert!(output.contains(",insertAll.step/insertAll/main.m/main,"));
 }
 
-/// More samples than are kept: each has its line all the same, also of a pipe.
+/// More samples than are kept in memory: the CSV has a line for each, also when the input is a pipe.
 #[rstest]
 fn csv_has_every_sample_of_many(#[values("hp", "eventlog")] kind: &str) {
     const SAMPLES: u64 = 70_000;
@@ -159,7 +159,7 @@ fn csv_has_every_sample_of_many(#[values("hp", "eventlog")] kind: &str) {
     }
 }
 
-/// One sample each second, each with one of seven bands.
+/// One sample per second, each with one of seven bands.
 fn many_samples(count: u64) -> Vec<u8> {
     let mut log = Log::new(&[(162, Some(8), "b"), (164, None, "s"), (165, Some(8), "e")]);
     for number in 0..count {
@@ -182,9 +182,9 @@ fn many_samples_as_text(count: u64) -> Vec<u8> {
     format!("JOB \"many\"\n{samples}").into_bytes()
 }
 
-/// More names than are kept: it is said what has become of the last of them, and nothing is lost.
+/// More names than are kept: the report says which band takes the rest, and no bytes are lost.
 #[test]
-fn bands_without_a_name_of_their_own_are_told_of() {
+fn bands_without_a_name_of_their_own_are_reported() {
     const BANDS: u64 = 262_200;
     let bands: String = (0..BANDS).map(|number| format!("band{number}\t1\n")).collect();
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -216,9 +216,9 @@ fn a_file_of_another_kind_is_one_clear_line(#[case] command: &str, #[case] told:
     assert!(stderr.lines().count() == 1 && stderr.contains(told), "{stderr}");
 }
 
-/// A run that was over before the first tick. The table of it is one without rows.
+/// A run that ended before the first tick. Its table has no rows.
 #[test]
-fn of_no_ticks_nothing_is_drawn() {
+fn without_ticks_nothing_is_drawn() {
     let mut log = Log::new(&[(168, Some(8), "p")]);
     log.fixed(168, 1, &1_000_000u64.to_be_bytes());
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -232,11 +232,11 @@ fn of_no_ticks_nothing_is_drawn() {
     }
 }
 
-/// `.format.hostile`: of a damaged file what can be read is reported, and what is wrong is said.
+/// `.format.hostile`: what is readable in a damaged file is reported, and so is the damage.
 #[rstest]
 #[case("eventlog", "at byte 60000: the file ends here")]
 #[case("hp", "the file ends inside a sample")]
-fn of_a_cut_file_what_is_there_is_reported(#[case] kind: &str, #[case] told: &str) {
+fn what_is_readable_in_a_cut_file_is_reported(#[case] kind: &str, #[case] told: &str) {
     let whole = fs::read(log("leak.hT").with_extension(kind)).unwrap();
     let length = if kind == "hp" { 3000 } else { 60_000 };
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -250,7 +250,7 @@ fn of_a_cut_file_what_is_there_is_reported(#[case] kind: &str, #[case] told: &st
     }
 }
 
-/// The time profile of the run that the specification counts.
+/// The time profile of the run whose ticks the specification counts.
 #[test]
 fn the_ticks_of_a_time_profile_add_up() {
     let profiles = of_log(&log("trees.p_hc"));
@@ -319,7 +319,7 @@ fn the_third_partys_profiles_are_read() {
     assert!(time.has_time && time.time.samples > 100);
 }
 
-/// `.format.hostile`: what a file says at length is kept in short.
+/// `.format.hostile`: long names in a file are cut.
 #[test]
 fn long_names_are_cut() {
     let mut log = Log::new(&[(58, None, "m"), (161, None, "c")]);
@@ -331,9 +331,9 @@ fn long_names_are_cut() {
     assert_eq!(profiles.centres.get(1).unwrap().label.len(), 512);
 }
 
-/// Stacks that recur, a label twice in a sample, a sample that does not end.
+/// Recursive stacks, a label that occurs twice in a sample, a sample without an end.
 #[test]
-fn odd_logs_are_read_as_they_are_meant() {
+fn odd_logs_are_read_as_intended() {
     let profiles = of_log(&Path::new(DIRECTORY).join("broken/dup-label.eventlog"));
     let first = profiles.heap.samples.kept().iter().find(|sample| !sample.values.is_empty()).unwrap();
     assert!(first.values.iter().any(|&(_, bytes)| bytes == 123), "{first:?}");
@@ -344,7 +344,7 @@ fn odd_logs_are_read_as_they_are_meant() {
     log.variable(161, 2, b"\0\0\0\x01a\0M\0f.rs:1\0\0");
     log.variable(161, 2, b"\0\0\0\x02b\0M\0f.rs:2\0\0");
     for _ in 0..3 {
-        // a inside of b inside of a.
+        // The stack a, b, a: the innermost a was called by b, which was called by a.
         log.variable(167, 3, &[&[0; 12][..], &[3], &[0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 1]].concat());
     }
     let (profiles, _) = Profiles::read(&log.end()[..]);
@@ -357,7 +357,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
     /// `.format.hostile`
     #[test]
-    fn random_profiles_are_survived(
+    fn random_profiles_cause_no_panic(
         events in prop::collection::vec((prop_oneof![160..169u16, Just(9), Just(10), 49..52u16], 0..50u64, prop::collection::vec(prop_oneof![Just(0u8), Just(1), any::<u8>()], 0..40)), 0..60),
     ) {
         let fixed = |id| match id { 9 | 10 => Some(0), 49..=52 => Some(12), 162 | 165 | 168 => Some(8), 166 => Some(16), _ => None };

@@ -1,4 +1,4 @@
-//! `run --trace FILE.json`: a timeline for Perfetto and Chrome, written while the run goes on, however it ends.
+//! `run --trace FILE.json`: a timeline for Perfetto and Chrome, written during the run, and valid however the run ends.
 
 use crate::command_support;
 use crate::timeline_rules;
@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use rstest::rstest;
 use timeline_rules::{Timeline, check, check_killed, check_rows};
 
-/// Every collection is a slice with its phases inside, one after the other.
+/// Returns the number of collections. Each is a slice with its phases inside it, in sequence.
 fn collections(timeline: &Timeline) -> usize {
     let collections = timeline.named("collection");
     for collection in &collections {
@@ -41,7 +41,7 @@ fn a_run_draws_its_collections(#[case] stopper: &str, #[case] workload: &str) {
     let [name] = &timeline.processes.values().collect::<Vec<_>>()[..] else { panic!("{:?}", timeline.processes) };
     assert!(name.contains("run") && name.contains("t.json"), "{name}");
     assert!(timeline.threads.values().any(|name| name == "main"), "{:?}", timeline.threads);
-    // Before a collection and after it; what is new is none when it is over.
+    // One sample before each collection and one after it; after it the new bytes are 0.
     let heap = &timeline.counters["heap"];
     assert_eq!(heap.len(), 2 * drawn);
     for pair in heap.chunks(2) {
@@ -50,7 +50,7 @@ fn a_run_draws_its_collections(#[case] stopper: &str, #[case] workload: &str) {
     assert_eq!(timeline.counters["memory of the heap"].len(), drawn);
     assert!(timeline.instants["WorldCreated"] == 1 && timeline.instants["WorldClosed"] == 1);
     assert!(!timeline.instants.contains_key("DumpNode"), "a timeline wants no heap dump");
-    // In order of time, as far as nobody stood in the middle of firing.
+    // In time order, except for a thread that was interrupted while it fired an event.
     assert!(timeline.rows.iter().skip(1).all(|row| row.get("ts").is_none_or(|ts| ts.as_f64() >= Some(0.0))));
 }
 
@@ -69,7 +69,7 @@ fn only_what_is_asked_for_is_drawn() {
 #[case("--trace t.json --events GC", "none of the groups")]
 #[case("--trace t.json --providers stopworld", "name a FILE.nettrace")]
 #[case("--format json", "--trace FILE.json")]
-fn what_does_not_fit_together_is_told_in_a_line(#[case] arguments: &str, #[case] why: &str) {
+fn conflicting_arguments_are_one_line(#[case] arguments: &str, #[case] why: &str) {
     scenarios::is_refused(arguments, why);
 }
 
@@ -80,7 +80,7 @@ fn a_run_that_is_asked_to_end_closes_the_array_and_its_slices(#[case] asked: Sig
     collections(&check(&scenarios::ends_when_asked(asked, code, "t.json", "")));
 }
 
-/// `.event.crash`: what was flushed is JSON, unless the kernel was in the middle of a write.
+/// `.event.crash`: what was flushed is JSON, unless the run was killed during a write.
 #[test]
 fn a_run_that_is_killed_leaves_json() {
     scenarios::most_of_the_killed_have_their_end("t.json", "", |bytes| {
@@ -97,11 +97,11 @@ fn a_run_that_is_killed_leaves_json() {
 #[rstest]
 #[case::full("/dev/full", "No space left on device")]
 #[case::nowhere("no/such/t.json", "No such file or directory")]
-fn a_file_that_fails_is_told_of_in_one_line_and_the_run_goes_on(#[case] file: &str, #[case] why: &str) {
+fn a_file_that_fails_is_one_line_and_the_run_goes_on(#[case] file: &str, #[case] why: &str) {
     scenarios::goes_on_without_its_file(file, &[why], "--format json");
 }
 
-/// `.event.full-disk`: what was written until then is JSON.
+/// `.event.full-disk`: what was written before the failure is JSON.
 #[test]
 fn a_file_that_may_not_grow_stays_whole() {
     let (_, written) = scenarios::may_write_only(1400, "graph", "t.json", "--events all");

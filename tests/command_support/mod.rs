@@ -1,4 +1,4 @@
-//! The command, as tests of its traces use it: run in a directory of its own, without what the environment says of traces.
+//! Runs the command for tests of its traces: in a directory of its own, without the environment variables that configure traces.
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
@@ -21,12 +21,12 @@ pub fn stopworld(directory: &Path, arguments: &str) -> Command {
     command
 }
 
-/// Runs it to its end.
+/// Runs the command to its end.
 pub fn run(directory: &Path, arguments: &str) -> Output {
     stopworld(directory, arguments).output().unwrap()
 }
 
-/// Starts it, with what it says going to pipes.
+/// Starts the command, with its output and errors in pipes.
 pub fn begin(directory: &Path, arguments: &str) -> Child {
     stopworld(directory, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
@@ -39,7 +39,7 @@ pub fn directory() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// Waits, for longer than it may take on any machine.
+/// Waits for a condition, longer than it may take on any machine.
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
@@ -55,14 +55,14 @@ pub fn catches(pid: u32, signal: Signal) -> bool {
     u64::from_str_radix(caught.trim(), 16).is_ok_and(|caught| caught & 1 << (signal as u32 - 1) != 0)
 }
 
-/// 0 if there is no such file.
+/// Returns the size of a file; 0 if there is none.
 pub fn size(file: &Path) -> u64 {
     fs::metadata(file).map_or(0, |data| data.len())
 }
 
-/// Sends a signal, if it is one that can be caught as soon as it is: a program that has made its files may still have no handlers.
+/// Sends a signal; one that can be caught is sent when its handler is installed. A program that has created its files may not have handlers yet.
 pub fn signal(child: &Child, signal: Signal) {
     let needs_no_handler = matches!(signal, Signal::SIGKILL | Signal::SIGSTOP | Signal::SIGCONT);
-    wait_until("it hears signals", || needs_no_handler || catches(child.id(), signal));
+    wait_until("it has its signal handlers", || needs_no_handler || catches(child.id(), signal));
     kill(Pid::from_raw(child.id() as i32), signal).unwrap();
 }

@@ -1,5 +1,5 @@
-//! What becomes of a run that writes a trace, whatever the format: what it was asked for does not fit, its file fails, it is asked
-//! to end, or killed. Each of these asserts what is the same for all formats, and hands back what was written, for the format's own rules.
+//! Runs that write a trace of any format: their arguments conflict, their file fails, they are asked to end, or they are killed. Each function
+//! asserts what is the same for all formats, and returns what was written, for the format's own checks.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -14,9 +14,9 @@ use serde_json::Value;
 
 use super::{STOPWORLD, begin, directory, run, signal, size, stopworld, text, wait_until};
 
-// ---- What is asked for ---------------------------------------------------------------------------------------------
+// ---- Arguments -----------------------------------------------------------------------------------------------------
 
-/// Arguments that do not fit together are told of in a line that says why, and nothing is written.
+/// Conflicting arguments are reported in one line that says why, and nothing is written.
 #[track_caller]
 pub fn is_refused(arguments: &str, why: &str) {
     let directory = directory();
@@ -27,7 +27,7 @@ pub fn is_refused(arguments: &str, why: &str) {
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
-/// A run with these arguments leaves this file and no other, whatever the environment says of another format: what is in it.
+/// A run with these arguments writes this file and no other, whatever the environment says about another format. Returns the file's contents.
 #[track_caller]
 pub fn leaves(file: &str, arguments: &str) -> Vec<u8> {
     let directory = directory();
@@ -36,13 +36,13 @@ pub fn leaves(file: &str, arguments: &str) -> Vec<u8> {
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
     let files: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
     assert_eq!(files, [file]);
-    assert!(text(&output.stdout).contains(&format!("{file}: ")), "the table tells of the trace");
+    assert!(text(&output.stdout).contains(&format!("{file}: ")), "the table has a row for the trace");
     fs::read(directory.path().join(file)).unwrap()
 }
 
 // ---- Files that fail -----------------------------------------------------------------------------------------------
 
-/// A run whose file fails says so in one line, with all of `why`, and does its work: what it prints.
+/// A run whose file fails reports it in one line that contains all of `why`, and completes its work. Returns its output.
 #[track_caller]
 pub fn goes_on_without_its_file(file: &str, why: &[&str], more: &str) -> String {
     let directory = directory();
@@ -55,7 +55,7 @@ pub fn goes_on_without_its_file(file: &str, why: &[&str], more: &str) -> String 
     printed
 }
 
-/// A run whose file may have only so many blocks says so in one line: its figures of the trace, and what was written.
+/// A run whose file is limited to `blocks` blocks reports that in one line. Returns the figures of the trace, and the file's contents.
 #[track_caller]
 pub fn may_write_only(blocks: u32, workload: &str, file: &str, more: &str) -> (Value, Vec<u8>) {
     let directory = directory();
@@ -76,7 +76,7 @@ pub fn figure(figures: &Value, name: &str) -> u64 {
     figures[name].as_u64().unwrap_or_else(|| panic!("no {name} in {figures}"))
 }
 
-/// A run that writes to a pipe whose reader goes says so in one line: the first bytes.
+/// A run that writes to a pipe whose reader exits reports that in one line. Returns the first bytes.
 #[track_caller]
 pub fn loses_its_reader(workload: &str, more: &str) -> [u8; 100] {
     let directory = directory();
@@ -90,7 +90,7 @@ pub fn loses_its_reader(workload: &str, more: &str) -> [u8; 100] {
     head
 }
 
-/// All that comes through a pipe. It can't be written over, so it gets its end at the end.
+/// Returns everything that comes through a pipe. A pipe cannot be overwritten, so the trace gets its end at the end.
 #[track_caller]
 pub fn comes_through_a_pipe(format: &str) -> Vec<u8> {
     let directory = directory();
@@ -103,7 +103,7 @@ pub fn comes_through_a_pipe(format: &str) -> Vec<u8> {
 
 // ---- Runs that end otherwise ---------------------------------------------------------------------------------------
 
-/// A run that is asked to end by a signal ends with this code and without a word: what it has written.
+/// A run that is ended by a signal exits with this code and no message. Returns what it has written.
 #[track_caller]
 pub fn ends_when_asked(asked: Signal, code: i32, file: &str, more: &str) -> Vec<u8> {
     let directory = directory();
@@ -116,7 +116,7 @@ pub fn ends_when_asked(asked: Signal, code: i32, file: &str, more: &str) -> Vec<
     fs::read(path).unwrap()
 }
 
-/// A program that does not notice that it is to end is left behind at the second signal: what was written until then.
+/// A program that does not notice the first signal is abandoned at the second. Returns what was written until then.
 #[track_caller]
 pub fn is_left_behind(file: &str, more: &str) -> Vec<u8> {
     let directory = directory();
@@ -132,13 +132,13 @@ pub fn is_left_behind(file: &str, more: &str) -> Vec<u8> {
     fs::read(path).unwrap()
 }
 
-/// What a run has written when it is killed, so long after its file has grown beyond so many bytes.
+/// Kills a run `later` after its file has grown beyond `beyond` bytes. Returns what it has written.
 #[track_caller]
 pub fn is_killed(run: &mut Command, file: &Path, beyond: u64, later: Duration) -> Vec<u8> {
     is_killed_when(run, file, || size(file) > beyond, later)
 }
 
-/// What a run has written when it is killed, so long after its file is as it is to be.
+/// Kills a run `later` after `holds` returns true. Returns what it has written.
 #[track_caller]
 pub fn is_killed_when(run: &mut Command, file: &Path, holds: impl FnMut() -> bool, later: Duration) -> Vec<u8> {
     let _ = fs::remove_file(file);
@@ -150,9 +150,9 @@ pub fn is_killed_when(run: &mut Command, file: &Path, holds: impl FnMut() -> boo
     fs::read(file).unwrap()
 }
 
-/// Runs that are killed sooner or later: of five at least three files have their end, unless the kernel was in the middle of a write, which
-/// on a machine that does other things may be more often.
-/// `is_whole` says whether these bytes have theirs, and checks what can be said of them either way.
+/// Kills runs after various times: at least three of five files have their end, unless a run was killed during a write, which may be more often on
+/// a busy machine.
+/// `is_whole` returns whether the bytes contain that end, and checks whatever must hold either way.
 #[track_caller]
 pub fn most_of_the_killed_have_their_end(file: &str, more: &str, mut is_whole: impl FnMut(&[u8]) -> bool) {
     let directory = directory();
@@ -167,7 +167,7 @@ pub fn most_of_the_killed_have_their_end(file: &str, more: &str, mut is_whole: i
     assert!(whole >= 3, "of {rounds} files {whole} have their end");
 }
 
-/// A flight recorder is written when it is asked for, and not before: what is in it.
+/// A flight recorder is written only when it is requested. Returns the file's contents.
 #[track_caller]
 pub fn writes_its_recorder_when_asked(file: &str) -> Vec<u8> {
     let directory = directory();
