@@ -1,4 +1,4 @@
-//! A debugger comes, goes, and dies, at any moment: `.vtable.attach`, `.vtable.swap`, `.debug.dies`.
+//! A debugger attaches, detaches and dies at any moment: `.vtable.attach`, `.vtable.swap`, `.debug.dies`.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub fn races_collections(s: &mut Session) -> Told<()> {
     s.ends_well()
 }
 
-/// `.vtable.swap`: while another vtable is in force the debugger is not asked; then it is again.
+/// `.vtable.swap`: while another vtable is in force the debugger is not called; afterwards it is again.
 pub fn swap(s: &mut Session) -> Told<()> {
     s.program.start_mutator("m", "counting")?;
     s.attach()?;
@@ -57,7 +57,7 @@ pub fn swap(s: &mut Session) -> Told<()> {
     s.ends_well()
 }
 
-/// Leaves while collections are under way.
+/// The debugger detaches while collections are under way.
 pub fn detach_in_mid_stop(s: &mut Session) -> Told<()> {
     for index in 0..4 {
         s.program.start_mutator(&format!("m{index}"), "allocating")?;
@@ -77,7 +77,7 @@ pub fn detach_in_mid_stop(s: &mut Session) -> Told<()> {
     s.program.ask("verify").map(drop)
 }
 
-/// Nobody stays frozen whom the debugger leaves.
+/// No thread stays frozen after the debugger has detached.
 pub fn detach_thaws(s: &mut Session) -> Told<()> {
     let tid = s.program.start_mutator("m", "looking")?;
     for _ in 0..3 {
@@ -92,8 +92,8 @@ pub fn detach_thaws(s: &mut Session) -> Told<()> {
     s.program.ask("verify").map(drop)
 }
 
-/// `.debug.dies`: the debugger is killed while collections are under way, and while it holds a thread. The program goes on by itself, at
-/// once, and has lost nothing.
+/// `.debug.dies`: the debugger is killed while collections are under way, and while it holds a thread. The program continues at once by itself, and
+/// has lost nothing.
 pub fn death_in_mid_stop(s: &mut Session) -> Told<()> {
     let mut tids = Vec::new();
     for index in 0..4 {

@@ -1,30 +1,30 @@
-//! Threads that come and go: `.vtable.created-under-lock`, `.vtable.exited-before-free`, `.debug.frozen-owner`, and processes that
-//! do.
+//! Threads that are created and exit: `.vtable.created-under-lock`, `.vtable.exited-before-free`, `.debug.frozen-owner`; and processes that fork
+//! and exec.
 
 use super::{Session, equal, expect};
 use crate::facts::{Facts, Told};
 use crate::program::{Program, wait_for};
 
-/// Waits for a thread that stays in `thread_created`.
+/// Waits for a thread that is inside `thread_created`.
 fn being_born(s: &mut Session) -> Told<i32> {
     s.program.ask("dwell")?;
     s.program.ask("later birth birth being-born")?;
     let mut tid = 0;
-    wait_for("somebody to be born", || {
+    wait_for("a thread to be in thread_created", || {
         tid = s.program.ask("dwelling")?.number("tid")?;
         Ok(tid != 0)
     })?;
     Ok(tid)
 }
 
-/// A thread is announced under the allocation lock. One that the user freezes there keeps the world from collecting, and the
-/// error says who it is and why.
+/// A new thread is announced under the allocation lock. If the user freezes it there, the world cannot collect, and the error names the thread and
+/// the reason.
 pub fn created_under_lock(s: &mut Session) -> Told<()> {
     s.program = Program::with_stop_timeout(std::time::Duration::from_secs(3))?;
     s.program.start_mutator("free", "spinning")?;
     s.attach()?;
     let tid = being_born(s)?;
-    wait_for("the debugger to know who is being born", || Ok(s.threads()?.contains_key(&tid)))?;
+    wait_for("the debugger to know the new thread", || Ok(s.threads()?.contains_key(&tid)))?;
     s.freeze(tid)?;
     s.program.ask("dwelt")?;
     let error =
@@ -32,7 +32,7 @@ pub fn created_under_lock(s: &mut Session) -> Told<()> {
     let said = Facts::answered(&format!("ok {}", error.rsplit_once(": ").map_or(error.as_str(), |(_, facts)| facts)))?;
     equal("the error", said.text("kind"), "lock-held").map_err(|e| format!("{e} ({error})"))?;
     equal("the lock", said.text("lock"), "allocation")?;
-    equal("who holds it", said.number("tid")?, tid)?;
+    equal("the lock's owner", said.number("tid")?, tid)?;
     equal("its name", said.text("name"), "being-born")?;
     s.program.runs("free")?;
     s.thaw(tid)?;
@@ -41,7 +41,7 @@ pub fn created_under_lock(s: &mut Session) -> Told<()> {
     s.ends_well()
 }
 
-/// What a debugger shows of threads that have ended is nothing, and their records serve new threads.
+/// The debugger shows no threads that have ended, and their records are reused for new threads.
 pub fn exited_before_free(s: &mut Session) -> Told<()> {
     s.attach()?;
     for round in 0..4 {
@@ -59,7 +59,7 @@ pub fn exited_before_free(s: &mut Session) -> Told<()> {
     s.ends_well()
 }
 
-/// Threads are born and end at any moment of a stop.
+/// Threads are created and exit at any moment of a stop.
 pub fn during_stops(s: &mut Session) -> Told<()> {
     s.program.start_mutator("m", "allocating")?;
     s.attach()?;
@@ -71,12 +71,12 @@ pub fn during_stops(s: &mut Session) -> Told<()> {
     s.ends_well()
 }
 
-/// `.debug.frozen-waiter`: a thread that is frozen while it waits for the locks has none of them, and keeps nobody.
+/// `.debug.frozen-waiter`: a thread that is frozen while it waits for the locks owns none of them, and blocks no other thread.
 pub fn frozen_waiter(s: &mut Session) -> Told<()> {
     let waiter = s.program.start_mutator("waiter", "waiting")?;
     s.attach()?;
     being_born(s)?;
-    // It wants memory, and waits for the lock that the other has.
+    // It needs memory, and waits for the lock that the other thread owns.
     s.program.ask("go waiter")?;
     wait_for("the waiter to wait", || Ok(s.program.stands("waiter").is_ok()))?;
     s.freeze(waiter)?;
@@ -89,7 +89,7 @@ pub fn frozen_waiter(s: &mut Session) -> Told<()> {
     s.ends_well()
 }
 
-/// The child of a fork knows no debugger, and the parent goes on with its own.
+/// A forked child has no debugger, and the parent continues with its own.
 pub fn fork(s: &mut Session) -> Told<()> {
     s.program.start_mutator("a", "allocating")?;
     s.program.start_mutator("b", "spinning")?;
@@ -103,7 +103,7 @@ pub fn fork(s: &mut Session) -> Told<()> {
     s.ends_well()
 }
 
-/// The next program in the process has its own collector, and the debugger finds it.
+/// After an exec, the new program in the process has its own collector, and the debugger finds it.
 pub fn exec(s: &mut Session) -> Told<()> {
     s.program.start_mutator("a", "allocating")?;
     s.attach()?;
@@ -113,7 +113,7 @@ pub fn exec(s: &mut Session) -> Told<()> {
     let tid = s.program.start_mutator("b", "spinning")?;
     wait_for("the debugger to find the new program's threads", || Ok(s.threads()?.contains_key(&tid)))?;
     s.collect(5)?;
-    expect(s.threads()?.len() <= 2, || "threads of the program that is gone".into())?;
+    expect(s.threads()?.len() <= 2, || "threads of the program before the exec".into())?;
     s.program.runs("b")?;
     s.ends_well()
 }

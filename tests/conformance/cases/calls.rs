@@ -1,11 +1,11 @@
-//! Threads in system calls: a stop is no end of a call. By signals some calls come back with EINTR whatever one does
-//! (`.stop.eintr`); a debugger that does the stopping itself interrupts none but those that the kernel gives up for ptrace too:
-//! epoll_wait, sigtimedwait and recv with a time limit.
+//! Threads in system calls: a stop does not end a call. When signals stop the threads, some calls return EINTR whatever the collector does
+//! (`.stop.eintr`). A debugger that stops them itself interrupts only the calls that the kernel ends for ptrace too: epoll_wait, sigtimedwait and
+//! recv with a timeout.
 
 use super::{Session, equal, expect};
 use crate::facts::Told;
 
-/// Collects while threads are in the calls. None of them may have been interrupted.
+/// Collects while threads are in these calls. None of the calls may be interrupted.
 fn undisturbed(s: &mut Session, calls: &[&str]) -> Told<()> {
     for call in calls {
         s.program.start_mutator(call, &format!("calling {call}"))?;
@@ -19,19 +19,19 @@ fn undisturbed(s: &mut Session, calls: &[&str]) -> Told<()> {
     for call in calls {
         let facts = s.program.ask(&format!("end {call}"))?;
         let number = |key: &str| facts.number::<u64>(key);
-        expect(number("calls")? > 0, || format!("{call}: none was made"))?;
+        expect(number("calls")? > 0, || format!("{call}: no call was made"))?;
         equal(&format!("{call}: interrupted"), number("eintr")?, 0)?;
-        equal(&format!("{call}: back before its time"), number("short")?, 0)?;
+        equal(&format!("{call}: returned early"), number("short")?, 0)?;
     }
     s.program.is_left_alone()
 }
 
-/// Those that the kernel restarts after a handler.
+/// The calls that the kernel restarts after a handler.
 pub fn restartable(s: &mut Session) -> Told<()> {
     undisturbed(s, &["read", "futex"])
 }
 
-/// Those that it does not.
+/// The calls that it does not restart.
 pub fn none_interrupted(s: &mut Session) -> Told<()> {
     undisturbed(s, &["nanosleep", "clock_nanosleep", "timed_futex", "poll", "select", "read", "futex"])
 }

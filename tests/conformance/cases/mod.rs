@@ -1,4 +1,4 @@
-//! The cases: what must hold with every debugger.
+//! The cases: properties that must hold with every debugger.
 
 mod attaching;
 mod births;
@@ -18,7 +18,7 @@ pub struct Case {
     pub name: &'static str,
     pub needs: &'static [Ability],
     pub run: fn(&mut Session) -> Told<()>,
-    /// Takes minutes: only if asked for.
+    /// Takes minutes: run only on request.
     pub long: bool,
 }
 
@@ -32,14 +32,14 @@ const fn long(name: &'static str, needs: &'static [Ability], run: fn(&mut Sessio
 
 use Ability::*;
 
-/// All of them.
+/// All cases.
 pub static CASES: &[Case] = &[
     case("attach reads all existing threads", &[], attaching::reads_all_threads),
     case("attach races collections", &[], attaching::races_collections),
     case("created under lock, frozen owner named", &[FreezeOne], births::created_under_lock),
     case("exited before free", &[], births::exited_before_free),
     case("births and ends during stops", &[], births::during_stops),
-    case("frozen waiter keeps nobody", &[FreezeOne], births::frozen_waiter),
+    case("frozen waiter blocks no other thread", &[FreezeOne], births::frozen_waiter),
     case("nested: a user's stop survives collections", &[FreezeOne], stopping::nested),
     case("nested: a thaw in mid-stop", &[FreezeOne], stopping::thaw_in_mid_stop),
     case("exact restore of run state", &[FreezeOne], stopping::exact_restore),
@@ -72,7 +72,7 @@ pub static CASES: &[Case] = &[
     long("long: attach and detach, again and again", &[], rows::long_attach_and_detach),
 ];
 
-/// A program and a debugger that is not attached to it yet.
+/// A program, and a debugger that is not yet attached to it.
 pub struct Session {
     pub which: Which,
     pub driver: Box<dyn Driver>,
@@ -108,10 +108,10 @@ impl Session {
         self.driver.stops(&mut self.program)
     }
 
-    /// The debugger shows the very mutators that the program says it has.
+    /// The debugger shows exactly the mutators that the program reports.
     pub fn knows_all_threads(&mut self) -> Told<()> {
         let mut told = String::new();
-        // Threads that the program has just joined may still be on their way out.
+        // Threads that the program has just joined may still be exiting.
         let known = wait_for("the debugger to show what is there", || {
             let own: BTreeMap<i32, String> = self
                 .program
@@ -127,7 +127,7 @@ impl Session {
         known.map_err(|error| format!("{error}: {told}"))
     }
 
-    /// Collects so often, and each of the stops was the debugger's too. How many weak references were cleared.
+    /// Collects `times` times; the debugger served each of the stops. Returns the number of weak references that were cleared.
     pub fn collect(&mut self, times: u32) -> Told<u64> {
         let before = self.stops()?;
         let killed = self.program.collect(times)?;
@@ -136,7 +136,7 @@ impl Session {
         Ok(killed)
     }
 
-    /// After everything: the heap is whole, and the program runs by itself.
+    /// At the end of a case: the heap verifies, and the program runs without the debugger.
     pub fn ends_well(&mut self) -> Told<()> {
         self.detach()?;
         self.program.is_left_alone()?;

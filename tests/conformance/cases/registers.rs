@@ -1,12 +1,12 @@
-//! `.stop.registers`, `.stop.red-zone`, `.stop.interior` when the debugger does the stopping: an object whose only
-//! reference is in one place survives, and dies when it is let go.
+//! `.stop.registers`, `.stop.red-zone`, `.stop.interior` when the debugger stops the threads: an object whose only reference is in one place
+//! survives, and dies when the reference is dropped.
 
 use super::{Session, equal, expect};
 use crate::facts::Told;
 use crate::hazard::PAYLOAD_BYTES;
 use crate::hazard::keepers::KEEPERS;
 
-/// At most so many spin at once.
+/// At most this number of threads spin at once.
 const AT_ONCE: usize = 8;
 
 /// What happens to the keepers before the collection.
@@ -16,7 +16,7 @@ enum They {
     AreFrozen,
 }
 
-/// Each `place offset` keeps its object while it lasts, and nothing else does.
+/// Each keeper `place offset` keeps its object alive while it runs, and nothing else does.
 fn keep(s: &mut Session, places: &[String], they: They) -> Told<()> {
     s.attach()?;
     let mut kept = 0;
@@ -35,7 +35,7 @@ fn keep(s: &mut Session, places: &[String], they: They) -> Told<()> {
                 s.freeze(*tid)?;
             }
         }
-        // An object that nobody keeps dies: else nothing is shown by the others' lives.
+        // A control object that nothing keeps must die: otherwise the survival of the others shows nothing.
         s.program.ask("hide")?;
         equal("objects that died although they were kept, and the one that had to", s.collect(1)?, 1)
             .map_err(|error| format!("{batch:?}: {error}"))?;
@@ -50,13 +50,13 @@ fn keep(s: &mut Session, places: &[String], they: They) -> Told<()> {
         for (place, (name, ..)) in keepers.iter().enumerate() {
             s.program.ask(&format!("end {name}")).map_err(|error| format!("{place}: {error}"))?;
         }
-        equal("objects that died when they were let go", s.collect(1)?, keepers.len() as u64)?;
+        equal("objects that died when their keepers ended", s.collect(1)?, keepers.len() as u64)?;
     }
-    expect(kept > 0, || "nobody could keep anything".into())?;
+    expect(kept > 0, || "no thread could keep an object".into())?;
     s.ends_well()
 }
 
-/// The keepers of these names.
+/// The keepers with these names.
 fn named(is_wanted: impl Fn(&str) -> bool) -> Vec<String> {
     KEEPERS.iter().map(|(name, ..)| (*name).to_owned()).filter(|name| is_wanted(name)).collect()
 }

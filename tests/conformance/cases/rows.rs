@@ -1,5 +1,5 @@
-//! Cooperation, exactness, attach and detach: whole programs, and many rounds. The ordinary run has a short form of
-//! each; the long one is run with `--ignored`.
+//! Cooperation, exactness, attach and detach: whole programs, and many rounds. The ordinary run has a short form of each; the long form is run with
+//! `--ignored`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ enum Form {
     Long,
 }
 
-/// A small generator, so that each run does the same.
+/// A small generator of pseudo-random numbers, so that each run does the same.
 struct Disorder(u64);
 
 impl Disorder {
@@ -28,8 +28,7 @@ impl Disorder {
     }
 }
 
-/// The program runs to its end with so many collections, threads are frozen and thawed all the while, and its result is that of a run that
-/// nobody disturbed.
+/// The program runs to its end with `collections` collections while threads are frozen and thawed; its result is that of an undisturbed run.
 fn cooperation(s: &mut Session, program: &str, form: Form) -> Told<()> {
     let collections = match (form, s.which) {
         (Form::Short, Which::Mock(_) | Which::Ptrace(_)) => 60,
@@ -52,7 +51,7 @@ fn cooperation(s: &mut Session, program: &str, form: Form) -> Told<()> {
         let here: Vec<i32> = s.threads()?.into_keys().collect();
         if may_freeze && !here.is_empty() {
             let tid = here[disorder.below(here.len())];
-            // It may have ended by now.
+            // The thread may have ended by now.
             if s.freeze(tid).is_ok() {
                 frozen += 1;
                 std::thread::sleep(Duration::from_millis(disorder.below(8) as u64));
@@ -68,7 +67,7 @@ fn cooperation(s: &mut Session, program: &str, form: Form) -> Told<()> {
     expect(served >= happened && happened >= collections, || {
         format!("{happened} collections of {collections}, and the debugger served {served} stops")
     })?;
-    expect(!may_freeze || frozen > 0, || "nobody could be frozen".into())?;
+    expect(!may_freeze || frozen > 0, || "no thread could be frozen".into())?;
     s.ends_well()
 }
 
@@ -96,8 +95,8 @@ pub fn long_binary_trees(s: &mut Session) -> Told<()> {
     cooperation(s, "binary-trees", Form::Long)
 }
 
-/// Freezes, thaws and collections in any order; after each the frozen ones are those that the user has frozen, with every register, their
-/// extended state and their red zone as they were.
+/// Freezes, thaws and collections in any order. After each step exactly the threads that the user has frozen are frozen, with every register, the
+/// extended state and the red zone unchanged.
 fn exact(s: &mut Session, form: Form) -> Told<()> {
     let steps = match (form, s.which) {
         (Form::Short, Which::Mock(_) | Which::Ptrace(_)) => 300,
@@ -140,7 +139,7 @@ fn exact(s: &mut Session, form: Form) -> Told<()> {
             equal(&format!("step {step}: is m{index} frozen"), shown[tid].frozen, *frozen)?;
             if !matches!(s.which, Which::Mock(_)) {
                 let (state, tracer) = s.program.status(*tid)?;
-                // Who runs may be about to stand for a notification; a frozen one never runs.
+                // A running thread may be about to stop for a notification; a frozen one never runs.
                 expect(!*frozen || (state == 't' && tracer != 0), || format!("step {step}: m{index} is {state}"))?;
             }
         }
@@ -163,7 +162,7 @@ pub fn long_exactness(s: &mut Session) -> Told<()> {
     exact(s, Form::Long)
 }
 
-/// Attaches and detaches at random moments, against eight mutators and a collector that never rest.
+/// Attaches and detaches at random moments, against eight mutators and a collector that never pause.
 fn again_and_again(s: &mut Session, form: Form) -> Told<()> {
     let cycles = match (form, s.which) {
         (Form::Short, Which::Mock(_) | Which::Ptrace(_)) => 40,
@@ -192,7 +191,7 @@ fn again_and_again(s: &mut Session, form: Form) -> Told<()> {
     for index in 0..8 {
         s.program.ask(&format!("end m{index}"))?;
     }
-    wait_for("the last threads to be gone", || Ok(s.program.tids()?.len() <= 4))?;
+    wait_for("the last threads to exit", || Ok(s.program.tids()?.len() <= 4))?;
     s.program.collect(2)?;
     s.program.ask("verify").map(drop)
 }

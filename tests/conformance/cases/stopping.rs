@@ -1,10 +1,10 @@
-//! `.vtable.nested`, `.vtable.exact-restore`: the user's stops and the collections' are counted apart.
+//! `.vtable.nested`, `.vtable.exact-restore`: the user's stops and the collections' stops are counted separately.
 
 use super::{Session, equal};
 use crate::facts::Told;
 use crate::program::wait_for;
 
-/// A frozen thread stays frozen through collections, the others run; then it runs, too.
+/// A frozen thread stays frozen through collections while the others run; after the thaw it runs, too.
 pub fn nested(s: &mut Session) -> Told<()> {
     let frozen = s.program.start_mutator("frozen", "spinning")?;
     s.program.start_mutator("free", "spinning")?;
@@ -25,7 +25,7 @@ pub fn nested(s: &mut Session) -> Told<()> {
     s.ends_well()
 }
 
-/// The user lets a thread go while collections come and go: it runs at the end, and no collection is harmed.
+/// The user thaws a thread while collections are under way: the thread runs at the end, and every collection succeeds.
 pub fn thaw_in_mid_stop(s: &mut Session) -> Told<()> {
     let tid = s.program.start_mutator("thawed", "looking")?;
     s.program.start_mutator("free", "allocating")?;
@@ -41,7 +41,7 @@ pub fn thaw_in_mid_stop(s: &mut Session) -> Told<()> {
     s.ends_well()
 }
 
-/// After a collection each thread is as it was before: frozen, running, in a blocking region, in a call.
+/// After a collection each thread is in the state it was in before: frozen, running, in a blocking region, in a call.
 pub fn exact_restore(s: &mut Session) -> Told<()> {
     let kinds = ["spinning", "counting", "looking", "blocking"];
     let mut tids = Vec::new();
@@ -83,7 +83,7 @@ pub fn frozen_while_blocking(s: &mut Session) -> Told<()> {
     s.ends_well()
 }
 
-/// The collecting thread is one of the world's, and is itself frozen now and then.
+/// The collecting thread is one of the world's mutators, and is itself frozen now and then.
 pub fn a_mutator_collects(s: &mut Session) -> Told<()> {
     let collecting = s.program.start_mutator("collecting", "collecting")?;
     let other = s.program.start_mutator("other", "looking")?;

@@ -1,18 +1,18 @@
-//! System calls that last, and what came of them.
+//! Blocking system calls, and how they ended.
 //!
-//! Each is made directly, so that no library repeats it, and outside of a blocking region: the thread has to be stopped in it.
+//! Each is made directly, so that no library restarts it, and outside a blocking region: the thread must be stopped inside the call.
 
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::facts::{Facts, Told};
 
-/// How long each lasts if nobody disturbs it. `read` and `futex` last until somebody pokes them.
+/// How long each call lasts if it is not disturbed. `read` and `futex` last until `poke` ends them.
 const LONG: Duration = Duration::from_millis(120);
 
 macro_rules! calls {
     ($($variant:ident = $name:literal),* $(,)?) => {
-        /// Which one.
+        /// The kinds of calls.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Call {
             $(#[doc = $name] $variant,)*
@@ -34,16 +34,16 @@ calls! {
     Poll = "poll", Select = "select", Read = "read", EpollWait = "epoll_wait", SigTimedWait = "sigtimedwait",
 }
 
-/// What became of a thread's calls.
+/// The results of a thread's calls.
 #[derive(Debug, Default)]
 pub struct Calls {
     made: AtomicU64,
     interrupted: AtomicU64,
-    /// Returned before their time, without an error.
+    /// Calls that returned early, without an error.
     short: AtomicU64,
-    /// Where the futex calls wait.
+    /// The word that the futex calls wait on.
     word: AtomicU32,
-    /// The end of a pipe by which a read is ended.
+    /// The write end of the pipe that ends a `read`.
     pipe: AtomicI32,
 }
 
@@ -55,10 +55,10 @@ impl Calls {
             .with("short", self.short.load(Ordering::Relaxed))
     }
 
-    /// Ends a call that waits for somebody.
+    /// Ends a call that waits for an event.
     pub fn poke(&self) {
         self.word.store(1, Ordering::Release);
-        // SAFETY: a wake on our own word, and a write of one byte to our own pipe or, if there is none, to nothing.
+        // SAFETY: a wake on our own word, and a write of one byte to our own pipe; if there is no pipe, to no file.
         unsafe {
             libc::syscall(libc::SYS_futex, &raw const self.word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, i32::MAX);
             let pipe = self.pipe.load(Ordering::Acquire);
@@ -80,7 +80,7 @@ impl Calls {
         // SAFETY: its arguments are our own variables.
         let result = unsafe { self.enter(call, ends[0]) };
         let error = std::io::Error::last_os_error().raw_os_error();
-        // One that was poked is back early by right.
+        // A call that was poked may return early.
         let is_poked = self.word.load(Ordering::Acquire) != 0;
         let early = begun.elapsed() < LONG && !matches!(call, Call::Read | Call::Futex) && !is_poked;
         self.pipe.store(-1, Ordering::Release);
@@ -91,7 +91,7 @@ impl Calls {
             self.short.fetch_add(1, Ordering::Relaxed);
         }
         for end in ends.into_iter().filter(|end| *end >= 0) {
-            // SAFETY: our own.
+            // SAFETY: our own descriptor.
             unsafe { libc::close(end) };
         }
         Ok(())
@@ -105,7 +105,7 @@ impl Calls {
             // SAFETY: our own word.
             unsafe { libc::syscall(libc::SYS_futex, &raw const self.word, operation, 0, timeout) }
         };
-        // SAFETY: by the arguments' types; pointers are to local variables, or null where that is allowed.
+        // SAFETY: the arguments have the required types; pointers are to local variables, or null where that is allowed.
         unsafe {
             match call {
                 Call::Nanosleep => libc::syscall(libc::SYS_nanosleep, &raw const time, 0),

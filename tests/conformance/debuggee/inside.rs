@@ -1,4 +1,4 @@
-//! What the program does to itself: the debugger inside of it, the vtable that dwells, fork and exec.
+//! What the program does to itself: the debugger inside it, the vtable that keeps threads in `thread_created`, fork and exec.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -15,7 +15,7 @@ use stopworld::{
 use super::number;
 use crate::facts::{Facts, Told};
 
-/// The vtable that is out of force for a while.
+/// The vtable that is temporarily replaced.
 static TAKEN_OUT: Mutex<Option<Arc<dyn ThreadVtable>>> = Mutex::new(None);
 
 pub fn take_out(vtable: Arc<dyn ThreadVtable>) {
@@ -26,7 +26,7 @@ pub fn taken_out() -> Told<Arc<dyn ThreadVtable>> {
     TAKEN_OUT.lock().unwrap().take().ok_or_else(|| "no vtable was taken out".into())
 }
 
-/// The debugger inside, and what was in force before it.
+/// The debugger inside the program, and the vtable that was in force before it.
 #[derive(Default)]
 pub struct Mock {
     debugger: Option<Arc<MockDebugger>>,
@@ -69,7 +69,7 @@ impl Mock {
                     facts.with(&thread.tid.to_string(), format!("{}/{}", thread.name, frozen(thread.frozen)))
                 }))
             }
-            // It is in force, so each stop is its own; in this mode it notes only those in which it had to answer.
+            // It is in force, so each stop is its own; in the assisted mode it counts only the stops in which it acknowledged for a thread.
             ["stops"] if self.debugger()?.name().contains("assisted") => {
                 let stops: u64 = worlds.iter().map(|world| u64::from(world.totals().collections)).sum();
                 Ok(Facts::new().with("stops", stops))
@@ -90,7 +90,7 @@ impl Mock {
     }
 }
 
-/// A vtable around the one in force in which threads stay that are being born: under the allocation lock.
+/// A vtable around the one in force, which keeps new threads in `thread_created`: under the allocation lock.
 pub struct Dwelling {
     around: Arc<dyn ThreadVtable>,
     closed: AtomicBool,
@@ -114,13 +114,13 @@ impl Dwelling {
         self.closed.store(false, Ordering::Relaxed);
     }
 
-    /// Who is inside, or 0.
+    /// Returns the id of the thread inside, or 0.
     pub fn inside(&self) -> i32 {
         self.inside.load(Ordering::Relaxed)
     }
 }
 
-// SAFETY: all is done by the vtable inside; what is added is a wait where a wait is allowed.
+// SAFETY: the wrapped vtable does all the work; the only addition is a wait where a wait is allowed.
 unsafe impl ThreadVtable for Dwelling {
     fn name(&self) -> &'static str {
         "dwelling"
@@ -189,12 +189,12 @@ unsafe impl ThreadVtable for Dwelling {
     }
 }
 
-/// Forks; the child collects. How it ended: its code, or 1000 and its signal.
+/// Forks; the child collects. Returns how it ended: its exit code, or 1000 plus its signal.
 pub fn fork(world: &World) -> Told<Facts> {
     let code = crate::hazard::fork(|| {
         for round in 1..=3 {
             match world.collect() {
-                // Nobody but this thread is there.
+                // This thread is the only one.
                 Ok(report) if report.threads_stopped == 0 => {}
                 _ => return round,
             }
@@ -204,8 +204,8 @@ pub fn fork(world: &World) -> Told<Facts> {
     Ok(Facts::new().with("code", code))
 }
 
-/// Becomes another program: this one, from its beginning. Comes back if that fails.
+/// Executes another program: this one, from its beginning. Returns only if that fails.
 pub fn exec(timeout: Duration) -> String {
-    let Ok(me) = std::env::current_exe() else { return "who am I?".into() };
+    let Ok(me) = std::env::current_exe() else { return "the path of this program is unknown".into() };
     Command::new(me).arg("debuggee").arg(timeout.as_millis().to_string()).exec().to_string()
 }

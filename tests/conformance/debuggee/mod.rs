@@ -1,8 +1,8 @@
-//! The program that is debugged: worlds, and mutators of all kinds, at the command of the suite.
+//! The debugged program: worlds, and mutators of all kinds, under the control of the suite.
 //!
-//! Commands come on stdin, one per line, each is answered by one line on stdout (`facts.rs`). The thread that reads
-//! them is none of the world's, so that it answers while the mutators are frozen. What takes longer than the suite
-//! wants to wait for is done *later*, on a thread of its own, and asked for by its name.
+//! Commands arrive on stdin, one per line; each is answered by one line on stdout (`facts.rs`). The thread that reads them belongs to no world, so
+//! it answers while the mutators are frozen. What takes longer than the suite wants to wait for is done *later*, on a thread of its own, and its
+//! result is requested by name.
 
 mod calls;
 mod inside;
@@ -23,7 +23,7 @@ use crate::hazard::Hidden;
 use inside::{Dwelling, Mock};
 use mutators::{Kind, Running};
 
-/// Obeys until stdin ends. Arguments: the time for a stop in milliseconds.
+/// Executes commands until stdin ends. Arguments: the timeout of a stop in milliseconds.
 pub fn main(arguments: &[String]) -> Told<()> {
     let timeout = arguments.first().map_or(Ok(20_000), |text| text.parse()).map_err(|_| "milliseconds")?;
     let mut program = Program::new(Duration::from_millis(timeout))?;
@@ -33,7 +33,7 @@ pub fn main(arguments: &[String]) -> Told<()> {
         let words: Vec<&str> = line.split_whitespace().collect();
         answer(&program.obey(&words));
     }
-    // Mutators may be left that nobody ends.
+    // Mutators may be left that are never ended.
     std::process::exit(0);
 }
 
@@ -42,19 +42,19 @@ fn build(timeout: Duration) -> Told<World> {
     builder.paranoid(Paranoid::On).build().map_err(|error| error.to_string())
 }
 
-/// Something that is done later.
+/// A command that is executed later.
 type Later = JoinHandle<Told<Facts>>;
 
 struct Program {
     timeout: Duration,
-    /// The first is the one that all commands without a number are about.
+    /// Commands without a number apply to the first world.
     worlds: Vec<World>,
     mutators: BTreeMap<String, Running>,
     later: BTreeMap<String, Later>,
     collectors: Vec<Collector>,
     mock: Mock,
     dwelling: Option<Arc<Dwelling>>,
-    /// Objects that nobody keeps, or keeps any more: the next collection is to free them.
+    /// Objects that are not, or no longer, kept alive: the next collection must free them.
     unkept: Vec<Hidden>,
 }
 
@@ -138,12 +138,12 @@ impl Program {
                 let damage = self.world().damage().map_or(Ok(()), |damage| Err(damage.to_owned()));
                 damage.map(|()| Facts::new().with("verified", format!("{verified:?}").len()))
             }
-            _ => Err(format!("what is {words:?}?")),
+            _ => Err(format!("unknown command {words:?}")),
         }
     }
 
     fn mutator(&self, name: &str) -> Told<&Running> {
-        self.mutators.get(name).ok_or_else(|| format!("nobody is called {name}"))
+        self.mutators.get(name).ok_or_else(|| format!("no mutator is called {name}"))
     }
 
     fn start(&mut self, world: usize, name: &str, kind: &[&str]) -> Told<Facts> {
@@ -155,12 +155,12 @@ impl Program {
     }
 
     fn end(&mut self, name: &str) -> Told<Facts> {
-        let (facts, hidden) = self.mutators.remove(name).ok_or_else(|| format!("nobody is called {name}"))?.end()?;
+        let (facts, hidden) = self.mutators.remove(name).ok_or_else(|| format!("no mutator is called {name}"))?.end()?;
         self.unkept.extend(hidden);
         Ok(facts)
     }
 
-    /// Each mutator: its name, and its thread's id.
+    /// Each mutator: its name and its thread's id.
     fn threads(&self) -> Facts {
         let all = self.worlds.iter().flat_map(World::threads);
         all.fold(Facts::new(), |facts, thread| facts.with(thread.name.as_str(), thread.tid.0))
@@ -201,7 +201,7 @@ impl Program {
         Ok(facts.with("collections", sum))
     }
 
-    /// Mutators that are born and die, four at a time, and a collection for each.
+    /// Mutators that start and end, four at a time, and a collection for each four.
     fn births(&self, count: usize) -> Told<Facts> {
         for round in 0..count.div_ceil(4) {
             let born = (0..4).map(|index| {
@@ -237,7 +237,7 @@ impl Program {
         Ok(facts)
     }
 
-    /// From now on who is born stays in `thread_created` until `dwelt`.
+    /// From now on new threads stay in `thread_created` until `dwelt`.
     fn dwell(&mut self) -> Told<Facts> {
         let dwelling = Dwelling::over_the_one_in_force(self.world())?;
         dwelling.close();
@@ -246,7 +246,7 @@ impl Program {
     }
 
     fn dwelling(&self) -> Told<&Arc<Dwelling>> {
-        self.dwelling.as_ref().ok_or_else(|| "nobody dwells".into())
+        self.dwelling.as_ref().ok_or_else(|| "no thread is kept in thread_created".into())
     }
 
     fn dwelt(&self) -> Told<Facts> {
@@ -277,7 +277,7 @@ fn number<N: std::str::FromStr>(word: &str) -> Told<N> {
     word.parse().map_err(|_| format!("{word:?} is no number"))
 }
 
-/// Collects from the calling thread, which is none of the world's.
+/// Collects on the calling thread, which belongs to no world.
 fn collected(world: &World) -> Told<Facts> {
     let begun = Instant::now();
     let report = world.collect().map_err(|error| complaint(&error))?;
@@ -292,7 +292,7 @@ fn tell(report: &CollectionReport) -> Facts {
         .with("blocking", report.threads_blocking)
 }
 
-/// An error as facts that a case can look at.
+/// Formats an error as facts that a case can examine.
 fn complaint(error: &CollectError) -> String {
     let facts = match error {
         CollectError::Stop(StopError::LockHeld { lock, holder, .. }) => Facts::new()

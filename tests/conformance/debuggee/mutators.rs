@@ -12,32 +12,31 @@ use crate::facts::{Facts, Told};
 use crate::hazard::Hidden;
 use crate::hazard::keepers::KEEPERS;
 
-/// What a mutator does until it is told to end.
+/// What a mutator does until it is ended.
 #[derive(Clone, Debug)]
 pub enum Kind {
     /// Counts, with a safepoint in each round.
     Counting,
-    /// Counts and does nothing else, not even look whether somebody wants it to stand.
+    /// Counts and does nothing else; it does not poll for stops.
     Spinning,
     /// Builds trees and checks them. Now and then it has allocated so much that it collects.
     Allocating,
-    /// Has built a tree, and looks through it again and again. It takes no lock of the world, so that whoever freezes it freezes no
-    /// owner of one.
+    /// Has built a tree, and walks it again and again. It takes no lock of the world, so freezing it never freezes a lock's owner.
     Looking,
-    /// Counts until it is told to go, then makes a large object, for which it needs the allocation lock, and goes on counting.
+    /// Counts until `go` is set, then allocates a large object, for which it needs the allocation lock, and continues to count.
     Waiting,
     /// Collects.
     Collecting,
     /// Sleeps in a blocking region.
     Blocking,
-    /// Keeps an object by a reference in one place only, which leads so many bytes into it.
+    /// Keeps an object by one reference in one place only; the reference points `offset` bytes into the object.
     Keeping { place: usize, offset: usize },
-    /// Is in a system call, again and again.
+    /// Makes a system call, again and again.
     Calling(Call),
 }
 
 impl Kind {
-    /// Reads `counting`, `keeping r12 8`, `calling nanosleep` …
+    /// Parses `counting`, `keeping r12 8`, `calling nanosleep` …
     pub fn of(words: &[&str]) -> Told<Self> {
         Ok(match words {
             ["counting"] => Self::Counting,
@@ -49,7 +48,7 @@ impl Kind {
             ["blocking"] => Self::Blocking,
             ["keeping", name, rest @ ..] => {
                 let place = KEEPERS.iter().position(|(known, ..)| known == name);
-                let place = place.ok_or_else(|| format!("nobody can keep anything in {name}"))?;
+                let place = place.ok_or_else(|| format!("no object can be kept in {name}"))?;
                 let offset =
                     rest.first().map_or(Ok(0), |offset| offset.parse()).map_err(|_| "an offset is a number")?;
                 Self::Keeping { place, offset }
@@ -60,31 +59,31 @@ impl Kind {
     }
 }
 
-/// What the program knows of one of its mutators.
+/// What the program knows about one of its mutators.
 #[derive(Debug, Default)]
 pub struct Shared {
     pub count: AtomicU64,
     pub tid: AtomicI32,
     pub end: AtomicBool,
     pub ready: AtomicBool,
-    /// For those that wait to be told.
+    /// For mutators that wait for it.
     pub go: AtomicBool,
-    /// What went wrong in it.
+    /// The error that the mutator ended with.
     pub complaint: Mutex<Option<String>>,
     pub calls: Calls,
 }
 
-/// A mutator that runs.
+/// A running mutator.
 pub struct Running {
     pub name: String,
     pub shared: Arc<Shared>,
     handle: JoinHandle<()>,
-    /// What it keeps.
+    /// The object that it keeps.
     hidden: Option<Hidden>,
 }
 
 impl Running {
-    /// Starts one and waits until it does what it is there for.
+    /// Starts a mutator and waits until it does its work.
     pub fn start(world: &World, name: &str, kind: Kind) -> Told<Self> {
         if let Kind::Keeping { place, .. } = kind
             && !KEEPERS[place].2.are_met()
@@ -110,7 +109,7 @@ impl Running {
         let begun = Instant::now();
         while !shared.ready.load(Ordering::Acquire) {
             if begun.elapsed() > Duration::from_secs(30) {
-                return Err(format!("{name} does not begin"));
+                return Err(format!("{name} did not start in time"));
             }
             std::thread::sleep(Duration::from_micros(200));
         }
@@ -126,7 +125,7 @@ impl Running {
         self.shared.calls.tell(facts)
     }
 
-    /// Ends it; its last facts, and what it has kept until now.
+    /// Ends it; returns its last facts, and the object that it has kept until now.
     pub fn end(self) -> Told<(Facts, Option<Hidden>)> {
         self.shared.end.store(true, Ordering::Release);
         while !self.handle.is_finished() {

@@ -1,4 +1,4 @@
-//! Whole programs, for the rows of *cooperation*: run to their ends, with what they found.
+//! Whole programs, for the rows of *cooperation*: run to their ends; they report their results.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,11 +10,11 @@ use stopworld::{Mutator, World};
 use super::number;
 use crate::facts::{Facts, Told};
 
-/// How many threads each has.
+/// The number of threads of each program.
 const THREADS: usize = 8;
 
-/// Runs `PROGRAM COLLECTIONS`: passes of the program until the world has collected so often. `passes` and what they verified per
-/// pass are the results: they are those of an undisturbed run, or a collection has done harm.
+/// Runs `PROGRAM COLLECTIONS`: passes of the program until the world has collected this number of times. `passes` and what they verified per pass
+/// are the results: if they differ from those of an undisturbed run, a collection has done harm.
 pub fn run(world: &World, words: &[String]) -> Told<Facts> {
     let [program, collections] = words else { return Err("run PROGRAM COLLECTIONS".into()) };
     let collections: u64 = number(collections)?;
@@ -36,7 +36,7 @@ pub fn run(world: &World, words: &[String]) -> Told<Facts> {
     Ok(Facts::new().with("passes", results.len()).with("result", first).with("collections", done()))
 }
 
-/// Collects beside the program, which by itself would not do so often enough.
+/// Collects concurrently with the program, which alone would not collect often enough.
 struct Pump {
     end: Arc<AtomicU64>,
     thread: std::thread::JoinHandle<Told<()>>,

@@ -1,8 +1,8 @@
-//! gdb, with the script that every program carries.
+//! gdb, with the script that is embedded in every program.
 //!
-//! gdb runs as for a user at its prompt: commands on stdin, in its own language, and some Python that answers in our
-//! lines. Assisted, in gdb's non-stop mode, where a user freezes one thread by `interrupt` while the others run; full, in its
-//! all-stop mode, where he can't.
+//! gdb is driven as by a user at its prompt: commands on stdin, in its own language, and some Python that answers in the suite's line format.
+//! Assisted mode uses gdb's non-stop mode, where a user freezes one thread by `interrupt` while the others run; full mode uses its all-stop mode,
+//! where that is impossible.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -14,13 +14,13 @@ use super::{Ability, Driver, Mode, Seen, seen};
 use crate::facts::{Facts, Told};
 use crate::program::{PATIENCE, Program, Talker, wait_for};
 
-/// Why there is no gdb here that could trace, if so.
+/// Returns why no gdb here can trace, if so.
 pub fn is_missing() -> Option<String> {
     let there = Command::new("gdb").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if there.is_ok_and(|status| status.success()) { None } else { Some("needs gdb".into()) }
 }
 
-/// What is asked of gdb, in its Python.
+/// The Python functions that are called in gdb.
 const HELPERS: &str = r#"
 import hashlib
 import sys
@@ -78,7 +78,7 @@ def stops():
 pub struct Gdb {
     mode: Mode,
     gdb: Option<Talker>,
-    /// The program that it is attached to.
+    /// The program that gdb is attached to.
     pid: i32,
     files: tempfile::TempDir,
 }
@@ -99,7 +99,7 @@ impl Gdb {
         self.gdb()?.say(command)
     }
 
-    /// What a helper answers.
+    /// Returns a helper's answer.
     fn ask(&mut self, helper: &str) -> Told<Facts> {
         let gdb = self.gdb()?;
         gdb.say(&format!("python say(lambda: {helper})"))?;
@@ -116,7 +116,7 @@ impl Gdb {
         Err(format!("{helper}: no answer; gdb said {said}"))
     }
 
-    /// Waits until so many of gdb's threads are stopped.
+    /// Waits until the number of stopped threads is as required.
     fn until_stopped(&mut self, what: &str, is_so: impl Fn(usize, usize) -> bool) -> Told<()> {
         wait_for(what, || {
             let facts = self.ask("stopped()")?;
@@ -130,7 +130,7 @@ impl Driver for Gdb {
         let mut command = Command::new("gdb");
         command.args(["-nx", "-q", "-iex", "set pagination off", "-iex", "set confirm off", "-iex", "set prompt"]);
         command.args(["-iex", "set auto-load python-scripts off", "-iex", "set debuginfod enabled off"]);
-        // No wait for the symbols of a program of which nothing is asked by name.
+        // No wait for the symbols of a program in which nothing is looked up by name.
         let non_stop = if self.mode == Mode::Assisted { "on" } else { "off" };
         command.args(["-ex", &format!("set non-stop {non_stop}")]);
         for script in ["stopworld.py", "helpers.py"] {
@@ -161,7 +161,7 @@ impl Driver for Gdb {
         }
         self.say("stopworld detach")?;
         self.say("detach")?;
-        wait_for("gdb to have let go", || Ok(self.ask("stopped()")?.text("all") == "0"))?;
+        wait_for("gdb to have detached", || Ok(self.ask("stopped()")?.text("all") == "0"))?;
         self.gdb = None;
         Ok(())
     }
@@ -169,7 +169,7 @@ impl Driver for Gdb {
     fn die(&mut self) -> Told<()> {
         self.gdb()?.kill()?;
         self.gdb = None;
-        // gdb stops threads by SIGSTOP. Killed in the act it leaves one behind, and the job is stopped as by anybody's.
+        // gdb stops threads by SIGSTOP. Killed while doing so, it leaves a SIGSTOP pending, which stops the process as any SIGSTOP does.
         // SAFETY: a plain system call.
         unsafe { libc::kill(self.pid, libc::SIGCONT) };
         Ok(())

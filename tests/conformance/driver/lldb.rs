@@ -1,7 +1,7 @@
 //! lldb, with its script.
 //!
-//! Driven through its Python, in a process of its own, since the command line of lldb 14 has no way to freeze one thread while the
-//! others run: the user's stop, then `SBThread.Suspend`, then on. Assisted, as is its script's default.
+//! Driven through its Python, in a process of its own, because the command line of lldb 14 cannot freeze one thread while the others run: the
+//! user's stop, then `SBThread.Suspend`, then continue. Assisted mode, the default of its script.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -12,17 +12,17 @@ use super::{Ability, Driver, Seen, seen};
 use crate::facts::{Facts, Told};
 use crate::program::{Program, Talker};
 
-/// Where Debian has the modules of lldb 14, which its own Python does not find.
+/// Where Debian installs the modules of lldb 14, which its own Python does not find.
 const MODULES: &str = "/usr/lib/llvm-14/lib/python3.11/dist-packages";
 
-/// The system's own: lldb's modules are made for it.
+/// The system's Python: lldb's modules are built for it.
 fn python() -> Command {
     let mut python = Command::new("/usr/bin/python3");
     python.env("PYTHONPATH", MODULES).env("LLDB_DEBUGSERVER_PATH", "/usr/lib/llvm-14/bin/lldb-server");
     python
 }
 
-/// Says that lldb's cases are to be run.
+/// If set, lldb's cases are run.
 const WANTED: &str = "STOPWORLD_CONFORMANCE_LLDB";
 
 pub fn is_missing() -> Option<String> {
@@ -34,7 +34,7 @@ pub fn is_missing() -> Option<String> {
     if probe.is_ok_and(|status| status.success()) { None } else { Some("needs lldb with Python".into()) }
 }
 
-/// In Debian's package the link from the modules to the library leads nowhere.
+/// In Debian's package the link from the modules to the library is broken.
 const IMPORT: &str = r#"
 import importlib.machinery, importlib.util, sys
 
@@ -54,10 +54,10 @@ except (ImportError, AttributeError):
     import lldb
 "#;
 
-/// lldb's part: a line is a call of a function, its result the answer.
+/// lldb's part: each line is a function call, and its result is the answer.
 ///
-/// lldb runs the callback of a breakpoint when somebody takes the stop's event out of its queue, so a thread does that
-/// all the time: the program stands at each notification until then.
+/// lldb runs the callback of a breakpoint when the stop's event is taken out of its queue. A thread does that all the time; until then, the program
+/// is stopped at the notification.
 const HELPERS: &str = r#"
 import os
 import sys
@@ -216,7 +216,7 @@ os._exit(0)
 pub struct Lldb {
     lldb: Option<Talker>,
     files: tempfile::TempDir,
-    /// The program that it is attached to.
+    /// The program that lldb is attached to.
     pid: i32,
 }
 
