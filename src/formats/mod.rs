@@ -1,8 +1,8 @@
 //! File formats of other projects' tools.
 //!
 //! Each format has a module with its writer, which turns the events of this library into records. The layouts of the
-//! records and the parsers are in a crate for each format. A mutator links only layouts and writers; what reads files
-//! afterwards is behind the feature `readers`.
+//! records and the parsers are in a crate for each format. A mutator links only layouts and writers; the code
+//! that reads files afterwards requires the feature `readers`.
 //!
 //! A reader does not trust its input (`.format.hostile`). It compares a length with the bytes available before it uses it.
 //! Constants, not numbers from the file, bound its memory. It returns everything readable before damage, and its message

@@ -1,4 +1,4 @@
-//! The timeline of Perfetto and Chrome: a trace as JSON, in the Trace Event Format.
+//! Timelines for Perfetto and Chrome: a trace as JSON in the Trace Event Format.
 //!
 //! ```text
 //!   main      ├── collection 7 ─────────────────────────────────────┤
@@ -7,24 +7,25 @@
 //!   heap      ▁▂▃▄▅▆▇▂▂▃▄▅
 //! ```
 //!
-//! <https://ui.perfetto.dev> and `chrome://tracing` open such a file. It is one array of objects, a line each:
+//! <https://ui.perfetto.dev> and `chrome://tracing` open such a file. It is one JSON array with one object per line:
 //!
 //! | `ph` | here |
 //! |---|---|
-//! | `M` | what the process and the threads are called |
-//! | `B`, `E` | a collection, and in it its phases; a batch of finalizers; a marker at work. The ends of a thread come in the reverse order of its beginnings, each in its place |
-//! | `i` | what happens at a moment: every other event, with its fields |
+//! | `M` | names of the process and the threads |
+//! | `B`, `E` | begin and end of a slice: a collection and, nested in it, its phases; a batch of finalizers; a marker at work. The slices of a thread nest properly |
+//! | `i` | an instant: every other event, with its fields |
 //! | `C` | the heap's sizes |
-//! | `b`, `e` | what goes on while threads run (a background collection of .NET's) |
+//! | `b`, `e` | activity that is independent of threads (a .NET background collection) |
 //!
-//! `ts` is in microseconds since the trace began, with three decimals: nanoseconds. `tid` is the kernel's id of a thread; a thread that got
-//! the id of one that had ended is on the same track, under the newer name.
+//! `ts` is in microseconds since the trace began, with three decimals (nanoseconds). `tid` is the kernel's thread id. A thread that
+//! reuses the id of an ended thread is on the same track, under the newer name.
 //!
-//! **The end.** A file ends with `]` after each write, and the next write begins over it, so it is JSON also when the run is killed
-//! (unless the kernel was killed in the middle of a write). A pipe gets its `]` at the end; readers of the format do
-//! without. What is open at the end in order is ended there; of a run that is killed it stays open, which readers show.
+//! **The end.** The file ends with `]` after each write, and the next write overwrites it. So the file is valid JSON even if the
+//! process is killed (except in the middle of a write in the kernel). A pipe gets its `]` only at the end; readers of the format
+//! accept a file without it. Slices that are open when the trace is finished are ended there. If the process is killed they stay
+//! open, and readers show them as open.
 //!
-//! Who writes says `perfetto::Options::new(path).start()` and builds its worlds `.drawn_by(&trace)`.
+//! To write a timeline, call `perfetto::Options::new(path).start()` and build the worlds with `.drawn_by(&trace)`.
 //!
 //! | file | part |
 //! |---|---|

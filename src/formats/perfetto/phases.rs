@@ -1,4 +1,4 @@
-//! Which event is what on a timeline: a slice's beginning or end, a counter, a name, or a moment.
+//! Decides how an event appears on a timeline: as the beginning or end of a slice, or as an instant.
 //!
 //! ```text
 //!   SuspendBegin ─────────────────────────────── collection N ──────────────────────────────── RestartEnd
@@ -9,11 +9,11 @@
 //!                                                                   RestartBegin ─ restart ─ RestartEnd
 //! ```
 //!
-//! A phase that begins ends the one before, so a trace that has only some of these events gives what they say. What has an end
-//! without a beginning (of a collection that was under way when the trace began) is a moment.
+//! The beginning of a phase ends the previous one, so a trace with only some of these events still shows their phases. An end
+//! without a beginning (the collection was running when the trace began) becomes an instant.
 //!
-//! The events are those of the table, whoever tells of them: the recorder, or a reader of another format that knows which
-//! of its own events they are. What they carry is put into the row by `fill`, since each knows that best.
+//! The events are those of the event table. They come from the recorder, or from the reader of another format, which maps its
+//! events to these. The source writes the fields of an event with `fill`.
 
 use std::io;
 
@@ -21,18 +21,18 @@ use crate::events::{EventId, Group};
 use trace_event::{Args, Output};
 use trace_event::{Name, Timeline, Track};
 
-/// What is a slice.
+/// The kinds of slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slice {
     /// From the moment at which the world is asked to stop to that at which it runs.
     Pause,
-    /// A part of it.
+    /// A phase of the pause.
     Phase,
     /// What a trace that has no phases says of a collection: its beginning and its end.
     Work,
     /// A batch of finalizers.
     Finalizers,
-    /// A marker among others at work.
+    /// One of several markers at work.
     Marker,
 }
 
@@ -52,7 +52,7 @@ pub fn category(group: Group) -> &'static str {
     }
 }
 
-/// An event that happens on a track; its first field, which for a collection is its number.
+/// An event on a track, with its first two fields. For the events of a collection the first field is the collection's number.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     /// Which event.
@@ -78,7 +78,7 @@ pub fn slice<S: Output>(
     let is_paused = timeline.is_open(track, Slice::Pause);
     match id {
         EventId::SuspendBegin => {
-            // One that has lost its end is over.
+            // A pause whose end was lost is over.
             timeline.end(track, Slice::Pause, ticks, |_| {})?;
             timeline.begin(track, Slice::Pause, ticks, (gc, Name("collection", Some(first))), fill)?;
             phase(timeline, track, ticks, "suspend")?;
@@ -105,7 +105,7 @@ pub fn slice<S: Output>(
         EventId::FinalizerEnd if timeline.is_open(track, Slice::Finalizers) => {
             timeline.end(track, Slice::Finalizers, ticks, fill)?;
         }
-        // Which, and what it does.
+        // `first` is the marker, `second` is 0 when it begins and 1 when it ends.
         EventId::MarkerJoined if second == 0 && !timeline.is_open(track, Slice::Marker) => {
             timeline.begin(track, Slice::Marker, ticks, (gc, Name("marker", Some(first))), fill)?;
         }

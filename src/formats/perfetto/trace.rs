@@ -1,7 +1,7 @@
-//! A timeline that is being written: which worlds it is of, what it has, and how it ends.
+//! A timeline that is being written: its options, its worlds, and its end.
 //!
-//! A process may have several, each with its own events. A timeline outlives its worlds: one that is built later can join
-//! it, and its end is said by who started it.
+//! A process may write several timelines at once, each with its own events. A timeline outlives its worlds: a world built later
+//! can join it. It ends when its owner calls [`Trace::finish`].
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::formats::ongoing::{Manner, Ongoing, Place, Progress, methods_of_optio
 use crate::os::thread::getpid;
 use crate::{World, WorldBuilder};
 
-/// How a timeline is to be.
+/// Options of a timeline.
 #[derive(Clone, Debug)]
 pub struct Options {
     path: PathBuf,
@@ -28,8 +28,8 @@ pub struct Options {
 methods_of_options!();
 
 impl Options {
-    /// A timeline in this file, of everything but what comes for each object, reference and block, what only says what addresses
-    /// are called, and heap dumps, which would be made for it.
+    /// A timeline written to this file. The default selection has all events except those fired for each object, reference or
+    /// block, those that only name addresses, and heap dumps, which would be made only for this trace.
     pub fn new(path: impl Into<PathBuf>) -> Options {
         let many = EventSet::group(Group::Object) | EventSet::group(Group::Block);
         let names = [EventId::Interned, EventId::Labelled];
@@ -39,22 +39,22 @@ impl Options {
         Options { path: path.into(), events, policy: Policy::Lossless, manner: Manner::default() }
     }
 
-    /// Which events are drawn.
+    /// Selects the events on the timeline.
     #[must_use]
     pub fn events(self, events: EventSet) -> Options {
         Options { events, ..self }
     }
 
-    /// Whether threads wait when the writer is behind, or events are lost.
+    /// Sets what happens when the writer is too slow: threads wait, or events are lost.
     #[must_use]
     pub fn policy(self, policy: Policy) -> Options {
         Options { policy, ..self }
     }
 
-    /// Starts the timeline. It has no world yet.
+    /// Starts the timeline, with no world yet.
     ///
     /// # Errors
-    /// The path is none, or recording is not possible here.
+    /// The path is invalid, or the process cannot record events.
     pub fn start(self) -> Result<Trace, TraceError> {
         let Options { path, events: asked, policy, manner } = self;
         let place = Place::new(path, manner.complaint.clone())?;
@@ -75,7 +75,7 @@ impl Options {
     }
 }
 
-/// What draws a timeline of all that there is at this place, for `fuzz/`.
+/// Returns a writer that draws a timeline of all events to this destination, for `fuzz/`.
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub fn consumer(
@@ -88,7 +88,7 @@ pub fn consumer(
     Ok(Box::new(Writer::new(plan, Arc::default(), Outlet::to(to))?))
 }
 
-/// A timeline that is being written. Cheap to clone; clones are the same timeline.
+/// A timeline that is being written. Cheap to clone; clones share one timeline.
 #[derive(Clone)]
 pub struct Trace(Arc<Parts>);
 
@@ -102,19 +102,19 @@ struct Parts {
 methods_of_trace!();
 
 impl Trace {
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         self.0.place.path()
     }
 
-    /// From now on the world's events are on the timeline. Who builds a world and wants all of its events says
-    /// [`WorldBuilder::drawn_by`]. Threads that were there before have no name on it.
+    /// Adds the world's events to the timeline from now on. To record all of a world's events, build it with
+    /// [`WorldBuilder::drawn_by`]. Threads attached before this call have no name on the timeline.
     ///
     /// # Errors
     /// The timeline has ended, or too many worlds are recorded.
     pub fn record(&self, world: &World) -> Result<(), RecordError> {
         let Parts { ongoing, plan, .. } = &*self.0;
-        // What is drawn, and what must be known for it: what threads are called, and when a world ends.
+        // The events to draw, and two that the writer needs: the names of threads, and the ends of worlds.
         let mut events = plan.asked;
         events.insert(EventId::ThreadAttached);
         events.insert(EventId::WorldClosed);
@@ -122,7 +122,7 @@ impl Trace {
         ongoing.join(inner, |_| ongoing.select(inner, Selection::of(events)))
     }
 
-    /// Writes what the flight recorder has into the file, in place of what is there. Says how many events those were.
+    /// Writes the flight recorder's events to the file, replacing its contents. Returns the number of events.
     ///
     /// # Errors
     /// There is no flight recorder, or the file failed.
@@ -133,7 +133,7 @@ impl Trace {
 }
 
 impl WorldBuilder {
-    /// Lets the world's events, from its first on, be drawn on this timeline.
+    /// Draws all events of the world, from the first one, on this timeline.
     #[must_use]
     pub fn drawn_by(self, trace: &Trace) -> Self {
         let trace = trace.clone();

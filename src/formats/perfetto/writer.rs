@@ -1,7 +1,7 @@
-//! A timeline that is drawn while a world runs: the consumer of its records.
+//! Draws a timeline while a world runs: the consumer of its records.
 //!
-//! It runs in the drain: it allocates nothing, takes no lock, and writes into memory that it has. The texts of labels and
-//! types are where they always are, in memory that stays.
+//! It runs in the drain, so it does not allocate, takes no lock, and writes only to memory allocated in advance. The texts of
+//! labels and types are never freed.
 
 use std::io;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::formats::outlet::Outlet;
 use trace_event::{Args, Output};
 use trace_event::{END, Name, Timeline, Track};
 
-/// Where a writer begins.
+/// The settings of a writer.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) asked: EventSet,
@@ -28,7 +28,7 @@ pub(super) struct Plan {
     pub(super) name: Arc<str>,
 }
 
-/// The outlet as a sheet: what is full goes out, whole rows at a time.
+/// Writes rows to an outlet. A full outlet is written to the file, always after a whole row.
 #[derive(Debug)]
 struct Way(Outlet);
 
@@ -43,21 +43,22 @@ impl Output for Way {
     }
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Writer {
     timeline: CollectorTimeline<Way>,
     plan: Plan,
     progress: Arc<Progress>,
     names: Names,
-    /// Worlds that were met, in their order, by their number.
+    /// For each world number: the position of the world among those of the trace, in the order of their first records.
     ordinals: Box<[Option<u16>]>,
     met: u16,
+    /// The latest time seen, in ticks.
     reached: u64,
 }
 
 impl Writer {
-    /// Not in a drain: it allocates what it will need.
+    /// Allocates everything that it will need, so it must not run in a drain.
     pub(super) fn new(plan: Plan, progress: Arc<Progress>, outlet: Outlet) -> io::Result<Writer> {
         let mut timeline = Timeline::new(Way(outlet), plan.ticks as i64, plan.hz);
         timeline.begin_file()?;
@@ -77,7 +78,7 @@ impl Writer {
         Track { process: self.plan.process.into(), thread: thread.into() }
     }
 
-    /// Which world of the trace it is, from 0.
+    /// Returns the position of a world in the trace, from 0.
     fn ordinal(&mut self, number: usize) -> u16 {
         *self.ordinals[number].get_or_insert_with(|| {
             self.met = self.met.wrapping_add(1);
@@ -113,21 +114,21 @@ impl Writer {
         }
     }
 
-    /// What lives, by space, and what was allocated since it was counted.
+    /// Writes the counter of live bytes by space, and of bytes allocated since they were counted.
     fn heap(&mut self, record: &Recorded, world: u16, [small, large, pinned, new]: [u64; 4]) -> io::Result<()> {
         self.count(record, world, "heap", &[("small", small), ("large", large), ("pinned", pinned), ("new", new)])
     }
 
     fn count(&mut self, record: &Recorded, world: u16, name: &str, values: &[(&str, u64)]) -> io::Result<()> {
         let track = self.track(record.thread.tid);
-        // The first world is the only one, as a rule.
+        // Usually there is only one world, so the first has no number in its counters' names.
         let name = Name(name, (world > 0).then_some(world.into()));
         self.timeline.counter(track, record.ticks as i64, (category(Group::Collection), name), |args| {
             values.iter().for_each(|(name, value)| args.count(name, *value));
         })
     }
 
-    /// A thread has a name.
+    /// Writes the name of an attached thread.
     fn name(&mut self, record: &Recorded) -> io::Result<()> {
         let name = Label::from_raw(record.field::<2>()).and_then(|label| Labels::of_the_process().text(label));
         match name {
@@ -203,7 +204,7 @@ impl Consumer for Writer {
         Ok(())
     }
 
-    /// `.event.crash`: what is in the file is JSON.
+    /// `.event.crash`: the file is valid JSON after each flush.
     fn flush(&mut self) -> io::Result<()> {
         let flushed = self.timeline.output_mut().0.write_out(END, false);
         self.tell_the_owner();
