@@ -1,5 +1,5 @@
-//! A debugger finds `stopworld_debugger` by its name (`src/debugger/contract.rs`): programs of this package export it, also when they
-//! are stripped. Other programs need no such argument; there the note leads to it.
+//! Exports the symbol `stopworld_debugger` from the programs of this package, so that debuggers find it by name even after
+//! stripping (`src/debugger/contract.rs`). Other programs do not need this argument: debuggers find the descriptor by its ELF note.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

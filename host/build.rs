@@ -1,4 +1,4 @@
-//! A library with threads, and with a signal handler that the process keeps, must not be unloaded (`.host.resident`).
+//! Links the library so that dlclose does not unload it: it has threads and installs a signal handler (`.host.resident`).
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

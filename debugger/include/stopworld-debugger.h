@@ -1,7 +1,8 @@
-/* What a debugger finds in a process that uses stopworld: version 1 of the contract.
+/* The debugger interface of a process that uses stopworld: version 1 of the contract.
  *
- * How it is used, step by step: docs/debugger-contract.md. All structures are those of the process, x86-64, little-endian; a
- * debugger reads them out of its memory. Offsets of worlds, threads and requests are in the descriptor, not here.
+ * docs/debugger-contract.md explains its use step by step. All structures lie in the memory of the debugged process (x86-64,
+ * little-endian), and the debugger reads them there. The field offsets of worlds, threads and requests are not fixed here: the
+ * descriptor contains them.
  */
 #ifndef STOPWORLD_DEBUGGER_H
 #define STOPWORLD_DEBUGGER_H
@@ -9,11 +10,11 @@
 #include <stdint.h>
 
 #define STOPWORLD_DEBUGGER_SYMBOL "stopworld_debugger"
-#define STOPWORLD_DEBUGGER_MAGIC "STOPWRLD" /* 8 bytes, no zero behind */
+#define STOPWORLD_DEBUGGER_MAGIC "STOPWRLD" /* 8 bytes, no terminating zero */
 #define STOPWORLD_DEBUGGER_VERSION 1u
 
-/* The note that leads to the descriptor: section .note.stopworld, in a PT_NOTE segment. Its contents are one int64_t: the
- * distance from that number to the descriptor. */
+/* The ELF note that locates the descriptor: section .note.stopworld, in a PT_NOTE segment. It contains one int64_t: the
+ * distance from the address of that number to the descriptor. */
 #define STOPWORLD_NOTE_NAME "stopworld"
 #define STOPWORLD_NOTE_TYPE 1u
 
@@ -23,10 +24,10 @@
 #define STOPWORLD_CONTROL_MODE 0xffull
 #define STOPWORLD_CONTROL_BREAKPOINT (1ull << 8) /* notify by the breakpoint, not by the signal */
 #define STOPWORLD_CONTROL_PHASES (1ull << 9)     /* notify of each phase */
-#define STOPWORLD_CONTROL_WHO_SHIFT 32           /* a number that is new at each attach */
+#define STOPWORLD_CONTROL_WHO_SHIFT 32           /* bits 32-63: an attach id, different at each attach */
 
 /* Requests. */
-#define STOPWORLD_REQUEST_MAGIC "STOPREQ1" /* 8 bytes, no zero behind */
+#define STOPWORLD_REQUEST_MAGIC "STOPREQ1" /* 8 bytes, no terminating zero */
 
 enum stopworld_notice {
     STOPWORLD_STOP_WORLD = 1,
@@ -37,7 +38,7 @@ enum stopworld_notice {
     STOPWORLD_AGAIN = 6
 };
 
-/* Answer to STOP_WORLD in full mode: whom my death lets go parks. */
+/* Answer to STOP_WORLD in full mode: if the debugger dies, the threads that it had stopped resume and park. */
 #define STOPWORLD_PARKED_ON_DEATH 1ull
 
 enum stopworld_phase {
@@ -66,7 +67,8 @@ enum stopworld_phase {
 #define STOPWORLD_HELD_BY_COLLECTION 4ull
 #define STOPWORLD_HELD_BY_USER 8ull
 
-/* The first member of each: its size as the process knows it. Members that came later are at the end. */
+/* Tables of field offsets. The first member of each is the size of the structure in this process. Later versions add members at
+ * the end. */
 
 typedef struct stopworld_request_offsets {
     uint64_t size;
@@ -75,7 +77,7 @@ typedef struct stopworld_request_offsets {
     uint64_t acknowledged; /* uint64_t */
     uint64_t answer;       /* uint64_t */
     uint64_t event;        /* uint32_t, enum stopworld_notice */
-    uint64_t detail;       /* uint32_t: the phase; for stops the mode by which to serve them, 1 or 2 */
+    uint64_t detail;       /* uint32_t: for PHASE the phase; for stops the mode by which to serve them, 1 or 2 */
     uint64_t tid;          /* int32_t */
     uint64_t world;        /* pointer */
     uint64_t thread;       /* pointer or 0 */
@@ -88,9 +90,9 @@ typedef struct stopworld_world_offsets {
     uint64_t next;        /* pointer or 0 */
     uint64_t number;      /* uint64_t */
     uint64_t threads;     /* pointer or 0 */
-    uint64_t bridged;     /* uint32_t: 1 stopped by way of this contract, 0 otherwise */
+    uint64_t bridged;     /* uint32_t: 1 if the world is stopped through this contract, else 0 */
     uint64_t phase;       /* uint32_t, enum stopworld_phase */
-    uint64_t collecting;  /* int32_t: who has stopped it, or 0 */
+    uint64_t collecting;  /* int32_t: the tid of the thread that has stopped the world, or 0 */
     uint64_t epoch;       /* uint64_t */
     uint64_t collections; /* uint64_t */
     uint64_t heap_low;    /* pointer */
@@ -102,22 +104,23 @@ typedef struct stopworld_world_offsets {
 typedef struct stopworld_thread_offsets {
     uint64_t size;
     uint64_t stack_ptr;      /* pointer: write the lowest address of the live stack */
-    uint64_t saved_sp;       /* pointer: what the thread published itself */
+    uint64_t saved_sp;       /* pointer: the stack pointer that the thread itself published */
     uint64_t state;          /* uint64_t, see above */
     uint64_t tid;            /* int32_t */
     uint64_t stack_low;      /* pointer */
     uint64_t stack_high;     /* pointer */
     uint64_t save_area;      /* pointer: room for registers */
     uint64_t save_area_size; /* uint64_t */
-    uint64_t save_area_used; /* uint32_t: how many bytes of it hold registers */
+    uint64_t save_area_used; /* uint32_t: number of bytes of save_area that hold registers */
     uint64_t name;           /* one byte of length, then the name */
-    uint64_t frozen;         /* uint64_t: write the request's epoch, last */
+    uint64_t frozen;         /* uint64_t: write the request's epoch here, after all other members */
     uint64_t next;           /* pointer or 0 */
-    uint64_t serial;         /* uint64_t: grows with each use of the record */
+    uint64_t serial;         /* uint64_t: incremented each time the record is reused */
 } stopworld_thread_offsets;
 
-/* Addresses of functions that may be called in a stopped thread; `count` of them are there. They return a count or 1/0, or a
- * negative error. They read, allocate nothing, take no lock, and come to an end. All other threads stand meanwhile. */
+/* Addresses of functions that the debugger may call in a stopped thread; `count` of them are present. They return a count or 1/0,
+ * or a negative error. They only read, allocate nothing, take no lock, and always terminate. All other threads must be stopped
+ * during a call. */
 typedef struct stopworld_calls {
     uint64_t count;
     uint64_t describe;           /* (address, stopworld_object *) */
@@ -134,9 +137,9 @@ typedef struct stopworld_descriptor {
     uint32_t size;
     uint64_t control;         /* written by the debugger, 8 bytes at once */
     uint32_t notify_signal;   /* 0: no world yet */
-    uint32_t suspend_signal;  /* 0: none. To be passed on, always, at once, without a word to the user */
-    uint64_t notify;          /* code: nop; ret. The place for a breakpoint; rdi = the request */
-    uint64_t park;            /* code: where a pushed signal frame leads */
+    uint32_t suspend_signal;  /* 0: none. Always pass it on to the thread, at once, without reporting it to the user */
+    uint64_t notify;          /* code: nop; ret. Set the breakpoint here; rdi = the request */
+    uint64_t park;            /* code: where a thread with a pushed signal frame resumes if the debugger dies */
     uint64_t call_return;     /* code: int3. The return address for inferior calls */
     uint64_t worlds;          /* pointer or 0 */
     uint64_t scratch;         /* memory for the results of inferior calls */
@@ -171,11 +174,11 @@ typedef struct stopworld_object {
 typedef struct stopworld_field {
     uint64_t offset;
     uint64_t value;
-    uint64_t target; /* the object it leads to, or 0 */
+    uint64_t target; /* the object that the value references, or 0 */
 } stopworld_field;
 
 typedef struct stopworld_step {
-    uint32_t kind; /* 0 field, 1 stack, 2 registers, 3 half-built, 4 registered stack, 5 range, 6 handle, 7 finalizer */
+    uint32_t kind; /* 0 field, 1 stack, 2 registers, 3 partially initialised object, 4 registered stack, 5 range, 6 handle, 7 finalizer */
     int32_t tid;
     uint64_t slot;
     uint64_t value;

@@ -1,18 +1,18 @@
-//! What both sides see: the structures of `include/stopworld.h`, in its order. A test compares each size and each offset with what a
-//! C compiler makes of the header.
+//! The structures of `include/stopworld.h`, in the same order. A test compares every size and offset with those that a C compiler
+//! computes from the header.
 
 use std::ffi::{c_char, c_void};
 
-/// The version of the interface: other major versions do not understand it.
+/// The major version of the interface. Different major versions are incompatible.
 pub const MAJOR: u16 = 1;
-/// Counts what was added.
+/// The minor version, incremented when members are added.
 pub const MINOR: u16 = 0;
 
-/// What a structure that may grow begins with.
+/// The first member of every structure that may grow.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Of the whole structure, in bytes.
+    /// The size of the whole structure in bytes, including this header.
     pub size: u32,
     /// See [`MAJOR`].
     pub major: u16,
@@ -21,7 +21,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Of this version, for this structure.
+    /// Returns the header of a `T` in this version.
     pub const fn of<T>() -> Header {
         Header { size: size_of::<T>() as u32, major: MAJOR, minor: MINOR }
     }
@@ -30,7 +30,7 @@ impl Header {
 /// `stopworld_stamp`
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "the header has the words")]
+#[allow(missing_docs, reason = "documented in the C header")]
 pub struct Stamp {
     pub ns: u64,
     pub tid: u32,
@@ -48,7 +48,7 @@ pub type EventsLost = unsafe extern "C" fn(*mut c_void, u64);
 /// `stopworld_host`
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "the header has the words")]
+#[allow(missing_docs, reason = "documented in the C header")]
 pub struct Host {
     pub header: Header,
     pub context: *mut c_void,
@@ -59,7 +59,7 @@ pub struct Host {
 /// `stopworld_options`
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "the header has the words")]
+#[allow(missing_docs, reason = "documented in the C header")]
 pub struct Options {
     pub header: Header,
     pub heap_limit: u64,
@@ -73,7 +73,7 @@ pub struct Options {
 /// `stopworld_type_description`
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "the header has the words")]
+#[allow(missing_docs, reason = "documented in the C header")]
 pub struct TypeDescription {
     pub header: Header,
     pub name: *const c_char,
@@ -85,7 +85,7 @@ pub struct TypeDescription {
 /// `stopworld_collection`
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "the header has the words")]
+#[allow(missing_docs, reason = "documented in the C header")]
 pub struct Collection {
     pub header: Header,
     pub number: u32,
@@ -100,7 +100,7 @@ pub struct Collection {
 /// `stopworld_statistics`
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "the header has the words")]
+#[allow(missing_docs, reason = "documented in the C header")]
 pub struct Statistics {
     pub header: Header,
     pub collections: u32,
@@ -118,7 +118,7 @@ pub const MAX_FIELDS: usize = stopworld::events::table::PAYLOAD_WORDS;
 /// `stopworld_field`
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "the header has the words")]
+#[allow(missing_docs, reason = "documented in the C header")]
 pub struct Field {
     pub name: *const c_char,
     pub unit: *const c_char,
@@ -131,7 +131,7 @@ pub struct Field {
 /// `stopworld_event`
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "the header has the words")]
+#[allow(missing_docs, reason = "documented in the C header")]
 pub struct EventDescription {
     pub header: Header,
     pub name: *const c_char,
@@ -146,7 +146,7 @@ pub struct EventDescription {
 /// `stopworld_code`
 pub type Code = i32;
 
-/// The handles: what they point to is the collector's.
+/// The target of a handle: known only to the collector.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Opaque(());
@@ -156,7 +156,7 @@ macro_rules! collector {
         /// `stopworld_collector`: see the header.
         #[repr(C)]
         #[derive(Clone, Copy, Debug)]
-        #[allow(missing_docs, reason = "the header has the words")]
+        #[allow(missing_docs, reason = "documented in the C header")]
         pub struct Collector {
             pub header: Header,
             $(pub $name: $type,)+

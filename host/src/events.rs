@@ -1,4 +1,4 @@
-//! What events are: numbers, names, fields, labels.
+//! Describes events (numbers, names, fields) and makes labels.
 
 use std::ffi::{CString, c_char, c_void};
 use std::sync::OnceLock;
@@ -11,7 +11,7 @@ use crate::failure::{Code, Failure, failure, guarded, place, text};
 use crate::versions;
 use crate::worlds::world_of;
 
-/// The texts of an event, as C wants them.
+/// The texts of an event, as C strings.
 struct Texts {
     name: CString,
     summary: CString,
@@ -19,11 +19,11 @@ struct Texts {
 }
 
 fn c_text(text: &str) -> CString {
-    // The table's texts hold no 0.
+    // The table's texts contain no 0 byte.
     CString::new(text).unwrap_or_default()
 }
 
-/// Made once: a host may keep the pointers.
+/// Returns the texts of all events. They are made once and never freed, so a host may keep the pointers.
 fn texts() -> &'static [Texts] {
     static TEXTS: OnceLock<Vec<Texts>> = OnceLock::new();
     TEXTS.get_or_init(|| {
@@ -40,7 +40,7 @@ fn texts() -> &'static [Texts] {
 pub(crate) unsafe extern "C" fn event_count(count: *mut u32) -> abi::Code {
     guarded(|| {
         // SAFETY: the host's promise.
-        *unsafe { place(count, "the place for the count") }? = EventId::COUNT as u32;
+        *unsafe { place(count, "the output pointer for the count") }? = EventId::COUNT as u32;
         Ok(())
     })
 }
@@ -48,17 +48,18 @@ pub(crate) unsafe extern "C" fn event_count(count: *mut u32) -> abi::Code {
 pub(crate) unsafe extern "C" fn event_by_name(name: *const c_char, event_id: *mut u32) -> abi::Code {
     guarded(|| {
         // SAFETY: the host's promise.
-        let place = unsafe { place(event_id, "the place for the event's number") }?;
+        let place = unsafe { place(event_id, "the output pointer for the event's number") }?;
         // SAFETY: as above.
         let name = unsafe { text(name, "the event's name") }?;
         let found = EventId::all().find(|id| id.descriptor().name == name);
-        *place = found.ok_or_else(|| failure(Code::Argument, format!("there is no event \"{name}\"")))? as u32;
+        *place = found.ok_or_else(|| failure(Code::Argument, format!("there is no event named \"{name}\"")))? as u32;
         Ok(())
     })
 }
 
 fn describe(number: u32, header: Header) -> Result<abi::EventDescription, Failure> {
-    let no_event = |_| failure(Code::Argument, format!("there is no event {number}: there are {}", EventId::COUNT));
+    let no_event =
+        |_| failure(Code::Argument, format!("there is no event {number}: numbers are less than {}", EventId::COUNT));
     let id = EventId::try_from(number).map_err(no_event)?;
     let (event, texts) = (id.descriptor(), &texts()[id as usize]);
     let nothing =
@@ -102,7 +103,7 @@ pub(crate) unsafe extern "C" fn telemetry_intern(
 ) -> abi::Code {
     guarded(|| {
         // SAFETY: the host's promise.
-        let place = unsafe { place(label, "the place for the label") }?;
+        let place = unsafe { place(label, "the output pointer for the label") }?;
         let hosted = world_of(world)?;
         // SAFETY: as above.
         *place = hosted.world.telemetry_intern(unsafe { text(name, "the text") }?)?.get();
@@ -111,7 +112,8 @@ pub(crate) unsafe extern "C" fn telemetry_intern(
 }
 
 fn label_of(number: u64) -> Result<Label, Failure> {
-    Label::from_raw(number).ok_or_else(|| failure(Code::Argument, "0 is no label"))
+    Label::from_raw(number)
+        .ok_or_else(|| failure(Code::Argument, "0 is not a label: use the result of telemetry_intern"))
 }
 
 pub(crate) extern "C" fn telemetry_label(world: *mut Opaque, address: *const c_void, label: u64) -> abi::Code {
@@ -128,7 +130,7 @@ pub(crate) unsafe extern "C" fn telemetry_text(
         let unknown = || failure(Code::Argument, format!("there is no label {label}"));
         let text = Labels::of_the_process().text(label_of(label)?).ok_or_else(unknown)?;
         if capacity > 0 {
-            // SAFETY: the host's promise: so many bytes may be written.
+            // SAFETY: the host's promise: `capacity` bytes may be written.
             let first = unsafe { place(buffer, "the buffer") }?;
             let used = text.len().min(capacity - 1);
             // SAFETY: as above.
@@ -137,7 +139,7 @@ pub(crate) unsafe extern "C" fn telemetry_text(
                 std::ptr::from_mut(first).add(used).write(0);
             }
         }
-        // SAFETY: the host's promise; null if it does not want it.
+        // SAFETY: the host's promise: null, or a valid pointer.
         if let Some(length) = unsafe { length.as_mut() } {
             *length = text.len();
         }

@@ -1,4 +1,4 @@
-//! How a call fails: a code for the program, a text for people, and never by unwinding (`.host.no-unwind`).
+//! Errors of a call: a code for the program and a text for people, never unwinding (`.host.no-unwind`).
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -11,7 +11,7 @@ use stopworld::{AttachError, BuildError, CloseError, CollectError, DescribeError
 
 use crate::abi;
 
-/// The codes of the header.
+/// The error codes of the C header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub(crate) enum Code {
@@ -94,14 +94,14 @@ thread_local! {
     static LAST: RefCell<Option<CString>> = const { RefCell::new(None) };
 }
 
-/// Runs a call of the interface. The thread is not cancelled meanwhile: the unwinding of a cancelled thread, if it is caught
-/// as a panic is, ends the process.
+/// Runs a call of the interface with thread cancellation disabled: `catch_unwind` would end the process if it caught the unwinding of a
+/// cancelled thread.
 pub(crate) fn guarded(call: impl FnOnce() -> Result<(), Failure>) -> abi::Code {
     let _whole = NotCancelled::begin();
     caught(call)
 }
 
-/// The same for what is called often, and where no function of libc is called that is a cancellation point.
+/// The same for frequent calls that reach no cancellation point of libc: cancellation stays as it is.
 pub(crate) fn caught(call: impl FnOnce() -> Result<(), Failure>) -> abi::Code {
     let caught = catch_unwind(AssertUnwindSafe(call));
     let outcome = caught.unwrap_or_else(|panic| Err(failure(Code::Panic, what_it_said(&*panic))));
@@ -109,7 +109,7 @@ pub(crate) fn caught(call: impl FnOnce() -> Result<(), Failure>) -> abi::Code {
         Ok(()) => 0,
         Err(Failure { code, text }) => {
             let text = CString::new(text.replace('\0', "?")).unwrap_or_default();
-            // A thread that is ending has no texts any more.
+            // On a thread that is ending, thread-local storage is already gone.
             let _ = LAST.try_with(|last| last.replace(Some(text)));
             code as abi::Code
         }
@@ -122,13 +122,13 @@ unsafe extern "C" {
 
 const PTHREAD_CANCEL_DISABLE: i32 = 1;
 
-/// While it lives, the calling thread is not cancelled.
+/// A guard that disables cancellation of the calling thread while it lives.
 struct NotCancelled(i32);
 
 impl NotCancelled {
     fn begin() -> Self {
         let mut before = 0;
-        // SAFETY: a valid state and a place for the old one; it can't fail.
+        // SAFETY: a valid state, and a valid pointer for the old one; the call can't fail.
         unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &mut before) };
         Self(before)
     }
@@ -136,14 +136,14 @@ impl NotCancelled {
 
 impl Drop for NotCancelled {
     fn drop(&mut self) {
-        // SAFETY: the state that this thread had: the guard does not leave `guarded`.
+        // SAFETY: restores this thread's own state: the guard does not leave `guarded`.
         unsafe { pthread_setcancelstate(self.0, std::ptr::null_mut()) };
     }
 }
 
 fn what_it_said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("a failure inside the collector: {}", text.unwrap_or("it said nothing"))
+    format!("a failure inside the collector: {}", text.unwrap_or("a panic without a message"))
 }
 
 pub(crate) extern "C" fn last_error() -> *const c_char {
@@ -151,10 +151,10 @@ pub(crate) extern "C" fn last_error() -> *const c_char {
     text.ok().flatten().unwrap_or(c"".as_ptr())
 }
 
-/// Where a result goes.
+/// Checks the pointer for a result; `what` names it in the error.
 ///
 /// # Safety
-/// `place` is null, or a `T` may be written there as long as the result lives.
+/// `place` is null, or a `T` may be written there while the returned reference lives.
 pub(crate) unsafe fn place<'a, T>(place: *mut T, what: &str) -> Result<&'a mut T, Failure> {
     // SAFETY: the caller's promise.
     unsafe { place.as_mut() }.ok_or_else(|| is_null(what))
@@ -164,10 +164,10 @@ pub(crate) fn is_null(what: &str) -> Failure {
     failure(Code::Null, format!("{what} is null"))
 }
 
-/// A text of the host's.
+/// Reads a text from the host; `what` names it in the error.
 ///
 /// # Safety
-/// `text` is null or ends with a 0, and lives as long as the result.
+/// `text` is null, or ends with a 0 and outlives the result.
 pub(crate) unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a str, Failure> {
     if text.is_null() {
         return Err(is_null(what));

@@ -1,23 +1,23 @@
-//! The collector for hosts that load it: a shared library, and a C header, `include/stopworld.h`.
+//! The collector as a shared library for hosts that load it at run time, with a C header, `include/stopworld.h`.
 //!
-//! A standalone collector in .NET is a library that the runtime finds, loads, and asks whether they understand each other; then
-//! the two exchange tables of functions and never look each other's symbols up again. This is that interface, for this
-//! collector: [`stopworld_initialize`] takes the host's table and gives the collector's.
+//! The design follows the standalone collector of .NET: the runtime loads the library and checks that their versions are compatible. Then
+//! the two exchange tables of functions, and neither looks up any more symbols of the other. Here
+//! [`stopworld_initialize`] takes the host's table and returns the collector's.
 //!
 //! ```text
 //!   host                                          libstopworld_host.so
 //!   stopworld_host { fire_event, events_lost } ──► stopworld_initialize ──► stopworld_collector { allocate, collect, … }
 //! ```
 //!
-//! What this crate adds to the library is only what a language border needs:
+//! This crate adds to the `stopworld` library only what a language boundary needs:
 //!
-//! - **Versions** (`versions.rs`, `.host.version`): each structure says its size and its version, and nobody reads beyond.
-//! - **Errors** (`failure.rs`, `.host.no-unwind`): codes and a text; a panic becomes a code.
-//! - **Handles** (`worlds.rs`, `threads.rs`): a world's is looked up, so that a stale one is an error; each thread keeps its own mutator;
-//!   types are [described](stopworld::DescribedType) at run time.
-//! - **It stays** (`.host.resident`): the library has threads and a signal handler, so it is linked with `-z nodelete`.
+//! - **Versions** (`versions.rs`, `.host.version`): each structure contains its size and version, and its reader stays within that size.
+//! - **Errors** (`failure.rs`, `.host.no-unwind`): calls return a code and store a text; a panic becomes a code.
+//! - **Handles** (`worlds.rs`, `threads.rs`): world handles are looked up, so that a stale one is an error; each thread stores its own
+//!   mutator; types are [described](stopworld::DescribedType) at run time.
+//! - **No unloading** (`.host.resident`): the library has threads and a signal handler, so it is linked with `-z nodelete`.
 //!
-//! Events come to the host as to any [`Host`](stopworld::events::host::Host) in Rust.
+//! Events are delivered to the host in the same way as to any [`Host`](stopworld::events::host::Host) in Rust.
 
 pub mod abi;
 mod events;
@@ -65,16 +65,16 @@ static COLLECTOR: Collector = Collector {
     event_describe: events::event_describe,
 };
 
-/// Takes the host's table, and gives the collector's. See the header.
+/// Takes the host's table and returns the collector's in `collector`. See the header.
 ///
 /// # Safety
-/// `host` is null or points to as many bytes as its header says; its functions may be called on any thread, with its context, as long as
-/// the process lives. `collector` is null, or a pointer may be written there.
+/// `host` is null or points to the number of bytes that its header gives. Its functions may be called on any thread, with its context,
+/// until the process ends. `collector` is null, or a pointer may be written there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stopworld_initialize(host: *const abi::Host, collector: *mut *const Collector) -> abi::Code {
     guarded(|| {
         // SAFETY: the caller's promise.
-        let place = unsafe { place(collector, "the place for the collector's table") }?;
+        let place = unsafe { place(collector, "the output pointer for the collector's table") }?;
         // SAFETY: as above.
         let host = unsafe { versions::read(host) }?;
         if host.fire_event.is_none() {
@@ -86,7 +86,8 @@ pub unsafe extern "C" fn stopworld_initialize(host: *const abi::Host, collector:
             (host.context, host.fire_event.map_or(0, |function| function as usize), lost)
         };
         if key(&first) != key(&host) {
-            let text = "this process has initialized the collector with another table: a process has one host";
+            let text =
+                "the collector was already initialized with another host table: a process can have only one host";
             return Err(failure(Code::Initialized, text));
         }
         *place = &COLLECTOR;
@@ -94,7 +95,7 @@ pub unsafe extern "C" fn stopworld_initialize(host: *const abi::Host, collector:
     })
 }
 
-/// What the last function of this thread that failed had to say; empty if none did.
+/// Returns the error text of the last call that failed on this thread; empty if no call failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn stopworld_last_error() -> *const c_char {
     failure::last_error()

@@ -1,7 +1,7 @@
-//! The calling thread: attached or not, what it allocates, what it holds.
+//! Calls that act on the calling thread: attach, detach, allocate, roots, ranges, safepoints, blocking regions.
 //!
-//! A host has no `Mutator` to hand around, so the thread keeps its own. (Thread-local storage of a library that was loaded
-//! late is allocated on its first use; attaching uses it, so that a handler in this thread does not.)
+//! A C host has no `Mutator` to pass around, so each thread stores its own in thread-local storage. (In a library loaded by dlopen,
+//! thread-local storage is allocated on first use. Attaching uses it, so that a signal handler on this thread never allocates it.)
 
 use std::cell::RefCell;
 use std::ffi::{c_char, c_void};
@@ -14,7 +14,7 @@ use crate::failure::{Code, Failure, caught, failure, guarded, is_null, place, te
 use crate::versions;
 use crate::worlds::{Hosted, world_of};
 
-/// While a blocking region runs it is borrowed a second time: what ends it is refused there.
+/// The attachment of a thread. A blocking region keeps it borrowed, so the calls that would end it are refused in the region.
 struct Attached {
     mutator: Mutator,
     hosted: Arc<Hosted>,
@@ -26,17 +26,17 @@ thread_local! {
 }
 
 fn not_attached() -> Failure {
-    failure(Code::NotAttached, "this thread is attached to no world: call thread_attach first")
+    failure(Code::NotAttached, "this thread is not attached to a world: call thread_attach first")
 }
 
 fn in_a_region() -> Failure {
     failure(
         Code::Blocking,
-        "this thread is in its own blocking region, in which it touches no object: do it before or after",
+        "this thread is in a blocking region, where it must not use the heap: make this call before or after the region",
     )
 }
 
-/// Runs what only an attached thread may do, outside of its blocking regions.
+/// Runs `run` if the calling thread is attached and not in a blocking region; fails otherwise.
 #[inline]
 fn attached<R>(run: impl FnOnce(&Attached) -> Result<R, Failure>) -> Result<R, Failure> {
     let here = |attached: &RefCell<Option<Attached>>| {
@@ -48,7 +48,7 @@ fn attached<R>(run: impl FnOnce(&Attached) -> Result<R, Failure>) -> Result<R, F
     ATTACHED.try_with(here).unwrap_or_else(|_| Err(not_attached()))
 }
 
-/// Fails in a blocking region.
+/// Fails if the calling thread is in a blocking region.
 pub(crate) fn must_not_block() -> Result<(), Failure> {
     match attached(|_| Ok(())) {
         Err(failure) if !failure.is(Code::NotAttached) => Err(failure),
@@ -69,18 +69,18 @@ pub(crate) unsafe extern "C" fn thread_attach(world: *mut Opaque, name: *const c
         // SAFETY: the host's promise.
         let name = if name.is_null() { "host" } else { unsafe { text(name, "the thread's name") }? };
         must_not_be_attached()?;
-        // SAFETY: the promise of the header about where references are.
+        // SAFETY: the host keeps references only where the header says that the collector finds them.
         let mutator = unsafe { hosted.world.attach(name) }?;
         let attached = Attached { mutator, hosted, blocking: std::cell::Cell::new(0) };
         let kept = ATTACHED.try_with(|here| here.replace(Some(attached)));
-        kept.map(drop).map_err(|_| failure(Code::System, "this thread is about to end, and can't be attached any more"))
+        kept.map(drop).map_err(|_| failure(Code::System, "this thread is ending and can't be attached any more"))
     })
 }
 
 pub(crate) extern "C" fn thread_detach() -> abi::Code {
     guarded(|| {
         attached(|_| Ok(()))?;
-        // Outside of the borrow: that the thread goes is an event, and a collection may come first.
+        // Dropped outside of the borrow: detaching fires an event, and may wait for a collection first.
         drop(ATTACHED.try_with(|here| here.take()).ok().flatten());
         Ok(())
     })
@@ -91,8 +91,8 @@ pub(crate) unsafe extern "C" fn type_describe(
     out: *mut *const Opaque,
 ) -> abi::Code {
     guarded(|| {
-        // SAFETY: the host's promise, as for what follows.
-        let place = unsafe { place(out, "the place for the type") }?;
+        // SAFETY: the host's promise, here and below.
+        let place = unsafe { place(out, "the output pointer for the type") }?;
         // SAFETY: as above.
         let description = unsafe { versions::read(description) }?;
         // SAFETY: as above.
@@ -100,7 +100,7 @@ pub(crate) unsafe extern "C" fn type_describe(
         let references = if description.references.is_null() {
             &[]
         } else {
-            // SAFETY: as above: so many words are there.
+            // SAFETY: as above: `reference_words` words are there.
             unsafe { std::slice::from_raw_parts(description.references, description.reference_words) }
         };
         let layout = DescribedType::layout(references)?;
@@ -113,11 +113,11 @@ pub(crate) unsafe extern "C" fn type_describe(
 /// # Safety
 /// `handle` is null or came from `type_describe`.
 unsafe fn type_of(handle: *const Opaque) -> Result<DescribedType, Failure> {
-    // SAFETY: the caller's promise; types live for ever.
+    // SAFETY: the caller's promise; types are never freed.
     unsafe { handle.cast::<DescribedType>().as_ref() }.copied().ok_or_else(|| is_null("the type"))
 }
 
-/// Puts a new object into its place.
+/// Allocates an object with `make` and writes its address to `out`.
 ///
 /// # Safety
 /// `out` is null, or a pointer may be written there.
@@ -128,7 +128,7 @@ unsafe fn allocate_with(
 ) -> abi::Code {
     caught(|| {
         // SAFETY: the caller's promise.
-        let place = unsafe { place(out, "the place for the object") }?;
+        let place = unsafe { place(out, "the output pointer for the object") }?;
         *place = attached(|attached| make(&attached.mutator))?.as_ptr().cast_mut().cast();
         Ok(())
     })
@@ -149,7 +149,7 @@ pub(crate) unsafe extern "C" fn allocate_bytes(bytes: usize, out: *mut *mut c_vo
     unsafe { allocate_with(out, |m| Ok(m.alloc_bytes(bytes)?)) }
 }
 
-/// A root, and the world that it is of.
+/// A root and its world.
 struct Held {
     root: Root<Described>,
     hosted: Arc<Hosted>,
@@ -158,12 +158,12 @@ struct Held {
 pub(crate) unsafe extern "C" fn root_create(object: *mut c_void, out: *mut *mut Opaque) -> abi::Code {
     guarded(|| {
         // SAFETY: the host's promise.
-        let place = unsafe { place(out, "the place for the root") }?;
+        let place = unsafe { place(out, "the output pointer for the root") }?;
         if object.is_null() {
             return Err(is_null("the object"));
         }
         let held = attached(|attached| {
-            // SAFETY: the host's promise: an object that this collector gave it, and that it has kept.
+            // SAFETY: the host's promise: an object from this collector that the host has kept alive.
             let gc = unsafe { Gc::<Described>::from_addr(object as usize) };
             Ok(Held { root: attached.mutator.root(gc), hosted: Arc::clone(&attached.hosted) })
         })?;
@@ -175,12 +175,15 @@ pub(crate) unsafe extern "C" fn root_create(object: *mut c_void, out: *mut *mut 
 pub(crate) unsafe extern "C" fn root_get(root: *const Opaque, out: *mut *mut c_void) -> abi::Code {
     guarded(|| {
         // SAFETY: the host's promise.
-        let place = unsafe { place(out, "the place for the object") }?;
+        let place = unsafe { place(out, "the output pointer for the object") }?;
         // SAFETY: the host's promise: null, or a root that has not been dropped.
         let held = unsafe { root.cast::<Held>().as_ref() }.ok_or_else(|| is_null("the root"))?;
         let object = attached(|attached| {
             if !Arc::ptr_eq(&attached.hosted, &held.hosted) {
-                return Err(failure(Code::NotAttached, "this thread is attached to another world than the root's"));
+                return Err(failure(
+                    Code::NotAttached,
+                    "this thread is attached to a world other than the root's world",
+                ));
             }
             Ok(held.root.get(&attached.mutator))
         })?;
@@ -208,15 +211,15 @@ pub(crate) unsafe extern "C" fn range_register(
 ) -> abi::Code {
     guarded(|| {
         // SAFETY: the host's promise.
-        let place = unsafe { place(out, "the place for the range") }?;
+        let place = unsafe { place(out, "the output pointer for the range") }?;
         let hosted = world_of(world)?;
         if start.is_null() {
-            return Err(is_null("the range's beginning"));
+            return Err(is_null("the range's start"));
         }
         if (start as usize).checked_add(bytes).is_none() {
-            return Err(failure(Code::Argument, "the range ends beyond the end of memory"));
+            return Err(failure(Code::Argument, "the range extends past the end of the address space"));
         }
-        // SAFETY: the host's promise: readable until it is dropped.
+        // SAFETY: the host's promise: the range is readable until it is dropped.
         let guard = unsafe { hosted.world.register_range(start.cast(), bytes) };
         let guard = guard.ok_or_else(|| failure(Code::System, "too many ranges are registered: drop some"))?;
         *place = Box::into_raw(Box::new(guard)).cast();
@@ -244,10 +247,10 @@ pub(crate) extern "C" fn safepoint() -> abi::Code {
     })
 }
 
-/// What a region is called with. The collector knows nothing of it.
+/// The host's region function and its argument, which the collector passes on unseen.
 struct Region(unsafe extern "C-unwind" fn(*mut c_void), *mut c_void);
 
-// SAFETY: it is called on the thread that brought it.
+// SAFETY: the region is called on the thread that passed it.
 unsafe impl Send for Region {}
 
 pub(crate) unsafe extern "C" fn blocking(
@@ -263,7 +266,7 @@ pub(crate) unsafe extern "C" fn blocking(
         }
     });
     let Some(region) = checked.filter(|_| refused == 0) else { return refused };
-    // Outside of what catches panics: if the thread is cancelled in the region, it unwinds through here.
+    // Outside of `guarded`, which catches panics: if the thread is cancelled in the region, it unwinds through here.
     let called = ATTACHED.try_with(|attached| {
         if let Some(attached) = &*attached.borrow() {
             attached.run(region);
@@ -273,7 +276,7 @@ pub(crate) unsafe extern "C" fn blocking(
 }
 
 impl Attached {
-    /// Calls the region, as a blocking region of the thread.
+    /// Calls `region` as a blocking region of this thread.
     fn run(&self, region: Region) {
         struct Outside<'a>(&'a std::cell::Cell<u32>);
         impl Drop for Outside<'_> {
@@ -287,7 +290,7 @@ impl Attached {
             unsafe { function(argument) };
         };
         if self.blocking.get() > 0 {
-            // A region in a region is the same region.
+            // A nested region is part of the outer one.
             return call();
         }
         self.blocking.set(1);

@@ -1,25 +1,25 @@
-//! Whether two sides understand each other, and reading no more of a structure than is there (`.host.version`).
+//! Checks versions, and reads and writes structures only within the size that their header gives (`.host.version`).
 
 use crate::abi::{Header, MAJOR, MINOR};
 use crate::failure::{Code, Failure, failure, is_null};
 
-/// Structures that begin with a [`Header`], of which any bytes are a value once the header has been looked at.
+/// Structures that begin with a [`Header`] and are valid for any bytes after it.
 ///
 /// # Safety
-/// `repr(C)`, the header first, and all zeros is a value: numbers, pointers, and optional functions.
+/// The type is `repr(C)`, the header is its first member, and all zeros is a valid value: numbers, pointers, and optional functions.
 pub(crate) unsafe trait Headed: Copy {
-    /// What the header calls it.
+    /// Its name in the C header.
     const NAME: &'static str;
-    /// Its size in the first version of this major one.
+    /// Its size in the first version with this major number.
     const SMALLEST: usize;
 }
 
 macro_rules! headed {
     ($($type:ident = $name:literal),*) => {$(
-        // SAFETY: as the trait wants; see `abi`.
+        // SAFETY: `abi` defines them as the trait requires.
         unsafe impl Headed for crate::abi::$type {
             const NAME: &'static str = $name;
-            // This is the first version: when one grows, its size of today comes here.
+            // This is the first version. When a structure grows, write its present size here.
             const SMALLEST: usize = size_of::<crate::abi::$type>();
         }
     )*};
@@ -41,7 +41,7 @@ fn check<T: Headed>(header: Header) -> Result<(), Failure> {
         return Err(failure(
             Code::Version,
             format!(
-                "{name} is of version {major}.{minor}, and this collector speaks {MAJOR}.{MINOR}: take the header of version {MAJOR}"
+                "{name} has version {major}.{minor}, this collector supports {MAJOR}.{MINOR}: compile the host with the header of version {MAJOR}"
             ),
         ));
     }
@@ -50,17 +50,18 @@ fn check<T: Headed>(header: Header) -> Result<(), Failure> {
         return Err(failure(
             Code::Version,
             format!(
-                "{name} says that it has {size} bytes, and in version {MAJOR}.0 it has {smallest}: set its header with STOPWORLD_HEADER"
+                "{name} has size {size}, but at least {smallest} bytes are required since {MAJOR}.0: set its header with STOPWORLD_HEADER"
             ),
         ));
     }
     Ok(())
 }
 
-/// A copy of what the host has written: what it does not know yet is 0, and what this collector does not know yet is left out.
+/// Copies a structure that the host has written. Members newer than the host's version are 0; members newer than this collector
+/// are left out.
 ///
 /// # Safety
-/// `from` is null, or points to as many bytes as the header there says, or at least to a header.
+/// `from` is null, or points to a header and the number of bytes that it gives.
 pub(crate) unsafe fn read<T: Headed>(from: *const T) -> Result<T, Failure> {
     if from.is_null() {
         return Err(is_null(T::NAME));
@@ -71,15 +72,15 @@ pub(crate) unsafe fn read<T: Headed>(from: *const T) -> Result<T, Failure> {
     // SAFETY: the trait's promise.
     let mut copy = unsafe { std::mem::zeroed::<T>() };
     let bytes = size_of::<T>().min(header.size as usize);
-    // SAFETY: so many bytes are there, and so many has the copy.
+    // SAFETY: both the source and the copy have at least `bytes` bytes.
     unsafe { std::ptr::copy_nonoverlapping(from.cast::<u8>(), (&raw mut copy).cast::<u8>(), bytes) };
     Ok(copy)
 }
 
-/// Fills a structure of the host's, as far as it has room, and keeps its header.
+/// Fills a structure of the host with what `make` returns, up to the size in its header. `make` receives that header.
 ///
 /// # Safety
-/// `to` is null, or points to as many bytes as the header there says, or at least to a header.
+/// `to` is null, or points to a header and the number of bytes that it gives.
 pub(crate) unsafe fn write<T: Headed>(
     to: *mut T,
     make: impl FnOnce(Header) -> Result<T, Failure>,

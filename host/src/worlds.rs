@@ -1,4 +1,4 @@
-//! Worlds, by handles that can be told from garbage.
+//! Calls that act on a world, with handles that are checked: an invalid or stale handle is an error.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -13,11 +13,11 @@ use crate::abi::{self, Header, Opaque};
 use crate::failure::{Code, Failure, failure, guarded, is_null, place};
 use crate::{threads, versions};
 
-/// The host's table, as it was when it initialised.
+/// The host's table, as passed at initialization.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Callbacks(pub(crate) abi::Host);
 
-// SAFETY: the context is only handed back; the host says in its table that its functions may be called on another thread.
+// SAFETY: the context is only passed back; the interface requires that the host's functions can be called on another thread.
 unsafe impl Send for Callbacks {}
 // SAFETY: as above.
 unsafe impl Sync for Callbacks {}
@@ -37,7 +37,7 @@ impl Host for Callbacks {
             reserved: [0; 5],
         };
         if let Some(fire_event) = self.0.fire_event {
-            // SAFETY: the host's own function and context; the payload and the stamp live until it returns.
+            // SAFETY: the host's own function and context; the payload and the stamp outlive the call.
             unsafe { fire_event(self.0.context, event_id, payload.as_ptr().cast::<c_void>(), payload.len(), &stamp) };
         }
     }
@@ -60,24 +60,26 @@ pub(crate) struct Hosted {
 static WORLDS: Mutex<BTreeMap<usize, Arc<Hosted>>> = Mutex::new(BTreeMap::new());
 
 fn worlds() -> std::sync::MutexGuard<'static, BTreeMap<usize, Arc<Hosted>>> {
-    // Nothing panics while it is held.
+    // No code panics while it holds this lock.
     WORLDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The world of a handle.
+/// Looks up the world of a handle.
 pub(crate) fn world_of(handle: *mut Opaque) -> Result<Arc<Hosted>, Failure> {
     if handle.is_null() {
         return Err(is_null("the world"));
     }
     let known = worlds().get(&(handle as usize)).cloned();
-    known.ok_or_else(|| failure(Code::Argument, "this is no world, or one that was closed"))
+    known.ok_or_else(|| failure(Code::Argument, "the handle is not a world, or the world was closed"))
 }
 
 pub(crate) unsafe extern "C" fn world_create(options: *const abi::Options, world: *mut *mut Opaque) -> abi::Code {
     guarded(|| {
         // SAFETY: the host's promise.
-        let place = unsafe { place(world, "the place for the world") }?;
-        let host = *HOST.get().ok_or_else(|| failure(Code::Argument, "no host: call stopworld_initialize first"))?;
+        let place = unsafe { place(world, "the output pointer for the world") }?;
+        let host = *HOST
+            .get()
+            .ok_or_else(|| failure(Code::Argument, "the collector has no host: call stopworld_initialize first"))?;
         let mut builder = World::builder();
         if !options.is_null() {
             // SAFETY: the host's promise.
@@ -117,7 +119,7 @@ pub(crate) extern "C" fn world_close(world: *mut Opaque, timeout_ms: u64) -> abi
         }
         let within = Duration::from_millis(timeout_ms);
         let closed = hosted.world.close(within);
-        // Also if that took too long: the host gets what there is.
+        // Even after a timeout, deliver the events recorded so far.
         hosted.connection.end(hosted.world.events(), within)?;
         Ok(closed?)
     })
@@ -176,7 +178,7 @@ fn provider_of(number: u32) -> Result<Provider, Failure> {
         1 => Ok(Provider::Private),
         _ => Err(failure(
             Code::Argument,
-            format!("there is no provider {number}: 0 is the default one, 1 the private one"),
+            format!("there is no provider {number}: 0 is the default provider, 1 the private one"),
         )),
     }
 }
@@ -233,7 +235,7 @@ pub(crate) unsafe extern "C" fn telemetry_control(
         let hosted = world_of(world)?;
         let events = hosted.world.events();
         let before = hosted.connection.telemetry_control(events, Categories(reset), Categories(flip))?;
-        // SAFETY: the host's promise; null if it does not want it.
+        // SAFETY: the host's promise: null, or a valid pointer.
         if let Some(old) = unsafe { old.as_mut() } {
             *old = before.0;
         }

@@ -1,5 +1,5 @@
-/* Threads of a host that are cancelled, or end themselves, in a blocking region: each leaves the region and the world, and
- * collections go on. Prints one line for each case; the test compares. */
+/* Host threads that are cancelled, or call pthread_exit, in a blocking region: each leaves the region and the world, and collections
+ * still work. Prints one line for each case; the test compares the output. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -61,7 +61,7 @@ static void *attached(void *region) {
     return NULL;
 }
 
-/* Collects and asks for threads until it is cancelled: in the collector's own calls a thread is not. */
+/* Collects until it is cancelled, which can only happen between the collector's calls: inside them cancellation is disabled. */
 static void *collecting(void *argument) {
     (void)argument;
     check("attach", gc->thread_attach(world, "cancelled"));
@@ -86,13 +86,13 @@ static void try(const char *what, void *(*body)(void *), void *argument) {
             exit(1);
         while (!atomic_load(&ready))
             nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
-        check("collect beside it", gc->collect(world, NULL));
+        check("collect while it runs", gc->collect(world, NULL));
         pthread_cancel(thread);
         check("collect while it ends", gc->collect(world, NULL));
         if (pthread_join(thread, &value))
             exit(1);
         cancelled += value == PTHREAD_CANCELED;
-        check("collect without it", gc->collect(world, NULL));
+        check("collect after its end", gc->collect(world, NULL));
     }
     stopworld_statistics statistics = {.header = STOPWORLD_HEADER(stopworld_statistics)};
     check("statistics", gc->statistics(world, &statistics));

@@ -1,4 +1,4 @@
-//! Hosts in C load the collector, use it, and misuse it.
+//! Host programs in C that load the collector, use it, and misuse it.
 
 #[path = "../../tests/skipped/mod.rs"]
 mod skipped;
@@ -13,7 +13,7 @@ use std::process::{Command, Output};
 
 use stopworld_host::abi;
 
-/// The shared library, which cargo has built beside this test.
+/// The shared library, which cargo builds in the same folder as this test.
 fn library() -> PathBuf {
     let this = std::env::current_exe().unwrap();
     let library = this.with_file_name("libstopworld_host.so");
@@ -25,7 +25,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// A C program, compiled; `None` where nobody can.
+/// Compiles a C program; `None` if there is no C compiler.
 fn compiled(folder: &Path, source: &Path) -> Option<PathBuf> {
     if Command::new("cc").arg("--version").output().is_err() {
         skipped::skipped("cc");
@@ -55,29 +55,29 @@ fn run(program: &Path) -> (String, Output) {
 
 /// An event that the example printed.
 #[derive(Debug)]
-struct Told<'a> {
+struct Printed<'a> {
     name: &'a str,
     fields: BTreeMap<&'a str, &'a str>,
 }
 
-impl Told<'_> {
+impl Printed<'_> {
     fn number(&self, field: &str) -> u64 {
         self.fields[field].parse().unwrap()
     }
 }
 
-fn events_of(phase: &str) -> Vec<Told<'_>> {
+fn events_of(phase: &str) -> Vec<Printed<'_>> {
     let event = |line| {
         let (name, rest) = str::strip_prefix(line, "event ")?.split_once(' ')?;
-        // No label of the example's has a space and an equals sign in it.
-        Some(Told { name, fields: rest.split(' ').filter_map(|field| field.split_once('=')).collect() })
+        // No label in the example contains both a space and an equals sign.
+        Some(Printed { name, fields: rest.split(' ').filter_map(|field| field.split_once('=')).collect() })
     };
     phase.lines().filter_map(event).collect()
 }
 
-/// `.host.resident`: the example lets go of the library before it uses it.
+/// `.host.resident`: the example calls dlclose before it uses the library.
 #[test]
-fn a_host_in_c_allocates_collects_and_is_told_of_what_it_asked_for() {
+fn a_host_in_c_allocates_collects_and_receives_exactly_the_selected_events() {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = compiled(folder.path(), &root().join("examples/host/host.c")) else { return };
     let (said, output) = run(&program);
@@ -87,11 +87,11 @@ fn a_host_in_c_allocates_collects_and_is_told_of_what_it_asked_for() {
     assert_eq!(names, ["collections", "roots", "names", "end"], "{said}");
     let (_, collections) = phases[0];
 
-    // Collections: in pairs, by time, and with the numbers that the reports have.
-    let told = events_of(collections);
-    assert!(told.windows(2).all(|pair| pair[0].number("at") <= pair[1].number("at")), "{said}");
-    let pairs = told.iter().filter(|told| matches!(told.name, "GcStart" | "GcEnd"));
-    let pairs: Vec<_> = pairs.map(|told| (told.name, told.number("number"))).collect();
+    // Collections: in pairs, ordered by time, and with the same numbers as in the reports.
+    let events = events_of(collections);
+    assert!(events.windows(2).all(|pair| pair[0].number("at") <= pair[1].number("at")), "{said}");
+    let pairs = events.iter().filter(|event| matches!(event.name, "GcStart" | "GcEnd"));
+    let pairs: Vec<_> = pairs.map(|event| (event.name, event.number("number"))).collect();
     let expected: Vec<_> = (1..=3).flat_map(|number| [("GcStart", number), ("GcEnd", number)]).collect();
     assert_eq!(pairs, expected, "{said}");
     let reported: Vec<Vec<u64>> = collections
@@ -99,10 +99,10 @@ fn a_host_in_c_allocates_collects_and_is_told_of_what_it_asked_for() {
         .filter(|line| line.starts_with("collected "))
         .map(|line| line.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect())
         .collect();
-    let stats: Vec<u64> = told
+    let stats: Vec<u64> = events
         .iter()
-        .filter(|told| told.name == "HeapStats")
-        .map(|told| told.number("small_bytes") + told.number("large_bytes") + told.number("pinned_bytes"))
+        .filter(|event| event.name == "HeapStats")
+        .map(|event| event.number("small_bytes") + event.number("large_bytes") + event.number("pinned_bytes"))
         .collect();
     assert_eq!(stats, reported.iter().map(|report| report[2]).collect::<Vec<_>>(), "live bytes: {said}");
     let live: Vec<u64> = reported.iter().map(|report| report[1]).collect();
@@ -111,9 +111,9 @@ fn a_host_in_c_allocates_collects_and_is_told_of_what_it_asked_for() {
         assert!(collections.contains(&format!("{name}: 1000 nodes, sum 500500\n")), "{said}");
     }
 
-    // After a switch nothing of what is off.
+    // After a change of the selection, no event that is disabled.
     let names_in =
-        |phase: usize| events_of(phases[phase].1).iter().map(|told| told.name.to_owned()).collect::<Vec<_>>();
+        |phase: usize| events_of(phases[phase].1).iter().map(|event| event.name.to_owned()).collect::<Vec<_>>();
     assert!(phases[1].1.contains("collected with a root: number 4"), "{said}");
     assert_eq!(names_in(1), ["RootCreated", "RootDropped"], "{said}");
     assert!(phases[2].1.contains("collected at the end: number 5"), "{said}");
@@ -128,7 +128,7 @@ fn a_host_in_c_allocates_collects_and_is_told_of_what_it_asked_for() {
 
 /// `.host.version`, `.host.no-unwind`
 #[test]
-fn what_a_host_does_wrong_is_a_code_with_a_text() {
+fn misuse_returns_an_error_code_with_a_text() {
     let folder = tempfile::tempdir().unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/misuse.c");
     let Some(program) = compiled(folder.path(), &source) else { return };
@@ -137,7 +137,7 @@ fn what_a_host_does_wrong_is_a_code_with_a_text() {
     assert!(wrong.is_empty(), "{wrong:#?}");
     assert!(said.lines().filter(|line| line.starts_with("ok ")).count() > 70, "{said}");
     assert!(said.ends_with("done\n"), "{said}");
-    // A code other than 0 says why.
+    // Every code other than 0 comes with an error text.
     for line in said.lines().filter(|line| line.starts_with("ok ")) {
         let (_, outcome) = line.split_once(": ").unwrap();
         let (code, text) = outcome.split_once(' ').unwrap();
@@ -145,7 +145,7 @@ fn what_a_host_does_wrong_is_a_code_with_a_text() {
     }
 }
 
-/// `.host.no-unwind`: nothing unwinds across the interface but a thread that is cancelled, which has to.
+/// `.host.no-unwind`: nothing unwinds across the interface, except a cancelled thread, which must.
 #[test]
 fn threads_of_a_host_can_be_cancelled_in_a_region_and_detach() {
     let folder = tempfile::tempdir().unwrap();
@@ -161,9 +161,10 @@ fn threads_of_a_host_can_be_cancelled_in_a_region_and_detach() {
     assert_eq!(said, expected);
 }
 
-/// `.host.own-thread`: who waits for malloc's lock in the host is waited for by nobody, and what is thread-local was touched in time.
+/// `.host.own-thread`: no thread waits for a host that waits for malloc's lock, and thread-local storage is allocated before it is needed
+/// in a signal handler.
 #[test]
-fn a_library_that_was_loaded_late_collects_beside_malloc_with_everything_recorded() {
+fn a_library_loaded_by_dlopen_collects_while_threads_use_malloc_and_record_all_events() {
     let folder = tempfile::tempdir().unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stress.c");
     let Some(program) = compiled(folder.path(), &source) else { return };
@@ -171,13 +172,13 @@ fn a_library_that_was_loaded_late_collects_beside_malloc_with_everything_recorde
     let numbers: Vec<u64> = said.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect();
     let [events, lost, backwards] = numbers[..] else { panic!("{said}") };
     assert!(events > 10_000 && lost == 0, "{said}");
-    // A record of a thread that was stopped in the middle of a fire for long may come late.
+    // If a thread is stopped for long while it fires an event, that record may be delivered late.
     assert!(backwards < events / 20, "{said}");
 }
 
-/// The header and `abi.rs` are two accounts of the same bytes.
+/// The header and `abi.rs` describe the same layout.
 #[test]
-fn the_structures_lie_in_c_as_they_lie_in_rust() {
+fn the_structures_have_the_same_layout_in_c_and_in_rust() {
     let mut checks = String::from("#include \"stopworld.h\"\n");
     macro_rules! same {
         ($($rust:ident = $c:literal { $($member:ident),* })*) => {$(
@@ -222,9 +223,9 @@ fn the_structures_lie_in_c_as_they_lie_in_rust() {
     compiled(folder.path(), &source);
 }
 
-/// A debugger, and a tool that loads the library for its names, find these; `.host.resident`.
+/// `.host.resident`, and the exported symbols that debuggers and tools look up by name.
 #[test]
-fn the_library_exports_its_functions_and_says_that_it_stays() {
+fn the_library_exports_its_functions_and_is_marked_nodelete() {
     let Ok(output) = Command::new("readelf").args(["-W", "-d", "--dyn-syms"]).arg(library()).output() else {
         return skipped::skipped("readelf");
     };
@@ -237,7 +238,7 @@ fn the_library_exports_its_functions_and_says_that_it_stays() {
     }
 }
 
-/// `.event.probes`: in the shared library as in a program.
+/// `.event.probes`: the shared library has the same probes as a program.
 #[test]
 fn the_library_has_the_probes() {
     usdt_support::hold_against_the_table(&library());

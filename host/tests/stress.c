@@ -1,6 +1,6 @@
-/* Threads that allocate from the collector and from malloc, attach and end all the time, while a thread that is attached to nothing
- * collects, everything is recorded, and the host takes malloc's lock for each event: in a library that was loaded late, whose
- * thread-local storage is allocated on its first use. */
+/* Threads constantly attach, allocate from the collector and from malloc, and end, while an unattached thread collects. All events are
+ * recorded, and the host takes malloc's lock for each one. The library is loaded by dlopen, so its thread-local storage is
+ * allocated on first use. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -50,7 +50,7 @@ static void events_lost(void *context, uint64_t count) {
     lost += count;
 }
 
-/* Lives for a hundred objects. Every other one ends without detaching. */
+/* A thread that allocates 100 objects. Every second such thread ends without detaching. */
 static void *live(void *detaches) {
     must(gc->thread_attach(world, "short"), "attach");
     node *list = NULL;
