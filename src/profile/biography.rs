@@ -1,8 +1,8 @@
 //! Biographies: void, lag, use, inherent use, drag.
 //!
-//! Whether an object that lives will ever be used is known when its life is over. So a biography looks twice: at each
-//! census it counts who has been used so far and who has not, and at each *collection* it notes of those that died when they
-//! came, when they were used last, and what they weighed. At the end the two are put together.
+//! Whether a live object will be used again is known only when it dies. So a biography takes two kinds of data. At each *census*
+//! it counts which objects have been used so far and which have not. At each *collection* it notes for each dead object when it
+//! was created, when it was last used, and its size. At the end the two are combined.
 //!
 //! ```text
 //!              born c        first use          last use u                 died d          eras, one from census to census
@@ -10,21 +10,22 @@
 //!   used       │▒▒▒ LAG ▒▒▒│██████████ USE ██████████│░░░░ DRAG ░░░░│               DRAG   at the censuses u+1 … d-1
 //! ```
 //!
-//! Two arrays, by era, take what dies: `void[c] += n, void[d] -= n` for what was never used, `drag[u+1] += n, drag[d] -= n` for
-//! what was. Summed from the beginning they say how much of what a census found *not used* was void (the rest is lag), and how
-//! much of the *used* drag (the rest is use). At the end everything that still lives is taken to die. So all five are exact, for
-//! every census; and none is known before the end (`.biography.exact`).
+//! Two arrays, indexed by era, record the dead objects: `void[c] += n, void[d] -= n` for those that were never used,
+//! `drag[u+1] += n, drag[d] -= n` for those that were. Their prefix sums give, for each census, how much of the *not used* objects
+//! was void (the rest is lag), and how much of the *used* objects was drag (the rest is use). At the end every object that is
+//! still alive counts as dying then. So all five stages are exact for every census, and none is known before the end
+//! (`.biography.exact`).
 //!
-//! **A use is a read through a [`Gc`](crate::Gc)**, a dereference: every access, also one that writes a field or calls a method;
-//! `Weak::get` uses the weak reference, not its target. What is done by a reference that somebody keeps is not seen again, and
-//! making an object is no use of it. **Inherent use**: objects that are used by address, beyond what can be seen: those of
-//! the pinned space, and those of types described at run time.
+//! **A use is a read through a [`Gc`](crate::Gc)**, a dereference: every access, also one that writes a field or calls a method.
+//! `Weak::get` uses the weak reference, not its target. Accesses through a Rust reference that the program keeps are not seen
+//! again, and creating an object is no use of it. **Inherent use**: objects that are used by address, in ways that cannot be
+//! observed: those of the pinned space, and those of types described at run time.
 //!
-//! **It ends by itself** after [`LAST_ERA`] censuses, which is as far as a word beside each object counts. From then on
-//! none is taken, and whoever asks is told; what becomes of the objects is looked at until the end all the same, so that
-//! the censuses that there are stay exact.
+//! **It ends by itself** after [`LAST_ERA`] censuses, the largest era number that the side word of an object can hold. After that
+//! no census is taken, and a request for one fails. Deaths are still recorded until the end, so that the existing censuses stay
+//! exact.
 //!
-//! A collection with a biography costs a walk over the heap, used or not; a read costs a load, a comparison and a store.
+//! A collection with a biography walks the whole heap, also if no census is due; a read costs a load, a comparison and a store.
 
 use std::collections::HashMap;
 
@@ -42,18 +43,18 @@ use crate::heap::uses::{LAST_ERA, Life, Tracking, Uses};
 use crate::os::clock::now_ns;
 use crate::sabotage::{Guard, removed};
 
-/// What a look is for.
+/// The purpose of a walk over the heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// Only who died.
+    /// Only record the dead objects.
     Deaths,
-    /// A census, too.
+    /// Also take a census.
     Census,
-    /// The last one: all die.
+    /// The last walk: all live objects count as dying now.
     End,
 }
 
-/// What a census can say of an object at once: the second word of its key.
+/// What a census knows about an object's use at once: the second word of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 enum So {
@@ -62,29 +63,29 @@ enum So {
     Inherent = 2,
 }
 
-/// Bytes and objects, as they come and go.
+/// A change of bytes and objects; negative for what dies.
 type Change = [i64; 2];
 
-/// A biography in the making.
+/// A running biography.
 pub(crate) struct Biography {
     breakdown: Breakdown,
     stages: Vec<Stage>,
     sieve: Sieve,
     uses: &'static Uses,
     era: u16,
-    /// What lives, by heading and [`So`]. Counted in the stopped world.
+    /// The live objects, by heading and [`So`]. Counted in the stopped world.
     living: Table,
-    /// What died, by heading and by when it came and was used. Likewise.
+    /// The dead objects, by heading, and by eras of birth and last use. Counted in the stopped world.
     died: Table,
     found: Found,
     /// The censuses so far.
     taken: Vec<Taken>,
-    /// By heading, at each era what becomes void, or drag, and what ceases to be.
+    /// For each heading, the changes of void bytes and objects at each era; `drag` likewise.
     void: HashMap<Heading, Vec<Change>>,
     drag: HashMap<Heading, Vec<Change>>,
 }
 
-/// A census of which the end is not known yet.
+/// A census whose stages are not known yet.
 struct Taken {
     era: u16,
     found: Found,
@@ -92,10 +93,10 @@ struct Taken {
 }
 
 impl Biography {
-    /// Of what [can be told](crate::profile::census::HeapProfile::check) of the dead.
+    /// Starts a biography. The request has passed [`check`](crate::profile::census::HeapProfile::check).
     ///
     /// # Errors
-    /// There is no memory.
+    /// The system gives no memory.
     pub(crate) fn new(request: &CensusRequest, tracking: &Tracking) -> Result<Biography, ProfileError> {
         let filters = &request.filters;
         let uses = tracking.uses();
@@ -125,12 +126,12 @@ impl Biography {
             Breakdown::Description => Heading::description(object.payload(), object.info),
             Breakdown::Type => Heading::of_type(object),
             Breakdown::Kind => Heading::kind(object),
-            // One array for all; `new` has refused retainers.
+            // One heading for all; `new` has refused retainers.
             Breakdown::Biography | Breakdown::Retainer => Heading::ALL,
         }
     }
 
-    /// Goes over the heap. In the stopped world. Not for a census when it [is full](Self::is_full).
+    /// Walks the heap, in the stopped world. Do not call it for a census once the biography [is full](Self::is_full).
     pub(crate) fn look(&mut self, living: &Living<'_>, look: Look) {
         let begun = now_ns();
         self.found = Found { taken_ns: begun, collection: living.number(), ..Found::default() };
@@ -142,21 +143,21 @@ impl Biography {
             let uses = self.uses;
             let life = uses.life(payload);
             if place.lives {
-                // A use that bears an era to come was noted for a profile before this one.
+                // A last use in a future era comes from an earlier profile.
                 let used = if life.used > self.era { 0 } else { life.used };
                 let life = Life { born: if life.born == 0 { self.era } else { life.born }, used };
                 uses.set_life(payload, life);
                 self.lives(&place.object(), living.heap(), life, look);
             } else if life != (Life { born: 0, used: 0 }) {
                 uses.set_life(payload, Life { born: 0, used: 0 });
-                // What no collection has seen alive was in no census.
+                // An object that no collection has seen alive was in no census.
                 if life.born != 0 {
                     self.dies(&place.object(), living.heap(), life);
                 }
             }
         });
         if look == Look::Census && !removed(Guard::BiographyExact) {
-            // Here, where nobody uses anything: what is used from the restart on is used after this census.
+            // Here no mutator runs: every use after the restart belongs to the eras after this census.
             self.uses.set_era(self.era + 1);
         }
         self.found.took_ns = now_ns() - begun;
@@ -192,13 +193,13 @@ impl Biography {
             return;
         }
         let heading = Self::heading(self.breakdown, object, heap).number();
-        // Without room for it, it counts as what it was at the censuses: lag or use.
+        // Without room for an entry, the object stays lag or use, as the censuses counted it.
         if let Some(count) = self.died.entry(Key(heading, u64::from(life.born) << 16 | u64::from(life.used))) {
             *count = [count[0] + object.bytes as u64, count[1] + 1];
         }
     }
 
-    /// Takes over what the look found. When the world runs again.
+    /// Adds the results of the walk. Call it after the restart.
     pub(crate) fn note(&mut self, look: Look) {
         let now = usize::from(self.era);
         for (Key(heading, when), [bytes, objects]) in self.died.iter() {
@@ -221,17 +222,17 @@ impl Biography {
         self.era += 1;
     }
 
-    /// There are no more eras: it takes no more censuses, and only looks what becomes of those objects that were in one.
+    /// Whether all eras are used up. Then it takes no more censuses, and only records the deaths of objects that earlier ones saw.
     pub(crate) fn is_full(&self) -> bool {
         self.era > LAST_ERA
     }
 
-    /// How many censuses there are so far.
+    /// The number of censuses so far.
     pub(crate) fn eras(&self) -> u64 {
         self.taken.len() as u64
     }
 
-    /// The censuses, all of them. After the last look was noted.
+    /// Returns all censuses. Call it after the last walk has been noted.
     pub(crate) fn finish(self) -> Vec<Census> {
         self.uses.set_era(0);
         let [void, drag] = [&self.void, &self.drag].map(sums);
@@ -242,7 +243,7 @@ impl Biography {
             let mut by_stage: Vec<(Heading, Stage, [u64; 2])> = Vec::new();
             for &(heading, so, count) in &taken.living {
                 let mut part = |stage, late: Change, early| {
-                    // No more than there was: who died may have been called otherwise when it lived.
+                    // At most the live count: an object may have another heading when it dies than when it was counted.
                     let at_most = if removed(Guard::BiographyExact) { [u64::MAX; 2] } else { count };
                     let late = [0, 1].map(|of| (late[of].max(0) as u64).min(at_most[of]));
                     debug_assert!(late[0] <= count[0] && late[1] <= count[1], "a stage has more than was alive");
@@ -290,12 +291,12 @@ impl Biography {
     }
 }
 
-/// What is used by its address, beyond what can be seen.
+/// Whether an object is used by its address, in ways that cannot be observed.
 fn is_inherently_used(object: &Object) -> bool {
     object.space == Space::Pinned || object.info.is_described()
 }
 
-/// What has come by each era and has not gone.
+/// Prefix sums: for each era, what has begun by then and not ended.
 fn sums(changes: &HashMap<Heading, Vec<Change>>) -> HashMap<Heading, Vec<Change>> {
     let sum = |changes: &Vec<Change>| {
         let mut so_far = [0; 2];

@@ -1,9 +1,9 @@
-//! Retainers: who keeps each object alive.
+//! Retainers: what keeps each object alive.
 //!
-//! A *retainer* is a place from which the program can let go: a thread (by what lies on its stacks), a handle, a registered
-//! range, a finalizer that waits, and every object whose references may change (a *mutable cell*: a type with a
-//! [`GcCell`](crate::GcCell) of a reference). An object's **retainer set** holds each retainer from which it can be reached
-//! without passing through another mutable cell. Objects whose references can't change pass on what they have.
+//! A *retainer* is a place where the program can drop a reference: a thread (through the references on its stacks), a handle, a
+//! registered range, a waiting finalizer, and every object whose references may change (a *mutable cell*: a type with a
+//! [`GcCell`](crate::GcCell) of a reference). An object's **retainer set** contains each retainer from which it can be reached
+//! without passing through another mutable cell. Objects whose references cannot change pass on their sets.
 //!
 //! ```text
 //!   thread:main ──▶ Pair ──▶ String          String: {thread:main}
@@ -12,30 +12,30 @@
 //!   thread:main ─────────────────────────┘   and then Entry and its String: {Cache, thread:main}
 //! ```
 //!
-//! Retainers go by name: a thread by its own, a handle by the description of what it holds, a mutable cell by its own
+//! Retainers are identified by name: a thread by its own, a handle by the description of its object, a mutable cell by its own
 //! description. So a million nodes that refer to each other are one retainer, and a set says what to look for in the program.
 //!
 //! # How the sets are found
-//! Each object has a word in a side table (`retainers/words.rs`): the number of its set. Sets are interned: equal sets have
-//! one number, a set is made at most once, and what two of them are together is remembered. First each root adds itself to
-//! what it refers to. Then (`retainers/spread.rs`) every mutable cell adds itself to what it refers to, and every other
-//! object adds its set; and what has grown after that adds it once more, until nothing grows.
+//! Each object has a word in a side table (`retainers/words.rs`): the number of its set. Sets are interned: equal sets have one
+//! number, a set is made at most once, and the union of two sets is cached. First each root adds itself to the sets of the objects
+//! that it refers to. Then (`retainers/spread.rs`) every mutable cell adds itself to the sets of the objects that it refers to,
+//! and every other object adds its own set. An object whose set grows after that adds it again, until no set grows.
 //!
-//! - **It ends**, cycles or not: a set only grows, and by at most
-//!   [`most`](crate::profile::census::CensusRequest::most_retainers) members; with one more it is MANY, which does not grow
-//!   (`.retainer.bound`). So with a bound of *k* an object is looked at at most *k* + 2 times, a mutable cell once, and the
-//!   whole costs at most (*k* + 2) times the references.
-//! - **The result does not depend on the order**: it is the least solution of "my set is all that those who refer to me
-//!   pass on", and with an upper bound that nothing leaves there is one least solution, however one gets there. So neither
-//!   addresses nor the number of markers show in a profile. The order decides what it costs: the heap is walked in the
-//!   order of addresses, which no traversal does, and the one thing that is waited for is the word of what a reference
-//!   leads to. About as long as marking with one marker, a third longer where little can change (`benches/census.rs`).
-//! - **It takes no malloc**: the side table (4 bytes for each 16 of the heap, untouched where no objects are), the sets and
-//!   the list of what is to be looked at again are mapped memory. If the list can't grow (it takes no more than a marker's
-//!   stack may), what is not in it is found by going over the heap, since each object that is to be looked at has a bit
-//!   that says so; if the sets can't grow, an object is under MANY.
-//! - **It keeps no memory** between two censuses, and has none zeroed or faulted in while the world stands: the side table
-//!   is mapped before the stop and given back after the restart.
+//! - **It terminates**, with or without cycles: a set only grows, and by at most
+//!   [`most_retainers`](crate::profile::census::CensusRequest::most_retainers) members; with one more it is MANY, which does not
+//!   grow (`.retainer.bound`). So with a bound of *k* an object is processed at most *k* + 2 times, a mutable cell once, and the
+//!   total cost is at most (*k* + 2) times the number of references.
+//! - **The result does not depend on the order**: it is the least solution of "my set is the union of what my referrers pass on".
+//!   MANY is an upper bound that no set leaves, so there is exactly one least solution. So neither addresses nor the number of
+//!   markers affect a profile. The order only affects the cost: the heap is walked in the order of addresses, as no
+//!   traversal does, and the only cache misses to wait for are the words of referenced objects. It takes about as long as
+//!   marking with one marker, a third longer where few objects are mutable (`benches/census.rs`).
+//! - **It does not use malloc**: the side table (4 bytes for each 16 of the heap, untouched where there are no objects), the sets
+//!   and the work list are mapped memory. If the work list cannot grow (its limit is that of a marker's stack), the missing entries
+//!   are found by a walk over the heap, since each pending object has a bit set. If the sets cannot grow, an object is counted
+//!   under MANY.
+//! - **It keeps no memory** between two censuses, and none is zeroed or faulted in while the world is stopped: the side table is
+//!   mapped before the stop and released after the restart.
 
 mod spread;
 mod words;
@@ -58,13 +58,13 @@ use crate::heap::layout::BLOCK_BYTES;
 use crate::sabotage::{Guard, removed};
 use crate::world::ThreadName;
 
-/// The set of an object that nothing is known to keep: it waits for a finalizer that found no room in the queue.
+/// The set of an object without a known retainer: it waits for a finalizer that did not fit into the queue.
 const NOBODY: u32 = 0;
-/// The set with more members than are told apart.
+/// The set with more members than the bound.
 const MANY: u32 = 1;
-/// What that is called, as GHC does.
+/// Its name, as in GHC.
 const MANY_NAME: &str = "MANY";
-/// The most members that may be asked for.
+/// The largest bound that may be requested.
 const LARGEST_SET: usize = 64;
 
 /// A retainer.
@@ -76,13 +76,13 @@ enum Retainer {
     Cell(Heading),
     /// A range that the program registered, by its address.
     Range(usize),
-    /// A stack that it registered, likewise.
+    /// A stack that the program registered, by its address.
     Stack(usize),
     Finalizers,
 }
 
 impl Retainer {
-    /// The name, in pieces. Allocates nothing.
+    /// Visits the pieces of the name. Does not allocate.
     fn for_each_piece(self, mut visit: impl FnMut(&str)) {
         let mut labelled = |kind, address| {
             visit(kind);
@@ -123,21 +123,21 @@ impl Retainer {
 /// Sets of retainers, interned.
 struct Sets {
     most: usize,
-    /// Where each set's members are.
+    /// Where the members of each set are.
     spans: List<(u32, u32)>,
     members: List<u32>,
-    /// From the hash of the members, and a number for each set that has it, to the set.
+    /// Key: the hash of the members, and an index among the sets with that hash. Value: the set.
     by_members: Table,
-    /// From two sets to what they are together.
+    /// Key: two sets. Value: their union.
     joined: Table,
-    /// What was joined last: two sets, and what they are together.
+    /// A cache of the latest unions: two sets, and their union.
     recent: [(u64, u32); RECENT],
 }
 
-/// How many pairs of sets are joined without the table. A power of two.
+/// Size of the cache of unions. A power of two.
 const RECENT: usize = 512;
 
-/// Where a pair of sets is among the [`RECENT`] ones: the upper bits of Fibonacci hashing.
+/// The index of a pair of sets in that cache: the upper bits of Fibonacci hashing.
 #[inline(always)]
 const fn place_of(pair: u64) -> usize {
     (pair.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT.ilog2())) as usize
@@ -163,7 +163,7 @@ impl Sets {
         self.members.reset();
         self.spans.reset();
         self.recent = [(0, NOBODY); RECENT];
-        // Nobody, and many.
+        // The sets NOBODY and MANY.
         self.spans.push((0, 0));
         self.spans.push((0, 0));
     }
@@ -173,7 +173,7 @@ impl Sets {
         &self.members.as_slice()[first as usize..(first + count) as usize]
     }
 
-    /// The number of the set with these members, in their order.
+    /// Returns the number of the set with these members, in this order.
     fn intern(&mut self, members: &[u32]) -> u32 {
         let hash = members
             .iter()
@@ -189,7 +189,7 @@ impl Sets {
         MANY
     }
 
-    /// Without memory for it, it is MANY.
+    /// Adds a set. Returns MANY if there is no memory for it.
     fn add(&mut self, key: Key, members: &[u32]) -> u32 {
         let (first, set) = (self.members.len(), self.spans.len() as u32);
         let fits = set < SET
@@ -202,7 +202,7 @@ impl Sets {
         set
     }
 
-    /// What two sets are together.
+    /// Returns the union of two sets.
     #[inline(always)]
     fn join(&mut self, one: u32, other: u32) -> u32 {
         let pair = u64::from(one) << 32 | u64::from(other);
@@ -239,7 +239,7 @@ impl Sets {
     }
 }
 
-/// Merges two ascending lists without repetition; `into` has room for both.
+/// Merges two ascending lists and removes repetitions; `into` must have room for both. Returns the length.
 fn merge(mut one: &[u32], mut other: &[u32], into: &mut [u32]) -> usize {
     let mut count = 0;
     loop {
@@ -256,34 +256,35 @@ fn merge(mut one: &[u32], mut other: &[u32], into: &mut [u32]) -> usize {
     }
 }
 
-/// Finds the retainers of all that lives.
+/// Finds the retainers of all live objects.
 pub(crate) struct Retainers {
     table: words::Table,
     sets: Sets,
-    /// The retainers, each with the set that has it alone.
+    /// The retainers, each with the set that contains only it.
     retainers: List<(Retainer, u32)>,
     by_identity: Table,
-    /// Objects that are to be looked at (`spread.rs`), by the numbers of their cells.
+    /// The work list (`spread.rs`): objects to be processed, by the numbers of their cells.
     work: List<usize>,
-    /// The list could not grow.
+    /// Whether the work list could not grow.
     overflowed: bool,
-    /// Mutable cells' descriptions that were met, and the set that has each alone.
+    /// A cache: descriptions of mutable cells, and the set that contains only the cell's retainer.
     met: [(u64, u32); MET],
 }
 
-/// How many descriptions are found without a table. A power of two.
+/// Size of that cache. A power of two.
 const MET: usize = 16;
 
-/// Objects of one size, by their sets. Most have one of a few, which have the smallest numbers: these are added up here.
+/// Counts objects of one size by their sets. Most objects have one of a few sets, which have the smallest numbers; only these are
+/// summed up here.
 struct Tally {
-    /// What one of them is.
+    /// The count of one object.
     one: Count,
     objects: [u64; FEW],
-    /// How many of these may not be 0.
+    /// Only the first `used` sums may differ from 0.
     used: usize,
 }
 
-/// Sets that are added up without a search.
+/// The number of sets that are summed up here.
 const FEW: usize = 256;
 
 impl Tally {
@@ -291,7 +292,7 @@ impl Tally {
         Tally { one: Count { bytes: 0, objects: 1 }, objects: [0; FEW], used: 0 }
     }
 
-    /// The next objects have this size.
+    /// Starts a block of objects of this size.
     #[inline(always)]
     fn begin(&mut self, bytes: u64, visit: &mut impl FnMut(u32, Count)) {
         if self.one.bytes != bytes {
@@ -300,7 +301,7 @@ impl Tally {
         }
     }
 
-    /// So many more objects.
+    /// Adds this many objects of a set.
     #[inline(always)]
     fn add(&mut self, Run { set, objects }: Run, visit: &mut impl FnMut(u32, Count)) {
         if let Some(sum) = self.objects.get_mut(set as usize) {
@@ -322,16 +323,16 @@ impl Tally {
     }
 }
 
-/// Objects that lie together and have one set.
+/// Adjacent objects with the same set.
 struct Run {
     set: u32,
     objects: u64,
 }
 
-/// Words that are looked at together.
+/// Words that are compared together.
 const TOGETHER: usize = 16;
 
-/// What kind of retainer an identity is of: the second word of its key.
+/// The kind of retainer that an identity belongs to: the second word of its key.
 #[derive(Clone, Copy)]
 enum Kind {
     Thread = 1,
@@ -357,13 +358,13 @@ impl Retainers {
         })
     }
 
-    /// The set of a live object, after [`trace`](Self::trace).
+    /// Returns the set of a live object. Valid after [`trace`](Self::trace).
     #[inline(always)]
     pub(crate) fn set_of(&self, cell: Cell) -> u32 {
         self.table.words().get(cell.number()) & SET
     }
 
-    /// All live objects by their sets: parts of what there is of a set and a size, as they come.
+    /// Counts all live objects by their sets. A set may be visited several times, with partial counts.
     pub(crate) fn count(&self, living: &Living<'_>, mut visit: impl FnMut(u32, Count)) {
         let mut tally = Tally::new();
         living.for_each_block(|cells| {
@@ -373,7 +374,7 @@ impl Retainers {
             living.masks(&cells).for_each_run(|indices| {
                 let (sixteens, rest) = words[indices].as_chunks::<TOGETHER>();
                 for words in sixteens {
-                    // Without a branch for each.
+                    // No branch for each word.
                     if words.iter().fold(true, |all, word| all & (word & SET == run.set)) {
                         run.objects += TOGETHER as u64;
                         continue;
@@ -389,19 +390,19 @@ impl Retainers {
         tally.close(&mut visit);
     }
 
-    /// Maps what the next [`trace`](Self::trace) is to need. Before the world is stopped, with its locks held.
+    /// Maps the memory for the next [`trace`](Self::trace). Call it before the world is stopped, with the collector's locks held.
     pub(crate) fn prepare(&mut self, heap: &Heap) {
         self.forget();
         self.table.prepare(heap.blocks.map(), (heap.committed_bytes() as usize / BLOCK_BYTES) as BlockIndex);
     }
 
-    /// Finds the sets of all that lives. In the stopped world.
+    /// Finds the sets of all live objects, in the stopped world.
     pub(crate) fn trace(&mut self, living: &Living<'_>) {
         self.table.note_use(living.committed_blocks());
         self.spread(living);
     }
 
-    /// Forgets the sets, and gives the memory back. When the world runs again.
+    /// Discards the sets and releases their memory. Call it after the restart.
     pub(crate) fn forget(&mut self) {
         self.table.give_back();
         self.sets.forget();
@@ -412,13 +413,13 @@ impl Retainers {
         self.met = [(0, NOBODY); MET];
     }
 
-    /// The set that has this retainer alone.
+    /// Returns the set that contains only this retainer.
     fn alone(&mut self, identity: u64, kind: Kind, retainer: impl FnOnce() -> Retainer) -> u32 {
         let key = Key(identity, kind as u64);
         if let Some([set, _]) = self.by_identity.get(key) {
             return set as u32;
         }
-        // Its number is its place in the list; from 0, ascending: so a set of one is sorted.
+        // Its number is its index in the list. Numbers ascend from 0, so a set of one is sorted.
         let set = self.sets.intern(&[self.retainers.len() as u32]);
         if !self.retainers.push((retainer(), set)) {
             return MANY;
@@ -460,7 +461,7 @@ impl Retainers {
         set
     }
 
-    /// Whether a set has a member of this name.
+    /// Whether a set has a member with this name.
     pub(crate) fn has_member_called(&self, set: u32, name: &str) -> bool {
         if set == MANY {
             return name == MANY_NAME;
@@ -473,20 +474,20 @@ impl Retainers {
     }
 }
 
-/// What a live object is called.
+/// The description of a live object.
 fn description(living: &Living<'_>, payload: usize) -> Heading {
     Heading::description(payload, living.type_of(payload))
 }
 
-/// What sets are called: `(number)member,member`. The number is the same in all censuses of a profile, so that a set is one
-/// band over time.
+/// The names of sets: `(number)member,member`. The number is the same in all censuses of a profile, so that a set is one band over
+/// time.
 #[derive(Default)]
 pub(crate) struct SetNames {
     numbers: HashMap<String, usize>,
 }
 
 impl SetNames {
-    /// The name of a set. When the world runs again.
+    /// Returns the name of a set. Call it after the restart.
     pub(crate) fn name(&mut self, retainers: &Retainers, set: u32) -> String {
         if set == MANY {
             return MANY_NAME.to_owned();
@@ -498,7 +499,7 @@ impl SetNames {
             return "(0)".to_owned();
         }
         let members = members.join(",");
-        // 1 is MANY.
+        // Number 1 is MANY.
         let next = self.numbers.len() + 2;
         let number = *self.numbers.entry(members.clone()).or_insert(next);
         format!("({number}){members}")

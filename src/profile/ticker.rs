@@ -1,47 +1,47 @@
-//! The ticker: where the time goes.
+//! The ticker: time profiles.
 //!
-//! A thread of its own, no mutator and never stopped, wakes at each interval and looks at the threads of its world: how much time each
-//! has used since the last look, and in which cost centre stack it is now. For each interval of time it fires a tick. No
-//! thread is stopped for that; all that is read is words of the threads' records, and clocks.
+//! The ticker is a thread of its own, which is no mutator and is never stopped. It wakes at each interval and samples the threads
+//! of its world: how much time each has used since the last sample, and in which cost centre stack it is now. For each used
+//! interval it fires a tick. No thread is stopped for that; the ticker reads only words of the threads' records, and clocks.
 //!
-//! **Ticks are an account, not an alarm** (`.profile.ticks`). A thread on a busy machine does not wake when it wants to. So a tick is not "the alarm
-//! went off" but "another interval of time is used up", by the clock that the profile is by:
+//! **Ticks account for time; they are not alarms** (`.profile.ticks`). On a busy machine a thread does not wake on time. So a tick
+//! does not mean "the alarm went off" but "another interval of time has been used", according to the clock of the profile:
 //!
-//! * [`Cpu`](TickClock::Cpu): each thread has a clock of the processor time that it has used. What came to it since the last
-//!   look is its credit; for each whole interval in it, the thread gets a tick, and the rest stays its credit. A thread that
-//!   leaves settles by itself (see below). The processor time of collections is measured where it is spent
-//!   ([`timing`](crate::collector::timing)) and becomes ticks of [`StackId::GC`]. What the process has used beside all this (the
+//! * [`Cpu`](TickClock::Cpu): each thread has a clock of its processor time. What it has used since the last sample is added to
+//!   its credit. For each whole interval in the credit the thread gets a tick; the remainder stays its credit. A thread that exits
+//!   settles its own account (see below). The processor time of collections is measured where it is spent
+//!   ([`timing`](crate::collector::timing)) and becomes ticks of [`StackId::GC`]. All other processor time of the process (the
 //!   runtime's own threads, threads of no world) becomes ticks of [`StackId::SYSTEM`]. So
 //!
 //!   ```text
-//!     ticks × interval = processor time of the process       but for less than one interval for each thread
+//!     ticks × interval = processor time of the process       except for less than one interval for each thread
 //!   ```
 //!
-//!   A thread that waits uses no time and gets no tick.
+//!   A waiting thread uses no time and gets no tick.
 //! * [`Wall`](TickClock::Wall): each thread gets a tick for each interval of real time: of GC while it collects, of
-//!   [`StackId::IDLE`] while it waits in a blocking region or stands, else of its stack. Time in which the whole process stood
-//!   (a debugger's prompt, a suspended machine) is no time (`.stop.jobcontrol`).
+//!   [`StackId::IDLE`] while it is in a blocking region or stopped, otherwise of its stack. Time in which the whole process was
+//!   stopped (at a debugger's prompt, on a suspended machine) does not count (`.stop.jobcontrol`).
 //!
-//! All threads are looked at as they are at one moment, when the ticker wakes; that is what makes it a sample. What is late for
-//! a moment is charged to where the thread is by then.
+//! All threads are sampled at one moment, when the ticker wakes; that makes it a sampling profile. A late sample is charged to the
+//! stack in which the thread is by then.
 //!
-//! **Threads that live shorter than an interval.** Thousands of them may come and go without a tick to any. What is left
-//! of a thread's time when it leaves is no whole interval, and where it stands then says nothing: its scopes have ended. So the
-//! rests are put together by what they were spent on, in the [`Pool`]: collecting, which was measured, or a stack:
+//! **Threads that live shorter than an interval.** Thousands of them may start and exit without a tick to any. What is left of a
+//! thread's time when it exits is less than an interval, and its stack at that moment is useless: its scopes have ended. So the
+//! remainders are added up in the [`Pool`] by what they were spent on: collecting, which was measured, or a stack:
 //!
-//! | time of a thread that leaves | is put to |
+//! | time of a thread that exits | is charged to |
 //! |---|---|
-//! | before the last look | the stack that it was seen in |
+//! | before the last sample | the stack that it was sampled in |
 //! | after that, if it has left that stack since | that stack, too |
-//! | after that, if it has come back to it, or was never looked at | the stack that it was in before it came back |
+//! | after that, if it has come back to it, or was never sampled | the stack that it was in before it came back |
 //!
-//! The last is a guess, since no clock is read when a scope ends: of scopes in each other it is the outermost that is left
-//! last, and of scopes after each other the last. How many threads are never looked at is a matter of how long they live: of
-//! those that live for half an interval, one in two.
+//! The last row is a guess, since no clock is read when a scope ends: of nested scopes the outermost one is left last, and of
+//! consecutive scopes the last one. How many threads are never sampled depends on how long they live: of those that live for half
+//! an interval, one in two.
 //!
-//! **The list of threads** belongs to a collection while there is one. The ticker does not wait for it: it then looks at the
-//! threads that it knows. Who comes while the world ticks says so by himself, and who leaves, too; the list is for those who were
-//! there before, and for those who vanish without a word.
+//! **The list of threads** belongs to a collection while one runs. The ticker does not wait for the list; it then samples the
+//! threads that it knows. Threads that attach or detach while the ticker runs register themselves. The list is only needed for
+//! threads attached earlier, and for threads that exit without detaching.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -60,7 +60,7 @@ use crate::world::handshake::Place;
 use crate::world::registry::Threads;
 use crate::world::stop_info::ThreadStopInfo;
 
-/// Which time ticks are of.
+/// The clock that ticks are measured by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TickClock {
     /// The processor time of each thread.
@@ -70,12 +70,12 @@ pub enum TickClock {
     Wall,
 }
 
-/// How time is to be profiled.
+/// The settings of a time profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeProfile {
-    /// The time between two ticks. At least [`SHORTEST`](TimeProfile::SHORTEST): what is shorter is taken for that.
+    /// The time between two ticks. A shorter time than [`SHORTEST`](TimeProfile::SHORTEST) is raised to it.
     pub interval: Duration,
-    /// Which time.
+    /// The clock.
     pub clock: TickClock,
 }
 
@@ -85,27 +85,27 @@ impl TimeProfile {
 }
 
 impl Default for TimeProfile {
-    /// A millisecond of processor time, as GHC's.
+    /// One millisecond of processor time, as in GHC.
     fn default() -> Self {
         TimeProfile { interval: Duration::from_millis(1), clock: TickClock::Cpu }
     }
 }
 
-/// Why a world does not begin to tick.
+/// Why the ticker of a world could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TickError {
-    /// It ticks already.
-    #[error("the world ticks already: stop its ticks before you ask for others")]
+    /// It is already running.
+    #[error("the world's ticker is already running: stop it before starting another one")]
     Already,
-    /// The system gave no thread.
-    #[error("the system gave no thread for the ticks: {0}")]
+    /// The system could not create a thread.
+    #[error("the system could not create a thread for the ticker: {0}")]
     System(#[from] io::Error),
 }
 
 /// The shortest interval.
 const SHORTEST_NS: u64 = 20_000;
-/// Real time that passed between two looks counts up to this.
+/// The most real time that counts between two samples.
 const LONGEST_LOOK_NS: u64 = 1_000_000_000;
 
 /// The ticker's states, in one word that its thread sleeps on.
@@ -113,7 +113,7 @@ const OFF: u32 = 0;
 const ON: u32 = 1;
 const ENDING: u32 = 2;
 
-/// A tick that is due.
+/// Ticks that are due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Due {
     tid: Tid,
@@ -121,7 +121,7 @@ struct Due {
     ticks: u64,
 }
 
-/// Ticks that are due, and which tick the last of each is.
+/// Ticks that are due, and the number of the last tick of each entry.
 #[derive(Debug, Default)]
 pub(crate) struct Harvest {
     due: Vec<Due>,
@@ -129,7 +129,7 @@ pub(crate) struct Harvest {
 }
 
 impl Harvest {
-    /// Fires them. Outside of all locks: a fire may wait for room.
+    /// Fires them. Call it without locks: a fire may wait for room.
     fn fire(&mut self, events: &Events) {
         for Due { tid, stack, ticks } in self.due.drain(..) {
             for back in (0..ticks).rev() {
@@ -139,64 +139,64 @@ impl Harvest {
     }
 }
 
-/// A world's ticker. See the module's text.
+/// The ticker of a world. See the module documentation.
 pub(crate) struct Ticker {
     word: AtomicU32,
     book: Locked<Book>,
 }
 
-// A panic leaves an account that is a little wrong.
+// A panic leaves the accounts slightly wrong, but usable.
 impl std::panic::RefUnwindSafe for Ticker {}
 
-/// What is known of the time.
+/// The accounts.
 struct Book {
     interval: u64,
     clock: TickClock,
     begun: u64,
-    /// Wall: when the last look was, and the time that counted since the beginning.
+    /// Wall clock: the time of the last sample, and the time counted since the start.
     looked: u64,
     counted: u64,
     known: HashMap<usize, Known>,
-    /// Looks so far.
+    /// Samples so far.
     looks: u64,
     process_base: u64,
     helpers_base: u64,
-    /// Processor time of threads of the world since the beginning, those included that left.
+    /// Processor time of the world's threads since the start, including those that have exited.
     mutators_ns: u64,
-    /// What threads that left had not had ticks for.
+    /// Time of exited threads for which there was no tick yet.
     pool: Pool,
     system_ticks: u64,
     helper_ticks: u64,
 }
 
-/// What is known of a thread.
+/// The account of a thread.
 struct Known {
     record: &'static ThreadStopInfo,
     serial: u64,
-    /// When the list of threads had it last.
+    /// The sample at which the list of threads last contained it.
     look: u64,
-    /// Its processor time at the last look, and how much of that was for collections.
+    /// Its processor time at the last sample, and how much of that was spent on collections.
     cpu: u64,
     collected: u64,
-    /// Time that there was no tick for yet.
+    /// Time without a tick so far.
     credit: u64,
     collected_credit: u64,
-    /// In which stack it was when its clock was read last; `None` if nobody has done so yet.
+    /// Its stack when its clock was last read; `None` if it was never sampled.
     seen: Option<StackId>,
 }
 
 impl Known {
-    /// A thread whose processor time is `now`. What it has used before is not counted.
+    /// A thread whose processor time is `now`. Time that it used before does not count.
     fn new(record: &'static ThreadStopInfo, look: u64, now: u64) -> Known {
         let (serial, collected) = (record.serial(), record.collected_ns(now));
         Known { record, serial, look, cpu: now, collected, credit: 0, collected_credit: 0, seen: None }
     }
 
-    /// Takes what the thread has used since, and says how much that is.
+    /// Adds the time that the thread has used since the last sample, and returns it.
     fn update(&mut self, cpu: u64) -> u64 {
         let used = cpu.saturating_sub(self.cpu);
-        // Read at another moment than the clock, and while its thread may be changing it. What is too much or too little
-        // comes out at the next look.
+        // Read at another moment than the clock, and while the thread may be changing it. An excess or a deficit is made up for at
+        // the next sample.
         let collected = self.record.collected_ns(cpu).saturating_sub(self.collected).min(used);
         self.cpu += used;
         self.collected += collected;
@@ -213,7 +213,7 @@ impl Known {
         self.record.forget_left_cost_stack();
     }
 
-    /// The stack that stands for the time since the last look, for the thread itself when it leaves. See the module's text.
+    /// The stack to charge for the time since the last sample, when the thread exits. See the module documentation.
     fn spent_under(&self) -> StackId {
         let (present, left) = (stack_of(self.record), StackId::from_raw(self.record.left_cost_stack()));
         match self.seen {
@@ -223,7 +223,7 @@ impl Known {
         }
     }
 
-    /// Takes what the thread, which leaves, has used since the last look, and gives all that it had no tick for into the pool.
+    /// Adds the time that an exiting thread has used since the last sample. Puts all its time without a tick into the pool.
     fn settle(mut self, cpu: u64, pool: &mut Pool) -> u64 {
         let before = std::mem::take(&mut self.credit);
         let used = self.update(cpu);
@@ -235,14 +235,14 @@ impl Known {
     }
 }
 
-/// Time that was spent on this and that, in pieces that are too small for a tick each.
+/// Pieces of time that are too small for a tick each, by the stack that they were spent on.
 ///
-/// As soon as all together is an interval, there is a tick, and the stack gets it that has waited for the most. What that has not
-/// had yet of the interval it owes: so the sum is exact, and each stack's share is right but for a few intervals.
+/// As soon as they add up to an interval, the stack with the most time gets a tick. If it had less than an interval, it owes the
+/// difference. So the sum is exact, and each stack's share is right except for a few intervals.
 #[derive(Debug, Default)]
 struct Pool {
     sum: u64,
-    /// Nanoseconds without a tick, or, if they are below 0, a tick's that were not spent yet.
+    /// Nanoseconds without a tick; if negative, the time that is owed for ticks already fired.
     of: HashMap<StackId, i64>,
 }
 
@@ -254,7 +254,7 @@ impl Pool {
         }
     }
 
-    /// Takes whole intervals out.
+    /// Takes out whole intervals, as ticks.
     fn harvest(&mut self, interval: u64, tid: Tid, due: &mut Vec<Due>) {
         while self.sum >= interval {
             let Some((&stack, waiting)) = self.of.iter_mut().max_by_key(|(stack, ns)| (**ns, **stack)) else { return };
@@ -272,14 +272,14 @@ fn push(due: &mut Vec<Due>, tid: Tid, stack: StackId, ticks: u64) {
     }
 }
 
-/// Takes whole intervals out of a credit.
+/// Takes whole intervals out of a credit; returns their number.
 fn take_whole(credit: &mut u64, interval: u64) -> u64 {
     let whole = *credit / interval;
     *credit %= interval;
     whole
 }
 
-/// Threads of the process that are none of the world's.
+/// The thread id for threads of the process that belong to no world.
 const NOBODY: Tid = Tid(0);
 
 impl Book {
@@ -315,12 +315,12 @@ impl Book {
         self.refresh(threads);
     }
 
-    /// Which tick it is by real time.
+    /// The number of the current tick by real time.
     fn last_tick(&self, now: u64) -> u64 {
         now.saturating_sub(self.begun) / self.interval
     }
 
-    /// Learns who came and who went, if nobody has the list.
+    /// Updates the known threads from the list, unless the list is locked.
     fn refresh(&mut self, threads: &Threads) {
         self.looks += 1;
         let look = self.looks;
@@ -334,7 +334,7 @@ impl Book {
         }
     }
 
-    /// Here is a thread, whose processor time `clock` tells: it may be new.
+    /// Notes that a thread is in the world; it may be new. `clock` reads its processor time.
     fn meet(&mut self, record: &'static ThreadStopInfo, look: u64, clock: impl FnOnce() -> u64) {
         match self.known.entry(key_of(record)) {
             Entry::Occupied(known) if known.get().serial == record.serial() => known.into_mut().look = look,
@@ -342,17 +342,17 @@ impl Book {
         }
     }
 
-    /// The world ticks no more.
+    /// Ends the profile.
     fn end(&mut self) {
         self.known.clear();
     }
 
-    /// A thread has joined the world; called by itself.
+    /// Adds a thread that has joined the world; called by that thread.
     fn join(&mut self, record: &'static ThreadStopInfo) {
         self.meet(record, self.looks, thread_cpu_ns);
     }
 
-    /// Looks at everybody.
+    /// Samples all threads.
     fn look(&mut self, threads: &Threads, time: &CollectorTime, harvest: &mut Harvest) {
         let now = now_ns();
         self.refresh(threads);
@@ -371,15 +371,15 @@ impl Book {
         }
     }
 
-    /// Real time passes; returns how many intervals of it are full now.
+    /// Advances real time to `now`. Returns how many intervals were completed.
     fn real_ticks(&mut self, now: u64) -> u64 {
         let ticked = self.counted / self.interval;
         self.counted += now.saturating_sub(std::mem::replace(&mut self.looked, now)).min(LONGEST_LOOK_NS);
         self.counted / self.interval - ticked
     }
 
-    /// How long until the next look. The looks do not drift away from the ticks; and real time must be looked at so often that none of
-    /// it seems to be the whole process's standing, however long the interval is.
+    /// Returns the time until the next sample. Samples do not drift away from the ticks. With the wall clock they come often
+    /// enough, however long the interval is, that a normal gap is never taken for a stop of the whole process.
     fn until_next(&self, now: u64) -> u64 {
         match self.clock {
             TickClock::Cpu => self.interval - now.saturating_sub(self.begun) % self.interval,
@@ -388,10 +388,10 @@ impl Book {
     }
 
     fn look_at_processor_time(&mut self, time: &CollectorTime, due: &mut Vec<Due>) {
-        // First: what a thread uses while its clock is read is not the others'.
+        // Read first: what a thread uses while its clock is read must not count as time of other threads.
         let process = process_cpu_ns().saturating_sub(self.process_base);
         for known in self.known.values_mut() {
-            // A thread that has just ended has no clock.
+            // A thread that has just exited has no clock.
             if let Some(cpu) = thread_cpu_ns_of(known.record.tid()) {
                 self.mutators_ns += known.update(cpu);
                 known.harvest(self.interval, due);
@@ -403,32 +403,32 @@ impl Book {
         advance(&mut self.system_ticks, system / self.interval, StackId::SYSTEM, due);
     }
 
-    /// A thread of the world is about to leave; called by itself.
+    /// Settles a thread that is about to leave the world; called by that thread.
     fn leave(&mut self, record: &'static ThreadStopInfo, harvest: &mut Harvest) {
-        // The list has the thread for a moment still: it must not be met again, as a newcomer.
+        // The list still contains the thread for a moment: it must not be added again as a new one.
         record.settle();
         let known = self.known.remove(&key_of(record)).filter(|known| known.serial == record.serial());
         let Some(known) = known.filter(|_| self.clock == TickClock::Cpu) else { return };
         self.mutators_ns += known.settle(thread_cpu_ns(), &mut self.pool);
         harvest.last = self.last_tick(now_ns());
-        // The one whose rest makes an interval full stands for those that it is of.
+        // The tick carries the id of the thread that completes the interval, also for the other threads' time in it.
         self.pool.harvest(self.interval, record.tid(), &mut harvest.due);
     }
 }
 
-/// What a thread is known by.
+/// The key of a thread.
 fn key_of(record: &'static ThreadStopInfo) -> usize {
     std::ptr::from_ref(record) as usize
 }
 
-/// Ticks of others up to a total that may seem to go back for a moment.
+/// Fires ticks of other threads up to a total, which may seem to decrease for a moment.
 fn advance(ticked: &mut u64, total: u64, stack: StackId, due: &mut Vec<Due>) {
     let ticks = total.saturating_sub(*ticked);
     *ticked += ticks;
     push(due, NOBODY, stack, ticks);
 }
 
-/// In what a thread is, in real time.
+/// The stack to charge a thread's real time to.
 fn whereabouts(record: &ThreadStopInfo) -> StackId {
     if record.collects() {
         StackId::GC
@@ -444,19 +444,19 @@ impl Ticker {
         Ticker { word: AtomicU32::new(OFF), book: Locked::new(Book::new()) }
     }
 
-    /// Whether the world ticks.
+    /// Whether the ticker runs.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.word.load(Ordering::Relaxed) != OFF
     }
 
-    /// Nanoseconds from tick to tick, while the world ticks.
+    /// Nanoseconds between two ticks, while the ticker runs.
     pub(crate) fn interval_ns(&self, threads: &Threads) -> Option<u64> {
         let held = threads.lock(self.book.lock());
         self.is_on().then(|| self.book.get(&held).interval)
     }
 
-    /// Begins to tick. `spawn` starts the thread, whose work is [`run`](Self::run).
+    /// Starts the ticker. `spawn` starts the thread, which executes [`run`](Self::run).
     pub(crate) fn start(
         &self,
         profile: TimeProfile,
@@ -477,7 +477,7 @@ impl Ticker {
         collector.events.fire_ticker_begin(interval);
         if let Err(error) = spawn() {
             time.want(Wanted::No);
-            // Release: pairs with the Acquire in `stop`, where somebody may be waiting for the thread already.
+            // Release: pairs with the Acquire in `stop`, where another thread may already wait for the ticker.
             self.word.store(OFF, Ordering::Release);
             futex::wake(&self.word, u32::MAX);
             return Err(error.into());
@@ -485,7 +485,7 @@ impl Ticker {
         Ok(())
     }
 
-    /// What the ticker's thread does until it is told to end, or `with_collector` has none any more.
+    /// The body of the ticker's thread: runs until the ticker is stopped, or until `with_collector` has no collector any more.
     pub(crate) fn run(&self, with_collector: impl Fn(&mut dyn FnMut(&Collector)) -> bool) {
         let mut harvest = Harvest::default();
         let mut until_next = SHORTEST_NS;
@@ -518,8 +518,8 @@ impl Ticker {
         futex::wake(&self.word, u32::MAX);
     }
 
-    /// Ends the ticks, after a last look. Waits for the thread, which may have to wait for somebody who listens: until this time, by
-    /// CLOCK_MONOTONIC, if there is one. Whether it has ended.
+    /// Stops the ticker, after a last sample, and waits for its thread, which may have to wait for a slow consumer. If there is a
+    /// deadline (CLOCK_MONOTONIC), waits until then. Returns whether the ticker has ended.
     pub(crate) fn stop(&self, threads: &Threads, deadline: Option<u64>) -> bool {
         if self.word.compare_exchange(ON, ENDING, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             futex::wake(&self.word, u32::MAX);
@@ -537,7 +537,7 @@ impl Ticker {
         })
     }
 
-    /// A thread has joined the world; called by itself, without locks.
+    /// Reports that a thread has joined the world; called by that thread, without locks.
     #[inline]
     pub(crate) fn joined(&self, record: &'static ThreadStopInfo) {
         if self.is_on() {
@@ -545,7 +545,7 @@ impl Ticker {
         }
     }
 
-    /// A thread is about to leave the world; called by itself, without locks.
+    /// Reports that a thread is about to leave the world; called by that thread, without locks.
     #[inline]
     pub(crate) fn leaves(&self, record: &'static ThreadStopInfo, events: &Events) {
         if self.is_on() {
@@ -555,12 +555,12 @@ impl Ticker {
         }
     }
 
-    /// Keeps the account whole while the process forks.
+    /// Locks the accounts for the duration of a fork.
     pub(crate) fn before_fork(&self) {
         self.book.lock().acquire();
     }
 
-    /// Goes on with it, in the parent.
+    /// Unlocks them in the parent.
     ///
     /// # Safety
     /// This thread has called [`before_fork`](Self::before_fork), and the fork is over.
@@ -569,7 +569,7 @@ impl Ticker {
         unsafe { self.book.lock().release() };
     }
 
-    /// In the child of a fork nobody ticks any more (`.fork.services`).
+    /// In the child of a fork: there is no ticker any more (`.fork.services`).
     ///
     /// # Safety
     /// This is the child of a fork before which its thread called [`before_fork`](Self::before_fork), and no other thread runs yet.
@@ -588,8 +588,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// `.profile.ticks`: each interval of real time is a tick, also if it is longer than what one look counts for; but not the time in which the
-        /// whole process stood.
+        /// `.profile.ticks`: each interval of real time is a tick, also if it is longer than the most that one sample counts. Time
+        /// in which the whole process was stopped does not count.
         #[test]
         fn real_time_is_counted_whatever_the_interval_is(
             interval in SHORTEST_NS..20_000_000_000,
@@ -597,12 +597,12 @@ mod tests {
         ) {
             let mut book = Book { interval, clock: TickClock::Wall, begun: 1, looked: 1, ..Book::new() };
             let (mut now, mut passed, mut ticks) = (1, 0, 0);
-            for (late, seconds_of_standing) in steps {
+            for (late, seconds_stopped) in steps {
                 let nap = book.until_next(now);
-                prop_assert!(nap > 0 && nap <= interval && nap + late < LONGEST_LOOK_NS, "all of it counts");
-                let stands = seconds_of_standing * 1_000_000_000;
-                now += nap + late + stands;
-                passed += (nap + late + stands).min(LONGEST_LOOK_NS);
+                prop_assert!(nap > 0 && nap <= interval && nap + late < LONGEST_LOOK_NS, "a normal gap counts in full");
+                let stopped = seconds_stopped * 1_000_000_000;
+                now += nap + late + stopped;
+                passed += (nap + late + stopped).min(LONGEST_LOOK_NS);
                 ticks += book.real_ticks(now);
                 prop_assert_eq!(ticks, passed / interval);
             }
@@ -610,8 +610,8 @@ mod tests {
     }
 
     proptest! {
-        /// `.profile.ticks`: what short threads leave becomes ticks, neither more nor fewer than there are intervals in it, and each of what
-        /// it was spent on.
+        /// `.profile.ticks`: the remaining time of short threads becomes ticks: exactly as many as it has intervals, and each stack
+        /// gets its share.
         #[test]
         fn a_pool_gives_each_stack_its_share(
             pieces in proptest::collection::vec((0..5_u32, 0..3000_u64), 1..500),
@@ -627,7 +627,7 @@ mod tests {
                 prop_assert_eq!(ticks, spent.iter().sum::<u64>() / interval);
                 for (stack, spent) in spent.iter().enumerate() {
                     let its = due.iter().filter(|due| due.stack.get() == stack as u32).map(|due| due.ticks).sum::<u64>();
-                    prop_assert!((its * interval).abs_diff(*spent) <= 5 * interval, "{its} of {interval} are not {spent}");
+                    prop_assert!((its * interval).abs_diff(*spent) <= 5 * interval, "{its} ticks of {interval} ns for {spent} ns");
                 }
             }
         }

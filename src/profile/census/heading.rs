@@ -1,10 +1,10 @@
 //! Headings: what a census counts an object under.
 //!
-//! In the stopped world no text can be made, so a heading is a number: the address of a type's description, the number of a
-//! label, a kind of object. What it is called is found out when the world runs again; two headings of the same name, as of two
-//! copies of one type's description, become one band then.
+//! No text can be made in the stopped world, so a heading is a number: the address of a type's description, the number of a label,
+//! a kind of object. It is turned into a name after the restart. Two headings with the same name, for example of two copies of one
+//! type's description, become one band then.
 //!
-//! Names come in pieces, so that a filter can compare them in the stopped world.
+//! Names are produced in pieces, so that a filter can compare them in the stopped world.
 
 use crate::collector::living::Object;
 use crate::events::{Label, Labels};
@@ -14,30 +14,30 @@ use crate::heap::trace::{Shape, TypeInfo};
 use crate::profile::{CentreId, StackId, charge_of};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
-/// A heading. Not 0.
+/// A heading. Never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Heading(u64);
 
 const TAG_BITS: u32 = 3;
 const TAG: u64 = (1 << TAG_BITS) - 1;
-/// What the type's name describes: the address of the type's description.
+/// The name of the object's type: the address of the type's description.
 const DESCRIBED_BY_TYPE: u64 = 0;
-/// What the object says of itself: the number of a label.
+/// The object's own description: the number of a label.
 const DESCRIBED_BY_ITSELF: u64 = 1;
 /// A type: the address of its description.
 const TYPE: u64 = 2;
-/// A kind of object: an index into [`KINDS`], and one more.
+/// A kind of object: an index into [`KINDS`], plus one.
 const KIND: u64 = 3;
 /// A set of retainers of this census.
 const RETAINERS: u64 = 4;
-/// All objects alike.
+/// One heading for all objects.
 const ALL: u64 = 5;
 /// A cost centre stack, by its number.
 const STACK: u64 = 6;
-/// A cost centre, by its number: all of whose objects are its module's.
+/// A cost centre, by its number. Its name as a heading is the centre's module.
 const CENTRE: u64 = 7;
 
-/// The kinds of objects, by space, in the order of their numbers, and form.
+/// The names of the kinds, by space (in the order of their numbers) and form.
 const KINDS: [[&str; FORMS]; SPACES] = [
     [
         "SMALL_OBJECT",
@@ -82,14 +82,14 @@ fn form(info: &TypeInfo) -> usize {
     }
 }
 
-/// Whom an object is charged to, in a world that charges.
+/// The cost centre stack that an object is charged to; MAIN in a world that does not charge.
 #[inline(always)]
 fn charged(object: &Object, heap: &Heap) -> StackId {
     charge_of(heap, object.cell).unwrap_or(StackId::MAIN)
 }
 
 impl Heading {
-    /// Everything under one.
+    /// The heading that all objects have in common.
     pub(crate) const ALL: Heading = Heading(ALL);
 
     /// By its own description, or else its type's name.
@@ -123,18 +123,18 @@ impl Heading {
         Heading(u64::from(charged(object, heap).get()) << TAG_BITS | STACK)
     }
 
-    /// By the innermost centre of that.
+    /// By the innermost centre of that stack.
     #[inline(always)]
     pub(crate) fn centre(object: &Object, heap: &Heap) -> Heading {
         Heading(u64::from(charged(object, heap).centre().get()) << TAG_BITS | CENTRE)
     }
 
-    /// The cost centre stack, if it is one.
+    /// The cost centre stack, if the heading is one.
     pub(crate) fn as_stack(self) -> Option<StackId> {
         (self.0 & TAG == STACK).then(|| StackId::from_raw((self.0 >> TAG_BITS) as u32))
     }
 
-    /// The cost centre, if it is one.
+    /// The cost centre, if the heading is one.
     pub(crate) fn as_centre(self) -> Option<CentreId> {
         CentreId::from_raw((self.0 >> TAG_BITS) as u32).filter(|_| self.0 & TAG == CENTRE)
     }
@@ -145,18 +145,18 @@ impl Heading {
         Heading(u64::from(set) << TAG_BITS | RETAINERS)
     }
 
-    /// The set of retainers, if it is one.
+    /// The set of retainers, if the heading is one.
     pub(crate) fn set(self) -> Option<u32> {
         (self.0 & TAG == RETAINERS).then_some((self.0 >> TAG_BITS) as u32)
     }
 
-    /// Its place among so many, a power of two above 1, for which few headings are to vie.
+    /// A hash in the range `0..places`; `places` is a power of two above 1.
     #[inline(always)]
     pub(crate) const fn spread_over(self, places: usize) -> usize {
         (self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - places.ilog2())) as usize
     }
 
-    /// What tells it from others.
+    /// The number that identifies it.
     pub(crate) const fn number(self) -> u64 {
         self.0
     }
@@ -166,7 +166,7 @@ impl Heading {
         Heading(number)
     }
 
-    /// Calls `visit` with the pieces of its name, one after the other. Allocates nothing.
+    /// Calls `visit` with the pieces of its name, in order. Does not allocate.
     pub(crate) fn for_each_piece(self, mut visit: impl FnMut(&str)) {
         let value = self.0 >> TAG_BITS;
         // SAFETY: only the address of a description, which lives for ever, becomes such a heading.
@@ -208,7 +208,7 @@ impl Heading {
         text
     }
 
-    /// Whether this is its name. Allocates nothing.
+    /// Whether this is its name. Does not allocate.
     pub(crate) fn is_called(self, text: &str) -> bool {
         let mut rest = Some(text);
         self.for_each_piece(|piece| rest = rest.and_then(|rest| rest.strip_prefix(piece)));
@@ -216,7 +216,7 @@ impl Heading {
     }
 }
 
-/// The name of a Rust type without the paths in it and without blanks.
+/// Visits the name of a Rust type without paths and without blanks.
 fn short(mut name: &str, mut visit: impl FnMut(&str)) {
     while !name.is_empty() {
         let end = name.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(name.len());
@@ -293,10 +293,10 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_describes_itself_is_called_what_it_says() {
+    fn an_objects_own_description_is_its_name() {
         #[repr(C)]
         struct Named(u64, crate::Description);
-        // SAFETY: no references; the description lies there.
+        // SAFETY: no references; the description is at that offset.
         unsafe impl Trace for Named {
             const NAME: &'static str = "Named";
             const LAYOUT: crate::Layout = crate::Layout::LEAF;

@@ -1,30 +1,30 @@
-//! A census: how many bytes live, and under which headings.
+//! A census: how many bytes are live, by heading.
 //!
 //! ```text
 //!   collection  stop ─ roots ─ mark ─ weak ─┬─ [retainers] ─ count ─┬─ sweep set-up ─ restart ─┬─ names, bands, events
 //!                                           └──── stopped world ────┘                          └──── allocates
 //! ```
 //!
-//! It is taken in a collection, when marking is over: then the marks are the list of what lives. So it is exact: its bands add up
-//! to the live bytes that the collection reports and that the verifier counts, to the byte (`.census.exact`); each
-//! object counts with what it takes of the heap, its header and the rest of its cell included.
+//! A census is taken in a collection, after marking: the marks then list the live objects. So it is exact: its bands add up to the
+//! live bytes that the collection reports and the verifier counts, to the byte (`.census.exact`). Each object counts with its
+//! whole cell in the heap, including the header and the unused rest.
 //!
-//! **In the stopped world** every live object is looked at once, in the order of addresses, and counted under its heading, a
-//! number (`heading.rs`), in mapped memory (`table.rs`). Neighbours are of one heading or of a few, so most
-//! are counted before they come to the table. **After the restart** headings become names and bands, on the thread that has collected.
+//! **In the stopped world** every live object is visited once, in the order of addresses, and counted under its heading, a number
+//! (`heading.rs`), in mapped memory (`table.rs`). Neighbours have the same heading or one of a few, so most objects are summed up
+//! before they reach the table. **After the restart** the thread that collected turns the headings into names and bands.
 //!
 //! | breakdown | counts by |
 //! |---|---|
-//! | `hd` [`Description`](Breakdown::Description) | what the object says of itself ([`Description`](crate::Description)), or its type's name |
+//! | `hd` [`Description`](Breakdown::Description) | the object's own description ([`Description`](crate::Description)), or its type's name |
 //! | `hy` [`Type`](Breakdown::Type) | its Rust type, without paths |
-//! | `hT` [`Kind`](Breakdown::Kind) | its space, and whether it is a leaf, an array, mutable, weak |
+//! | `hT` [`Kind`](Breakdown::Kind) | its space, and whether it is a leaf, an array, mutable, or weak |
 //! | `hc` [`CostCentre`](Breakdown::CostCentre) | the cost centre stack that it was allocated under |
-//! | `hm` [`Module`](Breakdown::Module) | the module of that stack's innermost centre |
-//! | `hr` [`Retainer`](Breakdown::Retainer) | who keeps it alive (`retainers.rs`) |
-//! | `hb` [`Biography`](Breakdown::Biography) | whether it has been used, and will be (`biography.rs`) |
+//! | `hm` [`Module`](Breakdown::Module) | the module of the innermost centre of that stack |
+//! | `hr` [`Retainer`](Breakdown::Retainer) | what keeps it alive (`retainers.rs`) |
+//! | `hb` [`Biography`](Breakdown::Biography) | whether it has been used, and will be used again (`biography.rs`) |
 //!
-//! A census by itself is a value ([`World::census`](crate::World::census)). A [`HeapProfile`] takes them again and again, and
-//! tells of each by events.
+//! A single census is returned as a value ([`World::census`](crate::World::census)). A [`HeapProfile`] takes censuses repeatedly and
+//! reports each by events.
 
 pub(crate) mod count;
 pub(crate) mod heading;
@@ -43,7 +43,7 @@ use std::time::Duration;
 use crate::collector::CollectError;
 use crate::heap::uses::TRACKED;
 
-/// What a census counts by. The numbers are those of the eventlog format.
+/// What a census counts by. The discriminants are those of the eventlog format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Breakdown {
@@ -51,11 +51,11 @@ pub enum Breakdown {
     CostCentre = 1,
     /// The module of the innermost centre of that stack.
     Module = 2,
-    /// What the object is called.
+    /// The object's description.
     Description = 3,
     /// Its type.
     Type = 4,
-    /// Who keeps it alive.
+    /// What keeps it alive.
     Retainer = 5,
     /// Whether it has been used and will be used.
     Biography = 6,
@@ -75,17 +75,17 @@ impl Breakdown {
         Breakdown::Kind,
     ];
 
-    /// Whether a census by it, of what passes these filters, is known at the end of each object's life only.
+    /// Whether a census by this breakdown and these filters is known only when the objects' lives have ended.
     pub(crate) fn is_by_life(self, filters: &Filters) -> bool {
         self == Breakdown::Biography || !filters.biography.is_empty()
     }
 
-    /// Whether it must be found out for that who keeps each object.
+    /// Whether the census needs to know what keeps each object alive.
     pub(crate) fn needs_retainers(self, filters: &Filters) -> bool {
         self == Breakdown::Retainer || !filters.retainers.is_empty()
     }
 
-    /// What asks for it on a command line: `hc`, `hm`, `hd`, `hy`, `hr`, `hb`, `hT`.
+    /// The command-line option for it: `hc`, `hm`, `hd`, `hy`, `hr`, `hb`, `hT`.
     pub const fn option(self) -> &'static str {
         match self {
             Breakdown::CostCentre => "hc",
@@ -104,23 +104,23 @@ impl Breakdown {
     }
 }
 
-/// A stage in the life of an object, seen from its end.
+/// A stage in the life of an object, known after its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
     /// It is never used.
     Void,
     /// It has not been used yet, and will be.
     Lag,
-    /// It has been used, and will be until this census or longer.
+    /// It has been used, and was last used between the previous census and this one, or later.
     Use,
-    /// Its uses can't be seen.
+    /// Its uses cannot be observed.
     InherentUse,
     /// It has been used for the last time.
     Drag,
 }
 
 impl Stage {
-    /// All of them, in the order in which they are told.
+    /// All of them, in the order of a profile's bands.
     pub const ALL: [Stage; 5] = [Stage::Void, Stage::Lag, Stage::Use, Stage::InherentUse, Stage::Drag];
 
     /// Its name in a profile.
@@ -134,14 +134,14 @@ impl Stage {
         }
     }
 
-    /// The stage of this name, in whatever case.
+    /// The stage with this name; case is ignored.
     pub fn from_name(name: &str) -> Option<Stage> {
         Self::ALL.into_iter().find(|stage| stage.name().eq_ignore_ascii_case(name))
     }
 }
 
-/// What is counted at all. Each list that is not empty lets only objects pass that match one of its entries; an object must
-/// pass all of them. The bytes that do not pass are in the census too, as one sum.
+/// Which objects are counted. A list that is not empty passes only objects that match one of its entries. An object must pass all
+/// lists. The bytes that do not pass are in the census too, as one sum.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filters {
     /// The module of the innermost cost centre.
@@ -154,7 +154,7 @@ pub struct Filters {
     pub centres: Vec<String>,
     /// The label of any cost centre of the stack.
     pub stacks: Vec<String>,
-    /// One of those who keep it alive, as `hr` shows them.
+    /// One of its retainers, as `hr` shows them.
     pub retainers: Vec<String>,
     /// The stage of its life.
     pub biography: Vec<Stage>,
@@ -171,7 +171,7 @@ impl Filters {
         *self == Filters::default()
     }
 
-    /// Each filter that there is: its number in the event, and what passes, separated by commas.
+    /// Returns the filters that are set: the number in the event, and the accepted names, separated by commas.
     pub fn texts(&self) -> impl Iterator<Item = (u32, String)> + use<> {
         let stages: Vec<String> = self.biography.iter().map(|stage| stage.name().to_ascii_lowercase()).collect();
         let lists =
@@ -181,88 +181,88 @@ impl Filters {
     }
 }
 
-/// What a census is to count.
+/// The settings of a census.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CensusRequest {
-    /// By what.
+    /// What to count by.
     pub breakdown: Breakdown,
-    /// What at all.
+    /// Which objects to count.
     pub filters: Filters,
-    /// How many retainers are told apart for one object; one that has more is under `MANY`.
+    /// The most retainers that are distinguished for one object; an object with more is counted under `MANY`.
     pub most_retainers: usize,
 }
 
 impl CensusRequest {
-    /// Everything that lives, by this.
+    /// All live objects, by this breakdown.
     pub fn by(breakdown: Breakdown) -> CensusRequest {
         CensusRequest { breakdown, filters: Filters::none(), most_retainers: MOST_RETAINERS }
     }
 }
 
-/// How many retainers are told apart for one object, unless said otherwise.
+/// The default limit of retainers that are distinguished for one object.
 pub const MOST_RETAINERS: usize = 8;
 
 /// When a profile takes its censuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Every {
-    /// At every so many collections.
+    /// At every n-th collection.
     Collections(u32),
-    /// Each time that this time has passed, a millisecond at least: at a collection that comes then, or else at one for the
-    /// purpose.
+    /// Each time that this time has passed, at least a millisecond: at the next collection if one happens soon, otherwise at a
+    /// collection started for the census.
     Time(Duration),
-    /// When [`World::sample`](crate::World::sample) asks for one.
+    /// Only when [`World::sample`](crate::World::sample) requests one.
     Demand,
 }
 
 /// Called with each census of a profile.
 pub type CensusListener = Arc<dyn Fn(&Census) + Send + Sync>;
 
-/// Censuses again and again, told as events.
+/// The settings of a heap profile: repeated censuses, reported by events.
 #[derive(Clone)]
 pub struct HeapProfile {
-    /// By what they count.
+    /// What the censuses count by.
     pub breakdown: Breakdown,
-    /// What they count at all.
+    /// Which objects they count.
     pub filters: Filters,
     /// When they are taken.
     pub every: Every,
-    /// How many retainers are told apart for one object.
+    /// The most retainers that are distinguished for one object.
     pub most_retainers: usize,
-    /// Called with each, when the world runs again, on the thread that collected, which has no lock. The next collection, and its
-    /// census, may come before this returns.
+    /// Called with each census after the restart, by the thread that collected, which holds no lock then. The next collection,
+    /// with its census, may run before this returns.
     pub listener: Option<CensusListener>,
 }
 
 impl HeapProfile {
-    /// By this, at every collection.
+    /// A profile by this breakdown, with a census at every collection.
     pub fn by(breakdown: Breakdown) -> HeapProfile {
         let filters = Filters::none();
         let (every, most_retainers) = (Every::Collections(1), MOST_RETAINERS);
         HeapProfile { breakdown, filters, every, most_retainers, listener: None }
     }
 
-    /// When censuses are taken.
+    /// Sets when censuses are taken.
     #[must_use]
     pub fn every(mut self, every: Every) -> HeapProfile {
         self.every = every;
         self
     }
 
-    /// What they count at all.
+    /// Sets which objects are counted.
     #[must_use]
     pub fn filters(mut self, filters: Filters) -> HeapProfile {
         self.filters = filters;
         self
     }
 
-    /// Calls this with each census. See [`listener`](Self::listener).
+    /// Sets a listener that is called with each census. See [`listener`](Self::listener).
     #[must_use]
     pub fn on_census(mut self, listener: impl Fn(&Census) + Send + Sync + 'static) -> HeapProfile {
         self.listener = Some(Arc::new(listener));
         self
     }
 
-    /// Whether this build can tell what is asked for.
+    /// Checks whether this build supports the profile.
     ///
     /// # Errors
     /// It can't, in any world.
@@ -278,7 +278,7 @@ impl HeapProfile {
         CensusRequest { breakdown: self.breakdown, filters: self.filters.clone(), most_retainers: self.most_retainers }
     }
 
-    /// Nanoseconds between two censuses; 0 if they come with collections.
+    /// Nanoseconds between two censuses; 0 if they are not taken by time.
     fn period_ns(&self) -> u64 {
         match self.every {
             Every::Time(period) => u64::try_from(period.as_nanos()).unwrap_or(u64::MAX).max(1_000_000),
@@ -297,42 +297,42 @@ impl fmt::Debug for HeapProfile {
     }
 }
 
-/// What lives under one heading.
+/// The live objects under one heading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Band {
-    /// The heading: at most 255 bytes. Of a cost centre stack the labels of its centres, innermost first, between them a `/`.
+    /// The heading, at most 255 bytes. For a cost centre stack: the labels of its centres, innermost first, separated by `/`.
     pub label: String,
-    /// The cost centre stack, by its number, if that is what is counted by; 0 is the empty one.
+    /// The number of the cost centre stack, if the breakdown is by stack; 0 is the empty one.
     pub stack: Option<u32>,
-    /// What the objects take of the heap.
+    /// The bytes that the objects occupy in the heap.
     pub bytes: u64,
-    /// How many they are.
+    /// The number of objects.
     pub objects: u64,
 }
 
-/// What a census counted.
+/// The result of a census.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Census {
-    /// Which census of its profile, from 1; 0 for one by itself.
+    /// The number of the census in its profile, from 1; 0 for a single census.
     pub era: u64,
-    /// By what it counted.
+    /// What it counted by.
     pub breakdown: Breakdown,
-    /// The time that it speaks of: CLOCK_MONOTONIC in nanoseconds.
+    /// The time that it describes: CLOCK_MONOTONIC in nanoseconds.
     pub taken_ns: u64,
-    /// How long the world stood for it, in nanoseconds.
+    /// How long the world was stopped for it, in nanoseconds.
     pub took_ns: u64,
     /// The collection in which it was taken.
     pub collection: u32,
-    /// All bytes that live: the bands, and what did not pass the filters.
+    /// Bytes of all live objects: those in the bands, and those that did not pass the filters.
     pub live_bytes: u64,
-    /// All objects that live.
+    /// The number of all live objects.
     pub live_objects: u64,
     /// Bytes of objects that did not pass the filters.
     pub filtered_bytes: u64,
-    /// How many they are.
+    /// The number of those objects.
     pub filtered_objects: u64,
-    /// The bands: the largest first, those of one size by name. No two have one name, but
-    /// for stacks of centres that have. A biography has its five, in their order.
+    /// The bands, largest first; bands of the same size are sorted by name. No two have the same name, except stacks of centres
+    /// with the same names. A biography has its five bands in their order.
     pub bands: Vec<Band>,
 }
 
@@ -352,26 +352,22 @@ impl Census {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProfileError {
-    /// Nobody notes who allocates what.
+    /// The world does not charge allocations.
     #[error(
-        "this world does not charge allocations to cost centres, so nothing can be told of them: build it with `charge_allocations`"
+        "this world does not charge allocations to cost centres, so it cannot be profiled by them: build it with `charge_allocations`"
     )]
     NotCharged,
-    /// Nobody notes what is used.
+    /// The build does not track the use of objects.
     #[error("this build does not track which objects are used: build it with the feature `biography`")]
     NotTracked,
-    /// A biography is known at the end only.
-    #[error(
-        "what becomes of an object is known at its end: a biography needs a profile that runs, not a single census"
-    )]
+    /// A biography is known only at its end.
+    #[error("a biography is known only when the objects have died, so it needs a running profile, not a single census")]
     OnlyAtTheEnd,
-    /// Retainers are known for the living, biographies for the dead.
-    #[error(
-        "retainers and biography can't be told together: who kept an object is not known any more when its life is over"
-    )]
+    /// Retainers are known for live objects, biographies for dead ones.
+    #[error("retainers and biography cannot be combined: when an object has died its retainers are not known any more")]
     RetainersOfTheDead,
-    /// A biography counts its censuses in a word beside each object.
-    #[error("the biography has as many censuses as it can have (65534): end it, and begin another")]
+    /// A biography stores the number of a census in a side word of each object.
+    #[error("the biography has taken its maximum of 65534 censuses: end it, and start another one")]
     NoMoreEras,
     /// There is no profile to take a sample of.
     #[error("no heap profile runs in this world: start one with `profile`")]
@@ -379,7 +375,7 @@ pub enum ProfileError {
     /// The system gave no memory or no thread.
     #[error("the system refused memory or a thread for the profile: {0}")]
     System(#[from] std::io::Error),
-    /// There was no collection to take it in.
+    /// There was no collection in which to take the census.
     #[error(transparent)]
     Collect(#[from] CollectError),
 }

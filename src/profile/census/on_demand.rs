@@ -1,4 +1,4 @@
-//! A single census, for who asks.
+//! A single census, on request.
 
 use std::cell::RefCell;
 
@@ -8,7 +8,7 @@ use crate::collector::Collector;
 use crate::collector::living::Living;
 use crate::collector::{Afterwards, Attention, Observer};
 
-/// Looks once, in the collection that it comes along with.
+/// An observer that takes one census in one collection.
 pub(crate) struct OnDemand {
     taker: RefCell<Taker>,
     census: RefCell<Option<Census>>,
@@ -21,7 +21,7 @@ impl OnDemand {
         Ok(OnDemand { taker: RefCell::new(Taker::new(request, collector)?), census: RefCell::new(None) })
     }
 
-    /// What it saw; `None` if there was no look.
+    /// Returns the census; `None` if none was taken.
     pub(crate) fn into_census(self) -> Option<Census> {
         self.census.into_inner()
     }
@@ -29,7 +29,7 @@ impl OnDemand {
 
 impl Observer for OnDemand {
     fn begin(&self, collector: &Collector) -> Attention {
-        // Nobody else has it, so that none of the three meets a borrow.
+        // Only the collecting thread uses it, so these three methods never find it borrowed.
         self.taker.borrow_mut().prepare(collector);
         Attention::Looks
     }

@@ -1,18 +1,18 @@
-//! A heap profile: censuses again and again, told as events.
+//! A heap profile: repeated censuses, reported by events.
 //!
-//! One for each world. Everything it knows is guarded by the lock of the collector's [observer](crate::collector::observer), which
-//! the collecting thread holds from before the stop until the events are fired: so no two collections, and nobody who
-//! changes the profile, meet in it. While no profile runs the observer is not armed, and a collection looks at one word.
+//! A world has one. Its whole state is guarded by the lock of the collector's [observer](crate::collector::observer), which the
+//! collecting thread holds from before the stop until the events are fired. So no two collections, and no thread that changes
+//! the profile, use the state at the same time. While no profile runs the observer is not armed, and a collection reads one word.
 //!
 //! ```text
 //!   profile    CensusFilter for each filter, CensusProfileBegin
 //!   census     CensusBegin (when it was taken), CensusBand for each band, CensusEnd
-//!   biography  the same, all censuses at the end, each with its own time
+//!   biography  the same, for all censuses at the end, each with its own time
 //! ```
 //!
-//! Bands come as the census has them, the largest first; but stacks of more than [`DEEPEST`] centres come last, beside those that have the
-//! innermost ones in common. A format that has no room for more can so put together what it can't tell apart, with nothing in hand
-//! but the last band.
+//! Bands are emitted in the order of the census, largest first. Stacks of more than [`DEEPEST`] centres come last, next to those
+//! with the same innermost centres. So a writer of a format without room for more centres can merge the stacks that it cannot
+//! distinguish, and needs to remember only the last band.
 
 use std::cell::{RefCell, RefMut};
 use std::collections::HashMap;
@@ -35,20 +35,20 @@ pub(crate) struct Profiler {
     /// The observer's lock.
     observing: SharedLock,
     state: Guarded<RefCell<State>>,
-    /// When the next census is due, by CLOCK_MONOTONIC; 0: none is by time.
+    /// When the next census is due, by CLOCK_MONOTONIC; 0 if none is due by time.
     due_ns: AtomicU64,
-    /// Grows when a profile begins or ends: what the thread that keeps time sleeps on.
+    /// Incremented when a profile begins or ends. The timer thread sleeps on it.
     changes: AtomicU32,
 }
 
 #[derive(Default)]
 struct State {
     running: Option<Running>,
-    /// Made for the first biography, and there as long as the world: a mutator may be in the middle of noting a use.
+    /// Made for the first biography, and kept as long as the world: a mutator may be noting a use at any time.
     tracking: Option<Tracking>,
 }
 
-/// A profile that runs.
+/// A running profile.
 struct Running {
     profile: HeapProfile,
     work: Work,
@@ -56,15 +56,15 @@ struct Running {
     era: u64,
     /// Collections until the next census, if they are counted.
     until_next: u32,
-    /// Somebody asks for a census.
+    /// A census was requested.
     asked: bool,
-    /// Somebody asks for the end.
+    /// The end was requested.
     ending: bool,
-    /// Censuses that were due, and could not be taken.
+    /// Censuses that were due but could not be taken.
     missed: u64,
-    /// The last look was: a collection that comes before the profile is taken away must not count the dead once more.
+    /// Whether the last walk was done: a collection between it and the end of the profile must not count the dead objects again.
     ended: bool,
-    /// What the next collection is looked at for.
+    /// The purpose of the walk in the next collection.
     look: Look,
     /// The labels of the bands' names.
     labels: HashMap<String, u64>,
@@ -76,20 +76,20 @@ enum Work {
     Biography(Box<Biography>),
 }
 
-/// What is deeper comes last: see the module's text.
+/// Stacks with more centres come last: see the module documentation.
 pub(crate) const DEEPEST: usize = 255;
 
-/// What a trace says then.
-const NO_MORE_ERAS: &str = "the biography has as many censuses as it can have: no more are taken";
+/// The message in the trace when no era is left.
+const NO_MORE_ERAS: &str = "the biography has taken its maximum number of censuses: no more are taken";
 
-/// A profile that has ended.
+/// The result of a profile that has ended.
 #[derive(Debug)]
 pub struct Finished {
-    /// How many censuses it took.
+    /// The number of censuses taken.
     pub censuses: u64,
-    /// How many more were due, but not taken: a biography has 65 534 at most.
+    /// The number of censuses that were due but not taken: a biography has 65 534 at most.
     pub missed: u64,
-    /// The censuses of a biography, which are known only now; of another profile nothing.
+    /// The censuses of a biography, which are known only now; empty for other profiles.
     pub biography: Vec<Census>,
 }
 
@@ -101,22 +101,22 @@ impl Profiler {
     }
 
     fn state<'a>(&'a self, observing: &'a LockGuard<'_>) -> RefMut<'a, State> {
-        // SAFETY: always this lock.
+        // SAFETY: it is always this lock.
         unsafe { self.state.get(&self.observing, observing) }.borrow_mut()
     }
 
-    /// Calls `f` with what runs, in a collection that has the lock.
+    /// Calls `f` with the running profile, in a collection that holds the lock.
     ///
     /// # Panics
     /// The calling thread does not hold the lock.
     fn with_running<R>(&self, f: impl FnOnce(&mut Running) -> R) -> Option<R> {
         assert!(self.observing.is_mine(), "the collector calls an observer with its lock held");
-        // SAFETY: this thread holds it, and the state is borrowed from one guard at a time: `RefCell` sees to that.
+        // SAFETY: this thread holds it, and `RefCell` ensures that the state is borrowed from one guard at a time.
         let held = unsafe { self.observing.assume_held() };
         self.state(&held).running.as_mut().map(f)
     }
 
-    /// Begins a profile. None runs. Returns which change that was: what tells it from those before and after.
+    /// Begins a profile; none may be running. Returns the number of this change, which identifies the profile.
     pub(crate) fn begin(
         &self,
         profile: HeapProfile,
@@ -152,12 +152,12 @@ impl Profiler {
         Ok(self.changed())
     }
 
-    /// Whether the profile that runs is the one that began with this change.
+    /// Whether the running profile is the one that began with this change.
     pub(crate) fn is_of(&self, change: u32, _observing: &LockGuard<'_>) -> bool {
         self.changes() == change
     }
 
-    /// Asks for a census at the next collection.
+    /// Requests a census at the next collection.
     ///
     /// # Errors
     /// No profile runs, or it takes no more censuses.
@@ -177,7 +177,7 @@ impl Profiler {
         self.state(observing).running.as_ref().map(|running| running.era)
     }
 
-    /// Whether a profile runs that must see one more collection before it ends; the next is that.
+    /// Returns whether the running profile must see one more collection before it ends; if so, the next collection is that one.
     pub(crate) fn ask_for_the_end(&self, observing: &LockGuard<'_>) -> bool {
         match &mut self.state(observing).running {
             Some(running) if matches!(running.work, Work::Biography(_)) && !running.ended => {
@@ -188,7 +188,7 @@ impl Profiler {
         }
     }
 
-    /// What runs.
+    /// The settings of the running profile.
     pub(crate) fn profile(&self, observing: &LockGuard<'_>) -> Option<HeapProfile> {
         self.state(observing).running.as_ref().map(|running| running.profile.clone())
     }
@@ -198,8 +198,8 @@ impl Profiler {
         self.state(observing).running.as_ref()?.last.clone()
     }
 
-    /// Ends the profile, if one runs, and tells of what is known only now; whom to call with that, too, the caller does without the
-    /// lock.
+    /// Ends the running profile, if any, and emits the censuses that are known only now. Returns the listener to call with them,
+    /// which the caller does without the lock.
     pub(crate) fn end(
         &self,
         collector: &Collector,
@@ -219,8 +219,8 @@ impl Profiler {
         Some((finished, running.profile.listener))
     }
 
-    /// In a forked child, before anything else runs there: the profile is the parent's, and so is the thread that keeps its time
-    /// (`.fork.services`). Whoever wants one here begins it.
+    /// In a forked child, before anything else runs there: the profile and its timer thread are the parent's (`.fork.services`).
+    /// A child that wants a profile starts its own.
     ///
     /// # Safety
     /// The caller is the only thread of the process.
@@ -228,7 +228,7 @@ impl Profiler {
         // SAFETY: the caller's promise.
         let held = unsafe { self.observing.assume_held() };
         let state = &mut *self.state(&held);
-        // Not dropped: this is no place for what that may do.
+        // Not dropped: a destructor may do things that are not allowed here.
         std::mem::forget(state.running.take());
         if let Some(tracking) = &state.tracking {
             tracking.uses().set_era(0);
@@ -236,32 +236,32 @@ impl Profiler {
         self.due_ns.store(0, Ordering::Relaxed);
     }
 
-    /// A profile has begun or ended.
+    /// Notes that a profile has begun or ended.
     fn changed(&self) -> u32 {
-        // Release: pairs with the Acquire in `changes`: what is due now is seen.
+        // Release: pairs with the Acquire in `changes`: the new `due_ns` is visible.
         let change = self.changes.fetch_add(1, Ordering::Release).wrapping_add(1);
         futex::wake(&self.changes, u32::MAX);
         change
     }
 
-    /// How often a profile has begun or ended.
+    /// The number of times that a profile has begun or ended.
     fn changes(&self) -> u32 {
         // Acquire: pairs with the Release in `changed`.
         self.changes.load(Ordering::Acquire)
     }
 
-    /// What is due can't be had now: not at once again.
+    /// Postpones a census that is due but cannot be taken now.
     pub(crate) fn skip_a_beat(&self) {
         const BEAT_NS: u64 = 100_000_000;
         let due = self.due_ns.load(Ordering::Relaxed);
         if due != 0 {
             let later = now_ns().saturating_add(BEAT_NS);
-            // Unless it has changed meanwhile.
+            // Unless it has changed meanwhile: then the new time stays.
             let _ = self.due_ns.compare_exchange(due, later, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
-    /// Waits until a census of the profile that began with this change is due by time. False: it has ended.
+    /// Waits until a census of the profile that began with this change is due by time. Returns false if the profile has ended.
     pub(crate) fn wait_until_due(&self, change: u32) -> bool {
         loop {
             let (due, now) = (self.due_ns.load(Ordering::Relaxed), now_ns());
@@ -277,12 +277,12 @@ impl Profiler {
 }
 
 impl Running {
-    /// It takes no more censuses.
+    /// Whether it takes no more censuses.
     fn is_full(&self) -> bool {
         matches!(&self.work, Work::Biography(biography) if biography.is_full())
     }
 
-    /// Whether this collection is one for a census.
+    /// Whether a census is due in this collection.
     fn is_due(&mut self, due_ns: &AtomicU64) -> bool {
         if std::mem::take(&mut self.asked) {
             return true;
@@ -302,7 +302,7 @@ impl Running {
                 if now < due {
                     return false;
                 }
-                // On the beat, but never twice for beats that were missed.
+                // Keep the phase, but skip the periods that were missed.
                 due_ns.store(now + period - (now - due) % period, Ordering::Relaxed);
                 true
             }
@@ -332,7 +332,7 @@ impl Running {
         if self.ended {
             return Attention::Passes;
         }
-        // Unless one is due still, because the world could not be stopped, or whoever stopped it let go.
+        // Unless a census is still due, because the world could not be stopped or the debugger that stopped it resumed it.
         if self.look == Look::Deaths {
             self.look = match () {
                 () if std::mem::take(&mut self.ending) => Look::End,
@@ -368,7 +368,7 @@ impl Running {
             Work::Biography(biography) => {
                 biography.note(self.look);
                 if self.look == Look::Census && biography.is_full() {
-                    // Whoever reads the trace is told, too. Without room for the text he is not.
+                    // Also report it in the trace. If there is no room for the text, the message is lost.
                     let _ = collector.events.telemetry_message(NO_MORE_ERAS);
                 }
                 self.ended = self.look == Look::End;
@@ -402,7 +402,7 @@ fn tell_of(events: &Events, labels: &mut HashMap<String, u64>, census: &Census) 
             None => match labels.get(&band.label) {
                 Some(label) => *label,
                 None => {
-                    // Without room for it the band has no name, but its bytes.
+                    // Without room for the label, the band has no name but keeps its bytes.
                     let label = events.telemetry_intern(&band.label).map_or(0, |label| label.get());
                     labels.insert(band.label.clone(), label);
                     label
@@ -414,7 +414,7 @@ fn tell_of(events: &Events, labels: &mut HashMap<String, u64>, census: &Census) 
     events.fire_census_end(census.era);
 }
 
-/// The bands in the order in which they are told.
+/// The bands in the order in which they are emitted.
 fn deep_ones_last(bands: &[Band]) -> impl Iterator<Item = &Band> {
     let centres = |band: &Band| StackId::from_raw(band.stack.unwrap_or(0)).centres();
     let (mut deep, others): (Vec<&Band>, Vec<&Band>) =
@@ -430,7 +430,7 @@ mod tests {
     use crate::heap::uses::LAST_ERA;
     use crate::profile::census::{Breakdown, Stage};
 
-    /// `.biography.exact`: what comes after the last era is told, and the censuses until then are as exact as ever.
+    /// `.biography.exact`: after the last era every request fails, and the earlier censuses stay exact.
     #[test]
     fn a_biography_that_has_no_more_eras_says_so_and_stays_exact() {
         let world = World::builder().heap_limit(64 << 20).build().unwrap();

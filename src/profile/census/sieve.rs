@@ -1,8 +1,8 @@
-//! What passes the filters.
+//! The filters of a census.
 //!
-//! A filter compares names, an object has headings. So each filter remembers for every heading that it has met whether that
-//! passes: names are compared once for each heading, and then a look into a table decides, or not even that if the object
-//! has the heading of the one before.
+//! A filter compares names, but an object has headings. So each filter caches for every heading whether it passes: names are
+//! compared once for each heading, and after that a table lookup decides, or no lookup at all if the object has the same heading
+//! as the one before.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use crate::collector::living::Object;
 use crate::heap::Heap;
 use crate::profile::retainers::Retainers;
 
-/// What a filter looks at.
+/// What a filter compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Looks {
     Module,
@@ -25,12 +25,12 @@ enum Looks {
 }
 
 impl Looks {
-    /// Whether what has this heading is called so. Allocates nothing.
+    /// Whether `name` is a name of this heading. Does not allocate.
     fn finds(self, name: &str, heading: Heading, retainers: Option<&Retainers>) -> bool {
         match self {
             Looks::Centre => heading.as_centre().is_some_and(|centre| centre.label() == name),
             Looks::Stack => heading.as_stack().is_some_and(|stack| {
-                // Of the empty one too there is a centre.
+                // The empty stack too has a centre.
                 stack.centre().label() == name || stack.centres().any(|centre| centre.label() == name)
             }),
             Looks::Retainers => {
@@ -45,12 +45,12 @@ impl Looks {
 struct Filter {
     looks: Looks,
     names: Vec<String>,
-    /// Headings that were met: 1 passes, 2 does not.
+    /// The verdicts on headings so far: 1 passes, 2 does not.
     verdicts: Table,
     last: Option<(Heading, bool)>,
 }
 
-/// All filters of a census but the one by biography.
+/// All filters of a census except the one by biography.
 pub(crate) struct Sieve {
     filters: Vec<Filter>,
 }
@@ -71,7 +71,7 @@ impl Sieve {
         Ok(Sieve { filters: filters.collect::<io::Result<_>>()? })
     }
 
-    /// Before a census: sets of retainers are numbered anew in each.
+    /// Clears the cached verdicts before a census: sets of retainers are renumbered in each.
     pub(crate) fn forget(&mut self) {
         for filter in &mut self.filters {
             filter.verdicts.clear();
@@ -116,7 +116,7 @@ impl Filter {
             Some([verdict, _]) => verdict == 1,
             None => {
                 let passes = self.names.iter().any(|name| self.looks.finds(name, heading, retainers));
-                // Without room for it the names are compared again the next time.
+                // Without room for the verdict the names are compared again the next time.
                 if let Some(verdict) = self.verdicts.entry(key) {
                     verdict[0] = if passes { 1 } else { 2 };
                 }

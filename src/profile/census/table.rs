@@ -1,23 +1,23 @@
 //! Tables in mapped memory, for counting in the stopped world.
 //!
-//! Malloc's lock may belong to a thread that stands still, so what a census counts into is mapped memory. How many headings
-//! there will be nobody knows beforehand; a table that gets full maps one twice as large, which is a system call and no lock of
-//! libc's, and moves (`.stop.no-malloc`). If the system gives no more, the caller is told, and counts what has no place
-//! under a heading of its own: a sum stays what it is.
+//! The lock of malloc may be held by a stopped thread, so a census counts in mapped memory. The number of headings is not known
+//! beforehand. A full table maps one of twice the size and moves its entries; that is a system call and takes no lock of libc
+//! (`.stop.no-malloc`). If the system gives no more memory, an insertion fails. The caller then counts the object under a heading
+//! for the rest, so that the total stays exact.
 
 use std::io;
 use std::ptr::NonNull;
 
 use crate::os::memory::{map_anonymous, unmap};
 
-/// What an entry is found by. The first word is never 0.
+/// The key of an entry. The first word is never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(C)]
 pub(crate) struct Key(pub(crate) u64, pub(crate) u64);
 
 impl Key {
     fn hash(self) -> u64 {
-        // Fibonacci hashing of both words: the upper bits are the good ones.
+        // Fibonacci hashing of both words: the upper bits are well mixed.
         let mixed = (self.0 ^ self.1.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
     }
@@ -41,7 +41,7 @@ pub(crate) struct Table {
 // SAFETY: the mapping belongs to the table alone.
 unsafe impl Send for Table {}
 
-/// Entries that a table begins with: 32 KiB.
+/// Initial number of entries: 32 KiB.
 const FIRST: usize = 1024;
 
 impl Table {
@@ -57,22 +57,22 @@ impl Table {
     }
 
     fn entries(&self) -> &[Entry] {
-        // SAFETY: the mapping has so many entries; zeroes are a free one.
+        // SAFETY: the mapping has `capacity` entries; an entry of zeros is free.
         unsafe { std::slice::from_raw_parts(self.entries.as_ptr(), self.capacity) }
     }
 
     fn entries_mut(&mut self) -> &mut [Entry] {
-        // SAFETY: as above, and the table is borrowed alone.
+        // SAFETY: as above, and the table is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.entries.as_ptr(), self.capacity) }
     }
 
-    /// Where this key is, or the free place for it.
+    /// Returns the index of this key, or the free index for it.
     fn place(&self, key: Key) -> usize {
         debug_assert_ne!(key.0, 0);
         let mask = self.capacity - 1;
         let mut at = (key.hash() >> 32) as usize & mask;
         loop {
-            // At most half of the places are taken, so this ends.
+            // At most half of the entries are in use, so this ends.
             let found = self.entries()[at].key;
             if found == key || found.0 == 0 {
                 return at;
@@ -81,7 +81,7 @@ impl Table {
         }
     }
 
-    /// The numbers of a key; zeros if it is new. `None` if it is new and there is no memory for it.
+    /// Returns the value of a key, zeros if the key is new. `None` if it is new and there is no memory for it.
     pub(crate) fn entry(&mut self, key: Key) -> Option<&mut [u64; 2]> {
         let mut at = self.place(key);
         if self.entries()[at].key.0 == 0 {
@@ -95,7 +95,7 @@ impl Table {
         Some(&mut self.entries_mut()[at].value)
     }
 
-    /// The numbers of a key that is there.
+    /// Returns the value of an existing key.
     pub(crate) fn get(&self, key: Key) -> Option<[u64; 2]> {
         let entry = &self.entries()[self.place(key)];
         (entry.key.0 != 0).then_some(entry.value)
@@ -112,12 +112,12 @@ impl Table {
         Some(())
     }
 
-    /// Everything that is in it, in no order that means anything.
+    /// All entries, in no meaningful order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, [u64; 2])> + '_ {
         self.entries().iter().filter(|entry| entry.key.0 != 0).map(|entry| (entry.key, entry.value))
     }
 
-    /// Forgets everything, and gives back what it has grown by. Maps memory: when the world runs again.
+    /// Removes all entries, and releases the memory that it has grown by. Maps memory: call it after the restart.
     pub(crate) fn reset(&mut self) {
         if self.capacity > FIRST
             && let Ok(small) = Table::new()
@@ -128,7 +128,7 @@ impl Table {
         }
     }
 
-    /// Forgets everything.
+    /// Removes all entries.
     pub(crate) fn clear(&mut self) {
         if self.used > 0 {
             self.entries_mut().fill(Entry { key: Key(0, 0), value: [0; 2] });
@@ -139,7 +139,7 @@ impl Table {
 
 impl Drop for Table {
     fn drop(&mut self) {
-        // SAFETY: the mapping that `with_capacity` made, of this size, and nobody else knows it.
+        // SAFETY: the mapping made by `with_capacity`, with its size; nothing else refers to it.
         unsafe { unmap(self.entries.as_ptr().cast(), self.capacity * size_of::<Entry>()) };
     }
 }
@@ -149,7 +149,7 @@ pub(crate) struct List<T: Copy> {
     values: NonNull<T>,
     capacity: usize,
     used: usize,
-    /// It never has more.
+    /// Maximum number of values.
     most: usize,
 }
 
@@ -162,7 +162,7 @@ impl<T: Copy> List<T> {
         List::of_at_most(usize::MAX)
     }
 
-    /// An empty list that grows to this many values.
+    /// An empty list that grows to at most this many values.
     pub(crate) fn of_at_most(most: usize) -> io::Result<List<T>> {
         let mut list = List::with_capacity(FIRST.min(most.max(1)))?;
         list.most = most;
@@ -176,7 +176,7 @@ impl<T: Copy> List<T> {
         Ok(List { values, capacity, used: 0, most: usize::MAX })
     }
 
-    /// Adds a value. False if there is no memory for it.
+    /// Adds a value. Returns false if there is no memory for it.
     #[inline]
     pub(crate) fn push(&mut self, value: T) -> bool {
         if self.used == self.capacity && !self.grow() {
@@ -201,32 +201,32 @@ impl<T: Copy> List<T> {
         true
     }
 
-    /// Takes the last value out.
+    /// Removes the last value and returns it.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<T> {
         self.used = self.used.checked_sub(1)?;
-        // SAFETY: below what was used, so it was written.
+        // SAFETY: below the old `used`, so it was written.
         Some(unsafe { self.values.add(self.used).read() })
     }
 
-    /// What is in it.
+    /// The values.
     #[inline]
     pub(crate) fn as_slice(&self) -> &[T] {
-        // SAFETY: the first `used` were written.
+        // SAFETY: the first `used` values were written.
         unsafe { std::slice::from_raw_parts(self.values.as_ptr(), self.used) }
     }
 
-    /// How many there are.
+    /// The number of values.
     pub(crate) fn len(&self) -> usize {
         self.used
     }
 
-    /// Forgets all but the first so many.
+    /// Keeps only the first `length` values.
     pub(crate) fn truncate(&mut self, length: usize) {
         self.used = self.used.min(length);
     }
 
-    /// Forgets everything, and gives back what it has grown by. Maps memory: when the world runs again.
+    /// Removes all values, and releases the memory that it has grown by. Maps memory: call it after the restart.
     pub(crate) fn reset(&mut self) {
         if self.capacity > FIRST
             && let Ok(small) = List::of_at_most(self.most)
@@ -240,7 +240,7 @@ impl<T: Copy> List<T> {
 
 impl<T: Copy> Drop for List<T> {
     fn drop(&mut self) {
-        // SAFETY: the mapping that `with_capacity` made, of this size, and nobody else knows it.
+        // SAFETY: the mapping made by `with_capacity`, with its size; nothing else refers to it.
         unsafe { unmap(self.values.as_ptr().cast(), self.capacity * size_of::<T>()) };
     }
 }
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_grows_and_gives_back_what_came_last() {
+    fn a_list_grows_and_pops_its_last_value() {
         let mut list = List::with_capacity(2).unwrap();
         assert!((0..1000_u32).all(|number| list.push(number)));
         assert_eq!(list.as_slice(), (0..1000).collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! Takes one census: counts in the stopped world, makes names of it afterwards.
+//! Takes one census: counts in the stopped world, and makes names of the headings afterwards.
 
 use std::collections::HashMap;
 
@@ -16,10 +16,10 @@ use crate::profile::retainers::{Retainers, SetNames};
 use crate::profile::{self, StackId};
 use crate::sabotage::{Guard, removed};
 
-/// The name of the band of what had no place in the table.
+/// The band of the objects for which the table had no room.
 const NO_ROOM: &str = "(no memory for more bands)";
 
-/// All that a census needs in the stopped world, made before.
+/// Everything that a census needs in the stopped world, prepared before the stop.
 pub(crate) struct Taker {
     breakdown: Breakdown,
     sieve: Sieve,
@@ -29,10 +29,10 @@ pub(crate) struct Taker {
     found: Found,
 }
 
-/// How many headings are counted without the table. A power of two.
+/// Number of headings that are summed up without the table. A power of two.
 const PLACES: usize = 16;
 
-/// What a census found besides the bands.
+/// The results of a census except the bands.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Found {
     pub(crate) taken_ns: u64,
@@ -43,12 +43,12 @@ pub(crate) struct Found {
     pub(crate) no_room: Count,
 }
 
-/// Adds up runs of objects of one heading. A few headings may come by turns: runs are added up in a few places here, and go to the
-/// table when another heading wants the place.
+/// Sums up runs of objects with one heading. Often a few headings alternate, so runs are summed up in a few places here, and move
+/// to the table when another heading needs the place.
 struct Tally<'a> {
     counts: &'a mut Table,
     places: [(Heading, Count); PLACES],
-    /// What had no place in the table.
+    /// The objects for which the table had no room.
     no_room: Count,
 }
 
@@ -76,7 +76,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// Puts all into the table, and says what had no place there.
+    /// Moves all sums to the table. Returns the count for which the table had no room.
     fn finish(mut self) -> Count {
         for place in self.places {
             self.put_into_table(place);
@@ -85,7 +85,7 @@ impl<'a> Tally<'a> {
     }
 }
 
-/// Whether what is asked for can be told of whom objects are charged to.
+/// Checks whether the world charges allocations, if the request needs it.
 pub(crate) fn check_charges(request: &CensusRequest, collector: &Collector) -> Result<(), ProfileError> {
     let Filters { modules, centres, stacks, .. } = &request.filters;
     let asks = matches!(request.breakdown, Breakdown::CostCentre | Breakdown::Module)
@@ -93,14 +93,14 @@ pub(crate) fn check_charges(request: &CensusRequest, collector: &Collector) -> R
     if asks && collector.heap.charges().is_none() {
         return Err(ProfileError::NotCharged);
     }
-    // So that the built-in centres have their names in the stopped world.
+    // Makes the names of the built-in centres available in the stopped world.
     drop(profile::centres());
     Ok(())
 }
 
 impl Taker {
     /// # Errors
-    /// What is asked for can't be told, or there is no memory.
+    /// The request is not supported, or there is no memory.
     pub(crate) fn new(request: &CensusRequest, collector: &Collector) -> Result<Taker, ProfileError> {
         let filters = &request.filters;
         check_charges(request, collector)?;
@@ -120,14 +120,14 @@ impl Taker {
         })
     }
 
-    /// Maps what the next census is to need. Before the world is stopped, with its locks held.
+    /// Maps the memory for the next census. Call it before the world is stopped, with the collector's locks held.
     pub(crate) fn prepare(&mut self, collector: &Collector) {
         if let Some(retainers) = &mut self.retainers {
             retainers.prepare(&collector.heap);
         }
     }
 
-    /// Counts. In the stopped world.
+    /// Counts, in the stopped world.
     pub(crate) fn take(&mut self, living: &Living<'_>) {
         let begun = now_ns();
         self.counts.clear();
@@ -138,14 +138,14 @@ impl Taker {
         }
         let heap = living.heap();
         match self.breakdown {
-            // Whose module it is, is found out for each stack once, afterwards.
+            // The module is found once for each stack, after the restart.
             Breakdown::CostCentre | Breakdown::Module => self.count(living, |object, _| Heading::stack(object, heap)),
             Breakdown::Description => {
                 self.count(living, |object, _| Heading::description(object.payload(), object.info));
             }
             Breakdown::Type => self.count(living, |object, _| Heading::of_type(object)),
             Breakdown::Kind => {
-                // Neighbours mostly are of one type and one space.
+                // Neighbours are mostly of one type and one space.
                 let mut last = (std::ptr::null(), Space::Small, Heading::ALL);
                 self.count(living, |object, _| {
                     let info = std::ptr::from_ref(object.info);
@@ -165,7 +165,7 @@ impl Taker {
         self.found.took_ns = now_ns() - begun;
     }
 
-    /// Objects of one heading lie together: a run of them is counted in registers.
+    /// Counts the objects by heading. Objects of one heading are adjacent: a run of them is counted in registers.
     #[inline(always)]
     fn count(&mut self, living: &Living<'_>, mut heading_of: impl FnMut(&Object, Option<&Retainers>) -> Heading) {
         let Self { sieve, counts, retainers, found, .. } = self;
@@ -198,7 +198,7 @@ impl Taker {
         found.no_room = tally.finish();
     }
 
-    /// Counts all that lives by sets of retainers; looks at no object.
+    /// Counts the live objects by sets of retainers, without reading the objects.
     fn count_sets(&mut self, living: &Living<'_>) {
         let Self { counts, retainers: Some(retainers), found, .. } = self else { return };
         let (mut live, mut tally) = (Count::default(), Tally::new(counts));
@@ -210,11 +210,11 @@ impl Taker {
         found.no_room = tally.finish();
     }
 
-    /// What it counted. When the world runs again.
+    /// Returns the census. Call it after the restart.
     pub(crate) fn result(&mut self, era: u64) -> Census {
         let mut bands = Bands::default();
         let mut counts: Vec<_> = self.counts.iter().collect();
-        // The table's order is that of addresses, which no two runs share.
+        // The table's order depends on addresses, which differ between runs.
         counts.sort_unstable_by(|(one, a), (other, b)| b.cmp(a).then(one.cmp(other)));
         for (Key(heading, _), [bytes, objects]) in counts {
             let heading = Heading::from_number(heading);
@@ -256,7 +256,7 @@ impl Found {
     }
 }
 
-/// Bands in the making: one for each name.
+/// Bands under construction: one for each name.
 #[derive(Default)]
 pub(crate) struct Bands {
     places: HashMap<(String, Option<u32>), usize>,
@@ -275,7 +275,7 @@ impl Bands {
         bands[place].objects += objects;
     }
 
-    /// What had no place in the table.
+    /// Adds the objects for which the table had no room.
     pub(crate) fn add_unplaced(&mut self, count: Count) {
         if count.objects > 0 {
             self.add(NO_ROOM.to_owned(), None, count.bytes, count.objects);
@@ -292,7 +292,7 @@ impl Bands {
     }
 }
 
-/// No label is longer, and none holds a 0.
+/// Shortens a label to the longest allowed size, and removes NULs.
 pub(super) fn cut(label: &mut String) {
     if label.contains('\0') {
         *label = label.replace('\0', "");

@@ -1,21 +1,20 @@
-//! How sets spread: two passes over the heap, and a list for what those leave.
+//! The propagation of sets: two passes over the heap, then a work list for the remaining objects.
 //!
 //! ```text
-//!   1  upwards     every mutable cell adds itself to what it refers to          final at once
-//!   2  downwards   every other object adds its set to what it refers to         those that were made later come first
-//!   3  the list    objects whose set has grown since they were looked at
+//!   1  upwards     every mutable cell adds itself to the objects it refers to       final at once
+//!   2  downwards   every other object adds its set to the objects it refers to      newer objects come first
+//!   3  work list   objects whose set has grown since they were processed
 //! ```
 //!
-//! What a mutable cell passes on does not depend on who keeps it. So the references of mutable cells, and those are most of
-//! a program's, need no traversal: the first pass takes them in the order of addresses, and so its reads are sequential. An
-//! object that can't change refers to what was there before it was made. Memory is allocated upwards as a rule, and so when
-//! the second pass, downwards, comes to an object, those who refer to it have mostly been there, and its set is final.
-//! Where it is not, because cells were allocated anew between older ones, the object goes to the list when its set grows.
+//! What a mutable cell passes on does not depend on its own retainers. So the references of mutable cells, which are most
+//! references of a program, need no traversal: the first pass processes them in the order of addresses, with sequential reads. An
+//! object that cannot change refers only to objects that were created before it, and memory is usually allocated upwards. So when
+//! the second pass, downwards, reaches an object, most of its referrers have been processed, and its set is final. Where it is not,
+//! because cells between older ones were reused, the object goes to the work list when its set grows.
 //!
-//! A reference needs the word of what it leads to, which may be anywhere. So the passes only put down what is to be done,
-//! some hundred *steps*, and ask for those words; then the steps are taken, one after the other. Whose set it is that is
-//! passed on is a step, too: what an object has is read when its turn comes, and so a chain of neighbours, each of which
-//! has its set from the one before, does not overtake itself.
+//! Each reference needs the word of its target, which may be anywhere. So the passes only record *steps*, up to some hundred, and
+//! prefetch those words; then the steps are executed in order. Selecting the set to pass on is a step, too: an object's set is read
+//! when its turn comes. So a chain of neighbours, each of which gets its set from the one before, is processed correctly.
 
 use super::words::{LOOKED_AT, PENDING, SET, Words};
 use super::{NOBODY, Retainers};
@@ -29,26 +28,25 @@ use crate::profile::census::heading::Heading;
 use crate::sync::{AtomicUsize, Ordering::Relaxed, prefetch};
 
 const WORD: usize = size_of::<usize>();
-/// Words that one bitmap speaks of.
+/// Words that one bitmap covers.
 const WORDS: usize = u64::BITS as usize;
-/// Steps that wait for the words that they need.
+/// Capacity of the list of recorded steps.
 const STEPS: usize = 256;
-/// So many an object takes at once: whose turn it is, and a bitmap of references.
+/// The most steps recorded for one object at a time: selecting its set, and a bitmap of references.
 const AT_ONCE: usize = 1 + WORDS;
-/// Objects of the list that are asked for at a time.
+/// Objects of the work list that are prefetched together.
 const OBJECTS: usize = 32;
 
-/// What is to be done. A step is the number of a cell, to which the set is added that is passed on at present; or it says
-/// which set that is from now on.
+/// Recorded steps. A step is the number of a cell, to which the current set is added; or it selects the current set.
 struct Steps {
     steps: [usize; STEPS],
     count: usize,
     set: u32,
 }
 
-/// From now on it is the set of the cell of this number, which is looked at herewith.
+/// Selects the set of the cell with this number, and marks the cell as processed.
 const OF_CELL: usize = 1 << 63;
-/// From now on it is this set.
+/// Selects this set.
 const OF_SET: usize = 1 << 62;
 
 impl Steps {
@@ -61,14 +59,14 @@ impl Steps {
         self.count + AT_ONCE <= STEPS
     }
 
-    /// There is room.
+    /// Records a step. There must be room.
     #[inline(always)]
     fn put(&mut self, step: usize) {
         self.steps[self.count % STEPS] = step;
         self.count += 1;
     }
 
-    /// Puts down what these words refer to, and asks for what is known of that. There is room.
+    /// Records the targets of these words and prefetches their entries. There must be room.
     #[inline(always)]
     fn put_references(&mut self, map: AddressMap, words: Words, address: usize, bits: u64) {
         let mut count = self.count;
@@ -83,14 +81,14 @@ impl Steps {
     }
 }
 
-/// Whether there is anything to pass on.
+/// Whether objects of this type contain references.
 #[inline(always)]
 fn refers(info: &TypeInfo) -> bool {
     !matches!(info.shape, Shape::Leaf | Shape::Weak)
 }
 
 impl Retainers {
-    /// Spreads the roots' sets, and all others.
+    /// Propagates the sets of the roots, then all others.
     pub(super) fn spread(&mut self, living: &Living<'_>) {
         let mut steps = Steps::new();
         self.roots(living);
@@ -110,7 +108,7 @@ impl Retainers {
         });
     }
 
-    /// The first pass. Returns whether there are objects that pass on what they have.
+    /// The first pass. Returns whether there are immutable objects with references, which pass on their sets.
     fn mutable_cells(&mut self, living: &Living<'_>, steps: &mut Steps) -> bool {
         let words = self.table.words();
         let mut some_pass = false;
@@ -126,7 +124,7 @@ impl Retainers {
 
     fn mutable_cells_of(&mut self, living: &Living<'_>, cells: &Cells, steps: &mut Steps) -> bool {
         let (map, words) = (living.map(), self.table.words());
-        // Neighbours mostly are of one type, and are passed on as one set.
+        // Neighbours are mostly of one type, and use the same set.
         let mut said: *const TypeInfo = std::ptr::null();
         let mut some_pass = false;
         living.masks_with_headers(cells).for_each(|index| {
@@ -154,7 +152,7 @@ impl Retainers {
         some_pass
     }
 
-    /// The second pass.
+    /// The second pass, downwards over all other objects.
     fn others(&mut self, living: &Living<'_>, steps: &mut Steps) {
         let words = self.table.words();
         living.for_each_block_downwards(|cells| {
@@ -167,7 +165,7 @@ impl Retainers {
 
     fn others_of(&mut self, living: &Living<'_>, cells: &Cells, steps: &mut Steps) {
         let (map, words) = (living.map(), self.table.words());
-        // Neighbours mostly are of one type.
+        // Neighbours are mostly of one type.
         let mut last: (*const TypeInfo, u64) = (std::ptr::null(), 0);
         living.masks_with_headers(cells).for_each_downwards(|index| {
             let (info, cell) = (cells.type_of(index), cells.cell(index));
@@ -185,12 +183,12 @@ impl Retainers {
             let before = steps.count;
             steps.put(OF_CELL | cell.number());
             steps.put_references(map, words, cell.payload(), last.1);
-            // To nothing: then it is as good as a leaf.
+            // No targets: the object is like a leaf.
             steps.count -= usize::from(steps.count == before + 1);
         });
     }
 
-    /// An object passes on what it has.
+    /// Records the steps by which an object passes on its set.
     #[inline(never)]
     fn look_at(&mut self, living: &Living<'_>, number: usize, payload: usize, info: &TypeInfo, steps: &mut Steps) {
         if !steps.has_room() {
@@ -200,7 +198,7 @@ impl Retainers {
         self.put_all_references(living, payload, info, steps);
     }
 
-    /// Puts down what an object refers to, however much.
+    /// Records all references of an object, of whatever shape.
     #[inline(never)]
     fn put_all_references(&mut self, living: &Living<'_>, payload: usize, info: &TypeInfo, steps: &mut Steps) {
         let (map, words) = (living.map(), self.table.words());
@@ -224,7 +222,7 @@ impl Retainers {
                 let length = unsafe { (*(payload as *const AtomicUsize)).load(Relaxed) };
                 let (start, stride) = (payload + ARRAY_HEAD_BYTES, stride as usize);
                 if (stride, element[0]) == (WORD, 1) {
-                    // References and nothing else, as in most arrays.
+                    // Only references, as in most arrays.
                     for first in (0..length).step_by(WORDS) {
                         let count = WORDS.min(length - first);
                         put(start + first * WORD, u64::MAX >> (WORDS - count));
@@ -236,7 +234,7 @@ impl Retainers {
         }
     }
 
-    /// Takes all steps.
+    /// Executes all recorded steps.
     #[inline(never)]
     fn take(&mut self, words: Words, steps: &mut Steps) {
         let mut set = steps.set;
@@ -255,9 +253,9 @@ impl Retainers {
         (steps.count, steps.set) = (0, set);
     }
 
-    /// Adds a set to that of a cell. In a dead one, to which a word may lead that is no reference, it does no harm.
+    /// Adds a set to that of a cell. A word may look like a reference to a dead cell; then this does no harm.
     ///
-    /// No branch depends on what the cell had, as long as it was not looked at: that can't be foreseen, and a wrong guess costs
+    /// No branch depends on the cell's old set until the cell has been processed: it cannot be predicted, and a misprediction costs
     /// more than the rest.
     #[inline(always)]
     fn arrive(&mut self, words: Words, cell: usize, set: u32) {
@@ -272,12 +270,12 @@ impl Retainers {
         }
     }
 
-    /// Looks at everything in the list, until nothing is left.
+    /// Processes the work list until it is empty.
     fn work_off(&mut self, living: &Living<'_>, steps: &mut Steps) {
         let (map, words) = (living.map(), self.table.words());
         let mut some = [0; OBJECTS];
         loop {
-            // Some at a time, all of which are asked for before the first is looked at.
+            // A batch at a time, all of which is prefetched before the first object is processed.
             let mut count = 0;
             while count < OBJECTS
                 && let Some(cell) = self.work.pop()
@@ -294,7 +292,7 @@ impl Retainers {
                 if !std::mem::take(&mut self.overflowed) {
                     return;
                 }
-                // What the list had no room for says so itself.
+                // Objects for which the list had no room have PENDING set.
                 living.for_each_block_downwards(|cells| {
                     if words.has_passing(&cells) {
                         living.masks(&cells).for_each_downwards(|index| {
@@ -306,7 +304,7 @@ impl Retainers {
         }
     }
 
-    /// Unless it was since it came to the list.
+    /// Processes an object of the work list, unless it has been processed since it was added.
     fn look_again(&mut self, living: &Living<'_>, cell: usize, steps: &mut Steps) {
         if self.table.words().get(cell) & PENDING != 0 {
             let payload = living.map().payload_of_number(cell);

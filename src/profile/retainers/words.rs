@@ -1,18 +1,17 @@
-//! What is known of each object while its retainers are looked for: a word for each cell of the heap.
+//! The side table of the retainer search: one word for each cell of the heap.
 //!
 //! ```text
 //!   block's mark bytes | cell 0 | cell 1 | …                                1 byte each
 //!   block's words      | cell 0 | cell 1 | …        | 1023: the block's     4 bytes each
-//!                        └ whether it was looked at, number of the set
+//!                        └ whether it was processed, and the number of its set
 //! ```
 //!
-//! A word stands where the mark byte stands in its own table: so the address map, which finds the one, has found the other, and
-//! words of neighbours are neighbours, however large the objects are. There are more places than the smallest
-//! cells take; the last is the block's own.
+//! A word has the same index in this table as the cell's mark byte has in its own. So the address map finds both at once, and the
+//! words of neighbours are neighbours, whatever the size of the objects. There are more indices than the smallest cells need; the
+//! last word belongs to the block.
 //!
-//! All of it is zeros before a census. What the heap is to need of it is mapped before the world is stopped, so that
-//! nothing is zeroed or faulted in while it stands, and given back when it runs again: between two censuses of a profile it
-//! takes no memory.
+//! The table is all zeros before a census. The part that the heap needs is mapped before the world is stopped, so that nothing is
+//! zeroed or faulted in during the stop, and released after the restart. So it takes no memory between two censuses of a profile.
 
 use std::io;
 
@@ -22,34 +21,34 @@ use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES, MARKS_PER_BLOCK, cells_per_b
 use crate::os::memory::Reservation;
 use crate::sync::prefetch;
 
-/// The object's set has grown since it was looked at.
+/// The object's set has grown since it was processed.
 pub(super) const PENDING: u32 = 1 << 31;
-/// What the object has, it has passed on. In the block's own word: one of its objects passes on what it has.
+/// The object has been processed: its set was passed on. In the block's word: some object of the block passes on its set.
 pub(super) const LOOKED_AT: u32 = 1 << 30;
-/// The number of its set.
+/// The number of the object's set.
 pub(super) const SET: u32 = LOOKED_AT - 1;
 
-/// Bytes for a block.
+/// Bytes for each block.
 const BYTES_PER_BLOCK: usize = MARKS_PER_BLOCK * size_of::<u32>();
-/// Where in it the block's own word is.
+/// The index of the block's own word.
 const OF_THE_BLOCK: usize = MARKS_PER_BLOCK - 1;
 const _: () = assert!(cells_per_block(crate::heap::layout::CELL_BYTES[0]) <= OF_THE_BLOCK);
 
-/// The words, by value: a loop that has a copy has it in a register. By the number of a cell or of a block.
+/// The table's words, passed by value so that a loop keeps the pointer in a register. Indexed by the number of a cell or block.
 #[derive(Clone, Copy)]
 pub(super) struct Words(*mut u32);
 
 impl Words {
     #[inline(always)]
     pub(super) fn get(self, cell: usize) -> u32 {
-        // SAFETY: there is a word for each cell of the heap, and one census has them all to itself.
+        // SAFETY: there is a word for each cell of the heap, and one census has exclusive use of all of them.
         unsafe { self.0.add(cell).read() }
     }
 
-    /// Those of a block.
+    /// The words of a block.
     #[inline(always)]
     pub(super) fn of_block<'a>(self, cells: &Cells) -> &'a [u32; MARKS_PER_BLOCK] {
-        // SAFETY: as in `get`; who counts by them writes none.
+        // SAFETY: as in `get`; a caller that counts with these words writes none.
         unsafe { &*self.0.add(cells.cell(0).number()).cast() }
     }
 
@@ -64,21 +63,21 @@ impl Words {
         prefetch(self.0.wrapping_add(cell) as usize);
     }
 
-    /// One of these passes on what it has.
+    /// Notes that an object of this block passes on its set.
     pub(super) fn note_passing(self, cells: &Cells) {
         self.put(cells.cell(OF_THE_BLOCK).number(), LOOKED_AT);
     }
 
-    /// Whether one of these does.
+    /// Whether an object of this block passes on its set.
     pub(super) fn has_passing(self, cells: &Cells) -> bool {
         self.get(cells.cell(OF_THE_BLOCK).number()) != 0
     }
 }
 
-/// Where the words are.
+/// The memory of the words.
 pub(super) struct Table {
     memory: Reservation,
-    /// How many bytes of it may not be as they were mapped.
+    /// Bytes at the start that may have been written.
     used: usize,
 }
 
@@ -96,12 +95,13 @@ impl Table {
         Words(self.memory.base().cast())
     }
 
-    /// The words of so many blocks will be written.
+    /// Notes that the words of this many blocks will be written.
     pub(super) fn note_use(&mut self, blocks: BlockIndex) {
         self.used = self.used.max(blocks as usize * BYTES_PER_BLOCK);
     }
 
-    /// Maps what the objects of the first so many blocks need, when all has been given back. Nobody makes blocks meanwhile.
+    /// Maps the words that the objects of the first `blocks` blocks need, after the memory was released. No thread may create blocks
+    /// meanwhile.
     pub(super) fn prepare(&mut self, map: AddressMap, blocks: BlockIndex) {
         let mut first = 0;
         while first < blocks {
@@ -115,11 +115,11 @@ impl Table {
         self.note_use(blocks);
     }
 
-    /// Gives all of it back; then it is zeros again.
+    /// Releases the memory; afterwards all words are zero again.
     pub(super) fn give_back(&mut self) {
-        // SAFETY: the mapping is ours alone, and borrowed exclusively.
+        // SAFETY: the mapping belongs to this table alone, and is borrowed exclusively.
         if self.used > 0 && unsafe { self.memory.release(0, self.used) }.is_err() {
-            // SAFETY: within the mapping, which is ours alone.
+            // SAFETY: within the mapping, which belongs to this table alone.
             unsafe { self.memory.base().write_bytes(0, self.used) };
         }
         self.used = 0;
