@@ -54,8 +54,8 @@ fn every_row_of_the_table_of_guards_has_a_message() {
 #[rstest]
 #[case::nothing(&[], &["gdb"], true, "0 skipped")]
 #[case::the_machine(&["Avx512", "gdb that may trace: Operation not permitted"], &["gdb"], true, "2 skipped")]
-#[case::a_tool_that_was_installed(&["Avx512", "gdb"], &["cc", "gdb"], false, "skipped for want of gdb, which was installed")]
-#[case::a_tool_of_two_words(&["lldb with Python"], &["lldb with Python"], false, "for want of lldb with Python")]
+#[case::a_tool_that_was_installed(&["Avx512", "gdb"], &["cc", "gdb"], false, "skipped because gdb is missing, but it was installed")]
+#[case::a_tool_of_two_words(&["lldb with Python"], &["lldb with Python"], false, "because lldb with Python is missing")]
 fn skipped_tests_are_counted(
     #[case] needs: &[&str],
     #[case] installed: &[&str],
