@@ -1,4 +1,4 @@
-//! `stopworld debug` and `stopworld attach`, used as a stranger would use them.
+//! `stopworld debug` and `stopworld attach`, as a new user runs them.
 
 mod terminal;
 
@@ -13,10 +13,10 @@ use nix::unistd::Pid;
 use rstest::rstest;
 use terminal::Terminal;
 
-/// Far above what any of these takes, even on a machine that does other things.
+/// Far more than any of these takes, even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 const STOPWORLD: &str = env!("CARGO_BIN_EXE_stopworld");
-/// A program that goes on until somebody ends it.
+/// A program that runs until it is ended.
 const GRAPH: &str = "run graph --threads 2 --seconds 600 --heap-limit 64MiB";
 
 fn text(bytes: &[u8]) -> String {
@@ -42,14 +42,14 @@ fn debugged(script: &str) -> Output {
     scripted(script, &format!("debug -- {STOPWORLD} {GRAPH}"))
 }
 
-/// What it prints, if it succeeded and said nothing else.
+/// Returns its output, after checking that it succeeded and printed no errors.
 fn told(output: &Output) -> String {
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     assert_eq!((output.status.code(), stderr.as_str()), (Some(0), ""), "{stdout}");
     stdout
 }
 
-/// The rows of tables, cell by cell.
+/// Returns the rows of tables, cell by cell.
 fn rows(text: &str) -> Vec<Vec<String>> {
     let cells = |line: &str| -> Vec<String> {
         let cells: Vec<_> = line.split(['│', '┆']).map(|cell| cell.trim().to_owned()).collect();
@@ -58,7 +58,7 @@ fn rows(text: &str) -> Vec<Vec<String>> {
     text.lines().filter(|line| line.starts_with('│')).map(cells).collect()
 }
 
-/// A conversation with the debugger, one command at a time.
+/// A session with the debugger, one command at a time.
 struct Conversation {
     child: Child,
     input: ChildStdin,
@@ -98,7 +98,7 @@ impl Conversation {
         talk
     }
 
-    /// Says a line; what comes before the answer to a second one is the answer.
+    /// Sends a command; its answer is everything before the answer to a second command, which follows it.
     fn ask(&mut self, line: &str) -> String {
         writeln!(self.input, "{line}\nhelp quit").unwrap();
         let mut answer = String::new();
@@ -112,7 +112,7 @@ impl Conversation {
         }
     }
 
-    /// Says a line that is an error, for this reason. What an earlier line was told may come only now.
+    /// Sends a command that must fail with this message. Errors of earlier commands may arrive only now.
     fn is_wrong(&mut self, line: &str, why: &str) {
         assert_eq!(self.ask(line), "");
         let mut errors = std::iter::from_fn(|| self.errors.recv_timeout(LIMIT).ok());
@@ -123,7 +123,7 @@ impl Conversation {
         rows(&self.ask("threads"))
     }
 
-    /// The id of the thread of this name, which may not have begun yet.
+    /// Returns the id of the thread with this name; waits for it to begin.
     fn thread(&mut self, name: &str) -> String {
         let deadline = Instant::now() + LIMIT;
         loop {
@@ -136,7 +136,7 @@ impl Conversation {
         }
     }
 
-    /// Waits until the program has come to its work.
+    /// Waits until the program does its work.
     fn wait_for_a_collection(&mut self) {
         let deadline = Instant::now() + LIMIT;
         loop {
@@ -158,7 +158,7 @@ impl Conversation {
 #[test]
 fn a_program_is_run_watched_and_killed_by_a_script() {
     let stdout = told(&debugged(
-        "threads\ncont   # it stands at its beginning\nstep\ncont\nstatus\nstop\nthreads\ncont\ncollect\nmode\nheap\n",
+        "threads\ncont   # it is stopped at its beginning\nstep\ncont\nstatus\nstop\nthreads\ncont\ncollect\nmode\nheap\n",
     ));
     let rows = rows(&stdout);
     assert!(rows.iter().any(|row| row[0] == "process" && row[1].ends_with("alive")), "{stdout}");
@@ -169,7 +169,7 @@ fn a_program_is_run_watched_and_killed_by_a_script() {
 }
 
 #[test]
-fn the_end_of_a_program_is_told_with_its_code() {
+fn the_end_of_a_program_is_reported_with_its_code() {
     let output = scripted("cont\nwait\n", &format!("debug -- {STOPWORLD} run graph --heap-limit 64MiB"));
     let stdout = told(&output);
     assert!(stdout.contains("verified="), "the program's own output: {stdout}");
@@ -201,11 +201,11 @@ fn a_collection_is_stepped_through_phase_by_phase(#[values("full", "assisted")] 
         assert_eq!(talk.end(), Some(0), "{stdout}");
         stdout
     };
-    // Another thread may begin a collection before the first one's last phase is told: then the steps are of both.
+    // Another thread may begin a collection before the last phase of the first is reported: then the steps mix both.
     let stdout = (0..20)
         .map(|_| steps())
         .find(|stdout| stdout.matches("suspend-begin").count() == 1)
-        .expect("a collection that no other one follows at once");
+        .expect("a collection that is not followed by another at once");
     let held: Vec<&str> =
         stdout.lines().filter(|line| line.contains(": held")).filter_map(|line| line.split(' ').nth(2)).collect();
     assert_eq!(held, phases, "{stdout}");
@@ -220,8 +220,8 @@ fn an_object_is_found_and_why_it_is_alive() {
     let heap = status.iter().find(|row| row.len() == 6 && row[5].starts_with("0x")).expect("a world").clone();
     let low = u64::from_str_radix(heap[5].split('-').next().unwrap().trim_start_matches("0x"), 16).unwrap();
 
-    // The first vertex with a field that leads to something which a root leads to, too: what is dead still stands there, and a weak
-    // cell refers to its target but is none of its referrers. The graph may be in the making as the world is stopped, so a few
+    // Finds the first vertex with a field that references an object with a path from a root. Dead objects are still in their cells; a weak
+    // cell references its target but is not one of its referrers. The world may be stopped while the graph is being built, so several
     // moments are tried.
     let vertex = ["in Rust", "stopworld::workloads::graph::Vertex"];
     let mut found = None;
@@ -261,7 +261,7 @@ fn an_object_is_found_and_why_it_is_alive() {
     assert!(referrers.contains(&object) || referrers.contains(" more"), "{referrers}");
     assert!(talk.ask(&format!("fields {object}")).contains(&target));
 
-    // Its word, read as memory.
+    // The word of that field, read as memory.
     let offset: u64 = offset.trim_start_matches('+').parse().unwrap();
     let place = u64::from_str_radix(object.trim_start_matches("0x"), 16).unwrap() + offset;
     let memory = talk.ask(&format!("x {place:#x} 1"));
@@ -269,7 +269,7 @@ fn an_object_is_found_and_why_it_is_alive() {
     assert!(talk.end().is_some());
 }
 
-/// `.debug.inspect`: whoever was stopped where, and wherever the collection is.
+/// `.debug.inspect`: wherever the threads were stopped, and whatever phase the collection is in.
 #[rstest]
 fn questions_are_answered_at_every_phase_of_a_collection(#[values("full", "assisted")] mode: &str) {
     let mut talk = Conversation::with_graph(mode);
@@ -279,7 +279,7 @@ fn questions_are_answered_at_every_phase_of_a_collection(#[values("full", "assis
     let phases =
         ["suspend-end", "roots-begin", "mark-begin", "mark-end", "weak-end", "sweep-begin", "sweep-end", "gc-end"];
     for phase in phases {
-        // One that comes by itself may be held there before it is asked for.
+        // A collection that begins by itself may be held there before the requested one.
         let held = talk.ask(&format!("hold {phase}")) + &talk.ask("collect");
         assert!(held.contains(&format!("{phase} ")) && held.contains("held"), "{phase}: {held}");
         let heap = talk.ask("heap");
@@ -288,7 +288,7 @@ fn questions_are_answered_at_every_phase_of_a_collection(#[values("full", "assis
         let world = status.iter().find(|row| row.len() == 6 && row[5].starts_with("0x")).expect("a world");
         assert_eq!(world[2], phase);
         let low = u64::from_str_radix(world[5].split('-').next().unwrap().trim_start_matches("0x"), 16).unwrap();
-        // In the first block with an object there, if one of these has: where there is none, that is an error.
+        // Looks in the first blocks for an address where an object is: where there is none, the answer is an error.
         for block in 0..64 {
             let answers = QUESTIONS.map(|question| talk.ask(&format!("{question} {:#x}", low + block * 16384 + 24)));
             let is_answer = answers.map(|answer| !answer.is_empty());
@@ -313,8 +313,8 @@ fn questions_are_answered_at_every_phase_of_a_collection(#[values("full", "assis
 fn a_thread_that_was_stopped_stays_so_across_a_collection(#[values("full", "assisted")] mode: &str) {
     let mut talk = Conversation::with_graph(mode);
     talk.wait_for_a_collection();
-    // It may be stopped with a lock in its hands that every collection needs, or in the middle of collecting: then there is no
-    // other (`.debug.frozen-owner`). Or it ends, and another one has its name.
+    // The thread may be stopped while it owns a lock that every collection needs, or while it collects: then no collection is possible
+    // (`.debug.frozen-owner`). Or it ends, and another thread has its name.
     let stopped = (0..20).find_map(|_| {
         let tid = talk.thread("graph-0");
         if talk.ask(&format!("stop {tid}")).contains("is stopped") {
@@ -336,9 +336,9 @@ fn a_thread_that_was_stopped_stays_so_across_a_collection(#[values("full", "assi
     assert_eq!(state(&mut talk, 1, "main").as_deref(), Some("runs"));
     assert_eq!(talk.ask(&format!("registers {tid}")), registers);
     talk.ask(&format!("cont {tid}"));
-    // From here on it may end.
+    // From here on the thread may end.
     assert!(matches!(state(&mut talk, 0, &tid).as_deref(), Some("runs") | None));
-    // The main thread does not.
+    // The main thread does not end.
     let main = talk.thread("main");
     talk.is_wrong(&format!("cont {main}"), "was not stopped");
     assert_eq!(talk.end(), Some(1));
@@ -357,7 +357,7 @@ fn a_backtrace_names_the_functions_of_the_program() {
 }
 
 #[test]
-fn births_and_ends_of_threads_are_told_to_whom_watches() {
+fn births_and_ends_of_threads_are_reported_to_a_user_who_watches() {
     let mut talk = Conversation::begin(&format!("debug -- {STOPWORLD} run churn --threads 2 --seconds 600"));
     let mut said = talk.ask("watch threads on") + &talk.ask("cont");
     let deadline = Instant::now() + LIMIT;
@@ -370,7 +370,7 @@ fn births_and_ends_of_threads_are_told_to_whom_watches() {
     assert_eq!(talk.end(), Some(0));
 }
 
-/// A program that runs already, ended with this.
+/// A program that runs already; killed when this is dropped.
 struct Running(Child);
 
 impl Running {
@@ -392,7 +392,7 @@ impl Drop for Running {
     }
 }
 
-/// The lines of the threads that the kernel calls stopped, or stopped by a tracer.
+/// Returns the status lines of the threads whose state in /proc is stopped, or stopped by a tracer.
 fn stopped_threads(pid: u32) -> Vec<String> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("a process");
     let lines = threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("stat")).ok());
@@ -404,7 +404,7 @@ fn stopped_threads(pid: u32) -> Vec<String> {
 fn a_process_that_was_attached_to_goes_on_by_itself() {
     let mut running = Running::graph();
     let pid = running.0.id();
-    // Until it has a world.
+    // Waits until it has a world.
     let deadline = Instant::now() + LIMIT;
     while !told(&scripted("status\n", &format!("attach {pid}"))).contains("running") {
         assert!(Instant::now() < deadline);
@@ -415,12 +415,12 @@ fn a_process_that_was_attached_to_goes_on_by_itself() {
     assert!(running.0.try_wait().unwrap().is_none(), "it runs on");
     let deadline = Instant::now() + LIMIT;
     while !stopped_threads(pid).is_empty() {
-        assert!(Instant::now() < deadline, "nobody debugs it any more, and these stand: {:?}", stopped_threads(pid));
+        assert!(Instant::now() < deadline, "it is not debugged any more, and these threads are stopped: {:?}", stopped_threads(pid));
     }
 }
 
 #[test]
-fn who_traces_a_process_already_is_named() {
+fn the_tracer_of_a_traced_process_is_named() {
     let running = Running::graph();
     let pid = running.0.id();
     let mut first = Conversation::begin(&format!("attach {pid}"));
@@ -452,7 +452,7 @@ fn foreign_program() -> tempfile::TempPath {
 #[case::no_program("debug --", 2, "usage: stopworld debug")]
 #[case::not_executable("debug -- /etc/passwd", 1, "/etc/passwd can't be run")]
 #[case::wrong_option("debug --mode half -- true", 2, "'half'")]
-fn what_can_not_be_debugged_is_told_in_one_line(#[case] arguments: &str, #[case] code: i32, #[case] told: &str) {
+fn what_cannot_be_debugged_is_one_line(#[case] arguments: &str, #[case] code: i32, #[case] told: &str) {
     let output = scripted("cont\n", arguments);
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{stderr}");
@@ -501,7 +501,7 @@ fn a_script_ends_at_the_first_line_that_fails_and_names_it(
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains(&format!(":{line}: ")) && stderr.contains(told), "{stderr}");
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
-    assert!(!stdout.contains("full: the debugger"), "the next line was not done: {stdout}");
+    assert!(!stdout.contains("full: the debugger"), "the next line was not executed: {stdout}");
 }
 
 #[test]
@@ -513,7 +513,7 @@ fn the_mode_is_changed_between_two_collections() {
 }
 
 #[test]
-fn who_was_let_go_is_not_debugged_any_more() {
+fn a_process_after_detach_is_not_debugged_any_more() {
     let output = scripted("detach\ncollect\n", &format!("debug -- {STOPWORLD} workloads"));
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
@@ -522,17 +522,17 @@ fn who_was_let_go_is_not_debugged_any_more() {
 }
 
 #[test]
-fn a_script_that_is_to_be_kept_going_is_done_to_its_end() {
+fn a_script_that_ignores_errors_runs_to_its_end() {
     let output = scripted("nonsense\nmode\n", &format!("debug --keep-going -- {STOPWORLD} {GRAPH}"));
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stdout).contains("full: the debugger"));
 }
 
-/// A program that sends itself signals which it catches, then one that ends it.
+/// A program that sends itself signals which it catches, then one that kills it.
 const SIGNALLED: &str =
     "trap : USR1 37; i=0; while [ $i -lt 200 ]; do kill -USR1 $$; kill -37 $$; i=$((i+1)); done; kill -SEGV $$";
 
-/// Runs a shell program under the debugger by a script. Its standard error is not looked at: the program has no collector.
+/// Runs a shell program under the debugger by a script. Standard error is ignored: the program has no collector.
 fn signalled(script: &str) -> String {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), script).unwrap();
@@ -559,7 +559,7 @@ fn signals_pass_silently_and_a_fault_stops_the_program_first() {
 }
 
 #[test]
-fn signals_are_reported_stopped_at_and_withheld_as_their_rules_say() {
+fn signals_are_reported_stopped_at_and_withheld_according_to_their_rules() {
     let stdout = signalled("handle USR1 SIGRTMIN+3 print\ncont\nwait\nhandle SEGV nopass\ncont\nwait\n");
     assert!(stdout.lines().filter(|line| line.starts_with("SIGRTMIN+3 for thread ")).count() == 200, "{stdout}");
     assert!(stdout.contains("\nSIGUSR1 for thread "), "{stdout}");
@@ -576,7 +576,7 @@ fn signals_are_reported_stopped_at_and_withheld_as_their_rules_say() {
 }
 
 #[test]
-fn the_signals_of_the_collector_are_not_to_be_changed() {
+fn the_rules_of_the_collectors_signals_cannot_be_changed() {
     let mut talk = Conversation::with_graph("full");
     talk.wait_for_a_collection();
     talk.is_wrong("handle SIGURG nopass", "SIGURG is the collector's: it suspends threads, and always passes");
@@ -586,7 +586,7 @@ fn the_signals_of_the_collector_are_not_to_be_changed() {
     assert_eq!(talk.end(), Some(1));
 }
 
-/// What the terminal sends for Ctrl-C goes to the debugger and to the program.
+/// A terminal sends the signal of Ctrl-C to the debugger and to the program.
 #[rstest]
 #[case::wait("wait", &[STOPWORLD, "run", "graph", "--threads", "2", "--seconds", "600", "--heap-limit", "64MiB"])]
 #[case::wait_for_a_time("wait 100", &[STOPWORLD, "run", "graph", "--threads", "2", "--seconds", "600", "--heap-limit", "64MiB"])]
@@ -603,7 +603,7 @@ fn ctrl_c_during_a_command_stops_the_program_and_does_not_kill_it(#[case] comman
     assert!(!said.contains("has killed the process"), "{said}");
     let threads = terminal.ask("threads");
     assert!(threads.contains("stopped by you"), "{threads}");
-    // It goes on, and the key's signal does not come after all.
+    // The program continues, and the key's signal does not arrive after all.
     terminal.ask("cont");
     let said = terminal.ask("wait 0.5") + &terminal.ask("status");
     assert!(!said.contains("SIGINT for") && said.contains(" alive"), "{said}");
@@ -631,7 +631,7 @@ fn ctrl_c_stops_a_program_that_was_attached_to() {
 }
 
 #[test]
-fn the_program_receives_ctrl_c_if_it_is_to() {
+fn the_program_receives_ctrl_c_if_the_rule_says_so() {
     let program = "trap 'echo caught; exit 3' INT; while :; do sleep 0.1; done";
     let mut terminal = Terminal::start(STOPWORLD, &["debug", "--", "/bin/sh", "-c", program]);
     terminal.until("lists the commands");
@@ -661,13 +661,13 @@ fn a_script_that_is_interrupted_names_its_line_or_goes_on() {
     assert_eq!(talk.end(), Some(1));
 }
 
-/// What the README shows.
+/// The commands that the README shows.
 #[test]
 fn the_commands_of_the_readme_do_what_it_says() {
     let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
     let section = readme.split("\n## With a debugger\n").nth(1).expect("the section");
     let script = section.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a script");
-    // A program that has just begun: until it has collected, however long that takes.
+    // The program has just begun: waits until it has collected, however long that takes.
     assert!(script.contains("\nwait 1\n"), "{script}");
     let stdout = told(&debugged(&script.replace("\nwait 1\n", "\nstep\ncont\n")));
     assert!(stdout.contains("stopped by you") && stdout.contains("is over"), "{stdout}");

@@ -1,4 +1,4 @@
-//! The bridge to debuggers outside of the process: what happens when one is there, when there is none, and when it dies.
+//! The bridge to debuggers outside the process: a debugger that is present, one that is absent, and one that dies.
 
 mod debugger_support;
 mod numbered_list;
@@ -21,7 +21,7 @@ use stopworld::events::{Event, EventId, MemorySink, Selection};
 use stopworld::profile::census::{Breakdown, Every, HeapProfile};
 use stopworld::{Mutator, Paranoid, Stopper, World, WorldBuilder};
 
-/// The control word is one for the process.
+/// The process has one control word, so these tests run one at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -35,7 +35,7 @@ fn word(mode: Mode, flags: u64) -> u64 {
     mode | flags | 4711 << 32
 }
 
-/// `.debug.acknowledged`, `.debug.dies`: somebody has written the control word, and nobody is there.
+/// `.debug.acknowledged`, `.debug.dies`: the control word is set, but there is no debugger.
 #[rstest]
 fn a_word_without_a_debugger_is_taken_away_and_signals_go_on(
     #[values(Mode::Full, Mode::Assisted)] mode: Mode,
@@ -71,16 +71,16 @@ fn a_word_without_a_debugger_is_taken_away_and_signals_go_on(
         worker.join().unwrap();
     }
     let told: Vec<_> = sink.drain().map(|record| record.event()).collect();
-    // A thread that ended in time was the first to find out.
+    // A thread that exited in between may have been the first to find out.
     let lost = told.iter().filter(|event| matches!(event, Event::DebuggerLost(lost) if lost.control == asked));
     assert_eq!(lost.count(), 1, "{told:?}");
 }
 
-/// In the environment of a process that plays a part.
+/// Set in the environment of a process that plays a part.
 const PART: &str = "STOPWORLD_PART";
 
-/// Not a test by itself: the program under the debugger. Three threads build, drop and check lists and one collects, until
-/// somebody says that it is enough.
+/// The program under the debugger; not a test by itself. Three threads build, drop and check lists, and one collects, until the test ends
+/// them.
 #[test]
 fn the_program_under_the_debugger() {
     let Ok(part) = std::env::var(PART) else { return };
@@ -140,8 +140,8 @@ fn the_program_under_the_debugger() {
             let (ask, asked) = mpsc::channel();
             let (answer, answered) = mpsc::channel();
             let (answered, inner) = (Mutex::new(answered), world.clone());
-            // A mutator of another world, which has no thread that comes or goes under the debugger: the world that notices first that a
-            // debugger is gone is the one that reports it.
+            // A mutator of another world, in which no thread starts or exits under the debugger: the world that first notices that a
+            // debugger has died is the one that reports it.
             std::thread::spawn(move || {
                 let other = World::builder().heap_limit(1 << 20).build().unwrap();
                 let _mutator = other.attach("of another world").unwrap();
@@ -154,7 +154,7 @@ fn the_program_under_the_debugger() {
                 if done.load(Ordering::Relaxed) {
                     return;
                 }
-                // Every kind of thread that can collect does, in turn.
+                // Every kind of thread that can collect does so, in turn.
                 let collected = match round % 5 {
                     0 => m.collect().map(drop),
                     1 => m.blocking(|| world.collect()).map(drop),
@@ -190,10 +190,10 @@ fn the_program_under_the_debugger() {
     println!("\n:told {}", told.join(" "));
 }
 
-/// A world in whose every collection who wants to know what lives looks for the roots once more: a dump, and a census by retainer, which
-/// must come to what the collection reports.
+/// A world in which every collection scans the roots a second time: for a heap dump, and for a census by retainer, whose sum must equal
+/// what the collection reports.
 fn counting(builder: WorldBuilder) -> WorldBuilder {
-    // By collection: another thread's may be told of between one's census and its report.
+    // Keyed by collection: another thread's collection may be reported between the census and the report of this one.
     let counted = Arc::new(Mutex::new(HashMap::new()));
     let its_own = Arc::clone(&counted);
     let profile = HeapProfile::by(Breakdown::Retainer).every(Every::Collections(1)).on_census(move |census| {
@@ -208,7 +208,7 @@ fn counting(builder: WorldBuilder) -> WorldBuilder {
     })
 }
 
-/// Starts threads that end soon.
+/// Starts short-lived threads.
 fn give_birth(m: &Mutator, world: &World, done: &AtomicBool) {
     while !done.load(Ordering::Relaxed) {
         // SAFETY: every reference is in a local variable.
@@ -217,10 +217,10 @@ fn give_birth(m: &Mutator, world: &World, done: &AtomicBool) {
     }
 }
 
-/// A thread that answers nobody for most of the time.
+/// A thread that blocks all signals most of the time, so it does not acknowledge.
 fn mask_again_and_again(done: &AtomicBool) {
     while !done.load(Ordering::Relaxed) {
-        // SAFETY: masks of this thread, put back at once.
+        // SAFETY: changes this thread's signal mask, and restores it at once.
         unsafe {
             let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
             libc::sigfillset(&mut all);
@@ -231,7 +231,7 @@ fn mask_again_and_again(done: &AtomicBool) {
     }
 }
 
-/// Not a test by itself: the debugger, in a process of its own that may be killed.
+/// The debugger, in a process of its own that may be killed; not a test by itself.
 #[test]
 fn the_debugger_of_the_program() {
     let Ok(part) = std::env::var(PART) else { return };
@@ -256,14 +256,14 @@ fn the_debugger_of_the_program() {
         println!("\n:lied");
         return tracer.detach();
     }
-    // In a full stop nobody is asked again: one is, who comes in the middle of a stop that the collector has begun by itself.
+    // In a full stop no notification is repeated, except to a debugger that attaches during a stop that the collector has begun by itself.
     while dies_at.as_ref().is_some_and(|(step, _)| step == "again-notified") {
         tracer.serve(Duration::from_millis(150));
         tracer.detach();
         std::thread::sleep(Duration::from_millis(20));
         tracer = attach();
     }
-    // Until it dies, or has stopped the world often enough.
+    // Until it dies, or has served enough stops.
     for round in 0.. {
         tracer.serve(Duration::from_millis(20));
         let frozen = tracer.freeze_one(round);
@@ -273,7 +273,7 @@ fn the_debugger_of_the_program() {
             break;
         }
     }
-    println!("\n:stops {} answered for {}", tracer.stops, tracer.answered_for);
+    println!("\n:stops {} acknowledged for {}", tracer.stops, tracer.answered_for);
     tracer.detach();
 }
 
@@ -296,17 +296,17 @@ impl Player {
         Self { child, says }
     }
 
-    /// What it says next.
+    /// Returns its next line.
     fn hear(&mut self) -> Option<String> {
         self.says.by_ref().map(Result::unwrap).find_map(|line| line.strip_prefix(':').map(str::to_owned))
     }
 
     fn ask(&mut self, what: &str) -> String {
         writeln!(self.child.stdin.as_mut().unwrap(), "{what}").unwrap();
-        self.hear().expect("it is there")
+        self.hear().expect("the process has ended")
     }
 
-    /// Collections and rounds of the workers so far.
+    /// Returns the number of collections and of the workers' rounds so far.
     fn progress(&mut self) -> (u64, u64) {
         let said = self.ask("?");
         let mut numbers = said.split(' ').skip(1).map(|number| number.parse().unwrap());
@@ -321,7 +321,7 @@ impl Drop for Player {
     }
 }
 
-/// Runs the program, has a debugger come and go or die, and says what the program told of it.
+/// Runs the program; a debugger attaches and detaches, or dies. Returns what the program reported.
 fn under_a_debugger(stopper: Stopper, mode: Mode, dies_at: Option<&str>) -> (String, Option<String>) {
     let manner = match dies_at {
         Some("again-notified") => " masked",
@@ -336,7 +336,7 @@ fn under_a_debugger(stopper: Stopper, mode: Mode, dies_at: Option<&str>) -> (Str
     let reported = debugger.hear();
     let ended = debugger.child.wait().unwrap();
     let (collections, rounds) = target.progress();
-    // It goes on, all of it.
+    // The whole program continues.
     let begin = std::time::Instant::now();
     let patience = patience(120, 20);
     loop {
@@ -344,7 +344,7 @@ fn under_a_debugger(stopper: Stopper, mode: Mode, dies_at: Option<&str>) -> (Str
         if now > collections + 20 && worked > rounds + 20 {
             break;
         }
-        assert!(begin.elapsed() < patience, "stands at {now} collections, {worked} rounds");
+        assert!(begin.elapsed() < patience, "no progress after {now} collections, {worked} rounds");
         std::thread::sleep(Duration::from_millis(5));
     }
     let told = target.ask("end");
@@ -401,15 +401,15 @@ fn a_debugger_that_is_killed_leaves_nothing_behind(
     if mode == Mode::Full && ["stop-acknowledged", "phase"].contains(&step) {
         assert!(told.contains("CollectionDiscarded"), "{told}");
     }
-    // After the look whom its death lets go parks, and what was marked stands.
+    // If the debugger dies during `looking`, the threads that its death resumes park, and the marking stays valid.
     if step == "looking" {
         assert!(!told.contains("CollectionDiscarded"), "{told}");
     }
     assert!(!told.contains("StopAbandoned"), "{told}");
 }
 
-/// A thread that is stopped in the middle of a `clone` has no result of it yet: with a frame pushed there, and its debugger killed, the call would
-/// have failed and made a thread all the same.
+/// A thread that is stopped inside a `clone` has no result of the call yet. If a frame were pushed there and the debugger killed, the call
+/// would appear to have failed and yet have created a thread.
 #[test]
 fn a_debugger_that_is_killed_in_a_stop_that_began_in_the_middle_of_a_clone_leaves_nothing_behind() {
     let (told, _) = under_a_debugger(Stopper::Signals, Mode::Full, Some("stop-with-a-clone-acknowledged"));
@@ -443,8 +443,8 @@ fn a_debugger_that_claims_what_is_not_so_is_found_out_and_the_heap_stays_whole(
     assert_eq!(target.hear().as_deref(), Some("ready"));
     let orders = format!("debugger {} {mode:?} {lie:?}", target.child.id());
     let mut debugger = Player::new("the_debugger_of_the_program", &orders);
-    assert_eq!(debugger.hear().as_deref(), Some("lied"), "the program has died of a lie");
-    assert!(debugger.child.wait().unwrap().success(), "the program has died of a lie");
+    assert_eq!(debugger.hear().as_deref(), Some("lied"), "the program died of a false acknowledgement");
+    assert!(debugger.child.wait().unwrap().success(), "the program died of a false acknowledgement");
     let (collections, rounds) = target.progress();
     while target.progress().0 < collections + 20 || target.progress().1 < rounds + 20 {
         std::thread::sleep(Duration::from_millis(5));

@@ -1,8 +1,8 @@
 //! The debugger in C that was written from `docs/debugger-contract.md` and the header alone: `.debug.dies`, `.vtable.exact-restore`,
-//! `.stop.registers`; and what the document says of ptrace.
+//! `.stop.registers`; and the document's statements about ptrace.
 //!
-//! The program that is debugged is `examples/debuggee.rs`: threads that keep references where they are hard to find, threads that are born
-//! and end, and a heap that is verified after each collection.
+//! The debugged program is `examples/debuggee.rs`: threads whose references are hard to find, threads that start and exit, and a heap that
+//! is verified after each collection.
 //!
 //! `STOPWORLD_C_DEBUGGER_SECONDS=N cargo test --release --test debugger_c -- --ignored` kills debuggers for N seconds.
 
@@ -25,11 +25,11 @@ use rstest::rstest;
 use stopworld::{Leaf, Mutator, Paranoid, World};
 use tools::has;
 
-/// In the environment of the program that is debugged: its arguments.
+/// Set in the environment of the debugged program: its arguments.
 const ARGUMENTS: &str = "STOPWORLD_DEBUGGEE";
 const HARNESS: [&str; 4] = ["--exact", "the_debuggee", "--nocapture", "--test-threads=1"];
 
-/// Not a test by itself: the program.
+/// The debugged program; not a test by itself.
 #[test]
 fn the_debuggee() {
     let Ok(arguments) = std::env::var(ARGUMENTS) else { return };
@@ -39,14 +39,14 @@ fn the_debuggee() {
     debuggee::run(arguments.split_whitespace().map(str::to_owned)).unwrap();
 }
 
-/// The argument of the other program.
+/// The argument that selects the other program.
 const ON_ITS_ALTERNATE_STACK: &str = "on its alternate stack";
 
 static DISGUISED: AtomicUsize = AtomicUsize::new(0);
 static IS_THERE: AtomicBool = AtomicBool::new(false);
 static OVER: AtomicBool = AtomicBool::new(false);
 
-/// Has the only reference to an object, in its frame on the alternate stack.
+/// Holds the only reference to an object, in its frame on the alternate stack.
 extern "C" fn spin_on_the_alternate_stack(_: i32) {
     let address = !DISGUISED.load(Relaxed);
     IS_THERE.store(true, Relaxed);
@@ -64,7 +64,7 @@ fn on_its_alternate_stack() {
         FAILED.fetch_add(1, Relaxed);
     });
     let world = world.build().unwrap();
-    // SAFETY: every Gc is a local variable, of a thread that is gone before the first collection.
+    // SAFETY: every Gc is a local variable of a thread that has ended before the first collection.
     let maker = unsafe {
         world.spawn("maker", |m| {
             let object = m.alloc(Leaf([7u64; 3])).unwrap();
@@ -74,7 +74,7 @@ fn on_its_alternate_stack() {
     };
     maker.unwrap().join().unwrap();
     let raise = |_: &Mutator| {
-        // SAFETY: a handler that touches nothing but atomics and its own frame; zeroes are a mask.
+        // SAFETY: a handler that touches only atomics and its own frame; zeroes are a valid mask.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = spin_on_the_alternate_stack as *const () as usize;
@@ -104,10 +104,10 @@ fn on_its_alternate_stack() {
     println!("collections {collections} failed {} lost {lost} clobbered 0", FAILED.load(Relaxed));
 }
 
-/// A program of `tests/debugger_c`, compiled.
+/// Compiles a program of `tests/debugger_c`; returns its path.
 fn compiled(name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    // A file of its own for each process and thread that compiles: no test runs what another one writes.
+    // A separate file for each process and thread that compiles: no test runs a file that another one writes.
     let unique = format!("{name}-{}-{:?}", std::process::id(), std::thread::current().id());
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(unique.replace(['(', ')'], ""));
     let output = Command::new("cc")
@@ -131,7 +131,7 @@ fn numbers(line: &str) -> HashMap<String, i64> {
     words.chunks_exact(2).map(|pair| (pair[0].to_owned(), pair[1].parse().unwrap())).collect()
 }
 
-/// The program that is debugged.
+/// The debugged program.
 struct Target {
     child: Child,
     output: BufReader<ChildStdout>,
@@ -176,14 +176,14 @@ impl Target {
         output
     }
 
-    /// What the program says at its end: no object was lost, no register changed, and no collection failed for good.
+    /// Returns the program's final figures, after checking that no object was lost, no register changed, and no collection failed for good.
     fn assert_sound(mut self) -> HashMap<String, i64> {
         drop(self.child.stdin.take());
         let mut text = String::new();
         self.output.read_to_string(&mut text).unwrap();
         let mut complaints = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut complaints).unwrap();
-        // No debugger here lies, whenever it is killed (`.debug.lies`).
+        // No debugger here makes false claims, whenever it is killed (`.debug.lies`).
         assert!(!complaints.contains("the debugger answered for"), "{complaints}");
         let status = self.child.wait().unwrap();
         let line = text.lines().find(|line| line.contains("collections "));
@@ -205,7 +205,7 @@ impl Drop for Target {
 }
 
 #[test]
-fn ptrace_does_what_the_document_says() {
+fn ptrace_behaves_as_documented() {
     if !has("cc") {
         return;
     }
@@ -240,7 +240,7 @@ fn a_debugger_that_was_written_from_the_document_stops_the_world_a_thousand_time
             *sums.entry(name).or_default() += number;
         }
         let is_enough = sums["stops"] >= 1000 && sums["births"] > 0 && (holds == 0 || sums["holds"] > 100);
-        // A slow machine makes fewer.
+        // A slow machine completes fewer rounds.
         if is_enough || begin.elapsed() > Duration::from_secs(60) {
             break;
         }
@@ -255,7 +255,8 @@ fn a_debugger_that_was_written_from_the_document_stops_the_world_a_thousand_time
     }
 }
 
-/// `.stop.altstack`: the stack pointer that the debugger writes is outside the thread's own stack, and its registers are in the save area.
+/// `.stop.altstack`: the stack pointer that the debugger writes is outside the thread's own stack, and the thread's registers are in the
+/// save area.
 #[rstest]
 #[case::full("full", 0)]
 #[case::assisted("assisted", 5)]
@@ -281,14 +282,14 @@ fn below(state: &mut u64, bound: u64) -> u64 {
     (*state >> 33) % bound
 }
 
-/// Steps of the protocol at which debuggers are killed, one after the other.
+/// Kills debuggers, one after the other, at random steps of the protocol.
 fn kill_debuggers(is_enough: impl Fn(u32, Duration) -> bool, seed: u64) {
     let mut target = Target::start();
     let (mut random, mut kills, mut lived) = (seed, 0, 0);
     let begin = Instant::now();
     while !is_enough(kills, begin.elapsed()) {
         let mode = ["full", "assisted"][below(&mut random, 2) as usize];
-        // Most die in their first stops, where there are the most kinds of steps.
+        // Most die in their first stops, which have the most kinds of steps.
         let latest = [40, 150, 600][below(&mut random, 3) as usize];
         let die_at = 1 + below(&mut random, latest);
         let (holds, save_area) = (below(&mut random, 4), u64::from(below(&mut random, 5) == 0));
@@ -314,7 +315,7 @@ fn debuggers_in_c_that_are_killed_at_random_steps_leave_nothing_behind(#[values(
     }
 }
 
-/// `.debug.dies`: the same for as long as the environment says.
+/// `.debug.dies`: the same for the time that the environment sets.
 #[test]
 #[ignore = "runs as long as STOPWORLD_C_DEBUGGER_SECONDS says"]
 fn debuggers_in_c_that_are_killed_at_random_steps_for_a_long_time() {
@@ -324,9 +325,9 @@ fn debuggers_in_c_that_are_killed_at_random_steps_for_a_long_time() {
     }
 }
 
-/// At the exec stop the pointers of a position-independent program are not relocated; the control word that is written there holds.
+/// At the exec stop the pointers of a position-independent program are not relocated yet; a control word written there remains in effect.
 #[test]
-fn a_program_that_the_debugger_in_c_launches_is_in_its_hands_from_the_first_stop() {
+fn a_program_launched_by_the_debugger_in_c_is_controlled_from_the_first_stop() {
     if !has("cc") {
         return;
     }
@@ -341,7 +342,7 @@ fn a_program_that_the_debugger_in_c_launches_is_in_its_hands_from_the_first_stop
     assert!(output.status.success(), "{output:?}");
     let done = numbers(text.lines().find(|line| line.starts_with("stops ")).unwrap());
     assert_eq!((done["unrelocated"], done["relocated"]), (1, 1), "{text}");
-    // Ten, that of the verifier at the end, and at most those that the allocators ask for.
+    // Ten stops, the final one of the verifier, and at most those that the allocators request.
     assert!(done["stops"] >= 10 && done["parked"] == done["stops"], "{text}");
     let outcome = text.lines().find(|line| line.contains("collections 10 of")).unwrap();
     assert!(outcome.contains("repeated 0 failed 0 lost 0 clobbered 0"), "{outcome}");

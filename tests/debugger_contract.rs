@@ -1,4 +1,4 @@
-//! The contract with debuggers is found in every kind of program, and lies in C as it lies in Rust.
+//! Debuggers find the contract in every kind of program, and its layout in C is the same as in Rust.
 
 mod skipped;
 mod tools;
@@ -15,7 +15,7 @@ use stopworld::debugger::{Phase, WorldOffsets};
 use stopworld::{StopInfoOffsets, World};
 use tools::has;
 
-/// The header, `contract.rs` and what is published are three accounts of the same bytes.
+/// The header, `contract.rs` and the published descriptor describe the same bytes.
 #[test]
 fn the_structures_lie_in_c_as_they_lie_in_rust() {
     if !has("cc") {
@@ -85,10 +85,10 @@ fn the_structures_lie_in_c_as_they_lie_in_rust() {
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
 }
 
-/// In the environment of the program that is looked into.
+/// Set in the environment of the inspected program.
 const SHOWS: &str = "STOPWORLD_SHOWS";
 
-/// Not a test by itself: the program that is looked into says where its descriptor is.
+/// The inspected program prints where its descriptor is; not a test by itself.
 #[test]
 fn the_program_that_shows_its_descriptor() {
     if std::env::var_os(SHOWS).is_none() {
@@ -103,8 +103,8 @@ fn the_program_that_shows_its_descriptor() {
     drop(world);
 }
 
-/// Where the descriptor is by the note, as an address of the file: walks the program headers, as a debugger does in memory or in the
-/// file. No section headers.
+/// Finds the descriptor by the note, as an address in the file: walks the program headers, as a debugger does in memory or in the file,
+/// without section headers.
 fn by_note(file: &[u8]) -> Option<u64> {
     let word = |at: usize| u64::from_le_bytes(file[at..at + 8].try_into().unwrap());
     let half = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
@@ -126,7 +126,7 @@ fn by_note(file: &[u8]) -> Option<u64> {
     None
 }
 
-/// By `.dynsym`.
+/// Finds the descriptor by `.dynsym`.
 fn by_symbol(program: &Path) -> Option<u64> {
     let said = Command::new("readelf").args(["-W", "--dyn-syms"]).arg(program).output().ok()?;
     let said = String::from_utf8_lossy(&said.stdout).into_owned();

@@ -1,4 +1,4 @@
-//! A stop that its owner has lost: the collection must not free anything on the strength of it (`.debug.dies`).
+//! A stop whose owner has lost it: the collection must not free anything after such a stop (`.debug.dies`).
 
 mod hazard;
 
@@ -21,7 +21,7 @@ fn a_collection_whose_stop_was_lost_frees_nothing_and_is_repeated_by_the_worlds_
         World::builder()
             .on_failure(move |error| {
                 assert!(matches!(error, CollectError::Discarded { .. }), "{error}");
-                // Between the collection that was lost and the one that repeats it.
+                // Called between the lost collection and the one that repeats it.
                 alive.lock().unwrap().push(world.get().unwrap().verify().unwrap().live_objects);
             })
             .build()
@@ -51,7 +51,7 @@ fn a_collection_whose_stop_was_lost_frees_nothing_and_is_repeated_by_the_worlds_
         assert_eq!(world.collect().unwrap().live_objects, 1000);
     }
     let alive = std::mem::take(&mut *alive_after_failures.lock().unwrap());
-    assert_eq!(alive, [1500, 1000, 1000], "nothing may be freed on a lost stop");
+    assert_eq!(alive, [1500, 1000, 1000], "a lost stop must free nothing");
     assert_eq!(world.totals().collections, 6);
 
     // A mutator that collects because it allocates.

@@ -1,5 +1,5 @@
-//! A debugger breaks where an event is told of, by a name that does not change, and finds the event's fields in the
-//! argument registers: in an optimised program without debug information.
+//! A debugger sets a breakpoint on an event by a stable name, and finds the event's fields in the argument registers: in an optimised
+//! program without debug information.
 
 mod skipped;
 mod tools;
@@ -9,12 +9,12 @@ use std::sync::Arc;
 use stopworld::World;
 use stopworld::events::{EventId, NullSink, Selection};
 
-/// In the environment of the program that gdb runs.
+/// Set in the environment of the program that gdb runs.
 const IN_GDB: &str = "STOPWORLD_IN_GDB";
 
 const COLLECTIONS: u32 = 3;
 
-/// Not a test by itself: the program that the debugger runs.
+/// The program that the debugger runs; not a test by itself.
 #[test]
 fn the_program_in_the_debugger() {
     if std::env::var_os(IN_GDB).is_none() {
@@ -33,7 +33,7 @@ fn the_program_in_the_debugger() {
 
 #[test]
 fn a_debugger_breaks_at_an_event_and_reads_its_arguments() {
-    // Without debug information, as it would be shipped; as it is if nobody can take it out.
+    // Stripped of debug information, as it would be shipped; unchanged if no tool can strip it.
     let folder = tempfile::tempdir().unwrap();
     let stripped = tools::stripped(folder.path(), "--strip-debug");
     let program = stripped.unwrap_or_else(|| std::env::current_exe().unwrap());

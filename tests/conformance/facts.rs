@@ -1,13 +1,13 @@
-//! What the processes of the suite say to each other: one line per question, one per answer.
+//! The line protocol between the processes of the suite: one line per question, one per answer.
 //!
-//! An answer is `ok` and facts, `key=value` with spaces between, or `error` and a text. Nothing in a fact has a space.
+//! An answer is `ok` and facts, `key=value` separated by spaces, or `error` and a text. A fact contains no space.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Write;
 use std::str::FromStr;
 
-/// What somebody answered, or why he could not.
+/// The result of a command, or the reason why it failed.
 pub type Told<T> = Result<T, String>;
 
 /// Named values.
@@ -37,7 +37,7 @@ impl Facts {
         self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
-    /// Reads an answer.
+    /// Parses an answer.
     pub fn answered(line: &str) -> Told<Self> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
@@ -66,6 +66,6 @@ pub fn answer(told: &Told<Facts>) {
         Err(text) => format!("error {}", text.replace('\n', " | ")),
     };
     let mut out = std::io::stdout().lock();
-    // Who asked may be gone; then nobody is told.
+    // The process that asked may have ended; then the answer is dropped.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }

@@ -1,10 +1,9 @@
 //! One conformance suite for every debugger of a stopped world.
 //!
-//! The requirements `.vtable.*` and `.debug.*` of DESIGN.md, and those of registers and system calls, are *cases*; each is run
-//! with each *driver* against the same program: the debugger inside the program (mock), our own debugger in both modes
-//! (ptrace), gdb and lldb. What comes out is a table of driver × case. `holds` and `FAILED` speak for themselves;
-//! `skipped` means that the driver could not be run here, and the note below the table says what it needs; `-` means that by its
-//! nature the driver has no such case; `OPEN` is known not to hold yet.
+//! The requirements `.vtable.*` and `.debug.*` of DESIGN.md, and those of registers and system calls, are *cases*; each is run with each
+//! *driver* against the same program: the debugger inside the program (mock), this project's debugger in both modes (ptrace), gdb and lldb.
+//! The result is a table of driver × case. A case `holds` or `FAILED`; `skipped` means that the driver could not be run here, and the note
+//! below the table says what it needs; `-` means that the driver cannot have this case; `OPEN` is known not to hold yet.
 //!
 //! ```text
 //!   this process                     driver's process                  debugged program
@@ -13,8 +12,8 @@
 //!        └──────────────────── collect, facts … ────────────────────>
 //! ```
 //!
-//! Program and driver are processes of their own, so that either can be killed, and all of them talk in lines
-//! (`facts.rs`). The program is this very binary.
+//! Program and driver are processes of their own, so that either can be killed, and all of them exchange lines (`facts.rs`). The program is
+//! this very binary.
 //!
 //! Usage: `cargo test --test conformance -- [--ignored] [PART OF driver::case]…`
 
@@ -47,7 +46,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What `cargo test` and people pass; what is only for the usual test harness is left alone.
+/// Parses what `cargo test` and users pass; options of the usual test harness are ignored.
 fn asked(arguments: &[String]) -> suite::Asked {
     let mut asked = suite::Asked::default();
     let mut arguments = arguments.iter();

@@ -1,4 +1,4 @@
-//! A process that is asked and answers, line by line: the debugged program, or a debugger.
+//! A process that answers questions line by line: the debugged program, or a debugger.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -8,22 +8,22 @@ use std::time::{Duration, Instant};
 
 use crate::facts::{Facts, Told};
 
-/// How long an answer may take. On a loaded machine everything takes long; an answer that has not come by then never will.
+/// How long an answer may take. On a loaded machine everything is slow; an answer that takes longer will never come.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A child with its lines. It is ended when this is dropped.
+/// A child process with line-based input and output. It is killed when this is dropped.
 pub struct Talker {
     child: Child,
     input: ChildStdin,
     lines: Receiver<String>,
-    /// What errors call it.
+    /// Its name in errors.
     name: &'static str,
 }
 
 impl Talker {
     pub fn start(name: &'static str, command: &mut Command) -> Told<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        // SAFETY: a plain system call between fork and exec: a child whose parent was ended ends too.
+        // SAFETY: a plain system call between fork and exec: a child ends with its parent.
         unsafe {
             command.pre_exec(|| {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
@@ -53,15 +53,15 @@ impl Talker {
         said.map_err(|error| format!("{}: \"{line}\": {error}", self.name))
     }
 
-    /// The next line that it prints.
+    /// Returns the next line that it prints.
     pub fn line(&self, within: Duration) -> Told<String> {
         self.lines.recv_timeout(within).map_err(|error| match error {
-            RecvTimeoutError::Timeout => format!("{} said nothing for {within:?}", self.name),
-            RecvTimeoutError::Disconnected => format!("{} is gone", self.name),
+            RecvTimeoutError::Timeout => format!("{} printed nothing for {within:?}", self.name),
+            RecvTimeoutError::Disconnected => format!("{} has ended", self.name),
         })
     }
 
-    /// Asks and waits for the answer.
+    /// Sends a command and waits for the answer.
     pub fn ask(&mut self, line: &str) -> Told<Facts> {
         self.say(line)?;
         self.answer().map_err(|error| format!("\"{line}\": {error}"))
@@ -71,10 +71,10 @@ impl Talker {
         Facts::answered(&self.line(PATIENCE)?)
     }
 
-    /// Ends it at once, whatever it does.
+    /// Kills it at once.
     pub fn kill(&mut self) -> Told<()> {
         self.child.kill().map_err(|error| error.to_string())?;
-        // A process that was traced by another thread of ours may have been reaped there.
+        // A process traced by another thread of this process may have been reaped there.
         let _ = self.child.wait();
         Ok(())
     }
@@ -103,7 +103,7 @@ impl Program {
         Ok(program)
     }
 
-    /// Its first line.
+    /// Waits for its first line.
     pub fn is_ready(&self) -> Told<()> {
         self.0.answer().map(drop)
     }
@@ -120,12 +120,12 @@ impl Program {
         self.0.say(line)
     }
 
-    /// The answer to what takes minutes.
+    /// Waits for an answer that takes minutes.
     pub fn long_answer(&self) -> Told<Facts> {
         Facts::answered(&self.0.line(PATIENCE * 20)?)
     }
 
-    /// Starts a mutator; its thread's id.
+    /// Starts a mutator; returns its thread's id.
     pub fn start_mutator(&mut self, name: &str, kind: &str) -> Told<i32> {
         self.ask(&format!("start {name} {kind}"))?.number("tid")
     }
@@ -134,26 +134,26 @@ impl Program {
         self.ask(&format!("facts {name}"))?.number("count")
     }
 
-    /// Whether a mutator goes on counting.
+    /// Asserts that a mutator continues to count.
     pub fn runs(&mut self, name: &str) -> Told<()> {
         let before = self.count(name)?;
         wait_for(&format!("{name} to run"), || Ok(self.count(name)? > before + 2))
     }
 
-    /// Whether it does not.
+    /// Asserts that it does not.
     pub fn stands(&mut self, name: &str) -> Told<()> {
         let before = self.count(name)?;
         std::thread::sleep(Duration::from_millis(30));
         let now = self.count(name)?;
-        if now == before { Ok(()) } else { Err(format!("{name} should stand, and counted {}", now - before)) }
+        if now == before { Ok(()) } else { Err(format!("{name} should be stopped, and counted {}", now - before)) }
     }
 
-    /// Collects so often; all must succeed. How many weak references were cleared.
+    /// Collects `times` times; all must succeed. Returns the number of weak references that were cleared.
     pub fn collect(&mut self, times: u32) -> Told<u64> {
         self.ask(&format!("collect {times}"))?.number("killed")
     }
 
-    /// What /proc says of a thread: its state's letter and its tracer.
+    /// Returns what /proc reports of a thread: the letter of its state, and its tracer.
     pub fn status(&self, tid: i32) -> Told<(char, i32)> {
         let path = format!("/proc/{}/task/{tid}/status", self.pid());
         let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
@@ -164,19 +164,19 @@ impl Program {
         Ok((state, field("TracerPid:")?.parse().map_err(|_| "no number")?))
     }
 
-    /// Every thread of the process.
+    /// Returns every thread of the process.
     pub fn tids(&self) -> Told<Vec<i32>> {
         let path = format!("/proc/{}/task", self.pid());
         let entries = std::fs::read_dir(&path).map_err(|error| format!("{path}: {error}"))?;
         Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
     }
 
-    /// Nobody traces it and no thread of it is stopped.
+    /// Waits until the process has no tracer and no stopped thread.
     pub fn is_left_alone(&self) -> Told<()> {
-        wait_for("the program to be left alone", || {
+        wait_for("the program to be neither traced nor stopped", || {
             let mut alone = true;
             for tid in self.tids()? {
-                // A thread may be gone by now.
+                // The thread may have ended by now.
                 let Ok((state, tracer)) = self.status(tid) else { continue };
                 alone &= tracer == 0 && !matches!(state, 't' | 'T');
             }
@@ -185,7 +185,7 @@ impl Program {
     }
 }
 
-/// Waits for something that must become true.
+/// Waits for a condition that must become true.
 pub fn wait_for(what: &str, mut is_so: impl FnMut() -> Told<bool>) -> Told<()> {
     let begun = Instant::now();
     while !is_so()? {

@@ -8,14 +8,14 @@ use crate::cases::{CASES, Case, Session};
 use crate::driver::Which;
 use crate::skipped::skipped;
 
-/// How a case ended with a driver.
+/// The result of a case with a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Held,
     Failed(String),
-    /// The driver could not be run: the case is open.
+    /// The driver could not be run: the case is undecided.
     Skipped(String),
-    /// The case does not exist for this driver, by its nature.
+    /// The case cannot exist for this driver.
     None(String),
     /// Known not to hold yet, and therefore not run.
     Open(&'static str),
@@ -33,7 +33,7 @@ impl Verdict {
     }
 }
 
-/// What is known not to hold. Nothing is to be here when the issue is closed.
+/// Cases known not to hold. Must be empty when the issue is closed.
 const OPEN: &[(Which, &str, &str)] = &[
     (Which::Lldb, "births and ends during stops", DETACH),
     (Which::Lldb, "many worlds at once", DETACH),
@@ -43,10 +43,10 @@ const OPEN: &[(Which, &str, &str)] = &[
     (Which::Lldb, "cooperation: churn", UNSERVED),
     (Which::Lldb, "cooperation: binary-trees", UNSERVED),
 ];
-const DETACH: &str = "lldb does not always come back from its detach";
+const DETACH: &str = "lldb does not always return from its detach";
 const UNSERVED: &str = "after a user's stop lldb misses notifications";
 
-/// What the command line asks for.
+/// What the command line requests.
 #[derive(Debug, Default)]
 pub struct Asked {
     pub filters: Vec<String>,
@@ -61,7 +61,7 @@ struct Outcome {
     took: Duration,
 }
 
-/// Runs what was asked for. Says whether nothing failed.
+/// Runs the requested cases. Returns whether none failed.
 pub fn run(asked: &Asked) -> bool {
     let is_wanted = |case: &Case, which: Which| {
         let name = format!("{}::{}", which.name(), case.name);
@@ -81,7 +81,7 @@ pub fn run(asked: &Asked) -> bool {
     let outcomes = Mutex::new(Vec::new());
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        // Most of a case is waiting for a process.
+        // A case mostly waits for a process.
         for _ in 0..2 {
             scope.spawn(|| {
                 while let Some(&(case, which)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -156,7 +156,7 @@ fn print_table(outcomes: &[Outcome]) {
     println!();
 }
 
-/// Reports each driver that could not be run as a skipped test, once for each thing that it needs.
+/// Reports each driver that could not be run as a skipped test, once for each missing tool.
 fn report_skipped(outcomes: &[Outcome]) {
     let mut reported = Vec::new();
     for outcome in outcomes {
@@ -168,7 +168,7 @@ fn report_skipped(outcomes: &[Outcome]) {
     }
 }
 
-/// Why what did not hold did not.
+/// Prints why each case that does not hold failed.
 fn print_notes(outcomes: &[Outcome]) {
     report_skipped(outcomes);
     let mut notes: Vec<(String, Vec<String>)> = Vec::new();

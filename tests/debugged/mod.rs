@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use stopworld::workloads::binary_trees::{build, count, full};
 use stopworld::{Array, Gc, GcCell, Mutator, Paranoid, Weak, World, traced};
 
-/// An instruction of the function that this stands in, with a value that nobody can foresee the use of.
+/// Inserts an instruction into the calling function that uses a value, so that the compiler keeps the value.
 macro_rules! here {
     ($value:expr) => {
         // SAFETY: an instruction that does nothing.
@@ -22,24 +22,24 @@ macro_rules! here {
     };
 }
 
-/// In the environment of a debugged program: which one it is, and its arguments.
+/// Set in the environment of a debugged program: its name and its arguments.
 pub const PROGRAM: &str = "STOPWORLD_DEBUGGED";
 
-/// No debugger takes longer to answer, no program longer to end, whatever else the machine does.
+/// No debugger takes longer to answer, and no program longer to end, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Threads that only look at their trees: they take no lock, so a debugger may hold them anywhere.
+/// Threads that only read their trees: they take no lock, so a debugger may hold them anywhere.
 const READERS: usize = 4;
 /// Depth of the trees.
 const DEPTH: u32 = 7;
 
-/// How often each reader has counted its tree.
+/// The number of times that each reader has counted its tree.
 #[unsafe(no_mangle)]
 pub static DEBUGGED_COUNTS: [AtomicU64; READERS] = [const { AtomicU64::new(0) }; READERS];
 
 static WORLD: OnceLock<World> = OnceLock::new();
 
-/// Runs the program that the environment names, if there is one.
+/// Runs the program that the environment names, if any.
 pub fn run() {
     let Ok(program) = std::env::var(PROGRAM) else { return };
     let words: Vec<&str> = program.split_whitespace().collect();
@@ -65,8 +65,8 @@ fn world(signal: i32) -> World {
     world
 }
 
-/// Readers and allocators, and a main thread that collects so many times; 0 are twenty at least, and until nobody has the other end of
-/// the standard input any more.
+/// Readers and allocators, and a main thread that collects `rounds` times; 0 means at least twenty times, and until standard input is
+/// closed.
 fn mutators(rounds: u64, allocating: usize, signal: i32) {
     static OVER: AtomicBool = AtomicBool::new(false);
     static TOLD: AtomicBool = AtomicBool::new(false);
@@ -107,7 +107,7 @@ fn mutators(rounds: u64, allocating: usize, signal: i32) {
     println!("{}: {round} collections", if right { "all trees are whole" } else { "A TREE IS BROKEN" });
 }
 
-/// Looks at a tree that only this thread's stack holds.
+/// Reads a tree that only this thread's stack references.
 fn read(m: &Mutator, number: usize, over: &AtomicBool) -> bool {
     let tree = build(m, DEPTH).unwrap();
     let mut right = true;
@@ -127,7 +127,7 @@ fn allocate(m: &Mutator, over: &AtomicBool) -> bool {
     right
 }
 
-/// Places for breakpoints.
+/// Functions for breakpoints.
 #[inline(never)]
 #[unsafe(no_mangle)]
 extern "C" fn debugged_reads(number: usize) {
@@ -152,7 +152,7 @@ extern "C" fn debugged_end() {
     here!(2);
 }
 
-/// Collects, and says which collection it was. A debugger calls it, too.
+/// Collects, and returns the number of the collection. A debugger calls it, too.
 #[inline(never)]
 #[unsafe(no_mangle)]
 extern "C" fn debugged_collects() -> u64 {
@@ -160,7 +160,7 @@ extern "C" fn debugged_collects() -> u64 {
     u64::from(WORLD.get().unwrap().collect().unwrap().number)
 }
 
-/// A debugger steps through this, line by line.
+/// A debugger steps through this function line by line.
 #[inline(never)]
 #[unsafe(no_mangle)]
 fn debugged_steps(m: &Mutator) {
@@ -181,7 +181,7 @@ traced! {
     }
 }
 
-/// Objects to look at.
+/// Objects for a debugger to print.
 fn values() {
     let world = world(23);
     // SAFETY: this thread keeps its references on its stack.
@@ -218,17 +218,17 @@ fn debugged_values(
     here!(std::ptr::from_ref(&(node, numbers, nodes, weak, none, small)));
 }
 
-/// A command that runs this executable as `program`, by the test that calls [`run`].
+/// Returns a command that runs this executable as `program`, through the test that calls [`run`].
 pub fn program(executable: &Path, program: &str) -> Command {
     let mut command = Command::new(executable);
     command.args(ARGUMENTS).env(PROGRAM, program);
     command
 }
 
-/// What makes the test harness run that one test only, and show what it prints.
+/// Makes the test harness run only that test, and show its output.
 pub const ARGUMENTS: [&str; 5] = ["--exact", "the_program_in_the_debugger", "--test-threads", "1", "--nocapture"];
 
-/// A program in a process of its own whose lines are read as they come; killed at the end, if it still runs.
+/// A program in a process of its own whose output is read line by line; killed when this is dropped.
 pub struct Talk {
     child: Child,
     input: ChildStdin,
@@ -255,7 +255,7 @@ impl Talk {
         Self { input: child.stdin.take().unwrap(), child, lines, heard: Vec::new(), marks: 0 }
     }
 
-    /// gdb with this executable as its program, which is `program` when it is run. Its errors are among its lines.
+    /// gdb for this executable, which runs as the program `what`. Its standard error is merged into its lines.
     pub fn gdb(executable: &Path, what: &str, settings: &[&str]) -> Self {
         let mut command = Command::new("sh");
         command.args(["-c", "exec gdb \"$@\" 2>&1", "gdb", "-nx", "-q"]);
@@ -275,7 +275,7 @@ impl Talk {
         writeln!(self.input, "{command}").unwrap();
     }
 
-    /// What it says up to a line that contains `what`, this one included.
+    /// Returns its output up to and including a line that contains `what`.
     pub fn until(&mut self, what: &str) -> String {
         let (from, end) = (self.heard.len(), Instant::now() + PATIENCE);
         loop {
@@ -293,7 +293,7 @@ impl Talk {
         }
     }
 
-    /// Everything that it has said, up to a line that contains `what`, which it may have said already.
+    /// Returns all its output so far, up to a line that contains `what`, which may have been printed before.
     pub fn all_until(&mut self, what: &str) -> String {
         if !self.heard.iter().any(|line| line.contains(what)) {
             self.until(what);
@@ -301,7 +301,7 @@ impl Talk {
         self.heard.join("\n")
     }
 
-    /// gdb's answer to a command.
+    /// Returns gdb's answer to a command.
     pub fn ask(&mut self, command: &str) -> String {
         self.marks += 1;
         let mark = format!("<<{}>>", self.marks);
@@ -315,7 +315,7 @@ impl Talk {
         let _ = self.child.wait();
     }
 
-    /// Waits for the end; everything that was said.
+    /// Waits for its end; returns all its output.
     pub fn finish(mut self) -> (bool, String) {
         drop(std::mem::replace(
             &mut self.input,

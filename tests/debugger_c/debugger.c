@@ -1,5 +1,5 @@
-/* A debugger for programs that use stopworld, written from docs/debugger-contract.md and stopworld-debugger.h. It shows how the contract
- * is kept; it has no prompt, and its user holds threads at random.
+/* A debugger for programs that use stopworld, written from docs/debugger-contract.md and stopworld-debugger.h. It shows how to keep
+ * the contract; it has no prompt, and its user holds threads at random.
  *
  *     debugger [OPTION VALUE]... attach PID
  *     debugger [OPTION VALUE]... launch PROGRAM [ARGUMENT]...
@@ -11,7 +11,7 @@
  *     --save-area 1           registers go to the save area, as if there was no room on the stacks
  *     --die-at N              kills itself at the Nth step of the protocol
  *
- * At the end it prints what it has done, as words and numbers. The numbers of sections are the document's.
+ * At the end it prints its counters as words and numbers. The section numbers in comments are the document's.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -139,7 +139,7 @@ static int is_sound(const stopworld_descriptor *found) {
     return 1;
 }
 
-/* The notes of one mapped file; its mapping begins at `base`. */
+/* Searches the notes of one mapped file, whose mapping begins at `base`. */
 static int look_through(const char *path, word base) {
     static unsigned char notes[1 << 16];
     Elf64_Ehdr header;
@@ -202,7 +202,7 @@ static int find_descriptor(void) {
     return found;
 }
 
-/* The signals and, in a program that was launched, the pointers come later than the descriptor. */
+/* The signals and, in a launched program, the pointers become valid later than the descriptor. */
 static void read_descriptor(void) {
     stopworld_descriptor read;
     if (try_read(descriptor_at, &read, sizeof read) && is_sound(&read))
@@ -247,7 +247,7 @@ static int is_ours(pid_t tid) {
     return access(path, F_OK) == 0;
 }
 
-/* Notes one report of the kernel's; 0: there is no such thread any more. */
+/* Records one status reported by the kernel; 0: the thread has ended. */
 static struct thread *note(pid_t tid, int status) {
     int signal = WSTOPSIG(status), event = status >> 16;
     unsigned long message = 0;
@@ -258,7 +258,7 @@ static struct thread *note(pid_t tid, int status) {
         return 0;
     }
     if (!of(tid) && !is_ours(tid)) {
-        /* It shares memory with the process, and is none of its threads. */
+        /* It shares memory with the process, but is not one of its threads. */
         ptrace(PTRACE_DETACH, tid, 0, 0);
         return 0;
     }
@@ -286,7 +286,7 @@ static struct thread *note(pid_t tid, int status) {
     return of(tid);
 }
 
-/* Takes a report of this thread, or of any (-1), within so many seconds. -1: there is none. */
+/* Waits up to `within` seconds for a status of this thread, or of any (-1). -1: none arrived. */
 static pid_t take(pid_t tid, double within) {
     double until = now() + within;
     int status;
@@ -340,7 +340,7 @@ static int move_to_border(pid_t tid) {
     }
 }
 
-/* Stops every thread but one at the border. 0: not all can be stopped. */
+/* Stops every thread but one at the border. 0: at least one cannot be stopped. */
 static int stop_all_but(pid_t but) {
     for (;;) {
         pid_t running[MOST_THREADS];
@@ -417,7 +417,7 @@ struct pushed {
     word frame;
 };
 
-/* What a handler of the thread would see of an interrupted system call. */
+/* The registers that a signal handler of the thread would see after an interrupted system call. */
 static registers after_the_call(registers r) {
     long rax = (long)r.rax;
     if ((long)r.orig_rax >= 0 && (rax == -512 || rax == -513 || rax == -514)) {
@@ -551,7 +551,7 @@ static int stop_world(pid_t by, word world) {
     return all_park ? STOPWORLD_PARKED_ON_DEATH : 0;
 }
 
-/* 4: answers for the threads that the user holds. */
+/* 4: acknowledges for the threads that the user holds. */
 static void answer(word world, word epoch) {
     static word records[MOST_THREADS];
     for (int i = 0, n = records_of(world, records); i < n; i++) {
@@ -578,7 +578,7 @@ static void answer(word world, word epoch) {
     }
 }
 
-/* Whom the collection does not hold any more may go on. */
+/* Resumes the threads that the collection no longer holds. */
 static void release_answered(void) {
     for (int i = 0; i < count; i++)
         if (threads[i].answered && !(get(threads[i].record + d.thread.state) & STOPWORLD_HELD_BY_COLLECTION)) {
@@ -587,7 +587,7 @@ static void release_answered(void) {
         }
 }
 
-/* 3: serves the notification that a thread is stopped for. */
+/* 3: serves the notification for which a thread is stopped. */
 static void serve(pid_t tid) {
     word request = of(tid)->request, sequence = get(request + d.request.sequence);
     uint32_t event = get32(request + d.request.event), detail = get32(request + d.request.detail);
@@ -625,7 +625,7 @@ static void serve(pid_t tid) {
     step();
 }
 
-/* Serves a thread that waits for it, if no stop is in the way. */
+/* Serves a thread that waits for it, if no stop prevents that. */
 static int serve_one(void) {
     for (int i = 0; i < count; i++) {
         struct thread *t = &threads[i];
@@ -648,7 +648,7 @@ static void hold(pid_t tid) {
 
 static void unhold(pid_t tid) {
     of(tid)->held = 0;
-    /* A notification is served by the loop. */
+    /* The loop serves a notification. */
     resume_unheld(of(tid));
 }
 
@@ -663,7 +663,7 @@ static void play_the_user(unsigned *seed) {
     step();
 }
 
-/* Whether a stop counts on threads that are stopped. */
+/* Whether a stop depends on threads that this debugger has stopped. */
 static int is_relied_on(void) {
     for (int i = 0; i < count; i++)
         if (threads[i].answered)
@@ -671,7 +671,7 @@ static int is_relied_on(void) {
     return collecting != 0;
 }
 
-/* Serves until the time is over and no stop relies on this debugger, or until the process ends. */
+/* Serves until the time is over and no stop depends on this debugger, or until the process ends. */
 static void live(double seconds, int hold_every, unsigned seed) {
     double until = now() + seconds, next_hold = now();
     while (!ended) {

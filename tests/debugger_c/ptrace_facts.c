@@ -1,5 +1,5 @@
-/* What docs/debugger-contract.md says about ptrace, seen at the kernel that runs this. Each fact is a function; the program ends with 1
- * at the first that does not hold. No part of stopworld is needed.
+/* Checks the statements of docs/debugger-contract.md about ptrace on the running kernel. Each fact is a function; the program exits with
+ * 1 at the first that does not hold. No part of stopworld is needed.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -69,7 +69,7 @@ static struct user_regs_struct registers(pid_t tid) {
     return r;
 }
 
-/* Asked for while the thread is stopped, it comes for certain: before the next instruction. */
+/* An interruption requested while the thread is stopped always arrives: before the next instruction. */
 static void an_interruption_of_a_stopped_thread_comes(void) {
     pid_t child = spinner();
     must(ptrace(PTRACE_SEIZE, child, 0, 0) == 0, "a child is seized");
@@ -81,7 +81,7 @@ static void an_interruption_of_a_stopped_thread_comes(void) {
         ptrace(PTRACE_INTERRUPT, child, 0, 0);
         ptrace(PTRACE_CONT, child, 0, SIGUSR1);
         status = next_stop(child);
-        must(EVENT(status) == PTRACE_EVENT_STOP, "an interruption of a stopped thread comes");
+        must(EVENT(status) == PTRACE_EVENT_STOP, "an interruption of a stopped thread arrives");
         struct user_regs_struct after = registers(child);
         must(shared[0] == i && after.rip == (unsigned long)count && after.rsp < before.rsp,
              "the thread stops at the first instruction of the signal's handler");
@@ -92,7 +92,7 @@ static void an_interruption_of_a_stopped_thread_comes(void) {
     end(child);
 }
 
-/* How a tracer that is about to die has left a thread that reported SIGUSR1. */
+/* How a tracer leaves a thread that reported SIGUSR1, before the tracer dies. */
 struct manner {
     int waited; /* it has waited for the stop */
     int masked; /* it has blocked all signals of the thread */
@@ -141,7 +141,7 @@ static int is_pending(pid_t child) {
     return pending >> (SIGUSR1 - 1) & 1;
 }
 
-/* What a tracer's death makes of the signal of a signal-delivery stop: whether the handler has run, and whether it is pending. */
+/* What happens at a tracer's death to the signal of a signal-delivery stop: whether its handler runs, and whether it is pending. */
 static void a_tracers_death(struct manner manner, int runs, int stays_pending, const char *fact) {
     pid_t child = spinner();
     int ready[2];
@@ -167,7 +167,7 @@ static void a_signal_at_a_tracers_death(void) {
     a_tracers_death((struct manner){0, 1, 0}, 0, 1, "a blocked signal that was not waited for stays pending at the tracer's death");
     a_tracers_death((struct manner){1, 0, 0}, 0, 0, "a signal that was waited for is forgotten at the tracer's death");
     a_tracers_death((struct manner){1, 1, 0}, 0, 0, "a blocked signal that was waited for is forgotten at the tracer's death");
-    a_tracers_death((struct manner){1, 1, 1}, 0, 0, "a thread that was moved into its handler can be sent elsewhere before that has begun");
+    a_tracers_death((struct manner){1, 1, 1}, 0, 0, "a thread that was moved into its handler can be redirected before the handler has begun");
 }
 
 static char stack[64 << 10];
@@ -177,7 +177,7 @@ static int nothing(void *unused) {
     return 0;
 }
 
-/* A child that makes threads, one after the other, and counts the calls that fail. */
+/* A child that creates threads, one after the other, and counts the calls that fail. */
 static pid_t mother(void) {
     shared[1] = shared[2] = 0;
     pid_t child = fork();
@@ -195,7 +195,7 @@ static pid_t mother(void) {
     return child;
 }
 
-/* The mother's next stop; her children run on. 0: none within so many microseconds. */
+/* The creating thread's next stop; the threads that it created run on. 0: none within `within` microseconds. */
 static int stop_of_the_mother(pid_t child, int within) {
     for (int waited = 0;; waited += 50) {
         int status;
@@ -211,7 +211,7 @@ static int stop_of_the_mother(pid_t child, int within) {
     }
 }
 
-/* Another stop, here that of an event, cancels an interruption that was asked for before it. */
+/* Any other stop, here one for an event, cancels an interruption that was requested before. */
 static void any_stop_cancels_an_interruption(void) {
     pid_t child = mother();
     int cancelled = 0, events = 0;
@@ -226,8 +226,8 @@ static void any_stop_cancels_an_interruption(void) {
         }
         ptrace(PTRACE_CONT, child, 0, 0);
     }
-    printf("of %d interruptions that met another stop %d were cancelled\n", events, cancelled);
-    must(cancelled > 0, "any stop cancels an interruption that was asked for before it");
+    printf("%d interruptions met another stop; %d of them were cancelled\n", events, cancelled);
+    must(cancelled > 0, "any stop cancels an interruption that was requested before");
     end(child);
 }
 
@@ -255,7 +255,7 @@ static void a_clone_event_is_in_the_middle_of_the_call(void) {
     end(child);
 }
 
-/* Offset 464 of the image of NT_X86_XSTATE has the components that the kernel manages. */
+/* Offset 464 of the NT_X86_XSTATE image contains the components that the kernel manages. */
 static void the_image_has_its_components(void) {
     pid_t child = spinner();
     must(ptrace(PTRACE_SEIZE, child, 0, 0) == 0, "a child is seized");

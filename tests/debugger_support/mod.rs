@@ -1,5 +1,5 @@
-//! The smallest debugger that keeps both contracts: what `docs/debugger-contract.md` says step by step, as code. It traces a process that
-//! runs the same program, so it knows where the descriptor is; everything else it reads from the descriptor's own offsets.
+//! The smallest debugger that keeps both contracts: the steps of `docs/debugger-contract.md` as code. It traces a process that runs the
+//! same program, so it knows where the descriptor is; everything else it reads by the descriptor's own offsets.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,59 +14,59 @@ type Registers = libc::user_regs_struct;
 #[derive(Default)]
 struct Tracee {
     stopped: bool,
-    /// To be passed on when it goes on.
+    /// The signal to deliver when it resumes.
     signal: i32,
-    /// By a user.
+    /// Frozen by a user.
     frozen: bool,
-    /// It was answered for in a stop whose start is still to come.
+    /// Acknowledged for in a stop that has not yet ended.
     answered: bool,
-    /// It is stopped at the border of user mode (PTRACE_EVENT_STOP): neither in the middle of a system call, nor with a signal that our
-    /// death would deliver.
+    /// Stopped at the border of user mode (PTRACE_EVENT_STOP): neither inside a system call, nor with a signal that this debugger's death
+    /// would deliver.
     at_border: bool,
-    /// It stands in a notification that is not served yet.
+    /// Stopped in a notification that is not served yet.
     request: Option<u64>,
-    /// What it was like before it was sent to `park`.
+    /// Its registers and signal mask before it was redirected to `park`.
     before: Option<(Registers, u64)>,
 }
 
-/// How a debugger breaks its contract.
+/// Ways in which a debugger breaks its contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lie {
-    /// Assisted: it answers for threads that run, and keeps their suspend signals from them.
+    /// Assisted: it acknowledges for threads that run, and withholds their suspend signals.
     FrozenAndRuns,
-    /// Full: it acknowledges and has stopped no thread.
+    /// Full: it acknowledges without having stopped any thread.
     NobodyStopped,
-    /// Full: it restores and resumes all threads in mid-collection.
+    /// Full: it restores and resumes all threads during the collection.
     LetGoEarly,
-    /// Full: the same, and stops them again.
+    /// Full: the same, and then stops them again.
     LetGoAndStopped,
 }
 
-/// A debugger. See the module's text.
+/// A debugger. See the module's documentation.
 pub struct Tracer {
     pid: i32,
     memory: File,
     descriptor: u64,
     mode: Mode,
     tracees: BTreeMap<i32, Tracee>,
-    /// Kill yourself when you come to this step for the n-th time.
+    /// Kill this process at the n-th occurrence of this step.
     dies_at: Option<(String, u32)>,
     /// A full stop is under way.
     in_stop: bool,
-    /// In this stop some thread was met in the middle of a `clone`.
+    /// In this stop a thread was found inside a `clone`.
     met_a_clone: bool,
-    /// How it breaks its contract, if it does.
+    /// How it breaks its contract, if at all.
     pub lie: Option<Lie>,
     pub stops: u32,
     pub answered_for: u32,
 }
 
 fn ptrace(request: u32, tid: i32, address: usize, data: usize) -> i64 {
-    // SAFETY: requests of this file, on its own tracees, with places that live through the call.
+    // SAFETY: requests of this file on its own tracees, with pointers that are valid during the call.
     unsafe { libc::ptrace(request, tid, address, data) }
 }
 
-/// Where the mapping of this program with its descriptor begins in a process.
+/// Returns where the mapping of this program that contains the descriptor begins in a process.
 fn base(pid: &str) -> u64 {
     let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap();
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
@@ -82,7 +82,7 @@ fn is_traced_by_this_thread(pid: i32, tid: i32) -> bool {
 }
 
 impl Tracer {
-    /// Takes every thread of the process, and control of it.
+    /// Attaches to every thread of the process, and takes control of it.
     pub fn attach(pid: i32, mode: Mode, flags: u64, dies_at: Option<(String, u32)>) -> Self {
         let here = std::ptr::from_ref(&stopworld_debugger) as u64;
         let memory = File::options().read(true).write(true).open(format!("/proc/{pid}/mem")).unwrap();
@@ -110,7 +110,7 @@ impl Tracer {
             }
             for tid in new {
                 let seized = ptrace(libc::PTRACE_SEIZE, tid, 0, libc::PTRACE_O_TRACECLONE as usize) == 0;
-                // The child of a thread that was seized already is traced from its birth, and can't be seized again.
+                // A thread created by a thread that was seized already is traced from its birth, and cannot be seized again.
                 if seized || is_traced_by_this_thread(pid, tid) {
                     tracer.tracees.insert(tid, Tracee::default());
                 }
@@ -126,7 +126,7 @@ impl Tracer {
         tracer
     }
 
-    /// Serves notifications for so long.
+    /// Serves notifications for this time.
     pub fn serve(&mut self, time: Duration) {
         let begin = Instant::now();
         while begin.elapsed() < time {
@@ -136,7 +136,7 @@ impl Tracer {
         }
     }
 
-    /// Freezes one thread that is not the process's first. Says which.
+    /// Freezes one thread that is not the process's first. Returns its id.
     pub fn freeze_one(&mut self, nth: usize) -> i32 {
         let workers: Vec<_> = self.tracees.keys().copied().filter(|tid| *tid != self.pid).collect();
         let tid = workers[nth % workers.len()];
@@ -150,7 +150,7 @@ impl Tracer {
 
     /// Thaws it.
     pub fn thaw(&mut self, tid: i32) {
-        // Whom we have answered for stays until the world goes on.
+        // A thread that was acknowledged for stays stopped until the world resumes.
         while self.tracees.get(&tid).is_some_and(|tracee| tracee.answered) {
             self.look(-1, 0);
         }
@@ -159,7 +159,7 @@ impl Tracer {
         self.go_on(tid);
     }
 
-    /// Gives control back and lets everything go, when no stop of ours is under way.
+    /// Returns control to the collector and resumes every thread, when this debugger serves no stop.
     pub fn detach(mut self) {
         while self.in_stop || self.tracees.values().any(|tracee| tracee.answered) {
             self.look(-1, 0);
@@ -168,7 +168,7 @@ impl Tracer {
         for tid in &tids {
             while self.tracees.get(tid).is_some_and(|tracee| !tracee.stopped) {
                 self.interrupt(*tid);
-                // Not served: who has come to a notification meanwhile finds that nobody was there.
+                // Not served: a thread that has stopped for a notification meanwhile finds no debugger.
                 self.wait(*tid, 0);
             }
         }
@@ -180,7 +180,7 @@ impl Tracer {
         }
     }
 
-    /// The test's hook: a debugger that is killed here.
+    /// A hook for tests that kill the debugger here.
     fn step(&mut self, name: &str) {
         if let Some((step, times)) = &mut self.dies_at
             && step == name
@@ -193,15 +193,15 @@ impl Tracer {
         }
     }
 
-    /// Asks a thread to stop. Again if it was asked before: any other stop has cancelled that.
+    /// Requests a thread to stop. Repeated even if it was requested before: any other stop has cancelled that request.
     fn interrupt(&mut self, tid: i32) {
         if self.tracees.get(&tid).is_some_and(|tracee| !tracee.stopped) {
             ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0);
         }
     }
 
-    /// Moves a stopped thread on to the border of user mode: out of the system call in whose middle an event has stopped it, into the handler
-    /// of the signal whose delivery it was stopped before. It executes no instruction of the program's.
+    /// Moves a stopped thread on to the border of user mode: out of the system call inside which an event has stopped it, or into the
+    /// handler of the signal before whose delivery it was stopped. It executes no instruction of the program.
     fn move_to_border(&mut self, tid: i32) {
         while let Some(tracee) = self.tracees.get_mut(&tid)
             && tracee.stopped
@@ -224,7 +224,7 @@ impl Tracer {
         }
     }
 
-    /// Takes one stop of a thread, whatever it is, and serves it. Says whether there was one.
+    /// Waits for one stop of a thread, of any kind, and serves it. Returns whether there was one.
     fn look(&mut self, tid: i32, flags: i32) -> bool {
         let Some(tid) = self.wait(tid, flags) else { return false };
         self.serve_stop(tid);
@@ -240,10 +240,10 @@ impl Tracer {
         }
     }
 
-    /// Takes one stop of a thread and notes it.
+    /// Waits for one stop of a thread and records it.
     fn wait(&mut self, tid: i32, flags: i32) -> Option<i32> {
         let mut status = 0;
-        // SAFETY: a place for the status.
+        // SAFETY: a valid place for the status.
         let tid = unsafe { libc::waitpid(tid, &mut status, libc::__WALL | flags) };
         if tid <= 0 {
             return None;
@@ -273,7 +273,7 @@ impl Tracer {
         Some(tid)
     }
 
-    /// A thread has something to tell.
+    /// Serves a thread's notification.
     fn notified(&mut self, tid: i32, request: u64) {
         let offsets = &stopworld_debugger.request;
         let at = |offset: usize| request + offset as u64;
@@ -283,7 +283,7 @@ impl Tracer {
         let mut answer = 0_u64;
         let mut after = "";
         if event == 1 || event == 2 {
-            // The stop before is over.
+            // The previous stop has ended.
             self.tracees.values_mut().for_each(|tracee| tracee.answered = false);
         }
         match (event, self.mode) {
@@ -304,7 +304,7 @@ impl Tracer {
                     self.claim_all(world, tid, epoch);
                 }
                 self.answer(world, epoch);
-                // Who collects is wanted by nobody but itself.
+                // The collecting thread is not acknowledged for: only the collection itself waits for it.
                 self.tracees.get_mut(&tid).unwrap().answered = false;
                 self.step("frozen-served");
                 after = if event == 1 { "stop-acknowledged" } else { "again-acknowledged" };
@@ -340,7 +340,7 @@ impl Tracer {
             }
         }
         if event == 2 {
-            // Those who came to a notification of their own meanwhile, and all others.
+            // All other threads, including those that have stopped for a notification of their own meanwhile.
             let tids: Vec<_> = self.tracees.keys().copied().filter(|other| *other != tid).collect();
             self.go_on(tid);
             for tid in tids {
@@ -351,7 +351,7 @@ impl Tracer {
         }
     }
 
-    /// Full: stops everybody but the collecting thread, and pushes their registers.
+    /// Full: stops every thread except the collecting one, and pushes their registers.
     fn stop_all(&mut self, collecting: i32, world: u64) {
         self.met_a_clone = false;
         loop {
@@ -383,7 +383,7 @@ impl Tracer {
         self.step("registers-written");
     }
 
-    /// Claims that every thread of the world but the collecting one is stopped, and has hardly any stack.
+    /// Claims that every thread of the world except the collecting one is stopped, and has hardly any stack.
     fn claim_all(&mut self, world: u64, collecting: i32, epoch: u64) {
         let offsets = &stopworld_debugger.thread;
         for (tid, record) in self.managed(world) {
@@ -395,7 +395,7 @@ impl Tracer {
         }
     }
 
-    /// Lets the threads of a full stop run before its end, if that is what it lies about.
+    /// Lets the threads of a full stop run before its end, if that is the configured violation.
     fn break_the_stop(&mut self, collecting: i32) {
         if !matches!(self.lie, Some(Lie::LetGoEarly | Lie::LetGoAndStopped)) {
             return;
@@ -416,7 +416,7 @@ impl Tracer {
         }
     }
 
-    /// Pushes a thread's registers as a signal frame and sends it to `park`, should it ever go on by our death.
+    /// Pushes a thread's registers as a signal frame and redirects it to `park`, in case this debugger's death resumes it.
     fn push(&mut self, tid: i32, record: u64) {
         let before = registers(tid);
         let extended = extended(tid);
@@ -470,9 +470,9 @@ impl Tracer {
         }
         put(8 + 296, mask);
         let mut state = extended;
-        // The kernel's own XCR0, which the image has there.
+        // The kernel's XCR0, at its offset in the image.
         let features: [u8; 8] = std::array::from_fn(|i| state[464 + i]);
-        // What the kernel needs to believe the extended state.
+        // The magic numbers that the kernel checks before it restores the extended state.
         state[464..468].copy_from_slice(&0x4650_5853_u32.to_le_bytes());
         let length = state.len() as u32;
         state[468..472].copy_from_slice(&(length + 4).to_le_bytes());
@@ -493,7 +493,7 @@ impl Tracer {
         self.write(record + stopworld_debugger.thread.stack_ptr as u64, &frame.to_le_bytes());
     }
 
-    /// Full: gives everybody back what they had.
+    /// Full: restores every thread's registers.
     fn restore(&mut self) {
         let tids: Vec<_> = self.tracees.keys().copied().collect();
         for tid in tids {
@@ -505,7 +505,7 @@ impl Tracer {
         }
     }
 
-    /// Assisted: answers for whom we hold.
+    /// Assisted: acknowledges for the threads that this debugger holds.
     fn answer(&mut self, world: u64, epoch: u64) {
         let offsets = &stopworld_debugger.thread;
         for (tid, record) in self.managed(world) {
@@ -530,7 +530,7 @@ impl Tracer {
         }
     }
 
-    /// The threads of a world: ids and records.
+    /// Returns the threads of a world: ids and records.
     fn managed(&self, world: u64) -> Vec<(i32, u64)> {
         let mut found = Vec::new();
         let mut record = self.word(world + stopworld_debugger.world.threads as u64);
@@ -559,7 +559,7 @@ impl Tracer {
 }
 
 fn registers(tid: i32) -> Registers {
-    // SAFETY: all-zero registers are registers.
+    // SAFETY: all-zero registers are valid registers.
     let mut registers: Registers = unsafe { std::mem::zeroed() };
     ptrace(libc::PTRACE_GETREGS, tid, 0, &raw mut registers as usize);
     registers
@@ -569,7 +569,7 @@ fn set_registers(tid: i32, registers: &Registers) {
     ptrace(libc::PTRACE_SETREGS, tid, 0, std::ptr::from_ref(registers) as usize);
 }
 
-/// The xsave image.
+/// Reads the xsave image.
 fn extended(tid: i32) -> Vec<u8> {
     const NT_X86_XSTATE: usize = 0x202;
     let mut image = vec![0_u8; 16 << 10];

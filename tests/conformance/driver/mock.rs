@@ -1,4 +1,4 @@
-//! The debugger inside the program: the program obeys for it.
+//! The debugger inside the program: commands to the program control it.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ impl Driver for Mock {
             Ability::FreezeOne | Ability::ManyWorlds => None,
             Ability::Die => Some("it is a part of the program, and dies with it"),
             Ability::LeaveCallsAlone => Some("it stops threads by a signal of its own"),
-            Ability::StayBesideAnother => Some("it is the vtable: another one in force is its end"),
+            Ability::StayBesideAnother => Some("it is the vtable: another one in force replaces it"),
             Ability::ShowRegisters => Some("it shows no registers"),
             Ability::FollowExec => Some("it is gone with the program's memory"),
         }

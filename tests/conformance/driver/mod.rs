@@ -1,4 +1,4 @@
-//! The debuggers, each behind the same few operations.
+//! The debuggers, each with the same few operations.
 
 pub mod gdb;
 pub mod lldb;
@@ -17,18 +17,18 @@ pub struct Seen {
     pub frozen: bool,
 }
 
-/// What not every debugger can.
+/// Abilities that not every debugger has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ability {
     /// Freeze one thread while the others run.
     FreezeOne,
-    /// Die without the program.
+    /// Die while the program survives.
     Die,
-    /// Stop threads in system calls without these being interrupted.
+    /// Stop threads in system calls without interrupting the calls.
     LeaveCallsAlone,
-    /// Be in control of a world while another vtable stops it.
+    /// Stay in control of a world while another vtable stops it.
     StayBesideAnother,
-    /// Follow the program into the next one.
+    /// Follow the program through an exec.
     FollowExec,
     /// Take part in stops of several worlds at once.
     ManyWorlds,
@@ -36,12 +36,12 @@ pub enum Ability {
     ShowRegisters,
 }
 
-/// A debugger that is, or is not, in control of a program.
+/// A debugger that may be in control of a program.
 pub trait Driver {
-    /// Takes control of a program that runs, and lets it run.
+    /// Takes control of a running program, and lets it run on.
     fn attach(&mut self, program: &mut Program) -> Told<()>;
 
-    /// Leaves it alone.
+    /// Gives up control.
     fn detach(&mut self, program: &mut Program) -> Told<()>;
 
     /// Is killed.
@@ -51,22 +51,22 @@ pub trait Driver {
 
     fn thaw(&mut self, program: &mut Program, tid: i32) -> Told<()>;
 
-    /// The mutators that it knows.
+    /// The mutators that the debugger knows.
     fn threads(&mut self, program: &mut Program) -> Told<BTreeMap<i32, Seen>>;
 
-    /// Something that is the same as long as a frozen thread has the same registers, extended state and red zone.
+    /// Returns a string that changes only if a frozen thread's registers, extended state or red zone change.
     fn fingerprint(&mut self, tid: i32) -> Told<String> {
-        Err(format!("no registers of {tid} to be seen"))
+        Err(format!("the registers of {tid} are not readable"))
     }
 
-    /// How many stops of worlds it has served since it attached.
+    /// The number of stops of worlds that it has served since it attached.
     fn stops(&mut self, program: &mut Program) -> Told<u64>;
 
-    /// Why it lacks an ability; `None` if it has it.
+    /// Returns why it lacks an ability; `None` if it has the ability.
     fn lacks(&self, ability: Ability) -> Option<&'static str>;
 }
 
-/// By which contract.
+/// The contract that the debugger uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Full,
@@ -111,7 +111,7 @@ impl Which {
         }
     }
 
-    /// Why it can't run here at all.
+    /// Returns why it cannot run here at all, if so.
     pub fn is_missing(self) -> Option<String> {
         match self {
             Self::Mock(_) => None,
@@ -131,7 +131,7 @@ impl Which {
     }
 }
 
-/// Reads `tid=name/frozen` facts.
+/// Parses `tid=name/frozen` facts.
 pub fn seen(facts: &crate::facts::Facts) -> BTreeMap<i32, Seen> {
     let of = |(tid, rest): (&str, &str)| {
         let (name, state) = rest.rsplit_once('/')?;

@@ -1,4 +1,4 @@
-//! Our own debugger: its library, in a process of its own, so that it can be killed.
+//! This project's own debugger: its library, in a process of its own, so that it can be killed.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -80,7 +80,7 @@ impl Driver for Ptrace {
     }
 }
 
-/// The debugger's process: serves the program, and obeys.
+/// The debugger's process: serves the program, and executes commands.
 pub fn engine(arguments: &[String]) -> Told<()> {
     let mode = match arguments.first().map(String::as_str) {
         Some("full") => stopworld::debugger::ptrace::Mode::Full,
@@ -88,11 +88,11 @@ pub fn engine(arguments: &[String]) -> Told<()> {
         other => return Err(format!("{other:?} is no mode")),
     };
     let (sender, lines) = channel();
-    // A thread that gets no processor for seconds, on a machine that has too few, is not one that does not stand.
+    // On a machine with too few processors a thread may not run for seconds; that must not count as a thread that does not stop.
     let stop_within = Duration::from_secs(20);
     let options = Options { mode, stop_within, restored: Restored::Compared, ..Options::default() };
     let mut engine = Engine { options, debugger: None };
-    // Without a debugger nobody waits but for lines, and each debugger has a waker of its own.
+    // Without a debugger this process only waits for lines; each debugger has a waker of its own.
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
             if sender.send(line).is_err() {
@@ -114,13 +114,13 @@ struct Engine {
     debugger: Option<Debugger>,
 }
 
-/// What the debugger says as an error.
+/// Formats the debugger's error.
 fn text(error: DebuggerError) -> String {
     error.to_string()
 }
 
 impl Engine {
-    /// Serves the program for a moment.
+    /// Serves the program for a short time.
     fn serve(&mut self) -> Told<()> {
         match &mut self.debugger {
             Some(debugger) => match debugger.poll(Duration::from_millis(1)).map_err(text)? {
@@ -164,7 +164,7 @@ impl Engine {
             ["fingerprint", thread] => {
                 let snapshot = debugger.snapshot().map_err(text)?;
                 let of_thread = snapshot.threads.get(&tid(thread)?).and_then(|thread| thread.registers.as_ref());
-                let registers = of_thread.ok_or("it does not stand")?;
+                let registers = of_thread.ok_or("it is not stopped")?;
                 let mut hasher = DefaultHasher::new();
                 registers.general.iter().for_each(|register| register.hash(&mut hasher));
                 (&registers.extended, registers.blocked, &registers.red_zone).hash(&mut hasher);
@@ -172,7 +172,7 @@ impl Engine {
             }
             ["stops"] => {
                 let statistics = debugger.statistics();
-                // In each full stop there is at least the thread that asked for it.
+                // In each full stop there is at least the thread that requested it.
                 let is_full = self.options.mode == stopworld::debugger::ptrace::Mode::Full;
                 if is_full && statistics.compared < statistics.starts {
                     return Err(format!("{} threads compared in {} stops", statistics.compared, statistics.starts));
@@ -184,7 +184,7 @@ impl Engine {
                 self.debugger = None;
                 done.map(|()| Facts::new())
             }
-            _ => Err(format!("the debugger does not know {words:?}")),
+            _ => Err(format!("unknown command {words:?}")),
         }
     }
 }
