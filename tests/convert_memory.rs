@@ -1,4 +1,4 @@
-//! The memory of a conversion does not depend on how long the trace is (`.format.hostile`).
+//! The memory of a conversion does not depend on the length of the trace (`.format.hostile`).
 
 mod memory_support;
 mod nettrace_support;
@@ -17,7 +17,7 @@ fn converted(input: impl Read, target: Target) -> (Conversion, usize) {
     measured(|| convert(input, io::sink(), target, &Options::default()).unwrap())
 }
 
-/// Blocks of version 6, which do not depend on where they are: events of the runtime's, without flags, with new threads and
+/// Blocks of version 6, which do not depend on their position: events of the runtime provider, without flags, that define new threads and
 /// types again and again.
 fn trace(blocks: u32) -> impl Read {
     let mut done = 0;
@@ -37,7 +37,7 @@ fn one_of_many(writer: &mut Writer, block: u32) {
     let thread = 2 * u64::from(block);
     writer.add(&Block::Threads(vec![(index_of(thread), format!("thread {block}"), 7, thread)]));
     let provider = "Microsoft-Windows-DotNETRuntime".to_owned();
-    // Collections that begin and never end, segments, anything.
+    // Collections that begin and never end, segments, and an unknown event.
     let event = [1, 5, 9, 10, 4000][block as usize % 5];
     let version = [2, 1, 1, 4, 0][block as usize % 5];
     writer.add(&Block::Types(vec![Type { id: 1, provider, event, version, ..Type::default() }]));
@@ -73,7 +73,7 @@ fn a_long_trace_of_dotnet_is_converted_in_little_memory(
     assert!(most < LIMIT, "{target:?}: {most}");
 }
 
-/// Records of every known code, backwards as the categories of a stream are.
+/// Records of three codes with new addresses. Their times descend, as they may between the categories of a stream.
 fn stream(pieces: u32) -> impl Read {
     let mut done = 0;
     Pieces::new(Vec::new(), move || {

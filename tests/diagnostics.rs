@@ -1,5 +1,5 @@
-//! The diagnostics socket, seen by a client that shares no code with it. The bytes are those of the protocol's description, and
-//! of exchanges with a real runtime.
+//! The diagnostics socket, tested by a client that shares no code with it. The bytes are those of the protocol's description, and of
+//! exchanges with a real runtime.
 
 mod diagnostics_support;
 mod patience;
@@ -18,7 +18,7 @@ use diagnostics_support::subject::{Subject, descriptors, ended, resident_kib, so
 use patience::Watchdog;
 use rstest::rstest;
 
-/// What a [`Subject`] is. In the process of the tests it does nothing.
+/// The program of a [`Subject`]. It does nothing in the process of the tests.
 #[test]
 fn subject() {
     diagnostics_support::subject::live();
@@ -43,7 +43,7 @@ fn pairs(stream: &Stream) -> BTreeMap<(String, u32), usize> {
     pairs
 }
 
-// ---- Where it is ---------------------------------------------------------------------------------------------------------
+// ---- The socket's file -----------------------------------------------------------------------------------------------------
 
 /// `.live.owner`
 #[test]
@@ -65,7 +65,7 @@ fn a_stale_socket_of_its_own_name_is_removed_and_nothing_else() {
     let other = subject.directory.path().join("dotnet-diagnostic-1-1-socket");
     drop(UnixListener::bind(&other).unwrap());
     subject.tell("close");
-    assert_eq!(sockets(subject.directory.path()), std::slice::from_ref(&other), "it goes with its last handle");
+    assert_eq!(sockets(subject.directory.path()), std::slice::from_ref(&other), "it is removed with its last handle");
     drop(UnixListener::bind(&path).unwrap());
     assert_eq!(subject.tell("open"), path.display().to_string());
     assert_eq!(subject.client.exchange(&message(4, 1, &[])), message(0xff, 0, &[]));
@@ -73,7 +73,7 @@ fn a_stale_socket_of_its_own_name_is_removed_and_nothing_else() {
     fs::write(&path, "mine").unwrap();
     let refusal = subject.tell("open");
     assert!(refusal.contains("could not be opened") && refusal.lines().count() == 1, "{refusal}");
-    assert_eq!(fs::read_to_string(&path).unwrap(), "mine", "what is no socket is not ours");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "mine", "a file that is no socket is not removed");
     assert!(other.exists());
 }
 
@@ -134,7 +134,7 @@ fn the_worked_exchanges_are_answered_byte_for_byte() {
     assert_eq!(
         exchange(b"DOTNET_IPC_V1\0\x1c\0\x02\x01\0\0\x30\x20\0\xb8\x7e\x7f\0\0"),
         b"DOTNET_IPC_V1\0\x1c\0\xff\0\0\0\x30\x20\0\xb8\x7e\x7f\0\0",
-        "StopTracing of a session that is not: its number comes back"
+        "StopTracing of an unknown session returns its number"
     );
     // CollectTracing2, 256 MB, format 1, rundown, the collections: 117 bytes.
     let mut request = b"DOTNET_IPC_V1\0\x75\0\x02\x03\0\0\0\x01\0\0\x01\0\0\0\x01\x01\0\0\0".to_vec();
@@ -179,22 +179,22 @@ fn each_error_has_its_number_and_the_connection_ends() {
         message(2, 6, &payload)
     };
     let cases: Vec<(&str, Vec<u8>, u32)> = vec![
-        ("a set that is not", message(0x77, 1, &[]), UNKNOWN_COMMAND),
-        ("no command of the event pipe", message(2, 0x7f, &[]), UNKNOWN_COMMAND),
+        ("an unknown command set", message(0x77, 1, &[]), UNKNOWN_COMMAND),
+        ("an unknown command of the event pipe", message(2, 0x7f, &[]), UNKNOWN_COMMAND),
         ("a seventh CollectTracing", message(2, 8, &good), UNKNOWN_COMMAND),
-        ("no command of profilers", message(3, 0x7f, &[]), UNKNOWN_COMMAND),
-        ("no command of dumps", message(1, 0x7f, &[]), UNKNOWN_COMMAND),
-        ("no command of the process", message(4, 9, &[]), UNKNOWN_COMMAND),
+        ("an unknown command of profilers", message(3, 0x7f, &[]), UNKNOWN_COMMAND),
+        ("an unknown command of dumps", message(1, 0x7f, &[]), UNKNOWN_COMMAND),
+        ("an unknown command of the process", message(4, 9, &[]), UNKNOWN_COMMAND),
         ("another magic", wrong_magic, UNKNOWN_MAGIC),
-        ("less than a head", too_small, BAD_ENCODING),
+        ("less than a header", too_small, BAD_ENCODING),
         ("StopTracing cut off", message(2, 1, &[1, 2]), BAD_ENCODING),
         ("no providers", message(2, 3, &[&good[..9], &[0; 4]].concat()), BAD_ENCODING),
         ("no providers, reserved bytes set", reserved, BAD_ENCODING),
         ("more providers than there are", with(9, 2), BAD_ENCODING),
         ("no memory", with(0, 0), BAD_ENCODING),
-        ("a format that is none", with(4, 9), BAD_ENCODING),
-        ("the format before this one", with(4, 0), NOT_SUPPORTED),
-        ("a level that is none", with(21, 9), BAD_ENCODING),
+        ("an unknown format", with(4, 9), BAD_ENCODING),
+        ("the previous format", with(4, 0), NOT_SUPPORTED),
+        ("an unknown level", with(21, 9), BAD_ENCODING),
         ("a string without its end", message(2, 3, &without_nul), BAD_ENCODING),
         ("a provider without a name", message(2, 3, &nameless), BAD_ENCODING),
         ("the kernel's user events", user_events, NOT_SUPPORTED),
@@ -209,7 +209,7 @@ fn each_error_has_its_number_and_the_connection_ends() {
     for (what, request, number) in cases {
         assert_eq!(subject.client.exchange(&request), error(number), "{what}");
     }
-    // What ends in the middle.
+    // Requests that are cut off.
     let whole = message(2, 3, &good);
     for cut in [0, 1, 13, 19, 20, 30, whole.len() - 1] {
         assert_eq!(subject.client.exchange_cut(&whole[..cut]), error(BAD_ENCODING), "{cut} bytes");
@@ -229,7 +229,7 @@ fn a_session_has_the_collections_and_ends_as_it_should() {
     assert!(stream.whole && stream.all_lost() == 0 && stream.pid == subject.pid());
     let counts = stream.counts(RUNTIME);
     assert_eq!((counts[&GC_START], counts[&GC_END]), (5, 5));
-    assert_eq!(stream.providers(), [RUNTIME], "what nobody asked for is not there");
+    assert_eq!(stream.providers(), [RUNTIME], "only the requested provider is present");
     for event in stream.events.iter().filter(|event| event.kind.provider == RUNTIME) {
         assert!(event.kind.level <= INFORMATIONAL && event.kind.keywords & GC != 0, "{event:?}");
     }
@@ -248,7 +248,7 @@ fn each_version_of_the_request_starts_a_session(#[values(1, 2, 3, 4, 5, 6)] vers
 }
 
 #[test]
-fn events_come_while_the_session_runs() {
+fn events_arrive_while_the_session_runs() {
     let mut subject = Subject::start();
     let (id, mut stream) = subject.client.open(2, &collect(2, 16, false, &[ask(RUNTIME, GC, INFORMATIONAL)]));
     let mut bytes = Vec::new();
@@ -266,7 +266,7 @@ fn events_come_while_the_session_runs() {
 
 /// `.live.exact`
 #[test]
-fn two_sessions_have_each_what_they_ask_for() {
+fn two_sessions_get_what_each_asks_for() {
     let mut subject = Subject::start();
     let collections = subject.client.watch(&[ask(RUNTIME, GC, INFORMATIONAL)]);
     let handles = subject.client.watch(&[ask(RUNTIME, GC_HANDLE, INFORMATIONAL)]);
@@ -296,7 +296,7 @@ fn ask_filtered(like: &Ask, enable: bool, ids: &[u32]) -> Ask {
     Ask { filter: (enable, ids.to_vec()), ..like.clone() }
 }
 
-/// The limit of the subject's heap, which is in the settings that a rundown has.
+/// The limit of the subject's heap, which is among the settings in a rundown.
 #[test]
 fn a_rundown_has_the_version_and_the_settings() {
     const SETTINGS: u32 = 10;
@@ -319,11 +319,11 @@ fn a_world_that_comes_later_is_seen_from_its_first_event_on() {
     subject.tell("collect-more");
     let stream = read(&subject.client.end(session));
     assert_eq!(stream.counts(RUNTIME)[&GC_START], 1);
-    assert_eq!(stream.counts(PRIVATE).values().sum::<usize>(), 1, "its settings, which it tells when it is made");
+    assert_eq!(stream.counts(PRIVATE).values().sum::<usize>(), 1, "its settings, which it emits when it is created");
 }
 
 #[test]
-fn who_enables_the_keyword_for_it_gets_a_collection() {
+fn a_session_that_enables_the_keyword_for_it_triggers_a_collection() {
     let mut subject = Subject::start();
     let session = subject.client.watch(&[ask(RUNTIME, GC | 0x80_0000, INFORMATIONAL)]);
     until("it has collected", || subject.tell("collections") == "1");
@@ -331,7 +331,7 @@ fn who_enables_the_keyword_for_it_gets_a_collection() {
     assert_eq!(stream.counts(RUNTIME)[&GC_START], 1);
 }
 
-/// As dotnet-gcdump asks: the collection is made for it, and tells of the heap.
+/// As dotnet-gcdump does: the session triggers the collection, whose events describe the heap.
 #[test]
 fn a_heap_dump_is_had_by_asking_for_a_collection() {
     const BULK_NODE: u32 = 18;
@@ -358,7 +358,7 @@ fn a_heap_dump_is_had_by_asking_for_a_collection() {
 }
 
 #[test]
-fn at_most_as_many_sessions_as_the_recorder_has_places_for() {
+fn no_more_sessions_than_the_recorder_has_places_for() {
     let mut subject = Subject::start();
     let collections = [ask(RUNTIME, GC, INFORMATIONAL)];
     let running: Vec<Session> = (0..8).map(|_| subject.client.watch(&collections)).collect();
@@ -386,7 +386,7 @@ fn a_client_that_vanishes_ends_its_session() {
         gone.push(id);
     }
     // The recorder's thread stays.
-    until("its thread is gone", || threads(subject.pid()) <= before.0 + 1 && descriptors(subject.pid()) == before.1);
+    until("its thread has ended", || threads(subject.pid()) <= before.0 + 1 && descriptors(subject.pid()) == before.1);
     gone.iter().for_each(|id| subject.client.stop(*id));
     let session = subject.client.watch(&[ask(RUNTIME, GC, INFORMATIONAL)]);
     subject.tell("collect");
@@ -395,7 +395,7 @@ fn a_client_that_vanishes_ends_its_session() {
 
 /// `.live.no-wait`
 #[test]
-fn a_client_that_does_not_read_delays_nobody_and_loses_events() {
+fn a_client_that_does_not_read_delays_no_thread_and_loses_events() {
     const OBJECTS: u64 = 100_000;
     let mut subject = Subject::start();
     let (id, mut lazy) = subject.client.open(2, &collect(2, 1, false, &[ask(OWN, u64::MAX, VERBOSE)]));
@@ -403,7 +403,7 @@ fn a_client_that_does_not_read_delays_nobody_and_loses_events() {
     let eager = subject.client.watch(&[ask(RUNTIME, GC, INFORMATIONAL)]);
     subject.tell("collect 20");
     assert_eq!(read(&subject.client.end(eager)).counts(RUNTIME)[&GC_START], 20);
-    // Now it wakes up.
+    // Now the client reads.
     let reading = std::thread::spawn(move || {
         let mut bytes = Vec::new();
         lazy.read_to_end(&mut bytes).unwrap();
@@ -414,7 +414,7 @@ fn a_client_that_does_not_read_delays_nobody_and_loses_events() {
     let stream = read(&reading.join().unwrap());
     assert!(stream.whole);
     let seen = stream.events.iter().filter(|event| event.kind.name == "ObjectAllocated").count() as u64;
-    assert!(seen < OBJECTS, "all were seen");
+    assert!(seen < OBJECTS, "no event was lost");
     assert!(seen + stream.all_lost() >= OBJECTS, "{seen} seen, {} lost", stream.all_lost());
 }
 
@@ -428,7 +428,7 @@ fn a_session_whose_client_never_reads_can_be_stopped() {
 }
 
 #[test]
-fn half_a_message_keeps_nobody_waiting_and_is_refused_in_time() {
+fn half_a_message_delays_no_other_client_and_is_refused_in_time() {
     let subject = Subject::start();
     let halves: Vec<_> = [0, 5, 14, 19]
         .into_iter()
@@ -440,7 +440,7 @@ fn half_a_message_keeps_nobody_waiting_and_is_refused_in_time() {
         .collect();
     let mut promised = subject.client.connect();
     promised.write_all(&message(2, 3, &[0; 400])[..100]).unwrap();
-    // They wait; others do not.
+    // These clients wait; others do not.
     assert_eq!(subject.client.exchange(&message(4, 1, &[])), message(0xff, 0, &[]));
     for mut half in halves.into_iter().chain([promised]) {
         let mut reply = Vec::new();
@@ -474,7 +474,7 @@ fn a_thousand_connects_leak_nothing() {
             threads(subject.pid()) <= threads_then && descriptors(subject.pid()) <= descriptors_then
         });
     };
-    // The test's own two, the main one and the subject's; the collector's; the recorder's and the listener.
+    // The test's own two, the main thread's and the subject's; the collector's; the recorder's and the listener's.
     until("the connections are over", || descriptors(subject.pid()) <= 16);
     let (threads_then, descriptors_then) = (threads(subject.pid()), descriptors(subject.pid()));
     let resident_then = resident_kib(subject.pid());
@@ -502,7 +502,7 @@ fn sessions_end_in_order_when_the_process_does(#[case] how: &str) {
     if how == "exit" {
         assert_eq!(subject.ended().code(), Some(7));
     }
-    until("the file is gone", || sockets(subject.directory.path()).is_empty());
+    until("the file is removed", || sockets(subject.directory.path()).is_empty());
 }
 
 #[test]
@@ -528,17 +528,17 @@ fn the_child_of_a_fork_has_no_part_in_it() {
     subject.tell("collect");
     let is_socket =
         |path: std::path::PathBuf| fs::read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with("socket:"));
-    // The parent may be back from the fork before the child has done anything.
+    // The parent may return from the fork before the child has done anything.
     until("the child has no socket", || {
         let mut open = fs::read_dir(format!("/proc/{child}/fd")).unwrap();
         !open.any(|entry| is_socket(entry.unwrap().path()))
     });
     subject.order("exit");
     let stream = read(&session.reading.join().unwrap());
-    assert!(stream.whole, "the stream ends with the parent, though the child lives");
+    assert!(stream.whole, "the stream ends with the parent although the child is alive");
     assert_eq!(stream.counts(RUNTIME)[&GC_START], 1);
     subject.ended();
-    // SAFETY: a number; the process is one that we started, by way of its parent.
+    // SAFETY: a plain system call; the subject started this process.
     unsafe { libc::kill(child, libc::SIGKILL) };
 }
 
@@ -560,14 +560,14 @@ fn its_threads_block_all_signals() {
         let ordinary = [libc::SIGINT, libc::SIGTERM, libc::SIGURG, libc::SIGUSR1, libc::SIGPIPE];
         assert!(ordinary.iter().all(|signal| blocked >> (signal - 1) & 1 == 1), "{name}: {blocked:#x}");
     }
-    // The listener, one for the session, and perhaps one that has not got a name of its own yet.
+    // The listener, one thread for the session, and perhaps one that has no name yet.
     assert!(seen >= 2, "{seen}");
     subject.client.end(session);
 }
 
 // ---- Counters ------------------------------------------------------------------------------------------------------------
 
-/// The payload of an event of counters, by the two known layouts.
+/// Parses the payload of a counter event in either known layout.
 fn counter(payload: &[u8]) -> (String, String, f64, String, String) {
     let mut at = 0;
     let z16 = |at: &mut usize| {
@@ -584,7 +584,7 @@ fn counter(payload: &[u8]) -> (String, String, f64, String, String) {
         f64::from_le_bytes(payload[*at - 8..*at].try_into().unwrap())
     };
     let (name, _display) = (z16(&mut at), z16(&mut at));
-    // A sum has a time as text here, a mean a number.
+    // Here a sum has an interval as text, a mean a number.
     let (value, series, kind) = if payload[at..].starts_with(b"0\x000\x00:\x00") {
         z16(&mut at);
         let value = double(&mut at);
@@ -611,7 +611,7 @@ fn counters(interval: &'static str) -> Ask {
 }
 
 #[test]
-fn counters_come_at_their_interval_and_add_up() {
+fn counters_arrive_at_their_interval_and_add_up() {
     let mut subject = Subject::start();
     let (id, mut stream) = subject.client.open(3, &collect(3, 16, false, &[counters("EventCounterIntervalSec=0.1")]));
     subject.tell("collect 6");
@@ -679,7 +679,7 @@ mod command {
         Command::new(env!("CARGO_BIN_EXE_stopworld"))
     }
 
-    /// A run that has a socket, and where.
+    /// Starts a run that has a socket; returns it and a client of the socket.
     fn run(directory: &std::path::Path, more: &[&str]) -> (std::process::Child, Client) {
         let mut command = stopworld();
         command.args(["run", "churn", "--seconds", "600"]).args(more).env("TMPDIR", directory);
@@ -690,14 +690,14 @@ mod command {
         (child, Client::at(&path))
     }
 
-    /// As soon as it has a handler for that: its socket is there before.
+    /// Sends SIGTERM when the process has a handler for it, which is later than the socket appears.
     fn terminate(child: &std::process::Child) {
-        until("it hears signals", || {
+        until("it has its signal handlers", || {
             let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
             let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or_default();
             u64::from_str_radix(caught.trim(), 16).is_ok_and(|caught| caught & 1 << (libc::SIGTERM - 1) != 0)
         });
-        // SAFETY: a number, of a process that we started.
+        // SAFETY: a plain system call on a process that this test started.
         unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
     }
 
@@ -776,7 +776,7 @@ mod command {
     }
 
     #[rstest]
-    fn who_cannot_be_asked_is_one_line(#[values("trace", "counters")] action: &str) {
+    fn a_process_that_cannot_be_asked_is_one_line(#[values("trace", "counters")] action: &str) {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("none");
         let run = |pid: u32| {
@@ -795,13 +795,13 @@ mod command {
             code == Some(1) && line.contains("has no diagnostics socket in") && line.lines().count() == 1,
             "{line}"
         );
-        // A file at which nobody listens.
+        // A socket file without a listener.
         let mut subject = Subject::start();
         let path = subject.client.0.clone();
         subject.tell("close");
         drop(UnixListener::bind(&path).unwrap());
         let (code, line) = run(subject.pid());
         assert!(code == Some(1) && line.contains("nobody listens at") && line.lines().count() == 1, "{line}");
-        assert!(!file.exists(), "no file for a trace that never was");
+        assert!(!file.exists(), "no file for a trace that did not start");
     }
 }

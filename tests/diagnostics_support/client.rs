@@ -1,4 +1,4 @@
-//! A client of the protocol, byte by byte.
+//! A client of the protocol, written byte by byte.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -16,7 +16,7 @@ pub const UNKNOWN_MAGIC: u32 = 0x8013_1386;
 pub const FAIL: u32 = 0x8000_4005;
 pub const NOT_SUPPORTED: u32 = 0x8013_1515;
 
-/// Longer than anything takes on a machine that does other things as well.
+/// Longer than anything takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
 pub fn message(set: u8, id: u8, payload: &[u8]) -> Vec<u8> {
@@ -35,14 +35,14 @@ pub fn text(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// A provider as a request has it.
+/// A provider in a request.
 #[derive(Clone, Debug)]
 pub struct Ask {
     pub name: &'static str,
     pub keywords: u64,
     pub level: u32,
     pub arguments: &'static str,
-    /// Only these, or all but these.
+    /// Whether only these events are wanted, or all except these.
     pub filter: (bool, Vec<u32>),
 }
 
@@ -85,7 +85,7 @@ pub fn collect(version: u8, megabytes: u32, rundown: bool, providers: &[Ask]) ->
     bytes
 }
 
-/// Who asks at one socket.
+/// A client of one socket.
 #[derive(Clone, Debug)]
 pub struct Client(pub PathBuf);
 
@@ -107,7 +107,7 @@ impl Client {
         stream
     }
 
-    /// Sends these bytes, and returns everything that comes until the end.
+    /// Sends these bytes, and returns everything up to the end of the connection.
     pub fn exchange(&self, request: &[u8]) -> Vec<u8> {
         let mut stream = self.connect();
         stream.write_all(request).unwrap();
@@ -116,7 +116,7 @@ impl Client {
         reply
     }
 
-    /// The same for a request of which more is promised: its end is shown.
+    /// The same for a request that announces more bytes than it has: the client closes its half of the connection.
     pub fn exchange_cut(&self, request: &[u8]) -> Vec<u8> {
         let mut stream = self.connect();
         stream.write_all(request).unwrap();
@@ -126,7 +126,7 @@ impl Client {
         reply
     }
 
-    /// Starts a session: its number, and the connection behind the reply.
+    /// Starts a session; returns its number, and the connection after the reply.
     pub fn open(&self, version: u8, payload: &[u8]) -> (u64, UnixStream) {
         let mut stream = self.connect();
         stream.write_all(&message(2, version + 1, payload)).unwrap();
@@ -147,7 +147,7 @@ impl Client {
         Session { id, reading }
     }
 
-    /// A session of these providers without rundown.
+    /// Starts a session with these providers, without rundown.
     pub fn watch(&self, providers: &[Ask]) -> Session {
         self.begin(2, &collect(2, 64, false, providers))
     }

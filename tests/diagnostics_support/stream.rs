@@ -1,4 +1,4 @@
-//! A strict reader of streams: it panics at what a real reader would not take.
+//! A strict reader of streams: it panics at anything that a real reader would reject.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ pub struct Kind {
     pub keywords: u64,
     pub version: u32,
     pub level: u32,
-    /// What comes behind the level.
+    /// The fields after the level.
     pub fields: Vec<u8>,
 }
 
@@ -27,9 +27,9 @@ pub struct Event {
 pub struct Stream {
     pub pid: u32,
     pub events: Vec<Event>,
-    /// By thread: how many numbers have no event.
+    /// By thread: the number of sequence numbers without an event.
     pub lost: BTreeMap<u64, u64>,
-    /// Whether it ended as it should.
+    /// Whether the stream has its end marker.
     pub whole: bool,
 }
 
@@ -84,7 +84,7 @@ struct Header {
     length: usize,
 }
 
-/// Reads a stream, as far as whole blocks go.
+/// Reads a stream up to the last complete block.
 pub fn read(bytes: &[u8]) -> Stream {
     let mut stream = Stream::default();
     let mut kinds = BTreeMap::new();
@@ -98,13 +98,13 @@ pub fn read(bytes: &[u8]) -> Stream {
     while bytes.left() > 0 {
         match bytes.take(1)[0] {
             1 => {
-                assert_eq!(bytes.left(), 0, "something comes behind the end");
+                assert_eq!(bytes.left(), 0, "bytes after the end");
                 stream.whole = true;
                 return stream;
             }
             begin => assert_eq!(begin, 5),
         }
-        // A block that was cut off.
+        // The block was cut off.
         if bytes.left() < 32 {
             return stream;
         }
@@ -142,12 +142,12 @@ pub fn read(bytes: &[u8]) -> Stream {
                     assert!(kinds.insert(id, kind).is_none(), "{id} is defined twice");
                 }),
                 "EventBlock" => blobs(&mut block, |header, body| {
-                    assert!(header.time >= newest, "an event is older than one that promised that none is");
+                    assert!(header.time >= newest, "an event is older than one flagged as time-ordered");
                     newest = header.time;
                     let before = last.insert(header.capture, header.sequence).unwrap_or(0);
-                    let gap = header.sequence.checked_sub(before + 1).expect("numbers go up");
+                    let gap = header.sequence.checked_sub(before + 1).expect("sequence numbers increase");
                     *stream.lost.entry(header.capture).or_default() += u64::from(gap);
-                    let kind = kinds.get(&header.id).expect("events come behind their definitions").clone();
+                    let kind = kinds.get(&header.id).expect("definitions precede their events").clone();
                     let (time, thread) = (header.time, header.thread);
                     stream.events.push(Event { kind, time, thread, payload: body.all.to_vec() });
                 }),
@@ -170,7 +170,7 @@ pub fn read(bytes: &[u8]) -> Stream {
     stream
 }
 
-/// The blobs of a block with short headers.
+/// Passes each blob of a block with short headers to `each`.
 fn blobs(block: &mut Bytes<'_>, mut each: impl FnMut(&Header, Bytes<'_>)) {
     assert_eq!(block.take(4), [20, 0, 1, 0]);
     block.take(16);
@@ -202,7 +202,7 @@ fn blobs(block: &mut Bytes<'_>, mut each: impl FnMut(&Header, Bytes<'_>)) {
 }
 
 impl Stream {
-    /// How many events of each number a provider has.
+    /// The number of events of each id of a provider.
     pub fn counts(&self, provider: &str) -> BTreeMap<u32, usize> {
         let mut counts = BTreeMap::new();
         for event in self.events.iter().filter(|event| event.kind.provider == provider) {
@@ -211,7 +211,7 @@ impl Stream {
         counts
     }
 
-    /// The providers that it has events of, but for the one that tells of the process.
+    /// The providers that it has events of, except the one that describes the process.
     pub fn providers(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.events.iter().map(|event| event.kind.provider.as_str()).collect();
         names.sort_unstable();

@@ -1,4 +1,4 @@
-//! Processes to ask: this test's own program once more, doing what it is told line by line, or the command.
+//! Processes to test: this test's own program run again, which executes commands line by line, or the command `stopworld`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use super::client::{Client, PATIENCE};
 const VARIABLE: &str = "STOPWORLD_TEST_SUBJECT";
 const MARK: &str = "@@ ";
 
-/// A process that does what it is told.
+/// A process that executes commands.
 pub struct Subject {
     pub child: Child,
     told: Option<ChildStdin>,
@@ -24,7 +24,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Starts one, with its socket in a directory of its own.
+    /// Starts a subject, with its socket in a directory of its own.
     pub fn start() -> Subject {
         Subject::start_with(|_| {})
     }
@@ -40,11 +40,11 @@ impl Subject {
         let (send, said) = channel();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         std::thread::spawn(move || {
-            // The test's own first words stand before the first line.
+            // The test harness's own output precedes the first line.
             let lines = lines.map_while(Result::ok);
             lines.filter_map(|line| Some(line.split_once(MARK)?.1.to_owned())).try_for_each(|line| send.send(line))
         });
-        let path = PathBuf::from(said.recv_timeout(PATIENCE).expect("it says where its socket is"));
+        let path = PathBuf::from(said.recv_timeout(PATIENCE).expect("it prints the path of its socket"));
         Subject { child, told, said, client: Client::at(&path), directory }
     }
 
@@ -52,13 +52,13 @@ impl Subject {
         self.child.id()
     }
 
-    /// Has it do something, and returns what it says then.
+    /// Sends a command, and returns the answer.
     pub fn tell(&mut self, order: &str) -> String {
         self.order(order);
         self.said.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no answer to {order}"))
     }
 
-    /// Has it do something and does not wait.
+    /// Sends a command without waiting.
     pub fn order(&mut self, order: &str) {
         writeln!(self.told.as_mut().unwrap(), "{order}").unwrap();
     }
@@ -71,7 +71,7 @@ impl Subject {
 
 impl Drop for Subject {
     fn drop(&mut self) {
-        // It may have ended.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -86,11 +86,11 @@ pub fn ended(child: &mut Child) -> std::process::ExitStatus {
     status.unwrap()
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        assert!(begun.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain until {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -115,7 +115,7 @@ pub fn resident_kib(pid: u32) -> u64 {
     line.split_ascii_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// The subject's own life. Does nothing in the process of the test.
+/// The subject's main loop. Does nothing in the process of the test.
 pub fn live() {
     if std::env::var_os(VARIABLE).is_none() {
         return;
@@ -139,7 +139,7 @@ pub fn live() {
         builder.build().unwrap()
     };
     let world = build(&diagnostics);
-    // SAFETY: objects are kept nowhere.
+    // SAFETY: no reference is kept.
     let m = unsafe { world.attach("main") }.unwrap();
     let (mut more, mut kept) = (Vec::new(), Vec::new());
     if let Some(diagnostics) = &diagnostics {
@@ -179,10 +179,10 @@ pub fn live() {
                 continue;
             }
             "close" => diagnostics = None,
-            // SAFETY: the child calls what a child may: `exit`, and `pause`.
+            // SAFETY: the child calls only `alarm` and `pause`.
             "fork" => match unsafe { libc::fork() } {
                 0 => {
-                    // SAFETY: nothing is owned by it.
+                    // SAFETY: a plain system call.
                     unsafe { libc::alarm(120) };
                     // SAFETY: as above.
                     unsafe { libc::pause() };
@@ -194,7 +194,7 @@ pub fn live() {
                 }
             },
             "fork-and-exit" => {
-                // SAFETY: the child opens a socket of its own, and exits, which runs what is to be done at an exit.
+                // SAFETY: the child opens a socket of its own, and exits, which runs its exit handlers.
                 let child = unsafe { libc::fork() };
                 if child == 0 {
                     let own = Diagnostics::open().unwrap();
@@ -203,12 +203,12 @@ pub fn live() {
                     std::process::exit(if is_its_own { 0 } else { 1 });
                 }
                 let mut status = 0;
-                // SAFETY: a child of ours.
+                // SAFETY: a child of this process.
                 assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
                 assert_eq!(status, 0);
             }
             "exit" => std::process::exit(7),
-            other => panic!("what is {other}?"),
+            other => panic!("unknown command {other}"),
         }
         say("done".into());
     }

@@ -1,4 +1,4 @@
-//! What tests of events share.
+//! Helpers for tests of events.
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
@@ -10,7 +10,7 @@ use stopworld::events::{
 };
 use stopworld::{Paranoid, Stopper, World};
 
-/// Fires one of everything, in the order of the table, each field with the next value.
+/// Fires one event of each kind, in the order of the table, each field with the next value.
 pub fn fire_everything(events: &Events, mut value: impl FnMut() -> u64) {
     events.fire_world_created(value() as usize, value() as usize, value() as usize, value() as usize, value() as usize);
     events.fire_world_closed(value() as usize, value() as usize);
@@ -95,13 +95,13 @@ pub fn fire_everything(events: &Events, mut value: impl FnMut() -> u64) {
     events.fire_debugger_lost(value(), value() as u32);
 }
 
-/// Adds up objects as they come and go, and keeps the sum at each collection's end, where the collecting thread fires the
-/// statistics in the stopped world. Whatever a mutator fires before or after that has been added or will be.
+/// Counts object bytes as they are allocated and freed, and records the sum at each collection's end, where the collecting thread fires the
+/// statistics in the stopped world. Every other event is added either before or after that.
 #[derive(Debug, Default)]
 pub struct Ledger {
     pub allocated: AtomicU64,
     pub freed: AtomicU64,
-    /// Live bytes as events tell, and as the collection counted. Only the collecting thread and the test take the lock.
+    /// Live bytes according to the events, and according to the collection. Only the collecting thread and the test take the lock.
     pub ends: Mutex<Vec<(i128, u64)>>,
 }
 
@@ -120,7 +120,7 @@ impl Sink for Ledger {
 }
 
 impl Ledger {
-    /// Room for all collections of a test: in the stopped world nothing may be allocated.
+    /// Reserves room for all collections of a test: in the stopped world nothing may be allocated.
     pub fn new() -> Arc<Ledger> {
         Arc::new(Ledger { ends: Mutex::new(Vec::with_capacity(100_000)), ..Ledger::default() })
     }
@@ -130,7 +130,7 @@ impl Ledger {
     }
 }
 
-/// Keeps what a world tells from now on.
+/// Records the events of a world from now on.
 pub fn listening(world: &World, selection: Selection) -> Arc<MemorySink> {
     let sink = Arc::new(MemorySink::with_capacity(1 << 20).unwrap());
     world.events().listen(sink.clone(), selection).unwrap();
@@ -141,13 +141,13 @@ pub fn categories(categories: &[Category]) -> Selection {
     Selection::categories(Categories::of(categories))
 }
 
-/// Everything that was told.
+/// Every event recorded so far.
 pub fn told(sink: &MemorySink) -> Vec<Record> {
-    assert_eq!(sink.dropped(), 0, "the ring was to be large enough");
+    assert_eq!(sink.dropped(), 0, "the ring is too small for this test");
     sink.drain().collect()
 }
 
-/// Objects as they come and go, and what lives at the end of each collection.
+/// Selects the allocation and death of objects, and the statistics at the end of each collection.
 pub fn objects() -> Selection {
     let mut wants = categories(&[Category::Object]);
     wants.events.insert(EventId::HeapStats);
@@ -166,8 +166,8 @@ pub fn build(markers: usize, stopper: Stopper) -> World {
         .unwrap()
 }
 
-/// The names that the User category shows, each with what it was given to. A text that the process knew before is not
-/// interned once more: whoever writes it down finds it in the store.
+/// The names emitted in the User category, each with the address that it names. A text that the process has interned before is not emitted
+/// again: readers find it in the store.
 pub fn names_told(sink: &MemorySink) -> Vec<(usize, &'static str)> {
     let labels = Labels::of_the_process();
     let name = |record: &Record| match record.event() {

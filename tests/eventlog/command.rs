@@ -1,4 +1,4 @@
-//! Eventlogs through the command, as a stranger sees it: what can be asked for, files that fail, runs that do not end by themselves.
+//! Eventlogs written by the command: its arguments, files that fail, runs that do not end by themselves.
 
 use crate::command_support;
 use crate::eventlog_rules;
@@ -11,7 +11,7 @@ use ghc_eventlog::format::id;
 use nix::sys::signal::Signal;
 use rstest::rstest;
 
-// ---- What is asked for ---------------------------------------------------------------------------------------------
+// ---- Arguments -----------------------------------------------------------------------------------------------------
 
 #[rstest]
 #[case::by_its_name("--trace t.eventlog", "t.eventlog", true, true)]
@@ -50,11 +50,11 @@ fn the_arguments_say_what_is_in_a_log(
 #[case("--tick 0.001 --trace t.eventlog", "--tick: it says more of a profile: name one with --time-profile")]
 #[case("--profile hc --interval -5gc --trace t.hp", "the number of collections is a whole number from 1 on")]
 #[case("--time-profile --tick 1e-12 --trace t.prof", "a tick takes 0.00002 seconds at least")]
-fn what_does_not_fit_together_is_told_in_a_line(#[case] arguments: &str, #[case] why: &str) {
+fn conflicting_arguments_are_one_line(#[case] arguments: &str, #[case] why: &str) {
     scenarios::is_refused(arguments, why);
 }
 
-/// A run that is refused leaves the file of its trace as it was.
+/// A refused run leaves the file of its trace unchanged.
 #[rstest]
 #[case::heap("--heap-limit 1 --profile hT", 1, "--heap-limit")]
 #[case::biography("--profile hb", 2, "--profile: this build does not track")]
@@ -84,11 +84,11 @@ fn a_refused_run_leaves_its_file(
 #[rstest]
 #[case::full("/dev/full", "No space left on device")]
 #[case::nowhere("no/such/t.eventlog", "No such file or directory")]
-fn a_file_that_fails_is_told_of_in_one_line_and_the_run_goes_on(#[case] file: &str, #[case] why: &str) {
+fn a_file_that_fails_is_one_line_and_the_run_goes_on(#[case] file: &str, #[case] why: &str) {
     scenarios::goes_on_without_its_file(file, &[why], "--format eventlog");
 }
 
-/// `.event.full-disk`: what was written until then is a log with an end, and with what belongs to it.
+/// `.event.full-disk`: what was written until then is a complete log, with everything that its events refer to.
 #[rstest]
 fn a_file_that_may_not_grow_stays_whole(#[values("", "--time-profile")] profile: &str) {
     let (_, written) = scenarios::may_write_only(640, "churn --threads 4 --collections 800", "t.eventlog", profile);
@@ -120,13 +120,13 @@ fn a_run_that_is_asked_to_end_writes_its_end(#[case] asked: Signal, #[case] code
 }
 
 #[test]
-fn a_run_that_has_to_be_left_behind_is_logged_to_there() {
+fn a_run_that_is_abandoned_is_logged_until_then() {
     let log = Log::parse(&scenarios::is_left_behind("t.eventlog", ""));
     assert!(log.has_end);
     check_beginning(&log);
 }
 
-/// `.event.crash`: what was flushed is a log with an end, unless the kernel was in the middle of a write.
+/// `.event.crash`: what was flushed is a log with its end marker, unless the run was killed during a write.
 #[test]
 fn a_run_that_is_killed_leaves_a_log() {
     scenarios::most_of_the_killed_have_their_end("t.eventlog", "", |bytes| {
@@ -144,7 +144,7 @@ fn the_flight_recorder_is_written_when_asked_and_only_then() {
     assert!(!check(&Log::parse(&scenarios::writes_its_recorder_when_asked("t.eventlog"))).is_empty());
 }
 
-/// Nor does a panic of one of its threads keep a run from writing: it is told of, and what was fired before is there.
+/// A panic of one of its threads does not keep a run from writing either: the panic is reported, and earlier events are in the log.
 #[test]
 fn a_run_that_fails_ends_its_log() {
     let directory = directory();
@@ -155,7 +155,7 @@ fn a_run_that_fails_ends_its_log() {
     assert!(log.all(id::LOG_MSG).any(|event| event.text(0).contains("no room for")));
 }
 
-/// A run that is killed leaves the censuses that were taken, as a file that has no half sample.
+/// A killed run leaves the censuses taken so far, in a file without an incomplete sample.
 #[test]
 fn a_heap_profile_of_a_killed_run_ends_with_a_sample() {
     let directory = directory();
@@ -171,7 +171,7 @@ fn a_heap_profile_of_a_killed_run_ends_with_a_sample() {
 }
 
 #[test]
-fn a_filter_and_an_interval_are_those_of_the_profile() {
+fn a_filter_and_an_interval_apply_to_the_profile() {
     let directory = directory();
     let arguments = "run graph --collections 5 --profile hy --only type=Vertex --interval 2gc --trace t.eventlog";
     let output = run(directory.path(), arguments);

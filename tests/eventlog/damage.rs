@@ -1,4 +1,4 @@
-//! Logs that are cut, changed and random: everything readable is delivered, and the rest is told with its byte
+//! Logs that are cut, changed and random: everything readable is delivered, and damage is reported with its byte offset
 //! (`.format.hostile`).
 
 use crate::eventlog_support;
@@ -23,7 +23,7 @@ impl Visitor for Collect {
     }
 }
 
-/// Reads in both orders, and shows: the events are the same, and nobody panics.
+/// Reads in both orders, and prints: the events are the same, and nothing panics.
 fn read(bytes: &[u8]) -> (Vec<Seen>, Summary) {
     let (mut file, mut time) = (Collect::default(), Collect::default());
     let summary = in_file_order(bytes, &mut file);
@@ -68,7 +68,7 @@ fn every_cut_of_a_log_gives_what_is_readable(#[case] name: &str) {
         let damage = summary.damage.unwrap();
         assert_eq!((damage.offset, summary.damages), (length as u64, 1), "{damage}");
         assert_eq!(events, all[..events.len()]);
-        // An event is there as soon as its last byte is.
+        // An event is readable as soon as its last byte is present.
         let whole_ones = all.iter().filter(|event| {
             let head = if TYPES.iter().any(|kind| kind.0 == event.3 && kind.1.is_none()) || is_variable(event.3) {
                 12
@@ -90,7 +90,7 @@ fn is_variable(id: u16) -> bool {
 }
 
 #[test]
-fn every_change_of_a_byte_of_a_small_log_is_survived() {
+fn every_change_of_a_byte_of_a_small_log_is_read_without_a_panic() {
     for name in ["broken/min", "broken/nonul"] {
         let whole = fixture(name);
         let mut changed = whole.clone();
@@ -107,7 +107,7 @@ fn every_change_of_a_byte_of_a_small_log_is_survived() {
 #[rstest]
 #[case("broken/full-hc")]
 #[case("broken/full-hb")]
-fn every_change_of_a_byte_is_survived(#[case] name: &str) {
+fn every_change_of_a_byte_is_read_without_a_panic(#[case] name: &str) {
     let whole = fixture(name);
     let mut changed = whole.clone();
     for at in 0..whole.len() {
@@ -119,11 +119,11 @@ fn every_change_of_a_byte_is_survived(#[case] name: &str) {
     }
 }
 
-/// Two blocks, of which the first is spoiled: what stands before the damage and the second block are there.
+/// Two blocks, the first of them damaged: the events before the damage and those of the second block are read.
 #[rstest]
 #[case::a_type_that_nobody_has(0x7777, DamageKind::Unknown { id: 0x7777, what_follows: Resumed::AtBlock(0) })]
 #[case::a_payload_over_the_end(901, DamageKind::Overrun { id: 901, what_follows: Resumed::AtBlock(0) })]
-fn the_blocks_behind_a_damaged_one_are_read(#[case] id: u16, #[case] expected: DamageKind) {
+fn the_blocks_after_a_damaged_one_are_read(#[case] id: u16, #[case] expected: DamageKind) {
     let mut log = Log::new(TYPES);
     let mut spoiled = 0;
     log.block(1, 5, 0, |log| {
@@ -151,7 +151,7 @@ fn the_blocks_behind_a_damaged_one_are_read(#[case] id: u16, #[case] expected: D
 }
 
 #[test]
-fn without_a_block_behind_it_an_unknown_event_ends_the_reading() {
+fn an_unknown_event_without_a_block_after_it_ends_the_reading() {
     let mut log = Log::new(TYPES);
     log.fixed(9, 1, &[]);
     let at = log.0.len() as u64;
@@ -164,7 +164,7 @@ fn without_a_block_behind_it_an_unknown_event_ends_the_reading() {
     assert_eq!(damage.kind, DamageKind::Unknown { id: 0x7777, what_follows: Resumed::Nowhere });
 }
 
-/// A block whose size is wrong by a little is read as the real tools do: sizes say whose an event is, no more.
+/// A block whose size is slightly wrong is read as the real tools read it: a size determines only the capability of events.
 #[test]
 fn a_wrong_size_of_a_block_loses_no_event() {
     let mut log = Log::new(TYPES);
@@ -201,7 +201,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..600), begin in 0..4usize) {
+    fn random_bytes_are_read_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600), begin in 0..4usize) {
         let mut input = match begin {
             0 => Vec::new(),
             1 => b"hdrbhetb".to_vec(),
@@ -214,7 +214,7 @@ proptest! {
 
     /// Events of known types with any payloads, in blocks with any sizes.
     #[test]
-    fn random_events_are_survived(
+    fn random_events_are_read_without_a_panic(
         events in proptest::collection::vec(
             (prop_oneof![Just(18u16), 0..215u16, Just(900), Just(901), Just(0xffff)], 0..50u64, proptest::collection::vec(prop_oneof![Just(0u8), Just(1), any::<u8>()], 0..70)),
             0..40,
@@ -231,7 +231,7 @@ proptest! {
     }
 }
 
-/// Whether the fields of these events say where they end, as GHC's library reads them.
+/// Whether GHC's library finds the end of these events by their fields.
 fn ends_itself(id: u16) -> bool {
     [160, 161, 163, 164, 167, 169].contains(&id)
 }
@@ -245,7 +245,7 @@ fn a_damaged_length_of_an_event_that_ends_itself_loses_nothing(
     let (all, _) = read(&whole);
     let damaged = all.iter().filter(|event| ends_itself(event.3));
     let mut tried = 0;
-    // One of seven, since each takes a whole reading.
+    // One of every seven events, because each needs a complete reading.
     for event in damaged.step_by(7) {
         let at = event.2 as usize + 10;
         let length = event.4.len() as i32;

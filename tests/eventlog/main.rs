@@ -1,4 +1,4 @@
-//! GHC's eventlogs: the crate `ghc-eventlog`, and the writer of our events.
+//! GHC's eventlogs: the crate `ghc-eventlog`, and stopworld's own writer.
 
 mod command;
 #[path = "../command_support/mod.rs"]

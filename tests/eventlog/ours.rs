@@ -1,4 +1,4 @@
-//! Eventlogs of ours, read by ours: what `run --profile` writes is what `eventlog show`, `heapprof` and `timeprof` say.
+//! stopworld's eventlogs, read by stopworld: `eventlog show`, `heapprof` and `timeprof` report what `run --profile` writes.
 
 use crate::command_support;
 
@@ -11,10 +11,10 @@ use ghc_eventlog::read::{Event, Visitor, in_file_order};
 use rstest::rstest;
 use stopworld::profstats::{Breakdown, Profiles};
 
-/// The format's number for what is of no capability.
+/// The format's number for events without a capability.
 const NO_CAPABILITY: u32 = 0xffff;
 
-/// The live bytes after each collection, in the order of the file.
+/// The live bytes after each collection, in file order.
 #[derive(Default)]
 struct Live(Vec<u64>);
 
@@ -59,7 +59,7 @@ fn the_samples_of_a_profile_are_the_live_bytes(#[case] profile: &str, #[case] br
     assert!(report.lines().any(|line| line.starts_with("MAIN")), "{report}");
 }
 
-/// The samples of a log by cost centre, each with its bands as they stand in the file.
+/// The samples of a log by cost centre, each with its bands in file order.
 #[derive(Default)]
 struct Stacks(Vec<Vec<(Vec<u32>, u64)>>);
 
@@ -75,7 +75,7 @@ impl Visitor for Stacks {
     }
 }
 
-/// The format has room for 255 centres: stacks that are the same up to there are one band, and no byte is lost.
+/// The format has room for 255 centres: stacks with the same innermost 255 are one band, and no byte is lost.
 #[test]
 fn stacks_that_are_cut_alike_are_one_band() {
     let directory = directory();
@@ -86,7 +86,7 @@ fn stacks_that_are_cut_alike_are_one_band() {
     program += "(define (c300 n) (if (= n 0) '() (cons n (c300 (- n 1)))))\n";
     for (name, count) in [("p", 1000), ("q", 500), ("r", 250)] {
         program += &format!("(define ({name}) (let ((r (c0 {count}))) r))\n(define kept-{name} ({name}))\n");
-        // Of which the bytes are between those of the deep ones.
+        // Their bytes are between those of the deep ones.
         program += &format!("(define (short-{name}) (let ((r (c290 {}))) r))\n", count - 100);
         program += &format!("(define kept-short-{name} (short-{name}))\n");
     }
@@ -105,16 +105,16 @@ fn stacks_that_are_cut_alike_are_one_band() {
         assert_eq!(different.len(), bands.len());
     }
     let deepest = stacks.0.last().unwrap().iter().filter(|(stack, _)| stack.len() == 255);
-    // What the three kept and what the way there took, for each depth behind the 255th once.
+    // The objects that the three programs keep and the cells of the recursion, one entry for each depth beyond the 255th.
     let most = deepest.map(|(_, bytes)| *bytes).max().unwrap();
     assert!(most >= (1000 + 500 + 250) * 24, "{most}");
 }
 
-/// One for each thread, and those of threads that are none of the world's by themselves.
+/// One capability for each thread, and one for threads that belong to no world.
 #[test]
 fn a_time_profile_has_the_capabilities_of_the_threads() {
     let directory = directory();
-    // Of the processor's time some is no mutator's: the collector's own threads have it, and the process's first steps.
+    // Some processor time belongs to no mutator: to the collector's own threads, and to the start of the process.
     let arguments = "run graph --threads 2 --time-profile --tick 0.001 --trace o.eventlog";
     let output = run(directory.path(), arguments);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -130,7 +130,7 @@ fn a_time_profile_has_the_capabilities_of_the_threads() {
     assert!(!speedscope.contains("65535"), "{speedscope}");
 }
 
-/// By what, and which. The name of a module is its whole path; a part of it lets nothing pass.
+/// The kind of the filter, and its value. The name of a module is its whole path; a part of it matches nothing.
 #[rstest]
 #[case("type=Vertex,Node", "type Vertex,Node", true)]
 #[case("module=graph", "module graph", false)]
@@ -139,7 +139,7 @@ fn a_time_profile_has_the_capabilities_of_the_threads() {
     "module stopworld::workloads::graph; centre vertices",
     true
 )]
-fn a_profile_says_what_it_counts_only(#[case] only: &str, #[case] shown: &str, #[case] passes: bool) {
+fn a_profile_says_what_it_is_limited_to(#[case] only: &str, #[case] shown: &str, #[case] passes: bool) {
     let directory = directory();
     let output = run(directory.path(), &format!("run graph --profile hT --only {only} --trace o.eventlog"));
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -148,15 +148,15 @@ fn a_profile_says_what_it_counts_only(#[case] only: &str, #[case] shown: &str, #
     assert_eq!(heapprof.status.code(), Some(i32::from(!passes)), "{refusal}");
     assert_eq!(report.contains(&format!("┆ {shown} ")) && report.contains("SMALL"), passes, "{report}");
     assert_eq!(refusal.contains("its filters let nothing pass"), !passes, "{refusal}");
-    // If nothing is in it, the run has said so.
+    // If the profile is empty, the run has reported that.
     let said = text(&output.stderr);
     assert_eq!(said.lines().count(), usize::from(!passes), "{said}");
     assert_eq!(said.contains("--only: nothing passed in "), !passes, "{said}");
 }
 
-/// The same run's text says the same.
+/// The .hp file of the same run gives the same report.
 #[test]
-fn a_text_of_ours_is_read_as_one_of_ghcs() {
+fn a_hp_file_of_stopworld_is_read_like_one_of_ghc() {
     let directory = directory();
     let output = run(directory.path(), "run gcbench --depth 12 --initial-heap 512k --profile hy --trace o.hp");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));

@@ -1,4 +1,4 @@
-//! Profiles in eventlogs, and as text: held against the censuses that the collector itself hands out, and against each other.
+//! Profiles in eventlogs and .hp files, compared with the censuses that the collector itself returns, and with each other.
 
 use crate::eventlog_rules;
 use crate::writer_support;
@@ -40,7 +40,7 @@ impl Files {
     }
 }
 
-/// A sample of a log: its bands, by their headings; a stack's heading is its centres.
+/// A sample of a log: its bands by key; the key of a stack is its centres.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Sample {
     era: u64,
@@ -54,7 +54,7 @@ impl Sample {
     }
 }
 
-/// How centres are called, by their numbers.
+/// The names of centres, by number.
 type Names = BTreeMap<u32, String>;
 
 fn stack(event: &Event, at: usize, names: &Names) -> String {
@@ -64,7 +64,7 @@ fn stack(event: &Event, at: usize, names: &Names) -> String {
     if depth == 0 { "MAIN".to_owned() } else { centres.join("/") }
 }
 
-/// The samples of a log; each centre is defined before it is used.
+/// Returns the samples of a log, after checking that each centre is defined before it is used.
 fn samples(log: &Log) -> Vec<Sample> {
     let (mut names, mut samples) = (Names::new(), Vec::new());
     let mut open: Option<Sample> = None;
@@ -75,7 +75,7 @@ fn samples(log: &Log) -> Vec<Sample> {
                 let texts = event.texts_before_flags(4);
                 assert_eq!(texts.len(), 3);
                 let before = names.insert(event.u32(0), texts[0].to_owned());
-                // All are defined once more at the end of a log with ticks.
+                // At the end of a log with ticks all centres are defined once more.
                 assert!(before.is_none_or(|before| before == texts[0]), "{event:?}");
             }
             id::HEAP_PROF_SAMPLE_BEGIN | id::HEAP_BIO_PROF_SAMPLE_BEGIN => {
@@ -105,7 +105,7 @@ fn samples(log: &Log) -> Vec<Sample> {
     samples
 }
 
-/// What the collector itself says.
+/// The censuses that the collector itself returns.
 type Censuses = Arc<Mutex<Vec<Census>>>;
 
 fn kept(profile: HeapProfile) -> (HeapProfile, Censuses) {
@@ -128,7 +128,7 @@ fn headings(census: &Census) -> BTreeMap<String, u64> {
     headings
 }
 
-/// The samples of a .hp, with each label as it stands there.
+/// The samples of a .hp file, with the labels as written there.
 fn hp_samples(text: &str) -> Vec<(f64, BTreeMap<String, u64>)> {
     let mut samples: Vec<(f64, BTreeMap<String, u64>)> = Vec::new();
     let mut open = false;
@@ -149,7 +149,7 @@ fn hp_samples(text: &str) -> Vec<(f64, BTreeMap<String, u64>)> {
     samples
 }
 
-/// `.census.exact`: what the census counted, what the log has, what the .hp has, and what the collection says lives.
+/// `.census.exact`: the census, the log, the .hp file and the collection's live bytes agree.
 #[rstest]
 fn a_log_has_the_censuses_to_the_byte(
     #[values("hc", "hm", "hd", "hy", "hr", "hT")] by: &str,
@@ -175,7 +175,7 @@ fn a_log_has_the_censuses_to_the_byte(
 
     let (samples, mut censuses) = (samples(&log), censuses.lock().unwrap());
     assert_eq!((samples.len(), censuses.len()), (seen.len(), seen.len()), "one at each collection");
-    // Whoever collected tells of its census, when the next collection may have begun.
+    // The collecting thread reports its census possibly after the next collection has begun.
     censuses.sort_by_key(|census| census.era);
     for ((sample, census), seen) in samples.iter().zip(&*censuses).zip(&seen) {
         assert_eq!((sample.era, &sample.bands), (census.era, &headings(census)));
@@ -184,7 +184,7 @@ fn a_log_has_the_censuses_to_the_byte(
 
     let text = std::fs::read_to_string(files.path("t.hp")).unwrap();
     let of_hp = hp_samples(&text);
-    assert_eq!(of_hp.len(), samples.len() + 2, "an empty one at the beginning and at the end");
+    assert_eq!(of_hp.len(), samples.len() + 2, "an empty sample at the beginning and at the end");
     for ((_, bands), sample) in of_hp[1..].iter().zip(&samples) {
         assert_eq!(bands.values().sum::<u64>(), sample.sum());
         let without_zeros: Vec<u64> = sample.bands.values().copied().filter(|bytes| *bytes > 0).collect();
@@ -198,7 +198,7 @@ fn a_log_has_the_censuses_to_the_byte(
     }
 }
 
-/// As eventlog2html and hs-speedscope take it for granted: the seven of every program, then the program's in falling order to 1.
+/// As eventlog2html and hs-speedscope require: the seven centres of every program, then the program's own in descending order to 1.
 #[test]
 fn centres_are_defined_in_the_order_of_ghc() {
     let files = Files::new();
@@ -218,10 +218,10 @@ fn centres_are_defined_in_the_order_of_ghc() {
     assert_eq!(numbers[7..], (1..=last).rev().collect::<Vec<_>>());
 }
 
-/// hs-speedscope takes the order of definitions for their numbers: of what was entered first when the profile ran, too, of a stack of the
-/// highest number alone, and of a log that has no end but what each flush leaves behind.
+/// hs-speedscope takes the order of definitions as the numbers. Tested for centres entered only while the profile runs, for a stack of only
+/// the highest number, and for a log whose only end is what each flush leaves.
 #[test]
-fn hs_speedscope_has_the_right_names_of_centres_that_come_late() {
+fn hs_speedscope_has_the_right_names_of_late_centres() {
     let files = Files::new();
     let trace = files.start();
     let world = small().logged_in(&trace).build().unwrap();
@@ -255,11 +255,11 @@ fn hs_speedscope_has_the_right_names_of_centres_that_come_late() {
     assert_eq!(
         numbers[..7],
         [7, 6, 5, 4, 3, 2, 1].map(|number| BUILT_IN + number),
-        "of whoever defined nothing yet, too"
+        "also in a file that has defined nothing yet"
     );
 }
 
-/// A biography is known at the end, and so is what its stages let pass: with the true times of the samples.
+/// A biography is known only at the end, and so is a profile filtered by its stages: both have the true times of the samples.
 #[rstest]
 fn samples_of_a_biography_have_their_own_times(#[values(Breakdown::Biography, Breakdown::Kind)] by: Breakdown) {
     let files = Files::new();
@@ -289,18 +289,18 @@ fn samples_of_a_biography_have_their_own_times(#[values(Breakdown::Biography, Br
     let times: Vec<u64> = samples.iter().map(|sample| sample.taken.unwrap()).collect();
     assert_eq!(times[1] - times[0], 1_000);
     let first_label = log.all(id::HEAP_PROF_SAMPLE_STRING).next().unwrap();
-    assert!(times[1] < first_label.time, "told when it is known");
+    assert!(times[1] < first_label.time, "written when it is known");
     assert_eq!(samples[1].bands.len(), 5);
     assert_eq!((samples[0].bands["DRAG"], samples[1].bands["DRAG"], samples[1].bands["LAG"]), (1, 2, 0));
 }
 
 #[test]
-fn a_log_that_begins_late_says_what_is_profiled_and_has_all_centres() {
+fn a_log_that_begins_late_names_the_profile_and_has_all_centres() {
     let files = Files::new();
     let time = TimeProfile { interval: Duration::from_millis(5), clock: TickClock::Wall };
     let world = small().charge_allocations(Charging::On).time_profile(time).build().unwrap();
     world.profile(HeapProfile::by(Breakdown::CostCentre).every(Every::Time(Duration::from_secs(3_600)))).unwrap();
-    // SAFETY: the reference is a local.
+    // SAFETY: the reference is a local variable.
     let m = unsafe { world.attach("main") }.unwrap();
     let array = {
         let _cost = cost_centre!("before");
@@ -322,9 +322,9 @@ fn a_log_that_begins_late_says_what_is_profiled_and_has_all_centres() {
     assert_eq!(log.all(id::PROF_BEGIN).map(|event| event.u64(0)).collect::<Vec<_>>(), [5_000_000]);
 }
 
-/// What began long before the last events: what is profiled, by what and with which filters, and how long a tick is.
+/// Facts recorded long before the last events: what is profiled, by which breakdown and with which filters, and the length of a tick.
 #[test]
-fn a_flight_recorder_says_of_what_profiles_its_samples_are() {
+fn a_flight_recorder_describes_the_profiles_of_its_samples() {
     let files = Files::new();
     let path = files.path("t.eventlog");
     let trace = eventlog::write::Options::new(path).flight_recorder(16 << 10).start().unwrap();
@@ -358,13 +358,13 @@ fn a_flight_recorder_says_of_what_profiles_its_samples_are() {
     assert_eq!(
         (log.count(id::HEAP_PROF_BEGIN), log.count(id::PROF_BEGIN)),
         (1, 1),
-        "nor are they forgotten at the end"
+        "nor are the centres missing at the end"
     );
     trace.finish().unwrap();
 }
 
 #[test]
-fn a_second_heap_that_is_profiled_is_told_of_and_not_mixed_in() {
+fn a_second_heap_that_is_profiled_is_reported_and_not_mixed_in() {
     let files = Files::new();
     let trace = files.start();
     let worlds: Vec<World> = (0..2).map(|_| small().logged_in(&trace).build().unwrap()).collect();
@@ -380,9 +380,9 @@ fn a_second_heap_that_is_profiled_is_told_of_and_not_mixed_in() {
     assert!(log.all(id::LOG_MSG).any(|event| event.text(0).contains("is profiled too")));
 }
 
-/// A tick does not say how long it is.
+/// A tick record does not contain its length.
 #[test]
-fn a_log_has_ticks_of_one_length_and_says_whose_are_left_out() {
+fn a_log_has_ticks_of_one_length_and_says_which_are_left_out() {
     let files = Files::new();
     let trace = files.start();
     let worlds: Vec<World> = (0..3).map(|_| small().logged_in(&trace).build().unwrap()).collect();
@@ -401,7 +401,7 @@ fn a_log_has_ticks_of_one_length_and_says_whose_are_left_out() {
     assert!(matches!(said[..], [said] if said.contains("500000 ns")), "{said:?}");
 }
 
-/// Each tick is in the log, with where its thread was; and the text has as many.
+/// Each tick is in the log, with the thread's stack, and the .prof file has the same number of ticks.
 #[test]
 fn ticks_are_in_the_log_and_in_the_text() {
     let files = Files::new();

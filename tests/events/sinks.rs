@@ -475,7 +475,7 @@ fn after_select_has_returned_no_disabled_record_has_a_later_timestamp_and_what_s
         done.store(true, Ordering::Relaxed);
     });
     records.extend(sink.drain());
-    assert_eq!(sink.dropped(), 0, "the ring was to be large enough");
+    assert_eq!(sink.dropped(), 0, "the ring is too small for this test");
     assert_eq!(sink.stored(), records.len() as u64);
     let of = |wanted: EventSet| records.iter().filter(move |record| wanted.contains(record.id));
     assert!(of(flipped).count() > 0, "switched on long enough for something to come");
