@@ -1,5 +1,5 @@
-//! What the crates of stopworld stand on: Linux, synchronisation, and guards that tests can take out. Internal: its interface may
-//! change at any time.
+//! The foundation of the stopworld crates: Linux system calls, synchronisation, and guards that tests can remove. Internal: the
+//! interface may change at any time.
 //!
 //! | module | part |
 //! |---|---|

@@ -1,16 +1,16 @@
-//! Guards that can be taken out, so that their tests can be seen to fail.
+//! Guards that a test build can remove, to show that their tests then fail.
 //!
-//! Every hazard that the design names has a guard in the code and a test. A test that still passes without its
-//! guard proves nothing; so a build with `--cfg stopworld_sabotage` compiles a switch into each guard, and the
-//! environment variable `STOPWORLD_SABOTAGE` names the one to take out. The ordinary build has no switch:
-//! [`removed`] is a constant there and the branch is gone.
+//! Every hazard that the design names has a guard in the code and a test. A test that still passes without its guard proves
+//! nothing. A build with `--cfg stopworld_sabotage` therefore compiles a switch into each guard, and the environment variable
+//! `STOPWORLD_SABOTAGE` names the one to remove. The ordinary build has no switch: [`removed`] is a constant there, and the
+//! branch is compiled away.
 
 macro_rules! guards {
     ($($variant:ident = $tag:literal),* $(,)?) => {
-        /// A guard that the sabotage build can remove, by the requirement that it upholds.
+        /// A guard that the sabotage build can remove, named by the requirement that it upholds.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
-        #[allow(dead_code, reason = "the ordinary build asks about guards but never looks at which")]
+        #[allow(dead_code, reason = "the ordinary build never reads the value")]
         pub enum Guard { $(#[doc = $tag] $variant),* }
 
         #[cfg(stopworld_sabotage)]
@@ -94,7 +94,7 @@ guards! {
     HostOwnThread = "host.own-thread",
 }
 
-/// Whether this guard has been taken out. Constant `false` in the ordinary build.
+/// Whether this guard is removed. Constant `false` in the ordinary build.
 #[cfg(not(stopworld_sabotage))]
 #[inline(always)]
 pub const fn removed(_: Guard) -> bool {
@@ -104,7 +104,7 @@ pub const fn removed(_: Guard) -> bool {
 #[cfg(stopworld_sabotage)]
 static CHOSEN: crate::sync::AtomicUsize = crate::sync::AtomicUsize::new(0);
 
-/// Whether this guard has been taken out by `STOPWORLD_SABOTAGE`.
+/// Whether this guard is removed by `STOPWORLD_SABOTAGE`.
 #[cfg(stopworld_sabotage)]
 #[inline]
 pub fn removed(guard: Guard) -> bool {
@@ -123,6 +123,6 @@ pub fn choose() {
     }
 }
 
-/// Nothing in the ordinary build.
+/// Does nothing in the ordinary build.
 #[cfg(not(stopworld_sabotage))]
 pub const fn choose() {}

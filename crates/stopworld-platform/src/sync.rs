@@ -1,4 +1,4 @@
-//! The one facade for synchronisation.
+//! The facade for all synchronisation.
 //!
 //! Nothing outside this module names `std::sync::atomic`. Protocol files (`sync/`, `world/handshake.rs`,
 //! `world/locks.rs`, `world/latch.rs`, `collector/termination.rs`, `events/gate.rs`, and `wanted.rs`, `stream.rs` and
@@ -9,14 +9,14 @@
 //! What a protocol file gets:
 //!
 //! * the atomics and [`Ordering`],
-//! * [`port`]: sleeping on one word of memory (a futex), and who the current thread is,
+//! * [`port`]: sleeping on one word of memory (a futex), and the id of the current thread,
 //! * [`Semaphore`] and [`Lock`], built on the port; neither allocates, spins, or touches thread-local storage,
 //! * [`Locked`], [`Guarded`] and [`SharedLock`]: data that are reached with a lock's guard as proof (not for protocol files),
-//! * [`Mapped`], memory that is mapped when it is first needed, and [`zeroed!`] for what may lie in it,
-//! * [`Present`], a number that one thread changes and anybody reads,
+//! * [`Mapped`], memory that is mapped on first use, and [`zeroed!`] for the types that it may contain,
+//! * [`Present`], a number that one thread changes and any thread reads,
 //! * [`UnsafeCell`] with access by closure, in which the model checker detects races,
 //! * [`light_barrier`] and [`heavy_barrier`], a fence whose cost is all on one side,
-//! * [`interrupt_point`]: nothing here; under the model a signal handler may run at that very point,
+//! * [`interrupt_point`]: does nothing here; under the model checker a signal handler may run at that point,
 //! * [`const_new!`]: a constructor that is `const` here (loom's can't be).
 
 pub mod cell;
@@ -46,25 +46,25 @@ pub use std::sync::atomic::{
     fence,
 };
 
-/// Where the model checker may run the thread's own signal handler. Nothing in the ordinary build: real signals
-/// need no invitation.
+/// Where the model checker may run the thread's own signal handler. Does nothing in the ordinary build, where real signals
+/// arrive at any point.
 #[inline(always)]
 pub fn interrupt_point() {}
 
-/// The cheap half of a pair of fences: what comes before it in the program is not moved behind it by the compiler, and by
-/// the processor only as far as the other side's [`heavy_barrier`] lets it.
+/// The cheap half of a pair of fences. The compiler moves no access across it; the processor may, as far as the other side's
+/// [`heavy_barrier`] allows.
 #[inline(always)]
 pub fn light_barrier() {
     compiler_fence(Ordering::SeqCst);
 }
 
-/// The dear half: a full fence on every thread of the process. Together with a [`light_barrier`] it orders as two sequentially
-/// consistent fences do. Only after `os::barrier::register`.
+/// The expensive half: a full fence on every thread of the process. Together with a [`light_barrier`] it orders memory as two
+/// sequentially consistent fences do. Requires `os::barrier::register`.
 pub fn heavy_barrier() {
     crate::os::barrier::on_all_threads();
 }
 
-/// Asks for the cache line of an address that will be read soon. Any address will do.
+/// Prefetches the cache line of an address that will be read soon. Any address is allowed.
 #[inline(always)]
 pub fn prefetch(address: usize) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -72,7 +72,7 @@ pub fn prefetch(address: usize) {
     unsafe { _mm_prefetch::<_MM_HINT_T0>(address as *const i8) };
 }
 
-/// Asks for the cache line of an address that will be written soon. Any address will do.
+/// Prefetches the cache line of an address that will be written soon. Any address is allowed.
 #[inline(always)]
 pub fn prefetch_for_writing<T>(address: *const T) {
     use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
@@ -80,21 +80,22 @@ pub fn prefetch_for_writing<T>(address: *const T) {
     unsafe { _mm_prefetch::<_MM_HINT_ET0>(address.cast()) };
 }
 
-/// Writes a word past the caches: for long runs of memory that only others read, and later. The lines are then not fetched to be
-/// overwritten. Before anybody reads the word, also who wrote it, who wrote it has called [`fence_past_the_caches`].
+/// Writes a word with a non-temporal store, past the caches. For long runs of memory that only other threads read, and later:
+/// their cache lines are not fetched just to be overwritten. Before any thread reads the word, the writer included, the writer
+/// must call [`fence_past_the_caches`].
 ///
 /// # Safety
-/// As to write to the place.
+/// As for a write to `place`.
 #[inline(always)]
 pub unsafe fn write_past_the_caches(place: NonNull<u64>, word: u64) {
     // SAFETY: by the caller's promise.
     unsafe { std::arch::x86_64::_mm_stream_si64(place.as_ptr().cast(), word.cast_signed()) };
 }
 
-/// What this thread wrote past the caches comes before what it writes from now on.
+/// Orders this thread's earlier writes past the caches before its later writes.
 #[inline]
 pub fn fence_past_the_caches() {
-    // SAFETY: it orders stores, and no more.
+    // SAFETY: it only orders stores.
     unsafe { std::arch::x86_64::_mm_sfence() };
 }
 

@@ -149,10 +149,10 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_cut_between_letters_and_never_goes_without_its_end() {
+    fn a_text_is_cut_between_characters_and_always_terminated() {
         let mut bytes = Bytes::with_capacity(8);
         bytes.utf16("ab\u{1f600}", 100);
-        assert_eq!(bytes.as_slice(), [b'a', 0, b'b', 0, 0, 0], "half a pair is no letter");
+        assert_eq!(bytes.as_slice(), [b'a', 0, b'b', 0, 0, 0], "half a surrogate pair is not written");
         bytes.clear();
         bytes.utf16("a\0bcd", 2);
         assert_eq!(bytes.as_slice(), [b'a', 0, b'b', 0, 0, 0]);

@@ -57,14 +57,14 @@ mod tests {
     #[case("\n\r\t", r#""\n\r\t""#)]
     #[case("\0\u{1b}\u{7f}\u{9f}", r#""\u0000\u001b\u007f\u009f""#)]
     #[case("µ\u{a0}∑", "\"µ\u{a0}∑\"")]
-    fn what_could_move_a_line_is_written_otherwise(#[case] text: &str, #[case] expected: &str) {
+    fn control_characters_are_escaped(#[case] text: &str, #[case] expected: &str) {
         assert_eq!(Quoted(text).to_string(), expected);
     }
 
     proptest! {
         /// A strict parser reads any text back as it was.
         #[test]
-        fn any_text_is_one_of_json(text in any::<String>()) {
+        fn a_strict_parser_reads_any_text_back(text in any::<String>()) {
             let parsed: String = serde_json::from_str(&Quoted(&text).to_string()).unwrap();
             prop_assert_eq!(parsed, text);
         }

@@ -1,4 +1,4 @@
-//! What the readers and writers of trace files share.
+//! Code that the readers and writers of trace files share.
 //!
 //! | module | part |
 //! |---|---|
@@ -10,7 +10,7 @@ pub mod bytes;
 pub mod json;
 pub mod source;
 
-/// What a message about a truncated file says of the bytes that it lacks.
+/// The part of a message about a truncated file that gives the number of missing bytes.
 pub fn more_bytes(missing: u64) -> String {
     match missing {
         1 => "1 byte more was expected".to_owned(),

@@ -73,7 +73,7 @@ impl<R: Read> Source<R> {
         Ok(true)
     }
 
-    /// Skips `count` bytes, or up to the end of the input. Returns how many were missing.
+    /// Skips `count` bytes, or up to the end of the input. Returns the number of missing bytes.
     ///
     /// # Errors
     /// The input fails.

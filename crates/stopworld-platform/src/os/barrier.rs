@@ -1,8 +1,9 @@
 //! A memory barrier on all threads of the process at once (membarrier(2)).
 //!
-//! A path that runs a hundred million times and one that runs ten times a second can share a Dekker handshake ("I have
-//! said that I am inside; now, is it still allowed?") without a fence on the first: it keeps its two accesses in program
-//! order, and the second asks the kernel to let every processor that runs a thread of ours pass a barrier now.
+//! A Dekker handshake ("I have announced that I am inside; is entry still allowed?") needs a fence on both sides. If one side
+//! runs a hundred million times and the other ten times a second, the frequent side can do without: it only keeps its two
+//! accesses in program order, and the rare side asks the kernel to execute a barrier on every processor that runs a thread of
+//! this process.
 //!
 //! Plain system calls: async-signal-safe, errno preserved, stop-safe.
 
@@ -19,14 +20,14 @@ fn membarrier(command: i32) -> io::Result<()> {
     })
 }
 
-/// Says that this process will use [`on_all_threads`]. Linux 4.14 or later; a sandbox may refuse. Once is enough, for
-/// the children of forks too.
+/// Registers this process for [`on_all_threads`]. Needs Linux 4.14; a sandbox may refuse. One registration is enough, also for
+/// the children of forks.
 pub fn register() -> io::Result<()> {
     membarrier(REGISTER_PRIVATE_EXPEDITED)
 }
 
-/// When this returns, every running thread of the process has passed a full memory barrier; one that does not run passes
-/// one before it runs again. Only after [`register`], and then it can't fail.
+/// Makes every running thread of the process pass a full memory barrier before this returns. A thread that is not running
+/// passes one before it runs again. Requires [`register`]; cannot fail after that.
 pub fn on_all_threads() {
     let _ = membarrier(PRIVATE_EXPEDITED);
 }
@@ -36,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_can_be_had_here() {
+    fn membarrier_is_available() {
         register().unwrap();
         membarrier(PRIVATE_EXPEDITED).unwrap();
     }

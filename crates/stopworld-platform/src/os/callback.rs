@@ -1,21 +1,20 @@
-//! Which threads run code that the collector calls, and what such code may not do (`.stop.no-mutator`).
+//! Detects code that the collector calls, and enforces what such code must not do (`.stop.no-mutator`).
 //!
-//! An event sink and a thread vtable are the program's code, but the collector calls them: while it holds its locks, and while
-//! the world is stopped. An object that is allocated there after the roots were scanned is swept although it is in use; a
-//! reference that is moved from an object that has not been scanned into one that has is missed; a lock that the collecting
-//! thread holds is waited for until the end of the world. None of this shows in the types: a `Mutator` may lie in a
-//! thread-local, and a `Root` anywhere.
+//! Event sinks and thread vtables are code of the program that the collector calls: while it holds its locks, and while the
+//! world is stopped. Using the heap there is an error. An object that is allocated after the roots were scanned is swept
+//! although it is in use; a reference that is moved from an unscanned object into a scanned one is missed; waiting for a lock
+//! that the collecting thread holds never ends. The types do not show any of this: a `Mutator` may be in a thread-local, and a
+//! `Root` anywhere.
 //!
-//! So a thread counts here how deep it is in such code, and every function of the interface that uses the heap or the list
-//! of threads asks before it does anything. The answer to a caller in such code is the end of the process with one line that names the function:
-//! a panic would format its message, which allocates, and would leave the world stopped in the middle of a collection.
+//! Each thread therefore counts how deep it is in such code, and every public function that uses the heap or the thread list
+//! checks this count first. If it is not 0, the process is aborted with one line that names the function. A panic would format
+//! its message, which allocates, and would leave the world stopped in the middle of a collection.
 //!
-//! The fast path of an allocation does not ask. A collecting thread *closes* its allocation cache before it stops the
-//! world, so that the next allocation of any size takes the slow path, which asks
-//! (`AllocationCache::close` of the collector).
+//! The fast path of an allocation does not check. A collecting thread *closes* its allocation cache before it stops the world,
+//! so that the next allocation of any size takes the slow path, which checks (`AllocationCache::close` of the collector).
 //!
-//! Thread-local storage is safe here although its first use may allocate: the collecting thread and the markers have used
-//! that of this library before the world stops.
+//! Thread-local storage is safe here although its first use may allocate: the collecting thread and the markers use this
+//! library's thread-locals before the world stops.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -31,10 +30,10 @@ thread_local! {
 pub struct Callback(PhantomData<*mut ()>);
 
 impl Callback {
-    /// Begins.
+    /// Marks the calling thread as running such code until the guard is dropped.
     #[inline]
     pub fn begin() -> Callback {
-        // Saturating: guards that are forgotten, however many, never bring the depth back to 0.
+        // Saturating: any number of forgotten guards cannot wrap the depth to 0.
         DEPTH.set(DEPTH.get().saturating_add(1));
         Callback(PhantomData)
     }
@@ -55,18 +54,18 @@ pub fn refuse_inside(operation: &'static str) {
     }
 }
 
-/// Writes the line with system calls only, and ends the process.
+/// Writes the line with system calls only, and aborts the process.
 #[cold]
 #[inline(never)]
 fn abort(operation: &str) -> ! {
     let parts = [
         "stopworld: ",
         operation,
-        " was called by an event sink or a thread vtable, which must not use the heap: keep what it needs in memory of its own, and \
-         use the heap when the event is over; the process is aborted\n",
+        " was called by an event sink or a thread vtable, which must not use the heap: keep its data in memory of its own, and \
+         use the heap after the callback has returned; aborting the process\n",
     ];
     for part in parts {
-        // SAFETY: a readable string of this length. A failed write leaves nothing that could be done better.
+        // SAFETY: a readable string of this length. If the write fails, nothing more can be done.
         let _ = unsafe { libc::write(libc::STDERR_FILENO, part.as_ptr().cast(), part.len()) };
     }
     std::process::abort()

@@ -1,9 +1,8 @@
-//! Clocks, and a time budget that only counts time in which somebody could have worked.
+//! Clocks, and a time budget that excludes time in which the process could not run.
 //!
-//! A timeout measured by subtracting two clock readings is wrong when the whole process did not run in between:
-//! after Ctrl-Z, in a suspended virtual machine, under a debugger's prompt, every thread was late for the same
-//! innocent reason. [`Budget`] therefore spends itself in short slices: a slice costs what the clock says, but
-//! never more than its nominal length. Thirty seconds of SIGSTOP fall into one slice and cost 20 ms
+//! A timeout measured by subtracting two clock readings is wrong when the whole process did not run in between: after Ctrl-Z,
+//! in a suspended virtual machine, or at a debugger's prompt. [`Budget`] is therefore spent in short slices: a slice costs its
+//! measured time, but never more than its nominal length. Thirty seconds of SIGSTOP fall into one slice and cost 20 ms
 //! (`.stop.jobcontrol`).
 //!
 //! All functions here are async-signal-safe and stop-safe (the vDSO, or a plain system call).
@@ -36,10 +35,10 @@ pub fn thread_cpu_ns() -> u64 {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// The processor time of a thread of this process so far. A system call, in which the kernel may have to ask another processor: about
-/// half a microsecond. `None` if there is no such thread. Errno preserved.
+/// The processor time used so far by a thread of this process. A system call, in which the kernel may have to ask another
+/// processor: about half a microsecond. `None` if there is no such thread. Errno preserved.
 pub fn thread_cpu_ns_of(tid: super::Tid) -> Option<u64> {
-    // As Linux numbers the clocks of threads: the complement of the id, then 4 for "of a thread", 2 for "as scheduled".
+    // The clock id of a thread on Linux: the complement of its id, then 4 for "of a thread", 2 for "as scheduled".
     let clock = (!tid.0 << 3) | 4 | 2;
     let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `ts` is a valid place to write to.
@@ -47,7 +46,7 @@ pub fn thread_cpu_ns_of(tid: super::Tid) -> Option<u64> {
     (r == 0).then_some(ts.tv_sec as u64 * 1_000_000_000 + ts.tv_nsec as u64)
 }
 
-/// The processor time of the process in microseconds: what C's `clock` says.
+/// The processor time of the process in microseconds, as C's `clock` counts it.
 pub fn process_cpu_us() -> u64 {
     process_cpu_ns() / 1_000
 }
@@ -55,7 +54,7 @@ pub fn process_cpu_us() -> u64 {
 /// The longest slice of a [`Budget`].
 pub const SLICE_NS: u64 = 20_000_000;
 
-/// A timeout that counts slices: see the module's text.
+/// A timeout that is spent in slices: see the module's text.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     total_ns: u64,
@@ -69,17 +68,17 @@ impl Budget {
         Self { total_ns, left_ns: total_ns }
     }
 
-    /// What it was to begin with.
+    /// The initial amount.
     pub fn total(&self) -> Duration {
         Duration::from_nanos(self.total_ns)
     }
 
-    /// What was spent so far, as it counts (not wall time).
+    /// The time charged so far (not wall time).
     pub fn spent(&self) -> Duration {
         Duration::from_nanos(self.total_ns - self.left_ns)
     }
 
-    /// Lets `spend` spend all of it but a quarter of what is left, which is there when it comes back.
+    /// Calls `spend` with a quarter of the remaining time set aside. That quarter is available again when `spend` has returned.
     pub fn sparing_a_quarter<R>(&mut self, spend: impl FnOnce(&mut Self) -> R) -> R {
         let spared = self.left_ns / 4;
         self.left_ns -= spared;
@@ -88,7 +87,7 @@ impl Budget {
         result
     }
 
-    /// Nothing is left.
+    /// Whether nothing is left.
     pub fn is_exhausted(&self) -> bool {
         self.left_ns == 0
     }
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_thread_is_the_same_from_outside() {
+    fn a_threads_cpu_time_is_the_same_from_another_thread() {
         let me = crate::os::thread::gettid();
         let before = thread_cpu_ns();
         let seen = std::thread::spawn(move || thread_cpu_ns_of(me)).join().unwrap().unwrap();
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_spared_is_there_for_the_next() {
+    fn the_spared_quarter_is_available_afterwards() {
         let mut budget = Budget::new(Duration::from_millis(8));
         let sleep = |ns| std::thread::sleep(Duration::from_nanos(ns));
         budget.sparing_a_quarter(|budget| while budget.slice(1_000_000, sleep).is_some() {});

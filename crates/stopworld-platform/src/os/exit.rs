@@ -1,8 +1,8 @@
-//! What is done when the process ends in order.
+//! Functions that run at a regular exit of the process.
 
 use std::io;
 
-/// Has `last` called when the process exits: by returning from `main`, or by `exit` on any thread.
+/// Registers `last` to be called when the process exits: by returning from `main`, or by `exit` on any thread.
 pub fn at_exit(last: extern "C" fn()) -> io::Result<()> {
     // SAFETY: a function that lives as long as the program.
     match unsafe { libc::atexit(last) } {

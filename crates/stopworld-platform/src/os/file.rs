@@ -1,7 +1,7 @@
-//! Files for those who may not allocate: a drain writes a trace while the threads that hold malloc's lock stand still.
+//! Output files for code that may not allocate: a drain writes a trace while the threads that hold malloc's lock are stopped.
 //!
-//! The standard library's `File` would do for writing, but it opens by a path that it copies to the heap when it is
-//! long, and its `Write` retries nothing. Everything here is a system call or two; errors are numbers of the system and take no memory.
+//! The standard library's `File` is almost enough, but opening one copies a long path to the heap, and its `write` does not
+//! retry. Each function here is one or two system calls. Errors are error numbers and take no memory.
 
 use std::ffi::CStr;
 use std::io;
@@ -14,17 +14,17 @@ pub struct Output {
     fd: libc::c_int,
 }
 
-/// A write that failed half-way.
+/// A write that failed part-way.
 #[derive(Debug)]
 pub struct Cut {
-    /// How many bytes have gone out.
+    /// The number of bytes written.
     pub written: usize,
-    /// Why no more.
+    /// Why the rest was not written.
     pub error: io::Error,
 }
 
 impl Output {
-    /// Creates the file, or empties it.
+    /// Creates the file, or truncates it.
     pub fn create(path: &CStr) -> io::Result<Output> {
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC;
         loop {
@@ -38,18 +38,18 @@ impl Output {
         }
     }
 
-    /// Writes all of it.
+    /// Writes all bytes.
     pub fn write_all(&self, bytes: &[u8]) -> Result<(), Cut> {
         let mut written = 0;
         while written < bytes.len() {
             let rest = &bytes[written..];
-            // SAFETY: the bytes are readable, as many as are said.
+            // SAFETY: the bytes are readable, and the length is theirs.
             let result = Errno::result(unsafe { libc::write(self.fd, rest.as_ptr().cast(), rest.len()) });
             match result {
                 Ok(0) => return Err(Cut { written, error: io::ErrorKind::WriteZero.into() }),
                 Ok(count) => written += count as usize,
                 Err(Errno::EINTR) => {}
-                // Whoever gave us a pipe that does not block gets the patience of one that does.
+                // A non-blocking pipe is treated as a blocking one.
                 Err(Errno::EAGAIN) => self.wait(),
                 Err(error) => return Err(Cut { written, error: error.into() }),
             }
@@ -57,18 +57,18 @@ impl Output {
         Ok(())
     }
 
-    /// Whether what was written can be written over: it is a file, and not a pipe or a terminal.
+    /// Whether written bytes can be overwritten later: true for a file, false for a pipe or a terminal.
     pub fn has_positions(&self) -> bool {
         // SAFETY: two numbers.
         unsafe { libc::lseek(self.fd, 0, libc::SEEK_CUR) >= 0 }
     }
 
-    /// Writes all of it from this byte of the file on.
+    /// Writes all bytes to the file at offset `at`.
     pub fn write_all_at(&self, bytes: &[u8], at: u64) -> Result<(), Cut> {
         let mut written = 0;
         while written < bytes.len() {
             let (rest, at) = (&bytes[written..], (at + written as u64) as libc::off_t);
-            // SAFETY: the bytes are readable, as many as are said.
+            // SAFETY: the bytes are readable, and the length is theirs.
             let result = Errno::result(unsafe { libc::pwrite(self.fd, rest.as_ptr().cast(), rest.len(), at) });
             match result {
                 Ok(0) => return Err(Cut { written, error: io::ErrorKind::WriteZero.into() }),
@@ -80,8 +80,8 @@ impl Output {
         Ok(())
     }
 
-    /// The same file, for writing from memory to the device, past the page cache: what is written begins and ends at multiples
-    /// of a page, in memory and in the file. `None` if the file system can't, or the path names another file by now.
+    /// Opens the same file for direct I/O, past the page cache. Each write must then begin and end at multiples of a page, in
+    /// memory and in the file. `None` if the file system does not support it, or if the path now names another file.
     pub fn past_the_cache(&self, path: &CStr) -> Option<Output> {
         // SAFETY: a string that ends with 0.
         let fd = unsafe { libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC | libc::O_DIRECT) };
@@ -89,7 +89,7 @@ impl Output {
         (direct.identity()? == self.identity()?).then_some(direct)
     }
 
-    /// Device and number, if it is a file that has bytes.
+    /// Device and inode number, if it is a regular file.
     fn identity(&self) -> Option<(u64, u64)> {
         let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
         // SAFETY: room for what the call writes.
@@ -99,36 +99,36 @@ impl Output {
         (stat.st_mode & libc::S_IFMT == libc::S_IFREG).then_some((stat.st_dev, stat.st_ino))
     }
 
-    /// Makes it this long, if it is a file that has a length.
+    /// Sets the length of the file, if it has one.
     pub fn truncate(&self, bytes: u64) {
-        // SAFETY: a number and a number. What has no length stays as it is.
+        // SAFETY: two numbers. The call changes nothing for a file without a length.
         unsafe { libc::ftruncate(self.fd, bytes as libc::off_t) };
     }
 
-    /// From now on what is written here goes to the other file, whoever writes, and is about to: at no time does the number
-    /// name anything else.
+    /// Redirects this descriptor to the other file, also for writes that other threads are about to make. The descriptor's
+    /// number never names anything else in between.
     pub fn lead_to(&self, other: &Output) {
-        // SAFETY: two numbers that are ours. If the system is short of something, it is as it was.
+        // SAFETY: two descriptors that we own. If the call fails, nothing has changed.
         unsafe { libc::dup3(other.fd, self.fd, libc::O_CLOEXEC) };
     }
 
     fn wait(&self) {
         let mut wanted = libc::pollfd { fd: self.fd, events: libc::POLLOUT, revents: 0 };
-        // SAFETY: one place of this shape.
+        // SAFETY: one pollfd.
         unsafe { libc::poll(&mut wanted, 1, 1_000) };
     }
 }
 
 impl Drop for Output {
     fn drop(&mut self) {
-        // SAFETY: ours, and used by nobody after this.
+        // SAFETY: ours, and not used after this.
         unsafe { libc::close(self.fd) };
     }
 }
 
-/// Writes a line to standard error, as it is. If that is closed, nothing can be said.
+/// Writes a line to standard error, unchanged. Ignores errors: there is no other place to report them.
 pub fn say(line: &[u8]) {
-    // SAFETY: the bytes are readable, as many as are said.
+    // SAFETY: the bytes are readable, and the length is theirs.
     unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
 }
 
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_could_not_be_written_says_why() {
+    fn a_failed_write_reports_its_cause() {
         let full = Output::create(c"/dev/full").unwrap();
         let cut = full.write_all(b"something").unwrap_err();
         assert_eq!((cut.written, cut.error.raw_os_error()), (0, Some(libc::ENOSPC)));

@@ -6,20 +6,20 @@
 use crate::os::preserving_errno;
 use crate::sync::AtomicU32;
 
-/// Why [`wait`] came back.
+/// Why [`wait`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FutexWait {
-    /// Somebody woke us (or the kernel did for no reason: look at the word).
+    /// Woken by another thread, or spuriously: check the word.
     Woken,
     /// The word did not hold the expected value when the kernel looked.
     Changed,
-    /// The time is over.
+    /// The timeout has expired.
     TimedOut,
     /// A signal handler ran. The kernel does not restart timed waits.
     Interrupted,
 }
 
-/// Sleeps while `word` holds `expected`, at most `timeout_ns` (relative, CLOCK_MONOTONIC).
+/// Sleeps while `word` holds `expected`, at most `timeout_ns` nanoseconds (relative, CLOCK_MONOTONIC).
 pub fn wait(word: &AtomicU32, expected: u32, timeout_ns: Option<u64>) -> FutexWait {
     let ts = timeout_ns.map(|ns| libc::timespec {
         tv_sec: (ns / 1_000_000_000) as libc::time_t,
@@ -43,11 +43,11 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout_ns: Option<u64>) -> FutexWa
     })
 }
 
-/// Wakes at most `n` threads that wait on `word`; says how many.
+/// Wakes at most `n` threads that wait on `word`; returns how many.
 pub fn wake(word: &AtomicU32, n: u32) -> u32 {
     let n = n.min(i32::MAX as u32) as i32;
     preserving_errno(|| {
-        // SAFETY: the kernel only uses the address as a key. A stale address wakes nobody or spuriously, never faults.
+        // SAFETY: the kernel only uses the address as a key. A stale address causes no wake or a spurious one, never a fault.
         let r =
             unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, n) };
         u32::try_from(r).unwrap_or(0)
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_with_its_time() {
+    fn a_wait_ends_after_its_timeout() {
         assert_eq!(wait(&AtomicU32::new(0), 0, Some(1_000_000)), FutexWait::TimedOut);
     }
 

@@ -1,9 +1,9 @@
-//! Address space: reserved at once, committed by pieces, given back by pieces.
+//! Address space: reserved in one piece, committed and returned to the kernel by pieces.
 //!
-//! A heap reserves the largest range it may ever use with no access and no claim on swap, so that every later
-//! question "is this word an address of ours?" is two comparisons. Memory becomes real in [`Reservation::commit`].
+//! A heap reserves the largest range that it may ever use, without access and without a claim on swap. Each later question "is
+//! this word an address in the heap?" is then two comparisons. [`Reservation::commit`] makes memory usable.
 //!
-//! All are plain system calls: no lock of libc, usable inside the stop (`.stop.no-malloc`).
+//! Except where noted, all are plain system calls: no lock of libc, usable inside the stop (`.stop.no-malloc`).
 
 use std::io;
 
@@ -16,10 +16,11 @@ pub const fn page_size() -> usize {
 /// The size of a huge page.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// A word of memory that the compiler knows other uses of: of a stack, or of anything else that is read conservatively.
+/// Reads one word of a stack, or of other memory that is scanned conservatively. The compiler accesses such memory in its own
+/// ways.
 ///
-/// AddressSanitizer must not check this read. A stack has red zones between its variables and the remains of frames that are
-/// gone, which are poisoned, and to read all of them is what conservative scanning is. It does not check assembly.
+/// AddressSanitizer must not check this read: it poisons the red zones between a stack's variables and the remains of frames
+/// that are gone, and a conservative scan reads all of them. AddressSanitizer does not check inline assembly.
 ///
 /// # Safety
 /// The word is mapped, readable and aligned.
@@ -48,7 +49,7 @@ pub fn physical_memory() -> usize {
     usize::try_from(pages).unwrap_or(0).saturating_mul(page_size())
 }
 
-/// Bytes of physical memory that this process has at present. 0 where /proc does not tell. Allocates.
+/// Bytes of physical memory that this process uses now. 0 if /proc cannot be read. Allocates.
 pub fn resident_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
     let pages = pages.and_then(|line| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok());
@@ -58,23 +59,23 @@ pub fn resident_bytes() -> u64 {
 /// The address space of this process.
 #[derive(Clone, Copy, Debug)]
 pub struct AddressSpace {
-    /// How much it may have (RLIMIT_AS), if there is a limit.
+    /// The limit in bytes (RLIMIT_AS), if there is one.
     pub limit: Option<u64>,
-    /// How much it has. 0 where /proc does not tell.
+    /// The bytes in use. 0 if /proc cannot be read.
     pub used: u64,
 }
 
 impl AddressSpace {
-    /// How much it can still get, if there is a limit.
+    /// The number of bytes that can still be mapped, if there is a limit.
     pub fn free(&self) -> Option<u64> {
         self.limit.map(|limit| limit.saturating_sub(self.used))
     }
 }
 
-/// What the process has and may have of addresses. Allocates.
+/// Returns the size and the limit of the process's address space. Allocates.
 pub fn address_space() -> AddressSpace {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: a place for the limits; a failure leaves it as it is.
+    // SAFETY: a valid place for the limits; a failure leaves it unchanged.
     unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) };
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
     let pages = pages.and_then(|line| line.split_ascii_whitespace().next()?.parse::<u64>().ok());
@@ -92,14 +93,14 @@ fn map(len: usize, protection: i32, flags: i32) -> io::Result<*mut u8> {
     if p == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(p.cast()) }
 }
 
-/// A range of addresses that belongs to us; none of it readable until committed. Dropping unmaps it.
+/// A range of addresses of our own; none of it is readable until committed. Dropping unmaps it.
 #[derive(Debug)]
 pub struct Reservation {
     base: *mut u8,
     len: usize,
 }
 
-// SAFETY: the pointer is an address, not a borrow; what is done with the memory is its users' affair.
+// SAFETY: the pointer is an address, not a borrow; its users are responsible for accesses to the memory.
 unsafe impl Send for Reservation {}
 // SAFETY: as above; the methods are system calls that any thread may make.
 unsafe impl Sync for Reservation {}
@@ -121,11 +122,11 @@ impl Reservation {
         let base = unsafe { raw.add(before) };
         let after = total - before - len;
         if before > 0 {
-            // SAFETY: the head of the mapping just made; nobody knows it.
+            // SAFETY: the head of the mapping just made; nothing refers to it.
             unsafe { libc::munmap(raw.cast(), before) };
         }
         if after > 0 {
-            // SAFETY: the tail of the mapping just made; nobody knows it.
+            // SAFETY: the tail of the mapping just made; nothing refers to it.
             unsafe { libc::munmap(base.add(len).cast(), after) };
         }
         Ok(Self { base, len })
@@ -156,7 +157,8 @@ impl Reservation {
         if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Gives the pages back to the kernel; the range stays committed and reads as zero. Offset and length must be multiples of a page.
+    /// Returns the pages to the kernel; the range stays committed and reads as zero. Offset and length must be multiples of a
+    /// page.
     ///
     /// # Safety
     /// As for a write of zeros to the whole range: no reference to it expects its bytes to stay as they are, and a value that other
@@ -167,19 +169,20 @@ impl Reservation {
         if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Makes huge pages of what is mapped already, now; a kernel that can't (before 6.1) leaves it as it is.
+    /// Asks the kernel to make huge pages of the mapped pages now. Has no effect on a kernel that can't (before 6.1).
     pub fn collapse(&self, offset: usize, len: usize) {
         // SAFETY: the range is inside our own mapping (checked by `at`); the advice changes no contents.
         unsafe { libc::madvise(self.at(offset, len), len, libc::MADV_COLLAPSE) };
     }
 
-    /// Has the kernel give the pages now, and not when they are touched; one that can't (before 5.14) leaves it at that.
+    /// Asks the kernel to allocate the pages now instead of at the first access. Has no effect on a kernel that can't (before
+    /// 5.14).
     pub fn populate(&self, offset: usize, len: usize) {
-        // SAFETY: the range is inside our own mapping (checked by `at`); what is there stays what it is.
+        // SAFETY: the range is inside our own mapping (checked by `at`); the contents stay.
         unsafe { libc::madvise(self.at(offset, len), len, libc::MADV_POPULATE_WRITE) };
     }
 
-    /// Asks for huge pages; a kernel that has none says nothing to us and we nothing to the user.
+    /// Asks for huge pages. Has no effect, and reports nothing, on a kernel that has none.
     pub fn huge_pages(&self, offset: usize, len: usize) {
         // SAFETY: the range is inside our own mapping (checked by `at`); the advice changes no contents.
         unsafe { libc::madvise(self.at(offset, len), len, libc::MADV_HUGEPAGE) };
@@ -188,12 +191,12 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, and the owner goes away.
+        // SAFETY: our own mapping, whose owner is being dropped.
         unsafe { libc::munmap(self.base.cast(), self.len) };
     }
 }
 
-/// Fresh zeroed memory of at least `len` bytes, page-aligned, never moved; unmapped only by [`unmap`].
+/// Returns fresh zeroed memory of at least `len` bytes, page-aligned and never moved; only [`unmap`] unmaps it.
 pub fn map_anonymous(len: usize) -> io::Result<*mut u8> {
     let len = len.max(1).checked_next_multiple_of(page_size()).ok_or(io::ErrorKind::OutOfMemory)?;
     map(len, libc::PROT_READ | libc::PROT_WRITE, 0)
@@ -202,7 +205,7 @@ pub fn map_anonymous(len: usize) -> io::Result<*mut u8> {
 /// Unmaps memory from [`map_anonymous`].
 ///
 /// # Safety
-/// `base` and `len` are those of one `map_anonymous` call and nobody uses the memory any more.
+/// `base` and `len` are those of one `map_anonymous` call, and the memory is no longer used.
 pub unsafe fn unmap(base: *mut u8, len: usize) {
     // SAFETY: by the caller's promise.
     unsafe { libc::munmap(base.cast(), len.max(1).next_multiple_of(page_size())) };
@@ -295,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_not_read_and_faults_nobody() {
+    fn unmapped_memory_is_not_read_and_does_not_fault() {
         let r = Reservation::new(2 * 4096, 4096).unwrap();
         r.commit(0, 4096).unwrap();
         let base = r.base() as usize;
@@ -314,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_are_seen() {
+    fn holes_are_detected() {
         let r = Reservation::new(16 * 4096, 4096).unwrap();
         let base = r.base() as usize;
         assert!(is_mapped(base, base + r.len()));

@@ -1,8 +1,8 @@
-//! The only room that speaks to Linux.
+//! The only module that calls Linux.
 //!
-//! Everything that stopworld asks of the kernel or of libc goes through here, so that a reader of the other rooms
-//! meets words of the problem (a stack, a thread, a reservation) and never a system call, and so that each call's
-//! one subtle property stands next to it. Three properties matter more than the rest:
+//! Everything that stopworld needs from the kernel or from libc goes through here. The other modules then use terms of the
+//! problem (a stack, a thread, a reservation) and never a system call, and each call's one subtle property is documented next
+//! to it. Three properties matter more than the rest:
 //!
 //! * **async-signal-safe**: may run in a handler that interrupted anything, malloc included;
 //! * **errno preserved**: what the interrupted code reads in `errno` afterwards is what it would have read;
@@ -12,19 +12,19 @@
 //! |---|---|---|---|
 //! | [`barrier`] | a memory barrier on all threads at once | yes, errno preserved | yes |
 //! | [`callback`] | code that the collector calls, and what it must not call | no | yes |
-//! | [`clock`] | monotonic time; the time budget that job control can't eat | yes | yes |
+//! | [`clock`] | monotonic time; the time budget that job control does not use up | yes | yes |
 //! | [`futex`] | wait and wake | yes, errno preserved | yes |
 //! | [`memory`] | reservations, commits, probes | `is_mapped`, `lowest_mapped` | yes (system calls only) |
-//! | [`probe`] | places that tracers find by name | yes | yes |
+//! | [`probe`] | probe sites that tracers find by name | yes | yes |
 //! | [`thread`] | thread ids, stacks, tgkill, exit keys, atfork | `gettid`, `tgkill` | `gettid`, `tgkill` |
 //! | [`registers`] | push the callee-saved registers | yes | yes |
 //! | [`signals`] | handlers and masks | what the handler calls: see there | masks only |
 //! | [`socket`] | sockets in the file system | no | **no** |
 //! | [`spawn`] | threads of the collector's own, also in a forked child | no (allocates) | **no** |
-//! | [`tracer`] | whether a debugger holds us | yes, errno preserved | yes |
-//! | [`tsc`] | the processor's own clock | `read` | `read` |
+//! | [`tracer`] | whether a debugger has stopped a thread | yes, errno preserved | yes |
+//! | [`tsc`] | the processor's time stamp counter | `read` | `read` |
 //! | [`ucontext`] | read an interrupted context | yes | yes |
-//! | [`proc_status`] | what /proc says about a thread | no (allocates) | **no** |
+//! | [`proc_status`] | what /proc reports about a thread | no (allocates) | **no** |
 
 pub mod barrier;
 pub mod callback;
@@ -49,7 +49,7 @@ pub mod ucontext;
 
 pub use nix::errno::Errno;
 
-/// The kernel's number of a thread, unique among the living threads of the process.
+/// The kernel's id of a thread, unique among the living threads of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Tid(pub i32);
@@ -60,7 +60,7 @@ impl std::fmt::Display for Tid {
     }
 }
 
-/// Runs `f` and puts `errno` back as it was. Async-signal-safe.
+/// Runs `f` and restores `errno`. Async-signal-safe.
 #[inline]
 pub fn preserving_errno<R>(f: impl FnOnce() -> R) -> R {
     // SAFETY: glibc gives each thread its errno in static thread-local storage, valid for the thread's life.

@@ -1,15 +1,15 @@
-//! What /proc says about one thread, for the error that names it.
+//! What /proc reports about one thread, for the error that names it.
 //!
-//! A thread that did not answer a stop is rarely a lost signal: it masks the signal, a debugger holds it, it sleeps
-//! in the kernel where no signal reaches it, or it is gone. The kernel knows which, and so should the user.
+//! When a thread does not answer a stop, a lost signal is rarely the reason. It blocks the signal, a debugger holds it, it
+//! sleeps in the kernel where no signal reaches it, or it is gone. The kernel knows which, and the user should know too.
 //!
-//! Reading files allocates. Only before a stop or after the world runs again, never inside (`.stop.no-malloc`).
+//! Reading files allocates. Use it only before a stop or after the world runs again, never inside (`.stop.no-malloc`).
 
 use std::fmt;
 
 use super::Tid;
 
-/// What was found. Everything is optional: a thread may be gone, and /proc may not be mounted.
+/// A thread's description. Everything is optional: a thread may be gone, and /proc may not be mounted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThreadDescription {
     /// `R (running)`, `S (sleeping)`, `D (disk sleep)`, `T (stopped)`, `t (tracing stop)`, `Z (zombie)`; `None` when
@@ -25,21 +25,21 @@ pub struct ThreadDescription {
     pub shared_pending: u64,
     /// Bit n−1 set: the process has a handler for signal n.
     pub sig_caught: u64,
-    /// The kernel function in which it sleeps, when the kernel tells.
+    /// The kernel function in which it sleeps, if the kernel reports it.
     pub wchan: Option<String>,
     /// The thread's name as the kernel knows it.
     pub comm: Option<String>,
-    /// The system call in which it sleeps: its number, when the kernel tells.
+    /// The system call in which it sleeps: its number, if the kernel reports it.
     pub syscall: Option<i64>,
 }
 
 impl ThreadDescription {
-    /// The thread is in a set of blocked signals that contains `signal`.
+    /// Whether the thread blocks `signal`.
     pub fn blocks(&self, signal: i32) -> bool {
         self.sig_blk >> (signal - 1) & 1 == 1
     }
 
-    /// `signal` is waiting for the thread.
+    /// Whether `signal` is pending for the thread.
     pub fn has_pending(&self, signal: i32) -> bool {
         self.sig_pending >> (signal - 1) & 1 == 1
     }
@@ -98,7 +98,7 @@ mod tests {
     use crate::os::{signals, thread::gettid};
 
     #[test]
-    fn a_thread_that_blocks_a_signal_says_so() {
+    fn a_blocked_signal_is_shown() {
         let _guard = signals::block(libc::SIGURG);
         let d = describe(gettid());
         assert!(d.blocks(libc::SIGURG) && !d.blocks(libc::SIGWINCH));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_that_waits_for_a_blocking_thread_is_shown() {
+    fn a_pending_signal_is_shown() {
         let _guard = signals::block(libc::SIGWINCH);
         // SAFETY: a signal to this thread, which blocks it; its default is to be ignored.
         assert_eq!(unsafe { libc::raise(libc::SIGWINCH) }, 0);

@@ -8,22 +8,22 @@ use std::marker::PhantomData;
 use super::ucontext::Context;
 use crate::sabotage::{Guard, removed};
 
-/// What the kernel tells about a signal.
+/// The kernel's description of a signal.
 pub type SigInfo = libc::siginfo_t;
 
-/// The signal that suspends threads unless the user chooses another. Go chose it too: its default action is to be
-/// ignored, hardly a program uses it, and debuggers pass it on without stopping.
+/// The signal that suspends threads unless the user chooses another. Go uses it too: its default action is to be ignored, few
+/// programs use it, and debuggers pass it on without stopping.
 pub const DEFAULT: i32 = libc::SIGURG;
 
 /// A handler as the kernel calls it.
 pub type Handler = unsafe extern "C" fn(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void);
 
-/// What was installed for a signal before us. Plain data, so that the handler can chain to it.
+/// The action that was installed for a signal before ours. Plain data, so that the handler can chain to it.
 #[derive(Clone, Copy)]
 pub struct Previous(libc::sigaction);
 
 impl Previous {
-    /// Nothing: as if the signal had been ignored.
+    /// No handler, as if the signal had been ignored.
     pub const NONE: Self =
         // SAFETY: all-zero is a valid sigaction: SIG_DFL, no flags, an empty mask.
         Self(unsafe { std::mem::zeroed() });
@@ -45,8 +45,8 @@ impl Previous {
         self.0.sa_sigaction != libc::SIG_DFL && self.0.sa_sigaction != libc::SIG_IGN
     }
 
-    /// Calls the previous handler, when there was a function. The signal's default action is not imitated: for the
-    /// default signal (SIGURG) it is to ignore it.
+    /// Calls the previous handler, if it was a function. Does not imitate the signal's default action: for the default signal
+    /// (SIGURG) that is to ignore it.
     ///
     /// # Safety
     /// In a handler of the signal whose action this was, with the arguments that the kernel gave it.
@@ -55,7 +55,7 @@ impl Previous {
             return;
         }
         if self.0.sa_flags & libc::SA_SIGINFO != 0 {
-            // SAFETY: with SA_SIGINFO the word is a three-argument handler, by sigaction's contract with whoever set it.
+            // SAFETY: with SA_SIGINFO the word is a three-argument handler, by sigaction's contract with the code that set it.
             let f: Handler = unsafe { std::mem::transmute(self.0.sa_sigaction) };
             // SAFETY: the kernel's own arguments, passed on.
             unsafe { f(signal, info, context) };
@@ -71,10 +71,10 @@ impl Previous {
 /// The signal of breakpoints.
 pub const TRAP: i32 = libc::SIGTRAP;
 
-/// On which stack a handler runs.
+/// The stack on which a handler runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandlerStack {
-    /// The one that was interrupted (no SA_ONSTACK).
+    /// The interrupted stack (no SA_ONSTACK).
     Own,
     /// The alternate stack, for threads that have one.
     Alternate,
@@ -83,11 +83,11 @@ pub enum HandlerStack {
 /// The signals that are raised by the running instruction. Blocking them would turn a bug into a silent kill.
 const SYNCHRONOUS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
 
-/// The signal by which libc cancels threads. Its functions for sets do not know it.
+/// The signal by which libc cancels threads. libc's functions for signal sets do not accept it.
 const CANCEL: i32 = 32;
 
-/// Every signal but the synchronous faults: what a suspend handler runs under. Also that of cancellation: a thread that is
-/// stopped in a cancellation point would otherwise unwind, handler and all, while the world is stopped.
+/// Every signal but the synchronous faults: the mask of a suspend handler. It includes the cancellation signal: otherwise a
+/// thread that is stopped at a cancellation point would unwind, handler included, while the world is stopped.
 fn handler_mask() -> libc::sigset_t {
     let mut set = std::mem::MaybeUninit::uninit();
     // SAFETY: sigfillset initialises the set, whose first word has a bit for each of the kernel's signals; sigdelset gets valid
@@ -111,7 +111,7 @@ fn handler_mask() -> libc::sigset_t {
 /// * No other code of the process depends on the action that is replaced.
 pub unsafe fn install(signal: i32, handler: Handler, stack: HandlerStack) -> io::Result<Previous> {
     let onstack = if stack == HandlerStack::Alternate { libc::SA_ONSTACK } else { 0 };
-    // `.stop.eintr`: a read or a futex wait that the signal interrupts goes on after it.
+    // `.stop.eintr`: a read or a futex wait that the signal interrupts is restarted after it.
     let restart = if removed(Guard::StopEintr) { 0 } else { libc::SA_RESTART };
     let action = libc::sigaction {
         sa_sigaction: handler as *const () as usize,
@@ -129,7 +129,7 @@ pub unsafe fn install(signal: i32, handler: Handler, stack: HandlerStack) -> io:
     Ok(Previous(unsafe { previous.assume_init() }))
 }
 
-/// What the process has for `signal` now.
+/// The process's current action for `signal`.
 pub fn current(signal: i32) -> io::Result<Previous> {
     let mut now = std::mem::MaybeUninit::uninit();
     // SAFETY: only reads the action.
@@ -138,7 +138,7 @@ pub fn current(signal: i32) -> io::Result<Previous> {
     if r == 0 { Ok(Previous(unsafe { now.assume_init() })) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Whether siginfo says that this very process sent the signal to the thread by tgkill. Async-signal-safe.
+/// Whether siginfo shows that this process sent the signal to the thread by tgkill. Async-signal-safe.
 ///
 /// # Safety
 /// `info` is the second argument of a running handler.
@@ -147,7 +147,7 @@ pub unsafe fn is_from_this_process(info: *const libc::siginfo_t) -> bool {
     unsafe { (*info).si_code == libc::SI_TKILL && (*info).si_pid() == super::thread::getpid() }
 }
 
-/// Whether `handler` is what the process has for `signal` now.
+/// Whether `handler` is the process's current handler for `signal`.
 pub fn is_installed(signal: i32, handler: Handler) -> bool {
     let mut now = std::mem::MaybeUninit::<libc::sigaction>::uninit();
     // SAFETY: only reads the action.
@@ -161,13 +161,13 @@ pub fn real_time() -> (i32, i32) {
     (libc::SIGRTMIN(), libc::SIGRTMAX())
 }
 
-/// Whether the signal has its default action: the program has no use for it.
+/// Whether the signal has its default action, that is, the program does not use it.
 pub fn is_default(signal: i32) -> bool {
     current(signal).is_ok_and(|now| now.0.sa_sigaction == libc::SIG_DFL)
 }
 
-/// From now on the signal does nothing in this process. Not by SIG_IGN, which a process that is spawned would inherit: `execve`
-/// gives a signal with a handler its default action again.
+/// Makes the signal have no effect in this process. Not by SIG_IGN, which spawned processes would inherit: `execve` resets a
+/// signal with a handler to its default action.
 ///
 /// # Safety
 /// No code of the process depends on the signal's action: it has the default action, and programs may use it ([`is_usable`]).
@@ -176,10 +176,10 @@ pub unsafe fn make_harmless(signal: i32) -> io::Result<()> {
     unsafe { install(signal, nothing, HandlerStack::Own) }.map(drop)
 }
 
-/// The handler of a signal that only a tracer looks at.
+/// The handler of a signal that only a tracer observes.
 unsafe extern "C" fn nothing(_: i32, _: *mut SigInfo, _: *mut libc::c_void) {}
 
-/// Makes `previous` the signal's action again. Async-signal-safe.
+/// Restores `previous` as the signal's action. Async-signal-safe.
 ///
 /// # Safety
 /// `previous` was this signal's action, its handler is still in memory, and no other code depends on the action that it replaces.
@@ -188,9 +188,9 @@ pub unsafe fn put_back(signal: i32, previous: &Previous) {
     unsafe { libc::sigaction(signal, &previous.0, std::ptr::null_mut()) };
 }
 
-/// Sends the calling thread a signal with a value, and lets it come now, also if the thread masks it. Whoever traces the thread has
-/// seen it when this returns. Not sent unless it is [harmless](make_harmless): without a tracer the handler runs, and is over when
-/// this returns. Async-signal-safe, errno preserved.
+/// Sends the calling thread a signal with a value, and has it delivered now, even if the thread blocks it. A tracer of the
+/// thread has seen the signal when this returns. Sends nothing unless the signal is [harmless](make_harmless): without a
+/// tracer, the empty handler has run when this returns. Async-signal-safe, errno preserved.
 ///
 /// # Safety
 /// A tracer may read and write the memory that `value` names: it is 0, or the address of what the tracer expects, alive until this returns.
@@ -198,7 +198,7 @@ pub unsafe fn queue_to_myself(signal: i32, value: usize) {
     if !(1..=64).contains(&signal) || !super::preserving_errno(|| is_installed(signal, nothing)) {
         return;
     }
-    /// As the kernel reads it: `si_signo`, `si_errno`, `si_code`, padding, `si_pid`, `si_uid`, `si_value`.
+    /// The kernel's layout: `si_signo`, `si_errno`, `si_code`, padding, `si_pid`, `si_uid`, `si_value`.
     #[repr(C)]
     struct Queued {
         signal: i32,
@@ -214,12 +214,12 @@ pub unsafe fn queue_to_myself(signal: i32, value: usize) {
     let pid = super::thread::getpid();
     let queued = Queued { signal, errno: 0, code: libc::SI_QUEUE, padding: 0, pid, uid: 0, value, rest: [0; 12] };
     super::preserving_errno(|| {
-        // A blocked signal would be kept.
+        // A blocked signal would stay pending.
         let before = change_mask(libc::SIG_UNBLOCK, &only(signal));
         let tid = super::thread::gettid().0;
         // SAFETY: a complete siginfo, which the kernel copies.
         let send = || unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, signal, &raw const queued) };
-        // EAGAIN: the user's queue of signals is full. It empties when others take theirs.
+        // EAGAIN: the user's queue of signals is full. It empties as other threads take their signals.
         for _ in 0..1000 {
             if send() == 0 || super::Errno::last() != super::Errno::EAGAIN {
                 break;
@@ -230,7 +230,7 @@ pub unsafe fn queue_to_myself(signal: i32, value: usize) {
     });
 }
 
-/// Whether a number can be a signal for suspension: it exists, can be caught and libc leaves it to programs.
+/// Whether a number can be the suspension signal: it exists, can be caught, and libc leaves it to programs.
 pub fn is_usable(signal: i32) -> bool {
     (1..=64).contains(&signal)
         && ![libc::SIGKILL, libc::SIGSTOP, libc::SIGCONT, libc::SIGTSTP, 32, 33].contains(&signal)
@@ -238,7 +238,7 @@ pub fn is_usable(signal: i32) -> bool {
         && signal != libc::SIGABRT
 }
 
-/// The name of a signal for people: `SIGURG`, `SIGRTMIN+3`, or its number.
+/// The readable name of a signal: `SIGURG`, `SIGRTMIN+3`, or its number.
 pub fn name(signal: i32) -> String {
     let (lowest, highest) = real_time();
     match nix::sys::signal::Signal::try_from(signal) {
@@ -249,7 +249,7 @@ pub fn name(signal: i32) -> String {
     }
 }
 
-/// The signal of a name that [`name`] gives or `kill -l` lists (`USR1`, `sigusr1`, `SIGRTMAX-2`), or of a number.
+/// Parses a name as [`name`] returns it or `kill -l` lists it (`USR1`, `sigusr1`, `SIGRTMAX-2`), or a number.
 pub fn of_name(text: &str) -> Option<i32> {
     let (lowest, highest) = real_time();
     let upper = text.to_ascii_uppercase();
@@ -287,7 +287,7 @@ fn set_of(signals: &[i32]) -> libc::sigset_t {
 }
 
 fn has(set: &libc::sigset_t, signal: i32) -> bool {
-    // SAFETY: a set that was initialised; it is only read.
+    // SAFETY: a set that is initialised, only read here.
     unsafe { libc::sigismember(set, signal) == 1 }
 }
 
@@ -300,30 +300,30 @@ fn change_mask(how: i32, set: &libc::sigset_t) -> libc::sigset_t {
     }
 }
 
-/// Blocks one signal in the calling thread until the guard is dropped (or, forgotten, for good).
+/// Blocks one signal in the calling thread until the guard is dropped. If the guard is forgotten, the signal stays blocked.
 pub fn block(signal: i32) -> MaskGuard {
     MaskGuard::restoring(change_mask(libc::SIG_BLOCK, &only(signal)))
 }
 
-/// What a write in vain raises besides its error.
+/// The signals that a failing write raises besides its error.
 const OF_WRITES: [i32; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
 
-/// While it lives, what this thread writes in vain is an error of the write and not the end of the process, whatever the program has
-/// made of the signals: what comes of a write never reaches it.
+/// While it lives, a failing write of this thread returns an error and does not end the process, whatever actions the program
+/// has set for these signals. A signal that such a write raises never reaches the program.
 pub struct FailingWrites {
-    /// Of [`OF_WRITES`], those that would now come.
+    /// For each of [`OF_WRITES`], whether it was neither blocked nor pending before.
     open: [bool; OF_WRITES.len()],
     _mask: MaskGuard,
 }
 
 impl FailingWrites {
-    /// Until it is dropped, a failing write of the calling thread returns an error and sends no signal.
+    /// Until the guard is dropped, a failing write of the calling thread returns an error and raises no visible signal.
     pub fn are_errors() -> FailingWrites {
         let old = change_mask(libc::SIG_BLOCK, &set_of(&OF_WRITES));
         let mut open = OF_WRITES.map(|signal| !has(&old, signal));
         if open.contains(&true) {
             let mut pending = std::mem::MaybeUninit::uninit();
-            // SAFETY: the set is written.
+            // SAFETY: sigpending writes the set.
             let pending = unsafe {
                 libc::sigpending(pending.as_mut_ptr());
                 pending.assume_init()
@@ -338,18 +338,18 @@ impl Drop for FailingWrites {
     fn drop(&mut self) {
         let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         for (signal, _) in OF_WRITES.into_iter().zip(self.open).filter(|(_, open)| *open) {
-            // SAFETY: a set and a time; who is not asked for gets no information. It waits for nothing.
+            // SAFETY: a set and a time; the null pointer requests no information. The call does not wait.
             unsafe { libc::sigtimedwait(&only(signal), std::ptr::null_mut(), &at_once) };
         }
     }
 }
 
-/// Blocks every signal (but faults) in the calling thread until the guard is dropped.
+/// Blocks every signal except faults in the calling thread until the guard is dropped.
 pub fn block_all() -> MaskGuard {
     MaskGuard::restoring(change_mask(libc::SIG_BLOCK, &handler_mask()))
 }
 
-/// Unblocks one signal in the calling thread; says whether it was blocked.
+/// Unblocks one signal in the calling thread; returns whether it was blocked.
 pub fn unblock(signal: i32) -> bool {
     has(&change_mask(libc::SIG_UNBLOCK, &only(signal)), signal)
 }
@@ -364,7 +364,7 @@ pub fn is_blocked(signal: i32) -> bool {
     }
 }
 
-/// Puts the calling thread's signal mask back when dropped. Stays on its thread: the mask is that thread's.
+/// Restores the calling thread's signal mask when dropped. It stays on its thread, because the mask is that thread's.
 pub struct MaskGuard {
     before: libc::sigset_t,
     on_its_thread: PhantomData<*const ()>,
@@ -382,17 +382,17 @@ impl Drop for MaskGuard {
     }
 }
 
-/// Lets the interrupted code go on at another instruction.
+/// Makes the interrupted code continue at another instruction.
 ///
 /// # Safety
-/// `context` is the third argument of a running handler; the code that was interrupted goes on there as it should.
+/// `context` is the third argument of a running handler, and the interrupted code may continue at `instruction`.
 pub unsafe fn continue_at(context: *mut libc::c_void, instruction: usize) {
     // SAFETY: by the caller.
     let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
     context.uc_mcontext.gregs[libc::REG_RIP as usize] = instruction as i64;
 }
 
-/// The context that the kernel handed to a handler.
+/// The context that the kernel passed to a handler.
 ///
 /// # Safety
 /// `context` is the third argument of a running handler, which returns only after the last use of the reference.
@@ -430,14 +430,14 @@ mod tests {
         assert_eq!(of_name(text), Some(signal));
     }
 
-    /// The signal's default is the end of the process.
+    /// The default action of these signals ends the process.
     #[test]
-    fn what_comes_of_a_write_never_reaches_the_program() {
+    fn signals_of_failing_writes_never_reach_the_program() {
         std::thread::spawn(|| {
             let outer = FailingWrites::are_errors();
             raise(libc::SIGXFSZ);
             drop(FailingWrites::are_errors());
-            // What was on its way before is left to who let it wait.
+            // The inner guard leaves the pending SIGXFSZ to the outer one, which removes both signals.
             raise(libc::SIGPIPE);
             drop(outer);
             assert!(!is_blocked(libc::SIGXFSZ));
@@ -447,13 +447,13 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_that_waited_before_waits_afterwards() {
+    fn a_signal_that_was_pending_before_stays_pending() {
         std::thread::spawn(|| {
             let blocked = block(libc::SIGXFSZ);
             raise(libc::SIGXFSZ);
             drop(FailingWrites::are_errors());
             let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-            // SAFETY: a set and a time.
+            // SAFETY: a valid set and time.
             let found = unsafe { libc::sigtimedwait(&only(libc::SIGXFSZ), std::ptr::null_mut(), &at_once) };
             assert_eq!(found, libc::SIGXFSZ);
             drop(blocked);

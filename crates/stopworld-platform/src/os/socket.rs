@@ -1,12 +1,12 @@
-//! Sockets in the file system, for who serves strangers: reachable by their owner only, and never in their hands for ever.
+//! Unix-domain sockets for a server: only their owner can connect, and no call waits longer than its timeout.
 //!
-//! The standard library's would do but for three things. Its listener is reachable with the mode that the umask leaves until
-//! somebody changes it; its writes raise SIGPIPE in a process that did not ask for Rust's start-up; and a descriptor of
-//! its is open in the child of a fork as well, where nobody serves it: a client of the parent would wait there for an end that
-//! the parent's close does not bring.
+//! The standard library's sockets have three defects here. The listener's mode is what the umask leaves, until it is changed.
+//! Writes raise SIGPIPE in a process without Rust's start-up code. And a descriptor stays open in the child of a fork, where no
+//! thread serves it: a client of the parent would wait for an end of file that the parent's close does not cause.
 //!
-//! So each descriptor here has a place in a table that the child of a fork empties (`.fork.services`, `.live.end`). The table's lock is held
-//! while one is made and while the process forks, so none is missed; it is never held while waiting.
+//! So each descriptor here has an entry in a table, and the child of a fork closes all of them (`.fork.services`, `.live.end`).
+//! The table's lock is held while a descriptor is made and while the process forks, so none is missed; it is never held while
+//! waiting.
 
 use std::io;
 use std::mem::offset_of;
@@ -19,13 +19,13 @@ use super::thread::getpid;
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicI32, Lock, LockGuard, Ordering};
 
-/// How many of them can be open at once.
+/// The maximum number of open sockets.
 pub const MOST: usize = 256;
 
-/// The longest path, without its final 0.
+/// The longest path in bytes, without its final 0.
 pub const LONGEST_PATH: usize = size_of::<libc::sockaddr_un>() - offset_of!(libc::sockaddr_un, sun_path) - 1;
 
-/// No descriptor has this place.
+/// An empty table entry.
 const FREE: i32 = -1;
 
 static TABLE: [AtomicI32; MOST] = [const { AtomicI32::new(FREE) }; MOST];
@@ -40,10 +40,10 @@ pub struct Socket {
     pid: i32,
 }
 
-/// What a wait found.
+/// The result of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// Something can be read, or written, as was asked.
+    /// Something can be read, or written, as requested.
     pub ready: bool,
     /// The other end is gone.
     pub gone: bool,
@@ -57,14 +57,14 @@ impl Socket {
         match TABLE.iter().position(free) {
             Some(place) => Ok(Socket { fd, place, pid: getpid() }),
             None => {
-                // SAFETY: ours, and known to nobody.
+                // SAFETY: ours, and not used elsewhere.
                 unsafe { libc::close(fd) };
                 Err(Errno::EMFILE.into())
             }
         }
     }
 
-    /// Listens at `path`, where nothing may be (`.live.owner`). Who is not its owner finds it closed from the first moment on.
+    /// Listens at `path`, where no file may exist (`.live.owner`). From the first moment on, only the owner can connect.
     pub fn listen(path: &Path) -> io::Result<Socket> {
         forget_in_children()?;
         let address = address(path)?;
@@ -72,32 +72,32 @@ impl Socket {
             let held = LOCK.lock();
             Socket::adopt(&held, made(libc::SOCK_NONBLOCK)?)?
         };
-        // SAFETY: a descriptor of ours. Before `bind`, so that the name appears with this mode.
+        // SAFETY: our own descriptor. Before `bind`, so that the name appears with this mode.
         Errno::result(unsafe { libc::fchmod(socket.fd, 0o600) })?;
         // SAFETY: an address of this family and this length.
         Errno::result(unsafe {
             libc::bind(socket.fd, (&raw const address).cast(), size_of::<libc::sockaddr_un>() as libc::socklen_t)
         })?;
-        // SAFETY: a bound descriptor of ours.
+        // SAFETY: our own bound descriptor.
         Errno::result(unsafe { libc::listen(socket.fd, 255) })?;
         Ok(socket)
     }
 
-    /// Takes one who has connected, if there is one.
+    /// Accepts one pending connection, if there is one.
     pub fn accept(&self) -> io::Result<Socket> {
         let held = LOCK.lock();
         let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: a listening descriptor; the address is not asked for.
+        // SAFETY: a listening descriptor; the peer's address is not requested.
         let fd = Errno::result(unsafe { libc::accept4(self.fd, std::ptr::null_mut(), std::ptr::null_mut(), flags) })?;
         Socket::adopt(&held, fd)
     }
 
-    /// Waits until something can be read, until the other end is gone, or for so long.
+    /// Waits until something can be read, until the other end is gone, or for `ms` milliseconds.
     pub fn wait_to_read(&self, ms: i32) -> Ready {
         self.wait(libc::POLLIN, ms)
     }
 
-    /// Waits until something can be written, until the other end is gone, or for so long.
+    /// Waits until something can be written, until the other end is gone, or for `ms` milliseconds.
     pub fn wait_to_write(&self, ms: i32) -> Ready {
         self.wait(libc::POLLOUT, ms)
     }
@@ -109,7 +109,7 @@ impl Socket {
 
     fn wait(&self, events: libc::c_short, ms: i32) -> Ready {
         let mut wanted = libc::pollfd { fd: self.fd, events, revents: 0 };
-        // SAFETY: one place of this shape. An interrupted wait found nothing.
+        // SAFETY: one pollfd. An interrupted wait counts as nothing found.
         let found = unsafe { libc::poll(&mut wanted, 1, ms) };
         if found <= 0 {
             return Ready { ready: false, gone: false };
@@ -118,39 +118,39 @@ impl Socket {
         Ready { ready: wanted.revents & events != 0, gone }
     }
 
-    /// Takes what has come, as much as has room; 0 is the end.
+    /// Receives the bytes that have arrived, up to the length of `buffer`; returns 0 at the end.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        // SAFETY: the buffer is writable, as long as is said.
+        // SAFETY: the buffer is writable and has this length.
         let count = unsafe { libc::recv(self.fd, buffer.as_mut_ptr().cast(), buffer.len(), 0) };
         Ok(Errno::result(count)? as usize)
     }
 
-    /// Gives what there is room for. Raises no signal if the other end is gone.
+    /// Sends as many of the bytes as there is room for. Raises no signal if the other end is gone.
     pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
-        // SAFETY: the bytes are readable, as many as are said.
+        // SAFETY: the bytes are readable, and the length is theirs.
         let count = unsafe { libc::send(self.fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
         Ok(Errno::result(count)? as usize)
     }
 
-    /// The end of what is said here; the other end may go on.
+    /// Ends this side's stream; the other end may continue to send.
     pub fn end(&self) {
-        // SAFETY: a descriptor of ours. If the other end is gone there is nothing to end.
+        // SAFETY: our own descriptor. If the other end is gone there is nothing to end.
         unsafe { libc::shutdown(self.fd, libc::SHUT_WR) };
     }
 
-    /// Wakes who waits for a connection, for good.
+    /// Wakes a thread that waits for a connection, and stops listening for good.
     pub fn stop_listening(&self) {
-        // SAFETY: a descriptor of ours.
+        // SAFETY: our own descriptor.
         unsafe { libc::shutdown(self.fd, libc::SHUT_RDWR) };
     }
 }
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // In the child of a fork it is closed already, and its number and its place may be another's.
+        // In the child of a fork it is closed already, and its number and its table entry may belong to another socket.
         if self.pid == getpid() {
             TABLE[self.place].store(FREE, Ordering::Relaxed);
-            // SAFETY: ours, and used by nobody after this.
+            // SAFETY: ours, and not used after this.
             unsafe { libc::close(self.fd) };
         }
     }
@@ -176,13 +176,13 @@ fn address(path: &Path) -> io::Result<libc::sockaddr_un> {
     Ok(address)
 }
 
-/// From now on the child of a fork closes what is open here.
+/// Makes the child of any later fork close the sockets that are open here.
 fn forget_in_children() -> io::Result<()> {
     static REGISTERED: OnceLock<()> = OnceLock::new();
     if REGISTERED.get().is_none() {
         // SAFETY: made to be called in these places of a fork, on any thread.
         unsafe { super::thread::at_fork(before_fork, after_fork_in_parent, after_fork_in_child) }?;
-        // Two at once: the second pair of functions finds the lock its own, and nothing to close.
+        // If two threads register at once, the second set of functions finds the lock taken by its own thread, and nothing to close.
         let _ = REGISTERED.set(());
     }
     Ok(())
@@ -210,7 +210,7 @@ unsafe extern "C" fn after_fork_in_child() {
     for place in &TABLE {
         let fd = place.swap(FREE, Ordering::Relaxed);
         if fd != FREE {
-            // SAFETY: the table's own; the threads that used it do not exist here.
+            // SAFETY: a descriptor of the table; the threads that used it do not exist here.
             unsafe { libc::close(fd) };
         }
     }

@@ -1,8 +1,8 @@
-//! Threads of the collector's own.
+//! The collector's own threads.
 //!
-//! They are not `std::thread`'s. When such a thread begins or ends, std notes its guard page behind a lock of its own, which no fork
-//! knows of: a child that was forked off while any thread held it can never start a thread of std's, and hangs when it tries. What
-//! libc does at a thread's start it sets free in the child (`.fork.services`).
+//! They are not `std::thread` threads. When such a thread starts or ends, std records its guard page under a lock that `fork`
+//! does not handle: if the process forks while any thread holds it, the child hangs when it starts a std thread. libc releases
+//! its own locks for the start of a thread in the child (`.fork.services`).
 
 use std::ffi::c_void;
 use std::io;
@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::sabotage::{Guard, removed};
 
-/// What a thread of std's has, too.
+/// The stack size of a std thread.
 const STACK_BYTES: usize = 2 << 20;
 /// The longest name that Linux keeps, without the zero at its end.
 const NAME_BYTES: usize = 15;
@@ -22,19 +22,19 @@ struct Start<F> {
     work: F,
 }
 
-/// A thread that [`spawn`] has started. One that is dropped goes on by itself.
+/// A thread that [`spawn`] has started. Dropping this detaches the thread.
 #[derive(Debug)]
 pub struct Spawned(libc::pthread_t);
 
 impl Spawned {
-    /// Waits for the thread's end.
+    /// Waits until the thread has ended.
     pub fn join(self) {
         // SAFETY: a thread of this process that is neither joined nor detached before: each ends its `Spawned`.
         unsafe { libc::pthread_join(self.0, std::ptr::null_mut()) };
         std::mem::forget(self);
     }
 
-    /// In the child of a fork: there is no such thread.
+    /// For the child of a fork, where the thread does not exist: neither joins nor detaches.
     pub fn forget(self) {
         std::mem::forget(self);
     }
@@ -47,11 +47,11 @@ impl Drop for Spawned {
     }
 }
 
-/// Starts a thread, also in the child of a fork. Linux keeps the first 15 bytes of its name. A panic ends the thread alone, after its
-/// message was printed.
+/// Starts a thread; works in the child of a fork too. Linux keeps the first 15 bytes of its name. A panic ends only this
+/// thread, after its message was printed.
 ///
 /// # Errors
-/// The system gave no thread, or no memory for its stack.
+/// The system cannot create a thread, or has no memory for its stack.
 pub fn spawn<F: FnOnce() + Send + 'static>(name: &str, work: F) -> io::Result<Spawned> {
     let mut start = Box::new(Start { name: [0; NAME_BYTES + 1], work });
     let length = name.floor_char_boundary(NAME_BYTES);
@@ -70,7 +70,7 @@ pub fn spawn<F: FnOnce() + Send + 'static>(name: &str, work: F) -> io::Result<Sp
         failed
     };
     if failed != 0 {
-        // SAFETY: there is no thread, so it is still ours, once.
+        // SAFETY: no thread was created, so it is still ours, and freed once.
         drop(unsafe { Box::from_raw(start) });
         return Err(io::Error::from_raw_os_error(failed));
     }
@@ -83,7 +83,7 @@ extern "C" fn begin<F: FnOnce()>(start: *mut c_void) -> *mut c_void {
     let start = unsafe { Box::from_raw(start.cast::<Start<F>>()) };
     // SAFETY: a name that ends in 0.
     unsafe { libc::prctl(libc::PR_SET_NAME, start.name.as_ptr()) };
-    // The message has been told where it panicked. `Start` is moved out of, so nothing that unwinding has broken is seen.
+    // The panic message has been printed. `Start` is moved out of, so no code sees what unwinding has left in it.
     let _ = catch_unwind(AssertUnwindSafe(start.work));
     std::ptr::null_mut()
 }
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_has_the_beginning_of_its_name_and_is_waited_for() {
+    fn a_long_name_is_truncated_and_join_waits() {
         let (tell, told) = mpsc::channel();
         spawn("sixteen-bytes-xy", move || tell.send(comm()).unwrap()).unwrap().join();
         assert_eq!(told.try_recv().unwrap(), "sixteen-bytes-x");
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_nobody_waits_for_goes_on() {
+    fn a_detached_thread_keeps_running() {
         let (go, gone) = mpsc::channel();
         let (tell, told) = mpsc::channel();
         drop(spawn("alone", move || tell.send(gone.recv().unwrap()).unwrap()).unwrap());
@@ -122,11 +122,11 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_ends_the_thread_alone() {
+    fn a_panic_ends_only_its_thread() {
         let (tell, told) = mpsc::channel::<()>();
         spawn("panics", move || {
             let _dropped = tell;
-            panic!("this panic is meant");
+            panic!("this panic is intended");
         })
         .unwrap()
         .join();

@@ -17,8 +17,8 @@ pub struct StackBounds {
 }
 
 impl StackBounds {
-    /// Whether the address lies in it. The base itself counts: it is the stack pointer of an empty stack. No address lies in
-    /// bounds that are empty: they stand for a stack that there is not, and null is no stack pointer.
+    /// Whether the address lies in it. The base itself counts: it is the stack pointer of an empty stack. Empty bounds contain
+    /// no address: they mean that there is no stack, and null is not a stack pointer.
     #[inline]
     pub fn contains(&self, address: usize) -> bool {
         self.low <= address && address <= self.high && self.low < self.high
@@ -32,15 +32,15 @@ unsafe extern "C" {
 
 const PTHREAD_CANCEL_DISABLE: i32 = 1;
 
-/// While it lives, the calling thread is not cancelled: a `pthread_cancel` takes effect at its next cancellation point after
-/// that. For what must be done as a whole, and calls functions of libc that are cancellation points.
+/// While it lives, the calling thread cannot be cancelled: a `pthread_cancel` takes effect at its next cancellation point after
+/// that. For work that must not be interrupted half-way and that calls cancellation points of libc.
 pub struct NotCancelled {
     before: i32,
     on_its_thread: PhantomData<*const ()>,
 }
 
 impl NotCancelled {
-    /// Until it is dropped, the calling thread is not cancelled.
+    /// Disables cancellation of the calling thread until the guard is dropped.
     pub fn begin() -> Self {
         let mut before = 0;
         // SAFETY: a valid state and a place for the old one; it can't fail.
@@ -64,11 +64,11 @@ pub fn gettid() -> Tid {
     Tid(unsafe { libc::syscall(libc::SYS_gettid) } as i32)
 }
 
-/// The process id once it was asked for; 0 before, and in the child of a fork.
+/// The process id after its first use; 0 before, and in the child of a fork.
 static PID: AtomicI32 = AtomicI32::new(0);
 
-/// The process id. Async-signal-safe. Remembered: a stop asks for it twice per thread, and a system call is a fiftieth of what
-/// stopping a thread costs.
+/// The process id. Async-signal-safe. Cached: a stop needs it twice per thread, and the system call is a fiftieth of the cost
+/// of stopping a thread.
 #[inline]
 pub fn getpid() -> i32 {
     match PID.load(Ordering::Relaxed) {
@@ -82,18 +82,18 @@ pub fn getpid() -> i32 {
     }
 }
 
-/// In the child of a fork, on its only thread: the process and the thread have other ids.
+/// Forgets the cached ids. Called in the child of a fork on its only thread: the process and the thread have other ids there.
 pub fn forget_ids() {
     PID.store(0, Ordering::Relaxed);
     KNOWN.set(Tid(0));
 }
 
 thread_local! {
-    /// The thread's id once it was asked for; 0 before.
+    /// The thread's id after its first use; 0 before.
     static KNOWN: Cell<Tid> = const { Cell::new(Tid(0)) };
 }
 
-/// [`gettid`] without the system call, for what a program does a million times in a second. Not for handlers, and not inside a
+/// [`gettid`] without the system call, for callers that need it a million times per second. Not for handlers, and not inside a
 /// stop: thread-local storage may be allocated on its first use.
 #[inline]
 pub fn known_tid() -> Tid {
@@ -122,15 +122,15 @@ pub unsafe fn tgkill(tid: Tid, signal: i32) -> Result<(), Errno> {
     })
 }
 
-/// Sleeps for so long, or until a handler has run. Async-signal-safe, errno preserved.
+/// Sleeps for `ns` nanoseconds, or until a handler has run. Async-signal-safe, errno preserved.
 pub fn sleep_ns(ns: u64) {
     let time = libc::timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 };
-    // SAFETY: a valid timespec; what is left is not asked for.
+    // SAFETY: a valid timespec; the remaining time is not requested.
     super::preserving_errno(|| unsafe { libc::nanosleep(&time, std::ptr::null_mut()) });
 }
 
-/// Whether a thread of this process runs, or would if it had a processor: it neither sleeps nor is it stopped. From /proc, by
-/// system calls only: async-signal-safe, stop-safe, errno preserved. False if /proc can't be read.
+/// Whether a thread of this process runs or is ready to run: it neither sleeps nor is it stopped (uninterruptible sleep counts
+/// as running). From /proc, by system calls only: async-signal-safe, stop-safe, errno preserved. False if /proc can't be read.
 pub fn is_runnable(tid: Tid) -> bool {
     let mut path = [0_u8; 48];
     let written = {
@@ -148,7 +148,7 @@ pub fn is_runnable(tid: Tid) -> bool {
         if file < 0 {
             return 0;
         }
-        // SAFETY: our own file, and as many bytes as `text` has.
+        // SAFETY: our own file, and `text` has this length.
         let length = unsafe { libc::read(file, text.as_mut_ptr().cast(), text.len()) };
         // SAFETY: our own file, closed once.
         unsafe { libc::close(file) };
@@ -161,7 +161,7 @@ pub fn is_runnable(tid: Tid) -> bool {
 
 /// Whether a thread of this process has that id now. Async-signal-safe.
 pub fn is_alive(tid: Tid) -> bool {
-    // SAFETY: 0 only asks whether the thread is there.
+    // SAFETY: signal 0 only checks that the thread exists.
     unsafe { tgkill(tid, 0) }.is_ok()
 }
 
@@ -176,7 +176,7 @@ pub fn current_stack() -> io::Result<StackBounds> {
     }
     let mut low = std::ptr::null_mut();
     let mut size = 0usize;
-    // SAFETY: `attr` is initialised; both places are valid.
+    // SAFETY: `attr` is initialised; both pointers are valid.
     let r = unsafe { libc::pthread_attr_getstack(attr.as_ptr(), &mut low, &mut size) };
     // SAFETY: initialised above, destroyed once.
     unsafe { libc::pthread_attr_destroy(attr.as_mut_ptr()) };
@@ -204,13 +204,13 @@ pub fn is_main() -> bool {
 
 /// A destructor that libc runs when a thread ends, for threads that set a value.
 ///
-/// Unlike a Rust `thread_local!`, setting it allocates nothing for the first 32 keys, and it runs after Rust's own
-/// thread-local destructors were given their chance: libc runs those first.
+/// Unlike a Rust `thread_local!`, setting a value allocates nothing for the first 32 keys, and the destructor runs after Rust's own
+/// thread-local destructors: libc runs those first.
 #[derive(Clone, Copy, Debug)]
 pub struct ExitKey(libc::pthread_key_t);
 
 impl ExitKey {
-    /// Makes a key whose destructor gets the thread's value.
+    /// Makes a key. `destructor` is called with the thread's value when the thread ends.
     pub fn new(destructor: unsafe extern "C" fn(*mut libc::c_void)) -> io::Result<Self> {
         let mut key = 0;
         // SAFETY: `key` is a valid place.
@@ -218,7 +218,7 @@ impl ExitKey {
         if r == 0 { Ok(Self(key)) } else { Err(io::Error::from_raw_os_error(r)) }
     }
 
-    /// Sets the calling thread's value; null means that nothing runs at its end.
+    /// Sets the calling thread's value. With null, no destructor runs when the thread ends.
     ///
     /// # Safety
     /// The value is null, or what the key's destructor may be called with when the thread ends.
@@ -235,12 +235,11 @@ impl ExitKey {
     }
 }
 
-/// Tells of a thread whether it lives, at the price of one load: a robust mutex that the thread holds as long as it is
-/// attached.
+/// Shows whether a thread is alive, at the cost of one load: a robust mutex that the thread holds as long as it is attached.
 ///
-/// When a thread ends, however it ends, the kernel walks its list of robust mutexes and marks each that it still holds; and it
-/// does so before it tells anybody else of the end. So whoever has waited for the thread, and unmapped its stack, comes
-/// after the mark. All zero bytes are a pulse that nobody has.
+/// When a thread ends, in whatever way, the kernel walks its list of robust mutexes and marks each that it still holds. It does
+/// so before it reports the end to any other thread. So a thread that has joined this one, and unmapped its stack, sees the
+/// mark. All zero bytes are a pulse that belongs to no thread.
 #[derive(Debug)]
 #[repr(C, align(8))]
 pub struct Pulse {
@@ -256,16 +255,17 @@ impl Pulse {
 
     /// Makes this the calling thread's pulse.
     ///
-    /// If libc refuses, or if it keeps its mutexes in a way of its own, then nobody is ever found dead.
+    /// If libc refuses, or if it keeps its mutexes in a form of its own, no thread is ever found dead.
     ///
     /// # Safety
     /// * The pulse stays mapped at its address until the thread calls [`end`](Self::end), or for good: until then libc's and the
     ///   kernel's lists of the thread's robust mutexes refer to it.
-    /// * It is no thread's pulse: the thread that had it has ended it or is gone, or it was the calling thread's in the parent of a fork.
+    /// * It is not another thread's pulse: the thread that had it has ended it or is gone, or it was the calling thread's in
+    ///   the parent of a fork.
     pub unsafe fn begin(&self) {
         let mut attributes = std::mem::MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
-        // SAFETY: attributes are initialised first and destroyed last. Nobody uses the mutex, and it stays where it is, by the caller's
-        // promise; in the child of a fork libc begins with an empty list.
+        // SAFETY: attributes are initialised first and destroyed last. The mutex is not in use, and it stays where it is, by
+        // the caller's promise; in the child of a fork libc begins with an empty list.
         unsafe {
             libc::pthread_mutexattr_init(attributes.as_mut_ptr());
             libc::pthread_mutexattr_setrobust(attributes.as_mut_ptr(), libc::PTHREAD_MUTEX_ROBUST);
@@ -275,7 +275,7 @@ impl Pulse {
         }
     }
 
-    /// The calling thread's pulse is no sign of its life any more.
+    /// Ends the pulse: it no longer shows whether the calling thread is alive.
     ///
     /// # Safety
     /// The calling thread called [`begin`](Self::begin), and has not ended it since.
@@ -288,19 +288,19 @@ impl Pulse {
     #[inline]
     pub fn has_stopped(&self) -> bool {
         // The futex is the mutex's first word. Acquire: pairs with the kernel's exchange of that word, which is a full
-        // barrier, when the thread ends and its robust mutexes are marked: what it did before is seen.
+        // barrier, when the thread ends and its robust mutexes are marked: what the thread did before is visible.
         self.mutex[0].load(Ordering::Acquire) & libc::FUTEX_OWNER_DIED != 0
     }
 }
 
-/// Random bytes. May fail early in the life of a machine.
+/// Fills `bytes` with random bytes. May fail shortly after the machine has started.
 pub fn random(bytes: &mut [u8]) -> io::Result<()> {
-    // SAFETY: the bytes are writable, as many as are said.
+    // SAFETY: the bytes are writable, and the length is theirs.
     let count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), libc::GRND_NONBLOCK) };
     if count == bytes.len() as isize { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Registers the three functions that libc calls around each fork of this process. Can't be undone.
+/// Registers the three functions that libc calls around each fork of this process. They can't be unregistered.
 ///
 /// # Safety
 /// The functions may be called on any thread that forks: `prepare` and then `parent` on the same thread, or `child` on the only thread of the
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sleeps_is_not_runnable() {
+    fn a_sleeping_thread_is_not_runnable() {
         assert!(is_runnable(gettid()));
         let (tell, told) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
@@ -376,7 +376,7 @@ mod tests {
     fn a_finished_thread_is_not_alive() {
         let handle = std::thread::spawn(gettid);
         let tid = handle.join().unwrap();
-        // The kernel reaps the task a moment after it has told join.
+        // The kernel reaps the task shortly after join has returned.
         let gone = (0..1000).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(1));
             !is_alive(tid)

@@ -1,21 +1,21 @@
-//! Timers that interrupt the thread that made them, for the workload that hammers.
+//! Timers that interrupt the thread that made them, for the `hammer` workload.
 
 use std::io;
 
 use super::signals::{self, HandlerStack};
 use super::thread::gettid;
 
-/// What a timer interrupts with.
+/// The signal of a timer.
 const SIGNAL: i32 = libc::SIGALRM;
 
-/// A timer of the calling thread: a signal to this very thread, again and again, until it is dropped.
+/// A periodic timer of the calling thread: it sends a signal to this thread until it is dropped.
 pub struct OwnTimer(libc::timer_t);
 
 impl OwnTimer {
-    /// Interrupts the calling thread every `period_ns` of real time. The process's action for SIGALRM becomes "do
-    /// nothing" (and restart what was interrupted), and stays so: a last signal may be under way when a timer goes.
+    /// Interrupts the calling thread every `period_ns` of real time. The process's action for SIGALRM becomes an empty handler
+    /// (which restarts what was interrupted), and stays so: a last signal may still be on its way when a timer is dropped.
     pub fn start(period_ns: i64) -> io::Result<OwnTimer> {
-        // SAFETY: a handler that does nothing; SIGALRM becomes this timer's, as is said above.
+        // SAFETY: a handler that does nothing; SIGALRM becomes this timer's, as documented above.
         unsafe { signals::install(SIGNAL, nothing, HandlerStack::Own) }?;
         // SAFETY: all-zero is a valid sigevent, whose fields are then filled in.
         let mut event: libc::sigevent = unsafe { std::mem::zeroed() };

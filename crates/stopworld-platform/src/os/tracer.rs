@@ -1,10 +1,11 @@
-//! Whether a debugger holds us: what /proc says, by system calls only.
+//! Whether a debugger holds a thread of this process, read from /proc by system calls only.
 //!
-//! Async-signal-safe, stop-safe, errno preserved: the answer is needed in the stopped world. About 10 µs a question (`stat` and `syscall` two thirds of `status`).
+//! Async-signal-safe, stop-safe, errno preserved: the answer is needed in the stopped world. A query takes about 10 µs (`stat`
+//! and `syscall` take two thirds of the time of `status`).
 
 use super::Tid;
 
-/// Room for the beginning of a status file: what we look for is in its first lines.
+/// Room for the beginning of a status file: the values read here are in its first lines.
 type Text = [u8; 512];
 
 /// The process that traces the calling thread; 0 if there is none, or /proc can't be read.
@@ -14,21 +15,21 @@ pub fn of_myself() -> i32 {
     tracer(&text[..length])
 }
 
-/// Whether a tracer has stopped that thread of this process.
+/// Whether that thread of this process is stopped, by a tracer or by job control (states `t` and `T`).
 pub fn holds(tid: Tid) -> bool {
     let mut text = [0; 512];
     let length = read_of(tid, "stat", &mut text);
     is_stopped(&text[..length])
 }
 
-/// Whether the state in a line of `/proc/PID/stat` is one of a stopped thread. It follows the thread's name, which is in parentheses and may
-/// contain any.
+/// Whether the state in a line of `/proc/PID/stat` is that of a stopped thread. The state follows the thread's name, which is
+/// in parentheses and may contain parentheses.
 fn is_stopped(line: &[u8]) -> bool {
     let state = line.iter().rposition(|byte| *byte == b')').and_then(|end| line.get(end + 2));
     matches!(state, Some(b't' | b'T'))
 }
 
-/// Where a thread goes on in user mode.
+/// Where a thread continues in user mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserPlace {
     /// The stack pointer.
@@ -37,14 +38,15 @@ pub struct UserPlace {
     pub instruction_pointer: usize,
 }
 
-/// Where a thread of this process that does not run will go on, by the registers that the kernel has for it. `None`: it runs, or is gone.
+/// Where a thread of this process that is not running will continue, from its registers in the kernel. `None` if it runs, or is
+/// gone.
 pub fn place_of(tid: Tid) -> Option<UserPlace> {
     let mut text = [0; 512];
     let length = read_of(tid, "syscall", &mut text);
     place(&text[..length])
 }
 
-/// Parses a line of `/proc/PID/syscall`: its last two words. The line of a thread that runs has one word.
+/// Parses a line of `/proc/PID/syscall`: its last two words. The line of a running thread has only one word.
 fn place(line: &[u8]) -> Option<UserPlace> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let mut words = line.rsplit(|byte| *byte == b' ').map(hexadecimal);
@@ -60,7 +62,7 @@ fn hexadecimal(word: &[u8]) -> Option<usize> {
     })
 }
 
-/// The beginning of a thread's file.
+/// Reads the beginning of a thread's file in /proc. Returns the number of bytes read.
 fn read_of(tid: Tid, file: &str, text: &mut Text) -> usize {
     use std::io::Write;
     let mut path = [0_u8; 48];
@@ -74,12 +76,12 @@ fn tracer(text: &[u8]) -> i32 {
     digits.iter().take_while(|byte| byte.is_ascii_digit()).fold(0, |pid, digit| pid * 10 + i32::from(digit - b'0'))
 }
 
-/// What comes after the key, to the end.
+/// The text after the key.
 fn after<'a>(text: &'a [u8], key: &[u8]) -> &'a [u8] {
     text.windows(key.len()).position(|window| window == key).map_or(&[], |at| &text[at + key.len()..])
 }
 
-/// The beginning of a file. The path ends in 0.
+/// Reads the beginning of a file; returns the number of bytes read. `path` ends in 0.
 fn read(path: &[u8], text: &mut Text) -> usize {
     super::preserving_errno(|| {
         // SAFETY: the path ends in 0.
@@ -87,7 +89,7 @@ fn read(path: &[u8], text: &mut Text) -> usize {
         if file < 0 {
             return 0;
         }
-        // SAFETY: our own file, and as many bytes as `text` has.
+        // SAFETY: our own file, and `text` has this length.
         let length = unsafe { libc::read(file, text.as_mut_ptr().cast(), text.len()) };
         // SAFETY: our own file, closed once.
         unsafe { libc::close(file) };
@@ -100,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_words_are_understood() {
+    fn status_and_stat_lines_are_parsed() {
         let text = b"Name:\tx\nUmask:\t0022\nState:\tt (tracing stop)\nTgid:\t7\nNgid:\t0\nPid:\t7\nPPid:\t1\nTracerPid:\t4711\n";
         assert_eq!(tracer(text), 4711);
         assert!(is_stopped(b"7 (a) t) t 1 7 7 0 -1 4194368"));
@@ -111,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_of_a_thread_is_the_end_of_its_line() {
+    fn a_threads_place_is_the_end_of_its_line() {
         let expected = Some(UserPlace { stack_pointer: 0x7f_fd10, instruction_pointer: 0x401a });
         assert_eq!(place(b"-1 0x7ffd10 0x401a\n"), expected);
         assert_eq!(place(b"35 0x1 0x0 0x0 0x0 0x0 0x0 0x7ffd10 0x401a\n"), expected);

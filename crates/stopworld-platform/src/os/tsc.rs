@@ -1,26 +1,27 @@
 //! The processor's time stamp counter, and whether it may be trusted.
 //!
-//! Reading it is one instruction (some 20 cycles), five times cheaper than CLOCK_MONOTONIC. It is a clock if it ticks at one
-//! rate in all power states (*invariant*, says cpuid) and in step on all processors, which the kernel watches: it takes
-//! another clock source for itself when they drift apart. Both are asked; who can't be sure takes CLOCK_MONOTONIC.
+//! Reading it is one instruction (some 20 cycles), five times cheaper than CLOCK_MONOTONIC. It is usable as a clock if it ticks
+//! at one rate in all power states (cpuid calls this *invariant*) and in step on all processors. The kernel monitors the
+//! latter: it uses another clock source when the counters drift apart. Both are checked; if either is not certain,
+//! CLOCK_MONOTONIC is used.
 
 use std::arch::x86_64::{__cpuid, __get_cpuid_max, _rdtsc};
 
 /// The counter. Not ordered with the instructions around it.
 #[inline(always)]
 pub fn read() -> u64 {
-    // SAFETY: every x86-64 processor has it; Linux lets user space read it unless a process asked otherwise for itself
-    // (PR_SET_TSC), which nobody does and then uses this crate.
+    // SAFETY: every x86-64 processor has it. Linux lets user space read it, unless a process has disabled that for itself
+    // (PR_SET_TSC), which no user of this crate does.
     unsafe { _rdtsc() }
 }
 
-/// Whether the counter is invariant and the kernel has not found it wanting. Reads /sys: allocates.
+/// Whether the counter is invariant and the kernel has not rejected it. Reads /sys: allocates.
 pub fn is_a_clock() -> bool {
     const ADVANCED_POWER: u32 = 0x8000_0007;
     const INVARIANT: u32 = 1 << 8;
     let (highest, _) = __get_cpuid_max(0x8000_0000);
     let invariant = highest >= ADVANCED_POWER && __cpuid(ADVANCED_POWER).edx & INVARIANT != 0;
     let source = std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
-    // kvm-clock is the counter, scaled by what the host says; a guest has it where its own counter is good, too.
+    // kvm-clock is the counter, scaled by the host's parameters; a guest uses it also where its own counter is good.
     invariant && source.is_ok_and(|source| matches!(source.trim(), "tsc" | "kvm-clock"))
 }

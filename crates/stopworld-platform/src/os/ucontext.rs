@@ -1,8 +1,8 @@
-//! What the kernel saved of an interrupted thread.
+//! The registers that the kernel saved of an interrupted thread.
 //!
-//! The signal frame on the stack holds all registers: the general ones in `uc_mcontext`, the vector ones in the area
-//! that `fpregs` points to, which lies on the same stack, above the frame. Whoever scans from an address inside the
-//! handler's own frame up to the base of the stack has seen them all (`.stop.registers`). Async-signal-safe.
+//! The signal frame on the stack holds all registers: the general ones in `uc_mcontext`, the vector ones in the area that
+//! `fpregs` points to, which lies on the same stack, above the frame. A scan from an address inside the handler's own frame up
+//! to the base of the stack therefore covers all of them (`.stop.registers`). Async-signal-safe.
 
 use super::thread::StackBounds;
 
@@ -29,7 +29,7 @@ impl Context {
         &self.0.uc_mcontext.gregs
     }
 
-    /// The thread's alternate stack as it was set when the signal came, if it has one.
+    /// The thread's alternate stack as it was set when the signal arrived, if it has one.
     #[inline]
     pub fn alternate_stack(&self) -> Option<StackBounds> {
         let stack = &self.0.uc_stack;

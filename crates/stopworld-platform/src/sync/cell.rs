@@ -11,13 +11,14 @@ impl<T> UnsafeCell<T> {
         Self(std::cell::UnsafeCell::new(value))
     }
 
-    /// Reads through the pointer are sound while nobody writes: the caller's protocol must say why.
+    /// Calls `read` with a pointer to the value. Reads are sound while no thread writes: the caller's protocol must say why.
     #[inline(always)]
     pub fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
         read(self.0.get())
     }
 
-    /// Writes through the pointer are sound while nobody else reads or writes: the caller's protocol must say why.
+    /// Calls `write` with a pointer to the value. Writes are sound while no other thread reads or writes: the caller's protocol
+    /// must say why.
     #[inline(always)]
     pub fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
         write(self.0.get())

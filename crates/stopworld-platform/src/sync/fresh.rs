@@ -1,6 +1,6 @@
-//! Fresh memory of a type: mapped, and all zeros.
+//! Fresh memory for a value of a type: mapped, and all zeros.
 //!
-//! The model checker has its own, with words that it knows: see `loom-tests`.
+//! The model checker has its own version, whose words it tracks: see `loom-tests`.
 
 use std::io;
 use std::marker::PhantomData;
@@ -9,10 +9,10 @@ use std::ops::Deref;
 use super::{AtomicU32, AtomicU64};
 use crate::os::memory::{Reservation, page_size};
 
-/// What is valid when all its bytes are 0, and may then be shared. Declared by [`zeroed!`](super::zeroed).
+/// Types that are valid when all their bytes are 0, and may then be shared. Declared by [`zeroed!`](super::zeroed).
 ///
 /// # Safety
-/// It is.
+/// All zero bytes are a valid value of the type.
 pub unsafe trait Zeroed: Sync + 'static {}
 
 // SAFETY: zero is a valid number.
@@ -22,8 +22,8 @@ unsafe impl Zeroed for AtomicU64 {}
 // SAFETY: an array is its elements.
 unsafe impl<T: Zeroed, const COUNT: usize> Zeroed for [T; COUNT] {}
 
-/// A `T` of zeros in memory of its own, of which a page costs nothing until it is touched. Two system calls, legal everywhere. Dropping
-/// unmaps it.
+/// A `T` of zeros in its own mapping, where a page costs nothing until it is touched. Two system calls, allowed in every
+/// context. Dropping unmaps it.
 #[derive(Debug)]
 pub struct Fresh<T> {
     memory: Reservation,
@@ -31,25 +31,27 @@ pub struct Fresh<T> {
 }
 
 impl<T: Zeroed> Fresh<T> {
+    /// Maps a `T` of zeros.
+    ///
     /// # Errors
-    /// The system gives no memory.
+    /// The system has no memory to give.
     pub fn map() -> io::Result<Self> {
-        const { assert!(align_of::<T>() <= page_size(), "a mapping begins at a page") };
+        const { assert!(align_of::<T>() <= page_size(), "a mapping is aligned to a page only") };
         let memory = Reservation::new(size_of::<T>(), page_size())?;
         memory.commit(0, memory.len())?;
         Ok(Self { memory, _of: PhantomData })
     }
 
-    /// Where it is.
+    /// The address of the value.
     pub fn as_ptr(&self) -> *mut T {
         self.memory.base().cast()
     }
 
-    /// Never unmaps it: it is the process's from now on.
+    /// Keeps it mapped for the rest of the process's life.
     pub fn keep(self) -> &'static T {
         let place = self.as_ptr();
         std::mem::forget(self);
-        // SAFETY: mapped, large enough, and at a multiple of a page; zeros are a valid `T`; nobody is left who unmaps it.
+        // SAFETY: mapped, large enough, and at a multiple of a page; zeros are a valid `T`; nothing unmaps it any more.
         unsafe { &*place }
     }
 }

@@ -1,8 +1,8 @@
 //! Data behind a lock, and the proof that the lock is held.
 //!
 //! The world's locks are taken in several ways: at once, with a time budget, as a blocking region, all three for a stop, or
-//! without a guard across a `fork`. So the data do not choose how their lock is taken, as `std::sync::Mutex` does. They are
-//! reached with the lock's guard as proof, however that was got:
+//! without a guard across a `fork`. So, unlike with `std::sync::Mutex`, the data do not decide how their lock is taken. The
+//! lock's guard is the proof of access, in whatever way it was obtained:
 //!
 //! * a shared borrow of the guard gives a shared reference, an exclusive borrow an exclusive one, each for as long as the guard is
 //!   borrowed. A guard neither leaves its thread nor is shared with another, so both are sound;
@@ -11,11 +11,11 @@
 //! | type | where the lock is |
 //! |---|---|
 //! | [`Locked`] | in the value itself |
-//! | [`Guarded`] | elsewhere: the owner says which, in one place |
-//! | [`SharedLock`] | in something that is kept alive by a count: what an owner of a [`Guarded`] may keep |
+//! | [`Guarded`] | elsewhere; the owner names it in one place |
+//! | [`SharedLock`] | in something that a reference count keeps alive; an owner of a [`Guarded`] may keep it |
 //!
-//! `Lock::release` and `Lock::reset_in_child` are `unsafe`, because a guard is worth nothing if its lock can be released
-//! beside it.
+//! `Lock::release` and `Lock::reset_in_child` are `unsafe`, because a guard proves nothing if its lock can be released while it
+//! exists.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -26,7 +26,7 @@ use super::{Lock, LockGuard};
 /// Data that are guarded by a lock elsewhere. See the module's text.
 pub struct Guarded<T>(UnsafeCell<T>);
 
-// SAFETY: a reference to the data is only had with the lock's guard, so by one thread at a time; it may be another each time.
+// SAFETY: only a holder of the lock's guard gets a reference to the data, so one thread at a time; it may be another each time.
 unsafe impl<T: Send> Sync for Guarded<T> {}
 
 impl<T> Guarded<T> {
@@ -35,7 +35,7 @@ impl<T> Guarded<T> {
         Self(UnsafeCell::new(value))
     }
 
-    /// The data, to read.
+    /// The data, for reading.
     ///
     /// # Safety
     /// `lock` is the same lock in all calls for these data.
@@ -50,7 +50,7 @@ impl<T> Guarded<T> {
         unsafe { &*self.0.get() }
     }
 
-    /// The data, to change.
+    /// The data, for changing.
     ///
     /// # Safety
     /// As for [`get`](Self::get).
@@ -68,13 +68,13 @@ impl<T> Guarded<T> {
     /// The data, without the lock.
     ///
     /// # Safety
-    /// No thread changes them as long as the reference lives, nor is one stopped in the middle of a change.
+    /// No thread changes them while the reference lives, nor is any thread stopped in the middle of a change.
     pub unsafe fn peek(&self) -> &T {
         // SAFETY: the caller's promise.
         unsafe { &*self.0.get() }
     }
 
-    /// The data, for their owner.
+    /// The data, through exclusive access.
     pub fn own(&mut self) -> &mut T {
         self.0.get_mut()
     }
@@ -92,12 +92,12 @@ impl<T> Locked<T> {
         Self { lock: Lock::new(), data: Guarded::new(value) }
     }
 
-    /// The lock, to be taken as suits the caller.
+    /// The lock. The caller takes it in the way that it needs.
     pub fn lock(&self) -> &Lock {
         &self.lock
     }
 
-    /// The data, to read.
+    /// The data, for reading.
     ///
     /// # Panics
     /// `held` is another lock's guard.
@@ -107,7 +107,7 @@ impl<T> Locked<T> {
         unsafe { self.data.get(&self.lock, held) }
     }
 
-    /// The data, to change.
+    /// The data, for changing.
     ///
     /// # Panics
     /// `held` is another lock's guard.
@@ -118,7 +118,7 @@ impl<T> Locked<T> {
     }
 }
 
-/// A lock in something that lives at least as long as this.
+/// A lock in something that lives at least as long as this handle.
 #[derive(Clone)]
 pub struct SharedLock {
     lock: *const Lock,
@@ -132,12 +132,12 @@ unsafe impl Send for SharedLock {}
 unsafe impl Sync for SharedLock {}
 
 impl SharedLock {
-    /// The lock that `find` finds in `owner`.
+    /// A handle to the lock that `find` returns. Keeps `owner` alive.
     pub fn new<T: Send + Sync + 'static>(owner: Arc<T>, find: impl FnOnce(&T) -> &Lock) -> Self {
         Self { lock: find(&owner), _owner: owner }
     }
 
-    /// A lock of its own.
+    /// A new lock that belongs to this handle and its clones.
     pub fn alone() -> Self {
         Self::new(Arc::new(Lock::new()), |lock| lock)
     }

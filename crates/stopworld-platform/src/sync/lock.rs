@@ -1,4 +1,4 @@
-//! A mutex on one futex word that knows who holds it.
+//! A mutex on one futex word that records its holder.
 //!
 //! ```text
 //!   31          30                        0
@@ -7,17 +7,17 @@
 //!  +-----------+-------------------------+
 //! ```
 //!
-//! The collecting thread takes the world's locks before the first signal, with a time budget: a debugger may have
-//! frozen the holder. Then "who holds it?" must have an answer at once (`.debug.frozen-owner`), so the word holds
-//! the answer, and taking the lock and naming its holder are one step.
+//! The collecting thread takes the world's locks before the first signal, with a time budget: a debugger may have frozen the
+//! holder. Then "who holds it?" must have an answer at once (`.debug.frozen-owner`). So the word contains the answer, and
+//! taking the lock and naming its holder are one step.
 //!
-//! *Contended* says that somebody may sleep. A thread sets it before it sleeps and nobody clears it but the unlock
-//! that wakes one sleeper; a thread that has slept takes the lock with the bit set, because it can't know whether it
-//! was the last. A waiter that gives up sets the bit once more: it may have eaten the wake meant for another. Both
-//! cost at most one needless wake.
+//! *Contended* means that a thread may be sleeping. A thread sets it before it sleeps, and only the unlock that wakes one
+//! sleeper clears it. A thread that has slept takes the lock with the bit set, because it can't know whether it was the last
+//! sleeper. A waiter that gives up sets the bit once more: it may have consumed the wake meant for another. Both cost at most
+//! one needless wake.
 //!
-//! No allocation, no spinning, no thread-local storage. A thread that waits here sleeps in a futex and can be stopped
-//! there by a signal: the handler runs, the thread parks in the handler, and after the restart it goes on waiting.
+//! No allocation, no spinning, no thread-local storage. A thread that waits here sleeps in a futex and can be stopped there by
+//! a signal: the handler runs, the thread parks in the handler, and after the restart it continues to wait.
 //! The lock is not re-entrant, so code that may run in a signal handler must not take a lock that the code it
 //! interrupted may hold; the stopping protocol's handler takes none.
 //!
@@ -39,22 +39,22 @@ pub struct Lock {
     word: AtomicU32,
 }
 
-/// The lock could not be had: the kernel's number of the thread that holds it (0 if it has just been let go).
+/// The lock could not be taken: the kernel's id of the thread that holds it (0 if it has just been released).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldBy(pub u32);
 
 /// How long a thread is willing to wait, slice by slice.
 ///
-/// The account of the time is not kept here (it belongs to `os::clock::Budget`, which knows what does not count).
+/// The implementation accounts for the time (`os::clock::Budget`, which knows which time does not count).
 pub trait Patience {
     /// Calls `wait` with the length of the next slice in nanoseconds and charges for it; `false`, without a call, if
     /// nothing is left.
     fn slice(&mut self, wait: &mut dyn FnMut(u64)) -> bool;
 }
 
-/// Unlocks when dropped. Stays on its thread: the lock's word names that thread.
+/// Unlocks when dropped. It stays on its thread, because the lock's word names that thread.
 #[derive(Debug)]
-#[must_use = "the lock is let go when the guard is dropped"]
+#[must_use = "the lock is released when the guard is dropped"]
 pub struct LockGuard<'a> {
     lock: &'a Lock,
     on_its_thread: PhantomData<*const ()>,
@@ -79,16 +79,16 @@ impl Lock {
         self.take(port::current_tid(), 0).map(|()| self.guard())
     }
 
-    /// [`try_lock`](Self::try_lock) for a thread that knows the kernel's number for it, `me`, and saves the system call.
+    /// [`try_lock`](Self::try_lock) for a thread that knows its kernel id, `me`. Saves the system call.
     ///
     /// # Safety
-    /// `me` is the number of the calling thread. (With 0 the lock would stay free beside its guard.)
+    /// `me` is the kernel's id of the calling thread. (With 0 the lock would stay free although it has a guard.)
     pub unsafe fn try_lock_as(&self, me: u32) -> Result<LockGuard<'_>, HeldBy> {
         self.take(me, 0).map(|()| self.guard())
     }
 
-    /// Takes the lock, sleeping at most once and at most `ns`. It may come back earlier without the lock (a signal,
-    /// a race); the caller keeps the account of its time, asks again, and at the end knows whom to name.
+    /// Takes the lock, sleeping at most once and at most `ns` nanoseconds. It may return earlier without the lock (a signal, a
+    /// race). The caller accounts for its time and tries again; the error names the holder.
     pub fn lock_slice(&self, ns: u64) -> Result<LockGuard<'_>, HeldBy> {
         let me = port::current_tid();
         if self.take(me, 0).is_ok() {
@@ -99,8 +99,8 @@ impl Lock {
             if self.take(me, CONTENDED).is_ok() {
                 return Ok(self.guard());
             }
-            // We may have been given the one wake of an unlock, and a third thread was faster than us. Who gives up
-            // now must pass that wake on: the bit makes the present holder wake the next sleeper.
+            // This thread may have received the one wake of an unlock, and a third thread was faster. If it gives up now it
+            // must pass that wake on: the bit makes the present holder wake the next sleeper.
             let seen = if removed(Guard::SyncTimedOut) { self.word.load(Ordering::Relaxed) } else { self.announce() };
             if seen != 0 {
                 return Err(HeldBy(seen & HOLDER));
@@ -108,14 +108,14 @@ impl Lock {
         }
     }
 
-    /// Takes the lock, or says who holds it when the patience is at its end. A free lock is had without any.
+    /// Takes the lock, or returns its holder when the patience is used up. Taking a free lock needs no patience.
     pub fn lock_within(&self, patience: &mut impl Patience) -> Result<LockGuard<'_>, HeldBy> {
         let mut outcome = self.try_lock();
         while outcome.is_err() && patience.slice(&mut |ns| outcome = self.lock_slice(ns)) {}
         outcome
     }
 
-    /// [`lock`](Self::lock) without a guard, for a lock that is let go elsewhere on the same thread (before and after
+    /// [`lock`](Self::lock) without a guard, for a lock that is released elsewhere on the same thread (before and after
     /// `fork`, at the two ends of a stop). Pairs with [`release`](Self::release).
     pub fn acquire(&self) {
         let me = port::current_tid();
@@ -135,7 +135,7 @@ impl Lock {
         ManuallyDrop::new(self.guard())
     }
 
-    /// Lets the lock go and wakes one sleeper if there may be one.
+    /// Releases the lock, and wakes one sleeper if there may be one.
     ///
     /// # Safety
     /// The calling thread took the lock by [`acquire`](Self::acquire), and has no guard of it: a guard is proof that the lock is held.
@@ -146,14 +146,14 @@ impl Lock {
     fn unlock(&self) {
         // Release: pairs with the Acquire of `take` in the next holder.
         let before = self.word.swap(0, Ordering::Release);
-        debug_assert_ne!(before & HOLDER, 0, "a lock was released that nobody held");
+        debug_assert_ne!(before & HOLDER, 0, "a lock was released that no thread held");
         interrupt_point();
         if before & CONTENDED != 0 {
             port::wake(&self.word, 1);
         }
     }
 
-    /// Who holds the lock, by the kernel's number; `None` if it is free. A hint unless it is the caller.
+    /// The kernel's id of the thread that holds the lock; `None` if it is free. A hint unless it is the caller.
     pub fn holder(&self) -> Option<u32> {
         match self.word.load(Ordering::Relaxed) & HOLDER {
             0 => None,
@@ -161,12 +161,12 @@ impl Lock {
         }
     }
 
-    /// The calling thread holds the lock. Exact: no other thread writes our number.
+    /// Whether the calling thread holds the lock. Exact: no other thread writes this thread's id.
     pub fn is_mine(&self) -> bool {
         self.holder() == Some(port::current_tid())
     }
 
-    /// Makes the lock free in the child of a `fork`, where the holder's number is the parent's and no thread but the
+    /// Makes the lock free in the child of a `fork`, where the holder's id is the parent's and no thread but the
     /// caller exists (`.stop.fork`).
     ///
     /// # Safety

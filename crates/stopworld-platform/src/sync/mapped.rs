@@ -1,14 +1,14 @@
-//! Memory for what only grows: mapped when it is first needed, never moved, never given back.
+//! Memory for data that only grow: mapped on first use, never moved, never returned.
 //!
 //! The process's stores (names, cost centres, their stacks) are read from signal handlers, from the stopped world and by the
-//! recorder's drain. So they lie in memory of their own, of which a page costs nothing until it is touched, and whoever finds
-//! them not mapped yet finds them empty.
+//! recorder's drain. So each has its own mapping, where a page costs nothing until it is touched. A store that is not mapped
+//! yet reads as empty.
 
 use std::{fmt, io, ptr};
 
 use crate::sync::{AtomicPtr, Fresh, Ordering, Zeroed, const_new};
 
-/// A `T` that is all zeros where nobody has written. See the module's text.
+/// A `T` that is all zeros until it is written. See the module's text.
 pub struct Mapped<T> {
     place: AtomicPtr<T>,
 }
@@ -21,24 +21,24 @@ impl<T: Zeroed> Mapped<T> {
         }
     }
 
-    /// What is there, if somebody has mapped it.
+    /// The value, if a thread has mapped it.
     #[inline(always)]
     pub fn get(&self) -> Option<&'static T> {
-        // Acquire: pairs with the Release in `map`: what was prepared is seen.
+        // Acquire: pairs with the Release in `map`: what was prepared is visible.
         let place = self.place.load(Ordering::Acquire);
         // SAFETY: null, or what `map` has put there, which is never unmapped.
         unsafe { place.as_ref() }
     }
 
-    /// The same, mapped now if it was not. `prepare` writes what stands in it from the beginning; who maps it at the same time as
-    /// another takes the other's.
+    /// Returns the value, and maps it first if necessary. `prepare` writes the initial contents. If two threads map it at the
+    /// same time, both get the first one's.
     pub fn map(&self, prepare: impl FnOnce(&T)) -> io::Result<&'static T> {
         if let Some(there) = self.get() {
             return Ok(there);
         }
         let ours = Fresh::<T>::map()?;
         prepare(&ours);
-        // Release: pairs with the Acquire in `get`, and with the one here, of who comes too late.
+        // Release: pairs with the Acquire in `get`, and with the Acquire here, of a thread that comes too late.
         match self.place.compare_exchange(ptr::null_mut(), ours.as_ptr(), Ordering::Release, Ordering::Acquire) {
             Ok(_) => Ok(ours.keep()),
             // SAFETY: as in `get`.

@@ -1,31 +1,32 @@
-//! A number that one thread changes and anybody reads, and that stands for something.
+//! A number that one thread changes and any thread reads, and that refers to published data.
 
 use crate::sync::{AtomicU32, Ordering, const_new};
 
-/// The number that a thread is in at present; 0 in the beginning. What a number stands for was written before it was put here, by this
-/// thread or by one from whom this thread has it; so whoever reads the number finds that, too (`.profile.tree`).
+/// A thread's current number; 0 initially. The data that a number refers to were written before it was stored here, by this
+/// thread or by one from which this thread has the number. So a thread that reads the number finds the data too
+/// (`.profile.tree`).
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Present(AtomicU32);
 
 impl Present {
     const_new! {
-        /// Nothing yet.
-        #[allow(dead_code, reason = "a thread's lies in its record, which is mapped; tests and models make theirs")]
+        /// No number yet.
+        #[allow(dead_code, reason = "a thread's is in its mapped record; only tests and models make one")]
         pub fn new() -> Self {
             Self(AtomicU32::new(0))
         }
     }
 
-    /// The number, at some moment.
+    /// The number at some moment.
     #[inline(always)]
     pub fn get(&self) -> u32 {
-        // Acquire: pairs with the Release in `set`: what the number stands for is there; and so is what the thread left behind
+        // Acquire: pairs with the Release in `set`: the data that the number refers to are visible. So is what the thread did
         // before it changed its number, for a collector that charges for a thread in a blocking region.
         self.0.load(Ordering::Acquire)
     }
 
-    /// Another number. For the thread itself.
+    /// Changes the number. For the thread itself only.
     #[inline(always)]
     pub fn set(&self, number: u32) {
         // Release: pairs with the Acquire in `get`.

@@ -7,17 +7,17 @@
 //!  +---------------+---------------+
 //! ```
 //!
-//! Permits and sleepers share one word so that "is there a permit?" and "does somebody sleep?" are one question.
-//! With two words a poster could read "nobody sleeps" while the sleeper reads "no permit" (both stores still in
-//! their store buffers), and the wake is lost; one word needs no fence to exclude that.
+//! Permits and sleepers share one word so that "is there a permit?" and "does a thread sleep?" are one question. With two words
+//! a poster could read "no sleeper" while the sleeper reads "no permit" (both stores still in their store buffers), and the
+//! wake would be lost; one word needs no fence to exclude that.
 //!
-//! A thread counts itself as a sleeper before it looks for a permit for the last time, and stays counted until it
-//! takes one. So a poster wakes nobody, and makes no system call, unless somebody may really sleep.
+//! A thread counts itself as a sleeper before its last check for a permit, and stays counted until it takes one. So a poster
+//! wakes no thread, and makes no system call, unless a thread may really be asleep.
 //!
 //! Async-signal-safe: [`post`](Semaphore::post) from a handler is what the stopping protocol does. A handler must
 //! not *wait* on a semaphore that the code it interrupted waits on: it could take the permit meant for the other.
-//! Permits stop at 65535 rather than run over into the sleepers; sleepers are fewer than that by the size of a
-//! process (each is a thread that waits on this one word).
+//! Permits stop at 65535 rather than overflow into the sleepers. There are fewer sleepers than that, because a process has
+//! fewer threads (each sleeper is a thread that waits on this one word).
 //!
 //! All zero bytes are a valid semaphore without permits.
 
@@ -75,16 +75,16 @@ impl Semaphore {
         self.word.fetch_add(SLEEPER, Ordering::Relaxed);
         interrupt_point();
         while let Err(empty) = self.take(SLEEPER) {
-            // The word as we saw it without a permit: a permit that came since then has changed it, and the port
-            // does not sleep. To read it afresh here would be to sleep beside a permit.
+            // The word as seen without a permit. A permit posted since then has changed it, and the port does not sleep.
+            // Reading the word again here could mean sleeping although there is a permit.
             let expected = if removed(Guard::SyncLostWake) { self.word.load(Ordering::Relaxed) } else { empty };
             port::wait(&self.word, expected, None);
             interrupt_point();
         }
     }
 
-    /// Takes a permit, sleeping at most once and at most `ns`. It may come back earlier with `false` (a signal, a
-    /// race for the permit): the caller keeps the account of its time and asks again.
+    /// Takes a permit, sleeping at most once and at most `ns` nanoseconds. It may return `false` earlier (a signal, a race for
+    /// the permit): the caller accounts for its time and tries again.
     pub fn wait_slice(&self, ns: u64) -> bool {
         if self.try_wait() {
             return true;
@@ -94,7 +94,7 @@ impl Semaphore {
         if let Err(empty) = self.take(SLEEPER) {
             port::wait(&self.word, empty, Some(ns));
             interrupt_point();
-            // The last look: a permit that came together with the end of the slice is not left behind unseen.
+            // The last check: a permit that was posted as the slice ended is not missed.
             if self.take(SLEEPER).is_err() {
                 self.word.fetch_sub(SLEEPER, Ordering::Relaxed);
                 return self.try_wait();
@@ -108,7 +108,8 @@ impl Semaphore {
         self.word.store(0, Ordering::Relaxed);
     }
 
-    /// Takes a permit and `also` (the caller's count as a sleeper) in one step, or says which empty word it saw.
+    /// Takes a permit and `also` (the caller's count as a sleeper) in one step, or returns the word without permits that it
+    /// saw.
     fn take(&self, also: u32) -> Result<(), u32> {
         let mut seen = self.word.load(Ordering::Relaxed);
         while seen & PERMITS != 0 {

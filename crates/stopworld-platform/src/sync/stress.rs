@@ -1,4 +1,4 @@
-//! Real threads on a real futex: what the models can't show (the kernel's part, and numbers beyond three threads).
+//! Real threads on a real futex: what the models can't show (the kernel's part, and more than three threads).
 //! Each test ends by itself if nothing is lost; a lost wake would hang it.
 
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::lock::{HeldBy, Lock, Patience};
 use super::{AtomicBool, AtomicU32, AtomicU64, Ordering, Semaphore, UnsafeCell, port};
 
-/// What threads of a test count without atomics.
+/// A counter without atomics, which the lock under test must protect.
 struct Plain(UnsafeCell<u64>);
 
-// SAFETY: the tests access it only under what they test.
+// SAFETY: the tests access it only under the protection that they test.
 unsafe impl Sync for Plain {}
 
 impl Plain {
@@ -18,12 +18,12 @@ impl Plain {
     }
 
     fn add(&self, n: u64) {
-        // SAFETY: the caller has what excludes others.
+        // SAFETY: the caller excludes other threads.
         self.0.with_mut(|value| unsafe { value.write_volatile(value.read_volatile() + n) });
     }
 
     fn get(&self) -> u64 {
-        // SAFETY: the caller has what excludes others.
+        // SAFETY: the caller excludes other threads.
         self.0.with(|value| unsafe { value.read_volatile() })
     }
 }
@@ -39,7 +39,7 @@ fn every_permit_arrives() {
             let (semaphore, taken) = (&semaphore, &taken);
             scope.spawn(move || {
                 for n in 0..PERMITS {
-                    // Some wait for as long as it takes, some by slices so short that most run out.
+                    // Some wait without a limit, some in slices so short that most time out.
                     if (i + n) % 3 == 0 {
                         while !semaphore.wait_slice(2_000) {}
                     } else {
@@ -82,7 +82,7 @@ fn permits_stop_at_their_limit() {
 }
 
 #[test]
-fn one_at_a_time_however_they_ask() {
+fn every_way_of_locking_excludes_other_threads() {
     const ROUNDS: u64 = 15_000;
     let (lock, count) = (Lock::new(), Plain::new());
     let locked = AtomicU64::new(0);
@@ -112,7 +112,7 @@ fn one_at_a_time_however_they_ask() {
 
 /// `.debug.frozen-owner`
 #[test]
-fn a_lock_that_is_not_let_go_names_its_holder() {
+fn a_lock_that_is_not_released_names_its_holder() {
     struct ThreeSlices(u32);
     impl Patience for ThreeSlices {
         fn slice(&mut self, wait: &mut dyn FnMut(u64)) -> bool {
