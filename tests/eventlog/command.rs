@@ -32,7 +32,7 @@ fn the_arguments_say_what_is_in_a_log(
 }
 
 #[rstest]
-#[case("--trace t.eventlog --events Arena", "'A' is none of the classes")]
+#[case("--trace t.eventlog --events Arena", "'A' is not a class")]
 #[case("--trace t.mps --events gu", "'gu' is none of the categories")]
 #[case("--trace t.eventlog --providers stopworld", "name a FILE.nettrace")]
 #[case("--format eventlog", "--trace FILE.eventlog")]

@@ -42,7 +42,7 @@ fn what_is_lost_is_said_where_it_was() {
     check(&log);
     assert!(finished.totals.dropped > FIRED / 100, "{finished:?}");
     let said = log.all(id::LOG_MSG).map(|event| event.text(0));
-    let numbers = said.filter(|text| text.contains("are lost before this"));
+    let numbers = said.filter(|text| text.contains("were lost before this"));
     let lost: u64 = numbers.map(|text| text.split(' ').nth(1).unwrap().parse::<u64>().unwrap()).sum();
     assert_eq!(lost, finished.totals.dropped);
     assert_eq!(log.count(id::USER_MSG) as u64 + lost, FIRED);

@@ -1,3 +1,3 @@
-//! GHC's eventlogs of our events: see [`write`](mod@write). The format itself is the crate `ghc-eventlog`.
+//! GHC eventlogs of this library's events: see [`write`](mod@write). The crate `ghc-eventlog` has the format itself.
 
 pub mod write;

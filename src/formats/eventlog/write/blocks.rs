@@ -1,11 +1,10 @@
-//! Events on their way out, in blocks.
+//! Assembles events into the blocks of an eventlog.
 //!
-//! A block says in its head how long it is and of which capability everything in it is. Ours end where the capability
-//! changes, and at each flush; so a file is in order of time as a whole, not only within each block, and whoever reads
-//! it needs to sort nothing. GHC, whose threads have buffers of their own, writes long blocks that overlap in time. The
-//! price is 24 bytes for each change.
+//! The head of a block has its length and the capability to which all its events belong. Here a block ends where the capability
+//! changes, and at each flush. So the whole file is ordered by time, not only each block, and a reader does not need to sort.
+//! GHC, whose threads have separate buffers, writes long blocks that overlap in time. The cost is 24 bytes for each change.
 //!
-//! Times never go back: the record of a thread that was frozen in the middle of firing gets the time at which it comes.
+//! Times never go back. If a thread was frozen in the middle of firing, its record gets the time at which it arrives.
 
 use std::io;
 
@@ -16,10 +15,10 @@ use ghc_eventlog::format::{
 };
 use trace_io::bytes::Bytes;
 
-/// What stands in a file behind its last event.
+/// The bytes after the last event of a file.
 const END: [u8; 2] = DATA_END.to_be_bytes();
 
-/// The types that we write.
+/// The event types that this writer uses.
 const WRITTEN: [u16; 45] = [
     id::CREATE_THREAD,
     id::RUN_THREAD,
@@ -72,35 +71,36 @@ const WRITTEN: [u16; 45] = [
 #[derive(Clone, Copy, Debug)]
 struct Open {
     capability: u16,
-    /// Where it begins in the buffer.
+    /// Its offset in the buffer.
     at: usize,
 }
 
-/// See the module's text.
+/// Writes events in blocks. See the module documentation.
 #[derive(Debug)]
 pub(super) struct Blocks {
     out: Outlet,
     open: Option<Open>,
-    /// The time of what comes now, and of the last event.
+    /// The time of the next event.
     time: u64,
+    /// The time of the last event.
     last: u64,
-    /// Events that were written, those of the blocks themselves not counted.
+    /// Number of events written, without the block markers.
     pub(super) events: u64,
 }
 
 impl Blocks {
-    /// Of a file with the head of an eventlog.
+    /// Begins a file with the head of an eventlog.
     pub(super) fn new(mut out: Outlet) -> Blocks {
         head(out.bytes());
         Blocks { out, open: None, time: 0, last: 0, events: 0 }
     }
 
-    /// What comes now happened then; or, if that is before what came last, with it.
+    /// Sets the time of the following events, unless it is before the current time.
     pub(super) fn set_time(&mut self, ns: u64) {
         self.time = self.time.max(ns);
     }
 
-    /// Appends an event of a capability. A payload has the size that its type has, and below 64 KiB in any case.
+    /// Appends an event of a capability. `fill` must write a payload of the size that the type has, and below 64 KiB in any case.
     pub(super) fn put(&mut self, capability: u16, id: u16, fill: impl FnOnce(&mut Bytes)) -> io::Result<()> {
         if self.out.is_full() {
             self.write_out(false)?;
@@ -129,7 +129,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// Lets what follows be in a block of this capability.
+    /// Begins a block of this capability, unless one is open.
     fn turn_to(&mut self, capability: u16) {
         if self.open.is_some_and(|open| open.capability == capability) {
             return;
@@ -139,7 +139,7 @@ impl Blocks {
         self.open = Some(Open { capability, at: bytes.len() });
         bytes.put(&id::BLOCK_MARKER.to_be_bytes());
         bytes.put(&time.to_be_bytes());
-        // Size and time of the end, when they are known.
+        // Filled in when the block ends: its size, and the time of its end.
         bytes.put(&[0; 4 + 8]);
         bytes.put(&capability.to_be_bytes());
     }
@@ -152,19 +152,20 @@ impl Blocks {
         bytes.set(at + BLOCK_HEAD - 10, &last.to_be_bytes());
     }
 
-    /// Brings everything out, with the end of the file behind it; the last time for good (`.event.crash`).
+    /// Writes the buffer and the end of the file after it. Unless `is_last`, the next write overwrites that end (`.event.crash`).
     pub(super) fn write_out(&mut self, is_last: bool) -> io::Result<()> {
         self.end_block();
         self.out.write_out(&END, is_last)
     }
 
-    /// Whether nothing waits to be brought out.
+    /// Returns whether the buffer is empty.
     pub(super) fn is_out(&self) -> bool {
         self.out.is_empty()
     }
 
-    /// The same, with so many bytes of events before the end that belong to it: the next write goes over them. Those that are too many
-    /// for one write, or nobody knows how many, are put for good behind what is the last, and left out behind anything else.
+    /// As [`write_out`](Self::write_out), with additional events before the end of the file. `put` appends them and `bytes` is
+    /// their size. They belong to the end: the next write overwrites them too. If their size is unknown or too large for one
+    /// write, they are written only if `is_last`, and left out otherwise.
     pub(super) fn write_out_with(
         &mut self,
         bytes: Option<usize>,
@@ -189,23 +190,23 @@ impl Blocks {
         put.and(self.out.write_out_up_to(whole, &END, is_last))
     }
 
-    /// A record has become events, all of which are in the buffer, if they are not in the file.
+    /// Counts a record whose events are all in the buffer or in the file.
     pub(super) fn count_record(&mut self) {
         self.out.count_records(1);
     }
 
-    /// Records that were lost with an error.
+    /// Returns the number of records lost because of an error.
     pub(super) fn lost(&self) -> u64 {
         self.out.lost()
     }
 
-    /// Bytes in the file, without its end.
+    /// Returns the size of the file in bytes, without its end.
     pub(super) fn written(&self) -> u64 {
         self.out.written
     }
 }
 
-/// The head of a file: the types that it may use.
+/// Writes the head of a file: the event types that it may use.
 fn head(to: &mut Bytes) {
     to.put(&HEADER_BEGIN);
     to.put(&TYPES_BEGIN);

@@ -1,8 +1,9 @@
-//! What the owner of a log and its writer know of each other.
+//! State shared by the owner of a log and its writer.
 //!
-//! Mostly numbers, each by itself. But who begins to log a world that runs already has missed the coming of its threads: then the
-//! owner leaves a note with all that are there, and with the profiles that run. Notes are put in front of each other, never changed, and live as long as
-//! the board; the writer, which may take no lock, reads those that it has not seen.
+//! Most of it is independent numbers. But a log that joins a running world has missed the attach events of its threads. So the
+//! owner publishes a note with the threads that exist then and the profiles that run. The notes form a linked list: a new note is
+//! pushed at its head, a note is never changed, and all live as long as the board. The writer, which may take no lock, reads the
+//! notes that it has not seen yet.
 
 use std::ptr;
 use std::sync::Arc;
@@ -11,29 +12,29 @@ use crate::events::record::MAX_WORLDS;
 use crate::formats::ongoing::Progress;
 use crate::sync::{AtomicPtr, AtomicU64, Ordering};
 
-/// A thread that has attached before anybody logged it.
+/// A thread that attached before the log joined its world.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Present {
-    /// The kernel's id.
+    /// The kernel's thread id.
     pub(super) tid: u32,
-    /// Its name, by its label.
+    /// The label of its name.
     pub(super) label: u64,
 }
 
-/// A heap profile that began before anybody logged it.
+/// A heap profile that began before the log joined its world.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Begun {
     pub(super) period_ns: u64,
     pub(super) breakdown: u32,
-    /// The filters, by their kind: labels.
+    /// The labels of the filters, indexed by their kind.
     pub(super) filters: [u64; 7],
 }
 
-/// Profiles that began before anybody logged them.
+/// Profiles that began before the log joined their world.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Profiled {
     pub(super) heap: Option<Begun>,
-    /// Nanoseconds from tick to tick.
+    /// Nanoseconds between two ticks.
     pub(super) ticks_ns: Option<u64>,
 }
 
@@ -43,7 +44,7 @@ impl Profiled {
     }
 }
 
-/// What was there when a world was met.
+/// The threads and profiles that existed when the log joined a world.
 #[derive(Debug)]
 pub(super) struct Note {
     pub(super) world: usize,
@@ -54,22 +55,22 @@ pub(super) struct Note {
     before: *const Note,
 }
 
-/// What is fixed about a world.
+/// The fixed properties of a world.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Facts {
     /// Its heap limit in bytes.
     pub(super) limit: u64,
-    /// How many threads mark.
+    /// Number of threads that mark.
     pub(super) markers: u64,
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Board {
-    /// The facts of each world. Its first record comes after they were noted: who notes, records after that.
+    /// The facts of each world. The owner stores them before it begins to record the world.
     limits: [AtomicU64; MAX_WORLDS],
     markers: [AtomicU64; MAX_WORLDS],
-    /// The last note.
+    /// The newest note.
     notes: AtomicPtr<Note>,
     pub(super) progress: Arc<Progress>,
 }
@@ -94,30 +95,30 @@ impl Board {
         Facts { limit, markers: self.markers[world].load(Ordering::Relaxed) }
     }
 
-    /// Leaves a note. One thread at a time.
+    /// Publishes a note. Only one thread may do so at a time.
     pub(super) fn note(&self, world: usize, ticks: u64, threads: Box<[Present]>, profiled: Profiled) {
         let before = self.notes.load(Ordering::Relaxed);
         let note = Box::into_raw(Box::new(Note { world, ticks, threads, profiled, before }));
-        // Release: pairs with the Acquire in `last_note`: whoever sees the note sees what is in it.
+        // Release: pairs with the Acquire in `last_note`: a thread that sees the note sees its contents.
         self.notes.store(note, Ordering::Release);
     }
 
-    /// What was noted of a world's profiles when it was met.
+    /// Returns the profiles of a world in its newest note that has some.
     pub(super) fn profiled(&self, world: usize) -> Profiled {
         let of_world = self.notes(self.last_note(), ptr::null()).filter(|note| note.world == world);
         of_world.map(|note| note.profiled).find(Profiled::is_some).unwrap_or_default()
     }
 
-    /// The last note, to be compared with the one that was the last before.
+    /// Returns the newest note. If it differs from the previous result, there are new notes.
     #[inline(always)]
     pub(super) fn last_note(&self) -> *const Note {
         // Acquire: pairs with the Release in `note`.
         self.notes.load(Ordering::Acquire)
     }
 
-    /// The notes from this one back to the one that was read last.
+    /// Iterates over the notes from `from`, the newest, back to `until`, which is excluded.
     pub(super) fn notes(&self, from: *const Note, until: *const Note) -> impl Iterator<Item = &Note> {
-        // SAFETY: a note of this board's, which lives as long as the board and does not change.
+        // SAFETY: it is a note of this board; it lives as long as the board and does not change.
         let note = move |at: *const Note| if at == until { None } else { unsafe { at.as_ref() } };
         std::iter::successors(note(from), move |newer| note(newer.before))
     }
@@ -127,7 +128,7 @@ impl Drop for Board {
     fn drop(&mut self) {
         let mut at = self.notes.load(Ordering::Relaxed).cast_const();
         while !at.is_null() {
-            // SAFETY: made by `note` from a box, and nobody's any more.
+            // SAFETY: `note` made it from a box, and there is no other reference to it.
             let note = unsafe { Box::from_raw(at.cast_mut()) };
             at = note.before;
         }

@@ -1,17 +1,17 @@
-//! Who has which capability, and which thread it is in the file.
+//! Maps threads to capabilities, and to thread numbers in the file.
 //!
-//! Haskell's capabilities are the processors of its runtime; tools draw a lane for each, from 0 to the highest number.
-//! Here a capability is the place of a mutator thread: it has one from its attaching to its detaching, the lowest that is
-//! free then. So there are as many lanes as there were threads at a time, and not as many as there ever were; a number is
-//! a u16, and a program may start a million threads. A capability is deleted when its thread goes and created when
-//! another comes, with both in the file; *threads* have numbers of their own, from 1, that are never used again.
+//! In Haskell, capabilities are the virtual processors of the runtime; tools draw a lane for each, from 0 to the highest number.
+//! Here each mutator thread has a capability from attach to detach: the lowest number that is free when it attaches. So there are
+//! as many lanes as there were threads at the same time, not as there were threads in all. (A number is a u16, and a program may
+//! start a million threads.) A capability is deleted when its thread detaches and created again for another thread; the file has
+//! both events. *Threads* have separate numbers, from 1, that are never reused.
 //!
-//! Threads that have not attached get a capability too, at the first thing that they do that a tool wants to see in one
-//! (a collection, a message), and keep it until the kernel gives their id to somebody else, or to the end.
+//! A thread that has not attached gets a capability too, at its first event that tools expect on a capability (a collection, a
+//! message). It keeps the capability until the kernel reuses its thread id, or until the end of the log.
 //!
-//! Records name a thread by the kernel's id and by the recorder's number, which is never used again. The table here goes by the kernel's id,
-//! which is below 4 Mi, and checks the number: if another thread has the id now, the old one has ended without a word.
-//! Its memory is the kernel's until it is touched.
+//! A record identifies a thread by the kernel's thread id and by the recorder's number, which is never reused. The table here is
+//! indexed by the kernel's id, which is below 4 Mi, and checks the number. If another thread has the id now, the old thread has
+//! ended without detaching. Pages of the table take no memory until they are touched.
 
 use std::io;
 use std::ops::{Index, IndexMut};
@@ -20,63 +20,63 @@ use std::ptr::NonNull;
 use crate::events::record::RecordingThread;
 use crate::os::memory::{map_anonymous, unmap};
 
-/// The kernel's ids are below this (`PID_MAX_LIMIT`).
+/// The kernel's thread ids are below this (`PID_MAX_LIMIT`).
 const IDS: usize = 1 << 22;
-/// Capabilities at most: the highest number is nobody's.
+/// Maximum number of capabilities. The highest u16 means "no capability".
 pub(super) const SEATS: usize = 0xffff;
 
-/// The recorder's number of a thread of which only the kernel's id is known yet.
+/// Stands for the recorder's number of a thread while only its kernel id is known.
 const UNKNOWN: u32 = u32::MAX;
 
-/// What is known of one of the kernel's ids. All zero: nothing.
+/// What is known about a kernel thread id. All zero: nothing.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 struct Slot {
-    /// The recorder's number of its thread and one, or [`UNKNOWN`].
+    /// The recorder's number of its thread plus one, or [`UNKNOWN`].
     owner: u32,
-    /// Its capability and one, 0 if it has none.
+    /// Its capability plus one; 0 if it has none.
     seat: u32,
-    /// When its thread detached last, in ticks.
+    /// When its thread last detached, in ticks.
     left: u64,
 }
 
-/// A capability. All zero: nobody has it.
+/// A capability. All zero: it is free.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(super) struct Seat {
-    /// The kernel's id of who has it, 0 if nobody has.
+    /// The kernel id of its thread; 0 if it is free.
     pub(super) tid: u32,
-    /// The number of its thread in this file, 0 if it has not attached.
+    /// The number of its thread in this file; 0 if the thread has not attached.
     pub(super) thread: u32,
-    /// The worlds that its thread has attached to, a bit for each.
+    /// The worlds to which its thread is attached, one bit each.
     pub(super) worlds: u64,
-    /// The worlds for which its thread stands still.
+    /// The worlds for which its thread is stopped, one bit each.
     pub(super) stopped_for: u64,
-    /// All that was ever allocated, as far as it was counted by collections on this capability.
+    /// Total bytes allocated, as counted by the collections on this capability.
     pub(super) allocated: u64,
-    /// 1 while its thread runs, by what the file says.
+    /// 1 if the file shows its thread as running.
     pub(super) runs: u64,
 }
 
-/// A thread comes: has it a capability?
+/// Whether a thread has a capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meeting {
-    /// This one.
+    /// It has this one.
     Has(u16),
-    /// None.
+    /// It has none.
     New,
-    /// None; somebody who had the kernel's id before it has left this one behind.
+    /// It has none, but this one still belongs to an ended thread that had the same kernel id.
     InPlaceOf(u16),
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Capabilities {
     slots: Mapped<Slot>,
     seats: Mapped<Seat>,
-    /// Above the highest that was ever used.
+    /// One more than the highest capability ever used.
     used: usize,
-    /// Below it none is free.
+    /// No capability below this is free.
     free_from: usize,
     threads: u32,
 }
@@ -88,7 +88,7 @@ impl Capabilities {
         Ok(Capabilities { slots, seats, used: 0, free_from: 0, threads: 0 })
     }
 
-    /// Which capability a thread has.
+    /// Returns which capability a thread has, if any.
     pub(super) fn meet(&mut self, thread: RecordingThread) -> Meeting {
         let slot = &mut self.slots[thread.tid as usize % IDS];
         let owner = thread.index.wrapping_add(1);
@@ -109,13 +109,14 @@ impl Capabilities {
         }
     }
 
-    /// The capability of the thread with this id of the kernel's, if it has one.
+    /// Returns the capability of the thread with this kernel id, if it has one.
     pub(super) fn of_tid(&self, tid: u32) -> Option<u16> {
         let seat = self.slots[tid as usize % IDS].seat;
         Some(seat.checked_sub(1)? as u16)
     }
 
-    /// A thread was there at this time: to know it by its id alone. `false` if it has detached since, or is known.
+    /// Notes that a thread with this kernel id was attached at this time; its recorder number is not known yet. Returns false if it
+    /// has detached since, or has a capability already.
     pub(super) fn know(&mut self, tid: u32, ticks: u64) -> bool {
         let slot = &mut self.slots[tid as usize % IDS];
         if slot.seat != 0 || slot.left > ticks {
@@ -125,12 +126,12 @@ impl Capabilities {
         true
     }
 
-    /// The thread with this id of the kernel's has detached at this time, and had no capability.
+    /// Notes that the thread with this kernel id, which had no capability, detached at this time.
     pub(super) fn forget(&mut self, tid: u32, ticks: u64) {
         self.slots[tid as usize % IDS].left = ticks;
     }
 
-    /// Gives the thread with this id of the kernel's the lowest capability that is free, if one is.
+    /// Assigns the lowest free capability, if there is one, to the thread with this kernel id, and returns it.
     pub(super) fn appoint(&mut self, tid: u32) -> Option<u16> {
         let free = (self.free_from..self.used).find(|seat| self.seats[*seat].tid == 0).unwrap_or(self.used);
         self.free_from = free;
@@ -143,7 +144,7 @@ impl Capabilities {
         Some(free as u16)
     }
 
-    /// Makes a capability nobody's, at this time.
+    /// Frees a capability at this time.
     pub(super) fn dismiss(&mut self, seat: u16, ticks: u64) {
         let Seat { tid, allocated, .. } = self[seat];
         let slot = &mut self.slots[tid as usize % IDS];
@@ -154,13 +155,13 @@ impl Capabilities {
         self.free_from = self.free_from.min(usize::from(seat));
     }
 
-    /// A number for a thread.
+    /// Returns a new thread number.
     pub(super) fn next_thread(&mut self) -> u32 {
         self.threads += 1;
         self.threads
     }
 
-    /// The numbers that were ever used; of some, nobody has them now.
+    /// Returns all capabilities ever used. Some of them may be free now.
     pub(super) fn all(&self) -> std::ops::Range<u16> {
         0..self.used as u16
     }
@@ -180,19 +181,19 @@ impl IndexMut<u16> for Capabilities {
     }
 }
 
-/// A row of zeroed things in memory that the kernel gives as it is touched.
+/// A zeroed array in anonymous memory: the kernel provides its pages when they are touched.
 #[derive(Debug)]
 struct Mapped<T> {
     first: NonNull<T>,
     count: usize,
 }
 
-// SAFETY: the memory belongs to it alone.
+// SAFETY: the value is the only owner of the memory.
 unsafe impl<T: Send> Send for Mapped<T> {}
 
 impl<T: Copy> Mapped<T> {
     /// # Safety
-    /// All zero bytes are a `T`.
+    /// All-zero bytes must be a valid `T`.
     unsafe fn new(count: usize) -> io::Result<Mapped<T>> {
         let memory = map_anonymous(count * size_of::<T>())?;
         let first = NonNull::new(memory.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
@@ -205,7 +206,7 @@ impl<T> Index<usize> for Mapped<T> {
 
     fn index(&self, index: usize) -> &T {
         assert!(index < self.count);
-        // SAFETY: in bounds; the mapping is ours, and zeroes are a `T` by the promise of `new`.
+        // SAFETY: in bounds of the mapping, which `self` owns; zeroes are a valid `T` by the contract of `new`.
         unsafe { self.first.add(index).as_ref() }
     }
 }
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_an_id_of_the_kernels_after_another_is_not_taken_for_it() {
+    fn a_thread_that_reuses_a_kernel_id_is_not_taken_for_the_old_one() {
         let mut all = Capabilities::new().unwrap();
         assert_eq!(seated(&mut all, thread(5, 1)), 0);
         assert_eq!(all.meet(thread(5, 2)), Meeting::InPlaceOf(0));
@@ -266,19 +267,19 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_was_there_before_is_known_by_its_id_until_it_says_more() {
+    fn a_thread_attached_before_the_log_is_known_by_its_kernel_id_until_its_first_record() {
         let mut all = Capabilities::new().unwrap();
         assert!(all.know(5, 100));
         assert_eq!(all.appoint(5), Some(0));
-        assert!(!all.know(5, 100), "once");
+        assert!(!all.know(5, 100), "it is known already");
         assert_eq!(all.meet(thread(5, 9)), Meeting::Has(0));
         all.dismiss(0, 200);
-        assert!(!all.know(5, 150), "it has left since");
-        assert!(all.know(5, 250), "and another may have come");
+        assert!(!all.know(5, 150), "it has detached since");
+        assert!(all.know(5, 250), "another thread may have the id now");
     }
 
     #[test]
-    fn there_are_as_many_capabilities_as_there_are_numbers_and_no_more() {
+    fn every_number_but_the_highest_can_be_a_capability() {
         let mut all = Capabilities::new().unwrap();
         for tid in 1..=SEATS as u32 {
             assert_eq!(all.appoint(tid).map(u32::from), Some(tid - 1));

@@ -1,18 +1,18 @@
-//! Which events a log has, in the words of GHC's `-l`.
+//! The classes of events in a log, selected with the letters of the GHC option `-l`.
 //!
 //! | letter | class |
 //! |---|---|
-//! | `s` | threads: their coming, stopping and going |
-//! | `g` | collections, and what the heap is |
-//! | `u` | messages and markers of the program's |
+//! | `s` | threads: attach, stop, run and detach |
+//! | `g` | collections, and the state of the heap |
+//! | `u` | messages and markers of the program |
 //! | `a` | all of these |
 //!
-//! A letter behind `-` is taken out, as in `-l-gu`. GHC's other letters (`p` `f` `n` `T`) stand for things that are not here: sparks, the
-//! concurrent collector, entry counters. Profiles are in a log if they are taken, whatever the letters are.
+//! A letter after `-` is removed, as in `-l-gu`. GHC's other letters (`p` `f` `n` `T`) select events that do not exist here: sparks,
+//! the concurrent collector, entry counters. A log contains the profiles that are taken, whatever the letters are.
 
 use crate::events::{EventId, EventSet};
 
-/// Classes of events.
+/// The selected classes of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Classes {
     /// Threads.
@@ -23,10 +23,10 @@ pub struct Classes {
     pub user: bool,
 }
 
-/// A letter that stands for no class.
+/// A letter that is not a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is none of the classes s (threads) g (collections) u (messages) a (all); - before a letter takes it out"
+    "'{0}' is not a class; the classes are s (threads), g (collections), u (messages), a (all); - before a letter removes it"
 )]
 pub struct UnknownClass(pub char);
 
@@ -37,10 +37,10 @@ impl Default for Classes {
 }
 
 impl Classes {
-    /// Reads letters, as they stand behind GHC's `-l`. Without any, and if only some are taken out, it begins with all.
+    /// Parses letters as in the argument of the GHC option `-l`. An empty text, or one that begins with `-`, starts from all classes.
     ///
     /// # Errors
-    /// A letter stands for no class.
+    /// A letter is not a class.
     pub fn parse(text: &str) -> Result<Classes, UnknownClass> {
         let mut classes = Classes { threads: false, collections: false, user: false };
         if text.is_empty() || text.starts_with('-') {
@@ -64,7 +64,7 @@ impl Classes {
         Ok(classes)
     }
 
-    /// What is to be recorded.
+    /// Returns the events to record.
     pub(super) fn events(self) -> EventSet {
         let mut events: Vec<EventId> = ALWAYS.to_vec();
         if self.threads {
@@ -80,7 +80,7 @@ impl Classes {
     }
 }
 
-/// Worlds, what went wrong, and profiles, which nobody takes who does not want them.
+/// Events recorded whatever the classes are: worlds, failures, and profiles (which exist only if they were requested).
 const ALWAYS: [EventId; 17] = [
     EventId::WorldCreated,
     EventId::WorldClosed,
@@ -135,7 +135,7 @@ mod tests {
     #[case("-sg", "gu")]
     #[case("-a", "")]
     #[case("-au", "u")]
-    fn letters_are_read_as_by_ghc(#[case] text: &str, #[case] expected: &str) {
+    fn letters_are_parsed_as_by_ghc(#[case] text: &str, #[case] expected: &str) {
         let Classes { threads, collections, user } = Classes::parse(text).unwrap();
         let letters = [(threads, "s"), (collections, "g"), (user, "u")];
         let on: String = letters.iter().filter(|(on, _)| *on).map(|(_, letter)| *letter).collect();
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_letter_of_something_else_is_none() {
+    fn an_unknown_letter_is_an_error() {
         assert_eq!(Classes::parse("sT"), Err(UnknownClass('T')));
     }
 }

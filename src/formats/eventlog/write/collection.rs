@@ -1,10 +1,10 @@
-//! One collection, as GHC's tools tell of it.
+//! One collection, in the events that GHC tools expect.
 //!
-//! ThreadScope counts a collection if it sees on one capability, in this order, GC_START, GC_GLOBAL_SYNC, GC_STATS_GHC and
-//! GC_END; and GHC's phases between them. Ours come in another order and are more; so what a phase says is noted until
-//! the place where a tool looks for it:
+//! ThreadScope counts a collection if one capability has, in this order, GC_START, GC_GLOBAL_SYNC, GC_STATS_GHC and GC_END, with
+//! the phases of GHC between them. This collector has more phases, in another order. So the writer keeps the data of a phase until
+//! the event in which a tool looks for it:
 //!
-//! | ours | in the log |
+//! | event here | in the log |
 //! |---|---|
 //! | SuspendBegin | the collecting thread stops; REQUEST_SEQ_GC, or REQUEST_PAR_GC if the world has several markers |
 //! | SuspendEnd | the other threads stop |
@@ -16,23 +16,23 @@
 //! | HeapStats | HEAP_LIVE, HEAP_SIZE, BLOCKS_SIZE |
 //! | RestartEnd | the threads run |
 //!
-//! **One at a time.** A program of Haskell's has one heap, and ThreadScope ends with an error when the collections of two
-//! overlap. Here each world has its heap. So a collection that starts while another world's is under way is told of
-//! in a message, with its figures; its threads stop and run as they do.
+//! **One at a time.** A Haskell program has one heap, and ThreadScope fails with an error if the collections of two heaps overlap.
+//! Here each world has its own heap. So a collection that starts while another world is being collected is written as a message,
+//! with its heap figures. The stops and restarts of its threads are written as usual.
 
 /// A stop of the world, and the collection in it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Collection {
-    /// Which collection the world was stopped for; 0 when it runs.
+    /// The number of the collection for which the world is stopped; 0 while it runs.
     pub(super) stopped_for: u32,
-    /// Which one has started.
+    /// The number of the collection that has started.
     pub(super) number: u32,
-    /// The capability that it is on.
+    /// The capability of the collecting thread.
     pub(super) capability: Option<u16>,
-    /// Another world's was under way when it started.
+    /// Whether another world was being collected when it started.
     pub(super) overlaps: bool,
-    /// Service threads that marked.
+    /// Number of service threads that marked.
     pub(super) markers: u32,
-    /// What was allocated since the one before.
+    /// Bytes allocated since the previous collection.
     pub(super) allocated: u64,
 }

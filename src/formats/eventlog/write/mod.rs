@@ -1,14 +1,14 @@
-//! Writing eventlogs: what ghc-events, ThreadScope, eventlog2html and hs-speedscope read, from the events of our collector.
+//! Writes eventlogs of the collector's events for ghc-events, ThreadScope, eventlog2html and hs-speedscope.
 //!
 //! ```text
-//!   recorder ──► Writer ──────────────► Blocks ──────────► Outlet ──► file, whole after each write
-//!                which event of GHC's   capability, time,
-//!                it is; who has which   length of a block
-//!                capability
+//!   recorder ──► Writer ──────────────► Blocks ──────────► Outlet ──► file, complete after each write
+//!                maps to GHC events,    capability, time,
+//!                assigns capabilities   length of a block
+//!                to threads
 //! ```
 //!
-//! A log is started with [`Options`], takes the events of the worlds that join it ([`Trace`]), and has what its [`Classes`]
-//! say, and profiles, if they are taken. `docs/eventlog.md` says event by event what each field means here, which are 0, and why.
+//! A log is started with [`Options`] and records the worlds that join it ([`Trace`]). It contains the event [`Classes`] selected,
+//! and profiles if they are taken. `docs/eventlog.md` lists for each event what each field means here, which fields are 0, and why.
 
 mod blocks;
 mod board;

@@ -1,22 +1,22 @@
-//! Numbers and texts as an eventlog has them: big-endian, and cut where a payload would be too long.
+//! Encodes numbers and texts for an eventlog: numbers are big-endian, and long texts are cut.
 
 use std::fmt;
 
 use trace_io::bytes::Bytes;
 
-/// No text is longer: whatever is around it, a payload stays below 64 KiB, and a line can be read.
+/// Texts are cut to this many bytes, so that any payload stays below 64 KiB and a line stays readable.
 pub(super) const MOST_TEXT: usize = 4_000;
 
-/// What payloads are made of.
+/// The parts of payloads.
 pub(super) trait Payload {
     fn word16(&mut self, value: u16);
     fn word32(&mut self, value: u32);
     fn word64(&mut self, value: u64);
-    /// A text that ends with the payload.
+    /// Appends a text that ends where the payload ends.
     fn text(&mut self, text: &str);
-    /// A text that ends with a 0. One within it would end it, and is left out.
+    /// Appends a NUL-terminated text. NUL bytes inside the text are left out.
     fn ended(&mut self, text: &str);
-    /// As [`text`](Payload::text), of several parts. Allocates nothing.
+    /// As [`text`](Payload::text), for a formatted text. Does not allocate.
     fn line(&mut self, parts: fmt::Arguments<'_>);
 }
 
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_too_long_is_cut_between_letters() {
+    fn long_texts_are_cut_at_character_boundaries() {
         let long = "ä".repeat(MOST_TEXT);
         let mut bytes = Bytes::with_capacity(3 * MOST_TEXT);
         bytes.text(&format!("b{long}"));

@@ -1,4 +1,4 @@
-//! What a log says first: of which process it is, and when it began.
+//! The first events of a log: its process, and when it began.
 
 use std::ffi::OsString;
 use std::io;
@@ -11,14 +11,14 @@ use crate::events::clock::{Clock, Relation};
 use crate::os::thread::getpid;
 use ghc_eventlog::format::{NO_CAPABILITY, capset, id};
 
-/// The set of all capabilities: the process.
+/// The capability set of the process, with all capabilities.
 pub(super) const PROCESS: u32 = 0;
-/// The same as a set whose times are of one clock.
+/// The capability set of the clock, with the same capabilities: their times are from one clock.
 pub(super) const CLOCK: u32 = 1;
-/// The first that is free.
+/// The first free capability set.
 pub(super) const FIRST_SET: u32 = 2;
 
-/// Arguments that would make the event too long are left out.
+/// Maximum bytes of arguments. The first argument that does not fit, and those after it, are left out.
 const MOST_ARGUMENTS: usize = 40_000;
 
 /// The moment at which a log begins.
@@ -29,25 +29,25 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Now.
+    /// Returns the current moment.
     pub(super) fn now() -> Head {
         let relation = Clock::of_process().relation();
         let utc = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Head { relation, utc_ns: utc.as_nanos() as u64 }
     }
 
-    /// The time of these ticks in the log. What was before it is at its beginning.
+    /// Converts ticks to time in the log. Times before the log began become its beginning.
     pub(super) fn time(&self, ticks: u64) -> u64 {
         self.since(self.relation.ns_of(ticks))
     }
 
-    /// The time of what CLOCK_MONOTONIC called this, in nanoseconds.
+    /// Converts CLOCK_MONOTONIC nanoseconds to time in the log.
     pub(super) fn since(&self, ns: u64) -> u64 {
         ns.saturating_sub(self.relation.ns)
     }
 }
 
-/// The process, in the first events of its log. Allocates.
+/// Writes the events that describe the process. Allocates.
 pub(super) fn introduce(to: &mut Blocks, head: &Head) -> io::Result<()> {
     for (set, kind) in [(PROCESS, capset::OS_PROCESS), (CLOCK, capset::CLOCK_DOMAIN)] {
         to.put(NO_CAPABILITY, id::CAPSET_CREATE, |to| {

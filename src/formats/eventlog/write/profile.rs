@@ -1,22 +1,22 @@
-//! Profiles: censuses of the heap, and the ticks of the clock.
+//! Profiles: heap censuses, and the ticks of the time profile.
 //!
-//! A log has one heap profile. GHC's marks of a sample do not say whose it is, so if two worlds are profiled at a time the
-//! log has the one that began first, and says so. Nor does a tick say how long it is: a log has ticks of one length, the first that there
-//! was, and says of which worlds it leaves them out.
+//! A log has one heap profile, because the sample events of GHC do not name a heap. If two worlds are profiled at the same time, the
+//! log has the profile that began first, and a message about the other. A tick does not carry its length either. So a log has ticks
+//! of one length, that of the first world with ticks, and a message for each world whose ticks are left out.
 //!
-//! A stack of cost centres is written as the numbers of its centres, the innermost first, without MAIN, at which every
-//! stack begins. There is room for 255 of them. Bands whose stacks are the same up to there are one band, since a sample may have
-//! each stack once: they [come](crate::profile::census::profiler) one after the other, so the last is kept until another comes.
+//! A stack of cost centres is written as the numbers of its centres, innermost first, without MAIN, at which every stack begins. It
+//! holds at most 255 of them. A sample may have each stack only once, so bands whose stacks are equal in the first 255 centres are
+//! merged. Such bands [arrive](crate::profile::census::profiler) consecutively, so the last band is held back until another arrives.
 //!
-//! **Centres** are read from the store of the process, so that a log that begins late has them all. Where a profile begins, all that
-//! are known are defined as GHC does it: first the seven that every program has, then the others in the order of falling numbers,
-//! down to 1. A centre that is first entered later is defined then. So that the numbers of a program's centres begin
-//! at 1, those of the built-in ones are above all others in the file.
+//! **Centres** are read from the process-wide store, so that a log that begins late has them all. Where the first profile begins, all
+//! known centres are defined in the order of GHC: first the seven that every program has, then the others in descending order, down
+//! to 1. A centre entered later for the first time is defined then. The numbers of a program's centres begin at 1, so the built-in
+//! centres have higher numbers in the file than all others.
 //!
-//! hs-speedscope does not look at the numbers: it leaves out the first seven definitions of a file and takes the others from the
-//! last one on, which is 1. So a log with ticks ends with all definitions of the program's centres once more, falling to 1. They are
-//! behind each flush, and the next write goes over them, so that they are at the end of a killed run's log too. (It also leaves out
-//! the ticks of a stack of the highest number alone; with all definitions twice there is a higher one.)
+//! hs-speedscope ignores the numbers: it skips the first seven definitions of a file and numbers the others backwards from the last
+//! one, which it takes for 1. So a log with ticks ends with the definitions of all the program's centres once more, descending to 1.
+//! They follow each flush, and the next write overwrites them, so the log of a killed run ends with them too. (hs-speedscope also
+//! leaves out the ticks of a stack that has only the centre with the highest number; with all definitions twice there is a higher one.)
 
 use std::io;
 
@@ -32,18 +32,18 @@ use crate::profile::{self, CentreId, StackId};
 use ghc_eventlog::format::{MOST_CENTRES, NO_CAPABILITY, VARIABLE_HEAD, id};
 use trace_io::bytes::Bytes;
 
-/// GHC numbers profiles, and has one.
+/// The profile id. GHC has a number for profiles, but only one profile.
 const THE_PROFILE: u8 = 0;
 
-/// The kinds of filters, in the order in which a profile's beginning has them.
+/// The number of filter kinds; they are in the order of the fields of HEAP_PROF_BEGIN.
 const FILTERS: usize = 7;
 const BY_BIOGRAPHY: usize = 6;
 
-const _: () = assert!(DEEPEST == MOST_CENTRES, "what is cut here comes in order");
+const _: () = assert!(DEEPEST == MOST_CENTRES, "bands must be ordered by as many centres as are written here");
 
-/// The store of cost centres has room for less.
+/// More than the store of cost centres can hold.
 const CENTRES: u32 = 1 << 20;
-/// Definitions that are put behind a flush, at most.
+/// Maximum number of definitions repeated after each flush.
 const MOST_AT_A_FLUSH: u32 = 4096;
 
 /// The profiles of a log.
@@ -52,21 +52,21 @@ pub(super) struct Profile {
     /// The world whose heap is profiled.
     owner: Option<usize>,
     breakdown: u32,
-    /// Its samples are known at the end, and have times of their own.
+    /// Whether its samples are computed at the end (biography) and carry their own times.
     looks_back: bool,
-    /// The band of a stack that is cut, and its bytes, as long as more may come to it.
+    /// The band of a truncated stack, and its bytes so far; the next band may have to be merged with it.
     cut: Option<(StackId, u64)>,
-    /// The filters that were said last, by their kind.
+    /// The labels of the filters announced for the next profile, indexed by their kind.
     filters: [u64; FILTERS],
     /// A bit for each centre that is defined in the file.
     defined: Box<[u64]>,
-    /// All that there were when a profile began are.
+    /// Whether the centres known at the beginning of the first profile have been defined.
     begun: bool,
-    /// The nanoseconds of a tick, if there are ticks.
+    /// The interval of the ticks in nanoseconds, if the log has ticks.
     interval_ns: Option<u64>,
 }
 
-/// What a label says.
+/// Returns the text of a label.
 pub(super) fn text(label: u64) -> &'static str {
     Label::from_raw(label).and_then(|label| Labels::of_the_process().text(label)).unwrap_or_default()
 }
@@ -86,7 +86,7 @@ impl Profile {
         }
     }
 
-    /// Takes an event of the profiler's. `false` if it is of a profile for which there is no place.
+    /// Writes an event of the profiler. Returns false if it begins a profile that the log cannot take.
     pub(super) fn take(&mut self, record: &Recorded, world: usize, head: &Head, to: &mut Blocks) -> io::Result<bool> {
         let [first, second, fourth] = [record.field::<0>(), record.field::<1>(), record.field::<3>()];
         match record.id {
@@ -119,7 +119,7 @@ impl Profile {
         Ok(true)
     }
 
-    /// A world's profile that has begun before the log did.
+    /// Begins a world's profile that was running before the log joined the world.
     pub(super) fn runs(&mut self, world: usize, begun: Begun, to: &mut Blocks) -> io::Result<()> {
         if self.owner.is_some() {
             return Ok(());
@@ -169,12 +169,12 @@ impl Profile {
         })
     }
 
-    /// Puts the band to which no more comes.
+    /// Writes the band that was held back, which is complete now.
     fn put_cut(&mut self, to: &mut Blocks) -> io::Result<()> {
         self.cut.take().map_or(Ok(()), |(stack, bytes)| put_band(stack, bytes, to))
     }
 
-    /// The ticks of a world begin, or have begun before the log did. `false` if they are longer or shorter than those that the log has.
+    /// Begins the ticks of a world. Returns false if the log has ticks of another length already.
     pub(super) fn begin_ticks(&mut self, interval_ns: u64, to: &mut Blocks) -> io::Result<bool> {
         if let Some(first) = self.interval_ns {
             return Ok(first == interval_ns);
@@ -185,7 +185,7 @@ impl Profile {
         Ok(true)
     }
 
-    /// Where the thread on a capability was at a tick. What has no capability ticks on that of nobody.
+    /// Writes the stack of a thread at a tick. Without a capability the tick is on [`NO_CAPABILITY`].
     pub(super) fn tick(&mut self, capability: Option<u16>, tick: u64, stack: u32, to: &mut Blocks) -> io::Result<()> {
         self.define_stack(stack, to)?;
         to.put(NO_CAPABILITY, id::PROF_SAMPLE_COST_CENTRE, |to| {
@@ -195,7 +195,7 @@ impl Profile {
         })
     }
 
-    /// The world has ended: another may be profiled.
+    /// Ends the profile of a closed world: another world may be profiled now.
     pub(super) fn end(&mut self, world: usize) {
         if self.owner == Some(world) {
             (self.owner, self.cut) = (None, None);
@@ -204,12 +204,12 @@ impl Profile {
 
     // ---- Centres -------------------------------------------------------------------------------------------------------
 
-    /// All that there are, in GHC's order.
+    /// Defines all known centres in the order of GHC, once per log.
     fn define_all(&mut self, to: &mut Blocks) -> io::Result<()> {
         if std::mem::replace(&mut self.begun, true) {
             return Ok(());
         }
-        // Asked first: it is what makes the store readable, if nobody has defined anything yet.
+        // First, because this call initialises the store if no centre has been defined yet.
         let last = last_of_the_program();
         for centre in CentreId::BUILT_IN.into_iter().rev() {
             self.define(Some(centre), to)?;
@@ -220,7 +220,7 @@ impl Profile {
         Ok(())
     }
 
-    /// The definitions that belong at a log's end, if it has ticks.
+    /// Returns the definitions that belong at the end of the log, if it has ticks.
     pub(super) fn last_definitions(&self) -> Option<LastDefinitions> {
         self.interval_ns.map(|_| LastDefinitions(last_of_the_program()))
     }
@@ -229,7 +229,7 @@ impl Profile {
         StackId::from_raw(stack).centres().try_for_each(|centre| self.define(Some(centre), to))
     }
 
-    /// Defines a centre, if the file does not have it and it is complete.
+    /// Defines a centre, unless the file has it already or the centre is not complete yet.
     fn define(&mut self, centre: Option<CentreId>, to: &mut Blocks) -> io::Result<()> {
         let Some(centre) = centre else { return Ok(()) };
         let [label, ..] = centre.labels();
@@ -250,27 +250,27 @@ fn put_definition(centre: CentreId, to: &mut Blocks) -> io::Result<()> {
     })
 }
 
-/// The highest number of the program's centres.
+/// Returns the highest number of the program's centres.
 fn last_of_the_program() -> u32 {
     profile::centres().last().map_or(0, CentreId::get)
 }
 
-/// The centres of the program up to this one, in falling order.
+/// Iterates over the program's centres from `last` down to the first.
 fn falling_from(last: u32) -> impl Iterator<Item = CentreId> {
     (CentreId::BUILT_IN.len() as u32 + 1..=last).rev().filter_map(CentreId::from_raw)
 }
 
-/// The definitions of all centres of the program, of which there are some up to this number.
+/// The definitions of all the program's centres up to this number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LastDefinitions(u32);
 
 impl LastDefinitions {
-    /// Puts them. One that is not complete yet is put without texts, so that the others have their places.
+    /// Writes the definitions. A centre that is not complete yet is written without texts, so that the others keep their positions.
     pub(super) fn put(self, to: &mut Blocks) -> io::Result<()> {
         falling_from(self.0).try_for_each(|centre| put_definition(centre, to))
     }
 
-    /// How many bytes that are; `None` if they are not complete, or too many for each flush.
+    /// Returns their size in bytes, or `None` if a centre is not complete or there are too many to repeat at each flush.
     pub(super) fn bytes_for_a_flush(self) -> Option<usize> {
         let of_centre = |centre: CentreId| {
             let labels = Some(centre.labels()).filter(|labels| labels[0] != 0)?;
@@ -281,7 +281,7 @@ impl LastDefinitions {
     }
 }
 
-/// A centre's number in the file.
+/// Returns a centre's number in the file.
 fn number_of(centre: CentreId) -> u32 {
     if centre.is_built_in() { CENTRES + centre.get() } else { centre.get() - CentreId::BUILT_IN.len() as u32 }
 }
@@ -294,7 +294,7 @@ fn put_band(stack: StackId, bytes: u64, to: &mut Blocks) -> io::Result<()> {
     })
 }
 
-/// The centres of a stack that are written, the innermost first: those furthest out are left out if there are too many.
+/// Iterates over the centres of a stack that are written, innermost first. If there are too many, the outermost are left out.
 fn kept(stack: StackId) -> impl Iterator<Item = CentreId> {
     stack.centres().take(MOST_CENTRES)
 }
@@ -303,7 +303,7 @@ fn is_cut(stack: StackId) -> bool {
     stack.centres().nth(MOST_CENTRES).is_some()
 }
 
-/// How many centres of a stack are written, and which.
+/// Writes the number of a stack's centres, and the centres.
 fn centres(stack: StackId, to: &mut Bytes) {
     to.put(&[kept(stack).count() as u8]);
     kept(stack).for_each(|centre| to.word32(number_of(centre)));

@@ -1,7 +1,7 @@
-//! A log that is being written: which worlds it is of, what it has, and how it ends.
+//! A log that is being written: its options, its worlds, and its end.
 //!
-//! A process may have several at once, each with its own classes. A log outlives its worlds: one that is built later can
-//! join it, and its end is said by who started it.
+//! A process may write several logs at once, each with its own classes. A log outlives its worlds: a world built later can join
+//! it. It ends when its owner calls [`Trace::finish`].
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::profile::census::{Every, HeapProfile};
 use crate::world::stop_info::ThreadStopInfo;
 use crate::{World, WorldBuilder};
 
-/// How a log is to be.
+/// Options of a log.
 #[derive(Debug)]
 pub struct Options {
     path: PathBuf,
@@ -32,28 +32,29 @@ pub struct Options {
 methods_of_options!();
 
 impl Options {
-    /// A log with all classes of events, into this file.
+    /// A log with all classes of events, written to this file.
     pub fn new(path: impl Into<PathBuf>) -> Options {
         let (classes, manner) = (Classes::default(), Manner::default());
         Options { path: path.into(), classes, policy: Policy::Lossless, manner }
     }
 
-    /// What the log has.
+    /// Selects the classes of events in the log.
     #[must_use]
     pub fn classes(self, classes: Classes) -> Options {
         Options { classes, ..self }
     }
 
-    /// Whether threads wait when the writer is behind, or events are lost; the log says where, and how many.
+    /// Sets what happens when the writer is too slow: threads wait, or events are lost. The log shows where events were lost, and how
+    /// many.
     #[must_use]
     pub fn policy(self, policy: Policy) -> Options {
         Options { policy, ..self }
     }
 
-    /// Starts the log. It has no world yet.
+    /// Starts the log, with no world yet.
     ///
     /// # Errors
-    /// The path is none, or recording is not possible here.
+    /// The path is invalid, or the process cannot record events.
     pub fn start(self) -> Result<Trace, TraceError> {
         let Options { path, classes, policy, manner } = self;
         let place = Place::new(path, manner.complaint.clone())?;
@@ -64,7 +65,7 @@ impl Options {
     }
 }
 
-/// What writes a log of all that there is to this place, for `fuzz/`.
+/// Returns a writer that writes a log of all classes to this destination, for `fuzz/`.
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub fn consumer(
@@ -75,7 +76,7 @@ pub fn consumer(
     Ok(Box::new(Writer::new(plan, Arc::new(Board::new()), Outlet::to(to))?))
 }
 
-/// A log that is being written. Cheap to clone; clones are the same log.
+/// A log that is being written. Cheap to clone; clones share one log.
 #[derive(Clone)]
 pub struct Trace(Arc<Parts>);
 
@@ -89,12 +90,12 @@ struct Parts {
 methods_of_trace!();
 
 impl Trace {
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         self.0.place.path()
     }
 
-    /// From now on the world's events are in the log. Who builds a world and wants all of its events says
+    /// Adds the world's events to the log from now on. To record all of a world's events, build it with
     /// [`WorldBuilder::logged_in`].
     ///
     /// # Errors
@@ -114,8 +115,8 @@ impl Trace {
         })
     }
 
-    /// Leaves a note of what is there, in case its coming is not recorded. With the list of threads locked: nobody has left who
-    /// is noted.
+    /// Publishes a note of the attached threads and running profiles, whose beginnings may not be recorded. The caller holds the lock
+    /// of the thread list, so no thread in the note has detached.
     fn note(&self, live: &[&'static ThreadStopInfo], number: WorldNumber, profiled: Profiled) {
         let present = live.iter().map(|record| {
             let label = Labels::of_the_process().label_of(std::ptr::from_ref(*record) as usize);
@@ -127,37 +128,37 @@ impl Trace {
         }
     }
 
-    /// Writes what the flight recorder has into the file, in place of what is there. Says how many events those were.
+    /// Writes the flight recorder's events to the file, replacing its contents. Returns the number of events.
     ///
     /// # Errors
     /// There is no flight recorder, or the file failed.
     pub fn write_flight(&self) -> io::Result<u64> {
         let Parts { ongoing, plan, board, place } = &*self.0;
-        // Whose coming is not among what is kept, and who is there: they are asked now.
+        // Threads whose attach events are not in the recorder any more are noted now.
         let living = ongoing.with(|worlds| worlds.living());
         let writer = ongoing.with(|_| {
             let before = board.last_note();
             for inner in &living {
                 if let Some(number) = inner.collector.events.world_number() {
                     let profiled = board.profiled(usize::from(number.0));
-                    // Whoever has the list in his hands now may be the very thread that panics.
+                    // Do not wait for the lock: the thread that holds it may be the one that panics.
                     inner.collector.threads.look_now(|live| self.note(live, number, profiled));
                 }
             }
             Writer::after(before, *plan, Arc::clone(board), place.outlet())
         });
-        // A world whose last handle went meanwhile ends here.
+        // A world whose last other handle was dropped meanwhile is closed here.
         drop(living);
         ongoing.replay_to_end(writer?)
     }
 }
 
-/// A profile that runs, in labels.
+/// Describes a running profile, with its texts as labels.
 fn begun(profile: &HeapProfile) -> Begun {
     let mut filters = [0; 7];
     for (kind, text) in profile.filters.texts() {
         if let Some(filter) = filters.get_mut(kind as usize) {
-            // Without room for it the profile has this filter, and the log does not say so.
+            // If there is no room for the label, the log does not show this filter of the profile.
             *filter = Labels::of_the_process().intern(&text).map_or(0, Label::get);
         }
     }
@@ -169,7 +170,7 @@ fn begun(profile: &HeapProfile) -> Begun {
 }
 
 impl WorldBuilder {
-    /// Lets the world's events, from its first on, go to this log.
+    /// Records all events of the world, from the first one, in this log.
     #[must_use]
     pub fn logged_in(self, trace: &Trace) -> Self {
         let trace = trace.clone();

@@ -1,11 +1,11 @@
-//! From our events to those of GHC's runtime.
+//! Translates the collector's events to those of the GHC runtime.
 //!
-//! **What comes first**: the process, at the log's beginning; a world's settings, with its first event.
+//! **What comes first**: the process, at the beginning of the log; the settings of a world, before its first event.
 //!
-//! **Capability sets.** Set 0 is the process, and what heap figures say is of it as long as there is one world. A second one at the same
+//! **Capability sets.** Set 0 is the process. Heap figures refer to it as long as there is only one world. Another world at the same
 //! time gets a set of its own.
 //!
-//! It runs in the drain: it allocates nothing, takes no lock, and writes into memory that it has.
+//! It runs in the drain, so it does not allocate, takes no lock, and writes only to memory allocated in advance.
 
 use std::fmt;
 use std::io;
@@ -27,9 +27,9 @@ use crate::formats::outlet::Outlet;
 use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES};
 use ghc_eventlog::format::{NO_CAPABILITY, capset, id, stop};
 
-/// Why a world is stopped: its pacing says so.
+/// The reason of a stop: the pacing of the collector requested it.
 const BY_ALLOCATION: u64 = 0;
-/// A marker begins.
+/// The second field of `MarkerJoined`: a marker begins.
 const BEGINS: u64 = 0;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,13 +38,13 @@ struct World {
     /// Its capability set.
     set: u32,
     collection: Collection,
-    /// What its heap has from the system, if that is known.
+    /// Bytes that its heap has committed, if known.
     committed: Option<u64>,
-    /// Its ticks are not those of the log.
+    /// Whether its ticks are left out because they are not as long as those of the log.
     ticks_differ: bool,
 }
 
-/// How a writer writes.
+/// The settings of a writer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) head: Head,
@@ -62,24 +62,25 @@ pub(super) struct Writer {
     worlds: Box<[World]>,
     /// The next capability set.
     next_set: u32,
-    /// The world whose collection is under way in the log.
+    /// The world whose collection the log has begun and not ended.
     collecting: Option<usize>,
     profile: Profile,
-    /// The last note that was read.
+    /// The newest note that was read.
     read: *const Note,
+    /// The latest time seen, in ticks.
     reached: u64,
 }
 
-// SAFETY: the pointer is one into the board, of which the writer has a share; notes do not change.
+// SAFETY: the pointer refers to a note of the board, which the writer shares by an `Arc`; notes do not change.
 unsafe impl Send for Writer {}
 
 impl Writer {
-    /// Not in a drain: it allocates what it will need.
+    /// Allocates everything that it will need, so it must not run in a drain.
     pub(super) fn new(plan: Plan, board: Arc<Board>, outlet: Outlet) -> io::Result<Writer> {
         Writer::after(ptr::null(), plan, board, outlet)
     }
 
-    /// The same, for which the notes up to this one say nothing.
+    /// As [`new`](Self::new), but ignores the notes up to `read`.
     pub(super) fn after(read: *const Note, plan: Plan, board: Arc<Board>, outlet: Outlet) -> io::Result<Writer> {
         let mut blocks = Blocks::new(outlet);
         process::introduce(&mut blocks, &plan.head)?;
@@ -97,9 +98,9 @@ impl Writer {
         })
     }
 
-    // ---- Who -----------------------------------------------------------------------------------------------------------
+    // ---- Threads -------------------------------------------------------------------------------------------------------
 
-    /// The capability of a thread, a new one if it has none.
+    /// Returns the capability of a thread, and assigns one if it has none. `None` if all are in use.
     fn capability(&mut self, thread: RecordingThread, ticks: u64) -> io::Result<Option<u16>> {
         match self.capabilities.meet(thread) {
             Meeting::Has(seat) => Ok(Some(seat)),
@@ -148,7 +149,7 @@ impl Writer {
         blocks.put(NO_CAPABILITY, id::CAP_DELETE, |to| to.word16(seat))
     }
 
-    /// A thread is one of a world's from now on.
+    /// Attaches a thread to a world.
     fn attach(&mut self, seat: u16, world: usize, label: u64) -> io::Result<()> {
         self.capabilities[seat].worlds |= 1 << world;
         if self.capabilities[seat].thread != 0 || !self.plan.classes.threads {
@@ -166,7 +167,7 @@ impl Writer {
         self.run(seat)
     }
 
-    /// A thread is about to leave a world.
+    /// Detaches a thread from a world.
     fn detach(&mut self, record: &Recorded, world: usize) -> io::Result<()> {
         let seat = match self.capabilities.meet(record.thread) {
             Meeting::Has(seat) => seat,
@@ -182,7 +183,7 @@ impl Writer {
         if of.worlds == 0 { self.dismiss(seat, record.ticks) } else { Ok(()) }
     }
 
-    /// The thread on this capability runs, unless something holds it, or it does.
+    /// Writes that the thread on this capability runs, unless it runs already or is stopped for a world.
     fn run(&mut self, seat: u16) -> io::Result<()> {
         let of = &mut self.capabilities[seat];
         if of.thread == 0 || of.runs != 0 || of.stopped_for != 0 {
@@ -193,7 +194,7 @@ impl Writer {
         self.blocks.put(seat, id::RUN_THREAD, |to| to.word32(thread))
     }
 
-    /// It stands, if it ran.
+    /// Writes that the thread on this capability has stopped, if it ran.
     fn halt(&mut self, seat: u16, status: u16) -> io::Result<()> {
         let of = &mut self.capabilities[seat];
         if of.runs == 0 {
@@ -208,7 +209,7 @@ impl Writer {
         })
     }
 
-    /// All threads of a world stand.
+    /// Stops all threads of a world.
     fn halt_world(&mut self, world: usize) -> io::Result<()> {
         for seat in self.capabilities.all() {
             if self.capabilities[seat].worlds & 1 << world != 0 {
@@ -219,7 +220,7 @@ impl Writer {
         Ok(())
     }
 
-    /// They go on.
+    /// Restarts all threads of a world.
     fn restart_world(&mut self, world: usize) -> io::Result<()> {
         for seat in self.capabilities.all() {
             self.capabilities[seat].stopped_for &= !(1 << world);
@@ -228,7 +229,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Threads that had attached before anybody logged them.
+    /// Reads the new notes: threads and profiles that existed before the log joined their world.
     #[cold]
     #[inline(never)]
     fn read_notes(&mut self) -> io::Result<()> {
@@ -260,7 +261,7 @@ impl Writer {
 
     // ---- Worlds --------------------------------------------------------------------------------------------------------
 
-    /// The first event of a world that the log has.
+    /// Introduces a world, before its first event in the log.
     #[cold]
     fn meet(&mut self, number: usize) -> io::Result<()> {
         let has_process = self.worlds.iter().any(|world| world.met && world.set == PROCESS);
@@ -299,7 +300,7 @@ impl Writer {
         self.blocks.put(NO_CAPABILITY, id::CAPSET_DELETE, |to| to.word32(set))
     }
 
-    /// A figure of a world's heap, on a capability.
+    /// Writes a figure of a world's heap on a capability.
     fn figure(&mut self, seat: u16, event: u16, number: usize, bytes: u64) -> io::Result<()> {
         let set = self.worlds[number].set;
         self.blocks.put(seat, event, |to| {
@@ -308,7 +309,7 @@ impl Writer {
         })
     }
 
-    /// Memory came from the system, or went back.
+    /// Handles memory obtained from the system or returned to it.
     fn memory(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
         let bytes = record.field::<1>();
         let is_freed = record.id == EventId::SegmentFreed;
@@ -330,21 +331,21 @@ impl Writer {
         self.figure(seat, id::BLOCKS_SIZE, number, committed)
     }
 
-    // ---- What is said --------------------------------------------------------------------------------------------------
+    // ---- Messages ------------------------------------------------------------------------------------------------------
 
-    /// A message of the collector's, on a thread's capability.
+    /// Writes a message of the collector on a thread's capability.
     fn log(&mut self, thread: RecordingThread, ticks: u64, line: fmt::Arguments<'_>) -> io::Result<()> {
         let seat = self.capability(thread, ticks)?.unwrap_or(NO_CAPABILITY);
         self.blocks.put(seat, id::LOG_MSG, |to| to.line(line))
     }
 
-    /// One of the program's.
+    /// Writes a message or marker of the program.
     fn said(&mut self, record: &Recorded, event: u16) -> io::Result<()> {
         let seat = self.capability(record.thread, record.ticks)?.unwrap_or(NO_CAPABILITY);
         self.blocks.put(seat, event, |to| to.text(text(record.field::<0>())))
     }
 
-    /// What GHC has no event for.
+    /// Writes a message for an event without a GHC counterpart.
     #[cold]
     fn happened(&mut self, record: &Recorded) -> io::Result<()> {
         let [first, second, third] = [record.field::<0>(), record.field::<1>(), record.field::<2>()];
@@ -354,29 +355,29 @@ impl Writer {
                 thread,
                 ticks,
                 format_args!(
-                    "stopworld: the stop for collection {first} was given up: {second} threads did not answer"
+                    "stopworld: the stop for collection {first} was abandoned: {second} threads did not acknowledge it"
                 ),
             ),
             EventId::CollectionDiscarded => self.log(
                 thread,
                 ticks,
-                format_args!("stopworld: the marks of collection {first} were thrown away; it is repeated"),
+                format_args!("stopworld: the marks of collection {first} were discarded; the collection is repeated"),
             ),
             EventId::AllocationFailed => self.log(
                 thread,
                 ticks,
-                format_args!("stopworld: no room for {first} bytes: {second} are alive, and the heap limit is {third}"),
+                format_args!("stopworld: no room for {first} bytes: {second} are live, and the heap limit is {third}"),
             ),
             EventId::VtableSwapped => {
                 let name = |kind: u64| ["signals", "safepoints", "the mock debugger"].get(kind as usize).copied();
-                let [old, new] = [first, second].map(|kind| name(kind).unwrap_or("another"));
-                self.log(thread, ticks, format_args!("stopworld: threads are stopped by {new}, and no more by {old}"))
+                let [old, new] = [first, second].map(|kind| name(kind).unwrap_or("another vtable"));
+                self.log(thread, ticks, format_args!("stopworld: threads are now stopped by {new} instead of {old}"))
             }
             EventId::DebuggerAttached => {
                 self.log(thread, ticks, format_args!("stopworld: a debugger is in control ({first:#x})"))
             }
             EventId::DebuggerDetached => {
-                self.log(thread, ticks, format_args!("stopworld: the debugger is not in control any more ({first:#x})"))
+                self.log(thread, ticks, format_args!("stopworld: the debugger is no longer in control ({first:#x})"))
             }
             _ => self.log(
                 thread,
@@ -394,7 +395,7 @@ impl Writer {
             return self.suspend(record, number, count);
         }
         if self.worlds[number].collection.stopped_for != count {
-            // It began before the log did.
+            // It began before the log joined the world.
             return Ok(());
         }
         match record.id {
@@ -440,7 +441,7 @@ impl Writer {
         self.blocks.put(seat, id::GC_START, |_| {})
     }
 
-    /// Nothing of the world's collection comes any more.
+    /// The world's collection has no further events.
     fn end_collection(&mut self, number: usize) {
         if self.collecting == Some(number) {
             self.collecting = None;
@@ -476,7 +477,7 @@ impl Writer {
         Ok(())
     }
 
-    /// It is known what lives.
+    /// Writes the figures that are known after the sweep.
     fn swept(&mut self, seat: u16, number: usize) -> io::Result<()> {
         let World { collection, set, .. } = self.worlds[number];
         let of = &mut self.capabilities[seat];
@@ -561,7 +562,7 @@ impl Writer {
         self.log(
             record.thread,
             record.ticks,
-            format_args!("stopworld: heap {set} is profiled too, and this log has the profile of another heap"),
+            format_args!("stopworld: heap {set} is profiled too, but this log has the profile of another heap"),
         )
     }
 
@@ -574,7 +575,7 @@ impl Writer {
         let set = self.worlds[number].set;
         self.blocks.put(NO_CAPABILITY, id::LOG_MSG, |to| {
             to.line(format_args!(
-                "stopworld: heap {set} has ticks of {interval_ns} ns, and this log has others: they are left out"
+                "stopworld: the ticks of heap {set} are left out: they take {interval_ns} ns, unlike those of this log"
             ));
         })
     }
@@ -582,11 +583,11 @@ impl Writer {
     fn tick(&mut self, record: &Recorded) -> io::Result<()> {
         let [tick, tid, stack] = [record.field::<0>(), record.field::<1>(), record.field::<2>()];
         let seat = match self.capabilities.of_tid(tid as u32) {
-            // Threads that are none of the world's.
+            // Threads that are not attached to the world.
             _ if tid == 0 => None,
             Some(seat) => Some(seat),
             None if self.capabilities.know(tid as u32, record.ticks) => self.appoint(tid as u32)?,
-            // It has gone since.
+            // It has detached since.
             None => None,
         };
         self.profile.tick(seat, tick, stack as u32, &mut self.blocks)
@@ -596,7 +597,7 @@ impl Writer {
         self.board.progress.is(self.blocks.events, self.blocks.written());
     }
 
-    /// What belongs to the end of a log: threads stop, and what was created is deleted.
+    /// Writes the end of a log: stops the threads, and deletes capabilities and capability sets.
     fn end_everything(&mut self) -> io::Result<()> {
         for seat in self.capabilities.all() {
             self.halt(seat, stop::YIELDING)?;
@@ -612,7 +613,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Brings everything out, with what belongs to an end behind it.
+    /// Writes the buffer, followed by what belongs at the end of a log.
     fn write_out(&mut self, is_last: bool) -> io::Result<()> {
         match self.profile.last_definitions() {
             Some(definitions) if is_last || !self.blocks.is_out() => {
@@ -641,7 +642,11 @@ impl Consumer for Writer {
     fn lost(&mut self, lost: &Lost) -> io::Result<()> {
         self.blocks.set_time(self.plan.head.time(lost.ticks));
         let count = lost.count;
-        self.log(lost.thread, lost.ticks, format_args!("stopworld: {count} events of this thread are lost before this"))
+        self.log(
+            lost.thread,
+            lost.ticks,
+            format_args!("stopworld: {count} events of this thread were lost before this"),
+        )
     }
 
     fn drained(&mut self, now: &Relation) -> io::Result<()> {
@@ -649,7 +654,7 @@ impl Consumer for Writer {
         Ok(())
     }
 
-    /// `.event.crash`: what is in the file is a log with an end.
+    /// `.event.crash`: the file is a log with an end after each flush.
     fn flush(&mut self) -> io::Result<()> {
         let flushed = self.write_out(false);
         self.tell_the_board();
