@@ -1,4 +1,4 @@
-//! Mistakes that fuzzing must find: `.ci/fuzz --self-test`. The variable STOPWORLD_FUZZ_PLANTED says which.
+//! Planted bugs that fuzzing must find: `.ci/fuzz --self-test`. The environment variable STOPWORLD_FUZZ_PLANTED selects one.
 #![no_main]
 
 use std::sync::LazyLock;

@@ -1,4 +1,4 @@
-//! What people, other processes and a debugged program say: command lines, prompts, the environment, messages, memory.
+//! Targets for input from users, other processes and a debugged program: command lines, prompts, the environment, messages, memory.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -10,10 +10,10 @@ use crate::{is_one_line, limited};
 
 const MIB: usize = 1 << 20;
 
-/// A command line, a word a line: every size, number, list and name that an option takes.
+/// Parses a command line, one word per line: the sizes, numbers, lists and names that options take.
 pub fn command_line(words: &[u8]) {
     let text = String::from_utf8_lossy(words);
-    // clap's parser keeps what the declarations say; an option's own parser has no reason to take much.
+    // clap allocates for the option declarations; the parsers of single options need little.
     limited(64 * MIB, || {
         let words: Vec<&str> = std::iter::once("stopworld").chain(text.lines()).collect();
         if let Some(message) = fuzzing::command_line(&words) {
@@ -22,7 +22,7 @@ pub fn command_line(words: &[u8]) {
     });
 }
 
-/// Lines at the debugger's prompt.
+/// Parses lines typed at the debugger's prompt.
 pub fn debugger_command(lines: &[u8]) {
     let text = String::from_utf8_lossy(lines);
     for line in text.lines() {
@@ -34,7 +34,7 @@ pub fn debugger_command(lines: &[u8]) {
     }
 }
 
-/// The variables `MPS_TELEMETRY_CONTROL` and, after a line feed, `MPS_TELEMETRY_FILENAME`.
+/// Parses the values of `MPS_TELEMETRY_CONTROL` and, after a line feed, `MPS_TELEMETRY_FILENAME`.
 pub fn environment(values: &[u8]) {
     let mut values = values.splitn(2, |byte| *byte == b'\n').map(|value| OsString::from(OsStr::from_bytes(value)));
     let (control, file) = (values.next(), values.next());
@@ -47,14 +47,14 @@ pub fn environment(values: &[u8]) {
     });
 }
 
-/// A message to or from the diagnostics socket.
+/// Parses a message to or from the diagnostics socket, and the /proc files used to find the socket.
 pub fn diagnostics(message: &[u8]) {
-    // A message has at most 64 KiB, and strings double in UTF-8.
+    // A message has at most 64 KiB, and its UTF-16 strings can double in size as UTF-8.
     limited(2 * MIB, || fuzzing::diagnostics_message(message));
     limited(2 * MIB + 4 * message.len(), || fuzzing::process_files(message));
 }
 
-/// A page of a hostile target's memory, with a descriptor in it.
+/// Reads a page of a hostile target's memory, with a descriptor in it, as the ptrace debugger does.
 pub fn hostile_target(image: &[u8]) {
     limited(8 * MIB, || fuzzing::hostile_target(image));
     limited(2 * MIB + 64 * image.len(), || fuzzing::mappings(&String::from_utf8_lossy(image)));

@@ -1,4 +1,4 @@
-//! What one part writes another reads.
+//! Targets that compare two readings: of a file and its conversion, or of a file and a beginning of it.
 
 use ghc_eventlog::hp;
 use ghc_eventlog::read::in_file_order;
@@ -30,7 +30,7 @@ fn converted(input: &[u8], target: Target) -> Option<(Vec<u8>, Conversion)> {
     }
 }
 
-/// What a reader of a trace sees of an event in either container.
+/// The parts of an event that must be the same in both containers.
 #[derive(Debug, PartialEq)]
 struct Seen {
     kind: EventType,
@@ -66,7 +66,7 @@ impl Visitor for Listener {
 
     fn event(&mut self, event: &NetEvent<'_>) {
         self.events.push(Seen {
-            // Which number it has is the file's affair.
+            // Numbers are specific to the file.
             kind: EventType { index: 0, id: 0, ..event.kind.clone() },
             time: event.time,
             thread: event.thread,
@@ -86,18 +86,18 @@ fn listen(file: &[u8]) -> (Listener, Summary) {
     (listener, summary)
 }
 
-/// A .NET trace to either container and to a telemetry stream: what is written is whole if the input was, and if nothing is left out
-/// it has the same events.
+/// Converts a .NET trace to either container and to a telemetry stream. The output is undamaged if the input is; if in addition nothing is
+/// left out, it has the same events.
 pub fn convert_nettrace(trace: &[u8]) {
     limited(256 * MIB, || {
         for container in [Container::V4, Container::V6] {
             let Some((output, conversion)) = converted(trace, Target::Nettrace(container)) else { continue };
             let (there, summary) = listen(&output);
-            // An event of a thread that the input never introduced stays one.
+            // Events of a thread that the input never declared remain such events, which is damage.
             assert!(summary.damage.is_none() || conversion.damage.is_some(), "{:?}", summary.damage);
             assert!(summary.ended_orderly);
             if conversion.source != Source::Nettrace {
-                // A record of a telemetry stream is an event that describes it, and often a .NET event too.
+                // Each record of a telemetry stream becomes an event that describes it, and often a .NET event as well.
                 assert!(summary.events >= conversion.carried);
                 continue;
             }
@@ -114,15 +114,14 @@ pub fn convert_nettrace(trace: &[u8]) {
     });
 }
 
-/// The stream is undamaged.
+/// Asserts that a stream is undamaged.
 fn has_whole_records(stream: &[u8]) {
     let mut reader = Records::new(stream);
     while reader.buffered().expect("a record that was just written").is_some() || reader.fill().unwrap() {}
     assert_eq!(reader.end(), Ok(End::Clean));
 }
 
-/// Converts a telemetry stream to the newer version, and to a .NET trace of each version and back: no record changes on
-/// the way.
+/// Converts a telemetry stream to the newer version, and to a .NET trace of each version and back. The records must not change.
 pub fn convert_mps(stream: &[u8]) {
     limited(256 * MIB, || {
         let Some((direct, conversion)) = converted(stream, Target::Mps) else { return };
@@ -141,7 +140,7 @@ pub fn convert_mps(stream: &[u8]) {
     });
 }
 
-/// The records as lines, in the order of the alphabet: the way through a trace is by time, and equal times have no order.
+/// Returns the records as sorted text lines: a trace is ordered by time, and the order of records with equal times is unspecified.
 fn lines(stream: &[u8]) -> Vec<String> {
     let mut output = Vec::new();
     decode(stream, &mut output, Form::Hex, Some(Version::V2), &mut |_| {}).expect("an undamaged stream");
@@ -151,18 +150,19 @@ fn lines(stream: &[u8]) -> Vec<String> {
     lines
 }
 
-/// What is read of a part of a file comes first in what is read of all of it.
+/// Asserts that the data read from the beginning of a file is a prefix of the data read from the whole file.
 pub(crate) fn is_prefix<T: PartialEq + std::fmt::Debug>(part: &[T], whole: &[T]) {
     let differs = part.iter().zip(whole).position(|(one, other)| one != other).unwrap_or(part.len().min(whole.len()));
     assert!(
         whole.starts_with(part),
-        "what is read of the part is no prefix of what is read of the whole: {:?} at {differs} is {:?} there",
+        "the data read from the part is not a prefix of the data read from the whole: item {differs} is {:?} in the part, {:?} in the whole",
         part.get(differs),
         whole.get(differs)
     );
 }
 
-/// A file that is cut: what is read of it is a prefix of what is read of the whole. The input's first two bytes say where the cut is.
+/// Truncates a file: the data read from it must be a prefix of the data read from the whole file. The input's first two bytes give the
+/// length.
 pub fn cut(input: &[u8]) {
     let Some((at, whole)) = input.split_first_chunk::<2>() else { return };
     let at = usize::from(u16::from_le_bytes(*at)) % (whole.len() + 1);
@@ -185,7 +185,7 @@ fn cut_trace(part: &[u8], whole: &[u8]) {
     is_prefix(&part.events, &whole.events);
     assert!(part.threads <= whole.threads && of_part.events <= of_whole.events);
     assert!(part.trace.is_none() || part.trace == whole.trace);
-    // It is cut, or was damaged before.
+    // If the truncated trace was read to an earlier end, its damage is reported.
     assert!(of_part.bytes == of_whole.bytes || of_part.damage.is_some());
 }
 
@@ -198,7 +198,7 @@ fn cut_log(part: &[u8], whole: &[u8]) {
         (output, summary)
     };
     let ((part, _), (whole, summary)) = (show(part), show(whole));
-    // How a reader goes on behind damage depends on what it finds there.
+    // Where a reader resumes after damage depends on the bytes there.
     if summary.damage.is_none() {
         is_prefix(part.strip_suffix(b"\n").unwrap_or(&part), &whole);
     }
@@ -211,7 +211,7 @@ fn cut_profile(part: &[u8], whole: &[u8]) {
         lines
     };
     let (mut part, whole) = (lines(part), lines(whole));
-    // Half a number is a number, and half a word a label.
+    // Drops the last line: a truncated number is still a number, and a truncated word still a label.
     part.pop();
     is_prefix(&part, &whole);
 }

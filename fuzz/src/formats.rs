@@ -1,4 +1,4 @@
-//! Readers of files, each as its command uses it.
+//! Targets for the readers of files, each used as in its command.
 
 use std::io;
 
@@ -18,7 +18,7 @@ use crate::{limited, names_a_byte};
 
 const MIB: usize = 1 << 20;
 
-/// `eventcnv`, in all its forms.
+/// Decodes a telemetry stream in all forms of `eventcnv`.
 pub fn mps_decode(stream: &[u8]) {
     let style = |style| (Form::Manual(style), None);
     let forms = [
@@ -41,7 +41,7 @@ pub fn mps_decode(stream: &[u8]) {
     }
 }
 
-/// `dump`, as text, as JSON, and counted.
+/// `dump` as text, as JSON, and as counts.
 pub fn nettrace_dump(trace: &[u8]) {
     for options in [&[][..], &["--json"], &["--counts"]] {
         limited(96 * MIB, || {
@@ -64,7 +64,7 @@ fn are_json(lines: &[u8]) {
     }
 }
 
-/// `gcstats`, in all its forms.
+/// `gcstats` with both sets of rules: tables, page, exports.
 pub fn gcstats(trace: &[u8]) {
     for rules in [Rules::Ours, Rules::LikePerfView] {
         limited(192 * MIB, || {
@@ -83,7 +83,7 @@ pub fn gcstats(trace: &[u8]) {
     }
 }
 
-/// `convert` to a timeline, from any format.
+/// `convert` from any format to a timeline.
 pub fn convert_json(trace: &[u8]) {
     limited(192 * MIB, || {
         let mut output = Vec::new();
@@ -144,7 +144,7 @@ fn profiles(file: &[u8]) -> Profiles {
     profiles
 }
 
-/// `heapprof`, in all its forms, of an eventlog or a `.hp` file.
+/// `heapprof` for an eventlog or a `.hp` file, in all output forms.
 pub fn heapprof(file: &[u8]) {
     limited(160 * MIB, || {
         let profiles = profiles(file);
@@ -161,11 +161,11 @@ pub fn heapprof(file: &[u8]) {
         } else {
             text::each_sample(file, count).unwrap();
         }
-        assert!(samples >= profiles.heap.samples.kept().len(), "more samples are kept than there are");
+        assert!(samples >= profiles.heap.samples.kept().len(), "more samples are kept than the file has");
     });
 }
 
-/// `timeprof`, in all its forms.
+/// `timeprof` in all output forms.
 pub fn timeprof(log: &[u8]) {
     limited(160 * MIB, || {
         let profiles = profiles(log);
@@ -181,7 +181,7 @@ pub fn timeprof(log: &[u8]) {
     });
 }
 
-/// The reader of `.hp` files by itself: no line is longer than the file, and none is lost.
+/// The reader of `.hp` files alone: it reads no more bytes than the file has, and delivers at least the samples that it counts.
 pub fn hp(file: &[u8]) {
     limited(4 * MIB, || {
         let mut samples = 0;

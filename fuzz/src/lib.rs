@@ -1,7 +1,7 @@
-//! What the fuzz targets do with an input. Each is a function here and a program in `targets/` that calls it.
+//! The fuzz targets. Each is a function here, and a program in `targets/` that calls it.
 //!
-//! All of them hold: no panic, no overflow (the profile checks for both), memory within a limit, and of what is damaged a message that names the
-//! place. An input takes no more than the time that `run` gives it.
+//! All of them check: no panic, no overflow (the profile checks for both), memory within a limit, and for damaged input a message that gives
+//! the byte offset. `run` limits the time for one input.
 
 mod commands;
 mod differential;
@@ -23,13 +23,13 @@ pub use planted::planted;
 pub use scheme::scheme;
 pub use written::written;
 
-/// What must be in a message about a damaged file: the byte, by number.
+/// Asserts that a message about a damaged file contains the byte offset.
 fn names_a_byte(message: &str) {
     let named = message.split("byte ").skip(1).any(|rest| rest.starts_with(|first: char| first.is_ascii_digit()));
-    assert!(named, "no byte is named: {message}");
+    assert!(named, "the message contains no byte offset: {message}");
 }
 
-/// For a command whose line is wrong: one line that is not empty.
+/// Asserts that the error message of a command is not empty.
 fn is_one_line(message: &str) {
     assert!(!message.trim().is_empty(), "an empty message");
 }

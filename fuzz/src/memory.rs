@@ -1,33 +1,34 @@
-//! An allocator with a limit: a target that allocates more than it may ends at once, with the allocation on its stack.
+//! An allocator with a limit: a target that exceeds it aborts at once and prints the backtrace of the allocation.
 //!
-//! libFuzzer's own limits do not serve here: `-malloc_limit_mb` needs the hooks of a sanitizer, and `-rss_limit_mb` looks once a second.
+//! The limits of libFuzzer do not work here: `-malloc_limit_mb` needs the hooks of a sanitizer, and `-rss_limit_mb` checks only once a second.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 struct Limited;
 
-/// Bytes that are allocated now, and how many may be.
+/// The number of bytes that are allocated now.
 static NOW: AtomicUsize = AtomicUsize::new(0);
+/// The number of bytes that may be allocated.
 static MOST: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-// SAFETY: everything is done by the system's allocator.
+// SAFETY: every call is forwarded to the system allocator.
 unsafe impl GlobalAlloc for Limited {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         charge(layout.size());
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's promise.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         charge(layout.size());
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's promise.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         NOW.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's promise.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -38,16 +39,16 @@ static LIMITED: Limited = Limited;
 fn charge(bytes: usize) {
     let now = NOW.fetch_add(bytes, Ordering::Relaxed) + bytes;
     let most = MOST.load(Ordering::Relaxed);
-    // What a panic says of itself comes first: it takes memory, and this would wait for it.
+    // Not while panicking: printing the panic's message allocates, and that message must come first.
     if now > most && !std::thread::panicking() {
         MOST.store(usize::MAX, Ordering::Relaxed);
-        eprintln!("an allocation of {bytes} bytes makes {now} where {most} are allowed");
+        eprintln!("an allocation of {bytes} bytes exceeds the limit: {now} bytes allocated, {most} allowed");
         eprintln!("{}", std::backtrace::Backtrace::force_capture());
         std::process::abort();
     }
 }
 
-/// Runs `work`, which may allocate at most `bytes` bytes more than are allocated now.
+/// Runs `work`, which may allocate at most `bytes` bytes in addition to those allocated now.
 pub fn limited<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
     MOST.store(NOW.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
     let result = work();

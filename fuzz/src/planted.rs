@@ -1,4 +1,4 @@
-//! A reader of telemetry streams with the mistakes that the targets look for.
+//! A reader of telemetry streams with planted bugs, of the kinds that the targets check for.
 
 use mps_telemetry::reader::{Reader, Record};
 
@@ -9,7 +9,7 @@ use crate::{limited, names_a_byte};
 const POOL_ALLOC: u16 = 0x2a;
 const SIZE: usize = 32;
 
-/// Reads a stream, and makes this mistake.
+/// Reads a stream with the bug `mistake`.
 pub fn planted(mistake: &str, stream: &[u8]) {
     match mistake {
         "overflow" => {
@@ -28,13 +28,13 @@ pub fn planted(mistake: &str, stream: &[u8]) {
             let all = |stream| {
                 let mut all = Vec::new();
                 sizes(stream, |size| all.push(size));
-                // What a reader must not do: begin with what comes last.
+                // The planted bug: the last record comes first.
                 all.reverse();
                 all
             };
             is_prefix(&all(&stream[..stream.len() / 2]), &all(stream));
         }
-        other => panic!("no mistake is called '{other}'"),
+        other => panic!("there is no planted bug '{other}'"),
     }
 }
 

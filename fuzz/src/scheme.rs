@@ -1,4 +1,4 @@
-//! The Scheme reader, compiler and machine.
+//! The target for the Scheme reader, compiler and virtual machine.
 
 use std::cell::OnceCell;
 use std::io;
@@ -10,14 +10,14 @@ use stopworld::{Mutator, World};
 
 const HEAP_BYTES: usize = 32 << 20;
 const STACK_SLOTS: usize = 1 << 16;
-/// How long a program may run that does not end by itself.
+/// The time after which a running program is interrupted.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 static INTERRUPT: AtomicBool = AtomicBool::new(false);
-/// The number of the program that runs; 0 while none does.
+/// The number of the running program; 0 while none runs.
 static RUNNING: AtomicU64 = AtomicU64::new(0);
 
-/// Interrupts the program that it has seen running for all of its patience.
+/// Starts a thread that interrupts a program after it has run for at least `PATIENCE`.
 fn watch() {
     std::thread::spawn(|| {
         let mut seen = 0;
@@ -49,7 +49,8 @@ fn mutator() -> &'static Mutator {
     })
 }
 
-/// A new interpreter. There may be no room for it once in a while: words that earlier programs left on the stack keep what they refer to.
+/// Makes a new interpreter. Occasionally the heap has no room for it, because stale words on the stack keep objects of earlier programs
+/// alive.
 fn interpreter(mutator: &Mutator) -> Option<Interpreter> {
     static FAILED: AtomicU64 = AtomicU64::new(0);
     match Interpreter::new(mutator) {
@@ -59,13 +60,13 @@ fn interpreter(mutator: &Mutator) -> Option<Interpreter> {
         }
         Err(error) => {
             let failed = 1 + FAILED.fetch_add(1, Ordering::Relaxed);
-            assert!(failed < 100, "the prelude did not fit into the heap {failed} times, one after the other: {error}");
+            assert!(failed < 100, "the prelude did not fit into the heap {failed} times in succession: {error}");
             None
         }
     }
 }
 
-/// Runs a program in an interpreter of its own. The message of a syntax error has its line and column.
+/// Runs a program in a new interpreter. The message of a syntax error must give line and column.
 pub fn scheme(program: &[u8]) {
     static PROGRAMS: AtomicU64 = AtomicU64::new(0);
     let mutator = mutator();

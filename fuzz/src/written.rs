@@ -1,4 +1,4 @@
-//! What our writers write while a program runs, our readers read.
+//! The target that writes events with this project's writers and reads them back with its readers.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,12 +15,12 @@ use stopworld::fuzzing;
 
 use crate::limited;
 
-/// Events of one input.
+/// The maximum number of events of one input.
 const MOST: usize = 4096;
 const THREADS: u32 = 6;
 const WORLDS: u16 = 3;
 
-/// What the recorder hands to a writer.
+/// A call that the recorder makes to a writer.
 #[derive(Debug)]
 enum Step {
     Record(Recorded),
@@ -29,7 +29,7 @@ enum Step {
     Flush,
 }
 
-/// Steps out of bytes: an event's number, its thread and world, how much later it is, its fields.
+/// Makes steps from the input bytes: the event number, its thread and world, its time since the previous step, its fields.
 fn steps(bytes: &[u8], start: u64) -> Vec<Step> {
     let mut bytes = bytes.iter().copied();
     let mut ticks = start;
@@ -38,7 +38,7 @@ fn steps(bytes: &[u8], start: u64) -> Vec<Step> {
         let thread = u32::from(who & 7) % THREADS;
         let thread = RecordingThread { tid: 1000 + thread, index: thread };
         let world = WorldNumber(u16::from(who >> 3 & 3) % WORLDS);
-        // From a tick to some seconds.
+        // From one tick to several seconds.
         ticks += 1 << (2 * u32::from(who >> 5) * 2).min(34);
         steps.push(match (EventId::from_index(what.into()), what) {
             (Some(id), _) => {
@@ -53,7 +53,7 @@ fn steps(bytes: &[u8], start: u64) -> Vec<Step> {
     steps
 }
 
-/// Most often a small number, in one byte; after 0xff one of 48 bits: no size or address of a program is larger.
+/// Reads a number: usually one byte; after 0xff a number of 48 bits, which is enough for any size or address of a program.
 fn number(bytes: &mut impl Iterator<Item = u8>) -> u64 {
     match bytes.next() {
         Some(0xff) => (0..6).fold(0, |number, _| number << 8 | u64::from(bytes.next().unwrap_or(0))),
@@ -62,7 +62,7 @@ fn number(bytes: &mut impl Iterator<Item = u8>) -> u64 {
     }
 }
 
-/// A place in memory.
+/// A file in memory.
 #[derive(Clone, Debug, Default)]
 struct Memory(Arc<Mutex<Vec<u8>>>);
 
@@ -96,7 +96,7 @@ fn file(steps: &[Step], writer: impl FnOnce(Box<dyn Destination>) -> io::Result<
     bytes.clone()
 }
 
-/// Our own events of a trace: name, thread, numbers.
+/// The events of provider `stopworld` in a trace: name, thread, numbers.
 #[derive(Default)]
 struct Own(Vec<(String, u64, Vec<u64>)>);
 
@@ -115,14 +115,14 @@ impl Visitor for Own {
     }
 }
 
-/// The same of the records: those for which .NET has no event.
+/// Returns the same for the steps: the records for which .NET has no event.
 fn expected(steps: &[Step]) -> Vec<(String, u64, Vec<u64>)> {
     let records = steps.iter().filter_map(|step| if let Step::Record(record) = step { Some(record) } else { None });
     let own = records.filter(|record| record.id.descriptor().net.is_empty());
     let expected = own.map(|record| {
         let descriptor = record.id.descriptor();
         let numbers = descriptor.fields.iter().zip(record.fields()).filter(|(field, _)| field.unit.name() != "label");
-        // As many bytes as the field has.
+        // Truncated to the size of the field.
         let numbers =
             numbers.map(|(field, value)| if field.kind.bytes() == 4 { u64::from(*value as u32) } else { *value });
         (descriptor.name.to_owned(), record.thread.tid.into(), numbers.collect())
@@ -130,7 +130,7 @@ fn expected(steps: &[Step]) -> Vec<(String, u64, Vec<u64>)> {
     expected.collect()
 }
 
-/// Events, written as they come and read back.
+/// Writes events in all formats and reads them back.
 pub fn written(input: &[u8]) {
     limited(64 << 20, || {
         let steps = steps(input, Clock::of_process().now());
@@ -146,9 +146,9 @@ pub fn written(input: &[u8]) {
         let log = file(&steps, fuzzing::eventlog_writer);
         let mut show = Show::new(io::sink(), Form::Events);
         let summary = in_file_order(&log[..], &mut show);
-        // Codes are any numbers here, so what an event says may mean nothing.
+        // Codes are arbitrary numbers here, so the text of an event may be unclear.
         let _ = show.finish().unwrap();
-        // Without an end there is no mark: a log in memory gets it like one in a file.
+        // The only damage allowed is a missing end mark.
         assert!(summary.damage.is_none_or(|damage| damage.kind == DamageKind::NoEnd), "{:?}", summary.damage);
         let timeline = file(&steps, fuzzing::timeline_writer);
         let read: Result<serde_json::Value, _> = serde_json::from_slice(&timeline);

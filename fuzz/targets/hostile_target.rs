@@ -2,7 +2,7 @@
 
 libfuzzer_sys::fuzz_target!(
     init: {
-        // Where pointers lead in an image that is as it should be depends on the layouts: fuzz/run asks for one.
+        // The pointers in a valid image depend on the struct layouts, so fuzz/run has this program write the seed.
         if let Some(path) = std::env::var_os("STOPWORLD_FUZZ_SEED") {
             std::fs::write(path, stopworld::fuzzing::hostile_seed()).expect("the seed can be written");
         }
