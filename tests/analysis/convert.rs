@@ -410,21 +410,21 @@ fn what_is_left_out_is_a_table_on_standard_error() {
 }
 
 #[rstest]
-#[case(&["IN", "out"], 2, "end it in .mps, .nettrace or .json, or say --format")]
-#[case(&["IN", "-"], 2, "say --format")]
+#[case(&["IN", "out"], 2, "end it in .mps, .nettrace or .json, or add --format")]
+#[case(&["IN", "-"], 2, "add --format")]
 #[case(&["IN", "out.mps", "--format", "csv"], 2, "possible values")]
 #[case(&["IN", "out.mps", "--format", "eventlog"], 2, "[possible values: mps, nettrace, nettrace6, json]")]
-#[case(&["IN", "out.hp"], 2, "out.hp: its name is that of a log or profile of GHC's")]
+#[case(&["IN", "out.hp"], 2, "out.hp: convert does not write eventlogs and GHC profiles")]
 #[case(&["IN", "out.mps", "--ticks-per-second", "0"], 2, "'--ticks-per-second <HZ>'")]
 #[case(&["IN"], 2, "<OUT>")]
 #[case(&["/does/not/exist", "out.mps"], 1, "can't open /does/not/exist")]
-#[case(&["Cargo.toml", "out.mps"], 1, "none of the formats that are read")]
-#[case(&["empty", "out.mps"], 1, "it is empty")]
-#[case(&["timeline.json", "out.mps"], 1, "a timeline is only written")]
-#[case(&["hdrb", "out.mps"], 1, "only a timeline can be made")]
+#[case(&["Cargo.toml", "out.mps"], 1, "unknown format: the file begins with \"[package\"")]
+#[case(&["empty", "out.mps"], 1, "the file is empty")]
+#[case(&["timeline.json", "out.mps"], 1, "JSON timelines cannot be read back")]
+#[case(&["hdrb", "out.mps"], 1, "can only be converted to a timeline")]
 #[case(&["hdrb", "out.json"], 1, "at byte 4: ")]
 #[case(&["cut", "out.mps"], 1, "at byte 8: the file ends here")]
-#[case(&["IN", "no/such/out.mps"], 1, "its directory must be there")]
+#[case(&["IN", "no/such/out.mps"], 1, "its directory must exist")]
 #[case(&["IN", "directory.json"], 1, "is a directory")]
 #[case(&[".", "out.mps"], 1, "directory")]
 fn what_cannot_be_converted_is_one_line_and_the_old_file_stays(
@@ -483,7 +483,7 @@ fn an_output_without_room_leaves_the_old_file() {
     assert_eq!((ran.status.code(), said.lines().count()), (Some(1), 1), "{said}");
     assert!(
         said.contains(
-            "out.json: File too large (os error 27); what was there is as it was; make room, or name another file"
+            "out.json: File too large (os error 27); the existing file is unchanged; make room, or name another file"
         ),
         "{said}"
     );

@@ -66,7 +66,7 @@ fn only_what_is_asked_for_is_drawn() {
 
 #[rstest]
 #[case("--trace t.json --events Memry", "did you mean 'Memory'?")]
-#[case("--trace t.json --events GC", "none of the groups")]
+#[case("--trace t.json --events GC", "not one of the groups")]
 #[case("--trace t.json --providers stopworld", "name a FILE.nettrace")]
 #[case("--format json", "--trace FILE.json")]
 fn conflicting_arguments_are_one_line(#[case] arguments: &str, #[case] why: &str) {

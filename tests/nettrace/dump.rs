@@ -300,7 +300,9 @@ fn what_a_file_describes_beyond_what_is_known_is_listed(#[case] more: usize, #[c
 fn a_time_that_is_none_is_refused(#[case] option: &str, #[case] time: &str) {
     let ran = dump(&fixture("tiny.nettrace"), &[option, time]);
     assert_eq!((ran.stdout.as_str(), ran.code, ran.stderr.lines().count()), ("", Some(2), 1), "{}", ran.stderr);
-    for part in [&format!("'{time}' for '{option} <MS>'"), "a number of milliseconds since the trace began, as 12.5"] {
+    for part in
+        [&format!("'{time}' for '{option} <MS>'"), "a number of milliseconds since the trace began, such as 12.5"]
+    {
         assert!(ran.stderr.contains(part), "{}", ran.stderr);
     }
 }

@@ -1,15 +1,15 @@
-//! Which trace the arguments of a run ask for: the format, and what is in it in that format's own words.
+//! Determines from the arguments of a run which trace to write: the format, and the events in the terms of that format.
 //!
-//! | format | `--events` | what else |
+//! | format | `--events` | other inputs |
 //! |---|---|---|
-//! | mps | categories: `Arena Pool Trace`, or a number | the environment, as the Memory Pool System's own programs read it |
-//! | nettrace, nettrace6 | keywords and a level: `GC+GCHandle@Verbose` | `--providers`, as dotnet-trace takes it |
+//! | mps | categories: `Arena Pool Trace`, or a number | the environment variables of the Memory Pool System's own programs |
+//! | nettrace, nettrace6 | keywords and a level: `GC+GCHandle@Verbose` | `--providers`, in dotnet-trace's syntax |
 //! | json | groups of the table of events: `Collection Memory` | |
-//! | eventlog | classes, as behind GHC's `-l`: `gu`, `-s` | |
-//! | hp, prof | | `--profile`, `--time-profile`: without them there is nothing to write |
+//! | eventlog | classes, in the letters of GHC's `-l`: `gu`, `-s` | |
+//! | hp, prof | | `--profile`, `--time-profile`: required, because these files contain only the profile |
 //!
-//! A profile is in an eventlog, in the file of its own, and among the events of a .nettrace's provider `stopworld`; any other trace
-//! has no place for it, and is refused.
+//! An eventlog, a profile file (.hp or .prof) and the provider `stopworld` of a .nettrace can contain a profile. The other
+//! formats can't represent one, so the combination is refused.
 
 use std::ffi::OsStr;
 
@@ -23,8 +23,8 @@ use stopworld::formats::mps::control::DEFAULT_FILE;
 use stopworld::formats::nettrace::write::{Container, Providers};
 use stopworld::formats::profile_text::Kind;
 
-/// The format given by `--format`, or else by the extension of the trace's file. A file without an extension (a device,
-/// a pipe) is a telemetry stream, and so is the Memory Pool System's own `mpsio.log`.
+/// Returns the format given by `--format`, or else by the extension of the trace file. A file without an extension (a
+/// device, a pipe) is a telemetry stream, and so is the Memory Pool System's default file, `mpsio.log`.
 fn format_of(settings: &Settings) -> Result<Format, Failure> {
     if let Some(format) = settings.format {
         return Ok(format);
@@ -41,37 +41,37 @@ fn format_of(settings: &Settings) -> Result<Format, Failure> {
     }
 }
 
-/// No trace, or one that has no place for a profile.
+/// The error if there is no trace, or its format can't contain a profile.
 const NO_PLACE_FOR_HEAP: &str = "--profile: name the file with --trace FILE.eventlog or FILE.hp";
 const NO_PLACE_FOR_TIME: &str = "--time-profile: name the file with --trace FILE.eventlog or FILE.prof";
-/// A .nettrace without the provider whose events a profile is among.
+/// The error if a .nettrace lacks the provider whose events contain the profile.
 const NO_PROVIDER_FOR_HEAP: &str = "--profile: a .nettrace has the profile in the events of the provider stopworld: add --providers \
     stopworld:0x40, or name the file with --trace FILE.eventlog or FILE.hp";
 const NO_PROVIDER_FOR_TIME: &str = "--time-profile: a .nettrace has the profile in the events of the provider stopworld: add \
     --providers stopworld:0x40, or name the file with --trace FILE.eventlog or FILE.prof";
 
-/// What is to be written.
+/// The trace to write.
 #[derive(Clone, Debug)]
 pub(super) enum Asked {
-    /// In the Memory Pool System's format; the categories if they are named.
+    /// A Memory Pool System telemetry stream, with the categories if `--events` names them.
     Mps(Option<Categories>),
-    /// In .NET's.
+    /// A .nettrace.
     Nettrace(Container, Providers),
-    /// As a timeline; the events if they are named.
+    /// A timeline, with the events if `--events` names them.
     Json(Option<EventSet>),
-    /// In GHC's.
+    /// A GHC eventlog.
     Eventlog(Classes),
     /// A profile as text.
     Profile(Kind),
 }
 
 impl Asked {
-    /// What the arguments say, if they fit together.
+    /// Returns the trace that the arguments request, or a usage error if they contradict each other.
     pub(super) fn by(settings: &Settings) -> Result<Asked, Failure> {
         settings.profiling.check().map_err(usage)?;
         let format = format_of(settings)?;
         let Profiling { profile, time_profile, .. } = &settings.profiling;
-        // What a .nettrace has is known when its providers are.
+        // Whether a .nettrace contains the profile is checked once its providers are known.
         let has_place = |format| matches!(format, Format::Eventlog | Format::Nettrace | Format::Nettrace6);
         if profile.is_some() && format != Format::Hp && !has_place(format) {
             return Err(usage(NO_PLACE_FOR_HEAP.to_owned()));
@@ -94,7 +94,7 @@ impl Asked {
         without_providers(settings)?;
         match settings.events.as_ref().map(|wanted| wanted.categories.clone()).transpose() {
             Ok(categories) => Ok(Asked::Mps(categories)),
-            Err(error) => Err(usage(format!("--events: {error}; .NET's keywords want a FILE.nettrace"))),
+            Err(error) => Err(usage(format!("--events: {error}; .NET keywords need --trace FILE.nettrace"))),
         }
     }
 
@@ -121,8 +121,8 @@ impl Asked {
             return Err(usage(format!("--trace {file}: there is nothing to write without {option}")));
         }
         if settings.events.is_some() || settings.flight_recorder.is_some() {
-            let why = "it has the profile, and neither other events nor a flight recorder";
-            return Err(usage(format!("--trace {file}: {why}: name a FILE.eventlog")));
+            let why = "it contains only the profile, so it takes neither --events nor --flight-recorder";
+            return Err(usage(format!("--trace {file}: {why}: name a FILE.eventlog instead")));
         }
         Ok(Asked::Profile(kind))
     }
@@ -172,6 +172,8 @@ fn usage(line: String) -> Failure {
 fn without_providers(settings: &Settings) -> Result<(), Failure> {
     match settings.providers {
         None => Ok(()),
-        Some(_) => Err(usage("--providers: only .NET's format has them: name a FILE.nettrace".to_owned())),
+        Some(_) => {
+            Err(usage("--providers: only a .nettrace has providers: name a FILE.nettrace with --trace".to_owned()))
+        }
     }
 }

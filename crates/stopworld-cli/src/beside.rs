@@ -1,7 +1,8 @@
-//! An output that is there when it is whole: written beside what it replaces, and put in its place at the end.
+//! Atomic replacement of an output file: the output is written to a temporary file in the same directory, which is renamed
+//! at the end.
 //!
-//! A command that fails, or is killed, leaves what was there as it was; one that SIGINT, SIGTERM or SIGHUP ends takes the file
-//! beside with it. What is no file (a pipe, a device, standard output) is written as it comes.
+//! If the command fails or is killed, the existing file is unchanged. If SIGINT, SIGTERM or SIGHUP ends the command, the
+//! temporary file is removed. An output that is not a regular file (a pipe, a device, standard output) is written directly.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Stdout, Write};
@@ -15,17 +16,17 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tempfile::NamedTempFile;
 
-/// Where bytes go.
+/// The destination of the output.
 pub(super) enum Output {
     Standard(Stdout),
-    /// Something that is no file.
+    /// A pipe, a device, or anything else that is not a regular file.
     Device(File),
-    /// The file beside, and whose place it takes. No message has its name, which would tell nobody anything.
+    /// The temporary file, and the path that it replaces at the end. Messages name the path, never the temporary file.
     Beside(NamedTempFile, PathBuf),
 }
 
 impl Output {
-    /// The output of this name; `-` is standard output.
+    /// Opens the output with this name; `-` is standard output.
     pub(super) fn open(path: &Path) -> anyhow::Result<Output> {
         if path.as_os_str() == "-" {
             return Ok(Output::Standard(io::stdout()));
@@ -40,7 +41,7 @@ impl Output {
             }
             _ => {}
         }
-        // A link stays one.
+        // A symbolic link stays: the file that it points to is replaced.
         let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let directory = match place.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
@@ -48,31 +49,31 @@ impl Output {
         };
         let made = Arc::new(Mutex::new(None));
         remove_with_the_process(Arc::clone(&made));
-        // Until it is noted, a signal's thread waits: it would find nothing to take with it.
+        // The signal thread waits for this lock until the name of the temporary file is known; otherwise it would remove nothing.
         let mut noted = made.lock().unwrap_or_else(PoisonError::into_inner);
         let beside = tempfile::Builder::new()
             .prefix(".stopworld-")
             .make_in(&directory, |path| OpenOptions::new().write(true).create_new(true).open(path))
             .with_context(|| {
                 format!(
-                    "can't write {name}: its directory must be there and writable, or write to `-`, standard output"
+                    "can't write {name}: its directory must exist and be writable; or write to `-`, standard output"
                 )
             })?;
         *noted = Some(beside.path().to_owned());
         drop(noted);
         if let Some(there) = there {
-            // It keeps the permissions that it had, if it may.
+            // Keep the permissions of the existing file. A failure is ignored.
             let _ = fs::set_permissions(beside.path(), Permissions::from_mode(there.permissions().mode() & 0o777));
         }
         Ok(Output::Beside(beside, place))
     }
 
-    /// Whether what was there stays as it was until the end.
+    /// Returns whether an existing file stays unchanged until [`finish`](Output::finish).
     pub(super) fn replaces(&self) -> bool {
         matches!(self, Output::Beside(..))
     }
 
-    /// Everything is written: the file takes its place.
+    /// Ends the output: flushes it, and renames the temporary file to the path that it replaces.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.flush()?;
         match self {
@@ -82,10 +83,10 @@ impl Output {
     }
 }
 
-/// A signal that ends the process takes the file of this name with it, once there is one. (When it has got its own name, there is
-/// none of this.)
+/// Starts a thread that, when a signal ends the process, first removes the file with this name if there is one. (After the
+/// rename, no file has this name.)
 fn remove_with_the_process(made: Arc<Mutex<Option<PathBuf>>>) {
-    // Without a handler the file stays behind, and that is all.
+    // Without a handler the temporary file remains in the directory; nothing else changes.
     let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else { return };
     let wait = move || {
         if let Some(signal) = signals.forever().next() {

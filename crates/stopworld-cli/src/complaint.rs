@@ -1,8 +1,8 @@
-//! Wrong arguments, told in one line: what is wrong, where, and what to write instead.
+//! One-line messages for wrong arguments: what is wrong, where, and what to write instead.
 //!
-//! clap explains itself in paragraphs (the fault, a tip, the usage, a pointer to the help). Whoever mistyped a word
-//! needs the first two; the rest pushes them off the screen. So a complaint is clap's own text up to the usage,
-//! joined into a line.
+//! clap prints paragraphs (the fault, a tip, the usage, a pointer to the help). A user who mistyped a word needs the
+//! first two; the rest pushes them off the screen. So a message here is clap's own text up to the usage, joined into
+//! one line.
 
 use std::ffi::OsStr;
 
@@ -12,16 +12,16 @@ use clap::error::ErrorKind;
 use super::arguments::Command;
 use super::eventcnv;
 
-/// What to do about arguments that did not parse.
+/// What to print for arguments that did not parse.
 pub(super) enum Complaint {
-    /// Help or version was asked for: print it on stdout and succeed.
+    /// Help or version was requested: print it on stdout and succeed.
     Help(clap::Error),
     /// One line for stderr; the exit code is [`USAGE`].
     Usage(String),
 }
 
 impl Complaint {
-    /// The complaint about arguments of which this is the first.
+    /// Converts clap's error; `action` is the first argument.
     pub(super) fn about(error: clap::Error, action: Option<&OsStr>) -> Complaint {
         let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
         if action == Some(OsStr::new("eventcnv")) && !is_help {
@@ -33,15 +33,15 @@ impl Complaint {
         {
             return Complaint::Usage(format!("{}; usage: stopworld {usage}", one_line(&error.render().to_string())));
         }
-        // What stands first may be anything that somebody mistyped.
+        // The first argument may be mistyped: keep it only if it names a subcommand.
         let action = action.and_then(OsStr::to_str).filter(|name| Command::command().find_subcommand(name).is_some());
         match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Complaint::Help(error),
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if action == Some("eventlog") => {
-                Complaint::Usage("error: say what to do: `stopworld eventlog show FILE` prints the events".to_owned())
+                Complaint::Usage("error: no subcommand given: `stopworld eventlog show FILE` prints the events".to_owned())
             }
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Complaint::Usage(
-                "error: say what to do: `stopworld run binary-trees` runs a workload, `stopworld --help` tells the rest"
+                "error: no subcommand given: `stopworld run binary-trees` runs a workload, `stopworld --help` lists the others"
                     .to_owned(),
             ),
             kind => {
@@ -57,14 +57,14 @@ impl Complaint {
     }
 }
 
-/// The line, with a pointer to the help if it does not say what to do.
+/// Appends a pointer to the help unless the line already states a remedy.
 fn with_remedy(line: String, action: &str) -> String {
     let is_number = line.ends_with("invalid digit found in string");
     let says = !is_number && ["; tip: ", "[possible values", "': "].iter().any(|remedy| line.contains(remedy));
     if says { line } else { format!("{line}; `stopworld {action} --help` explains the options") }
 }
 
-/// clap's message up to its usage paragraph, as one line.
+/// Joins clap's message, up to its usage paragraph, into one line.
 fn one_line(rendered: &str) -> String {
     let mut line = String::new();
     let told = rendered.lines().map(str::trim).take_while(|l| !l.starts_with("Usage:") && !l.starts_with("For more"));
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(line.lines().count(), 1, "{line}");
         assert!(line.starts_with("error: "), "{line}");
         for part in told {
-            assert!(line.contains(part), "'{line}' does not say {part}");
+            assert!(line.contains(part), "'{line}' does not contain {part}");
         }
     }
 }

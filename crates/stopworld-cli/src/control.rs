@@ -1,8 +1,9 @@
 //! Signals that control a run: SIGINT and SIGTERM end it, SIGUSR1 collects, SIGUSR2 writes its trace.
 //!
-//! signal-hook's handlers only write a byte to a pipe; a thread of ours, which is no mutator and never stopped, reads
-//! it and does what is asked. The first SIGINT or SIGTERM ends the shift and then waits a little for the workload to
-//! notice; a workload that does not is left behind, and the figures are printed without it. A second one does not wait.
+//! signal-hook's handlers only write a byte to a pipe. A thread of the command, which is not a mutator and is never
+//! stopped, reads the byte and acts on the signal. The first SIGINT or SIGTERM ends the run plan and then waits a few
+//! seconds for the workload to notice. If the workload does not end by then, the figures are printed and the process
+//! exits without it. A second SIGINT or SIGTERM exits at once.
 
 use std::sync::Arc;
 use std::thread;
@@ -16,10 +17,10 @@ use super::session::Session;
 use super::tracing::Tracing;
 use stopworld_platform::sync::{AtomicI32, Ordering};
 
-/// How long a workload may take to notice that it is to end.
+/// The time that a workload has to notice the request to end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The signals' thread. Dropping it gives up control; the handlers stay, and do nothing more.
+/// The signal thread. Dropping this stops the thread; the handlers stay installed and do nothing more.
 pub(super) struct Control {
     handle: Handle,
     thread: Option<thread::JoinHandle<()>>,
@@ -27,11 +28,12 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Takes control of a session.
+    /// Installs the signal handlers and starts the thread that controls the session.
     pub(super) fn take(session: &Arc<Session>) -> anyhow::Result<Control> {
         let of_traces = session.tracing.as_ref().map(|_| SIGUSR2);
         let signals = [SIGINT, SIGTERM, SIGUSR1].into_iter().chain(of_traces);
-        let mut signals = Signals::new(signals).context("the handlers for SIGINT, SIGTERM, SIGUSR1 and SIGUSR2")?;
+        let mut signals =
+            Signals::new(signals).context("can't install the handlers for SIGINT, SIGTERM, SIGUSR1 and SIGUSR2")?;
         let handle = signals.handle();
         let ended_by = Arc::new(AtomicI32::new(0));
         let (session, seen) = (Arc::clone(session), Arc::clone(&ended_by));
@@ -41,7 +43,7 @@ impl Control {
         Ok(Control { handle, thread: Some(thread), ended_by })
     }
 
-    /// Gives up control. The exit code of a run that a signal ended.
+    /// Stops the thread. Returns the exit code if a signal ended the run.
     pub(super) fn end(self) -> Option<u8> {
         let ended_by = Arc::clone(&self.ended_by);
         drop(self);
@@ -65,7 +67,7 @@ impl Drop for Control {
 fn obey(session: &Arc<Session>, ended_by: &AtomicI32, signal: i32) {
     if signal == SIGUSR1 {
         if let Err(error) = session.world().collect() {
-            eprintln!("error: the collection that SIGUSR1 asked for: {error}");
+            eprintln!("error: the collection requested by SIGUSR1 failed: {error}");
         }
         return;
     }
@@ -80,11 +82,13 @@ fn obey(session: &Arc<Session>, ended_by: &AtomicI32, signal: i32) {
     let session = Arc::clone(session);
     let impatient = thread::Builder::new().name("patience".to_owned()).spawn(move || leave_behind(&session, signal));
     if let Err(error) = impatient {
-        eprintln!("error: no thread to wait for the workload's end: {error}; a second signal ends at once");
+        eprintln!(
+            "error: can't start a thread to wait for the workload's end: {error}; send the signal again to exit at once"
+        );
     }
 }
 
-/// Gives the workload its time, then ends the process without it.
+/// Gives the workload time to end, then ends the process.
 fn leave_behind(session: &Session, signal: i32) {
     thread::sleep(PATIENCE);
     // The exit code is the signal's.
@@ -92,7 +96,7 @@ fn leave_behind(session: &Session, signal: i32) {
     std::process::exit(i32::from(code(signal)));
 }
 
-/// What a shell reports of a process that died of this signal.
+/// Returns the exit code that a shell reports for a process killed by this signal.
 fn code(signal: i32) -> u8 {
     // Signals have numbers up to 64.
     128 + signal as u8

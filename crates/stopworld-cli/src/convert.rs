@@ -1,9 +1,9 @@
-//! `stopworld convert`: a trace of one format as one of another.
+//! `stopworld convert`: converts a trace to another format.
 //!
-//! The output is there when it is whole (see `beside`). What there is to say goes to standard error: what could not be carried
-//! over, in a table; what is wrong with the input, with the byte at which it is. Exit codes: 0 for an input that was read to its end, whatever
-//! the other format has no place for; 1 for one that is damaged (everything that is readable is converted) or is no trace (then the
-//! output is not touched); 141 if whoever reads our output has seen enough.
+//! The output replaces an existing file only when it is complete (see `beside`). Standard error receives a table of what the
+//! output format can't represent, and the damage of the input with its byte offset. Exit codes: 0 for an input that was read
+//! to its end, whatever the output format can't represent; 1 for an input that is damaged (everything readable is converted)
+//! or not a trace (the output is not touched); 141 if standard output was closed.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -43,14 +43,14 @@ pub(super) fn run(arguments: &Convert) -> Result<u8, Failure> {
     Ok(report(arguments, &conversion))
 }
 
-/// What is wrong with the output, and what to do about it.
+/// The error for an output that can't be written, with its remedy.
 fn unwritable(error: &io::Error, path: &Path, replaces: bool) -> anyhow::Error {
     let remedy = remedy_of(error);
-    let rest = if replaces { "what was there is as it was; " } else { "" };
+    let rest = if replaces { "the existing file is unchanged; " } else { "" };
     anyhow!("{}: {error}; {rest}{remedy}, or name another file", path.display())
 }
 
-/// What is to be written: as it is asked for, or as the name ends.
+/// Returns the format to write: that of `--format`, or else of the output's extension.
 fn target(arguments: &Convert) -> Result<Target, Failure> {
     let format = arguments.format.or_else(|| Format::by_name(&arguments.output));
     match format {
@@ -59,18 +59,18 @@ fn target(arguments: &Convert) -> Result<Target, Failure> {
         Some(Format::Nettrace6) => Ok(Target::Nettrace(Container::V6)),
         Some(Format::Json) => Ok(Target::Json),
         Some(Format::Eventlog | Format::Hp | Format::Prof) => Err(Failure::Usage(format!(
-            "{}: its name is that of a log or profile of GHC's, which `stopworld run` makes: end it in .mps, .nettrace or .json, or say \
-             --format",
+            "{}: convert does not write eventlogs and GHC profiles, which `stopworld run` does: end the name in .mps, .nettrace or \
+             .json, or add --format",
             arguments.output.display()
         ))),
         None => Err(Failure::Usage(format!(
-            "{}: its name does not say which format to write: end it in .mps, .nettrace or .json, or say --format",
+            "{}: its name does not select a format to write: end it in .mps, .nettrace or .json, or add --format",
             arguments.output.display()
         ))),
     }
 }
 
-/// Says what there is to say; the exit code.
+/// Reports the conversion on standard error. Returns the exit code.
 fn report(arguments: &Convert, conversion: &Conversion) -> u8 {
     let name = arguments.input.display();
     for note in &conversion.notes {
@@ -83,7 +83,7 @@ fn report(arguments: &Convert, conversion: &Conversion) -> u8 {
     }
     match &conversion.damage {
         Some(damage) => {
-            eprintln!("convert: {name}: {damage}; everything that can be read is converted");
+            eprintln!("convert: {name}: {damage}; everything that could be read is converted");
             FAILED
         }
         None => 0,

@@ -1,11 +1,11 @@
-//! `stopworld dump`: the events of a .nettrace file, a line each.
+//! `stopworld dump`: lists the events of a .nettrace file, one per line.
 //!
-//! Events go to standard output; what there is to say about the file goes to standard error: what is damaged and at which
-//! byte, how many events are lost, that nothing matches what is asked for. Exit codes: 0 for a file that was read to its end, 1 for one that can't be read
-//! or is damaged (everything that can be read is listed before), 141 if whoever reads our output has seen enough.
+//! Events go to standard output. Standard error receives messages about the file: damage with its byte offset, the number of
+//! lost events, and that no event matches the filters. Exit codes: 0 for a file that was read to its end, 1 for one that can't
+//! be read or is damaged (everything that can be read is listed before), 141 if standard output was closed.
 //!
-//! What an event's fields are called is in the file, or (the runtime's own events) in the templates; of an event of which
-//! nobody knows the fields the bytes are shown.
+//! The names of an event's fields come from the file, or (for the runtime's own events) from the templates. If neither
+//! describes an event, its bytes are shown.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -36,7 +36,7 @@ pub(super) fn run(arguments: &Dump) -> u8 {
     };
     let mut dumper = Dumper::new(arguments, io::stdout().lock());
     let reader = Reader::new(input);
-    // Counts are the same in any order.
+    // Counts do not depend on the order.
     let summary = if arguments.counts { reader.in_file_order().read(&mut dumper) } else { reader.read(&mut dumper) };
     let nothing = dumper.nothing_found();
     match dumper.finish() {
@@ -54,16 +54,16 @@ pub(super) fn run(arguments: &Dump) -> u8 {
     }
 }
 
-/// Says what the reader found beside events.
+/// Reports lost, late and damaged events on standard error. Returns the exit code.
 fn report(file: &dyn fmt::Display, summary: &Summary) -> u8 {
     if summary.lost > 0 {
-        say(format_args!("{file}: {} events are lost, as the numbers of those that are there say", summary.lost));
+        say(format_args!("{file}: {} events are lost, according to the sequence numbers of the others", summary.lost));
     }
     if summary.steps_back > 0 {
-        say(format_args!("{file}: the numbers of events go back {} times", summary.steps_back));
+        say(format_args!("{file}: the sequence numbers of events go back {} times", summary.steps_back));
     }
     if summary.late > 0 {
-        say(format_args!("{file}: {} events are listed behind newer ones", summary.late));
+        say(format_args!("{file}: {} events are listed after newer ones", summary.late));
     }
     let Some(damage) = summary.damage else { return 0 };
     say(format_args!("{file}, {damage}"));
@@ -73,7 +73,7 @@ fn report(file: &dyn fmt::Display, summary: &Summary) -> u8 {
     FAILED
 }
 
-/// A line on standard error. If that is closed, nothing can be said.
+/// Prints a line on standard error. If that is closed, the line is lost.
 fn say(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "dump: {line}");
 }
@@ -83,22 +83,22 @@ pub(super) struct Dumper<'a, W: Write> {
     arguments: &'a Dump,
     output: BufWriter<W>,
     trace: Option<TraceInfo>,
-    /// The titles of the types, by their index, and which row counts them.
+    /// The title of each event type, by its index, and the row of `counts` for it.
     titles: Vec<(String, usize)>,
-    /// How many events there are, by provider and title: types that differ in their version only are one row.
+    /// The number of events by provider and title: types that differ only in their version share a row.
     counts: Vec<(String, String, u64)>,
     rows: HashMap<(String, String), usize>,
-    /// What there is in the file, for who asks for what there is not.
+    /// The providers and event names in the file, for suggestions if nothing matches.
     providers: BTreeSet<String>,
     names: BTreeSet<String>,
     found: u64,
-    /// The first and the last event of those that are asked for, whenever they happened.
+    /// The times of the first and the last event that matches by name but lies outside `--from` and `--to`.
     times: Option<(f64, f64)>,
     line: String,
     failed: Option<io::Error>,
 }
 
-/// Names that are remembered.
+/// The number of names that are kept.
 const MOST_NAMES: usize = 1 << 14;
 
 impl<'a, W: Write> Dumper<'a, W> {
@@ -139,7 +139,7 @@ impl<'a, W: Write> Dumper<'a, W> {
         }
     }
 
-    /// Why nothing is listed, if nothing is: what is asked for and what there is.
+    /// If nothing is listed, returns a message with the reason: what was requested, and what the file has.
     pub(super) fn nothing_found(&self) -> Option<String> {
         let Dump { provider, event, from, to, .. } = self.arguments;
         if self.found > 0 {
@@ -150,12 +150,12 @@ impl<'a, W: Write> Dumper<'a, W> {
             guess.map_or(String::new(), |name| format!("; did you mean '{name}'?"))
         };
         let is_known = |wanted: &String| self.providers.iter().any(|known| known.eq_ignore_ascii_case(wanted));
-        const REMEDY: &str = "`--counts` alone lists what there is";
+        const REMEDY: &str = "`--counts` alone lists all events of the file";
         match (provider, event, self.times) {
             (_, _, Some((first, last))) => {
                 let from = from.map_or(String::new(), |from| format!(" from {from} ms on"));
                 let to = to.map_or(String::new(), |to| format!(" up to {to} ms"));
-                Some(format!("no event matches{from}{to}: those that are asked for are at {first:.4} to {last:.4} ms"))
+                Some(format!("no event matches{from}{to}: the requested events are at {first:.4} to {last:.4} ms"))
             }
             (Some(wanted), _, None) if !is_known(wanted) => Some(format!(
                 "no event matches: the file has no provider '{wanted}'{}; {REMEDY}",

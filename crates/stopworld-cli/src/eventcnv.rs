@@ -1,10 +1,10 @@
 //! `stopworld eventcnv`: an MPS telemetry stream as text.
 //!
-//! Lines go to standard output; what there is to say about the stream goes to standard error, in the manner of the MPS's
-//! own tools: program, severity, the clock of the record, and (theirs don't) the byte at which it begins. Exit codes are
-//! those tools' too: 1 for a stream that is damaged or can't be read, 0 otherwise, warnings or not; but 2 for wrong
-//! arguments, as in every command here. If the reader closes the pipe that standard output is, the command ends without a
-//! message, with the exit code that a shell reports for a program that SIGPIPE killed.
+//! Lines go to standard output. Messages about the stream go to standard error in the form that the MPS tools use: program,
+//! severity, the clock of the record, and (unlike those tools) the byte offset of the record. Exit codes are those of the
+//! MPS tools: 1 for a stream that is damaged or can't be read, 0 otherwise, with or without warnings; but 2 for wrong
+//! arguments, as in every `stopworld` command. If standard output is a pipe and its reader closes it, the command ends
+//! without a message, with the exit code that a shell reports for a program that SIGPIPE killed.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -17,7 +17,7 @@ use mps_telemetry::Version;
 use mps_telemetry::decode::{DecodeError, Form, Style, decode};
 use stopworld::formats::mps::control::{DEFAULT_FILE, FILE_VARIABLE};
 
-/// The usage in one line, for whoever mistyped it.
+/// The usage in one line, which is appended to errors about the arguments.
 pub(super) const USAGE: &str =
     "usage: stopworld eventcnv [-f FILE] [-S[LC] | --cnv | --txt] [--mps-version 1.0.0|2.0.0] [-h]";
 
@@ -57,7 +57,7 @@ pub(super) fn run(arguments: &Eventcnv) -> u8 {
 
 fn default_file(form: Form) -> PathBuf {
     let named = match form {
-        // The manual's `eventcnv` is older than the variable.
+        // The `eventcnv` of the MPS manual is older than this environment variable.
         Form::Manual(_) => None,
         Form::Hex | Form::Named => std::env::var_os(FILE_VARIABLE),
     };
@@ -65,12 +65,12 @@ fn default_file(form: Form) -> PathBuf {
 }
 
 fn cannot_open(path: &Path, error: &io::Error, by_default: bool) -> u8 {
-    let remedy = if by_default { "; -f FILE names another, -f - reads standard input" } else { "" };
+    let remedy = if by_default { "; -f FILE reads another file, -f - reads standard input" } else { "" };
     say(format_args!("Error @{:016X} unable to open \"{}\": {error}{remedy}", 0, path.display()));
     FAILED
 }
 
-/// The clock of the last good record.
+/// Returns the clock of the last good record.
 fn clock_of(error: &DecodeError) -> u64 {
     match error {
         DecodeError::Damaged(damage) => damage.clock,
@@ -78,7 +78,7 @@ fn clock_of(error: &DecodeError) -> u64 {
     }
 }
 
-/// A line on standard error. If that is closed, nothing can be said.
+/// Prints a line on standard error. If that is closed, the line is lost.
 fn say(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "eventcnv: {line}");
 }

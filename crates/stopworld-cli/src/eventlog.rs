@@ -1,8 +1,8 @@
-//! `stopworld eventlog`: logs of GHC's runtime, and ours, as text.
+//! `stopworld eventlog`: prints eventlogs, written by GHC's runtime or by stopworld, as text.
 //!
-//! `show` prints what `ghc-events show` prints, byte for byte, and with `--inc` what `ghc-events inc` prints. What there is to
-//! say about the log goes to standard error. Exit codes: 0 for a log that was read to its end, 1 for one that can't be read or
-//! is damaged (everything that can be read is printed), 141 if whoever reads our output has seen enough.
+//! `show` prints what `ghc-events show` prints, byte for byte, and with `--inc` what `ghc-events inc` prints. Messages about
+//! the log go to standard error. Exit codes: 0 for a log that was read to its end, 1 for one that can't be read or is damaged
+//! (everything that can be read is printed), 141 if standard output was closed.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -34,7 +34,7 @@ fn show(arguments: &EventlogShow) -> Result<u8, Failure> {
         let mut show = Show::new(output, Form::Events);
         (in_file_order(input, &mut show), show.finish())
     } else {
-        let input = seekable(input).with_context(|| format!("{name} can't be put into a temporary file"))?;
+        let input = seekable(input).with_context(|| format!("can't copy {name} to a temporary file"))?;
         let mut show = Show::new(output, Form::Whole);
         let summary = by_time(&input, &mut show);
         let finished = show.finish().map(|(unclear, count)| {
@@ -46,11 +46,11 @@ fn show(arguments: &EventlogShow) -> Result<u8, Failure> {
     match finished {
         Ok((unclear, count)) => Ok(report(&name, summary.damage, summary.damages, unclear, count)),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(PIPE_CLOSED),
-        Err(error) => Err(anyhow::Error::new(error).context("the events can't be written").into()),
+        Err(error) => Err(anyhow::Error::new(error).context("can't write the events").into()),
     }
 }
 
-/// The file, or standard input for `-`.
+/// Opens the file, or standard input for `-`.
 pub(super) fn open(path: &Path) -> Result<File, Failure> {
     if path.as_os_str() == OsStr::new("-") {
         return Ok(io::stdin().as_fd().try_clone_to_owned().context("standard input is closed")?.into());
@@ -63,7 +63,7 @@ pub(super) fn open(path: &Path) -> Result<File, Failure> {
     Ok(file)
 }
 
-/// Says what is wrong with a log, and with what its events say; the exit code.
+/// Reports a log's damage, and events with contradictory contents, on standard error. Returns the exit code.
 pub(super) fn report(
     name: &dyn fmt::Display,
     damage: Option<Damage>,
@@ -75,13 +75,13 @@ pub(super) fn report(
         let Some(damage) = damage else { continue };
         say(format_args!("{name}, {damage}"));
         if count > 1 {
-            say(format_args!("{name}: {} more places are wrong", count - 1));
+            say(format_args!("{name}: {} more places are damaged", count - 1));
         }
     }
     if damage.is_none() && unclear.is_none() { 0 } else { FAILED }
 }
 
-/// A line on standard error. If that is closed, nothing can be said.
+/// Prints a line on standard error. If that is closed, the line is lost.
 fn say(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "eventlog: {line}");
 }

@@ -1,4 +1,4 @@
-//! How the command ends: exit codes, and why it failed.
+//! The exit codes of the command, and the reasons of a failure.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -6,15 +6,15 @@ use std::io::{self, Write};
 /// Exit code for arguments that can't be understood.
 pub(super) const USAGE: u8 = 2;
 
-/// 128 and SIGPIPE's number.
+/// Exit code if standard output was closed: 128 + SIGPIPE.
 pub(super) const PIPE_CLOSED: u8 = 141;
 
 /// Exit code for a run that failed.
 pub(super) const FAILED: u8 = 1;
 
-/// Why the command does not succeed.
+/// The reason of a failure.
 pub(super) enum Failure {
-    /// The arguments don't fit together; the text says which and what to do.
+    /// The arguments contradict each other; the text names them and the remedy.
     Usage(String),
     /// The run failed.
     Run(anyhow::Error),
@@ -26,7 +26,7 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
     }
 }
 
-/// Prints to standard output. A closed standard output is no error.
+/// Prints to standard output. A closed standard output is not an error.
 pub(super) fn print(text: impl Display) {
     let mut stdout = io::stdout().lock();
     let _ = write!(stdout, "{text}").and_then(|()| stdout.flush());

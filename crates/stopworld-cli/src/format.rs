@@ -14,15 +14,15 @@ use stopworld_platform::suggest;
 /// The values of `--format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
-    /// A telemetry stream of the Memory Pool System
+    /// A Memory Pool System telemetry stream
     Mps,
-    /// A trace as .NET writes it, for PerfView and dotnet-trace
+    /// A .NET trace, for PerfView and dotnet-trace
     Nettrace,
-    /// The same in the newer container
+    /// A .NET trace in the newer container, version 6
     Nettrace6,
     /// A timeline for Perfetto and Chrome
     Json,
-    /// A log as GHC's runtime writes it, for ThreadScope, ghc-events and eventlog2html
+    /// A GHC eventlog, for ThreadScope, ghc-events and eventlog2html
     Eventlog,
     /// The heap profile as text, for hp2ps
     Hp,
@@ -31,14 +31,14 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// The formats that `convert` writes. (Eventlogs and profiles are written by a run only.)
+    /// Parses the formats that `convert` writes. (Only a run writes eventlogs and profiles.)
     pub(super) fn of_events() -> impl TypedValueParser<Value = Format> {
         let formats = [Format::Mps, Format::Nettrace, Format::Nettrace6, Format::Json];
         PossibleValuesParser::new(formats.iter().filter_map(ValueEnum::to_possible_value))
             .try_map(|name| <Format as ValueEnum>::from_str(&name, false))
     }
 
-    /// The format that a file's name says, if it says one.
+    /// Returns the format that the extension of a file selects, if any.
     pub(super) fn by_name(path: &Path) -> Option<Format> {
         match path.extension()?.to_str()? {
             "mps" => Some(Format::Mps),
@@ -52,7 +52,7 @@ impl Format {
     }
 }
 
-/// What `--events` says, in each format's words.
+/// The value of `--events`, parsed once for each format.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
     pub(super) categories: Result<Categories, String>,
@@ -62,7 +62,7 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// Something that at least one format understands.
+    /// Parses a value that is valid for at least one format.
     pub(super) fn parse(text: &str) -> Result<Wanted, String> {
         let filter = Filter::parse(text);
         let categories = match filter.unknown.first() {
@@ -82,7 +82,8 @@ impl Wanted {
     }
 }
 
-/// The events of these groups of the table. Heap dumps, which would be made for it, only if everything is asked for.
+/// Returns the events of these groups of the table. Heap dumps are included only with `all`, because requesting their
+/// events makes the collector dump the heap.
 fn groups(text: &str) -> Result<EventSet, String> {
     let mut events = EventSet::NONE;
     let dumps: EventSet =
@@ -96,7 +97,7 @@ fn groups(text: &str) -> Result<EventSet, String> {
                 let names = Group::ALL.map(|group| format!("{group:?}"));
                 let guess = suggest::nearest(word, names.iter().map(String::as_str));
                 let guess = guess.map_or(String::new(), |name| format!(": did you mean '{name}'?"));
-                return Err(format!("'{word}' is none of the groups {}, nor all{guess}", names.join(" ")));
+                return Err(format!("'{word}' is not one of the groups {}, or all{guess}", names.join(" ")));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The parts of the command that read bytes from outside, for `fuzz/`.
+//! The parts of the command that read untrusted bytes, for `fuzz/`.
 
 use std::io::Write;
 
@@ -14,22 +14,22 @@ use stopworld_analysis::profstats::Profiles;
 /// Runs `stopworld dump` over a trace with these options, and returns what it writes to standard output.
 ///
 /// # Panics
-/// The options are none of `dump`'s.
+/// If the options are not valid options of `dump`.
 pub fn dump(trace: &[u8], options: &[&str]) -> (Vec<u8>, Summary) {
     let words = ["stopworld", "dump", "-"].iter().chain(options);
     let Ok(Command { action: Action::Dump(arguments) }) = Command::try_parse_from(words) else {
-        panic!("{options:?} are no options of dump");
+        panic!("{options:?} are not valid options of dump");
     };
     let mut output = Vec::new();
     let mut dumper = Dumper::new(&arguments, &mut output);
     let reader = Reader::new(trace);
     let summary = if arguments.counts { reader.in_file_order().read(&mut dumper) } else { reader.read(&mut dumper) };
     let _ = dumper.nothing_found();
-    dumper.finish().expect("a vector takes all that is written to it");
+    dumper.finish().expect("writing to a vector does not fail");
     (output, summary)
 }
 
-/// Parses a command line. A wrong one gives its message, which is one line.
+/// Parses a command line. Returns the one-line error message if it is wrong.
 pub fn command_line(words: &[&str]) -> Option<String> {
     match Command::try_parse_from(words.iter().copied()) {
         Ok(command) => {
@@ -44,7 +44,7 @@ pub fn command_line(words: &[&str]) -> Option<String> {
     }
 }
 
-/// Parses a line of the debugger's prompt. A wrong one gives its message.
+/// Parses a line of the debugger's prompt. Returns the error message if it is wrong.
 pub fn debugger_line(line: &str) -> Option<String> {
     debug::message_about(line)
 }
@@ -52,6 +52,6 @@ pub fn debugger_line(line: &str) -> Option<String> {
 /// Draws the flame graph of `stopworld timeprof --svg`, if there are ticks.
 pub fn flame_graph(profiles: &Profiles, out: &mut dyn Write) {
     if profiles.time.samples > 0 {
-        super::profiles::flame_graph(profiles, "title", out).expect("there is something to draw");
+        super::profiles::flame_graph(profiles, "title", out).expect("a time profile with ticks can be drawn");
     }
 }

@@ -1,8 +1,8 @@
 //! `stopworld gcstats`: the collections of a .NET trace.
 //!
-//! The report goes to standard output; what there is to say about the trace goes to standard error. A trace that is
-//! damaged is reported as far as it could be read, with the byte at which it could not, and the exit code is 1. A trace
-//! without collections is not damaged: standard error names what is missing, and the exit code is 0.
+//! The report goes to standard output, messages about the trace go to standard error. A damaged trace is reported as far as
+//! it can be read, with the byte offset of the damage, and the exit code is 1. A trace without collections is not damaged:
+//! standard error names what is missing, and the exit code is 0.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -17,7 +17,7 @@ use stopworld_analysis::gcstats::{Process, Rules, analyse};
 use stopworld_analysis::report::{collections, page};
 use trace_io::and_more_places;
 
-/// How to get a trace that has collections.
+/// The remedy for a trace without collections.
 const RECORD_THEM: &str = "record the keyword GC of Microsoft-Windows-DotNETRuntime while the program collects";
 
 /// `stopworld gcstats`.
@@ -29,7 +29,7 @@ pub(super) fn run(arguments: &Gcstats) -> Result<u8, Failure> {
         Box::new(File::open(&arguments.file).with_context(|| format!("can't open {name}"))?)
     };
     let rules = if arguments.like_perfview { Rules::LikePerfView } else { Rules::Ours };
-    let (processes, summary) = analyse(Reader::new(input), rules).context("a temporary file can't be read")?;
+    let (processes, summary) = analyse(Reader::new(input), rules).context("can't read a temporary file")?;
     if processes.is_empty() {
         eprintln!("gcstats: {name}: {}", why_nothing(&summary));
         return Ok(if summary.damage.is_some() { FAILED } else { 0 });
@@ -46,40 +46,40 @@ pub(super) fn run(arguments: &Gcstats) -> Result<u8, Failure> {
     match written {
         Ok(()) => Ok(code),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(PIPE_CLOSED),
-        Err(error) => Err(anyhow::Error::new(error).context("the report can't be written").into()),
+        Err(error) => Err(anyhow::Error::new(error).context("can't write the report").into()),
     }
 }
 
-/// Why there is nothing to report, in a line.
+/// Returns a line that states why there is nothing to report.
 fn why_nothing(summary: &Summary) -> String {
     let why = match &summary.damage {
-        // It is no trace, or there is nothing in it.
+        // The file is not a trace, or it is empty.
         Some(damage) if summary.events == 0 => damage.to_string(),
-        Some(damage) => format!("{damage}; in what can be read no .NET runtime tells of itself"),
-        None => format!("no collections: no .NET runtime has events in it; {RECORD_THEM}"),
+        Some(damage) => format!("{damage}; the readable part has no events of a .NET runtime"),
+        None => format!("no collections: the trace has no events of a .NET runtime; {RECORD_THEM}"),
     };
     match summary.lost {
         0 => why,
-        lost => format!("{why}; {lost} events were lost when it was recorded"),
+        lost => format!("{why}; {lost} events were lost during recording"),
     }
 }
 
-/// Says what is wrong with the trace; the exit code.
+/// Reports lost events and damage on standard error. Returns the exit code.
 fn notes(name: &dyn std::fmt::Display, summary: &Summary) -> u8 {
     if summary.lost > 0 {
-        eprintln!("gcstats: {name}: {} events were lost when it was recorded", summary.lost);
+        eprintln!("gcstats: {name}: {} events were lost during recording", summary.lost);
     }
     match &summary.damage {
         Some(damage) => {
             let more = and_more_places(summary.damages);
-            eprintln!("gcstats: {name}: {damage}{more}; the report is of what can be read");
+            eprintln!("gcstats: {name}: {damage}{more}; the report covers the part that can be read");
             FAILED
         }
         None => 0,
     }
 }
 
-/// The process that was asked for, or all that can be shown.
+/// Returns the requested process, or all processes that the output can show.
 fn choose<'a>(processes: &'a [Process], arguments: &Gcstats) -> Result<Vec<&'a Process>, Failure> {
     let list = || {
         let lines = processes.iter().map(|process| {
@@ -88,16 +88,16 @@ fn choose<'a>(processes: &'a [Process], arguments: &Gcstats) -> Result<Vec<&'a P
         });
         lines.collect::<Vec<_>>().join(", ")
     };
-    // Nobody means one that has not collected: damage makes up processes that never were.
+    // Processes without collections are not candidates: damage can produce processes that never existed.
     let collecting: Vec<&Process> = processes.iter().filter(|process| process.all.count > 0).collect();
     match arguments.process {
         Some(wanted) => match processes.iter().find(|process| process.identity.process == wanted) {
             Some(process) => Ok(vec![process]),
-            None => Err(Failure::Usage(format!("the trace has no process {wanted}; it has {}", list()))),
+            None => Err(Failure::Usage(format!("--process: the trace has no process {wanted}; it has {}", list()))),
         },
         None if arguments.is_export() && collecting.len() == 1 => Ok(collecting),
         None if arguments.is_export() && processes.len() > 1 => {
-            Err(Failure::Usage(format!("the trace has several processes, choose one with --process: {}", list())))
+            Err(Failure::Usage(format!("the trace has several processes; choose one with --process: {}", list())))
         }
         None => Ok(processes.iter().collect()),
     }

@@ -1,28 +1,29 @@
-//! The `stopworld` command: from words on a command line to a world, a workload in it, and a table.
+//! The `stopworld` command: parses the command line, builds a world, runs a workload in it, and prints a table.
 //!
 //! | file | part |
 //! |---|---|
-//! | `arguments` | what can be written, from which clap makes parser and help |
-//! | `size`, `complaint` | sizes as people write them; wrong arguments in one line |
-//! | `run` | one run: which workload, for how long, what to say when it fails |
+//! | `arguments` | declarations of the arguments, from which clap derives the parser and the help |
+//! | `size`, `complaint` | parsing of sizes; one-line messages for wrong arguments |
+//! | `asked`, `format` | the trace that the arguments request; the values of `--format` and `--events` |
+//! | `run` | one run: its workload, its length, and its error messages |
 //! | `lisp` | the workload that reads files, and the prompt |
-//! | `session` | the world with its listeners, and the end of a run, however it comes about |
-//! | `debug` | the debugger by ptrace: its commands, its prompt, its tables |
-//! | `eventcnv` | telemetry streams of the Memory Pool System as text |
-//! | `convert`, `beside` | a trace of one format as one of another; an output that is there when it is whole |
-//! | `dump` | the events of .nettrace files, a line each |
+//! | `session` | the world with its listeners, and the end of a run, whatever ended it |
+//! | `debug` | the ptrace debugger: its commands, its prompt, its tables |
+//! | `eventcnv` | Memory Pool System telemetry streams as text |
+//! | `convert`, `beside` | conversion between trace formats; atomic replacement of the output file |
+//! | `dump` | the events of .nettrace files, one per line |
 //! | `gcstats` | the collections of a .NET trace |
-//! | `eventlog` | logs of GHC's runtime as text |
-//! | `profiles` | what the heap was made of, and where the time went |
-//! | `live` | tracing and counting a process that runs, through its diagnostics socket |
-//! | `profiling` | what of a run is profiled |
-//! | `tracing` | the trace of a run, written however the run ends |
+//! | `eventlog` | GHC eventlogs as text |
+//! | `profiles` | reports of heap profiles and time profiles |
+//! | `live` | tracing and counters of a running process, through its diagnostics socket |
+//! | `profiling` | the options that select the profiles of a run |
+//! | `tracing` | the trace of a run, which is written whatever ends the run |
 //! | `control` | SIGINT and SIGTERM end the run, SIGUSR1 collects, SIGUSR2 writes the trace |
-//! | `progress` | the bar on a terminal |
+//! | `progress` | the progress bar on a terminal |
 //!
-//! Standard output carries what the program prints and then the table; everything about the run itself (the bar,
-//! errors) goes to standard error. Exit codes: 0, 1 for a run that failed, 2 for wrong arguments, 128 + the signal
-//! for one that a signal ended.
+//! Standard output receives what the program prints and then the table; everything about the run itself (the bar,
+//! errors) goes to standard error. Exit codes: 0; 1 if the run failed; 2 for wrong arguments; 128 + the signal
+//! number if a signal ended the run.
 
 mod arguments;
 mod asked;
@@ -68,7 +69,7 @@ pub fn main() -> ExitCode {
     {
         Ok(command) => command,
         Err(Complaint::Help(help)) => {
-            // To a closed pipe nothing more can be said.
+            // If standard output is closed, there is nobody to report that to: ignore the error.
             let _ = help.print();
             return ExitCode::SUCCESS;
         }
@@ -77,7 +78,7 @@ pub fn main() -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    // A program that is debugged must not inherit this.
+    // The debugged program must not inherit this signal disposition.
     let _errors = (!matches!(command.action, Action::Debug(_))).then(FailingWrites::are_errors);
     match execute(command.action) {
         Ok(code) => ExitCode::from(code),
@@ -127,7 +128,7 @@ fn execute(action: Action) -> Result<u8, Failure> {
     }
 }
 
-/// The table of events, or one of them.
+/// Formats the table of events, or the description of one event.
 fn events(wanted: &arguments::Events) -> Result<String, Failure> {
     let Some(name) = &wanted.event else {
         return Ok(if wanted.markdown { reference::markdown() } else { reference::text() });
@@ -138,7 +139,7 @@ fn events(wanted: &arguments::Events) -> Result<String, Failure> {
     })
 }
 
-/// The workloads, a line each.
+/// Formats the list of workloads, one per line.
 fn catalogue() -> String {
     let built_in = workloads::WORKLOADS.iter().map(|w| (w.name, w.about));
     let lines = built_in.chain([(run::LISP, lisp::ABOUT)]).map(|(name, about)| format!("{name:<14}{about}\n"));

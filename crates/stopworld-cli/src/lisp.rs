@@ -1,8 +1,8 @@
 //! Scheme programs on the command line, and the prompt.
 //!
-//! Each file is a program of its own, run in a fresh interpreter, one file after the other, on every thread of the
-//! run. A run that goes on for a time, or for a number of collections, begins again at the first file; the programs'
-//! output is shown the first time only. With several threads each line is printed whole, with its thread's name.
+//! Each file is a separate program, run in a fresh interpreter. Every thread of the run executes the files one after the
+//! other. A run with a duration or a number of collections starts again with the first file, and prints the output of the
+//! programs only the first time. With several threads, lines are printed whole, each with the name of its thread.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -22,10 +22,10 @@ use stopworld::{JoinHandle, Mutator};
 use stopworld_workloads::lisp::{Interpreter, LispError, Prompt};
 use stopworld_workloads::{Plan, Shift, Until};
 
-/// What it does, in a line.
+/// The description of the workload in one line.
 pub(super) const ABOUT: &str = "Scheme programs: run lisp FILE.scm…; without files, a prompt";
 
-/// What to do about a heap that is too small.
+/// The remedy for a heap that is too small.
 const ENOUGH: &str = "--heap-limit 16MiB is enough for small programs";
 
 /// A program's name and text.
@@ -34,12 +34,14 @@ type Program = (String, String);
 /// `stopworld run lisp FILE.scm…`.
 pub(super) fn run(run: &Run) -> Result<u8, Failure> {
     if run.depth.is_some() {
-        return Err(Failure::Usage("--depth: lisp builds no trees of its own; leave it out".to_owned()));
+        return Err(Failure::Usage("--depth: the workload lisp has no depth; omit the option".to_owned()));
     }
     if run.files.is_empty() {
         return match (run.threads.get(), until(run)) {
             (1, Until::OnePass) => repl(&run.settings),
-            _ => Err(Failure::Usage("run lisp: name the programs to run; the prompt has one thread and no end".into())),
+            _ => Err(Failure::Usage(
+                "run lisp: name the programs to run; the prompt takes no --threads, --seconds or --collections".into(),
+            )),
         };
     }
     let programs: Vec<Program> = run.files.iter().map(|file| read(file)).collect::<Result<_, _>>()?;
@@ -63,13 +65,13 @@ fn read(file: &Path) -> Result<Program, Failure> {
         Ok(Ok(text)) => Ok((name, text)),
         Ok(Err(error)) => {
             let at = error.utf8_error().valid_up_to();
-            Err(Failure::Usage(format!("{name}: not a text: byte {at} is no UTF-8")))
+            Err(Failure::Usage(format!("{name}: not a text file: byte {at} is not valid UTF-8")))
         }
         Err(error) => Err(Failure::Usage(format!("{name}: {error}; give the path of a Scheme program"))),
     }
 }
 
-/// Runs the programs on each thread of the plan; returns what they exit with.
+/// Runs the programs on each thread of the plan. Returns their exit code.
 fn on_threads(m: &Mutator, shift: &Shift, programs: &Arc<[Program]>) -> anyhow::Result<u8> {
     let threads = shift.plan().threads.get();
     if threads == 1 {
@@ -106,7 +108,7 @@ fn on_threads(m: &Mutator, shift: &Shift, programs: &Arc<[Program]>) -> anyhow::
     Ok(code)
 }
 
-/// What the command exits with: a program that calls `(exit n)` has said what it wanted to say.
+/// Returns the exit code of the command. A program that calls `(exit n)` ends without an error message.
 fn exit_code(result: Result<(), LispError>) -> anyhow::Result<u8> {
     match result {
         Ok(()) => Ok(0),
@@ -115,7 +117,7 @@ fn exit_code(result: Result<(), LispError>) -> anyhow::Result<u8> {
     }
 }
 
-/// An error of an interpreter with what to do about it.
+/// Adds the remedy to an error of an interpreter.
 fn explained(error: LispError) -> anyhow::Error {
     match error {
         LispError::OutOfMemory(error) => anyhow!("lisp: {error}; {ENOUGH}"),
@@ -123,7 +125,7 @@ fn explained(error: LispError) -> anyhow::Error {
     }
 }
 
-/// All programs, again and again until the shift is over; their output the first time only.
+/// Runs all programs repeatedly until the run plan is finished. Only the first pass prints output.
 fn perform_all(m: &Mutator, shift: &Shift, programs: &[Program], lines: &mut Lines) -> Result<(), LispError> {
     loop {
         for (name, text) in programs {
@@ -156,7 +158,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// For a thread that is alone: nothing is held back and nothing added.
+    /// For a single thread: output is printed at once and without a prefix.
     fn plain() -> Lines {
         Lines { prefix: String::new(), line: Vec::new(), shown: Shown::Everything }
     }
@@ -165,7 +167,7 @@ impl Lines {
         Lines { prefix: format!("[{thread}] "), ..Lines::plain() }
     }
 
-    /// Shows a last line that was not ended.
+    /// Prints the last line if it did not end in a newline.
     fn finish_line(&mut self) {
         if !self.line.is_empty() {
             self.line.push(b'\n');
@@ -180,7 +182,7 @@ impl Lines {
 }
 
 impl Write for Lines {
-    /// Never fails: whoever closed standard output has seen enough.
+    /// Never fails: a closed standard output is not an error.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.shown == Shown::Nothing {
             return Ok(bytes.len());
@@ -204,7 +206,7 @@ impl Write for Lines {
     }
 }
 
-/// `stopworld repl`: with line editing on a terminal, else from the lines of standard input.
+/// `stopworld repl`: reads with line editing on a terminal, otherwise from the lines of standard input.
 pub(super) fn repl(settings: &Settings) -> Result<u8, Failure> {
     let plan = Plan { threads: std::num::NonZeroUsize::MIN, until: Until::OnePass, depth: 0 };
     let session =
@@ -221,7 +223,7 @@ pub(super) fn repl(settings: &Settings) -> Result<u8, Failure> {
 
 type NextLine = Box<dyn FnMut(Prompt) -> io::Result<Option<String>> + Send>;
 
-/// Where the prompt's lines come from.
+/// Returns the source of the prompt's lines.
 fn lines_of_input() -> anyhow::Result<NextLine> {
     if !io::stdin().is_terminal() {
         return Ok(Box::new(|_| {
@@ -230,16 +232,16 @@ fn lines_of_input() -> anyhow::Result<NextLine> {
             Ok((read > 0).then_some(line))
         }));
     }
-    let mut editor = DefaultEditor::new().context("the terminal can't be used for a prompt")?;
+    let mut editor = DefaultEditor::new().context("can't use the terminal for a prompt")?;
     Ok(Box::new(move |prompt: Prompt| {
         loop {
             match editor.readline(prompt.text()) {
                 Ok(line) => {
-                    // History is a comfort: without it the prompt works all the same.
+                    // A failure is ignored: the prompt also works without history.
                     let _ = editor.add_history_entry(line.as_str());
                     return Ok(Some(line));
                 }
-                // Ctrl-C gives up the line, Ctrl-D the session.
+                // Ctrl-C discards the line, Ctrl-D ends the session.
                 Err(ReadlineError::Interrupted) => {}
                 Err(ReadlineError::Eof) => return Ok(None),
                 Err(ReadlineError::Io(error)) => return Err(error),
