@@ -222,13 +222,13 @@ fn what_version_4_has_no_place_for_is_listed_with_counts() {
     let (output, conversion) = converted(&original, Container::V4);
     for (what, count) in [
         ("names of threads", 2),
-        ("words about threads", 2),
+        ("key-value pairs of threads", 2),
         ("threads of other processes", 1),
         ("trace ids", 1),
         ("labels with a text", 1),
         ("labels with a number", 1),
-        ("words about the trace", 1),
-        ("texts about Provider1/N\u{e4}me 1", 1),
+        ("key-value pairs of the trace", 1),
+        ("descriptive texts of Provider1/N\u{e4}me 1", 1),
         (LOST_BEFORE, 3),
     ] {
         assert_eq!(left_out(&conversion, what), count, "{what} in\n{}", conversion.left_out);

@@ -1,20 +1,20 @@
-//! From one container of .NET's to the other, or to a fresh file of the same.
+//! From one .NET container to the other, or to a new file with the same container.
 //!
-//! The file is gone through once, in its own order, and each thing is written where it stands: types, threads, stacks,
-//! labels, events, sequence points. Events keep their order and what they promise of it, so any reader puts them in the order
-//! of time as it would have before; nothing is sorted here, and memory does not grow with the file.
+//! The file is read once, in file order, and every item is written in its place: types, threads, stacks, labels, events,
+//! sequence points. Events keep their order and their ordering flags, so a reader sorts them by time as it would have before.
+//! Nothing is sorted here, and memory does not grow with the file.
 //!
-//! Within a container all numbers stay what they were, except ids of types from 2³¹ on. Between the two some must change:
+//! Within a container all numbers stay the same, except type ids of 2³¹ and above. Between the two containers some must change:
 //!
 //! | | version 4 | version 6 |
 //! |---|---|---|
-//! | a thread is | the system's id | an index, introduced with process, id and name |
-//! | its first number | is any number | is 1, else what is missing is lost |
-//! | activities | in the event's header | in a list of labels |
-//! | an event's own level, version, opcode | none: it becomes a type of its own | a label |
+//! | a thread is | its system id | an index, introduced with process, id and name |
+//! | its first sequence number | is any number | is 1, otherwise the events before it are lost |
+//! | activity ids | in the event's header | in a list of labels |
+//! | an event's own level, version, opcode | not possible: it gets a type of its own | a label |
 //!
-//! **Losses** are steps in a thread's numbers. Numbers begin anew where they must, and step where they stepped; so a reader
-//! counts the same losses for the same threads. What version 4 can't say: that events were lost before a thread's first.
+//! **Losses** are gaps in a thread's sequence numbers. Where numbers must be assigned anew, they keep the same gaps, so a reader
+//! counts the same losses for the same threads. Version 4 cannot express losses before a thread's first event.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Read, Write};
@@ -23,22 +23,22 @@ use super::{Conversion, ConvertError, LeftOut};
 use nettrace::encode::{Encoder, Header, Written};
 use nettrace::{Aside, Container, EventType, Interest, Label, NetEvent, Reader, ThreadInfo, TraceInfo, Visitor};
 
-/// Threads of which the numbers are remembered.
+/// Threads whose sequence numbers are remembered.
 const MOST_THREADS: usize = 1 << 16;
-/// Lists of labels between two sequence points: as many as a reader keeps.
+/// Lists of labels between two sequence points: the number that a reader keeps.
 const MOST_LISTS: u32 = 1 << 17;
-/// Ids of types below this are remembered one by one.
+/// Type ids below this are tracked one by one.
 const LOW_IDS: u32 = 1 << 16;
-/// Ids of types from here on are not kept: 31 bits are what version 4 has for one, and new ids need room above the highest that is kept.
+/// Type ids from here on are not kept: version 4 has 31 bits for an id, and new ids need room above the highest kept one.
 const NOT_KEPT: u32 = 1 << 31;
-/// Types that were made of labels.
+/// Types that were derived from the labels of events.
 const MOST_DERIVED: usize = 1 << 12;
 
 const NO_LABELS: &str = "version 4 has no labels";
-const ONE_PROCESS: &str = "version 4 is of one process";
+const ONE_PROCESS: &str = "version 4 has only one process";
 const NO_PLACE: &str = "version 4 has no place for it";
 
-/// From .NET's format to itself.
+/// Converts a .nettrace file.
 pub(super) fn convert<R: Read, W: Write>(
     input: R,
     output: W,
@@ -56,7 +56,7 @@ pub(super) fn convert<R: Read, W: Write>(
     to.take_summary(&summary, has_trace)
 }
 
-/// The numbers of types in the file that is written: those that they had, as far as no two are the same.
+/// The type ids in the output: the original ids, unless two would be equal.
 #[derive(Debug, Default)]
 struct Ids {
     by_index: HashMap<u32, u32>,
@@ -73,13 +73,13 @@ impl Ids {
         id
     }
 
-    /// The next id above all others. Ids are given one by one from [`NOT_KEPT`] on, so a file in which they begin anew here has described
-    /// two thousand million types.
+    /// The next id above all others. Ids from [`NOT_KEPT`] on are assigned one by one, so this wraps around only in a file that
+    /// describes two thousand million types.
     fn next(&self) -> u32 {
         self.highest.max(LOW_IDS).checked_add(1).unwrap_or(LOW_IDS)
     }
 
-    /// One that no type of the file has.
+    /// Returns an id that no type of the file has.
     fn fresh(&mut self) -> u32 {
         let id = self.next();
         self.take(id);
@@ -103,7 +103,7 @@ impl Ids {
     }
 }
 
-/// The numbers of a thread's events: as they came, and as they are written.
+/// The last sequence number of each thread, as read and as written.
 #[derive(Debug, Default)]
 struct Numbers {
     read: HashMap<u64, u32>,
@@ -111,7 +111,7 @@ struct Numbers {
 }
 
 impl Numbers {
-    /// How many are missing before this number of a thread; none if that can't be said.
+    /// Returns the number of events that are missing before this number; `None` if the numbers do not tell.
     fn gap(&mut self, from: Container, thread: u64, number: u32) -> Option<u32> {
         if self.read.len() >= MOST_THREADS {
             self.read.clear();
@@ -133,13 +133,13 @@ struct Copier<'l, W> {
     process: u64,
     ids: Ids,
     derived: HashMap<(u32, [u64; 4]), u32>,
-    /// From version 4: the index of a thread. From version 6: its system's id.
+    /// From version 4: the index of a thread. From version 6: its system id.
     threads: HashMap<u64, u64>,
     next_index: u64,
     numbers: Numbers,
-    /// Threads whose last number is to be told at the next sequence point.
+    /// Threads whose last number must be written at the next sequence point.
     due: BTreeSet<u64>,
-    /// Lists of labels, by the activities in them.
+    /// Lists of labels, by the activity ids in them.
     lists: HashMap<[u8; 32], u32>,
     next_list: u32,
     point: (i64, u32),
@@ -174,8 +174,8 @@ impl<'l, W: Write> Copier<'l, W> {
     fn finish(mut self) -> (u64, Option<io::Error>) {
         if self.failed.is_none() && !self.due.is_empty() {
             let time = self.last_time;
-            let told = self.tell_what_is_due(time);
-            self.keep(told);
+            let written = self.tell_what_is_due(time);
+            self.keep(written);
         }
         if self.failed.is_none() {
             self.failed = self.encoder.end().err();
@@ -193,7 +193,7 @@ impl<'l, W: Write> Copier<'l, W> {
 
     // ---- Threads -------------------------------------------------------------------------------------------------------
 
-    /// What the file that is written calls a thread of version 4 in version 6.
+    /// Returns the version 6 index of a thread of version 4.
     fn index_of(&mut self, thread: u64) -> io::Result<u64> {
         if let Some(index) = self.threads.get(&thread) {
             return Ok(*index);
@@ -221,12 +221,12 @@ impl<'l, W: Write> Copier<'l, W> {
         self.threads.insert(thread.index, thread.thread);
         self.numbers.read.insert(thread.index, 0);
         self.left_out.add("names of threads", NO_PLACE, u64::from(!thread.name.is_empty()));
-        self.left_out.add("words about threads", NO_PLACE, thread.pairs.len() as u64);
+        self.left_out.add("key-value pairs of threads", NO_PLACE, thread.pairs.len() as u64);
         self.left_out.add("threads of other processes", ONE_PROCESS, u64::from(thread.process != self.process));
         Ok(())
     }
 
-    /// A thread's last number, as it came: what the file that is written calls the thread, and its number there.
+    /// Processes the last sequence number of a thread. Returns the thread's id and last number in the output.
     fn last_number(&mut self, id: u64, sequence: u32) -> io::Result<(u64, u32)> {
         let gap = match self.numbers.read.insert(id, sequence) {
             None if self.from == Container::V4 => 0,
@@ -237,7 +237,7 @@ impl<'l, W: Write> Copier<'l, W> {
             Container::V6 => self.threads.get(&id).copied().unwrap_or(0),
         };
         let written = self.numbers.written.entry(key).or_default();
-        // In version 4 a thread without numbers has none to lose.
+        // In version 4 a thread without sequence numbers cannot have losses.
         if *written != 0 || self.encoder.container() == Container::V6 {
             *written = written.wrapping_add(gap);
         } else {
@@ -260,7 +260,7 @@ impl<'l, W: Write> Copier<'l, W> {
         match *aside {
             Aside::Stack { id, addresses } => self.encoder.stack(id, addresses),
             Aside::Labels { id, bytes } if self.is_same() => self.encoder.labels(id, bytes),
-            // An event brings what is in its list.
+            // The labels of a list are written with the events that use it.
             Aside::Labels { .. } => Ok(()),
             Aside::ThreadEnded { id, sequence } if self.is_same() => self.encoder.thread_ended(id, sequence),
             Aside::ThreadEnded { id, sequence } => {
@@ -335,7 +335,7 @@ impl<'l, W: Write> Copier<'l, W> {
         self.last_time = event.time;
         match self.encoder.event(&header, event.payload)? {
             Written::Yes => self.events += 1,
-            Written::TooLong => self.left_out.add(&name_of(event.kind), "its payload is longer than a block may be", 1),
+            Written::TooLong => self.left_out.add(&name_of(event.kind), "its payload exceeds the largest block", 1),
         }
         Ok(())
     }
@@ -359,18 +359,18 @@ impl<'l, W: Write> Copier<'l, W> {
                 Label::SpanId(_) => "span ids",
                 Label::Text(..) => "labels with a text",
                 Label::Number(..) => "labels with a number",
-                // Fields of the header, or of a type of its own.
+                // These are fields of the header, or of a derived type.
                 _ => continue,
             };
             self.left_out.add(what, NO_LABELS, 1);
         }
     }
 
-    /// The number of an event in the other container.
+    /// Returns the event's sequence number in the output.
     fn number(&mut self, event: &NetEvent<'_>, thread: u64) -> u32 {
         let gap = self.numbers.gap(self.from, event.in_file.capture, event.sequence);
         if gap.is_none() {
-            self.left_out.add("steps back of a thread's numbers", "they begin anew where they begin", 1);
+            self.left_out.add("backward steps of a thread's sequence numbers", "the numbers continue without a gap", 1);
         }
         let gap = gap.unwrap_or(0);
         if self.numbers.written.len() >= 4 * MOST_THREADS {
@@ -378,7 +378,7 @@ impl<'l, W: Write> Copier<'l, W> {
         }
         let is_4 = self.encoder.container() == Container::V4;
         let number = match self.numbers.written.get(&thread).copied() {
-            // To a reader of version 4 a thread whose last number is 0 has just begun.
+            // To a reader of version 4 a thread with last number 0 has just begun.
             None | Some(0) if is_4 => {
                 self.left_out.add("losses before a thread's first event", NO_PLACE, u64::from(gap));
                 event.sequence.max(1)
@@ -389,7 +389,7 @@ impl<'l, W: Write> Copier<'l, W> {
         number
     }
 
-    /// The list of labels with an event's activities.
+    /// Returns the list of labels with an event's activity ids.
     fn list_of(&mut self, event: &NetEvent<'_>) -> io::Result<u32> {
         const LAST: u8 = 0x80;
         let mut both = [0; 32];
@@ -399,7 +399,7 @@ impl<'l, W: Write> Copier<'l, W> {
             return Ok(*list);
         }
         if self.next_list >= MOST_LISTS {
-            self.left_out.add("activities", "more of them between two sequence points than readers keep", 1);
+            self.left_out.add("activity ids", "more of them between two sequence points than readers keep", 1);
             return Ok(0);
         }
         let mut list = Vec::with_capacity(34);
@@ -424,19 +424,19 @@ impl<'l, W: Write> Copier<'l, W> {
         let described = self.encoder.event_type(id, kind)?;
         let name = name_of(kind);
         if described.without_fields {
-            let why = "the container can't describe its fields; payloads are as they were";
+            let why = "the container cannot describe its fields; payloads are unchanged";
             self.left_out.add(&format!("fields of {name}"), why, 1);
         }
         if described.without_texts {
-            self.left_out.add(&format!("texts about {name}"), NO_PLACE, 1);
+            self.left_out.add(&format!("descriptive texts of {name}"), NO_PLACE, 1);
         }
         if described.cut_numbers {
-            self.left_out.add(&format!("level or version of {name}"), "version 6 has a byte for it", 1);
+            self.left_out.add(&format!("level or version of {name}"), "version 6 has only one byte for it", 1);
         }
         Ok(())
     }
 
-    /// The number of an event's type; of a type that has what the event's labels say, where they can't be written.
+    /// Returns the id of an event's type. If the output cannot hold the event's labels, it is a type derived from them.
     fn kind_of(&mut self, event: &NetEvent<'_>) -> io::Result<Option<u32>> {
         let kind = event.kind;
         let Some(&id) = self.ids.by_index.get(&kind.index) else { return Ok(None) };
@@ -470,7 +470,7 @@ impl<'l, W: Write> Copier<'l, W> {
     }
 }
 
-/// What the list calls a type.
+/// The name of a type in the list of what was left out.
 pub(super) fn name_of(kind: &EventType) -> String {
     format!("{}/{}", kind.provider, kind.title())
 }
@@ -481,7 +481,7 @@ impl<W: Write> Visitor for Copier<'_, W> {
         (self.from, self.process, self.last_time) = (trace.container, trace.process_id.into(), trace.start_ticks);
         let described = self.encoder.trace(trace);
         if let Some(described) = self.keep(described) {
-            self.left_out.add("words about the trace", NO_PLACE, described.pairs_left_out);
+            self.left_out.add("key-value pairs of the trace", NO_PLACE, described.pairs_left_out);
         }
     }
 

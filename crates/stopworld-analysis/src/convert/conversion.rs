@@ -1,4 +1,4 @@
-//! What is converted into what, and the outcome.
+//! The parameters and the result of a conversion, and its errors.
 
 use std::fmt;
 use std::io;
@@ -7,7 +7,7 @@ use super::left_out::LeftOut;
 use nettrace::{Container, Summary};
 use trace_io::and_more_places;
 
-/// What is read.
+/// The format of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A telemetry stream of the Memory Pool System.
@@ -18,83 +18,83 @@ pub enum Source {
     Eventlog,
 }
 
-/// What a trace becomes.
+/// The format to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A telemetry stream of the Memory Pool System, of event version 2.0.0.
     Mps,
     /// A .nettrace file.
     Nettrace(Container),
-    /// A timeline for Perfetto and Chrome.
+    /// A timeline for Perfetto or Chrome.
     Json,
 }
 
-/// What can be said about a conversion beforehand.
+/// The options of a conversion.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// How fast the clock of a telemetry stream goes, which the stream does not say.
+    /// The clock rate of a telemetry stream, which the stream does not contain.
     pub ticks_per_second: Option<u64>,
 }
 
-/// What came of a conversion. If the input is damaged, everything that is readable has been converted.
+/// The result of a conversion. If the input is damaged, everything readable in it has been converted.
 #[derive(Clone, Debug)]
 pub struct Conversion {
-    /// What the input is.
+    /// The format of the input.
     pub source: Source,
-    /// Events or records of it that were carried over.
+    /// The number of events or records that were carried over.
     pub carried: u64,
-    /// What was not.
+    /// Everything that was not carried over.
     pub left_out: LeftOut,
-    /// What else there is to say, a line each.
+    /// Further remarks, one line each.
     pub notes: Vec<String>,
-    /// What is wrong with the input, with its offset.
+    /// The damage of the input, with its offset.
     pub damage: Option<String>,
 }
 
-/// Why nothing was converted, or the output is not complete.
+/// Why nothing was converted, or the output is incomplete.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConvertError {
-    /// There is no input.
-    #[error("it is empty: there is nothing to convert")]
+    /// The input is empty.
+    #[error("the file is empty: there is nothing to convert")]
     Empty,
-    /// The first bytes are those of no trace.
+    /// The first bytes are not those of a known format.
     #[error(
-        "it begins with {0}, which is none of the formats that are read: a .nettrace begins with \"Nettrace\", a telemetry stream of \
-         the Memory Pool System with a record of events 1.0.0 or 2.0.0, an eventlog of GHC's with \"hdrb\""
+        "unknown format: the file begins with {0}, but a .nettrace file begins with \"Nettrace\", a telemetry stream of the \
+         Memory Pool System with a record of event version 1.0.0 or 2.0.0, and a GHC eventlog with \"hdrb\""
     )]
     Unknown(FirstBytes),
-    /// A timeline, which is for looking at.
-    #[error("it is JSON, and a timeline is only written: convert the trace that it was made of")]
+    /// The input is a JSON timeline, which can only be written.
+    #[error("JSON timelines cannot be read back: convert the original trace instead")]
     Timeline,
     /// A GHC eventlog can only be converted to a timeline.
-    #[error("it is an eventlog of GHC's, of which only a timeline can be made: name a FILE.json, or say --format json")]
+    #[error("a GHC eventlog can only be converted to a timeline: name the output FILE.json, or add --format json")]
     Eventlog,
-    /// Not even its beginning can be read.
+    /// Not even the beginning of the trace can be read.
     #[error("{0}")]
     Unreadable(String),
-    /// The input can't be read.
-    #[error("it can't be read at byte {offset}: {error}")]
+    /// Reading the input failed.
+    #[error("cannot read the file at byte {offset}: {error}")]
     Input {
-        /// How far it could be read.
+        /// The number of bytes read before.
         offset: u64,
-        /// Why not further.
+        /// The error of the read.
         error: io::Error,
     },
-    /// The output can't be written.
-    #[error("the output can't be written: {0}")]
+    /// Writing the output failed.
+    #[error("cannot write the output: {0}")]
     Output(io::Error),
-    /// There is no room to sort in.
-    #[error("no room to sort in {directory}: {error}; TMPDIR names another directory")]
+    /// There is no room for the temporary files.
+    #[error("no room for temporary files in {directory}: {error}; set TMPDIR to use another directory")]
     Room {
-        /// Where it was tried.
+        /// The directory.
         directory: String,
-        /// Why there is none.
+        /// The error of the system.
         error: io::Error,
     },
 }
 
-/// The first bytes of something, as they are shown.
+/// The first bytes of a file, formatted for an error message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FirstBytes(pub(super) Vec<u8>);
 
@@ -109,7 +109,7 @@ impl fmt::Display for FirstBytes {
 }
 
 impl Conversion {
-    /// What the reader of a .nettrace has to say. An error if there was no trace at all.
+    /// Takes over the damage that the .nettrace reader reported. An error if the file contains no trace at all.
     pub(super) fn take_summary(&mut self, summary: &Summary, has_trace: bool) -> Result<(), ConvertError> {
         if let Some(damage) = summary.damage {
             if !has_trace {

@@ -1,16 +1,16 @@
-//! Which format a trace is in, by its first bytes.
+//! Detects the format of a trace from its first bytes.
 
 use std::io::{self, Cursor, Read};
 
 use super::conversion::{ConvertError, FirstBytes, Source};
 use mps_telemetry::detect::may_be_a_stream;
 
-/// As much as is looked at.
+/// Bytes that are examined.
 const HEAD: usize = 64;
-/// As much of it as is shown.
+/// Bytes of them that an error message shows.
 const SHOWN: usize = 8;
 
-/// The format, and the input from its first byte on.
+/// Returns the format, and the input from its first byte.
 pub(super) fn detect<R: Read>(mut input: R) -> Result<(Source, impl Read), ConvertError> {
     let mut head = Vec::with_capacity(HEAD);
     let read = input.by_ref().take(HEAD as u64).read_to_end(&mut head);
@@ -26,7 +26,7 @@ fn of(head: &[u8]) -> Result<Source, ConvertError> {
     match (marks.next(), marks.next()) {
         _ if head.is_empty() => Err(ConvertError::Empty),
         _ if head.starts_with(NETTRACE) => Ok(Source::Nettrace),
-        // Its reader says best what it is.
+        // An old format: the .nettrace reader gives the best error for it.
         _ if head.starts_with(NETPERF) => Ok(Source::Nettrace),
         _ if head.starts_with(b"hdrb") => Ok(Source::Eventlog),
         _ if may_be_a_stream(head) => Ok(Source::Mps),
@@ -35,7 +35,7 @@ fn of(head: &[u8]) -> Result<Source, ConvertError> {
     }
 }
 
-/// An error of the input as that of a conversion.
+/// Wraps a read error of the input.
 pub(super) fn unreadable(offset: u64, error: io::Error) -> ConvertError {
     ConvertError::Input { offset, error }
 }

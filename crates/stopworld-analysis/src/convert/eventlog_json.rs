@@ -1,8 +1,9 @@
 //! From a GHC eventlog to a timeline.
 //!
-//! A capability, which runs Haskell code, is a track: on it a thread that runs is a slice, and so is a collection. What belongs to no
-//! capability is on a track of its own. Heap sizes are counters, and so is each sample of a heap profile, heading by heading. All
-//! other events are moments, with what `ghc-events` says of them. Events come by time, for which a pipe is put into a file without a name.
+//! A capability, which runs Haskell code, is a track: on it a running thread is a slice, and so is a collection. Events that belong
+//! to no capability are on a track of their own. Heap sizes are counters, and so is each sample of a heap profile, with one value
+//! per band. All other events are instants, with the text that `ghc-events` prints for them. Events are sorted by time; for that,
+//! the input is spooled to an unnamed temporary file.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -16,15 +17,15 @@ use ghc_eventlog::read::{Event, Visitor, by_time, show};
 use stopworld::formats::perfetto::phases::{CollectorTimeline, Slice};
 use trace_event::{Name, Track};
 
-/// Nobody knows which process it was, unless the log says so.
+/// Placeholder for the process, which is unknown unless the log names it.
 const PROCESS: u64 = 1;
-/// The track of what belongs to no capability; those of capabilities follow.
+/// The track for events that belong to no capability; the tracks of capabilities follow.
 const PROGRAM: u64 = 1;
 /// Threads whose names are remembered.
 const MOST_THREADS: usize = 1 << 16;
-/// Headings of a sample that are shown.
+/// Bands of a sample that are shown.
 const MOST_BANDS: usize = 1 << 12;
-/// The events of threads, by GHC's numbers.
+/// The events of threads, by GHC's event numbers.
 const RUN_THREAD: u16 = 1;
 const STOP_THREAD: u16 = 2;
 const THREAD_LABEL: u16 = 44;
@@ -61,7 +62,7 @@ pub(super) fn convert<R: Read, W: Write>(mut input: R, output: W, to: &mut Conve
     pages::end(drawing.timeline, last).map_err(ConvertError::Output)
 }
 
-/// The input in a file, which can be read at any place.
+/// Copies the input to a file, which allows random access.
 fn spool<R: Read>(input: &mut R) -> Result<File, ConvertError> {
     let room = |error| ConvertError::Room { directory: std::env::temp_dir().display().to_string(), error };
     let mut spooled = tempfile::tempfile().map_err(room)?;
@@ -85,7 +86,7 @@ struct Drawing<W: Write> {
     threads: HashMap<u32, String>,
     /// Capabilities that have a name.
     caps: HashSet<u16>,
-    /// The headings of the sample that is being told, and since when.
+    /// The bands of the current sample with their bytes; `sample` is its time.
     bands: Vec<(String, u64)>,
     sample: Option<i64>,
     text: Vec<u8>,
@@ -172,7 +173,7 @@ impl<W: Write> Drawing<W> {
         })
     }
 
-    /// What `ghc-events` says of an event.
+    /// The text that `ghc-events` prints for an event.
     fn text_of(&mut self, event: &Event<'_>) -> String {
         self.text.clear();
         show::text(&mut self.text, event.kind, event.payload);
@@ -189,7 +190,7 @@ impl<W: Write> Drawing<W> {
         Ok(())
     }
 
-    /// A sample is complete: one row has all its headings.
+    /// Ends the sample: writes one row with all its bands.
     fn end_sample(&mut self) -> io::Result<()> {
         let (Some(ticks), bands) = (self.sample.take(), std::mem::take(&mut self.bands)) else { return Ok(()) };
         if bands.is_empty() {
@@ -202,7 +203,7 @@ impl<W: Write> Drawing<W> {
     }
 }
 
-/// The number that a payload begins with.
+/// The number at the start of a payload.
 fn number(payload: &[u8]) -> Option<u32> {
     payload.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
 }

@@ -1,11 +1,11 @@
-//! What could not be carried over: per kind and reason, how often.
+//! The list of what could not be carried over, with counts by kind and reason.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-/// Kinds that are told apart; what comes on top of these is counted together.
+/// Maximum number of distinct kinds; further kinds are counted together.
 const MOST_KINDS: usize = 4096;
-/// What those on top are called.
+/// The name of those further kinds.
 const OTHERS: &str = "other kinds";
 
 /// The list of what was left out.
@@ -15,19 +15,19 @@ pub struct LeftOut {
     kinds: usize,
 }
 
-/// A line of the list.
+/// One row of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOutRow {
-    /// How often.
+    /// The number of times that it was left out.
     pub count: u64,
-    /// What.
+    /// The kind.
     pub what: String,
-    /// Why.
+    /// The reason.
     pub why: &'static str,
 }
 
 impl LeftOut {
-    /// So many of these were left out. The same things may be told of again.
+    /// Adds `count` to the row of this kind and reason. May be called repeatedly for the same row.
     pub(crate) fn add(&mut self, what: &str, why: &'static str, count: u64) {
         if count == 0 {
             return;
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_of_twice_is_one_line_and_lines_come_by_reason() {
+    fn counts_of_one_kind_are_added_and_rows_are_sorted_by_reason() {
         let mut left_out = LeftOut::default();
         left_out.add("stacks", "no place", 2);
         left_out.add("nothing", "no place", 0);

@@ -1,11 +1,11 @@
-//! From one format of traces to another.
+//! Conversions between trace formats.
 //!
 //! ```text
 //!                        to mps                  to nettrace, nettrace6               to json
 //!   from mps        anew, record by record   every record, described; the       every record; polls and traces
-//!                                            phases as .NET's events, too       as slices
-//!   from nettrace   the phases, and what     either container, with all that    every event; collections as slices,
-//!                   .NET got from an mps     it says                            heap sizes as counters
+//!                                            phases also as .NET events         as slices
+//!   from nettrace   the phases, and records  either container, with its whole   every event; collections as slices,
+//!                   that came from mps       contents                           heap sizes as counters
 //!   from eventlog                                                              every event; threads and collections
 //!                                                                              as slices, heap sizes and samples as counters
 //! ```
@@ -15,27 +15,27 @@
 //! has that its counterpart has no place for, is on the list of what was left out ([`LeftOut`]), per kind with its count: nothing is dropped in
 //! silence, and nothing is made up.
 //!
-//! **The input is known by its first bytes**, whatever it is called. Damage ends or interrupts the reading as the format's reader
-//! says; what is readable is converted.
+//! **The first bytes of the input identify its format**, whatever its name is. Damage ends or interrupts the input as the format's
+//! reader defines; everything readable is converted.
 //!
-//! **Memory does not grow with the trace.** What must be sorted (a telemetry stream, which comes category by category) is sorted in
-//! files without a name.
+//! **Memory does not grow with the trace.** A telemetry stream, which is ordered by category, must be sorted; this is done in
+//! unnamed temporary files.
 //!
-//! A further format is a module with a function that reads it into each target, a line in `detect`, and one in [`convert`].
+//! To add a format, write a module with a function for each target, and add a line to `detect` and one to [`convert`].
 //!
 //! | file | part |
 //! |---|---|
-//! | `conversion` | what is converted into what, and the outcome |
-//! | `detect` | which format it is |
-//! | `left_out` | the list |
+//! | `conversion` | the parameters and the result of a conversion, and its errors |
+//! | `detect` | the format of the input |
+//! | `left_out` | the list of what was left out |
 //! | `containers` | .nettrace to .nettrace |
-//! | `story` | what an event of .NET's is in the table |
+//! | `story` | which event of the table a .nettrace event is |
 //! | `nettrace_mps`, `nettrace_json` | from .nettrace |
-//! | `stream` | a telemetry stream by time, and how fast its clock goes |
+//! | `stream` | a telemetry stream by time, and the rate of its clock |
 //! | `telemetry` | records of the stream as described events, and back |
-//! | `eventlog_json` | from GHC's eventlog |
+//! | `eventlog_json` | from a GHC eventlog |
 //! | `mps_mps`, `mps_nettrace`, `mps_json` | from a stream |
-//! | `pages` | a timeline on an output |
+//! | `pages` | writes a timeline to an output |
 
 mod containers;
 mod conversion;
@@ -60,8 +60,8 @@ pub use left_out::{LeftOut, LeftOutRow};
 /// Converts a trace.
 ///
 /// # Errors
-/// The input is no trace, can't be read, or the output can't be written. That the input is damaged is no error: the
-/// [`Conversion`] says so.
+/// The input is no trace or cannot be read, or the output cannot be written. Damage of the input is no error; it is reported in
+/// the [`Conversion`].
 pub fn convert<R: Read, W: Write>(
     input: R,
     output: W,

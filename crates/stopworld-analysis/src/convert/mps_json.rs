@@ -1,8 +1,9 @@
 //! From a telemetry stream to a timeline.
 //!
-//! A stream knows no threads. Each arena has a track, on which its polls are slices, and one for its traces, since a trace goes on over
-//! many polls: there a trace is a slice, with the flip, the bands of references and the reclaiming inside. All other records are
-//! moments, with their parameters by name; an address that is labelled has its label behind it. What an arena's pools hold is a counter.
+//! A stream contains no threads. Each arena has two tracks: one on which its polls are slices, and one for its traces, because a
+//! trace spans many polls. There a trace is a slice, which contains the flip, the bands of references, and the reclaim phase. All
+//! other records are instants, with their parameters by name; a labelled address is followed by its label. The bytes held by an
+//! arena's pools are a counter.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -19,14 +20,14 @@ use stopworld::formats::perfetto::phases::{self, CollectorTimeline, Slice};
 use trace_event::Track;
 use trace_event::{Args, Output};
 
-/// Nobody knows which process it was.
+/// Placeholder for the unknown process.
 const PROCESS: u64 = 1;
-/// The track of what belongs to no arena; those of arenas and their traces follow.
+/// The track for records that belong to no arena; the tracks of arenas and their traces follow.
 const STREAM: u64 = 1;
 /// Arenas that have tracks of their own.
 const MOST_ARENAS: usize = 1 << 12;
 
-/// Why a trace was created, by the numbers of the stream.
+/// Reasons for the creation of a trace, by their numbers in the stream.
 const WHY: [&str; 7] =
     ["generation 0", "dynamic criterion", "opportunism", "full, in steps", "full", "walk", "extension"];
 const RANKS: [&str; 4] = ["ambiguous references", "exact references", "final references", "weak references"];
@@ -49,7 +50,7 @@ pub(super) fn convert<R: Read, W: Write>(
     pages::end(drawing.timeline, last).map_err(ConvertError::Output)
 }
 
-/// An arena's tracks, and what it holds.
+/// The tracks of an arena, and the bytes held by its pools.
 #[derive(Clone, Copy, Debug)]
 struct Arena {
     polls: Track,
@@ -69,7 +70,7 @@ impl<W: Write> Drawing<W> {
         self.timeline.name_thread(Track { process: PROCESS, thread: STREAM }, "stream")
     }
 
-    /// The arena at this address, with tracks that have names.
+    /// Returns the arena at this address; the tracks of a new arena are named first.
     fn arena(&mut self, address: u64) -> io::Result<Arena> {
         if let Some(arena) = self.arenas.get(&address) {
             return Ok(*arena);
@@ -100,7 +101,7 @@ impl<W: Write> Drawing<W> {
         }
         self.labels.learn(layout, record);
         let word = |name: &str| layout.param(name).and_then(|param| record.word(usize::from(param.offset)));
-        // In this one record the parameters are called otherwise than what the Memory Pool System puts there.
+        // In this record the parameters are named differently from the values that the Memory Pool System writes.
         let arena = if layout.name == "SegReclaim" { word("seg") } else { word("arena") };
         let arena = match arena {
             Some(address) => Some((address, self.arena(address)?)),
@@ -124,7 +125,7 @@ impl<W: Write> Drawing<W> {
         })
     }
 
-    /// Draws a record that begins or ends a slice. False if it does neither.
+    /// Draws a record that begins or ends a slice. Returns false if it does neither.
     fn slice(
         &mut self,
         record: &Record<'_>,
@@ -203,7 +204,7 @@ fn params<S: Output>(args: &mut Args<'_, S>, layout: &Layout, record: &Record<'_
                 let value = record.word(at).map(f64::from_bits);
                 value.into_iter().for_each(|value| match value.is_finite() {
                     true => args.json(name, &format!("{value:?}")),
-                    // JSON has no word for what is no number.
+                    // JSON cannot represent infinities and NaN.
                     false => args.text(name, &value.to_string()),
                 });
             }

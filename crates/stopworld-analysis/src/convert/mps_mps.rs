@@ -1,8 +1,8 @@
-//! A telemetry stream, written anew.
+//! Rewrites a telemetry stream.
 //!
-//! Records keep their order and their parameters. What a writer leaves open (padding, the bytes behind a string's end, what
-//! is beyond the last parameter) is 0 or gone; what is not understood (an unknown code, a record without all its parameters) stays as it
-//! is. A stream of version 1.0.0 becomes one of 2.0.0: records of the same names with the parameters of the same names.
+//! Records keep their order and their parameters. Bytes that a writer leaves undefined (padding, those after a string's end, those
+//! after the last parameter) become 0 or are removed. Records that are not understood (an unknown code, missing parameters)
+//! are copied. A stream of version 1.0.0 becomes one of 2.0.0: records map by name, and their parameters too.
 
 use std::io::{BufWriter, Read, Write};
 
@@ -14,7 +14,7 @@ use mps_telemetry::format::EVENT_INIT;
 use mps_telemetry::reader::{Reader, Record};
 use mps_telemetry::{Layout, Version};
 
-/// What `EventInit` says besides the version: the longest name of an event, the bits of a word, ticks of the processor time's clock.
+/// `EventInit` after the version: length of the longest event name, bits of a word, ticks per second of the processor time.
 const INIT: [u64; 3] = [19, 64, 1_000_000];
 
 pub(super) fn convert<R: Read, W: Write>(input: R, output: W, to: &mut Conversion) -> Result<(), ConvertError> {
@@ -40,11 +40,11 @@ impl<W: Write> Writing<W> {
         let values = values.filter(|(_, values)| values.iter().all(is_short));
         let written = match (self.version, values) {
             (Version::V2, Some((layout, values))) => self.encoder.record(layout, record.clock(), &values).map(|_| true),
-            // As it is: a reader that knows more may know what it is.
+            // Copied, because a newer reader may know it.
             (Version::V2, None) => self.encoder.raw(record.bytes()).map(|()| true),
             (Version::V1, Some((layout, values))) => self.newer(record, layout, &values, to),
             (Version::V1, None) => {
-                leave_out(&mut to.left_out, record, layout, "it is no whole record of version 1.0.0");
+                leave_out(&mut to.left_out, record, layout, "it is not a complete record of version 1.0.0");
                 Ok(false)
             }
         };
@@ -52,7 +52,7 @@ impl<W: Write> Writing<W> {
         Ok(())
     }
 
-    /// A record of version 1.0.0 as one of 2.0.0.
+    /// Writes a record of version 1.0.0 as one of 2.0.0.
     fn newer(
         &mut self,
         record: &Record<'_>,
@@ -68,15 +68,15 @@ impl<W: Write> Writing<W> {
             return Ok(false);
         };
         let lacks = places.iter().filter(|place| place.is_none()).count();
-        to.left_out.add(new.name, "parameters that version 1.0.0 has not are 0", u64::from(lacks > 0));
+        to.left_out.add(new.name, "parameters that version 1.0.0 does not have are 0", u64::from(lacks > 0));
         let lost = (0..old.params.len()).any(|index| !places.contains(&Some(index)));
-        to.left_out.add(old.name, "version 2.0.0 has no place for a parameter of it", u64::from(lost));
+        to.left_out.add(old.name, "version 2.0.0 has no place for one of its parameters", u64::from(lost));
         let values: Vec<Value<'_>> =
             places.iter().map(|place| place.map_or(Value::Word(0), |index| values[index])).collect();
         self.encoder.record(new, record.clock(), &values).map(|_| true)
     }
 
-    /// What a stream of 2.0.0 begins with, and one of 1.0.0 does not.
+    /// Writes the `EventInit` that begins a stream of 2.0.0 and is missing in 1.0.0.
     fn announce(&mut self, clock: u64) -> std::io::Result<()> {
         let Some(layout) = Version::V2.layout(EVENT_INIT) else { return Ok(()) };
         let version = Version::V2.numbers().map(u64::from);

@@ -1,18 +1,18 @@
-//! From a telemetry stream to .NET's format.
+//! From a telemetry stream to the .NET format.
 //!
-//! Every record is there as an event that describes itself ([`telemetry`](super::telemetry)), with its exact ticks. Beside it there are,
-//! for .NET's tools, the events that the table says a record also is:
+//! Every record becomes an event that describes itself ([`telemetry`](super::telemetry)), with its exact ticks. For the .NET tools,
+//! the events that the table of events pairs with the record are written as well:
 //!
-//! | record | .NET's event | what is not known, and 0 |
+//! | record | .NET event | what is not known, and 0 |
 //! |---|---|---|
 //! | ArenaPollBegin | GCSuspendEEBegin V1: Reason 1, Count the traces before | |
 //! | TraceCreate | GCSuspendEEEnd V1, if none has come since the ArenaPollBegin; GCStart V2: Count from 1; Depth 0 if generation 0 was the reason, else 2; Reason 1 if the program requested the trace or a heap walk, else 0; Type 0 | ClientSequenceNumber |
-//! | TraceDestroy | GCEnd V1; GCHeapStats V2 with what the arena's pools hold as generation 2, if the stream has ArenaAlloc | all other sizes, all counts |
+//! | TraceDestroy | GCEnd V1; GCHeapStats V2 with the bytes held by the arena's pools as generation 2, if the stream has ArenaAlloc | all other sizes, all counts |
 //! | ArenaPollEnd | GCSuspendEEEnd V1, likewise; GCRestartEEEnd V1 | |
 //! | VMMap, VMUnmap | GCCreateSegment V1 (Type 0), GCFreeSegment V1 | |
 //!
-//! `ClrInstanceID` is the number of the arena in the stream. A stream names neither process nor thread, and has no date: process and thread
-//! are 1, and the trace begins in 1970. Events come by time, all flagged as sorted.
+//! `ClrInstanceID` is the number of the arena in the stream. A stream contains neither process nor thread nor date: process and
+//! thread are 1, and the trace begins in 1970. Events are sorted by time, and all flagged as sorted.
 
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Read, Write};
@@ -27,14 +27,14 @@ use nettrace::names::RUNTIME;
 use nettrace::{Container, EventType, TraceInfo, Utc};
 use stopworld::events::{DESCRIPTORS, Provider};
 
-/// Whom nobody knows.
+/// Placeholders for the unknown process and thread.
 const PROCESS: u32 = 1;
 const THREAD: u64 = 1;
 /// Arenas and segments that are remembered.
 const MOST_ARENAS: usize = 1 << 12;
-/// Of a collection as a whole.
+/// The generation number of a full collection.
 const FULL: u32 = 2;
-/// Numbers of types: those of records are their codes and one, then come .NET's.
+/// Type ids: those of records are the code plus one; then the .NET events follow.
 const NET_IDS: u32 = 0x1_0000;
 
 pub(super) fn convert<R: Read, W: Write>(
@@ -55,16 +55,16 @@ pub(super) fn convert<R: Read, W: Write>(
     writing.end(last).map_err(ConvertError::Output)
 }
 
-/// What an arena is in the middle of.
+/// The state of an arena.
 #[derive(Clone, Copy, Debug, Default)]
 struct Arena {
     number: u16,
     collections: u32,
     depth: u32,
     is_collecting: bool,
-    /// A GCSuspendEEBegin was written, and no GCSuspendEEEnd since.
+    /// Whether a GCSuspendEEBegin was written without a GCSuspendEEEnd so far.
     is_suspending: bool,
-    /// What its pools hold, if the stream tells.
+    /// The bytes held by its pools, if the stream contains them.
     held: Option<u64>,
 }
 
@@ -102,7 +102,7 @@ impl<W: Write> Writing<W> {
         self.encoder.end().map(drop)
     }
 
-    /// A record, and what else it is. False if it can't be carried over.
+    /// Writes a record, and the .NET events it corresponds to. Returns false if it cannot be carried over.
     fn take(
         &mut self,
         record: &Record<'_>,
@@ -142,7 +142,7 @@ impl<W: Write> Writing<W> {
             sorted: true,
             ..Header::default()
         };
-        // No record is as long as a block.
+        // No record is longer than a block.
         self.encoder.event(&header, payload).map(drop)
     }
 
@@ -168,7 +168,7 @@ impl<W: Write> Writing<W> {
             }
             "TraceCreate" => {
                 self.suspended(&mut arena, clock)?;
-                // Generation 0 was full; it was asked for, or somebody walks.
+                // 0: generation 0 was full. Others: a request by the program, or a heap walk.
                 let why = unsigned("why").unwrap_or(0);
                 arena.depth = if why == 0 { 0 } else { FULL };
                 arena.collections = arena.collections.wrapping_add(1);
@@ -180,7 +180,7 @@ impl<W: Write> Writing<W> {
                 arena.is_collecting = false;
                 self.net(2, clock, &[u32s(&[arena.collections, arena.depth]), clr(arena)])?;
                 if let Some(held) = arena.held {
-                    // Sizes and promoted bytes of generations 0 to 3, what was finalized; then counts.
+                    // Sizes and promoted bytes of generations 0 to 3, then finalized objects; then counts.
                     let sizes = u64s(&[0, 0, 0, 0, held, 0, 0, 0, 0, 0]);
                     self.net(4, clock, &[sizes, u32s(&[0, 0, 0]), clr(arena), u64s(&[0, 0])])?;
                 }
@@ -204,14 +204,13 @@ impl<W: Write> Writing<W> {
         Ok(())
     }
 
-    /// The threads are suspended, at the latest now. A stream has no record of that moment, so it is taken to be the start
-    /// of the first trace, or the end of a poll that starts none; a suspension without an end has a negative length in
-    /// PerfView.
+    /// Ends the suspension, if it has not ended yet. A stream has no record of that moment, so it is taken to be the start of the
+    /// first trace, or the end of a poll that starts no trace. Without an end, PerfView shows a negative length.
     fn suspended(&mut self, arena: &mut Arena, clock: u64) -> io::Result<()> {
         if std::mem::take(&mut arena.is_suspending) { self.net(8, clock, &[clr(*arena)]) } else { Ok(()) }
     }
 
-    /// An event of the runtime's, which the table describes.
+    /// Writes an event of the runtime that the table describes.
     fn net(&mut self, number: u16, clock: u64, parts: &[Vec<u8>]) -> io::Result<()> {
         let rows = DESCRIPTORS.iter().flat_map(|row| row.net);
         let Some(row) = rows.into_iter().find(|net| net.id == number && net.provider == Provider::Default) else {

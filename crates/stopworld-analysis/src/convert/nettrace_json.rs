@@ -1,8 +1,8 @@
-//! From .NET's format to a timeline.
+//! From the .NET format to a timeline.
 //!
-//! Every event is a row with its fields: most are moments; those that begin or end a pause, a phase, a batch of finalizers are
-//! slices ([`phases`]), the heap's sizes are counters beside. A background collection goes on while threads run, so it is on
-//! no thread's track. Events come by time.
+//! Every event is a row with its fields. Most are instants; events that begin or end a pause, a phase, or a batch of finalizers are
+//! slices ([`phases`]); heap sizes are also counters. A background collection runs concurrently with the threads, so it is on no
+//! thread's track. Events are sorted by time.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Read, Write};
@@ -18,15 +18,15 @@ use trace_event::{Args, Output};
 use trace_event::{Name, Track};
 
 const NO_PLACE: &str = "a timeline has no place for it";
-/// Why the runtime was suspended: for a collection, or for its preparation.
+/// Reasons for which the runtime suspends its threads for a collection or its preparation.
 const FOR_GC: [u64; 2] = [1, 6];
-/// The type of a collection that goes on while threads run.
+/// The type of a concurrent collection.
 const BACKGROUND: u64 = 1;
-/// Background collections that are open at once, of all processes.
+/// Background collections in progress at once, in all processes.
 const MOST_BACKGROUND: usize = 1 << 10;
-/// Types that are known at once.
+/// Event types that are known at a time.
 const MOST_TYPES: usize = 1 << 17;
-/// The event that says who the process is.
+/// The provider of the event with the command line of the process.
 const PIPE: &str = "Microsoft-DotNETCore-EventPipe";
 
 pub(super) fn convert<R: Read, W: Write>(input: R, output: W, to: &mut Conversion) -> Result<(), ConvertError> {
@@ -48,7 +48,7 @@ pub(super) fn convert<R: Read, W: Write>(input: R, output: W, to: &mut Conversio
     }
     let has_trace = timeline.is_some();
     to.carried = carried;
-    to.left_out.add("lost events, which their threads have numbered", NO_PLACE, summary.lost);
+    to.left_out.add("lost events, by gaps in the sequence numbers", NO_PLACE, summary.lost);
     if let Some(timeline) = timeline {
         pages::end(timeline, last).map_err(ConvertError::Output)?;
     }
@@ -61,14 +61,14 @@ struct Drawing<'l, W: Write> {
     left_out: &'l mut LeftOut,
     pointer_bytes: u8,
     types: HashMap<u32, (Meaning, String)>,
-    /// Background collections that are under way: process and number.
+    /// Background collections in progress: process and number.
     background: BTreeSet<(u64, u64)>,
     last: i64,
     carried: u64,
     failed: Option<io::Error>,
 }
 
-/// An event that is being drawn.
+/// An event to draw.
 struct Drawn<'a> {
     track: Track,
     ticks: i64,
@@ -142,7 +142,7 @@ fn of_ours<W: Write>(timeline: &mut CollectorTimeline<Page<W>>, id: EventId, dra
     if phases::slice(timeline, moment, |args| drawn.fill(args))? { Ok(()) } else { drawn.instant(timeline) }
 }
 
-/// An event of .NET's.
+/// Draws an event of the .NET runtime.
 fn of_the_runtime<W: Write>(
     timeline: &mut CollectorTimeline<Page<W>>,
     background: &mut BTreeSet<(u64, u64)>,
@@ -155,7 +155,7 @@ fn of_the_runtime<W: Write>(
     let moment = |first| Moment { id, track, ticks, first, second: 0 };
     match id {
         EventId::SuspendBegin if FOR_GC.contains(&drawn.word("Reason")) => {
-            // It counts the collections before.
+            // The count is that of the collections before this one.
             let first = u64::from((count as u32).wrapping_add(1));
             phases::slice(timeline, moment(first), |args| drawn.fill(args)).map(drop)
         }
@@ -219,7 +219,7 @@ impl<W: Write> Visitor for Drawing<'_, W> {
 
     fn event_type(&mut self, kind: &EventType) -> Interest {
         if self.types.len() >= MOST_TYPES {
-            // The oldest have been forgotten by the file: it has let so many come.
+            // The file has described so many types that its reader has forgotten the oldest.
             self.types.retain(|index, _| *index as usize + MOST_TYPES / 2 > kind.index as usize);
         }
         self.types.insert(kind.index, (story::meaning(kind), kind.title().into_owned()));
@@ -242,7 +242,7 @@ impl<W: Write> Visitor for Drawing<'_, W> {
         }
         self.left_out.add("stacks", NO_PLACE, u64::from(event.stack.addresses().next().is_some()));
         let belongs = event.activity != [0; 16] || event.related != [0; 16];
-        self.left_out.add("activities", NO_PLACE, u64::from(belongs));
+        self.left_out.add("activity ids", NO_PLACE, u64::from(belongs));
         self.left_out.add("labels of events", NO_PLACE, u64::from(event.in_file.labels != 0 && !belongs));
         match self.draw(event) {
             Ok(()) => self.carried += 1,

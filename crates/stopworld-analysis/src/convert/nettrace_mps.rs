@@ -1,19 +1,20 @@
-//! From .NET's format to a telemetry stream.
+//! From the .NET format to a telemetry stream.
 //!
-//! What an event becomes the table says, by the row that has both. Events that were made of a stream's records become those records again, exactly;
-//! then .NET's events beside them are left out, since they say the same.
+//! The table of events defines which record an event becomes: the row that contains both. Events that were made from a stream's
+//! records become exactly those records again; the other .NET events in such a file are left out, since they say the same.
 //!
-//! A stream names things by address, and .NET's events name few. So the arena, its reservation, its pools, its traces have
-//! addresses that name nothing else: `n00000`, where n is 1 and the number of the runtime (`ClrInstanceID`), and close by. They are labelled.
+//! A stream identifies things by address, and few .NET events contain one. So the arena, its reservation, its pools and its traces
+//! get addresses that name nothing else: `n00000`, where n is 1 plus the number of the runtime (`ClrInstanceID`), and near it. They
+//! are labelled.
 //!
 //! | record | what is not known, and 0 |
 //! |---|---|
 //! | ArenaCreateVM | size, grain |
-//! | TraceStart | mortality, the times; `condemned` is the heap as GCHeapStats last told |
-//! | RootScan, SegScan, SegReclaim | sets, summaries, as our own streams have them |
+//! | TraceStart | mortality, the times; `condemned` is the heap size of the latest GCHeapStats |
+//! | RootScan, SegScan, SegReclaim | sets, summaries, as in streams written by stopworld |
 //!
-//! `EventClockSync` gives the microseconds since the trace began instead of processor time. Records whose order matters have clocks a
-//! tick apart.
+//! `EventClockSync` contains the microseconds since the start of the trace instead of processor time. Records whose order matters
+//! have clocks one tick apart.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufWriter, Read, Write};
@@ -29,29 +30,29 @@ use stopworld::events::EventId;
 use stopworld::formats::mps::CLOCK_TEXT;
 
 const NO_RECORD: &str = "the Memory Pool System has no record for it";
-const LESS: &str = "the record has no place for all that the event says";
-const NOT_GC: &str = "it is a stop that is not for a collection";
-const SAME: &str = "it says what the stream's own records say";
-const NO_SIZE: &str = "its segment was never told of, so where it ends is not known";
-const CUT: &str = "a string of a record has 255 bytes";
+const LESS: &str = "the record has no place for all fields of the event";
+const NOT_GC: &str = "this stop is not for a collection";
+const SAME: &str = "it repeats records of the original stream";
+const NO_SIZE: &str = "the trace does not contain the segment's creation, so its end is not known";
+const CUT: &str = "a string in a record has at most 255 bytes";
 
-/// A sync of the clocks each so often, in microseconds.
+/// The time between two clock syncs, in microseconds.
 const SYNC_US: u64 = 100_000;
-/// Segments and blocks that are remembered, and sixteen times as many as texts are.
+/// Segments and blocks that are remembered; for texts a sixteenth of it.
 const MOST: usize = 1 << 18;
-/// Types that are known at once.
+/// Event types that are known at a time.
 const MOST_TYPES: usize = 1 << 17;
-/// Why a world is stopped: for a collection, or for its preparation.
+/// Reasons for which the runtime suspends its threads for a collection or its preparation.
 const FOR_GC: [u64; 2] = [1, 6];
 const WHY_DYNAMIC: u64 = 1;
 const WHY_FULL: u64 = 4;
 const RANK_EXACT: u64 = 1;
 const RANK_WEAK: u64 = 3;
-/// The commit limit is reached.
+/// The result code for a reached commit limit.
 const RES_COMMIT_LIMIT: u64 = 7;
 const FULL: u64 = 2;
 
-/// Addresses that name nothing else, by what they are of an arena.
+/// Addresses that name nothing else: the base of an arena, and offsets in it.
 const ARENA: u64 = 0x10_0000;
 const VM: u64 = 0x8;
 const TRACES: u64 = 0x100;
@@ -92,16 +93,16 @@ pub(super) fn convert<R: Read, W: Write>(input: R, output: W, to: &mut Conversio
     to.take_summary(&summary, has_trace)
 }
 
-/// What a runtime is in the middle of.
+/// The state of a runtime.
 #[derive(Debug, Default)]
 struct Arena {
-    told: bool,
-    pools_told: [bool; 3],
+    announced: bool,
+    pools_announced: [bool; 3],
     poll_open: bool,
-    /// Whether a collection came since.
+    /// Whether a collection has run during the poll.
     worked: bool,
     traces: Vec<u64>,
-    /// Whether the trace's roots have been told of: references come in bands after that.
+    /// Whether the roots of the trace have been scanned: after that, references come in bands.
     flipped: bool,
     heap: u64,
 }
@@ -113,9 +114,9 @@ struct Writing<'l, W: Write> {
     meanings: HashMap<u32, (Meaning, String)>,
     has_records: bool,
     arenas: HashMap<u64, Arena>,
-    /// The sizes of segments.
+    /// The sizes of the segments.
     segments: HashMap<u64, u64>,
-    /// Blocks: size, and the space that a block is of.
+    /// The size and the space of each block.
     blocks: BTreeMap<u64, (u64, u64)>,
     texts: HashMap<String, u64>,
     next_text: u64,
@@ -136,7 +137,7 @@ impl<W: Write> Writing<'_, W> {
 
     fn put_values(&mut self, name: &str, clock: u64, values: &[Value<'_>]) -> io::Result<()> {
         let Some(layout) = Version::V2.layouts().iter().find(|layout| layout.name == name) else { return Ok(()) };
-        // Past the last number there is no later clock.
+        // At the largest clock value there is no later one.
         let clock = if clock > self.last { clock } else { self.last.saturating_add(1) };
         self.last = clock;
         let is_whole = self.encoder.record(layout, clock, values)?;
@@ -165,7 +166,7 @@ impl<W: Write> Writing<'_, W> {
         self.intern(&format!("{CLOCK_TEXT}{ticks_per_second}"), clock).map(drop)
     }
 
-    /// The number of a text, which is told when it is new.
+    /// Returns the number of a text; a new text is written first.
     fn intern(&mut self, text: &str, clock: u64) -> io::Result<u64> {
         if let Some(number) = self.texts.get(text) {
             return Ok(*number);
@@ -187,11 +188,11 @@ impl<W: Write> Writing<'_, W> {
 
     // ---- What there is -------------------------------------------------------------------------------------------------
 
-    /// The arena of a runtime, told of.
+    /// Returns the address of a runtime's arena; a new arena is written first.
     fn arena(&mut self, number: u64, clock: u64) -> io::Result<u64> {
         let address = ARENA * (1 + number);
         let arena = self.arenas.entry(number).or_default();
-        if !std::mem::replace(&mut arena.told, true) {
+        if !std::mem::replace(&mut arena.announced, true) {
             self.label(address + CLASS, "Converted", clock)?;
             self.put("VMInit", clock, &[address + VM, 0, 0])?;
             self.put("ArenaCreateVM", clock, &[address, 0, 0, 0, address + CLASS, 0, number + 1])?;
@@ -199,20 +200,20 @@ impl<W: Write> Writing<'_, W> {
         Ok(address)
     }
 
-    /// A pool of it: 0 small, 1 pinned, 2 large objects.
+    /// Returns a pool of the arena: 0 small, 1 pinned, 2 large objects. A new pool is written first.
     fn pool(&mut self, number: u64, space: u64, clock: u64) -> io::Result<u64> {
         let space = space.min(2);
         let arena = self.arena(number, clock)?;
         let pool = arena + POOLS + 8 * space;
         let known = self.arenas.entry(number).or_default();
-        if !std::mem::replace(&mut known.pools_told[space as usize], true) {
+        if !std::mem::replace(&mut known.pools_announced[space as usize], true) {
             self.label(pool, ["small objects", "pinned objects", "large objects"][space as usize], clock)?;
             self.put("PoolInit", clock, &[pool, arena, arena + CLASS, space + 1])?;
         }
         Ok(pool)
     }
 
-    /// The trace of a collection, or of the one that is under way.
+    /// The trace of a collection, or the one in progress.
     fn trace(&mut self, number: u64, collection: Option<u64>) -> Option<u64> {
         let open = &self.arenas.entry(number).or_default().traces;
         let collection = collection.filter(|one| open.contains(one)).or(open.last().copied())?;
@@ -240,7 +241,7 @@ impl<W: Write> Writing<'_, W> {
 
     // ---- Events --------------------------------------------------------------------------------------------------------
 
-    /// An event; why it is not carried over, if it isn't.
+    /// Converts an event. Returns the reason if it is not carried over.
     fn take(&mut self, event: &NetEvent<'_>, meaning: Meaning) -> io::Result<Option<&'static str>> {
         let clock = event.time as u64;
         if let Meaning::Telemetry(layout) = meaning {
@@ -268,7 +269,7 @@ impl<W: Write> Writing<'_, W> {
         }
     }
 
-    /// A record that was an event for a while.
+    /// Converts an event that was made from a record back to the record.
     fn record(
         &mut self,
         event: &NetEvent<'_>,
@@ -282,13 +283,13 @@ impl<W: Write> Writing<'_, W> {
             return Ok(Some("its payload is too short for the record"));
         };
         if event.kind.version != telemetry::number_of(Version::V2) {
-            return Ok(Some("it is a record of version 1.0.0: convert the stream itself"));
+            return Ok(Some("it is a record of version 1.0.0: convert the original stream instead"));
         }
         self.last = self.last.max(clock);
         self.encoder.record(layout, clock, &values).map(|_| None)
     }
 
-    /// An event of .NET's.
+    /// Converts an event of the .NET runtime.
     fn of_the_runtime(
         &mut self,
         id: EventId,
@@ -296,7 +297,7 @@ impl<W: Write> Writing<'_, W> {
         dynamic: &[(&str, u64)],
         clock: u64,
     ) -> io::Result<Option<&'static str>> {
-        // The template has 16 bits for it. The file's own description of the event may have more; what they say is no runtime's number.
+        // The template has 16 bits for it. The file's own description may have more; such a number belongs to no runtime.
         let number = said.number("ClrInstanceID").and_then(|number| u16::try_from(number).ok()).unwrap_or(0).into();
         let word = |name: &str| said.number(name).unwrap_or(0);
         let also = |name: &str| dynamic.iter().find(|(known, _)| *known == name).map_or(0, |(_, value)| *value);
@@ -349,7 +350,7 @@ impl<W: Write> Writing<'_, W> {
                     ["GenerationSize0", "GenerationSize1", "GenerationSize2", "GenerationSize3", "GenerationSize4"];
                 self.arenas.entry(number).or_default().heap =
                     sizes.iter().fold(0, |sum: u64, name| sum.saturating_add(word(name)));
-                Ok(Some("the heap's size goes into the next TraceStart, and nothing else of it"))
+                Ok(Some("only the heap size is used, in the next TraceStart"))
             }
             EventId::SegmentCreated => {
                 let (base, bytes) = (word("Address"), word("Size"));
@@ -375,7 +376,7 @@ impl<W: Write> Writing<'_, W> {
                 }
                 carried
             }
-            // The arena is told of, and nothing of its settings.
+            // The arena is written, but none of its settings.
             EventId::WorldCreated => {
                 self.arena(number, clock)?;
                 Ok(Some(LESS))
@@ -384,7 +385,7 @@ impl<W: Write> Writing<'_, W> {
         }
     }
 
-    /// An event of our own provider, which does not say of which world it is.
+    /// Converts an event of the stopworld provider, which does not name its world.
     fn of_ours(&mut self, id: EventId, said: &Said, clock: u64) -> io::Result<Option<&'static str>> {
         const NUMBER: u64 = 0;
         if id.descriptor().mps.is_empty() && !matches!(id, EventId::ThreadAttached) {
@@ -402,7 +403,7 @@ impl<W: Write> Writing<'_, W> {
             (EventId::MarkBegin, Some(trace)) => self.put("TraceBandAdvance", clock, &[arena, trace, RANK_EXACT])?,
             (EventId::SweepBegin, Some(trace)) => self.put("TraceReclaim", clock, &[trace, arena])?,
             (EventId::RootsBegin | EventId::RootsEnd | EventId::MarkBegin | EventId::SweepBegin, None) => {
-                return Ok(Some("it is of a collection that the trace does not begin"));
+                return Ok(Some("the start of its collection is not in the trace"));
             }
             (EventId::RootScanned, _) => self.put("RootScan", clock, &[word("root_addr"), 1, u64::MAX])?,
             (EventId::AreaScanned, _) => {
@@ -418,7 +419,7 @@ impl<W: Write> Writing<'_, W> {
             }
             (EventId::BlockReclaimed, _) => {
                 let pool = self.pool(NUMBER, word("space"), clock)?;
-                // Its parameters are called seg, pool, arena, trace. This is what the MPS puts there.
+                // The parameters are called seg, pool, arena, trace. These are the values that the MPS writes.
                 self.put("SegReclaim", clock, &[arena, pool, open.unwrap_or(0), word("addr")])?;
             }
             (EventId::BlockAcquired, _) => {
@@ -444,14 +445,14 @@ impl<W: Write> Writing<'_, W> {
             (EventId::PoolCreated, _) => drop(self.pool(NUMBER, word("space"), clock)?),
             (EventId::PoolClosed, _) => {
                 let space = word("space");
-                // Its blocks go with it.
+                // The blocks of a pool are freed with it.
                 let blocks: Vec<(u64, (u64, u64))> = self.blocks.extract_if(.., |_, (_, of)| *of == space).collect();
                 for (base, block) in blocks {
                     self.release(base, block, clock)?;
                 }
                 let pool = self.pool(NUMBER, space, clock)?;
                 self.put("PoolFinish", clock, &[pool, arena])?;
-                self.arenas.entry(NUMBER).or_default().pools_told[space.min(2) as usize] = false;
+                self.arenas.entry(NUMBER).or_default().pools_announced[space.min(2) as usize] = false;
             }
             (EventId::WorldClosed, _) => {
                 self.put("ArenaDestroy", clock, &[arena])?;
@@ -463,7 +464,7 @@ impl<W: Write> Writing<'_, W> {
             (EventId::ThreadAttached, _) => {
                 let name = said.text("label").unwrap_or_default().to_owned();
                 self.label(word("record_addr"), &name, clock)?;
-                return Ok(Some("the thread's record is labelled with its name; whose id it is has no place"));
+                return Ok(Some("the thread's record is labelled with its name; there is no place for its thread id"));
             }
             _ => return Ok(Some(NO_RECORD)),
         }
@@ -476,7 +477,7 @@ impl<W: Write> Writing<'_, W> {
         self.put("ArenaFree", clock, &[arena, base, bytes, pool])
     }
 
-    /// An object, in the pool of the block that it lies in.
+    /// Writes a record about an object, in the pool of the block that contains it.
     fn object(&mut self, name: &str, said: &Said, clock: u64) -> io::Result<()> {
         let (address, bytes) = (said.number("addr").unwrap_or(0), said.number("bytes").unwrap_or(0));
         let block = self.blocks.range(..=address).next_back();
@@ -500,7 +501,7 @@ impl<W: Write> Visitor for Writing<'_, W> {
     fn event_type(&mut self, kind: &EventType) -> Interest {
         let meaning = story::meaning(kind);
         if self.meanings.len() >= MOST_TYPES {
-            // The oldest have been forgotten by the file: it has let so many come.
+            // The file has described so many types that its reader has forgotten the oldest.
             self.meanings.retain(|index, _| *index as usize + MOST_TYPES / 2 > kind.index as usize);
         }
         self.meanings.insert(kind.index, (meaning, name_of(kind)));

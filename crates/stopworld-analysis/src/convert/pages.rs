@@ -1,4 +1,4 @@
-//! A timeline on any output.
+//! Writes a timeline to any output.
 
 use std::io::{self, BufWriter, Write};
 
@@ -6,7 +6,7 @@ use stopworld::formats::perfetto::phases::CollectorTimeline;
 use trace_event::Output;
 use trace_event::{END, Timeline};
 
-/// Rows on their way to an output.
+/// A sheet that writes its rows to an output.
 #[derive(Debug)]
 pub(super) struct Page<W: Write>(BufWriter<W>);
 

@@ -1,8 +1,9 @@
-//! What an event of a .nettrace is in the one table of events.
+//! Maps the events of a .nettrace to the rows of the table of events.
 //!
-//! Three kinds are known: our own provider's, whose numbers are those of the table; the runtime's, which the table pairs with our
-//! phases; and the records of a telemetry stream, which were carried over whole. A `GCDynamicEvent` is the event of ours whose
-//! name it bears. What an event carries is read by the fields that the file gives it, or by the template of its number.
+//! Three kinds of events are known: those of the stopworld provider, whose numbers are those of the table; those of the runtime,
+//! which the table pairs with the collector's phases; and records of a telemetry stream, which were carried over whole. A
+//! `GCDynamicEvent` is the event that has its name. Payloads are read by the fields that the file describes, or by the template
+//! for the event's number.
 
 use super::telemetry;
 use mps_telemetry::Layout;
@@ -13,35 +14,35 @@ use nettrace::{EventType, NetEvent};
 use stopworld::events::table::Unit;
 use stopworld::events::{DESCRIPTORS, EventId, Provider};
 
-/// Our own provider's name.
+/// The name of the stopworld provider.
 const OWN: &str = "stopworld";
-/// The event that takes a name and bytes.
+/// `GCDynamicEvent`, which contains a name and bytes.
 const DYNAMIC: u32 = 39;
-/// The event that says what was marked, and that it was what finalizers want.
+/// The event that reports marked roots; with type [`OF_FINALIZERS`], those marked for finalizers.
 const MARKED: u32 = 202;
 const OF_FINALIZERS: u64 = 7;
 
-/// What a type of event is.
+/// The meaning of an event type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Meaning {
-    /// One of ours.
+    /// An event of the stopworld provider.
     Own(EventId),
-    /// One of the runtime's that one of ours becomes.
+    /// An event of the runtime that corresponds to a row of the table.
     Net(EventId),
-    /// One that says itself which of ours it is.
+    /// A `GCDynamicEvent`: the name in its payload selects the row.
     Dynamic,
-    /// A record.
+    /// A telemetry record.
     Telemetry(&'static Layout),
     /// None of these.
     Unknown,
 }
 
-/// What events of this type are.
+/// Returns the meaning of an event type.
 pub(super) fn meaning(kind: &EventType) -> Meaning {
     let provider = match kind.provider.as_str() {
         OWN => {
             let row = kind.event.checked_sub(1).and_then(|index| EventId::from_index(index as usize));
-            // The table grows, and rows may have moved since: the name is what counts.
+            // The table grows and its rows may have moved since the file was written: the name decides.
             let by_name = || DESCRIPTORS.iter().find(|row| row.name == kind.name).map(|row| row.id);
             let row = row.filter(|id| id.descriptor().name == kind.name).or_else(by_name);
             return row.map_or(Meaning::Unknown, Meaning::Own);
@@ -60,7 +61,7 @@ pub(super) fn meaning(kind: &EventType) -> Meaning {
     DESCRIPTORS.iter().find(is_it).map_or(Meaning::Unknown, |row| Meaning::Net(row.id))
 }
 
-/// The numbers and texts of an event by their names.
+/// The decoded numbers and texts of an event, by field name.
 #[derive(Debug, Default)]
 pub(super) struct Said {
     numbers: Vec<(String, u64)>,
@@ -68,12 +69,12 @@ pub(super) struct Said {
 }
 
 impl Said {
-    /// A number; nothing if the event has none of this name.
+    /// The number in this field, if the event has one.
     pub(super) fn number(&self, name: &str) -> Option<u64> {
         self.numbers.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
     }
 
-    /// A text.
+    /// The text in this field, if the event has one.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.texts.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -89,7 +90,7 @@ impl Said {
     }
 }
 
-/// What an event says.
+/// Decodes an event.
 pub(super) fn said(event: &NetEvent<'_>, pointer_bytes: u8) -> Said {
     let kind = event.kind;
     let mut said = Said::default();
@@ -116,10 +117,10 @@ pub(super) fn said(event: &NetEvent<'_>, pointer_bytes: u8) -> Said {
     said
 }
 
-/// Which of ours an event is, when what it says is known.
+/// Returns the row of an event, given its decoded fields.
 pub(super) fn id_of(meaning: Meaning, kind: &EventType, said: &Said) -> Option<EventId> {
     match meaning {
-        // Two of ours become this one.
+        // Two rows of the table correspond to this event.
         Meaning::Net(_) if kind.event == MARKED && kind.provider == RUNTIME => {
             let of_finalizers = said.number("Type") == Some(OF_FINALIZERS);
             Some(if of_finalizers { EventId::WeakEnd } else { EventId::MarkEnd })
@@ -133,9 +134,9 @@ pub(super) fn id_of(meaning: Meaning, kind: &EventType, said: &Said) -> Option<E
     }
 }
 
-/// The numbers of an event that bears the name of one of ours: its data is that event's payload, in order.
+/// Decodes the numbers of a `GCDynamicEvent` that has the name of a row: its data is that event's payload, in order.
 pub(super) fn dynamic_fields(id: EventId, payload: &[u8]) -> Vec<(&'static str, u64)> {
-    // Behind the name there is the length.
+    // The name is followed by the length of the data.
     let Some(end) = payload.as_chunks::<2>().0.iter().position(|unit| *unit == [0, 0]) else { return Vec::new() };
     let data = payload.get(2 * end + 6..).unwrap_or_default();
     let mut at = 0;

@@ -1,10 +1,11 @@
-//! A telemetry stream of the Memory Pool System by time, and how fast its clock goes.
+//! A telemetry stream of the Memory Pool System by time, and the rate of its clock.
 //!
-//! A stream comes category by category and each of them backwards, so who wants its story sorts. It bears the ticks of a processor's
-//! counter and nowhere says how many of them are a second. What it has is `EventClockSync`, now and then: the processor time of its
-//! process. Our own streams say it in a text among their names, which only we know to look for. So where nobody says better, the ticks between its first sync and its last are taken to be as long as the processor
-//! time between them, as the Memory Pool System's own monitor does. A process that waits much, or has many threads, makes
-//! that a rough guess, and we say which number was taken. The ticks themselves stay exact wherever the other format has them.
+//! A stream is written category by category, and each category backwards, so it must be sorted. Its timestamps are ticks of a
+//! processor's counter, and nothing in the format gives their rate. It only contains `EventClockSync` records, now and then, with
+//! the processor time of the process. Streams written by stopworld contain the rate in an interned text. Without that text and
+//! without the option, the rate is estimated as the monitor of the Memory Pool System does: the ticks between the first sync and
+//! the last are taken to last as long as the processor time between them. This is a rough estimate for a process that waits much
+//! or has many threads, so the rate used is reported. The ticks themselves stay exact wherever the other format can hold them.
 
 use std::io::Read;
 
@@ -15,9 +16,9 @@ use mps_telemetry::sort::{Failed, Limits, Sorter};
 use mps_telemetry::{Layout, Version};
 use stopworld::formats::mps::CLOCK_TEXT;
 
-/// Where nothing at all is known, a tick is a nanosecond.
+/// The rate if nothing is known: a tick is a nanosecond.
 const BY_DEFAULT: u64 = 1_000_000_000;
-/// Ticks a second that a clock may have.
+/// Plausible clock rates, in ticks per second.
 const CREDIBLE: std::ops::RangeInclusive<u64> = 1_000..=1_000_000_000_000;
 
 /// A stream that has been read.
@@ -30,13 +31,13 @@ pub(super) struct Stream {
     sorter: Sorter,
 }
 
-/// What the stream says of its clock.
+/// The facts in the stream about its clock.
 #[derive(Debug, Default)]
 struct Clocks {
     per_second: Option<u64>,
-    /// What a text of the stream says.
+    /// The rate from a text of the stream.
     said: Option<u64>,
-    /// The first sync and the last: clock, processor time.
+    /// The first and the last sync: clock, and processor time.
     syncs: Option<[(u64, u64); 2]>,
 }
 
@@ -70,7 +71,7 @@ impl Clocks {
     }
 }
 
-/// Goes through a stream in its own order. Damage ends it and is told.
+/// Calls `each` with the records in stream order. Damage ends the stream and is noted in `to`.
 pub(super) fn each<R: Read>(
     reader: &mut Reader<R>,
     to: &mut Conversion,
@@ -91,7 +92,7 @@ pub(super) fn each<R: Read>(
         Ok(End::Clean) => {}
         Ok(End::Stray { offset, bytes }) => {
             to.left_out.add("stray bytes at the end", "too few to be a record", bytes as u64);
-            to.notes.push(format!("{bytes} stray bytes at byte {offset}, where a record would begin, are left out"));
+            to.notes.push(format!("{bytes} stray bytes at byte {offset}, where a record should begin, are left out"));
         }
         Err(damage) => to.damage = Some(damage.to_string()),
     }
@@ -119,17 +120,18 @@ pub(super) fn read<R: Read>(input: R, options: &Options, to: &mut Conversion) ->
     let ticks_per_second = said.or(guessed).unwrap_or(BY_DEFAULT);
     if said.is_none() {
         let by = match guessed {
-            Some(_) => "by the processor time between its first and its last EventClockSync",
-            None => "since it has no two EventClockSyncs",
+            Some(_) => "estimated from the processor time between its first and last EventClockSync",
+            None => "assumed because it has fewer than two EventClockSync records",
         };
-        to.notes
-            .push(format!("times are at {ticks_per_second} ticks a second, {by}; --ticks-per-second says it better"));
+        to.notes.push(format!(
+            "clock rate: {ticks_per_second} ticks per second, {by}; use --ticks-per-second to set the exact rate"
+        ));
     }
     Ok(Stream { version, ticks_per_second, first: first.min(last), last, sorter })
 }
 
 impl Stream {
-    /// Gives all records to `each`, by time.
+    /// Calls `each` with all records, sorted by time.
     pub(super) fn finish(
         self,
         mut each: impl FnMut(&Record<'_>, Option<&'static Layout>) -> Result<(), ConvertError>,

@@ -1,8 +1,8 @@
 //! Records of a telemetry stream as events that describe themselves, and back.
 //!
-//! In a .nettrace a record is an event of the provider `MPS-Telemetry`: its number is the record's code, its version that of
-//! the events (1 or 2), its keyword the category's bit, its fields the parameters. Nothing of a known record is lost that
-//! way: what comes back is the same record.
+//! In a .nettrace file a record is an event of the provider `MPS-Telemetry`. Its number is the record's code, its version the major
+//! event version (1 or 2), its keyword the category's bit, and its fields the parameters. Nothing of a known record is lost:
+//! converting it back yields the same record.
 
 use std::collections::BTreeMap;
 
@@ -16,21 +16,21 @@ use nettrace::{EventType, FieldType, Type};
 /// The provider's name.
 pub(super) const PROVIDER: &str = "MPS-Telemetry";
 
-pub(super) const UNKNOWN_CODE: &str = "its code is no event: nobody knows its parameters";
+pub(super) const UNKNOWN_CODE: &str = "unknown event code: its parameters are not known";
 pub(super) const LACKS: &str = "the record lacks parameters";
 
-/// As the version of an event.
+/// The event version that stands for a stream version.
 pub(super) fn number_of(version: Version) -> u32 {
     version.numbers()[0]
 }
 
-/// The layout of an event of the provider.
+/// Returns the record layout of an event type of this provider.
 pub(super) fn layout_of(kind: &EventType) -> Option<&'static Layout> {
     let version = Version::ALL.into_iter().find(|version| number_of(*version) == kind.version)?;
     version.layout(u16::try_from(kind.event).ok()?)
 }
 
-/// What the file says of a kind of record.
+/// The event type that describes a kind of record.
 pub(super) fn described(layout: &Layout, version: Version) -> EventType {
     let field = |param: &mps_telemetry::Param| FieldType {
         name: param.name.to_owned(),
@@ -56,7 +56,7 @@ pub(super) fn described(layout: &Layout, version: Version) -> EventType {
     }
 }
 
-/// A record's parameters as a payload. False if it lacks some.
+/// Encodes a record's parameters as a payload. Returns false if some are missing.
 pub(super) fn payload(to: &mut Vec<u8>, layout: &Layout, record: &Record<'_>) -> bool {
     to.clear();
     fill(to, layout, record).is_some()
@@ -75,8 +75,8 @@ fn fill(to: &mut Vec<u8>, layout: &Layout, record: &Record<'_>) -> Option<()> {
     Some(())
 }
 
-/// A string in UTF-16. A byte that is of no UTF-8 becomes one of the private letters that stand for it; and so do the bytes of
-/// such a letter itself, so that what comes back is always what it was.
+/// Converts a string to UTF-16. A byte that is not valid UTF-8 becomes a private-use character for that byte. The bytes of such a
+/// character in the input are encoded in the same way, so that the conversion is reversible.
 fn units(text: &[u8]) -> Vec<u16> {
     let mut units = Vec::new();
     for chunk in text.utf8_chunks() {
@@ -93,7 +93,7 @@ fn units(text: &[u8]) -> Vec<u16> {
     units
 }
 
-/// The private letters that stand for the bytes from 0x80 on: from U+F780 on.
+/// The private-use characters for the bytes 0x80 to 0xFF begin at U+F780.
 const STRAY: u16 = 0xF700;
 
 fn stray(byte: u8) -> u16 {
@@ -104,7 +104,7 @@ fn is_stray(letter: char) -> bool {
     (u32::from(stray(0x80))..=u32::from(stray(0xFF))).contains(&u32::from(letter))
 }
 
-/// The bytes of such a string.
+/// Converts such a UTF-16 string back to bytes.
 fn bytes(units: &[u8]) -> Vec<u8> {
     let units = units.as_chunks::<2>().0.iter().map(|unit| u16::from_le_bytes(*unit));
     let mut bytes = Vec::new();
@@ -121,7 +121,7 @@ fn bytes(units: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The parameters that a payload has; none if it is too short.
+/// Decodes the parameters in a payload; `None` if it is too short.
 pub(super) fn values<'a>(layout: &Layout, mut payload: &'a [u8], string: &'a mut Vec<u8>) -> Option<Vec<Value<'a>>> {
     let mut values = Vec::with_capacity(layout.params.len());
     for param in layout.params {
@@ -130,7 +130,7 @@ pub(super) fn values<'a>(layout: &Layout, mut payload: &'a [u8], string: &'a mut
                 let length = payload.as_chunks::<2>().0.iter().position(|unit| *unit == [0, 0])?;
                 *string = bytes(&payload[..2 * length]);
                 values.push(Value::Text(string));
-                // It is always the last.
+                // A string is always the last parameter.
                 break;
             }
             sort => {
@@ -145,13 +145,13 @@ pub(super) fn values<'a>(layout: &Layout, mut payload: &'a [u8], string: &'a mut
     Some(values)
 }
 
-/// Records of version 1.0.0 as those of 2.0.0: the same name, and the parameters of the same names.
+/// Maps records of version 1.0.0 to records of 2.0.0 by name, and their parameters by name.
 #[derive(Debug)]
 pub(super) struct Newer {
     places: BTreeMap<u16, Option<Counterpart>>,
 }
 
-/// The layout of the newer record, and for each of its parameters which of the older ones it is.
+/// The layout of the new record, and for each of its parameters the index of the old one.
 type Counterpart = (&'static Layout, Vec<Option<usize>>);
 
 impl Newer {
@@ -159,7 +159,7 @@ impl Newer {
         Newer { places: BTreeMap::new() }
     }
 
-    /// What a record of 1.0.0 is in 2.0.0, if anything.
+    /// Returns the counterpart of a record of 1.0.0 in 2.0.0, if there is one.
     pub(super) fn of(&mut self, old: &'static Layout) -> Option<&Counterpart> {
         let entry = self.places.entry(old.code).or_insert_with(|| {
             let new = Version::V2.layouts().iter().find(|new| new.name == old.name)?;
@@ -175,7 +175,7 @@ impl Newer {
     }
 }
 
-/// The values of a record, in the order of its parameters; none if some are missing.
+/// The values of a record, in the order of its parameters; `None` if some are missing.
 pub(super) fn values_of<'a>(layout: &Layout, record: &Record<'a>) -> Option<Vec<Value<'a>>> {
     let value = |param: &mps_telemetry::Param| {
         let at = usize::from(param.offset);
@@ -189,7 +189,7 @@ pub(super) fn values_of<'a>(layout: &Layout, record: &Record<'a>) -> Option<Vec<
     layout.params.iter().map(value).collect()
 }
 
-/// Counts a record that can't be carried over.
+/// Counts a record that cannot be carried over.
 pub(super) fn leave_out(left_out: &mut LeftOut, record: &Record<'_>, layout: Option<&Layout>, why: &'static str) {
     match layout {
         Some(layout) => left_out.add(layout.name, why, 1),
@@ -206,7 +206,7 @@ mod tests {
     use mps_telemetry::reader::Reader;
 
     proptest! {
-        /// Any known record of either version comes back as it was, whatever its string is.
+        /// Any known record of either version survives the conversion to an event and back, whatever its string is.
         #[test]
         fn a_record_is_what_its_event_was(
             newer in any::<bool>(),
@@ -223,7 +223,7 @@ mod tests {
                 _ => Value::Word(*word),
             };
             let values: Vec<_> = layout.params.iter().zip(&words).map(value).collect();
-            // The layouts of 1.0.0 have bits for Booleans, of which this encoder knows nothing: one at most is right.
+            // The layouts of 1.0.0 have bits for Booleans, which this encoder does not support: it is right for at most one.
             prop_assume!(newer || layout.params.iter().filter(|param| param.sort == Sort::B).count() <= 1);
             let mut encoder = Encoder::new(Vec::new());
             encoder.record(layout, 7, &values).unwrap();
@@ -235,7 +235,7 @@ mod tests {
             let (mut payload, mut string) = (Vec::new(), Vec::new());
             prop_assert!(super::payload(&mut payload, layout, &record));
             prop_assert_eq!(super::values(layout, &payload, &mut string), Some(values.clone()));
-            // One byte less is no record.
+            // One byte less is not a complete record.
             prop_assert!(payload.is_empty() || super::values(layout, &payload[..payload.len() - 1], &mut Vec::new()).is_none());
             prop_assert_eq!(layout_of(&described(layout, version)).copied(), Some(*layout));
         }
