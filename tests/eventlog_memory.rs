@@ -1,4 +1,4 @@
-//! Memory does not depend on what a log says, nor on how long it is (`.format.hostile`).
+//! Memory depends neither on the contents of a log nor on its length (`.format.hostile`).
 
 mod eventlog_support;
 mod memory_support;
@@ -10,10 +10,10 @@ use ghc_eventlog::read::show::{Form, Show};
 use ghc_eventlog::read::{DamageKind, ReadAt, Summary, by_time, in_file_order};
 use memory_support::{ALONE, measured};
 
-/// The limit is 64 MiB for the process; the command itself takes less than eight.
+/// The limit is 64 MiB for the process; the command itself takes less than 8 MiB.
 const LIMIT: usize = 52 << 20;
 
-/// Shows a log, and returns the most memory that it took.
+/// Shows a log, and returns the peak memory.
 fn shown(input: &(impl ReadAt + ?Sized)) -> (Summary, usize) {
     measured(|| {
         let mut show = Show::new(io::sink(), Form::Whole);
@@ -39,7 +39,7 @@ fn a_log_of_any_length_takes_the_same_memory() {
     assert!(most[1] < most[0] + (2 << 20), "{most:?}");
 }
 
-/// Times that jump about: each piece of the file has events of all times.
+/// Unordered times: each piece of the file has events of all times.
 #[test]
 fn a_jumbled_log_takes_no_more() {
     let _alone = ALONE.lock().unwrap();
@@ -54,7 +54,7 @@ fn a_jumbled_log_takes_no_more() {
     assert!(most < LIMIT, "{most}");
 }
 
-/// Events as large as can be, of one time.
+/// Events of the largest size, all of one time.
 #[test]
 fn large_events_take_no_more() {
     let _alone = ALONE.lock().unwrap();
@@ -78,7 +78,7 @@ fn descriptions_without_end_are_bounded() {
     assert!(most < LIMIT, "{most}");
 }
 
-/// A length in the file moves no memory.
+/// A false length in the file allocates no memory.
 #[test]
 fn a_length_that_is_a_lie_costs_nothing() {
     let _alone = ALONE.lock().unwrap();
@@ -91,7 +91,7 @@ fn a_length_that_is_a_lie_costs_nothing() {
     }
 }
 
-/// Small blocks of times far apart, and marks of the end in between.
+/// Small blocks with times far apart, and end markers in between.
 #[test]
 fn an_index_of_many_blocks_is_bounded() {
     let _alone = ALONE.lock().unwrap();
@@ -107,9 +107,9 @@ fn an_index_of_many_blocks_is_bounded() {
     assert!(most < LIMIT, "{most}");
 }
 
-/// In the order of the file only a buffer is held.
+/// In file order only a buffer is held.
 #[test]
-fn in_the_order_of_the_file_it_is_less() {
+fn file_order_takes_less_memory() {
     let _alone = ALONE.lock().unwrap();
     let mut log = Log::new(TYPES);
     (0..1_000_000u32).for_each(|number| log.fixed(1, number.into(), &number.to_be_bytes()));

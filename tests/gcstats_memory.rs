@@ -1,4 +1,4 @@
-//! A trace of any length takes the same memory (`.format.hostile`), and every collection of it counts.
+//! A trace of any length takes the same memory (`.format.hostile`), and every collection in it counts.
 
 mod gcstats_stream;
 mod memory_support;
@@ -27,7 +27,7 @@ fn memory_does_not_grow_with_the_number_of_collections() {
     });
     lines.expect("temporary files can be read");
     assert_eq!(xml, expected);
-    // Packed they would be some 40 MiB; the reader's windows take most of what is left.
+    // Stored compactly the collections would take about 40 MiB; the reader's windows take most of the rest.
     let most = MOST.load(Ordering::Relaxed) >> 20;
     assert!(expected > 100_000 && most < 64, "{most} MiB for {expected} collections");
 }

@@ -1,4 +1,4 @@
-//! A host is told of events, one after the other, on a thread on which it may do what it likes.
+//! A host gets events, one after the other, on a thread on which it may do anything.
 
 mod patience;
 
@@ -14,12 +14,12 @@ use stopworld::events::{
 use stopworld::{BuildError, Described, DescribedType, Gc, Layout, Mutator, Paranoid, World};
 
 const LONG: Duration = Duration::from_secs(120);
-/// Far above what a whole test takes: who waits for longer waits for ever.
+/// Far more than a whole test takes: a longer wait never ends.
 const WHOLE: Duration = Duration::from_secs(300);
-/// A host that is only slow, on a machine that does other things, loses nothing.
+/// A host that is only slow, on a busy machine, loses nothing.
 const PATIENT: HostOptions = HostOptions { queue_bytes: 4 << 20, patience: WHOLE };
 
-/// Keeps what it gets.
+/// Records what it gets.
 #[derive(Default)]
 struct Keeper {
     got: Mutex<Vec<(EventId, Vec<u8>, Stamp)>>,
@@ -34,7 +34,7 @@ impl Keeper {
 
 impl Host for Keeper {
     fn fire_event(&self, _: u32, _: &[u8]) {
-        unreachable!("it wants the stamp")
+        unreachable!("the host uses the variant with the stamp")
     }
 
     fn fire_stamped_event(&self, event_id: u32, payload: &[u8], stamp: &Stamp) {
@@ -90,9 +90,10 @@ fn a_host_gets_the_events_of_collections_in_order_with_the_payloads_of_the_table
     assert_eq!(keeper.ids().len() as u64, totals.delivered);
 }
 
-/// A host, a listener and nobody in vain: all of them hear of the creation, and a world that one of them can't have is not built.
+/// Two hosts and a listener, registered before the creation, all get the creation event; if one of them cannot be registered, the world is
+/// not built.
 #[test]
-fn a_host_that_is_served_before_the_first_event_hears_of_the_worlds_creation() {
+fn a_host_that_is_served_before_the_first_event_gets_the_worlds_creation() {
     let (keeper, heard) = (Arc::new(Keeper::default()), Arc::new(Statistics::new()));
     let arena = || Selection::categories(Categories::of(&[Category::Arena]));
     let connection: Arc<OnceLock<HostConnection>> = Arc::default();
@@ -136,7 +137,7 @@ fn a_host_switches_keywords_levels_and_categories_and_gets_nothing_of_what_is_of
     };
     assert_eq!(after_a_collection(), []);
     host.set_event_keyword_state(events, provider, Keywords::GC, true).unwrap();
-    assert_eq!(after_a_collection(), [], "a keyword without a level");
+    assert_eq!(after_a_collection(), [], "a keyword without a level selects nothing");
     host.set_event_level_state(events, provider, Level::Informational, true).unwrap();
     assert!(after_a_collection().contains(&EventId::GcStart));
     host.set_event_level_state(events, provider, Level::Informational, false).unwrap();
@@ -154,7 +155,7 @@ fn a_host_switches_keywords_levels_and_categories_and_gets_nothing_of_what_is_of
     assert!(matches!(ended, Err(HostError::Record(_))), "{ended:?}");
 }
 
-/// `.host.own-thread`: the lock is held by a thread that is stopped again and again; the host wants it for each event, and allocates.
+/// `.host.own-thread`: a thread that is stopped again and again holds the lock; the host takes the lock for each event, and allocates.
 #[test]
 fn a_host_may_take_a_lock_whose_holder_is_stopped_and_allocate() {
     let world = World::builder().build().unwrap();
@@ -185,7 +186,7 @@ fn a_host_may_take_a_lock_whose_holder_is_stopped_and_allocate() {
     assert!(begun.elapsed() < WHOLE);
 }
 
-/// `.host.bounded`, `.host.own-thread`: the thread that fires holds what the host waits for, and the queue is full.
+/// `.host.bounded`, `.host.own-thread`: the thread that fires holds a lock that the host waits for, and the queue is full.
 #[test]
 fn a_host_that_waits_for_who_fires_loses_events_and_is_told_how_many_and_where() {
     const EVENTS_FIRED: u64 = 200_000;
@@ -224,9 +225,9 @@ fn a_host_that_waits_for_who_fires_loses_events_and_is_told_how_many_and_where()
     let totals = host.end(events, LONG).unwrap();
     assert_eq!(totals.taken, EVENTS_FIRED + 1);
     assert_eq!(totals.taken, totals.delivered + totals.lost);
-    assert_eq!(keeper.lost.load(Ordering::Relaxed), totals.lost, "it was told of every one");
+    assert_eq!(keeper.lost.load(Ordering::Relaxed), totals.lost, "every lost event was reported");
     assert!(totals.lost > 0 && totals.delivered > 1000, "{totals:?}");
-    assert_eq!(keeper.ids().last(), Some(&EventId::GcEnd), "it goes on");
+    assert_eq!(keeper.ids().last(), Some(&EventId::GcEnd), "the host gets events again");
 }
 
 #[test]
@@ -263,7 +264,7 @@ fn a_host_that_panics_gets_no_more_and_the_program_goes_on() {
 }
 
 #[test]
-fn inside_fire_event_a_host_may_switch_and_end_but_not_wait_for_itself() {
+fn inside_fire_event_a_host_may_switch_and_end_but_not_flush() {
     let world = World::builder().build().unwrap();
     let connection: Arc<OnceLock<HostConnection>> = Arc::default();
     let (said, says) = mpsc::channel();
@@ -289,7 +290,7 @@ fn inside_fire_event_a_host_may_switch_and_end_but_not_wait_for_itself() {
 }
 
 #[test]
-fn a_world_that_goes_has_told_its_host_everything() {
+fn a_world_that_is_dropped_has_delivered_everything_to_its_host() {
     let keeper = Arc::new(Keeper::default());
     let world = World::builder().build().unwrap();
     let wants = [EventId::WorldClosed, EventId::GcEnd].into_iter().collect();
@@ -301,7 +302,7 @@ fn a_world_that_goes_has_told_its_host_everything() {
         assert!(begun.elapsed() < LONG, "{:?}", keeper.ids());
         std::thread::sleep(Duration::from_millis(1));
     }
-    // The thread lets the host go when it ends.
+    // The thread drops the host when it ends.
     while Arc::strong_count(&keeper) > 1 {
         assert!(begun.elapsed() < LONG);
         std::thread::sleep(Duration::from_millis(1));
@@ -309,7 +310,7 @@ fn a_world_that_goes_has_told_its_host_everything() {
 }
 
 #[test]
-fn objects_of_described_types_are_traced_where_they_say_and_nowhere_else() {
+fn objects_of_described_types_are_traced_as_described_and_nowhere_else() {
     let world = World::builder().paranoid(Paranoid::On).build().unwrap();
     let references = DescribedType::layout(&[0b10]).unwrap();
     let node = DescribedType::new("node", 24, references).unwrap();
@@ -319,7 +320,7 @@ fn objects_of_described_types_are_traced_where_they_say_and_nowhere_else() {
         for value in 0..1000_usize {
             let new = m.alloc_described(node).unwrap();
             let garbage = m.alloc_bytes(40).unwrap();
-            // SAFETY: three words; the second is the one that is traced, the third is not, and this thread knows the object alone.
+            // SAFETY: three words, of which only the second is traced; no other thread knows the object.
             unsafe {
                 let words = new.as_ptr().cast::<usize>().cast_mut();
                 words.write(value);
@@ -340,7 +341,7 @@ fn objects_of_described_types_are_traced_where_they_say_and_nowhere_else() {
         let (list, array) = (m.root(unsafe { Gc::<Described>::from_addr(list) }), m.root(array));
         (list, array)
     };
-    // SAFETY: references are on the stack and in objects. The thread has ended before anybody counts.
+    // SAFETY: references are on the stack and in objects. The thread has ended before they are counted.
     let roots = unsafe { world.spawn("builder", body) }.unwrap().join().unwrap();
     let live = world.collect().unwrap().live_objects;
     assert!((6001..6010).contains(&live), "{live} objects");

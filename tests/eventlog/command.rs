@@ -44,12 +44,12 @@ fn the_arguments_say_what_is_in_a_log(
 #[case("--trace t.hp", "without --profile")]
 #[case("--trace t.prof", "without --time-profile")]
 #[case("--profile hc --trace t.hp --flight-recorder 1m", "name a FILE.eventlog")]
-#[case("--profile hT --only colour=red --trace t.hp", "'colour' is none of module")]
-#[case("--interval 5gc --trace t.eventlog", "--interval: it says more of a profile: name one with --profile")]
-#[case("--only type=Tree --trace t.eventlog", "--only: it says more of a profile: name one with --profile")]
-#[case("--tick 0.001 --trace t.eventlog", "--tick: it says more of a profile: name one with --time-profile")]
-#[case("--profile hc --interval -5gc --trace t.hp", "the number of collections is a whole number from 1 on")]
-#[case("--time-profile --tick 1e-12 --trace t.prof", "a tick takes 0.00002 seconds at least")]
+#[case("--profile hT --only colour=red --trace t.hp", "'colour' is not one of module")]
+#[case("--interval 5gc --trace t.eventlog", "--interval: it configures a profile: request one with --profile")]
+#[case("--only type=Tree --trace t.eventlog", "--only: it configures a profile: request one with --profile")]
+#[case("--tick 0.001 --trace t.eventlog", "--tick: it configures a profile: request one with --time-profile")]
+#[case("--profile hc --interval -5gc --trace t.hp", "the number of collections must be a whole number from 1 on")]
+#[case("--time-profile --tick 1e-12 --trace t.prof", "a tick must be at least 0.00002 seconds long")]
 fn conflicting_arguments_are_one_line(#[case] arguments: &str, #[case] why: &str) {
     scenarios::is_refused(arguments, why);
 }

@@ -1,7 +1,7 @@
 //! `stopworld eventlog show` against what the real `ghc-events` prints of the same logs.
 //!
-//! The logs under `fixtures/eventlog` were written by programs of GHC 9.0.2, those in `broken` by hand; beside each lies what
-//! `ghc-events show` prints, compressed, and for the broken ones a list of what four real tools say.
+//! The logs under `fixtures/eventlog` were written by programs of GHC 9.0.2, those in `broken` by hand. Next to each is the output of
+//! `ghc-events show`, compressed, and for the broken ones a list of what four real tools print.
 
 use crate::trace_data;
 
@@ -35,7 +35,7 @@ fn assert_same(ours: &[u8], real: &[u8]) {
     assert_eq!(ours.len(), real.len());
 }
 
-/// What the real tool prints of a log.
+/// Returns what the real tool prints of a log.
 fn real_text(log: &Path) -> Vec<u8> {
     let compressed = fs::File::open(log.with_extension("show021.txt.gz")).expect("the real output");
     let mut text = Vec::new();
@@ -43,13 +43,13 @@ fn real_text(log: &Path) -> Vec<u8> {
     text
 }
 
-/// The events of a whole text.
+/// Returns the events in a printed log.
 fn events(whole: &str) -> &str {
     let at = whole.find("\nEvents:\n").expect("there is a heading");
     &whole[at + "\nEvents:\n".len()..whole.len() - 1]
 }
 
-/// Each event of a text. That of a block marker has an empty line behind it, texts of others may have anything.
+/// Splits the events. A block marker is followed by an empty line, and the texts of other events may contain anything.
 fn lines(events: &str) -> Vec<&str> {
     let begins = |line: &&str| line.split_once(": ").is_some_and(|(time, _)| time.parse::<u64>().is_ok());
     events.lines().filter(begins).collect()
@@ -69,7 +69,7 @@ fn the_text_is_that_of_ghc_events(#[files("tests/fixtures/eventlog/*.eventlog")]
 }
 
 #[test]
-fn so_it_is_for_the_logs_that_ghc_events_is_tested_with() {
+fn the_test_logs_of_ghc_events_are_shown_as_by_ghc_events() {
     let Some(directory) = third_party("eventlog") else { return };
     let mut seen = 0;
     for entry in fs::read_dir(directory).unwrap() {
@@ -85,7 +85,7 @@ fn so_it_is_for_the_logs_that_ghc_events_is_tested_with() {
     assert!(seen >= 6);
 }
 
-/// The order of `show` is a stable sort of that of `inc` by time.
+/// The order of `show` is that of `inc`, stably sorted by time.
 #[rstest]
 fn the_events_alone_are_the_same_in_the_order_of_the_file(
     #[files("tests/fixtures/eventlog/*.eventlog")] file: PathBuf,
@@ -98,7 +98,7 @@ fn the_events_alone_are_the_same_in_the_order_of_the_file(
     assert_eq!(inc.len(), events(&whole).len());
 }
 
-/// What the best of the real tools prints of each broken log, in events, and what ours says of it.
+/// Returns the highest number of events that any of the real tools prints of a broken log. The cases name our message.
 fn results(name: &str) -> u64 {
     let results = fs::read_to_string("tests/fixtures/eventlog/broken/RESULTS.txt").unwrap();
     let of_file = results.lines().filter(|line| line.split_whitespace().next() == Some(name));
@@ -148,7 +148,7 @@ fn results(name: &str) -> u64 {
 #[case("undeclared", "an event of type 50, which the header does not declare")]
 #[case("unknown-fixed", "")]
 #[case("unknown-var", "")]
-fn of_a_broken_log_at_least_as_much_comes_out_as_of_any_real_tool(#[case] name: &str, #[case] told: &str) {
+fn a_broken_log_yields_at_least_as_much_as_any_real_tool_prints(#[case] name: &str, #[case] told: &str) {
     let file = Path::new("tests/fixtures/eventlog/broken").join(name).with_extension("eventlog");
     let (whole, inc) = (show(&[], &file), show(&["--inc"], &file));
     let stderr = text(&whole.stderr);
@@ -169,9 +169,9 @@ fn of_a_broken_log_at_least_as_much_comes_out_as_of_any_real_tool(#[case] name: 
     }
 }
 
-/// What the message has beside the place: the last event that was good.
+/// Besides the place, the message names the last event that was good.
 #[test]
-fn damage_is_told_with_the_last_good_event() {
+fn damage_is_reported_with_the_last_good_event() {
     let output = show(&[], Path::new("tests/fixtures/eventlog/broken/trunc-midevent.eventlog"));
     let stderr = text(&output.stderr);
     assert!(stderr.contains("; the last good event is number 213, of type 26 at byte"), "{stderr}");
@@ -179,10 +179,10 @@ fn damage_is_told_with_the_last_good_event() {
 
 /// `.format.hostile`
 #[test]
-fn one_byte_that_is_missing_is_one() {
+fn one_missing_byte_is_reported_in_the_singular() {
     let whole = fs::read("tests/fixtures/eventlog/broken/min.eventlog").unwrap();
     let mut file = tempfile::NamedTempFile::new().unwrap();
-    // Without the mark of the end, and the last byte of what stands before it.
+    // Without the end marker and the last byte before it.
     file.write_all(&whole[..whole.len() - 3]).unwrap();
     let stderr = text(&show(&[], file.path()).stderr);
     assert!(stderr.contains(": 1 byte more was expected"), "{stderr}");
@@ -198,7 +198,7 @@ fn a_log_comes_through_a_pipe() {
     assert_eq!(output.status.code(), Some(0));
 }
 
-/// Standard input that is a file needs no copy, and is read from its beginning.
+/// Standard input that is a file is not copied, and is read from its beginning.
 #[test]
 fn a_file_as_standard_input_is_read_in_place() {
     let real = real_text(Path::new("tests/fixtures/eventlog/leak.hc.eventlog"));
@@ -222,7 +222,7 @@ fn a_file_that_cannot_be_read_is_one_clear_line(#[case] file: &str, #[case] why:
 }
 
 #[rstest]
-fn a_closed_pipe_is_no_complaint_and_a_full_disk_is_one(#[values("--inc", "")] form: &str) {
+fn a_closed_pipe_is_no_error_and_a_full_disk_is_one(#[values("--inc", "")] form: &str) {
     let arguments: Vec<&str> = ["eventlog", "show", form].into_iter().filter(|word| !word.is_empty()).collect();
     let start = |stdout: Stdio| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_stopworld"));
@@ -240,12 +240,12 @@ fn a_closed_pipe_is_no_complaint_and_a_full_disk_is_one(#[values("--inc", "")] f
     assert!(stderr.lines().count() == 1 && stderr.contains("No space left on device"), "{stderr}");
 }
 
-/// `.format.hostile`: damage far into the log loses nothing before it, nor the blocks behind it.
+/// `.format.hostile`: damage far into the log loses neither the events before it nor the blocks after it.
 #[test]
-fn a_block_that_is_spoiled_costs_itself_only() {
+fn a_damaged_block_loses_no_other() {
     let whole = fs::read("tests/fixtures/eventlog/broken/min.eventlog").unwrap();
     let mut spoiled = whole.clone();
-    // The only event of the first block becomes one of a type that nobody has.
+    // The only event of the first block gets a type that is not declared.
     spoiled[0xaf..0xb1].copy_from_slice(&0x7777u16.to_be_bytes());
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(&spoiled).unwrap();

@@ -1,5 +1,4 @@
-//! The real tools of GHC on our logs: the library ghc-events, ThreadScope, hp2ps. A test prints `skipped` where its tool is
-//! not installed.
+//! GHC's real tools on stopworld's logs: the library ghc-events, ThreadScope, hp2ps. A test prints `skipped` if its tool is not installed.
 
 use crate::command_support;
 use crate::eventlog_rules;
@@ -19,7 +18,7 @@ use rstest::rstest;
 use stopworld::World;
 use stopworld::formats::eventlog;
 
-/// What ghc-events calls the events whose numbers are checked.
+/// The names that ghc-events gives to the events whose numbers are checked.
 const NAMES: [(&str, u16); 29] = [
     ("BlocksSize", id::BLOCKS_SIZE),
     ("CapCreate", id::CAP_CREATE),
@@ -52,7 +51,7 @@ const NAMES: [(&str, u16); 29] = [
     ("UserMessage", id::USER_MSG),
 ];
 
-/// Whether a tool is there; says so if not.
+/// Whether a tool is installed; reports a skipped test if not.
 fn has(tool: &str) -> bool {
     let found = Command::new("sh").args(["-c", &format!("command -v {tool}")]).stdout(Stdio::null()).status();
     let is_there = found.unwrap().success();
@@ -62,7 +61,7 @@ fn has(tool: &str) -> bool {
     is_there
 }
 
-/// The reader over GHC's library, built.
+/// Builds the reader over GHC's library.
 fn reader(directory: &Path) -> Option<PathBuf> {
     if !has("ghc") {
         return None;
@@ -81,7 +80,7 @@ fn reader(directory: &Path) -> Option<PathBuf> {
     Some(program)
 }
 
-/// How many events of each sort GHC's library finds.
+/// The number of events of each kind that GHC's library finds.
 fn counted(reader: &Path, log: &Path) -> BTreeMap<String, usize> {
     let output = Command::new(reader).arg(log).output().unwrap();
     assert!(output.status.success(), "{}: {}", log.display(), text(&output.stderr));
@@ -102,7 +101,7 @@ fn is_what_we_wrote(reader: &Path, file: &Path) -> Log {
     log
 }
 
-/// Every workload, and what only some write.
+/// Every workload, and events that only some runs write.
 #[test]
 fn the_library_of_ghc_reads_every_log_and_counts_as_we_do() {
     let directory = directory();
@@ -131,7 +130,7 @@ fn the_library_of_ghc_reads_every_log_and_counts_as_we_do() {
     }
 }
 
-/// A profile by a breakdown, with ticks.
+/// A profile by this breakdown, with ticks.
 fn is_a_profile_that_the_library_reads(by: &str) {
     let directory = directory();
     let Some(reader) = reader(directory.path()) else { return };
@@ -141,7 +140,7 @@ fn is_a_profile_that_the_library_reads(by: &str) {
     let log = is_what_we_wrote(&reader, &directory.path().join("t.eventlog"));
     let (collections, is_biography) = (check(&log).len(), by == "hb");
     let samples = [log.count(id::HEAP_PROF_SAMPLE_BEGIN), log.count(id::HEAP_BIO_PROF_SAMPLE_BEGIN)];
-    // Of a biography the last collection, in which everything ends, is no sample.
+    // The last collection of a biography, in which everything ends, is no sample.
     assert_eq!(samples, if is_biography { [0, collections - 1] } else { [collections, 0] });
     assert_eq!((log.count(id::HEAP_PROF_BEGIN), log.count(id::HEAP_PROF_SAMPLE_END)), (1, samples[0] + samples[1]));
     let by_stack = log.count(id::HEAP_PROF_SAMPLE_COST_CENTRE);
@@ -153,7 +152,7 @@ fn the_library_of_ghc_reads_every_profile_and_counts_as_we_do(#[values("hc", "hm
     is_a_profile_that_the_library_reads(by);
 }
 
-/// What a program says, in any script.
+/// Messages of a program, in any script.
 #[test]
 fn the_library_of_ghc_reads_messages_and_markers() {
     let directory = directory();
@@ -176,7 +175,7 @@ fn the_library_of_ghc_reads_messages_and_markers() {
     }
 }
 
-/// Whether reads are noted; says so if not.
+/// Whether uses are recorded; reports a skipped test if not.
 fn has_biography() -> bool {
     let has = cfg!(feature = "biography");
     if !has {
@@ -192,7 +191,7 @@ fn the_library_of_ghc_reads_a_biography_and_counts_as_we_do() {
     }
 }
 
-/// Also of a profile by something else that has the stages of a biography as a filter.
+/// Also for a profile by another breakdown with a biography's stages as a filter.
 #[rstest]
 fn our_reader_shows_a_biography_as_ghc_events_does(#[values("hb", "hy --only biography=drag,void")] by: &str) {
     if has_biography() {
@@ -207,7 +206,7 @@ fn hp2ps_draws_a_biography() {
     }
 }
 
-/// Our own reader of logs, on our own logs, beside ghc-events' own command. That of this version leaves the blocks' own events out.
+/// stopworld's reader on its own logs, compared with the command of ghc-events. This version of the command omits the events of blocks.
 #[rstest]
 #[case("churn --threads 3 --collections 20")]
 #[case("graph --threads 2 --profile hc --time-profile")]
@@ -225,7 +224,7 @@ fn is_shown_as_ghc_events_does(arguments: &str) {
     }
 }
 
-/// The log in a directory.
+/// Shows the log in a directory with both.
 fn is_shown_alike(directory: &Path) {
     let ours = run(directory, "eventlog show t.eventlog");
     assert_eq!((ours.status.code(), text(&ours.stderr).as_str()), (Some(0), ""));
@@ -240,7 +239,7 @@ fn is_shown_alike(directory: &Path) {
         assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
         output
     };
-    // Its own rules of what may follow what.
+    // ghc-events validates sequences of events by rules of its own.
     for machine in ["threads", "threadpool", "threadrun", "tasks", "sparks"] {
         let said = text(&ghc_events(&["validate", machine]).stdout);
         assert!(said.starts_with("Valid event log"), "{machine}: {said}");
@@ -274,7 +273,7 @@ fn is_drawn_by_hp2ps(by: &str, workload: &str) {
     assert!(picture.starts_with("%!PS") && picture.contains("showpage"));
 }
 
-/// A run that was killed, too.
+/// Also for a run that was killed.
 #[test]
 fn the_library_of_ghc_reads_what_a_killed_run_has_left() {
     let directory = directory();
@@ -287,7 +286,7 @@ fn the_library_of_ghc_reads_what_a_killed_run_has_left() {
     assert!(counted(&reader, &file)["StartGC"] > 0);
 }
 
-/// ThreadScope on a display of its own. Ended when dropped.
+/// ThreadScope on a display of its own. Ended when this is dropped.
 struct Shown {
     threadscope: Child,
     server: Child,
@@ -299,7 +298,7 @@ impl Shown {
         if !["threadscope", "Xvfb", "xwininfo"].into_iter().all(has) {
             return None;
         }
-        // It says which display it has taken.
+        // Xvfb prints the display that it has taken.
         let mut server = Command::new("Xvfb");
         server.args(["-displayfd", "1", "-screen", "0", "1280x900x24"]).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut server = server.spawn().unwrap();
@@ -329,15 +328,15 @@ impl Shown {
 impl Drop for Shown {
     fn drop(&mut self) {
         for child in [&mut self.threadscope, &mut self.server] {
-            // One that has gone is what is wanted.
+            // It may have ended already.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// It shows the file in its title when it has read it, and says on a window of its own if it could not. How many collections it then
-/// counts is the rule of [`eventlog_rules::threadscope`], which [`check`] holds against what we wrote.
+/// ThreadScope shows the file in its title when it has read it, and opens an error window if it failed. The number of collections that it
+/// then counts follows the rule of [`eventlog_rules::threadscope`], which [`check`] compares with what was written.
 #[rstest]
 #[case::threads("churn --threads 3 --collections 20")]
 #[case::markers("gcbench --depth 15 --threads 2 --markers 2")]
@@ -351,10 +350,10 @@ fn threadscope_opens_our_logs(#[case] arguments: &str) {
     let begun = Instant::now();
     loop {
         let said = fs::read_to_string(directory.path().join("said")).unwrap();
-        assert!(shown.threadscope.try_wait().unwrap().is_none(), "it ended: {said}");
+        assert!(shown.threadscope.try_wait().unwrap().is_none(), "ThreadScope ended: {said}");
         let titles = shown.titles();
         if titles.iter().any(|title| title == "t.eventlog - ThreadScope") {
-            // An error would come when it draws.
+            // Errors appear when it draws.
             std::thread::sleep(Duration::from_secs(1));
             assert!(shown.threadscope.try_wait().unwrap().is_none(), "it ended");
             let titles = shown.titles();

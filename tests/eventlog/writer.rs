@@ -1,5 +1,4 @@
-//! Eventlogs that worlds write, held against a reader of the tests' own, the collector's reports, and the rules that GHC's tools
-//! insist on.
+//! Eventlogs that worlds write, compared with a reader of the tests' own, with the collector's reports, and with the rules of GHC's tools.
 
 use crate::eventlog_rules;
 use crate::writer_support;
@@ -31,7 +30,7 @@ fn finish(trace: &Trace) -> Finished {
     finished
 }
 
-/// A log's collections are the collector's, figure by figure.
+/// Asserts that a log's collections are the collector's, figure by figure.
 fn are_the_reports(seen: &[Seen], reports: &Reports) {
     let reports = reports.sorted();
     assert_eq!(seen.len(), reports.len());
@@ -43,7 +42,7 @@ fn are_the_reports(seen: &[Seen], reports: &Reports) {
         assert!(took <= report.pause_ns, "{of:?} {report:?}");
         assert!(took >= report.mark_ns, "{of:?} {report:?}");
         allocated += report.allocated_bytes;
-        // Each capability has counted its own.
+        // Each capability counts its own bytes.
         let last_of_each = seen[..=index]
             .iter()
             .enumerate()
@@ -70,7 +69,7 @@ fn logs_of_all_workloads_obey_the_rules(
     let finished = finish(&trace);
     let log = log_in(&file);
     assert_eq!(log.events.len() as u64, finished.records);
-    assert_eq!(std::fs::metadata(file.path()).unwrap().len(), finished.bytes + 2, "and the end of the data");
+    assert_eq!(std::fs::metadata(file.path()).unwrap().len(), finished.bytes + 2, "the log and its end marker");
     let seen = check(&log);
     assert!(!seen.is_empty());
     are_the_reports(&seen, &reports);
@@ -79,10 +78,10 @@ fn logs_of_all_workloads_obey_the_rules(
     assert_eq!((info.u16(4), info.u64(6)), (1, 256 << 20));
     assert_eq!(log.count(id::REQUEST_PAR_GC), seen.len());
     assert_eq!(log.count(id::THREAD_LABEL), log.count(id::CREATE_THREAD));
-    assert_eq!(log.count(id::LOG_MSG), usize::from(stopper == "mock"), "another way of stopping threads");
+    assert_eq!(log.count(id::LOG_MSG), usize::from(stopper == "mock"), "the log names another way of stopping threads");
 }
 
-/// Threads that come and go use capabilities again; threads' numbers are never used again, and each has its name.
+/// Threads that attach and detach reuse capabilities; the numbers of threads are never reused, and each has its name.
 #[test]
 fn there_are_as_many_capabilities_as_threads_at_a_time() {
     const THREADS: usize = 60;
@@ -99,7 +98,7 @@ fn there_are_as_many_capabilities_as_threads_at_a_time() {
     let log = log_in(&file);
     check(&log);
     assert_eq!(log.count(id::CREATE_THREAD), 2 * THREADS);
-    assert!(log.all(id::CAP_CREATE).all(|event| event.u16(0) < 2), "of at most two");
+    assert!(log.all(id::CAP_CREATE).all(|event| event.u16(0) < 2), "at most two capabilities");
     let mut names: Vec<&str> = log.all(id::THREAD_LABEL).map(|event| event.text(4)).collect();
     names.sort_unstable();
     names.dedup();
@@ -111,7 +110,7 @@ fn there_are_as_many_capabilities_as_threads_at_a_time() {
 #[case("g", false, true, false)]
 #[case("u", false, false, true)]
 #[case("-g", true, false, true)]
-fn a_log_has_the_classes_that_were_asked_for(
+fn a_log_has_the_requested_classes(
     #[case] classes: &str,
     #[case] threads: bool,
     #[case] collections: bool,
@@ -138,9 +137,9 @@ fn a_log_has_the_classes_that_were_asked_for(
     assert_eq!(said, if user { vec!["before", "after"] } else { vec![] });
 }
 
-/// Who comes late gets the names of the threads that were there before, and not those that have left.
+/// A log that begins late has the names of the threads that are attached then, and not those of threads that have left.
 #[test]
-fn a_log_that_begins_late_knows_who_is_there() {
+fn a_log_that_begins_late_knows_the_attached_threads() {
     let file = File::new();
     let world = small().build().unwrap();
     let gate = Arc::new(Barrier::new(3));
@@ -178,7 +177,7 @@ fn a_log_that_begins_late_knows_who_is_there() {
     assert_eq!(log.count(id::HEAP_INFO_GHC), 1);
 }
 
-/// GHC has one heap, and ThreadScope ends with an error when the collections of two overlap.
+/// GHC has one heap, and ThreadScope fails with an error when the collections of two overlap.
 #[test]
 fn worlds_that_collect_at_the_same_time_do_not_confuse_threadscope() {
     let file = File::new();
@@ -195,15 +194,15 @@ fn worlds_that_collect_at_the_same_time_do_not_confuse_threadscope() {
     let told = log.all(id::LOG_MSG).filter(|event| event.text(0).contains("another heap is collected")).count();
     let counted = eventlog_rules::threadscope(&log);
     assert_eq!(counted, log.count(id::GC_START));
-    assert_eq!(counted + told, log.count(id::HEAP_LIVE), "every collection is in the log, one way or the other");
+    assert_eq!(counted + told, log.count(id::HEAP_LIVE), "every collection is in the log, as events or as a message");
     let sets: Vec<(u32, u16)> = log.all(id::CAPSET_CREATE).map(|event| (event.u32(0), event.u16(4))).collect();
     assert_eq!(sets, [(0, 2), (1, 3), (2, 1), (3, 1)]);
     assert_eq!(log.count(id::CAPSET_DELETE), 4);
 }
 
-/// One after the other, worlds are one heap in the log.
+/// Worlds that follow each other are one heap in the log.
 #[test]
-fn a_world_that_comes_after_another_takes_its_place() {
+fn a_world_that_follows_another_takes_its_place() {
     let file = File::new();
     let trace = start(&file, "a");
     for _ in 0..2 {
@@ -220,7 +219,7 @@ fn a_world_that_comes_after_another_takes_its_place() {
 }
 
 #[test]
-fn a_stranger_who_collects_has_a_capability_and_no_thread() {
+fn a_collecting_thread_without_a_mutator_has_a_capability_and_no_thread() {
     let file = File::new();
     let trace = start(&file, "a");
     let world = small().logged_in(&trace).build().unwrap();
@@ -234,12 +233,12 @@ fn a_stranger_who_collects_has_a_capability_and_no_thread() {
 }
 
 #[test]
-fn the_flight_recorder_knows_threads_whose_coming_it_has_forgotten() {
+fn the_flight_recorder_knows_threads_whose_creation_it_has_overwritten() {
     let file = File::new();
     let options = Options::new(file.path()).flight_recorder(64 << 10);
     let trace = options.start().unwrap();
     let world = small().logged_in(&trace).build().unwrap();
-    // SAFETY: references are locals of the workload's.
+    // SAFETY: references are local variables of the workload.
     let m = unsafe { world.attach("main") }.unwrap();
     for _ in 0..400 {
         m.collect().unwrap();

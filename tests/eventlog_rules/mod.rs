@@ -1,5 +1,4 @@
-//! A reader of eventlogs that is obviously right, and what must hold of ours: the format's rules, and those by which ThreadScope
-//! counts.
+//! A simple reader of eventlogs, and what must hold of stopworld's: the format's rules, and those by which ThreadScope counts.
 #![allow(dead_code, reason = "not every test needs all of it")]
 
 use std::collections::BTreeMap;
@@ -7,7 +6,7 @@ use std::path::Path;
 
 use ghc_eventlog::format::{EventType, id};
 
-/// An event as it stands in a file.
+/// An event of a file.
 #[derive(Clone, Debug)]
 pub struct Event {
     pub id: u16,
@@ -34,19 +33,19 @@ impl Event {
         u64::from_be_bytes(self.payload[at..at + 8].try_into().unwrap())
     }
 
-    /// The payload from here on.
+    /// The payload from this offset on.
     pub fn text(&self, at: usize) -> &str {
         std::str::from_utf8(&self.payload[at..]).unwrap()
     }
 
-    /// The texts from here on, each with its 0.
+    /// The zero-terminated texts from this offset on.
     pub fn texts(&self, at: usize) -> Vec<&str> {
         let text = self.text(at);
         assert!(text.is_empty() || text.ends_with('\0'), "{self:?}");
         text.split_terminator('\0').collect()
     }
 
-    /// The texts from here on up to the last byte, which has flags.
+    /// The texts from this offset up to the last byte, which has flags.
     pub fn texts_before_flags(&self, at: usize) -> Vec<&str> {
         let texts = std::str::from_utf8(&self.payload[at..self.payload.len() - 1]).unwrap();
         assert!(texts.ends_with('\0'), "{self:?}");
@@ -54,12 +53,12 @@ impl Event {
     }
 }
 
-/// A whole log.
+/// A complete log.
 #[derive(Debug)]
 pub struct Log {
     /// Sizes of the declared types, `None` for variable ones.
     pub types: BTreeMap<u16, Option<u16>>,
-    /// In the order of the file, without the blocks' own.
+    /// In file order, without the events of blocks.
     pub events: Vec<Event>,
     pub blocks: usize,
     pub has_end: bool,
@@ -92,12 +91,12 @@ impl Log {
         Log::parse(&std::fs::read(path).unwrap())
     }
 
-    /// Panics if it is not as the format says, to the last byte.
+    /// Parses a log; panics if it violates the format anywhere, up to the last byte.
     pub fn parse(bytes: &[u8]) -> Log {
         let mut input = Input(bytes);
         let types = types(&mut input);
         let (mut events, mut blocks, mut has_end) = (Vec::<Event>::new(), 0, false);
-        // Where the block ends, when, and whose it is.
+        // The block's end, its end time, and its capability.
         let mut block: Option<(usize, u64, Option<u16>)> = None;
         while !input.0.is_empty() {
             if let Some((end, time, _)) = block
@@ -109,7 +108,7 @@ impl Log {
             let left = input.0.len();
             let number = input.u16();
             if number == 0xffff {
-                assert!(input.0.is_empty() && block.is_none(), "the end is the end");
+                assert!(input.0.is_empty() && block.is_none(), "something follows the end");
                 has_end = true;
                 break;
             }
@@ -143,7 +142,7 @@ impl Log {
         self.events.iter().filter(move |event| event.id == id)
     }
 
-    /// How many events there are of each sort, as the tests' Haskell program calls them.
+    /// The number of events of each kind, by the names that the tests' Haskell program uses.
     pub fn counts(&self) -> BTreeMap<&'static str, usize> {
         let mut counts = BTreeMap::new();
         for event in &self.events {
@@ -173,7 +172,7 @@ fn types(input: &mut Input<'_>) -> BTreeMap<u16, Option<u16>> {
     types
 }
 
-/// A collection, as a log tells of it.
+/// A collection as it is logged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     pub capability: u16,
@@ -183,11 +182,11 @@ pub struct Seen {
     pub markers: u32,
     pub live: u64,
     pub size: u64,
-    /// All that its capability has counted up to now.
+    /// The bytes that its capability has counted so far.
     pub allocated: u64,
 }
 
-/// What must hold of a log that was ended in order. Returns its collections.
+/// Checks what must hold of a log that was ended in order. Returns its collections.
 pub fn check(log: &Log) -> Vec<Seen> {
     assert!(log.has_end);
     check_times(log);
@@ -197,7 +196,7 @@ pub fn check(log: &Log) -> Vec<Seen> {
     seen
 }
 
-/// What must hold of a log that has no end but what was there when its process ended. Returns its collections.
+/// Checks what must hold of a log that has only the end which it had when its process died. Returns its collections.
 pub fn check_beginning(log: &Log) -> Vec<Seen> {
     check_times(log);
     check_threads(log, End::Anyhow);
@@ -207,7 +206,7 @@ pub fn check_beginning(log: &Log) -> Vec<Seen> {
 }
 
 fn check_times(log: &Log) {
-    assert!(log.events.is_sorted_by_key(|event| event.time), "times never go back");
+    assert!(log.events.is_sorted_by_key(|event| event.time), "times never decrease");
     let first: Vec<u16> = log.events.iter().map(|event| event.id).take(7).collect();
     let head = [id::CAPSET_CREATE, id::CAPSET_CREATE, id::WALL_CLOCK_TIME, id::OSPROCESS_PID, id::OSPROCESS_PPID];
     assert_eq!(first, [&head[..], &[id::RTS_IDENTIFIER, id::PROGRAM_ARGS]].concat());
@@ -226,19 +225,19 @@ struct Lane {
     runs: bool,
 }
 
-/// Capabilities are created before they are used and deleted at the end; a thread is created once, and runs and stops in turn.
+/// Capabilities are created before they are used and deleted at the end; a thread is created once, and alternately runs and stops.
 fn check_threads(log: &Log, end: End) {
     let mut lanes: BTreeMap<u16, Lane> = BTreeMap::new();
     let mut threads = 0;
     for event in &log.events {
         if let Some(capability) = event.capability {
-            assert!(lanes.contains_key(&capability), "{event:?} on a capability that is not there");
+            assert!(lanes.contains_key(&capability), "{event:?} on a capability that does not exist");
         }
         let lane = event.capability.and_then(|capability| lanes.get_mut(&capability));
         match (event.id, lane) {
             (id::CAP_CREATE, None) => assert!(lanes.insert(event.u16(0), Lane::default()).is_none()),
             (id::CAP_DELETE, None) => {
-                let lane = lanes.remove(&event.u16(0)).expect("it was there");
+                let lane = lanes.remove(&event.u16(0)).expect("the capability exists");
                 assert!(!lane.runs, "{event:?}");
             }
             (id::CREATE_THREAD, Some(lane)) => {
@@ -282,7 +281,7 @@ fn check_collections(log: &Log) -> Vec<Seen> {
     let mut seen = Vec::new();
     while let Some(start) = told.next() {
         if [id::HEAP_SIZE, id::BLOCKS_SIZE].contains(&start.id) {
-            // Memory came or went between collections.
+            // Memory was committed or released between collections.
             continue;
         }
         assert_eq!(start.id, id::GC_START, "{start:?}");
@@ -313,8 +312,9 @@ enum Mode {
     Idle,
 }
 
-/// How many collections ThreadScope counts: with times rounded up to microseconds and sorted, each for which it sees, on one
-/// capability, that it starts, that all stand, its figures, and that it ends. What it takes for impossible ends it with an error.
+/// Returns the number of collections that ThreadScope counts. It rounds times up to microseconds and sorts by them. It counts a collection
+/// if it sees, on one capability, the start, the stop of all threads, the figures, and the end. A sequence that it considers impossible
+/// makes it fail with an error.
 pub fn threadscope(log: &Log) -> usize {
     let mut events: Vec<&Event> = log.events.iter().collect();
     events.sort_by_key(|event| event.time.div_ceil(1_000));
@@ -370,7 +370,7 @@ fn ticks(log: &Log) -> impl Iterator<Item = (u32, Vec<u32>)> {
     })
 }
 
-/// The ticks, with the names that the numbers have; those of the runtime's own are left out.
+/// The ticks with the names of their numbers; those of the runtime's own centres are omitted.
 pub fn ticks_by_number(log: &Log) -> Vec<Shown> {
     let texts = |event: &Event| {
         let texts = event.texts_before_flags(4);
@@ -383,9 +383,9 @@ pub fn ticks_by_number(log: &Log) -> Vec<Shown> {
         .collect()
 }
 
-/// The ticks as hs-speedscope 0.3.0 shows them. It does not look at the numbers that definitions have: it leaves out the first seven and
-/// gives the others numbers from the last one on, from 1. A stack of one number alone that is not below the count of them is
-/// taken for the runtime's own, and left out; any other that has no definition ends it with an error.
+/// The ticks as hs-speedscope 0.3.0 shows them. It ignores the numbers in definitions: it omits the first seven and numbers the others from
+/// 1, starting with the last one. A stack of a single number that is not below their count is taken for the runtime's own, and omitted; any
+/// other number without a definition makes it fail with an error.
 pub fn ticks_by_order(log: &Log) -> Vec<Shown> {
     let name = |event: &Event| event.texts_before_flags(4)[0].to_owned();
     let names: Vec<String> = log.all(id::HEAP_PROF_COST_CENTRE).skip(7).map(name).collect();

@@ -6,11 +6,11 @@ use std::io;
 
 use ghc_eventlog::read::{Event, EventType, ReadAt, Visitor, in_file_order};
 
-/// A log that is being made.
+/// A log under construction.
 pub struct Log(pub Vec<u8>);
 
 impl Log {
-    /// The header: number, size (none if variable) and description of each type.
+    /// Writes the header: number, size (none if variable) and description of each type.
     pub fn new(types: &[(u16, Option<u16>, &str)]) -> Log {
         let mut log = b"hdrbhetb".to_vec();
         for (id, size, description) in types {
@@ -39,7 +39,7 @@ impl Log {
         self.0.extend(payload);
     }
 
-    /// A block with what this adds.
+    /// Writes a block with the events that `inside` adds.
     pub fn block(&mut self, time: u64, end: u64, cap: u16, inside: impl FnOnce(&mut Log)) {
         let began = self.0.len();
         let mut payload = [0; 14];
@@ -57,7 +57,7 @@ impl Log {
     }
 }
 
-/// The types that made logs have.
+/// The types in constructed logs.
 pub const TYPES: &[(u16, Option<u16>, &str)] = &[
     (1, Some(4), "Run thread"),
     (18, Some(14), "Block marker"),
@@ -69,7 +69,7 @@ pub const TYPES: &[(u16, Option<u16>, &str)] = &[
     (901, None, "Some bytes"),
 ];
 
-/// The events of a log by capability, as they stand in it; block markers are left out.
+/// The events of a log by capability, in file order; block markers are omitted.
 #[derive(Default)]
 struct Parts {
     types: Vec<(u16, Option<u16>, String)>,
@@ -96,10 +96,10 @@ impl Visitor for Parts {
     }
 }
 
-/// The events of a log again and again with times that go on, in blocks as GHC writes them: made when they are asked for.
+/// Repeats the events of a log with increasing times, in blocks as GHC writes them; the bytes are generated when they are read.
 pub struct Endless {
     header: Vec<u8>,
-    /// A block for each capability, and where in them times stand.
+    /// A block for each capability, and the positions of the times in it.
     lap: Vec<u8>,
     times: Vec<usize>,
     lap_time: u64,
@@ -107,10 +107,10 @@ pub struct Endless {
 }
 
 impl Endless {
-    /// The largest block of a lap: GHC's buffers.
+    /// The largest size of a block of a lap: that of GHC's buffers.
     const BLOCK: usize = 2 << 20;
 
-    /// At least so many bytes.
+    /// Creates a log of at least `size` bytes.
     pub fn new(log: &[u8], size: u64) -> Endless {
         let mut parts = Parts::default();
         in_file_order(log, &mut parts);
@@ -137,12 +137,12 @@ impl Endless {
         Endless { header, lap: lap.0, times, lap_time: rounds * round_time, laps }
     }
 
-    /// All of it.
+    /// The total size.
     pub fn len(&self) -> u64 {
         self.header.len() as u64 + self.laps * self.lap.len() as u64 + 2
     }
 
-    /// What stands at this place, as far as it is of one piece.
+    /// Copies what is at this offset, up to the end of its part.
     fn piece(&self, buffer: &mut [u8], offset: u64) -> usize {
         let copy = |buffer: &mut [u8], from: &[u8]| {
             let count = buffer.len().min(from.len());

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use rstest::rstest;
 use stopworld::{Array, Described, DescribedType, Gc, Layout, Leaf, Mutator, OutOfMemory, World};
 
-/// A cell of the size class that this payload has.
+/// The size of the cell that this payload gets.
 const CELL_BYTES: u64 = 24;
 const BLOCK_BYTES: u64 = 16 << 10;
 
@@ -64,7 +64,7 @@ fn what_threads_in_regions_and_ended_ones_allocated_counts_to_the_byte() {
 }
 
 #[test]
-fn while_another_thread_allocates_the_figure_is_off_by_a_block_at_most() {
+fn while_another_thread_allocates_the_figure_is_off_by_at_most_a_block() {
     let world = World::builder().heap_limit(64 << 20).build().unwrap();
     let done = std::sync::atomic::AtomicU64::new(0);
     let over = std::sync::atomic::AtomicBool::new(false);
@@ -81,7 +81,7 @@ fn while_another_thread_allocates_the_figure_is_off_by_a_block_at_most() {
         for _ in 0..2000 {
             let before = done.load(SeqCst) * CELL_BYTES;
             let told = world.totals().allocated_bytes;
-            // One object may be allocated and not yet counted by its thread.
+            // One object may be allocated but not yet counted by its thread.
             let after = (done.load(SeqCst) + 1) * CELL_BYTES;
             assert!(told + BLOCK_BYTES >= before && told <= after + BLOCK_BYTES, "{before} ≤ {told} ≤ {after}");
         }
@@ -103,7 +103,7 @@ fn described<const LENGTH: usize>(m: &Mutator) -> OutOfMemory {
     refused.err().unwrap()
 }
 
-/// A size that no heap has room for is reported as it is, not as the largest number.
+/// A size for which no heap has room is reported exactly, not as the largest number.
 #[rstest]
 #[case::half_the_addresses(array::<{ isize::MAX as usize / 16 }>, "4611686018427387904 bytes were asked for")]
 #[case::nearly_all(array::<{ usize::MAX / 8 - 1 }>, "18446744073709551608 bytes were asked for")]
@@ -112,7 +112,7 @@ fn described<const LENGTH: usize>(m: &Mutator) -> OutOfMemory {
 #[case::described(described::<{ isize::MAX as usize / 16 }>, "9223372036854775800 bytes were asked for")]
 #[case::described_beyond(described::<{ usize::MAX }>, "more than 2^64 bytes were asked for")]
 #[case::larger_than_the_heap(array::<{ 4 << 20 }>, "33554440 bytes were asked for")]
-fn what_was_asked_for_in_vain_is_told_as_it_is(#[case] ask: Asked, #[case] expected: &str) {
+fn a_size_that_could_not_be_allocated_is_reported_exactly(#[case] ask: Asked, #[case] expected: &str) {
     let world = World::builder().heap_limit(16 << 20).build().unwrap();
     // SAFETY: no Gc at all.
     let m = unsafe { world.attach("main") }.unwrap();

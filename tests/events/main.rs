@@ -1,4 +1,4 @@
-//! Events as listeners, sinks and reports have them.
+//! Events as listeners, sinks and reports get them.
 
 #[path = "../event_support/mod.rs"]
 mod event_support;

@@ -1,4 +1,4 @@
-//! What a world tells of its objects, references, blocks and names, each looked at by itself.
+//! The events for a world's objects, references, blocks and names, each tested by itself.
 
 use crate::event_support;
 
@@ -17,11 +17,11 @@ use stopworld::{Gc, GcCell, Mutator, Stopper, World, traced};
 
 // ---- Objects -------------------------------------------------------------------------------------------------------
 
-/// Takes its time over some of the new objects, so that most stops come while a thread tells of one.
+/// Delays the events of some new objects, so that most stops find a thread inside such an event.
 #[derive(Debug)]
 struct Slow {
     ledger: Arc<Ledger>,
-    /// How many objects it took its time over.
+    /// The number of objects that it delayed.
     objects: AtomicUsize,
 }
 
@@ -38,9 +38,9 @@ impl Sink for Slow {
     }
 }
 
-/// `.event.objects`: threads that do nothing but allocate, and most stops catch one between an object and its event.
+/// `.event.objects`: the threads do nothing but allocate, and most stops catch one between an object and its event.
 #[test]
-fn no_object_counts_as_living_that_nobody_has_heard_of() {
+fn no_object_counts_as_live_before_its_event() {
     let world = build(1, Stopper::Signals);
     let ledger = Ledger::new();
     let slow = Arc::new(Slow { ledger: ledger.clone(), objects: AtomicUsize::new(0) });
@@ -66,7 +66,7 @@ fn no_object_counts_as_living_that_nobody_has_heard_of() {
     let ends = ledger.ends.lock().unwrap();
     assert!(ends.len() > 100, "{} collections", ends.len());
     let wrong: Vec<_> = ends.iter().filter(|(told, live)| *told != i128::from(*live)).take(10).collect();
-    assert_eq!(wrong, [&(0, 0); 0], "told and living, of {} collections", ends.len());
+    assert_eq!(wrong, [&(0, 0); 0], "live bytes by the events and by the collection, in {} collections", ends.len());
 }
 
 traced! {
@@ -76,16 +76,16 @@ traced! {
     }
 }
 
-/// Every space, each object by its own address and size, and nothing else.
+/// Objects in every space: each with its own address and size, and no other events.
 #[test]
-fn each_object_is_told_of_once_when_it_comes_and_once_when_it_goes() {
+fn each_object_has_one_event_at_its_allocation_and_one_at_its_death() {
     let world = build(1, Stopper::Signals);
     let sink = listening(&world, categories(&[Category::Object]));
     std::thread::scope(|scope| {
         for thread in 0..3 {
             let world = &world;
             scope.spawn(move || {
-                // SAFETY: references are locals here and fields of collected objects.
+                // SAFETY: references are local variables here and fields of collected objects.
                 let m = unsafe { world.attach(&format!("t{thread}")) }.unwrap();
                 let mut kept: Option<Gc<Large>> = None;
                 for step in 0..3_000_u64 {
@@ -136,7 +136,7 @@ fn list(m: &Mutator, length: usize) -> Option<Gc<Pair>> {
 #[rstest]
 #[case::alone(1)]
 #[case::together(2)]
-fn each_reference_that_the_marker_looks_at_is_told_with_its_place(#[case] markers: usize) {
+fn each_reference_that_the_marker_follows_is_reported_with_its_slot(#[case] markers: usize) {
     const LENGTH: usize = 50_000;
     let world = build(markers, Stopper::Signals);
     // SAFETY: references are locals here.
@@ -163,18 +163,18 @@ fn each_reference_that_the_marker_looks_at_is_told_with_its_place(#[case] marker
         if let Some(next) = pair.left.get() {
             assert!(
                 exact.remove(&(std::ptr::from_ref(&pair.left) as usize, next.addr())),
-                "a reference was not told of"
+                "a reference was not reported"
             );
         }
         at = pair.left.get();
     }
-    assert_eq!(exact.len(), 0, "told of references that there are not");
+    assert_eq!(exact.len(), 0, "references were reported that do not exist");
     assert_eq!(from_root, 1);
     drop(root);
 }
 
 #[test]
-fn blocks_are_acquired_before_they_are_released_and_roots_and_refills_are_told() {
+fn blocks_are_acquired_before_they_are_released_and_roots_and_refills_are_reported() {
     let world = build(1, Stopper::Signals);
     let sink = listening(&world, categories(&[Category::Seg, Category::Arena]));
     {
@@ -185,7 +185,7 @@ fn blocks_are_acquired_before_they_are_released_and_roots_and_refills_are_told()
         m.collect().unwrap();
         assert!(kept.is_some());
     }
-    // By another thread than the one whose stack had the list.
+    // Collected by another thread than the one whose stack had the list.
     std::thread::scope(|scope| scope.spawn(|| world.collect().unwrap()).join().unwrap());
     let mut blocks: HashMap<usize, usize> = HashMap::new();
     let mut counts: HashMap<EventId, usize> = HashMap::new();
@@ -200,7 +200,7 @@ fn blocks_are_acquired_before_they_are_released_and_roots_and_refills_are_told()
             _ => {}
         }
     }
-    assert_eq!(blocks.len(), 0, "nobody is left, so nothing lives");
+    assert_eq!(blocks.len(), 0, "no thread is left, so nothing is alive");
     assert!(counts[&EventId::CacheRefilled] >= 20_000 * 24 / (16 << 10));
     assert!(counts[&EventId::BlockScanned] > 20);
     assert!(counts[&EventId::RootScanned] > 1 && counts[&EventId::AreaScanned] > 1, "{counts:?}");
@@ -222,7 +222,7 @@ fn an_allocation_that_fails_is_an_emergency_that_ends() {
 // ---- Worlds and threads --------------------------------------------------------------------------------------------
 
 #[test]
-fn who_listens_from_the_beginning_hears_of_the_world_its_spaces_its_threads_and_its_end() {
+fn a_listener_from_the_beginning_gets_the_world_its_spaces_its_threads_and_its_end() {
     let sink = Arc::new(MemorySink::with_capacity(1 << 10).unwrap());
     let wants = Selection::of(EventSet::group(Group::World));
     let world = World::builder().heap_limit(32 << 20).listen(sink.clone(), wants).build().unwrap();
@@ -270,7 +270,7 @@ fn threads_types_and_data_structures_have_names_when_user_is_on() {
 }
 
 #[test]
-fn names_given_while_user_was_off_are_there_for_who_comes_later() {
+fn names_given_while_user_was_off_are_emitted_to_later_listeners() {
     let world = build(1, Stopper::Signals);
     // SAFETY: no references.
     let m = unsafe { world.attach("an early thread") }.unwrap();

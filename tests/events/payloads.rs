@@ -1,5 +1,5 @@
-//! The table's derived halves: payloads that serialize themselves, readers of such bytes that believe nothing they have
-//! not checked, and the page of the documentation.
+//! Code generated from the table of events: serialisation of payloads, readers of such bytes that check before they read, and the page of
+//! the documentation.
 
 use crate::event_support;
 
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use stopworld::events::templates::{self, FieldError, View};
 use stopworld::events::{DESCRIPTORS, EventId, Events, MemorySink, Record, Selection, payload, reference};
 
-/// A record of each event, its fields made from `seed`, and what each must be.
+/// One record of each event with fields made from `seed`, and the expected fields.
 fn one_of_each(seed: u64) -> Vec<Record> {
     let events = Events::new();
     let sink = Arc::new(MemorySink::with_capacity(256).unwrap());
@@ -23,7 +23,7 @@ fn one_of_each(seed: u64) -> Vec<Record> {
     sink.drain().collect()
 }
 
-/// The naive serializer: each field by its kind's size, one behind the other.
+/// The naive serialiser: each field in the size of its kind, one after the other.
 fn plainly_serialized(record: &Record) -> Vec<u8> {
     let fields = record.id.descriptor().fields.iter().zip(record.fields());
     fields.flat_map(|(field, value)| value.to_le_bytes()[..field.kind.bytes()].to_vec()).collect()
@@ -51,9 +51,9 @@ proptest! {
         }
     }
 
-    /// Whatever the bytes and the version are: a number that is there, or an error.
+    /// Whatever the bytes and the version are, a reader returns a field that is present, or an error.
     #[test]
-    fn no_bytes_and_no_version_make_a_reader_read_what_is_not_there(
+    fn no_bytes_and_no_version_make_a_reader_read_past_the_payload(
         bytes in proptest::collection::vec(any::<u8>(), 0..64), version: u8, index in 0_usize..8,
     ) {
         for descriptor in &DESCRIPTORS {
@@ -80,7 +80,7 @@ proptest! {
 
 #[test]
 fn a_newer_reader_checks_the_version_and_an_older_one_never_looks_so_far() {
-    // A thread's attachment as version 1 wrote it, and one as a version 3 may.
+    // A thread's attachment as version 1 wrote it, and one as a version 3 may write it.
     let old = [7, 0, 0, 0, 0x10, 0x20, 0, 0, 0, 0, 0, 0];
     let template = templates::ThreadAttached::at(&old, 1);
     assert_eq!((template.tid(), template.record_addr()), (Ok(7), Ok(0x2010)));
@@ -93,7 +93,7 @@ fn a_newer_reader_checks_the_version_and_an_older_one_never_looks_so_far() {
     assert_eq!((template.tid(), template.label()), (Ok(7), Ok(9)));
     assert_eq!(payload::ThreadAttached::deserialize(&new, 3).unwrap().label, 9);
 
-    // The header says version 2 and the payload is of version 1.
+    // The header says version 2 but the payload is of version 1.
     let lying = templates::ThreadAttached::at(&old, 2);
     let short = FieldError::Short { event: "ThreadAttached", field: "label", from: 12, to: 20, have: 12 };
     assert_eq!(lying.label(), Err(short));

@@ -1,5 +1,5 @@
-//! The event seam, from outside: the table against the facts of the three families of tools, firing where nothing else
-//! is allowed (`.event.gate`), switching that is exact (`.event.exact`), and numbers that add up.
+//! The event interface from outside: the table compared with the facts of the three families of tools, firing where nothing else is allowed
+//! (`.event.gate`), exact switching (`.event.exact`), and consistent figures.
 
 use crate::event_support;
 
@@ -15,14 +15,14 @@ use stopworld::events::{
     MemorySink, NullSink, Phase, Provider, Record, Selection, Settled, Sink, Statistics,
 };
 
-/// Counts, per thread, how often the allocator is asked for anything.
+/// Counts the calls of the allocator in each thread.
 struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: every call goes to the system's allocator as it came.
+// SAFETY: every call is passed unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
@@ -47,7 +47,7 @@ fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Fires one of everything, each field with a value of its own: 1, 2, 3 …
+/// Fires one event of each kind, each field with its own value: 1, 2, 3 …
 fn fire_everything(events: &Events) {
     let mut last = 0;
     event_support::fire_everything(events, || {
@@ -65,7 +65,7 @@ fn listening(selection: Selection, capacity: usize) -> (Events, Arc<MemorySink>)
 
 // ---- The table -----------------------------------------------------------------------------------------------------
 
-/// The runtime's own manifest: id, name, newest version, opcode, provider, keyword, level.
+/// The .NET runtime's manifest: id, name, newest version, opcode, provider, keyword, level.
 const MANIFEST: &[(u16, &str, u8, u8, Provider, u64, Level)] = &[
     (1, "GCStart", 2, 1, Provider::Default, 0x1, Level::Informational),
     (2, "GCEnd", 1, 2, Provider::Default, 0x1, Level::Informational),
@@ -220,10 +220,10 @@ fn the_table_describes_each_event_once_and_in_its_place() {
         assert_eq!(descriptor.name, format!("{:?}", descriptor.id));
         assert_eq!(names.insert(descriptor.fire, descriptor.name), None);
         assert!(descriptor.fire.starts_with("fire_"));
-        assert!(descriptor.doc.trim().len() > 10, "{} wants a sentence", descriptor.name);
+        assert!(descriptor.doc.trim().len() > 10, "{} has no documentation", descriptor.name);
         assert_eq!(descriptor.group, descriptor.id.group());
         assert_eq!(descriptor.id.mask().count_ones(), 1);
-        assert_eq!(bits.insert((descriptor.group, descriptor.id.mask()), descriptor.id), None, "two share a bit");
+        assert_eq!(bits.insert((descriptor.group, descriptor.id.mask()), descriptor.id), None, "two events share a bit");
     }
     assert_eq!(EventId::from_index(EventId::COUNT), None);
     assert_eq!(EventId::all().len(), EventId::COUNT);
@@ -243,7 +243,7 @@ fn each_event_arrives_once_with_its_own_fields_thread_and_time() {
     let mut seen = EventSet::NONE;
     let mut last = before;
     for record in &records {
-        assert!(!seen.contains(record.id), "{:?} came twice", record.id);
+        assert!(!seen.contains(record.id), "{:?} was recorded twice", record.id);
         seen.insert(record.id);
         assert!((last..=after).contains(&record.timestamp));
         last = record.timestamp;
@@ -254,7 +254,7 @@ fn each_event_arrives_once_with_its_own_fields_thread_and_time() {
     assert_eq!(seen, EventSet::all());
 
     let fields: Vec<u64> = records.iter().flat_map(|record| record.fields().iter().copied()).collect();
-    assert_eq!(fields, (1..=fields.len() as u64).collect::<Vec<_>>(), "a field is not where it was put");
+    assert_eq!(fields, (1..=fields.len() as u64).collect::<Vec<_>>(), "a field is in the wrong place");
     let heap = records.iter().find(|record| record.id == EventId::HeapStats).unwrap();
     let first = heap.fields()[0];
     let Event::HeapStats(heap) = heap.event() else { panic!("not its own payload") };
@@ -263,7 +263,7 @@ fn each_event_arrives_once_with_its_own_fields_thread_and_time() {
     assert_eq!(bytes.map(|bytes| bytes as u64), [1, 2, 3, 4, 5].map(|field| first + field));
 }
 
-/// `.stop.no-malloc`: the collecting thread fires while another may hold malloc's lock.
+/// `.stop.no-malloc`: the collecting thread fires while another thread may hold malloc's lock.
 #[test]
 fn firing_never_allocates() {
     let events = Events::new();
@@ -271,7 +271,7 @@ fn firing_never_allocates() {
     let statistics = Arc::new(Statistics::new());
     events.listen(memory.clone(), Selection::everything()).unwrap();
     events.listen(Arc::new(Chain(NullSink, statistics.clone())), Selection::everything()).unwrap();
-    // On a new thread, so that anything done lazily on first use is done here.
+    // On a new thread, so that lazy initialisation on first use is tested as well.
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             let before = ALLOCATIONS.with(Cell::get);
@@ -298,7 +298,7 @@ extern "C" fn fire_in_handler(_: i32) {
     FROM_HANDLER.fetch_add(1, Ordering::Relaxed);
 }
 
-/// `.event.no-block-in-handler`: the handler interrupts fires, takes from the ring, and itself.
+/// `.event.no-block-in-handler`: the handler interrupts an event being fired, a read of the ring, and itself.
 #[test]
 fn a_handler_that_interrupts_a_fire_may_fire() {
     use nix::sys::pthread::{pthread_kill, pthread_self};
@@ -315,8 +315,7 @@ fn a_handler_that_interrupts_a_fire_may_fire() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for sent in 0..5_000 {
-                // Handlers interrupt handlers, but not until the stack is full: the last one has begun, and not too
-                // many have not ended.
+                // Handlers may nest, but not until the stack is full: waits until the last one has begun, and not too many are unfinished.
                 while ENTERED.load(Ordering::Relaxed) < sent || sent - FROM_HANDLER.load(Ordering::Relaxed) > 8 {
                     std::thread::yield_now();
                 }
@@ -337,10 +336,10 @@ fn a_handler_that_interrupts_a_fire_may_fire() {
     assert_eq!(seen + sink.dropped(), fired + FROM_HANDLER.load(Ordering::Relaxed));
 }
 
-// ---- Who gets what -------------------------------------------------------------------------------------------------
+// ---- Selections ----------------------------------------------------------------------------------------------------
 
 #[test]
-fn nobody_gets_more_than_it_selected_because_of_another() {
+fn no_listener_gets_more_than_it_selected_because_of_another() {
     let events = Events::new();
     let ring = || Arc::new(MemorySink::with_capacity(256).unwrap());
     let selections = [
@@ -364,7 +363,7 @@ fn nobody_gets_more_than_it_selected_because_of_another() {
 }
 
 #[rstest]
-fn an_event_that_nobody_wants_costs_no_record(#[values(0, 1, 2)] others: usize) {
+fn an_event_that_no_listener_selects_makes_no_record(#[values(0, 1, 2)] others: usize) {
     let events = Events::new();
     let everything_but = EventSet::all().without([EventId::GcStart].into_iter().collect());
     for _ in 0..others {
@@ -385,7 +384,7 @@ fn a_listener_that_has_ended_is_gone_and_its_place_is_free() {
         events.fire_gc_end(1);
         assert_eq!(weak.upgrade().unwrap().count(EventId::GcEnd), 1);
         assert_eq!(events.unlisten(listener), Ok(Settled::Quiet));
-        assert!(weak.upgrade().is_none(), "the sink is let go");
+        assert!(weak.upgrade().is_none(), "the sink is dropped");
         assert!(!events.is_enabled(EventId::GcEnd));
         assert_eq!(events.unlisten(listener), Err(ListenError::Ended));
         assert_ne!(last.replace(listener), Some(listener), "an old id never means a new listener");
@@ -397,7 +396,7 @@ fn a_listener_that_has_ended_is_gone_and_its_place_is_free() {
     assert!(events.listen(Arc::new(NullSink), Selection::everything()).is_ok());
 }
 
-/// Stands still inside `record`, as a thread does that a debugger froze there.
+/// Blocks inside `record`, like a thread that a debugger froze there.
 #[derive(Debug)]
 struct Frozen(Barrier, Barrier);
 
@@ -410,7 +409,7 @@ impl Sink for Frozen {
 
 /// `.event.gate`
 #[test]
-fn a_sink_outlives_the_thread_that_is_frozen_inside_and_nobody_waits_for_it() {
+fn a_sink_outlives_the_thread_that_is_frozen_inside_and_no_thread_waits_for_it() {
     let events = Events::new();
     let sink = Arc::new(Frozen(Barrier::new(2), Barrier::new(2)));
     let weak = Arc::downgrade(&sink);
@@ -424,7 +423,7 @@ fn a_sink_outlives_the_thread_that_is_frozen_inside_and_nobody_waits_for_it() {
         held.1.wait();
     });
     events.listen(Arc::new(NullSink), Selection::nothing()).unwrap();
-    assert!(weak.upgrade().is_none(), "let go when the next one came");
+    assert!(weak.upgrade().is_none(), "dropped when the next listener was added");
 }
 
 /// `.event.exact`
@@ -463,7 +462,7 @@ fn after_select_has_returned_no_disabled_record_has_a_later_timestamp_and_what_s
             std::thread::yield_now();
             off.push((since, now_ns()));
             events.select(listener, Selection::of(kept | flipped)).unwrap();
-            // Long enough, now and then, that some thread has gone round from beginning to end.
+            // Long enough, now and then, for some thread to complete a round.
             let before = rounds.load(Ordering::Relaxed);
             while flip % 16 == 0 && rounds.load(Ordering::Relaxed) <= before + THREADS as u64 {
                 std::thread::yield_now();

@@ -1,4 +1,4 @@
-//! What is enabled, rule by rule, and against an oracle that does everything the long way.
+//! What is enabled: rule by rule, and compared with a simple oracle.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,14 +24,14 @@ fn levels(state: ProviderState) -> Vec<Level> {
 // ---- One rule each -------------------------------------------------------------------------------------------------
 
 #[test]
-fn levels_are_a_set_and_enabling_verbose_alone_does_not_bring_informational() {
+fn levels_are_a_set_and_enabling_verbose_alone_does_not_enable_informational() {
     let state = state(Keywords::GC, &[Level::Verbose]);
     assert!(state.selects(Keywords::GC, Level::Verbose));
     assert!(!state.selects(Keywords::GC, Level::Informational));
 }
 
 #[test]
-fn set_brings_every_level_up_to_the_given_one_and_forgets_what_was() {
+fn set_enables_every_level_up_to_the_given_one_and_nothing_else() {
     let mut state = state(Keywords::TYPE, &[Level::Verbose]);
     state.set(Keywords::GC, Some(Level::Warning));
     assert_eq!(levels(state), [Level::Fatal, Level::Error, Level::Warning]);
@@ -46,7 +46,7 @@ fn an_event_needs_its_level_and_one_of_its_keywords() {
     assert!(state.selects(Keywords::GC | Keywords::GC_HANDLE, Level::Informational));
     assert!(!state.selects(Keywords::GC, Level::Informational));
     assert!(!state.selects(Keywords::GC_HANDLE, Level::Verbose));
-    assert!(!state.selects(Keywords::NONE, Level::Informational), "an event without a keyword never comes");
+    assert!(!state.selects(Keywords::NONE, Level::Informational), "an event without a keyword is never selected");
 }
 
 #[rstest]
@@ -89,7 +89,7 @@ fn the_two_providers_are_apart() {
     assert!(!wants.selects(EventId::GcStart));
 }
 
-/// What the real MPS did, from filter 0x7f.
+/// What the real MPS printed, starting from filter 0x7f.
 #[test]
 fn the_mps_filter_is_controlled_as_in_the_transcript() {
     let events = Events::new();
@@ -130,7 +130,7 @@ fn a_listener_that_has_ended_has_no_switches() {
 
 // ---- All rules together --------------------------------------------------------------------------------------------
 
-/// One listener, the long way: sets of names instead of bits.
+/// One listener, implemented simply: sets of names instead of bits.
 #[derive(Clone, Default)]
 struct Oracle {
     keywords: [BTreeSet<u32>; 2],
@@ -193,7 +193,7 @@ fn perform(events: &Events, listener: ListenerId, step: Step) {
     let control = events.control(listener);
     let settled = match step {
         Step::Set(provider, keywords, up_to) => control.set(provider, Keywords(keywords), up_to),
-        // The two spellings of the same, by turns.
+        // The two equivalent calls, alternately.
         Step::Keyword(provider, keywords, true) if keywords % 2 == 0 => {
             control.enable_keyword(provider, Keywords(keywords))
         }
@@ -211,7 +211,7 @@ fn perform(events: &Events, listener: ListenerId, step: Step) {
     assert_eq!(settled, Ok(Settled::Quiet));
 }
 
-/// Words in which the bits that mean something are likely.
+/// Words in which meaningful bits are likely.
 fn word() -> impl Strategy<Value = u64> {
     prop_oneof![
         any::<u64>(),

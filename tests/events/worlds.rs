@@ -1,4 +1,4 @@
-//! What worlds in which programs run tell of themselves: numbers that add up, pairs that nest, names that resolve.
+//! The events of worlds in which programs run: consistent sums, pairs that nest, names that resolve.
 
 use crate::event_support;
 
@@ -13,7 +13,7 @@ use stopworld::events::{Category, EventId, EventSet, Record, Selection};
 use stopworld::workloads::{self, Plan, Shift, Until, WORKLOADS, Workload};
 use stopworld::{Stopper, World};
 
-/// Far above what any of these takes, even on a machine that does other things.
+/// Far more than any of these takes, even on a busy machine.
 const LONG: Duration = Duration::from_secs(300);
 
 fn plan(threads: usize, until: Until) -> Plan {
@@ -25,15 +25,15 @@ fn run(world: &World, workload: &Workload, plan: Plan) {
 }
 
 fn work(world: &World, workload: &Workload, shift: &Shift) {
-    // SAFETY: the workloads keep their references where the collector looks.
+    // SAFETY: the workloads keep their references where the collector finds them.
     let m = unsafe { world.attach("main") }.unwrap();
     workloads::run(&m, workload, shift).unwrap();
     m.collect().unwrap();
 }
 
-/// PoolAlloc bytes − PoolFree bytes = live bytes, at each collection's end, from the first one on.
+/// PoolAlloc bytes − PoolFree bytes = live bytes at each collection's end, from the first one on.
 #[rstest]
-fn what_is_told_as_allocated_and_not_as_freed_is_what_lives(
+fn what_is_reported_as_allocated_and_not_as_freed_is_what_lives(
     #[values(0, 1, 2, 3, 4)] workload: usize,
     #[values(1, 2, 5)] threads: usize,
     #[values(Stopper::Signals, Stopper::Safepoints)] stopper: Stopper,
@@ -51,7 +51,7 @@ fn what_is_told_as_allocated_and_not_as_freed_is_what_lives(
     assert!(ledger.freed.load(Ordering::Relaxed) > 0);
 }
 
-/// However a test leaves it, the shift is over.
+/// Ends the run plan however the test ends.
 struct Ends<'a>(&'a Shift);
 
 impl Drop for Ends<'_> {
@@ -60,7 +60,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Who switches the category on in the middle of a run sees the difference add up from the next collection on.
+/// If the category is switched on during a run, the differences are consistent from the next collection on.
 #[rstest]
 fn from_the_moment_of_switching_on_the_sums_add_up_too(
     #[values(0, 3)] workload: usize,
@@ -76,8 +76,8 @@ fn from_the_moment_of_switching_on_the_sums_add_up_too(
         let _ends = Ends(&shift);
         let begun = Instant::now();
         while checked < 50 {
-            assert!(begun.elapsed() < LONG, "only {checked} collections were looked at");
-            // Some collections of which nobody hears, which leave blocks half swept.
+            assert!(begun.elapsed() < LONG, "only {checked} collections were checked");
+            // Some collections without events, which leave blocks half swept.
             std::thread::sleep(Duration::from_millis(5));
             ledger.ends.lock().unwrap().clear();
             world.events().select(listener, objects()).unwrap();
@@ -107,7 +107,7 @@ const PAIRS: &[(EventId, &[EventId])] = &[
     (EventId::RestartBegin, &[EventId::RestartEnd]),
 ];
 
-/// What is open at the end of these records; panics when something is closed that is not the innermost open one.
+/// Returns the pairs that are open at the end of these records; panics if an event closes a pair that is not the innermost open one.
 fn open_pairs(records: &[Record]) -> Vec<EventId> {
     let mut open: Vec<EventId> = Vec::new();
     for record in records {
@@ -116,7 +116,7 @@ fn open_pairs(records: &[Record]) -> Vec<EventId> {
         }
         while let Some(innermost) = open.last() {
             let ends = PAIRS.iter().find(|(begin, _)| begin == innermost).unwrap().1;
-            // The end of the restart ends the stop too.
+            // The end of the restart also ends the stop.
             if !ends.contains(&record.id) {
                 break;
             }
@@ -162,9 +162,9 @@ fn the_workloads_name_what_they_build(#[case] workload: &str, #[case] expected: 
     }
 }
 
-/// Whoever comes late is told, too.
+/// A listener that is added late gets the names, too.
 #[test]
-fn a_thread_names_a_type_once_to_each_who_listens() {
+fn a_thread_names_a_type_once_to_each_listener() {
     let world = build(1, Stopper::Signals);
     // SAFETY: no reference is kept.
     let m = unsafe { world.attach("main") }.unwrap();

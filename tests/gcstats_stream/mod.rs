@@ -1,4 +1,4 @@
-//! A trace of any length that is made while it is read: blocks of collections, all alike but for times and numbers.
+//! A trace of any length, generated while it is read: blocks of collections that differ only in times and numbers.
 
 #![allow(dead_code, reason = "each user needs a part of it")]
 
@@ -9,13 +9,13 @@ const THREAD: u64 = 1234;
 const STEP: u64 = 500;
 const RUNTIME: &str = "Microsoft-Windows-DotNETRuntime";
 
-/// The runtime's events that are written: number, version.
+/// The .NET events that are written: number, version.
 const TYPES: [(u32, u32); 12] =
     [(9, 1), (8, 1), (35, 0), (1, 2), (202, 0), (205, 3), (204, 3), (2, 1), (4, 2), (7, 1), (3, 1), (10, 4)];
 
-/// A trace.
+/// A generated trace.
 pub struct Stream {
-    /// What is being read.
+    /// The bytes being read.
     chunk: Vec<u8>,
     at: usize,
     block: Block,
@@ -23,7 +23,7 @@ pub struct Stream {
     blocks: u64,
 }
 
-/// An event block, and where in it are what differs from block to block.
+/// An event block, and the positions in it that differ from block to block.
 struct Block {
     bytes: Vec<u8>,
     /// The first event's sequence number, less one, in 5 bytes.
@@ -37,7 +37,7 @@ struct Block {
 }
 
 impl Stream {
-    /// At least so many bytes, with so many ticks of the allocation for each collection.
+    /// A trace of at least `bytes` bytes, with `ticks` allocation ticks for each collection.
     pub fn new(bytes: u64, ticks: usize) -> Stream {
         let head = head();
         let block = Block::new(head.len(), ticks);
@@ -45,12 +45,12 @@ impl Stream {
         Stream { chunk: head, at: 0, block, next: 0, blocks }
     }
 
-    /// How many collections there are.
+    /// The number of collections.
     pub fn collections(&self) -> u64 {
         self.blocks * self.block.collections
     }
 
-    /// How many bytes of event blocks there are.
+    /// The number of bytes in event blocks.
     pub fn event_bytes(&self) -> u64 {
         self.blocks * self.block.bytes.len() as u64
     }
@@ -107,7 +107,7 @@ fn varint(mut value: u64) -> Vec<u8> {
     bytes
 }
 
-/// A number in exactly so many bytes.
+/// Encodes a number in exactly `bytes.len()` bytes.
 fn wide(mut value: u64, bytes: &mut [u8]) {
     let last = bytes.len() - 1;
     for (index, byte) in bytes.iter_mut().enumerate() {
@@ -116,7 +116,7 @@ fn wide(mut value: u64, bytes: &mut [u8]) {
     }
 }
 
-/// Object begin, type, size, padding; the body begins behind it.
+/// Object begin, type, size, padding; the body follows.
 fn object(name: &str, at: usize, body: &[u8]) -> Vec<u8> {
     let mut bytes = [vec![5, 5, 1], u32s(&[2, 2, name.len() as u32]), name.as_bytes().to_vec(), vec![6]].concat();
     bytes.extend(u32s(&[body.len() as u32]));
@@ -168,17 +168,17 @@ impl Block {
         block
     }
 
-    /// Adds an event whose tail nobody knows, so long that the next block begins at the same place of four bytes.
+    /// Adds an event with an unknown tail whose length makes the next block begin at a multiple of four bytes.
     fn fill_up(&mut self, at: usize) {
         let with_tail = |tail: usize| [u16s(&[0]), vec![0xEE; tail]].concat();
-        // Flags, type, time (two bytes) and length stand before the payload.
+        // Flags, type, time (two bytes) and length precede the payload.
         let length = object("EventBlock", at, &self.bytes).len() + 5 + with_tail(0).len();
         self.event(7, &with_tail(length.next_multiple_of(4) - length));
         assert!(object("EventBlock", at, &self.bytes).len().is_multiple_of(4));
     }
 
     fn event(&mut self, event: u32, payload: &[u8]) -> usize {
-        let kind = TYPES.iter().position(|(number, _)| *number == event).expect("it is one of those") as u64 + 1;
+        let kind = TYPES.iter().position(|(number, _)| *number == event).expect("the event is in TYPES") as u64 + 1;
         if self.events == 0 {
             // Type, sequence with capture thread and processor, thread, sorted, length.
             self.bytes.extend([vec![0x01 | 0x02 | 0x04 | 0x40 | 0x80], varint(kind)].concat());
@@ -227,7 +227,7 @@ impl Block {
         self.collections += 1;
     }
 
-    /// Makes it the block with this index.
+    /// Turns it into the block with this index.
     fn number(&mut self, index: u64) {
         let events = index * self.events;
         wide(events, &mut self.bytes[self.sequence_at..][..5]);

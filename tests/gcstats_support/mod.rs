@@ -1,4 +1,4 @@
-//! Events of a runtime, made by hand, for whoever looks at collections.
+//! Runtime events, made by hand, for tests of the collections' statistics.
 
 use nettrace::{Container, EventType, InFile, Labels, NetEvent, Stack, TraceInfo, Utc, Visitor};
 use stopworld::gcstats::{Analysis, Collection, Figures, Process, Rules};
@@ -9,15 +9,15 @@ pub const PID: u32 = 7;
 const TICKS_PER_SECOND: i64 = 1_000_000;
 const START: i64 = 1_000;
 
-/// Why the world is stopped.
+/// Reasons for stopping the world.
 pub const FOR_GC: u32 = 1;
 pub const FOR_PREPARATION: u32 = 6;
 pub const FOR_OTHER: u32 = 0;
-/// How a collection runs.
+/// Kinds of collections.
 pub const BLOCKING: u32 = 0;
 pub const BACKGROUND: u32 = 1;
 pub const FOREGROUND: u32 = 2;
-/// Why it began.
+/// Reasons for collecting.
 pub const SMALL: u32 = 0;
 pub const PROVISIONAL: u32 = 12;
 
@@ -26,7 +26,7 @@ pub const PRIVATE: &str = "Microsoft-Windows-DotNETRuntimePrivate";
 pub const RUNDOWN: &str = "Microsoft-Windows-DotNETRuntimeRundown";
 pub const PIPE: &str = "Microsoft-DotNETCore-EventPipe";
 
-/// A payload, number by number.
+/// A payload, built field by field.
 #[derive(Clone, Default)]
 pub struct Bytes(pub Vec<u8>);
 
@@ -56,10 +56,10 @@ pub fn bytes() -> Bytes {
     Bytes::default()
 }
 
-/// The numbers of a generation of a heap, in the order of the event.
+/// The fields of one generation of a heap, in the order of the event.
 pub type Generation = [u64; 10];
 
-/// An analysis that is told events one by one.
+/// An analysis that gets events one by one.
 pub struct Story {
     analysis: Analysis,
     types: Vec<EventType>,
@@ -90,7 +90,7 @@ impl Story {
         Story { analysis, types: Vec::new(), now: 0, thread: 100, number: 0 }
     }
 
-    /// An event of the runtime, now.
+    /// Adds an event of the runtime provider at the current time.
     pub fn event(&mut self, event: u32, version: u32, payload: &Bytes) -> &mut Story {
         self.event_of(RUNTIME, event, version, payload)
     }
@@ -124,7 +124,7 @@ impl Story {
         self
     }
 
-    /// So many µs go by.
+    /// Advances the clock by `us` µs.
     pub fn wait(&mut self, us: i64) -> &mut Story {
         self.now += us;
         self
@@ -147,7 +147,7 @@ impl Story {
         self.event(3, 1, &bytes().u16(0))
     }
 
-    /// The next collection begins.
+    /// Begins the next collection.
     pub fn start(&mut self, generation: u32, reason: u32, kind: u32) -> &mut Story {
         self.number += 1;
         self.start_of(self.number, generation, reason, kind)
@@ -161,7 +161,7 @@ impl Story {
         self.event(2, 1, &bytes().u32(self.number).u32(0).u16(0))
     }
 
-    /// Sizes are of generations 0 to 4; a tenth of each is promoted.
+    /// Sizes are those of generations 0 to 4; a tenth of each is promoted.
     pub fn heap_stats(&mut self, sizes: [u64; 5]) -> &mut Story {
         let stats = sizes[..4].iter().fold(bytes(), |stats, size| stats.u64(*size).u64(size / 10));
         let stats = stats.u64(0).u64(0).u32(5).u32(0).u32(20).u16(0).u64(sizes[4]).u64(sizes[4] / 10);
@@ -180,7 +180,7 @@ impl Story {
         self.event(10, 4, &tick.u64(2).u64(3))
     }
 
-    /// A whole blocking collection: 10 µs until all stand, 20 more until it begins, 100 of collecting, 30 until all run.
+    /// A complete blocking collection: 10 µs until all threads are stopped, 20 more until it begins, 100 of collecting, 30 until all run.
     pub fn collect(&mut self, generation: u32, sizes: [u64; 5]) -> &mut Story {
         self.suspend_begin(FOR_GC).wait(10).suspend_end().wait(20).start(generation, SMALL, BLOCKING);
         self.wait(100).end().wait(10).heap_stats(sizes).wait(20).restart_end()
@@ -189,10 +189,10 @@ impl Story {
     pub fn process(self) -> Process {
         let mut processes = self.analysis.finish().expect("nothing is read from files");
         assert_eq!(processes.len(), 1, "processes");
-        processes.pop().expect("there is one")
+        processes.pop().expect("there is a process")
     }
 
-    /// The process and all collections of it, with those that never ended.
+    /// The process and all its collections, including those that never ended.
     pub fn told(self) -> (Process, Vec<(Collection, Figures)>) {
         let process = self.process();
         let mut all = Vec::new();
