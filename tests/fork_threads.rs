@@ -1,8 +1,8 @@
-//! A fork while threads of std's are born and die (`.fork.threads`).
+//! A fork while threads of Rust's std start and exit (`.fork.threads`).
 //!
-//! std notes each thread's guard page behind a lock of its own. A child that was forked off while another thread held it can't start a
-//! thread of std's. In this program `malloc` takes its time on newborn threads, and std calls it while it
-//! holds that lock: so at many forks some thread holds it.
+//! std records each thread's guard page under a lock of its own. A child forked while another thread holds that lock cannot start a thread
+//! through std. In this program `malloc` is slow on new threads, and std calls it while it holds the lock; so at many forks some thread
+//! holds it.
 
 mod hazard;
 
@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use stopworld::{Leaf, World};
 
-/// Whether `malloc` takes long on newborn threads.
+/// Whether `malloc` is slow on new threads.
 static SLOW: AtomicBool = AtomicBool::new(false);
 /// Threads that live at once. std's map of them has eleven entries per node, so it grows and shrinks by several nodes.
 const NEWBORN: usize = 60;
-/// Such a node is larger than this. What else a newborn thread allocates is smaller.
+/// Such a node is larger than this. Everything else that a new thread allocates is smaller.
 const NODE_BYTES: usize = 400;
 
 thread_local! {
@@ -32,14 +32,14 @@ unsafe extern "C" {
 extern "C" fn malloc(size: usize) -> *mut c_void {
     if SLOW.load(Ordering::Relaxed) && size >= NODE_BYTES && IS_NEWBORN.get() {
         let time = libc::timespec { tv_sec: 0, tv_nsec: 500_000 };
-        // SAFETY: a valid time; what is left is not asked for.
+        // SAFETY: a valid time; the remaining time is not requested.
         unsafe { libc::nanosleep(&time, std::ptr::null_mut()) };
     }
-    // SAFETY: libc's own.
+    // SAFETY: libc's own function.
     unsafe { __libc_malloc(size) }
 }
 
-/// In the child: a finalizer runs, and so do two markers, each on a thread that only now is started.
+/// In the child: a finalizer runs, and so do two markers, each on a thread that is started only now.
 fn live_on(world: &World) -> Option<()> {
     static FINALIZED: AtomicUsize = AtomicUsize::new(0);
     SLOW.store(false, Ordering::Relaxed);

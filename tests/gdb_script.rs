@@ -1,4 +1,4 @@
-//! gdb takes part in collections by the script that every program carries (docs/gdb.md).
+//! gdb takes part in collections through the script that is embedded in every program (docs/gdb.md).
 
 mod debugged;
 mod skipped;
@@ -12,7 +12,7 @@ use debugged::Talk;
 use rstest::rstest;
 use tools::has_gdb;
 
-/// Not a test by itself: the program that gdb runs.
+/// The program that gdb runs; not a test by itself.
 #[test]
 fn the_program_in_the_debugger() {
     debugged::run();
@@ -22,7 +22,7 @@ fn this() -> PathBuf {
     std::env::current_exe().unwrap()
 }
 
-/// gdb with the program `what` of this executable, at the first breakpoint, which is at `place`. `None` if there is no gdb.
+/// gdb with the program `what` of this executable, stopped at the first breakpoint, which is at `place`. `None` if there is no gdb.
 fn stopped_at(place: &str, what: &str) -> Option<Talk> {
     if !has_gdb() {
         return None;
@@ -34,13 +34,13 @@ fn stopped_at(place: &str, what: &str) -> Option<Talk> {
     Some(gdb)
 }
 
-/// The number behind `before` in what gdb said.
+/// Returns the number after `before` in gdb's output.
 fn number(said: &str, before: &str) -> u64 {
     let at = said.find(before).unwrap_or_else(|| panic!("no `{before}` in:\n{said}")) + before.len();
     said[at..].trim_start().chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap()
 }
 
-/// How many threads gdb has answered for.
+/// Returns the number of threads for which gdb has acknowledged.
 fn answered(gdb: &mut Talk) -> u64 {
     let said = gdb.ask("stopworld status");
     number(&said, "of which ")
@@ -53,7 +53,7 @@ fn counts(gdb: &mut Talk) -> String {
 }
 
 #[test]
-fn two_hundred_collections_go_on_beside_threads_that_gdb_holds() {
+fn two_hundred_collections_run_while_gdb_holds_threads() {
     if !has_gdb() {
         return;
     }
@@ -63,7 +63,7 @@ fn two_hundred_collections_go_on_beside_threads_that_gdb_holds() {
     gdb.ask("break debugged_end");
     gdb.say("run");
     gdb.until("debugged_begin");
-    // The first half, two collections each: only the collecting thread runs.
+    // The first half, two collections per round: only the collecting thread runs.
     gdb.ask("set scheduler-locking on");
     let before = counts(&mut gdb);
     gdb.say("continue");
@@ -71,7 +71,7 @@ fn two_hundred_collections_go_on_beside_threads_that_gdb_holds() {
     assert_eq!(counts(&mut gdb), before, "a held thread ran");
     let held = answered(&mut gdb);
     assert!(held >= 4 * 200, "{held}");
-    // The second: all run.
+    // The second half: all threads run.
     gdb.ask("set scheduler-locking off");
     gdb.say("continue");
     gdb.until("debugged_end");
@@ -98,26 +98,26 @@ fn a_thread_at_a_breakpoint_stays_there_while_others_collect() {
     wait_for(&mut gdb, |gdb| collections(gdb) > at + 200);
     assert_eq!(last_word(&gdb.ask(stands)), before, "the held thread ran");
     assert!(answered(&mut gdb) > 100);
-    // It shows as what it is, and others run.
+    // It is shown as held, and the others run.
     wait_for(&mut gdb, |gdb| {
         let threads = gdb.ask("stopworld threads");
         let line = threads.lines().find(|line| line.contains("reader-2")).unwrap();
         assert!(!line.split("reader-2").next().unwrap().contains("running"), "{threads}");
         threads.lines().any(|line| line.contains("reader-1") && line.contains(" running "))
     });
-    // Let go, it runs, and collections go on.
+    // After its release it runs, and collections continue.
     let at = collections(&mut gdb);
     gdb.say("continue -a &");
     wait_for(&mut gdb, |gdb| collections(gdb) > at + 20 && last_word(&gdb.ask(stands)) != before);
     gdb.say("kill");
 }
 
-/// What was asked for; lines that came by themselves may stand before it.
+/// Returns the last word of the answer; lines that gdb printed unasked may precede it.
 fn last_word(said: &str) -> String {
     said.split_whitespace().last().unwrap_or_default().to_owned()
 }
 
-/// How many collections the program has had.
+/// Returns the number of collections of the program.
 fn collections(gdb: &mut Talk) -> u64 {
     let said = gdb.ask("stopworld status");
     let at = said.find(" collection").unwrap_or_else(|| panic!("{said}"));
@@ -132,7 +132,8 @@ fn wait_for(gdb: &mut Talk, mut holds: impl FnMut(&mut Talk) -> bool) {
     }
 }
 
-/// The command's own workloads, which check what they build, on eight threads, with one or another of them stopped by the user now and then, at the entry of a function that it calls in each step of its work.
+/// The command's own workloads, which check what they build, on eight threads. Now and then the user stops one of them at the entry of a
+/// function that it calls in each step of its work.
 #[rstest]
 #[case::binary_trees(&["binary-trees", "--depth", "12", "--collections", "200"], "binary_trees::checked")]
 #[case::churn(&["churn", "--collections", "200"], "churn::link")]
@@ -150,7 +151,7 @@ fn workloads_come_to_their_right_results_with_threads_stopped(#[case] workload: 
     }
     command.arg(env!("CARGO_BIN_EXE_stopworld"));
     let mut gdb = Talk::with(&mut command);
-    // In a file: what gdb says comes in pieces, and the program's lines would come between them.
+    // Into a file: gdb's output arrives in pieces, and the program's lines would mix with it.
     let directory = tempfile::tempdir().unwrap();
     let output = directory.path().join("output");
     let workload_options = "--threads 8 --initial-heap 1MiB --paranoid";
@@ -160,11 +161,11 @@ fn workloads_come_to_their_right_results_with_threads_stopped(#[case] workload: 
     let end = Instant::now() + Duration::from_secs(1800);
     while !over {
         assert!(Instant::now() < end, "{}", gdb.ask("stopworld threads"));
-        // All run for a while; then the next one that comes by stops.
+        // All threads run for a while; then the next one that calls the function stops.
         std::thread::sleep(Duration::from_millis(200));
         gdb.ask(&format!("tbreak stopworld::workloads::{function}"));
         let before = collections_so_far(&mut gdb);
-        // Until others have collected beside it; or wait for it, as for a child that is to be buried.
+        // Waits until others have collected meanwhile, or until they wait for the stopped thread, as when it is to be joined.
         let long_enough = Instant::now() + Duration::from_secs(1);
         while collections_so_far(&mut gdb).is_some_and(|now| Some(now) < before.map(|n| n + 25))
             && Instant::now() < long_enough
@@ -173,11 +174,11 @@ fn workloads_come_to_their_right_results_with_threads_stopped(#[case] workload: 
         let said = gdb.ask("continue -a &");
         over = said.contains("exited") || said.contains("not being run") || collections_so_far(&mut gdb).is_none();
     }
-    // Its world is gone; what remains to be printed and the end of the process come after. gdb 13 may obey no more then.
+    // Its world has closed; its remaining output and the end of the process follow. gdb 13 may not accept commands then.
     let said = gdb.all_until("exited normally");
     drop(gdb);
     assert!(held >= 1, "{held}: {said}");
-    // What checks itself prints nothing of its own; the Lisp programs print what a run prints that nobody disturbs.
+    // Workloads that check themselves print nothing of their own; the Lisp programs print the same as in an undisturbed run.
     let alone =
         Command::new(env!("CARGO_BIN_EXE_stopworld")).arg("run").args(workload).args(["--threads", "8"]).output();
     let beside_gdb = std::fs::read_to_string(output).unwrap();
@@ -191,7 +192,7 @@ fn printed(output: &str) -> Vec<&str> {
     lines
 }
 
-/// `None` when the program is over.
+/// `None` when the program has ended.
 fn collections_so_far(gdb: &mut Talk) -> Option<u64> {
     let said = gdb.ask("stopworld status");
     let at = said.find(" collection")?;
@@ -217,7 +218,7 @@ fn next_finish_and_calls_go_on_through_collections(#[case] signal: i32) {
     let said = gdb.ask("finish");
     assert!(said.contains("Value returned is"), "{said}");
     let mut last: u64 = last_word(&said).parse().unwrap();
-    // The user's `delete` meets the script's catchpoint too; it comes back.
+    // The user's `delete` also deletes the script's catchpoint, which the script restores.
     gdb.ask("delete");
     for _ in 0..6 {
         let said = gdb.ask("next");
@@ -232,7 +233,7 @@ fn next_finish_and_calls_go_on_through_collections(#[case] signal: i32) {
     assert!(said.contains("all trees are whole: 6 collections"), "{said}");
 }
 
-/// gdb attached to a process that runs already, in a mode, with the script set to what a test wants of phases.
+/// gdb attached to a running process, in this mode, with the script's option for phases.
 fn attached_to(program: &Talk, mode: &str, phases: &str) -> Talk {
     let mut gdb = Command::new("sh");
     gdb.args(["-c", "exec gdb \"$@\" 2>&1", "gdb", "-nx", "-q", "-iex", "set auto-load safe-path /"]);
@@ -256,7 +257,7 @@ fn a_killed_gdb_leaves_a_program_that_runs_and_collects(#[values("assisted", "fu
     assert!(right && said.contains("all trees are whole"), "{said}");
 }
 
-/// What has become of a process whose gdb was killed, once that is over.
+/// The state of a process after its gdb was killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Runs,
@@ -284,7 +285,7 @@ fn fate(pid: u32) -> Fate {
     }
 }
 
-/// A workload whose threads are born and end all the time, and a gdb with it whose output is read to its end.
+/// A workload whose threads start and exit all the time, and a gdb attached to it whose output is read to its end.
 struct Births {
     gdb: Talk,
     pid: u32,
@@ -302,7 +303,7 @@ impl Births {
         Talk::with(gdb.args(arguments))
     }
 
-    /// Started by gdb, which lets it run when it has done what `first` says.
+    /// Started by gdb, which continues it after the commands `first`.
     fn launched(first: &str) -> Self {
         let arguments = [&["--args", env!("CARGO_BIN_EXE_stopworld")], &Self::WORKLOAD[..]].concat();
         let mut gdb = Self::gdb(&arguments, &[]);
@@ -313,8 +314,8 @@ impl Births {
         }
         gdb.say("continue &");
         gdb.until("attached to process");
-        // While libraries are loaded gdb has breakpoints of its own in the loader. They stay there when gdb is killed, and kill
-        // the program.
+        // While libraries are loaded gdb has breakpoints of its own in the loader. They remain when gdb is killed, and then kill the
+        // program.
         let has_threads = || std::fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|tasks| tasks.count() > 2);
         let end = Instant::now() + Duration::from_secs(60);
         while !has_threads() {
@@ -324,7 +325,7 @@ impl Births {
         Self { gdb, pid }
     }
 
-    /// gdb attaches to it while it runs.
+    /// Attaches gdb to it while it runs.
     fn attached(program: &Talk, settings: &[&str]) -> Self {
         let pid = program.id();
         let mut gdb = Self::gdb(&["-p", &pid.to_string()], settings);
@@ -340,7 +341,7 @@ impl Births {
     }
 }
 
-/// gdb adopts newborn threads by SIGSTOP: killed in between it leaves one behind, which stops the process.
+/// gdb attaches to new threads by SIGSTOP: killed while doing so, it leaves a SIGSTOP pending, which stops the process.
 #[rstest]
 #[case::all_stop("set non-stop off")]
 #[case::non_stop("set non-stop on")]
@@ -369,24 +370,24 @@ fn a_program_that_gdb_has_launched_is_killed_with_it_unless_its_user_says_so(#[c
         let births = Births::launched(first);
         let pid = nix::unistd::Pid::from_raw(births.pid as i32);
         let found = births.kill_gdb(Duration::from_secs(1));
-        // Its parent is gone: it is ours now.
+        // Its parent has ended: it is now a child of this process.
         let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
         let end = nix::sys::wait::waitpid(pid, None);
         assert_eq!(found, fate, "{end:?}");
     }
 }
 
-/// How gdb goes away in the middle of a stop.
+/// Ways in which gdb leaves in the middle of a stop.
 #[derive(Clone, Copy)]
 enum Leaves {
-    /// It says so to the collector first.
+    /// It notifies the collector first.
     AsItShould,
     /// By gdb's own command alone.
     Unannounced,
     Killed,
 }
 
-/// The world is stopped, everything is marked, nothing is freed yet: whoever goes on now runs on a heap that is being collected.
+/// The world is stopped, everything is marked, nothing is freed yet: a thread that resumes now would run on a heap that is being collected.
 #[rstest]
 fn gdb_can_leave_in_mid_stop(
     #[values("assisted", "full")] mode: &str,
@@ -487,7 +488,7 @@ fn objects_are_explained() {
     assert!(why.contains("(main)") && why.contains("-> 0x"), "{why}");
     let heap = gdb.ask("stopworld heap");
     assert!(heap.lines().any(|line| line.contains("Node")) && heap.contains("in all"), "{heap}");
-    // Wrong words: one line each.
+    // Wrong arguments give one line each.
     for wrong in ["object", "object nosuchthing", "object 16", "heap 7", "mode sideways"] {
         let said = gdb.ask(&format!("stopworld {wrong}"));
         assert!(!said.is_empty() && said.lines().count() == 1, "{wrong}: {said}");
@@ -501,7 +502,7 @@ fn objects_are_explained() {
     gdb.say("kill");
 }
 
-/// gdb's own output for a script of commands, without a prompt.
+/// Returns gdb's own output for a script of commands, without a prompt.
 fn batch(executable: &Path, program: &str, commands: &[&str]) -> String {
     let mut gdb = Command::new("gdb");
     gdb.args(["-nx", "-batch", "-q", "-iex", "set auto-load safe-path /", "-iex", "set print thread-events off"]);
@@ -517,7 +518,7 @@ fn batch(executable: &Path, program: &str, commands: &[&str]) -> String {
 #[case::whole(None)]
 #[case::without_debug_information(Some("--strip-debug"))]
 #[case::without_symbols(Some("--strip-all"))]
-fn every_program_carries_the_script_and_is_found_by_it(#[case] strip: Option<&str>) {
+fn every_program_embeds_the_script_and_is_found_by_it(#[case] strip: Option<&str>) {
     if !has_gdb() {
         return;
     }

@@ -19,7 +19,7 @@ impl Drop for Token {
     }
 }
 
-/// A column of slots for what finalizers have to say: they are plain functions. One test, one slot.
+/// Logs for finalizers, which are plain functions and capture nothing. Each test uses its own slot.
 fn log(test: usize) -> &'static Mutex<Vec<u64>> {
     static LOGS: OnceLock<Vec<Mutex<Vec<u64>>>> = OnceLock::new();
     &LOGS.get_or_init(|| (0..16).map(|_| Mutex::default()).collect())[test]
@@ -53,7 +53,7 @@ fn a_weak_reference_is_cleared_when_nothing_else_keeps_its_target() {
 }
 
 #[test]
-fn a_weak_reference_that_dies_with_its_target_is_no_trouble() {
+fn a_weak_reference_that_dies_with_its_target_does_no_harm() {
     let world = paranoid().markers(2).build().unwrap();
     on_a_thread(&world, |m| {
         for key in 0..1000 {
@@ -90,7 +90,7 @@ fn a_drop_runs_once_for_each_leaf(#[values(1, 2, 3)] markers: usize) {
 }
 
 #[test]
-fn a_string_that_dies_gives_its_memory_back_once() {
+fn a_string_that_dies_frees_its_memory_once() {
     let world = paranoid().build().unwrap();
     let kept = on_a_thread(&world, |m| {
         for i in 0..10_000 {
@@ -170,7 +170,7 @@ traced! {
     }
 }
 
-/// A value that cannot be used after its drop without being found out.
+/// A value that detects a use after its drop.
 struct Loud {
     alive: AtomicBool,
     log: Arc<Mutex<Vec<&'static str>>>,
@@ -190,9 +190,9 @@ impl Drop for Loud {
     }
 }
 
-/// `.final.order`: the drop was registered first, and still the call meets a whole object.
+/// `.final.order`: the drop was registered first, but the call still gets an intact object.
 #[test]
-fn a_finalizer_meets_what_its_object_refers_to_undropped() {
+fn a_finalizer_finds_what_its_object_references_undropped() {
     fn finalize(_: &Mutator, holder: Gc<Holder>) {
         holder.text.get().unwrap().say("finalized");
     }
@@ -210,8 +210,8 @@ fn a_finalizer_meets_what_its_object_refers_to_undropped() {
     assert_eq!(*log.lock().unwrap(), ["finalized", "dropped"]);
 }
 
-/// A weak reference that is itself only reached through a resurrected object must not lead to a dead object that is
-/// about to be dropped: the finalizer could keep it for ever.
+/// A weak reference reached only through a resurrected object must not reference a dead object that is about to be dropped: the finalizer
+/// could keep it for ever.
 #[test]
 fn a_resurrected_weak_reference_does_not_lead_to_a_dropped_value() {
     static KEPT: Mutex<Option<Root<Holder>>> = Mutex::new(None);
@@ -232,7 +232,7 @@ fn a_resurrected_weak_reference_does_not_lead_to_a_dropped_value() {
     let kept = KEPT.lock().unwrap().take().unwrap();
     on_a_thread(&world, move |m| {
         let target = kept.get(m).weak.get().unwrap().get();
-        assert!(target.is_none(), "the weak reference leads to a dropped value");
+        assert!(target.is_none(), "the weak reference references a dropped value");
     });
 }
 
@@ -263,10 +263,10 @@ fn weak_references_are_cleared_before_finalizers_run_and_stay_so_after_a_resurre
     assert_eq!(settle(&world), 2);
     assert_eq!(WEAK_SEEN.load(Ordering::Relaxed), 0, "the finalizer saw its object through a weak reference");
     let weak = on_a_thread(&world, move |m| {
-        assert!(weak.get(m).get().is_none(), "resurrection does not bring weak references back");
+        assert!(weak.get(m).get().is_none(), "resurrection does not restore weak references");
         let object = RESURRECTED.lock().unwrap().take().unwrap();
         assert_eq!(object.get(m).key, 5);
-        // It may be registered again, and dies for good when it is not.
+        // It may be registered again; if it is not, it dies for good.
         m.set_finalizer(object.get(m), |_, object| log(2).lock().unwrap().push(object.key)).unwrap();
         weak
     });
@@ -316,10 +316,10 @@ fn a_finalizer_that_panics_is_counted_and_the_next_one_runs() {
     assert_eq!((totals.finalizers_run, totals.finalizers_panicked), (9, 3));
 }
 
-/// `.final.thread`, `.heap.limit`: the error comes back to the finalizer; the thread and the world go on.
+/// `.final.thread`, `.heap.limit`: the finalizer gets the error; the thread and the world continue.
 #[test]
-fn a_finalizer_that_runs_into_the_heap_limit_gets_an_error() {
-    /// In a frame of its own, which is overwritten afterwards: the list is garbage then.
+fn a_finalizer_that_reaches_the_heap_limit_gets_an_error() {
+    /// In a frame of its own, which is overwritten afterwards: then the list is garbage.
     #[inline(never)]
     fn fill(m: &Mutator) -> OutOfMemory {
         let mut kept = list(m, 1).unwrap();
@@ -349,9 +349,9 @@ fn a_finalizer_that_runs_into_the_heap_limit_gets_an_error() {
     on_a_thread(&world, |m| assert_eq!(check_list(list(m, 10_000).unwrap()), 10_000));
 }
 
-/// Dead strings take room until their drops have run; that is no reason to give up.
+/// Dead strings take room until their drops have run; that must not cause an error.
 #[test]
-fn a_thread_that_only_makes_garbage_with_drops_does_not_run_out_of_memory() {
+fn a_thread_that_only_allocates_garbage_with_drops_does_not_run_out_of_memory() {
     let world = paranoid().heap_limit(512 << 10).build().unwrap();
     on_a_thread(&world, |m| {
         for i in 0..200_000_u64 {
@@ -377,7 +377,7 @@ fn closing_runs_the_finalizers_that_are_due_and_refuses_new_threads() {
     world.collect().unwrap();
     world.close(Duration::from_secs(120)).unwrap();
     assert_eq!(RUN.load(Ordering::Relaxed), 100);
-    // SAFETY: nothing is done with it.
+    // SAFETY: the result is not used.
     assert!(unsafe { world.attach("late") }.is_err());
 }
 
@@ -404,7 +404,7 @@ fn closing_does_not_wait_for_ever_for_a_finalizer_that_does_not_end() {
     world.close(Duration::from_secs(120)).unwrap();
 }
 
-/// A mutator that closes counts as blocking: the finalizer may want to collect.
+/// A mutator that closes its world counts as blocking: the finalizer may collect.
 #[test]
 fn a_mutator_may_close_the_world_while_a_finalizer_collects() {
     let world = paranoid().build().unwrap();
@@ -444,9 +444,9 @@ fn finalizers_may_send_receive_and_start_threads() {
     assert_eq!(sizes, (0..5).map(tree_size).collect::<Vec<_>>());
 }
 
-/// `.final.thread`: a drop may have the last handle of its own world.
+/// `.final.thread`: a drop may own the last handle of its own world.
 #[test]
-fn a_world_whose_last_handle_goes_in_a_finalizer_does_not_wait_for_itself() {
+fn a_world_whose_last_handle_is_dropped_in_a_finalizer_does_not_wait_for_itself() {
     struct LastHandle {
         world: Option<World>,
         is_last: mpsc::Receiver<()>,
@@ -463,7 +463,7 @@ fn a_world_whose_last_handle_goes_in_a_finalizer_does_not_wait_for_itself() {
     let world = paranoid().build().unwrap();
     let (let_go, is_last) = mpsc::channel();
     let (took, result) = mpsc::channel();
-    // A receiver is not Sync; the finalizer thread is the only one that looks at it.
+    // A receiver is not Sync; only the finalizer thread accesses it.
     struct Alone(#[allow(dead_code, reason = "something to drop")] Mutex<LastHandle>);
     let handle = Alone(Mutex::new(LastHandle { world: Some(world.clone()), is_last, took }));
     on_a_thread(&world, move |m| {
@@ -473,11 +473,11 @@ fn a_world_whose_last_handle_goes_in_a_finalizer_does_not_wait_for_itself() {
     drop(world);
     let_go.send(()).unwrap();
     let took = result.recv_timeout(Duration::from_secs(120)).unwrap();
-    // A world whose last handle goes waits for its finalizer thread, for 5 s at most.
+    // A world whose last handle is dropped waits for its finalizer thread, for 5 s at most.
     assert!(took < Duration::from_millis(4500), "it took {took:?}");
 }
 
-/// `.mark.overflow` and finalizers at once: what is resurrected is marked through a stack that is too small.
+/// `.mark.overflow` and finalizers together: resurrected objects are marked with a stack that is too small.
 #[rstest]
 fn resurrection_with_a_mark_stack_that_overflows(#[values(64, 256)] limit: usize, #[values(1, 2)] markers: usize) {
     static SIZES: Mutex<Vec<u64>> = Mutex::new(Vec::new());
@@ -493,7 +493,7 @@ fn resurrection_with_a_mark_stack_that_overflows(#[values(64, 256)] limit: usize
         }
     });
     let report = world.collect().unwrap();
-    // A stack is scanned conservatively, and a new thread may have the used stack of another: one stale word there keeps one holder.
+    // Stacks are scanned conservatively, and a new thread may get the used stack of another: one stale word there keeps one holder.
     assert!(report.finalizers_queued >= 9, "{report:?}");
     assert_eq!(report.live_objects, 10 * (1 + 300 * 15), "queued or kept, all of them live");
     assert!(settle(&world) <= 1 + 300 * 15);

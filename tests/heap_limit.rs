@@ -1,4 +1,4 @@
-//! Memory: what fits, what does not, what is used again, and that the numbers add up.
+//! Memory: what fits, what does not, what is reused, and consistent figures.
 
 mod heap_support;
 
@@ -10,7 +10,7 @@ use stopworld::{Array, CollectionReport, Gc, GcCell, Leaf, Mutator, OutOfMemory,
 
 const LIMIT: usize = 8 << 20;
 
-/// Keeps everything until the allocation fails.
+/// Allocates and keeps objects until an allocation fails.
 fn fill(
     m: &Mutator,
     mut allocate: impl FnMut(&Mutator, Option<Gc<Node>>) -> Result<Gc<Node>, OutOfMemory>,
@@ -33,7 +33,7 @@ traced! {
 
 /// `.heap.limit`
 #[test]
-fn a_heap_full_of_small_objects_gives_an_error_and_goes_on_when_they_are_dropped() {
+fn a_heap_full_of_small_objects_gives_an_error_and_is_usable_when_they_are_dropped() {
     let world = paranoid().heap_limit(LIMIT).build().unwrap();
     for _ in 0..3 {
         on_a_thread(&world, |m| {
@@ -45,7 +45,7 @@ fn a_heap_full_of_small_objects_gives_an_error_and_goes_on_when_they_are_dropped
             assert_eq!((error.requested, error.limit), (24, LIMIT as u64));
             assert!(error.live > LIMIT as u64 * 9 / 10, "{error}");
             assert!(error.to_string().starts_with("out of memory: 24 bytes were asked for"), "{error}");
-            // 32 bytes a cell: nearly all of the heap was used.
+            // 32 bytes per cell: nearly all of the heap was used.
             assert_eq!(check_list(kept), kept.key + 1);
             assert!(kept.key > LIMIT as u64 / 32 * 9 / 10, "only {} fit", kept.key);
         });
@@ -56,7 +56,7 @@ fn a_heap_full_of_small_objects_gives_an_error_and_goes_on_when_they_are_dropped
 
 /// `.heap.limit`
 #[rstest]
-fn a_heap_full_of_arrays_gives_an_error_and_goes_on_when_they_are_dropped(
+fn a_heap_full_of_arrays_gives_an_error_and_is_usable_when_they_are_dropped(
     #[values(100, 5000, 9000, 100_000, 1_500_000)] bytes: usize,
 ) {
     let world = paranoid().heap_limit(LIMIT).build().unwrap();
@@ -115,7 +115,7 @@ fn an_absurd_array_is_an_error_at_once_and_costs_nothing(#[case] length: usize) 
 #[test]
 fn an_array_as_large_as_the_heap_allows_fits_exactly_once() {
     let world = paranoid().heap_limit(LIMIT).build().unwrap();
-    // A block for the thread's other objects; 17 bytes for what stands around the payload; 8 for the length.
+    // A block for the thread's other objects; 17 bytes around the payload; 8 for the length.
     let most = LIMIT - (16 << 10) - 25;
     for _ in 0..3 {
         on_a_thread(&world, move |m| {
@@ -131,14 +131,14 @@ fn an_array_as_large_as_the_heap_allows_fits_exactly_once() {
 }
 
 #[test]
-fn a_value_that_found_no_room_is_dropped() {
+fn a_value_without_room_is_dropped() {
     let world = paranoid().heap_limit(1 << 20).build().unwrap();
     let count = Arc::new(());
     let copy = Arc::clone(&count);
     on_a_thread(&world, move |m| {
         let filler = m.alloc_array((1 << 20) - (64 << 10), |_| 1_u8).unwrap();
         let mut kept = None;
-        // Leaves of 9000 bytes, kept by nobody but the count.
+        // Leaves of 9000 bytes, referenced only by the count.
         for _ in 0..1000 {
             match m.alloc(Leaf((Arc::clone(&copy), [0_u8; 9000]))) {
                 Ok(leaf) => kept = Some(leaf),
@@ -163,7 +163,7 @@ fn a_limit_below_the_smallest_heap_is_an_error_that_says_so() {
 }
 
 #[test]
-fn several_threads_at_the_limit_get_errors_or_room_and_no_one_hangs() {
+fn several_threads_at_the_limit_get_errors_or_room_and_none_hangs() {
     let world = paranoid().heap_limit(2 << 20).build().unwrap();
     let threads: Vec<_> = (0..4)
         .map(|i| {
@@ -214,9 +214,9 @@ fn each_space_is_accounted_as_itself() {
     on_a_thread(&world, move |m| assert!(pinned.iter().enumerate().all(|(i, node)| node.get(m).key == i as u64)));
 }
 
-/// Section 4.8 of the design: promoted + freed = before, and what is reported as live is what the verifier counts.
+/// Section 4.8 of the design: promoted + freed = before, and the reported live bytes are those that the verifier counts.
 #[rstest]
-fn the_numbers_add_up(#[values(1, 4)] threads: usize, #[values(false, true)] check: bool) {
+fn the_figures_are_consistent(#[values(1, 4)] threads: usize, #[values(false, true)] check: bool) {
     let reports = Arc::new(Mutex::new(Vec::<CollectionReport>::new()));
     let sink = Arc::clone(&reports);
     let world = World::builder()
@@ -237,7 +237,7 @@ fn the_numbers_add_up(#[values(1, 4)] threads: usize, #[values(false, true)] che
         running.into_iter().for_each(|thread| assert!(thread.join().unwrap()));
         world.collect().unwrap();
     }
-    // Listeners are called when the world runs again, so two threads may tell theirs in either order.
+    // Listeners are called after the world has resumed, so the reports of two threads may arrive in either order.
     let mut reports = reports.lock().unwrap();
     reports.sort_by_key(|report| report.number);
     let (mut live_before, mut allocated) = (0, 0);

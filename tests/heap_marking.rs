@@ -1,5 +1,5 @@
-//! What keeps an object alive, however it is reached: interior pointers, long lists, small mark stacks, several
-//! markers, handles, ranges, cells; and that marks stay right when their epoch wraps.
+//! What keeps an object alive, however it is reached: interior pointers, long lists, small mark stacks, several markers, handles, ranges,
+//! cells; and marks that stay right when their epoch wraps.
 
 mod heap_support;
 
@@ -45,12 +45,12 @@ fn threads_allocate_while_others_collect() {
     assert!(world.totals().collections > 3, "{:?}", world.totals());
 }
 
-/// An object that nothing but one word of ordinary memory refers to, at `offset` from its payload; then asks its
-/// weak reference. Its neighbours in the block are dead.
+/// An object referenced only by one word of ordinary memory, at `offset` from its payload; returns what its weak reference shows. Its
+/// neighbours in the block are dead.
 fn survives_by(world: &World, offset: impl Fn(Gc<Array<u64>>) -> usize + Send + 'static, length: usize) -> (bool, u64) {
-    // One of its own: tests run side by side.
+    // A word of its own: tests run in parallel.
     let word = Arc::new(AtomicUsize::new(0));
-    // SAFETY: it is dropped after the guard, and its word is written whole.
+    // SAFETY: the word is dropped after the guard, and is written atomically.
     let guard = unsafe { world.register_range(Arc::as_ptr(&word).cast(), 8) }.unwrap();
     let written = Arc::clone(&word);
     let weak = on_a_thread(world, move |m| {
@@ -72,8 +72,8 @@ fn survives_by(world: &World, offset: impl Fn(Gc<Array<u64>>) -> usize + Send + 
     (alive, report.live_objects)
 }
 
-/// `.stop.interior`. The payload of an array begins with its length, so element 0 is at 8. The lengths give a cell
-/// that the payload fills to the last byte, one that it does not, a large object, and one of many blocks.
+/// `.stop.interior`. The payload of an array begins with its length, so element 0 is at 8. The lengths give a cell that the payload fills
+/// to the last byte, one that it does not fill, a large object, and one of many blocks.
 #[rstest]
 fn a_pointer_to_any_byte_of_an_object_or_just_past_it_keeps_it(#[values(1, 4, 15, 300, 2045, 200_000)] length: usize) {
     let world = paranoid().build().unwrap();
@@ -82,8 +82,8 @@ fn a_pointer_to_any_byte_of_an_object_or_just_past_it_keeps_it(#[values(1, 4, 15
         // The array and its weak cell: neither of the neighbours.
         assert_eq!(survives_by(&world, move |_| offset, length), (true, 2), "at {offset} of {bytes}");
     }
-    // Past the end of a payload that fills its cell lies the next cell's header, whose address may be all that a
-    // thread stopped in mid-alloc has of it: there, and only there, the neighbour is kept too.
+    // Past the end of a payload that fills its cell is the next cell's header. Its address may be all that a thread stopped in the middle
+    // of an allocation has of the new object: there, and only there, the neighbour is kept too.
     let fills_its_cell = length < 16;
     assert_eq!(survives_by(&world, move |_| bytes, length), (true, 2 + u64::from(fills_its_cell)), "at {bytes}");
     let (alive, _) = survives_by(&world, |_| 0_usize.wrapping_sub(16), length);
@@ -111,7 +111,7 @@ traced! {
     }
 }
 
-/// Trees in an array, a list, and weak references to every second tree and to as many dead ones.
+/// Trees in an array, a list, and weak references to every second tree and to the same number of dead ones.
 fn everything(m: &Mutator) -> Gc<Everything> {
     let trees = m.alloc_array(600, |_| Slot::new(Some(tree(m, 4).unwrap()))).unwrap();
     let weak = m
@@ -137,9 +137,9 @@ fn check_everything(all: Gc<Everything>) {
     }
 }
 
-/// `.mark.overflow`: a mark stack of some words instead of a gigabyte.
+/// `.mark.overflow`: a mark stack of a few words instead of a gigabyte.
 #[rstest]
-fn a_mark_stack_that_overflows_marks_everything_all_the_same(
+fn a_mark_stack_that_overflows_marks_everything(
     #[values(64, 512, 8192, 1 << 30)] limit: usize,
     #[values(1, 2, 3, 4)] markers: usize,
 ) {
@@ -170,10 +170,10 @@ fn any_number_of_markers_finds_what_one_finds(#[values(1, 2, 3, 4)] markers: usi
     on_a_thread(&world, move |m| check_everything(all.get(m)));
 }
 
-/// Outside the paranoid mode the other markers are called only when there is much to do, and a small heap never calls
-/// them: neither may a phase in which they slept leave something behind for the next.
+/// Except in paranoid mode the other markers are woken only when there is much to mark, and a small heap never wakes them: a phase in which
+/// they slept must not leave work for the next.
 #[rstest]
-fn markers_that_are_called_late_or_not_at_all_miss_nothing(#[values(1, 2, 3)] markers: usize) {
+fn markers_that_are_woken_late_or_not_at_all_miss_nothing(#[values(1, 2, 3)] markers: usize) {
     let world = World::builder().markers(markers).build().unwrap();
     let small = on_a_thread(&world, |m| m.root(tree(m, 6).unwrap()));
     for round in 0..5 {
@@ -192,7 +192,7 @@ fn markers_that_are_called_late_or_not_at_all_miss_nothing(#[values(1, 2, 3)] ma
     assert_eq!(world.collect().unwrap().live_objects, 0);
 }
 
-/// Marks are numbers from 1 to 255: after 255 collections they begin anew, and no old mark may count as a new one.
+/// Marks are numbers from 1 to 255: after 255 collections they restart, and no old mark may count as a new one.
 #[rstest]
 #[case::nothing_allocated_in_between(0)]
 #[case::garbage_in_between(3000)]
@@ -241,7 +241,7 @@ fn an_object_is_alive_up_to_keep_alive() {
 }
 
 #[test]
-fn a_registered_range_keeps_what_its_words_refer_to_until_the_guard_goes() {
+fn a_registered_range_keeps_what_its_words_refer_to_until_the_guard_is_dropped() {
     let world = paranoid().build().unwrap();
     let memory: Box<[AtomicUsize]> = (0..600).map(|_| AtomicUsize::new(0)).collect();
     // SAFETY: `memory` outlives the guard, and its words are atomic.
@@ -313,12 +313,12 @@ fn a_root_made_on_one_thread_is_read_cloned_and_dropped_on_others() {
     assert_eq!(world.collect().unwrap().live_objects, 0);
 }
 
-/// `.root.race`: handles are `Send`, so a thread that no stop reaches may clone one into a slot that the scan has
-/// passed and drop the one that the scan has not come to.
+/// `.root.race`: handles are `Send`, so a thread that no stop reaches may clone a handle into a slot that the scan has passed, and drop the
+/// handle in a slot that the scan has not reached.
 #[test]
-fn a_handle_that_a_stranger_clones_and_drops_during_a_collection_keeps_its_object() {
+fn a_handle_that_an_unattached_thread_clones_and_drops_during_a_collection_keeps_its_object() {
     let world = paranoid().build().unwrap();
-    // A long table, so that the scan takes a while; the first slot is free, the moving handle is the last.
+    // A long table, so that the scan takes a while; the first slot is free, the moving handle is in the last.
     let mut ballast: Vec<_> = on_a_thread(&world, |m| {
         let shared = node(m, 1).unwrap();
         (0..200_000).map(|_| m.root(shared)).collect()
@@ -476,9 +476,9 @@ fn values_of_no_size_are_objects_of_their_own() {
     assert_eq!(world.collect().unwrap().live_objects, 0);
 }
 
-/// An array can be traced at every moment while its elements are made, and its elements may be made by allocating.
+/// An array can be traced at every moment while its elements are created, and creating them may allocate.
 #[rstest]
-fn an_array_is_safe_while_its_elements_are_being_made(#[values(3, 200, 1500, 40_000)] length: usize) {
+fn an_array_is_safe_while_its_elements_are_created(#[values(3, 200, 1500, 40_000)] length: usize) {
     let world = paranoid().build().unwrap();
     let root = on_a_thread(&world, move |m| {
         let every = (length / 8).max(1);
@@ -499,7 +499,7 @@ fn an_array_is_safe_while_its_elements_are_being_made(#[values(3, 200, 1500, 40_
 }
 
 #[test]
-fn a_panic_while_elements_are_made_leaves_garbage_and_nothing_worse() {
+fn a_panic_while_elements_are_created_leaves_only_garbage() {
     let world = paranoid().build().unwrap();
     on_a_thread(&world, |m| {
         let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -521,14 +521,14 @@ traced! {
     }
 }
 
-/// The verifier is what the soundness tests rely on, so it must find something when there is something.
+/// The soundness tests rely on the verifier, so it must report an error when there is one.
 #[test]
-fn a_reference_to_where_no_object_is_is_found_by_the_verifier_and_told() {
+fn a_reference_to_no_object_is_found_and_reported_by_the_verifier() {
     let world = paranoid().build().unwrap();
     let root = on_a_thread(&world, |m| {
         let liar = m.alloc(Liar { word: GcCell::new(0), real: GcCell::new(None) }).unwrap();
         let target = node(m, 1).unwrap();
-        // SAFETY: on purpose it is not: an address inside of an object, even, where no object begins. Nobody follows it.
+        // SAFETY: invalid on purpose: an address inside an object, where no object begins. It is never followed.
         liar.real.set(Some(unsafe { Gc::from_addr(target.addr() + 8) }));
         liar.word.set(1);
         m.root(liar)

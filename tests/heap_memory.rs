@@ -1,5 +1,4 @@
-//! What the heap costs the machine. The tests look at the whole process, so they run one after the other, in a
-//! process of their own.
+//! The memory that the heap uses. The tests measure the whole process, so they run one after the other, in a process of their own.
 
 mod heap_support;
 
@@ -19,7 +18,7 @@ fn resident_bytes() -> u64 {
 }
 
 #[test]
-fn memory_is_used_again_collection_after_collection() {
+fn memory_is_reused_collection_after_collection() {
     let _alone = alone();
     let world = World::builder().heap_limit(1 << 30).initial_heap(4 << 20).build().unwrap();
     let work = |m: &Mutator| {
@@ -42,7 +41,7 @@ fn memory_is_used_again_collection_after_collection() {
     assert!(last.1 <= first.1 + (8 << 20), "resident memory grows: {seen:?}");
 }
 
-/// A thread takes free blocks for later without the lock. What one keeps in that way, others must get when they need it.
+/// A thread reserves free blocks without the lock. Other threads must get the reserved blocks when they need them.
 #[test]
 fn what_a_thread_has_reserved_is_not_lost_to_the_others() {
     let _alone = alone();
@@ -93,7 +92,7 @@ fn a_heap_that_was_large_once_gives_its_memory_back() {
 }
 
 #[test]
-fn worlds_that_are_gone_leave_nothing_behind() {
+fn dropped_worlds_leave_no_memory_or_threads() {
     let _alone = alone();
     let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
     let before = threads();
@@ -111,12 +110,12 @@ fn worlds_that_are_gone_leave_nothing_behind() {
                 });
             }
         }
-        // The last of a world may go with a thread of its own, which ends a little later.
+        // The last part of a world may be dropped by a thread of its own, which ends a little later.
         wait_until("the threads of the worlds have ended", || threads() <= before + 1);
         let mappings = std::fs::read_to_string("/proc/self/maps").unwrap().lines().count();
         seen.push((resident_bytes(), mappings));
     }
     let (first, last) = (seen[2], seen[5]);
     assert!(last.0 <= first.0 + (4 << 20), "resident memory grows: {seen:?}");
-    assert!(last.1 <= first.1 + 8, "mappings are left behind: {seen:?}");
+    assert!(last.1 <= first.1 + 8, "mappings remain: {seen:?}");
 }

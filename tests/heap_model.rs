@@ -1,9 +1,9 @@
-//! Random programs against a model that is obviously right: a plain graph, and reachability by a search of it.
+//! Random programs compared with a simple model: a plain graph, and reachability by searching it.
 //!
-//! A *program* is a list of small steps, done twice: by a mutator on the collected heap, and on [`Model`], which
-//! never forgets anything. When the mutator has detached, nothing is left on any stack, so what the collector keeps
-//! must be *exactly* what the model can reach: objects by number, bytes by space, weak references, drops and
-//! finalizers by name. Then every object that can be reached is compared with the model, field by field.
+//! A *program* is a list of small steps, executed twice: by a mutator on the collected heap, and on [`Model`], which never frees anything.
+//! When the mutator has detached, nothing is left on any stack, so what the collector keeps must be *exactly* what the model can reach:
+//! objects by number, bytes by space, weak references, drops and finalizers by name. Then every reachable object is compared with the
+//! model, field by field.
 
 mod heap_support;
 
@@ -41,7 +41,7 @@ impl Any {
     }
 }
 
-// SAFETY: one word; what is no reference is null or odd.
+// SAFETY: one word; a value that is no reference is null or odd.
 unsafe impl Word for Any {
     const MAY_REFER: bool = true;
     fn to_bits(self) -> usize {
@@ -78,7 +78,7 @@ traced! {
     }
 }
 
-/// A leaf that says when it is dropped.
+/// A leaf that logs its drop.
 struct Token {
     id: u64,
     dropped: Arc<Mutex<Vec<u64>>>,
@@ -167,17 +167,17 @@ fn byte(id: u64, index: usize) -> u8 {
     (id as usize).wrapping_mul(31).wrapping_add(index) as u8
 }
 
-/// What the model knows of an object.
+/// The model of an object.
 #[derive(Clone, Debug)]
 struct Thing {
     kind: Kind,
     edges: Vec<Option<u64>>,
     target: Option<u64>,
-    /// Finalizers that it has been given.
+    /// The number of finalizers registered for it.
     finalizers: usize,
 }
 
-/// Everything that ever was, and what is held.
+/// Every object ever allocated, and those that are held.
 #[derive(Default)]
 struct Model {
     things: BTreeMap<u64, Thing>,
@@ -287,17 +287,17 @@ fn settings() -> impl Strategy<Value = Setting> {
         })
 }
 
-/// What finalizers said, by id; they are plain functions, so one case runs at a time.
+/// The ids logged by finalizers. They are plain functions and capture nothing, so one case runs at a time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 static FINALIZED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 fn finalize(_: &Mutator, pair: Gc<Pair>) {
-    assert_eq!(pair.check, !pair.id, "a finalizer met a damaged object");
+    assert_eq!(pair.check, !pair.id, "a finalizer got a damaged object");
     FINALIZED.lock().unwrap().push(pair.id);
 }
 
-/// The program's side of the world.
+/// The program's side: the heap operations.
 struct Program {
     model: Model,
     handles: Vec<Handle>,
@@ -310,7 +310,7 @@ impl Program {
         (!self.handles.is_empty()).then(|| number % self.handles.len())
     }
 
-    /// A held object: its id, kind and itself.
+    /// Returns a held object: its id, kind and reference.
     fn held(&self, m: &Mutator, number: usize) -> Option<(u64, Kind, Any)> {
         let index = self.pick(number)?;
         let id = self.model.held[index];
@@ -361,7 +361,7 @@ impl Program {
             Step::NewWeak { target } => {
                 let Some((target, Kind::Pair | Kind::Pinned, any)) = self.held(m, target) else { return };
                 let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-                // SAFETY: the model says that it is a pair.
+                // SAFETY: the model records that it is a pair.
                 let weak: Weak<Pair> = m.alloc_weak(unsafe { any.as_gc::<Pair>() }).unwrap();
                 let thing = Thing { kind: Kind::Weak, edges: vec![], target: Some(target), finalizers: 0 };
                 self.model.things.insert(id, thing);
@@ -395,7 +395,7 @@ impl Program {
             }
             Step::Finalizer { held } => {
                 let Some((id, Kind::Pair | Kind::Pinned, any)) = self.held(m, held) else { return };
-                // SAFETY: the model says that it is a pair.
+                // SAFETY: the model records that it is a pair.
                 m.set_finalizer(unsafe { any.as_gc::<Pair>() }, finalize).unwrap();
                 if let Some(thing) = self.model.things.get_mut(&id) {
                     thing.finalizers += 1;
@@ -430,10 +430,9 @@ impl Program {
         }
     }
 
-    /// Compares everything that can be reached with the model, field by field.
+    /// Compares every reachable object with the model, field by field.
     fn compare(&self, m: &Mutator, alive: &BTreeSet<u64>) {
-        // What is in `open` is reachable from a handle or the range, and nobody changes anything meanwhile; so it
-        // may lie in a `Vec`.
+        // Everything in `open` is reachable from a handle or the range, and nothing changes meanwhile; so a `Vec` may hold it.
         let mut open: Vec<(u64, Any)> =
             self.model.held.iter().copied().zip(self.handles.iter().map(|handle| handle.get(m))).collect();
         for (word, id) in self.range.iter().zip(self.model.range) {
@@ -449,7 +448,7 @@ impl Program {
                 continue;
             }
             let thing = &self.model.things[&id];
-            // SAFETY: the model says of which kind it is.
+            // SAFETY: the model records its kind.
             let slots = unsafe { slots(thing.kind, any) };
             assert_eq!(slots.len(), thing.edges.len(), "object {id}");
             // SAFETY: as above.
@@ -501,11 +500,11 @@ unsafe fn check_payload(id: u64, thing: &Thing, any: Any, alive: &BTreeSet<u64>)
             }
         }
     }
-    // What `any` refers to is in use up to here.
+    // `any` must stay reachable up to here.
     std::hint::black_box(any);
 }
 
-/// Bytes of the large and of the pinned space that the objects of these ids take.
+/// The bytes in the large and in the pinned space that the objects with these ids take.
 fn bytes_by_space(model: &Model, alive: &BTreeSet<u64>) -> (u64, u64) {
     const BLOCK: u64 = 16 << 10;
     let (mut large, mut pinned) = (0, 0);
@@ -569,9 +568,9 @@ fn run(setting: &Setting, program: &[Step]) {
         check_first_collection(&state, &alive, &first);
     }
     let left = settle(&world);
-    assert_eq!(left, alive.len() as u64, "objects that are alive, against objects that can be reached");
+    assert_eq!(left, alive.len() as u64, "live objects, compared with reachable objects");
 
-    // Bytes, as the report, the verifier and the model count them.
+    // Bytes, as counted by the report, the verifier and the model.
     reports.lock().unwrap().sort_by_key(|report| report.number);
     let last = *reports.lock().unwrap().last().unwrap();
     let verified = world.verify().unwrap();
@@ -583,7 +582,7 @@ fn run(setting: &Setting, program: &[Step]) {
         live_before = report.live.total();
     }
 
-    // Who was dropped and who was finalized, and how often.
+    // Which objects were dropped and finalized, and how often.
     let dead = |wanted: fn(&Thing) -> usize| -> Vec<u64> {
         let things = state.model.things.iter().filter(|(id, _)| !alive.contains(id));
         things.flat_map(|(&id, thing)| std::iter::repeat_n(id, wanted(thing))).collect()
@@ -609,8 +608,8 @@ fn run(setting: &Setting, program: &[Step]) {
     drop(guard);
 }
 
-/// With nothing collected before, the first collection itself can be foretold: what is alive, what finalizers keep,
-/// which weak references are cleared, what is queued.
+/// If nothing was collected before, the result of the first collection can be predicted: what is alive, what finalizers keep, which weak
+/// references are cleared, what is queued.
 fn check_first_collection(state: &Program, alive: &BTreeSet<u64>, first: &CollectionReport) {
     let model = &state.model;
     let calls = model.things.iter().filter(|(id, thing)| !alive.contains(id) && thing.finalizers > 0);
@@ -647,7 +646,7 @@ fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(256)
 }
 
-/// A plain case, so that a failure of the machinery itself is easy to tell from one of the collector.
+/// A plain case, so that a failure of the test's own machinery is easy to tell from one of the collector.
 #[test]
 fn a_program_that_does_a_little_of_everything() {
     let setting = Setting { stopper: Stopper::Signals, markers: 2, mark_stack: 64, initial_heap: 1 << 20, age: 253 };

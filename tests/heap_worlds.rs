@@ -1,4 +1,4 @@
-//! Worlds as wholes: several at once, dropped in any order, threads that come and go, forks.
+//! Whole worlds: several at once, dropped in any order, threads that start and exit, forks.
 
 mod heap_support;
 
@@ -50,17 +50,17 @@ fn a_thread_may_collect_a_world_that_it_is_not_attached_to() {
     let kept = tree(&m, 7).unwrap();
     let root = on_a_thread(&other, |m| m.root(list(m, 100).unwrap()));
     assert_eq!(other.collect().unwrap().live_objects, 100);
-    // Meanwhile it counts as blocking in its own, which others may stop.
+    // Meanwhile the thread counts as blocking in its own world, which other threads may stop.
     on_a_thread(&mine, |m| assert!(m.collect().is_ok()));
     assert_eq!(check_tree(kept), tree_size(7));
     drop(root);
     assert_eq!(other.collect().unwrap().live_objects, 0);
-    // SAFETY: nothing is done with it.
+    // SAFETY: the result is not used.
     assert!(unsafe { other.attach("main") }.is_err(), "a thread is attached to one world at a time");
 }
 
 #[test]
-fn a_collection_may_be_asked_for_from_a_blocking_region() {
+fn a_collection_may_be_requested_from_a_blocking_region() {
     let world = paranoid().build().unwrap();
     // SAFETY: every Gc is a local variable.
     let m = unsafe { world.attach("main") }.unwrap();
@@ -70,7 +70,7 @@ fn a_collection_may_be_asked_for_from_a_blocking_region() {
     assert_eq!(check_tree(kept), tree_size(7));
 }
 
-/// A mutator keeps its world: nothing goes while a thread is attached.
+/// A mutator keeps its world: nothing is freed while a thread is attached.
 #[rstest]
 fn a_world_may_be_dropped_while_threads_are_attached(
     #[values(Stopper::Signals, Stopper::Safepoints)] stopper: Stopper,
@@ -119,7 +119,7 @@ fn a_root_of_another_world_is_refused() {
 }
 
 #[test]
-fn hundreds_of_threads_leave_no_blocks_behind() {
+fn hundreds_of_threads_leak_no_blocks() {
     let world = paranoid().heap_limit(16 << 20).build().unwrap();
     for _ in 0..400 {
         on_a_thread(&world, |m| {
@@ -150,9 +150,9 @@ fn a_thread_that_panics_detaches_and_what_it_held_dies() {
     assert!(world.threads().is_empty());
 }
 
-/// Runs `body` in a child process and reports a panic, a crash or a hang of it.
+/// Runs `body` in a child process and reports a panic, a crash or a hang of the child.
 fn in_a_child(body: impl FnOnce()) {
-    // SAFETY: what the child does between fork and exit is what this test is about.
+    // SAFETY: this test is about what the child may do between fork and exit.
     match unsafe { fork() }.unwrap() {
         ForkResult::Child => {
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
@@ -241,7 +241,7 @@ fn the_child_of_a_fork_collects_and_finalizes(
     others.into_iter().for_each(|other| other.join().unwrap());
 }
 
-/// Finalizers that were due, but had not run, when the process forked.
+/// Finalizers that were queued, but had not run, when the process forked.
 #[test]
 fn the_child_of_a_fork_runs_the_finalizers_that_were_due_before_it() {
     static RUN: AtomicU32 = AtomicU32::new(0);
@@ -267,11 +267,11 @@ fn the_child_of_a_fork_runs_the_finalizers_that_were_due_before_it() {
         }
     });
     assert_eq!(world.collect().unwrap().finalizers_queued, 11);
-    wait_until("the first one keeps the thread busy", || STARTED.load(Ordering::Relaxed) == 1);
+    wait_until("the first finalizer runs", || STARTED.load(Ordering::Relaxed) == 1);
     in_a_child(|| {
         world.collect().unwrap();
         wait_until("the due finalizers have run", || RUN.load(Ordering::Relaxed) == 10);
     });
     GO.store(1, Ordering::Relaxed);
-    wait_until("the parent's have run", || RUN.load(Ordering::Relaxed) == 10);
+    wait_until("the parent's finalizers have run", || RUN.load(Ordering::Relaxed) == 10);
 }

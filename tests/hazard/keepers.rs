@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicBool;
 /// `(disguised, end, ready)`
 pub type Keeper = extern "C" fn(usize, *const AtomicBool, *const AtomicBool);
 
-/// A keeper that holds the address where `take` (from rdi) puts it, and forgets it by `forget`. rsi and rdx point to
-/// the flags, and rcx is free.
+/// A keeper that holds the address where `take` (from rdi) puts it, and clears it by `forget`. rsi and rdx point to the flags, and rcx is
+/// free.
 macro_rules! keeper {
     ($name:ident, [$($take:expr),*], [$($forget:expr),*]) => {
         #[unsafe(naked)]
@@ -65,7 +65,7 @@ keeper!(
 keeper!(red_zone_near, ["mov [rsp - 8], rdi"], ["mov qword ptr [rsp - 8], 0"]);
 keeper!(red_zone_far, ["mov [rsp - 128], rdi"], ["mov qword ptr [rsp - 128], 0"]);
 
-/// What a keeper needs of the processor.
+/// The processor features that a keeper needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     Nothing,
@@ -118,7 +118,7 @@ pub extern "C" fn r12_asleep(disguised: usize, end: *const AtomicBool, ready: *c
     )
 }
 
-/// All of them, by name.
+/// All keepers, by name.
 pub const KEEPERS: [(&str, Keeper, Needs); 23] = [
     ("rax", rax, Needs::Nothing),
     ("rbx", rbx, Needs::Nothing),

@@ -1,4 +1,4 @@
-//! What the hazard tests share: worlds, objects that nobody knows, and threads that hold them in odd places.
+//! Helpers of the hazard tests: worlds, objects with hidden addresses, and threads that hold such addresses in odd places.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub mod keepers;
@@ -20,7 +20,7 @@ use stopworld::{
     ThreadVtable, WeakCell, World, WorldBuilder,
 };
 
-/// Who stops the world.
+/// Ways to stop the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     Signals,
@@ -28,7 +28,7 @@ pub enum By {
     Debugger,
 }
 
-/// Small, strict, and with enough time for a loaded machine.
+/// A small, self-checking world with timeouts for a loaded machine.
 pub fn builder() -> WorldBuilder {
     World::builder().heap_limit(64 << 20).paranoid(Paranoid::On).stop_timeout(Duration::from_secs(20))
 }
@@ -46,15 +46,15 @@ pub fn build(builder: WorldBuilder, by: By) -> World {
     world
 }
 
-/// Stops as the built-in stopper does, but says that it has lost the world while `lost` is set: as a debugger whose process has
-/// died, or has been let go.
+/// Stops as the built-in stopper does, but reports a lost stop while `lost` is set: as a debugger does whose process has died, or has been
+/// detached.
 pub struct Losing {
     inner: SignalStopper,
     lost: Arc<AtomicBool>,
 }
 
 impl Losing {
-    /// Has it stop this world. The flag is its `lost`.
+    /// Makes it stop this world. Returns its flag `lost`.
     pub fn install(world: &World) -> Arc<AtomicBool> {
         let losing = Losing { inner: SignalStopper::new(libc::SIGURG).unwrap(), lost: Arc::default() };
         let lost = Arc::clone(&losing.lost);
@@ -63,7 +63,7 @@ impl Losing {
     }
 }
 
-// SAFETY: stopping and starting are the built-in stopper's own.
+// SAFETY: the built-in stopper stops and starts the threads.
 unsafe impl ThreadVtable for Losing {
     fn name(&self) -> &'static str {
         "losing"
@@ -82,20 +82,20 @@ unsafe impl ThreadVtable for Losing {
     }
 }
 
-/// The payload of a [`Hidden`] object: with its header a cell of 32 bytes, full to the last one.
+/// The payload of a [`Hidden`] object: with its header a cell of 32 bytes, full to the last byte.
 pub type Payload = Leaf<[u64; 3]>;
 pub const PAYLOAD_BYTES: usize = size_of::<[u64; 3]>();
 
-/// An object that is known to nobody but who undoes its disguise, and a weak reference that tells of its end.
+/// An object whose address is only stored in disguise, and a weak reference that shows whether it is alive.
 pub struct Hidden {
     disguised: usize,
     weak: Root<WeakCell<Payload>>,
 }
 
 impl Hidden {
-    /// Makes one, on a thread that is gone when this returns: no stack remembers the address.
+    /// Creates one on a thread that has ended when this returns: no stack has the address.
     pub fn new(world: &World) -> Self {
-        /// In a frame of its own, which is written over, too: the next thread may get this one's stack.
+        /// In a frame of its own, which is overwritten afterwards: the next thread may get this one's stack.
         #[inline(never)]
         fn make(m: &Mutator) -> (usize, Root<WeakCell<Payload>>) {
             let object = m.alloc(Leaf([7; 3])).unwrap();
@@ -116,17 +116,17 @@ impl Hidden {
 
     /// The address plus `offset`, with every bit flipped.
     pub fn disguised(&self, offset: usize) -> usize {
-        // Not of x plus n is not of x, minus n.
+        // !(x + n) is !x - n.
         self.disguised - offset
     }
 
-    /// Whether it is alive, as its weak reference says. For attached threads.
+    /// Whether it is alive, according to its weak reference. For attached threads.
     pub fn is_alive(&self, m: &Mutator) -> bool {
         self.weak.get(m).get().is_some()
     }
 }
 
-/// Collects from this thread, which is attached to no world, and says whether the only weak reference was cleared.
+/// Collects from this thread, which is attached to no world. Returns whether the only weak reference was cleared.
 pub fn collection_kills(world: &World) -> bool {
     collect(world).weak_cleared > 0
 }
@@ -135,7 +135,7 @@ pub fn collect(world: &World) -> CollectionReport {
     world.collect().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Two flags between a test and the thread that it watches.
+/// Two flags between a test and the thread that it observes.
 #[derive(Default)]
 pub struct Flags {
     pub ready: AtomicBool,
@@ -164,7 +164,7 @@ impl Flags {
     }
 }
 
-/// Waits for something that must happen soon, even on a machine that has other things to do.
+/// Waits for a condition that must hold soon, even on a busy machine.
 pub fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     let patience = patience(120, 6);
@@ -184,7 +184,7 @@ pub fn spawn<R: Send + 'static>(
     unsafe { world.spawn(name, body) }.unwrap()
 }
 
-/// Runs the test `name` of this binary again, alone, in a process of its own. `None` in that process: the caller goes on.
+/// Runs the test `name` of this binary again, alone, in a process of its own. `None` in that process: the caller continues.
 pub fn in_own_process(name: &str) -> Option<Output> {
     run_alone(name, &[])
 }
@@ -197,7 +197,7 @@ pub fn in_own_process_ignored(name: &str) -> Option<Output> {
 fn run_alone(name: &str, more: &[&str]) -> Option<Output> {
     const VARIABLE: &str = "HAZARD_IN_OWN_PROCESS";
     if std::env::var(VARIABLE).is_ok_and(|value| value == name) {
-        // If the process that waits for us is ended, so are we.
+        // This process ends with the process that waits for it.
         // SAFETY: a plain system call.
         unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
         return None;
@@ -224,8 +224,7 @@ macro_rules! alone {
     };
 }
 
-/// Forks, runs `child` in the child, and says how it ended: its code, or 1000 and its signal. A child that hangs is
-/// ended by SIGALRM.
+/// Forks and runs `child` in the child. Returns how it ended: its exit code, or 1000 plus its signal. SIGALRM ends a child that hangs.
 pub fn fork(child: impl FnOnce() -> i32) -> i32 {
     // SAFETY: the child runs code of this process on its one thread, as programs that fork do, and never returns.
     let pid = unsafe { libc::fork() };
@@ -240,10 +239,10 @@ pub fn fork(child: impl FnOnce() -> i32) -> i32 {
     wait_for_child(pid)
 }
 
-/// How a child ended: see [`fork`].
+/// Returns how a child ended: see [`fork`].
 pub fn wait_for_child(pid: i32) -> i32 {
     let mut status = 0;
-    // SAFETY: our own child.
+    // SAFETY: a child of this process.
     while unsafe { libc::waitpid(pid, &mut status, 0) } != pid {}
     if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 1000 + libc::WTERMSIG(status) }
 }
@@ -267,7 +266,7 @@ pub fn mask_suspend_signal(how: i32) {
 
 /// Installs a handler.
 pub fn handle(signal: i32, handler: extern "C" fn(i32), flags: i32) -> libc::sigaction {
-    // SAFETY: complete actions; the tests' handlers touch atomics only, or say why they may do more.
+    // SAFETY: complete actions; the tests' handlers touch atomics only, or state why they may do more.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler as *const () as usize;

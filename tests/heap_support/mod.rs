@@ -1,7 +1,7 @@
-//! What the tests of the heap share.
+//! Helpers of the heap tests.
 //!
-//! Stacks are scanned conservatively, so a claim about what is *gone* is made when the thread that built it has
-//! detached: [`on_a_thread`] does that, and the test looks from a thread that was never attached.
+//! Stacks are scanned conservatively, so a test asserts that something is *freed* only after the thread that built it has detached:
+//! [`on_a_thread`] does that, and the test checks from a thread that was never attached.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
@@ -23,7 +23,7 @@ pub fn paranoid() -> WorldBuilder {
 
 /// Runs `body` on a mutator that has detached when this returns. It leaves no address on its stack, which the next thread may get.
 pub fn on_a_thread<R: Send + 'static>(world: &World, body: impl FnOnce(&Mutator) -> R + Send + 'static) -> R {
-    /// In a frame of its own, which is written over, too.
+    /// In a frame of its own, which is overwritten afterwards.
     #[inline(never)]
     fn apart<R>(m: &Mutator, body: impl FnOnce(&Mutator) -> R) -> R {
         body(m)
@@ -35,7 +35,7 @@ pub fn on_a_thread<R: Send + 'static>(world: &World, body: impl FnOnce(&Mutator)
     };
     // SAFETY: the tests keep every `Gc` in local variables, in collected objects and in roots.
     let result = unsafe { world.spawn("builder", work) }.unwrap().join().unwrap();
-    assert_eq!(world.damage(), None, "found after a collection that nobody asked for");
+    assert_eq!(world.damage(), None, "found after a collection that the test did not request");
     result
 }
 
@@ -49,8 +49,7 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// With no mutator attached: collects until no finalizer is queued any more, letting each run; returns how many
-/// objects are alive then.
+/// With no mutator attached: collects until no finalizer is queued any more, waiting for each to run; returns the number of live objects.
 pub fn settle(world: &World) -> u64 {
     loop {
         wait_until("the finalizer thread has nothing to do", || {
@@ -88,12 +87,12 @@ pub fn list(m: &Mutator, length: u64) -> Result<Gc<Node>, OutOfMemory> {
     Ok(head)
 }
 
-/// Nodes of a list, if its keys are right.
+/// The number of nodes of a list, after checking its keys.
 pub fn check_list(head: Gc<Node>) -> u64 {
     let (mut at, mut count) = (Some(head), 0);
     let first = head.key;
     while let Some(node) = at {
-        assert_eq!(node.key, first - count, "a node of the list holds something else");
+        assert_eq!(node.key, first - count, "a node of the list has a wrong key");
         count += 1;
         at = node.left.get();
     }
@@ -111,18 +110,18 @@ pub fn tree(m: &Mutator, height: u64) -> Result<Gc<Node>, OutOfMemory> {
     Ok(top)
 }
 
-/// Nodes of a tree, if its keys are right.
+/// The number of nodes of a tree, after checking its keys.
 pub fn check_tree(top: Gc<Node>) -> u64 {
     let below = |child: Option<Gc<Node>>| {
         child.map_or(0, |child| {
-            assert_eq!(child.key + 1, top.key, "a node of the tree holds something else");
+            assert_eq!(child.key + 1, top.key, "a node of the tree has a wrong key");
             check_tree(child)
         })
     };
     1 + below(top.left.get()) + below(top.right.get())
 }
 
-/// Nodes of a complete tree of this height.
+/// The number of nodes of a complete tree of this height.
 pub fn tree_size(height: u64) -> u64 {
     (2 << height) - 1
 }
