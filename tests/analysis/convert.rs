@@ -464,7 +464,7 @@ fn a_damaged_trace_is_converted_as_far_as_it_goes_and_ends_with_1() {
         (
             Some(1),
             "convert: cut: at byte 336: the file ends here, inside a block of events that begins at byte 255: 4 bytes more \
-             were expected; everything that can be read is converted\n"
+             were expected; everything that could be read is converted\n"
         )
     );
     let (counts, summary) = counted(&fs::read(directory.path().join("out.nettrace")).unwrap());

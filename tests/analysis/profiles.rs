@@ -192,13 +192,13 @@ fn bands_without_a_name_of_their_own_are_reported() {
     let output = run(&["heapprof", "--csv"], file.path());
     let said = text_of(&output.stderr);
     assert_eq!((output.status.code(), said.lines().count()), (Some(0), 1), "{said}");
-    assert!(said.contains("it has more than 262144 bands: what comes after them is under (others)"), "{said}");
+    assert!(said.contains("the profile has more than 262144 bands: the rest are summed under (others)"), "{said}");
     assert!(stdout(&output).ends_with("1.000000000,(others),56\n"));
 }
 
 #[rstest]
-#[case("heapprof", "threads.l", "it has no heap profile")]
-#[case("timeprof", "leak.hT", "it has no time profile")]
+#[case("heapprof", "threads.l", "the file has no heap profile")]
+#[case("timeprof", "leak.hT", "the file has no time profile")]
 fn a_log_without_a_profile_is_one_clear_line(#[case] command: &str, #[case] name: &str, #[case] told: &str) {
     let output = run(&[command], &log(name));
     let stderr = String::from_utf8(output.stderr).unwrap();
@@ -207,7 +207,7 @@ fn a_log_without_a_profile_is_one_clear_line(#[case] command: &str, #[case] name
 }
 
 #[rstest]
-#[case("heapprof", "expected an eventlog, which begins with \"hdrb\", or a .hp file, which begins with JOB")]
+#[case("heapprof", "expected an eventlog, which begins with \"hdrb\", or a .hp file, which begins with \"JOB\"")]
 #[case("timeprof", "this is not an eventlog: expected it to begin with \"hdrb\"")]
 fn a_file_of_another_kind_is_one_clear_line(#[case] command: &str, #[case] told: &str) {
     let output = run(&[command], Path::new("Cargo.toml"));

@@ -188,6 +188,6 @@ pub fn writes_its_recorder_when_asked(file: &str) -> Vec<u8> {
     let output = child.wait_with_output().unwrap();
     counting.join().unwrap();
     let said = text(&output.stderr);
-    assert!(output.status.code() == Some(143) && said.contains(&format!("events are in {file}")), "{said}");
+    assert!(output.status.code() == Some(143) && said.contains(&format!("events to {file}")), "{said}");
     fs::read(path).unwrap()
 }

@@ -1,7 +1,8 @@
-//! `stopworld trace` and `stopworld counters`: watching a process that runs, ours or one of .NET's.
+//! `stopworld trace` and `stopworld counters`: observe a running process, of stopworld or of .NET.
 //!
-//! Both start a session at the process's diagnostics socket and read its stream to the end, which comes when the process ends, or when
-//! the session is stopped, on a second connection. Ctrl-C and SIGTERM stop the session; a second one ends us at once.
+//! Both start a session at the process's diagnostics socket and read its stream to the end. The stream ends when the process
+//! ends, or when a request on a second connection stops the session. Ctrl-C and SIGTERM stop the session; a second signal
+//! ends the command at once.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
@@ -25,17 +26,17 @@ use stopworld::formats::nettrace::write::{Providers, ProvidersError};
 use stopworld_analysis::report::Bytes;
 use stopworld_platform::os::remedy::remedy_of;
 
-/// What the process sets aside for a session, in megabytes: as dotnet-trace asks for.
+/// The buffer size that is requested for a session, in megabytes: that of dotnet-trace.
 const MEGABYTES: u32 = 256;
-/// The end of a stream: of an object, and of all.
+/// The last two bytes of a complete stream: the end tags of the last object and of the stream.
 const END: [u8; 2] = [6, 1];
-/// How often the table is drawn anew, if anything came.
+/// The interval between two redraws of the table, if values have changed.
 const REPAINT: Duration = Duration::from_millis(200);
 
-/// What makes us stop a session.
+/// An event that ends the wait for a session.
 enum News {
     Signal,
-    /// The stream has come to its end.
+    /// The stream has ended.
     Over,
 }
 
@@ -48,7 +49,8 @@ pub(super) fn trace(arguments: &LiveTrace) -> Result<u8, Failure> {
     let client = Client::of_process(arguments.pid).map_err(anyhow::Error::from)?;
     let path = arguments.output.display();
     let session = client.collect(&providers, MEGABYTES, Rundown::Wanted).map_err(anyhow::Error::from)?;
-    // After it: no file for a trace that never was. Without a file we hang up, which ends the session.
+    // The file is created after the session, so that a refused session leaves none. If creating it fails, the connection is
+    // closed, which ends the session.
     let mut file = File::create(&arguments.output).map_err(|error| unwritable(&arguments.output, &error))?;
     let (id, stream) = (session.id, session.stream);
     let (send, news) = mpsc::channel();
@@ -56,19 +58,21 @@ pub(super) fn trace(arguments: &LiveTrace) -> Result<u8, Failure> {
     let name = arguments.output.clone();
     let copying = thread::Builder::new().name("stream".into()).spawn(move || {
         let copied = copy(stream, &mut file, &name);
-        // If nobody listens, who waited for us has gone.
+        // If this fails, the main thread no longer waits.
         let _ = send.send(News::Over);
         copied
     })?;
     wait(&news, arguments.duration, || client.stop(id))?;
-    let Ok(copied) = copying.join() else { bail_out("the thread that copies panicked")? };
+    let Ok(copied) = copying.join() else { bail_out("the thread that copies the stream panicked")? };
     let (bytes, last) = copied?;
     let size = Bytes(bytes);
     if last == END {
-        eprintln!("stopworld: {size} in {path}");
+        eprintln!("stopworld: wrote {size} to {path}");
         return Ok(0);
     }
-    eprintln!("stopworld: {size} in {path}: the process ended without the trace's end; what came before is readable");
+    eprintln!(
+        "stopworld: wrote {size} to {path}: the process ended before the end of the trace; everything written is readable"
+    );
     Ok(FAILED)
 }
 
@@ -76,7 +80,7 @@ fn bail_out<T>(what: &'static str) -> anyhow::Result<T> {
     bail!(what)
 }
 
-/// The list as dotnet-trace takes it, arguments included.
+/// Parses a list in dotnet-trace's syntax, including arguments.
 fn parse(list: &str) -> Result<Vec<Provider>, ProvidersError> {
     let providers = Providers::parse(list)?;
     let arguments: Vec<&str> = list.split(',').map(|entry| entry.splitn(4, ':').nth(3).unwrap_or_default()).collect();
@@ -94,22 +98,22 @@ fn from(providers: &Providers, arguments: &[&str]) -> Vec<Provider> {
 }
 
 fn watch_signals(send: mpsc::Sender<News>) -> anyhow::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("the handlers for SIGINT and SIGTERM")?;
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("can't install the handlers for SIGINT and SIGTERM")?;
     thread::Builder::new().name("signals".into()).spawn(move || {
         let mut came = false;
         for signal in signals.forever() {
             if std::mem::replace(&mut came, true) {
                 std::process::exit(128 + signal);
             }
-            // If nobody listens we are at the end anyway.
+            // If this fails, the command is about to end.
             let _ = send.send(News::Signal);
         }
     })?;
     Ok(())
 }
 
-/// Waits for a signal, the end of the time, or the end of the stream, and in the first two cases stops the session and goes on to
-/// its end.
+/// Waits for a signal, the end of the duration, or the end of the stream. In the first two cases stops the session and waits
+/// for the end of the stream.
 fn wait<E: Into<anyhow::Error>>(
     news: &mpsc::Receiver<News>,
     duration: Option<Duration>,
@@ -123,17 +127,17 @@ fn wait<E: Into<anyhow::Error>>(
         return Ok(());
     }
     let stopped = stop().map_err(Into::into);
-    // If it is gone, its stream is at its end, and that is no error.
+    // If the process has ended, `stop` fails but the stream ends soon: that is not an error.
     let over = news.recv_timeout(Duration::from_secs(if stopped.is_ok() { 30 } else { 1 }));
-    if over.is_err() { stopped.context("the session could not be stopped") } else { Ok(()) }
+    if over.is_err() { stopped.context("can't stop the session") } else { Ok(()) }
 }
 
-/// What is wrong with the file, and what to do about it.
+/// The error for a file that can't be written, with its remedy.
 fn unwritable(path: &Path, error: &io::Error) -> anyhow::Error {
     anyhow!("{}: {error}; {}, or name another file (-o FILE)", path.display(), remedy_of(error))
 }
 
-/// Copies to the end; how much that was, and its last two bytes.
+/// Copies the stream to its end. Returns the number of bytes and the last two bytes.
 fn copy(mut stream: UnixStream, file: &mut File, path: &Path) -> anyhow::Result<(u64, [u8; 2])> {
     let (mut bytes, mut last) = (0, [0; 2]);
     let mut buffer = vec![0; 64 << 10];
@@ -142,11 +146,11 @@ fn copy(mut stream: UnixStream, file: &mut File, path: &Path) -> anyhow::Result<
             Ok(0) => return Ok((bytes, last)),
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            // It was killed.
+            // The process was killed.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok((bytes, last)),
             Err(error) => {
                 return Err(error)
-                    .context(format!("the stream broke off: {bytes} bytes of it are in {}, which can be read as far as that; start again for more", path.display()));
+                    .context(format!("the stream broke off: the first {bytes} bytes are in {} and can be read; record again for a complete trace", path.display()));
             }
         };
         file.write_all(&buffer[..count]).map_err(|error| unwritable(path, &error))?;
@@ -185,14 +189,14 @@ pub(super) fn counters(arguments: &LiveCounters) -> Result<u8, Failure> {
     thread::Builder::new().name("stream".into()).spawn(move || {
         Reader::new(stream).read(&mut Watching { told: |told| of(&board).take(told) });
         of(&board).show();
-        // If nobody listens, who waited for us has gone.
+        // If this fails, the main thread no longer waits.
         let _ = send.send(News::Over);
     })?;
     wait(&news, arguments.duration, || client.stop(id))?;
     Ok(0)
 }
 
-/// One line, also on a narrow terminal.
+/// Formats the title, cut so that it fits one line of a narrow terminal.
 fn title(pid: u32, name: &str) -> String {
     const WIDEST: usize = 60;
     let title = format!("process {pid} {name}");
@@ -203,15 +207,15 @@ fn title(pid: u32, name: &str) -> String {
 }
 
 fn of(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
-    // A panic under it leaves a row that is a round behind.
+    // A panic under this lock leaves at worst a row with its previous value.
     board.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Shows what is told: on a terminal a table that stays in its place; else a line for each.
+/// Displays counter values: on a terminal in a table that is redrawn in place, otherwise one line per value.
 struct Board {
     title: String,
     stays: bool,
-    /// In the order in which they came first.
+    /// The counters, in the order of their first values.
     rows: Vec<Told>,
     lines: usize,
     changed: bool,
@@ -244,7 +248,7 @@ impl Board {
         }
         let mut text = String::new();
         if self.lines > 0 {
-            // Up to where the table begins, and away with it.
+            // Moves the cursor to the first line of the table and clears it.
             text.push_str(&format!("\x1b[{}A\x1b[J", self.lines));
         }
         text.push_str(&format!("{}   (Ctrl-C ends)\n", self.title));
@@ -256,7 +260,7 @@ impl Board {
     }
 }
 
-/// What is shown before the number.
+/// Formats the label in front of the number.
 fn label(told: &Told) -> String {
     let name = if told.display.is_empty() { &told.name } else { &told.display };
     let per = told.grown_in.filter(|time| !time.is_zero());
@@ -269,7 +273,7 @@ fn label(told: &Told) -> String {
     }
 }
 
-/// A number of seconds with one decimal, or with as many as a shorter one needs to be more than 0.
+/// Formats a number of seconds with one decimal, or with as many as needed to show a smaller number as more than 0.
 fn short(number: f64) -> String {
     let decimals = (1..9).find(|&decimals| number >= 0.5 * 0.1_f64.powi(decimals)).unwrap_or(9);
     let text = format!("{number:.0$}", decimals as usize);

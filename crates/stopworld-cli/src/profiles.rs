@@ -1,7 +1,7 @@
-//! `stopworld heapprof` and `stopworld timeprof`: what the heap was made of, and where the time went.
+//! `stopworld heapprof` and `stopworld timeprof`: reports of heap profiles and time profiles.
 //!
-//! Reports go to standard output; what there is to say about the file goes to standard error. Exit codes: 0, 1 for a file that is
-//! damaged (what could be read is reported) or has no profile, 141 if whoever reads our output has seen enough.
+//! Reports go to standard output, messages about the file go to standard error. Exit codes: 0; 1 for a file that is damaged
+//! (the readable part is reported) or has no profile; 141 if standard output was closed.
 
 use std::fmt;
 use std::fs::File;
@@ -19,12 +19,12 @@ use ghc_eventlog::read::seekable;
 use stopworld_analysis::profstats::{Profiles, folded, speedscope, text};
 use stopworld_analysis::report::{heap_page, heapprof, timeprof};
 
-/// How an eventlog begins.
+/// The first bytes of an eventlog.
 const EVENTLOG: &[u8] = b"hdrb";
-/// What to do about a profile without samples.
-const NO_SAMPLES: &str = "the program ended before the first was due, or its filters let nothing pass; record it again with a \
+/// The cause and the remedy of a profile without samples.
+const NO_SAMPLES: &str = "the program ended before the first sample was due, or its filters matched nothing; record it again with a \
     shorter interval or other filters";
-/// What is read of a file at a time.
+/// The size of a read buffer, in bytes.
 const BUFFER: usize = 64 << 10;
 
 /// `stopworld heapprof`.
@@ -32,24 +32,24 @@ pub(super) fn heap(arguments: &Heapprof) -> Result<u8, Failure> {
     let mut input = open(&arguments.file)?;
     let name = arguments.file.display();
     if arguments.csv {
-        // It may have to be read twice.
-        input = seekable(input).with_context(|| format!("{name} can't be put into a temporary file"))?;
+        // The file may have to be read twice.
+        input = seekable(input).with_context(|| format!("can't copy {name} to a temporary file"))?;
         input.rewind().with_context(|| format!("can't read {name}"))?;
     }
     let Some((profiles, code)) = read("heapprof", &arguments.file, &input)? else { return Ok(FAILED) };
     if !profiles.has_heap {
-        say("heapprof", format_args!("{name}: it has no heap profile"));
+        say("heapprof", format_args!("{name}: the file has no heap profile"));
         return Ok(FAILED);
     }
     if profiles.heap.is_empty() {
-        say("heapprof", format_args!("{name}: no sample of its heap profile has anything in it: {NO_SAMPLES}"));
+        say("heapprof", format_args!("{name}: its heap profile has no non-empty sample: {NO_SAMPLES}"));
         return Ok(FAILED);
     }
     if profiles.heap.has_others() {
         let bands = profiles.heap.bands.len() - 1;
         say(
             "heapprof",
-            format_args!("{name}: it has more than {bands} bands: what comes after them is under (others)"),
+            format_args!("{name}: the profile has more than {bands} bands: the rest are summed under (others)"),
         );
     }
     write(code, |out| {
@@ -65,7 +65,7 @@ pub(super) fn heap(arguments: &Heapprof) -> Result<u8, Failure> {
     })
 }
 
-/// The lines of a profile of more samples than are kept: the file is gone through once more.
+/// Writes the lines of a profile with more samples than are kept in memory: reads the file a second time.
 fn every_sample(profiles: &Profiles, mut input: File, out: &mut dyn Write) -> io::Result<()> {
     input.rewind()?;
     let mut input = BufReader::with_capacity(BUFFER, input);
@@ -83,16 +83,19 @@ pub(super) fn time(arguments: &Timeprof) -> Result<u8, Failure> {
     let Some((profiles, code)) = read("timeprof", &arguments.file, &input)? else { return Ok(FAILED) };
     let name = arguments.file.display();
     if !profiles.has_time {
-        say("timeprof", format_args!("{name}: it has no time profile"));
+        say("timeprof", format_args!("{name}: the file has no time profile"));
         return Ok(FAILED);
     }
     if profiles.time.samples == 0 && (arguments.svg || arguments.folded) {
-        // A table says so by itself, and speedscope's file has an empty profile.
-        say("timeprof", format_args!("{name}: its time profile has no ticks: there is nothing to draw"));
+        // The table shows this by itself, and a speedscope file then has an empty profile.
+        say("timeprof", format_args!("{name}: its time profile has no ticks, so there is nothing to draw"));
         return Ok(code);
     }
     if profiles.time.is_order_lost && arguments.speedscope {
-        say("timeprof", format_args!("{name}: it is too long for its order to be kept: what comes last is left out"));
+        say(
+            "timeprof",
+            format_args!("{name}: the profile is too long to keep the order of all ticks: the last ones are omitted"),
+        );
     }
     let Profiles { time, stacks, centres, heap, .. } = &profiles;
     let title = if heap.program.is_empty() { name.to_string() } else { heap.program.clone() };
@@ -117,7 +120,8 @@ pub(super) fn flame_graph(profiles: &Profiles, title: &str, out: &mut dyn Write)
     inferno::flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), out).map_err(io::Error::other)
 }
 
-/// The profiles of a file of either kind, and the exit code for its state. None if it is of no kind, which is said.
+/// Reads the profiles of an eventlog or a .hp file. Returns them with the exit code for the state of the file, or `None`
+/// after reporting that it is neither.
 fn read(command: &str, path: &Path, input: &File) -> Result<Option<(Profiles, u8)>, Failure> {
     let name = path.display();
     let mut input = BufReader::with_capacity(BUFFER, input);
@@ -135,7 +139,7 @@ fn read(command: &str, path: &Path, input: &File) -> Result<Option<(Profiles, u8
                 _ => say(
                     command,
                     format_args!(
-                        "{name}: this is not a heap profile: expected an eventlog, which begins with \"hdrb\", or a .hp file, which begins with JOB"
+                        "{name}: this is not a heap profile: expected an eventlog, which begins with \"hdrb\", or a .hp file, which begins with \"JOB\""
                     ),
                 ),
             }
@@ -146,22 +150,22 @@ fn read(command: &str, path: &Path, input: &File) -> Result<Option<(Profiles, u8
     let Some(damage) = damage else { return Ok(Some((profiles, 0))) };
     say(command, format_args!("{name}, {damage}"));
     if damages > 1 {
-        say(command, format_args!("{name}: {} more places are wrong", damages - 1));
+        say(command, format_args!("{name}: {} more places are damaged", damages - 1));
     }
     Ok(Some((profiles, FAILED)))
 }
 
-/// Writes a report; the exit code.
+/// Writes a report to standard output. Returns the exit code.
 fn write(code: u8, report: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<u8, Failure> {
     let mut out = BufWriter::new(io::stdout().lock());
     match report(&mut out).and_then(|()| out.flush()) {
         Ok(()) => Ok(code),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(PIPE_CLOSED),
-        Err(error) => Err(anyhow::Error::new(error).context("the report can't be written").into()),
+        Err(error) => Err(anyhow::Error::new(error).context("can't write the report").into()),
     }
 }
 
-/// A line on standard error. If that is closed, nothing can be said.
+/// Prints a line on standard error. If that is closed, the line is lost.
 fn say(command: &str, line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{command}: {line}");
 }

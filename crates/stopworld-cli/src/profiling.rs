@@ -1,4 +1,4 @@
-//! What of a run is profiled: the heap, by one of seven breakdowns, and the time.
+//! The options that select the profiles of a run: the heap, by one of seven breakdowns, and the time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,24 +14,24 @@ use stopworld::{Charging, WorldBuilder};
 #[derive(Debug, Args)]
 pub(super) struct Profiling {
     /// Profile the heap: hc by cost centre stack, hm by module, hd by description, hy by type, hr by retainers, hb by biography,
-    /// hT by the kind of object; into --trace FILE.eventlog or FILE.hp
+    /// hT by the kind of object. Written to --trace FILE.eventlog or FILE.hp
     #[arg(long, value_name = "BY", value_parser = breakdown)]
     pub(super) profile: Option<Breakdown>,
 
-    /// How often the heap is counted: each so many seconds (fractions allowed), or collections, as 5gc [default: 1gc]
+    /// The interval between two censuses of the heap: seconds (fractions allowed), or collections, such as 5gc [default: 1gc]
     #[arg(long, value_name = "S|Ngc", value_parser = every, allow_hyphen_values = true)]
     pub(super) interval: Option<Every>,
 
-    /// Count only what passes: KIND is module, description, type, centre, stack, retainer or biography, NAME what
-    /// a profile by it shows (a module's whole path). May be said several times
+    /// Count only objects that match: KIND is module, description, type, centre, stack, retainer or biography, NAME a full
+    /// name from a profile by that KIND (for a module the whole path). May be repeated
     #[arg(long, value_name = "KIND=NAME,…", value_parser = only)]
     pub(super) only: Vec<Only>,
 
-    /// Profile the time: of processors (the default) or real; into --trace FILE.eventlog or FILE.prof
+    /// Profile the time: processor time (the default) or real time. Written to --trace FILE.eventlog or FILE.prof
     #[arg(long, value_name = "CLOCK", num_args = 0..=1, require_equals = true, default_missing_value = "cpu")]
     pub(super) time_profile: Option<Clock>,
 
-    /// How long a tick of the time profile is, in seconds, 0.00002 at least [default: 0.001]
+    /// The length of a tick of the time profile, in seconds, at least 0.00002 [default: 0.001]
     #[arg(long, value_name = "S", value_parser = tick, allow_negative_numbers = true)]
     pub(super) tick: Option<Duration>,
 }
@@ -41,11 +41,11 @@ pub(super) struct Profiling {
 pub(super) enum Clock {
     /// A tick for each interval of processor time
     Cpu,
-    /// A tick for each interval of real time, also of threads that wait
+    /// A tick for each interval of real time, also for waiting threads
     Wall,
 }
 
-/// A filter: which, and what passes.
+/// A filter: its kind, and the names that it matches.
 #[derive(Clone, Debug)]
 pub(super) struct Only {
     kind: Filter,
@@ -65,44 +65,44 @@ enum Filter {
 
 fn breakdown(text: &str) -> Result<Breakdown, String> {
     let options = Breakdown::ALL.map(Breakdown::option).join(" ");
-    Breakdown::from_option(text).ok_or_else(|| format!("the breakdowns are {options}"))
+    Breakdown::from_option(text).ok_or_else(|| format!("unknown breakdown '{text}': the breakdowns are {options}"))
 }
 
 fn every(text: &str) -> Result<Every, String> {
     let Some(count) = text.strip_suffix("gc") else { return seconds(text).map(Every::Time) };
     match count.parse() {
         Ok(count) if count > 0 => Ok(Every::Collections(count)),
-        _ => Err("the number of collections is a whole number from 1 on, as in 5gc".to_owned()),
+        _ => Err("the number of collections must be a whole number from 1 on, such as 5gc".to_owned()),
     }
 }
 
 fn tick(text: &str) -> Result<Duration, String> {
     let interval = seconds(text)?;
     match interval < TimeProfile::SHORTEST {
-        true => Err(format!("a tick takes {} seconds at least", TimeProfile::SHORTEST.as_secs_f64())),
+        true => Err(format!("a tick must be at least {} seconds long", TimeProfile::SHORTEST.as_secs_f64())),
         false => Ok(interval),
     }
 }
 
 fn only(text: &str) -> Result<Only, String> {
-    let (kind, names) = text.split_once('=').ok_or("it is a kind, = and names, as in type=Tree")?;
+    let (kind, names) = text.split_once('=').ok_or("write a kind, = and names, such as type=Tree")?;
     let known = || Filter::value_variants().iter().filter_map(Filter::to_possible_value);
     let kind = Filter::from_str(kind, true).map_err(|_| {
         let kinds: Vec<String> = known().map(|value| value.get_name().to_owned()).collect();
-        format!("'{kind}' is none of {}", kinds.join(" "))
+        format!("'{kind}' is not one of {}", kinds.join(" "))
     })?;
     let names: Vec<String> = names.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
     match (kind, names.iter().find(|name| Stage::from_name(name).is_none())) {
-        _ if names.is_empty() => Err("name what passes behind the =".to_owned()),
+        _ if names.is_empty() => Err("write the names to match after the =".to_owned()),
         (Filter::Biography, Some(name)) => {
             let stages = Stage::ALL.map(|stage| stage.name().to_ascii_lowercase()).join(" ");
-            Err(format!("'{name}' is none of {stages}"))
+            Err(format!("'{name}' is not one of {stages}"))
         }
         _ => Ok(Only { kind, names }),
     }
 }
 
-/// Whether the filters of a profile let anything pass.
+/// Records whether the filters of a profile matched anything.
 #[derive(Debug, Default)]
 pub(super) struct Passed {
     censuses: AtomicU64,
@@ -117,12 +117,12 @@ impl Passed {
         }
     }
 
-    /// Says at the end of a run that its profile is empty because of its filters, if it is.
+    /// Reports, at the end of a run, if the profile is empty because of its filters.
     pub(super) fn tell(&self) {
         let censuses = self.censuses.load(Ordering::Relaxed);
         if censuses > 0 && !self.anything.load(Ordering::Relaxed) {
             eprintln!(
-                "stopworld: --only: nothing passed in {censuses} censuses, so the profile is empty: a NAME is the whole one that a profile by its KIND shows"
+                "stopworld: --only matched nothing in {censuses} censuses, so the profile is empty; NAME must equal a full name from a profile by that KIND"
             );
         }
     }
@@ -146,21 +146,21 @@ impl Profiling {
         filters
     }
 
-    /// Whether a heap profile takes its censuses by time.
+    /// Returns whether a heap profile takes its censuses by time.
     pub(super) fn is_by_time(&self) -> bool {
         self.profile.is_some() && matches!(self.interval, Some(Every::Time(_)))
     }
 
-    /// The heap profile that is asked for.
+    /// Returns the requested heap profile.
     fn heap_profile(&self) -> Option<HeapProfile> {
         let every = self.interval.unwrap_or(Every::Collections(1));
         self.profile.map(|breakdown| HeapProfile::by(breakdown).every(every).filters(self.filters()))
     }
 
-    /// Refuses what says more of a profile that is not asked for, and what no world of this build can tell.
+    /// Refuses options of a profile that is not requested, and profiles that this build does not support.
     pub(super) fn check(&self) -> Result<(), String> {
         let without =
-            |option: &str, profile: &str| Err(format!("{option}: it says more of a profile: name one with {profile}"));
+            |option: &str, profile: &str| Err(format!("{option}: it configures a profile: request one with {profile}"));
         match self {
             Profiling { profile: None, interval: Some(_), .. } => return without("--interval", "--profile"),
             Profiling { profile: None, only, .. } if !only.is_empty() => return without("--only", "--profile"),
@@ -173,7 +173,7 @@ impl Profiling {
         profile.check().map_err(|error| format!("{option}: {error}"))
     }
 
-    /// The world that is built here is profiled from its beginning on; what passes its filters is noted.
+    /// Profiles the world from its beginning on, and records in `passed` whether the filters match anything.
     pub(super) fn of_world(&self, mut builder: WorldBuilder, passed: &Arc<Passed>) -> WorldBuilder {
         if let Some(mut profile) = self.heap_profile() {
             if !self.only.is_empty() {
@@ -219,10 +219,10 @@ mod tests {
     #[rstest]
     #[case("type=Tree,Node", None)]
     #[case("biography=lag,drag", None)]
-    #[case("biography=late", Some("none of void lag"))]
-    #[case("colour=red", Some("none of module"))]
-    #[case("type=", Some("name what passes"))]
-    #[case("Tree", Some("as in type=Tree"))]
+    #[case("biography=late", Some("not one of void lag"))]
+    #[case("colour=red", Some("not one of module"))]
+    #[case("type=", Some("the names to match"))]
+    #[case("Tree", Some("such as type=Tree"))]
     fn a_filter_is_a_kind_and_names(#[case] text: &str, #[case] complaint: Option<&str>) {
         match (only(text), complaint) {
             (Ok(only), None) => assert_eq!(only.names.len(), 2),

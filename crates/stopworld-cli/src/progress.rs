@@ -1,4 +1,4 @@
-//! The bar that shows how far a run has come: on a terminal, and only while nothing else writes there.
+//! The progress bar of a run: shown on a terminal, and only if nothing else writes to it.
 
 use std::io::{self, IsTerminal};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -11,26 +11,26 @@ use super::session::Session;
 use stopworld_analysis::report::{Bytes, Micros};
 use stopworld_workloads::Until;
 
-/// How often the bar is drawn anew.
+/// The interval between two redraws of the bar.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// Whether a program prints by itself while it runs.
+/// Whether a program prints while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Chatter {
-    /// It prints nothing until the end.
+    /// The program prints nothing until its end.
     Silent,
-    /// What it prints would be torn by a bar on the same terminal.
+    /// The program prints while it runs: a bar on the same terminal would disturb its output.
     Talks,
 }
 
-/// A bar and the thread that draws it. Dropping it wipes the bar away.
+/// A bar and the thread that draws it. Dropping it clears the bar.
 pub(super) struct Progress {
     done: Arc<(Mutex<bool>, Condvar)>,
     painter: Option<thread::JoinHandle<()>>,
 }
 
 impl Progress {
-    /// Shows a bar if there is a terminal to show it on and nothing in its way.
+    /// Shows a bar if standard error is a terminal and the program does not print to the same terminal.
     pub(super) fn show(session: &Arc<Session>, name: &str, chatter: Chatter) -> Option<Progress> {
         let in_the_way = chatter == Chatter::Talks && io::stdout().is_terminal();
         if !io::stderr().is_terminal() || in_the_way {
@@ -40,7 +40,7 @@ impl Progress {
         let done = Arc::new((Mutex::new(false), Condvar::new()));
         let (session, finished) = (Arc::clone(session), Arc::clone(&done));
         let paint = move || paint(&session, &bar, &finished);
-        // Without a thread there is no bar, and that is all.
+        // If the thread can't be started, the run continues without a bar.
         let painter = thread::Builder::new().name("progress".to_owned()).spawn(paint).ok()?;
         Some(Progress { done, painter: Some(painter) })
     }
@@ -51,7 +51,7 @@ impl Drop for Progress {
         *self.done.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.done.1.notify_all();
         if let Some(painter) = self.painter.take() {
-            // A bar that could not be drawn is no reason to fail.
+            // A panic of the drawing thread does not fail the run.
             let _ = painter.join();
         }
     }

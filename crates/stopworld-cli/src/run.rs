@@ -15,7 +15,7 @@ use stopworld_analysis::report::Bytes;
 use stopworld_platform::suggest;
 use stopworld_workloads::{self as workloads, Outcome, Plan, Until, WORKLOADS, Workload, WorkloadError, hammer};
 
-/// The workload that reads programs, which is not among those of the library.
+/// The workload that runs programs from files. It is not one of the library's workloads.
 pub(super) const LISP: &str = "lisp";
 
 /// `stopworld run`.
@@ -25,7 +25,7 @@ pub(super) fn run(run: &Run) -> Result<u8, Failure> {
     if let Some(file) = run.files.first() {
         let file = file.display();
         return Err(Failure::Usage(format!(
-            "'{file}': {} reads no files; `stopworld run lisp {file}` runs a Scheme program",
+            "'{file}': the workload {} reads no files; `stopworld run lisp {file}` runs a Scheme program",
             workload.name
         )));
     }
@@ -44,7 +44,7 @@ pub(super) fn run(run: &Run) -> Result<u8, Failure> {
     })
 }
 
-/// Runs `work` on an attached main thread under control of the signals, and prints the figures however it ended.
+/// Runs `work` on an attached main thread, controlled by signals, and prints the figures whatever ended it.
 pub(super) fn perform(
     session: Arc<Session>,
     name: &str,
@@ -64,13 +64,13 @@ pub(super) fn perform(
 }
 
 fn attached(session: &Session, work: impl FnOnce(&Mutator) -> anyhow::Result<()>) -> anyhow::Result<()> {
-    // SAFETY: the workloads keep each `Gc` on their stacks, in collected objects or in `Root`s, as `attach` asks;
-    // nothing here holds any.
-    let m = unsafe { session.world().attach("main") }.context("the main thread could not attach to its world")?;
+    // SAFETY: the workloads keep each `Gc` on their stacks, in collected objects or in `Root`s, as `attach` requires;
+    // this function holds none.
+    let m = unsafe { session.world().attach("main") }.context("can't attach the main thread to its world")?;
     work(&m)
 }
 
-/// The workload of this name, or the nearest.
+/// Returns the workload with this name, or an error that suggests the nearest name.
 fn find(name: &str) -> Result<&'static Workload, Failure> {
     workloads::find(name).ok_or_else(|| {
         let known = WORKLOADS.iter().map(|w| w.name).chain([LISP]);
@@ -86,13 +86,13 @@ fn plan(run: &Run, workload: &Workload) -> Result<Plan, Failure> {
         (Some(_), None) => {
             let with: Vec<&str> = WORKLOADS.iter().filter(|w| w.default_depth.is_some()).map(|w| w.name).collect();
             let name = workload.name;
-            return Err(Failure::Usage(format!("--depth: {name} builds no trees; {} do", with.join(" and "))));
+            return Err(Failure::Usage(format!("--depth: {name} builds no trees; only {} do", with.join(" and "))));
         }
     };
     Ok(Plan { threads: run.threads, until: until(run), depth })
 }
 
-/// When the run is over, by its arguments.
+/// Returns the condition that ends the run, from its arguments.
 pub(super) fn until(run: &Run) -> Until {
     match (run.seconds, run.collections) {
         (Some(time), _) => Until::Time(time),
@@ -101,7 +101,7 @@ pub(super) fn until(run: &Run) -> Until {
     }
 }
 
-/// An error of a workload with what to do about it.
+/// Adds the remedy to an error of a workload.
 fn explained(error: WorkloadError, workload: &Workload, plan: &Plan) -> anyhow::Error {
     match error {
         WorkloadError::OutOfMemory(error) => out_of_memory(error, workload, plan),
@@ -112,10 +112,10 @@ fn explained(error: WorkloadError, workload: &Workload, plan: &Plan) -> anyhow::
 fn out_of_memory(error: OutOfMemory, workload: &Workload, plan: &Plan) -> anyhow::Error {
     let OutOfMemory { live, limit, .. } = error;
     let (live, limit, works) = (Bytes(live), Bytes(limit), enough(workload, plan));
-    anyhow!("{}: out of memory: {live} are alive and the heap limit is {limit}; {works}", workload.name)
+    anyhow!("{}: out of memory: {live} are live and the heap limit is {limit}; {works}", workload.name)
 }
 
-/// A heap limit that is enough for a workload, as an argument.
+/// Formats a heap limit that is sufficient for a workload, as an argument.
 fn enough(workload: &Workload, plan: &Plan) -> String {
     let mebibytes = (workload.needs)(plan).div_ceil(1 << 20);
     match plan.threads.get() {
@@ -124,18 +124,18 @@ fn enough(workload: &Workload, plan: &Plan) -> String {
     }
 }
 
-/// A world that could not be built; if its heap limit is too small for any, with one that is enough.
+/// Extends the error of a world that could not be built: if its heap limit is too small for any world, adds a sufficient limit.
 pub(super) fn smallest_heap(error: anyhow::Error, works: &str) -> anyhow::Error {
     match error.downcast_ref() {
         Some(&BuildError::HeapLimit { asked, smallest }) => {
             let (asked, smallest) = (Bytes(asked as u64), Bytes(smallest as u64));
-            anyhow!("--heap-limit: {asked} is too small: no heap is smaller than {smallest}; {works}")
+            anyhow!("--heap-limit: {asked} is too small: the minimum is {smallest}; {works}")
         }
         _ => error,
     }
 }
 
-/// What the program itself has to say at its end.
+/// Formats the line that the program itself prints at its end.
 fn said(workload: &Workload, plan: &Plan, outcome: Outcome) -> String {
     let depth = if workload.default_depth.is_some() { format!(" depth={}", plan.depth) } else { String::new() };
     let Outcome { passes, verified } = outcome;

@@ -1,8 +1,8 @@
-//! A world, those who listen to it, and the end of a run.
+//! A world, its listeners, and the end of a run.
 //!
-//! A run can end in four ways: the workload is done; it fails; a signal asks it to end and it does; a signal asks and
-//! it does not (a Scheme program in an endless loop). In each case the figures are printed exactly once, by whoever
-//! comes to it first: the main thread, or in the last case the thread that lost patience.
+//! A run can end in four ways: the workload finishes; it fails; a signal requests its end and it ends; a signal requests
+//! its end and it does not end (a Scheme program in an endless loop). In each case the figures are printed exactly once,
+//! by the first thread that reaches the end: the main thread, or in the last case the thread whose timeout expired.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,15 +20,15 @@ use stopworld::{CollectError, CollectionReport, Paranoid, Reason, Stopper, World
 use stopworld_analysis::report::{self, Ledger, flexowriter, json, table};
 use stopworld_workloads::{Plan, Shift};
 
-/// How long the finalizers that are queued at the end may take.
+/// The time limit for the finalizers that are queued at the end.
 const CLOSING_TIME: Duration = Duration::from_secs(5);
 
-/// Who asks for McCarthy's reports wants to see some: the first collection comes this early.
+/// The initial heap with `--flexowriter`: small, so that even short programs collect and print McCarthy's report.
 const FLEXOWRITER_HEAP: usize = 1 << 20;
 
-/// What one run consists of. Shared with the threads that handle signals and draw the bar.
+/// The state of one run. Shared with the threads that handle signals and draw the bar.
 pub(super) struct Session {
-    /// Until the end.
+    /// `None` once the run has ended.
     world: Option<World>,
     pub(super) shift: Shift,
     pub(super) tracing: Option<Tracing>,
@@ -39,9 +39,9 @@ pub(super) struct Session {
     heap_limit: Option<u64>,
     json: bool,
     paranoid: bool,
-    /// The trace has heap dumps, which .NET's tools read from a requested collection only.
+    /// Whether the trace has heap dumps, which the .NET tools read only from an induced collection.
     has_heap_dump: bool,
-    /// Taken by the first who prints the figures.
+    /// Taken by the first thread that prints the figures.
     unprinted: Mutex<Option<()>>,
 }
 
@@ -52,13 +52,13 @@ impl Session {
         let ledger = Arc::new(Mutex::new(Ledger::default()));
         let passed = Arc::new(Passed::default());
         let builder = described(settings, &passed, listener(settings, shift.clone(), Arc::clone(&ledger)));
-        // A run that is refused has not touched the file of its trace.
+        // Check before the trace starts: a refused run must not touch its trace file.
         builder.check()?;
         let tracing = Tracing::start(settings, asked)?;
         let diagnostics = open(settings);
         let world = build(builder, settings, tracing.as_ref(), diagnostics.as_ref())?;
         if settings.profiling.is_by_time() {
-            // A run may end before the first interval: its first collection takes a census in any case.
+            // The run may end before the first interval does, so its first collection always takes a census.
             world.sample_next_collection().context("--profile")?;
         }
         let has_heap_dump = matches!(asked, Asked::Nettrace(_, providers) if providers.wants_heap_dump());
@@ -81,53 +81,54 @@ impl Session {
         }))
     }
 
-    /// The world.
+    /// Returns the world.
     pub(super) fn world(&self) -> &World {
-        // Only taken by who has the session to itself.
+        // `finish` takes the world only if it owns the session exclusively.
         self.world.as_ref().expect("the session has a world until its end")
     }
 
-    /// What was seen of the collections so far.
+    /// Returns the summary of the collections so far.
     pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         lock(&self.ledger)
     }
 
-    /// How long the run has been going on.
+    /// Returns the time since the run began.
     pub(super) fn elapsed(&self) -> Duration {
         self.begun.elapsed()
     }
 
-    /// Lets the finalizers end, after a last look at the heap if the run is paranoid. The main thread is detached by
-    /// now.
+    /// Closes the world, which runs the queued finalizers. With `--paranoid` verifies the heap first. The main thread must
+    /// be detached.
     pub(super) fn close(&self) -> anyhow::Result<()> {
         if self.paranoid {
             if let Some(damage) = self.world().damage() {
                 bail!("--paranoid: {damage}");
             }
-            self.world().verify().context("--paranoid: the last look at the heap")?;
+            self.world().verify().context("--paranoid: the verification of the heap at the end of the run")?;
         }
         self.take_missing_census()?;
         let explicit = Reason::Explicit.to_string();
         if self.has_heap_dump && !self.ledger().reasons.iter().any(|(reason, _)| *reason == explicit) {
-            self.world().collect().context("the collection for the heap dump")?;
+            self.world().collect().context("the collection for the heap dump failed")?;
         }
-        self.world().close(CLOSING_TIME).context("the world could not be closed")
+        self.world().close(CLOSING_TIME).context("can't close the world")
     }
 
-    /// A run that ended before its first census takes one at its end, so that the profile is not empty in silence.
+    /// Takes a census at the end of a run that has had none, and reports it, so that the profile is not silently empty.
     fn take_missing_census(&self) -> anyhow::Result<()> {
         if self.world().censuses() != Some(0) {
             return Ok(());
         }
-        self.world().sample().context("--profile: the census at the end of the run")?;
+        self.world().sample().context("--profile: the census at the end of the run failed")?;
         eprintln!(
-            "stopworld: --profile: the run ended before its first census, so the profile has one, taken at the end: let \
-             the run last longer (--seconds), or shorten --interval"
+            "stopworld: --profile: the run ended before its first census, so the profile has only one census, taken at the \
+             end: make the run longer (--seconds), or shorten --interval"
         );
         Ok(())
     }
 
-    /// The end of a run: the world goes, then the trace is finished, which so has the world's own end; then the figures.
+    /// Ends a run: drops the world, then finishes the trace (so that it contains the end of the world), then prints the
+    /// figures.
     pub(super) fn finish(session: Arc<Session>) -> TraceEnd {
         match Arc::try_unwrap(session) {
             Ok(mut session) => {
@@ -136,23 +137,23 @@ impl Session {
                 session.tracing.iter().for_each(Tracing::wait_for_the_world);
                 session.finish_trace_and_print(allocated)
             }
-            // Somebody who lost patience has it too.
+            // The thread whose timeout expired still holds the session.
             Err(session) => session.finish_in_haste(),
         }
     }
 
-    /// The end of a run that does not end: the world stays as it is.
+    /// Ends a run whose workload does not end: finishes the trace and prints the figures without dropping the world.
     pub(super) fn finish_in_haste(&self) -> TraceEnd {
         self.finish_trace_and_print(self.world().totals().allocated_bytes)
     }
 
     fn finish_trace_and_print(&self, allocated: u64) -> TraceEnd {
-        // Held while printing, so that who comes second does not exit the process in the middle of the table.
+        // Held while printing, so that a second thread does not exit the process in the middle of the table.
         let mut unprinted = lock(&self.unprinted);
         if unprinted.take().is_none() {
             return TraceEnd::Complete;
         }
-        // Clients get the end of the world, too.
+        // Close first, so that clients receive the end of the world, too.
         self.diagnostics.iter().for_each(Diagnostics::close);
         let end = self.tracing.as_ref().map_or(End::Kept, Tracing::finish);
         let ended = if let End::Written(ended) = &end { Some(ended) } else { None };
@@ -180,7 +181,7 @@ impl Session {
                 if error.is_none() {
                     let (file, dropped, fired) = (ended.path().display(), totals.dropped, totals.fired);
                     eprintln!(
-                        "stopworld: {file}: {dropped} of {fired} events found no room in memory: ask for fewer categories"
+                        "stopworld: {file}: {dropped} of {fired} events were dropped because the buffers were full: request fewer categories"
                     );
                 }
                 TraceEnd::Incomplete
@@ -191,7 +192,7 @@ impl Session {
     }
 }
 
-/// Whether everything is in the trace, if there is one.
+/// Whether the trace, if there is one, is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) enum TraceEnd {
@@ -206,11 +207,11 @@ impl TraceEnd {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic under these locks leaves figures that are at worst one collection behind.
+    // A panic under these locks leaves figures that at worst omit one collection.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is done at each collection: after the restart, on the thread that collected.
+/// Returns the collection listener. It is called after the restart, on the thread that collected.
 fn listener(
     settings: &Settings,
     shift: Shift,
@@ -226,7 +227,7 @@ fn listener(
     }
 }
 
-/// The diagnostics socket, if it is asked for. A run goes on without, as a runtime of .NET's does; but we say so.
+/// Opens the diagnostics socket if it is requested. If that fails, reports it and continues, as a .NET runtime does.
 fn open(settings: &Settings) -> Option<Diagnostics> {
     if !settings.diagnostics {
         return None;
@@ -234,7 +235,7 @@ fn open(settings: &Settings) -> Option<Diagnostics> {
     Diagnostics::open().map_err(|error| eprintln!("stopworld: --diagnostics: {error}")).ok()
 }
 
-/// The world that the settings describe, without those who listen from outside.
+/// Returns the builder of the world that the settings describe, without trace and diagnostics socket.
 fn described(
     settings: &Settings,
     passed: &Arc<Passed>,
@@ -249,7 +250,7 @@ fn described(
         World::builder().stopper(stopper).paranoid(paranoid).on_collection(listener).on_failure(|error| match error {
             CollectError::NotClosed(_) => eprintln!("stopworld: {error}"),
             _ => {
-                eprintln!("stopworld: a collection that was due failed: {error}");
+                eprintln!("stopworld: an automatic collection failed: {error}");
                 if matches!(error, CollectError::Stop(_)) {
                     tracing::stop_failed();
                 }
@@ -287,12 +288,12 @@ fn build(
         let (limit, usual) = (world.heap_limit() >> 20, WorldBuilder::default_heap_limit() >> 20);
         eprintln!(
             "stopworld: the heap limit is {limit} MiB instead of {usual} MiB, because the address space of this process is limited \
-             (`ulimit -v`); --heap-limit sets another one"
+             (`ulimit -v`); --heap-limit sets another limit"
         );
     }
     if settings.stop == Stop::MockDebugger {
-        let debugger = MockDebugger::new().context("--stop mock-debugger: the debugger could not be set up")?;
-        world.set_thread_vtable(debugger).context("--stop mock-debugger: the debugger could not attach")?;
+        let debugger = MockDebugger::new().context("--stop mock-debugger: can't set up the debugger")?;
+        world.set_thread_vtable(debugger).context("--stop mock-debugger: can't attach the debugger")?;
     }
     Ok(world)
 }

@@ -1,7 +1,7 @@
 //! Sizes as people write them: `64MiB`, `1g`, `512k`, `1.5 GiB`, `1048576`.
 //!
-//! Every unit is a power of 1024, with or without the `i` and the `B`: who asks for a heap of `64MB` means a number
-//! that fits pages, and two readings of one word would be a trap.
+//! Every unit is a power of 1024, with or without the `i` and the `B`: a user who requests a heap of `64MB` means a
+//! multiple of the page size, and two meanings for similar units would cause mistakes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,20 +18,20 @@ impl Size {
     }
 }
 
-/// Why a size could not be read, in words that say what to write instead.
+/// The reason why a size could not be parsed, and what to write instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SizeError {
-    /// There is no number in front.
-    #[error("a size starts with a number: write 64MiB, 1g, 512k or a number of bytes")]
+    /// The text does not start with a number.
+    #[error("a size must start with a number: write 64MiB, 1g, 512k or a number of bytes")]
     NoNumber,
-    /// The letters behind the number are no unit.
+    /// The letters after the number are not a unit.
     #[error("unknown unit '{0}': units are k, m, g and t (or KiB, MiB, GiB, TiB), and none for bytes")]
     Unit(String),
     /// Zero, or a fraction of a byte.
-    #[error("a size is at least one byte")]
+    #[error("a size must be at least one byte")]
     Zero,
-    /// More bytes than an address can tell.
-    #[error("larger than any address space: the largest size is {}TiB", usize::MAX >> 40)]
+    /// More bytes than an address can represent.
+    #[error("the size exceeds the address space: the largest size is {}TiB", usize::MAX >> 40)]
     TooLarge,
 }
 
@@ -65,7 +65,7 @@ struct Decimal {
 }
 
 impl Decimal {
-    /// This times 2^`bits`, rounded down; none if it does not fit an address.
+    /// Returns this number times 2^`bits`, rounded down, or `None` if it does not fit an address.
     fn shifted(&self, bits: u32) -> Option<usize> {
         let bytes = self.digits.checked_mul(1 << bits)? / self.scale;
         usize::try_from(bytes).ok()
@@ -77,7 +77,7 @@ impl FromStr for Decimal {
 
     fn from_str(text: &str) -> Result<Decimal, SizeError> {
         let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-        // Twenty digits behind the point say more than any size needs; the rest would only overflow the scale.
+        // Twenty digits after the point are more than any size needs; further digits would only overflow the scale.
         let fraction = &fraction[..fraction.len().min(20)];
         if whole.is_empty() || fraction.contains('.') {
             return Err(SizeError::NoNumber);
@@ -101,11 +101,11 @@ impl fmt::Display for Size {
 /// A hundred days.
 const MOST_SECONDS: f64 = 8_640_000.0;
 
-/// A time in seconds.
+/// Parses a time in seconds.
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(s) if s > 0.0 && s <= MOST_SECONDS => Ok(Duration::from_secs_f64(s)),
-        _ => Err(format!("the time is a number of seconds above 0 and up to {MOST_SECONDS}")),
+        _ => Err(format!("the time must be a number of seconds above 0 and up to {MOST_SECONDS}")),
     }
 }
 

@@ -1,15 +1,15 @@
-//! The trace of a run: what the options and the environment ask for, and that it is written however the run ends.
+//! The trace of a run: starts it as the options and the environment request, and writes it whatever ends the run.
 //!
-//! | end | what is done |
+//! | end of the run | effect on the trace |
 //! |---|---|
-//! | the workload is done, or fails, or SIGINT or SIGTERM ended it | the world is dropped, and the trace finished after it |
-//! | a signal ended it, and it goes on | finished without the world's end |
-//! | a second signal, or any other `exit` | flushed, by a function that `exit` calls; what is fired after that is not written |
-//! | a panic, on any thread | flushed by the panic's hook; the run goes on or ends as it would have |
-//! | SIGKILL | what was flushed is there, a tenth of a second before at most |
+//! | the workload finishes or fails, or ends after SIGINT or SIGTERM | the world is dropped, then the trace is finished |
+//! | the workload does not end after SIGINT or SIGTERM | finished without the end of the world |
+//! | a second signal, or any other `exit` | flushed by an `atexit` function; later events are not written |
+//! | a panic, on any thread | flushed by the panic hook; the run continues or ends as it would otherwise |
+//! | SIGKILL | the file has everything up to the last flush, at most a tenth of a second before |
 //!
-//! With `--flight-recorder` the file is written instead when somebody asks (SIGUSR2), on a panic, and when the world could not be
-//! stopped: each time all that the recorder has, in place of what was there.
+//! With `--flight-recorder` the file is written on SIGUSR2, on a panic, and when the world could not be stopped. Each
+//! time the whole contents of the recorder replace the previous contents of the file.
 
 use std::io;
 use std::panic;
@@ -31,12 +31,12 @@ use stopworld::formats::profile_text::Kind;
 use stopworld::formats::{Finished, eventlog, mps, nettrace, perfetto, profile_text};
 use stopworld_platform::os::remedy::remedy_of;
 
-/// How long the world may take to end before the trace is finished without its end.
+/// The time limit for the end of the world, after which the trace is finished without it.
 const LAST_WORDS: Duration = Duration::from_secs(10);
-/// How often a panic asks for the recorder's lock, a millisecond apart: it may have been somebody's who is gone.
+/// The number of attempts, a millisecond apart, to take the recorder's lock on a panic: its holder may never release it.
 const TRIES: u32 = 100;
 
-/// The trace of this process, for hooks that know nothing else.
+/// The trace of this process, for the hooks, which have no other access to it.
 static TRACING: OnceLock<Tracing> = OnceLock::new();
 
 /// The trace of a run.
@@ -46,7 +46,7 @@ pub(super) struct Tracing {
     flight: Flight,
 }
 
-/// Whether the file is written at all times.
+/// Whether the trace is a flight recorder, and when its file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flight {
     No,
@@ -54,13 +54,13 @@ enum Flight {
     AndAtTheEnd,
 }
 
-/// Everything but what comes for each reference and each object.
+/// Returns the default categories: all except those with an event for each reference or object.
 fn by_default() -> Categories {
     Categories::of(&[Category::Arena, Category::Pool, Category::Trace, Category::Seg, Category::User])
 }
 
 impl Tracing {
-    /// Starts the trace that is asked for, if one is.
+    /// Starts the requested trace, if any.
     pub(super) fn start(settings: &Settings, asked: &Asked) -> anyhow::Result<Option<Tracing>> {
         let flight = match (settings.flight_recorder, settings.flight_at_end) {
             (None, _) => Flight::No,
@@ -82,22 +82,22 @@ impl Tracing {
         Ok(Some(tracing))
     }
 
-    /// SIGUSR2: the flight recorder is written; a trace that is written anyway is brought up to date.
+    /// Handles SIGUSR2: writes the flight recorder to the file, or flushes a trace that is written continuously.
     pub(super) fn write_now(&self) {
         if self.flight == Flight::No {
-            // A failure has been told where it happened.
+            // A failure has already been reported where it occurred.
             let _ = self.trace.flush();
         } else {
             self.write_flight();
         }
     }
 
-    /// Says what came of it. Whether it was written.
+    /// Writes the flight recorder to the file and reports the outcome. Returns whether it was written.
     fn write_flight(&self) -> bool {
         let path = self.trace.path().display();
         let written = self.trace.write_flight();
         match &written {
-            Ok(events) => eprintln!("stopworld: the last {events} events are in {path}"),
+            Ok(events) => eprintln!("stopworld: wrote the last {events} events to {path}"),
             Err(error) => {
                 eprintln!(
                     "stopworld: {path}: {error}; {}, or name another file ({ANOTHER}); the program goes on",
@@ -108,18 +108,18 @@ impl Tracing {
         written.is_ok()
     }
 
-    /// The world has been let go: its end belongs to the trace.
+    /// Waits until the dropped world has ended, so that its end is in the trace.
     pub(super) fn wait_for_the_world(&self) {
         self.trace.wait_for_worlds(LAST_WORDS);
     }
 
-    /// The end of the run.
+    /// Finishes the trace at the end of the run.
     pub(super) fn finish(&self) -> End {
         let is_written = self.flight != Flight::AndAtTheEnd || self.write_flight();
         match (self.trace.finish(), self.flight) {
             (Ok(finished), Flight::No) => End::Written(Ended { path: self.trace.path().to_owned(), finished }),
             _ if !is_written => End::NotWritten,
-            // Or who comes second, and has nothing to add.
+            // Or this is the second thread to finish the trace, which has nothing to add.
             _ => End::Kept,
         }
     }
@@ -135,11 +135,11 @@ pub(super) enum Trace {
     Profile(profile_text::Trace),
 }
 
-/// How one names another file.
+/// The option that names another file, for error messages.
 const ANOTHER: &str = "--trace FILE";
 
-/// Options of any format: for a flight recorder, whose failures are told when it is written; or for a file that is written all along,
-/// whose failure is told at once.
+/// Completes the options of any format: for a flight recorder, whose failures are reported when it is written; or for a file
+/// that is written continuously, whose failure is reported at once.
 macro_rules! in_manner {
     ($settings:expr, $options:expr) => {
         match $settings.flight_recorder {
@@ -197,7 +197,7 @@ impl Trace {
         Ok(Trace::Profile(options.start().context(NOT_STARTED)?))
     }
 
-    /// All events of the world that is built here belong to it.
+    /// Registers the trace in the builder, so that it records all events of the world.
     pub(super) fn of_world(&self, builder: WorldBuilder) -> WorldBuilder {
         match self {
             Trace::Mps(trace) => builder.traced_by(trace),
@@ -211,7 +211,7 @@ impl Trace {
     fn path(&self) -> &Path {
         match self {
             Trace::Mps(trace) => trace.path(),
-            // It was started with one.
+            // The trace was started with a path.
             Trace::Nettrace(trace) => trace.path().unwrap_or(Path::new("")),
             Trace::Timeline(trace) => trace.path(),
             Trace::Eventlog(trace) => trace.path(),
@@ -235,7 +235,7 @@ impl Trace {
             Trace::Nettrace(trace) => trace.write_flight(),
             Trace::Timeline(trace) => trace.write_flight(),
             Trace::Eventlog(trace) => trace.write_flight(),
-            // It has no flight recorder.
+            // A profile has no flight recorder.
             Trace::Profile(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
@@ -261,19 +261,19 @@ impl Trace {
     }
 }
 
-const NOT_STARTED: &str = "the trace could not be started";
+const NOT_STARTED: &str = "can't start the trace";
 
-/// What has become of a trace at the end.
+/// The state of a trace at the end of the run.
 pub(super) enum End {
-    /// It was written all along.
+    /// It was written continuously.
     Written(Ended),
-    /// It was kept in memory, and written where that was asked for.
+    /// It was kept in memory, and written when requested.
     Kept,
-    /// It was to be written at the end, and could not be.
+    /// It should have been written at the end, but writing failed.
     NotWritten,
 }
 
-/// A trace that was written, and its numbers.
+/// A trace that was written, and its statistics.
 pub(super) struct Ended {
     path: std::path::PathBuf,
     pub(super) finished: Finished,
@@ -285,14 +285,15 @@ impl Ended {
     }
 }
 
-/// The world could not be stopped: what led to it is worth keeping.
+/// Writes the flight recorder after the world could not be stopped, to keep the events that led to the failure.
 pub(super) fn stop_failed() {
     if let Some(tracing) = TRACING.get().filter(|tracing| tracing.flight != Flight::No) {
         tracing.write_now();
     }
 }
 
-/// `.event.crash`: a panic may be the end of the process, and this thread may hold anything.
+/// `.event.crash`: installs a panic hook that flushes the trace. The panic may end the process, and the panicking thread
+/// may hold any lock.
 fn flush_on_panic() {
     let before = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -335,8 +336,8 @@ mod tests {
         settings: Settings,
     }
 
-    /// In the process of the test: runs the test of this name again in one of its own, and says what it said and what it
-    /// wrote. In that process `None`: the caller goes on.
+    /// In the test process: runs the test with this name again in a process of its own, and returns that process's output,
+    /// the decoded lines of its trace, and the trace. In that process: returns `None`, and the caller continues.
     fn in_own_process(name: &str) -> Option<(Output, String, Vec<u8>)> {
         std::env::var_os(VARIABLE).is_none().then(|| {
             let directory = tempfile::tempdir().unwrap();
@@ -352,7 +353,7 @@ mod tests {
         })
     }
 
-    /// A run as the command begins it.
+    /// Starts a session as the command does.
     fn session(more: &[&str]) -> Arc<Session> {
         let file = std::env::var(VARIABLE).unwrap();
         let line = ["stopworld", "--trace", &file];
@@ -362,7 +363,8 @@ mod tests {
         Session::begin(&settings, &asked, Plan { threads, until: Until::OnePass, depth: 1 }).unwrap()
     }
 
-    /// `.event.crash`: whoever holds the recorder's lock then, and whoever goes on firing for however long.
+    /// `.event.crash`: holds whichever thread has the recorder's lock at the exit, and while other threads continue to fire
+    /// events.
     #[test]
     fn an_exit_leaves_whole_records() {
         for _ in 0..3 {
@@ -370,7 +372,7 @@ mod tests {
                 extern "C" fn linger() {
                     std::thread::sleep(Duration::from_millis(50));
                 }
-                // What was registered first is called last.
+                // The function that was registered first is called last.
                 at_exit(linger).unwrap();
                 let session = session(&["--events", "all"]);
                 for _ in 0..2 {
@@ -392,7 +394,7 @@ mod tests {
             while let [low, high, size_low, size_high, ..] = stream[at..] {
                 code = u16::from_le_bytes([low, high]);
                 at += usize::from(u16::from_le_bytes([size_low, size_high]));
-                assert!(at <= stream.len(), "the last record is cut");
+                assert!(at <= stream.len(), "the last record is truncated");
             }
             assert_eq!(code, EVENT_CLOCK_SYNC);
         }
@@ -402,7 +404,7 @@ mod tests {
         (0..LINKS).map(|number| m.alloc(Leaf(number)).unwrap()).last().unwrap()
     }
 
-    /// `.event.crash`: whichever thread panics, and whether the run survives it or not.
+    /// `.event.crash`: holds whichever thread panics, and whether or not the run survives the panic.
     #[test]
     fn a_panic_writes_what_the_flight_recorder_has() {
         let Some((output, lines, _)) = in_own_process("a_panic_writes_what_the_flight_recorder_has") else {
@@ -421,10 +423,10 @@ mod tests {
         assert_eq!(output.status.code(), Some(7), "{said}");
         assert!(said.contains("on purpose") && said.contains("flight.mps"), "{said}");
         let allocated = lines.lines().filter(|line| line.contains("PoolAlloc")).count();
-        assert_eq!(allocated as u64, LINKS, "all that it did before is there");
+        assert_eq!(allocated as u64, LINKS, "the trace has all allocations before the panic");
     }
 
-    /// `.stop.timeout`: what led to it is worth keeping, the stop that was given up included.
+    /// `.stop.timeout`: the file has the events before the timeout, including the abandoned stop.
     #[test]
     fn a_stop_that_is_given_up_writes_what_the_flight_recorder_has() {
         let Some((output, lines, _)) = in_own_process("a_stop_that_is_given_up_writes_what_the_flight_recorder_has")
