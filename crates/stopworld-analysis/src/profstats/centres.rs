@@ -1,36 +1,36 @@
 //! Cost centres, and stacks of them.
 //!
-//! A stack is a chain: its innermost centre and the stack of the centres around it. Stacks that are equal are one, so a stack is
-//! a number, and a profile of millions of samples has as many stacks as the program has.
+//! A stack is a chain: its innermost centre, and the stack of the outer centres. Equal stacks are stored once, so a stack is a
+//! number, and a profile of millions of samples has only as many stacks as the program.
 
 use std::collections::HashMap;
 
-/// A piece of the source to which costs are charged.
+/// A part of the program to which costs are charged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Centre {
     /// Its name.
     pub label: String,
-    /// The module that it is in.
+    /// Its module.
     pub module: String,
-    /// The place in the source.
+    /// Its place in the source.
     pub place: String,
-    /// It belongs to the whole program and not to a caller.
+    /// Whether it belongs to the whole program and not to a caller.
     pub is_caf: bool,
 }
 
 impl Centre {
-    /// The name as stacks are written with it: what belongs to the whole program is told apart by its module.
+    /// Returns the name as it appears in stacks. A centre of the whole program (CAF) is prefixed with its module.
     pub fn name(&self) -> String {
         if self.label == "CAF" { format!("{}.CAF", self.module) } else { self.label.clone() }
     }
 
-    /// Whether it is one of those that every program has.
+    /// Whether it is a built-in centre, which every program has.
     pub fn is_built_in(&self) -> bool {
         self.place == "<built-in>"
     }
 }
 
-/// The most centres that are kept, and the most stacks.
+/// Maximum number of centres, and of stacks.
 const MOST_CENTRES: usize = 64 << 10;
 const MOST_STACKS: usize = 1 << 20;
 
@@ -41,34 +41,34 @@ pub struct Centres {
 }
 
 impl Centres {
-    /// Adds one; what is known of the number before is forgotten.
+    /// Adds a centre, or replaces the one with this number.
     pub fn insert(&mut self, id: u32, centre: Centre) {
         if self.by_id.len() < MOST_CENTRES {
             self.by_id.insert(id, centre);
         }
     }
 
-    /// The centre of this number.
+    /// Returns the centre with this number.
     pub fn get(&self, id: u32) -> Option<&Centre> {
         self.by_id.get(&id)
     }
 
-    /// How it is called, or its number if the log does not say.
+    /// Returns the centre's name, or a text with its number if the log does not define it.
     pub fn name(&self, id: u32) -> String {
         self.get(id).map_or_else(|| format!("centre {id}"), Centre::name)
     }
 
-    /// All of them, in no order.
+    /// All centres, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Centre)> {
         self.by_id.iter().map(|(id, centre)| (*id, centre))
     }
 
-    /// How many there are.
+    /// The number of centres.
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no centres.
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }
@@ -82,27 +82,27 @@ impl StackId {
     /// The empty stack.
     pub const MAIN: StackId = StackId(0);
 
-    /// As a place in a table of all stacks.
+    /// The index in a table of all stacks.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Stacks, each only once.
+/// A set of stacks, without duplicates.
 #[derive(Clone, Debug, Default)]
 pub struct Stacks {
-    /// The centre and what is around it, of the stacks from 1 on.
+    /// The innermost centre and the outer stack, for the stacks from 1 on.
     chain: Vec<(u32, StackId)>,
     known: HashMap<(u32, StackId), StackId>,
 }
 
 impl Stacks {
-    /// The stack of these centres, outermost first.
+    /// Returns the stack of these centres, outermost first.
     pub fn intern(&mut self, centres: impl Iterator<Item = u32>) -> StackId {
         centres.fold(StackId::MAIN, |around, centre| self.push(around, centre))
     }
 
-    /// The stack of this centre inside of another stack. With too many stacks it is that other one.
+    /// Returns the stack with this centre inside `around`. If there are too many stacks, returns `around`.
     pub fn push(&mut self, around: StackId, centre: u32) -> StackId {
         if let Some(known) = self.known.get(&(centre, around)) {
             return *known;
@@ -116,7 +116,7 @@ impl Stacks {
         stack
     }
 
-    /// The innermost centre and what is around it; none of the empty stack.
+    /// The innermost centre and the outer stack; `None` for the empty stack.
     pub fn top(&self, stack: StackId) -> Option<(u32, StackId)> {
         self.chain.get(stack.index().checked_sub(1)?).copied()
     }
@@ -131,22 +131,22 @@ impl Stacks {
         })
     }
 
-    /// How many stacks there are, with the empty one. Each is behind the one around it.
+    /// The number of stacks, including the empty one. Each comes after its outer stack.
     pub fn len(&self) -> usize {
         self.chain.len() + 1
     }
 
-    /// Never: there is always the empty stack.
+    /// Always false: there is always the empty stack.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// All stacks, each behind the one around it.
+    /// All stacks, each after its outer stack.
     pub fn iter(&self) -> impl Iterator<Item = StackId> + use<> {
         (0..self.len() as u32).map(StackId)
     }
 
-    /// As GHC writes a stack: names innermost first with slashes between, MAIN if there is none.
+    /// Formats a stack as GHC does: names innermost first, separated by slashes; MAIN for the empty stack.
     pub fn path(&self, stack: StackId, centres: &Centres) -> String {
         if stack == StackId::MAIN {
             return "MAIN".to_owned();

@@ -1,4 +1,4 @@
-//! Stacks as lines, as flame graphs are made of them: frames outermost first with semicolons between, a blank, a number.
+//! Folded stacks, the input of flame graph tools: frames outermost first separated by semicolons, then a blank and a number.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use super::centres::{Centres, StackId, Stacks};
 use super::time::TimeProfile;
 
-/// The lines of a time profile, sorted. What the runtime did besides the program is a frame of its own at the bottom.
+/// Returns the lines of a time profile, sorted. Ticks outside the program (of the runtime) are in stacks of one frame.
 pub fn lines(time: &TimeProfile, stacks: &Stacks, centres: &Centres) -> Vec<String> {
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();
     for (stack, ticks) in time.stacks(stacks) {
@@ -19,7 +19,7 @@ pub fn lines(time: &TimeProfile, stacks: &Stacks, centres: &Centres) -> Vec<Stri
 ///
 /// # Errors
 ///
-/// They can't be written.
+/// Writing failed.
 pub fn write(out: &mut dyn Write, time: &TimeProfile, stacks: &Stacks, centres: &Centres) -> io::Result<()> {
     lines(time, stacks, centres).iter().try_for_each(|line| writeln!(out, "{line}"))
 }
@@ -34,7 +34,7 @@ fn line(stack: StackId, stacks: &Stacks, centres: &Centres) -> String {
     frames.join(";")
 }
 
-/// A centre with its module.
+/// Returns the name of a centre with its module.
 pub(super) fn full_name(centre: u32, centres: &Centres) -> String {
     match centres.get(centre) {
         Some(known) if !known.module.is_empty() && !known.is_built_in() => format!("{}.{}", known.module, known.label),
@@ -43,7 +43,7 @@ pub(super) fn full_name(centre: u32, centres: &Centres) -> String {
     }
 }
 
-/// A name that can stand on such a line.
+/// Replaces the characters that are not allowed in a frame of such a line.
 fn frame(name: &str) -> String {
     name.chars()
         .map(|character| {

@@ -1,4 +1,4 @@
-//! What is known of a heap profile.
+//! A heap profile in memory.
 
 use std::collections::HashMap;
 use std::io;
@@ -6,44 +6,44 @@ use std::io;
 use super::centres::{Centres, StackId, Stacks};
 use super::thinned::Thinned;
 
-/// The most numbers (bytes of a band in a sample) that are kept: 64 MiB of them. Beyond it every other sample is dropped.
+/// The most values (bytes of a band in a sample) that are kept: 64 MiB of them. Beyond it every other sample is dropped.
 const MOST_VALUES: usize = 4 << 20;
 const MOST_SAMPLES: usize = 64 << 10;
-/// The most bands; what comes after them is one more band.
+/// Maximum number of bands; all further ones are merged into one band.
 const MOST_BANDS: usize = 256 << 10;
-/// The most bytes of their names.
+/// Maximum size of their names, in bytes.
 const MOST_NAMES: usize = 32 << 20;
-/// The most collections, figures and marks.
+/// Maximum number of collections, heap figures and markers.
 const MOST_POINTS: usize = 32 << 10;
 
-/// By what a heap profile counts.
+/// What a heap profile counts by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Breakdown {
-    /// The cost centres that allocated it.
+    /// The cost centre stack that allocated the objects.
     CostCentre,
-    /// Their modules.
+    /// The module of that stack.
     Module,
-    /// What each closure is described as.
+    /// The closure description.
     Closure,
-    /// Its type.
+    /// The type.
     Type,
-    /// Who retains it.
+    /// The retainer set.
     Retainer,
-    /// Its phase of life.
+    /// The stage of life.
     Biography,
-    /// What kind of closure it is.
+    /// The closure type.
     ClosureType,
-    /// The place in the source that makes it.
+    /// The info table, which stands for a place in the source.
     InfoTable,
-    /// When it was allocated.
+    /// The era of the allocation.
     Era,
-    /// The file does not say.
+    /// Unknown, because the file does not specify it.
     #[default]
     Unknown,
 }
 
 impl Breakdown {
-    /// The one with GHC's number.
+    /// Returns the breakdown with this number in the eventlog format.
     pub fn of(number: u32) -> Breakdown {
         match number {
             1 => Breakdown::CostCentre,
@@ -59,7 +59,7 @@ impl Breakdown {
         }
     }
 
-    /// As a table is headed.
+    /// The name, as a column heading.
     pub fn name(self) -> &'static str {
         match self {
             Breakdown::CostCentre => "cost centre stack",
@@ -76,41 +76,41 @@ impl Breakdown {
     }
 }
 
-/// What of the heap is counted together.
+/// A group of objects that are counted together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Band {
-    /// All with this label.
+    /// The objects with this label.
     Label(String),
-    /// All that was allocated under this stack.
+    /// The objects that were allocated under this stack.
     Stack(StackId),
-    /// All that there was no room for.
+    /// All objects of the bands that were not kept.
     Others,
 }
 
-/// How much lives under each band at one time.
+/// The live bytes of each band at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// The time that it speaks of, in nanoseconds since the program began.
+    /// The time it describes, in nanoseconds since the start of the program.
     pub time_ns: u64,
-    /// The number of the band and its bytes, each band once.
+    /// Bands by their numbers, with their bytes; each band occurs once.
     pub values: Vec<(u32, u64)>,
 }
 
 impl Sample {
-    /// All bytes of it.
+    /// The total bytes.
     pub fn total(&self) -> u64 {
         self.values.iter().fold(0, |sum, &(_, bytes)| sum.saturating_add(bytes))
     }
 }
 
-/// A figure of the heap that is measured now and then.
+/// A heap figure that is measured from time to time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
-    /// What the heap takes of the system.
+    /// The memory that the heap has from the system.
     Size,
-    /// What lived after a collection.
+    /// The live bytes after a collection.
     Live,
-    /// What is in blocks.
+    /// The bytes in blocks.
     Blocks,
 }
 
@@ -118,7 +118,7 @@ impl Figure {
     /// All of them.
     pub const ALL: [Figure; 3] = [Figure::Size, Figure::Live, Figure::Blocks];
 
-    /// As it is called.
+    /// The name, for reports.
     pub fn name(self) -> &'static str {
         match self {
             Figure::Size => "heap size",
@@ -128,37 +128,37 @@ impl Figure {
     }
 }
 
-/// A point in time with a text.
+/// A marker of the program: a time with a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// When.
+    /// The time.
     pub time_ns: u64,
-    /// What the program says.
+    /// The program's text.
     pub text: String,
 }
 
-/// A heap profile, and what else its file says of the heap.
+/// A heap profile, and the other facts about the heap in its file.
 #[derive(Clone, Debug)]
 pub struct HeapProfile {
     /// The program and its arguments.
     pub program: String,
-    /// When it ran, as the file has it.
+    /// The date of the run, as the file has it.
     pub date: String,
-    /// By what is counted.
+    /// What is counted by.
     pub breakdown: Breakdown,
-    /// What is counted only: by what, and which.
+    /// The filters: the kind, and the accepted names.
     pub filters: Vec<String>,
-    /// Nanoseconds between two samples, 0 if the file does not say.
+    /// Nanoseconds between two samples; 0 if the file does not specify it.
     pub period_ns: u64,
-    /// What is counted together.
+    /// The bands.
     pub bands: Vec<Band>,
-    /// How much there was of it, in the order of time once it is [finished](Self::finish).
+    /// The samples; sorted by time once the profile is [finished](Self::finish).
     pub samples: Thinned<Sample>,
-    /// Collections: begin and end.
+    /// Begin and end of each collection.
     pub collections: Thinned<(u64, u64)>,
-    /// The heap's figures over time, as [`Figure::ALL`] has them.
+    /// The heap figures over time, in the order of [`Figure::ALL`].
     pub figures: [Thinned<(u64, u64)>; 3],
-    /// What the program marked.
+    /// The program's markers.
     pub marks: Thinned<Mark>,
     by_label: HashMap<String, u32>,
     by_stack: HashMap<StackId, u32>,
@@ -166,12 +166,12 @@ pub struct HeapProfile {
     names: usize,
     values: usize,
     current: Option<Sample>,
-    /// Samples are not kept: the last that has ended is here, to be taken.
+    /// Whether samples are handed out instead of kept. Then `ended` holds the latest complete one.
     hands_out: bool,
     ended: Option<Sample>,
 }
 
-/// Tells the samples of a profile that [hands them out](HeapProfile::handing_out), until who is told fails.
+/// Passes the samples of a profile that [hands them out](HeapProfile::handing_out) to a callback, until the callback fails.
 pub(super) struct Teller<F> {
     tell: F,
     told: io::Result<()>,
@@ -182,7 +182,7 @@ impl<F: FnMut(&Sample) -> io::Result<()>> Teller<F> {
         Teller { tell, told: Ok(()) }
     }
 
-    /// Tells the sample that has ended, if one has.
+    /// Passes on the complete sample, if there is one.
     pub(super) fn look_at(&mut self, heap: &mut HeapProfile) {
         if let Some(sample) = heap.ended.take()
             && self.told.is_ok()
@@ -195,7 +195,7 @@ impl<F: FnMut(&Sample) -> io::Result<()>> Teller<F> {
         self.told.is_err()
     }
 
-    /// Tells the last one. Whether who was told has failed.
+    /// Passes on the last sample. Returns the error of the callback, if it has failed.
     pub(super) fn finish(&mut self, heap: &mut HeapProfile) -> io::Result<()> {
         heap.finish();
         self.look_at(heap);
@@ -229,28 +229,28 @@ impl Default for HeapProfile {
 }
 
 impl HeapProfile {
-    /// One that keeps no samples: a [`Teller`] takes each when it has ended.
+    /// A profile that keeps no samples: a [`Teller`] takes each complete one.
     pub(super) fn handing_out() -> HeapProfile {
         HeapProfile { hands_out: true, ..HeapProfile::default() }
     }
 
-    /// Whether there were more bands, or longer names, than are kept: what came last of them is one band.
+    /// Whether there were more bands, or longer names, than are kept. The last band then holds the rest.
     pub fn has_others(&self) -> bool {
         self.bands.last() == Some(&Band::Others)
     }
 
-    /// Whether no sample has any band.
+    /// Whether the profile has no bands.
     pub fn is_empty(&self) -> bool {
         self.bands.is_empty()
     }
 
-    /// A sample begins; one that has not ended, ends.
+    /// Begins a sample; ends the previous one if it is still open.
     pub fn begin_sample(&mut self, time_ns: u64) {
         self.end_sample();
         self.current = Some(Sample { time_ns, values: Vec::new() });
     }
 
-    /// The sample ends.
+    /// Ends the sample.
     pub fn end_sample(&mut self) {
         let Some(sample) = self.current.take() else { return };
         if self.hands_out {
@@ -265,7 +265,7 @@ impl HeapProfile {
         }
     }
 
-    /// Bytes of the sample under a label.
+    /// Adds bytes to the sample under a label.
     pub fn add_label(&mut self, label: &str, bytes: u64) {
         let known = self.by_label.get(label).copied();
         let band = known.unwrap_or_else(|| {
@@ -278,7 +278,7 @@ impl HeapProfile {
         self.add(band, bytes);
     }
 
-    /// Bytes of the sample under a stack.
+    /// Adds bytes to the sample under a stack.
     pub fn add_stack(&mut self, stack: StackId, bytes: u64) {
         let known = self.by_stack.get(&stack).copied();
         let band = known.unwrap_or_else(|| {
@@ -291,14 +291,14 @@ impl HeapProfile {
         self.add(band, bytes);
     }
 
-    /// Adds bytes to a band of the sample. GHC writes two bands of its own alike now and then: they are one.
+    /// Adds bytes to a band of the sample. GHC sometimes writes two bands with the same label: they are merged.
     fn add(&mut self, band: u32, bytes: u64) {
         let Some(sample) = &mut self.current else { return };
         let index = band as usize;
         if index >= self.places.len() {
             self.places.resize(index + 1, 0);
         }
-        // Where the band may be in this sample; what an earlier sample left there is told by the band's number.
+        // The index that the band may have in this sample; an index left by an earlier sample fails the comparison of numbers.
         match sample.values.get_mut(self.places[index]) {
             Some((there, value)) if *there == band => *value = value.saturating_add(bytes),
             _ => {
@@ -308,19 +308,19 @@ impl HeapProfile {
         }
     }
 
-    /// The number of a new band, or of the one that has all that there is no room for.
+    /// Returns the number of a new band, or of the band for the rest if there is no room.
     fn new_band(&mut self, band: Band, name: usize) -> u32 {
         let has_room = self.bands.len() < MOST_BANDS && self.names + name <= MOST_NAMES;
         if !has_room && self.has_others() {
             return self.bands.len() as u32 - 1;
         }
-        // Once there was no room, there is none for shorter names either.
+        // Once there is no room, shorter names are not kept either.
         self.names = if has_room { self.names + name } else { MOST_NAMES };
         self.bands.push(if has_room { band } else { Band::Others });
         self.bands.len() as u32 - 1
     }
 
-    /// Brings everything into the order of time.
+    /// Ends the profile: sorts everything by time.
     pub fn finish(&mut self) {
         self.end_sample();
         self.samples.kept_mut().sort_by_key(|sample| sample.time_ns);
@@ -329,7 +329,7 @@ impl HeapProfile {
         self.marks.kept_mut().sort_by_key(|mark| mark.time_ns);
     }
 
-    /// How a band is called.
+    /// Returns the name of a band.
     pub fn name(&self, band: u32, stacks: &Stacks, centres: &Centres) -> String {
         match &self.bands[band as usize] {
             Band::Label(label) => label.clone(),
@@ -338,7 +338,7 @@ impl HeapProfile {
         }
     }
 
-    /// What there is to say of each band over all samples, the largest area first.
+    /// Returns the figures of each band over all samples, largest area first.
     pub fn rows(&self) -> Vec<Row> {
         let mut rows: Vec<Row> = (0..self.bands.len() as u32).map(Row::of).collect();
         for sample in self.samples.kept() {
@@ -356,20 +356,20 @@ impl HeapProfile {
     }
 }
 
-/// A band over all samples.
+/// The figures of a band over all samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Its number.
+    /// The number of the band.
     pub band: u32,
-    /// Its bytes in all samples together.
+    /// The sum of its bytes over all samples.
     pub sum: u128,
-    /// Its bytes in a sample, on average.
+    /// The mean of its bytes per sample.
     pub mean: u64,
-    /// The most in one.
+    /// The maximum in a sample.
     pub peak: u64,
-    /// When that was.
+    /// The time of that sample.
     pub peak_ns: u64,
-    /// Its bytes in the last sample that has any.
+    /// Its bytes in the last sample that has any band.
     pub last: u64,
 }
 
@@ -391,7 +391,7 @@ mod tests {
     use super::*;
     use stopworld::profile::census;
 
-    /// What is written under a number of ours is read back as what it is.
+    /// The writer's numbers are read back as the matching breakdowns.
     #[test]
     fn breakdowns_are_found_by_their_numbers() {
         let read = census::Breakdown::ALL.map(|ours| Breakdown::of(ours as u32));

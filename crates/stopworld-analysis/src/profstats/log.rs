@@ -1,8 +1,8 @@
-//! Profiles out of an eventlog.
+//! Reads profiles from an eventlog.
 //!
-//! The log is gone through once in the order of the file: samples are told from each other by their place, since all of them may have the
-//! same number and, if they were counted when the program was over, nearly the same time. A sample of a biography says of which time it
-//! speaks; of others it is the time of their record.
+//! The log is read once, in file order. Samples are distinguished by their position, since all of them may have the same number and,
+//! if they were counted at the end of the program, nearly the same time. A biography sample carries the time it describes; the
+//! time of other samples is that of their record.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -13,47 +13,47 @@ use super::time::TimeProfile;
 use ghc_eventlog::read::record::Record;
 use ghc_eventlog::read::{Event, Summary, Visitor, in_file_order};
 
-/// The most info tables that are kept, for profiles that count by them.
+/// Maximum number of info tables kept, for profiles by info table.
 const MOST_TABLES: usize = 128 << 10;
-/// Longer than any name that is written by a program.
+/// Longer than any name that programs write.
 const LONGEST_TEXT: usize = 512;
-/// What the filters of a profile are by, in the format's order.
+/// The kinds of a profile's filters, in the order of the format.
 const FILTERS: [&str; 7] = ["module", "description", "type", "centre", "stack", "retainer", "biography"];
-/// The most capabilities whose collections are told apart.
+/// Maximum number of capabilities whose collections are distinguished.
 const MOST_CAPABILITIES: usize = 4096;
 
-/// What a log says of the heap and of time.
+/// The profiles in a log.
 #[derive(Clone, Debug, Default)]
 pub struct Profiles {
-    /// Whether it has a heap profile.
+    /// Whether the log has a heap profile.
     pub has_heap: bool,
-    /// Whether it has a time profile.
+    /// Whether the log has a time profile.
     pub has_time: bool,
-    /// The heap.
+    /// The heap profile.
     pub heap: HeapProfile,
-    /// Time.
+    /// The time profile.
     pub time: TimeProfile,
-    /// The cost centres that both refer to.
+    /// The cost centres of both.
     pub centres: Centres,
     /// Their stacks.
     pub stacks: Stacks,
-    /// What made the log.
+    /// The runtime that wrote the log.
     pub runtime: String,
-    /// The last time in it.
+    /// The latest time in the log.
     pub end_ns: u64,
     tables: HashMap<u64, String>,
     collecting: HashMap<u16, u64>,
 }
 
-/// A text that is kept; what is behind [`LONGEST_TEXT`] bytes of it is cut.
+/// Converts a text, truncated to [`LONGEST_TEXT`] bytes.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST_TEXT)]).into_owned()
 }
 
-/// A time of Unix as people write it.
+/// Formats a Unix time as a date.
 fn date(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Years that begin in March, so that the day that some have is their last; 400 of them have as many days as any other 400.
+    // Count years from March, so that a leap day is the last day of a year; any 400 years have the same number of days.
     let from_march = days + 719_468;
     let (era, day) = (from_march / 146_097, from_march % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -66,7 +66,7 @@ fn date(seconds: u64) -> String {
 }
 
 impl Profiles {
-    /// Reads a log to its end, or to where it can't be read on.
+    /// Reads a log to its end, or to the first place from which it cannot be read further.
     pub fn read(log: impl Read) -> (Profiles, Summary) {
         let mut profiles = Profiles::default();
         let summary = in_file_order(log, &mut profiles);
@@ -74,12 +74,12 @@ impl Profiles {
         (profiles, summary)
     }
 
-    /// Goes through a log once more, of which more samples [have been read](Self::read) than are kept, and tells each of them in the
-    /// order of the file. Their bands have the numbers that they have there.
+    /// Reads a log again, if more samples [were read](Self::read) than are kept. Calls `tell` with each sample, in file order. The
+    /// bands have the same numbers as in the first pass.
     ///
     /// # Errors
     ///
-    /// Who is told fails; nothing more is told then.
+    /// The error of `tell`, which ends the reading.
     pub fn each_sample(log: impl Read, tell: impl FnMut(&Sample) -> io::Result<()>) -> io::Result<()> {
         let profiles = Profiles { heap: HeapProfile::handing_out(), ..Profiles::default() };
         let mut telling = Telling { profiles, teller: Teller::new(tell) };
@@ -100,14 +100,14 @@ impl Profiles {
     }
 
     fn collection(&mut self, event: &Event<'_>, begins: bool) {
-        // Which capability it is does not matter if there are too many.
+        // If there are too many capabilities, they are not distinguished.
         let cap = event.cap.unwrap_or(u16::MAX);
         if begins {
             if self.collecting.len() < MOST_CAPABILITIES {
                 self.collecting.insert(cap, event.time);
             }
         } else if let Some(began) = self.collecting.remove(&cap) {
-            // GHC writes an end that is earlier than what it wrote before.
+            // GHC may write an end time that is earlier than the begin time.
             self.heap.collections.push((began, event.time.max(began)));
         }
     }
@@ -181,7 +181,7 @@ impl Visitor for Profiles {
     }
 }
 
-/// Tells samples.
+/// Passes samples to a callback while the log is read.
 struct Telling<F> {
     profiles: Profiles,
     teller: Teller<F>,

@@ -1,20 +1,20 @@
-//! Heap and time profiles, out of eventlogs and `.hp` files: GHC's, ours, anybody's.
+//! Heap and time profiles, read from eventlogs and `.hp` files of any writer.
 //!
 //! ```text
-//!   eventlog ─► Collector ─┬─► HeapProfile: samples of bands, collections, the heap's figures, marks
+//!   eventlog ─► Collector ─┬─► HeapProfile: samples of bands, collections, heap figures, markers
 //!   .hp ──────► hp ────────┘
 //!                          └─► TimeProfile: stacks with their ticks ─► folded stacks, speedscope, a table
 //! ```
 //!
-//! A [`HeapProfile`] is a series of *samples*, each of which says how many bytes live under each *band*: a cost-centre stack, a module, a
-//! type, a set of retainers, a phase of life. A [`TimeProfile`] says at how many ticks of a clock each stack was found.
+//! A [`HeapProfile`] is a series of *samples*. Each sample gives the live bytes of each *band*: a cost centre stack, a module, a
+//! type, a set of retainers, a stage of life. A [`TimeProfile`] gives the number of clock ticks at which each stack was sampled.
 //!
 //! | file | part |
 //! |---|---|
 //! | `centres` | cost centres and stacks of them |
-//! | `heap` | what is known of a heap profile |
-//! | `time`, `folded`, `speedscope` | a time profile, and the files that other tools read |
-//! | `log`, `text` | from an eventlog, from a `.hp` file |
+//! | `heap` | a heap profile in memory |
+//! | `time`, `folded`, `speedscope` | a time profile, and its exports for other tools |
+//! | `log`, `text` | read an eventlog, read a `.hp` file |
 //! | `thinned` | long series in memory of a fixed size |
 
 pub mod centres;

@@ -1,4 +1,4 @@
-//! A time profile for speedscope (<https://www.speedscope.app>): for each capability where it was one tick after the other.
+//! Exports a time profile for speedscope (<https://www.speedscope.app>): for each capability its ticks in sequence.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -9,11 +9,11 @@ use super::log::Profiles;
 use ghc_eventlog::format::NO_CAPABILITY;
 use trace_io::json::Quoted;
 
-/// Writes the file.
+/// Writes the export.
 ///
 /// # Errors
 ///
-/// It can't be written.
+/// Writing failed.
 pub fn write(out: &mut dyn Write, profiles: &Profiles, name: &str) -> io::Result<()> {
     let Profiles { time, stacks, centres, .. } = profiles;
     let mut frames = Frames::default();
@@ -45,12 +45,12 @@ pub fn write(out: &mut dyn Write, profiles: &Profiles, name: &str) -> io::Result
     writeln!(out, "]}}}}")
 }
 
-/// Our logs have there the time of threads that are none of the world's.
+/// The name of a capability. In logs of stopworld, the time of threads outside the world belongs to no capability.
 fn capability_name(cap: u32) -> String {
     if cap == u32::from(NO_CAPABILITY) { "no capability".to_owned() } else { format!("capability {cap}") }
 }
 
-/// A log without an interval has ticks for a unit.
+/// The nanoseconds of a tick. A log without an interval uses one tick as the unit.
 fn interval(nanoseconds: u64) -> u64 {
     nanoseconds.max(1)
 }
@@ -65,7 +65,7 @@ fn frame(centre: u32, centres: &Centres) -> String {
     )
 }
 
-/// The frames that are used, by the order of their first use.
+/// The frames in use, in the order of their first use.
 #[derive(Default)]
 struct Frames {
     centres: Vec<u32>,
@@ -73,7 +73,7 @@ struct Frames {
 }
 
 impl Frames {
-    /// The frames of a stack, outermost first, with commas between. The empty stack is one without frames.
+    /// The frames of a stack, outermost first, separated by commas. The empty stack has none.
     fn of(&mut self, stack: StackId, stacks: &Stacks) -> String {
         let mut centres: Vec<u32> = stacks.centres(stack).collect();
         centres.reverse();

@@ -1,4 +1,4 @@
-//! A heap profile out of a `.hp` file.
+//! Reads a heap profile from a `.hp` file.
 
 use std::io::{self, BufRead};
 
@@ -22,12 +22,12 @@ pub fn read(input: impl BufRead) -> (Profiles, Summary) {
     (profiles, summary)
 }
 
-/// Goes through a file once more, of which more samples [have been read](read) than are kept, and tells each of them in the order of
-/// the file. Their bands have the numbers that they have there.
+/// Reads a file again, if more samples [were read](read) than are kept. Calls `tell` with each sample, in file order. The bands
+/// have the same numbers as in the first pass.
 ///
 /// # Errors
 ///
-/// Who is told fails; nothing more is told then.
+/// The error of `tell`, which ends the reading.
 pub fn each_sample(input: impl BufRead, tell: impl FnMut(&Sample) -> io::Result<()>) -> io::Result<()> {
     let (mut heap, mut teller) = (HeapProfile::handing_out(), Teller::new(tell));
     hp::read(input, |line| {

@@ -1,9 +1,9 @@
 //! Long series in memory of a fixed size.
 //!
-//! When a series has as many items as may be kept, every other one is dropped, and from then on every second that comes, then every
-//! fourth, and so on. So what is kept is spread evenly over the whole, however long it becomes, and a series that is not too long is whole.
+//! When a series reaches its maximum, every other item is dropped; from then on only every second new item is kept, later every
+//! fourth, and so on. So the kept items are evenly spread over the whole series, and a short series is complete.
 
-/// A series, or every so many of it.
+/// A series, or evenly spaced items of it.
 #[derive(Clone, Debug)]
 pub struct Thinned<T> {
     kept: Vec<T>,
@@ -13,12 +13,12 @@ pub struct Thinned<T> {
 }
 
 impl<T> Thinned<T> {
-    /// Of at most so many items, at least two.
+    /// An empty series that keeps at most this many items, at least two.
     pub fn new(most: usize) -> Thinned<T> {
         Thinned { kept: Vec::new(), most: most.max(2), stride: 1, seen: 0 }
     }
 
-    /// Takes the next item.
+    /// Adds the next item.
     pub fn push(&mut self, item: T) {
         if self.seen.is_multiple_of(self.stride) {
             if self.kept.len() == self.most {
@@ -31,7 +31,7 @@ impl<T> Thinned<T> {
         self.seen += 1;
     }
 
-    /// Drops every other item that is kept.
+    /// Drops every other kept item.
     pub fn halve(&mut self) {
         let mut index = 0;
         self.kept.retain(|_| {
@@ -41,22 +41,22 @@ impl<T> Thinned<T> {
         self.stride *= 2;
     }
 
-    /// What is kept, in the order in which it came.
+    /// The kept items, in the order of their arrival.
     pub fn kept(&self) -> &[T] {
         &self.kept
     }
 
-    /// What is kept, to be sorted.
+    /// The kept items, to be sorted.
     pub fn kept_mut(&mut self) -> &mut Vec<T> {
         &mut self.kept
     }
 
-    /// How many items there were.
+    /// The number of items added.
     pub fn seen(&self) -> u64 {
         self.seen
     }
 
-    /// One of how many is kept.
+    /// The distance of the kept items: 1 if all are kept.
     pub fn stride(&self) -> u64 {
         self.stride
     }

@@ -1,35 +1,35 @@
-//! What is known of a time profile.
+//! A time profile in memory.
 //!
-//! At each tick of a clock the log has where every capability was: a stack of cost centres. A capability that did nothing
-//! was in a centre of its own, IDLE; one that collected garbage in GC, one that did the runtime's work in SYSTEM. These and
-//! their like are told apart from the program's own time, of which percentages are, as in GHC's `.prof` files.
+//! At each tick of a clock, the log has the cost centre stack of every capability. An idle capability is in the centre IDLE, one that
+//! collects in GC, one that does other work of the runtime in SYSTEM. Ticks of these centres are counted separately from the
+//! program's own; percentages refer to the latter, as in GHC's `.prof` files.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::centres::{Centres, StackId, Stacks};
 
-/// The most runs (ticks one after the other at the same place) that are kept in their order: 16 bytes each.
+/// Maximum number of runs (consecutive ticks in one stack) that are kept in order: 16 bytes each.
 const MOST_RUNS: usize = 4 << 20;
 const MOST_CAPABILITIES: usize = 4096;
 
 /// A time profile.
 #[derive(Clone, Debug, Default)]
 pub struct TimeProfile {
-    /// Nanoseconds between two ticks, 0 if the log does not say.
+    /// Nanoseconds between two ticks; 0 if the log does not specify it.
     pub interval_ns: u64,
-    /// At how many ticks a capability was there, by the stack's place in the table of stacks.
+    /// The ticks of each stack, by its index in the table of stacks.
     pub ticks: Vec<u64>,
-    /// All of them.
+    /// The number of all ticks.
     pub samples: u64,
-    /// Where each capability was one after the other, and for how many ticks.
+    /// The consecutive stacks of each capability, with the ticks in each.
     pub runs: BTreeMap<u32, Vec<(StackId, u64)>>,
-    /// Whether the order of some is not kept, since there were too many.
+    /// Whether some order was lost because there were too many runs or capabilities.
     pub is_order_lost: bool,
     kept: usize,
 }
 
 impl TimeProfile {
-    /// A capability was there at a tick.
+    /// Counts a tick of a capability in this stack.
     pub fn add(&mut self, cap: u32, stack: StackId) {
         self.samples += 1;
         if stack.index() >= self.ticks.len() {
@@ -51,12 +51,12 @@ impl TimeProfile {
         }
     }
 
-    /// The stacks that were seen, with their ticks.
+    /// The stacks with ticks, and their ticks.
     pub fn stacks<'a>(&'a self, stacks: &'a Stacks) -> impl Iterator<Item = (StackId, u64)> + 'a {
         stacks.iter().zip(&self.ticks).map(|(stack, &ticks)| (stack, ticks)).filter(|&(_, ticks)| ticks > 0)
     }
 
-    /// What was done besides the program, if this stack is not the program's.
+    /// The activity outside the program that this stack stands for; `None` if it is the program's.
     pub fn beside<'c>(stack: StackId, stacks: &Stacks, centres: &'c Centres) -> Option<&'c str> {
         let (innermost, _) = stacks.top(stack)?;
         let centre = centres.get(innermost).filter(|centre| centre.is_built_in())?;
@@ -71,7 +71,7 @@ impl TimeProfile {
             .sum()
     }
 
-    /// What was done besides the program, most first.
+    /// The ticks of the activities outside the program, most first.
     pub fn besides(&self, stacks: &Stacks, centres: &Centres) -> Vec<(String, u64)> {
         let mut all: BTreeMap<&str, u64> = BTreeMap::new();
         for (stack, ticks) in self.stacks(stacks) {
@@ -84,7 +84,7 @@ impl TimeProfile {
         all
     }
 
-    /// The cost centres of the program, those with most ticks of their own first. None is the program outside of any.
+    /// The times of the program's cost centres, sorted by own ticks. The row without a centre is the program outside of any.
     pub fn centres(&self, stacks: &Stacks, centres: &Centres) -> Vec<CentreTime> {
         let mut rows: HashMap<Option<u32>, CentreTime> = HashMap::new();
         let mut seen = Vec::new();
@@ -96,7 +96,7 @@ impl TimeProfile {
             let innermost = stacks.top(stack).map(|(centre, _)| centre);
             row(&mut rows, innermost).own += ticks;
             for centre in stacks.centres(stack).map(Some).chain([None]) {
-                // A centre that is twice on a stack, has its ticks once.
+                // A centre that occurs twice on a stack gets its ticks once.
                 if !seen.contains(&centre) {
                     seen.push(centre);
                     row(&mut rows, centre).inherited += ticks;
@@ -108,11 +108,11 @@ impl TimeProfile {
         rows
     }
 
-    /// The ticks of each stack together with those of all stacks inside of it, by the stack's place.
+    /// The ticks of each stack including all stacks inside it, by the stack's index.
     pub fn inherited(&self, stacks: &Stacks) -> Vec<u64> {
         let mut sums = self.ticks.clone();
         sums.resize(stacks.len(), 0);
-        // A stack is behind the one around it.
+        // A stack comes after its outer stack.
         for stack in stacks.iter().collect::<Vec<_>>().into_iter().rev() {
             if let Some((_, around)) = stacks.top(stack) {
                 sums[around.index()] += sums[stack.index()];
@@ -129,10 +129,10 @@ fn row(rows: &mut HashMap<Option<u32>, CentreTime>, centre: Option<u32>) -> &mut
 /// The ticks of a cost centre.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CentreTime {
-    /// Its number; none for the program outside of any.
+    /// Its number; `None` for the program outside of any centre.
     pub centre: Option<u32>,
-    /// While it was the innermost.
+    /// Ticks while it was the innermost centre.
     pub own: u64,
-    /// While it was anywhere on the stack.
+    /// Ticks while it was anywhere on the stack.
     pub inherited: u64,
 }
