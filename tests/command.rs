@@ -52,7 +52,7 @@ fn each_workload_does_its_work_under_each_stopper(
 #[test]
 fn the_table_has_a_row_for_each_figure_and_each_phase_of_the_pauses() {
     let stdout = text(&stopworld("run churn --threads 2 --collections 3").stdout);
-    for figure in ["collections", "allocated", "live after the last", "committed", "threads", "slowest to stop"] {
+    for figure in ["collections", "allocated", "live after last GC", "committed", "threads", "slowest to stop"] {
         assert!(!row(&stdout, figure).is_empty());
     }
     assert!(stdout.contains("min ┆ median ┆"), "{stdout}");
@@ -244,7 +244,7 @@ fn sigusr1_asks_for_a_collection() {
     let mut rest = String::new();
     stdout.read_to_string(&mut rest).expect("stdout is text");
     assert_eq!(child.wait().expect("the child ends").code(), Some(130));
-    assert!(row(&rest, "asked for by").contains("explicit"), "{rest}");
+    assert!(row(&rest, "requested by").contains("explicit"), "{rest}");
 }
 
 #[test]

@@ -65,9 +65,9 @@ fn the_chart_has_every_sample() {
 
 #[test]
 fn each_breakdown_has_its_own_tables() {
-    assert!(page(&log("leak.hc.eventlog")).contains("Cost centres as they call each other"));
+    assert!(page(&log("leak.hc.eventlog")).contains("Cost centres by stack"));
     let retainers = page(&log("leak.hr.eventlog"));
-    assert!(retainers.contains("Retainers, those that keep most") && retainers.contains("neverUsed"));
+    assert!(retainers.contains("Retainers, by the bytes that each keeps alone") && retainers.contains("neverUsed"));
     let life = page(&log("life2.hb.eventlog"));
     for phase in 0..5 {
         assert!(life.contains(&format!("area life{phase}")), "{phase}");

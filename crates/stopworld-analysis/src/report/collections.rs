@@ -1,8 +1,8 @@
-//! The collections of a trace, for a terminal.
+//! The collections of a trace as tables for a terminal.
 //!
-//! Three tables: what the process is and what its collections cost in all, sums per generation, and a line per
-//! collection. The last one is wide, since its columns are those of PerfView's page (and one that PerfView lacks: the heap
-//! of pinned objects). A cell never wraps, so that `grep` and `awk` work on it.
+//! There are three tables: the process and the total cost of its collections; sums per generation; and one line per collection. The
+//! last one is wide, since it has all columns of the page in PerfView, and one more: the heap of pinned objects. Cells never wrap, so
+//! that `grep` and `awk` work on the output.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,10 +14,10 @@ use crate::gcstats::number::{Fixed, Grouped, GroupedInteger};
 use crate::gcstats::{Figures, Process, Rollup, Rules};
 use nettrace::clr::{Enumeration, label};
 
-/// The most collections that are shown, as on PerfView's page.
+/// Maximum number of collections shown, as on PerfView's page.
 pub(super) const MOST_ROWS: usize = 1000;
 
-/// The columns of the sums and extremes.
+/// The columns of the table of sums and extremes.
 pub(super) const ROLLUP_COLUMNS: [&str; 13] = [
     "gen",
     "count",
@@ -34,7 +34,7 @@ pub(super) const ROLLUP_COLUMNS: [&str; 13] = [
     "induced",
 ];
 
-/// The columns of the collections.
+/// The columns of the table of collections.
 pub(super) const COLUMNS: [&str; 32] = [
     "gc",
     "pause start, ms",
@@ -70,11 +70,11 @@ pub(super) const COLUMNS: [&str; 32] = [
     "pinned %",
 ];
 
-/// The tables of a process, ready to print; ends without a newline.
+/// Formats the tables of a process for printing; no newline at the end.
 ///
 /// # Errors
 ///
-/// The file into which many collections were put can't be read.
+/// Reading back the temporary file for many collections failed.
 pub fn render(process: &Process) -> io::Result<String> {
     let name = process.identity.name(process.rules());
     let tables = [header(process), rollup(process), collections(process)?];
@@ -86,12 +86,12 @@ fn header(process: &Process) -> Table {
     let Process { identity, all, .. } = process;
     let mut table = empty();
     let line = identity.command_line.as_deref().filter(|line| !line.is_empty());
-    table.add_row(["command line", line.unwrap_or("not told")]);
+    table.add_row(["command line", line.unwrap_or("unknown")]);
     table.add_row(["runtime version", &identity.version_text()]);
     table.add_row(["startup flags", &label(Enumeration::StartupFlags, identity.startup_flags)]);
-    table.add_row(["heaps", &identity.heaps.map_or("not told".to_owned(), |heaps| heaps.to_string())]);
+    table.add_row(["heaps", &identity.heaps.map_or("unknown".to_owned(), |heaps| heaps.to_string())]);
     let unfinished = process.begun() - all.count;
-    let unfinished = if unfinished == 0 { String::new() } else { format!(", and {unfinished} without an end") };
+    let unfinished = if unfinished == 0 { String::new() } else { format!(", and {unfinished} that did not end") };
     table.add_row(["collections", &format!("{}{unfinished}", all.count)]);
     table.add_row(["allocated", &format!("{} MB", Grouped(all.total_allocated, 3))]);
     let percent = Fixed(process.pause_percent(), 1);
@@ -106,7 +106,7 @@ fn rollup(process: &Process) -> Table {
     table.set_header(ROLLUP_COLUMNS);
     table.add_row(rollup_row("all", &process.all, process.all.total_allocated));
     for (number, generation) in process.generations.iter().enumerate() {
-        // PerfView divides all that was allocated by the pauses of one generation.
+        // PerfView divides the allocation of all generations by the pauses of one.
         let allocated = match process.rules() {
             Rules::Ours => generation.total_allocated,
             Rules::LikePerfView => process.all.total_allocated,
@@ -184,7 +184,7 @@ pub(super) fn row(collection: &Collection, figures: &Figures) -> Vec<String> {
     row
 }
 
-/// A number, or nothing where there is none.
+/// Formats a number; NaN gives an empty cell.
 fn known(value: f64, decimals: usize) -> String {
     if value.is_nan() { String::new() } else { Grouped(value, decimals).to_string() }
 }

@@ -1,4 +1,4 @@
-// The arrow keys go from point to point of the picture that has the focus, and its text is read out.
+// The arrow keys move between the points of the focused chart, and the point's text is announced.
 for (const picture of document.querySelectorAll("svg[data-points]")) {
   const points = picture.getElementsByClassName("point");
   const says = document.getElementById("says");

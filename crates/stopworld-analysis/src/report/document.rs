@@ -1,17 +1,17 @@
-//! What the pages for a browser have in common: the frame around their parts, its styles, and its keys.
+//! The common frame of the HTML pages: structure, styles, and keyboard navigation.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-/// A page that needs nothing but itself.
+/// A self-contained HTML page.
 pub(super) struct Document<'a> {
     pub(super) title: String,
-    /// Styles beside those that every page has.
+    /// Styles in addition to the common ones.
     pub(super) style: &'a str,
-    /// What the page is of, under the title.
+    /// Facts about the subject, shown under the title.
     pub(super) about: Markup,
-    /// Each with its name in addresses, its heading, and what is under it.
+    /// Each section's id, heading, and content.
     pub(super) sections: &'a [(&'a str, &'a str, Markup)],
-    /// What its script reads, and the script; that of the keys, which every page has, comes behind it.
+    /// The data for the page's script, and the script. The common script for the keys follows them.
     pub(super) data: Markup,
     pub(super) script: &'a str,
 }
@@ -30,11 +30,11 @@ impl Document<'_> {
                     style { (PreEscaped(include_str!("document.css"))) (PreEscaped(style)) }
                 }
                 body {
-                    a.skip href="#main" { "To the figures" }
+                    a.skip href="#main" { "Skip to the figures" }
                     header {
                         h1 { (title) }
                         (about)
-                        nav aria-label="Parts of this page" {
+                        nav aria-label="Sections of this page" {
                             @for (id, heading, _) in sections { a href={ "#" (id) } { (heading) } }
                         }
                     }

@@ -8,22 +8,22 @@
 //! THE GARBAGE COLLECTOR HAS BEEN CALLED. SOME INTERESTING STATISTICS ARE AS FOLLOWS:
 //! ```
 //!
-//! followed by, as he tells it in *History of LISP* (1978), how many words were marked and how many were collected and
-//! the size of list space, on and on. Nobody had thought to switch it off. Here it is switched on by `--flexowriter`,
-//! and the world runs again when it prints.
+//! followed by, as he writes in *History of LISP* (1978), the numbers of words marked and collected and the size of list space, on
+//! and on. Nobody had thought of switching it off. Here `--flexowriter` switches it on, and it prints after the world has
+//! restarted.
 
 use std::fmt::{self, Write};
 
 use stopworld::CollectionReport;
 
-/// A word of this machine: a car, or a cdr.
+/// Bytes in a word of this machine: a car, or a cdr.
 const WORD: u64 = 8;
 
-/// One collection, told as the Flexowriter would; ends with a newline.
+/// Formats one collection in the style of the Flexowriter; ends with a newline.
 pub fn render(report: &CollectionReport) -> String {
     let live = report.live.total();
     let mut page = String::new();
-    // Writing to a String can't fail.
+    // Writing to a String cannot fail.
     let _ = type_page(&mut page, report, live);
     page
 }
@@ -47,12 +47,12 @@ fn type_page(page: &mut String, report: &CollectionReport, live: u64) -> fmt::Re
 }
 
 fn line(page: &mut String, what: &str, figure: impl fmt::Display) -> fmt::Result {
-    // Dots take the eye across. The padding needs the text, not its Display.
+    // Dots lead the eye across. Padding needs the formatted text.
     let figure = format!(" {figure}");
     writeln!(page, "  {what} {figure:.>width$}", width = 62usize.saturating_sub(what.len()))
 }
 
-/// The Flexowriter had no small letters.
+/// Converts to capitals: the Flexowriter had no small letters.
 fn capitals(words: impl fmt::Display) -> String {
     words.to_string().to_uppercase()
 }

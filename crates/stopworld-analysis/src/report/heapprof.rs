@@ -1,8 +1,8 @@
-//! A heap profile, for a terminal and for programs.
+//! A heap profile as tables for a terminal, and as CSV.
 //!
-//! Two tables: what the profile is of, and a line per band, those that take most over the whole run first, with a little picture of the
-//! band over time, each scaled to its own peak. A cell never wraps, so that `grep` and `awk` work on it. [`csv`] writes all that is known, a line for
-//! each band of each sample.
+//! There are two tables: general facts, and one line per band, sorted by total over the run, with a small chart of the band over
+//! time, scaled to its own peak. Cells never wrap, so that `grep` and `awk` work on the output. [`csv`] writes all values: one line
+//! for each band of each sample.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -13,15 +13,15 @@ use super::Bytes;
 use crate::profstats::heap::Row;
 use crate::profstats::{HeapProfile, Profiles, Sample};
 
-/// The places of a band's picture.
+/// Characters in a band's chart.
 const PLACES: usize = 32;
-/// A longer name is cut.
+/// Longer names are cut.
 const LONGEST_NAME: usize = 72;
-/// Bytes of names that are kept for [`Csv`]. A stack's name is as long as all of its centres' names, and a file of a few megabytes can have
-/// hundreds of thousands of deep stacks: the others are put together for each line.
+/// The most bytes of names kept for [`Csv`]. The name of a stack contains the names of all its centres, and a file of a few
+/// megabytes can have hundreds of thousands of deep stacks. Names beyond this limit are built anew for each line.
 const MOST_NAMES: usize = 32 << 20;
 
-/// The tables, ready to print, with at most so many bands; ends without a newline.
+/// Formats the tables for printing, with at most `most` bands; no newline at the end.
 pub fn render(profiles: &Profiles, most: usize) -> String {
     format!("{}\n{}", figures(profiles), bands(profiles, most))
 }
@@ -35,21 +35,21 @@ fn figures(profiles: &Profiles) -> Table {
         }
     };
     row("program", heap.program.clone());
-    row("ran", heap.date.clone());
+    row("date", heap.date.clone());
     row("written by", profiles.runtime.clone());
-    row("counted by", heap.breakdown.name().to_owned());
-    row("counted only", heap.filters.join("; "));
+    row("breakdown", heap.breakdown.name().to_owned());
+    row("filters", heap.filters.join("; "));
     row("samples", samples(heap));
     row("bands", heap.bands.len().to_string());
     if let Some(peak) = heap.samples.kept().iter().max_by_key(|sample| sample.total()) {
-        row("most at once", format!("{} at {} s", Bytes(peak.total()), seconds(peak.time_ns)));
+        row("peak", format!("{} at {} s", Bytes(peak.total()), seconds(peak.time_ns)));
     }
     if heap.collections.seen() > 0 {
         let paused: u128 = heap.collections.kept().iter().map(|(begin, end)| u128::from(end - begin)).sum();
         let paused = paused * u128::from(heap.collections.stride());
-        row("collections", format!("{}, {:.3} s in them", heap.collections.seen(), paused as f64 / 1e9));
+        row("collections", format!("{}, {:.3} s in total", heap.collections.seen(), paused as f64 / 1e9));
     }
-    row("marks", if heap.marks.seen() > 0 { heap.marks.seen().to_string() } else { String::new() });
+    row("markers", if heap.marks.seen() > 0 { heap.marks.seen().to_string() } else { String::new() });
     table
 }
 
@@ -96,7 +96,7 @@ fn bands(profiles: &Profiles, most: usize) -> Table {
     table
 }
 
-/// The most of each band in each part of the time.
+/// The maximum of each band in each part of the time.
 struct Pictures {
     most: Vec<[u64; PLACES]>,
 }
@@ -118,7 +118,7 @@ impl Pictures {
                 }
             }
         }
-        // Between two samples there is what there was at the first.
+        // Between two samples the value of the earlier one holds.
         let has_sample: Vec<bool> = {
             let mut has_sample = vec![false; PLACES];
             kept.iter().for_each(|sample| has_sample[(u128::from(sample.time_ns - first) / width) as usize] = true);
@@ -141,30 +141,30 @@ impl Pictures {
     }
 }
 
-/// A line for each band of each sample: its time in seconds, the band, its bytes.
+/// Writes one line for each band of each sample: time in seconds, band, bytes.
 ///
 /// # Errors
 ///
-/// They can't be written.
+/// Writing failed.
 pub fn csv(profiles: &Profiles, out: &mut dyn Write) -> io::Result<()> {
     let csv = Csv::begin(profiles, out)?;
     profiles.heap.samples.kept().iter().try_for_each(|sample| csv.sample(sample, out))
 }
 
-/// The same, of samples that come one by one because they are too many to be kept.
+/// Like [`csv`], for samples that arrive one by one because they are too many to be kept.
 #[derive(Debug)]
 pub struct Csv<'p> {
     profiles: &'p Profiles,
-    /// The cells of the first bands.
+    /// The CSV cells with the names of the first bands.
     names: Vec<String>,
 }
 
 impl<'p> Csv<'p> {
-    /// Heads the lines. The names of the bands are known by now.
+    /// Writes the heading line. The names of the bands must be known by now.
     ///
     /// # Errors
     ///
-    /// The head can't be written.
+    /// Writing failed.
     pub fn begin(profiles: &'p Profiles, out: &mut dyn Write) -> io::Result<Csv<'p>> {
         writeln!(out, "time_s,band,bytes")?;
         let mut csv = Csv { profiles, names: Vec::new() };
@@ -179,7 +179,7 @@ impl<'p> Csv<'p> {
         Ok(csv)
     }
 
-    /// The cell of a band, if the profile has it.
+    /// The CSV cell with the name of a band, if the profile has the band.
     fn name(&self, band: u32) -> Option<Cow<'_, str>> {
         if let Some(name) = self.names.get(band as usize) {
             return Some(name.into());
@@ -188,11 +188,11 @@ impl<'p> Csv<'p> {
         ((band as usize) < heap.bands.len()).then(|| cell(&heap.name(band, stacks, centres)).into())
     }
 
-    /// The lines of a sample. A band that the names have not, of a file that has grown since, is left out.
+    /// Writes the lines of a sample. A band without a name, from a file that has grown meanwhile, is left out.
     ///
     /// # Errors
     ///
-    /// They can't be written.
+    /// Writing failed.
     pub fn sample(&self, sample: &Sample, out: &mut dyn Write) -> io::Result<()> {
         let time = sample.time_ns;
         for (band, bytes) in &sample.values {
@@ -204,7 +204,7 @@ impl<'p> Csv<'p> {
     }
 }
 
-/// A cell of a table in text; in quotes if it must be.
+/// Formats a CSV cell, quoted if necessary.
 pub(super) fn cell(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }

@@ -1,11 +1,11 @@
-//! The figures of the table as one JSON object, for scripts: times in nanoseconds, sizes in bytes.
+//! The figures of the table as one JSON object, for scripts. Times are in nanoseconds, sizes in bytes.
 //!
-//! Written by hand: the shape is flat and fixed, and names of threads are the only text that needs care.
+//! Written by hand: the structure is flat and fixed, and only the names of threads and files need escaping.
 
 use super::{Ledger, Phase, Run};
 use trace_io::json::Quoted;
 
-/// One line of JSON, without a newline at its end.
+/// Returns one line of JSON, without a newline at the end.
 pub fn render(ledger: &Ledger, run: &Run) -> String {
     let mut fields = vec![
         field("collections", ledger.collections),

@@ -1,36 +1,36 @@
-//! What is kept of each collection until the end.
+//! The summary of a run's collections.
 
 use std::time::Duration;
 
 use super::pauses::Pauses;
 use stopworld::{CollectionReport, ThreadName};
 
-/// Everything the final table says about the collections of one world.
+/// Everything that the final table shows about the collections of one world.
 #[derive(Default)]
 pub struct Ledger {
-    /// How many there were.
+    /// The number of collections.
     pub collections: u64,
-    /// Where their time went.
+    /// The times of their phases.
     pub pauses: Pauses,
-    /// How many there were for each reason, in the order of their first appearance.
+    /// The number of collections for each reason, in the order of the first one.
     pub reasons: Vec<(String, u64)>,
-    /// The latest report, whose live bytes are the table's.
+    /// The latest report; the table shows its live bytes.
     pub last: Option<CollectionReport>,
-    /// The thread that kept the others waiting longest.
+    /// The thread that took longest to stop.
     pub slowest: Option<Slowest>,
-    /// The most memory that was committed at the end of a collection.
+    /// The most committed memory at the end of a collection, in bytes.
     pub most_committed: u64,
-    /// The most threads that one collection stopped, those in blocking regions included and itself not.
+    /// The most threads stopped by one collection, including those in blocking regions and not counting the collecting thread.
     pub most_threads: u32,
-    /// How many of those were in blocking regions, at most.
+    /// The most of those threads that were in blocking regions.
     pub most_blocking: u32,
-    /// Bytes found dead, over all collections.
+    /// Bytes freed, over all collections.
     pub freed: u64,
     /// Weak references cleared, over all collections.
     pub weak_cleared: u64,
     /// Finalizers queued, over all collections.
     pub finalizers: u64,
-    /// The most bytes that a mark stack took.
+    /// The largest size of a mark stack, in bytes.
     pub mark_stack_high: u64,
 }
 
@@ -39,44 +39,44 @@ pub struct Ledger {
 pub struct Slowest {
     /// Its name.
     pub name: ThreadName,
-    /// How long it took.
+    /// The nanoseconds it took.
     pub ns: u64,
-    /// In which collection.
+    /// The number of the collection.
     pub collection: u64,
 }
 
-/// What the ledger can't know from the reports: the run around them.
+/// The facts about a run that the collections' reports do not contain.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// From the start of the program's work to its end.
+    /// The time from the start of the program's work to its end.
     pub wall: Duration,
-    /// Bytes allocated in all.
+    /// Total bytes allocated.
     pub allocated: u64,
     /// The limit of the heap, if one was set.
     pub heap_limit: Option<u64>,
-    /// The threads that the workload was asked to use.
+    /// The number of threads that the workload uses.
     pub threads: usize,
-    /// The trace that was written, if one was.
+    /// The trace, if one was written.
     pub trace: Option<Trace>,
 }
 
-/// What has become of a trace.
+/// The result of writing a trace.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// Its file.
+    /// The name of its file.
     pub file: String,
     /// Records in the file.
     pub records: u64,
     /// Bytes in the file.
     pub bytes: u64,
-    /// Events that were to go there.
+    /// Events selected for the trace.
     pub events: u64,
-    /// How many of these did not get there.
+    /// Events of those that were lost.
     pub lost: u64,
 }
 
 impl Ledger {
-    /// Takes in one collection.
+    /// Adds a collection.
     pub fn note(&mut self, report: &CollectionReport) {
         self.collections += 1;
         self.pauses.record(report);

@@ -1,10 +1,9 @@
-//! From numbers to what people look at.
+//! Reports: tables, JSON, and pages for a browser.
 //!
-//! A [`Ledger`] listens to a world: it is given each collection's report after the restart and keeps what the end
-//! will ask for (histograms of the phases, the slowest thread, the high-water marks), never the reports themselves,
-//! so an hour of collections costs no more memory than a minute. When the program is over, [`table`] lays the ledger
-//! out for a terminal and [`json`] for a script. [`flexowriter`] prints each collection as it happens, in the words
-//! of the first garbage collector.
+//! A [`Ledger`] listens to a world. It receives each collection's report after the restart and keeps only summaries (histograms of
+//! the phases, the slowest thread, the high-water marks). So an hour of collections costs no more memory than a minute. At the end
+//! of the program, [`table`] formats the ledger for a terminal and [`json`] for a script. [`flexowriter`] prints each collection as
+//! it happens, in the words of the first garbage collector.
 
 pub mod collections;
 mod document;
@@ -46,7 +45,7 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// A number of nanoseconds, shown in microseconds with three significant digits or as many as it needs.
+/// A number of nanoseconds, shown in microseconds with three significant digits, or more for 1000 µs and above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Micros(pub u64);
 
@@ -57,7 +56,7 @@ impl fmt::Display for Micros {
     }
 }
 
-/// How many decimals show three significant digits.
+/// The number of decimals for three significant digits.
 fn decimals(value: f64) -> usize {
     match value {
         v if v < 9.995 => 2,

@@ -1,8 +1,7 @@
-//! Where the time of the pauses went: a histogram per phase.
+//! The times of the phases of all pauses: one histogram for each phase.
 //!
-//! Percentiles come from HDR histograms of nanoseconds with three significant digits: they take any pause from a
-//! nanosecond to hours in a few hundred kilobytes and record in constant time. Minimum, maximum and sum are kept
-//! beside them, exact.
+//! Percentiles come from HDR histograms of nanoseconds with three significant digits: they hold any pause from a nanosecond to
+//! hours in a few hundred kilobytes and record in constant time. Minimum, maximum and sum are exact and kept separately.
 
 use hdrhistogram::Histogram;
 
@@ -11,26 +10,26 @@ use stopworld::CollectionReport;
 /// The phases of a pause, as the table splits it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// From the first signal until every thread stands still.
+    /// From the first signal until every thread is stopped.
     Stop,
-    /// Stacks, registers, handles and everything that they reach.
+    /// Roots (stacks, registers, handles) and marking.
     Mark,
-    /// Weak references cleared, finalizers queued.
+    /// Clearing weak references and queuing finalizers.
     Weak,
-    /// The heap told that its blocks are to be swept; the sweep itself happens later, as threads allocate.
+    /// Preparing the blocks for sweeping. The sweep itself happens later, as threads allocate.
     SweepSetUp,
-    /// From the first thread woken to the last.
+    /// From the first thread resumed to the last.
     Restart,
-    /// The whole pause, from the decision to the restart.
+    /// The whole pause, from the decision to collect until the restart.
     Total,
 }
 
 impl Phase {
-    /// In the order in which they happen, the sum last.
+    /// In the order in which they happen, the total last.
     pub const ALL: [Phase; 6] =
         [Phase::Stop, Phase::Mark, Phase::Weak, Phase::SweepSetUp, Phase::Restart, Phase::Total];
 
-    /// As a row of the table is headed.
+    /// The name, as a row heading of the table.
     pub fn name(self) -> &'static str {
         match self {
             Phase::Stop => "stop",
@@ -54,18 +53,18 @@ impl Phase {
     }
 }
 
-/// One phase over all collections, in nanoseconds.
+/// The distribution of one phase over all collections, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spread {
-    /// The shortest.
+    /// The minimum.
     pub min: u64,
-    /// Half were no longer than this.
+    /// The median.
     pub median: u64,
-    /// 99 of 100 were no longer than this.
+    /// The 99th percentile.
     pub p99: u64,
-    /// The longest.
+    /// The maximum.
     pub max: u64,
-    /// All together.
+    /// The sum.
     pub sum: u64,
 }
 
@@ -82,19 +81,19 @@ struct Recorded {
 }
 
 impl Pauses {
-    /// No pause yet.
+    /// Empty histograms.
     pub fn new() -> Pauses {
         Pauses { phases: std::array::from_fn(|_| Recorded::new()) }
     }
 
-    /// Takes in one collection.
+    /// Adds a collection.
     pub fn record(&mut self, report: &CollectionReport) {
         for phase in Phase::ALL {
             self.phases[phase as usize].record(phase.of(report));
         }
     }
 
-    /// What a phase took.
+    /// The distribution of a phase.
     pub fn spread(&self, phase: Phase) -> Spread {
         self.phases[phase as usize].spread()
     }
@@ -108,13 +107,13 @@ impl Default for Pauses {
 
 impl Recorded {
     fn new() -> Recorded {
-        // Can't fail: between 0 and 5 significant digits are allowed.
+        // Cannot fail: between 0 and 5 significant digits are allowed.
         let histogram = Histogram::new(3).expect("three significant digits are a valid precision");
         Recorded { histogram, min: u64::MAX, max: 0, sum: 0 }
     }
 
     fn record(&mut self, ns: u64) {
-        // It resizes itself, so that every value fits; were one not to, the exact maximum would still tell of it.
+        // The histogram resizes itself, so that every value fits. If it did not, the exact maximum would still be right.
         let _ = self.histogram.record(ns);
         self.min = self.min.min(ns);
         self.max = self.max.max(ns);
@@ -125,7 +124,7 @@ impl Recorded {
         if self.histogram.is_empty() {
             return Spread::default();
         }
-        // A histogram's bucket may reach past the values in it.
+        // The bounds of a histogram's bucket may lie outside the recorded values.
         let quantile = |q| self.histogram.value_at_quantile(q).clamp(self.min, self.max);
         Spread { min: self.min, median: quantile(0.5), p99: quantile(0.99), max: self.max, sum: self.sum }
     }

@@ -1,13 +1,13 @@
 //! The table at the end of a run.
 //!
-//! Two tables, in fact: figures that are one number or one line, then the pauses, which need columns. A cell never
-//! wraps, so that `grep collections` and `awk` work on it.
+//! There are two tables: figures of one number or one line, then the pauses, which need columns. Cells never wrap, so that
+//! `grep collections` and `awk` work on the output.
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 use super::{Bytes, Ledger, Micros, Phase, Run, Trace};
 
-/// The figures and the pauses, ready to print; ends without a newline.
+/// Formats the figures and the pauses for printing; no newline at the end.
 pub fn render(ledger: &Ledger, run: &Run) -> String {
     format!("{}\n{}", figures(ledger, run), pauses(ledger))
 }
@@ -26,16 +26,16 @@ fn rows(ledger: &Ledger, run: &Run) -> Vec<(&'static str, String)> {
     let mut rows = vec![("collections", ledger.collections.to_string())];
     if !ledger.reasons.is_empty() {
         let reasons: Vec<String> = ledger.reasons.iter().map(|(name, count)| format!("{name} {count}")).collect();
-        rows.push(("asked for by", reasons.join(", ")));
+        rows.push(("requested by", reasons.join(", ")));
     }
     rows.push(("wall time", format!("{seconds:.3} s, {:.1} % of it paused", percent(paused, seconds))));
     rows.push(("allocated", allocated(ledger, run)));
     rows.push(("freed", Bytes(ledger.freed).to_string()));
-    rows.push(("live after the last", live(ledger)));
+    rows.push(("live after last GC", live(ledger)));
     let limit = run.heap_limit.map_or(String::new(), |limit| format!(", limit {}", Bytes(limit)));
     rows.push(("committed", format!("{} at most{limit}", Bytes(ledger.most_committed))));
     rows.push(("threads", threads(ledger, run)));
-    let slowest = ledger.slowest.map_or("nobody was waited for".to_owned(), |slowest| {
+    let slowest = ledger.slowest.map_or("no thread was waited for".to_owned(), |slowest| {
         format!("{}, {} µs in collection {}", slowest.name, Micros(slowest.ns), slowest.collection)
     });
     rows.push(("slowest to stop", slowest));
@@ -75,10 +75,10 @@ fn live(ledger: &Ledger) -> String {
 }
 
 fn threads(ledger: &Ledger, run: &Run) -> String {
-    let asked = run.threads;
+    let used = run.threads;
     match ledger.most_threads {
-        0 => format!("{asked} at work"),
-        most => format!("{asked} at work, {most} stopped at once ({} of them blocking)", ledger.most_blocking),
+        0 => format!("{used} working"),
+        most => format!("{used} working, at most {most} stopped at once ({} of them blocking)", ledger.most_blocking),
     }
 }
 

@@ -1,8 +1,8 @@
-//! A time profile, for a terminal: what it is of, the cost centres by their own time, and the tree of their stacks, as GHC's
-//! `.prof` files have them.
+//! A time profile as tables for a terminal: general facts, the cost centres by their own time, and the tree of their stacks, as in
+//! GHC's `.prof` files.
 //!
-//! Percentages are of the ticks of the program itself: what the runtime did beside it is in a line of its own. In the tree
-//! are the stacks with a thousandth of the ticks at least.
+//! Percentages refer to the ticks of the program itself; ticks of the runtime are in a line of their own. The tree shows the
+//! stacks with at least a thousandth of the ticks.
 
 use comfy_table::{CellAlignment, Table};
 
@@ -10,10 +10,10 @@ use super::heapprof::{cut, empty};
 use crate::profstats::{Profiles, StackId, TimeProfile};
 use ghc_eventlog::format::NO_CAPABILITY;
 
-/// The most cost centres and the most stacks that are shown.
+/// Maximum number of cost centres and of stacks shown.
 const MOST_ROWS: usize = 200;
 
-/// The tables, ready to print; ends without a newline.
+/// Formats the tables for printing; no newline at the end.
 pub fn render(profiles: &Profiles) -> String {
     let all = profiles.time.program_ticks(&profiles.stacks, &profiles.centres);
     format!("{}\n{}\n{}", figures(profiles, all), centres(profiles, all), tree(profiles, all))
@@ -29,15 +29,15 @@ fn figures(profiles: &Profiles, all: u64) -> Table {
     if !profiles.runtime.is_empty() {
         table.add_row(["written by", &profiles.runtime]);
     }
-    table.add_row(["a tick every", &format!("{:.3} ms", time.interval_ns as f64 / 1e6)]);
+    table.add_row(["tick interval", &format!("{:.3} ms", time.interval_ns as f64 / 1e6)]);
     let capabilities = time.runs.keys().filter(|cap| **cap != u32::from(NO_CAPABILITY));
     table.add_row(["capabilities", &capabilities.count().to_string()]);
-    table.add_row(["time of the program", &format!("{all} ticks, {:.3} s", seconds(all))]);
+    table.add_row(["program time", &format!("{all} ticks, {:.3} s", seconds(all))]);
     let besides = time.besides(stacks, centres);
     if !besides.is_empty() {
         let besides: Vec<String> =
             besides.iter().map(|(name, ticks)| format!("{name} {ticks} ticks, {:.3} s", seconds(*ticks))).collect();
-        table.add_row(["beside it", &besides.join("; ")]);
+        table.add_row(["outside the program", &besides.join("; ")]);
     }
     table
 }
@@ -88,7 +88,7 @@ fn tree(profiles: &Profiles, all: u64) -> Table {
         shown += 1;
         let name = stacks.top(stack).map_or_else(|| "MAIN".to_owned(), |(centre, _)| centres.name(centre));
         let own = time.ticks.get(stack.index()).copied().unwrap_or(0);
-        // What was done beside the program hangs under MAIN, too.
+        // The sum of MAIN would include the ticks outside the program.
         let inherited = if stack == StackId::MAIN { all } else { sums[stack.index()] };
         let row = [percent(own, all), percent(inherited, all)];
         let name = format!("{}{}", "  ".repeat(depth), cut(&name));
@@ -99,7 +99,7 @@ fn tree(profiles: &Profiles, all: u64) -> Table {
     table
 }
 
-/// Numbers from this column on.
+/// Aligns the columns from `first` on to the right, for numbers.
 fn align(table: &mut Table, first: usize) {
     for column in table.column_iter_mut().skip(first) {
         column.set_cell_alignment(CellAlignment::Right);

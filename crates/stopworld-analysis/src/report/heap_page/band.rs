@@ -1,11 +1,11 @@
-//! How a band is shown: its colour, and times.
+//! The formatting of bands: colours and times.
 
 use crate::profstats::Breakdown;
 
-/// The bands that the chart has by themselves.
+/// The number of bands that the chart shows separately.
 pub(super) const SHOWN: usize = 16;
 
-/// The class that colours a band: phases of life have their own, others those of their places.
+/// The CSS class that colours a band: stages of life have fixed ones, other bands those of their rank.
 pub(super) fn class(name: &str, breakdown: Breakdown, place: usize) -> String {
     if breakdown == Breakdown::Biography
         && let Some(phase) = ["VOID", "LAG", "USE", "INHERENT_USE", "DRAG"].iter().position(|phase| *phase == name)

@@ -1,4 +1,4 @@
-// Bands that are left out are taken from the stack, and the axis fits what is left.
+// Removes deselected bands from the stack and rescales the axis to the rest.
 (() => {
   const series = JSON.parse(document.getElementById("series").textContent);
   const picture = document.getElementById("picture");

@@ -1,4 +1,4 @@
-//! The chart: bands one on the other over time; collections, marks and the heap's figures with them.
+//! The chart: stacked bands over time, with collections, markers and heap figures.
 
 use std::fmt::Write;
 
@@ -9,11 +9,11 @@ use crate::profstats::heap::{Figure, Row};
 use crate::profstats::{Profiles, Sample};
 use crate::report::Bytes;
 
-/// Places along the axis of time.
+/// Positions on the time axis.
 const PLACES: usize = 600;
 const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 360.0;
-/// Room for the numbers left of the picture, below it, and for the collections under the axis.
+/// Margins: for the numbers at the left, and for the times and collections below the axis.
 const LEFT: f64 = 72.0;
 const BELOW: f64 = 40.0;
 const ABOVE: f64 = 8.0;
@@ -25,7 +25,7 @@ struct Layer {
     values: Vec<u64>,
 }
 
-/// What the chart shows.
+/// The data of the chart.
 pub(super) struct Chart<'a> {
     profiles: &'a Profiles,
     times: Vec<u64>,
@@ -89,7 +89,7 @@ impl<'a> Chart<'a> {
                     @for index in 0..self.times.len() { (self.point(index)) }
                 }
                 figcaption {
-                    "Bytes of each band over time, in seconds. The arrow keys go from sample to sample; under the axis are collections."
+                    "Bytes of each band over time, in seconds. Use the arrow keys to move between samples. Collections are shown below the axis."
                     @for (index, figure) in Figure::ALL.into_iter().enumerate() {
                         @if !heap.figures[index].kept().is_empty() {
                             span.key { i class={ "swatch f" (index) } {} (figure.name()) }
@@ -114,12 +114,12 @@ impl<'a> Chart<'a> {
         }
     }
 
-    /// Which bands are drawn: by their names, or one by one.
+    /// The form that selects the bands to draw, by name or one by one.
     fn filter(&self) -> Markup {
         html! {
             form.filter id="filter" onsubmit="return false" {
-                label { "Bands with " input type="search" id="words" autocomplete="off" placeholder="part of a name"; }
-                label { input type="checkbox" id="figures" checked; " the heap's figures" }
+                label { "Bands named " input type="search" id="words" autocomplete="off" placeholder="part of a name"; }
+                label { input type="checkbox" id="figures" checked; " heap figures" }
                 fieldset {
                     legend { "Bands" }
                     @for (index, layer) in self.layers.iter().enumerate() {
@@ -134,7 +134,7 @@ impl<'a> Chart<'a> {
         }
     }
 
-    /// A sample, as text.
+    /// A sample, with its values as text.
     fn point(&self, index: usize) -> Markup {
         let mut bands: Vec<_> = self.layers.iter().map(|layer| (layer.values[index], &layer.name)).collect();
         let total = bands.iter().fold(0, |sum: u64, band| sum.saturating_add(band.0));
@@ -169,14 +169,14 @@ impl<'a> Chart<'a> {
         html! {
             @for mark in self.profiles.heap.marks.kept().iter().take(PLACES) {
                 g.mark {
-                    title { "mark at " (seconds(mark.time_ns)) " s: " (mark.text) }
+                    title { "marker at " (seconds(mark.time_ns)) " s: " (mark.text) }
                     path d={ "M" (at(self.x_of(mark.time_ns))) "," (ABOVE) "V" (at(y(0.0) + 12.0)) } {}
                 }
             }
         }
     }
 
-    /// The outline of a band above those that are drawn before it.
+    /// The outline of a band, stacked on the bands before it.
     fn area(&self, layer: usize) -> String {
         let below = &self.layers[..layer];
         let ground = |index: usize| below.iter().fold(0, |sum: u64, below| sum.saturating_add(below.values[index]));
@@ -201,13 +201,13 @@ impl<'a> Chart<'a> {
         let _ = write!(path, "{letter}{},{}", at(self.x_of(self.times[index])), at(height));
     }
 
-    /// A figure has its value until the next.
+    /// The line of a heap figure. A value holds until the next one.
     fn line(&self, points: &[(u64, u64)]) -> String {
         let mut path = String::new();
         let width = (self.to - self.from) / PLACES as u64 + 1;
         let mut place = u64::MAX;
         for &(time, value) in points {
-            // One in each place is as many as can be seen.
+            // One value for each position is enough.
             if time / width == place {
                 continue;
             }
@@ -222,7 +222,7 @@ impl<'a> Chart<'a> {
         x((time.saturating_sub(self.from)) as f64 / (self.to - self.from) as f64)
     }
 
-    /// The numbers of the picture, from which the script draws it.
+    /// The data of the chart, from which the script redraws it.
     pub(super) fn json(&self) -> String {
         let numbers = |values: &[u64]| values.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
         let places: Vec<String> = self.times.iter().map(|&time| at(self.x_of(time))).collect();
@@ -237,7 +237,7 @@ impl<'a> Chart<'a> {
     }
 }
 
-/// The largest sample of each place, in the order of time.
+/// Returns the largest sample of each position, in the order of time.
 fn largest(samples: &[Sample], to: u64) -> Vec<&Sample> {
     if samples.len() <= PLACES {
         return samples.iter().collect();
@@ -265,12 +265,12 @@ fn y(share: f64) -> f64 {
     ABOVE + (1.0 - share.clamp(0.0, 1.0)) * (HEIGHT - ABOVE - BELOW)
 }
 
-/// A coordinate, to a tenth.
+/// Formats a coordinate with one decimal.
 fn at(coordinate: f64) -> String {
     format!("{coordinate:.1}")
 }
 
-/// A number of bytes that is round in its unit and not less. Never 0.
+/// The next round number of bytes in its unit that is not smaller. Never 0.
 fn nice(bytes: u64) -> u64 {
     let mut unit = 1u64;
     while bytes / unit >= 1024 && unit < 1 << 50 {

@@ -1,18 +1,18 @@
-//! A heap profile as one page for a browser.
+//! A heap profile as one HTML page.
 //!
-//! Like the page of collections it needs nothing but itself, follows the reader's choice of light or dark, and every part of it can be reached by
-//! keys. The chart stands on the page as a picture already; a little script draws it anew when bands are left out or chosen by
-//! their names. Collections, what the program marked, and the heap's own figures are on the same axis of time.
+//! Like the page of collections it is self-contained, follows the reader's choice of light or dark, and is usable by keyboard. The
+//! chart is a static SVG; a small script redraws it when bands are deselected or filtered by name. Collections, the program's
+//! markers, and the heap figures share its time axis.
 //!
-//! A profile may have any number of samples and bands: the chart has 600 places along its axis, each with the largest sample in it, and
-//! the sixteen bands that take most, with all others as one; the tables have the first thousand rows.
+//! A profile may have any number of samples and bands. The chart has 600 positions on its time axis, each with the largest sample in
+//! it, and shows the sixteen largest bands and the sum of all others. The tables have the first thousand rows.
 //!
 //! | file | part |
 //! |---|---|
-//! | `band` | how a band is shown |
-//! | `chart` | the picture, and the numbers from which it is drawn anew |
+//! | `band` | the colours of bands |
+//! | `chart` | the chart, and the data from which the script redraws it |
 //! | `tables` | bands, the tree of cost centres, retainers |
-//! | `style.css`, `chart.js` | how it looks, beside the styles of every page; the filter |
+//! | `style.css`, `chart.js` | styles in addition to the common ones; the filter |
 
 mod band;
 mod chart;
@@ -26,7 +26,7 @@ use super::Bytes;
 use super::document::Document;
 use crate::profstats::{Band, Breakdown, Profiles};
 
-/// The page of a profile.
+/// Renders the page of a profile.
 pub fn render(profiles: &Profiles, file: &str) -> String {
     let heap = &profiles.heap;
     let name = if heap.program.is_empty() { file } else { &heap.program };
@@ -51,24 +51,21 @@ pub fn render(profiles: &Profiles, file: &str) -> String {
     .render()
 }
 
-/// What the profile is of.
+/// General facts about the profile.
 fn about(profiles: &Profiles) -> Markup {
     let heap = &profiles.heap;
     let kept = heap.samples.kept();
     let peak = kept.iter().max_by_key(|sample| sample.total());
     let facts = [
-        ("ran", heap.date.clone()),
+        ("date", heap.date.clone()),
         ("written by", profiles.runtime.clone()),
-        ("counted by", heap.breakdown.name().to_owned()),
-        ("counted only", heap.filters.join("; ")),
+        ("breakdown", heap.breakdown.name().to_owned()),
+        ("filters", heap.filters.join("; ")),
         ("samples", heap.samples.seen().to_string()),
         ("bands", heap.bands.len().to_string()),
-        (
-            "most at once",
-            peak.map_or(String::new(), |peak| format!("{} at {} s", Bytes(peak.total()), seconds(peak.time_ns))),
-        ),
+        ("peak", peak.map_or(String::new(), |peak| format!("{} at {} s", Bytes(peak.total()), seconds(peak.time_ns)))),
         ("collections", heap.collections.seen().to_string()),
-        ("marks", heap.marks.seen().to_string()),
+        ("markers", heap.marks.seen().to_string()),
     ];
     html! {
         dl {

@@ -9,16 +9,16 @@ use crate::profstats::heap::Row;
 use crate::profstats::{Band, Profiles, StackId};
 use crate::report::Bytes;
 
-/// The most rows of a table.
+/// Maximum number of rows of a table.
 const MOST_ROWS: usize = 1000;
-/// Stacks of the tree that hold less than one in so many of all bytes are left out.
+/// The tree omits stacks with less than 1/`LEAST_SHARE` of all bytes.
 const LEAST_SHARE: u128 = 1000;
 
 fn share(part: u128, whole: u128) -> String {
     format!("{:.1}", if whole > 0 { 100.0 * part as f64 / whole as f64 } else { 0.0 })
 }
 
-/// A table that scrolls, and can be scrolled by keys.
+/// A scrollable table, also by keyboard.
 fn scrolled(caption: &str, heads: &[&str], rows: &Markup) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label=(caption) {
@@ -31,7 +31,7 @@ fn scrolled(caption: &str, heads: &[&str], rows: &Markup) -> Markup {
     }
 }
 
-/// Each band with its figures, those that take most first.
+/// The table of bands with their figures, largest first.
 pub(super) fn bands(profiles: &Profiles, rows: &[Row]) -> Markup {
     let heap = &profiles.heap;
     let all: u128 = rows.iter().map(|row| row.sum).sum();
@@ -46,13 +46,13 @@ pub(super) fn bands(profiles: &Profiles, rows: &[Row]) -> Markup {
         }
     };
     let caption = match rows.len().checked_sub(MOST_ROWS) {
-        Some(left) if left > 0 => format!("The {MOST_ROWS} bands that take most; {left} are not shown"),
-        _ => "Bands, those that take most first".to_owned(),
+        Some(left) if left > 0 => format!("The {MOST_ROWS} largest bands; {left} are not shown"),
+        _ => "Bands, largest first".to_owned(),
     };
     scrolled(&caption, &[heap.breakdown.name(), "mean", "peak", "at, s", "last", "share, %"], &body)
 }
 
-/// The cost centres as they call each other: what was allocated under each and lives, on average over the samples.
+/// The tree of cost centres: the live bytes allocated under each, as a mean over the samples.
 pub(super) fn tree(profiles: &Profiles, rows: &[Row]) -> Markup {
     let Profiles { heap, stacks, .. } = profiles;
     let mut sums = vec![0u128; stacks.len()];
@@ -63,7 +63,7 @@ pub(super) fn tree(profiles: &Profiles, rows: &[Row]) -> Markup {
             own[stack.index()] = own[stack.index()].saturating_add(row.mean);
         }
     }
-    // A stack is behind the one around it.
+    // A stack comes after its outer stack.
     for stack in stacks.iter().collect::<Vec<_>>().into_iter().rev() {
         if let Some((_, around)) = stacks.top(stack) {
             sums[around.index()] += sums[stack.index()];
@@ -101,11 +101,11 @@ pub(super) fn tree(profiles: &Profiles, rows: &[Row]) -> Markup {
             }
         }
     };
-    let heads = ["cost centre", "module", "place", "own, mean", "with those inside, mean", "share, %"];
-    scrolled("Cost centres as they call each other", &heads, &body)
+    let heads = ["cost centre", "module", "place", "own, mean", "inherited, mean", "share, %"];
+    scrolled("Cost centres by stack", &heads, &body)
 }
 
-/// What each retainer keeps, alone and with others.
+/// The table of retainers: what each keeps alone, and together with others.
 pub(super) fn retainers(profiles: &Profiles, rows: &[Row]) -> Markup {
     let heap = &profiles.heap;
     let mut all: BTreeMap<String, (u64, u64, usize)> = BTreeMap::new();
@@ -128,11 +128,11 @@ pub(super) fn retainers(profiles: &Profiles, rows: &[Row]) -> Markup {
             }
         }
     };
-    let heads = ["retainer", "kept by it alone, mean", "kept with others, mean", "sets"];
-    scrolled("Retainers, those that keep most by themselves first", &heads, &body)
+    let heads = ["retainer", "kept alone, mean", "kept with others, mean", "sets"];
+    scrolled("Retainers, by the bytes that each keeps alone", &heads, &body)
 }
 
-/// The retainers of a set as its label has them: `(number)one,another`, each once.
+/// The retainers in the label of a set, `(number)one,another`, without duplicates.
 fn retainers_of(label: &str) -> Vec<String> {
     let numbered = label.strip_prefix('(').and_then(|rest| rest.split_once(')'));
     let names =

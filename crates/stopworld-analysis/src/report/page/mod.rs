@@ -1,20 +1,19 @@
-//! The collections of a trace as one page for a browser.
+//! The collections of a trace as one HTML page.
 //!
-//! The page needs nothing but itself: styles, pictures and the little script are in it, so it can be kept beside the
-//! trace or sent to somebody. Its colours follow the reader's choice of light or dark. Each picture is an SVG with the
-//! same figures as text: a title and a description for who can't see it, and each point can be reached by the arrow
-//! keys, which read it out.
+//! The page is self-contained: it includes the styles, the charts and a small script, so it can be stored with the trace or sent to
+//! others. Its colours follow the reader's choice of light or dark. For accessibility, each chart is an SVG with a title and a
+//! description, and its figures are also text: the arrow keys move between the points, and announce them.
 //!
-//! A trace may have millions of collections. A picture has 600 places along its time axis, each with what
-//! is worst in it, and the table has the last thousand collections; so the page stays some hundred kilobytes.
+//! A trace may have millions of collections. A chart has 600 positions on its time axis, each with the worst value in it, and
+//! the table has the last thousand collections. So the page stays at some hundred kilobytes.
 //!
 //! | file | part |
 //! |---|---|
-//! | `series` | from collections to what a picture shows |
-//! | `picture` | the pictures |
+//! | `series` | from collections to the data of the charts |
+//! | `picture` | the charts |
 //! | `table` | the tables |
 //!
-//! How it looks, and the arrow keys, are every page's (`document`).
+//! The styles and the script for the arrow keys are common to all pages (`document`).
 
 mod picture;
 mod series;
@@ -29,11 +28,11 @@ use crate::gcstats::Process;
 use crate::gcstats::number::{Fixed, Grouped};
 use nettrace::clr::{Enumeration, label};
 
-/// The page of a process.
+/// Renders the page of a process.
 ///
 /// # Errors
 ///
-/// The file into which many collections were put can't be read.
+/// Reading back the temporary file for many collections failed.
 pub fn render(process: &Process) -> io::Result<String> {
     let series = series::Series::of(process)?;
     let rows = table::collections(process)?;
@@ -42,7 +41,7 @@ pub fn render(process: &Process) -> io::Result<String> {
         ("rollup", "By generation", table::rollup(process)),
         ("pauses", "Pauses over time", picture::pauses(&series)),
         ("heap", "Heap after each collection", picture::heap(&series)),
-        ("histogram", "How long the pauses are", picture::histogram(&series)),
+        ("histogram", "Distribution of pauses", picture::histogram(&series)),
         ("rate", "Allocation rate", picture::rate(&series)),
         ("collections", "Each collection", rows),
     ];
@@ -57,19 +56,19 @@ pub fn render(process: &Process) -> io::Result<String> {
     Ok(page.render())
 }
 
-/// What the process is, and what its collections cost in all.
+/// Facts about the process, and the total cost of its collections.
 fn about(process: &Process) -> Markup {
     let identity = &process.identity;
     let all = &process.all;
     let line = identity.command_line.as_deref().filter(|line| !line.is_empty());
-    let heaps = identity.heaps.map_or("not told".to_owned(), |heaps| heaps.to_string());
+    let heaps = identity.heaps.map_or("unknown".to_owned(), |heaps| heaps.to_string());
     let unfinished = process.begun() - all.count;
     let facts = [
-        ("command line", line.unwrap_or("not told").to_owned()),
+        ("command line", line.unwrap_or("unknown").to_owned()),
         ("runtime", identity.version_text()),
         ("startup flags", label(Enumeration::StartupFlags, identity.startup_flags)),
         ("heaps", heaps),
-        ("collections", format!("{} ({} induced, {unfinished} without an end)", all.count, all.induced)),
+        ("collections", format!("{} ({} induced, {unfinished} did not end)", all.count, all.induced)),
         ("paused", format!("{} ms, {} % of the time", Grouped(all.total_pause, 3), Fixed(process.pause_percent(), 1))),
         ("longest pause", format!("{} ms", Grouped(all.max_pause, 3))),
         ("allocated", format!("{} MB", Grouped(all.total_allocated, 3))),

@@ -1,4 +1,4 @@
-//! The pictures: SVG that the page's styles colour.
+//! The charts: SVG, coloured by the page's styles.
 
 use std::fmt::Write;
 
@@ -10,14 +10,14 @@ use crate::gcstats::number::Grouped;
 
 const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 240.0;
-/// Room for the numbers left of the picture, and below it.
+/// Margins: for the numbers at the left, and below.
 const LEFT: f64 = 64.0;
 const BELOW: f64 = 24.0;
 const ABOVE: f64 = 8.0;
 /// The names of the generations.
 const NAMES: [&str; GENERATIONS] = ["gen 0", "gen 1", "gen 2", "large", "pinned"];
 
-/// A bar for the longest pause in each place.
+/// The longest pause at each position, as a bar.
 pub(super) fn pauses(series: &Series) -> Markup {
     let top = nice(series.columns.iter().flatten().map(|column| column.longest.pause).fold(0.0, f64::max));
     let bars = html! {
@@ -38,13 +38,13 @@ pub(super) fn pauses(series: &Series) -> Markup {
     picture("The longest pause in each part of the trace, in milliseconds", "ms", top, Some(series), &used, &bars)
 }
 
-/// The generations, one on the other.
+/// The sizes of the generations, stacked.
 pub(super) fn heap(series: &Series) -> Markup {
     let total = |column: &Column| column.sizes.iter().sum::<f64>();
     let top = nice(series.columns.iter().flatten().map(total).fold(0.0, f64::max));
     let columns: Vec<&Column> = series.columns.iter().flatten().collect();
     let shown = if series.any_pinned { GENERATIONS } else { GENERATIONS - 1 };
-    // The old below the young: what stays is the ground.
+    // Old generations below the young: what stays is at the bottom.
     let order: Vec<usize> = [2, 3, 4, 1, 0].into_iter().filter(|generation| *generation < shown).collect();
     let areas = html! {
         @for (level, generation) in order.iter().enumerate() {
@@ -65,7 +65,7 @@ pub(super) fn heap(series: &Series) -> Markup {
     picture("The heap after collections, in MB, by generation", "MB", top, Some(series), &used, &areas)
 }
 
-/// The outline of a generation above those below it. A heap has its size until the next collection.
+/// The outline of a generation, stacked on those below it. The heap keeps its size until the next collection.
 fn area(series: &Series, columns: &[&Column], below: &[usize], generation: usize) -> String {
     let top = nice(columns.iter().map(|column| column.sizes.iter().sum::<f64>()).fold(0.0, f64::max));
     let ground = |column: &Column| below.iter().map(|generation| column.sizes[*generation]).sum::<f64>();
@@ -96,11 +96,11 @@ fn area(series: &Series, columns: &[&Column], below: &[usize], generation: usize
     path
 }
 
-/// How often pauses of each length are, lengths growing by a quarter; and the length that so many don't exceed.
+/// The histogram of pauses, in classes that grow by a quarter; and percentiles.
 pub(super) fn histogram(series: &Series) -> Markup {
     let pauses = &series.pauses;
     let mut classes: Vec<(f64, f64, u64)> = Vec::new();
-    // From 1 µs on.
+    // The first class ends at 1 µs.
     for bucket in pauses.iter_log(1_000, 1.25) {
         let until = bucket.value_iterated_to() as f64 / 1e6;
         let from = classes.last().map_or(0.0, |class| class.1);
@@ -124,7 +124,7 @@ pub(super) fn histogram(series: &Series) -> Markup {
     };
     let percentiles = [50.0, 90.0, 99.0, 99.9, 100.0];
     html! {
-        (picture("How many pauses are how long", "", top, None, &[], &bars))
+        (picture("Number of pauses by length", "", top, None, &[], &bars))
         table {
             caption { "Pauses, ms" }
             thead { tr { @for percentile in percentiles { th scope="col" { (name(percentile)) } } } }
@@ -139,7 +139,7 @@ pub(super) fn histogram(series: &Series) -> Markup {
     }
 }
 
-/// The pause in milliseconds that so many per cent don't exceed. The histogram has three digits, the longest has all.
+/// A percentile of the pauses, in milliseconds. The histogram has three digits, the longest pause has all.
 fn at_percentile(series: &Series, percentile: f64) -> f64 {
     (series.pauses.value_at_percentile(percentile) as f64 / 1e6).min(series.longest)
 }
@@ -152,7 +152,7 @@ fn name(percentile: f64) -> String {
     }
 }
 
-/// A bar for the highest rate in each place.
+/// The highest allocation rate at each position, as a bar.
 pub(super) fn rate(series: &Series) -> Markup {
     let top = nice(series.columns.iter().flatten().map(|column| column.rate).fold(0.0, f64::max));
     let bars = html! {
@@ -167,7 +167,7 @@ pub(super) fn rate(series: &Series) -> Markup {
     picture("Allocated MB per second between collections", "MB/s", top, Some(series), &[], &bars)
 }
 
-/// Axes, a legend, and what is within.
+/// A chart: axes, a legend, and the given content.
 fn picture(
     about: &str,
     unit: &str,
@@ -215,7 +215,7 @@ fn y_of_zero() -> f64 {
     y(0.0)
 }
 
-/// A coordinate, to a tenth.
+/// Formats a coordinate with one decimal.
 fn at(coordinate: f64) -> String {
     format!("{coordinate:.1}")
 }
@@ -232,7 +232,7 @@ fn seconds(time: f64) -> String {
     Grouped(time / 1000.0, 2).to_string()
 }
 
-/// A number for an axis.
+/// Formats a number for an axis.
 fn short(value: f64) -> String {
     Grouped(
         value,
@@ -247,7 +247,7 @@ fn short(value: f64) -> String {
     .to_string()
 }
 
-/// A round number that is not less: 1, 2, 4 or 8 and zeros. Never 0.
+/// The next round number that is not smaller: 1, 2, 4 or 8 times a power of ten. Never 0.
 fn nice(value: f64) -> f64 {
     if value <= 0.0 || !value.is_finite() {
         return 1.0;

@@ -1,4 +1,4 @@
-//! From collections to what the pictures show.
+//! From collections to the data of the charts.
 
 use std::io;
 
@@ -7,17 +7,17 @@ use hdrhistogram::Histogram;
 use crate::gcstats::collection::{Collection, GENERATIONS};
 use crate::gcstats::{Figures, Process};
 
-/// Places along a time axis.
+/// Positions on a time axis.
 pub(super) const COLUMNS: usize = 600;
-/// The longest pause that the histogram tells from longer ones: an hour, in nanoseconds.
+/// The histogram's maximum: an hour, in nanoseconds. Longer pauses count as that.
 const LONGEST: u64 = 3_600_000_000_000;
 
-/// What the pictures show.
+/// The data of the charts.
 pub(super) struct Series {
-    /// The times of the first and of the last collection, in milliseconds.
+    /// The times of the first and the last collection, in milliseconds.
     pub(super) from: f64,
     pub(super) to: f64,
-    /// What happened in each place; nothing in most if there are few collections.
+    /// The collections at each position; `None` at most positions if there are few collections.
     pub(super) columns: Vec<Option<Column>>,
     /// The pauses in nanoseconds.
     pub(super) pauses: Histogram<u64>,
@@ -26,18 +26,18 @@ pub(super) struct Series {
     pub(super) any_pinned: bool,
 }
 
-/// What happened in a place of the time axis.
+/// The collections at a position of the time axis.
 #[derive(Clone, Debug)]
 pub(super) struct Column {
     /// The collection with the longest pause.
     pub(super) longest: Longest,
-    /// How many collections there were.
+    /// The number of collections.
     pub(super) count: u64,
-    /// MB of each generation after the last of them.
+    /// The size of each generation after the last of them, in MB.
     pub(super) sizes: [f64; GENERATIONS],
-    /// When that was.
+    /// The time of that last collection.
     pub(super) time: f64,
-    /// The highest rate of allocation, MB/s.
+    /// The highest allocation rate, in MB/s.
     pub(super) rate: f64,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Longest {
 }
 
 impl Series {
-    /// Goes over the collections twice: for the times, and for what was when.
+    /// Reads the collections twice: first their times, then their figures.
     pub(super) fn of(process: &Process) -> io::Result<Series> {
         let (mut from, mut to) = (f64::INFINITY, f64::NEG_INFINITY);
         each(process, |collection, _| {
@@ -74,7 +74,7 @@ impl Series {
         Ok(series)
     }
 
-    /// How far along the time axis, from 0 to 1.
+    /// The position on the time axis, from 0 to 1.
     pub(super) fn place(&self, time: f64) -> f64 {
         let span = self.to - self.from;
         if span > 0.0 { ((time - self.from) / span).clamp(0.0, 1.0) } else { 0.5 }
@@ -106,7 +106,7 @@ impl Series {
     }
 }
 
-/// Zero for what is no number, or too large for a picture.
+/// Replaces NaN and infinities by zero.
 fn number(value: f64) -> f64 {
     if value.is_finite() { value } else { 0.0 }
 }

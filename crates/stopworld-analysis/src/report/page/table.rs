@@ -9,10 +9,10 @@ use crate::gcstats::number::Grouped;
 use crate::gcstats::{Process, Rollup, Rules};
 use crate::report::collections::{COLUMNS, MOST_ROWS, ROLLUP_COLUMNS, rollup_row, row};
 
-/// Sums and extremes over all collections and by generation.
+/// The table of sums and extremes, over all collections and by generation.
 pub(super) fn rollup(process: &Process) -> Markup {
     let line = |name: &str, rollup: &Rollup| {
-        // PerfView divides all that was allocated by the pauses of one generation.
+        // PerfView divides the allocation of all generations by the pauses of one.
         let allocated =
             if process.rules() == Rules::LikePerfView { process.all.total_allocated } else { rollup.total_allocated };
         let [name, cells @ ..] = rollup_row(name, rollup, allocated);
@@ -25,7 +25,7 @@ pub(super) fn rollup(process: &Process) -> Markup {
     table("Sums and extremes by generation", &ROLLUP_COLUMNS, &body)
 }
 
-/// The last collections.
+/// The table of the last collections.
 pub(super) fn collections(process: &Process) -> io::Result<Markup> {
     let mut rows = VecDeque::new();
     process.for_each(|collection, figures| {
@@ -48,7 +48,7 @@ pub(super) fn collections(process: &Process) -> io::Result<Markup> {
         }
     };
     Ok(html! {
-        @if left_out > 0 { p { "The " (Grouped(left_out as f64, 0)) " before these are left out; " code { "--csv" } " has them." } }
+        @if left_out > 0 { p { "The first " (Grouped(left_out as f64, 0)) " collections are not shown; use " code { "--csv" } " to get all." } }
         (table("Each collection, with its figures by generation", &COLUMNS, &body))
     })
 }
