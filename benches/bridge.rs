@@ -1,11 +1,11 @@
-//! The bridge to debuggers costs next to nothing while there is none: `cargo bench --bench bridge`.
+//! The cost of the debugger bridge when no debugger is attached: `cargo bench --bench bridge`.
 //!
-//! Two worlds with as many threads, all in blocking regions so that no stop waits for anybody: one has the bridge in force, as every world
-//! has, the other the bare signal stopper. Their collections alternate, so that both see the same machine; the numbers are medians of a
-//! whole `collect` of a heap with next to nothing in it.
+//! Compares two worlds with the same number of threads, all in blocking regions, so that no stop has to wait. One uses the bridge, as every
+//! world does by default; the other uses the signal stopper directly. Their collections alternate, so that both run under the same machine
+//! conditions. The numbers are medians of a whole `collect` of a nearly empty heap.
 //!
-//! Ends with a failure if the limit does not hold. `-- --quick`: a tenth of the collections, a smoke test whose times are told and
-//! not judged.
+//! Exits with a failure if the limit is exceeded. `-- --quick` runs a tenth of the collections, as a smoke test: times are printed
+//! but not checked.
 
 use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
@@ -13,15 +13,15 @@ use std::time::Instant;
 
 use stopworld::{Mutator, SignalStopper, World};
 
-/// What the bridge may add to a collection, in microseconds.
+/// The time that the bridge may add to a collection, in microseconds.
 const LIMIT_US: f64 = 2.0;
 
 const SIGURG: i32 = 23;
 
-/// A world with so many threads that wait.
+/// A world whose threads wait.
 struct Subject {
     world: World,
-    /// The threads end when these go.
+    /// The threads end when these are dropped.
     _ends: Vec<mpsc::Sender<()>>,
     times: Vec<f64>,
 }

@@ -1,16 +1,15 @@
-//! A census costs no more than marking does, half as much again at most: `cargo bench --bench census`.
+//! The time of a census relative to marking, at most 1.5 times: `cargo bench --bench census`.
 //!
-//! Heaps of a million objects and more, of different shapes: a tree, whose objects lie as they are met; a random graph,
-//! where each is somewhere else; four types of one size by turns, so that no two neighbours have one heading; small arrays
-//! without references, which marking hardly looks at; a tree and a graph of objects that can't change and are kept by
-//! several. Each census is taken in a collection with one marker, and compared with the mark phase of that very collection;
-//! the numbers are medians. The time of a census is what the world stands for it; names are made afterwards.
+//! The heaps have a million objects or more, in different shapes: a tree whose objects lie in traversal order; a random graph, whose
+//! objects do not; four types of the same size that alternate, so that neighbours never belong to the same band; small arrays
+//! without references, which marking hardly visits; a tree and a graph of immutable objects with several retainers.
+//! Each census is taken in a collection with one marker, and compared with the mark phase of the same collection;
+//! the numbers are medians. Only the time while the world is stopped counts; names are resolved afterwards.
 //!
-//! Retainers look at every reference, as marking does; of heaps that can't change (`frozen`) at each object twice. Censuses
-//! walk over the heap, and marking follows references: so one heap is nearly all dead, as at one collection after much was let go.
+//! Retainer profiling visits every reference, as marking does; in heaps of immutable objects (`frozen`) it visits each object twice. A census
+//! walks the whole heap, but marking follows references only. So one heap is mostly dead, as after a large structure became garbage.
 //!
-//! `-- --quick`: fewer collections; `-- hr hd tree`: these breakdowns and heaps only. Ends with a failure if a limit does
-//! not hold.
+//! `-- --quick` runs fewer collections; `-- hr hd tree` selects breakdowns and heaps. Exits with a failure if a limit is exceeded.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use stopworld::profile::census::{Breakdown, Every, HeapProfile};
 use stopworld::{Array, Charging, Gc, GcCell, Mutator, Root, World, cost_centre, traced};
 
-/// A census may take so many times as long as marking.
+/// The maximum time of a census, relative to marking.
 const LIMIT: f64 = 1.5;
 
 const OBJECTS: usize = 1 << 20;
@@ -82,7 +81,7 @@ fn frozen_tree(m: &Mutator, height: usize) -> Gc<Frozen> {
     frozen(m, below, height)
 }
 
-/// Each refers to two before it, and some are kept, each by one of three kinds of cells.
+/// Makes objects that each reference two older ones. Some are retained, each by an object of one of three types.
 fn frozen_graph(m: &Mutator, kept: usize) -> Vec<Root<u64>> {
     let all = m.alloc_array(OBJECTS, |_| GcCell::new(None::<Gc<Frozen>>)).expect("room");
     let mut random = random();
@@ -97,15 +96,15 @@ fn frozen_graph(m: &Mutator, kept: usize) -> Vec<Root<u64>> {
             1 => m.alloc(KeepsTwo { kept }).expect("room").addr(),
             _ => m.alloc(KeepsThree { kept }).expect("room").addr(),
         };
-        // SAFETY: an object of this world; nobody reads it as a number.
+        // SAFETY: an object of this world, which is never read as a number.
         GcCell::new(Some(unsafe { Gc::<u64>::from_addr(keeper) }))
     };
     vec![keep(m, m.alloc_array(kept, &mut keeper).expect("room"))]
 }
 
-/// Whatever it is, the handle keeps it.
+/// Returns a root that keeps an object of any type alive.
 fn keep<T>(m: &Mutator, gc: Gc<T>) -> Root<u64> {
-    // SAFETY: an object of this world; nobody reads it as a number.
+    // SAFETY: an object of this world, which is never read as a number.
     m.root(unsafe { Gc::from_addr(gc.addr()) })
 }
 
@@ -118,7 +117,7 @@ fn by_turns(m: &Mutator) -> Vec<Root<u64>> {
         let west = m.alloc(West { next, key }).expect("room").addr();
         [north.addr(), east, south, west]
     };
-    // Sixteen to an array, so that there are fewer handles than objects.
+    // 64 objects per array, so that there are fewer roots than objects.
     let some = |_| {
         let array = m.alloc_array(64, |_| GcCell::new(None::<Gc<u64>>)).expect("room");
         for (chunk, key) in array.chunks(4).zip(0..) {
@@ -137,7 +136,7 @@ fn arrays(m: &Mutator) -> Root<u64> {
     keep(m, m.alloc_array(OBJECTS, text).expect("room"))
 }
 
-/// A heap, and what its collections took to mark.
+/// A heap, and the mark time of its last collection.
 struct Subject {
     world: World,
     mark_ns: Arc<AtomicU64>,
@@ -161,7 +160,7 @@ impl Subject {
         Subject { world, mark_ns, _roots }
     }
 
-    /// Medians, in milliseconds: mark, census, and the ratio of the two in one collection.
+    /// Returns medians: mark time and census time in milliseconds, and the ratio of the two within one collection.
     fn measure(&self, breakdown: Breakdown, rounds: usize) -> [f64; 3] {
         self.world.profile(HeapProfile::by(breakdown).every(Every::Demand)).expect("a profile");
         let round = |_| {
@@ -170,7 +169,7 @@ impl Subject {
             let census = census.took_ns as f64;
             [mark / 1e6, census / 1e6, census / mark]
         };
-        // The first one maps and touches what it needs.
+        // The first round is not counted: it maps and touches memory.
         let rounds: Vec<[f64; 3]> = (0..=rounds).map(round).skip(1).collect();
         std::array::from_fn(|column| {
             let mut values: Vec<f64> = rounds.iter().map(|round| round[column]).collect();
@@ -184,7 +183,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let is_named = |name: &str| arguments.iter().any(|argument| argument == name);
     let rounds = if is_named("--quick") { 5 } else { 25 };
-    println!("a census beside the mark phase of its collection, one marker, medians of {rounds}");
+    println!("census time relative to the mark phase of the same collection, one marker, medians of {rounds}");
     println!("  heap            by      mark ms     census ms     ratio     limit");
     type Heap = (&'static str, fn() -> Subject);
     let subjects: [Heap; 7] = [
@@ -202,10 +201,12 @@ fn main() -> ExitCode {
     let is_known =
         |name: &&String| *name == "--quick" || heaps.contains(&name.as_str()) || options.contains(&name.as_str());
     if let Some(unknown) = arguments.iter().find(|name| !is_known(name)) {
-        eprintln!("census: '{unknown}' is none of --quick, {heaps:?} and {options:?}");
+        eprintln!(
+            "census: unknown argument '{unknown}': use --quick, a heap of {heaps:?} or a breakdown of {options:?}"
+        );
         return ExitCode::from(2);
     }
-    // All of them, if none is named.
+    // If none of `all` is named, all are wanted.
     let is_wanted = |name: &str, all: &[&str]| is_named(name) || !all.iter().any(|name| is_named(name));
     let mut holds = true;
     for (name, subject) in subjects.into_iter().filter(|(name, _)| is_wanted(name, &heaps)) {

@@ -1,9 +1,8 @@
-//! How fast telemetry streams become text: `cargo bench --bench decode`.
+//! The speed of decoding telemetry streams to text: `cargo bench --bench decode`.
 //!
-//! The stream is a real one of a Scheme under the MPS, with a record for every reference that is fixed, repeated to some
-//! 16 MB; the lines go nowhere. What must hold is 500 MB/s for `hex`, the form that is made for programs (a stream is
-//! decoded faster than a disk gives it). The real `mpseventcnv` decodes 64 MB/s. `bytes` is what the others stand on: the
-//! same records found, and nothing printed.
+//! The stream was recorded from a Scheme interpreter on the MPS, with a record for every fixed reference. It is repeated to about 16 MB, and
+//! the output is discarded. The requirement is 500 MB/s for `hex`, the machine-readable form, so that decoding is faster than reading
+//! from a disk. The real `mpseventcnv` decodes 64 MB/s. `bytes` is the baseline: it finds the same records and prints nothing.
 
 use std::hint::black_box;
 use std::io;
@@ -14,7 +13,7 @@ use mps_telemetry::reader::Reader;
 
 const STREAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/mps/scheme-cool-all.bin");
 
-/// The whole records of the file, 40 times.
+/// Returns the complete records of the file, repeated 40 times.
 fn stream() -> Vec<u8> {
     let file = std::fs::read(STREAM).expect("the fixture is there");
     let mut reader = Reader::new(&file[..]);

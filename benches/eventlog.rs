@@ -1,11 +1,11 @@
-//! How fast logs of GHC's runtime become text: `cargo bench --bench eventlog`.
+//! The speed of converting GHC eventlogs to text: `cargo bench --bench eventlog`.
 //!
-//! The log has the events of a real one of two capabilities, again and again with times that go on, in blocks of 2 MiB for each as GHC
-//! writes them, some 64 MB; the lines go nowhere. What must hold is 200 MB/s for `show`. The real tool shows 8.5 MB/s and takes
-//! ten times the log's size in memory; ours takes the same for every log, and `EVENTLOG_GB=4` says how much: it reads a log of that
-//! size, which is made while it is read, and nothing else.
+//! The log repeats the events of a real log with two capabilities, with increasing times, in blocks of 2 MiB per capability as GHC
+//! writes them, about 64 MB; the output is discarded. The requirement is 200 MB/s for `show`. The real tool converts 8.5 MB/s and uses
+//! ten times the log's size in memory. Ours uses the same amount for every log; `EVENTLOG_GB=4` measures it: it only reads a log of
+//! that size, which is generated while it is read.
 //!
-//! `events` is what the others stand on: the events found, and nothing printed; `by time` has them in their order.
+//! `events` is the baseline: it reads the events and prints nothing; `by time` also orders them by time.
 
 #[path = "../tests/eventlog_support/mod.rs"]
 mod eventlog_support;
@@ -49,7 +49,7 @@ fn reading(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// A log that is in no memory.
+/// Reads a log that is generated on the fly, and prints speed and memory.
 fn long(log: &[u8], size: u64) {
     let endless = Endless::new(log, size);
     let (began, before) = (Instant::now(), processor_time());
@@ -61,15 +61,15 @@ fn long(log: &[u8], size: u64) {
     let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default();
     let megabytes = summary.bytes as f64 / 1e6;
     println!(
-        "{megabytes:.0} MB, {} events: {:.0} MB/s by the wall's clock, {:.0} MB/s by the processor's, the log's making \
-         included (limit 200); {peak} (limit 64 MiB)",
+        "{megabytes:.0} MB, {} events: {:.0} MB/s wall time, {:.0} MB/s CPU time, including the generation of the log \
+         (minimum 200); {peak} (limit 64 MiB)",
         summary.events,
         megabytes / seconds,
         megabytes / busy
     );
 }
 
-/// The seconds of a processor that this process has had.
+/// Returns the CPU time of this process, in seconds.
 fn processor_time() -> f64 {
     let usage = getrusage(UsageWho::RUSAGE_SELF).expect("Linux has it");
     [usage.user_time(), usage.system_time()].iter().map(|time| time.num_microseconds() as f64 / 1e6).sum()

@@ -1,9 +1,8 @@
-//! How fast collections come out of a .NET trace: `cargo bench --bench gcstats`.
+//! The speed of analysing the collections of a .NET trace: `cargo bench --bench gcstats`.
 //!
-//! The trace is made while it is read: for each collection all events that the runtime fires at level 4, and so many ticks
-//! of the allocation as the name says. What must hold is 300 MB/s on one core, and less than 100 MB of memory for a trace
-//! of 10 GB. The latter is shown at the end, for as many GB as `GCSTATS_GB` says (1 if it says nothing), with the most
-//! memory that the process ever had.
+//! The trace is generated while it is read. For each collection it has all events that the runtime fires at level 4, and the number of
+//! allocation ticks given in the benchmark's name. The requirements are 300 MB/s on one core, and less than 100 MB of memory for a trace
+//! of 10 GB. Memory is measured at the end, with a trace of `GCSTATS_GB` gigabytes (default: 1), as the peak of the process.
 
 #[path = "../tests/gcstats_stream/mod.rs"]
 mod gcstats_stream;
@@ -33,7 +32,7 @@ fn collections(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The seconds of a processor that this process has had.
+/// Returns the CPU time of this process, in seconds.
 fn processor_time() -> f64 {
     let usage = getrusage(UsageWho::RUSAGE_SELF).expect("Linux has it");
     [usage.user_time(), usage.system_time()].iter().map(|time| time.num_microseconds() as f64 / 1e6).sum()
@@ -51,13 +50,13 @@ fn memory() {
         let megabytes = bytes as f64 / 1e6;
         let (speed, alone) = (megabytes / seconds, megabytes / busy);
         println!(
-            "{gigabytes} GB, {ticks} ticks: {expected} collections, {speed:.0} MB/s by the wall's clock, \
-             {alone:.0} MB/s by the processor's (limit 300)"
+            "{gigabytes} GB, {ticks} ticks: {expected} collections, {speed:.0} MB/s wall time, {alone:.0} MB/s CPU time \
+             (minimum 300)"
         );
     }
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
     let most = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("VmHWM: unknown");
-    println!("{most} (limit 100 MB; the bench's own traces in memory are 34 MB of it)");
+    println!("{most} (limit 100 MB, of which 34 MB are the bench's own traces in memory)");
 }
 
 criterion_group!(benches, collections);

@@ -1,12 +1,12 @@
-//! Firing costs no more through the host interface than without: `cargo bench --bench host`.
+//! The cost of firing an event with a host, compared with a file: `cargo bench --bench host`.
 //!
-//! What an event of two words costs the thread that fires it, while a consumer writes files, and while a host is told: the same
-//! road, so the same cost. Bursts alternate, so that both see the same machine; each is followed by a flush, outside
-//! of the time, so that it is the firing that is measured and not how fast the other end is. How fast that is is the last
-//! column: events of a flood that nobody interrupts, file or call of the host included.
+//! Measures the cost of an event of two words for the thread that fires it, while a consumer writes a file, and while a host receives
+//! events. Both use the same path, so the cost should be the same. Bursts alternate, so that both run under the same machine
+//! conditions. Each burst is followed by a flush outside of the measured time, so that only firing is measured, and not the consumer.
+//! The last column shows the total throughput: the time per event without pauses, including the file or the host's call.
 //!
-//! Ends with a failure if the limit does not hold, or anything is lost. `-- --quick`: a tenth of the events, a smoke test whose times
-//! are told and not judged; whether anything is lost still is.
+//! Exits with a failure if the limit is exceeded or an event is lost. `-- --quick` fires a tenth of the events, as a smoke test: times
+//! are printed but not checked; losses still are.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -20,16 +20,16 @@ use stopworld::events::host::{Host, HostOptions};
 use stopworld::events::record::{Consumer, Recorded, Recorder};
 use stopworld::events::{Events, Selection};
 
-/// Events of a burst: less than a thread's ring has room for.
+/// Events per burst: fewer than fit into a thread's ring.
 const BURST: u64 = 5_000;
-/// The host's cost over the file's, at most.
+/// The maximum cost with a host, relative to a file.
 const LIMIT: f64 = 1.10;
 
 static TO_FILE: Events = Events::new();
 static TO_HOST: Events = Events::new();
-static TO_NOBODY: Events = Events::new();
+static UNRECORDED: Events = Events::new();
 
-/// Time, event, fields, in blocks.
+/// Writes time, event and fields, in blocks.
 #[derive(Debug)]
 struct Blocks {
     file: File,
@@ -55,7 +55,7 @@ impl Consumer for Blocks {
     }
 }
 
-/// As little as a host can do.
+/// A host that does almost nothing.
 #[derive(Debug, Default)]
 struct Sum(AtomicU64);
 
@@ -66,7 +66,7 @@ impl Host for Sum {
     }
 }
 
-/// Nanoseconds per event.
+/// Fires `count` events. Returns the nanoseconds per event.
 #[inline(never)]
 fn fire(events: &Events, count: u64) -> f64 {
     let begin = Instant::now();
@@ -95,19 +95,19 @@ fn main() -> ExitCode {
         Recorder::of_process().flush().expect("flushed");
         host.flush(long).expect("told");
     };
-    let worlds = [&TO_NOBODY, &TO_FILE, &TO_HOST];
+    let worlds = [&UNRECORDED, &TO_FILE, &TO_HOST];
     let mut times = [const { Vec::new() }; 3];
     for burst in 0..bursts + 20 {
         for (events, times) in worlds.iter().zip(&mut times) {
             let time = fire(black_box(events), BURST);
             settle();
-            // The first ones make rings and pages.
+            // The first bursts allocate rings and touch pages.
             if burst >= 20 {
                 times.push(time);
             }
         }
     }
-    let [nobody, to_file, to_host] = times.map(median);
+    let [unrecorded, to_file, to_host] = times.map(median);
     let flood = |events: &Events| {
         let (begin, count) = (Instant::now(), bursts * BURST / 4);
         fire(black_box(events), count);
@@ -117,8 +117,8 @@ fn main() -> ExitCode {
     let [_, file_flood, host_flood] = worlds.map(flood);
     let ratio = to_host / to_file;
     println!("one event of two words, median of {bursts} bursts of {BURST}");
-    println!("                       in the firing thread    flood, all included");
-    println!("  nobody records            {nobody:6.2} ns");
+    println!("                       in the firing thread    continuous, total");
+    println!("  not recorded              {unrecorded:6.2} ns");
     println!("  a consumer's file         {to_file:6.2} ns              {file_flood:6.2} ns");
     println!("  a host                    {to_host:6.2} ns              {host_flood:6.2} ns");
     println!("  host / file               {ratio:6.2}   (limit {LIMIT:.2})");

@@ -1,9 +1,9 @@
-//! What the smallest operations cost, one by one: `cargo bench --bench micro`.
+//! The cost of the smallest operations, one by one: `cargo bench --bench micro`.
 //!
-//! These are the costs that a mutator pays everywhere: an allocation that hits the thread's run of free cells (with the
-//! collections it causes; the pacing floor is raised so that they are rare), a field read and written, a poll, a
-//! blocking region, a handle, an event that nobody wants, with and without a probe. They have no limit of their own but for the events; `cargo bench --bench compare` holds
-//! what must hold. The empty loop is here because it is what the others stand on.
+//! These operations occur everywhere in a mutator: an allocation from the thread's run of free cells (including the
+//! collections it causes; the pacing floor is raised so that they are rare), reading and writing a field, a safepoint poll, a
+//! blocking region, a root, a disabled event with and without a probe. They have no limits here; the limits are in
+//! `cargo bench --bench compare`. The empty loop is the baseline for the others.
 
 use std::hint::black_box;
 
@@ -16,7 +16,7 @@ traced! {
     pub struct Words1 { words: [u64; 1] }
 }
 traced! {
-    /// 16 bytes, as a pair.
+    /// 16 bytes, like a pair.
     pub struct Words2 { words: [u64; 2] }
 }
 traced! {
@@ -32,11 +32,11 @@ traced! {
     pub struct Words32 { words: [u64; 32] }
 }
 traced! {
-    /// Something to point to and from.
+    /// An object with one reference.
     pub struct Link { next: GcCell<Option<Gc<Link>>> }
 }
 
-/// A world whose collections are rare, and this thread in it.
+/// Runs `body` on this thread, attached to a world whose collections are rare.
 fn in_a_world<R>(stopper: Stopper, body: impl FnOnce(&Mutator) -> R) -> R {
     let world = World::builder().initial_heap(256 << 20).stopper(stopper).build().expect("a world");
     // SAFETY: the benches keep their references on the stack only.

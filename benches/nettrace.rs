@@ -1,10 +1,10 @@
-//! How fast .nettrace files are read: `cargo bench --bench nettrace -- --quick`.
+//! The speed of reading .nettrace files: `cargo bench --bench nettrace -- --quick`.
 //!
-//! The file is made here, in memory: 64 MiB of events with payloads of 40 to 100 bytes (as the collector's are), by eight
-//! threads that take turns, in blocks of 100 KiB as the runtime writes them. `counting` asks for no order and looks at no
-//! payload; what must hold is 1 GB/s of it, on one core. `by time` delivers in the order of time: `flagged` from a file that
-//! is sorted already and says so, `in runs` from one as the runtime writes it, where only the first event of each thread's turn
-//! is flagged and the others wait for their place. `peak` is what the process takes more after a file ten times as long.
+//! The file is made here, in memory: 64 MiB of events with payloads of 40 to 100 bytes (like the collector's events), from eight
+//! threads that take turns, in blocks of 100 KiB as the runtime writes them. `counting` reads in file order and ignores the
+//! payloads; its requirement is 1 GB/s on one core. `by time` delivers events ordered by time: `flagged` from a file that
+//! is already sorted and flagged as such, `in runs` from a file as the runtime writes it, where only the first event of each
+//! thread's turn is flagged and the others must be sorted. `peak` is the additional memory used for a file ten times as long.
 
 use std::hint::black_box;
 use std::io::{self, Read};
@@ -15,7 +15,7 @@ use nettrace::{EventType, Interest, NetEvent, Reader, Visitor};
 const FILE: usize = 64 << 20;
 const BLOCK: usize = 100 << 10;
 const THREADS: u64 = 8;
-/// Events of a thread before another takes over.
+/// The number of consecutive events of one thread.
 const TURN: u64 = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,13 +32,13 @@ fn var(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// A block of version 6, which needs no padding.
+/// Appends a block of version 6, which needs no padding.
 fn block(out: &mut Vec<u8>, kind: u8, body: &[u8]) {
     out.extend((body.len() as u32 | u32::from(kind) << 24).to_le_bytes());
     out.extend_from_slice(body);
 }
 
-/// An object of version 4.
+/// Appends an object of version 4.
 fn object(out: &mut Vec<u8>, name: &str, body: &[u8]) {
     out.extend([5, 5, 1]);
     out.extend([2, 2, name.len() as u32].map(u32::to_le_bytes).concat());
@@ -102,7 +102,7 @@ fn header(flags: u16) -> Vec<u8> {
     header
 }
 
-/// The file, and how many events it has.
+/// Makes the file. Returns it and its number of events.
 fn file(version_6: bool, flags: Flags) -> (Vec<u8>, u64) {
     let mut out = begin(version_6);
     types(&mut out, version_6);
@@ -114,7 +114,7 @@ fn file(version_6: bool, flags: Flags) -> (Vec<u8>, u64) {
         let turn = count / TURN;
         let thread = turn % THREADS;
         let first = count.is_multiple_of(TURN);
-        // Threads that take turns in the file write at the same time: each has a turn of the same stretch of time.
+        // In runs, the turns of all eight threads cover the same stretch of time, as when the threads run concurrently.
         let now = match flags {
             Flags::All => count * 20,
             Flags::FirstOfRun => (turn - thread) * TURN * 20 + thread * 20 + count % TURN * 20 * THREADS,
@@ -162,7 +162,7 @@ fn file(version_6: bool, flags: Flags) -> (Vec<u8>, u64) {
     } else {
         out.push(1);
     }
-    // What was in the last block, which is not there, does not count.
+    // The loop ends right after a block is written, so the file has all counted events.
     (out, count)
 }
 
@@ -175,7 +175,7 @@ impl Visitor for Count {
     }
 }
 
-/// Looks at a word of each payload.
+/// Reads a word of each payload, and checks the order of the events.
 #[derive(Default)]
 struct Look(u64, i64);
 
@@ -188,7 +188,7 @@ impl Visitor for Look {
     }
 }
 
-/// Wants one type of eight.
+/// Selects one event type of eight.
 #[derive(Default)]
 struct One(u64);
 
@@ -202,7 +202,7 @@ impl Visitor for One {
     }
 }
 
-/// The events of a file over and over: a stream as long as one likes.
+/// A stream that repeats the events of a file for a number of rounds.
 struct Repeated<'a> {
     bytes: &'a [u8],
     blocks: &'a [u8],
@@ -222,7 +222,7 @@ impl Read for Repeated<'_> {
     }
 }
 
-/// The most memory that the process has had, in KiB.
+/// Returns the peak memory of the process, in KiB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
@@ -275,16 +275,16 @@ fn reading(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// What a file takes that is ten times as long. Its clock begins again with each round, as no file's should: that costs order,
-/// not memory.
+/// Measures the memory for a file ten times as long. Its times restart with each round, which is invalid: it affects the order,
+/// but not the memory.
 fn flat(file: &[u8]) {
-    // So that the most counts from here.
-    std::fs::write("/proc/self/clear_refs", "5").expect("the process may ask for this of itself");
+    // Reset the peak.
+    std::fs::write("/proc/self/clear_refs", "5").expect("a process may reset its own peak");
     let before = peak();
     let blocks = begin(true).len();
     let mut all = Count::default();
     let rest = &file[blocks..file.len() - 4];
-    // The descriptions come again with each round: they are damage, and the newer ones count.
+    // Each round repeats the event descriptions. Repeated descriptions are reported as damage, and the newer ones are used.
     let summary = Reader::new(Repeated { bytes: &file[..file.len() - 4], blocks: rest, rounds: 10 }).read(&mut all);
     println!(
         "peak: {} events, {} MB; {} KiB more than before",

@@ -1,19 +1,19 @@
-//! What profiling costs: `cargo bench --bench profile`.
+//! The cost of profiling: `cargo bench --bench profile`.
 //!
-//! Each job is done without a profile and with one, in turns which comes first, and the processor time of all threads of the
-//! process is compared, so that the ticker's own is in it: what is told is the median over the rounds of the ratio within a round,
-//! since how fast a machine is may change from one second to the next. A first pass, which is not counted, touches the memory: what
-//! the kernel takes to give it is no matter of profiles. Collections find little alive, for it is the mutator that is looked at.
+//! Each job runs with and without a profile; the two take turns being first. The CPU time of all threads of the process is compared, so
+//! that it includes the ticker's own. The result is the median, over the rounds, of the ratio within a round, because the speed of
+//! a machine may change from one second to the next. A first pass, which is not counted, touches the memory, so that page faults are not
+//! measured. Few objects survive collections, because the mutator is what is measured.
 //!
-//! | limit | what |
+//! | limit | job |
 //! |---|---|
-//! | 10 % | each allocation charged to its cost centre stack: GCBench |
-//! | 2 % | a tick each millisecond: GCBench |
-//! | none | no profile, but a thread that wakes each millisecond and does nothing: what any ticker costs on this machine |
-//! | none | the same with a scope around each tree of 31 nodes, which is a scope for 90 ns |
-//! | none | a Scheme program, each of whose calls is a change of scope: calls and little else, and lists |
+//! | 10 % | GCBench, each allocation charged to its cost centre stack |
+//! | 2 % | GCBench, a tick each millisecond |
+//! | none | GCBench without a profile, but with a thread that wakes each millisecond and does nothing: the minimum cost of any ticker |
+//! | none | charged allocations, with a scope around each tree of 31 nodes, that is, a scope each 90 ns |
+//! | none | Scheme programs, where each call changes the scope: mostly calls, and lists |
 //!
-//! `-- --quick`: fewer rounds; `-- tick`: what has this word in its name only. Ends with a failure if a limit does not hold.
+//! `-- --quick` runs fewer rounds; `-- tick` selects comparisons whose name contains the word. Exits with a failure if a limit is exceeded.
 
 use std::hint::black_box;
 use std::num::NonZeroUsize;
@@ -39,11 +39,11 @@ enum Profiled {
     No,
     Charged,
     Ticking,
-    /// No profile, but somebody who wakes as often as a ticker.
+    /// No profile, but a thread that wakes as often as a ticker.
     Waking,
 }
 
-/// From tick to tick.
+/// The time between two ticks.
 const INTERVAL: Duration = Duration::from_millis(1);
 
 fn with_world(profiled: Profiled, job: impl Fn(&Mutator)) -> Duration {
@@ -78,7 +78,7 @@ fn with_world(profiled: Profiled, job: impl Fn(&Mutator)) -> Duration {
 
 fn processor_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a place to write to.
+    // SAFETY: the pointer is valid for writes.
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
@@ -89,7 +89,7 @@ fn gcbench(m: &Mutator) {
     workloads::run(m, workload, &shift).expect("it works");
 }
 
-/// Small trees, each in a scope of its own.
+/// Builds small trees, each in a separate scope.
 fn scoped_trees(m: &Mutator) {
     fn tree(m: &Mutator, depth: u32) -> Gc<Node> {
         let below = || GcCell::new((depth > 0).then(|| tree(m, depth - 1)));
@@ -119,7 +119,7 @@ fn lists(m: &Mutator) {
     scheme(m, program);
 }
 
-/// A job, how it is profiled, and what that may cost.
+/// A job, how it is profiled, and the limit for the ratio of the times.
 struct Comparison {
     what: &'static str,
     job: fn(&Mutator),
@@ -144,13 +144,13 @@ fn main() -> ExitCode {
         arguments.iter().partition(|argument| argument.starts_with('-'));
     let quick = options.iter().any(|option| *option == "--quick");
     if let Some(unknown) = options.iter().find(|option| **option != "--quick") {
-        eprintln!("profile: '{unknown}' is no option: --quick is, and words of the names of what is to be compared");
+        eprintln!("profile: unknown option '{unknown}': use --quick, or words from the names of comparisons");
         return ExitCode::from(2);
     }
     let names = COMPARISONS.map(|comparison| comparison.what);
     let names = || names.into_iter().chain([SCOPE]);
     if let Some(unknown) = words.iter().find(|word| !names().any(|name| name.contains(word.as_str()))) {
-        eprintln!("profile: '{unknown}' is in none of these names: {}", names().collect::<Vec<_>>().join("; "));
+        eprintln!("profile: no comparison has '{unknown}' in its name: {}", names().collect::<Vec<_>>().join("; "));
         return ExitCode::from(2);
     }
     let is_wanted = |what: &str| words.is_empty() || words.iter().any(|word| what.contains(word.as_str()));
@@ -171,7 +171,7 @@ fn main() -> ExitCode {
             .collect();
         let [without, with] = [0, 1].map(|column| median(pairs.iter().map(|pair| pair[column])));
         let ratio = median(pairs.iter().map(|[without, with]| with / without));
-        // A smoke test on a busy machine must not fail by chance.
+        // With --quick the limit is raised, so that the smoke test does not fail by chance on a busy machine.
         let missed = limit.is_some_and(|limit| ratio > limit + if quick { 0.25 } else { 0.0 });
         holds &= !missed;
         let limit = limit.map_or("-".to_owned(), |limit| format!("{limit:.2}{}", if missed { " MISSED" } else { "" }));
@@ -183,10 +183,10 @@ fn main() -> ExitCode {
     if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The least of the rounds.
+/// Measures the cost of a scope, in nanoseconds: the minimum over the rounds.
 fn scope_ns(rounds: usize) -> f64 {
     let world = World::builder().heap_limit(64 << 20).build().expect("a world");
-    // SAFETY: no references at all.
+    // SAFETY: this thread has no references.
     let _m = unsafe { world.attach("bench") }.expect("attached");
     let scopes = || (0..1_000_000).for_each(|_| drop(black_box(cost_centre!("scope"))));
     let best = (0..rounds).map(|_| timed(scopes)).min().unwrap_or_default();

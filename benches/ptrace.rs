@@ -1,15 +1,16 @@
-//! What the debugger's protocol costs beside the system calls that nobody can do without: `cargo bench --bench ptrace`.
+//! The cost of the debugger protocol, compared with the minimum of system calls: `cargo bench --bench ptrace`.
 //!
-//! A program with 8 and then with 128 sleeping mutators collects without end. In turns, one debugger stops its world by the contract, and
-//! a bare loop stops the same threads by nothing but what any tracer must do: interrupt each, wait for each, read the general registers and
-//! the extended state of each, write both and one word into the program by one call. To the debugger whose threads park if it dies belongs
-//! a loop that does one thing more: it writes the general registers of each, or they could not go anywhere. The numbers are medians, in
-//! microseconds, from the notification to its acknowledgement for the ones, for one round of the loop for the others.
+//! A program with 8, and then with 128 sleeping mutators collects repeatedly. In turns, a debugger stops its world by the contract, and a
+//! bare loop stops the same threads with only the calls that any tracer needs: interrupt each thread, wait for each, read the general
+//! registers and the extended state of each, and write both and one word into the program with one call. A debugger whose
+//! threads park if it dies is compared with a loop that also writes the general registers of each thread, since that
+//! debugger has to redirect the threads. The numbers are medians in microseconds: for the debugger from the notification to its acknowledgement,
+//! for the bare loop one round.
 //!
-//! What the machine does besides changes from second to second. So the four follow each other in short turns, a ratio is one turn's,
-//! and what is held against the limit is the median of the ratios.
+//! Other load on the machine changes from second to second. So the four measurements alternate in short turns, each turn gives its
+//! ratios, and the limit applies to the median of the ratios.
 //!
-//! `-- --quick`: a fifth of the stops. Ends with a failure if the limit does not hold.
+//! `-- --quick` makes a fifth of the stops. Exits with a failure if the limit is exceeded.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -18,13 +19,13 @@ use std::time::{Duration, Instant};
 use stopworld::World;
 use stopworld::debugger::ptrace::{Debugger, Event, OnDeath, Options};
 
-/// What the protocol may cost, of the bare loop.
+/// The maximum cost of the protocol, relative to the bare loop.
 const LIMIT: f64 = 1.3;
 const TURNS: usize = 25;
-/// Between two stops: until all have gone back to sleep.
+/// The pause between two stops, in which all threads go back to sleep.
 const PAUSE: Duration = Duration::from_millis(3);
 
-/// The program: as many sleeping mutators, and a thread that collects.
+/// The debugged program: `threads` sleeping mutators, and a thread that collects.
 fn target(threads: usize) -> ! {
     let world = World::builder().markers(1).build().expect("a world");
     for _ in 0..threads {
@@ -63,7 +64,7 @@ impl Drop for Program {
     }
 }
 
-/// The median time of so many stops by the contract.
+/// Returns the median time of `stops` stops by the contract.
 fn by_contract(pid: i32, stops: usize, on_death: OnDeath) -> f64 {
     let mut debugger = Debugger::attach(pid, Options { on_death, ..Options::default() }).expect("attached");
     let mut seen = 0;
@@ -77,7 +78,8 @@ fn by_contract(pid: i32, stops: usize, on_death: OnDeath) -> f64 {
     median(&mut times)
 }
 
-/// The median time of so many rounds of the bare loop over all threads but the first one, which collects and stands meanwhile.
+/// Returns the median time of `rounds` rounds of the bare loop. It stops all threads except the first one, which collects and stays
+/// stopped during the measurement.
 fn bare(pid: i32, rounds: usize, writes: bare::Writes) -> f64 {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("its threads");
     let ids = tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok());
@@ -104,19 +106,19 @@ mod bare {
     const NT_PRSTATUS: usize = 1;
     const NT_X86_XSTATE: usize = 0x202;
     const GENERAL: usize = size_of::<libc::user_regs_struct>();
-    /// Of this machine's extended state no more is looked at.
+    /// The maximum number of bytes of extended state that are read.
     const EXTENDED: usize = 4096;
 
-    /// What is written besides the program's memory.
+    /// What a round writes.
     #[derive(Clone, Copy, PartialEq, Eq)]
     pub enum Writes {
         Memory,
-        /// The general registers of each thread, too: those that it has.
+        /// The memory, and the unchanged general registers of each thread.
         Registers,
     }
 
     fn request(request: libc::c_uint, tid: i32, address: usize, data: usize) {
-        // SAFETY: requests that write nothing here, or into the buffer that `data` describes.
+        // SAFETY: these requests write nothing in this process, or only to the buffer that `data` describes.
         let result = unsafe { libc::ptrace(request, tid, address, data) };
         assert_ne!(result, -1, "request {request:#x}: {}", std::io::Error::last_os_error());
     }
@@ -139,7 +141,7 @@ mod bare {
         piece.iov_len
     }
 
-    /// Room for the registers of so many threads.
+    /// Allocates a buffer for the registers of `threads` threads.
     pub fn room(threads: usize) -> Vec<u8> {
         vec![0; threads * (GENERAL + EXTENDED)]
     }
@@ -148,7 +150,7 @@ mod bare {
         threads.iter().for_each(|tid| request(libc::PTRACE_INTERRUPT, *tid, 0, 0));
         for tid in threads {
             let mut status = 0;
-            // SAFETY: the kernel stores one int. A suspend signal may come first, and is passed on.
+            // SAFETY: the kernel stores one int. The thread may first stop for a suspend signal, which is passed on.
             while unsafe { libc::waitpid(*tid, &mut status, libc::__WALL) } == *tid && status >> 16 == 0 {
                 request(libc::PTRACE_CONT, *tid, 0, libc::WSTOPSIG(status) as usize);
             }
@@ -166,17 +168,17 @@ mod bare {
             let below = (rsp - 128 - len) & !63;
             local.push(libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: len });
             remote.push(libc::iovec { iov_base: below as *mut _, iov_len: len });
-            // And one word, as `stack_ptr` is one.
+            // And one word, like `stack_ptr`.
             local.push(libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: 8 });
             remote.push(libc::iovec { iov_base: (below - 64) as *mut _, iov_len: 8 });
         }
         let count = local.len() as u64;
-        // SAFETY: dead memory below the red zones of threads that stand.
+        // SAFETY: unused memory below the red zones of stopped threads.
         let written = unsafe { libc::process_vm_writev(threads[0], local.as_ptr(), count, remote.as_ptr(), count, 0) };
         assert!(written > 0, "{}", std::io::Error::last_os_error());
         if writes == Writes::Registers {
             for (tid, bytes) in threads.iter().zip(room.chunks_exact_mut(GENERAL + EXTENDED)) {
-                // But for the segments behind rsp.
+                // Without the segment registers, which follow rsp.
                 regset(libc::PTRACE_SETREGSET, *tid, NT_PRSTATUS, &mut bytes[..20 * 8]);
             }
         }
@@ -196,7 +198,7 @@ fn main() -> ExitCode {
     let stops = if arguments.iter().any(|argument| argument == "--quick") { 8 } else { 40 };
     println!("world stop through ptrace, {TURNS} turns of {stops} stops, microseconds");
     println!(
-        "  threads            bare loop   run on if we die   ratio   bare, redirected   park if we die   ratio   limit"
+        "  threads            bare loop    OnDeath::RunOn   ratio    bare + registers    OnDeath::Park   ratio   limit"
     );
     let mut holds = true;
     for threads in [8, 128] {

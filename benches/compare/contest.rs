@@ -10,20 +10,20 @@ use crate::options::Options;
 use crate::peers::Programs;
 use crate::rows::{Contest, Pace, Side, Source};
 
-/// A round takes at most some seconds; a side that is silent for so long hangs.
+/// A round takes at most a few seconds; a side without output for this long is considered hung.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What became of one side.
+/// The result of one side.
 pub enum Outcome {
     /// One sample per round.
     Samples(Vec<Sample>),
     /// It can't run here.
     Skipped(&'static str),
-    /// It ran and broke.
+    /// It ran and failed.
     Failed(String),
 }
 
-/// One outcome per side, in the order of the sides.
+/// Runs a contest. Returns one outcome per side, in the order of the sides.
 pub fn run(contest: &Contest, programs: &Programs, options: &Options) -> Vec<Outcome> {
     let mut outcomes: Vec<Outcome> = contest
         .sides
@@ -37,7 +37,7 @@ pub fn run(contest: &Contest, programs: &Programs, options: &Options) -> Vec<Out
     while done < options.rounds {
         let rounds = (options.rounds - done).min(contest.rounds_of_a_life());
         let mut lives: Vec<Option<Life>> = contest.sides.iter().map(|_| None).collect();
-        // the first round of a life warms up and is not counted
+        // the first round of a process is a warm-up and is not counted
         let warm_up = usize::from(contest.pace != Pace::WholeProcess);
         for round in 0..rounds + warm_up {
             let mut order: Vec<usize> = (0..contest.sides.len()).collect();
@@ -113,7 +113,7 @@ fn served(life: &mut Option<Life>, side: &Side, programs: &Programs) -> Result<S
             let mut born = Life::start(command(side, programs)?)?;
             match born.line()?.as_str() {
                 "ready" => life.insert(born),
-                other => return Err(format!("said {other:?} instead of ready")),
+                other => return Err(format!("printed {other:?} instead of ready")),
             }
         }
     };
@@ -121,7 +121,7 @@ fn served(life: &mut Option<Life>, side: &Side, programs: &Programs) -> Result<S
     life.answer()
 }
 
-/// A running process of a side, its questions and its answers. Killed when dropped.
+/// A running process of a side, with its input (requests) and output (answers). Killed when dropped.
 struct Life {
     process: Child,
     questions: Option<ChildStdin>,
@@ -134,7 +134,7 @@ impl Life {
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(|error| error.to_string())?;
         let output = process.stdout.take().ok_or("no standard output")?;
         let (sender, answers) = channel();
-        // a reader of its own, so that a process that hangs can be given up
+        // a separate reader thread, so that waiting for a hung process can time out
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 if sender.send(line).is_err() {
@@ -161,7 +161,7 @@ impl Life {
     fn answer(&mut self) -> Result<Sample, String> {
         let line = self.line()?;
         let sample = line::parse(&line);
-        if sample.is_empty() { Err(format!("said {line:?}")) } else { Ok(sample) }
+        if sample.is_empty() { Err(format!("printed {line:?} instead of key=value pairs")) } else { Ok(sample) }
     }
 
     fn end(&mut self) -> Result<(), String> {
@@ -182,7 +182,7 @@ impl Life {
 
 impl Drop for Life {
     fn drop(&mut self) {
-        // Both fail only if it is gone already, which is what is wanted.
+        // Both fail only if the process has already ended, which is fine.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

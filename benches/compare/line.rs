@@ -1,8 +1,8 @@
-//! One line of `key=value` pairs: what every program of the comparison prints for a round.
+//! Parses the output of a round: every program of the comparison prints one line of `key=value` pairs.
 
 use std::collections::BTreeMap;
 
-/// The numbers of one round. Values that are no numbers (names, modes) are for the reader's eye only.
+/// The numbers of one round. Values that are not numbers (names, modes) are ignored.
 pub type Sample = BTreeMap<String, f64>;
 
 pub fn parse(line: &str) -> Sample {
@@ -12,7 +12,7 @@ pub fn parse(line: &str) -> Sample {
         .collect()
 }
 
-/// The median of what was measured. Panics if nothing was.
+/// Returns the median of the samples. Panics if there are none.
 pub fn median(samples: &[f64]) -> f64 {
     quantile(samples, 0.5)
 }

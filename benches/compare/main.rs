@@ -1,33 +1,33 @@
-//! Us, the peer and the bare limit, side by side: `cargo bench --bench compare`.
+//! Compares stopworld ("us"), a peer and the bare limit: `cargo bench --bench compare`.
 //!
 //! The peer is bdwgc (Debian's libgc), running the same programs written in C (`benches/peers`). The *bare limit* is
-//! the same work with no collector around it: a loop of tgkill and futex for stopping, a prefetch queue over a flat
-//! mapping for marking. A row of the table is one number of ours, the same number of theirs, the ratios, the limit
-//! that must hold, and whether it does.
+//! the same work without a collector: a loop of tgkill and futex for stopping, a prefetch queue over a flat
+//! mapping for marking. A row of the table shows one measurement of each side, the ratios, the required limit,
+//! and whether it holds.
 //!
 //! # How the comparison stays fair on a small and noisy machine
 //!
-//! Nothing is measured in one long block. A *contest* sets up its sides as separate processes, each with a heap and
-//! threads of its own, and then runs them in turns, a short round each (us, peer, bare, bare, peer, us, …), while
-//! the others use no processor. Each round gives one ratio; the row shows their median and, with `--spread`, the
-//! middle half of them. What slows down the machine for a second slows down all sides of a round, and a round that
-//! was hit harder is an outlier that the median ignores. Every few rounds the processes are started anew, so that
-//! no lucky placement of memory or threads decides a row.
+//! Nothing is measured in one long block. A *contest* starts its sides as separate processes, each with its own heap and
+//! threads, and then runs them in turns, a short round each (us, peer, bare, bare, peer, us, …), while
+//! the others use no CPU time. Each round gives one ratio; the row shows their median and, with `--spread`, the
+//! middle half of them. A disturbance of the machine that lasts a second affects all sides of a round, and a round that
+//! is affected unevenly is an outlier that the median ignores. The processes are restarted every few rounds, so that
+//! a lucky placement of memory or threads does not decide a row.
 //!
 //! Our side runs in this same binary as a child (`compare --child bintrees 18 1`), so that memory is counted per
-//! program; the programs and their output are those of the peers, line by line.
+//! program. The programs and their output are the same as those of the peers.
 //!
 //! # Use
 //!
 //! ```text
 //! cargo bench --bench compare                     every row, 30 rounds
 //! cargo bench --bench compare -- stop mark        the rows of these groups
-//! cargo bench --bench compare -- --quick          3 rounds: a smoke test, no verdict to quote
-//! cargo bench --bench compare -- --list           the rows and what must hold
+//! cargo bench --bench compare -- --quick          3 rounds: a smoke test, not for quoting
+//! cargo bench --bench compare -- --list           the rows and their limits
 //! ```
 //!
 //! Groups: stop, restart, mark, allocate, programs, events. Needs cc and make for the C programs and libgc
-//! (`apt-get install libgc-dev`) for the peers; what is missing is named and skipped.
+//! (`apt-get install libgc-dev`) for the peers; rows that need a missing package are skipped, with the reason.
 
 mod child;
 mod contest;
@@ -63,7 +63,7 @@ fn compare(options: &options::Options) -> ExitCode {
         contests.retain_mut(rows::Contest::calibrate);
     }
     if contests.is_empty() {
-        eprintln!("compare: no row matches {:?}; --list shows them", options.rows);
+        eprintln!("compare: no row matches {:?}; --list shows the rows", options.rows);
         return ExitCode::from(2);
     }
     if options.list {

@@ -1,21 +1,21 @@
-//! The command line of the comparison. Parsed by hand: a bench must not need the command's dependencies.
+//! The command line of the comparison. Parsed by hand, so that the bench does not need the dependencies of the command.
 
 use std::path::PathBuf;
 
 pub const HELP: &str = "\
 usage: cargo bench --bench compare -- [ROW...] [options]
 
-  ROW             stop, restart, mark, allocate, programs, events, or a part of a row's name
-  --rounds N      interleaved rounds (30)
-  --quick         3 rounds
-  --spread        also show the middle half of the ratios
-  --samples FILE  write every sample, tab-separated: row, round, side, key, value
-  --calibrate     let the bare limit run in our place too: what noise alone makes of a ratio
-  --strict        exit with 1 if a row falls short
-  --list          show the rows and what must hold, run nothing
+  ROW             a group (stop, restart, mark, allocate, programs, events) or part of a row's name
+  --rounds N      number of interleaved rounds (default: 30)
+  --quick         run 3 rounds
+  --spread        also show the range of the middle half of the ratios
+  --samples FILE  append every sample to FILE, tab-separated: row, round, side, key, value
+  --calibrate     run the bare limit also in place of our side, to show the effect of noise on a ratio
+  --strict        exit with 1 if a limit is missed or a row fails
+  --list          print the rows and their limits, and run nothing
 ";
 
-/// What the command line asked for.
+/// The parsed command line.
 pub enum Asked {
     Compare(Options),
     Help,
@@ -58,7 +58,7 @@ impl Options {
                 "--rounds" => {
                     options.rounds = match value()?.parse() {
                         Ok(rounds) if rounds > 0 => rounds,
-                        _ => return Err("--rounds needs a number from 1 on".into()),
+                        _ => return Err("--rounds needs a number of at least 1".into()),
                     }
                 }
                 unknown if unknown.starts_with('-') => return Err(format!("unknown option {unknown} (see --help)")),

@@ -1,16 +1,16 @@
-//! Builds the C programs: the peers, which need libgc, and the bare limits, which need a compiler only.
+//! Builds the C programs: the peers, which need libgc, and the bare limits, which need only a compiler.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What could be built.
+/// The programs that were built, and the reasons for those that were not.
 pub struct Programs {
     folder: PathBuf,
-    /// Why there are no peers, if there are none.
+    /// Why the peers can't run, if they can't.
     pub no_peers: Option<&'static str>,
-    /// Why there are no bare limits in C, if there are none.
+    /// Why the bare limits in C can't run, if they can't.
     pub no_bare: Option<&'static str>,
-    /// Why LTTng can't be measured, if it can't.
+    /// Why the LTTng program can't run, if it can't.
     pub no_lttng: Option<&'static str>,
 }
 
@@ -19,7 +19,7 @@ impl Programs {
         self.folder.join(program)
     }
 
-    /// The script that runs a program under an LTTng session.
+    /// The path of the script that runs a program in an LTTng session.
     pub fn lttng_session(&self) -> PathBuf {
         source().join("lttng.sh")
     }
@@ -59,14 +59,14 @@ fn make(folder: &Path, goal: &str) -> bool {
         .arg(source())
         .arg(format!("OUT={}", folder.display()))
         .arg(goal)
-        // cargo's own jobserver is not for this make
+        // this make must not use cargo's jobserver
         .env_remove("MAKEFLAGS")
         .stdin(Stdio::null())
         .status()
         .is_ok_and(|status| status.success())
 }
 
-/// Does the preprocessor find a header? Asked quietly, because not having it is no error.
+/// Returns whether the preprocessor finds a header. Output is suppressed, because a missing header is not an error.
 fn has_header(header: &str) -> bool {
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
     let prefix = std::env::var("PREFIX").unwrap_or_else(|_| "/usr".into());

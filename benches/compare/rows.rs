@@ -1,17 +1,17 @@
-//! The table of what is compared: a contest is a set of processes that run in turns; its rows say which of their
-//! numbers are shown and what must hold.
+//! The table of comparisons. A contest is a set of processes that run in turns; its rows define which of their
+//! numbers are shown and which limits apply.
 
-/// Which part a process plays; also the column it is shown in.
+/// The role of a process, which is also its column in the table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Role {
     Us,
     /// bdwgc.
     Peer,
-    /// The same work without a collector, or ourselves under easier conditions (`Side::note` says so).
+    /// The same work without a collector, or our own program under easier conditions (described by `Side::note`).
     Base,
 }
 
-/// Where the program of a side comes from.
+/// The origin of a side's program.
 #[derive(Clone, Copy)]
 pub enum Source {
     /// This binary, as a child.
@@ -29,20 +29,20 @@ pub struct Side {
     pub source: Source,
     pub command: Vec<String>,
     pub environment: Vec<(&'static str, String)>,
-    /// What the base is, where it is not the bare limit.
+    /// Describes the base if it is not the bare limit.
     pub note: &'static str,
 }
 
 /// How a side is run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// One process lives through so many rounds.
+    /// One process runs `rounds` rounds.
     Served { rounds: usize },
-    /// A process per round: its whole life is measured, and its peak memory.
+    /// A process per round: its total time and its peak memory are measured.
     WholeProcess,
 }
 
-/// What a ratio is taken against.
+/// A limit, relative to another side or absolute.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Limit {
     /// ours ≤ x × the peer's.
@@ -73,7 +73,7 @@ pub struct Contest {
 }
 
 impl Contest {
-    /// After so many rounds the processes are started anew.
+    /// The number of rounds after which the processes are restarted.
     pub fn rounds_of_a_life(&self) -> usize {
         match self.pace {
             Pace::Served { rounds } => rounds,
@@ -81,8 +81,8 @@ impl Contest {
         }
     }
 
-    /// Puts the bare limit in our place, where there is one that this binary runs: then the two sides are equal, and the
-    /// row shows what noise makes of their ratio. False if there is none.
+    /// Replaces our side by the bare limit, if the contest has one: then both sides are equal, and the row shows the effect
+    /// of noise on their ratio. Returns false if there is none.
     pub fn calibrate(&mut self) -> bool {
         let is_bare = |side: &&Side| side.role == Role::Base && side.note.is_empty();
         let Some(bare) = self.sides.iter().find(is_bare) else { return false };
@@ -94,8 +94,8 @@ impl Contest {
     }
 }
 
-/// A process with many threads settles into a habit (which thread wakes on which processor) and keeps it: it is
-/// started anew often. It takes little time.
+/// A process with many threads settles into a fixed pattern (which thread wakes on which CPU). So processes are restarted
+/// often, which takes little time.
 const STOPPING: Pace = Pace::Served { rounds: 3 };
 
 /// A heap of 100 MB takes longer to build than to mark.
@@ -103,7 +103,7 @@ const MARKING: Pace = Pace::Served { rounds: 10 };
 
 const ALLOCATING: Pace = Pace::Served { rounds: 5 };
 
-/// The contests that have a chosen row, with the rows that were chosen.
+/// Returns the contests with the selected rows; contests without any are left out.
 pub fn chosen(words: &[String]) -> Vec<Contest> {
     let is_chosen = |row: &Row| {
         words.is_empty() || words.iter().any(|word| row.group == word || row.name.to_lowercase().contains(word))
@@ -137,7 +137,7 @@ fn all() -> Vec<Contest> {
     contests
 }
 
-/// Threads in `read()`: each must be signalled. The collections of a round are fewer where one is longer.
+/// Threads in `read()`: each must be signalled. With many threads a round has fewer collections, because each takes longer.
 fn blocked(threads: u32) -> Contest {
     let collections = if threads >= 128 { 5 } else { 11 };
     Contest {
@@ -150,8 +150,8 @@ fn blocked(threads: u32) -> Contest {
     }
 }
 
-/// Spinning threads. Whether those that are woken preempt the one that wakes them is a throw of the dice at each stop,
-/// so that a round needs many; bdwgc waits for all of them each time, and one is enough.
+/// Spinning threads. At each stop it is a matter of chance whether the woken threads preempt the thread that wakes them, so a
+/// round needs many collections. bdwgc waits for all threads each time, so one is enough.
 fn busy(threads: u32) -> Contest {
     let collections = if threads >= 32 { 9 } else { 21 };
     let rows = vec![
@@ -206,14 +206,14 @@ fn mark_with_two() -> Contest {
     Contest { pace: MARKING, sides, rows: vec![row("mark", name, "mobj_s", "M/s", [Limit::BaseAtLeast(1.7)])] }
 }
 
-/// libgc's own switch, which our child reads too.
+/// Sets the environment variable of libgc, which our child program also reads.
 fn set_markers(sides: &mut [Side], markers: u32) {
     for side in sides {
         side.environment.push(("GC_MARKERS", markers.to_string()));
     }
 }
 
-/// Objects per thread and round, in thousands.
+/// The number of objects per thread and round, in thousands.
 const THOUSANDS: &str = "2000";
 
 fn allocate(size: u32) -> Contest {
@@ -260,12 +260,12 @@ fn events() -> Contest {
     Contest {
         pace: ALLOCATING,
         sides: vec![side(Role::Us, Source::Ours, &["events", "serve"])],
-        rows: vec![row("events", "events off, over an empty loop".into(), "extra_ns", "ns", [Limit::AtMost(0.5)])],
+        rows: vec![row("events", "disabled event, minus empty loop".into(), "extra_ns", "ns", [Limit::AtMost(0.5)])],
     }
 }
 
-/// Ten million events of two words in each round, and blocks of 256 KiB behind them; beside them LTTng-UST (binary, and it
-/// drops what it has no room for) and the `tracing` crate with a thread that writes its lines.
+/// Ten million events of two words in each round, written in blocks of 256 KiB. Compared with LTTng-UST (binary; it drops events when its
+/// buffers are full) and with the `tracing` crate, with a thread that writes its lines.
 fn recording(title: &str, file: &str) -> Contest {
     let name = |what: &str| format!("recorded {title}, peer LTTng: {what}");
     Contest {

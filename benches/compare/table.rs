@@ -1,4 +1,4 @@
-//! What the comparison prints.
+//! Prints the results of the comparison.
 
 use crate::contest::Outcome;
 use crate::line::{Sample, median, quantile};
@@ -6,14 +6,14 @@ use crate::options::Options;
 use crate::peers::Programs;
 use crate::rows::{Contest, Limit, Role, Row, Side};
 
-/// What became of a row.
+/// The result of a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     Holds,
     FallsShort,
-    /// Nothing must hold: shown for the reader.
+    /// The row has no limit: shown for information.
     Shown,
-    /// A side that the limit speaks of can't run here.
+    /// A side that the limit refers to can't run here.
     Skipped,
     Failed,
 }
@@ -56,7 +56,7 @@ pub fn list(contests: &[Contest]) {
 pub fn heading(options: &Options, programs: &Programs) {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     println!("{} interleaved rounds, {processors} processors; medians, ratios per round", options.rounds);
-    println!("peer: bdwgc (libgc); base: the bare limit, or what stands in brackets");
+    println!("peer: bdwgc (libgc); base: the bare limit, unless given in brackets");
     if let Some(reason) = programs.no_peers {
         println!("peer skipped: {reason}");
     }
@@ -111,7 +111,7 @@ fn values(samples: &[Sample], key: &str) -> Vec<f64> {
     samples.iter().filter_map(|sample| sample.get(key).copied()).collect()
 }
 
-/// The ratio of each round; none if a side has no samples.
+/// Returns the ratio of each round; none if a side has no samples.
 fn ratios(ours: &[f64], theirs: &[f64]) -> Vec<f64> {
     ours.iter().zip(theirs).map(|(us, them)| us / them).filter(|ratio| ratio.is_finite()).collect()
 }
@@ -173,7 +173,7 @@ fn spread(name: &str, ratios: &[f64]) {
     }
 }
 
-/// Three significant digits, whole numbers from a hundred on.
+/// Formats a number with three significant digits; from 100 up as a whole number.
 fn number(value: f64) -> String {
     let decimals = match value.abs() {
         v if v >= 100.0 => 0,

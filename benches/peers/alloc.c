@@ -1,9 +1,9 @@
 /*
- * How fast small objects are allocated, the collections they cause included: the objects die at once, but for the
- * 1024 that a ring per thread keeps alive.
+ * The speed of allocating small objects, including the collections this causes. The objects die at once, except the
+ * latest 1024, which a ring per thread keeps alive.
  *
  * usage: alloc size threads thousands [atomic] [serve]      (thousands: objects per thread and round, in thousands)
- * With -DUSE_MALLOC the same program over calloc and free.
+ * With -DUSE_MALLOC the same program with calloc and free.
  */
 #include "peer.h"
 

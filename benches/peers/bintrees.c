@@ -1,9 +1,9 @@
 /*
  * binary-trees (Computer Language Benchmarks Game): a stretch tree, a long-lived tree, then many short-lived trees of
- * depth 4, 8, 12 ... The work is fixed; the trees of every depth are dealt out to the threads.
+ * depth 4, 8, 12 ... The total work is fixed; the trees of every depth are divided among the threads.
  *
  * usage: bintrees [depth [threads]]
- * With -DUSE_MALLOC the same program over malloc and free.
+ * With -DUSE_MALLOC the same program with malloc and free.
  */
 #include "peer.h"
 

@@ -1,10 +1,10 @@
 /*
- * What every program here shares: clocks, order statistics, the memory high-water mark, and the protocol by which
- * the comparison runs us, the peer and the bare limit in turns.
+ * Code shared by all programs here: clocks, order statistics, peak memory, and the protocol by which the comparison
+ * runs our program, the peer and the bare limit in turns.
  *
- * Rounds. With "serve" as its last argument a program sets itself up, prints "ready", and then runs one round for
- * each line it reads from standard input, answering with one line of key=value pairs; it ends at the end of its
- * input. Between rounds it must not use the processor, because another program is being measured. Without "serve" it
+ * Rounds. With "serve" as its last argument a program initializes, prints "ready", and then runs one round for
+ * each line of standard input, and prints one line of key=value pairs for it; it exits at the end of its
+ * input. Between rounds it must not use CPU time, because another program is being measured. Without "serve" it
  * runs one round and exits.
  */
 #ifndef COMMON_H
@@ -35,7 +35,7 @@ static inline uint64_t now_ns(void)
     return clock_ns(CLOCK_MONOTONIC);
 }
 
-/* Processor time of the whole process, in seconds. */
+/* Returns the CPU time of the whole process, in seconds. */
 static inline double cpu_s(void)
 {
     struct rusage r;
@@ -62,7 +62,7 @@ static inline int compare_u64(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Sorts the samples; percentile() may then be asked. */
+/* Sorts the samples, as percentile() requires. */
 static inline void sort_samples(uint64_t *samples, size_t n)
 {
     qsort(samples, n, sizeof *samples, compare_u64);
@@ -83,7 +83,7 @@ static inline uint64_t xorshift(uint64_t *state)
 
 static int serving, rounds_begun;
 
-/* Takes "serve" off the end of the arguments. */
+/* Removes "serve" from the end of the arguments. */
 static inline void serve_or_once(int *argc, char **argv)
 {
     serving = *argc > 1 && !strcmp(argv[*argc - 1], "serve");
@@ -91,7 +91,7 @@ static inline void serve_or_once(int *argc, char **argv)
         --*argc;
 }
 
-/* Is there a round to run? Waits for the word to begin it. */
+/* Waits for the request to begin a round. Returns 0 if there are no more rounds. */
 static inline int next_round(void)
 {
     char line[64];

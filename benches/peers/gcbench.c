@@ -1,5 +1,5 @@
 /*
- * GCBench (J. Ellis, P. Kovac, H. Boehm), written down in C from its public description: a stretch tree, a
+ * GCBench (J. Ellis, P. Kovac, H. Boehm), written in C from its public description: a stretch tree, a
  * long-lived tree and a long-lived array of doubles, then many short-lived trees of depth 4 to 16, built top down
  * and bottom up. Each thread runs the whole benchmark.
  *

@@ -1,6 +1,6 @@
 /*
- * What an event of two words costs with LTTng-UST, in the thread that fires it. Run by lttng.sh, which makes the session:
- * without one the events are off. LTTng drops what its buffers can't hold; nobody waits.
+ * The cost of an event of two words with LTTng-UST, in the thread that fires it. Run by lttng.sh, which creates the session:
+ * without a session the events are disabled. LTTng drops events when its buffers are full; the firing thread never waits.
  *
  * usage: lttng millions [serve]
  */

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs a program under an LTTng session of its own that records all its events to a temporary folder.
+# Runs a program in a new LTTng session that records all its events to a temporary folder.
 # usage: lttng.sh PROGRAM ARGUMENTS…
 set -eu
 folder=$(mktemp -d)

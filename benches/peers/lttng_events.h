@@ -1,4 +1,4 @@
-/* The provider of lttng.c: one event of two words. Included several times by LTTng's own headers. */
+/* The tracepoint provider of lttng.c: one event of two words. LTTng's headers include this file several times. */
 #undef LTTNG_UST_TRACEPOINT_PROVIDER
 #define LTTNG_UST_TRACEPOINT_PROVIDER stopworld_bench
 

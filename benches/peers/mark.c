@@ -5,9 +5,9 @@
  * usage: mark megabytes list|tree|graph rounds [queue] [serve]
  *   queue  length of the prefetch queue: 0 (none) or 16 (the default)
  *
- * The queue (Cher, Hosking, Vitek 2004): an object taken from the mark stack is prefetched and put into a short first-
- * in-first-out queue; it is scanned when it comes out, a few objects later, when its line has arrived. Without it each
- * object is waited for in turn, which is what a random graph costs.
+ * The queue (Cher, Hosking, Vitek 2004): an object taken from the mark stack is prefetched and put into a short FIFO
+ * queue. It is scanned when it leaves the queue, a few objects later, when its cache line has arrived. Without the queue,
+ * each object of a random graph costs a full cache miss.
  */
 #include "common.h"
 

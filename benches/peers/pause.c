@@ -1,5 +1,5 @@
 /*
- * The full collection of a live heap of small linked objects: how many objects a second are marked.
+ * Full collections of a live heap of small linked objects; measures the number of objects marked per second.
  *
  * usage: pause megabytes object_size list|tree|graph collections [serve]
  * GC_MARKERS=n in the environment sets the number of markers (libgc's own switch).
@@ -53,7 +53,7 @@ static Object *tree(int depth, size_t size)
     return o;
 }
 
-/* One tree as deep as fits; the rest of the objects in trees of depth 14 on a list. */
+/* Builds the deepest tree that fits, and a list of trees of depth 14 with the rest of the objects. */
 static size_t build_tree(size_t count, size_t size)
 {
     int depth = 0;
@@ -85,7 +85,7 @@ static size_t build_list(size_t count, size_t size)
     return count;
 }
 
-/* Every object points to two others picked at random. */
+/* Builds objects that each reference two objects picked at random. */
 static size_t build_graph(size_t count, size_t size)
 {
     uint64_t random = 88172645463325252ull;

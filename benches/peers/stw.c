@@ -1,15 +1,15 @@
 /*
- * How long stopping and restarting take.
+ * The time to stop and restart threads.
  *
  * usage: stw threads busy|sleep|read|blocking|alloc collections [serve]
  *   busy      the threads spin
- *   sleep     they are in nanosleep (200 ms, again and again)
- *   read      they are in read() on a pipe nobody writes to
- *   blocking  the same read() inside GC_do_blocking: no signal is needed
- *   alloc     they allocate 32-byte objects
- * A round is one unrecorded collection and then the given number of recorded ones, with 2 ms between. Threads that
- * run (busy, alloc) run during a round only, and between two collections each must have come to run again: a
- * thread that is still on its way out of the last stop would make the next one cheaper than it is.
+ *   sleep     the threads are in nanosleep (repeated, 200 ms each)
+ *   read      the threads are in read() on a pipe without data
+ *   blocking  the same read() inside GC_do_blocking, where no signal is needed
+ *   alloc     the threads allocate 32-byte objects
+ * A round is one unrecorded collection and then the given number of recorded ones, 2 ms apart. Busy and allocating
+ * threads run only during a round. Between two collections the program waits until each of them has run again: a
+ * thread that is still returning from the last stop would make the next stop look cheaper than it is.
  */
 #include "peer.h"
 #include "threads.h"

@@ -1,13 +1,14 @@
 /*
- * The bare limit of stopping and restarting: signals and futexes with no collector around them.
+ * The bare limit of stopping and restarting: signals and futexes without a collector.
  *
  * usage: stwproto threads busy|sleep|read rounds protocol [serve]
- *   bare       a counter says when all have stopped, the last one wakes the collector's futex; every thread waits on
- *              a futex word of its own, the restart wakes each, nobody answers the restart (what we do)
- *   sigsig     a semaphore counts those that stopped; they sigsuspend until a restart signal; no answer
- *   sigack     the same, and the restart waits for an answer from each (what bdwgc does)
- *   sem        semaphores both ways: one for the answers, one per thread for the restart
- *   broadcast  as bare, but the restart wakes all at one futex word
+ *   bare       a counter tracks the threads that have not stopped yet, and the last one wakes the collector's futex;
+ *              every thread waits on its own futex word, the restart wakes each, and threads do not acknowledge the
+ *              restart (as stopworld does)
+ *   sigsig     a semaphore counts the stopped threads; they sigsuspend until a restart signal; no acknowledgement
+ *   sigack     the same, and the restart waits for an acknowledgement from each thread (as bdwgc does)
+ *   sem        semaphores in both directions: one for the acknowledgements, one per thread for the restart
+ *   broadcast  as bare, but all threads wait on one futex word, which the restart wakes
  * last_running_us: from the restart until the last thread left its handler.
  */
 #include "common.h"
@@ -25,8 +26,8 @@ enum protocol { BARE, SIGSIG, SIGACK, SEM, BROADCAST };
 static struct stopped_thread {
     _Alignas(128) pid_t tid;
     void *stack_pointer;
-    _Atomic unsigned last_stop; /* the generation of the last stop it answered */
-    _Atomic unsigned go;        /* bare: the generation that may go on */
+    _Atomic unsigned last_stop; /* the generation of the last stop it acknowledged */
+    _Atomic unsigned go;        /* bare: the latest generation that may resume */
     sem_t wake;
     _Atomic uint64_t left_handler;
 } stopped[MAX_THREADS];
@@ -157,7 +158,7 @@ static void restart(int threads)
     }
 }
 
-/* Waits until every thread has left its handler; returns when the last one did. */
+/* Waits until every thread has left its handler. Returns the time when the last one left. */
 static uint64_t wait_until_all_left(int threads, uint64_t since)
 {
     uint64_t last = 0, left;

@@ -1,5 +1,5 @@
 /*
- * The threads that are to be stopped, the same for the peer (stw.c) and for the bare loop (stwproto.c).
+ * The threads to be stopped, the same for the peer (stw.c) and for the bare loop (stwproto.c).
  */
 #ifndef THREADS_H
 #define THREADS_H
@@ -8,7 +8,7 @@
 
 enum mode { MODE_BUSY, MODE_SLEEP, MODE_READ, MODE_BLOCKING, MODE_ALLOC };
 
-/* A running thread counts its steps, on a cache line of its own, so that others can see it run. */
+/* The step count of a running thread, on a separate cache line, so that other threads can see that it runs. */
 struct spinner {
     _Alignas(128) _Atomic uint64_t steps;
 };
@@ -56,7 +56,7 @@ static inline void sleep_for_ever(void)
     }
 }
 
-/* Steps while a round is on, rests at the gate in between. */
+/* Runs `step` repeatedly during a round, and waits at the gate between rounds. */
 static inline void run_in_rounds(struct spinner *self, void (*step)(void))
 {
     for (;;) {
@@ -93,10 +93,10 @@ static inline void start_threads(int threads, void *(*body)(void *))
     }
     while (atomic_load(&ready) < threads || (threads_run() && atomic_load(&resting) < threads))
         usleep(1000);
-    usleep(50000); /* until the last one is in its system call */
+    usleep(50000); /* time for the last thread to enter its system call */
 }
 
-/* Waits until every running thread has made a step from now on. */
+/* Waits until every running thread has made another step. */
 static inline void wait_until_all_ran(int threads)
 {
     uint64_t before[MAX_THREADS];

@@ -1,4 +1,4 @@
-//! How fast small objects are allocated, the collections they cause included: `benches/peers/alloc.c`.
+//! The speed of allocating small objects, including the collections this causes: `benches/peers/alloc.c`.
 
 use std::sync::Barrier;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use stopworld::{Array, Gc, GcCell, Mutator, OutOfMemory, Trace, World, keep_aliv
 use super::programs::on_each_thread;
 use super::{Failure, Rounds, number, peak_rss_mb, thread_cpu};
 
-/// Slots that keep the last objects of a thread alive.
+/// The number of slots that keep the latest objects of a thread alive.
 const RING: usize = 1024;
 
 traced! {
@@ -62,14 +62,14 @@ pub fn run(arguments: &[&str], mut rounds: Rounds) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the allocations of one thread took.
+/// The times of one thread's allocations.
 struct Times {
     wall_ns: f64,
     cpu_ns: f64,
 }
 
 fn allocate<T: Trace>(main: &Mutator, threads: usize, objects: usize, new: fn() -> T) -> Result<Vec<Times>, Failure> {
-    // leaked: 32 bytes per round, so that the closure is Copy
+    // leaked (32 bytes per round), so that the closure is Copy
     let barrier: &'static Barrier = Box::leak(Box::new(Barrier::new(threads)));
     on_each_thread(main, threads, move |m, _| {
         let ring: Gc<Array<GcCell<Option<Gc<T>>>>> = m.alloc_array(RING, |_| GcCell::new(None))?;

@@ -1,8 +1,8 @@
-//! What an event costs while nobody listens: a loop with it, over the same loop without it.
+//! The cost of a disabled event: a loop with the event, compared with the same loop without it.
 //!
-//! Half a nanosecond is two cycles, so both loops run in short batches, turn and turn about, and the medians of the
-//! batches are subtracted. The loop's counter goes through `black_box`, which keeps each step a step; the event's
-//! fields are computed from it, as they would be in the allocator.
+//! Half a nanosecond is two cycles, so both loops run in short, alternating batches, and the medians of the batches are
+//! subtracted. The loop counter goes through `black_box`, so that the compiler cannot remove or merge steps; the event's fields
+//! are computed from it, as they would be in the allocator.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -29,23 +29,23 @@ pub fn run(mut rounds: Rounds) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One check by itself, for its machine code.
+/// A function with a single event check, used to show its machine code.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn stopworld_bench_one_check(events: &Events, addr: usize, bytes: usize) {
     events.fire_object_allocated(addr, bytes);
 }
 
-/// Prints what the processor runs for an event that is off: up to the first jump.
+/// Prints the machine code of a disabled event.
 pub fn show_machine_code() {
     black_box::<extern "C" fn(&Events, usize, usize)>(stopworld_bench_one_check);
     let this = std::env::current_exe().unwrap_or_default();
     let arguments = ["--no-show-raw-insn", "--disassemble=stopworld_bench_one_check"];
     let Ok(output) = std::process::Command::new("objdump").args(arguments).arg(this).output() else {
-        println!("machine code of an event that is off: skipped, needs objdump");
+        println!("machine code of a disabled event: skipped, needs objdump");
         return;
     };
-    println!("machine code of an event that is off (fire_object_allocated in a function of its own):");
+    println!("machine code of a disabled event (fire_object_allocated in a separate function):");
     let text = String::from_utf8_lossy(&output.stdout);
     let code = text.lines().skip_while(|line| !line.contains("<stopworld_bench_one_check>:"));
     for line in code.skip(1).take_while(|line| !line.is_empty()) {

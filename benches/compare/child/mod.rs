@@ -1,4 +1,4 @@
-//! Our side: the programs of `benches/peers`, over this collector, with the same arguments and the same output.
+//! Our side of the comparison: the programs of `benches/peers` with this collector, with the same arguments and output.
 
 mod alloc;
 mod events;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 pub use events::show_machine_code;
 
-/// Why a child could not do what it was asked.
+/// The error of a child program.
 type Failure = Box<dyn std::error::Error>;
 
 /// Runs `compare --child PROGRAM ARGUMENTS…`.
@@ -49,14 +49,14 @@ pub fn run(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// The rounds that the comparison asks for, one per line of standard input; without `serve` one round.
+/// The rounds that the comparison requests, one per line of standard input; without `serve` a single round.
 struct Rounds {
     serving: bool,
     begun: usize,
 }
 
 impl Rounds {
-    /// Waits for the word to begin a round. False when there is none to come.
+    /// Waits for the request to begin a round. Returns false if there are no more rounds.
     fn next(&mut self) -> bool {
         self.begun += 1;
         if !self.serving {
@@ -70,13 +70,13 @@ impl Rounds {
     }
 }
 
-/// The argument at `position`, as a number.
+/// Parses the argument at `position` as a number.
 fn number<N: std::str::FromStr>(arguments: &[&str], position: usize, name: &str) -> Result<N, Failure> {
     let argument = arguments.get(position).ok_or_else(|| format!("{name} is missing"))?;
     argument.parse().map_err(|_| format!("{name}: {argument:?} is not a number").into())
 }
 
-/// The middle one, as nanoseconds. Zero if nothing was measured.
+/// Returns the median of the samples, or zero if there are none.
 fn median(samples: &mut [u64]) -> f64 {
     percentile(samples, 0.5)
 }
@@ -95,7 +95,7 @@ fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// The high-water mark of this process's resident memory, in MB.
+/// Returns the peak resident memory of this process, in MB.
 fn peak_rss_mb() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let high_water = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -103,12 +103,12 @@ fn peak_rss_mb() -> f64 {
     kilobytes.unwrap_or(f64::NAN) / 1024.0
 }
 
-/// Processor time of the whole process, in seconds.
+/// Returns the CPU time of the whole process, in seconds.
 fn cpu_s() -> f64 {
     clock(libc::CLOCK_PROCESS_CPUTIME_ID).as_secs_f64()
 }
 
-/// Processor time of the calling thread.
+/// Returns the CPU time of the calling thread.
 fn thread_cpu() -> Duration {
     clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }

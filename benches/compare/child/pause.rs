@@ -1,12 +1,12 @@
-//! The full collection of a live heap of small linked objects: `benches/peers/pause.c`.
+//! Full collections of a live heap of small linked objects: `benches/peers/pause.c`.
 
 use stopworld::{Array, Gc, GcCell, Mutator, OutOfMemory, World, keep_alive, traced};
 
 use super::{Failure, Rounds, cpu_s, median, number, peak_rss_mb};
 
 traced! {
-    /// 32 bytes, two of its words references. As in C, they come first: Rust would begin with the padding, and half of
-    /// the objects would then have their references on another cache line than their headers.
+    /// 32 bytes, with two references. As in C, the references come first: Rust would put the padding first, and then half of
+    /// the objects would have their references on a different cache line from their headers.
     #[repr(C)]
     pub struct Object {
         a: GcCell<Option<Gc<Object>>>,
@@ -17,7 +17,7 @@ traced! {
 
 type All = Gc<Array<GcCell<Option<Gc<Object>>>>>;
 
-/// What is kept alive during the collections.
+/// The objects kept alive during the collections.
 struct Heap {
     root: Gc<Object>,
     all: Option<All>,
@@ -30,7 +30,7 @@ pub fn run(arguments: &[&str], mut rounds: Rounds) -> Result<(), Failure> {
     let shape = *arguments.get(2).ok_or("the shape is missing")?;
     let collections: usize = number(arguments, 3, "collections")?;
     if size != size_of::<Object>() {
-        return Err("the object size is 32 here".into());
+        return Err("the object size must be 32".into());
     }
     let mut builder = World::builder();
     if let Ok(markers) = std::env::var("GC_MARKERS") {
@@ -44,7 +44,7 @@ pub fn run(arguments: &[&str], mut rounds: Rounds) -> Result<(), Failure> {
         "tree" => forest(&m, count),
         "list" => list(&m, count),
         "graph" => graph(&m, count),
-        _ => return Err("the shape: list, tree or graph".into()),
+        _ => return Err("the shape must be list, tree or graph".into()),
     }?;
     m.collect()?;
     while rounds.next() {
@@ -92,7 +92,7 @@ fn tree(m: &Mutator, depth: u32) -> Result<Gc<Object>, OutOfMemory> {
     Ok(o)
 }
 
-/// One tree as deep as fits; the rest of the objects in trees of depth 14 on a list.
+/// Makes the deepest tree that fits, and a list of trees of depth 14 with the rest of the objects.
 fn forest(m: &Mutator, count: usize) -> Result<Heap, OutOfMemory> {
     const SMALL: u32 = 14;
     let depth = (count + 1).ilog2() - 1;
@@ -122,7 +122,7 @@ fn list(m: &Mutator, count: usize) -> Result<Heap, OutOfMemory> {
     Ok(Heap { root, all: None, objects: count })
 }
 
-/// Every object points to two others picked at random.
+/// Makes objects that each reference two objects picked at random.
 fn graph(m: &Mutator, count: usize) -> Result<Heap, OutOfMemory> {
     let all: All = m.alloc_array(count, |_| GcCell::new(None))?;
     for slot in all.iter() {

@@ -63,7 +63,7 @@ fn count(pair: Gc<Pair>) -> u64 {
     }
 }
 
-/// The trees of every depth are dealt out to the threads.
+/// Builds and counts this thread's share of the trees of every depth.
 fn short_lived_pairs(m: &Mutator, max_depth: u32, id: usize, threads: usize) -> Result<u64, OutOfMemory> {
     let mut sum = 0;
     for depth in (4..=max_depth).step_by(4) {
@@ -115,7 +115,7 @@ fn new_node(m: &Mutator, left: Option<Gc<Node>>, right: Option<Gc<Node>>) -> Res
     m.alloc(Node { left: GcCell::new(left), right: GcCell::new(right), i: 0, j: 0 })
 }
 
-/// Top down: the parent is older than its children.
+/// Builds a tree top down: the parent is older than its children.
 fn populate(m: &Mutator, depth: u32, node: Gc<Node>) -> Result<(), OutOfMemory> {
     if depth == 0 {
         return Ok(());
@@ -127,7 +127,7 @@ fn populate(m: &Mutator, depth: u32, node: Gc<Node>) -> Result<(), OutOfMemory> 
     populate(m, depth - 1, right)
 }
 
-/// Bottom up: the children are older than their parent.
+/// Builds a tree bottom up: the children are older than their parent.
 fn make_tree(m: &Mutator, depth: u32) -> Result<Gc<Node>, OutOfMemory> {
     if depth == 0 {
         return new_node(m, None, None);
@@ -151,7 +151,8 @@ fn short_lived_nodes(m: &Mutator, depth: u32) -> Result<(), OutOfMemory> {
     Ok(())
 }
 
-/// One thread does it itself, as the peers do; more are spawned, and the main thread waits in a blocking region.
+/// Runs `body` on each of `threads` threads. For one thread the caller runs it itself, as the peers do; otherwise threads are spawned,
+/// and the caller waits in a blocking region.
 pub fn on_each_thread<R, F>(main: &Mutator, threads: usize, body: F) -> Result<Vec<R>, Failure>
 where
     R: Send + 'static,

@@ -1,7 +1,7 @@
-//! What an event of two words costs the thread that fires it, with all that a file needs behind it: a consumer on the
-//! writer thread that serializes 40 bytes for each and writes blocks of 256 KiB.
+//! The cost of an event of two words for the thread that fires it, while events are written to a file: a consumer on the
+//! writer thread serializes 40 bytes per event and writes blocks of 256 KiB.
 //!
-//! `recording FILE [MILLIONS]`: fires so many million events per round. `file` is a temporary one, begun anew each round.
+//! `recording FILE [MILLIONS]` fires MILLIONS million events per round. The name `file` means a temporary file, truncated after each round.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -17,7 +17,7 @@ const BLOCK: usize = 256 << 10;
 
 static EVENTS: Events = Events::new();
 
-/// As plain a file as there can be: time, event and thread, two fields.
+/// The simplest file format: time, event and thread, two fields.
 #[derive(Debug)]
 struct Blocks {
     file: File,
@@ -56,7 +56,7 @@ impl Consumer for Blocks {
     }
 }
 
-/// A file that is gone with its last user.
+/// Creates the output file; for the name `file` a temporary one, which is deleted when it is closed.
 pub(super) fn open(path: &str) -> io::Result<File> {
     if path != "file" {
         return File::create(path);
@@ -85,7 +85,7 @@ pub fn run(arguments: &[&str], mut rounds: Rounds) -> Result<(), Failure> {
         let (wall, cpu) = (start.elapsed(), thread_cpu() - cpu);
         recorder.flush()?;
         let all = start.elapsed();
-        // Not for a device.
+        // A device cannot be truncated.
         if again.metadata()?.is_file() {
             again.set_len(0)?;
             io::Seek::rewind(&mut &again)?;
@@ -103,7 +103,7 @@ pub fn run(arguments: &[&str], mut rounds: Rounds) -> Result<(), Failure> {
     }
     let ended = EVENTS.end_recording(consumer)?;
     if ended.totals.fired != ended.totals.written {
-        return Err(format!("lost some: {:?}", ended.totals).into());
+        return Err(format!("events were lost: {:?}", ended.totals).into());
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! How long stopping and restarting take: `benches/peers/stw.c`.
+//! The time to stop and restart threads: `benches/peers/stw.c`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::threads::{Crew, Mode};
 use super::{Failure, Rounds, median, number, percentile};
 
 traced! {
-    /// What the allocating threads allocate.
+    /// The object type of the allocating threads.
     pub struct Object { words: [u64; 4] }
 }
 
@@ -24,7 +24,7 @@ pub fn run(arguments: &[&str], mut rounds: Rounds) -> Result<(), Failure> {
     let crew = Arc::new(Crew::new(threads, mode)?);
     for index in 0..threads {
         let crew = crew.clone();
-        // SAFETY: the threads hold no references but for the instant of an allocation.
+        // SAFETY: the threads hold references only during an allocation.
         unsafe {
             world.spawn::<()>(&format!("{name} {index}"), move |m| match mode {
                 Mode::Alloc => crew.run_in_rounds(index, || _ = m.alloc(Object { words: [0; 4] })),

@@ -1,8 +1,8 @@
-//! The bare limit of stopping and restarting: tgkill and futex, with no collector around them. The same loop as
-//! protocol `bare` of `benches/peers/stwproto.c`, compiled by the compiler that compiles us.
+//! The bare limit of stopping and restarting: tgkill and futex without a collector. The same loop as
+//! protocol `bare` of `benches/peers/stwproto.c`, compiled by the compiler that compiles the collector.
 //!
-//! A counter says when all have stopped, and the last one wakes the collector's futex; every thread waits on a futex
-//! word of its own, the restart wakes each, and nobody answers the restart.
+//! A counter tracks the threads that have not stopped yet; the last thread to stop wakes the collector's futex. Every thread waits on its
+//! own futex word. The restart wakes each thread, and the threads do not acknowledge the restart.
 
 use std::cell::Cell;
 use std::ptr;
@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 use super::threads::{Crew, Mode};
 use super::{Failure, Rounds, median, nanoseconds, number, percentile};
 
-/// What the handler needs of its thread, on a cache line of its own.
+/// The data of a thread that the handler uses, on a separate cache line.
 #[repr(align(128))]
 #[derive(Default)]
 struct Stopped {
     tid: AtomicI32,
     stack_pointer: AtomicUsize,
-    /// The generation that may go on.
+    /// The latest generation that may resume.
     go: AtomicU32,
-    /// How many stops it has left behind.
+    /// The number of stops that the thread has completed.
     left: AtomicU64,
 }
 
@@ -29,7 +29,7 @@ static OUTSTANDING: AtomicU32 = AtomicU32::new(0);
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    /// Constant and without a destructor: the handler reads it without any lazy initialisation.
+    /// Constant and without a destructor, so that the handler can read it without lazy initialisation.
     static SELF: Cell<*const Stopped> = const { Cell::new(ptr::null()) };
 }
 
@@ -38,7 +38,7 @@ pub fn run(arguments: &[&str], mut rounds: Rounds) -> Result<(), Failure> {
     let mode = Mode::parse(arguments.get(1).ok_or("the mode is missing")?)?;
     let stops: usize = number(arguments, 2, "rounds")?;
     if arguments.get(3) != Some(&"bare") {
-        return Err("the only protocol here is bare; stwproto.c has others".into());
+        return Err("the protocol must be bare; stwproto.c has others".into());
     }
     install_handler();
     let crew = Arc::new(Crew::new(threads, mode)?);
@@ -121,8 +121,8 @@ fn restart(threads: &[Stopped]) {
 extern "C" fn on_suspend(_signal: libc::c_int) {
     // SAFETY: errno's address is valid for the life of the thread.
     let errno = unsafe { *libc::__errno_location() };
-    // SAFETY: set before the thread could be signalled (its tid is published after it), and never unmapped: the
-    // threads' records live until the process ends.
+    // SAFETY: set before the thread can be signalled (its tid is published afterwards), and never freed: the
+    // thread records live until the process ends.
     if let Some(me) = unsafe { SELF.get().as_ref() } {
         let generation = GENERATION.load(Ordering::Acquire);
         me.stack_pointer.store((&raw const errno).addr(), Ordering::Relaxed);
@@ -142,8 +142,8 @@ extern "C" fn on_suspend(_signal: libc::c_int) {
 }
 
 fn install_handler() {
-    // SAFETY: a zeroed sigaction is a valid one; its pointers outlive the calls; the handler makes async-signal-safe
-    // calls only.
+    // SAFETY: a zeroed sigaction is valid; the pointers outlive the calls; the handler makes only async-signal-safe
+    // calls.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = on_suspend as extern "C" fn(libc::c_int) as usize;

@@ -1,5 +1,5 @@
-//! The threads that are to be stopped, the same for our collector (`stw`) and for the bare loop (`stwproto`); in C
-//! they are `benches/peers/threads.h`.
+//! The threads to be stopped, the same for our collector (`stw`) and for the bare loop (`stwproto`). The C version is
+//! `benches/peers/threads.h`.
 
 use std::io::{ErrorKind, PipeReader, PipeWriter, Read};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -8,18 +8,18 @@ use std::time::Duration;
 
 use super::Failure;
 
-/// What the threads do when they are stopped.
+/// What the threads are doing when they are stopped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// They spin.
+    /// Spinning.
     Busy,
-    /// They are in nanosleep, 200 ms, again and again.
+    /// In repeated nanosleep calls of 200 ms.
     Sleep,
-    /// They are in `read()` on a pipe nobody writes to.
+    /// In `read()` on a pipe without data.
     Read,
-    /// The same `read()` in a blocking region: no signal is needed.
+    /// In the same `read()` inside a blocking region, where no signal is needed.
     Blocking,
-    /// They allocate.
+    /// Allocating.
     Alloc,
 }
 
@@ -40,12 +40,12 @@ impl Mode {
     }
 }
 
-/// A running thread counts its steps, on a cache line of its own, so that others can see it run.
+/// The step count of a running thread, on a separate cache line, so that other threads can see that it runs.
 #[repr(align(128))]
 #[derive(Default)]
 struct Steps(AtomicU64);
 
-/// All the threads. Those that run do so during a round only, and rest at a gate in between.
+/// The threads. Spinning and allocating threads run only during a round, and wait at a gate between rounds.
 pub struct Crew {
     mode: Mode,
     steps: Vec<Steps>,
@@ -73,7 +73,7 @@ impl Crew {
         self.steps.len()
     }
 
-    /// The life of thread `index` in the modes that need no collector.
+    /// The body of thread `index` in the modes that need no collector.
     pub fn live(&self, index: usize) -> ! {
         match self.mode {
             Mode::Busy | Mode::Alloc => self.run_in_rounds(index, || {}),
@@ -82,7 +82,7 @@ impl Crew {
         }
     }
 
-    /// Steps while a round is on, rests at the gate in between.
+    /// Runs `step` repeatedly during a round, and waits at the gate between rounds.
     pub fn run_in_rounds(&self, index: usize, step: impl Fn()) -> ! {
         self.ready.fetch_add(1, Relaxed);
         let steps = &self.steps[index].0;
@@ -106,7 +106,7 @@ impl Crew {
         loop {
             match (&self.silent_pipe.0).read(&mut [0]) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // the pipe has a writer, which never writes
+                // the write end of the pipe stays open, and nothing is written
                 _ => std::process::abort(),
             }
         }
@@ -119,13 +119,13 @@ impl Crew {
         }
     }
 
-    /// Until every thread is where it should be stopped (or at the gate).
+    /// Waits until every thread is where it will be stopped, or at the gate.
     pub fn wait_until_settled(&self) {
         let at_their_place = if self.mode.runs() { &self.resting } else { &self.ready };
         while at_their_place.load(Relaxed) < self.threads() {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // until the last one is in its system call
+        // time for the last thread to enter its system call
         std::thread::sleep(Duration::from_millis(50));
     }
 
@@ -139,8 +139,8 @@ impl Crew {
         }
     }
 
-    /// Waits until every running thread has made a step from now on: one that is still on its way out of the last
-    /// stop would make the next one cheaper than it is.
+    /// Waits until every running thread has made another step. A thread that is still returning from the last stop would
+    /// make the next stop look cheaper than it is.
     pub fn wait_until_all_ran(&self) {
         if !self.mode.runs() {
             return;

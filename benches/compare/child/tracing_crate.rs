@@ -1,5 +1,5 @@
-//! The same with the `tracing` crate, as its documentation says it: a subscriber that formats lines, and a thread that
-//! writes them, without loss.
+//! The same measurement as `recording`, with the `tracing` crate, set up as its documentation recommends: a subscriber that formats
+//! lines, and a thread that writes them, without loss.
 //!
 //! `tracing FILE [MILLIONS]`
 

@@ -1,9 +1,10 @@
-//! A telemetry stream of the Memory Pool System, everything on, against `dd` writing as many bytes in the same blocks.
+//! A telemetry stream of the Memory Pool System with all events on, compared with `dd` writing the same number of bytes in blocks of the
+//! same size.
 //!
-//! `volume FILE MILLIONS ROUNDS [cached]`: in each round so many million events from two threads into a new file, and `dd` from
-//! `/dev/zero` into another, in turns which comes first. Each begins with nothing left to be written by anybody, and is timed
-//! until its bytes are on the device; with `cached` until the page cache has them, which says what the processor does, and more
-//! than a stream of any length ever sees. The file is removed before the next begins.
+//! `volume FILE MILLIONS ROUNDS [cached]`: each round writes MILLIONS million events from two threads to a new file, and runs `dd` from
+//! `/dev/zero` to another file; the two take turns being first. Before each, `sync` writes out all dirty pages. The time is measured until
+//! the bytes are on the device; with `cached` only until they are in the page cache, which shows the CPU cost but is faster than a
+//! long stream can be. The file is removed before the next run.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -16,12 +17,12 @@ use stopworld::formats::mps::Options;
 
 use super::{Failure, Rounds, cpu_s, number, peak_rss_mb};
 
-/// What the stream's writer writes at once.
+/// The block size of the stream's writer.
 const BLOCK: &str = "1M";
 const BLOCK_BYTES: u64 = 1 << 20;
 const THREADS: u64 = 2;
 
-/// What is waited for.
+/// When the time measurement ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Until {
     OnTheDevice,
@@ -36,7 +37,7 @@ pub fn run(arguments: &[&str], mut rounds: Rounds) -> Result<(), Failure> {
     let mut ratios = Vec::new();
     while rounds.next() {
         for round in 0..count {
-            // The bytes of a stream of so many allocations, nearly.
+            // Approximately the size of the stream.
             let bytes = millions * 40_000_000;
             let (ours, theirs) = if round % 2 == 0 {
                 let ours = stream(&file, millions, until)?;
@@ -55,7 +56,7 @@ pub fn run(arguments: &[&str], mut rounds: Rounds) -> Result<(), Failure> {
     Ok(())
 }
 
-/// MB/s of a stream.
+/// Writes a stream and returns its MB/s.
 fn stream(file: &Path, millions: u64, until: Until) -> Result<f64, Failure> {
     write_what_is_left();
     let before_mb = peak_rss_mb();
@@ -83,7 +84,7 @@ fn stream(file: &Path, millions: u64, until: Until) -> Result<f64, Failure> {
     let finished = trace.finish()?;
     std::fs::remove_file(file)?;
     if !finished.is_complete() {
-        return Err(format!("not everything is in the file: {finished:?}").into());
+        return Err(format!("the file is incomplete: {finished:?}").into());
     }
     println!(
         "program=volume events={} bytes={} lossless=true written_s={written:.2} seconds={seconds:.2} cpu_s={:.2} rss_mb={:.1}",
@@ -95,7 +96,7 @@ fn stream(file: &Path, millions: u64, until: Until) -> Result<f64, Failure> {
     Ok(finished.bytes as f64 / 1e6 / seconds)
 }
 
-/// MB/s of `dd`.
+/// Runs `dd` and returns its MB/s.
 fn copy(file: &Path, bytes: u64, until: Until) -> Result<f64, Failure> {
     write_what_is_left();
     let mut dd = Command::new("dd");
@@ -111,8 +112,8 @@ fn copy(file: &Path, bytes: u64, until: Until) -> Result<f64, Failure> {
     if status.success() { Ok(bytes as f64 / 1e6 / seconds) } else { Err("dd failed".into()) }
 }
 
-/// What others have left in the page cache is not ours to pay for.
+/// Writes out dirty pages left by other processes, so that they do not slow down this measurement.
 fn write_what_is_left() {
-    // SAFETY: it takes nothing and can't fail.
+    // SAFETY: sync has no arguments and can't fail.
     unsafe { libc::sync() };
 }
