@@ -1,30 +1,31 @@
-//! A file that is written behind those who fill it: blocks in memory, and the carrier, a thread that brings them to the file.
+//! An asynchronous file writer: blocks in memory, and the carrier, an I/O thread that writes them to the file.
 //!
-//! A stream of everything that a program does is as long as the disk is fast, and who drains has no time for the disk. So
-//! the drain fills a block and hands it over, and the carrier writes it. Which of them writes what is said in `relay`.
+//! A stream of everything that a program does may need the full speed of the disk, and the drain must not wait for the disk. So
+//! the drain fills a block and hands it over, and the carrier writes it. Module `relay` has the protocol.
 //!
-//! **The carrier writes past the page cache** where the file system can do that: blocks begin and end at multiples of their
-//! size, so the device takes them from where they are. To copy them to the kernel's pages first costs as much as to put them
-//! together (three times as much when the pages are fresh), takes the place of what the program itself has in the cache,
-//! and leaves the device idle until somebody waits for it. What the drain has to write by itself, the last block above all,
-//! goes the usual way; the kernel keeps the two in step. So does everything for a while when the device turns out to be slow.
+//! **The carrier bypasses the page cache** where the file system supports that: blocks begin and end at multiples of their size, so
+//! the device reads them directly from the buffer. Copying them to the page cache first costs as much time as assembling them (three
+//! times as much if the pages are fresh), evicts the program's own pages, and leaves the device idle until something waits for it.
+//! The blocks that the drain has to write itself, above all the last one, go through the page cache; the kernel keeps the two paths
+//! coherent. If the device is slow, everything goes through the page cache for a while.
 //!
-//! **Whom the drain waits for.** If all blocks wait for the device, so does the drain, and then those who fire. But the
-//! carrier may stand still for another reason, in a debugger's hands. So the drain waits for a sign of life and no longer than
-//! [`PATIENCE_NS`], and after one wait in vain not again before there was one; what it needs to go on it writes by itself.
-//! A flush waits in the same way: two who write the same pages at once, one of them past the cache, are in each other's way, and
-//! may be told of errors that are none.
+//! **When the drain waits.** If all blocks wait for the device, the drain waits too, and then the threads that fire events. But the
+//! carrier may be stalled for another reason: a debugger may have stopped it. So the drain waits for progress of the carrier, at most
+//! [`PATIENCE_NS`]. After one wait without progress it does not wait again until there was some, and writes what it must itself.
+//! A flush waits in the same way, because two threads that write the same pages at the same time, one of them with direct I/O,
+//! disturb each other and may get errors although nothing is wrong.
 //!
-//! The carrier is no mutator, all signals are blocked on it, it takes no lock, and it allocates nothing. Who ends the stream
-//! waits for it a moment ([`END_NS`]). It has a share of the memory and of the files: if it stands still at the end both live on until
-//! it goes on. But then its files lead nowhere: the next stream may have the same name, and what the carrier was about to write is not
-//! of that one. In the child of a fork there is no carrier, and nobody waits for it.
+//! The carrier is not a mutator. All signals are blocked on it, it takes no lock, and it does not allocate. The thread that ends the
+//! stream waits for it at most [`END_NS`]. The carrier shares ownership of the memory and the files: if it is stalled at the end, both
+//! live until it resumes. Its file descriptors are redirected to `/dev/null` then, because the next stream may have the same path, and
+//! the carrier must not write its old block there. A forked child has no carrier and never waits for one.
 //!
-//! **A process that is killed** leaves whole records: when no other block waits, the carrier also writes the rest of the block's last
-//! record, which the next block begins with. Only a kill in the middle of a write, or while the device is behind, cuts a record.
+//! **A killed process** leaves whole records: if no other block waits, the carrier also writes the rest of the block's last record,
+//! which is the beginning of the next block. A record is cut only by a kill in the middle of a write, or while blocks wait.
 //!
-//! What has no positions, a pipe or a terminal, can't be written by two. It is never handed over. Neither is anything when the process
-//! is about to end: each write may be the last one then, and a block ends in the middle of a record.
+//! A file without positions, such as a pipe or a terminal, cannot be written by two threads, so the drain writes all of it. The drain
+//! also writes everything when the process is about to exit: any write may be the last one then, and a block ends in the middle of a
+//! record.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -44,91 +45,94 @@ use crate::os::spawn::spawn;
 use crate::os::thread::getpid;
 use crate::sync::{AtomicBool, AtomicU64, Ordering, Semaphore, UnsafeCell};
 
-/// What goes to the file at once. A device that is given one block after the other takes half as many bytes again in
-/// blocks of this size as in those of half of it; larger ones gain little.
+/// The unit of writes to the file. A device that is given one block after the other has 1.5 times the throughput with blocks of
+/// this size as with blocks of half the size; larger blocks gain little.
 pub(super) const BLOCK_BYTES: usize = 1 << 20;
-/// Behind the block there is room for the end of its last record.
+/// Room after the block for the end of its last record.
 pub(super) const SLACK_BYTES: usize = 4 << 10;
 const PLACE_BYTES: usize = BLOCK_BYTES + SLACK_BYTES;
 
-/// How many blocks there are at once: one that is filled, one that is written, and what evens out their paces.
+/// The number of block slots: one for the block being filled, one for the block being written, and two to even out the speeds.
 pub(super) const PLACES: u64 = 4;
 
-/// For how long the drain waits for a sign of life.
+/// How long the drain waits for progress of the carrier.
 const PATIENCE_NS: u64 = 50_000_000;
-/// For how long the end of a stream waits for the carrier's.
+/// How long the end of a stream waits for the carrier to exit.
 const END_NS: u64 = 1_000_000_000;
 
-/// Nothing was cut.
+/// Value of `cut`: the file was not cut.
 const WHOLE: u64 = u64::MAX;
 
-/// Who writes.
+/// Which thread writes the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
-    /// A carrier, where it can and the system gives one.
+    /// A carrier, if one can be started and the file has positions; otherwise the drain.
     Carrier,
-    /// Who fills.
+    /// Only the drain.
     Drain,
 }
 
-/// The file, as each of the two writes to it.
+/// The file, opened for each of the two paths.
 struct Files {
+    /// Through the page cache.
     usual: Output,
-    /// Past the page cache. `None` where that can't be done.
+    /// With direct I/O. `None` if the file system does not support that.
     direct: Option<Output>,
 }
 
-/// What drain and carrier share.
+/// State shared by the drain and the carrier.
 struct Shared {
     memory: Reservation,
-    /// Where the block in each place belongs in the file: written by the drain before it hands it over.
+    /// The file offset of the block in each slot. The drain writes it before it hands over the block.
     offsets: [UnsafeCell<u64>; PLACES as usize],
-    /// How much of its last record is past the end of the block in each place: written likewise.
+    /// How many bytes of its last record are past the end of the block in each slot. Written like `offsets`.
     tails: [UnsafeCell<usize>; PLACES as usize],
-    /// Written by the drain before it hands over the first block.
+    /// The drain writes it before it hands over the first block.
     files: UnsafeCell<Option<Files>>,
     relay: Relay<PLACES>,
-    /// A block waits.
+    /// Notifies the carrier that a block waits.
     bell: Bell,
-    /// A block is written.
+    /// Notifies the drain that the carrier has finished a block.
     done: Bell,
-    /// The file ends here for ever.
+    /// The final size of the file, or [`WHOLE`].
     cut: AtomicU64,
+    /// The carrier is to exit.
     ends: AtomicBool,
+    /// Posted when the carrier has exited.
     gone: Semaphore,
 }
 
-// SAFETY: the relay says whose the places and offsets are; the files are written once, before it is shared, and writing to
-// them takes no more than a number. Everything else is atomic.
+// SAFETY: the relay decides which thread owns a slot and its offset. The files are written once, before the carrier reads them, and
+// writing to them only needs their descriptors. Everything else is atomic.
 unsafe impl Sync for Shared {}
 
-/// The carrier, from the side of who fills blocks.
+/// The carrier, as the drain sees it.
 #[derive(Debug)]
 struct Hired {
     /// The process that it belongs to.
     pid: i32,
-    /// Where it writes when it has been given up.
+    /// Where it writes after it has been abandoned.
     nowhere: Output,
 }
 
-/// A file, from the side of who fills its blocks.
+/// A file, as the drain sees it.
 pub(super) struct Behind {
     shared: Arc<Shared>,
     filling: Filling,
     carrier: Option<Hired>,
     patience: u64,
-    /// It was waited for in vain, and has given no sign of life since.
+    /// Whether the last wait for the carrier timed out and it has made no progress since.
     stands_still: bool,
-    /// The file is open, and has positions.
+    /// Whether the file is open and has positions.
     has_positions: bool,
 }
 
 impl Behind {
-    /// A file that is not there yet.
+    /// A file that has not been created yet.
     pub(super) fn new(by: By) -> io::Result<Behind> {
         let memory = Reservation::new(PLACE_BYTES * PLACES as usize, HUGE_PAGE_BYTES)?;
         memory.commit(0, memory.len())?;
-        // The device gets a list of pages: of small ones it takes a third less in the same time.
+        // The device gets a list of pages; with small pages its throughput is a third lower.
         memory.huge_pages(0, memory.len());
         let shared = Arc::new(Shared {
             memory,
@@ -147,7 +151,7 @@ impl Behind {
         Ok(Behind { shared, filling, carrier, patience: PATIENCE_NS, stands_still: false, has_positions: false })
     }
 
-    /// Makes the file, unless that is done.
+    /// Creates the file, if it is not open yet.
     pub(super) fn open(&mut self, path: &CStr) -> io::Result<()> {
         if self.shared.files().is_some() {
             return Ok(());
@@ -160,18 +164,18 @@ impl Behind {
         Ok(())
     }
 
-    /// The block that is being filled: its number.
+    /// Returns the number of the block that is being filled.
     pub(super) fn block(&self) -> u64 {
         self.filling.block
     }
 
-    /// Where a block lies: that which is being filled, or one that was handed over last and not written.
+    /// Returns the address of a block: the one being filled, or one that was handed over and is not written yet.
     pub(super) fn place(&self, block: u64) -> NonNull<u8> {
         self.shared.place(block)
     }
 
-    /// Hands over the block that is full, which goes to the file here; its last record ends `tail` bytes past it. False if
-    /// the carrier has no time for it, or there is none.
+    /// Hands over the full block to be written at file offset `at`. Its last record ends `tail` bytes past the block. Returns false
+    /// if all slots are in use, the carrier has failed, or there is no carrier to use.
     pub(super) fn hand_over(&mut self, at: u64, tail: usize) -> bool {
         if !self.may_hand_over() {
             return false;
@@ -184,7 +188,7 @@ impl Behind {
         is_handed_over
     }
 
-    /// Waits until the carrier may have time. False if there is no use in that.
+    /// Waits until a slot may be free. Returns false if waiting is useless.
     pub(super) fn wait(&mut self) -> bool {
         self.may_hand_over() && !self.shared.relay.has_failed() && self.gets_a_sign()
     }
@@ -193,7 +197,7 @@ impl Behind {
         self.has_positions && !is_ending() && self.carrier.as_ref().is_some_and(Hired::is_here)
     }
 
-    /// Waits for a sign of life of the carrier's. False if it stands still.
+    /// Waits for progress of the carrier. Returns false if it is stalled.
     fn gets_a_sign(&mut self) -> bool {
         self.stands_still &= !self.shared.relay.has_claimed_since(&self.filling);
         if !self.stands_still {
@@ -202,36 +206,36 @@ impl Behind {
         !self.stands_still
     }
 
-    /// The blocks that the caller writes now, one after the other: what the carrier does not get to.
+    /// Takes over the blocks that the carrier does not write in time. Returns their numbers; the caller must write them now, in order.
     pub(super) fn take_over(&mut self) -> Range<u64> {
         while self.shared.relay.lags(&self.filling) && self.gets_a_sign() {}
         self.shared.relay.take_over(&mut self.filling)
     }
 
-    /// Writes a block that was taken over, from this byte of it on: what is before is in the file.
+    /// Writes a block that was taken over, from byte `from` on; the bytes before are in the file already.
     pub(super) fn write(&self, block: u64, from: usize) -> Result<(), Cut> {
         self.shared.files().map_or(Ok(()), |files| self.shared.write(&files.usual, block, from))
     }
 
-    /// Writes some of the block that is being filled, which goes to the file here. All before it is written.
+    /// Writes a part of the block that is being filled at file offset `at`. Everything before it must be in the file.
     pub(super) fn write_filled(&self, part: Range<usize>, at: u64) -> Result<(), Cut> {
         let Some(Files { usual, .. }) = self.shared.files() else { return Ok(()) };
-        // SAFETY: it is being filled by the caller, and so many bytes of the place have been written.
+        // SAFETY: the caller fills this block, and has written `part.end` bytes of the slot.
         let bytes = unsafe { std::slice::from_raw_parts(self.place(self.filling.block).as_ptr(), part.end) };
         let bytes = &bytes[part];
         if self.has_positions { usual.write_all_at(bytes, at) } else { usual.write_all(bytes) }
     }
 
-    /// The file ends here, and nothing more will be written: also not by a carrier that is just about to.
+    /// Truncates the file for good: nothing more is written, not even by a carrier that is just about to write.
     pub(super) fn cut(&self, at: u64) {
         let Some(Files { usual, .. }) = self.shared.files() else { return };
-        // Release: pairs with the acquire in `write`. Either the carrier sees it after its own write, or that comes before
-        // the next line.
+        // Release: pairs with the acquire in `write`. Either the carrier sees this store after its own write, or its write comes
+        // before the next line.
         self.shared.cut.store(at, Ordering::Release);
         usual.truncate(at);
     }
 
-    /// A carrier that the test plays.
+    /// Returns a file and a carrier that the test runs step by step.
     #[cfg(test)]
     pub(super) fn with_carrier_played() -> (Behind, Carrier) {
         let mut behind = Behind::new(By::Drain).unwrap();
@@ -240,7 +244,7 @@ impl Behind {
         (behind, carrier)
     }
 
-    /// As if this were the child of the process that has the carrier.
+    /// Pretends that this is a forked child of the process that has the carrier.
     #[cfg(test)]
     pub(super) fn is_forked(&mut self) {
         self.carrier.as_mut().unwrap().pid = 0;
@@ -251,7 +255,7 @@ impl Behind {
         self.patience = ns;
     }
 
-    /// As if something had happened to the file.
+    /// Redirects the file descriptors to another file.
     #[cfg(test)]
     pub(super) fn lead_to(&self, other: &CStr) {
         self.shared.files().unwrap().lead_to(&Output::create(other).unwrap());
@@ -278,7 +282,7 @@ impl Hired {
         Ok(Hired { pid: getpid(), nowhere: Output::create(c"/dev/null")? })
     }
 
-    /// Not in the child of a fork.
+    /// Returns whether this process has the carrier; false in a forked child.
     fn is_here(&self) -> bool {
         self.pid == getpid()
     }
@@ -298,37 +302,37 @@ impl fmt::Debug for Behind {
 
 impl Shared {
     fn files(&self) -> Option<&Files> {
-        // SAFETY: written once, by the drain, before anybody else can look; never changed.
+        // SAFETY: the drain writes it once, before it hands over a block and another thread can read it; it never changes.
         self.files.with(|files| unsafe { &*files }).as_ref()
     }
 
     fn place(&self, block: u64) -> NonNull<u8> {
-        // SAFETY: so many places were mapped, and nothing is at 0.
+        // SAFETY: `PLACES` slots were mapped, and no mapping is at address 0.
         unsafe { NonNull::new_unchecked(self.memory.base().add((block % PLACES) as usize * PLACE_BYTES)) }
     }
 
     fn set_offset(&self, block: u64, at: u64, tail: usize) {
         debug_assert!(tail <= SLACK_BYTES);
-        // SAFETY: the caller fills the block, so the place is its own.
+        // SAFETY: the caller fills the block, so it owns the slot.
         self.offsets[(block % PLACES) as usize].with_mut(|place| unsafe { *place = at });
         // SAFETY: as above.
         self.tails[(block % PLACES) as usize].with_mut(|place| unsafe { *place = tail });
     }
 
-    /// Writes what of a block's last record is past its end, so that the file ends with a whole record if the process is
-    /// killed before the next block. The drain writes the same bytes to the same place as the beginning of that block.
+    /// Writes the part of a block's last record that is past its end, so that the file ends with a whole record if the process is
+    /// killed before the next block. The same bytes are written again to the same offset as the beginning of that block.
     fn write_tail(&self, file: &Output, block: u64) {
-        // Relaxed: it is not late to see it below.
+        // Relaxed: the load below is the one that must see it.
         if self.cut.load(Ordering::Relaxed) != WHOLE {
             return;
         }
-        // SAFETY: the block was handed over, and its place is not used for another one before it is finished.
+        // SAFETY: the block was handed over, and its slot is not reused before it is finished.
         let at = self.offsets[(block % PLACES) as usize].with(|at| unsafe { *at });
         // SAFETY: as above.
         let tail = self.tails[(block % PLACES) as usize].with(|tail| unsafe { *tail });
-        // SAFETY: as above; `set_offset`'s caller has written `tail` bytes past the block, where the place has slack.
+        // SAFETY: as above; the caller of `set_offset` has written `tail` bytes past the block, in the slack of the slot.
         let bytes = unsafe { std::slice::from_raw_parts(self.place(block).as_ptr().add(BLOCK_BYTES), tail) };
-        // If it fails, the next block fails there, too, and that is reported.
+        // If this fails, the next block fails there too, and that failure is reported.
         let _ = file.write_all_at(bytes, at + BLOCK_BYTES as u64);
         // Acquire: pairs with the release of `cut`.
         let cut = self.cut.load(Ordering::Acquire);
@@ -337,15 +341,15 @@ impl Shared {
         }
     }
 
-    /// Writes a block that was handed over, from this byte of it on.
+    /// Writes a block that was handed over, from byte `from` on.
     fn write(&self, file: &Output, block: u64, from: usize) -> Result<(), Cut> {
-        // Relaxed: it is not late to see it below.
+        // Relaxed: the load below is the one that must see it.
         if self.cut.load(Ordering::Relaxed) != WHOLE {
             return Ok(());
         }
-        // SAFETY: the block was handed over, and its place is not used for another one before it is finished.
+        // SAFETY: the block was handed over, and its slot is not reused before it is finished.
         let at = self.offsets[(block % PLACES) as usize].with(|at| unsafe { *at });
-        // SAFETY: as above; it is full.
+        // SAFETY: as above; the block is full.
         let bytes = unsafe { std::slice::from_raw_parts(self.place(block).as_ptr(), BLOCK_BYTES) };
         let result = file.write_all_at(&bytes[from..], at + from as u64);
         // Acquire: pairs with the release of `cut`.
@@ -357,36 +361,39 @@ impl Shared {
     }
 }
 
-/// Brings blocks to the file.
+/// The I/O thread, which writes blocks to the file.
 pub(super) struct Carrier {
     shared: Arc<Shared>,
-    /// `None` if there is only one way.
+    /// `None` if direct I/O is not used.
     pace: Option<Pace>,
 }
 
-/// Which way blocks go. A device that is slower than this is one that those who fire should not wait for: the kernel's pages
-/// take up what comes faster than it takes it, as long as there are some. From time to time it is tried again.
+/// Decides between direct I/O and the page cache. If the device is slow, the threads that fire events should not wait for it: the
+/// page cache then absorbs what arrives faster than the device takes it, as long as there is free memory. After some blocks direct
+/// I/O is tried again.
 #[derive(Debug, Default)]
 struct Pace {
     slow_in_a_row: u32,
+    /// Number of blocks still to be written through the page cache.
     the_usual_way: u32,
 }
 
-/// For a block; the scheduler may have let one wait, but not so many.
+/// A block that takes longer is slow.
 const SLOW_NS: u64 = 8_000_000;
+/// This many slow blocks in a row mean a slow device; fewer may be due to the scheduler.
 const SLOW_IN_A_ROW: u32 = 4;
-/// Blocks: 128 MiB.
+/// Number of blocks (128 MiB) that go through the page cache after that.
 const THE_USUAL_WAY: u32 = 128;
 
 impl Pace {
-    /// Whether the next block goes past the cache.
+    /// Returns whether the next block is written with direct I/O.
     fn is_direct(&mut self) -> bool {
         let is_direct = self.the_usual_way == 0;
         self.the_usual_way = self.the_usual_way.saturating_sub(1);
         is_direct
     }
 
-    /// A block that went past the cache took so long.
+    /// Notes that writing a block with direct I/O took `ns`.
     fn note(&mut self, ns: u64) {
         self.slow_in_a_row = if ns > SLOW_NS { self.slow_in_a_row + 1 } else { 0 };
         if self.slow_in_a_row == SLOW_IN_A_ROW {
@@ -401,7 +408,7 @@ impl Carrier {
             while let Some(block) = self.claim() {
                 self.write(block);
             }
-            // Acquire: pairs with the release of `drop`. What was handed over before that was taken over before it.
+            // Acquire: pairs with the release in `drop`. Blocks handed over before that have been claimed or taken over.
             if self.shared.ends.load(Ordering::Acquire) {
                 break;
             }
@@ -413,7 +420,7 @@ impl Carrier {
         self.shared.relay.claim()
     }
 
-    /// Writes a block that it has claimed.
+    /// Writes a block that the carrier has claimed.
     pub(super) fn write(&mut self, block: u64) {
         let fate = if self.is_written(block) { Fate::Written } else { Fate::Failed };
         if fate == Fate::Written
@@ -425,7 +432,7 @@ impl Carrier {
         self.say(fate);
     }
 
-    /// What became of it.
+    /// Finishes the claimed block with this result.
     pub(super) fn say(&self, fate: Fate) {
         self.shared.relay.finish(fate);
         self.shared.done.ring();
@@ -441,7 +448,7 @@ impl Carrier {
                 pace.note(now_ns().saturating_sub(begin));
                 return true;
             }
-            // It may be that file system's affair, and the usual way is open.
+            // The file system may support direct I/O only partly; the page cache may still work.
             self.pace = None;
         }
         self.shared.write(usual, block, 0).is_ok()
@@ -457,7 +464,7 @@ impl Drop for Carrier {
 fn start_carrier(shared: &Arc<Shared>) -> io::Result<Hired> {
     let hired = Hired::new()?;
     let carrier = Carrier { shared: Arc::clone(shared), pace: Some(Pace::default()) };
-    // The new thread has this one's mask from its first instruction on.
+    // The new thread inherits this thread's signal mask.
     let _blocked = signals::block_all();
     spawn("stopworld-file", move || carrier.run())?;
     Ok(hired)
@@ -468,10 +475,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_waits_for_a_slow_device_for_long() {
+    fn a_slow_device_is_written_through_the_page_cache() {
         let mut pace = Pace::default();
         let mut ways = [0, 0];
-        // Others had the processor now and then: that is no reason.
+        // Fewer than four slow blocks in a row are attributed to the scheduler.
         for block in 0..1000 {
             assert!(pace.is_direct());
             pace.note(if block % 4 == 3 { SLOW_NS / 8 } else { 2 * SLOW_NS });

@@ -1,7 +1,7 @@
-//! Which space holds which block, as the stream has been told: a byte for each block of a world's reservation.
+//! Which space holds which block, according to the stream: one byte for each block of a world's reservation.
 //!
-//! An object's event gives its address and size, its record wants its pool; and who begins to write in the middle of a run
-//! must tell of the blocks that are held already before it tells that one of them is free.
+//! The event of an object has its address and size, but the record needs its pool. And a stream that begins in the middle of a run
+//! must report the blocks that are held already before it can report that one of them is released.
 
 use std::io;
 use std::ptr::NonNull;
@@ -10,11 +10,11 @@ use crate::Space;
 use crate::os::memory::{map_anonymous, unmap};
 
 const SPACE: u8 = 0b11;
-/// The stream has been told of the block as memory of its arena.
+/// The stream has reported the block as memory of its arena.
 pub(super) const ARENA: u8 = 0b100;
-/// The stream has been told of the block as a segment.
+/// The stream has reported the block as a segment.
 pub(super) const SEG: u8 = 0b1000;
-/// It goes with the block before it.
+/// The block continues the one before it.
 const TAIL: u8 = 0b1_0000;
 
 /// The blocks of one world.
@@ -24,11 +24,11 @@ pub(super) struct Blocks {
     base: u64,
     count: usize,
     shift: u32,
-    /// Beyond this none was ever held.
+    /// No block from this index on was ever held.
     used: usize,
 }
 
-// SAFETY: the memory belongs to it alone.
+// SAFETY: the value is the only owner of the memory.
 unsafe impl Send for Blocks {}
 
 /// Blocks that are held together.
@@ -37,7 +37,7 @@ pub(super) struct Held {
     pub(super) address: u64,
     pub(super) bytes: u64,
     pub(super) space: Space,
-    /// What of [`ARENA`] and [`SEG`] has been told.
+    /// The bits [`ARENA`] and [`SEG`]: what the stream has reported.
     pub(super) told: u8,
 }
 
@@ -66,13 +66,13 @@ impl Blocks {
         unsafe { self.bytes.add(index).write(byte) };
     }
 
-    /// Who holds the block that this address is in.
+    /// Returns the space that holds the block with this address.
     #[inline]
     pub(super) fn space(&self, address: u64) -> Option<Space> {
         space_of(self.get(self.index(address)?))
     }
 
-    /// What is held from this address on.
+    /// Returns the held blocks that begin at this address.
     pub(super) fn held(&self, address: u64) -> Option<Held> {
         self.held_at(self.index(address)?)
     }
@@ -85,7 +85,7 @@ impl Blocks {
         Some(Held { address, bytes: (1 + tails as u64) << self.shift, space, told: byte & (ARENA | SEG) })
     }
 
-    /// A space holds this.
+    /// Notes that a space holds these blocks.
     pub(super) fn hold(&mut self, held: Held) {
         let Some(index) = self.index(held.address) else { return };
         let end = (index + (held.bytes >> self.shift) as usize).clamp(index + 1, self.count);
@@ -94,14 +94,14 @@ impl Blocks {
         self.used = self.used.max(end);
     }
 
-    /// Nobody holds this.
+    /// Notes that these blocks are free.
     pub(super) fn release(&mut self, held: Held) {
         let Some(index) = self.index(held.address) else { return };
         let end = (index + (held.bytes >> self.shift) as usize).min(self.count);
         (index..end).for_each(|block| self.set(block, 0));
     }
 
-    /// What is held at this place or behind it, and the place after that.
+    /// Returns the first held blocks at index `from` or after it, and the index from which to continue.
     pub(super) fn next(&self, from: usize) -> Option<(Held, usize)> {
         let index = (from..self.used).find(|index| space_of(self.get(*index)).is_some())?;
         Some((self.held_at(index)?, index + 1))
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_held_is_known_by_any_address_in_it_until_it_is_released() {
+    fn a_held_block_is_found_by_any_address_in_it_until_it_is_released() {
         let mut blocks = Blocks::new(0x10_0000, 1 << 20, 1 << 14).unwrap();
         let large = Held { address: 0x10_4000, bytes: 3 << 14, space: Space::Large, told: SEG };
         let small = Held { address: 0x11_0000, bytes: 1 << 14, space: Space::Small, told: 0 };

@@ -1,28 +1,27 @@
-//! Where a stream is put together: block by block, on its way to the file.
+//! Assembles a stream, block by block.
 //!
-//! Records are put together word by word, since every record and every parameter begins at a multiple of its size and the
-//! padding is ours to define (zero).
+//! Records are assembled from words: every record and every parameter is aligned to its size, and the padding may have any value
+//! (here zero).
 //!
 //! ```text
 //!              ┌ block ──────────────────────────┐slack
-//!              │ end │ record │ record │ … │ rec:ord │          what is behind the block is carried into the next
+//!              │ end │ record │ record │ … │ rec:ord │          the slack is copied to the start of the next block
 //!              └─────────────────────────────────┘
 //!      ┌───────┬─────────────────────────────────┬───────────
 //!      │   rec:end │ record │ record │ … │ rec:ord │  …         the file: blocks at multiples of their size
 //! ```
 //!
-//! **Past the caches.** Nobody reads a block again but the device. The lines of a block that was written are no longer in this
-//! processor's caches, and to have each fetched, only to overwrite it, takes longer than all else that is done for a record: as long
-//! again when neighbours on the machine fill its last cache. So records are stored past the caches.
+//! **Non-temporal stores.** Only the device reads a block again. When a block is reused, its lines are not in this processor's caches
+//! any more, and fetching each line only to overwrite it takes longer than all other work for a record; twice as long when other
+//! programs on the machine fill the last-level cache. So records are written with non-temporal stores.
 //!
-//! Blocks end where they end, in the middle of a record as a rule, since whole blocks at their places are what goes to the
-//! device fastest (`behind`, which also says who writes them). A flush brings out whole records, and the last block in the file
-//! is followed by the rest of its last record. So the stream of a process that is killed ends with a whole record, unless the
-//! kernel was in the middle of a write or the device was behind (`.event.crash`).
+//! A block usually ends in the middle of a record, because whole aligned blocks are written to the device fastest (see `behind`). A
+//! flush writes whole records, and the rest of its last record follows the last block in the file. So the stream of a killed process
+//! ends with a whole record, unless the kernel was in the middle of a write or blocks were waiting (`.event.crash`).
 //!
-//! The file is made when there is something to write to it, and not before. A write that fails is the end: what of the
-//! blocks went out is cut back to its last whole record, the rest is counted, and one line on standard error says so if the
-//! owner wants that (`.event.full-disk`). All of this without allocating.
+//! The file is created at the first write. A failed write ends the stream: the file is truncated to its last whole record, the
+//! remaining events are counted as lost, and one line on standard error reports the failure if the owner wants that
+//! (`.event.full-disk`). None of this allocates.
 
 use std::ffi::CString;
 use std::fmt;
@@ -35,60 +34,60 @@ use crate::os::file::Cut;
 use crate::sync::{fence_past_the_caches, write_past_the_caches};
 
 const BLOCK_WORDS: usize = BLOCK_BYTES / 8;
-/// Behind the block there is room for the end of its last record, whatever it is.
+/// Room after the block for the end of the longest record.
 const SLACK_WORDS: usize = SLACK_BYTES / 8;
 
-/// Records on their way to a file.
+/// The output buffer of a stream.
 pub(super) struct Buffer {
     /// The block that is being filled.
     words: NonNull<u64>,
     len: usize,
-    /// Where in the block the last record begins.
+    /// The offset of the last record in the block, in words.
     last: usize,
     path: CString,
     behind: Behind,
     complaint: Complaint,
-    /// What is lost, after an error, in events.
+    /// Number of events lost after an error.
     lost: u64,
-    /// Events that have been taken.
+    /// Number of events taken.
     events: u64,
     pub(super) records: u64,
-    /// So much of the block is in the file.
+    /// Bytes of the block that are in the file already.
     flushed: usize,
-    /// Where the block belongs, and how it begins.
+    /// The beginning of the block.
     start: Start,
-    /// Of the blocks that may not be in the file yet.
+    /// The contents of the blocks that may not be in the file yet.
     contents: [Contents; PLACES as usize],
 }
 
-/// How a block begins.
+/// The beginning of a block.
 #[derive(Clone, Copy, Debug, Default)]
 struct Start {
-    /// Its place in the file.
+    /// The file offset of the block.
     at: u64,
-    /// So much of it is the end of a record that begins in the block before.
+    /// Bytes at the beginning of the block that are the end of a record of the previous block.
     carried: usize,
-    /// So much of that record is there.
+    /// Bytes of that record in the previous block.
     before: usize,
-    /// Records before that one.
+    /// Number of records before that one.
     records: u64,
-    /// Events before those of which something is in it.
+    /// Number of events before the first event with a record in the block.
     events: u64,
 }
 
-/// What is in a block.
+/// The contents of a block.
 #[derive(Clone, Copy, Debug, Default)]
 struct Contents {
     start: Start,
-    /// With the end of the last record, which is behind the block.
+    /// Size, with the end of the last record, which is after the block.
     bytes: usize,
-    /// So much of it is in the file already.
+    /// Bytes of it that are in the file already.
     flushed: usize,
-    /// Events that had been taken when it was full.
+    /// Number of events taken when the block was full.
     events: u64,
 }
 
-// SAFETY: the block that is being filled belongs to it alone.
+// SAFETY: the buffer is the only owner of the block that is being filled.
 unsafe impl Send for Buffer {}
 
 impl Buffer {
@@ -113,14 +112,14 @@ impl Buffer {
         }
     }
 
-    /// Appends a record of so many words of parameters.
+    /// Appends a record with `N` words of parameters.
     #[inline(always)]
     pub(super) fn put<const N: usize>(&mut self, code: u16, clock: u64, parameters: [u64; N]) -> io::Result<()> {
         const { assert!(N + 2 <= SLACK_WORDS) };
         if self.len >= BLOCK_WORDS {
             self.next_block()?;
         }
-        // SAFETY: the length is below the block's, and behind the block there is room for the longest record.
+        // SAFETY: the record begins inside the block, and after the block there is room for the longest record.
         unsafe {
             let place = self.words.add(self.len);
             write_past_the_caches(place, u64::from(code) | (8 * (N as u64 + 2)) << 16);
@@ -135,13 +134,13 @@ impl Buffer {
         Ok(())
     }
 
-    /// Appends a record of a word and a string, of a size that the caller knows.
+    /// Appends a record with one word and a string. `size` is the size of the record in bytes.
     pub(super) fn put_text(&mut self, code: u16, clock: u64, word: u64, text: &str, size: usize) -> io::Result<()> {
         debug_assert!(size.is_multiple_of(8) && size <= SLACK_WORDS * 8 && 24 + text.len() < size);
         if self.len >= BLOCK_WORDS {
             self.next_block()?;
         }
-        // SAFETY: as above; the size has room for the text and its end.
+        // SAFETY: as above; the record has room for the text and its terminator.
         unsafe {
             let place = self.words.add(self.len);
             place.write_bytes(0, size / 8);
@@ -156,23 +155,23 @@ impl Buffer {
         Ok(())
     }
 
-    /// An event has been taken; its records follow.
+    /// Counts an event, before its records.
     #[inline(always)]
     pub(super) fn count_event(&mut self) {
         self.events += 1;
     }
 
-    /// Events that were lost with an error.
+    /// Returns the number of events lost because of an error.
     pub(super) fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// What is in the file, once everything was written out.
+    /// Returns the size of the file in bytes, if everything has been written.
     pub(super) fn written_bytes(&self) -> u64 {
         self.start.at + self.flushed as u64
     }
 
-    /// The block is full: the carrier's, or, if that has no time for it, to be written here.
+    /// Begins the next block. The full one is handed over to the carrier; if the carrier cannot take it, it is written here.
     #[cold]
     fn next_block(&mut self) -> io::Result<()> {
         fence_past_the_caches();
@@ -183,7 +182,7 @@ impl Buffer {
             if self.behind.wait() {
                 continue;
             }
-            // As if we were alone, beginning with what nobody got to.
+            // Write without the carrier, beginning with the blocks that it did not write.
             self.catch_up()?;
             if !self.behind.hand_over(self.start.at, tail) {
                 self.write_rest()?;
@@ -194,7 +193,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Writes everything out.
+    /// Writes everything to the file.
     #[cold]
     pub(super) fn write_out(&mut self) -> io::Result<()> {
         fence_past_the_caches();
@@ -234,7 +233,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Writes what of the block that is being filled is not in the file; all before it is.
+    /// Writes the part of the current block that is not in the file yet. Everything before the block must be in the file.
     fn write_rest(&mut self) -> io::Result<()> {
         let rest = self.flushed..self.len * 8;
         let written = self.behind.write_filled(rest, self.written_bytes());
@@ -245,12 +244,13 @@ impl Buffer {
         Ok(())
     }
 
-    /// Goes on in the next block, with the end of the last record.
+    /// Begins the next block with the end of the last record.
     fn begin_block(&mut self) {
         let full = self.words;
         let words = self.behind.place(self.behind.block()).cast::<u64>();
         let carried = self.len - BLOCK_WORDS;
-        // SAFETY: so much is behind the block; the place is ours to fill, and if it is the same one the two are far apart.
+        // SAFETY: `carried` words of the last record are after the block. This thread owns the next block's slot; if it is the same
+        // slot, the two ranges do not overlap.
         unsafe { words.copy_from(full.add(BLOCK_WORDS), carried) };
         let is_cut = carried > 0;
         self.start = Start {
@@ -258,19 +258,18 @@ impl Buffer {
             carried: carried * 8,
             before: if is_cut { (BLOCK_WORDS - self.last) * 8 } else { 0 },
             records: self.records - u64::from(is_cut),
-            // The one whose record comes next has been counted already.
+            // The event whose record comes next has been counted already.
             events: self.events.saturating_sub(1 + u64::from(is_cut)),
         };
         self.flushed = self.flushed.saturating_sub(BLOCK_BYTES);
         (self.words, self.len) = (words, carried);
     }
 
-    /// So much of this block has gone out, and nothing of those after it: cuts the file back to whole records, tells, and
-    /// counts what is lost.
+    /// Ends the stream after a failed write, which wrote `cut.written` bytes of this block and nothing of later ones: truncates the
+    /// file to whole records, counts the lost events, and reports the error.
     fn give_up(&mut self, block: u64, cut: Cut) -> io::Result<()> {
         let Contents { start, bytes, events, .. } = *self.contents(block);
-        // SAFETY: so many bytes have been written into the place, which is nobody's to write to before this block is given
-        // up.
+        // SAFETY: this many bytes of the slot have been written, and no thread writes to it before the block is given up.
         let bytes = unsafe { std::slice::from_raw_parts(self.behind.place(block).as_ptr(), bytes) };
         let size_at = |at: usize| usize::from(u16::from_le_bytes([bytes[at + 2], bytes[at + 3]]));
         let mut whole = start.at - start.before as u64;
@@ -288,7 +287,8 @@ impl Buffer {
             end += size_at(end);
             all += 1;
         }
-        // Events have one record or a few: of those in the block the share of the records, to the worse; and all later ones.
+        // An event has one or a few records. The events of the block are counted as lost in proportion to its lost records, rounded
+        // up; all later events are lost.
         let in_block = u128::from(events - start.events);
         self.lost = (in_block * u128::from(all - records)).div_ceil(u128::from(all.max(1))) as u64;
         self.lost += self.events - events;

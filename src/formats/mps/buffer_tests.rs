@@ -1,4 +1,4 @@
-//! Blocks on their way to a file. The carrier is played: it stands still wherever a test wants it to.
+//! Tests of the output buffer. The test plays the carrier, so it can stall it anywhere.
 
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
@@ -11,7 +11,7 @@ use super::super::behind::Carrier;
 use super::super::relay::Fate;
 use super::*;
 
-/// Of a record with three parameters: no divisor of a block.
+/// The size of a record with three parameters. It does not divide the size of a block.
 const SIZE: usize = 40;
 const IN_A_BLOCK: u64 = (BLOCK_BYTES / SIZE) as u64;
 
@@ -21,7 +21,7 @@ fn played(path: &Path) -> (Buffer, Carrier) {
     (Buffer::over(behind, path, Complaint::Returned), carrier)
 }
 
-/// Records with these numbers.
+/// Writes records with these numbers.
 fn put(buffer: &mut Buffer, numbers: std::ops::Range<u64>) {
     for number in numbers {
         buffer.count_event();
@@ -38,9 +38,9 @@ fn check(path: &Path, records: u64) {
     }
 }
 
-/// `.event.place`, `.event.no-block-in-handler`: a debugger stops it there and flushes, and the stream goes on for many blocks.
+/// `.event.place`, `.event.no-block-in-handler`: a debugger stops the carrier and flushes, and many more blocks are written without it.
 #[rstest]
-fn a_carrier_that_stands_still_is_done_without(#[values(false, true)] in_a_block: bool) {
+fn a_stalled_carrier_does_not_stop_the_stream(#[values(false, true)] in_a_block: bool) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.mps");
     let (mut buffer, mut carrier) = played(&path);
@@ -52,7 +52,7 @@ fn a_carrier_that_stands_still_is_done_without(#[values(false, true)] in_a_block
     check(&path, many);
     assert_eq!((buffer.written_bytes(), buffer.records), (many * SIZE as u64, many));
 
-    // It goes on: what it writes now is there already.
+    // The carrier resumes: what it writes now is in the file already.
     if let Some(block) = block {
         carrier.write(block);
     }
@@ -73,7 +73,7 @@ fn a_carrier_that_keeps_up_writes_all_whole_blocks() {
     let many = 10 * IN_A_BLOCK + 5;
     for number in 0..many {
         put(&mut buffer, number..number + 1);
-        // Flushed in between, in the middle of a block.
+        // Flush now and then, in the middle of a block.
         if number % 20_000 == 19_999 {
             buffer.write_out().unwrap();
             check(&path, number + 1);
@@ -88,14 +88,14 @@ fn a_carrier_that_keeps_up_writes_all_whole_blocks() {
 
 /// `.event.crash`: the file of a process that is killed here ends with a whole record, though the block does not.
 #[test]
-fn behind_the_last_block_that_the_carrier_wrote_is_the_end_of_its_last_record() {
+fn the_carrier_writes_the_end_of_the_last_record_after_its_last_block() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.mps");
     let (mut buffer, mut carrier) = played(&path);
     let mut next = 0;
     for block in 1..4_usize {
         let until = (block * BLOCK_BYTES).div_ceil(SIZE) as u64;
-        // The first record of the next block is what hands this one over.
+        // The first record of the next block hands this one over.
         put(&mut buffer, next..until + 1);
         next = until + 1;
         let claimed = carrier.claim().unwrap();
@@ -105,23 +105,23 @@ fn behind_the_last_block_that_the_carrier_wrote_is_the_end_of_its_last_record() 
 }
 
 #[test]
-fn a_block_that_the_carrier_could_not_write_is_the_drains() {
+fn the_drain_writes_a_block_that_the_carrier_could_not_write() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.mps");
     let (mut buffer, carrier) = played(&path);
     put(&mut buffer, 0..3 * IN_A_BLOCK);
     carrier.claim().unwrap();
     carrier.say(Fate::Failed);
-    assert_eq!(carrier.claim(), None, "it writes no more until somebody has looked");
+    assert_eq!(carrier.claim(), None, "it writes nothing until the drain has taken over");
     put(&mut buffer, 3 * IN_A_BLOCK..5 * IN_A_BLOCK);
-    assert!(carrier.claim().is_some(), "and then it does");
+    assert!(carrier.claim().is_some(), "then it continues");
     buffer.write_out().unwrap();
     check(&path, 5 * IN_A_BLOCK);
 }
 
-/// `.event.full-disk`: the device takes so much of the second block and no more.
+/// `.event.full-disk`: the device takes only `written` bytes of the second block.
 #[rstest]
-fn what_is_left_after_an_error_is_whole_records(
+fn after_an_error_the_file_has_whole_records(
     #[values(0, 1, 31, 32, 63, 64, 65, 100_000, BLOCK_BYTES - 1)] written: usize,
 ) {
     let directory = tempfile::tempdir().unwrap();
@@ -135,7 +135,7 @@ fn what_is_left_after_an_error_is_whole_records(
     let blocks = buffer.behind.take_over();
     let block = blocks.start;
     assert_eq!(block, 1);
-    // SAFETY: it is full, and nobody writes to it.
+    // SAFETY: the block is full, and no thread writes to it.
     let bytes = unsafe { std::slice::from_raw_parts(buffer.behind.place(block).as_ptr(), written) };
     File::options().write(true).open(&path).unwrap().write_all_at(bytes, BLOCK_BYTES as u64).unwrap();
 
@@ -147,9 +147,9 @@ fn what_is_left_after_an_error_is_whole_records(
     assert_eq!(buffer.lost(), all - left, "each record is an event here");
 }
 
-/// `.event.full-disk`: what a flush has brought to the file is there, whatever becomes of the block that it was the beginning of.
+/// `.event.full-disk`: flushed records stay in the file, even if the rest of their block cannot be written.
 #[test]
-fn what_was_flushed_is_not_lost_with_the_rest_of_its_block() {
+fn flushed_records_are_not_lost_with_the_rest_of_their_block() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.mps");
     let (mut buffer, carrier) = played(&path);
@@ -164,19 +164,19 @@ fn what_was_flushed_is_not_lost_with_the_rest_of_its_block() {
     assert_eq!((buffer.records, buffer.lost()), (1000, 3 * IN_A_BLOCK - 1000));
 }
 
-/// Two that write the same pages, one of them past the cache, are in each other's way.
+/// Two threads that write the same pages, one of them with direct I/O, disturb each other.
 #[test]
-fn a_flush_leaves_to_the_carrier_what_it_is_just_writing() {
+fn a_flush_waits_for_the_block_that_the_carrier_is_writing() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.mps");
     let (mut buffer, carrier) = played(&path);
     buffer.behind.has_patience(60_000_000_000);
     put(&mut buffer, 0..2 * IN_A_BLOCK);
-    // What it says it has written nobody writes: so one sees who did.
+    // The carrier only claims to have written its block, so zeroes show that the drain has not written it.
     let (written, left) = (carrier.claim().unwrap(), IN_A_BLOCK * 2 * SIZE as u64 - BLOCK_BYTES as u64);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Time enough for who does not wait.
+            // Enough time for a flush that does not wait.
             std::thread::sleep(std::time::Duration::from_millis(20));
             carrier.say(Fate::Written);
         });
@@ -185,13 +185,13 @@ fn a_flush_leaves_to_the_carrier_what_it_is_just_writing() {
     assert_eq!(written, 0);
     let bytes = fs::read(&path).unwrap();
     assert_eq!(bytes.len() as u64, BLOCK_BYTES as u64 + left);
-    assert!(bytes[..BLOCK_BYTES].iter().all(|byte| *byte == 0), "it was written by who flushed");
+    assert!(bytes[..BLOCK_BYTES].iter().all(|byte| *byte == 0), "the flush has written the carrier's block");
     assert!(bytes[BLOCK_BYTES..].iter().any(|byte| *byte != 0));
 }
 
-/// The next stream may have the same name.
+/// The next stream may have the same path.
 #[test]
-fn a_carrier_that_was_given_up_writes_nowhere() {
+fn an_abandoned_carrier_no_longer_writes_to_the_path() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.mps");
     let (mut buffer, mut carrier) = played(&path);
@@ -205,7 +205,7 @@ fn a_carrier_that_was_given_up_writes_nowhere() {
 }
 
 #[test]
-fn after_the_end_of_a_file_a_carrier_that_comes_late_writes_nothing() {
+fn a_late_carrier_writes_nothing_after_the_file_was_cut() {
     let directory = tempfile::tempdir().unwrap();
     let (path, other) = (directory.path().join("t.mps"), directory.path().join("other"));
     let (mut buffer, mut carrier) = played(&path);
@@ -213,7 +213,7 @@ fn after_the_end_of_a_file_a_carrier_that_comes_late_writes_nothing() {
     let block = carrier.claim().unwrap();
     buffer.write_out().unwrap();
     buffer.behind.cut(400);
-    // From now on one sees whether anything is done to it.
+    // From now on any write goes to `other`, where the test sees it.
     buffer.behind.lead_to(&CString::new(other.as_os_str().as_bytes()).unwrap());
     carrier.write(block);
     assert_eq!((fs::metadata(&path).unwrap().len(), fs::metadata(&other).unwrap().len()), (400, 0));
@@ -221,7 +221,7 @@ fn after_the_end_of_a_file_a_carrier_that_comes_late_writes_nothing() {
 
 /// `.fork.services`
 #[test]
-fn in_the_child_of_a_fork_nobody_waits_for_a_carrier() {
+fn a_forked_child_does_not_wait_for_the_carrier() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.mps");
     let (mut buffer, carrier) = played(&path);
@@ -231,7 +231,7 @@ fn in_the_child_of_a_fork_nobody_waits_for_a_carrier() {
     assert_eq!(carrier.claim(), None);
     buffer.write_out().unwrap();
     check(&path, 10 * IN_A_BLOCK);
-    // Nor at the end; the carrier that is played here lives longer.
+    // Nor at the end, although the carrier of this test is dropped later.
     drop(buffer);
     drop(carrier);
 }

@@ -1,10 +1,10 @@
-//! The codes of the events that are written, by their own names.
+//! Constants with the codes of the events written here, under the events' names in the MPS.
 
-#![allow(non_upper_case_globals, reason = "the events' own names")]
+#![allow(non_upper_case_globals, reason = "the names of the events in the MPS")]
 
 use mps_telemetry::Version;
 
-/// The code of an event, looked up when this is compiled.
+/// Returns the code of an event. Evaluated at compile time.
 const fn code(name: &str) -> u16 {
     let layouts = Version::V2.layouts();
     let mut i = 0;
@@ -14,7 +14,7 @@ const fn code(name: &str) -> u16 {
         }
         i += 1;
     }
-    panic!("there is no such event")
+    panic!("the MPS has no event of this name")
 }
 
 const fn is_same(a: &[u8], b: &[u8]) -> bool {
@@ -46,9 +46,9 @@ mod tests {
     use crate::events::DESCRIPTORS;
 
     #[test]
-    fn the_tables_telemetry_events_exist() {
+    fn the_mps_records_of_the_event_table_exist() {
         for record in DESCRIPTORS.iter().flat_map(|descriptor| descriptor.mps) {
-            let layout = Version::V2.layout(record.code).unwrap_or_else(|| panic!("{record:?} is no event"));
+            let layout = Version::V2.layout(record.code).unwrap_or_else(|| panic!("{record:?} is not an MPS event"));
             assert_eq!((layout.name, layout.category.name()), (record.name, record.category.name()));
         }
     }

@@ -1,7 +1,7 @@
-//! The environment: `MPS_TELEMETRY_CONTROL` says what is written, `MPS_TELEMETRY_FILENAME` where to.
+//! The environment variables: `MPS_TELEMETRY_CONTROL` selects what is written, `MPS_TELEMETRY_FILENAME` the file.
 //!
-//! The MPS obeys both in every program that it is linked to. Here a program says whether it wants to: the command does, the
-//! examples do by [`WorldBuilder::trace_from_environment`], and everybody else can.
+//! The MPS obeys both in every program that links it. Here a program opts in: the `stopworld` command does, the examples do with
+//! [`WorldBuilder::trace_from_environment`], and any other program can.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,31 +13,31 @@ use crate::events::Categories;
 use crate::events::filter::{Filter, UnknownWord};
 use crate::formats::TraceError;
 
-/// Says which categories are written: a number, or words. Not set, or 0: no stream.
+/// The variable that selects the categories: a number, or words. If it is not set, or 0, no stream is written.
 pub const CONTROL_VARIABLE: &str = "MPS_TELEMETRY_CONTROL";
-/// Names the file.
+/// The variable with the path of the file.
 pub const FILE_VARIABLE: &str = "MPS_TELEMETRY_FILENAME";
-/// The file if none is named.
+/// The file used if [`FILE_VARIABLE`] is not set or empty.
 pub const DEFAULT_FILE: &str = "mpsio.log";
 
-/// What the environment asks for.
+/// The values of the two environment variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
-    /// What is to be written; `None` if the variable is not set.
+    /// The categories to write; `None` if the variable is not set.
     pub categories: Option<Categories>,
-    /// The words of it that name nothing.
+    /// The words in [`CONTROL_VARIABLE`] that are not categories.
     pub unknown: Vec<UnknownWord>,
-    /// Where to.
+    /// The path of the file; `None` if the variable is not set or empty.
     pub file: Option<PathBuf>,
 }
 
 impl Environment {
-    /// The environment of this process.
+    /// Reads the environment of this process.
     pub fn read() -> Environment {
         Environment::of(std::env::var_os(CONTROL_VARIABLE), std::env::var_os(FILE_VARIABLE))
     }
 
-    /// What these values of the two variables ask for.
+    /// Parses these values of the two variables.
     pub fn of(control: Option<OsString>, file: Option<OsString>) -> Environment {
         let filter = control.map(|value| Filter::parse(&value.to_string_lossy()));
         Environment {
@@ -47,18 +47,18 @@ impl Environment {
         }
     }
 
-    /// The file that is named, or the default one.
+    /// Returns the path of the file, or [`DEFAULT_FILE`] if none is given.
     pub fn file(&self) -> PathBuf {
         self.file.clone().unwrap_or_else(|| DEFAULT_FILE.into())
     }
 }
 
 impl Trace {
-    /// The trace that the environment asks for, one for the whole process. `None` if it asks for none. Its words that name nothing,
-    /// and the failure of its file, are told on standard error: who set the variables looks there.
+    /// Returns the trace requested by the environment variables, one for the whole process, or `None` if they request none. Unknown
+    /// words in the variable and a failure of the file are reported on standard error, for the user who set the variables.
     ///
     /// # Errors
-    /// Recording is not possible here.
+    /// The process cannot record events.
     pub fn from_environment() -> Result<Option<Trace>, TraceError> {
         static OF_THE_PROCESS: OnceLock<Option<Trace>> = OnceLock::new();
         if let Some(trace) = OF_THE_PROCESS.get() {
@@ -77,10 +77,10 @@ impl Trace {
 }
 
 impl WorldBuilder {
-    /// Lets the world's events go to the stream that the environment asks for, if it does: see [`Trace::from_environment`].
+    /// Records the world's events in the stream requested by the environment variables, if any: see [`Trace::from_environment`].
     ///
     /// # Errors
-    /// Recording is not possible here.
+    /// The process cannot record events.
     pub fn trace_from_environment(self) -> Result<Self, TraceError> {
         Ok(match Trace::from_environment()? {
             Some(trace) => self.traced_by(&trace),
@@ -99,7 +99,7 @@ mod tests {
     #[case(Some("Arena Pool Trace"), Some("t.mps"), Some(7), "t.mps")]
     #[case(Some("0"), Some(""), Some(0), "mpsio.log")]
     #[case(Some("all"), None, Some(u64::MAX), "mpsio.log")]
-    fn the_environment_says_what_and_where(
+    fn the_environment_selects_categories_and_file(
         #[case] control: Option<&str>,
         #[case] file: Option<&str>,
         #[case] categories: Option<u64>,

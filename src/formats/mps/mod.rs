@@ -1,14 +1,17 @@
-//! MPS telemetry streams of our events. The format itself is the crate `mps-telemetry`.
+//! MPS telemetry streams of this library's events. The crate `mps-telemetry` has the format itself.
 //!
-//! `mps::Options::new(path, categories).start()` begins a stream; worlds are built `.traced_by(&trace)`, or leave it to
-//! the environment with [`trace_from_environment`](crate::WorldBuilder::trace_from_environment).
+//! `mps::Options::new(path, categories).start()` starts a stream. Build worlds with `.traced_by(&trace)`, or let environment
+//! variables decide with [`trace_from_environment`](crate::WorldBuilder::trace_from_environment).
 //!
 //! | file | part |
 //! |---|---|
-//! | `trace`, `control` | a stream that is being written: its worlds, its filter, its end; what the environment asks for |
-//! | `writer` | from our events to records |
-//! | `codes`, `switchboard`, `blocks`, `buffer` | the events' codes; what owner and writer tell each other; who holds which block; records on their way to the file |
-//! | `behind`, `relay` | the thread that brings blocks to the file, and who writes which |
+//! | `trace`, `control` | the public handle of a stream: its worlds, its filter, its end; the environment variables |
+//! | `writer` | translates events to records |
+//! | `codes` | the codes of the events |
+//! | `switchboard` | state shared by the handle and the writer |
+//! | `blocks` | which space holds which heap block |
+//! | `buffer` | the output buffer |
+//! | `behind`, `relay` | the I/O thread that writes blocks to the file, and the protocol of its hand-off queue |
 
 mod behind;
 mod blocks;

@@ -1,4 +1,5 @@
-//! Who writes which block of a file: what the drain, which fills blocks, agrees on with the carrier, a thread that writes them.
+//! The hand-off protocol between the drain, which fills blocks, and the carrier, an I/O thread that writes them: it decides which of
+//! the two writes which block.
 //!
 //! ```text
 //!   block     0 ─ 1 ─ 2 ─ 3 │  4   │ 5 ─ 6 ─ 7 │   8
@@ -7,68 +8,68 @@
 //!                                claims      filled
 //! ```
 //!
-//! Blocks are numbered; block n lies in place n mod `PLACES`. The drain fills one after the other and hands it over; the
-//! carrier claims one after the other and writes it where it belongs in the file.
+//! Blocks are numbered; block n is in slot n mod `PLACES`. The drain fills one block after the other and hands it over; the carrier
+//! claims one block after the other and writes it to its offset in the file.
 //!
-//! **The drain needs nobody.** The carrier may stand still at any step, for a debugger may have stopped all other threads
-//! (`.event.no-block-in-handler`). So the drain can take over what waits, at any time, and write it by itself; and the
-//! block that the carrier was about to write too, for nobody knows how far it came. That does no harm: it is the same bytes
-//! at the same place of the file, whoever is the last to write them. What must not be is that the block's place in memory
-//! gets other bytes before the carrier is done with it (`.event.place`): there the drain goes on in the place that it has.
+//! **The drain does not depend on the carrier.** The carrier may stop at any step, because a debugger may have stopped all other
+//! threads (`.event.no-block-in-handler`). So the drain can take over the waiting blocks at any time and write them itself. It also
+//! writes the block that the carrier had claimed, because it cannot know how far the carrier got. That is harmless: both write the
+//! same bytes to the same offset, in whichever order. But the block's slot in memory must not be reused before the carrier is
+//! done with it (`.event.place`); until then the drain continues in its current slot.
 //!
-//! **What is in the file has no gap**, whenever the process is killed: who writes a block knows that all before it are
-//! written (`.event.behind`). The carrier does, for it writes in order, and what it no longer finds to claim, the drain has
-//! written before it handed over the next one.
+//! **The file has no gap**, whenever the process is killed: a block is written only after all blocks before it (`.event.behind`).
+//! This holds for the carrier because it writes in order, and the drain writes the blocks that it has taken over before it hands over
+//! the next one.
 //!
-//! **Errors are the drain's.** A block that the carrier could not write is one that it leaves: it says so and claims no
-//! more, and the drain takes over, sees for itself what the matter is, and tells of it.
+//! **Only the drain handles errors.** If the carrier cannot write a block, it sets a flag and claims no more. The drain then takes
+//! over, gets the error itself when it writes the block, and reports it.
 //!
-//! This file is a protocol: it knows no memory and no files, and the models run it as it is.
+//! This file has only the protocol, no memory and no files, so the models run it unchanged.
 
 use std::ops::Range;
 
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU64, Ordering, const_new, interrupt_point};
 
-/// The carrier writes the block before the next one to be claimed, or, if the drain has claimed since, an earlier one.
+/// The carrier is writing the block before the next one to be claimed; if the drain has taken over since, an earlier one.
 const BUSY: u64 = 1;
-/// It could not write that block.
+/// The carrier could not write that block.
 const FAILED: u64 = 2;
-/// The number of the next block to be claimed lies above these.
+/// The number of the next block to be claimed is in the bits from this one up.
 const SHIFT: u32 = 2;
 
-/// What became of a block that the carrier has claimed.
+/// The outcome of writing a block that the carrier has claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It is in the file.
+    /// The block is in the file.
     Written,
-    /// It is not, or not all of it.
+    /// The block is not in the file, or only a part of it.
     Failed,
 }
 
-/// What drain and carrier share. See the module's text.
+/// The state shared by drain and carrier. See the module documentation.
 #[derive(Debug)]
 pub(super) struct Relay<const PLACES: u64> {
-    /// The block that is being filled: those before it have been handed over.
+    /// The block that is being filled. All blocks before it have been handed over.
     filled: AtomicU64,
-    /// Which block is claimed next, and what the carrier does.
+    /// The block to be claimed next, and the flags of the carrier.
     claims: AtomicU64,
 }
 
-/// What the drain knows by itself.
+/// The drain's private state.
 #[derive(Debug, Default)]
 pub(super) struct Filling {
     /// The block that is being filled.
     pub(super) block: u64,
-    /// Up to here it has claimed when it took over the last time.
+    /// When the drain last took over, it claimed all blocks before this one.
     taken: u64,
-    /// What the carrier was busy with then.
+    /// The oldest block whose slot was in use then.
     left_busy: u64,
 }
 
 impl<const PLACES: u64> Relay<PLACES> {
     const_new! {
-        /// Nothing is filled.
+        /// No block has been filled.
         pub(super) fn new() -> Self {
             Relay { filled: AtomicU64::new(0), claims: AtomicU64::new(0) }
         }
@@ -76,12 +77,12 @@ impl<const PLACES: u64> Relay<PLACES> {
 
     // ---- The carrier's side ---------------------------------------------------------------------------------------------
 
-    /// The block to be written now, if one waits. [`finish`](Self::finish) comes before the next.
+    /// Claims the next waiting block, if there is one. Call [`finish`](Self::finish) before the next claim.
     pub(super) fn claim(&self) -> Option<u64> {
         let mut seen = self.claims.load(Ordering::Relaxed);
         loop {
             let next = seen >> SHIFT;
-            // Acquire: pairs with the release of `hand_over`, so that the block's bytes are seen.
+            // Acquire: pairs with the release in `hand_over`, so that this thread sees the block's bytes.
             if seen & FAILED != 0 || next >= self.filled.load(Ordering::Acquire) {
                 return None;
             }
@@ -94,22 +95,22 @@ impl<const PLACES: u64> Relay<PLACES> {
         }
     }
 
-    /// The carrier is done with the block that it has claimed.
+    /// Ends the carrier's claim.
     pub(super) fn finish(&self, fate: Fate) {
         let change = match fate {
             Fate::Written => BUSY,
             Fate::Failed => BUSY | FAILED,
         };
-        // Release: pairs with the acquires of the drain's side, which writes to the place after this was read from it.
+        // Release: pairs with the acquires on the drain's side: the drain refills the slot only after the carrier has read it.
         self.claims.fetch_xor(change, Ordering::Release);
     }
 
     // ---- The drain's side -----------------------------------------------------------------------------------------------
 
-    /// Hands over the block that is filled, and goes on in the next. False if there is no place for that, or something for
-    /// the drain to look at: then it takes over.
+    /// Hands over the current block and begins the next one. Returns false if the next slot is in use or the carrier has failed: then
+    /// the drain must take over.
     pub(super) fn hand_over(&self, filling: &mut Filling) -> bool {
-        // Acquire: pairs with the release of `finish`.
+        // Acquire: pairs with the release in `finish`.
         let seen = self.claims.load(Ordering::Acquire);
         let next = filling.block + 1;
         let is_in_use = next - filling.oldest_in_use(seen) >= PLACES && !removed(Guard::EventPlace);
@@ -117,40 +118,40 @@ impl<const PLACES: u64> Relay<PLACES> {
             return false;
         }
         filling.block = next;
-        // Release: pairs with the acquire of `claim`.
+        // Release: pairs with the acquire in `claim`.
         self.filled.store(next, Ordering::Release);
         true
     }
 
-    /// Whether blocks were handed over that the carrier has not claimed. Only the carrier asks, and only to save work.
+    /// Returns whether there are blocks that were handed over and not claimed. Only a hint, for the carrier.
     pub(super) fn has_more(&self) -> bool {
         self.claims.load(Ordering::Relaxed) >> SHIFT < self.filled.load(Ordering::Relaxed)
     }
 
-    /// Whether there is a block that the carrier could not write.
+    /// Returns whether the carrier could not write a block.
     pub(super) fn has_failed(&self) -> bool {
         self.claims.load(Ordering::Relaxed) & FAILED != 0
     }
 
-    /// Whether there is a block that the carrier may yet bring to the file by itself.
+    /// Returns whether there is a block that the carrier may still write.
     pub(super) fn lags(&self, filling: &Filling) -> bool {
         let seen = self.claims.load(Ordering::Relaxed);
         seen & FAILED == 0 && (seen >> SHIFT < filling.block || filling.doubtful(seen).is_some())
     }
 
-    /// Whether the carrier has claimed a block since the drain took over the last time.
+    /// Returns whether the carrier has claimed a block since the drain last took over.
     pub(super) fn has_claimed_since(&self, filling: &Filling) -> bool {
         self.claims.load(Ordering::Relaxed) >> SHIFT > filling.taken
     }
 
-    /// Takes over everything that has been handed over: the blocks that the caller writes now, in this order, before
-    /// anything that is later.
+    /// Takes over all blocks that have been handed over. The caller must write the returned blocks now, in order, before any later
+    /// one.
     pub(super) fn take_over(&self, filling: &mut Filling) -> Range<u64> {
         let mut seen = self.claims.load(Ordering::Relaxed);
         loop {
             interrupt_point();
             let claimed = filling.block << SHIFT | seen & BUSY;
-            // Acquire: pairs with the release of `finish`. Only the exchange that succeeds decides.
+            // Acquire: pairs with the release in `finish`. Only the successful exchange matters.
             match self.claims.compare_exchange(seen, claimed, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => break,
                 Err(now) => seen = now,
@@ -165,14 +166,14 @@ impl<const PLACES: u64> Relay<PLACES> {
 }
 
 impl Filling {
-    /// A block that the carrier has claimed, and of which the drain does not know that it is in the file.
+    /// Returns the block that the carrier has claimed, if the drain does not know whether it is in the file.
     fn doubtful(&self, seen: u64) -> Option<u64> {
         let next = seen >> SHIFT;
-        // If nothing was claimed since the drain took over, it was in doubt then, and the drain has written it.
+        // If the carrier claimed nothing since the drain took over, the drain took over this block too and has written it.
         (seen & (BUSY | FAILED) != 0 && next > self.taken).then(|| next - 1)
     }
 
-    /// The oldest block whose place has bytes that somebody needs.
+    /// Returns the oldest block whose slot is still in use.
     fn oldest_in_use(&self, seen: u64) -> u64 {
         let next = seen >> SHIFT;
         match self.doubtful(seen) {

@@ -1,17 +1,17 @@
-//! What the owner of a trace and its writer say to each other while the one runs among mutators and the other in a drain.
+//! State shared by the owner of a trace, which runs on mutator threads, and its writer, which runs in a drain.
 //!
-//! The writer may take no lock and gets its records late, so what changes is written down with the time from which on it
-//! is so, and the writer goes by the times of its records:
+//! The writer may take no lock, and it gets its records late. So each change is stored with the time from which it is valid, and the
+//! writer applies it according to the times of its records:
 //!
 //! ```text
 //!   filter:      from t0: Arena Pool   from t1: Arena Pool Seg   from t2: Arena Seg
 //!   worlds:      number 0: where its heap is, its pools, …       number 1: …
-//!   news:        counts changes of either; the writer looks closer when it has changed
+//!   news:        counts the changes of either; the writer reads the rest only when it has changed
 //! ```
 //!
-//! What is known of a world is more than a word, and may be written anew while the writer reads it. So it has a
-//! generation, 0 while it is being written; who reads compares it before and after, and else comes again: whoever
-//! writes tells of news when he is through.
+//! The facts of a world are more than one word and may be rewritten while the writer reads them. They are a seqlock: the generation
+//! is 0 while they are being written. The writer compares it before and after, and ignores the facts on a mismatch; it tries again
+//! because the owner increments `news` when it is done.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +23,7 @@ use crate::sync::{AtomicU64, Ordering};
 
 const SEGMENTS: u64 = 32;
 
-/// What is known of a world before anything was recorded of it.
+/// What is known about a world before its first record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Facts {
     pub(super) world: u64,
@@ -33,11 +33,11 @@ pub(super) struct Facts {
     pub(super) block: u64,
     pub(super) limit: u64,
     pub(super) pools: [u64; 3],
-    /// Its first events are not among what is recorded.
+    /// Not 0 if its first events are not recorded.
     pub(super) late: u64,
-    /// The blocks that it held then, which the switchboard keeps: where they are, and how many.
+    /// The blocks that it held then, which the switchboard owns: their address and number.
     pub(super) held: [u64; 2],
-    /// No two worlds have the same; 0 is the one that was there.
+    /// Unique for each world; 0: the same world as before under this number.
     pub(super) serial: u64,
 }
 
@@ -45,7 +45,7 @@ const FACTS: usize = size_of::<Facts>() / 8;
 
 #[derive(Debug)]
 struct World {
-    /// 0 while nothing is known, and while that changes.
+    /// 0 while nothing is known, and while the facts are being written.
     generation: AtomicU64,
     words: [AtomicU64; FACTS],
 }
@@ -56,23 +56,23 @@ struct Segment {
     filter: AtomicU64,
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Switchboard {
     news: AtomicU64,
-    /// Segments that were ever begun; a segment's place is the remainder.
+    /// Number of segments ever begun. Segment n is at index n mod `SEGMENTS`.
     begun: AtomicU64,
-    /// Segments that the writer is through with.
+    /// Number of segments that the writer does not need any more.
     passed: AtomicU64,
     segments: [Segment; SEGMENTS as usize],
     worlds: [World; MAX_WORLDS],
-    /// The blocks of the facts, by their world's number. Of the owner's side; the writer reads them by their address.
+    /// The held blocks by world number. Only the owner uses this map; the writer reads the blocks through their address.
     kept: Mutex<BTreeMap<usize, Box<[Held]>>>,
     pub(super) progress: Arc<Progress>,
 }
 
 impl Switchboard {
-    /// With this filter from the beginning of time.
+    /// Starts with this filter, valid from time 0.
     pub(super) fn new(filter: u64) -> Switchboard {
         let segments = [const { Segment { from: AtomicU64::new(0), filter: AtomicU64::new(0) } }; SEGMENTS as usize];
         segments[0].filter.store(filter, Ordering::Relaxed);
@@ -90,18 +90,18 @@ impl Switchboard {
 
     // ---- The owner's side, one thread at a time ------------------------------------------------------------------------
 
-    /// Whether another change of the filter can be written down; if not, a flush makes room.
+    /// Returns whether there is room for another segment. If not, a flush makes room.
     pub(super) fn has_room(&self) -> bool {
-        // Acquire: pairs with the Release in `pass`: the writer reads that segment no more.
+        // Acquire: pairs with the Release in `pass`: the writer does not read that segment any more.
         self.begun.load(Ordering::Relaxed) - self.passed.load(Ordering::Acquire) < SEGMENTS
     }
 
-    /// What the filter was changed to last.
+    /// Returns the current filter.
     pub(super) fn newest_filter(&self) -> u64 {
         self.segment(self.newest()).map_or(0, |(_, filter)| filter)
     }
 
-    /// From this time on the filter is this.
+    /// Sets the filter from this time on.
     pub(super) fn begin(&self, from: u64, filter: u64) {
         let begun = self.begun.load(Ordering::Relaxed);
         let segment = &self.segments[(begun % SEGMENTS) as usize];
@@ -112,40 +112,41 @@ impl Switchboard {
         self.tell();
     }
 
-    /// A world is recorded under this number, and holds these blocks. Returns those of the facts that these replace: the
-    /// writer may be reading them, until the recorder's lock, under which it reads, has been somebody else's.
+    /// Publishes the facts of a world that is recorded under this number, and the blocks that it holds. Returns the blocks of the
+    /// facts replaced. The writer, which holds the recorder's lock, may still be reading them: take that lock once before you drop
+    /// them.
     #[must_use = "the writer may be reading what is returned"]
     pub(super) fn introduce(&self, number: usize, mut facts: Facts, held: Box<[Held]>) -> Option<Box<[Held]>> {
         facts.held = [held.as_ptr() as u64, held.len() as u64];
         let world = &self.worlds[number];
         let generation = self.news.load(Ordering::Relaxed) + 1;
         world.generation.store(0, Ordering::Relaxed);
-        // Release: pairs with the Acquire of the words in `facts`: who sees a new word sees the 0 above, or what came
-        // after it, when he looks at the generation again.
+        // Release: pairs with the Acquire of the words in `facts`: a reader that sees a new word sees the 0 above, or a later
+        // value, in its second load of the generation.
         world.words.iter().zip(facts.words()).for_each(|(word, fact)| word.store(fact, Ordering::Release));
-        // Release: pairs with the Acquire of the first look in `facts`: who sees it sees all words, and the blocks.
+        // Release: pairs with the Acquire of the first load in `facts`: a reader that sees it sees all words, and the blocks.
         world.generation.store(generation, Ordering::Release);
         self.tell();
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).insert(number, held)
     }
 
     fn tell(&self) {
-        // Release: pairs with the Acquire in `news`: who sees the count sees what is new.
+        // Release: pairs with the Acquire in `news`: a thread that sees the count sees the change.
         self.news.store(self.news.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
     // ---- The writer's side ---------------------------------------------------------------------------------------------
 
-    /// How much has changed.
+    /// Returns the count of changes.
     #[inline(always)]
     pub(super) fn news(&self) -> u64 {
         // Acquire: pairs with the Release in `tell`.
         self.news.load(Ordering::Acquire)
     }
 
-    /// The segment of this number, if it has begun: from when on, and the filter.
+    /// Returns the start time and the filter of segment `number`, if it has begun.
     pub(super) fn segment(&self, number: u64) -> Option<(u64, u64)> {
-        // Acquire: pairs with the Release in `begin`: the segment is seen as it was written. It stays so until it is passed.
+        // Acquire: pairs with the Release in `begin`: this thread sees the complete segment. It does not change before `pass`.
         if number >= self.begun.load(Ordering::Acquire) {
             return None;
         }
@@ -153,29 +154,29 @@ impl Switchboard {
         Some((segment.from.load(Ordering::Relaxed), segment.filter.load(Ordering::Relaxed)))
     }
 
-    /// The newest one, for who has no past.
+    /// Returns the number of the newest segment.
     pub(super) fn newest(&self) -> u64 {
-        // Acquire: pairs with the Release in `begin`, for a look at this segment.
+        // Acquire: pairs with the Release in `begin`, so that the caller can read this segment.
         self.begun.load(Ordering::Acquire) - 1
     }
 
-    /// The writer needs no segment before this one.
+    /// Declares that the writer needs no segment before this one.
     pub(super) fn pass(&self, number: u64) {
-        // Release: pairs with the Acquire in `has_room`: what was read of those before has been read.
+        // Release: pairs with the Acquire in `has_room`: all reads of earlier segments come before it.
         self.passed.store(number, Ordering::Release);
     }
 
-    /// What is known of a world, if it is not what was known at this generation.
+    /// Returns the facts of a world and their generation, unless it is the generation `known` or the facts are being written.
     pub(super) fn facts(&self, number: usize, known: u64) -> Option<(u64, Facts)> {
         let world = &self.worlds[number];
-        // Acquire: pairs with the Release of the generation in `introduce`: all of its words are seen, or newer ones.
+        // Acquire: pairs with the Release of the generation in `introduce`: this thread sees all words of it, or newer ones.
         let generation = world.generation.load(Ordering::Acquire);
         if generation == 0 || generation == known {
             return None;
         }
-        // Acquire: pairs with the Release of each word in `introduce`: if one is newer, so is the second look.
+        // Acquire: pairs with the Release of each word in `introduce`: if a word is newer, so is the second load of the generation.
         let words = std::array::from_fn(|index| world.words[index].load(Ordering::Acquire));
-        // Relaxed: it comes after the words, whose Acquire it can't pass. No two generations are the same.
+        // Relaxed: the Acquire loads of the words order it after them. Generations are never reused.
         (world.generation.load(Ordering::Relaxed) == generation).then(|| (generation, Facts::from_words(words)))
     }
 }
@@ -193,16 +194,16 @@ impl Facts {
         Facts { world, heap, reserved, chunk, block, limit, pools, late, held: [held, count], serial }
     }
 
-    /// The blocks that it held when it was introduced.
+    /// Returns the blocks that the world held when it was introduced.
     ///
     /// # Safety
-    /// The switchboard that they are from is there, and the recorder's lock has been the caller's since before
-    /// [`facts`](Switchboard::facts) told him.
+    /// The switchboard that returned the facts must be alive. The caller must have held the recorder's lock since before it called
+    /// [`facts`](Switchboard::facts).
     pub(super) unsafe fn held<'a>(&self) -> &'a [Held] {
         if self.held[1] == 0 {
             return &[];
         }
-        // SAFETY: by the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { std::slice::from_raw_parts(self.held[0] as *const Held, self.held[1] as usize) }
     }
 }

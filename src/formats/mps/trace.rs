@@ -1,13 +1,13 @@
-//! A stream that is being written: which worlds it is of, what it takes, and how it ends.
+//! A stream that is being written: its options, its worlds, its filter, and its end.
 //!
 //! ```text
-//!   Trace ──── switchboard ────► Writer ──► file        written as it happens
+//!   Trace ──── switchboard ────► Writer ──► file        written immediately
 //!     │                            ▲
-//!     └─ flight recorder ── dump ──┘                    or kept in memory, the last so many bytes, and written on demand
+//!     └─ flight recorder ── dump ──┘                    or the last n bytes kept in memory, and written on request
 //! ```
 //!
-//! A process may have several, each with its own filter and file. A trace outlives its worlds: one that is built later
-//! can join it, and its end is said by who started it.
+//! A process may write several streams at once, each with its own filter and file. A stream outlives its worlds: a world built later
+//! can join it. It ends when its owner calls [`Trace::finish`].
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ use crate::runtime::Inner;
 use crate::sync::{AtomicU64, Ordering};
 use crate::{World, WorldBuilder};
 
-/// How a trace is to be.
+/// Options of a stream.
 #[derive(Clone, Debug)]
 pub struct Options {
     path: PathBuf,
@@ -37,7 +37,7 @@ pub struct Options {
 
 methods_of_options!();
 
-/// A stream that is being written. Cheap to clone; clones are the same stream.
+/// A stream that is being written. Cheap to clone; clones share one stream.
 #[derive(Clone)]
 pub struct Trace(Arc<Parts>);
 
@@ -50,15 +50,15 @@ struct Parts {
 methods_of_trace!();
 
 impl Options {
-    /// A stream of these categories, into this file: made when there is something to write, emptied if it is there.
+    /// A stream of these categories, written to this file. The file is created, or truncated, at the first write.
     pub fn new(path: impl Into<PathBuf>, categories: Categories) -> Options {
         Options { path: path.into(), categories, manner: Manner::default() }
     }
 
-    /// Starts the stream. It has no world yet.
+    /// Starts the stream, with no world yet.
     ///
     /// # Errors
-    /// The path is none, or recording is not possible here.
+    /// The path is invalid, or the process cannot record events.
     pub fn start(self) -> Result<Trace, TraceError> {
         let Options { path, categories, manner } = self;
         let place = Place::new(path, manner.complaint.clone())?;
@@ -75,7 +75,7 @@ fn writer(board: &Arc<Switchboard>, place: &Place, history: History) -> io::Resu
     Writer::new(Arc::clone(board), place.c_path.clone(), place.complaint.clone(), history)
 }
 
-/// The events that these categories are made of, and those that tell the writer what it must know for that.
+/// Returns the events that these categories are written from, and those that the writer needs to write them.
 fn selection(filter: Categories) -> Selection {
     let is_on = |event: EventId| event.descriptor().mps.iter().any(|record| filter.contains(record.category));
     let mut events: EventSet = EventId::all().filter(|event| is_on(*event)).collect();
@@ -102,14 +102,14 @@ fn needs_blocks(filter: Categories) -> bool {
 /// Pool System's needs it; ours does.
 pub const CLOCK_TEXT: &str = "ticks a second: ";
 
-/// The names of what every stream has: the version first, as in the MPS's own.
+/// Interns the names that every stream has: the version first, as in a stream of the MPS.
 fn name_ourselves() {
     static NAMED: OnceLock<()> = OnceLock::new();
     NAMED.get_or_init(|| {
         let labels = Labels::of_the_process();
-        // Without room for names there are none.
+        // If there is no room for the labels, the stream does without them.
         let _ = labels.intern(concat!("stopworld ", env!("CARGO_PKG_VERSION"), ", stop-the-world mark-sweep"));
-        // The format has no place for it.
+        // The format has no field for the frequency.
         let _ = labels.intern(&format!("{CLOCK_TEXT}{}", Clock::of_process().hz()));
         for (class, name) in CLASSES.iter().zip(["Reservation", "MarkSweep"]) {
             if let Ok(label) = labels.intern(name) {
@@ -120,13 +120,13 @@ fn name_ourselves() {
 }
 
 impl Trace {
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         self.0.place.path()
     }
 
-    /// From now on the world's events are in the stream. Who builds a world and wants all of its events says
-    /// [`WorldBuilder::traced_by`]. What of the world is there already is told first.
+    /// Adds the world's events to the stream from now on. The stream first reports the existing state of the world. To record all
+    /// of a world's events, build it with [`WorldBuilder::traced_by`].
     ///
     /// # Errors
     /// The trace has ended, or too many worlds are recorded.
@@ -139,7 +139,8 @@ impl Trace {
         self.0.ongoing.join(inner, |number| self.introduce(inner, number, moment, next_serial(), self.filter()))
     }
 
-    /// Lets the writer know a world, and selects. No block changes hands meanwhile. Only in [`Ongoing::with`].
+    /// Publishes a world's facts to the writer and selects its events. No block is acquired or released meanwhile. Call it only in
+    /// [`Ongoing::with`].
     fn introduce(
         &self,
         inner: &Arc<Inner>,
@@ -169,30 +170,30 @@ impl Trace {
         };
         let replaced = self.0.board.introduce(usize::from(number.0), facts, held.into());
         let selected = self.0.ongoing.select(inner, selection(filter));
-        // That took the recorder's lock, whatever came of it: the writer reads these no more.
+        // `select` took the recorder's lock, even if it failed: the writer does not read these blocks any more.
         drop(replaced);
         selected
     }
 
     // ---- The filter ----------------------------------------------------------------------------------------------------
 
-    /// The filter.
+    /// Returns the filter.
     pub fn telemetry_get(&self) -> Categories {
         self.0.ongoing.with(|_| self.filter())
     }
 
-    /// Adds categories; returns the old filter. What readers must know of these (which arenas, pools, segments there are, and
-    /// all names) is written first.
+    /// Adds categories and returns the old filter. The state that readers need for them (the existing arenas, pools and segments,
+    /// and all names) is written first.
     pub fn telemetry_set(&self, mask: Categories) -> Categories {
         self.change(|filter| filter.telemetry_set(mask))
     }
 
-    /// Takes categories out; returns the old filter. When this returns, no record of theirs has a later clock.
+    /// Removes categories and returns the old filter. No record of these categories has a time after this call returns.
     pub fn telemetry_reset(&self, mask: Categories) -> Categories {
         self.change(|filter| filter.telemetry_reset(mask))
     }
 
-    /// `telemetry_control(reset, flip)` of the MPS: takes `reset` out, then inverts `flip`; returns the old filter.
+    /// The function `telemetry_control(reset, flip)` of the MPS: removes `reset`, then inverts `flip`. Returns the old filter.
     pub fn telemetry_control(&self, reset: Categories, flip: Categories) -> Categories {
         self.change(|filter| filter.control(reset, flip))
     }
@@ -206,11 +207,11 @@ impl Trace {
             }
             self.expect_ends(worlds, filter);
             let clock = Recorder::of_process().clock();
-            // While some threads have seen the change and others have not, what either says is written.
+            // While only some threads have seen the change, the records of both filters are written.
             self.begin_segment(clock.now(), old.0 | filter.0);
             let living = worlds.living();
             for inner in &living {
-                // A trace that has ended has no filter to obey.
+                // The result is ignored: if the trace has ended, its filter has no effect.
                 let events = &inner.collector.events;
                 let _ = match events.world_number() {
                     Some(number) if needs_blocks(filter) && !needs_blocks(old) => {
@@ -222,17 +223,17 @@ impl Trace {
             self.begin_segment(clock.now() + 1, filter.0);
             (old, living)
         });
-        // A world whose last handle went meanwhile ends here, with the lock that it may want free.
+        // A world whose last other handle was dropped meanwhile is closed here, after the release of a lock that this may take.
         drop(living);
         old
     }
 
-    /// As it is now. Only in [`Ongoing::with`].
+    /// Returns the current filter. Call it only in [`Ongoing::with`].
     fn filter(&self) -> Categories {
         Categories(self.0.board.newest_filter())
     }
 
-    /// Of a world of which nothing is asked no end comes.
+    /// Sets whether to expect the ends of worlds: a world with no selected events emits no end record.
     fn expect_ends(&self, worlds: &mut Worlds, filter: Categories) {
         if !self.0.ongoing.keeps() {
             worlds.set_ends(if filter == Categories::NONE { Ends::DoNotCome } else { Ends::Come });
@@ -242,19 +243,19 @@ impl Trace {
     fn begin_segment(&self, from: u64, filter: u64) {
         let board = &self.0.board;
         if !board.has_room() {
-            // An error is told where the trace ends.
+            // `finish` reports an error.
             let _ = Recorder::of_process().flush();
         }
         if !board.has_room() || self.0.ongoing.keeps() {
-            // Nobody follows.
+            // No writer reads the segments.
             board.pass(board.newest());
         }
         board.begin(from, filter);
     }
 
-    // ---- Out of memory -------------------------------------------------------------------------------------------------
+    // ---- Flight recorder -----------------------------------------------------------------------------------------------
 
-    /// Writes what the flight recorder has into the file, in place of what is there. Says how many events those were.
+    /// Writes the flight recorder's events to the file, replacing its contents. Returns the number of events.
     ///
     /// # Errors
     /// There is no flight recorder, or the file failed.
@@ -264,21 +265,21 @@ impl Trace {
     }
 }
 
-/// When a trace meets a world.
+/// When a world joins a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
     BeforeItsFirstEvent,
     Late,
 }
 
-/// Distinguishes worlds that had the same number.
+/// Returns a new serial number, which distinguishes worlds that had the same world number.
 fn next_serial() -> u64 {
     static SERIAL: AtomicU64 = AtomicU64::new(0);
     SERIAL.fetch_add(1, Ordering::Relaxed) + 1
 }
 
 impl WorldBuilder {
-    /// Lets all events of the world, from its first on, go to this stream.
+    /// Records all events of the world, from the first one, in this stream.
     #[must_use]
     pub fn traced_by(self, trace: &Trace) -> Self {
         let trace = trace.clone();

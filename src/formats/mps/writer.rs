@@ -1,32 +1,30 @@
-//! From our events to the records of event version 2.0.0.
+//! Translates events to the records of MPS event version 2.0.0.
 //!
-//! **Order.** Strictly by time. The MPS itself writes seven buffers one after the other, each backwards, so its tools sort
-//! before they look; both orders are legal. By time is the one that a person can read as it is, that a sort leaves alone, and
-//! that is true at each place where a killed process may have cut it: everything before the cut is there. One event may
-//! become several records; where their order matters these have clocks one tick apart, so that no sort can turn them around. (The one
-//! exception: a thread that was frozen in the middle of firing, for longer than a drain waits, has its record late; the
-//! record bears the time at which it happened.)
+//! **Order.** Records are strictly in the order of time. The MPS itself writes seven buffers one after the other, each backwards, so
+//! its tools sort first; both orders are legal. The order of time is readable without sorting, a sort does not change it, and if a
+//! killed process cut the stream, everything before the cut is complete. One event may become several records. Where their order
+//! matters, their clocks are one tick apart, so that no sort can swap them. (There is one exception: if a thread was frozen in the
+//! middle of firing for longer than a drain waits, its record comes late, with the time at which the event happened.)
 //!
-//! **What comes first.** `EventInit`, whatever the filter says, and a first `EventClockSync`. A sync ends each drain that wrote
-//! something, so each flush and the whole stream end with one: it gives the processor time of the process in
-//! microseconds, as `mps_clock` does, always more than the one before, so that a reader may interpolate between
-//! any two.
+//! **What comes first.** `EventInit`, whatever the filter is, and a first `EventClockSync`. A sync ends each drain that wrote
+//! something, so each flush and the whole stream end with one. It has the CPU time of the process in microseconds, as `mps_clock`
+//! has. This time always increases from one sync to the next, so a reader can interpolate between any two.
 //!
-//! **The filter gates what is written** (`.event.introduced`), category by category: an event that is two records in two categories becomes one if one of
-//! them is off. Nothing is named before it is introduced, though: where a record names an arena or a pool of which
-//! the stream has not told, `ArenaCreateVM` and `PoolInit` come before it, even when their own categories are off; and a text comes
-//! before the label that uses it, also when it was interned while User was off. Ends without a beginning are not written
-//! (of a collection that was under way when Trace came on); a beginning that is open when its category goes off is ended.
+//! **The filter decides which records are written** (`.event.introduced`), category by category: if an event becomes two records in
+//! two categories and one of these is off, only one record is written. But nothing is named before it is introduced. Before a record
+//! that names a new arena or pool come `ArenaCreateVM` and `PoolInit`, even if their own categories are off. A text comes before the
+//! label that uses it, even if it was interned while User was off. An end without a beginning is not written (for example, of a
+//! collection that was running when Trace was turned on). A beginning that is open when its category is turned off is ended.
 //!
-//! | ours | the stream's |
+//! | here | in the stream |
 //! |---|---|
 //! | a world | an arena; its reservation is the VM |
 //! | a space (small, pinned, large objects) | a pool |
 //! | a block, or the blocks of a large object | a tract and a segment |
 //! | a thread's run of free cells | a buffer |
-//! | a collection | a trace that condemns all: created and started in the stopped world, destroyed there |
+//! | a collection | a trace that condemns everything; it is created, started and destroyed while the world is stopped |
 //!
-//! It runs in the drain: it allocates nothing, takes no lock, and writes into memory that it has.
+//! It runs in the drain, so it does not allocate, takes no lock, and writes only to memory allocated in advance.
 
 use std::ffi::CString;
 use std::io;
@@ -46,48 +44,48 @@ use crate::formats::complaint::Complaint;
 use crate::os::clock::process_cpu_us;
 use mps_telemetry::format::{HEADER, Version};
 
-/// `EventInit`'s: how fast `EventClockSync`'s clock runs.
+/// A field of `EventInit`: the frequency of the clock in `EventClockSync`.
 const CLOCKS_PER_SECOND: u64 = 1_000_000;
-/// `EventInit`'s: the longest name of an event, and the bits of a word.
+/// Fields of `EventInit`: the length of the longest event name, and the number of bits in a word.
 const MAX_NAME_LENGTH: u64 = 19;
 const WORD_WIDTH: u64 = 64;
 /// The MPS's number for "the commit limit is reached".
 const RES_COMMIT_LIMIT: u64 = 7;
 /// The one trace of a world, in a set of traces.
 const TRACE_SET: u64 = 1;
-/// So much before the first record of a flight recorder the stream begins, with all names a tick apart.
+/// The stream of a flight recorder begins this long before its first record, to have time for all names, a tick apart.
 const PROLOGUE_TICKS: u64 = 1 << 20;
-/// Texts of which is remembered whether they are written.
+/// The writer remembers for this many texts whether it has written them.
 const MOST_TEXTS: usize = 1 << 20;
-/// Labels of which is remembered that they are written.
+/// The writer remembers this many recently written labels.
 const LATELY: usize = 1 << 12;
-/// What makes a large object.
+/// An object of more bytes is large.
 const LARGE_BYTES: u64 = 8 << 10;
 
-/// Why a trace was created.
+/// The reasons for which a trace was created.
 const WHY_DYNAMIC: u64 = 1;
 const WHY_FULL: u64 = 4;
 
-/// How a reference is held. The fourth kind, weak, follows when finalizers have been seen to.
+/// Ranks of references. The fourth rank, weak, follows after finalizers have been processed.
 const RANK_EXACT: u64 = 1;
 const RANK_WEAK: u64 = 3;
 
-/// Things that events name and that are nowhere else: they have these addresses.
+/// Objects of the MPS that do not exist here: records refer to them by the addresses of these elements.
 static TRACES: [u64; MAX_WORLDS] = [0; MAX_WORLDS];
 static SCANS: [u64; MAX_WORLDS] = [0; MAX_WORLDS];
-/// The classes of our pools and arenas.
+/// The classes of arenas and pools.
 pub(super) static CLASSES: [u64; 2] = [0; 2];
 
 fn address(of: &'static u64) -> u64 {
     std::ptr::from_ref(of) as u64
 }
 
-/// Which changes of the filter concern it.
+/// How a writer applies changes of the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum History {
-    /// All, each from its time on.
+    /// Each change is applied from its time on.
     Followed,
-    /// What it gets is old, and the filter is the newest.
+    /// Only the newest filter is applied: the records come from a flight recorder.
     Ignored,
 }
 
@@ -95,7 +93,7 @@ pub(super) enum History {
 struct World {
     generation: u64,
     facts: Option<Facts>,
-    /// The stream has told of it, or will have before anything that it does.
+    /// The stream has introduced it, or will introduce it before its first record.
     met: bool,
     arena_told: bool,
     pools_told: [bool; 3],
@@ -103,9 +101,9 @@ struct World {
     trace_open: bool,
     blocks: Option<Blocks>,
     held_bytes: u64,
-    /// After the last collection.
+    /// Bytes committed after the last collection.
     committed: u64,
-    /// What part of the heap died in the last collection.
+    /// The fraction of the heap that died in the last collection.
     mortality: f64,
 }
 
@@ -135,17 +133,19 @@ pub(super) struct Writer {
     history: History,
     news: u64,
     filter: u64,
-    /// The filter holds for this segment of time.
+    /// The number of the segment from which the filter is.
     segment: u64,
+    /// When the segment began, and how long it lasts, in ticks.
     since: u64,
     span: u64,
     begun: bool,
     /// The clock of the next record.
     now: u64,
-    /// The latest that was written. It may be some ticks ahead of the events: their records are one apart.
+    /// The latest clock written. It may be some ticks ahead of the events, because the records of an event are one tick apart.
     last: u64,
-    /// The time of the latest event. One that is earlier is late.
+    /// The time of the latest event. An event with an earlier time is late.
     reached: u64,
+    /// When the writer was created, in ticks, and the CPU time of the process then.
     born: (u64, u64),
     hz: u64,
     cpu_us: u64,
@@ -154,7 +154,7 @@ pub(super) struct Writer {
     worlds: Box<[World]>,
     /// A bit for each text that is in the stream.
     texts: Box<[u64]>,
-    /// Addresses that were labelled lately, and how: types are named again and again.
+    /// Recently labelled addresses and their labels. Types are labelled again and again.
     labelled: Box<[(u64, u64)]>,
 }
 
@@ -170,7 +170,7 @@ impl Writer {
             History::Followed => 0,
             History::Ignored => board.newest(),
         };
-        // What a flight recorder has is written at once, and that is the end of it.
+        // The records of a flight recorder are written in one go, which needs no I/O thread.
         let by = if history == History::Followed { By::Carrier } else { By::Drain };
         let filter = board.segment(segment).map_or(0, |(_, filter)| filter);
         Ok(Writer {
@@ -209,7 +209,7 @@ impl Writer {
         Ok(())
     }
 
-    /// One of many of which none depends on the others, or that a sort by code puts in order: they have one time.
+    /// Writes a record without advancing the clock: for records whose order does not matter, or that a sort by code orders correctly.
     #[inline(always)]
     fn put_along<const N: usize>(&mut self, code: u16, parameters: [u64; N]) -> io::Result<()> {
         debug_assert_eq!(Version::V2.layout(code).map(|layout| layout.size(0)), Some(HEADER + 8 * N));
@@ -235,7 +235,7 @@ impl Writer {
         self.board.news() != self.news || ticks.wrapping_sub(self.since) >= self.span
     }
 
-    /// Something has changed up to this time, or may have.
+    /// Applies the changes of the filter and of the worlds up to this time.
     #[cold]
     #[inline(never)]
     fn turn(&mut self, ticks: u64) -> io::Result<()> {
@@ -268,7 +268,7 @@ impl Writer {
 
     fn change_filter(&mut self, from: u64, filter: u64) -> io::Result<()> {
         let (come, gone) = (filter & !self.filter, self.filter & !filter);
-        // It may have been written down when later events had come already.
+        // The change may have been stored after later events were written.
         self.set_now(from.max(self.reached));
         if self.begun {
             for number in 0..MAX_WORLDS {
@@ -285,14 +285,14 @@ impl Writer {
         if self.begun { self.tell_of_what_there_is(come) } else { Ok(()) }
     }
 
-    /// The stream's beginning, before its first record.
+    /// Writes the beginning of the stream, before its first record.
     fn begin(&mut self, ticks: u64) -> io::Result<()> {
         self.begun = true;
         let (mut from, mut cpu_us) = self.born;
-        // Not before the filter let anything through.
+        // Not before the time from which the filter selects anything.
         from = from.max(self.since);
         if from > ticks {
-            // The record is older than the writer: it comes out of a flight recorder.
+            // The record is older than the writer: it comes from a flight recorder.
             let us = (u128::from(from - ticks) * u128::from(CLOCKS_PER_SECOND) / u128::from(self.hz)) as u64;
             (from, cpu_us) = (ticks.saturating_sub(PROLOGUE_TICKS), cpu_us.saturating_sub(us));
         }
@@ -315,12 +315,12 @@ impl Writer {
         Ok(())
     }
 
-    // ---- What there is -------------------------------------------------------------------------------------------------
+    // ---- Existing state ------------------------------------------------------------------------------------------------
 
     fn look_at_the_worlds(&mut self) {
         for (number, world) in self.worlds.iter_mut().enumerate() {
             let Some((generation, facts)) = self.board.facts(number, world.generation) else { continue };
-            // 0: the same world, with the blocks that it has now.
+            // 0: the same world as before, with the blocks that it holds now.
             if facts.serial != 0 {
                 *world = World::new();
             }
@@ -328,7 +328,7 @@ impl Writer {
             (world.generation, world.facts, world.held_bytes) = (generation, Some(facts), 0);
             world.blocks = Blocks::new(facts.heap, facts.reserved, facts.block).ok();
             if self.history == History::Followed {
-                // SAFETY: the writer has a share of the switchboard, and consumers are called under the recorder's lock.
+                // SAFETY: the writer shares ownership of the switchboard, and consumers are called under the recorder's lock.
                 for held in unsafe { facts.held() } {
                     world.hold(*held);
                 }
@@ -336,7 +336,7 @@ impl Writer {
         }
     }
 
-    /// Worlds that were there before anything was recorded of them.
+    /// Introduces the worlds that existed before they joined the stream.
     fn meet_the_late(&mut self) -> io::Result<()> {
         for number in 0..MAX_WORLDS {
             let world = &mut self.worlds[number];
@@ -352,8 +352,8 @@ impl Writer {
         Ok(())
     }
 
-    /// What a flight recorder still has of a world rarely includes the world's creation: each world is there from the
-    /// stream's beginning, with its pools, except one that this first record creates.
+    /// Introduces the worlds of a flight recorder, whose records rarely include the creation of a world. Each world exists from the
+    /// beginning of the stream, with its pools, except one that this first record creates.
     fn meet_all_but_the_born(&mut self, first: &Recorded) {
         let born = (first.id == EventId::WorldCreated).then_some(usize::from(first.world.0) % MAX_WORLDS);
         for (number, world) in self.worlds.iter_mut().enumerate() {
@@ -361,7 +361,7 @@ impl Writer {
         }
     }
 
-    /// What readers must know when these categories begin.
+    /// Writes the existing state that readers need when these categories are turned on.
     fn tell_of_what_there_is(&mut self, come: u64) -> io::Result<()> {
         if come & (1 << Category::User as u32) != 0 {
             self.tell_of_labels()?;
@@ -374,7 +374,7 @@ impl Writer {
         Ok(())
     }
 
-    /// A world as it is: what of it the stream has not been told yet.
+    /// Writes the state of a world, as far as the stream does not have it yet.
     fn tell_of_world(&mut self, number: usize) -> io::Result<()> {
         if self.is_on(Category::Arena) {
             let arena = self.arena(number)?;
@@ -430,7 +430,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The arena's name in records, once the stream has been told of it.
+    /// Returns the identifier of the world's arena in records, after introducing the arena if necessary.
     fn arena(&mut self, number: usize) -> io::Result<u64> {
         let Facts { world, heap, reserved, chunk, block, .. } = self.worlds[number].facts.unwrap_or_default();
         if !self.worlds[number].arena_told {
@@ -445,13 +445,13 @@ impl Writer {
         Ok(world)
     }
 
-    /// The pool's name in records, once the stream has been told of it.
+    /// Returns the identifier of a pool in records, after introducing the pool if necessary.
     #[inline(always)]
     fn pool(&mut self, number: usize, space: Space) -> io::Result<u64> {
         if !self.worlds[number].pools_told[space as usize] {
             self.introduce_pool(number, space)?;
         }
-        // By reference: a copy of the facts, made to look at one of them, costs as much as the record.
+        // By reference: a copy of the facts, to read one of them, would cost as much as the record.
         Ok(self.worlds[number].facts.as_ref().map_or(0, |facts| facts.pools[space as usize]))
     }
 
@@ -463,18 +463,18 @@ impl Writer {
         self.put(event::PoolInit, [pool, arena, address(&CLASSES[1]), space as u64])
     }
 
-    /// The pool of an object.
+    /// Returns the pool of an object.
     #[inline(always)]
     fn pool_of(&mut self, number: usize, object: u64, bytes: u64) -> io::Result<u64> {
         let known = self.worlds[number].blocks.as_ref().and_then(|blocks| blocks.space(object));
-        // An object may be told of just before the block that it lies in.
+        // The record of an object may come just before that of its block.
         let guess = if bytes > LARGE_BYTES { Space::Large } else { Space::Small };
         self.pool(number, known.unwrap_or(guess))
     }
 
     // ---- Names ---------------------------------------------------------------------------------------------------------
 
-    /// Everything that has a name already.
+    /// Writes all existing names.
     fn tell_of_labels(&mut self) -> io::Result<()> {
         for named in Labels::of_the_process().iter() {
             match named {
@@ -485,7 +485,7 @@ impl Writer {
         Ok(())
     }
 
-    /// A text, once.
+    /// Writes a text, if the stream does not have it yet.
     fn text(&mut self, label: Label) -> io::Result<()> {
         let bit = label.get() as usize - 1;
         let word = self.texts.get_mut(bit / 64);
@@ -502,8 +502,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Readers look up addresses of the client's and pointers of the manager's in different tables. What is no object may
-    /// appear as either.
+    /// Writes the label of an address. Readers look up client addresses and manager pointers in different tables, and an address
+    /// outside the heaps may appear as either, so it is written to both.
     fn label(&mut self, address: u64, label: Label) -> io::Result<()> {
         let lately = &mut self.labelled[(address >> 3) as usize % LATELY];
         if *lately == (address, label.get()) {
@@ -525,17 +525,17 @@ impl Writer {
         self.end_trace(number)?;
         let world = &mut self.worlds[number];
         world.trace_open = true;
-        // Who follows the blocks knows exactly.
+        // If the writer tracks the blocks, it has the exact number.
         let condemned = if world.held_bytes > 0 { world.held_bytes } else { world.committed };
         let mortality = world.mortality.to_bits();
         let why = if reason == crate::Reason::Explicit as u64 { WHY_FULL } else { WHY_DYNAMIC };
         self.put(event::TraceCreate, [trace, arena, why])?;
         self.put(event::TraceCondemnAll, [arena, trace])?;
-        // Everything is condemned, in all zones; and it ends before anybody allocates again.
+        // Everything is condemned, in all zones; the trace ends before any thread allocates again.
         self.put(event::TraceStart, [arena, trace, mortality, 0, condemned, 0, 0, u64::MAX, 0])
     }
 
-    /// A record of the trace that is under way.
+    /// Writes a record of the current trace, if there is one.
     fn of_trace(&mut self, number: usize, code: u16) -> io::Result<()> {
         if !self.worlds[number].trace_open {
             return Ok(());
@@ -570,7 +570,7 @@ impl Writer {
 
     // ---- Events --------------------------------------------------------------------------------------------------------
 
-    /// The events that do not come by the million.
+    /// Handles the less frequent events.
     #[inline(never)]
     fn rarely(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
         let [first, second, third] = [record.field::<0>(), record.field::<1>(), record.field::<2>()];
@@ -593,7 +593,7 @@ impl Writer {
                 self.put(event::CommitLimitSet, [arena, first, 0])
             }
             EventId::SuspendBegin if arena => {
-                // A trace that has lost its end is over.
+                // A trace whose end was lost is over.
                 self.end_trace(number)?;
                 self.end_poll(number, 0)?;
                 let arena = self.arena(number)?;
@@ -618,7 +618,7 @@ impl Writer {
                 self.worlds[number].committed = record.field::<4>();
                 Ok(())
             }
-            // It may refer to any zone.
+            // The root may refer to any zone.
             EventId::RootScanned if seg => self.put(event::RootScan, [first, TRACE_SET, u64::MAX]),
             EventId::AreaScanned if seg => self.put(event::TraceScanArea, [address(&SCANS[number]), first, second]),
             EventId::BlockScanned if seg => {
@@ -627,7 +627,7 @@ impl Writer {
             }
             EventId::BlockReclaimed if seg => {
                 let (pool, arena) = (self.pool(number, space(second))?, self.arena(number)?);
-                // Its parameters are called seg, pool, arena, trace. This is what the MPS puts there.
+                // The parameters are named seg, pool, arena, trace, but the MPS writes these values, in this order.
                 self.put(event::SegReclaim, [arena, pool, address(&TRACES[number]), first])
             }
             EventId::SegmentCreated | EventId::SegmentFreed => self.memory(record.id, number, first, second),
@@ -708,7 +708,7 @@ impl Writer {
         let held = Held { address, bytes, space, told: 0 };
         let known = world.blocks.as_ref().and_then(|blocks| blocks.held(address));
         match known {
-            // It was held already when its world was introduced, and told of then.
+            // The block was held already, and reported, when its world was introduced.
             Some(known) if known.space == space && known.bytes == bytes => return self.tell_of_block(number, known),
             Some(known) => self.release(number, known)?,
             None => {}
@@ -730,7 +730,7 @@ impl Writer {
 }
 
 impl Writer {
-    /// What is in the file, for the owner.
+    /// Publishes the size of the file for the owner.
     fn count(&self) {
         self.board.progress.is(self.buffer.records, self.buffer.written_bytes());
     }
@@ -785,7 +785,7 @@ impl Consumer for Writer {
                 self.put(event::TraceFix, [address(&SCANS[number]), first, second, record.field::<2>()])
             }
             EventId::CacheRefilled if self.is_on(Category::Seg) => {
-                // Buffer, what was asked for, where the run begins, how long it is.
+                // Buffer, requested bytes, beginning of the run, length of the run.
                 self.put(event::BufferFill, [first, second, record.field::<2>(), record.field::<3>()])
             }
             _ => self.rarely(record, number),
@@ -807,7 +807,7 @@ impl Consumer for Writer {
         if self.begun && self.buffer.records != self.synced { self.sync(now.ticks) } else { Ok(()) }
     }
 
-    /// `.event.crash`: what is in the file ends with a whole record, and nothing of it is with us any more.
+    /// `.event.crash`: after a flush the file ends with a whole record, and no record is left in memory.
     fn flush(&mut self) -> io::Result<()> {
         self.buffer.write_out()?;
         self.count();
@@ -815,9 +815,9 @@ impl Consumer for Writer {
     }
 
     fn close(&mut self, now: &Relation) -> io::Result<()> {
-        // Also when the last record is one: a reader tells the time by two.
+        // Even if the last record is a sync: a reader needs two of them to convert times.
         if self.begun {
-            // The end of a collection that is under way will not be in the stream.
+            // The stream will not have the end of a running collection, so it is ended here.
             self.set_now(now.ticks);
             for number in 0..MAX_WORLDS {
                 self.end_trace(number)?;

@@ -1,4 +1,4 @@
-//! The writer by itself: what a record costs, and whose time it bears.
+//! Tests of the writer alone: the cost of a record, and the times of records.
 
 use super::*;
 use crate::events::record::{RecordingThread, WorldNumber};
@@ -45,9 +45,9 @@ fn how_long_a_record_takes() {
     }
 }
 
-/// A record of a thread that was frozen in the middle of firing keeps its time; those of others go on from theirs.
+/// The late record of a thread that was frozen in the middle of firing keeps its time; later records keep theirs.
 #[test]
-fn who_is_late_keeps_its_time() {
+fn a_late_record_keeps_its_time() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.mps");
     let mut writer = writer(CString::new(path.to_str().unwrap()).unwrap(), 1 << Category::Ref as u32);
@@ -58,16 +58,16 @@ fn who_is_late_keeps_its_time() {
     }
     writer.flush().unwrap();
     let stream = std::fs::read(path).unwrap();
-    // Behind `EventInit` and its sync.
+    // After `EventInit` and its sync.
     let at = 72;
     assert_eq!(stream.len(), at + 4 * 48);
     let written = (0..4).map(|index| word(&stream, at + index * 48 + 8));
     assert_eq!(written.collect::<Vec<_>>(), clocks);
 }
 
-/// What is missing is told of where it is missing: a reader can add it to what is there.
+/// The count of lost records is written where they are missing, so a reader can add it to the records there.
 #[test]
-fn losses_stand_where_they_happened() {
+fn losses_are_written_where_they_happened() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.mps");
     let filter = 1 << Category::Ref as u32 | 1 << Category::Arena as u32;
@@ -86,9 +86,9 @@ fn losses_stand_where_they_happened() {
     assert!(times[0] == 0 && times[0] <= times[1] && times[1] <= times[2] && times[2] == 9, "{times:?}");
 }
 
-/// What a flight recorder has begins in the middle of a world and may end in the middle of a collection.
+/// The records of a flight recorder begin in the middle of a world's life and may end in the middle of a collection.
 #[test]
-fn out_of_a_flight_recorder_come_all_pools_and_the_end_of_each_trace() {
+fn a_stream_from_a_flight_recorder_has_all_pools_and_the_end_of_each_trace() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.mps");
     let board = Arc::new(Switchboard::new(u64::MAX));
