@@ -1,4 +1,4 @@
-//! Memory does not depend on what a file says, nor on how long it is (`.format.hostile`).
+//! Memory depends neither on the contents of a file nor on its length (`.format.hostile`).
 
 mod memory_support;
 mod nettrace_support;
@@ -24,7 +24,7 @@ impl Visitor for Count {
     }
 }
 
-/// Reads, and returns the most memory that it took.
+/// Reads, and returns the peak memory.
 fn counted(input: impl Read) -> (Count, Summary, usize) {
     let mut count = Count::default();
     let (summary, most) = measured(|| Reader::new(input).with_stacks().read(&mut count));
@@ -40,7 +40,7 @@ fn event(sequence: u32, thread: u64, time: i64, payload: usize) -> Event {
     Event { kind: 1, sequence, thread, capture: thread, time, payload, ..Event::default() }
 }
 
-/// A file of version 6, whose blocks don't depend on where they are.
+/// A file of version 6, whose blocks do not depend on their position.
 fn blocks(mut next: impl FnMut(u32) -> Block, count: u32) -> impl Read {
     let mut begin = Writer::new(Form::V6, 8);
     begin.add(&one_type());
@@ -59,13 +59,13 @@ fn blocks(mut next: impl FnMut(u32) -> Block, count: u32) -> impl Read {
 }
 
 #[test]
-fn sizes_that_are_not_borne_out_take_no_memory() {
+fn false_sizes_take_no_memory() {
     let _alone = ALONE.lock().unwrap();
     let mut writer = Writer::new(Form::V4, 8);
     writer.add(&one_type());
     writer.add(&Block::Events(vec![event(1, 4, 10, 3)]));
     let mut bytes = writer.bytes;
-    // The block's size and the event's become as large as they can be.
+    // The sizes of the block and of the event become as large as possible.
     let body = bytes.windows(4).rposition(|window| window == [0xEE; 4]).unwrap() - 20;
     let size = body / 4 * 4 - 4 - (body - body / 4 * 4);
     bytes[size..size + 4].copy_from_slice(&(u32::MAX).to_le_bytes());
@@ -74,9 +74,9 @@ fn sizes_that_are_not_borne_out_take_no_memory() {
     assert!(most < 1 << 20, "{most}");
 }
 
-/// No flags, no sequence points: nothing ever says that an event may go.
+/// No flags, no sequence points: nothing in the file says that earlier events are complete.
 #[test]
-fn a_file_that_promises_nothing_is_not_kept_in_memory() {
+fn a_file_without_ordering_guarantees_is_not_kept_in_memory() {
     let _alone = ALONE.lock().unwrap();
     let mut sequence = 0;
     let next = |block: u32| {
@@ -92,13 +92,13 @@ fn a_file_that_promises_nothing_is_not_kept_in_memory() {
     };
     let (count, summary, most) = counted(blocks(next, 2000));
     assert_eq!((count.events, summary.damage, summary.lost), (2_000_000, None, 0));
-    // It is sorted as if it had promised everything, since what is far apart in it is far apart in time.
+    // The events are in order all the same, because events far apart in the file are far apart in time.
     assert_eq!(summary.late, 0);
     assert!(most < LIMIT, "{most}");
 }
 
 #[test]
-fn large_payloads_that_wait_are_bounded() {
+fn large_payloads_that_wait_take_bounded_memory() {
     let _alone = ALONE.lock().unwrap();
     let (count, summary, most) =
         counted(blocks(|block| Block::Events(vec![event(block + 1, 0, block.into(), 1 << 20)]), 200));
@@ -107,7 +107,7 @@ fn large_payloads_that_wait_are_bounded() {
 }
 
 #[test]
-fn stacks_labels_types_and_threads_without_end_are_bounded() {
+fn endless_stacks_labels_types_and_threads_take_bounded_memory() {
     let _alone = ALONE.lock().unwrap();
     let stacks = |block: u32| Block::Stacks(1 + block * 1000, vec![vec![1; 80]; 1000]);
     let labels = |block: u32| Block::Labels(1 + block * 1000, vec![[&[0x81][..], &[5; 16]].concat(); 1000]);
@@ -134,9 +134,9 @@ fn stacks_labels_types_and_threads_without_end_are_bounded() {
     }
 }
 
-/// Version 4 has no way to say that a thread has ended.
+/// Version 4 cannot express that a thread has ended.
 #[test]
-fn threads_that_come_and_go_are_bounded() {
+fn threads_that_start_and_exit_take_bounded_memory() {
     let _alone = ALONE.lock().unwrap();
     let mut writer = Writer::new(Form::V4, 8);
     writer.add(&one_type());
@@ -150,9 +150,9 @@ fn threads_that_come_and_go_are_bounded() {
     assert!(most < LIMIT, "{most}");
 }
 
-/// A field has at least three bytes in the file; a description of a mebibyte is the most there is.
+/// A field has at least three bytes in the file; a description has at most a mebibyte.
 #[test]
-fn descriptions_of_many_fields_are_bounded() {
+fn descriptions_of_many_fields_take_bounded_memory() {
     let _alone = ALONE.lock().unwrap();
     let mut writer = Writer::new(Form::V4, 8);
     for id in 1..60 {

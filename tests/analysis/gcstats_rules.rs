@@ -425,7 +425,7 @@ fn memory_from_the_system_is_reported_before_and_after() {
     story.end().heap_stats(SIZES).wait(1).restart_end();
     let process = story.process();
     let mut xml = Vec::new();
-    process.write_xml(&mut xml).expect("memory takes it");
+    process.write_xml(&mut xml).expect("a vector accepts it");
     let xml = String::from_utf8(xml).expect("it is text");
     let expected =
         "<CommittedData BeforeTotalCommittedInUse=     \"100\" BeforeTotalCommittedInGlobalDecommit=       \"2\"";
@@ -448,7 +448,7 @@ fn the_head_identifies_the_process() {
     assert_eq!(process.identity.name(Rules::Ours), "Big.App");
     assert_eq!(process.identity.name(Rules::LikePerfView), "\"/opt/my".rsplit('/').next().expect("a part"));
     let mut xml = Vec::new();
-    process.write_xml(&mut xml).expect("memory takes it");
+    process.write_xml(&mut xml).expect("a vector accepts it");
     let xml = String::from_utf8(xml).expect("it is text");
     for part in [
         "<GCProcess Process= \"Big.App\" ProcessID=  \"7\" HardLimit=\"1\" LOHThreshold=\"2\"",

@@ -1,4 +1,4 @@
-//! An eventlog whose writer stands still while threads go on: what is lost is said in the log, and in the totals.
+//! An eventlog whose writer is blocked while threads continue to fire: the losses are reported in the log and in the totals.
 
 use crate::eventlog_rules;
 
@@ -13,14 +13,14 @@ use stopworld::formats::eventlog::write::Options;
 
 const FIRED: u64 = 400_000;
 
-/// A pipe that nobody reads takes 64 KiB, and the writer waits.
+/// A pipe without a reader takes 64 KiB, and then the writer waits.
 #[test]
-fn what_is_lost_is_said_where_it_was() {
+fn losses_are_reported_where_they_happened() {
     let _alone = crate::alone();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("pipe");
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
-    // With both ends, so that it opens at once; it is read through another one.
+    // Opened for reading and writing, so that opening does not wait; it is read through another descriptor.
     let both = std::fs::File::options().read(true).write(true).open(&path).unwrap();
     let mut reader = std::fs::File::open(&path).unwrap();
     let trace = Options::new(&path).policy(Policy::Dropping).start().unwrap();
@@ -32,7 +32,7 @@ fn what_is_lost_is_said_where_it_was() {
         reader.read_to_end(&mut bytes).unwrap();
         bytes
     });
-    // There is room again for the world's end.
+    // Now there is room for the world's end.
     trace.flush().unwrap();
     drop(world);
     trace.wait_for_worlds(std::time::Duration::from_secs(120));

@@ -1,5 +1,5 @@
-//! Losses: a writer that is stopped while threads go on firing. In a program of their own, and one at a time: the writer's thread serves
-//! the whole process, so every other recording would wait for it.
+//! Losses: a writer that is blocked while threads continue to fire. These tests are in a program of their own and run one at a time: the
+//! writer thread serves the whole process, so every other recording would wait for it.
 
 mod eventlog;
 #[path = "../eventlog_rules/mod.rs"]

@@ -1,4 +1,4 @@
-//! A trace whose writer stands still while threads go on: as many numbers are missing in the trace as events were lost.
+//! A trace whose writer is blocked while threads continue to fire: the gaps in the sequence numbers equal the lost events.
 
 use crate::nettrace_rules;
 
@@ -12,7 +12,7 @@ use stopworld::World;
 use stopworld::events::record::Policy;
 use stopworld::formats::nettrace::write::{Container, Destination, Options, Providers};
 
-/// A place that takes nothing until it may.
+/// An output that accepts nothing until its gate is opened.
 #[derive(Debug, Clone)]
 struct Gated {
     bytes: Arc<Mutex<Vec<u8>>>,
@@ -31,9 +31,9 @@ impl Destination for Gated {
     }
 }
 
-/// Sequence numbers: what a reader misses is what the recorder has dropped.
+/// Sequence numbers: a reader finds exactly the losses that the recorder counted.
 #[rstest]
-fn losses_are_gaps_of_as_many(
+fn losses_are_gaps_of_the_same_size(
     #[values(Container::V4, Container::V6)] container: Container,
     #[values(0, 5)] after: usize,
 ) {
@@ -41,7 +41,7 @@ fn losses_are_gaps_of_as_many(
     let _alone = crate::alone();
     let gated =
         Gated { bytes: Arc::default(), gate: Arc::new((Barrier::new(2), Barrier::new(2))), calls: Arc::default() };
-    // Its keyword is that of objects.
+    // The keyword of the object events.
     let trace = Options::to(Box::new(gated.clone()))
         .providers(Providers::parse("stopworld:8:5").unwrap())
         .policy(Policy::Dropping)
@@ -51,7 +51,7 @@ fn losses_are_gaps_of_as_many(
     let world = World::builder().recorded_in(&trace).build().unwrap();
     let events = world.events();
     events.fire_object_freed(8, 8);
-    // The writer brings it out within a tenth of a second, and stands.
+    // The writer writes this event within a tenth of a second, and then blocks.
     gated.gate.0.wait();
     (0..FIRED).for_each(|number| events.fire_object_allocated(number, 16));
     gated.gate.1.wait();
@@ -63,7 +63,7 @@ fn losses_are_gaps_of_as_many(
     assert!(finished.totals.dropped > FIRED as u64 / 4, "{finished:?}");
     assert_eq!(parsed.lost, finished.totals.dropped);
     let own = parsed.events.iter().filter(|event| event.kind.provider == OWN).count() as u64;
-    // The world's end is taken, and is no event of this trace.
+    // The recorder takes the world's end, which is no event of this trace.
     assert_eq!(own + 1, finished.totals.written);
     assert_eq!(own + finished.totals.dropped, FIRED as u64 + 1 + after as u64);
 }

@@ -1,6 +1,6 @@
-//! Telemetry streams of any kind, whole, damaged and random, against a naive decoder (`.format.hostile`).
+//! Telemetry streams of any kind, whole, damaged and random, compared with a naive decoder (`.format.hostile`).
 //!
-//! `STOPWORLD_RANDOM_STREAMS=10000000` runs that many random streams instead of the few that every test run affords.
+//! `STOPWORLD_RANDOM_STREAMS=10000000` sets the number of random streams; by default it is small.
 
 use crate::mps_support;
 
@@ -22,7 +22,7 @@ fn ours(stream: &[u8], version: Option<Version>, form: Form) -> (Vec<u8>, Result
     (lines, result, notices)
 }
 
-/// All that is readable comes out, as the naive decoder prints it, and the end is told with its byte.
+/// Everything readable is printed as the naive decoder prints it, and damage at the end is reported with its byte offset.
 fn same_as_naive(stream: &[u8], version: Version, form: Form) {
     let (expected, end) = naive(stream, version, form);
     let (lines, result, notices) = ours(stream, Some(version), form);
@@ -52,7 +52,7 @@ fn every_prefix_of_a_stream_gives_what_is_readable(
 ) {
     let version = if file.to_string_lossy().contains("v1") { Version::V1 } else { Version::V2 };
     let stream = std::fs::read(&file).unwrap();
-    // All forms for the small ones; the naive decoder is slow.
+    // All forms for the small streams; the naive decoder is slow.
     let forms = if stream.len() < 3000 { &FORMS[..] } else { &FORMS[..1] };
     for length in 0..stream.len().min(4000) {
         for &form in forms {
@@ -61,9 +61,9 @@ fn every_prefix_of_a_stream_gives_what_is_readable(
     }
 }
 
-/// It ends where its string would begin.
+/// The record ends where its string would begin.
 #[test]
-fn a_string_of_which_there_is_nothing_is_empty() {
+fn a_missing_string_is_empty() {
     let mut record = [0; 24];
     record[..4].copy_from_slice(&[0x21, 0, 24, 0]);
     record[16] = 3;
@@ -93,7 +93,7 @@ fn every_change_of_a_byte_gives_what_is_readable(#[case] file: &str, #[case] ver
     }
 }
 
-/// A record of this version: most often as its layout says, sometimes shorter, longer, or of no known code.
+/// A record of this version: usually as in its layout, sometimes shorter, longer, or of an unknown code.
 fn record(version: Version) -> impl Strategy<Value = Vec<u8>> {
     let sizes = || version.layouts().iter().map(|layout| (layout.code, layout.size(0))).collect::<Vec<_>>();
     let size = prop_oneof![
@@ -101,7 +101,7 @@ fn record(version: Version) -> impl Strategy<Value = Vec<u8>> {
         1 => (16..=288usize).prop_map(Some),
     ];
     let code = prop_oneof![20 => prop::sample::select(sizes()), 1 => any::<u16>().prop_map(|code| (code, 32))];
-    // Few different numbers, so that clocks are equal and labels are met again.
+    // Few different numbers, so that clocks are equal and labels recur.
     let word =
         prop_oneof![0..6u64, any::<u64>(), any::<u32>().prop_map(u64::from), any::<f64>().prop_map(f64::to_bits)];
     (
@@ -164,7 +164,7 @@ proptest! {
     }
 }
 
-/// Numbers that look random (xorshift): a run can be repeated.
+/// Pseudo-random numbers (xorshift): a run can be repeated.
 struct Numbers(u64);
 
 impl Numbers {
@@ -209,13 +209,13 @@ fn random_streams_are_read_without_a_panic_and_in_bounded_memory() {
         let (lines, result, _) = ours(&stream, version, form);
         let (records, end) = mps_support::records(&stream);
         assert_eq!(matches!(result, Err(DecodeError::Damaged(_))), matches!(end, End::Damaged(_)), "{stream:x?}");
-        // Every record has its line; a line feed inside a string makes more.
+        // Every record has a line; a line feed inside a string adds lines.
         assert!(lines.iter().filter(|&&byte| byte == b'\n').count() >= records.len(), "{stream:x?}");
     }
 }
 
 #[test]
-fn warnings_without_end_are_counted_instead() {
+fn endless_warnings_are_counted_instead() {
     let unknown = [0xFFu8, 0xFF, 16, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
     let (lines, result, notices) = ours(&unknown.repeat(1000), None, Form::Hex);
     assert!(result.is_ok());
@@ -246,7 +246,7 @@ fn a_string_without_an_end_is_cut_where_its_record_ends() {
     assert_eq!(notices[0].kind, Kind::Unterminated { event: "Intern" });
 }
 
-/// The longest line there can be: names, five labels of the longest string, every byte of it escaped.
+/// The longest possible line: names, five labels of the longest string, every byte of it escaped.
 #[test]
 fn the_longest_line_fits() {
     let mut stream = vec![0x21, 0, 0x20, 1, 0, 0, 0, 0];

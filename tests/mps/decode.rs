@@ -1,7 +1,7 @@
-//! `stopworld eventcnv` against what the MPS's own tools print of the same streams.
+//! `stopworld eventcnv` compared with the output of the MPS's own tools for the same streams.
 //!
-//! The streams under `fixtures/mps` were written by real MPS programs or by hand; beside each lies the output of the real
-//! tool, its standard error and its exit code.
+//! The streams under `fixtures/mps` were written by real MPS programs or by hand; next to each are the real tool's output, its standard
+//! error and its exit code.
 
 use crate::skipped;
 
@@ -35,7 +35,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What lies beside the stream under this ending.
+/// Returns the contents of the file next to the stream with this extension.
 fn beside(file: &Path, ending: &str) -> Option<Vec<u8>> {
     fs::read(file.with_extension(ending)).ok()
 }
@@ -52,7 +52,7 @@ fn assert_same(ours: &[u8], real: &[u8]) {
     assert_eq!(ours.len(), real.len());
 }
 
-/// How many lines begin with a clock: those after a newline in a string don't.
+/// The number of lines that begin with a clock; a line after a newline in a string does not.
 fn records(lines: &[u8]) -> usize {
     let has_clock = |line: &&[u8]| line.get(..16).is_some_and(|clock| clock.iter().all(u8::is_ascii_hexdigit));
     lines.split(|&byte| byte == b'\n').filter(has_clock).count()
@@ -65,13 +65,13 @@ fn the_hexadecimal_form_is_that_of_mpseventcnv(#[files("tests/fixtures/mps/*.bin
     assert_same(&output.stdout, &beside(&file, "cnv").expect("the real output"));
     assert_eq!(output.status.code(), Some(exit_code(&file, "cnv.rc")), "{stderr}");
     match beside(&file, "cnv.err").filter(|real| !real.is_empty()) {
-        // Ours begins with the same words and goes on with the byte.
+        // Our message begins with the same words and adds the byte offset.
         Some(real) => {
             let real = text(&real).trim_end().replace("mpseventcnv:", "eventcnv:");
             assert!(stderr.starts_with(&real), "{stderr}instead of\n{real}");
             assert!(stderr.contains("at byte "), "{stderr}");
         }
-        // The real tool loses up to 15 bytes without a word.
+        // The real tool silently loses up to 15 bytes.
         None if file.to_string_lossy().contains("trunc-header") => assert!(stderr.contains("stray bytes"), "{stderr}"),
         None => assert_eq!(stderr, ""),
     }
@@ -85,7 +85,7 @@ fn the_named_form_is_that_of_mpseventtxt_after_a_sort(#[files("tests/fixtures/mp
     if exit_code(&file, "txt.rc") == 0 {
         assert_same(&output.stdout, &real);
     } else {
-        // The real tool died here: of a newline, of a code that is none, of a word of 128 bits. Ours goes on.
+        // The real tool died here: of a newline, of an unknown code, of a 128-bit word. Ours continues.
         assert_same(&output.stdout[..real.len()], &real);
         assert_eq!(records(&output.stdout), records(&beside(&file, "cnv").expect("the real output")));
     }
@@ -107,12 +107,12 @@ fn the_styles_are_those_of_the_manuals_eventcnv(
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
 }
 
-/// The three lines that the manual of 2012 shows of one record. It leaves the padding out.
+/// The three lines that the manual of 2012 shows for one record. It omits the padding.
 #[rstest]
 #[case("-S", "000007DC7DC1655516E TraceFix 7FFF583001D0 7FFF583000D8 107AFAB20 1\n")]
 #[case("-SL", "(000007DC7DC1655516E TraceFix 7FFF583001D0 7FFF583000D8 107AFAB20 1)\n")]
 #[case("-SC", "000007DC7DC1655516E, 38, 140734672929232, 140734672928984, 4423920416, 1\n")]
-fn the_manuals_example_comes_out(#[case] style: &str, #[case] line: &str) {
+fn the_manuals_example_is_reproduced(#[case] style: &str, #[case] line: &str) {
     let mut record = vec![0x26, 0, 48, 0, 0, 0, 0, 0];
     for word in [0x7DC_1655_516E_u64, 0x7FFF_5830_01D0, 0x7FFF_5830_00D8, 0x1_07AF_AB20, 1] {
         record.extend_from_slice(&word.to_le_bytes());
@@ -200,7 +200,7 @@ fn a_file_without_permission_is_one_clear_line() {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_stopworld"));
     command.args(["eventcnv", "--cnv", "-f"]).arg(&file).current_dir("/");
     if fs::File::open(&file).is_ok() {
-        // Root may read everything; nobody may not.
+        // Root may read everything; the user `nobody` may not.
         command.uid(65534);
     }
     let Ok(output) = command.output() else {
@@ -229,7 +229,7 @@ fn stderr_of(child: &mut std::process::Child) -> String {
 }
 
 #[rstest]
-fn who_closes_the_pipe_has_seen_enough(#[values("--cnv", "--txt", "-S")] form: &str) {
+fn a_closed_pipe_is_no_error(#[values("--cnv", "--txt", "-S")] form: &str) {
     let mut child = piped(Path::new("tests/fixtures/mps/awlut-hot-all.bin"), form, Stdio::piped());
     drop(child.stdout.take());
     assert_eq!(stderr_of(&mut child), "");
@@ -261,9 +261,9 @@ fn what_precedes_damage_is_printed(#[values("--cnv", "--txt")] form: &str) {
     assert!(stderr.contains(&format!("Truncated log: the record at byte {} ", whole.len())), "{stderr}");
 }
 
-/// A stream can be followed while it is written: what came so far is printed before more is waited for.
+/// A stream can be followed while it is written: everything received is printed before the command waits for more.
 #[test]
-fn a_stream_is_printed_as_it_comes_through_a_pipe() {
+fn a_stream_is_printed_as_it_arrives_through_a_pipe() {
     let whole = fs::read("tests/fixtures/mps/synth-ok2.bin").unwrap();
     let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_stopworld"))
         .args(["eventcnv", "--cnv", "-f", "-"])
@@ -281,9 +281,9 @@ fn a_stream_is_printed_as_it_comes_through_a_pipe() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-/// Sorted in files, a large stream comes out as if sorted in memory, and nothing is left behind.
+/// A large stream that is sorted in files is printed as if sorted in memory, and no file remains.
 #[test]
-fn a_stream_that_is_too_large_for_memory_is_sorted_all_the_same() {
+fn a_stream_that_is_too_large_for_memory_is_sorted() {
     let mut stream = Vec::new();
     for i in 0..300_000u64 {
         stream.extend([0x2A, 0, 40, 0, 0, 0, 0, 0]);
@@ -302,7 +302,7 @@ fn a_stream_that_is_too_large_for_memory_is_sorted_all_the_same() {
 }
 
 #[test]
-fn without_room_to_sort_it_says_so() {
+fn without_room_to_sort_there_is_an_error() {
     let stream = [[0x2A, 0, 40, 0, 0, 0, 0, 0].as_slice(), &[1; 32]].concat().repeat(250_000);
     let output =
         command(&["-f", "-", "--txt"].map(OsStr::new)).env("TMPDIR", "/no/such/place").write_stdin(stream).output();
@@ -312,7 +312,7 @@ fn without_room_to_sort_it_says_so() {
     assert!(stderr.contains("no room to sort in /no/such/place") && stderr.contains("TMPDIR"), "{stderr}");
 }
 
-/// `size` bytes of this, again and again, cut where a record ends.
+/// Repeats a record up to `size` bytes, cut where a record ends.
 fn repeated(record: impl Fn(u64) -> Vec<u8>, size: usize) -> Vec<u8> {
     let mut stream = Vec::with_capacity(size + 300);
     for number in 0.. {
@@ -330,7 +330,7 @@ fn of_words(code: u8, words: &[u64]) -> Vec<u8> {
     record
 }
 
-/// An exception to "byte for byte": mpseventtxt aborts at the label of address 0 or 1. Ours prints the record and goes on.
+/// An exception to "byte for byte": mpseventtxt aborts at the label of address 0 or 1. Ours prints the record and continues.
 #[rstest]
 fn a_label_of_an_address_that_aborts_the_real_tool_is_printed(#[values(0, 1)] address: u64) {
     let directory = tempfile::tempdir().expect("a directory");
@@ -343,20 +343,20 @@ fn a_label_of_an_address_that_aborts_the_real_tool_is_printed(#[values(0, 1)] ad
     let lines: Vec<&str> = printed.lines().collect();
     assert_eq!(lines.len(), 3, "{printed}");
     assert!(lines[1].contains(&format!("{address:016X}")) && lines[1].contains("Label"), "{printed}");
-    assert!(lines[2].contains("PoolAlloc"), "what follows is there: {printed}");
+    assert!(lines[2].contains("PoolAlloc"), "the next record is printed: {printed}");
 }
 
-/// A text of 17 bytes, all different.
+/// A text of 17 bytes, different for each number.
 fn text_of(number: u64) -> Vec<u8> {
     let mut record = of_words(0x21, &[number, number]);
-    write!(record, "{number:017}").expect("memory takes it");
+    write!(record, "{number:017}").expect("a vector accepts it");
     record.resize(48, 0);
     record[2] = 48;
     record
 }
 
-/// `.format.hostile`: memory is what the buffers have, for a long stream, for one of labels without end, and for one
-/// whose clocks are all the same; in a sorted form and in the others.
+/// `.format.hostile`: memory is limited by the buffers, for a long stream, for one with endless labels, and for one whose clocks are all
+/// equal; in a sorted form and in the others.
 #[rstest]
 #[case::allocations(repeated(|n| of_words(0x2A, &[n * 7919 % 1_000_003, n, 2, 3]), 96 << 20))]
 #[case::labels(repeated(|n| of_words(0x22, &[n, n * 8, n]), 64 << 20))]
@@ -375,9 +375,9 @@ fn memory_stays_below_32_mib(#[case] stream: Vec<u8>, #[values("--cnv", "--txt",
     let mut stdout = child.stdout.take().expect("stdout is piped");
     let status = format!("/proc/{}/status", child.id());
     let (mut peak, mut lines) = (0, vec![0; 1 << 20]);
-    // It is still there while it has more to say.
+    // The process still exists while it has more to print.
     while stdout.read(&mut lines).expect("stdout is readable") > 0 {
-        let status = fs::read_to_string(&status).expect("the child is there");
+        let status = fs::read_to_string(&status).expect("the child exists");
         let line = status.lines().find(|line| line.starts_with("VmHWM:"));
         let kilobytes = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
         peak = peak.max(kilobytes.unwrap_or(0));

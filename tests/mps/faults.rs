@@ -1,4 +1,4 @@
-//! What becomes of a run whose trace can't be written, or which does not end by itself: through the command, as a stranger sees it.
+//! Runs of the command whose trace cannot be written, or which do not end by themselves.
 
 use crate::command_support;
 use crate::mps_stream;
@@ -22,7 +22,7 @@ const ALL: u64 = 0x7f;
 /// Without Ref and Object.
 const DEFAULT: u64 = 0x4f;
 
-// ---- What is asked for ---------------------------------------------------------------------------------------------
+// ---- Arguments -----------------------------------------------------------------------------------------------------
 
 #[rstest]
 #[case::option("--trace t.mps", &[], Some(("t.mps", DEFAULT)))]
@@ -50,8 +50,8 @@ fn options_win_over_the_environment(
     let Some((file, filter)) = expected else { return assert_eq!(files, [""; 0]) };
     assert_eq!(files, [file]);
     let told = check(&fs::read(directory.path().join(file)).unwrap(), filter);
-    assert!(filter & 1 == 0 || told.count("ArenaDestroy") == 1, "the world's end is in it: {:?}", told.counts);
-    assert!(text(&output.stdout).contains(&format!("{file}: ")), "the table tells of the trace");
+    assert!(filter & 1 == 0 || told.count("ArenaDestroy") == 1, "the stream has the world's end: {:?}", told.counts);
+    assert!(text(&output.stdout).contains(&format!("{file}: ")), "the table has a row for the trace");
 }
 
 #[test]
@@ -79,11 +79,7 @@ fn a_word_that_names_nothing_is_reported_once_with_the_nearest_name() {
 #[case::directory(".", "Is a directory", "name a file in it")]
 #[case::nowhere("no/such/t.mps", "No such file or directory", "create its directory")]
 #[case::not_a_directory("/dev/null/t.mps", "Not a directory", "create its directory")]
-fn a_file_that_fails_is_told_of_in_one_line_and_the_run_goes_on(
-    #[case] file: &str,
-    #[case] why: &str,
-    #[case] remedy: &str,
-) {
+fn a_file_that_fails_is_one_line_and_the_run_goes_on(#[case] file: &str, #[case] why: &str, #[case] remedy: &str) {
     let printed = scenarios::goes_on_without_its_file(file, &[why, remedy], "--events all");
     let row = printed.lines().find(|line| line.contains("events are lost")).expect("the table counts the loss");
     let numbers: Vec<u64> = row.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
@@ -92,7 +88,7 @@ fn a_file_that_fails_is_told_of_in_one_line_and_the_run_goes_on(
     assert!(lost > 100_000, "{row}");
 }
 
-/// `.event.full-disk`: what was written until then is a stream, and what is written and what is lost is all there was; in the
+/// `.event.full-disk`: what was written before the failure is a stream, and written plus lost records are all records; for a failure in the
 /// first block, and in one that another thread finds too large.
 #[rstest]
 fn a_file_that_may_not_grow_keeps_whole_records(#[values(700, 4444)] blocks: u32) {
@@ -112,7 +108,7 @@ fn a_file_without_permission_is_one_that_fails() {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
     let mut command = stopworld(directory.path(), "run binary-trees --depth 8 --trace t.mps");
     if fs::File::options().write(true).open(&file).is_ok() {
-        // Root may write everything; nobody may not.
+        // Root may write everything; the user `nobody` may not.
         command.uid(65534);
     }
     let Ok(output) = command.output() else {
@@ -131,7 +127,7 @@ fn a_closed_pipe_ends_the_trace_and_not_the_run() {
 
 // ---- Runs that end otherwise ---------------------------------------------------------------------------------------
 
-/// The bytes of the records that are there from end to end.
+/// The number of bytes in complete records.
 fn whole_records(stream: &[u8]) -> usize {
     let mut at = 0;
     while let Some(head) = stream.get(at..at + 16) {
@@ -144,26 +140,26 @@ fn whole_records(stream: &[u8]) -> usize {
     at
 }
 
-/// Which of the whole records are clock syncs.
+/// The offsets of the clock syncs among the complete records.
 fn syncs(stream: &[u8]) -> Vec<usize> {
     let entries = parse(&stream[..whole_records(stream)]);
     entries.iter().enumerate().filter(|(_, entry)| entry.name == "EventClockSync").map(|(at, _)| at).collect()
 }
 
-/// The first bytes of a file that may grow as fast as it is read.
+/// The first bytes of a file, which may grow as fast as it is read.
 fn head_of(file: &Path) -> Vec<u8> {
     let mut head = Vec::new();
     fs::File::open(file).unwrap().take(1 << 16).read_to_end(&mut head).unwrap();
     head
 }
 
-/// `.event.crash`: whole records, and our reader has nothing to say about them.
+/// `.event.crash`: complete records, and our reader reports nothing about them.
 #[rstest]
 fn a_run_that_is_killed_leaves_a_stream(#[values("all", "Arena Pool Trace", "User")] events: &str) {
     let directory = directory();
     let file: PathBuf = directory.path().join("t.mps");
     for bytes in [0, 100_000, 5_000_000] {
-        // A file of few records comes later.
+        // A file with few records is created later.
         let bytes = if events == "all" { bytes } else { 0 };
         let mut command = stopworld(directory.path(), "run churn --seconds 600 --threads 2 --trace t.mps --events");
         let command = command.arg(events);
@@ -171,10 +167,10 @@ fn a_run_that_is_killed_leaves_a_stream(#[values("all", "Arena Pool Trace", "Use
         // On a busy machine the run may write gigabytes before it is killed.
         let killed = || scenarios::is_killed_when(command, &file, is_there, Duration::from_millis(20));
         let stream = std::iter::repeat_with(killed).find(|stream| stream.len() < 100_000_000).unwrap();
-        // The kernel may have been in the middle of a write: then the last record is cut, and nothing else.
+        // The run may have been killed during a write: then the last record is cut, and nothing else.
         let whole = whole_records(&stream);
         let entries = parse(&stream[..whole]);
-        // Up to its last sync it is a stream by all rules.
+        // Up to its last sync the stream obeys all rules.
         let syncs = syncs(&stream);
         let end = *syncs.last().unwrap();
         if syncs.len() >= 2 {
@@ -190,9 +186,9 @@ fn a_run_that_is_killed_leaves_a_stream(#[values("all", "Arena Pool Trace", "Use
     }
 }
 
-/// `.event.behind`, `.event.place`: all threads stand still, also the one that writes the file, in the middle of a block or not.
+/// `.event.behind`, `.event.place`: all threads are stopped, including the one that writes the file, inside a block or not.
 #[test]
-fn a_debugger_can_flush_while_who_writes_the_file_stands_still() {
+fn a_debugger_can_flush_while_the_writing_thread_is_stopped() {
     if !tools::has("gdb") {
         return;
     }
@@ -201,9 +197,9 @@ fn a_debugger_can_flush_while_who_writes_the_file_stands_still() {
     let child = begin(directory.path(), "run churn --seconds 60 --threads 2 --trace t.mps --events all");
     wait_until("some blocks are written", || size(&file) > 5_000_000);
     let mut said = String::new();
-    // A thread may be caught with the recorder's lock in its hands: then the call says 1, and is made again later.
+    // A thread may be stopped while it holds the recorder's lock: then the call returns 1, and is repeated later.
     for attempt in 0..100 {
-        // It would write gigabytes until gdb is there.
+        // Stopped, because the run would write gigabytes until gdb has started.
         signal(&child, Signal::SIGSTOP);
         let output = Command::new("gdb")
             .args(["-batch", "-nx", "-iex", "set debuginfod enabled off", "-p", &child.id().to_string()])
@@ -230,7 +226,7 @@ fn a_debugger_can_flush_while_who_writes_the_file_stands_still() {
     let then = fs::read(directory.path().join("t.mps.then")).unwrap();
     assert_eq!(whole_records(&then), then.len(), "what was flushed ends with a whole record");
     let stream = fs::read(&file).unwrap();
-    assert!(stream.starts_with(&then) && whole_records(&stream) == stream.len(), "and it went on from there");
+    assert!(stream.starts_with(&then) && whole_records(&stream) == stream.len(), "the run continued the stream");
 }
 
 #[rstest]
@@ -241,14 +237,14 @@ fn a_run_that_is_asked_to_end_writes_its_end(#[case] asked: Signal, #[case] code
 }
 
 #[test]
-fn a_run_that_has_to_be_left_behind_is_traced_to_there() {
+fn a_run_that_is_abandoned_is_traced_until_then() {
     let entries = parse(&scenarios::is_left_behind("t.mps", "--events all"));
     assert_eq!(entries.last().unwrap().name, "EventClockSync");
 }
 
 #[test]
 fn the_flight_recorder_is_written_when_asked_and_only_then() {
-    // Nobody waits for a recorder that keeps what it can: anything may be missing.
+    // A flight recorder never waits, so any event may be missing.
     let stream = scenarios::writes_its_recorder_when_asked("t.mps");
     assert!(check_gappy(&stream) > 1_000);
     let entries = parse(&stream);
@@ -262,7 +258,7 @@ fn the_flight_recorder_is_written_when_asked_and_only_then() {
     assert!(check_gappy(&fs::read(directory.path().join("e.mps")).unwrap()) > 500);
 }
 
-/// In whichever format: in one line, and not in silence. The thread that writes is the program's first, where the limit's signal comes.
+/// In every format: one line, not silence. The writing thread is the program's first, which receives the limit's signal.
 #[rstest]
 fn a_flight_recorder_that_cant_be_written_at_the_end_fails_the_run(
     #[values("mps", "nettrace", "json", "eventlog")] format: &str,
@@ -280,7 +276,7 @@ fn a_flight_recorder_that_cant_be_written_at_the_end_fails_the_run(
 }
 
 #[test]
-fn sigusr2_brings_a_trace_up_to_date() {
+fn sigusr2_flushes_a_trace() {
     let directory = directory();
     let child = begin(directory.path(), "run churn --seconds 600 --trace t.mps");
     let file = directory.path().join("t.mps");

@@ -1,4 +1,4 @@
-//! MPS telemetry streams: the crate `mps-telemetry`, and the writer of our events.
+//! MPS telemetry streams: the crate `mps-telemetry`, and stopworld's own writer.
 
 #[path = "../command_support/mod.rs"]
 mod command_support;

@@ -1,4 +1,4 @@
-//! Streams that worlds write, held against a checker of their own, their reports, and the events that were heard.
+//! Streams that worlds write, compared with a checker of the tests' own, with the worlds' reports, and with the events that a listener got.
 
 use crate::mps_stream;
 use crate::writer_support;
@@ -22,8 +22,8 @@ fn start(file: &File, filter: u64) -> Trace {
     Options::new(file.path(), Categories(filter)).start().unwrap()
 }
 
-/// What our own reader makes of it: to its end, and without a word.
-fn is_read_without_a_word(stream: &[u8]) {
+/// Our own reader reads the stream to its end, without a message.
+fn is_read_without_a_message(stream: &[u8]) {
     for form in [Form::Hex, Form::Named] {
         let mut words = Vec::new();
         let read = decode(stream, std::io::sink(), form, None, &mut |notice| words.push(notice.to_string()));
@@ -31,7 +31,7 @@ fn is_read_without_a_word(stream: &[u8]) {
     }
 }
 
-/// The trace's end, everything in it.
+/// Finishes the trace; it contains everything.
 fn finish(trace: &Trace) -> Finished {
     trace.wait_for_worlds(Duration::from_secs(120));
     let finished = trace.finish().unwrap();
@@ -40,7 +40,7 @@ fn finish(trace: &Trace) -> Finished {
     finished
 }
 
-/// The record that each event of ours becomes, for those that become one each time.
+/// The records for events that always become exactly one record.
 const ONE_TO_ONE: &[(EventId, &str, Category)] = &[
     (EventId::SuspendBegin, "ArenaPollBegin", Category::Arena),
     (EventId::RestartEnd, "ArenaPollEnd", Category::Arena),
@@ -64,7 +64,7 @@ const ONE_TO_ONE: &[(EventId, &str, Category)] = &[
     (EventId::ObjectFreed, "PoolFree", Category::Object),
 ];
 
-/// What was heard by a listener of the same selection is in the file.
+/// Asserts that the file has what a listener with the same selection got.
 fn is_what_was_heard(told: &Told, heard: &Statistics, filter: u64) {
     let mut looked_at = 0;
     for (event, record, category) in ONE_TO_ONE.iter().filter(|(_, _, category)| filter & 1 << *category as u32 != 0) {
@@ -74,7 +74,7 @@ fn is_what_was_heard(told: &Told, heard: &Statistics, filter: u64) {
     assert!(looked_at > 0 || filter == 1 << Category::User as u32);
 }
 
-/// Each category alone, and all together; stoppers and numbers of threads in turn.
+/// Each category alone, and all together; stoppers and numbers of threads alternate.
 #[rstest]
 fn streams_of_all_workloads_obey_the_rules(
     #[values(0, 1, 2, 3, 4, 5)] workload: usize,
@@ -107,13 +107,13 @@ fn streams_of_all_workloads_obey_the_rules(
     let told = check(&stream, filter);
     assert_eq!(told.counts.values().sum::<u64>(), finished.records);
     is_what_was_heard(&told, &heard, filter);
-    is_read_without_a_word(&stream);
+    is_read_without_a_message(&stream);
     if filter == ALL && !by_debugger {
         let live: Vec<u64> = reports.sorted().iter().map(|report| report.live.total()).collect();
         assert_eq!(told.live, live, "PoolAlloc bytes - PoolFree bytes, at each collection's end");
     }
     if filter == ALL {
-        assert_eq!(told.count("ArenaAlloc"), told.count("ArenaFree"), "a world that has ended has nothing");
+        assert_eq!(told.count("ArenaAlloc"), told.count("ArenaFree"), "a closed world has no memory");
         assert_eq!(told.count("ArenaDestroy"), 1);
         assert!(told.names.contains("main") && told.names.contains("small objects"), "{:?}", told.names);
     }
@@ -140,7 +140,7 @@ fn work(world: &World, links: usize) {
 
 /// `.event.introduced`
 #[rstest]
-fn who_comes_late_is_told_first_what_there_is(#[values(0, 1, 2, 3, 4, 5, 6, 7)] category: usize) {
+fn a_late_trace_begins_with_what_exists(#[values(0, 1, 2, 3, 4, 5, 6, 7)] category: usize) {
     let filter = if category == 7 { ALL } else { 1 << category };
     let file = File::new();
     let world = small().build().unwrap();
@@ -182,7 +182,7 @@ fn nothing_is_written_and_no_file_made_while_the_filter_is_empty() {
     assert!(told.count("PoolAlloc") > 10_000 && told.count("ArenaPollBegin") > 0);
 }
 
-/// `.event.exact`, for a filter: what is off when the call has returned has no later clock. Names resolve at each time.
+/// `.event.exact`, for a filter: a category that is off when the call has returned has no later records. Names resolve at any time.
 #[test]
 fn categories_can_be_switched_at_any_time() {
     let file = File::new();
@@ -195,7 +195,7 @@ fn categories_can_be_switched_at_any_time() {
         for _ in 0..2 {
             let world = &world;
             scope.spawn(move || {
-                // Not so often that nothing but collections happen: what these fire without an end is dropped.
+                // Not so often that only collections happen: records fired inside a collection without a pause would be dropped.
                 while !done.load(Ordering::Relaxed) {
                     work(world, 20_000);
                     std::thread::sleep(Duration::from_millis(5));
@@ -234,7 +234,7 @@ fn categories_can_be_switched_at_any_time() {
             "Label" | "LabelPointer" => assert!(texts.contains(&entry.get("stringId")), "{entry:?}"),
             _ => {}
         }
-        // In force when the record was made, or about to be, or not yet out of force.
+        // The category was on when the record was made, or about to be on, or not yet off.
         let next = filters.partition_point(|(from, _)| *from < entry.clock);
         let around = &filters[next.saturating_sub(1)..(next + 1).min(filters.len())];
         let may = around.iter().fold(0, |may, (_, filter)| may | filter);
@@ -254,9 +254,9 @@ fn a_flight_recorder_has_the_last_of_it_and_is_read_like_any_stream() {
         assert!(events > 10_000, "{events}");
         let stream = file.bytes();
         assert!(stream.len() < 12 << 20, "{}", stream.len());
-        // Nobody waits for a recorder that keeps what it can: anything may be missing.
+        // A flight recorder never waits, so any event may be missing.
         assert!(check_gappy(&stream) > events / 2);
-        is_read_without_a_word(&stream);
+        is_read_without_a_message(&stream);
         if trace.totals().unwrap().dropped == 0 {
             check(&stream, ALL);
         }
@@ -267,7 +267,7 @@ fn a_flight_recorder_has_the_last_of_it_and_is_read_like_any_stream() {
     }
 }
 
-/// Who fires no more than his ring holds until the next drain loses nothing.
+/// A thread that fires no more than its ring holds until the next drain loses nothing.
 #[test]
 fn what_a_flight_recorder_has_is_whole_when_nothing_was_dropped() {
     let file = File::new();
@@ -279,9 +279,9 @@ fn what_a_flight_recorder_has_is_whole_when_nothing_was_dropped() {
         assert_eq!(trace.totals().unwrap().dropped, 0);
         let stream = file.bytes();
         let told = check(&stream, ALL);
-        is_read_without_a_word(&stream);
+        is_read_without_a_message(&stream);
         assert!(events > 1_000 && told.count("TraceDestroy") > 0, "{events}: {:?}", told.counts);
-        // Freed is what was allocated in the round before.
+        // The objects freed are those allocated in the round before.
         assert!(round == 0 || told.count("PoolFree") > 500, "{round}: {:?}", told.counts);
     }
     assert!(trace.totals().unwrap().written > 20_000, "more than it keeps");
@@ -299,7 +299,7 @@ impl Sink for Held {
 }
 
 #[test]
-fn a_flight_recorder_that_is_written_in_mid_collection_closes_its_trace() {
+fn a_flight_recorder_written_during_a_collection_closes_its_trace() {
     let file = File::new();
     let trace = Options::new(file.path(), Categories(ALL)).flight_recorder(512 << 10).start().unwrap();
     let world = small().traced_by(&trace).build().unwrap();
@@ -318,9 +318,9 @@ fn a_flight_recorder_that_is_written_in_mid_collection_closes_its_trace() {
     assert_eq!((count("ArenaPollBegin"), count("ArenaPollEnd")), (1, 1), "{:?}", told.counts);
 }
 
-/// Who starts a stream may let it go: it ends with its last world, and what that held already is told until then.
+/// The handle of a stream may be dropped: the stream ends with its last world, and includes everything until then.
 #[test]
-fn a_trace_that_nobody_has_any_more_is_written_to_its_end() {
+fn a_trace_whose_handle_is_dropped_is_written_to_its_end() {
     let file = File::new();
     let world = small().build().unwrap();
     work(&world, 20_000);
@@ -353,19 +353,18 @@ fn the_categories_are_those_of_the_table() {
     }
 }
 
-/// `.event.full-disk`: who flushes may be any thread of the program, to which the limit's signal would be the end.
+/// `.event.full-disk`: any thread may flush, including one that the limit's signal would kill.
 #[test]
-fn a_file_that_may_not_grow_is_an_error_to_who_flushes() {
+fn a_file_that_may_not_grow_is_an_error_to_the_flushing_thread() {
     const INNER: &str = "STOPWORLD_TEST_SMALL_FILES";
     if std::env::var_os(INNER).is_none() {
-        let line =
-            "ulimit -f 4; exec \"$0\" --exact write::a_file_that_may_not_grow_is_an_error_to_who_flushes --nocapture";
+        let line = "ulimit -f 4; exec \"$0\" --exact write::a_file_that_may_not_grow_is_an_error_to_the_flushing_thread --nocapture";
         let mut shell = std::process::Command::new("sh");
         let output = shell.args(["-c", line]).arg(std::env::current_exe().unwrap()).env(INNER, "1").output().unwrap();
         assert!(output.status.success(), "{output:?}");
         return;
     }
-    // Now and then the writer comes first.
+    // Now and then the writer thread is the first to find the error.
     for _ in 0..10 {
         let file = File::new();
         let trace = start(&file, ALL);

@@ -1,5 +1,5 @@
-//! A checker of MPS telemetry streams, for what this library writes: the form of every record, and what the strictest reader asks
-//! of their order. It shares nothing with the writer: layouts come from the table that was made from the MPS's headers.
+//! A checker of MPS telemetry streams for what this library writes: the form of every record, and what the strictest reader requires of
+//! their order. It shares nothing with the writer: layouts come from the table that was generated from the MPS's headers.
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
@@ -46,7 +46,7 @@ fn layouts() -> HashMap<u16, Layout> {
         .collect()
 }
 
-/// A record, taken apart.
+/// A parsed record.
 #[derive(Debug, Clone)]
 pub struct Entry {
     pub at: usize,
@@ -74,12 +74,12 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// Takes a stream apart. Sizes are exact, padding is zero, Booleans are 0 or 1, texts have an end, and nothing is left over.
+/// Parses a stream. Sizes are exact, padding is zero, Booleans are 0 or 1, texts are terminated, and no bytes are left over.
 pub fn parse(stream: &[u8]) -> Vec<Entry> {
     entries(stream).collect()
 }
 
-/// The same, one by one.
+/// The same, one record at a time.
 pub fn entries(stream: &[u8]) -> impl Iterator<Item = Entry> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -136,14 +136,14 @@ fn entry_at(stream: &[u8], at: usize) -> Entry {
     entry
 }
 
-/// What a stream told.
+/// The contents of a stream.
 #[derive(Debug, Default)]
 pub struct Told {
-    /// How often each record came.
+    /// The number of records of each kind.
     pub counts: BTreeMap<&'static str, u64>,
-    /// What lived by PoolAlloc and PoolFree at the end of each trace.
+    /// The live bytes by PoolAlloc and PoolFree at the end of each trace.
     pub live: Vec<u64>,
-    /// Names that were given.
+    /// The names that were given.
     pub names: BTreeSet<String>,
     pub syncs: usize,
 }
@@ -154,7 +154,7 @@ impl Told {
     }
 }
 
-/// What may stand in a stream whose category is off: what each stream begins and ends with, and introductions.
+/// Records that may be in a stream although their category is off: those that each stream begins and ends with, and introductions.
 const FRAME: [&str; 4] = ["EventInit", "EventClockSync", "ArenaCreateVM", "PoolInit"];
 
 #[derive(Default)]
@@ -175,8 +175,8 @@ enum Phase {
     Reclaims,
 }
 
-/// Checks a stream in which nothing is missing from its first event on, which may be in the middle of a run; `filter` is what
-/// categories may be in it at any time.
+/// Checks a stream in which nothing is missing from its first event on, which may be during a run; `filter` has the categories that it may
+/// contain.
 pub fn check(stream: &[u8], filter: u64) -> Told {
     if are_in_order(stream) {
         return check_entries(entries(stream), filter);
@@ -186,14 +186,14 @@ pub fn check(stream: &[u8], filter: u64) -> Told {
     check_entries(sorted.into_iter(), filter)
 }
 
-/// Checks a stream in which any event may be missing: the form of each record, and their times. Says how many there are.
+/// Checks a stream in which any event may be missing: the form of each record, and their times. Returns the number of records.
 pub fn check_gappy(stream: &[u8]) -> u64 {
     are_in_order(stream);
     entries(stream).count() as u64
 }
 
-/// Whether all records stand in the order of time. Who stood for long in the middle of firing has that one record late, with its
-/// own time; on a machine that has other things to do this is a thread now and then, and no more.
+/// Returns whether all records are in time order. A thread that was interrupted while it fired has that one record late, with its own time;
+/// on a busy machine this happens now and then, and no more often.
 fn are_in_order(stream: &[u8]) -> bool {
     let mut clock = 0;
     let is_late = |entry: &Entry| {
@@ -201,7 +201,7 @@ fn are_in_order(stream: &[u8]) -> bool {
         entry.clock < clock
     };
     let late: Vec<Entry> = entries(stream).filter(is_late).collect();
-    assert!(late.len() <= 4, "{} records are not in order of time: {late:x?}", late.len());
+    assert!(late.len() <= 4, "{} records are not in time order: {late:x?}", late.len());
     late.is_empty()
 }
 
@@ -233,7 +233,7 @@ pub fn check_entries(entries: impl Iterator<Item = Entry>, filter: u64) -> Told 
         assert!(entry.clock >= clock, "{}: the clock was {clock:x} before", say());
         clock = entry.clock;
 
-        // What a record names has been introduced. (SegReclaim's slots are not what they are called.)
+        // What a record names has been introduced. (SegReclaim's slots do not hold what their names say.)
         if entry.name != "ArenaCreateVM" && entry.name != "SegReclaim" {
             if let Some(arena) = entry.find("arena") {
                 assert!(arenas.contains_key(&arena), "{}: no such arena", say());
@@ -255,7 +255,7 @@ pub fn check_entries(entries: impl Iterator<Item = Entry>, filter: u64) -> Told 
             assert_eq!(traces.get(&entry.get("trace")), Some(&arena), "{}: no such trace", say());
         }
         match entry.name {
-            "EventInit" => assert_eq!(entry.at, 0, "one is enough"),
+            "EventInit" => assert_eq!(entry.at, 0, "EventInit occurs twice"),
             "EventClockSync" => {
                 let now = Some(entry.get("clock"));
                 assert!(now > mps_clock, "{}: it was {mps_clock:?}", say());
@@ -279,7 +279,7 @@ pub fn check_entries(entries: impl Iterator<Item = Entry>, filter: u64) -> Told 
             }
             "PoolFinish" => {
                 assert!(pools.remove(&entry.get("pool")).is_some(), "{}", say());
-                // What lived in it is gone without a word.
+                // The objects in it are freed without records of their own.
                 objects.retain(|_, (_, pool)| *pool != entry.get("pool"));
             }
             "ArenaAlloc" => {
@@ -313,7 +313,7 @@ pub fn check_entries(entries: impl Iterator<Item = Entry>, filter: u64) -> Told 
             "PoolAlloc" => {
                 let what = (entry.get("size"), entry.get("pool"));
                 assert_eq!(objects.insert(entry.get("pReturn"), what), None, "{}: not freed in between", say());
-                // What was allocated before the stream began is freed in it too.
+                // An object that was allocated before the stream began may be freed in it.
                 live = live.wrapping_add(what.0);
             }
             "PoolFree" => {
@@ -335,7 +335,7 @@ pub fn check_entries(entries: impl Iterator<Item = Entry>, filter: u64) -> Told 
             _ => {}
         }
     }
-    assert_eq!(last, "EventClockSync", "a stream ends with a sync");
+    assert_eq!(last, "EventClockSync", "a stream must end with a sync");
     assert!(told.syncs >= 2, "a reader needs two syncs to tell the time");
     told
 }

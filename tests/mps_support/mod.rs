@@ -1,5 +1,5 @@
-//! A naive decoder of MPS telemetry, to hold ours against: the layouts are read from the tables that were made from the
-//! MPS's headers, everything is kept in memory, numbers are printed by the standard library and doubles by C's printf.
+//! A naive decoder of MPS telemetry for comparison: the layouts are read from the tables generated from the MPS's headers, everything is
+//! kept in memory, numbers are printed by the standard library and doubles by C's printf.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
@@ -74,7 +74,7 @@ fn clock(record: &[u8]) -> u64 {
     u64::from_le_bytes(record[8..16].try_into().unwrap())
 }
 
-/// The values of the parameters that are there.
+/// The values of the parameters that are present.
 #[derive(Clone, Debug)]
 enum Value {
     Number(u64),
@@ -119,7 +119,7 @@ fn c_double(format: &str, value: f64) -> String {
     String::from_utf8(text[..len as usize].to_vec()).unwrap()
 }
 
-/// Text in the eight-bit sense: each character is a byte.
+/// Text as bytes: each character is one byte.
 fn text(bytes: &[u8]) -> String {
     bytes.iter().map(|&byte| char::from(byte)).collect()
 }
@@ -272,7 +272,7 @@ fn manual_line(layouts: &Layouts, record: &[u8], style: Style) -> String {
     if style == Style::Lisp { format!("({line})") } else { line }
 }
 
-/// What must come out, and how the stream ends.
+/// Returns the expected output, and how the stream ends.
 pub fn naive(stream: &[u8], version: Version, form: Form) -> (Vec<u8>, End) {
     let layouts = Layouts::of(version);
     let (mut records, end) = records(stream);
@@ -292,6 +292,6 @@ pub fn naive(stream: &[u8], version: Version, form: Form) -> (Vec<u8>, End) {
     (lines.chars().map(|c| c as u8).collect(), end)
 }
 
-/// All ways to print.
+/// All output forms.
 pub const FORMS: [Form; 5] =
     [Form::Hex, Form::Named, Form::Manual(Style::Human), Form::Manual(Style::Lisp), Form::Manual(Style::Commas)];

@@ -1,4 +1,4 @@
-//! Templates of the CLR's events: what each version has, and that nothing is read which isn't there.
+//! Templates of the CLR's events: the fields of each version, and that no missing field is read.
 
 use nettrace::clr::gc::{AllocationTick, CommittedUsage, Dynamic, HeapStats, PinObject};
 use nettrace::clr::history::{FitBucketInfo, GlobalHeapHistory, LohCompact, PerHeapHistory};
@@ -6,7 +6,7 @@ use nettrace::clr::{self, FieldValue, Payload, Provider};
 use proptest::prelude::*;
 use rstest::rstest;
 
-/// HeapStats as some version writes it: each number tells its field. Version 3 is not known yet: it has a tail.
+/// HeapStats as each version writes it: each number identifies its field. Version 3 is not known yet: it has a tail.
 fn heap_stats(version: u32) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..10_u64).flat_map(|field| (1000 + field).to_le_bytes()).collect();
     bytes.extend((0..3_u32).flat_map(|field| (2000 + field).to_le_bytes()));
@@ -41,7 +41,7 @@ fn an_old_template_reads_new_data_and_a_new_one_old_data(
     assert_eq!(names.len(), [13, 14, 16, 16][both as usize], "{names:?}");
 }
 
-/// The length wins over the version: every cut of every version.
+/// The length overrides the version: every cut of every version.
 #[rstest]
 fn a_payload_is_never_read_past_its_end(#[values(0, 1, 2, 3)] version: u32) {
     let bytes = heap_stats(3);
@@ -134,7 +134,7 @@ fn labels_are_those_of_dotnet() {
 }
 
 proptest! {
-    /// Whatever the bytes are: no accessor panics, and listing agrees with the accessors.
+    /// Whatever the bytes are, no accessor panics, and the listing agrees with the accessors.
     #[test]
     fn any_bytes_are_read_without_panic(
         bytes in proptest::collection::vec(any::<u8>(), 0..700),

@@ -1,5 +1,4 @@
-//! Traces of .NET's format through the command, as a stranger sees it: what can be asked for, files that fail, runs that do not end by
-//! themselves.
+//! .nettrace files written by the command: its arguments, files that fail, runs that do not end by themselves.
 
 use crate::command_support;
 use crate::nettrace_rules;
@@ -11,7 +10,7 @@ use rstest::rstest;
 
 const VERBOSE: &str = "--providers Microsoft-Windows-DotNETRuntime:3:5,stopworld::5";
 
-// ---- What is asked for ---------------------------------------------------------------------------------------------
+// ---- Arguments -----------------------------------------------------------------------------------------------------
 
 #[rstest]
 #[case::by_its_name("--trace t.nettrace", "t.nettrace", 4, &[DEFAULT, PRIVATE])]
@@ -50,11 +49,11 @@ fn the_arguments_say_what_is_in_a_trace(
 #[case("--trace t.nettrace --providers stopworld:1 --profile hT", "--trace FILE.eventlog or FILE.hp")]
 #[case("--trace t.nettrace --time-profile", "--trace FILE.eventlog or FILE.prof")]
 #[case("--trace t.nettrace --events GC --time-profile", "--trace FILE.eventlog or FILE.prof")]
-fn what_does_not_fit_together_is_told_in_a_line(#[case] arguments: &str, #[case] why: &str) {
+fn conflicting_arguments_are_one_line(#[case] arguments: &str, #[case] why: &str) {
     scenarios::is_refused(arguments, why);
 }
 
-/// It is among our own provider's events.
+/// The profile is among the events of the stopworld provider.
 #[test]
 fn a_profile_is_in_a_trace_that_asks_for_it() {
     let asked = "--initial-heap 128k --providers stopworld --profile hT --time-profile --tick 0.0005";
@@ -65,7 +64,7 @@ fn a_profile_is_in_a_trace_that_asks_for_it() {
     assert!(count("Tick") > 0);
 }
 
-/// The README's command: PerfView and dotnet-gcdump read the dump of a collection only if that was induced.
+/// The README's command: PerfView and dotnet-gcdump read the dump of a collection only if the collection was induced.
 #[rstest]
 #[case::collects_by_itself("graph --threads 2", 1_000)]
 #[case::collects_only_for_the_dump("binary-trees --depth 4", 0)]
@@ -81,7 +80,7 @@ fn a_heap_dump_is_one_that_its_readers_find(
     let parsed = Parsed::read(&directory.path().join("heap.nettrace"));
     match nettrace_rules::readers::heap_dump(&parsed) {
         Ok(found) => assert!(found.nodes >= least && found.unnamed == 0 && found.edges >= least, "{found:?}"),
-        // Nothing lived.
+        // Nothing was alive.
         Err(error) => assert_eq!((least, error.as_str()), (0, "the file did not include a heap dump")),
     }
     let starts: Vec<_> = parsed.named("GCStart").map(|event| event.number("Reason")).collect();
@@ -94,17 +93,17 @@ fn a_heap_dump_is_one_that_its_readers_find(
 #[rstest]
 #[case::full("/dev/full", "No space left on device")]
 #[case::nowhere("no/such/t.nettrace", "No such file or directory")]
-fn a_file_that_fails_is_told_of_in_one_line_and_the_run_goes_on(#[case] file: &str, #[case] why: &str) {
+fn a_file_that_fails_is_one_line_and_the_run_goes_on(#[case] file: &str, #[case] why: &str) {
     scenarios::goes_on_without_its_file(file, &[why], &format!("--format nettrace {VERBOSE}"));
 }
 
-/// `.event.full-disk`: what was written until then is a trace with an end.
+/// `.event.full-disk`: what was written before the failure is a trace with its end.
 #[test]
 fn a_file_that_may_not_grow_stays_whole() {
     let (figures, written) = scenarios::may_write_only(1400, "graph", "t.nettrace", VERBOSE);
     let parsed = Parsed::parse(&written);
     assert!(parsed.events.len() > 1_000, "{}", parsed.events.len());
-    // Who the process is is no event of a world's.
+    // The two events that describe the process are not a world's.
     let of_worlds = parsed.events.len() as u64 - 2;
     assert!(figure(&figures, "events") - figure(&figures, "lost") <= of_worlds, "{figures} <= {of_worlds}");
 }
@@ -135,11 +134,11 @@ fn a_run_that_is_asked_to_end_writes_its_end(
 }
 
 #[test]
-fn a_run_that_has_to_be_left_behind_is_traced_to_there() {
+fn a_run_that_is_abandoned_is_traced_until_then() {
     check_collections(&Parsed::parse(&scenarios::is_left_behind("t.nettrace", VERBOSE)));
 }
 
-/// `.event.crash`: what was flushed is a trace with an end, unless the kernel was in the middle of a write.
+/// `.event.crash`: what was flushed is a trace with its end, unless the run was killed during a write.
 #[rstest]
 fn a_run_that_is_killed_leaves_a_trace(#[values("nettrace", "nettrace6")] format: &str) {
     scenarios::most_of_the_killed_have_their_end("t.nettrace", &format!("--format {format}"), |bytes| {

@@ -1,4 +1,4 @@
-//! Files that are cut, changed and random: everything readable is delivered, and the rest is told with its byte
+//! Files that are cut, changed and random: everything readable is delivered, and damage is reported with its byte offset
 //! (`.format.hostile`).
 
 use crate::nettrace_support;
@@ -36,7 +36,7 @@ fn every_cut_of_a_file_gives_what_is_readable(#[case] name: &str) {
         assert_eq!((damage.offset, summary.damages, summary.ended_orderly), (length as u64, 1, false), "{damage}");
         says_where(&summary, length);
         assert_eq!(record.events, all.events[..record.events.len()], "{length}");
-        // An event is there as soon as its last byte is.
+        // An event is readable as soon as its last byte is present.
         let here = record.events.len();
         for event in &all.events[delivered..here] {
             let end = length - event.payload.len();
@@ -45,15 +45,15 @@ fn every_cut_of_a_file_gives_what_is_readable(#[case] name: &str) {
         }
         assert!(here == delivered || here == delivered + 1);
         delivered = here;
-        // In the order of time the same events are there.
+        // Read in time order, the same events are delivered.
         assert_eq!(read(&whole[..length]).0.events.len(), here);
     }
     assert_eq!(delivered, all.events.len());
 }
 
-/// The bytes at which the two events of the sheet's example end.
+/// The offsets at which the two events of the format's worked example end.
 #[test]
-fn the_events_of_the_smallest_file_are_there_with_their_last_bytes() {
+fn the_events_of_the_smallest_file_are_read_when_their_last_bytes_are_present() {
     let whole = fixture("tiny");
     for (length, events) in [(0x146, 0), (0x147, 1), (0x153, 1), (0x154, 2)] {
         assert_eq!(read(&whole[..length]).0.events.len(), events, "{length:#x}");
@@ -61,7 +61,7 @@ fn the_events_of_the_smallest_file_are_there_with_their_last_bytes() {
 }
 
 #[test]
-fn every_change_of_a_byte_of_the_smallest_file_is_survived() {
+fn every_change_of_a_byte_of_the_smallest_file_is_read_without_a_panic() {
     let whole = fixture("tiny");
     let mut changed = whole.clone();
     for at in 0..whole.len() {
@@ -78,7 +78,7 @@ fn every_change_of_a_byte_of_the_smallest_file_is_survived() {
 #[rstest]
 #[case("handmade-v4-3gcs")]
 #[case("handmade-v6-3gcs")]
-fn every_change_of_a_byte_is_survived(#[case] name: &str) {
+fn every_change_of_a_byte_is_read_without_a_panic(#[case] name: &str) {
     let whole = fixture(name);
     let mut changed = whole.clone();
     for at in 0..whole.len() {
@@ -104,9 +104,9 @@ fn threads() -> Block {
     Block::Threads(vec![(3, "main".into(), 7, 4)])
 }
 
-/// The blocks around one that is damaged are read.
+/// The blocks before and after a damaged one are read.
 #[rstest]
-fn a_damaged_block_costs_itself_only(
+fn a_damaged_block_loses_no_other(
     #[values(Form::V4, Form::V4Fixed, Form::V6, Form::V6Fixed)] form: Form,
     #[values("header", "overrun", "number", "type", "size")] how: &str,
 ) {
@@ -122,7 +122,7 @@ fn a_damaged_block_costs_itself_only(
     writer.add(&Block::Events(vec![event(4, 40)]));
     let mut bytes = writer.end();
     let fixed = matches!(form, Form::V4Fixed | Form::V6Fixed);
-    // Where the block's own header is, and its first event.
+    // The positions of the block's own header and of its first event.
     let tail = usize::from(!form.is_v6());
     let body = bytes[began..end].windows(4).position(|window| window == [0xEE; 4]).unwrap() + began + 4;
     let (at, events, expected) = match how {
@@ -145,7 +145,7 @@ fn a_damaged_block_costs_itself_only(
             (body, 2, DamageKind::EventSize { size, payload: 3 })
         }
         "overrun" => {
-            // The first event's size, which stands before its payload.
+            // The first event's size, which precedes its payload.
             let payload = bytes[body..].windows(3).position(|window| window == [7; 3]).unwrap() + body;
             bytes[payload - 1] = 100;
             (payload, 2, DamageKind::Overrun("the payload of an event"))
@@ -155,7 +155,7 @@ fn a_damaged_block_costs_itself_only(
             (body, 2, DamageKind::Number)
         }
         "type" => {
-            // Type 1 becomes type 9: both events are of it.
+            // Type 1 becomes type 9: both events have that type.
             bytes[body + if fixed { 4 } else { 1 }] = 9;
             (body, if fixed { 3 } else { 2 }, DamageKind::UnknownType(9))
         }
@@ -164,7 +164,7 @@ fn a_damaged_block_costs_itself_only(
     let (record, summary) = read(&bytes);
     let damage = summary.damage.unwrap();
     assert_eq!(damage.kind, expected);
-    // What is left out is missing by its number, except events whose type only is unknown.
+    // Events that are skipped leave a gap in the numbers, except events whose type alone is unknown.
     let missing = if how == "type" { 0 } else { 4 - events as u64 };
     assert_eq!(summary.lost, missing);
     assert_eq!(damage.offset, at as u64);
@@ -180,13 +180,13 @@ fn a_damaged_block_costs_itself_only(
 #[case::a_version_to_come(b"Nettrace\0\0\0\0\x07\0\0\0\0\0\0\0", DamageKind::Version(7))]
 #[case::another_serializer(b"Nettrace\x14\0\0\0!FastSerialization.2", DamageKind::Serializer)]
 #[case::no_trace(b"Nettrace\0\0\0\0\x06\0\0\0\0\0\0\0\0\0\0\x02", DamageKind::NoTrace)]
-fn what_is_no_trace_is_told_in_one_line(#[case] bytes: &[u8], #[case] expected: DamageKind) {
+fn a_file_that_is_no_trace_is_one_line(#[case] bytes: &[u8], #[case] expected: DamageKind) {
     let (record, summary) = read(bytes);
     assert_eq!(summary.damage.unwrap().kind, expected);
     assert!(record.events.is_empty() && !summary.damage.unwrap().to_string().contains('\n'));
 }
 
-/// A minor version to come is read.
+/// A future minor version is read.
 #[test]
 fn another_minor_version_is_read() {
     let mut bytes = file(Form::V6, 8, &[threads(), one_type(), Block::Events(vec![event(1, 10)])]);
@@ -194,7 +194,7 @@ fn another_minor_version_is_read() {
     assert_eq!((read(&bytes).0.events.len(), read(&bytes).1.damage), (1, None));
 }
 
-/// A block that ends behind a header.
+/// A block that ends after a header.
 #[rstest]
 fn a_block_that_ends_before_a_payload_is_damaged(#[values(Form::V4, Form::V6)] form: Form) {
     let whole = around_one_event(form);
@@ -212,7 +212,7 @@ fn a_block_that_ends_before_a_payload_is_damaged(#[values(Form::V4, Form::V6)] f
     assert!(record.events.is_empty() && summary.ended_orderly);
 }
 
-/// The inside of a block with one event.
+/// The contents of a block with one event.
 fn around_one_event(form: Form) -> Vec<u8> {
     let mut writer = Writer::new(form, 8);
     writer.add(&Block::Events(vec![event(1, 10)]));
@@ -225,7 +225,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..600), begin in 0..5usize) {
+    fn random_bytes_are_read_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600), begin in 0..5usize) {
         let mut input = match begin {
             0 => Vec::new(),
             1 => b"Nettrace\x14\0\0\0!FastSerialization.1".to_vec(),
@@ -239,9 +239,9 @@ proptest! {
         prop_assert!(record.events.len() <= input.len());
     }
 
-    /// Random bytes where a block's inside is.
+    /// Random bytes as the contents of a block.
     #[test]
-    fn random_blocks_are_survived(
+    fn random_blocks_are_read_without_a_panic(
         bodies in proptest::collection::vec((0..10u8, proptest::collection::vec(prop_oneof![Just(0u8), Just(1), any::<u8>()], 0..120)), 0..6),
         form in 0..4usize,
     ) {

@@ -1,4 +1,4 @@
-//! `stopworld dump`, held against what PerfView's library lists of real traces.
+//! `stopworld dump` compared with what PerfView's library lists of real traces.
 
 use crate::nettrace_support;
 use crate::trace_data;
@@ -30,13 +30,13 @@ fn dump(file: &Path, arguments: &[&str]) -> Ran {
     Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
-/// A line of PerfView's list: how many events there are of a name, and the first of them.
+/// A line of PerfView's list: the number of events of a name, and the first of them.
 struct Listed {
     provider: String,
     event: String,
     count: u64,
     attributes: Attributes,
-    /// What is repeated in it: generations, ranges.
+    /// The repeated elements: generations, ranges.
     rows: Vec<Attributes>,
 }
 
@@ -69,7 +69,7 @@ fn attributes(element: &str) -> Attributes {
     attributes
 }
 
-/// The numbers of the runtime whose names PerfView takes from elsewhere.
+/// The numbers of the runtime's events whose names PerfView takes from elsewhere.
 fn as_listed(event: &str) -> &str {
     match event {
         "GC/IncreaseMemoryPressure" | "GC/DecreaseMemoryPressure" => "GC",
@@ -77,10 +77,10 @@ fn as_listed(event: &str) -> &str {
     }
 }
 
-/// What PerfView's list leaves out because the library has used it up.
+/// The events that PerfView's list omits because the library consumes them.
 const LEFT_OUT: [&str; 3] = ["Method/ILToNativeMap", "Method/ILToNativeMapDCStop", "Method/DCStopVerbose"];
 
-/// A value as PerfView prints it is this value of ours.
+/// Whether PerfView's text is this value.
 fn is_same(theirs: &str, ours: &Value) -> bool {
     let number = || {
         let digits = theirs.replace(',', "");
@@ -90,12 +90,12 @@ fn is_same(theirs: &str, ours: &Value) -> bool {
         }
     };
     match ours {
-        // The one enumeration of which they have only the number.
+        // The one enumeration that PerfView shows as a number only.
         Value::String(text) if text == "MarkStack" => theirs == "0",
         Value::String(text) => text.trim() == theirs,
         Value::Array(_) => serde_json::from_str(theirs).is_ok_and(|theirs: Value| theirs == *ours),
         Value::Bool(value) => theirs.eq_ignore_ascii_case(&value.to_string()),
-        // The highest bit says that there is a reason, the others which: the second is this.
+        // The highest bit says that there is a reason, the other bits which one: this is the second.
         Value::Number(ours) if theirs == "compact_high_frag" => ours.as_u64() == Some(1 << 31 | 1 << 1),
         Value::Number(ours) if theirs == "not_specified" => ours.as_u64() == Some(0),
         Value::Number(ours) => match (ours.as_i64(), ours.as_u64()) {
@@ -148,7 +148,7 @@ fn counts_and_payloads_are_those_that_perfview_lists(#[case] name: &str, #[case]
     for Listed { provider, event, attributes, rows, .. } in &baseline {
         let ours = &firsts[&(provider.clone(), event.clone())];
         if let Some(our_rows) = ours["rows"].as_array() {
-            // Their lines have an end, which cuts the last row.
+            // PerfView's lines have a maximum length, which cuts the last row.
             let whole = if rows.len() < our_rows.len() { rows.len() - 1 } else { our_rows.len() };
             for (ours, theirs) in our_rows.iter().zip(&rows[..whole]) {
                 let mut seen = 0;
@@ -170,7 +170,7 @@ fn counts_and_payloads_are_those_that_perfview_lists(#[case] name: &str, #[case]
                 "TID" => assert_eq!(ours["thread"].to_string(), *theirs, "{event}"),
                 _ => {
                     let Some(value) = fields.get(name) else { continue };
-                    // Of the events that are not the collector's they know names for numbers that we show as they are.
+                    // For events that are not the collector's PerfView has names for numbers that we print as numbers.
                     let is_name = !event.starts_with("GC/")
                         && value.is_number()
                         && !theirs.starts_with(|c: char| c.is_ascii_digit());
@@ -181,7 +181,7 @@ fn counts_and_payloads_are_those_that_perfview_lists(#[case] name: &str, #[case]
         }
         compared += seen;
         if event.starts_with("GC/") {
-            // All that we have is in theirs, too, or (where they show nothing) in a table or an addition of ours.
+            // All our fields are in PerfView's list too, or (where it shows nothing) in a table or an addition of ours.
             assert!(seen >= fields.len().min(1), "{event}: {fields:?} but {attributes:?}");
             assert!(!fields.is_empty() && ours.get("bytes").is_none(), "{event}: {ours}");
             gc_compared += 1;
@@ -214,12 +214,12 @@ const LINES: &str = concat!(
     "{\"ms\":0.0013,\"provider\":\"Microsoft-Windows-DotNETRuntime\",\"event\":\"GC/Stop\",\"id\":2,\"version\":1,\
      \"process\":7,\"thread\":77,\"processor\":1,\"fields\":{\"Count\":2,\"Depth\":1,\"ClrInstanceID\":0}}\n"
 )]
-fn events_are_listed_as_asked_for(#[case] arguments: &[&str], #[case] expected: &str) {
+fn events_are_listed_as_requested(#[case] arguments: &[&str], #[case] expected: &str) {
     let ran = dump(&fixture("tiny.nettrace"), arguments);
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str(), ran.code), (expected, "", Some(0)));
 }
 
-/// The events of .NET that a run of ours fires have the names and the words that those of a real runtime have, whatever the file calls
+/// The .NET events that a run of ours fires have the same event and field names as those of a real runtime, whatever names the file gives
 /// them.
 #[test]
 fn our_events_of_dotnet_are_listed_as_its_own() {
@@ -260,11 +260,11 @@ fn our_events_of_dotnet_are_listed_as_its_own() {
     assert!(!dump(&file, &[]).stdout.contains(" bytes="), "every byte belongs to a field");
 }
 
-/// What is known of an event by its number does not hide what a newer runtime adds and describes.
+/// The built-in layout of an event does not hide fields that a newer runtime adds and describes.
 #[rstest]
 #[case(0, " Count=7 Depth=2 ClrInstanceID=0\n")]
 #[case(4, " Count=7 Depth=2 ClrInstanceID=0 Added=5\n")]
-fn what_a_file_describes_beyond_what_is_known_is_listed(#[case] more: usize, #[case] listed: &str) {
+fn fields_described_only_by_the_file_are_listed(#[case] more: usize, #[case] listed: &str) {
     let (u16_type, u32_type) = (8, 10);
     let fields = [("Count", u32_type), ("Depth", u32_type), ("ClrInstanceID", u16_type), ("Added", u32_type)];
     let mut writer = Writer::new(Form::V4, 8);
@@ -297,7 +297,7 @@ fn what_a_file_describes_beyond_what_is_known_is_listed(#[case] more: usize, #[c
 #[case("--from", "nan")]
 #[case("--to", "inf")]
 #[case("--from", "soon")]
-fn a_time_that_is_none_is_refused(#[case] option: &str, #[case] time: &str) {
+fn an_invalid_time_is_refused(#[case] option: &str, #[case] time: &str) {
     let ran = dump(&fixture("tiny.nettrace"), &[option, time]);
     assert_eq!((ran.stdout.as_str(), ran.code, ran.stderr.lines().count()), ("", Some(2), 1), "{}", ran.stderr);
     for part in
@@ -307,7 +307,7 @@ fn a_time_that_is_none_is_refused(#[case] option: &str, #[case] time: &str) {
     }
 }
 
-/// Nothing is no error, but not without a word: what was probably meant, and what there is.
+/// No match is not an error, but it is reported: with the probable intention, and with what the trace contains.
 #[rstest]
 #[case(&["--provider", "Other"], &["no provider 'Other'; `--counts` alone"])]
 #[case(&["--provider", "Microsoft-Windows-DotNETRuntim"], &["did you mean 'Microsoft-Windows-DotNETRuntime'?"])]
@@ -318,7 +318,7 @@ fn a_time_that_is_none_is_refused(#[case] option: &str, #[case] time: &str) {
 #[case(&["--from", "7"], &["from 7 ms on", "at 0.0010 to 0.0013 ms"])]
 #[case(&["--to=-1"], &["up to -1 ms", "at 0.0010 to 0.0013 ms"])]
 #[case(&["--from", "5", "--to", "4", "--event", "GC/Stop"], &["from 5 ms on up to 4 ms"])]
-fn that_nothing_matches_is_told_in_a_line_with_a_hint(#[case] arguments: &[&str], #[case] told: &[&str]) {
+fn no_match_is_one_line_with_a_hint(#[case] arguments: &[&str], #[case] told: &[&str]) {
     let ran = dump(&fixture("tiny.nettrace"), arguments);
     assert_eq!((ran.stdout.as_str(), ran.code), ("", Some(0)));
     assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
@@ -344,14 +344,14 @@ fn a_file_that_is_cut_is_listed_as_far_as_it_goes_and_ends_with_1(#[case] length
 }
 
 #[test]
-fn events_come_from_standard_input_too() {
+fn events_are_read_from_standard_input_too() {
     let file = std::fs::File::open(fixture("tiny.nettrace")).unwrap();
     let output = Command::new(cargo_bin("stopworld")).args(["dump", "-"]).stdin(file).output().unwrap();
     assert_eq!((String::from_utf8(output.stdout).unwrap().as_str(), output.status.code()), (LINES, Some(0)));
 }
 
 #[test]
-fn who_closes_the_pipe_has_seen_enough() {
+fn a_closed_pipe_is_no_error() {
     let mut child = Command::new(cargo_bin("stopworld"))
         .arg("dump")
         .arg(fixture("gcapp-3.1-collect-default.nettrace"))
@@ -372,7 +372,7 @@ fn who_closes_the_pipe_has_seen_enough() {
 #[case(&["dump", "/"], 1)]
 #[case(&["dump", "Cargo.toml"], 1)]
 #[case(&["dump", "x", "--from", "now"], 2)]
-fn what_can_not_be_listed_is_told_in_one_line(#[case] arguments: &[&str], #[case] code: i32) {
+fn what_cannot_be_listed_is_one_line(#[case] arguments: &[&str], #[case] code: i32) {
     let output = Command::new(cargo_bin("stopworld")).args(arguments).output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), stderr.lines().count()), (Some(code), 1), "{stderr}");

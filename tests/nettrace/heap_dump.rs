@@ -1,5 +1,4 @@
-//! Heap dumps: every live object once, every reference, every root; and no more memory than the rings have, however large
-//! the heap is.
+//! Heap dumps: every live object once, every reference, every root; with no more memory than the rings have, however large the heap is.
 
 use crate::nettrace_rules;
 
@@ -68,9 +67,9 @@ traced! {
     }
 }
 
-/// What is asked for without its types has none, and nothing is dumped for who asks for collections only.
+/// A session that requests a dump without types gets none; for a session that requests only collections nothing is dumped.
 #[test]
-fn a_dump_is_made_for_who_asked_for_it() {
+fn a_dump_is_made_for_the_session_that_requested_it() {
     for (keywords, nodes, types) in
         [("1:4", false, false), ("100001:4", true, false), ("180001:4", true, true), ("180001:3", false, false)]
     {
@@ -78,7 +77,7 @@ fn a_dump_is_made_for_who_asked_for_it() {
         let trace = start(&directory, &format!("Microsoft-Windows-DotNETRuntime:{keywords}"), Container::V4);
         let world = World::builder().recorded_in(&trace).build().unwrap();
         {
-            // SAFETY: the one reference is a local.
+            // SAFETY: the one reference is a local variable.
             let m = unsafe { world.attach("main") }.unwrap();
             let link = m.alloc(Link { next: GcCell::new(None), other: GcCell::new(None) }).unwrap();
             let root = m.root(link);
@@ -99,7 +98,7 @@ fn status(field: &str) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// The whole of it for as many objects as `DUMP_OBJECTS` says. Alone in its process, or its neighbours' memory counts too:
+/// A complete dump of the number of objects in `DUMP_OBJECTS`. Run it alone in its process, because the memory of other tests would count:
 /// `cargo test --test nettrace -- --ignored`.
 #[test]
 #[ignore = "measures the process's memory, and wants it for itself"]
@@ -108,14 +107,14 @@ fn a_dump_takes_no_memory_for_its_objects() {
     let directory = tempfile::tempdir().unwrap();
     let trace = start(&directory, DUMP, Container::V4);
     let world = World::builder().heap_limit(4 << 30).initial_heap(4 << 30).build().unwrap();
-    // SAFETY: the one reference is a local.
+    // SAFETY: the one reference is a local variable.
     let m = unsafe { world.attach("main") }.unwrap();
     let mut list: Option<Gc<Link>> = None;
     for number in 0..objects {
         let other = GcCell::new(list.filter(|_| number % 2 == 0));
         list = Some(m.alloc(Link { next: GcCell::new(list), other }).unwrap());
     }
-    // Marking takes its memory too.
+    // Marking needs memory, too.
     m.collect().unwrap();
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = status("VmRSS");

@@ -1,4 +1,4 @@
-//! `.nettrace` files: the crate `nettrace`, and the writer of our events.
+//! `.nettrace` files: the crate `nettrace`, and stopworld's own writer.
 
 mod clr;
 mod command;

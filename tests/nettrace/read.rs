@@ -1,4 +1,4 @@
-//! Traces of real runtimes, traces made by hand, and random ones written by an encoder of the tests', read to their end.
+//! Traces of real runtimes, traces made by hand, and random traces written by an encoder of the tests', read to their end.
 
 use crate::nettrace_plans;
 use crate::nettrace_support;
@@ -9,7 +9,7 @@ use nettrace_support::{Block, Drops, Event, Form, Record, Seen, Type, file, inde
 use proptest::prelude::*;
 use rstest::rstest;
 
-/// How many events and types each file has was counted by a script that knows no more than the layout of version 4.
+/// The numbers of events and types in each file were counted by a script that knows only the layout of version 4.
 #[rstest]
 #[case("tiny", Container::V4, 2, 1)]
 #[case("handmade-v4-3gcs", Container::V4, 34, 15)]
@@ -30,7 +30,7 @@ fn a_trace_is_read_to_its_end(
     assert_eq!(record.trace.unwrap().container, container);
     assert!(record.events.is_sorted_by_key(|event| event.time));
     assert_eq!((summary.events, record.events.len(), record.types.len()), (events as u64, events, types));
-    // The same events, in whatever order they are asked for and however the file comes.
+    // The same events are delivered in either order, and however the file arrives.
     let mut by_place = record.events.clone();
     by_place.sort_by_key(|event| event.offset);
     assert_eq!(read_in_file_order(&bytes).0.events, by_place);
@@ -40,7 +40,7 @@ fn a_trace_is_read_to_its_end(
 }
 
 #[test]
-fn the_smallest_file_says_what_the_sheet_says() {
+fn the_smallest_file_has_the_contents_of_the_worked_example() {
     let (record, _) = read(&std::fs::read("tests/fixtures/nettrace/tiny.nettrace").unwrap());
     let trace = record.trace.unwrap();
     let start = Utc { year: 2026, month: 1, day_of_week: 3, day: 7, hour: 12, ..Utc::default() };
@@ -64,13 +64,13 @@ fn the_smallest_file_says_what_the_sheet_says() {
 #[case(Utc { year: 2000, month: 13, day: 1, ..Utc::default() }, None)]
 #[case(Utc { year: 2000, month: 0, day: 1, ..Utc::default() }, None)]
 #[case(Utc { year: u16::MAX, month: 1, day: 1, ..Utc::default() }, None)]
-fn moments_have_a_time_if_there_is_one(#[case] utc: Utc, #[case] expected: Option<i64>) {
+fn instants_have_a_time_if_the_trace_has_one(#[case] utc: Utc, #[case] expected: Option<i64>) {
     assert_eq!(utc.since_1970_ns(), expected);
 }
 
-/// The handmade files hold the same events in the two containers.
+/// The handmade files contain the same events in the two containers.
 #[test]
-fn both_containers_tell_the_same() {
+fn both_containers_yield_the_same() {
     let events = |name: &str| {
         let (record, _) = read(&std::fs::read(format!("tests/fixtures/nettrace/{name}.nettrace")).unwrap());
         let types = record.types;
@@ -87,7 +87,7 @@ fn both_containers_tell_the_same() {
     assert_eq!(events("handmade-v4-3gcs"), events("handmade-v6-3gcs"));
 }
 
-/// A file with this, whatever is needed before it added.
+/// A file with these blocks, preceded by whatever they need.
 fn around(form: Form, blocks: &[Block]) -> Vec<u8> {
     let mut all = vec![Block::Types(vec![kind(1)])];
     if form.is_v6() {
@@ -98,7 +98,7 @@ fn around(form: Form, blocks: &[Block]) -> Vec<u8> {
 }
 
 #[rstest]
-fn descriptions_say_all_that_was_written(#[values(Form::V4, Form::V4Fixed, Form::V6, Form::V6Fixed)] form: Form) {
+fn descriptions_have_all_that_was_written(#[values(Form::V4, Form::V4Fixed, Form::V6, Form::V6Fixed)] form: Form) {
     let kinds: Vec<Type> = (1..7).map(kind).collect();
     let (record, summary) = read(&file(form, 4, &[Block::Types(kinds.clone())]));
     assert_eq!(summary.damage, None);
@@ -123,7 +123,7 @@ fn descriptions_say_all_that_was_written(#[values(Form::V4, Form::V4Fixed, Form:
     assert_eq!(record.types.len(), kinds.len());
 }
 
-/// Who is lost, by the numbers.
+/// The losses that the sequence numbers imply.
 #[rstest]
 #[case::none(&[1, 2, 3], Some(3), [0, 0], 0)]
 #[case::between(&[1, 2, 5], None, [2, 2], 0)]
@@ -132,7 +132,7 @@ fn descriptions_say_all_that_was_written(#[values(Form::V4, Form::V4Fixed, Form:
 #[case::all(&[], Some(9), [0, 9], 0)]
 #[case::over_the_end_of_the_numbers(&[u32::MAX - 1, u32::MAX, 0, 1], Some(1), [0, 0], 1)]
 #[case::back(&[5, 3, 4], None, [0, 4], 1)]
-fn losses_are_what_the_numbers_say(
+fn losses_follow_from_the_sequence_numbers(
     #[case] sequences: &[u32],
     #[case] point: Option<u32>,
     #[case] lost: [u64; 2],
@@ -157,7 +157,7 @@ fn losses_are_what_the_numbers_say(
         lost
     );
     assert_eq!(summary.lost_by_thread.get(&4).copied().unwrap_or_default(), lost);
-    // A thread of version 6 begins with 0, so that a first number in the upper half is a step back.
+    // A thread of version 6 begins with 0, so a first number in the upper half is a step back.
     let steps_back = match (sequences.first(), form.is_v6()) {
         (Some(first), false) if *first > 1 << 31 => steps_back - 1,
         _ => steps_back,
@@ -165,9 +165,9 @@ fn losses_are_what_the_numbers_say(
     assert_eq!(summary.steps_back, steps_back);
 }
 
-/// In version 4 a thread whose last number is 0 is a new one with an old id.
+/// In version 4 a thread whose last number is 0 is a new thread that reuses an id.
 #[test]
-fn a_thread_id_that_is_used_again_has_lost_nothing() {
+fn a_reused_thread_id_has_lost_nothing() {
     let blocks =
         [Block::Events(vec![event(4, 1, 1)]), Block::Point(5, 0, vec![(4, 0)]), Block::Events(vec![event(4, 7, 10)])];
     let (_, summary) = read(&around(Form::V4, &blocks));
@@ -175,7 +175,7 @@ fn a_thread_id_that_is_used_again_has_lost_nothing() {
 }
 
 #[test]
-fn a_thread_that_ended_tells_of_its_losses_and_its_index_is_free() {
+fn a_thread_that_ended_reports_its_losses_and_its_index_is_free() {
     let blocks = [
         Block::Events(vec![Event { sorted: false, ..event(4, 1, 1) }]),
         Block::Ended(vec![(index_of(4), 3)]),
@@ -246,7 +246,7 @@ fn labels_are_shown_and_replace_what_the_type_says() {
     ];
     let mut labelled = Labelled::default();
     let summary = Reader::new(&around(Form::V6, &blocks)[..]).read(&mut labelled);
-    // The last event's list was forgotten with the sequence point.
+    // The sequence point has reset the label list of the last event.
     assert_eq!(summary.damage.map(|damage| damage.kind), Some(DamageKind::UnknownLabels(1)));
     assert_eq!(summary.damages, 1);
     let [none, all, level, forgotten] = &labelled.0[..] else { panic!("{:?}", labelled.0) };
@@ -258,7 +258,7 @@ fn labels_are_shown_and_replace_what_the_type_says() {
 }
 
 #[test]
-fn a_sequence_point_may_let_types_and_threads_be_forgotten() {
+fn a_sequence_point_may_reset_types_and_threads() {
     let again = Type { event: 99, ..kind(1) };
     let blocks = [
         Block::Events(vec![event(4, 1, 1)]),
@@ -314,10 +314,10 @@ proptest! {
         let seen = |events: &[Seen]| {
             events.iter().map(|event| (event.kind, event.sequence, event.thread, event.time, event.processor.unwrap(), event.activity, event.payload.clone())).collect::<Vec<_>>()
         };
-        // In the order of the file, all as it was written.
+        // In file order, all events as they were written.
         let in_file = read_in_file_order(&bytes).0.events;
         prop_assert_eq!(seen(&in_file), written.iter().map(as_seen).collect::<Vec<_>>());
-        // By time, the naive way; which of two events of one time goes first is left open, but a thread keeps its order.
+        // By time, sorted naively; the order of events with equal times is open, but each thread keeps its order.
         let by_time = seen(&record.events);
         prop_assert!(by_time.is_sorted_by_key(|event| event.3));
         let sort = |mut events: Vec<_>| { events.sort_by_key(|event: &(u32, u32, u64, i64, u32, [u8; 16], Vec<u8>)| (event.3, event.2, event.1)); events };
@@ -326,7 +326,7 @@ proptest! {
             let numbers: Vec<u32> = by_time.iter().filter(|event| event.2 == thread * 2).map(|event| event.1).collect();
             prop_assert!(numbers.is_sorted(), "{:?}", numbers);
         }
-        // However the file comes.
+        // However the file arrives.
         let mut dropped = Record::default();
         let of_drops = Reader::new(Drops(&bytes)).with_stacks().read(&mut dropped);
         prop_assert_eq!((of_drops, dropped.events), (summary, record.events));

@@ -1,5 +1,5 @@
-//! Traces of .NET's format that worlds write, held against a reader of the tests' own, the collector's reports, and the rules that .NET's
-//! tools insist on.
+//! .nettrace files that worlds write, compared with a reader of the tests' own, with the collector's reports, and with the rules of .NET's
+//! tools.
 
 use crate::nettrace_rules;
 use crate::writer_support;
@@ -37,7 +37,7 @@ fn finish(trace: &Trace) -> Finished {
     finished
 }
 
-/// A trace's collections are the collector's, figure by figure.
+/// Asserts that a trace's collections are the collector's, figure by figure.
 fn are_the_reports(trace: &Parsed, seen: &[Seen], reports: &Reports) {
     let reports = reports.sorted();
     let numbers: Vec<u64> = seen.iter().map(|seen| seen.number).collect();
@@ -68,7 +68,7 @@ impl Visitor for Counting {
     }
 }
 
-/// Our own reader finds every event and nothing wrong, and its GCStats are the collector's own figures.
+/// Our own reader finds every event and no damage, and its GCStats are the collector's own figures.
 fn are_the_statistics(file: &File, parsed: &Parsed, reports: &Reports) {
     let bytes = file.bytes();
     let mut count = Counting::default();
@@ -106,7 +106,7 @@ fn are_the_statistics(file: &File, parsed: &Parsed, reports: &Reports) {
     assert_eq!(rest.next().map(|report| report.number), None);
 }
 
-/// The events of .NET under §6's rules, in either container, whatever runs and however it is stopped.
+/// The .NET events obey the rules of §6, in either container, whatever runs and however it is stopped.
 #[rstest]
 fn traces_of_all_workloads_obey_the_rules(
     #[values("signals", "safepoints", "mock")] stopper: &str,
@@ -145,7 +145,7 @@ traced! {
     }
 }
 
-/// Something of each: small, large and pinned objects, handles, and a collection that somebody wants.
+/// Some of each: small, large and pinned objects, handles, and an explicit collection.
 fn work(world: &World, links: usize) {
     // SAFETY: references are locals here.
     let m = unsafe { world.attach("worker") }.unwrap();
@@ -160,7 +160,7 @@ fn work(world: &World, links: usize) {
     drop(root);
 }
 
-/// Runs [`work`] in a world whose events go where these providers ask.
+/// Runs [`work`] in a world whose events are written according to these providers.
 fn traced(providers: &str, container: Container) -> Parsed {
     let file = File::new();
     let trace = start(&file, providers, container);
@@ -171,9 +171,9 @@ fn traced(providers: &str, container: Container) -> Parsed {
     parsed_in(&file)
 }
 
-/// The issue's point 3: each row of the table that has a .NET event, by its keyword and level.
+/// Point 3 of the issue: each row of the table that has a .NET event, by its keyword and level.
 #[rstest]
-fn a_trace_has_what_was_asked_for_and_nothing_else(
+fn a_trace_has_what_was_requested_and_nothing_else(
     #[values("1:4", "1:5", "2:4", "2:3", "80000:4", "200000:4", "2000000:5", "1:0")] asked: &str,
     #[values(DEFAULT, PRIVATE)] provider: &str,
     #[values(Container::V4, Container::V6)] container: Container,
@@ -191,7 +191,7 @@ fn a_trace_has_what_was_asked_for_and_nothing_else(
             }
         }
     }
-    // And all that this work can't but fire.
+    // And every requested event that this work certainly fires.
     let known = if provider == DEFAULT { Provider::Default } else { Provider::Private };
     let rows = DESCRIPTORS.iter().flat_map(|row| row.net.iter().map(move |net| (row.id, net)));
     let fired = [EventId::GcStart, EventId::SuspendBegin, EventId::AllocationTick, EventId::RootCreated];
@@ -206,7 +206,7 @@ fn a_trace_has_what_was_asked_for_and_nothing_else(
 }
 
 #[test]
-fn what_dotnet_has_no_event_for_is_told_by_our_own_provider() {
+fn events_unknown_to_dotnet_are_in_the_stopworld_provider() {
     let parsed = traced("stopworld:ffffffff:5", Container::V4);
     let counts = parsed.counts();
     assert!(counts.keys().all(|(provider, _)| [OWN, EVENT_PIPE, RUNDOWN].contains(&provider.as_str())), "{counts:?}");
@@ -222,14 +222,14 @@ fn what_dotnet_has_no_event_for_is_told_by_our_own_provider() {
     assert_eq!(attached.number("tid"), attached.thread);
     let after = parsed.named("HeapAfter").last().unwrap();
     assert!(after.number("pinned_objects") >= 1 && after.number("handles") >= 1);
-    // Each object that is told of is as large as the heap says.
+    // The sum of the reported objects equals the heap's size.
     let sum = |name: &str| parsed.named(name).map(|event| event.number("bytes")).sum::<u64>();
     let live: u64 = ["small_bytes", "large_bytes", "pinned_bytes"].iter().map(|field| after.number(field)).sum();
     assert_eq!(sum("ObjectAllocated") - sum("ObjectFreed"), live);
 }
 
 #[test]
-fn what_has_a_counterpart_is_told_in_its_words() {
+fn events_with_a_dotnet_counterpart_are_written_as_it() {
     let parsed = traced(VERBOSE, Container::V4);
     let seen = check(&parsed);
     let page = |name: &'static str| parsed.named(name).next().unwrap_or_else(|| panic!("no {name}"));
@@ -259,7 +259,7 @@ fn what_has_a_counterpart_is_told_in_its_words() {
     assert!(segment.number("Size") >= 2 << 20 && segment.number("Address") > 0);
 }
 
-/// `.event.crash`: after each flush the file is a trace with an end.
+/// `.event.crash`: after each flush the file is a trace with its end.
 #[rstest]
 fn each_flush_leaves_a_whole_file(#[values(Container::V4, Container::V6)] container: Container) {
     let file = File::new();
@@ -284,11 +284,16 @@ fn a_trace_without_a_world_is_a_trace() {
     let file = File::new();
     finish(&start(&file, VERBOSE, Container::V4));
     let parsed = parsed_in(&file);
-    assert_eq!(parsed.counts().values().sum::<usize>(), 2, "who the process is: {:?}", parsed.counts());
+    assert_eq!(
+        parsed.counts().values().sum::<usize>(),
+        2,
+        "the events that describe the process: {:?}",
+        parsed.counts()
+    );
 }
 
 #[test]
-fn worlds_share_a_trace_and_are_told_apart() {
+fn worlds_share_a_trace_and_can_be_distinguished() {
     let file = File::new();
     let trace = start(&file, COLLECTIONS, Container::V4);
     let worlds: Vec<_> = (0..3).map(|_| small().recorded_in(&trace).build().unwrap()).collect();
@@ -304,7 +309,7 @@ fn worlds_share_a_trace_and_are_told_apart() {
     assert_eq!(parsed.named("GCSettingsRundown").count(), 3);
 }
 
-/// A world that is there already is told of from then on, and its first collection is whole or not there.
+/// A world that exists already is traced from then on, and its first collection is complete or absent.
 #[test]
 fn a_trace_may_begin_in_the_middle() {
     let world = small().build().unwrap();
@@ -322,7 +327,7 @@ fn a_trace_may_begin_in_the_middle() {
     });
 }
 
-/// Two at once: neither has what only the other asked for.
+/// Two sessions at once: neither has what only the other requested.
 #[test]
 fn sessions_are_not_mixed() {
     let (few, many) = (File::new(), File::new());

@@ -1,4 +1,4 @@
-//! Random traces of .NET's format, of any form: threads that take turns, blocks, flags, sequence points, losses.
+//! Random .nettrace files of any form: threads that alternate, blocks, flags, sequence points, losses.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
@@ -32,15 +32,15 @@ pub fn introduced(threads: &[u64]) -> Block {
     Block::Threads(threads.iter().map(row).collect())
 }
 
-/// A trace of some threads: what each writes, how it is cut into sections, blocks and flags, and what got lost.
+/// A trace of several threads: what each writes, how it is divided into sections, blocks and flags, and what is lost.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub form: Form,
-    /// For each section: thread, steps of time, size of payload, whether it got lost.
+    /// For each section: thread, time step, payload size, whether it is lost.
     sections: Vec<Vec<(u8, u8, u8, bool)>>,
-    /// Which of the events that may be flagged are.
+    /// Which of the events that may be flagged are flagged.
     flags: Vec<bool>,
-    /// After how many events a block ends.
+    /// The number of events in each block.
     pub blocks: Vec<u8>,
     order: Vec<Index>,
 }
@@ -53,7 +53,7 @@ pub fn plan() -> impl Strategy<Value = Plan> {
         .prop_map(|(form, sections, flags, blocks, order)| Plan { form: FORMS[form], sections, flags, blocks, order })
 }
 
-/// The file, its events in the order of the file, and the losses that its numbers tell of.
+/// Returns the file, its events in file order, and the losses that its numbers imply.
 pub fn written(plan: &Plan) -> (Vec<u8>, Vec<Event>, u64) {
     let mut blocks = vec![Block::Types(vec![kind(1), kind(2), kind(3)])];
     if plan.form.is_v6() {
@@ -67,7 +67,7 @@ pub fn written(plan: &Plan) -> (Vec<u8>, Vec<Event>, u64) {
     let mut picks = plan.order.iter().cycle();
     let mut sizes = plan.blocks.iter().cycle();
     for section in &plan.sections {
-        // What each thread writes, by time; then the threads take turns of any length.
+        // What each thread writes, by time; then the threads alternate in turns of any length.
         let mut queues: BTreeMap<u64, Vec<Event>> = BTreeMap::new();
         let mut newest = now;
         for &(thread, step, size, is_lost) in section {

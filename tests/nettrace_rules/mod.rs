@@ -1,9 +1,8 @@
-//! A reader of .nettrace of its own, for tests of the writer: it shares no code with the product's and believes nothing.
+//! An independent reader of .nettrace for tests of the writer: it shares no code with the product's, and trusts nothing.
 //!
-//! [`Trace::parse`] reads a whole file and panics, with the byte at which it is, at anything that the format forbids or that we
-//! promise more strictly than it: alignments, the sizes and times of blocks, what is defined before it is used, times that never go
-//! back, numbers without gaps that are not told, sequence points that hold. [`check_collections`] then looks at the events
-//! as a reader of collections does.
+//! [`Trace::parse`] reads a whole file and panics, with the byte offset, at anything that the format forbids or for which this project
+//! guarantees more: alignments, the sizes and times of blocks, definitions before uses, times that never decrease, sequence gaps that are
+//! reported, sequence points that hold. [`check_collections`] then reads the events as a reader of collections does.
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
@@ -19,7 +18,7 @@ pub const OWN: &str = "stopworld";
 
 const MOST_BLOCK: usize = 100 << 10;
 
-/// A kind of event, as a file describes it.
+/// A type of event, as the file describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kind {
     pub provider: String,
@@ -56,7 +55,7 @@ impl Event {
         self.kind.name == name
     }
 
-    /// The fields by their description, and what is behind them.
+    /// Returns the fields by their description, and the bytes after them.
     pub fn fields(&self) -> (Vec<(String, Value)>, &[u8]) {
         let mut rest = Bytes { all: &self.payload, at: 0, base: self.offset };
         let fields = self.kind.fields.iter().map(|(name, kind)| {
@@ -75,7 +74,7 @@ impl Event {
         (fields, &rest.all[rest.at..])
     }
 
-    /// A number by its field's name.
+    /// Returns a number by its field's name.
     pub fn number(&self, name: &str) -> u64 {
         match self.value(name) {
             Value::Number(number) => number,
@@ -96,7 +95,7 @@ impl Event {
         found.unwrap_or_else(|| panic!("{} has no field {name}", self.kind.name)).1
     }
 
-    /// Which world it is of, by its last two bytes or the field.
+    /// Returns the world's number: by the event's last two bytes, or by the field.
     pub fn world(&self) -> u16 {
         let (fields, _) = self.fields();
         let clr = fields.iter().find(|(name, _)| name == "ClrInstanceID");
@@ -107,7 +106,7 @@ impl Event {
     }
 }
 
-/// A whole trace.
+/// A complete trace.
 #[derive(Debug, Default)]
 pub struct Trace {
     pub version: u32,
@@ -133,7 +132,7 @@ struct Bytes<'a> {
 impl<'a> Bytes<'a> {
     fn take(&mut self, count: usize) -> &'a [u8] {
         let end = self.at + count;
-        assert!(end <= self.all.len(), "byte {}: {count} bytes are wanted and the end is there", self.base + self.at);
+        assert!(end <= self.all.len(), "byte {}: {count} bytes expected, but the data end", self.base + self.at);
         let taken = &self.all[self.at..end];
         self.at = end;
         taken
@@ -197,21 +196,21 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// What is remembered while reading.
+/// The state of the parser.
 #[derive(Default)]
 struct State {
     trace: Trace,
-    /// The last time of an event or a sequence point, and whether it was the latter.
+    /// The time of the last event or sequence point, and whether it was a sequence point.
     time: u64,
     after_point: bool,
-    /// The last number of each thread, by what the file calls it.
+    /// The last sequence number of each thread, by the file's id of the thread.
     sequences: HashMap<u64, u32>,
     /// Version 6: the kernel's ids of the threads that the file knows.
     threads: HashMap<u64, u64>,
 }
 
 impl Trace {
-    /// Reads a whole file that has its end.
+    /// Reads a complete file.
     pub fn parse(bytes: &[u8]) -> Trace {
         let mut file = Bytes { all: bytes, at: 0, base: 0 };
         assert_eq!(file.take(8), b"Nettrace");
@@ -229,7 +228,7 @@ impl Trace {
             }
             other => panic!("byte 8: {other:#x}"),
         }
-        assert!(file.is_over(), "byte {}: something behind the end", file.offset());
+        assert!(file.is_over(), "byte {}: bytes after the end", file.offset());
         state.trace
     }
 
@@ -242,7 +241,7 @@ impl Trace {
         self.events.iter().filter(move |event| event.is(name))
     }
 
-    /// How many events of each provider and name there are.
+    /// The number of events by provider and name.
     pub fn counts(&self) -> BTreeMap<(String, String), usize> {
         let mut counts = BTreeMap::new();
         for event in &self.events {
@@ -362,7 +361,7 @@ impl State {
     fn point(&mut self, time: u64, threads: &[(u64, u32)]) {
         assert!(
             time >= self.time && !(self.after_point && time == self.time),
-            "a sequence point before what it follows"
+            "a sequence point that precedes an earlier event"
         );
         (self.time, self.after_point) = (time, true);
         for (thread, sequence) in threads {
@@ -406,7 +405,7 @@ impl State {
                         match key.as_str() {
                             "ProcessId" => self.trace.pid = value.parse().unwrap(),
                             "HardwareThreadCount" => self.trace.processors = value.parse().unwrap(),
-                            // What version 4 always says, and a conversion keeps.
+                            // Version 4 always contains this, and a conversion keeps it.
                             "ExpectedCPUSamplingRate" => assert_eq!(value, "1000000"),
                             other => panic!("{other}"),
                         }
@@ -560,13 +559,13 @@ impl State {
     }
 }
 
-/// Of a block of events or metadata: its times.
+/// Reads the times at the head of a block of events or metadata.
 fn block_head(body: &mut Bytes<'_>) -> (u64, u64) {
     assert_eq!((body.u16(), body.u16()), (20, 1));
     (body.u64(), body.u64())
 }
 
-/// What .NET's own files have: length of the payload by name, where it is fixed.
+/// The facts of .NET's own files: the payload's length by name, where it is fixed.
 const LENGTHS: [(&str, u32, u32, usize); 19] = [
     ("GCStart", 1, 2, 26),
     ("GCEnd", 2, 1, 10),
@@ -589,16 +588,16 @@ const LENGTHS: [(&str, u32, u32, usize); 19] = [
     ("GCGlobalHeapHistory", 205, 4, 78),
 ];
 
-/// Events whose fields end with what is before an array.
+/// Events whose fields end before an array.
 const OPEN: [&str; 6] =
     ["GCDynamicEvent", "BulkType", "GCBulkNode", "GCBulkEdge", "GCBulkRootEdge", "GCBulkRootStaticVar"];
 
-/// Every event is described to its last byte, and those of .NET have .NET's lengths.
+/// Every event is described up to its last byte, and .NET events have .NET's lengths.
 pub fn check_payloads(trace: &Trace) {
     for event in &trace.events {
         let name = event.kind.name.as_str();
         let (_, rest) = event.fields();
-        assert!(rest.is_empty() || OPEN.contains(&name), "{name}: {} bytes behind its fields", rest.len());
+        assert!(rest.is_empty() || OPEN.contains(&name), "{name}: {} bytes after its fields", rest.len());
         if event.kind.provider == DEFAULT
             && let Some((_, id, version, length)) = LENGTHS.iter().find(|row| row.0 == name)
         {
@@ -622,7 +621,7 @@ pub struct Seen {
     pub after: u64,
     pub promoted: u64,
     pub allocated: u64,
-    /// Bytes after by generation.
+    /// Bytes after the collection, by generation.
     pub generations: [u64; 5],
     pub handles: u64,
     pub pinned_objects: u64,
@@ -630,7 +629,7 @@ pub struct Seen {
     pub times_us: Vec<u64>,
 }
 
-/// The collections of a trace, each in the order that .NET's readers want, on the thread that suspended.
+/// The collections of a trace, each with its events in the order that .NET's readers require, on the thread that suspended.
 pub fn check_collections(trace: &Trace) -> Vec<Seen> {
     const IDS: [u32; 11] = [9, 8, 35, 1, 202, 205, 204, 2, 4, 7, 3];
     let mut open: HashMap<u16, (Vec<u32>, Seen)> = HashMap::new();
@@ -639,7 +638,7 @@ pub fn check_collections(trace: &Trace) -> Vec<Seen> {
         let (id, world) = (event.kind.id, event.world());
         let entry = open.entry(world).or_default();
         if id == 9 {
-            // What was abandoned has no more than a beginning.
+            // An abandoned stop has only a beginning.
             assert!(entry.0.is_empty() || entry.0 == [9], "world {world} is stopped twice: {:?}", entry.0);
             *entry = (vec![9], Seen { world, thread: event.thread, suspend_begin: event.time, ..Seen::default() });
             assert_eq!(event.number("Reason"), 1);
@@ -655,7 +654,7 @@ pub fn check_collections(trace: &Trace) -> Vec<Seen> {
             1 => {
                 assert_eq!((event.number("Count"), event.number("Depth"), event.number("Type")), (seen.number, 2, 0));
                 seen.reason = event.number("Reason");
-                // Not a field of .NET's: for the comparison with the end.
+                // Not a .NET field: for the comparison with the end.
                 seen.restart_end = event.time;
             }
             2 => {
@@ -707,7 +706,7 @@ pub fn check_collections(trace: &Trace) -> Vec<Seen> {
     all
 }
 
-/// Who the process is comes first.
+/// Checks that the events that describe the process come first.
 pub fn check_identity(trace: &Trace) {
     let first: Vec<_> =
         trace.events.iter().take(2).map(|event| (event.kind.provider.as_str(), event.kind.id)).collect();
@@ -717,7 +716,7 @@ pub fn check_identity(trace: &Trace) {
     assert!(env!("CARGO_PKG_VERSION").starts_with(&version));
 }
 
-/// Everything about a trace of collections.
+/// Checks everything about a trace of collections.
 pub fn check(trace: &Trace) -> Vec<Seen> {
     check_payloads(trace);
     check_identity(trace);
@@ -725,19 +724,19 @@ pub fn check(trace: &Trace) -> Vec<Seen> {
     check_collections(trace)
 }
 
-/// A heap dump, as its bulk events tell it.
+/// A heap dump, from its bulk events.
 #[derive(Debug, Default)]
 pub struct Dumped {
     /// Address, size, type, number of edges.
     pub nodes: Vec<[u64; 4]>,
-    /// Target, and where in the object it stands.
+    /// Target, and its offset in the object.
     pub edges: Vec<(u64, u32)>,
-    /// Object, kind, flags, where the root stands.
+    /// Object, kind, flags, the root's address.
     pub roots: Vec<(u64, u8, u32, u64)>,
-    /// Where it stands, object, type.
+    /// The slot's address, object, type.
     pub statics: Vec<[u64; 3]>,
     pub types: HashMap<u64, String>,
-    /// Live bytes as GCHeapStats says.
+    /// Live bytes according to GCHeapStats.
     pub live: u64,
     next: HashMap<u32, u64>,
 }
@@ -789,7 +788,8 @@ pub fn dumps(trace: &Trace) -> Vec<Dumped> {
     all
 }
 
-/// Nodes times sizes are the live bytes; each edge leads to a node; each type has a name; the edges are those of the nodes, in order.
+/// Checks a dump: the sizes of the nodes sum to the live bytes; each edge references a node; each type has a name; the edges are those of
+/// the nodes, in order.
 pub fn check_dump(dump: &Dumped) {
     assert_eq!(dump.nodes.iter().map(|node| node[1]).sum::<u64>(), dump.live);
     let nodes: HashMap<u64, [u64; 4]> = dump.nodes.iter().map(|node| (node[0], *node)).collect();
@@ -798,19 +798,19 @@ pub fn check_dump(dump: &Dumped) {
     for [address, bytes, kind, count] in &dump.nodes {
         assert!(dump.types.get(kind).is_some_and(|name| !name.is_empty()), "{address:#x} has the type {kind:#x}");
         for _ in 0..*count {
-            let (target, offset) = edges.next().expect("as many edges as the nodes say");
+            let (target, offset) = edges.next().expect("fewer edges than the nodes have");
             assert!(nodes.contains_key(target), "{target:#x} is no node");
-            assert!(u64::from(*offset) < *bytes, "an edge of {address:#x} stands at {offset}");
+            assert!(u64::from(*offset) < *bytes, "an edge of {address:#x} is at {offset}");
         }
     }
-    assert_eq!(edges.next(), None, "edges of nobody");
+    assert_eq!(edges.next(), None, "edges without a node");
     for (object, kind, _, _) in &dump.roots {
-        assert!(nodes.contains_key(object) && *kind <= 2, "a root leads to {object:#x}");
+        assert!(nodes.contains_key(object) && *kind <= 2, "a root references {object:#x}");
     }
     for [_, object, kind] in &dump.statics {
         assert_eq!(nodes[object][2], *kind);
     }
-    // Nothing lives for no reason.
+    // Every node is reachable from a root.
     let mut reached: std::collections::HashSet<u64> = dump.roots.iter().map(|root| root.0).collect();
     reached.extend(dump.statics.iter().map(|row| row[1]));
     let mut edges = dump.edges.as_slice();
@@ -828,5 +828,5 @@ pub fn check_dump(dump: &Dumped) {
             }
         }
     }
-    assert_eq!(reached.len(), dump.nodes.len(), "nodes that nothing reaches");
+    assert_eq!(reached.len(), dump.nodes.len(), "unreachable nodes");
 }

@@ -1,4 +1,4 @@
-//! How PerfView and dotnet-gcdump find the heap dump of a trace: rules of both readers, one for one.
+//! How PerfView and dotnet-gcdump find the heap dump of a trace: the rules of both readers.
 
 use std::collections::HashSet;
 
@@ -21,7 +21,7 @@ pub struct Found {
     pub unnamed: usize,
 }
 
-/// The number of rows of a bulk event, and where they begin in its payload.
+/// Returns the number of rows of a bulk event, and where they begin in its payload.
 fn rows(event: &Event) -> (usize, usize) {
     let count = |at: usize| u32::from_le_bytes(event.payload[at..at + 4].try_into().unwrap()) as usize;
     if event.kind.id as u16 == BULK_TYPE { (count(0), 6) } else { (count(4), 10) }
@@ -31,7 +31,7 @@ fn word(event: &Event, at: usize) -> u64 {
     u64::from_le_bytes(event.payload[at..at + 8].try_into().unwrap())
 }
 
-/// Reads the dump, or says with which complaint the readers give up.
+/// Reads the dump, or returns the readers' error message.
 pub fn heap_dump(trace: &Trace) -> Result<Found, String> {
     let (mut seen_start, mut ignores, mut has_process, mut collection) = (false, true, false, 0);
     let (mut nodes, mut edges, mut types) = (Vec::new(), 0, HashSet::new());
@@ -46,10 +46,10 @@ pub fn heap_dump(trace: &Trace) -> Result<Found, String> {
             }
             GC_END if !ignores && event.number("Count") == collection => {
                 ignores = true;
-                // Without any dump in it they look for another collection.
+                // While they have found no dump, the readers look at the next collection.
                 seen_start = !nodes.is_empty() || !types.is_empty() || edges > 0;
             }
-            // They know the process from the first start of a collection on, and keep no type before it.
+            // They learn the process from the first start of a collection, and ignore types before it.
             BULK_TYPE if has_process => {
                 let (count, mut at) = rows(event);
                 for _ in 0..count {

@@ -1,11 +1,11 @@
-//! A writer of .nettrace files of versions 4 and 6, made to be obviously right: everything is in memory, each layout is
-//! written down field by field, and nothing is shared with the reader that it is held against.
+//! A simple writer of .nettrace files of versions 4 and 6: everything is in memory, each layout is written field by field, and nothing is
+//! shared with the reader under test.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use nettrace::{EventType, Interest, NetEvent, Reader, Summary, ThreadInfo, TraceInfo, Visitor};
 
-/// How a file is written.
+/// The format variants of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     V4,
@@ -44,7 +44,7 @@ pub struct Type {
 pub struct Event {
     pub kind: u32,
     pub sequence: u32,
-    /// The system's ids; in version 6 a thread's index is one less than half of its id.
+    /// The system's id; in version 6 a thread's index is one less than half of its id.
     pub thread: u64,
     pub capture: u64,
     pub processor: u32,
@@ -62,7 +62,7 @@ pub enum Block {
     Types(Vec<Type>),
     Events(Vec<Event>),
     Stacks(u32, Vec<Vec<u8>>),
-    /// Time, flags (version 6), threads and their numbers.
+    /// Time, flags (version 6), threads and their sequence numbers.
     Point(i64, u32, Vec<(u64, u32)>),
     /// Index, name, process, thread (version 6 only).
     Threads(Vec<(u64, String, u64, u64)>),
@@ -70,7 +70,7 @@ pub enum Block {
     Ended(Vec<(u64, u32)>),
     /// Version 6 only: each list as it is written.
     Labels(u32, Vec<Vec<u8>>),
-    /// A block of a kind that nobody knows (version 6 only).
+    /// A block of an unknown kind (version 6 only).
     Unknown(u8, Vec<u8>),
 }
 
@@ -96,7 +96,7 @@ pub fn utf16(out: &mut Vec<u8>, text: &str) {
     text.encode_utf16().chain([0]).for_each(|unit| out.extend(unit.to_le_bytes()));
 }
 
-/// A file.
+/// A file under construction.
 pub struct Writer {
     pub bytes: Vec<u8>,
     form: Form,
@@ -129,7 +129,7 @@ impl Writer {
         writer
     }
 
-    /// A block of version 6, or an object of version 4.
+    /// Writes a block of version 6, or an object of version 4.
     pub fn block(&mut self, name: &str, kind: u8, body: &[u8]) {
         if self.form.is_v6() {
             assert!(body.len() < 1 << 24);
@@ -237,7 +237,7 @@ impl Writer {
             let body = self.events(&blobs);
             return self.block("MetadataBlock", 3, &body);
         }
-        // Two bytes of a header that nobody interprets.
+        // Two bytes of a header that no reader interprets.
         let mut body = vec![2, 0, 0xAA, 0xBB];
         for kind in types {
             let row = description_6(kind);
@@ -372,7 +372,7 @@ fn description_4(kind: &Type) -> Vec<u8> {
     if let Some(opcode) = kind.opcode {
         out.extend(1u32.to_le_bytes());
         out.extend([1, opcode]);
-        // A tag that nobody knows.
+        // An unknown tag.
         out.extend(3u32.to_le_bytes());
         out.extend([77, 1, 2, 3]);
     }
@@ -413,14 +413,14 @@ fn description_6(kind: &Type) -> Vec<u8> {
     out
 }
 
-/// A whole file.
+/// Returns a complete file.
 pub fn file(form: Form, pointer_bytes: u8, blocks: &[Block]) -> Vec<u8> {
     let mut writer = Writer::new(form, pointer_bytes);
     blocks.iter().for_each(|block| writer.add(block));
     writer.end()
 }
 
-/// An event as it was delivered, with everything copied.
+/// A delivered event, with everything copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub kind: u32,
@@ -437,7 +437,7 @@ pub struct Seen {
     pub offset: u64,
 }
 
-/// Copies all that it is told.
+/// Copies everything that it gets.
 #[derive(Default)]
 pub struct Record {
     pub trace: Option<TraceInfo>,
@@ -497,7 +497,7 @@ pub fn read_in_file_order(file: &[u8]) -> (Record, Summary) {
     (record, summary)
 }
 
-/// Gives a byte at a time, so that everything is cut everywhere.
+/// Returns one byte per read, so that every field is split.
 pub struct Drops<'a>(pub &'a [u8]);
 
 impl std::io::Read for Drops<'_> {
