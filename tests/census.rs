@@ -138,11 +138,7 @@ fn a_census_counts_what_lives_by_description_by_type_and_by_kind() {
 #[case::by_both(Filters { types: vec!["Array<u64>".into()], descriptions: vec!["census::One".into()], ..Filters::none() }, 0)]
 #[case::by_a_retainer(Filters { retainers: vec!["handle:census::Fixed".into()], ..Filters::none() }, 24 + 16)]
 #[case::by_nothing_that_is_there(Filters { types: vec!["Arra".into(), "".into()], ..Filters::none() }, 0)]
-fn a_filter_accepts_what_it_names(
-    #[case] filters: Filters,
-    #[case] passes: u64,
-    #[values(false, true)] by_kind: bool,
-) {
+fn a_filter_accepts_what_it_names(#[case] filters: Filters, #[case] passes: u64, #[values(false, true)] by_kind: bool) {
     let world = paranoid().build().unwrap();
     let roots = on_a_thread(&world, |m| {
         let nine: Vec<Root<One>> = (0..9).map(|_| m.root(one(m))).collect();

@@ -415,7 +415,11 @@ fn a_process_that_was_attached_to_goes_on_by_itself() {
     assert!(running.0.try_wait().unwrap().is_none(), "it runs on");
     let deadline = Instant::now() + LIMIT;
     while !stopped_threads(pid).is_empty() {
-        assert!(Instant::now() < deadline, "it is not debugged any more, and these threads are stopped: {:?}", stopped_threads(pid));
+        assert!(
+            Instant::now() < deadline,
+            "it is not debugged any more, and these threads are stopped: {:?}",
+            stopped_threads(pid)
+        );
     }
 }
 

@@ -90,8 +90,7 @@ fn a_host_gets_the_events_of_collections_in_order_with_the_payloads_of_the_table
     assert_eq!(keeper.ids().len() as u64, totals.delivered);
 }
 
-/// Two hosts and a listener, registered before the creation, all get the creation event; if one of them cannot be registered, the world is
-/// not built.
+/// A host and a listener registered before the first event both get the creation event. If a registration fails, the world is not built.
 #[test]
 fn a_host_that_is_served_before_the_first_event_gets_the_worlds_creation() {
     let (keeper, heard) = (Arc::new(Keeper::default()), Arc::new(Statistics::new()));
@@ -188,7 +187,7 @@ fn a_host_may_take_a_lock_whose_holder_is_stopped_and_allocate() {
 
 /// `.host.bounded`, `.host.own-thread`: the thread that fires holds a lock that the host waits for, and the queue is full.
 #[test]
-fn a_host_that_waits_for_who_fires_loses_events_and_is_told_how_many_and_where() {
+fn a_host_that_waits_for_a_firing_thread_loses_events_and_learns_how_many_and_where() {
     const EVENTS_FIRED: u64 = 200_000;
     let world = World::builder().build().unwrap();
     let events = world.events();

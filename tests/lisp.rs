@@ -1,5 +1,5 @@
-//! The Scheme: programs and what they print, expressions and what they evaluate to, errors and what they say; and all
-//! programs again in small paranoid heaps, on several threads, under each stopper.
+//! The Scheme interpreter: programs and their output, expressions and their values, errors and their messages; and all programs again in
+//! small paranoid heaps, on several threads, under each stopper.
 
 use std::path::Path;
 
@@ -155,7 +155,7 @@ fn a_program_prints_what_it_should(#[case] program: &str, #[case] expected: &str
     assert_eq!(printed, expected, "{program}");
 }
 
-/// Small heaps collect often; poisoned cells show at once when something reachable was freed.
+/// Small heaps collect often; poisoned cells reveal a reachable object that was freed.
 #[rstest]
 fn programs_survive_a_small_paranoid_heap_on_four_threads(
     #[values(Stopper::Signals, Stopper::Safepoints)] stopper: Stopper,
@@ -186,15 +186,13 @@ fn programs_survive_a_small_paranoid_heap_on_four_threads(
     assert!(world.totals().collections > 8, "{} collections are too few to show anything", world.totals().collections);
 }
 
-/// Stopped at places that no allocation chose: between any two instructions of the machine.
+/// Stopped at any instruction, not only at allocations.
 #[rstest]
-fn programs_do_not_notice_being_stopped_all_the_time(
-    #[values(Stopper::Signals, Stopper::Safepoints)] stopper: Stopper,
-) {
+fn programs_are_not_affected_by_constant_stops(#[values(Stopper::Signals, Stopper::Safepoints)] stopper: Stopper) {
     let world = World::builder().heap_limit(256 * MIB).stopper(stopper).paranoid(Paranoid::On).build().unwrap();
     let programs = [("nqueens.scm", NQUEENS), ("mccarthy.scm", MCCARTHY), ("tour.scm", TOUR)];
     let mut stops = 0;
-    // Once, unless these stops are too few to show anything.
+    // Once, or more often if there were too few stops to show anything.
     while stops <= 50 {
         let threads = programs.map(|(program, expected)| {
             let work = move |m: &Mutator| assert_eq!(output_of(m, program).unwrap(), expected, "{program}");
@@ -204,7 +202,7 @@ fn programs_do_not_notice_being_stopped_all_the_time(
         while threads.iter().any(|thread| !thread.is_finished()) {
             world.collect().unwrap();
             stops += 1;
-            // They should come forward, too.
+            // The programs need time to make progress, too.
             std::thread::sleep(std::time::Duration::from_micros(200));
         }
         for thread in threads {
@@ -521,7 +519,7 @@ fn a_run_time_error_names_place_and_procedure(#[case] program: &str, #[case] exp
 #[case("(define (f n) (+ 1 (f n)))\n(f 1)", "test.scm:1:20: recursion too deep in f: ")]
 #[case("(define (ping n) (list (pong n)))\n(define (pong n) (list (ping n)))\n(ping 1)", "recursion too deep in p")]
 #[case("(map (lambda (x) (let down ((n x)) (cons n (down (+ n 1))))) '(1))", "recursion too deep in down: ")]
-fn recursion_without_end_is_an_error_that_names_the_procedure(#[case] program: &str, #[case] expected: &str) {
+fn endless_recursion_is_an_error_that_names_the_procedure(#[case] program: &str, #[case] expected: &str) {
     let message = evaluated(program).unwrap_err().to_string();
     assert!(message.contains(expected), "{message}");
     assert!(message.contains("calls are waiting"), "{message}");

@@ -1,11 +1,11 @@
-//! lldb takes part in collections by the script that `stopworld lldb-script` prints (docs/gdb.md).
+//! lldb takes part in collections through the script that `stopworld lldb-script` prints (docs/gdb.md).
 
 mod debugged;
 mod skipped;
 
 use std::process::Command;
 
-/// Not a test by itself: the program that lldb runs.
+/// The program that lldb runs; not a test by itself.
 #[test]
 fn the_program_in_the_debugger() {
     debugged::run();
@@ -34,7 +34,7 @@ fn lldb() -> Option<Command> {
     None
 }
 
-/// What lldb says when it runs `program` by these commands; `None` if there is no lldb.
+/// Returns lldb's output for `program` with these commands; `None` if there is no lldb.
 fn session(program: &str, commands: &[&str]) -> Option<String> {
     let mut lldb = lldb()?;
     let folder = tempfile::tempdir().unwrap();
@@ -56,7 +56,7 @@ fn session(program: &str, commands: &[&str]) -> Option<String> {
     Some(said)
 }
 
-/// `N held threads answered for`, at each `stopworld status`.
+/// Returns the number of held threads for which lldb has acknowledged, at each `stopworld status`.
 fn answered(said: &str) -> Vec<u64> {
     let lines = said.lines().filter_map(|line| line.split_once("of which "));
     lines.map(|(_, rest)| rest.split(' ').next().unwrap().parse().unwrap()).collect()
@@ -65,7 +65,7 @@ fn answered(said: &str) -> Vec<u64> {
 const SUSPEND: &str = "script [t for t in lldb.process if t.GetName().startswith('reader-1')][0].Suspend()";
 
 #[test]
-fn collections_go_on_beside_a_thread_that_lldb_holds_in_both_modes() {
+fn collections_continue_while_lldb_holds_a_thread_in_both_modes() {
     let commands = [
         "breakpoint set -n debugged_begin",
         "breakpoint set -n debugged_halfway",
@@ -88,7 +88,7 @@ fn collections_go_on_beside_a_thread_that_lldb_holds_in_both_modes() {
         said.split("COUNT ").skip(3).step_by(2).map(|rest| rest.split("(lldb)").next().unwrap()).collect();
     assert!(counts.len() < 2 || counts[0] == counts[1], "the held thread ran: {said}");
     let [assisted, full] = answered(&said)[..] else { panic!("{said}") };
-    // Two collections a round: one thread in the first half, all four readers in the second.
+    // Two collections per round: one thread in the first half, all four readers in the second.
     assert!(assisted >= 40 && full >= assisted + 160, "{said}");
     assert!(said.contains("all trees are whole: 40 collections"), "{said}");
 }
@@ -129,7 +129,7 @@ fn objects_and_phases_are_shown() {
 }
 
 #[test]
-fn what_goes_wrong_is_said_in_a_line() {
+fn errors_are_one_line() {
     let Some(said) = session("values", &["stopworld threads"]) else { return };
     assert!(said.contains("error: no program is being debugged"), "{said}");
 }

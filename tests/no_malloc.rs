@@ -1,11 +1,9 @@
-//! `.stop.no-malloc`, `.stop.locks`: between the first signal of a stop and the restart neither the collecting thread nor
-//! a thread that it waits for touches malloc; and with mutators that hold all of libc's locks most of the time, nothing
-//! ever waits for ever.
+//! `.stop.no-malloc`, `.stop.locks`: between the first signal of a stop and the restart, neither the collecting thread nor a thread that it
+//! waits for calls malloc. With mutators that hold all of libc's locks most of the time, there is never a deadlock.
 //!
-//! This binary puts two lenses under itself, and each aborts the process when it sees a thread allocate inside the
-//! stopped world: Rust's global allocator, and *malloc itself*. The functions below have the names of libc's, so the
-//! dynamic linker gives them to everybody who asks for `malloc`, libc's own insides included (`pthread_getattr_np`,
-//! `strdup`, `dlopen`); they look, and pass on to libc's `__libc_malloc`.
+//! This binary replaces two allocators by wrappers that abort the process when a thread allocates inside the stopped world: Rust's global
+//! allocator, and *malloc itself*. The functions below have the names of libc's, so the dynamic linker resolves every call of `malloc` to
+//! them, including libc's internal calls (`pthread_getattr_np`, `strdup`, `dlopen`). They check, and forward to libc's `__libc_malloc`.
 
 mod hazard;
 
@@ -24,7 +22,7 @@ use stopworld::formats::nettrace::write::{Container, Options, Providers};
 use stopworld::profile::census::{Breakdown, CensusRequest, Every, Filters, HeapProfile};
 use stopworld::{Charging, Description, Gc, GcCell, Leaf, Mutator, cost_centre, testing, traced};
 
-/// How often malloc was called by anybody.
+/// The number of calls of malloc.
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
 #[inline]
@@ -34,38 +32,38 @@ fn look(what: &[u8]) {
     }
 }
 
-/// Says who it was, if malloc still works, and ends the process.
+/// Prints the caller's backtrace, if malloc still works, and ends the process.
 #[cold]
 fn caught(what: &[u8]) {
     static CAUGHT: AtomicBool = AtomicBool::new(false);
     if CAUGHT.swap(true, Ordering::Relaxed) {
-        // Printing the backtrace allocates: let it.
+        // Printing the backtrace allocates, which is allowed here.
         return;
     }
-    // SAFETY: plain system calls. If a stopped thread holds malloc's lock, the alarm ends us.
+    // SAFETY: plain system calls. If a stopped thread holds malloc's lock, the alarm ends the process.
     unsafe {
         libc::write(2, what.as_ptr().cast(), what.len());
         libc::signal(libc::SIGALRM, libc::SIG_DFL);
         libc::alarm(5);
     }
-    // Not eprintln: the test harness would keep it.
+    // Not `eprintln!`, because the test harness captures it.
     let _ = write!(std::io::stderr(), "{}", std::backtrace::Backtrace::force_capture());
     std::process::abort();
 }
 
 struct Watched;
 
-// SAFETY: the system's allocator, behind a look.
+// SAFETY: the system's allocator, after a check.
 unsafe impl GlobalAlloc for Watched {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         look(b"the global allocator was called inside the stopped world\n");
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         look(b"the global allocator was called inside the stopped world (free)\n");
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's contract.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -74,7 +72,7 @@ unsafe impl GlobalAlloc for Watched {
 static GLOBAL: Watched = Watched;
 
 mod interposed {
-    //! malloc and its family. SAFETY of all: the arguments are passed on as they came.
+    //! malloc and its family. SAFETY of all: the arguments are passed on unchanged.
     #![allow(clippy::undocumented_unsafe_blocks, reason = "each forwards its caller's arguments")]
 
     use super::*;
@@ -112,7 +110,7 @@ mod interposed {
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn free(memory: *mut c_void) {
-        // free(NULL) takes no lock, but who calls it believes that it may.
+        // free(NULL) takes no lock, but its caller does not know that and must not call it here.
         noted(b"free was called inside the stopped world\n");
         unsafe { __libc_free(memory) }
     }
@@ -142,12 +140,12 @@ mod interposed {
 }
 
 #[test]
-fn libcs_own_calls_of_malloc_come_through_here() {
+fn libcs_own_calls_of_malloc_use_this_wrapper() {
     let before = CALLS.load(Ordering::Relaxed);
     // SAFETY: a C string; freed once.
     unsafe {
         let copy: *mut c_char = libc::strdup(c"allocated by libc itself".as_ptr());
-        // The compiler knows strdup and free, and would do without both.
+        // The compiler knows strdup and free, and could optimise both away.
         libc::free(std::hint::black_box(copy).cast());
     }
     assert!(CALLS.load(Ordering::Relaxed) >= before + 2);
@@ -159,7 +157,7 @@ traced! {
         next: GcCell<Option<Gc<Link>>>,
         number: u64,
     }
-    /// Says what it is called.
+    /// Supplies its own description.
     struct Described {
         called: Description,
         to: GcCell<Option<Gc<Described>>>,
@@ -180,7 +178,8 @@ fn allocate(m: &Mutator, length: u64) {
     assert_eq!(expected, 0);
 }
 
-/// Everything that a collection can be asked to do, under the two lenses: parallel marking, weak references, finalizers,
+/// Everything that a collection can do, under both wrappers: parallel marking, weak references, finalizers, drops, arrays, large objects,
+/// events, verification.
 /// drops, arrays, large objects, events, verification.
 #[rstest]
 fn a_collection_with_everything_in_it_calls_no_malloc(
@@ -205,7 +204,7 @@ fn a_collection_with_everything_in_it_calls_no_malloc(
                     let root = m.root(large);
                     m.safepoint();
                     assert!(root.get(m)[2999].get().is_some());
-                    // Finalizers run on one thread: leave it the time.
+                    // Finalizers run on one thread: give it time.
                     m.blocking(|| std::thread::sleep(Duration::from_micros(500)));
                 }
             })
@@ -225,7 +224,7 @@ fn a_collection_with_everything_in_it_calls_no_malloc(
     collect(&world);
 }
 
-/// The collecting thread drains while it dumps the heap: whatever the writers of traces do there they do without malloc.
+/// The collecting thread drains while it dumps the heap: the writers of traces must work there without malloc.
 #[rstest]
 fn a_heap_dump_and_the_writer_of_its_trace_call_no_malloc(
     #[values(By::Signals, By::Safepoints, By::Debugger)] by: By,
@@ -254,8 +253,7 @@ fn a_heap_dump_and_the_writer_of_its_trace_call_no_malloc(
     assert!(finished.is_complete() && finished.records > 100, "{finished:?}");
 }
 
-/// What a census counts into is mapped memory, also when it gets more headings than it has met before; and what has to be said
-/// of it is said when the world runs again.
+/// A census counts in mapped memory, also when it gets more keys than ever before; its messages are printed after the world has resumed.
 #[rstest]
 fn a_census_calls_no_malloc(
     #[values(By::Signals, By::Safepoints, By::Debugger)] by: By,
@@ -285,7 +283,7 @@ fn a_census_calls_no_malloc(
                         let to = GcCell::new(last);
                         last = Some(m.alloc(Described { called: Description::new(*label), to }).unwrap());
                     }
-                    // But for what prints.
+                    // Every lock except those for printing.
                     if !matches!(turn % 8, 2 | 3) {
                         hammer(m, turn);
                     }
@@ -309,7 +307,7 @@ fn a_census_calls_no_malloc(
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// Neither does what every collection does for a biography.
+/// The work of every collection for a biography does not allocate, either.
 #[cfg(feature = "biography")]
 #[rstest]
 fn a_biography_calls_no_malloc(#[values(By::Signals, By::Safepoints, By::Debugger)] by: By) {
@@ -327,9 +325,11 @@ fn a_biography_calls_no_malloc(#[values(By::Signals, By::Safepoints, By::Debugge
     }
 }
 
-/// `.stop.lost`: the error is made when the world runs again.
+/// `.stop.lost`: the error is constructed after the world has resumed.
 #[rstest]
-fn a_stop_that_fails_calls_no_malloc_while_threads_stand(#[values(By::Signals, By::Safepoints, By::Debugger)] by: By) {
+fn a_stop_that_fails_calls_no_malloc_while_threads_are_stopped(
+    #[values(By::Signals, By::Safepoints, By::Debugger)] by: By,
+) {
     let world = build(builder().stop_timeout(Duration::from_millis(60)), by);
     let done = Arc::new(AtomicBool::new(false));
     let flags = Flags::new();
@@ -400,7 +400,7 @@ impl Drop for Timer {
     }
 }
 
-/// Makes the C library hold one of its locks, by turns.
+/// Takes one of the C library's locks, a different one each turn.
 fn hammer(m: &Mutator, turn: u64) {
     match turn % 8 {
         0 => {
@@ -446,9 +446,9 @@ fn hammer(m: &Mutator, turn: u64) {
     }
 }
 
-/// The row "no deadlock": so many mutators hammer all of it, with timers of their own, through so many collections.
+/// The row "no deadlock": `mutators` mutators take all the locks in turn, with timers of their own, during `collections` collections.
 fn hammered(by: By, mutators: usize, collections: u32, markers: usize) {
-    // What is printed goes nowhere, but through the same locks.
+    // The output is discarded, but takes the same locks.
     // SAFETY: plain system calls of a process that is this test's own.
     unsafe {
         let nowhere = libc::open(c"/dev/null".as_ptr(), libc::O_WRONLY);
@@ -479,7 +479,7 @@ fn hammered(by: By, mutators: usize, collections: u32, markers: usize) {
     let begin = Instant::now();
     for _ in 0..collections {
         collect(&world);
-        // Lets the mutators have the world's locks for a moment; a program that only collects does no work.
+        // Lets the mutators take the world's locks for a moment; a program that only collects does no work.
         std::thread::yield_now();
     }
     let took = begin.elapsed();

@@ -1,4 +1,4 @@
-//! What a world leaves alone in its process: threads that are cancelled, and what spawned processes inherit.
+//! What a world must not change in its process: threads that are cancelled, and what spawned processes inherit.
 
 mod hazard;
 
@@ -14,7 +14,7 @@ use rstest::rstest;
 use stopworld::{Leaf, SignalStopper, StopError, StopRequest, ThreadStopInfo, ThreadVtable, World};
 
 unsafe extern "C-unwind" {
-    // Cancellation points, declared so that unwinding may come out of them, as it does when the thread is cancelled.
+    // Cancellation points, declared so that unwinding may leave them, as it does when the thread is cancelled.
     fn pause() -> i32;
     fn pthread_testcancel();
     fn pthread_exit(value: *mut c_void) -> !;
@@ -32,16 +32,16 @@ unsafe extern "C" {
 
 const CANCELED: *mut c_void = usize::MAX as *mut c_void;
 
-/// What the thread and its test know of each other.
+/// The state shared by the thread and its test.
 struct Shared {
     world: World,
     body: fn(&Shared),
     ready: AtomicBool,
-    /// Destructors that have run.
+    /// The number of destructors that have run.
     dropped: AtomicU64,
 }
 
-/// A thread that Rust's standard library did not start: that catches everything at a thread's bottom, and forced unwinding
+/// A thread that Rust's standard library did not start: that library catches everything at the bottom of its threads, and forced unwinding
 /// must not be caught.
 struct Foreign {
     thread: libc::pthread_t,
@@ -49,7 +49,7 @@ struct Foreign {
 }
 
 extern "C-unwind" fn start(argument: *mut c_void) -> *mut c_void {
-    // SAFETY: the count that `Foreign::start` made.
+    // SAFETY: the reference count that `Foreign::start` has taken.
     let shared = unsafe { Arc::from_raw(argument.cast::<Shared>()) };
     (shared.body)(&shared);
     std::ptr::null_mut()
@@ -61,18 +61,18 @@ impl Foreign {
         let shared = Arc::new(Shared { world, body, ready: AtomicBool::new(false), dropped: AtomicU64::new(0) });
         let mut thread = 0;
         let argument = Arc::into_raw(Arc::clone(&shared)).cast_mut().cast();
-        // SAFETY: a place for the thread, a function of this signature, and a count of its own.
+        // SAFETY: a place for the thread, a function of this signature, and a reference count of its own.
         assert_eq!(unsafe { pthread_create(&mut thread, std::ptr::null(), start, argument) }, 0);
         wait_for("the thread", || shared.ready.load(Ordering::Acquire));
         Self { thread, shared }
     }
 
     fn cancel(&self) {
-        // SAFETY: a thread that was not joined yet.
+        // SAFETY: a thread that has not been joined yet.
         assert_eq!(unsafe { pthread_cancel(self.thread) }, 0);
     }
 
-    /// Joins it; whether it was cancelled.
+    /// Joins it; returns whether it was cancelled.
     fn join(self) -> (bool, Arc<Shared>) {
         let mut value = std::ptr::null_mut();
         // SAFETY: joined once.
@@ -138,12 +138,12 @@ fn exits_in_a_region(shared: &Shared) {
     m.blocking(|| {
         let _inner = Dropped(&shared.dropped);
         shared.ready.store(true, Ordering::Release);
-        // SAFETY: ends this thread, which has nothing to return.
+        // SAFETY: ends this thread, which returns nothing.
         unsafe { pthread_exit(CANCELED) };
     });
 }
 
-/// A cancelled thread leaves its region, runs its destructors, detaches, and the world goes on without it.
+/// A cancelled thread leaves its region, runs its destructors and detaches, and the world continues without it.
 #[rstest]
 #[case::in_a_region(waits_in_a_region)]
 #[case::that_allocates(runs)]
@@ -179,7 +179,7 @@ fn waits_outside_of_a_region(shared: &Shared) {
     }
 }
 
-/// Cancels a thread in the stopped world, and looks whether it runs before the start.
+/// Cancels a thread in the stopped world, and checks whether the thread runs before the start.
 struct Cancelling {
     signals: SignalStopper,
     target: AtomicUsize,
@@ -187,7 +187,7 @@ struct Cancelling {
     ran: AtomicBool,
 }
 
-// SAFETY: stopping and starting are the built-in stopper's own; in between it sends a signal and sleeps.
+// SAFETY: the built-in stopper stops and starts the threads; in between this sends a signal and sleeps.
 unsafe impl ThreadVtable for Cancelling {
     fn name(&self) -> &'static str {
         "cancelling"
@@ -198,7 +198,7 @@ unsafe impl ThreadVtable for Cancelling {
     fn start_world(&self, stop: &StopRequest<'_>) {
         let (target, dropped) = (self.target.swap(0, Ordering::SeqCst), self.dropped.load(Ordering::SeqCst));
         if target != 0 {
-            // SAFETY: a thread that was not joined yet, and a counter that outlives the collection.
+            // SAFETY: a thread that has not been joined yet, and a counter that outlives the collection.
             let dropped = unsafe {
                 assert_eq!(pthread_cancel(target as libc::pthread_t), 0);
                 &*(dropped as *const AtomicU64)
@@ -225,7 +225,7 @@ fn a_thread_that_is_cancelled_while_it_is_stopped_stays_stopped() {
     });
     world.set_thread_vtable(cancelling.clone()).unwrap();
     let thread = Foreign::start(&world, waits_outside_of_a_region);
-    // It is in `pause` when it sleeps.
+    // It is in `pause` while it sleeps.
     std::thread::sleep(Duration::from_millis(50));
     cancelling.dropped.store(std::ptr::from_ref(&thread.shared.dropped) as usize, Ordering::SeqCst);
     cancelling.target.store(thread.thread as usize, Ordering::SeqCst);
@@ -244,7 +244,7 @@ fn a_spawned_process_inherits_nothing_of_a_world() {
         let report = "grep -E 'Sig(Ign|Blk)' /proc/self/status; ls /proc/self/fd | head -3; ls /proc/self/fd | wc -l; env | sort";
         let mut command = Command::new("sh");
         command.args(["-c", report]);
-        // SAFETY: nothing is done in the child; it makes the standard library fork and exec and not use posix_spawn.
+        // SAFETY: the child does nothing; the call makes the standard library use fork and exec instead of posix_spawn.
         unsafe { command.pre_exec(|| Ok(())) };
         let output = command.output().unwrap();
         assert!(output.status.success());

@@ -1,6 +1,6 @@
 //! Each object is charged to the cost centre stack that its thread was in when it allocated it.
 //!
-//! Objects that must remember it themselves are the oracle: each carries the number of the stack that its maker saw.
+//! The oracle is the objects themselves: each stores the number of the stack in which it was allocated.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use stopworld::{
 };
 
 traced! {
-    /// What an object was allocated under, and the next object.
+    /// An object's stack at its allocation, and the next object.
     struct Small { next: GcCell<Option<Gc<Link>>>, under: u64 }
 }
 traced! {
@@ -23,7 +23,7 @@ traced! {
     struct Middling { next: GcCell<Option<Gc<Link>>>, under: u64, rest: [u64; 9] }
 }
 traced! {
-    /// A list of them.
+    /// A list of objects of all sizes.
     struct Link {
         next: GcCell<Option<Gc<Link>>>,
         under: u64,
@@ -57,7 +57,7 @@ fn link(m: &Mutator, next: Option<Gc<Link>>) -> Gc<Link> {
     link.unwrap()
 }
 
-/// Pseudo-random numbers: a linear congruence, of which the upper half is good enough.
+/// Pseudo-random numbers: a linear congruential generator, whose upper half is good enough.
 struct Dice(u64);
 
 impl Dice {
@@ -67,14 +67,14 @@ impl Dice {
     }
 }
 
-/// Allocates something and hangs it into the link.
+/// Allocates an object and stores it in the link.
 fn furnish(m: &Mutator, dice: &mut Dice, link: Gc<Link>) {
     let (next, u) = (|| GcCell::new(None), under(m));
     match dice.below(24) {
         0..8 => link.small.set(Some(m.alloc(Small { next: next(), under: u }).unwrap())),
         8..12 => link.pinned.set(Some(m.alloc_pinned(Small { next: next(), under: u }).unwrap())),
         12..16 => link.middling.set(Some(m.alloc(Middling { next: next(), under: u, rest: [0; 9] }).unwrap())),
-        // With blocks of its own.
+        // In blocks of its own.
         16 => link.large.set(Some(m.alloc_array(1100 + dice.below(3000) as usize, |_| u).unwrap())),
         17..22 => {
             let length = 1 + dice.below(200) as usize;
@@ -115,7 +115,7 @@ fn wander(m: &Mutator, seed: u64, steps: usize) -> Gc<Link> {
     list
 }
 
-/// Compares what is charged with what each object says. Returns how many objects it looked at.
+/// Compares the charges with what each object stores. Returns the number of objects that it checked.
 fn check(m: &Mutator, list: Gc<Link>) -> usize {
     let charged = |found: Option<StackId>, says: u64| {
         assert_eq!(
@@ -154,7 +154,7 @@ fn check(m: &Mutator, list: Gc<Link>) -> usize {
 }
 
 #[rstest]
-fn objects_of_every_kind_are_charged_to_the_scopes_that_they_were_made_in() {
+fn objects_of_every_kind_are_charged_to_the_scopes_they_were_allocated_in() {
     let world = world(Stopper::Signals);
     // SAFETY: all references are on this stack and in collected objects.
     let m = unsafe { world.attach("main") }.unwrap();
@@ -164,9 +164,11 @@ fn objects_of_every_kind_are_charged_to_the_scopes_that_they_were_made_in() {
     assert!(check(&m, list) > 300);
 }
 
-/// `.stop.mid-alloc`: threads are stopped anywhere in allocating and in changing scopes.
+/// `.stop.mid-alloc`: threads are stopped at any point of an allocation or of a change of scope.
 #[rstest]
-fn so_they_are_on_threads_that_are_stopped_anywhere(#[values(Stopper::Signals, Stopper::Safepoints)] stopper: Stopper) {
+fn objects_on_threads_stopped_anywhere_are_charged_to_their_scopes(
+    #[values(Stopper::Signals, Stopper::Safepoints)] stopper: Stopper,
+) {
     let world = world(stopper);
     let ended = Arc::new(AtomicBool::new(false));
     let body = |seed| move |m: &Mutator| -> Root<Link> { m.root(wander(m, seed, 500_000)) };
@@ -193,9 +195,9 @@ fn so_they_are_on_threads_that_are_stopped_anywhere(#[values(Stopper::Signals, S
     }
 }
 
-/// `.stop.mid-alloc`: the collector charges the cell that a thread is building, and the thread does so once more.
+/// `.stop.mid-alloc`: the collector charges the cell that a thread is building, and the thread then charges it again.
 #[rstest]
-fn an_object_that_was_being_built_in_a_collection_is_charged_like_any_other() {
+fn an_object_under_construction_in_a_collection_is_charged_like_any_other() {
     let world = world(Stopper::Signals);
     // SAFETY: all references are on this stack and in collected objects.
     let m = unsafe { world.attach("main") }.unwrap();
@@ -203,7 +205,7 @@ fn an_object_that_was_being_built_in_a_collection_is_charged_like_any_other() {
     let stack = m.cost_stack();
     let other = world.clone();
     let build = |place: *mut Small| {
-        // SAFETY: a place for a `Small`.
+        // SAFETY: a valid place for a `Small`.
         unsafe { place.write(Small { next: GcCell::new(None), under: 0 }) };
     };
     let meanwhile = || {
@@ -219,7 +221,7 @@ fn an_object_that_was_being_built_in_a_collection_is_charged_like_any_other() {
 }
 
 #[rstest]
-fn a_panic_charges_what_comes_after_it_to_who_catches_it() {
+fn a_panic_charges_later_objects_to_the_scope_that_catches_it() {
     let world = world(Stopper::Signals);
     // SAFETY: all references are on this stack.
     let m = unsafe { world.attach("main") }.unwrap();
@@ -295,7 +297,7 @@ fn the_child_of_a_fork_charges_on() {
         }
         child => {
             let mut status = 0;
-            // SAFETY: our own child.
+            // SAFETY: a child of this process.
             assert_eq!(m.blocking(|| unsafe { libc::waitpid(child, &mut status, 0) }), child);
             assert_eq!(status, 0, "the child failed");
         }
@@ -303,7 +305,7 @@ fn the_child_of_a_fork_charges_on() {
     assert_eq!(check(&m, list), 1);
 }
 
-/// `.profile.charge`: in the stopped world, for threads that have not come to it.
+/// `.profile.charge`: in the stopped world, for threads that have not charged their objects yet.
 #[rstest]
 fn what_a_thread_has_not_charged_itself_the_collector_charges() {
     let world = world(Stopper::Signals);
@@ -313,7 +315,7 @@ fn what_a_thread_has_not_charged_itself_the_collector_charges() {
     let (end, ended) = std::sync::mpsc::channel::<()>();
     let body = move |m: &Mutator| {
         let _cost = cost_centre!("never left");
-        // Where another would be charged before: an object of another stack, in the same block.
+        // A thread charges its pending objects when it changes its stack: here an object of another stack precedes, in the same block.
         let list = {
             let _cost = cost_centre!("left");
             link(m, None)
@@ -334,7 +336,7 @@ fn what_a_thread_has_not_charged_itself_the_collector_charges() {
 }
 
 #[rstest]
-fn a_world_that_does_not_charge_says_so() {
+fn a_world_that_does_not_charge_reports_that() {
     let world = World::builder().heap_limit(16 << 20).build().unwrap();
     // SAFETY: all references are on this stack.
     let m = unsafe { world.attach("main") }.unwrap();

@@ -1,4 +1,4 @@
-//! What profiles leave in memory. Alone in its program: it looks at the memory of the whole process.
+//! The memory that profiles keep. Alone in its program: it measures the memory of the whole process.
 
 mod heap_support;
 
@@ -6,7 +6,7 @@ use heap_support::*;
 use stopworld::profile::census::{Breakdown, Every, HeapProfile};
 use stopworld::{GcCell, World};
 
-/// Between two censuses there is nothing left of what one by retainers needs: a word for each cell, so a quarter of this heap.
+/// A census by retainers needs a word for each cell, a quarter of this heap; none of that memory remains between two censuses.
 #[test]
 fn a_profile_by_retainers_keeps_no_memory_between_its_censuses() {
     let world = World::builder().heap_limit(256 << 20).build().unwrap();

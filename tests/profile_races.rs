@@ -1,4 +1,4 @@
-//! Profiles that begin at the same time: one of them runs then, and one thread keeps its time.
+//! Profiles that begin at the same time: only one of them runs, and only one thread keeps its time.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use stopworld::World;
 use stopworld::profile::census::{Breakdown, Every, HeapProfile};
 
-/// Threads that bring censuses about, by their name, of which the kernel keeps fifteen bytes.
+/// The number of threads that trigger censuses, by their name, of which the kernel keeps fifteen bytes.
 fn keepers_of_time() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());

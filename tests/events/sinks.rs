@@ -223,7 +223,11 @@ fn the_table_describes_each_event_once_and_in_its_place() {
         assert!(descriptor.doc.trim().len() > 10, "{} has no documentation", descriptor.name);
         assert_eq!(descriptor.group, descriptor.id.group());
         assert_eq!(descriptor.id.mask().count_ones(), 1);
-        assert_eq!(bits.insert((descriptor.group, descriptor.id.mask()), descriptor.id), None, "two events share a bit");
+        assert_eq!(
+            bits.insert((descriptor.group, descriptor.id.mask()), descriptor.id),
+            None,
+            "two events share a bit"
+        );
     }
     assert_eq!(EventId::from_index(EventId::COUNT), None);
     assert_eq!(EventId::all().len(), EventId::COUNT);

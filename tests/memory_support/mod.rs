@@ -1,4 +1,4 @@
-//! How much memory something takes: an allocator for a test binary that counts what is allocated, and inputs that take none.
+//! Measures memory: an allocator for a test binary that counts what is allocated, and inputs that take no memory.
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
@@ -7,10 +7,10 @@ use std::io::{self, Read};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// One measurement at a time: what else is allocated meanwhile would count.
+/// One measurement at a time: concurrent allocations would count.
 pub static ALONE: Mutex<()> = Mutex::new(());
 
-/// What comes of this, and the most memory that it took. The caller holds [`ALONE`].
+/// Returns the result of `work`, and its peak memory. The caller holds [`ALONE`].
 pub fn measured<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = NOW.load(Ordering::Relaxed);
     MOST.store(before, Ordering::Relaxed);
@@ -18,7 +18,7 @@ pub fn measured<T>(work: impl FnOnce() -> T) -> (T, usize) {
     (result, MOST.load(Ordering::Relaxed) - before)
 }
 
-/// An input that is made while it is read: its beginning, and then piece by piece until there are no more.
+/// An input that is generated while it is read: a beginning, and then piece by piece until `next` returns none.
 pub struct Pieces<F> {
     piece: Vec<u8>,
     at: usize,
@@ -51,21 +51,21 @@ struct Counting;
 
 /// Bytes that are allocated now.
 pub static NOW: AtomicUsize = AtomicUsize::new(0);
-/// The most that were at once.
+/// The peak of [`NOW`].
 pub static MOST: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: everything is done by the system's allocator.
+// SAFETY: the system's allocator does all the work.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let now = NOW.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
         MOST.fetch_max(now, Ordering::Relaxed);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         NOW.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's contract.
         unsafe { System.dealloc(pointer, layout) }
     }
 }

@@ -6,10 +6,10 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-/// Long enough for a browser on a machine with other things to do.
+/// Long enough for a browser on a busy machine.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
-/// The page loads nothing, follows the reader's choice of light or dark, and its elements are closed in order.
+/// Checks that the page loads nothing, follows the reader's choice of light or dark, and closes its elements in order.
 pub fn needs_nothing_but_itself(page: &str) {
     for outside in ["http:", "https:", "src=", "url(", "@import", "<link", "<iframe"] {
         assert!(!page.contains(outside), "{outside}");
@@ -23,11 +23,11 @@ pub fn needs_nothing_but_itself(page: &str) {
             (name, true) => assert_eq!(open.pop(), Some(name)),
         }
     }
-    // The scripts are the last thing on the page, and may have anything that looks like a tag.
+    // The scripts are the last thing on the page, and may contain anything that looks like a tag.
     assert_eq!(open, ["html", "body"]);
 }
 
-/// The tags before the scripts in order: name, and whether it ends an element.
+/// The tags before the scripts, in order: name, and whether the tag ends an element.
 fn tags(page: &str) -> Vec<(&str, bool)> {
     let body = &page[..page.find("<script").expect("there is a script")];
     let tags = body.split('<').skip(1).filter(|tag| !tag.starts_with('!')).map(|tag| {
@@ -38,7 +38,7 @@ fn tags(page: &str) -> Vec<(&str, bool)> {
     tags.collect()
 }
 
-/// A browser draws the page in light and in dark: something is on it, and the scripts have no error.
+/// Checks that a browser draws the page in light and in dark: the picture is not empty, and the scripts report no error.
 pub fn is_drawn(page: &str) {
     let browsers = ["chromium", "chromium-browser", "google-chrome", "chrome"];
     let Some(browser) = browsers.iter().find(|name| Command::new(name).arg("--version").output().is_ok()) else {
@@ -66,9 +66,9 @@ pub fn is_drawn(page: &str) {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!said.contains("CONSOLE"), "{said}");
         let picture = fs::read(&picture).unwrap_or_else(|error| panic!("no picture ({error}): {said}"));
-        // One of a single colour would be some kilobytes.
+        // A picture of a single colour would have some kilobytes.
         assert!(picture.len() > 30_000, "{} bytes", picture.len());
         pictures.push(picture);
     }
-    assert_ne!(pictures[0], pictures[1], "dark is light");
+    assert_ne!(pictures[0], pictures[1], "the dark page equals the light one");
 }

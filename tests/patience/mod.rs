@@ -1,4 +1,4 @@
-//! How long tests wait for what must happen, also on a machine that does other things.
+//! How long tests wait for what must happen, also on a busy machine.
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
@@ -6,14 +6,15 @@ use std::io::Write;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// So many seconds. Without a guard much never happens, and who takes the guards out waits for each: then so many.
+/// Returns `seconds` seconds. Without its guard a test often waits in vain; a run that removes the guards waits for `without_a_guard`
+/// seconds.
 pub fn patience(seconds: u64, without_a_guard: u64) -> Duration {
     let is_one_removed = std::env::var_os("STOPWORLD_SABOTAGE").is_some();
     Duration::from_secs(if is_one_removed { without_a_guard } else { seconds })
 }
 
-/// Aborts the process with a message unless it is dropped in time. For a test that would hang without its guard: a hang has
-/// many causes, and only a message shows that it was the expected one.
+/// Aborts the process with a message unless it is dropped in time. For tests that would hang without their guard: a hang has many causes,
+/// and only a message shows that it was the expected one.
 #[must_use = "the watchdog is off when this is dropped"]
 pub struct Watchdog {
     _alive: Sender<()>,
@@ -26,7 +27,7 @@ impl Watchdog {
         let (alive, ended) = channel::<()>();
         std::thread::spawn(move || {
             if ended.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-                // Not by `eprintln!`, which the test harness keeps until the test ends.
+                // Not by `eprintln!`, which the test harness captures until the test ends.
                 let _ = writeln!(std::io::stderr(), "watchdog: {message} (after {limit:?})");
                 std::process::abort();
             }

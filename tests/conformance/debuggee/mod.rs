@@ -155,7 +155,8 @@ impl Program {
     }
 
     fn end(&mut self, name: &str) -> Told<Facts> {
-        let (facts, hidden) = self.mutators.remove(name).ok_or_else(|| format!("no mutator is called {name}"))?.end()?;
+        let (facts, hidden) =
+            self.mutators.remove(name).ok_or_else(|| format!("no mutator is called {name}"))?.end()?;
         self.unkept.extend(hidden);
         Ok(facts)
     }
