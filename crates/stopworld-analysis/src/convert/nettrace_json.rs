@@ -219,7 +219,7 @@ impl<W: Write> Visitor for Drawing<'_, W> {
 
     fn event_type(&mut self, kind: &EventType) -> Interest {
         if self.types.len() >= MOST_TYPES {
-            // The file has described so many types that its reader has forgotten the oldest.
+            // The file describes too many types to keep all: its reader has forgotten the oldest as well.
             self.types.retain(|index, _| *index as usize + MOST_TYPES / 2 > kind.index as usize);
         }
         self.types.insert(kind.index, (story::meaning(kind), kind.title().into_owned()));

@@ -501,7 +501,7 @@ impl<W: Write> Visitor for Writing<'_, W> {
     fn event_type(&mut self, kind: &EventType) -> Interest {
         let meaning = story::meaning(kind);
         if self.meanings.len() >= MOST_TYPES {
-            // The file has described so many types that its reader has forgotten the oldest.
+            // The file describes too many types to keep all: its reader has forgotten the oldest as well.
             self.meanings.retain(|index, _| *index as usize + MOST_TYPES / 2 > kind.index as usize);
         }
         self.meanings.insert(kind.index, (meaning, name_of(kind)));

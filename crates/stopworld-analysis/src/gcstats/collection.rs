@@ -1,19 +1,19 @@
-//! A collection, as its events told of it.
+//! A collection, as its events describe it.
 
 use nettrace::clr::gc::CommittedUsage;
 use nettrace::clr::history::{FitBucket, GenerationData, LohCompaction};
 
-/// Generations in the runtime's numbering: 0, 1, 2, then large objects, then pinned ones.
+/// Generations in the runtime's numbering: 0, 1, 2, large objects, pinned objects.
 pub const GENERATIONS: usize = 5;
-/// Large objects.
+/// The index of large objects.
 pub const LARGE: usize = 3;
-/// Pinned objects.
+/// The index of pinned objects.
 pub const PINNED: usize = 4;
 
-/// The most heaps, marks or other rows that are kept of one collection: more than the runtime has.
+/// Maximum number of heaps, marks or other rows kept of one collection: more than the runtime has.
 pub(super) const MOST_ROWS: usize = 1024;
 
-/// Bytes in the unit of the reports.
+/// Converts bytes to MB, the unit of the reports.
 pub(super) fn megabytes(bytes: i64) -> f64 {
     bytes as f64 / 1_000_000.0
 }
@@ -23,11 +23,11 @@ pub(super) fn megabytes(bytes: i64) -> f64 {
 pub struct Kind(pub i32);
 
 impl Kind {
-    /// The world stands all the while.
+    /// The threads stay suspended for the whole collection.
     pub const BLOCKING: Kind = Kind(0);
-    /// Beside the program, with short pauses.
+    /// Concurrent with the program, with short pauses.
     pub const BACKGROUND: Kind = Kind(1);
-    /// Of the young, while one runs in the background.
+    /// A collection of the young generations during a background collection.
     pub const FOREGROUND: Kind = Kind(2);
 }
 
@@ -36,20 +36,20 @@ impl Kind {
 pub struct Reason(pub i32);
 
 impl Reason {
-    /// The program asked for it.
+    /// The program requested it.
     pub const INDUCED: Reason = Reason(1);
-    /// The program asked for it, and left it to the collector.
+    /// The program requested it and left the decision to the collector.
     pub const INDUCED_NOT_FORCED: Reason = Reason(7);
-    /// A young collection found in provisional mode that all must be collected.
+    /// A young collection in provisional mode found that a full one is needed.
     pub const PROVISIONAL_FULL: Reason = Reason(12);
 }
 
-/// A collection. Times are milliseconds since the trace began, or spans of them.
+/// A collection. Times are in milliseconds since the start of the trace; durations are in milliseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Collection {
-    /// Its place among those of the process, from 0; collections that never ended count too.
+    /// Its index among the collections of the process, from 0; collections that never ended are included.
     pub index: u64,
-    /// Its number, as the runtime counts.
+    /// The number that the runtime gave it.
     pub number: i32,
     /// How it ran.
     pub kind: Kind,
@@ -57,57 +57,57 @@ pub struct Collection {
     pub reason: Reason,
     /// The oldest generation that was collected.
     pub generation: i32,
-    /// When the threads were asked to stop.
+    /// When the runtime began to suspend the threads.
     pub pause_start: f64,
-    /// When it began, the threads standing.
+    /// When the collection began, with the threads suspended.
     pub start: f64,
-    /// From its begin to its end, without stopping and restarting the threads.
+    /// From its beginning to its end, excluding suspension and restart of the threads.
     pub duration: f64,
-    /// How long threads stood because of it.
+    /// How long threads were suspended for it.
     pub pause: f64,
-    /// How long it took until all stood.
+    /// How long it took to suspend all threads.
     pub suspend: f64,
     /// The last pause of a background collection.
     pub final_pause: f64,
-    /// Since the collection before.
+    /// The time since the previous collection.
     pub since_last: f64,
-    /// Whether all was seen that belongs to it; others are not counted.
+    /// Whether all events that belong to it were seen; incomplete collections are not counted.
     pub complete: bool,
-    /// Allocated since the collection before as the allocation's ticks say, in MB: small, large, pinned.
+    /// MB allocated since the previous collection according to the allocation ticks: small, large, pinned.
     pub ticked: [f64; 3],
     /// The heap after it.
     pub stats: Option<HeapStats>,
-    /// What it was in whole.
+    /// Its global history.
     pub global: Option<GlobalHistory>,
-    /// What it did to each heap.
+    /// Its history of each heap.
     pub heaps: Vec<HeapHistory>,
-    /// Marks, by the number of the heap.
+    /// Its marking times, by heap.
     pub marks: Vec<Marks>,
-    /// Whether the histories came after the end, and count only if the process turns out to have the server collector.
+    /// Whether the histories came after the end. They then count only if the process turns out to have the server collector.
     pub(super) is_provisional: bool,
-    /// Memory from the system, before.
+    /// Memory committed before it.
     pub committed_before: Option<CommittedUsage>,
-    /// Memory from the system, after.
+    /// Memory committed after it.
     pub committed_after: Option<CommittedUsage>,
-    /// How large objects were moved.
+    /// The compaction of large objects.
     pub loh: Vec<LohCompaction>,
-    /// The largest free places.
+    /// The largest free blocks.
     pub free_buckets: Vec<FitBucket>,
-    /// What wanted to be placed.
+    /// The sizes of the plugs that had to be placed.
     pub plug_buckets: Vec<FitBucket>,
     /// Bytes of the objects that were reported as pinned.
     pub pinned_bytes: i64,
-    /// Bytes of the stretches that could not move because of them.
+    /// Bytes of the plugs that could not move because of them.
     pub plug_bytes: i64,
 }
 
 impl Collection {
-    /// Whether the program asked for it.
+    /// Whether the program requested it.
     pub fn is_induced(&self) -> bool {
         matches!(self.reason, Reason::INDUCED | Reason::INDUCED_NOT_FORCED)
     }
 
-    /// The generation, how it ran, and whether the program asked for it: `2NI`.
+    /// Generation, kind, and whether the program requested it, for example `2NI`.
     pub fn generation_name(&self) -> String {
         let kind = match self.kind {
             Kind::BLOCKING => "N",
@@ -123,12 +123,12 @@ impl Collection {
         format!("{}{kind}{induced}", self.generation)
     }
 
-    /// MB of the heap after it, with what is free in it; −1 if nobody told.
+    /// MB of the heap after it, including free space; −1 if unknown.
     pub fn after_mb(&self) -> f64 {
         self.stats.as_ref().map_or(-1.0, |stats| megabytes(sum(stats.sizes)))
     }
 
-    /// MB that it promoted; −1 if nobody told.
+    /// MB promoted; −1 if unknown.
     pub fn promoted_mb(&self) -> f64 {
         self.stats.as_ref().map_or(-1.0, |stats| megabytes(sum(stats.promoted)))
     }
@@ -143,7 +143,7 @@ impl Collection {
         self.stats.as_ref().map_or(f64::NAN, |stats| megabytes(stats.promoted[generation]))
     }
 
-    /// Per cent of a generation's objects that survived, averaged over the heaps and cut to whole numbers; no number for
+    /// The percentage of a generation's objects that survived: the mean of the heaps, truncated to a whole number. NaN for
     /// generations that were not collected.
     pub fn survival_percent(&self, generation: usize) -> f64 {
         let collected = if generation >= LARGE { 2 } else { generation as i32 };
@@ -154,17 +154,17 @@ impl Collection {
         (total / self.heaps.len() as i64) as f64
     }
 
-    /// MB of a generation that are free.
+    /// MB of free space in a generation.
     pub fn fragmentation_mb(&self, generation: usize) -> f64 {
         self.sum_mb(generation, GenerationData::fragmentation)
     }
 
-    /// Per cent of a generation that are free.
+    /// The percentage of free space in a generation.
     pub fn fragmentation_percent(&self, generation: usize) -> f64 {
         self.fragmentation_mb(generation) * 100.0 / self.size_after_mb(generation)
     }
 
-    /// MB that came into a generation.
+    /// MB that were promoted into a generation.
     pub fn in_mb(&self, generation: usize) -> f64 {
         self.sum_mb(generation, |data| data.into)
     }
@@ -179,12 +179,12 @@ impl Collection {
         self.sum_mb(generation, |data| data.budget)
     }
 
-    /// Per cent of the stretches that could not move that objects take which the program pinned.
+    /// Pinned objects as a percentage of the plugs that could not move.
     pub fn pinned_percent(&self) -> Option<i64> {
         (self.plug_bytes != 0).then(|| (self.pinned_bytes as f64 * 100.0 / self.plug_bytes as f64) as i64)
     }
 
-    /// Drops what the histories reported.
+    /// Drops the contents of the histories.
     pub(super) fn forget_histories(&mut self) {
         self.global = None;
         self.heaps.clear();
@@ -192,17 +192,17 @@ impl Collection {
         self.committed_after = None;
     }
 
-    /// Whether the heaps' histories have this generation; all have those of the first.
+    /// Whether the heaps' histories contain this generation; all heaps have the generations of the first.
     pub(super) fn has_history_of(&self, generation: usize) -> bool {
         self.heaps.first().is_some_and(|heap| generation < heap.generations.len())
     }
 
-    /// The generation in each heap that has it.
+    /// The data of a generation in each heap that has it.
     pub(super) fn histories(&self, generation: usize) -> impl Iterator<Item = &GenerationData> {
         self.heaps.iter().filter_map(move |heap| heap.generations.get(generation))
     }
 
-    /// A sum over the heaps in MB, in the real reader's order of adding.
+    /// A sum over the heaps in MB, added in the same order as in PerfView.
     pub(super) fn sum_mb(&self, generation: usize, figure: impl Fn(&GenerationData) -> i64) -> f64 {
         if !self.has_history_of(generation) {
             return f64::NAN;
@@ -215,50 +215,50 @@ fn sum(parts: [i64; GENERATIONS]) -> i64 {
     parts.into_iter().fold(0, i64::wrapping_add)
 }
 
-/// The heap after a collection; bytes.
+/// The heap after a collection; sizes in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeapStats {
-    /// Each generation, with what is free in it.
+    /// The size of each generation, including free space.
     pub sizes: [i64; GENERATIONS],
-    /// What was promoted from each.
+    /// The bytes promoted from each generation.
     pub promoted: [i64; GENERATIONS],
-    /// What was promoted only because its finalizer must run.
+    /// The bytes promoted only because of a pending finalizer.
     pub finalization_promoted: i64,
-    /// How many objects those are.
+    /// The number of those objects.
     pub finalization_count: i64,
-    /// Pinned objects.
+    /// The number of pinned objects.
     pub pinned_objects: i32,
-    /// Sink blocks.
+    /// The number of sync blocks.
     pub sink_blocks: i32,
-    /// Handles.
+    /// The number of handles.
     pub handles: i32,
 }
 
-/// What a collection was, over all heaps.
+/// The global history of a collection, over all heaps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GlobalHistory {
-    /// What generation 0 may allocate from now on.
+    /// The new allocation budget of generation 0.
     pub final_youngest_desired: i64,
-    /// Heaps.
+    /// The number of heaps.
     pub heaps: i32,
     /// The oldest generation that was collected.
     pub condemned_generation: i32,
-    /// How often generation 0's budget was reduced.
+    /// How often the budget of generation 0 was reduced.
     pub gen0_reductions: i32,
-    /// Why it began.
+    /// The reason for the collection.
     pub reason: Reason,
-    /// What it used, as bits.
+    /// The mechanisms used, as bits.
     pub mechanisms: i32,
-    /// Memory load of the machine in per cent.
+    /// Memory load of the machine in percent.
     pub memory_pressure: Option<i32>,
-    /// The times of its phases, µs.
+    /// The times of its phases.
     pub phases: Option<Phases>,
 }
 
-/// Times of a collection's phases in microseconds.
+/// The times of a collection's phases, in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Phases {
-    /// Roots and what they reach.
+    /// Marking from roots.
     pub roots: i32,
     /// Short weak references.
     pub short_weak: i32,
@@ -270,35 +270,35 @@ pub struct Phases {
     pub plan: Option<i32>,
     /// Relocating references.
     pub relocate: Option<i32>,
-    /// Moving objects.
+    /// Compacting.
     pub compact: Option<i32>,
     /// Sweeping.
     pub sweep: Option<i32>,
 }
 
-/// What a collection did to a heap.
+/// A collection's history of one heap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeapHistory {
     /// Its generations.
     pub generations: Vec<GenerationData>,
 }
 
-/// Sorts of roots.
+/// Number of kinds of roots.
 pub const MARKS: usize = 10;
 
-/// What was marked in a heap from each sort of roots.
+/// The marking of a heap, by kind of roots.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Marks {
     /// The heap's number.
     pub heap: i32,
-    /// How long it took, in milliseconds.
+    /// The time it took, in milliseconds.
     pub times: [Option<f64>; MARKS],
-    /// Bytes that it kept alive; unknown where only old events told of the marks.
+    /// Bytes kept alive by each kind; unknown if only the old events reported the marking.
     pub promoted: Option<[i64; MARKS]>,
 }
 
 impl Marks {
-    /// The events tell when a marker was done with a sort of roots. Their order gives how long each took.
+    /// Converts the times at which each kind of roots was finished into durations, by their order.
     pub(super) fn times_since(&mut self, start: f64) {
         let mut done: Vec<(usize, f64)> =
             self.times.iter().enumerate().filter_map(|(sort, time)| Some((sort, (*time)?))).collect();

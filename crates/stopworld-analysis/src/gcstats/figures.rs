@@ -1,16 +1,14 @@
-//! Figures of a collection that need its neighbours: how much was allocated since the one before, how large the heap was
-//! at most.
+//! Figures of a collection that need its neighbours: the allocation since the previous collection, and the peak size of the heap.
 //!
-//! Allocation is what a generation's objects take before a collection, less what they took after the one before. Into
-//! generation 0, the large and the pinned ones only the program allocates. A collection updates the figures of the
-//! generations that it touches: after one of generation 0 the large and the pinned objects have no size "after", and
-//! theirs from before it is taken. Where histories are missing, and for the first collection of a trace, the ticks of
-//! the allocation must do.
+//! The allocation is the size of a generation's objects before a collection minus their size after the previous one. Only the
+//! program allocates into generation 0 and the heaps of large and pinned objects. A collection updates only the figures of the
+//! generations that it collects: after one of generation 0, the large and pinned objects have no size "after", and their size from
+//! before it is used. Where histories are missing, and for the first collection of a trace, the allocation ticks are used.
 //!
-//! A heap is at its largest as a collection begins; a background collection may see it larger in those that run
-//! meanwhile, which are only known later. So `peaks` goes over all of them once, before `Walk` does.
+//! The heap peaks when a collection begins. For a background collection, the peak may be in a collection that runs meanwhile, which
+//! is known only later. So `peaks` walks over all collections before `Walk` does.
 //!
-//! The sums are formed in the order in which the real reader forms them, so that they agree to the last digit.
+//! The sums are added in the same order as in PerfView, so that they agree to the last digit.
 
 use std::io;
 
@@ -18,43 +16,43 @@ use super::Rules;
 use super::collection::{Collection, GENERATIONS, HeapHistory, HeapStats, Kind, LARGE, PINNED, megabytes};
 use super::store::Store;
 
-/// Background collections whose time is looked at together. A runtime has one at a time; a trace that claims more loses the peak of the
-/// oldest.
+/// Maximum number of background collections that are considered open. A runtime has one at a time; a trace that claims more loses
+/// the peak of the oldest.
 const MOST_OPEN: usize = 64;
 
-/// What `Walk` finds out about a collection; MB unless it says something else.
+/// The figures that `Walk` computes for a collection; in MB unless stated otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
-    /// Allocated since the collection before, in generation 0.
+    /// Allocated since the previous collection, in generation 0.
     pub allocated_young: f64,
-    /// Among large objects.
+    /// Allocated as large objects.
     pub allocated_large: f64,
-    /// Among pinned objects.
+    /// Allocated as pinned objects.
     pub allocated_pinned: f64,
-    /// In all.
+    /// Allocated in total.
     pub allocated: f64,
-    /// MB per second since the collection before.
+    /// MB per second since the previous collection.
     pub rate: f64,
-    /// Each generation as the collection began.
+    /// The size of each generation when the collection began.
     pub before: [f64; GENERATIONS],
-    /// All generations as it began.
+    /// The size of all generations when it began.
     pub heap_before: f64,
-    /// The heap at its largest.
+    /// The peak size of the heap.
     pub peak: f64,
-    /// That by what is left after it.
+    /// The peak divided by the size after the collection.
     pub peak_by_after: f64,
-    /// The pause in per cent of the time since the collection before.
+    /// The pause as a percentage of the time since the previous collection.
     pub pause_percent: f64,
 }
 
-/// The heap at its largest, for each background collection in order.
+/// Returns the peak size of the heap for each background collection, in order.
 pub(super) fn peaks(store: &Store, rules: Rules) -> io::Result<Vec<f64>> {
     let mut peaks = Vec::new();
     if !store.has_background() {
         return Ok(peaks);
     }
     let mut walk = Walk::new(rules, &[]);
-    // Those whose time the next collections may lie in: which of the background, and until when.
+    // Background collections that later ones may fall into: index, and time of the end.
     let mut open: Vec<(usize, f64)> = Vec::new();
     store.for_each(|collection| {
         let before = walk.figures(collection).heap_before;
@@ -79,17 +77,17 @@ pub(super) fn peaks(store: &Store, rules: Rules) -> io::Result<Vec<f64>> {
     Ok(peaks)
 }
 
-/// Goes from collection to collection and looks back.
+/// Walks over the collections in order and computes their figures.
 pub(super) struct Walk<'a> {
     rules: Rules,
-    /// What is left of the peaks of background collections.
+    /// The peaks of the background collections still to come.
     peaks: &'a [f64],
     previous: Option<Previous>,
-    /// The last known statistics, but for those of the first collection, at which the real reader never looks.
+    /// The latest known statistics, except those of the first collection, which PerfView never uses.
     stats: Option<HeapStats>,
 }
 
-/// What must be known of the collection before.
+/// The data needed of the previous collection.
 struct Previous {
     heaps: Vec<HeapHistory>,
     generation: i32,
@@ -97,12 +95,12 @@ struct Previous {
 }
 
 impl<'a> Walk<'a> {
-    /// Begins before the first collection.
+    /// Starts before the first collection.
     pub(super) fn new(rules: Rules, peaks: &'a [f64]) -> Walk<'a> {
         Walk { rules, peaks, previous: None, stats: None }
     }
 
-    /// The figures of the next collection.
+    /// Returns the figures of the next collection.
     pub(super) fn figures(&mut self, collection: &Collection) -> Figures {
         let mut figures = Figures::default();
         figures.before = std::array::from_fn(|generation| self.before(collection, generation));
@@ -136,7 +134,7 @@ impl<'a> Walk<'a> {
         previous.end = collection.start + collection.duration;
     }
 
-    /// A generation's size as the collection began.
+    /// The size of a generation when the collection began.
     fn before(&self, collection: &Collection, generation: usize) -> f64 {
         if collection.has_history_of(generation) {
             return collection.sum_mb(generation, |data| data.size_before);
@@ -159,7 +157,7 @@ impl<'a> Walk<'a> {
     fn allocated(&self, collection: &Collection, generation: usize) -> f64 {
         let ticked = match (generation, self.rules) {
             (0, _) => collection.ticked[0],
-            // The real reader counts the large ones again.
+            // PerfView counts the large objects again.
             (PINNED, Rules::Ours) => collection.ticked[2],
             _ => collection.ticked[1],
         };
@@ -191,7 +189,7 @@ impl<'a> Walk<'a> {
 }
 
 impl Previous {
-    /// What the objects of a generation took when that collection was over.
+    /// The size of a generation's objects after that collection.
     fn objects(&self, heap: usize, generation: usize) -> i64 {
         let Some(data) = self.heaps.get(heap).and_then(|heap| heap.generations.get(generation)) else { return 0 };
         match data.objects_after() {

@@ -1,8 +1,8 @@
-//! From events to collections: the rules by which a suspension, a start, an end and a restart belong together.
+//! From events to collections: the rules that match suspensions, starts, ends and restarts.
 //!
-//! The runtime never says "collection 7 paused the world for 3 ms". It says who asked the threads to stop and why, that
-//! a collection began, that it ended, what the heap is like now, that the threads run again; each with a time and a
-//! thread. Who asked for a stop also restarts, on the same thread. A blocking collection is, in the order of its events:
+//! The runtime has no event such as "collection 7 paused the world for 3 ms". Its events report which thread suspended the others
+//! and why, that a collection began, that it ended, the state of the heap, and that the threads run again; each with a time and a
+//! thread. The thread that suspends the others also restarts them. The events of a blocking collection are, in order:
 //!
 //! ```text
 //!   SuspendBegin(for a GC) SuspendEnd Start … End HeapStats RestartBegin RestartEnd
@@ -10,31 +10,31 @@
 //!   ├──── pause ─────────────────────────────────────────────────────┤
 //! ```
 //!
-//! One in the background is interleaved with the program, which is stopped for its beginning, and again (the reason is
-//! then "for GC preparation") when marking must end; and with young collections of its own kind, the foreground ones, of
-//! which it may begin with one. Its `HeapStats` is its end: there is no restart after that.
+//! A background collection is interleaved with the program. The program is stopped when it begins, and again when marking must end
+//! (the reason is then "for GC preparation"). It is also interleaved with young collections of a special kind, the foreground ones;
+//! it may begin with one of them. Its `HeapStats` is its end: no restart follows.
 //!
-//! The rules, of which each has a test:
+//! The rules, each of which has a test:
 //!
-//! * Only stops for a collection and for its preparation count. Those for other reasons (a sampler stops the world a
-//!   thousand times a second) are remembered by their thread alone, so that their restarts are ignored.
-//! * A start without any stop before it, and a start with the number of the collection before, are ignored.
-//! * An event belongs to the newest collection if that is not over, or else to the one in the background.
-//! * The server collector reports what a background collection did to each heap after its `HeapStats`. Such a history
-//!   belongs to the collection that was completed last. The real reader applies this to the server collector only, which
-//!   it recognises by its marks (`server`); here it holds for every background collection.
-//! * A blocking collection is over at the restart by the thread that stopped the world, if its end and its statistics
-//!   came before. Otherwise it stays incomplete, and is not counted.
-//! * The pause of a full collection that provisional mode asks for, and of one that begins while another has only begun
-//!   to run in the background, counts from its own start: what came before is the other's.
+//! * Only suspensions for a collection or its preparation count. Of others (a sampler stops the world a thousand times a second)
+//!   only the thread is remembered, so that their restarts can be ignored.
+//! * A start without a suspension before it, and a start with the same number as the previous collection, are ignored.
+//! * An event belongs to the newest collection if that is not complete, otherwise to the one in the background.
+//! * The server collector reports the histories of a background collection's heaps after its `HeapStats`. Such a history belongs
+//!   to the collection that was completed last. PerfView applies this to the server collector only, which it recognises by its
+//!   marks (`server`); here it applies to every background collection.
+//! * A blocking collection is complete at the restart by the thread that suspended the others, if its end and its statistics came
+//!   before. Otherwise it stays incomplete, and is not counted.
+//! * The pause of a full collection requested by provisional mode, and of one that begins while a background collection has only
+//!   begun, counts from its own start: the time before belongs to the other collection.
 //!
-//! These are the rules of the real reader. Where that reader is wrong ([`Rules::LikePerfView`] has it so all the same):
+//! These are the rules of PerfView. Where PerfView is wrong ([`Rules::LikePerfView`] reproduces it):
 //!
-//! * It takes a collection whose end has the time of its start for one that has not ended, and never counts it. Clocks
-//!   have ticks, and collections can be shorter.
-//! * It keeps the end of an old suspension, so where `SuspendEnd` is missing the suspension's length is that of some
-//!   other, or negative. Here it lasts until the collection's start, as that reader has it for the first.
-//! * It has thread identifiers in 32 bits with a sign; those of macOS have more.
+//! * If the end of a collection has the same time as its start, PerfView takes it for one that has not ended, and never counts it.
+//!   Clocks have ticks, and a collection can be shorter than one.
+//! * PerfView keeps the end of an old suspension. So if `SuspendEnd` is missing, the length of the suspension is that of some other
+//!   one, or negative. Here it lasts until the start of the collection, as in PerfView for the first collection.
+//! * PerfView stores thread ids in signed 32 bits; macOS has larger ids.
 
 use std::collections::HashSet;
 
@@ -43,41 +43,41 @@ use super::collection::{Collection, Kind, MARKS, MOST_ROWS, Marks, Reason};
 use super::server::Detector;
 use super::store::Store;
 
-/// A set that was larger than this is not kept for the next collection: a trace may have a thousand processes.
+/// The largest capacity of the pinned set that is kept for the next collection: a trace may have a thousand processes.
 const KEPT_PINNED: usize = 1 << 10;
 
-/// The sort of roots that handles are.
+/// The kind of roots that handles are.
 const HANDLES: usize = 2;
 /// No thread.
 const NOBODY: i64 = -1;
 
-/// The collections of a process, as far as they have happened.
+/// The collections of a process so far.
 pub(super) struct Machine {
     rules: Rules,
     /// The newest collection.
     last: Option<Collection>,
-    /// The one in the background, where others have begun since. It stays here after its end, until the next begins.
+    /// A background collection during which others have begun. After its end it stays here until the next background one begins.
     background: Option<Collection>,
-    /// Whether the one in `background` was completed later than the newest.
+    /// Whether `background` was completed later than the newest collection.
     background_was_last: bool,
     server: Detector,
     /// Whether the newest collection is the one in the background.
     last_is_background: bool,
-    /// How many there are.
+    /// The number of collections.
     count: u64,
-    /// Objects that are known to be pinned, as many as the [store](Store::pin) has room for; beyond these an object counts as often as an
+    /// Objects known to be pinned, up to the limit of the [store](Store::pin). An object beyond the limit counts each time that an
     /// event names it.
     pinned: HashSet<u64>,
-    /// The thread that stopped the world for a collection, for the preparation of one, for anything else.
+    /// The thread that suspended the others for a collection, for its preparation, or for another reason.
     stopped_for_gc: i64,
     stopped_for_preparation: i64,
     stopped_otherwise: i64,
     suspend_begin: Option<f64>,
     suspend_end: Option<f64>,
     last_reason_was_preparation: bool,
-    /// Whether `End` of the newest collection was seen; what the real reader concludes from its duration.
+    /// Whether `End` of the newest collection was seen. PerfView infers this from the duration.
     ended: bool,
-    /// A collection that the real reader takes for one of the old concurrent sort.
+    /// Whether PerfView would take the newest collection for one of the old concurrent kind.
     old_concurrent: bool,
     ticks: Ticks,
     /// The time of the last `HeapStats`.
@@ -85,17 +85,17 @@ pub(super) struct Machine {
     store: Store,
 }
 
-/// What has been allocated, as ticks tell; MB.
+/// The allocated MB according to allocation ticks.
 #[derive(Default)]
 struct Ticks {
     now: [f64; 3],
     at_last: [f64; 3],
     any: bool,
-    /// Old runtimes wrote amounts that overflowed. Once one was seen, none is believed.
+    /// Whether a negative amount was seen: old runtimes wrote amounts that overflowed. Then all amounts are limited to plausible values.
     bad: bool,
 }
 
-/// Why the world was stopped.
+/// Why the threads were suspended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     Collection,
@@ -138,7 +138,7 @@ impl Machine {
         }
     }
 
-    /// The end: nothing more will happen to any collection.
+    /// Ends the trace and returns all collections.
     pub(super) fn finish(mut self) -> Store {
         self.retire_background();
         if let Some(last) = self.last.take() {
@@ -191,7 +191,7 @@ impl Machine {
         self.stopped_for_gc = NOBODY;
     }
 
-    /// What a restart means for the collection that it belongs to.
+    /// Handles a restart for the collection that it belongs to.
     fn resume(&mut self, now: f64) {
         let for_preparation = self.stopped_for_preparation > 0;
         let pause = now - self.suspend_begin.unwrap_or(-1.0);
@@ -209,8 +209,8 @@ impl Machine {
             }
             return;
         }
-        // In the background; or blocking, and without an end: the sort of collection that ran concurrently in the days
-        // before there was a background.
+        // A background collection, or a blocking one without an end: the kind that ran concurrently before there were background
+        // collections.
         let old_concurrent = current.kind != Kind::BACKGROUND;
         if for_preparation {
             current.pause += pause;
@@ -256,10 +256,10 @@ impl Machine {
         self.begin(collection);
     }
 
-    /// A new collection is the newest from now on.
+    /// Makes a collection the newest one.
     fn begin(&mut self, collection: Collection) {
         if collection.kind == Kind::BACKGROUND {
-            // One that was in the background until now lost its end.
+            // The end of the previous background collection is missing.
             self.retire_background();
         }
         if let Some(before) = self.last.take() {
@@ -315,7 +315,7 @@ impl Machine {
         self.ticks.now[kind.min(2) as usize] += amount as f64 / 1_000_000.0;
     }
 
-    /// A sort of roots of a heap is marked. `promoted` is what they keep alive, if the event tells.
+    /// Notes that a kind of roots of a heap was marked. `promoted` is what they keep alive, if the event contains it.
     pub(super) fn mark(&mut self, now: f64, thread: u64, heap: i32, sort: u32, promoted: Option<i64>) {
         let sort = sort as usize;
         if sort == HANDLES {
@@ -325,7 +325,7 @@ impl Machine {
         let known = current.marks.iter().position(|marks| marks.heap == heap);
         let marks = match known {
             Some(index) => &mut current.marks[index],
-            // Of the old events only that of the stacks begins a heap's row.
+            // Only one of the old events begins the row of a heap: the one for stacks.
             None if (promoted.is_none() && sort != 0) || current.marks.len() == MOST_ROWS => return,
             None => {
                 let promoted = promoted.map(|_| [-1; MARKS]);
@@ -356,8 +356,8 @@ impl Machine {
         if self.last_is_open() { self.last.as_mut() } else { open(&mut self.background) }
     }
 
-    /// The collection that a history belongs to: the current one, or else the last that was completed, since the server
-    /// collector reports the histories of a background collection after its statistics.
+    /// The collection that a history belongs to: the current one, or else the one completed last, since the server collector reports
+    /// the histories of a background collection after its statistics.
     pub(super) fn described(&mut self) -> Option<&mut Collection> {
         if self.last_is_open() {
             return self.last.as_mut();
@@ -371,7 +371,7 @@ impl Machine {
             (_, Some(true)) => Some(completed),
             (Rules::Ours, _) => Some(completed).filter(|completed| completed.kind == Kind::BACKGROUND),
             (Rules::LikePerfView, Some(false)) => None,
-            // The real reader has seen the whole trace before it gets here.
+            // PerfView knows the whole trace when it decides this.
             (Rules::LikePerfView, None) => {
                 completed.is_provisional |= completed.heaps.is_empty() && completed.global.is_none();
                 Some(completed).filter(|completed| completed.is_provisional)
@@ -387,7 +387,7 @@ impl Machine {
         if self.last_is_background && self.last_is_open() { self.last.as_mut() } else { open(&mut self.background) }
     }
 
-    /// The current collection is over.
+    /// Completes the current collection.
     fn complete(&mut self) {
         let in_background = !self.last_is_open();
         let Some(current) = self.current() else { return };
@@ -408,7 +408,7 @@ impl Machine {
         thread == self.stopped_for_preparation || thread == self.stopped_for_gc
     }
 
-    /// A thread's identifier as a number that is positive for every real thread.
+    /// Converts a thread id to a number that is positive for every real thread.
     fn thread(&self, thread: u64) -> i64 {
         match self.rules {
             Rules::Ours => (thread & i64::MAX as u64) as i64,
@@ -417,7 +417,7 @@ impl Machine {
     }
 }
 
-/// The collection if it is not over.
+/// Returns the collection if it is not complete.
 fn open(collection: &mut Option<Collection>) -> Option<&mut Collection> {
     collection.as_mut().filter(|collection| !collection.complete)
 }

@@ -1,4 +1,4 @@
-//! The collections of a trace, and what there is to say about them: the page that the .NET people call GCStats.
+//! The collections of a trace and their figures: the report that PerfView calls GCStats.
 //!
 //! ```text
 //!   events ─► Traced ──► Machine ──────► Store ─────────► Walk ───────► Rollup, exports, tables
@@ -6,32 +6,31 @@
 //!                         take shape      bounded memory   need neighbours
 //! ```
 //!
-//! [`Analysis`] is a [`Visitor`]: it wants the few types of events that matter here and drops each at once, so a trace may
-//! be of any length. The figures agree with those of PerfView to the last digit (`machine` and `figures` have the rules),
-//! but for those that PerfView has wrong. With [`Rules::LikePerfView`] they are wrong in the same way, for whoever
-//! compares the two:
+//! [`Analysis`] is a [`Visitor`]: it requests the few types of events that matter here and keeps none of them, so a trace may be of
+//! any length. The figures agree with those of PerfView to the last digit (`machine` and `figures` have the rules), except where
+//! PerfView is wrong. With [`Rules::LikePerfView`] they are wrong in the same way, so that the two outputs can be compared:
 //!
-//! | | here | there |
+//! | | here | in PerfView |
 //! |---|---|---|
-//! | a collection shorter than a tick of the clock | counts | is never over |
-//! | pinned objects by ticks of the allocation (no histories) | counted | the large ones instead, a second time |
+//! | a collection shorter than a tick of the clock | is counted | never ends |
+//! | pinned objects from allocation ticks (no histories) | are counted | the large ones are counted a second time instead |
 //! | column `Peak/After Ratio` | the ratio | always `2` |
-//! | allocated MB per ms of pause, of a generation | its own allocation | that of all generations |
-//! | suspension without an end | ends as the collection begins | ends where some other did |
-//! | a program's name in quotes | without them | with one of them |
+//! | allocated MB per ms of pause, of a generation | uses its own allocation | uses that of all generations |
+//! | suspension without an end | ends when the collection begins | ends when some other suspension ended |
+//! | a program's name in quotes | without the quotes | with one of the quotes |
 //!
-//! One defect can't be had: from a `HeapStats` that is shorter than its version says PerfView takes bytes of whatever lies
-//! behind it in memory. Here, what isn't there is zero.
+//! One defect cannot be reproduced: for a `HeapStats` that is shorter than its version requires, PerfView reads the bytes that
+//! follow it in memory. Here the missing fields are zero.
 //!
 //! | file | part |
 //! |---|---|
-//! | `process` | what each event means for its process; the process with its results |
+//! | `process` | the handlers of a process's events; the process with its results |
 //! | `machine` | from events to collections |
-//! | `collection` | a collection as its events tell of it |
-//! | `server` | which of the two collectors a process has |
+//! | `collection` | a collection as its events describe it |
+//! | `server` | whether a process has the server or the workstation collector |
 //! | `store`, `pack` | many collections in memory of a fixed size |
-//! | `figures`, `rollup` | what needs neighbours; sums and extremes |
-//! | `csv`, `pergen`, `xml`, `number` | the files that PerfView exports, and its numbers |
+//! | `figures`, `rollup` | figures that need neighbouring collections; sums and extremes |
+//! | `csv`, `pergen`, `xml`, `number` | the files that PerfView exports, and its number formats |
 
 pub mod collection;
 mod csv;
@@ -61,24 +60,24 @@ use nettrace::{Container, EventType, Interest, NetEvent, Reader, Summary, TraceI
 use process::{Event, Handler, Traced};
 use store::Shared;
 
-/// The most processes of a trace that are told apart.
+/// Maximum number of processes that are distinguished.
 const MOST_PROCESSES: usize = 1024;
-/// How many types of events are remembered with their handlers.
+/// Number of event types whose handlers are cached.
 const REMEMBERED: usize = 256;
 
-/// Reads a trace to its end and returns the processes with a .NET runtime, by their identifiers.
+/// Reads a trace to its end and returns the processes with a .NET runtime, ordered by their ids.
 ///
 /// # Errors
 ///
-/// A temporary file could not be read back. Damage of the trace is no error: it is in the summary, and the collections
-/// before it are there.
+/// A temporary file could not be read back. Damage of the trace is no error: it is reported in the summary, and the collections
+/// before it are returned.
 pub fn analyse<R: Read>(input: Reader<R>, rules: Rules) -> io::Result<(Vec<Process>, Summary)> {
     let mut analysis = Analysis::new(rules);
     let summary = input.read(&mut analysis);
     Ok((analysis.finish()?, summary))
 }
 
-/// Collects the collections of a trace while it is read.
+/// Gathers the collections of a trace while it is read.
 pub struct Analysis {
     rules: Rules,
     container: Container,
@@ -87,12 +86,12 @@ pub struct Analysis {
     pointer_bytes: u8,
     processes: BTreeMap<u64, Traced>,
     shared: Shared,
-    /// What to do with the types of events that were seen last, each in the place of its number's last digits.
+    /// A cache: event types and their handlers, at the index given by the last digits of the type's number.
     handlers: Box<[(u32, Option<Handler>); REMEMBERED]>,
 }
 
 impl Analysis {
-    /// An analysis that has seen nothing.
+    /// A new analysis.
     pub fn new(rules: Rules) -> Analysis {
         Analysis {
             rules,
@@ -106,7 +105,7 @@ impl Analysis {
         }
     }
 
-    /// The processes that have a runtime, by their identifiers.
+    /// Returns the processes with a .NET runtime, ordered by their ids.
     ///
     /// # Errors
     ///
@@ -116,7 +115,7 @@ impl Analysis {
         processes.filter_map(io::Result::transpose).collect()
     }
 
-    /// The process, if there are not too many of them.
+    /// Returns the state of a process, unless there are too many processes.
     fn process(&mut self, process: u64) -> Option<&mut Traced> {
         if self.processes.len() >= MOST_PROCESSES && !self.processes.contains_key(&process) {
             return None;
@@ -132,7 +131,7 @@ impl Analysis {
         remembered.1
     }
 
-    /// Milliseconds since the trace began, as the real reader computes them; nothing happens before.
+    /// Milliseconds since the start of the trace, computed as PerfView does; earlier times count as the start.
     fn milliseconds(&self, ticks: i64) -> f64 {
         let since = ticks.saturating_sub(self.start_ticks).max(0);
         since as f64 * 1000.0 / self.ticks_per_second as f64
@@ -151,7 +150,7 @@ impl Visitor for Analysis {
     }
 
     fn event_type(&mut self, kind: &EventType) -> Interest {
-        // Any event of the runtime makes its process one of .NET. Where there is one process only, its type tells that.
+        // Any event of the runtime shows that its process is a .NET process. If there is only one process, the type is enough.
         let of_runtime = matches!(Provider::named(&kind.provider), Some(Provider::Runtime | Provider::Private));
         if self.container == Container::V4 {
             self.processes.values_mut().filter(|_| of_runtime).for_each(Traced::is_managed);
@@ -175,7 +174,7 @@ impl Visitor for Analysis {
     }
 }
 
-/// What to do with events of a type.
+/// Returns the handler for events of a type.
 fn handler_of(kind: &EventType) -> Option<Handler> {
     Some(match (Provider::named(&kind.provider)?, kind.event) {
         (Provider::Runtime, 1) => Traced::start,

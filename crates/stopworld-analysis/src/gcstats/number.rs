@@ -1,12 +1,12 @@
-//! Numbers as .NET Core 3.0 and later show them, in no culture.
+//! Numbers formatted as .NET Core 3.0 and later do in the invariant culture.
 //!
-//! `F3` is three decimals, `N3` has commas between thousands as well. Digits are those of the exact value of the double,
-//! and where that lies in the middle, the even digit is taken: 0.125 is 0.12 with two. A negative number that rounds to
-//! zero keeps its sign. That is what Rust's formatting does, so only names of what is no number and commas are added.
+//! `F3` has three decimals; `N3` also has commas between thousands. Digits are those of the exact value of the double, and ties are
+//! rounded to even: 0.125 is 0.12 with two decimals. A negative number that rounds to zero keeps its sign. Rust's formatting does
+//! the same, so this module only adds commas and the names of infinities and NaN.
 
 use std::fmt;
 
-/// A number with so many decimals.
+/// A number with a given number of decimals.
 #[derive(Clone, Copy, Debug)]
 pub struct Fixed(pub f64, pub usize);
 
@@ -20,7 +20,7 @@ impl fmt::Display for Fixed {
     }
 }
 
-/// A number with so many decimals, and commas between thousands.
+/// A number with a given number of decimals, and commas between thousands.
 #[derive(Clone, Copy, Debug)]
 pub struct Grouped(pub f64, pub usize);
 
@@ -44,7 +44,7 @@ impl fmt::Display for GroupedInteger {
     }
 }
 
-/// The name of what is no number of digits.
+/// The name of an infinity or NaN.
 fn name(value: f64) -> Option<&'static str> {
     if value.is_nan() {
         Some("NaN")

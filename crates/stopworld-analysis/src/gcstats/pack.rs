@@ -1,17 +1,17 @@
-//! A collection as bytes, and back. Small numbers take few bytes; the order of the fields is the whole format, since
-//! only this process reads what it wrote.
+//! Packs a collection into bytes, and back. Small numbers take few bytes. The order of the fields is the whole format, since only
+//! this process reads what it wrote.
 
 use super::collection::{Collection, GlobalHistory, HeapHistory, HeapStats, Kind, Marks, Phases, Reason};
 use nettrace::clr::gc::CommittedUsage;
 use nettrace::clr::history::{FitBucket, GenerationData, LohCompaction};
 
-/// What can be packed.
+/// A value that can be packed.
 pub(super) trait Pack: Sized {
     fn pack(&self, to: &mut Vec<u8>);
     fn unpack(from: &mut Unpacker<'_>) -> Self;
 }
 
-/// Packed bytes, as far as they are still to be read. What isn't there reads as zeros.
+/// Packed bytes that are still to be read. Missing bytes read as zeros.
 pub(super) struct Unpacker<'a> {
     bytes: &'a [u8],
 }
@@ -128,12 +128,12 @@ impl<T: Pack, const N: usize> Pack for [T; N] {
     }
 }
 
-/// Field after field.
+/// Packs a struct field by field.
 macro_rules! pack {
     ($($type:ident { $($field:tt),* $(,)? })*) => {$(
         impl Pack for $type {
             fn pack(&self, to: &mut Vec<u8>) {
-                // Taken apart so that no field is forgotten.
+                // Destructured so that no field can be forgotten.
                 let $type { $($field: _),* } = self;
                 $(self.$field.pack(to);)*
             }

@@ -1,4 +1,4 @@
-//! A line per collection with the figures of each generation, as PerfView exports it.
+//! The per-generation CSV export of PerfView: one line per collection.
 
 use std::io::{self, Write};
 
@@ -10,11 +10,11 @@ const FIGURES: [&str; 6] = ["Before", "After", "Surv", "In", "Out", "Frag"];
 const BUDGET: &str = "Budget";
 
 impl Process {
-    /// Writes the collections' generations, a line for each collection.
+    /// Writes one line for each collection, with the figures of each generation.
     ///
     /// # Errors
     ///
-    /// Those of `to`.
+    /// The errors of `to`.
     pub fn write_per_generation_csv(&self, to: &mut dyn Write) -> io::Result<()> {
         write!(to, "PauseStart,Num,Gen,GCStop,TickMB")?;
         for figure in FIGURES.iter().chain(self.detailed.then_some(&BUDGET)) {

@@ -1,4 +1,4 @@
-//! A process in a trace: who it is, and its collections.
+//! A process in a trace: its identity and its collections.
 
 use std::io;
 
@@ -18,39 +18,39 @@ use nettrace::clr::{gc, private};
 
 use super::collection::{GlobalHistory, HeapHistory, HeapStats, Kind, MOST_ROWS, Phases, Reason};
 
-/// The most generations of a heap that are kept.
+/// Maximum number of generations kept of a heap.
 const MOST_GENERATIONS: usize = 64;
-/// The longest text that is kept.
+/// Maximum length of a text, in characters.
 const LONGEST_TEXT: usize = 64 << 10;
 
-/// A process as its events tell of it, while they are read.
+/// The state of a process while its events are read.
 pub(super) struct Traced {
     pub(super) identity: Identity,
-    /// Whether the runtime itself has told of it, and not only the pipe.
+    /// Whether the runtime itself has fired events, and not only the event pipe.
     managed: bool,
     machine: Machine,
 }
 
-/// Who a process is.
+/// The identity of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
-    /// Its identifier.
+    /// Its id.
     pub process: u64,
-    /// Its command line, as the runtime told it to the pipe.
+    /// Its command line, from the event pipe.
     pub command_line: Option<String>,
-    /// The command line in the runtime's own event; mostly empty.
+    /// The command line in the runtime's own event; usually empty.
     pub runtime_command_line: String,
-    /// The runtime's version; four zeros if nobody told.
+    /// The runtime's version; four zeros if unknown.
     pub version: [u16; 4],
-    /// With which flags the runtime was started.
+    /// The startup flags of the runtime.
     pub startup_flags: i32,
-    /// How the collector was set.
+    /// The collector's settings.
     pub settings: Option<Settings>,
-    /// Heaps of the collector.
+    /// The number of heaps.
     pub heaps: Option<i32>,
 }
 
-/// How a collector was set.
+/// The settings of a collector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are the settings'")]
 pub struct Settings {
@@ -64,8 +64,8 @@ pub struct Settings {
 }
 
 impl Identity {
-    /// The name of the program: of the command line's first word what is behind the last separator, without `.exe` or
-    /// `.dll`. The real reader doesn't know that a first word in quotes may have spaces, and leaves a quote at its end.
+    /// The name of the program: the first word of the command line without its directories, and without `.exe` or `.dll`. PerfView
+    /// does not support spaces in a quoted first word, and leaves a quote at the end.
     pub fn name(&self, rules: Rules) -> String {
         let nobody = || format!("Process({})", self.process);
         let Some(line) = self.command_line.as_deref().filter(|line| !line.is_empty()) else { return nobody() };
@@ -83,19 +83,19 @@ impl Identity {
         if name.is_empty() { nobody() } else { name.to_owned() }
     }
 
-    /// The runtime's version as reports show it.
+    /// The runtime's version, formatted for reports.
     pub fn version_text(&self) -> String {
         let [major, minor, build, revision] = self.version;
         format!("V {major}.{minor}.{build}.{revision}")
     }
 }
 
-/// What is done with an event of a process.
+/// A handler for an event of a process.
 pub(super) type Handler = fn(&mut Traced, &Event<'_>);
 
-/// An event with what the handlers need.
+/// An event, with the data that the handlers need.
 pub(super) struct Event<'a> {
-    /// Milliseconds since the trace began.
+    /// Milliseconds since the start of the trace.
     pub(super) now: f64,
     pub(super) thread: u64,
     pub(super) version: u32,
@@ -111,12 +111,12 @@ impl Traced {
         }
     }
 
-    /// The runtime in it has told of itself.
+    /// Notes that the process has a .NET runtime.
     pub(super) fn is_managed(&mut self) {
         self.managed = true;
     }
 
-    /// The process with its collections; none if nothing is known of a runtime in it.
+    /// Returns the process with its collections; `None` if no runtime was found in it.
     pub(super) fn finish(self, rules: Rules) -> io::Result<Option<Process>> {
         if !self.managed {
             return Ok(None);
@@ -142,15 +142,15 @@ impl Traced {
 /// A process of a trace with its collections.
 #[derive(Debug)]
 pub struct Process {
-    /// Who it is.
+    /// Its identity.
     pub identity: Identity,
-    /// Over all collections.
+    /// Sums and extremes over all collections.
     pub all: Rollup,
-    /// Over those of generations 0, 1 and 2.
+    /// Sums and extremes over the collections of generations 0, 1 and 2.
     pub generations: [Rollup; 3],
-    /// Whether any collection tells what it did to each heap.
+    /// Whether any collection has histories of its heaps.
     pub detailed: bool,
-    /// From the first pause to the last collection's statistics, in milliseconds.
+    /// From the first pause to the statistics of the last collection, in milliseconds.
     pub duration: f64,
     rules: Rules,
     store: Store,
@@ -158,21 +158,21 @@ pub struct Process {
 }
 
 impl Process {
-    /// How many collections began, with those that never ended.
+    /// The number of collections that began, including those that never ended.
     pub fn begun(&self) -> u64 {
         self.store.count
     }
 
-    /// By which rules the figures are.
+    /// The rules by which the figures are computed.
     pub fn rules(&self) -> Rules {
         self.rules
     }
 
-    /// Shows all collections in order, also those that never ended.
+    /// Calls `each` with all collections in order, including those that never ended.
     ///
     /// # Errors
     ///
-    /// What `each` returns; and if the file into which many collections were put can't be read.
+    /// The error of `each`, or an error reading back the temporary file for many collections.
     pub fn for_each<E: From<io::Error>>(
         &self,
         mut each: impl FnMut(&Collection, &Figures) -> Result<(), E>,
@@ -181,7 +181,7 @@ impl Process {
         self.store.for_each(|collection| each(collection, &walk.figures(collection)))
     }
 
-    /// The pauses in per cent of the process's duration.
+    /// The pauses as a percentage of the process's duration.
     pub fn pause_percent(&self) -> f64 {
         if self.duration == 0.0 { 0.0 } else { self.all.total_pause * 100.0 / self.duration }
     }
@@ -209,7 +209,7 @@ impl Process {
     }
 }
 
-/// What the handlers of the events do. Each takes what the payload has; an event without its first fields is none.
+/// The event handlers. A handler uses the fields that the payload has; it ignores an event without its first fields.
 impl Traced {
     pub(super) fn start(&mut self, event: &Event<'_>) {
         let view = Start::new(event.version, event.payload);
@@ -291,7 +291,7 @@ impl Traced {
     }
 
     fn private_mark(&mut self, event: &Event<'_>, sort: u32) {
-        // The four have one layout.
+        // The four events have the same layout.
         if let Some(heap) = private::PrivateMarkStackRoots::new(event.version, event.payload).heap_num() {
             self.machine.mark(event.now, event.thread, heap, sort, None);
         }
@@ -306,7 +306,7 @@ impl Traced {
     }
 
     pub(super) fn heap_history(&mut self, event: &Event<'_>) {
-        // Older versions have another layout; and the runtime has had four generations at least, ever since.
+        // Older versions have another layout, and every runtime has had at least four generations.
         let whole = 2 + 7 * 4 + (7 + 4 * 10) * event.payload.pointer();
         if event.version < 3 || event.payload.bytes().len() < whole {
             return;
@@ -403,7 +403,7 @@ fn heap_stats(view: &gc::HeapStats<'_>) -> Option<HeapStats> {
         view.generation_size1()?,
         view.generation_size2()?,
         view.generation_size3()?,
-        // Before version 2 there was no heap of pinned objects.
+        // Before version 2 there was no heap for pinned objects.
         view.generation_size4().unwrap_or(0),
     ];
     let promoted = [
@@ -438,9 +438,9 @@ fn global_history(view: &GlobalHeapHistory<'_>) -> Option<GlobalHistory> {
     })
 }
 
-/// The times, if there are any. Background collections have only the first five (the first of all is none).
+/// The times of the phases, if the event has them. Background collections have only the first five (the very first is unused).
 fn phases(view: &GlobalHeapHistory<'_>, mechanisms: i32) -> Option<Phases> {
-    /// The bit of a collection that moves objects.
+    /// The bit for compaction.
     const COMPACTION: i32 = 2;
     let time = |phase| view.time(phase).map(|time| time as i32);
     let compacts = mechanisms & COMPACTION != 0;

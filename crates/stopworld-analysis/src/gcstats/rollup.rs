@@ -3,35 +3,35 @@
 use super::collection::Collection;
 use super::figures::Figures;
 
-/// Sums and extremes; times in milliseconds, sizes in MB. Collections that never ended don't count.
+/// Sums and extremes; times in milliseconds, sizes in MB. Collections that never ended are not counted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rollup {
-    /// Collections.
+    /// The number of collections.
     pub count: u64,
-    /// Those that the program asked for.
+    /// The number of collections that the program requested.
     pub induced: u64,
     /// The longest pause.
     pub max_pause: f64,
-    /// All pauses.
+    /// The sum of the pauses.
     pub total_pause: f64,
-    /// The longest way to the standstill.
+    /// The longest time to suspend all threads.
     pub max_suspend: f64,
-    /// The heap at its largest.
+    /// The largest peak size of the heap.
     pub max_peak: f64,
-    /// The sum of the largest sizes.
+    /// The sum of the peak sizes.
     pub total_peak: f64,
-    /// The sum of the sizes after.
+    /// The sum of the sizes after each collection.
     pub total_after: f64,
-    /// All that was allocated.
+    /// The total allocation.
     pub total_allocated: f64,
-    /// All that was promoted.
+    /// The total promotion.
     pub total_promoted: f64,
-    /// The highest rate of allocation, MB/s.
+    /// The highest allocation rate, in MB/s.
     pub max_rate: f64,
 }
 
 impl Rollup {
-    /// Counts a collection.
+    /// Adds a collection.
     pub(super) fn add(&mut self, collection: &Collection, figures: &Figures) {
         self.count += 1;
         self.induced += u64::from(collection.is_induced());
@@ -46,23 +46,23 @@ impl Rollup {
         self.max_suspend = max(self.max_suspend, collection.suspend);
     }
 
-    /// The mean pause; no number without collections.
+    /// The mean pause; NaN without collections.
     pub fn mean_pause(&self) -> f64 {
         self.total_pause / self.count as f64
     }
 
-    /// The mean of the sizes after.
+    /// The mean of the sizes after each collection.
     pub fn mean_after(&self) -> f64 {
         self.total_after / self.count as f64
     }
 
-    /// The mean of the largest sizes.
+    /// The mean of the peak sizes.
     pub fn mean_peak(&self) -> f64 {
         self.total_peak / self.count as f64
     }
 }
 
-/// The larger one; what is no number stays, as .NET has it.
+/// The larger number; NaN if either is NaN, as in .NET.
 fn max(a: f64, b: f64) -> f64 {
     if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }
 }

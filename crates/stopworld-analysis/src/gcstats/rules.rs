@@ -1,11 +1,11 @@
-//! Whose figures are computed.
+//! The rules by which the figures are computed.
 
-/// Whose figures these are to be.
+/// The rules by which the figures are computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rules {
-    /// Ours: right.
+    /// The rules of stopworld: correct figures.
     #[default]
     Ours,
-    /// PerfView's, with its defects.
+    /// The rules of PerfView, including its errors.
     LikePerfView,
 }

@@ -1,17 +1,16 @@
 //! All collections of a process, in memory of a fixed size.
 //!
-//! A trace of 10 GB can hold millions of collections, and every report needs each of them at the end: some begin with
-//! sums over all. So a collection about which nothing can change any more is packed into bytes, and when there are many,
-//! the bytes go to a file, to be read again in order as often as the report needs.
+//! A trace of 10 GB can hold millions of collections, and every report needs all of them at the end; some begin with sums over all.
+//! So a collection is packed into bytes as soon as it cannot change any more. When there are many, the bytes are written to a file,
+//! and read again in order as often as a report needs.
 //!
-//! Collections become final in the order in which they began, but for those in the background, which others overtake.
-//! These have a log of their own, and reading merges the two by their places.
+//! Collections become final in the order in which they began, except background collections, which others overtake. These have a
+//! log of their own, and reading merges the two logs by index.
 //!
-//! A trace may have many processes. They share one file and one limit for what is in memory, so their number multiplies neither.
+//! A trace may have many processes. They share one file and one memory limit, so their number multiplies neither.
 //!
-//! The file has no name, so nothing is left behind however the process ends. It is made in `TMPDIR` (or `/tmp`);
-//! where that is a file system in memory, "fixed size" is true of this process only. If the file can't be written, the
-//! collections stay in memory.
+//! The file has no name, so it disappears however the process ends. It is created in `TMPDIR` (or `/tmp`). If that is a file system
+//! in memory, "fixed size" is true of this process only. If the file cannot be written, the collections stay in memory.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -21,18 +20,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::collection::{Collection, Kind};
 use super::pack::{Pack, Unpacker};
 
-/// What a log keeps in memory before it goes to the file.
+/// The most bytes that a log keeps in memory before it is written to the file.
 const IN_MEMORY: usize = 8 << 20;
-/// What all logs of a trace keep in memory; beyond it a log goes to the file at [`LEAST`] bytes.
+/// The most bytes that all logs of a trace keep in memory; beyond it a log is written to the file at [`LEAST`] bytes.
 const ALL_IN_MEMORY: usize = 32 << 20;
-/// The pinned objects that the processes of a trace remember.
+/// The most pinned objects that the processes of a trace remember together.
 const MOST_PINNED: usize = 1 << 18;
-/// Smaller writes are not worth their system call.
+/// The least bytes to write: less is not worth the system call.
 const LEAST: usize = 64 << 10;
-/// Read ahead from a file.
+/// The size of reads from the file.
 const READ_AHEAD: usize = 256 << 10;
 
-/// What the stores of a trace share.
+/// The state that the stores of a trace share.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shared(Arc<Mutex<Spill>>);
 
@@ -41,11 +40,11 @@ struct Spill {
     file: Option<File>,
     /// Bytes in the file.
     written: u64,
-    /// Bytes in the memory of all logs.
+    /// Bytes in memory, of all logs.
     in_memory: usize,
     /// Whether writing to the file has failed.
     memory_only: bool,
-    /// Objects that are known to be pinned, in all processes.
+    /// Objects known to be pinned, in all processes.
     pinned: usize,
 }
 
@@ -56,13 +55,13 @@ impl Shared {
 }
 
 impl Spill {
-    /// Appends to the file. Returns where.
+    /// Appends to the file. Returns the offset.
     fn write(&mut self, bytes: &[u8]) -> io::Result<u64> {
         let file = match &mut self.file {
             Some(file) => file,
             none => none.insert(tempfile::tempfile()?),
         };
-        // If this fails half-way, what is past `written` is never read.
+        // If this fails half-way, the bytes past `written` are never read.
         file.write_all_at(bytes, self.written)?;
         let at = self.written;
         self.written += bytes.len() as u64;
@@ -81,13 +80,13 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// A store beside others of the same trace.
+    /// A store that shares its file and limits with others of the same trace.
     pub(super) fn new(shared: &Shared) -> Store {
         let log = || Log { shared: shared.clone(), ..Log::default() };
         Store { ordinary: log(), background: log(), ..Store::default() }
     }
 
-    /// Counts one more object that is known to be pinned. Returns false if all processes together know of too many.
+    /// Counts one more pinned object. Returns false if the limit over all processes is reached.
     pub(super) fn pin(&mut self) -> bool {
         let mut spill = self.ordinary.shared.get();
         let has_room = spill.pinned < MOST_PINNED;
@@ -100,7 +99,7 @@ impl Store {
         self.ordinary.shared.get().pinned -= objects;
     }
 
-    /// Keeps a collection. Those of the background come in their order, and so do all others.
+    /// Adds a collection. Background collections must be added in their order, and all others in theirs.
     pub(super) fn push(&mut self, collection: &Collection) {
         let log = if collection.kind == Kind::BACKGROUND { &mut self.background } else { &mut self.ordinary };
         log.push(collection);
@@ -112,11 +111,11 @@ impl Store {
         !self.background.in_file.is_empty() || !self.background.memory.is_empty()
     }
 
-    /// Shows all collections in the order in which they began.
+    /// Calls `each` with all collections in the order in which they began.
     ///
     /// # Errors
     ///
-    /// The file that they were put into can't be read.
+    /// The temporary file cannot be read back.
     pub(super) fn for_each<E: From<io::Error>>(
         &self,
         mut each: impl FnMut(&Collection) -> Result<(), E>,
@@ -141,11 +140,11 @@ impl Store {
     }
 }
 
-/// Packed collections, one after the other, each behind its length.
+/// Packed collections, one after the other, each preceded by its length.
 #[derive(Debug, Default)]
 struct Log {
     memory: Vec<u8>,
-    /// Where its parts are in the file, with their lengths; what is in memory follows them.
+    /// The offsets and lengths of its parts in the file; the part in memory follows them.
     in_file: Vec<(u64, usize)>,
     shared: Shared,
 }
@@ -181,11 +180,11 @@ impl Log {
     }
 }
 
-/// What a log has in the file, in order.
+/// A reader for the parts of a log in the file, in order.
 struct Parts<'a> {
     file: Option<File>,
     parts: &'a [(u64, usize)],
-    /// Bytes read of the first part.
+    /// Bytes read of the current part.
     read: usize,
 }
 
@@ -205,7 +204,7 @@ impl Read for Parts<'_> {
     }
 }
 
-/// The collections of a log in order.
+/// Iterates over the collections of a log, in order.
 struct Entries<'a> {
     bytes: io::Chain<BufReader<Parts<'a>>, &'a [u8]>,
     entry: Vec<u8>,
@@ -277,7 +276,7 @@ mod tests {
         let written = shared.get().written;
         let by_logs: usize = stores.iter().map(|store| store.ordinary.memory.len()).sum();
         assert_eq!(in_memory, by_logs);
-        // Packed they are 58 MB, and no log would be large enough by itself.
+        // Packed they take 58 MB, and no log would be large enough to be written by itself.
         assert!(written > 0 && in_memory < ALL_IN_MEMORY + 400 * LEAST / 2, "{in_memory} {written}");
         for store in &stores {
             let mut next = 0;

@@ -1,4 +1,4 @@
-//! All that is known of a process and its collections, as PerfView exports it.
+//! The XML export of PerfView: all data of a process and its collections.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// Those of `to`.
+    /// The errors of `to`.
     pub fn write_xml(&self, to: &mut dyn Write) -> io::Result<()> {
         let Process { identity, all, .. } = self;
         write!(to, "<GCProcess")?;
@@ -38,13 +38,13 @@ impl Process {
     }
 }
 
-/// A value in quotes, with spaces before it until it is so wide.
+/// Formats a quoted value, padded with spaces at the left to this width.
 fn padded(value: impl Display, width: usize) -> String {
     let value = format!("\"{value}\"");
     format!("{value:>width$}")
 }
 
-/// A number in quotes, with commas and so many decimals.
+/// Formats a quoted number with commas and this number of decimals.
 fn number(value: f64, decimals: usize, width: usize) -> String {
     padded(Grouped(value, decimals), width)
 }
@@ -91,7 +91,7 @@ fn settings(to: &mut dyn Write, settings: &Settings) -> io::Result<()> {
     })
 }
 
-/// Sums and extremes. What has to do with the processor's time is never known.
+/// Sums and extremes. Figures of processor time are never known.
 fn rollup(to: &mut dyn Write, rollup: &Rollup) -> io::Result<()> {
     write!(to, " GCCount={}", padded(rollup.count, 6))?;
     write!(to, " MaxPauseDurationMSec={}", number(rollup.max_pause, 3, 10))?;
